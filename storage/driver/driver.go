@@ -1,0 +1,216 @@
+// Package driver says what a storage engine must do. It holds the types that
+// cross the boundary between package storage, which owns everything temporal
+// that does not need a database, and an engine, which owns the bytes.
+//
+// Design principles:
+//
+//   - Small enough to read in one sitting; no behaviour beyond trivial helpers.
+//   - An engine never interprets a document beyond the paths that filters,
+//     orders and indexes name. Documents are JSON objects in normal form.
+//   - Every comparison that decides a write is made by the database, in the
+//     same atomic step as the write.
+//   - Versions are immutable. A delete is a version (a tombstone).
+//   - Errors carry one of the six codes of this package. A method's comment
+//     names the codes that it may return; package contract enforces it.
+package driver
+
+import (
+	"context"
+	"iter"
+)
+
+// Engine keeps the versions of documents. Its methods may be called from any
+// number of goroutines.
+//
+// Every method returns CodeUnavailable when the database cannot be reached or
+// the context has ended, and CodeInternal for what should not happen (corrupt
+// data, a bug); further codes are named with each method.
+type Engine interface {
+	// Now returns an instant that is safe to read at: everything committed up
+	// to it is visible to every later read, and no later commit will get a
+	// time at or before it. It never goes back, and is never before a commit
+	// that was acknowledged (a client reads its own writes).
+	Now(ctx context.Context) (Instant, error)
+
+	// Settle waits until reads at the given instant are repeatable: until no
+	// commit in flight can get a time at or before it. It returns CodeInvalid
+	// when the instant is later than the engine's clock.
+	Settle(ctx context.Context, at Instant) error
+
+	// Get returns one version for each reference, in the order of the
+	// references; nil where the document did not exist yet at that instant or
+	// has no such version. A tombstone is returned as a version with Deleted
+	// set. Current reads (instants at or after the document's last commit) do
+	// not touch the history.
+	Get(ctx context.Context, collection string, refs []Ref) ([]*Version, error)
+
+	// Query returns the live documents of a collection as they were at an
+	// instant. The version of each document is chosen first; then filter,
+	// order and page apply to those versions.
+	// CodeInvalid: unknown collection, malformed query.
+	Query(ctx context.Context, q *Query) ([]*Version, error)
+
+	// Count returns how many documents Query would return without its page
+	// (After, Before, Limit and Backward are ignored).
+	Count(ctx context.Context, q *Query) (int64, error)
+
+	// Log reads versions, with their neighbours where asked, in the order in
+	// which they were committed: (RecordedAt, Collection, Key, Number). The
+	// loop must not call the engine while it holds the iterator open longer
+	// than it needs to. Iteration ends after the first error.
+	Log(ctx context.Context, q *LogQuery) iter.Seq2[Entry, error]
+
+	// Commit makes one new version, if the document's current version is the
+	// expected one. The engine chooses RecordedAt (greater than that of every
+	// version of the document, and of every instant that Now returned) and
+	// returns the committed version, durable. A write whose ID was committed
+	// before returns that version again.
+	// CodeConflict (as *ConflictError): another version is current; nothing
+	// was written. CodeInvalid: unknown collection, malformed write.
+	Commit(ctx context.Context, w *Write) (*Version, error)
+
+	// Load adds versions that were recorded elsewhere, with their own times,
+	// in the order given; Number 0 stands for the next one. A version that is
+	// already there (same document, same RecordedAt, same content) is skipped.
+	// All of the call is durable, or none of it.
+	// CodeInvalid (as *LoadError): not after the document's last version,
+	// in the future, or unlike the one that is there.
+	Load(ctx context.Context, vs []Version) (LoadResult, error)
+
+	// Stats says how much the engine holds; cheap enough for a metrics page.
+	Stats(ctx context.Context) (Stats, error)
+
+	// Ping checks that the engine can answer.
+	Ping(ctx context.Context) error
+
+	// Check reads everything and reports what breaks the engine's invariants,
+	// one line each; nil means that all is well.
+	Check(ctx context.Context, report func(problem string)) error
+
+	// Close finishes what was accepted and releases the database.
+	Close() error
+}
+
+// Collection is a named set of documents with the indexes declared for it.
+type Collection struct {
+	Name    string
+	Indexes []Index
+}
+
+// Index is a declared index: the value at a path of stored names. On a list
+// (List is set) each element is indexed.
+type Index struct {
+	Path []string
+	Kind Kind
+	List bool
+}
+
+// Ref names one version of one document: by Number, or, where that is 0, the
+// one that was current At an instant.
+type Ref struct {
+	Key    string
+	Number int64
+	At     Instant
+}
+
+// Version is one version of one document. What an engine returns is shared
+// and must not be modified.
+type Version struct {
+	Collection string
+	Key        string
+	Number     int64   // 1, 2, 3 … without gaps
+	RecordedAt Instant // when it was committed
+	// SupersededAt is when the next version was committed; Forever while this
+	// one is current.
+	SupersededAt Instant
+	Op           Op
+	Deleted      bool // a tombstone: the document does not exist in this version
+	Author       string
+	Message      string
+	// Group is shared by versions that were written together: a mutation
+	// request, or the source of an import. May be empty.
+	Group string
+	// Changed lists the stored names of the top-level members in which this
+	// version differs from the one before it, sorted.
+	Changed []string
+	// Data is a JSON object in normal form; nil for a tombstone.
+	Data []byte
+}
+
+// Current reports whether this version was the document's last when it was read.
+func (v *Version) Current() bool { return v.SupersededAt == Forever }
+
+// Op is what made a version.
+type Op uint8
+
+// The operations. Values are stored: never renumber them.
+const (
+	OpCreate Op = iota + 1
+	OpUpdate
+	OpDelete
+	OpRestore
+	OpImport
+)
+
+// Write is one new version, on condition that Expected is current.
+type Write struct {
+	// ID identifies this attempt for ever, so that a repeated or uncertain
+	// commit is never applied twice. Unique, at most 36 bytes.
+	ID         string
+	Collection string
+	Key        string
+	// Expected is the number of the document's last version (a tombstone has
+	// one too); 0 means that the document must not exist: it never did, or its
+	// last version is a tombstone.
+	Expected int64
+	Op       Op
+	Deleted  bool
+	Author   string
+	Message  string
+	Group    string
+	Changed  []string
+	Data     []byte
+}
+
+// LoadResult counts what Load did.
+type LoadResult struct{ Added, Skipped int64 }
+
+// Stats is a summary of what an engine holds.
+type Stats struct {
+	Documents int64 // live ones
+	Versions  int64
+	Bytes     int64 // on disk, as the engine measures it
+}
+
+// LogQuery selects versions in commit order.
+type LogQuery struct {
+	Collections []string // empty: all
+	Keys        []string // empty: all; needs exactly one collection
+	Authors     []string // empty: all
+	Changed     []string // stored top-level names, any of them; empty: all
+	// From and To bound RecordedAt, half-open [From, To). To 0 means no bound.
+	From, To Instant
+	// FromNumber and ToNumber bound Number, half-open; ToNumber 0 means none.
+	FromNumber, ToNumber int64
+	Backward             bool // newest first
+	After                *LogPosition
+	Limit                int  // 0: no limit
+	Previous             bool // fill Entry.Previous
+	// NoData leaves Data nil, for callers that need only who and when.
+	NoData bool
+}
+
+// LogPosition is a place in the commit order. LogQuery.After continues
+// strictly behind it, in the direction of the query.
+type LogPosition struct {
+	At         Instant
+	Collection string
+	Key        string
+	Number     int64
+}
+
+// Entry is a version and, where asked for, the one before it (nil for the first).
+type Entry struct {
+	Version  *Version
+	Previous *Version
+}

@@ -1,0 +1,80 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code says what kind of error it is.
+type Code string
+
+// The six codes.
+const (
+	CodeNotFound      Code = "not_found"
+	CodeAlreadyExists Code = "already_exists"
+	CodeConflict      Code = "conflict"
+	CodeInvalid       Code = "invalid"
+	CodeUnavailable   Code = "unavailable"
+	CodeInternal      Code = "internal"
+)
+
+// Error is an error with a code and a message. The message of an error with
+// CodeInternal or CodeUnavailable is for operators: it is logged, and clients
+// get a sentence without it.
+type Error struct {
+	Code    Code
+	Message string
+	Cause   error
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Errorf makes an Error; a %w verb sets its cause.
+func Errorf(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
+}
+
+// ConflictError is a lost compare-and-swap. Its code is CodeConflict.
+type ConflictError struct {
+	Collection, Key  string
+	Expected, Actual int64 // version numbers; Actual 0: the document never existed
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s %q is at version %d, not %d", e.Collection, e.Key, e.Actual, e.Expected)
+}
+
+// LoadError is a version that Load refused. Its code is CodeInvalid.
+type LoadError struct {
+	Index int // in the slice given to Load
+	Err   error
+}
+
+func (e *LoadError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what was wrong.
+func (e *LoadError) Unwrap() error { return e.Err }
+
+// CodeOf returns the code of an error, "" for nil and CodeInternal for one
+// that has none.
+func CodeOf(err error) Code {
+	var e *Error
+	var c *ConflictError
+	var l *LoadError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &l):
+		return CodeInvalid
+	case errors.As(err, &c):
+		return CodeConflict
+	case errors.As(err, &e):
+		return e.Code
+	default:
+		return CodeInternal
+	}
+}
