@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// The bare loops: the least that a program on the same driver and file system
+// has to do for the same bytes.
+
+// line is what the bare import loop looks at in an event.
+type line struct {
+	Collection string          `json:"collection"`
+	ID         string          `json:"id"`
+	At         string          `json:"at"`
+	Op         string          `json:"op"`
+	Data       json.RawMessage `json:"data"`
+}
+
+// openEvents opens an import file, decompressing by its name.
+func openEvents(path string) (io.Reader, func(), error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	closeFile := func() { _ = f.Close() }
+	switch {
+	case strings.HasSuffix(path, ".gz"):
+		r, err := gzip.NewReader(f)
+		if err != nil {
+			closeFile()
+			return nil, nil, err
+		}
+		return r, closeFile, nil
+	case strings.HasSuffix(path, ".zst"):
+		r, err := zstd.NewReader(f)
+		if err != nil {
+			closeFile()
+			return nil, nil, err
+		}
+		return r, func() { r.Close(); closeFile() }, nil
+	default:
+		return f, closeFile, nil
+	}
+}
+
+func openBare(path string) (*sqlite.Conn, error) {
+	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL)
+	if err != nil {
+		return nil, err
+	}
+	return conn, sqlitex.ExecuteScript(conn, `PRAGMA synchronous=FULL; PRAGMA journal_mode=WAL;
+		CREATE TABLE IF NOT EXISTS lines(id INTEGER PRIMARY KEY, collection TEXT, key TEXT, at TEXT, data BLOB);
+		CREATE TABLE IF NOT EXISTS current(key TEXT PRIMARY KEY, data BLOB);`, nil)
+}
+
+// bareImport decompresses, parses and inserts every line in one table, a
+// thousand a transaction.
+func bareImport(events, db string) (int, error) {
+	in, done, err := openEvents(events)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	conn, err := openBare(db)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	insert, err := conn.Prepare(`INSERT INTO lines(collection, key, at, data) VALUES(?, ?, ?, ?)`)
+	if err != nil {
+		return 0, err
+	}
+	lines := bufio.NewReaderSize(in, 1<<20)
+	n := 0
+	for {
+		text, err := lines.ReadSlice('\n')
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return n, err
+		}
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return n, err
+		}
+		if n%1000 == 0 {
+			if n > 0 {
+				if err := sqlitex.ExecuteTransient(conn, "COMMIT", nil); err != nil {
+					return n, err
+				}
+			}
+			if err := sqlitex.ExecuteTransient(conn, "BEGIN IMMEDIATE", nil); err != nil {
+				return n, err
+			}
+		}
+		insert.BindText(1, l.Collection)
+		insert.BindText(2, l.ID)
+		insert.BindText(3, l.At)
+		insert.BindBytes(4, l.Data)
+		if _, err := insert.Step(); err != nil {
+			return n, err
+		}
+		if err := insert.Reset(); err != nil {
+			return n, err
+		}
+		n++
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	return n, sqlitex.ExecuteTransient(conn, "COMMIT", nil)
+}
+
+// bareCommits commits batches of size document updates (one row replaced, one
+// history row inserted each) durably, for the given time, and returns updates
+// per second.
+func bareCommits(dir string, size int, data []byte, length time.Duration) (float64, error) {
+	conn, err := openBare(filepath.Join(dir, "bare-commits.db"))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	insert, err := conn.Prepare(`INSERT INTO lines(collection, key, at, data) VALUES('software', ?, '2026-01-01T00:00:00Z', ?)`)
+	if err != nil {
+		return 0, err
+	}
+	update, err := conn.Prepare(`INSERT OR REPLACE INTO current(key, data) VALUES(?, ?)`)
+	if err != nil {
+		return 0, err
+	}
+	began, n := time.Now(), 0
+	for time.Since(began) < length {
+		if err := sqlitex.ExecuteTransient(conn, "BEGIN IMMEDIATE", nil); err != nil {
+			return 0, err
+		}
+		for i := range size {
+			for _, stmt := range []*sqlite.Stmt{insert, update} {
+				stmt.BindText(1, fmt.Sprintf("project-%04d", i))
+				stmt.BindBytes(2, data)
+				if _, err := stmt.Step(); err != nil {
+					return 0, err
+				}
+				if err := stmt.Reset(); err != nil {
+					return 0, err
+				}
+			}
+		}
+		if err := sqlitex.ExecuteTransient(conn, "COMMIT", nil); err != nil {
+			return 0, err
+		}
+		n += size
+	}
+	return float64(n) / time.Since(began).Seconds(), nil
+}
+
+// bareScan fills a table with the last state of every software document of an
+// event file and returns the time of one scan with the predicate of the
+// unindexed filter, the median of 21.
+func bareScan(events, dir string) (time.Duration, error) {
+	in, done, err := openEvents(events)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	last := map[string][]byte{}
+	lines := bufio.NewReaderSize(in, 1<<20)
+	for {
+		text, err := lines.ReadSlice('\n')
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return 0, err
+		}
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return 0, err
+		}
+		if l.Collection == "software" {
+			if l.Op == "delete" {
+				delete(last, l.ID)
+			} else {
+				last[l.ID] = append([]byte(nil), l.Data...)
+			}
+		}
+	}
+	conn, err := openBare(filepath.Join(dir, "bare-scan.db"))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close() }()
+	for key, data := range last {
+		if err := sqlitex.Execute(conn, `INSERT INTO current(key, data) VALUES(?, ?)`, &sqlitex.ExecOptions{Args: []any{key, string(data)}}); err != nil {
+			return 0, err
+		}
+	}
+	var times []time.Duration
+	for range 21 {
+		began := time.Now()
+		err := sqlitex.Execute(conn, `SELECT key, data FROM current WHERE instr(json_extract(data, '$.description'), ?) > 0 ORDER BY key`,
+			&sqlitex.ExecOptions{Args: []any{rare}, ResultFunc: func(*sqlite.Stmt) error { return nil }})
+		if err != nil {
+			return 0, err
+		}
+		times = append(times, time.Since(began))
+	}
+	return median(times), nil
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// request makes the body of a client's next request and judges the answer.
+type request interface {
+	body() []byte
+	check(answer []byte) error
+}
+
+// fixed is the same body every time; the answer must hold want.
+type fixed struct{ send, want []byte }
+
+func (f fixed) body() []byte { return f.send }
+
+func (f fixed) check(answer []byte) error {
+	if bytes.Contains(answer, []byte(`"errors"`)) || !bytes.Contains(answer, f.want) {
+		return fmt.Errorf("unexpected answer: %.300s", answer)
+	}
+	return nil
+}
+
+// measurement is what one round of load against one server gave.
+type measurement struct {
+	Requests   int     `json:"requests"`
+	PerSecond  float64 `json:"perSecond"`
+	P50Micros  int64   `json:"p50Micros"`
+	P99Micros  int64   `json:"p99Micros"`
+	BytesPerOp int     `json:"bytesPerAnswer"`
+}
+
+// drive sends requests over one connection a client, each waiting for its
+// answer before the next, for the given time. The first wrong answer ends it.
+func drive(url string, clients []request, length time.Duration) (measurement, error) {
+	host := &fasthttp.Client{MaxConnsPerHost: len(clients) + 1}
+	defer host.CloseIdleConnections()
+	var (
+		wait  sync.WaitGroup
+		mu    sync.Mutex
+		times []time.Duration
+		size  int
+		first error
+	)
+	start := time.Now()
+	end := start.Add(length)
+	for _, client := range clients {
+		wait.Go(func() {
+			mine, bytesRead, err := loop(host, url, client, end)
+			mu.Lock()
+			defer mu.Unlock()
+			times = append(times, mine...)
+			size += bytesRead
+			if first == nil {
+				first = err
+			}
+		})
+	}
+	wait.Wait()
+	elapsed := time.Since(start)
+	if first != nil {
+		return measurement{}, first
+	}
+	if len(times) == 0 {
+		return measurement{}, fmt.Errorf("no answer from %s within %v", url, length)
+	}
+	slices.Sort(times)
+	return measurement{
+		Requests:   len(times),
+		PerSecond:  float64(len(times)) / elapsed.Seconds(),
+		P50Micros:  times[len(times)/2].Microseconds(),
+		P99Micros:  times[len(times)*99/100].Microseconds(),
+		BytesPerOp: size / len(times),
+	}, nil
+}
+
+func loop(host *fasthttp.Client, url string, client request, end time.Time) ([]time.Duration, int, error) {
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	req.SetRequestURI(url)
+	req.Header.SetMethod(fasthttp.MethodPost)
+	req.Header.SetContentType("application/json")
+	var times []time.Duration
+	size := 0
+	for {
+		req.SetBody(client.body())
+		began := time.Now()
+		if began.After(end) {
+			return times, size, nil
+		}
+		if err := host.DoTimeout(req, resp, 30*time.Second); err != nil {
+			return times, size, err
+		}
+		times = append(times, time.Since(began))
+		size += len(resp.Body())
+		if err := client.check(resp.Body()); err != nil {
+			return times, size, err
+		}
+	}
+}
+
+// repeat gives n clients the same request.
+func repeat(n int, r request) []request {
+	return slices.Repeat([]request{r}, n)
+}

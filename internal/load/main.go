@@ -1,0 +1,293 @@
+// Command load measures the server against yardsticks, in one run, over HTTP,
+// and prints JSON: throughput, p50, p99, peak memory and ratios.
+//
+//	go run ./internal/load                 # an invented catalogue of 60,000 versions
+//	go run ./internal/load -projects 2350 -per-project 300
+//	go run ./internal/load -import FILE    # also import FILE, against the bare loop
+//
+// The yardsticks: a gqlgen server with constant documents (package constant),
+// and bare loops on the same driver and file system (bare.go). Servers are
+// driven in turn, several rounds, and a ratio is the median of the rounds'
+// ratios, so that a machine whose speed drifts does not spoil it. Nothing but
+// loopback is used, and every loop is bounded in time.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/asof/asof/internal/load/constant"
+)
+
+type config struct {
+	clients, writers, rounds int
+	length                   time.Duration
+	projects, perProject     int
+	importFile               string
+	keep                     string
+}
+
+// result is one line of the report.
+type result struct {
+	Name        string       `json:"name"`
+	Against     string       `json:"against,omitempty"`
+	Ratio       float64      `json:"ratio,omitempty"`
+	Target      string       `json:"target,omitempty"`
+	Median      *measurement `json:"median,omitempty"`
+	Seconds     float64      `json:"seconds,omitempty"`
+	PeakMiB     int64        `json:"peakMiB,omitempty"`
+	Explanation string       `json:"explanation,omitempty"`
+}
+
+func main() {
+	// The yardsticks run as children of the same program.
+	if len(os.Args) > 1 && os.Args[1] == "constant" {
+		exit(serveConstant(os.Stdout))
+	}
+	if len(os.Args) == 4 && os.Args[1] == "bare-import" {
+		_, err := bareImport(os.Args[2], os.Args[3])
+		exit(err)
+	}
+	var c config
+	flag.IntVar(&c.clients, "clients", 8, "connections of the read scenarios")
+	flag.IntVar(&c.writers, "writers", 32, "connections of the update scenario, each on a document of its own")
+	flag.IntVar(&c.rounds, "rounds", 5, "rounds; the median counts")
+	flag.DurationVar(&c.length, "length", 2*time.Second, "of one scenario in one round")
+	flag.IntVar(&c.projects, "projects", 2000, "random documents in the invented catalogue")
+	flag.IntVar(&c.perProject, "per-project", 30, "versions of each")
+	flag.StringVar(&c.importFile, "import", "", "an export file to import against the bare loop (default: the invented catalogue)")
+	flag.StringVar(&c.keep, "dir", "", "work here and leave the files (default: a temporary directory)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	exit(measure(ctx, c, os.Stdout))
+}
+
+func exit(err error) {
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "load:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func serveConstant(out io.Writer) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "http://%s/\n", l.Addr())
+	mux := http.NewServeMux()
+	mux.Handle("/graphql", constant.Handler())
+	return (&http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}).Serve(l)
+}
+
+func measure(ctx context.Context, c config, out io.Writer) error {
+	dir := c.keep
+	if dir == "" {
+		temporary, err := os.MkdirTemp("", "asof-load-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(temporary) }()
+		dir = temporary
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	asof := filepath.Join(dir, "asof")
+	if built, err := exec.CommandContext(ctx, "go", "build", "-o", asof, "github.com/asof/asof").CombinedOutput(); err != nil {
+		return fmt.Errorf("building the server: %w\n%s", err, built)
+	}
+	events := filepath.Join(dir, "catalogue.ndjson")
+	when, err := writeDatasetFile(events, c.projects, c.perProject, 1)
+	if err != nil {
+		return err
+	}
+	results, err := imports(ctx, c, dir, self, asof, events)
+	if err != nil {
+		return err
+	}
+	store := "sqlite:" + filepath.Join(dir, "asof.db")
+	servers := map[string]*server{}
+	for name, args := range map[string][]string{
+		"constant": {self, "constant"},
+		"asof":     {asof, "serve", "--addr", "127.0.0.1:0", "--store", store, "--log-level", "warn"},
+	} {
+		s, err := start(ctx, args[0], args[1:]...)
+		if err != nil {
+			return err
+		}
+		defer s.stop()
+		servers[name] = s
+	}
+	reads, err := readRounds(c, servers, when)
+	if err != nil {
+		return err
+	}
+	results = append(results, reads...)
+	scans, err := scan(c, servers["asof"], events, dir)
+	if err != nil {
+		return err
+	}
+	results = append(results, scans)
+	writes, err := writeRounds(c, servers, dir)
+	if err != nil {
+		return err
+	}
+	results = append(results, writes...)
+	results = append(results, result{Name: "server's peak memory", PeakMiB: servers["asof"].peak() >> 20})
+	report := json.NewEncoder(out)
+	report.SetIndent("", "  ")
+	return report.Encode(map[string]any{
+		"go": runtime.Version(), "cpus": runtime.NumCPU(), "clients": c.clients, "writers": c.writers,
+		"rounds": c.rounds, "seconds": c.length.Seconds(), "projects": c.projects, "versionsEach": c.perProject, "results": results,
+	})
+}
+
+// imports loads the invented catalogue (which the read scenarios need) and, if
+// one is named, another file, each against the bare loop.
+func imports(ctx context.Context, c config, dir, self, asof, events string) ([]result, error) {
+	var results []result
+	files := []struct{ name, events, db string }{{"import", events, "asof.db"}}
+	if c.importFile != "" {
+		files = append(files, struct{ name, events, db string }{"import of " + filepath.Base(c.importFile), c.importFile, "import.db"})
+	}
+	for _, f := range files {
+		bare, _, err := run(ctx, self, "bare-import", f.events, filepath.Join(dir, "bare-"+f.db))
+		if err != nil {
+			return nil, err
+		}
+		took, peak, err := run(ctx, asof, "import", "--store", "sqlite:"+filepath.Join(dir, f.db), f.events)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results,
+			result{Name: "bare loop, " + f.name, Seconds: bare.Seconds()},
+			result{Name: f.name, Against: "bare loop, " + f.name, Seconds: took.Seconds(), Ratio: took.Seconds() / bare.Seconds(), Target: "time at most 2", PeakMiB: peak >> 20})
+	}
+	return results, nil
+}
+
+func readRounds(c config, servers map[string]*server, when moments) ([]result, error) {
+	list := scenarios(c.clients, when)
+	rounds := make([]map[string]measurement, c.rounds)
+	for i := range rounds {
+		rounds[i] = map[string]measurement{}
+		for _, s := range list {
+			m, err := drive(servers[s.Server].url, s.Clients, c.length)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.Name, err)
+			}
+			rounds[i][s.Name] = m
+		}
+	}
+	var results []result
+	for _, s := range list {
+		results = append(results, summarize(s.Name, s.Against, s.Target, rounds))
+	}
+	return results, nil
+}
+
+func summarize(name, against string, target float64, rounds []map[string]measurement) result {
+	var all []measurement
+	var ratios []float64
+	for _, round := range rounds {
+		all = append(all, round[name])
+		if against != "" {
+			ratios = append(ratios, round[name].PerSecond/round[against].PerSecond)
+		}
+	}
+	slices.SortFunc(all, func(a, b measurement) int { return cmp.Compare(a.PerSecond, b.PerSecond) })
+	r := result{Name: name, Against: against, Median: &all[len(all)/2]}
+	if against != "" {
+		r.Ratio = median(ratios)
+	}
+	if target > 0 {
+		r.Target = fmt.Sprintf("at least %g", target)
+	}
+	return r
+}
+
+func median[T cmp.Ordered](values []T) T {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// scan compares an unindexed filter, over HTTP with one client, with the bare
+// SQL scan of the same documents with the same predicate.
+func scan(c config, s *server, events, dir string) (result, error) {
+	bare, err := bareScan(events, dir)
+	if err != nil {
+		return result{}, err
+	}
+	m, err := drive(s.url, []request{fixed{query(`query Scan($text: String!) { projects(where: {description: {contains: $text}}, first: 50) { totalCount nodes { key name } } }`,
+		map[string]any{"text": rare}), []byte(`"totalCount":`)}}, c.length)
+	if err != nil {
+		return result{}, err
+	}
+	return result{Name: "unindexed filter", Against: "bare SQL scan", Ratio: float64(m.P50Micros) / float64(bare.Microseconds()), Target: "time at most 1.5",
+		Median: &m, Explanation: fmt.Sprintf("bare scan %v; the request counts and reads, that is two passes", bare)}, nil
+}
+
+// writeRounds measures durable updates, and whether they grow dearer with the
+// number of versions.
+func writeRounds(c config, servers map[string]*server, dir string) ([]result, error) {
+	newWriter := func(key string, version int) *writer { return &writer{key: key, version: version, stars: 1_000_000} }
+	fleet := make([]request, c.writers)
+	for i := range fleet {
+		fleet[i] = newWriter(fmt.Sprintf("project-%04d", i), c.perProject)
+	}
+	short, long := newWriter("ten", fixedLengths["ten"]), newWriter("ten-thousand", fixedLengths["ten-thousand"])
+	data, err := json.Marshal(map[string]any{"description": string(make([]byte, 100)), "padding": fmt.Sprintf("%0600d", 0)})
+	if err != nil {
+		return nil, err
+	}
+	var rounds []map[string]measurement
+	var bare []float64
+	for range c.rounds {
+		round := map[string]measurement{}
+		for _, s := range []struct {
+			name    string
+			server  string
+			clients []request
+		}{
+			{"constant", "constant", scenarios(c.writers, moments{})[0].Clients},
+			{"durable updates", "asof", fleet},
+			{"update of version 10", "asof", []request{short}},
+			{"update of version 10,000", "asof", []request{long}},
+		} {
+			m, err := drive(servers[s.server].url, s.clients, c.length)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+			round[s.name] = m
+		}
+		rate, err := bareCommits(dir, c.writers/2, data, c.length)
+		if err != nil {
+			return nil, err
+		}
+		bare = append(bare, round["durable updates"].PerSecond/rate)
+		rounds = append(rounds, round)
+	}
+	return []result{
+		summarize("durable updates", "constant", 0.2, rounds),
+		{Name: "durable updates", Against: fmt.Sprintf("bare loop, batches of %d", c.writers/2), Ratio: median(bare), Target: "at least 0.6, where the disk is the limit"},
+		summarize("update of version 10", "", 0, rounds),
+		summarize("update of version 10,000", "update of version 10", 1/1.2, rounds),
+	}, nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// rare is a text that few descriptions hold.
+const rare = "number 77"
+
+// A scenario is one kind of request. Its ratio is its throughput over that of
+// the scenario named in Against, in the same rounds.
+type scenario struct {
+	Name    string
+	Server  string // "asof" or "constant"
+	Against string
+	Target  float64 // the least ratio aimed at; 0: only measured
+	Clients []request
+}
+
+func query(text string, variables map[string]any) []byte {
+	body, err := json.Marshal(map[string]any{"query": text, "variables": variables})
+	if err != nil {
+		panic(err) // only literals come here
+	}
+	return body
+}
+
+const (
+	fields     = `key name description websiteUrl stars`
+	pageFields = `key name description websiteUrl stars updatedAt`
+)
+
+// scenarios are all kinds of reads.
+func scenarios(clients int, when moments) []scenario {
+	point := func(key, time string) []request {
+		return repeat(clients, fixed{query(`query Point($key: ID!) { project(key: $key`+time+`) { `+fields+` } }`, map[string]any{"key": key}), []byte(`"description":"`)})
+	}
+	page := func(time, filter, selection string) []request {
+		return repeat(clients, fixed{query(`query Page { projects(`+filter+` first: 50`+time+`) { nodes { `+selection+` } } }`, nil), []byte(`"description":"`)})
+	}
+	const byStars = `where: {stars: {gte: 1000}}, orderBy: [{field: stars, direction: DESC}],`
+	const byTag = `where: {tags: {has: "Tag 07"}}, orderBy: [{field: stars, direction: DESC}],`
+	asOf := fmt.Sprintf(", asOf: %q", when.page.Format(time.RFC3339))
+	list := []scenario{
+		{Name: "constant", Server: "constant", Clients: point("ten", "")},
+		{Name: "constant page", Server: "constant", Clients: page("", byStars, pageFields)},
+		{Name: "point", Server: "asof", Against: "constant", Target: 0.7, Clients: point("ten", "")},
+		{Name: "page of 50", Server: "asof", Against: "constant page", Target: 0.8, Clients: page("", byStars, pageFields)},
+		{Name: "page of 50 as of", Server: "asof", Against: "constant page", Target: 0.6, Clients: page(asOf, byStars, pageFields)},
+		{Name: "page of 50 with tags and licences", Server: "asof", Against: "constant page", Target: 0.4,
+			Clients: page("", byStars, pageFields+` tags { name } licenses { name }`)},
+		{Name: "indexed page as of / now", Server: "asof", Against: "page of 50", Target: 0.5, Clients: page(asOf, byStars, pageFields)},
+		{Name: "page by tag", Server: "asof", Clients: page("", byTag, pageFields)},
+		{Name: "page by tag as of / now", Server: "asof", Against: "page by tag", Target: 0.5, Clients: page(asOf, byTag, pageFields)},
+	}
+	for _, key := range []string{"ten", "hundred-thousand"} {
+		versions := fixedLengths[key]
+		current := "point"
+		if key != "ten" {
+			current = "point, " + key
+			list = append(list, scenario{Name: current, Server: "asof", Against: "point", Clients: point(key, "")})
+		}
+		list = append(list,
+			scenario{Name: "point as of, " + key, Server: "asof", Against: current, Target: 0.9, Clients: point(key, fmt.Sprintf(", asOf: %q", when.fixed[key].Format(time.RFC3339)))},
+			scenario{Name: "point by version, " + key, Server: "asof", Against: current, Target: 0.9, Clients: point(key, fmt.Sprintf(", version: %d", versions/2))},
+		)
+	}
+	return list
+}
+
+// writer updates one document over and over, each time from the version that
+// the last answer named.
+type writer struct {
+	key     string
+	version int
+	stars   int
+}
+
+var versionIn = regexp.MustCompile(`"version":(\d+)`)
+
+func (w *writer) body() []byte {
+	w.stars++
+	return query(`mutation Star($input: UpdateProjectInput!) { updateProject(input: $input) { ... on UpdateProjectSuccess { changed project { version } } } }`,
+		map[string]any{"input": map[string]any{"key": w.key, "expectedVersion": w.version, "patch": map[string]any{"stars": w.stars}}})
+}
+
+func (w *writer) check(answer []byte) error {
+	found := versionIn.FindSubmatch(answer)
+	if found == nil {
+		return fmt.Errorf("update of %s from version %d: %.300s", w.key, w.version, answer)
+	}
+	v, err := strconv.Atoi(string(found[1]))
+	if err != nil || v != w.version+1 {
+		return fmt.Errorf("update of %s from version %d led to %d", w.key, w.version, v)
+	}
+	w.version = v
+	return nil
+}
