@@ -29,7 +29,9 @@ type Engine interface {
 	// Now returns an instant that is safe to read at: everything committed up
 	// to it is visible to every later read, and no later commit will get a
 	// time at or before it. It never goes back, and is never before a commit
-	// that was acknowledged (a client reads its own writes).
+	// that was acknowledged (a client reads its own writes), even when the
+	// clock goes back, or the data was closed and opened again. Load is the
+	// exception: it adds to the past.
 	Now(ctx context.Context) (Instant, error)
 
 	// Settle waits until reads at the given instant are repeatable: until no
@@ -38,16 +40,20 @@ type Engine interface {
 	Settle(ctx context.Context, at Instant) error
 
 	// Get returns one version for each reference, in the order of the
-	// references; nil where the document did not exist yet at that instant or
-	// has no such version. A tombstone is returned as a version with Deleted
-	// set. Current reads (instants at or after the document's last commit) do
-	// not touch the history.
+	// references (which may repeat); nil where the document did not exist yet
+	// at that instant or has no such version. A tombstone is returned as a
+	// version with Deleted set. Current reads (instants at or after the
+	// document's last commit, also Forever) do not touch the history.
+	// CodeInvalid: unknown collection.
 	Get(ctx context.Context, collection string, refs []Ref) ([]*Version, error)
 
 	// Query returns the live documents of a collection as they were at an
 	// instant. The version of each document is chosen first; then filter,
 	// order and page apply to those versions.
-	// CodeInvalid: unknown collection, malformed query.
+	// CodeInvalid: unknown collection, malformed query (a negative Limit, a
+	// Position with another number of values than Order, a Field without path
+	// or kind, a Value that is not of its field's kind, a nil Filter inside
+	// another, Text on another kind than strings).
 	Query(ctx context.Context, q *Query) ([]*Version, error)
 
 	// Count returns how many documents Query would return without its page
@@ -58,23 +64,31 @@ type Engine interface {
 	// which they were committed: (RecordedAt, Collection, Key, Number). The
 	// loop must not call the engine while it holds the iterator open longer
 	// than it needs to. Iteration ends after the first error.
+	// CodeInvalid: unknown collection, Keys without exactly one collection, a
+	// negative Limit.
 	Log(ctx context.Context, q *LogQuery) iter.Seq2[Entry, error]
 
 	// Commit makes one new version, if the document's current version is the
 	// expected one. The engine chooses RecordedAt (greater than that of every
 	// version of the document, and of every instant that Now returned) and
 	// returns the committed version, durable. A write whose ID was committed
-	// before returns that version again.
+	// before returns that version again, whatever is current now.
 	// CodeConflict (as *ConflictError): another version is current; nothing
-	// was written. CodeInvalid: unknown collection, malformed write.
+	// was written. CodeInvalid: unknown collection, malformed write (no ID or
+	// one of more than 36 bytes, a Key that is empty or not UTF-8, an unknown
+	// Op, a negative Expected, Data that is not an object, or is there though
+	// Deleted is set).
 	Commit(ctx context.Context, w *Write) (*Version, error)
 
 	// Load adds versions that were recorded elsewhere, with their own times,
-	// in the order given; Number 0 stands for the next one. A version that is
-	// already there (same document, same RecordedAt, same content) is skipped.
-	// All of the call is durable, or none of it.
-	// CodeInvalid (as *LoadError): not after the document's last version,
-	// in the future, or unlike the one that is there.
+	// in the order given; Number 0 stands for the next one, and SupersededAt
+	// is ignored. A version that is already there is skipped: same document,
+	// same RecordedAt, same Number if it is given, and the same Deleted,
+	// Author, Message, Group and Data. All of the call is durable, or none of it.
+	// CodeInvalid (as *LoadError): not after the document's last version, a
+	// number that is not the next, in the future (later than Now would say),
+	// at or before 1970, unlike the one that is there, unknown collection, or
+	// malformed as for Commit.
 	Load(ctx context.Context, vs []Version) (LoadResult, error)
 
 	// Stats says how much the engine holds; cheap enough for a metrics page.
@@ -87,11 +101,15 @@ type Engine interface {
 	// one line each; nil means that all is well.
 	Check(ctx context.Context, report func(problem string)) error
 
-	// Close finishes what was accepted and releases the database.
+	// Close finishes what was accepted and releases the database. Every later
+	// call returns CodeUnavailable, except Close, which does nothing.
 	Close() error
 }
 
 // Collection is a named set of documents with the indexes declared for it.
+//
+// A declaration may change between two openings of the same data: indexes
+// come and go without a change of what any read returns.
 type Collection struct {
 	Name    string
 	Indexes []Index
@@ -121,7 +139,8 @@ type Version struct {
 	Number     int64   // 1, 2, 3 … without gaps
 	RecordedAt Instant // when it was committed
 	// SupersededAt is when the next version was committed; Forever while this
-	// one is current.
+	// one is current. It is what is known when it is read, not at the instant
+	// that the read is about: the only part of a version that ever changes.
 	SupersededAt Instant
 	Op           Op
 	Deleted      bool // a tombstone: the document does not exist in this version

@@ -38,15 +38,21 @@ type Position struct {
 type Field struct {
 	Meta Meta
 	// Path is made of stored member names, from the document's root or, inside
-	// an Any, from the element (empty: the element itself).
+	// an Any, from the element (empty: the element itself). A step into
+	// something that is not an object leads to a missing value: lists are
+	// entered by Any only. Names may be any string, also with dots or quotes.
 	Path []string
+	// Kind may be left out in Present and Any. With Meta it is the kind given
+	// there.
 	Kind Kind
 }
 
 // Meta names the values that every version carries.
 type Meta uint8
 
-// The values that every version carries, with the Kind of each.
+// The values that every version carries, with the Kind of each. They are
+// always there: an empty message is an empty string, not null. Inside an Any
+// they are still those of the version.
 const (
 	MetaNone       Meta = iota // the value is in the document
 	MetaKey                    // KindString
@@ -66,11 +72,11 @@ type Kind uint8
 const (
 	KindString  Kind = iota + 1 // string; bytewise; string
 	KindInt                     // number without fraction, in int64; int64
-	KindFloat                   // number; float64
+	KindFloat                   // number; rounded to float64; float64, finite
 	KindBool                    // boolean; false before true; bool
-	KindInstant                 // RFC 3339 string; chronological; Instant
-	KindDate                    // "2006-01-02" string; string
-	KindDecimal                 // string or number; numerical, exact; string
+	KindInstant                 // RFC 3339 string (as time.Time.UnmarshalText reads it); chronological, cut to µs; Instant
+	KindDate                    // "2006-01-02" string, a day that exists; string
+	KindDecimal                 // number, or string in the grammar of one; numerical, exact; string
 )
 
 // Value is a string, int64, float64, bool or Instant, as the Kind says.

@@ -1,0 +1,81 @@
+package drivertest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// checkLogQuery refuses what Log does not define.
+func (m *model) checkLogQuery(q *driver.LogQuery) error {
+	for _, c := range q.Collections {
+		if err := m.knows(c); err != nil {
+			return err
+		}
+	}
+	if len(q.Keys) > 0 && len(q.Collections) != 1 {
+		return driver.Errorf(driver.CodeInvalid, "keys need exactly one collection, not %d", len(q.Collections))
+	}
+	if q.Limit < 0 {
+		return driver.Errorf(driver.CodeInvalid, "the limit %d is negative", q.Limit)
+	}
+	return nil
+}
+
+// logged reports whether a version is one that the query asks for.
+func logged(q *driver.LogQuery, v *driver.Version) bool {
+	oneOf := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+	changed := len(q.Changed) == 0
+	for _, name := range q.Changed {
+		changed = changed || slices.Contains(v.Changed, name)
+	}
+	behind := true
+	if q.After != nil {
+		c := comparePositions(positionOf(v), *q.After)
+		behind = c > 0 && !q.Backward || c < 0 && q.Backward
+	}
+	return oneOf(q.Collections, v.Collection) && oneOf(q.Keys, v.Key) && oneOf(q.Authors, v.Author) && changed && behind &&
+		q.From <= v.RecordedAt && (q.To == 0 || v.RecordedAt < q.To) &&
+		q.FromNumber <= v.Number && (q.ToNumber == 0 || v.Number < q.ToNumber)
+}
+
+func positionOf(v *driver.Version) driver.LogPosition {
+	return driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}
+}
+
+// comparePositions orders by commit.
+func comparePositions(a, b driver.LogPosition) int {
+	return cmp.Or(
+		cmp.Compare(a.At, b.At),
+		cmp.Compare(a.Collection, b.Collection),
+		cmp.Compare(a.Key, b.Key),
+		cmp.Compare(a.Number, b.Number),
+	)
+}
+
+// checkHistory says what is wrong with all versions of one document, oldest first.
+func checkHistory(versions []*driver.Version) []string {
+	var problems []string
+	for i, v := range versions {
+		name := fmt.Sprintf("%s %q version %d", v.Collection, v.Key, v.Number)
+		if v.Number != int64(i)+1 {
+			problems = append(problems, fmt.Sprintf("%s: found where number %d should be", name, i+1))
+		}
+		if v.Deleted != (v.Data == nil) {
+			problems = append(problems, name+": a tombstone with data, or a document without")
+		}
+		end := driver.Forever
+		if i+1 < len(versions) {
+			end = versions[i+1].RecordedAt
+			if end <= v.RecordedAt {
+				problems = append(problems, fmt.Sprintf("%s: recorded at %s, not before the next one, of %s", name, v.RecordedAt, end))
+			}
+		}
+		if v.SupersededAt != end {
+			problems = append(problems, fmt.Sprintf("%s: superseded at %s, but the next one is of %s", name, v.SupersededAt, end))
+		}
+	}
+	return problems
+}

@@ -1,0 +1,491 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// NewModel returns an empty in-memory engine: the simplest implementation of
+// driver.Engine that is right. Every read scans every document, and every
+// condition decodes the documents that it looks at. It is the oracle that
+// other engines are compared with, and is good enough for the tests of code
+// above an engine; it is not meant to be fast. Its clock is the one given.
+func NewModel(clock func() time.Time, collections []driver.Collection) driver.Engine {
+	return newModel(clock, collections)
+}
+
+func newModel(clock func() time.Time, collections []driver.Collection) *model {
+	m := &model{
+		clock:     clock,
+		documents: make(map[string]map[string][]*driver.Version),
+		byID:      make(map[string]*driver.Version),
+	}
+	m.declare(collections)
+	return m
+}
+
+// model keeps, for each document, all of its versions, oldest first. Versions
+// are never changed once they were returned: superseding one replaces it.
+type model struct {
+	mu        sync.Mutex
+	clock     func() time.Time
+	declared  map[string]bool
+	documents map[string]map[string][]*driver.Version // by collection, by key
+	byID      map[string]*driver.Version              // by Write.ID
+	// floor is the latest instant that Now returned or a version has.
+	floor  driver.Instant
+	closed bool
+}
+
+func (m *model) declare(collections []driver.Collection) {
+	m.declared = make(map[string]bool)
+	for _, c := range collections {
+		m.declared[c.Name] = true
+		if m.documents[c.Name] == nil {
+			m.documents[c.Name] = make(map[string][]*driver.Version)
+		}
+	}
+}
+
+// reopen makes a closed model usable again, over the same versions.
+func (m *model) reopen(clock func() time.Time, collections []driver.Collection) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clock, m.closed = clock, false
+	m.declare(collections)
+}
+
+// enter locks the model and says whether it can answer. The caller unlocks,
+// also after an error.
+func (m *model) enter(ctx context.Context) error {
+	m.mu.Lock()
+	if err := ctx.Err(); err != nil {
+		return driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err)
+	}
+	if m.closed {
+		return driver.Errorf(driver.CodeUnavailable, "the engine is closed")
+	}
+	return nil
+}
+
+func (m *model) knows(collection string) error {
+	if !m.declared[collection] {
+		return driver.Errorf(driver.CodeInvalid, "unknown collection %q", collection)
+	}
+	return nil
+}
+
+// now never goes back and never falls behind a version.
+func (m *model) now() driver.Instant { return max(m.floor, driver.InstantOf(m.clock())) }
+
+func (m *model) Now(ctx context.Context) (driver.Instant, error) {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return 0, err
+	}
+	m.floor = m.now()
+	return m.floor, nil
+}
+
+// Settle has nothing to wait for, since commits are made one at a time; it
+// only promises that none will come at or before the instant.
+func (m *model) Settle(ctx context.Context, at driver.Instant) error {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	if now := m.now(); at > now {
+		return driver.Errorf(driver.CodeInvalid, "%s is in the future: the engine's clock says %s", at, now)
+	}
+	m.floor = max(m.floor, at)
+	return nil
+}
+
+func (m *model) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.knows(collection); err != nil {
+		return nil, err
+	}
+	found := make([]*driver.Version, len(refs))
+	for i, ref := range refs {
+		versions := m.documents[collection][ref.Key]
+		if ref.Number == 0 {
+			found[i] = versionAt(versions, ref.At)
+			continue
+		}
+		for _, v := range versions {
+			if v.Number == ref.Number {
+				found[i] = v
+			}
+		}
+	}
+	return found, nil
+}
+
+// versionAt returns the last version recorded at or before an instant.
+func versionAt(versions []*driver.Version, at driver.Instant) *driver.Version {
+	var found *driver.Version
+	for _, v := range versions {
+		if v.RecordedAt <= at {
+			found = v
+		}
+	}
+	return found
+}
+
+func (m *model) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := m.match(q)
+	if err != nil {
+		return nil, err
+	}
+	rows = page(rows, q)
+	found := make([]*driver.Version, len(rows))
+	for i, r := range rows {
+		found[i] = r.version
+	}
+	return found, nil
+}
+
+func (m *model) Count(ctx context.Context, q *driver.Query) (int64, error) {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return 0, err
+	}
+	rows, err := m.match(q)
+	return int64(len(rows)), err
+}
+
+// match chooses the version of each document first, and only then filters.
+func (m *model) match(q *driver.Query) ([]row, error) {
+	if err := m.knows(q.Collection); err != nil {
+		return nil, err
+	}
+	if err := checkQuery(q); err != nil {
+		return nil, err
+	}
+	var rows []row
+	for _, versions := range m.documents[q.Collection] {
+		v := versionAt(versions, q.At)
+		if v == nil || v.Deleted {
+			continue
+		}
+		root, err := decode(v.Data)
+		if err != nil {
+			return nil, driver.Errorf(driver.CodeInternal, "%s %q version %d: %w", v.Collection, v.Key, v.Number, err)
+		}
+		if q.Filter == nil || holds(q.Filter, v, root) {
+			rows = append(rows, row{version: v, values: orderValues(q.Order, v, root)})
+		}
+	}
+	return rows, nil
+}
+
+func (m *model) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		entries, err := m.log(ctx, q)
+		if err != nil {
+			yield(driver.Entry{}, err)
+			return
+		}
+		for _, e := range entries {
+			if err := ctx.Err(); err != nil {
+				yield(driver.Entry{}, driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err))
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]driver.Entry, error) {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.checkLogQuery(q); err != nil {
+		return nil, err
+	}
+	var entries []driver.Entry
+	for _, documents := range m.documents {
+		for _, versions := range documents {
+			for i, v := range versions {
+				if !m.declared[v.Collection] || !logged(q, v) {
+					continue
+				}
+				e := driver.Entry{Version: v}
+				if q.Previous && i > 0 {
+					e.Previous = versions[i-1]
+				}
+				if q.NoData {
+					e.Version, e.Previous = withoutData(e.Version), withoutData(e.Previous)
+				}
+				entries = append(entries, e)
+			}
+		}
+	}
+	slices.SortFunc(entries, func(a, b driver.Entry) int {
+		c := comparePositions(positionOf(a.Version), positionOf(b.Version))
+		if q.Backward {
+			return -c
+		}
+		return c
+	})
+	if q.Limit > 0 && len(entries) > q.Limit {
+		entries = entries[:q.Limit]
+	}
+	return entries, nil
+}
+
+func withoutData(v *driver.Version) *driver.Version {
+	if v == nil {
+		return nil
+	}
+	bare := *v
+	bare.Data = nil
+	return &bare
+}
+
+func (m *model) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.knows(w.Collection); err != nil {
+		return nil, err
+	}
+	if err := checkWrite(w); err != nil {
+		return nil, err
+	}
+	if v := m.byID[w.ID]; v != nil {
+		// Again from the document, since it may have been superseded.
+		return m.documents[v.Collection][v.Key][v.Number-1], nil
+	}
+	last := m.last(w.Collection, w.Key)
+	if absent := last == nil || last.Deleted; !(w.Expected == 0 && absent) && w.Expected != numberOf(last) {
+		return nil, &driver.ConflictError{
+			Collection: w.Collection, Key: w.Key, Expected: w.Expected, Actual: numberOf(last),
+		}
+	}
+	v := &driver.Version{
+		Collection: w.Collection, Key: w.Key,
+		RecordedAt: max(driver.InstantOf(m.clock()), m.floor+1),
+		Op:         w.Op, Deleted: w.Deleted,
+		Author: w.Author, Message: w.Message, Group: w.Group,
+		Changed: slices.Clone(w.Changed), Data: bytes.Clone(w.Data),
+	}
+	m.add(v)
+	m.byID[w.ID] = v
+	return v, nil
+}
+
+// add appends a version to its document.
+func (m *model) add(v *driver.Version) {
+	versions := m.documents[v.Collection][v.Key]
+	v.Number, v.SupersededAt = int64(len(versions))+1, driver.Forever
+	if i := len(versions) - 1; i >= 0 {
+		superseded := *versions[i]
+		superseded.SupersededAt = v.RecordedAt
+		versions[i] = &superseded
+	}
+	m.documents[v.Collection][v.Key] = append(versions, v)
+	m.floor = max(m.floor, v.RecordedAt)
+}
+
+func (m *model) last(collection, key string) *driver.Version {
+	versions := m.documents[collection][key]
+	if len(versions) == 0 {
+		return nil
+	}
+	return versions[len(versions)-1]
+}
+
+func numberOf(v *driver.Version) int64 {
+	if v == nil {
+		return 0
+	}
+	return v.Number
+}
+
+func (m *model) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return driver.LoadResult{}, err
+	}
+	// All or nothing: on an error the documents are put back.
+	type document struct{ collection, key string }
+	before := make(map[document][]*driver.Version)
+	floor, now := m.floor, m.now()
+	var result driver.LoadResult
+	for i := range vs {
+		d := document{vs[i].Collection, vs[i].Key}
+		if _, saved := before[d]; !saved {
+			before[d] = slices.Clone(m.documents[d.collection][d.key])
+		}
+		added, err := m.loadOne(&vs[i], now)
+		switch {
+		case err != nil:
+			m.floor = floor
+			for d, versions := range before {
+				if len(versions) == 0 {
+					delete(m.documents[d.collection], d.key)
+				} else {
+					m.documents[d.collection][d.key] = versions
+				}
+			}
+			return driver.LoadResult{}, &driver.LoadError{Index: i, Err: err}
+		case added:
+			result.Added++
+		default:
+			result.Skipped++
+		}
+	}
+	return result, nil
+}
+
+func (m *model) loadOne(v *driver.Version, now driver.Instant) (added bool, err error) {
+	if err := m.knows(v.Collection); err != nil {
+		return false, err
+	}
+	if err := checkLoaded(v); err != nil {
+		return false, err
+	}
+	for _, there := range m.documents[v.Collection][v.Key] {
+		if there.RecordedAt != v.RecordedAt {
+			continue
+		}
+		if v.Number != 0 && v.Number != there.Number {
+			return false, fmt.Errorf("%s %q: the version of %s is number %d, not %d",
+				v.Collection, v.Key, v.RecordedAt, there.Number, v.Number)
+		}
+		if !sameContent(there, v) {
+			return false, fmt.Errorf("%s %q: another version of %s is there already", v.Collection, v.Key, v.RecordedAt)
+		}
+		return false, nil
+	}
+	last := m.last(v.Collection, v.Key)
+	switch {
+	case v.RecordedAt > now:
+		return false, fmt.Errorf("%s %q: %s is in the future", v.Collection, v.Key, v.RecordedAt)
+	case last != nil && v.RecordedAt < last.RecordedAt:
+		return false, fmt.Errorf("%s %q: %s is not after the last version, of %s",
+			v.Collection, v.Key, v.RecordedAt, last.RecordedAt)
+	case v.Number != 0 && v.Number != numberOf(last)+1:
+		return false, fmt.Errorf("%s %q: number %d does not follow number %d", v.Collection, v.Key, v.Number, numberOf(last))
+	}
+	loaded := *v
+	loaded.Changed, loaded.Data = slices.Clone(v.Changed), bytes.Clone(v.Data)
+	m.add(&loaded)
+	return true, nil
+}
+
+// sameContent compares what a version says, not how it came about: Op and
+// Changed are left out, because a load sets them anew.
+func sameContent(a, b *driver.Version) bool {
+	return a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message &&
+		a.Group == b.Group && bytes.Equal(a.Data, b.Data)
+}
+
+func (m *model) Stats(ctx context.Context) (driver.Stats, error) {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return driver.Stats{}, err
+	}
+	var s driver.Stats
+	for _, documents := range m.documents {
+		for _, versions := range documents {
+			if !versions[len(versions)-1].Deleted {
+				s.Documents++
+			}
+			for _, v := range versions {
+				s.Versions++
+				s.Bytes += int64(len(v.Data))
+			}
+		}
+	}
+	return s, nil
+}
+
+func (m *model) Ping(ctx context.Context) error {
+	defer m.mu.Unlock()
+	return m.enter(ctx)
+}
+
+func (m *model) Check(ctx context.Context, report func(problem string)) error {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	for _, documents := range m.documents {
+		for _, versions := range documents {
+			for _, problem := range checkHistory(versions) {
+				report(problem)
+			}
+		}
+	}
+	return nil
+}
+
+func (m *model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	return nil
+}
+
+// checkWrite refuses what no document could hold.
+func checkWrite(w *driver.Write) error {
+	switch {
+	case w.ID == "" || len(w.ID) > 36:
+		return driver.Errorf(driver.CodeInvalid, "the write's ID has %d bytes: it must have 1 to 36", len(w.ID))
+	case w.Expected < 0:
+		return driver.Errorf(driver.CodeInvalid, "the expected version %d is negative", w.Expected)
+	}
+	if err := checkContent(w.Key, w.Op, w.Deleted, w.Data); err != nil {
+		return driver.Errorf(driver.CodeInvalid, "%w", err)
+	}
+	return nil
+}
+
+func checkLoaded(v *driver.Version) error {
+	if v.RecordedAt <= 0 {
+		return fmt.Errorf("%s %q: the time %s is not after 1970-01-01", v.Collection, v.Key, v.RecordedAt)
+	}
+	if v.Number < 0 {
+		return fmt.Errorf("%s %q: number %d is negative", v.Collection, v.Key, v.Number)
+	}
+	return checkContent(v.Key, v.Op, v.Deleted, v.Data)
+}
+
+func checkContent(key string, op driver.Op, deleted bool, data []byte) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("the key is empty")
+	case !utf8.ValidString(key):
+		return fmt.Errorf("the key %q is not valid UTF-8", key)
+	case op < driver.OpCreate || op > driver.OpImport:
+		return fmt.Errorf("unknown operation %d", op)
+	case deleted && data != nil:
+		return fmt.Errorf("a tombstone has no data")
+	case !deleted && (len(data) == 0 || data[0] != '{' || !json.Valid(data)):
+		return fmt.Errorf("the data is not a JSON object")
+	}
+	return nil
+}
