@@ -1,0 +1,238 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/tidwall/gjson"
+)
+
+type sessionKey struct{}
+
+// session is the server that a script has running and the last answer it got.
+type session struct {
+	cmd  *exec.Cmd
+	log  bytes.Buffer
+	done chan struct{} // closed when the log is complete
+	last []byte
+}
+
+func of(ts *testscript.TestScript) *session { return ts.Value(sessionKey{}).(*session) }
+
+var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+
+// serve [flag…] starts `asof serve` on a free port with --store $STORE and
+// sets $URL.
+func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
+	s := of(ts)
+	if s.cmd != nil {
+		ts.Fatalf("a server is running: stop it first")
+	}
+	args = append([]string{"serve", "--addr", "127.0.0.1:0", "--store", ts.Getenv("STORE")}, args...)
+	cmd := exec.Command(program, args...)
+	cmd.Dir = ts.Getenv("WORK")
+	s.log.Reset()
+	cmd.Stderr = &s.log
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if url := address.FindString(lines.Text()); url != "" {
+			if neg {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+				ts.Fatalf("the server started")
+			}
+			ts.Setenv("URL", url)
+			s.cmd, s.done = cmd, make(chan struct{})
+			go func() {
+				defer close(s.done)
+				_, _ = io.Copy(io.Discard, out)
+			}()
+			return
+		}
+	}
+	_ = cmd.Wait()
+	_, _ = io.Copy(ts.Stderr(), &s.log)
+	if !neg {
+		ts.Fatalf("the server did not start:\n%s", s.log.String())
+	}
+}
+
+func (s *session) end(signal syscall.Signal) error {
+	if s.cmd == nil {
+		return nil
+	}
+	cmd := s.cmd
+	s.cmd = nil
+	if err := cmd.Process.Signal(signal); err != nil {
+		return err
+	}
+	<-s.done
+	return cmd.Wait()
+}
+
+func (s *session) stop() { _ = s.end(syscall.SIGTERM) }
+
+// stop ends the server in good order; its log is then standard error.
+func cmdStop(ts *testscript.TestScript, _ bool, _ []string) {
+	s := of(ts)
+	err := s.end(syscall.SIGTERM)
+	_, _ = ts.Stderr().Write(s.log.Bytes())
+	if err != nil {
+		ts.Fatalf("the server ended with %v:\n%s", err, s.log.String())
+	}
+}
+
+// kill ends the server with SIGKILL.
+func cmdKill(ts *testscript.TestScript, _ bool, _ []string) { _ = of(ts).end(syscall.SIGKILL) }
+
+// gql [-actor NAME] [-vars FILE] FILE posts the operation in FILE, with
+// ${NAME} replaced by what was remembered, and prints the answer. It fails
+// where the answer has errors; `! gql` fails where it has none.
+func cmdGQL(ts *testscript.TestScript, neg bool, args []string) {
+	header := http.Header{"Content-Type": {"application/json"}}
+	var variables json.RawMessage
+	for len(args) > 2 {
+		switch args[0] {
+		case "-actor":
+			header.Set("X-Actor", args[1])
+		case "-vars":
+			variables = json.RawMessage(expand(ts, ts.ReadFile(args[1])))
+		default:
+			ts.Fatalf("gql: unknown flag %s", args[0])
+		}
+		args = args[2:]
+	}
+	if len(args) != 1 {
+		ts.Fatalf("usage: gql [-actor NAME] [-vars FILE] FILE")
+	}
+	body, err := json.Marshal(map[string]any{"query": expand(ts, ts.ReadFile(args[0])), "variables": variables})
+	ts.Check(err)
+	status, answer := send(ts, "POST", "/graphql", header, body)
+	if failed := gjson.GetBytes(answer, "errors").Exists(); failed != neg {
+		ts.Fatalf("status %d, answer: %s", status, answer)
+	}
+}
+
+// http METHOD PATH [FILE] [header: value…] sends a request and prints status
+// and body.
+func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: http METHOD PATH [FILE] [header: value…]")
+	}
+	header, body := http.Header{}, []byte(nil)
+	for _, arg := range args[2:] {
+		if name, value, ok := strings.Cut(arg, ": "); ok {
+			header.Add(name, value)
+		} else {
+			body = []byte(expand(ts, ts.ReadFile(arg)))
+		}
+	}
+	status, _ := send(ts, args[0], args[1], header, body)
+	_, _ = fmt.Fprintf(ts.Stdout(), "\nstatus %d\n", status)
+}
+
+func send(ts *testscript.TestScript, method, path string, header http.Header, body []byte) (int, []byte) {
+	req, err := http.NewRequest(method, ts.Getenv("URL")+path, bytes.NewReader(body))
+	ts.Check(err)
+	req.Header = header
+	resp, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	answer, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	ts.Check(resp.Body.Close())
+	of(ts).last = answer
+	_, _ = ts.Stdout().Write(answer)
+	return resp.StatusCode, answer
+}
+
+// expand replaces ${NAME} by what was remembered. GraphQL variables ($name,
+// without braces) stay.
+func expand(ts *testscript.TestScript, text string) string {
+	return regexp.MustCompile(`\$\{\w+\}`).ReplaceAllStringFunc(text, func(m string) string {
+		return ts.Getenv(m[2 : len(m)-1])
+	})
+}
+
+// remember NAME PATH sets $NAME to a value of the last answer (PATH in gjson's
+// notation).
+func cmdRemember(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: remember NAME PATH")
+	}
+	value := gjson.GetBytes(of(ts).last, args[1])
+	if !value.Exists() {
+		ts.Fatalf("no %s in %s", args[1], of(ts).last)
+	}
+	ts.Setenv(args[0], value.String())
+}
+
+// answer [PATH] FILE compares the last answer (or the part at PATH) with a JSON
+// file: members in any order, "*" stands for any value, ${NAME} for what was
+// remembered.
+func cmdAnswer(ts *testscript.TestScript, neg bool, args []string) {
+	got := of(ts).last
+	if len(args) == 2 {
+		got = []byte(gjson.GetBytes(got, args[0]).Raw)
+		args = args[1:]
+	}
+	if len(args) != 1 {
+		ts.Fatalf("usage: answer [PATH] FILE")
+	}
+	var have, want any
+	text := expand(ts, ts.ReadFile(args[0]))
+	if err := json.Unmarshal([]byte(text), &want); err != nil {
+		ts.Fatalf("%s: %v", args[0], err)
+	}
+	if err := json.Unmarshal(got, &have); err != nil {
+		ts.Fatalf("the answer %q: %v", got, err)
+	}
+	diff := cmp.Diff(want, wild(want, have))
+	if (diff != "") != neg {
+		_, _ = fmt.Fprintf(os.Stderr, "answer: %s\n", got)
+		ts.Fatalf("-%s +answer:\n%s", args[0], diff)
+	}
+}
+
+// wild returns have with "*" where want says so.
+func wild(want, have any) any {
+	switch w := want.(type) {
+	case string:
+		if w == "*" {
+			return "*"
+		}
+	case []any:
+		if h, ok := have.([]any); ok && len(h) == len(w) {
+			out := make([]any, len(h))
+			for i := range h {
+				out[i] = wild(w[i], h[i])
+			}
+			return out
+		}
+	case map[string]any:
+		if h, ok := have.(map[string]any); ok {
+			out := make(map[string]any, len(h))
+			for k, v := range h {
+				if expected, ok := w[k]; ok {
+					v = wild(expected, v)
+				}
+				out[k] = v
+			}
+			return out
+		}
+	}
+	return have
+}

@@ -1,0 +1,79 @@
+// Package e2e runs scripts against the real program: one set of files for
+// every engine. A script speaks GraphQL over HTTP and the command line only,
+// and names instants and versions by what earlier answers said, so that it
+// does not know which store it runs on.
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// program is the path of the binary under test, built once by TestMain.
+var program string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "asof-e2e-")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	program = filepath.Join(dir, "asof")
+	build := exec.Command("go", "build", "-o", program, "github.com/asof/asof")
+	var output bytes.Buffer
+	build.Stdout, build.Stderr = &output, &output
+	if err := build.Run(); err != nil {
+		panic("building the program: " + err.Error() + "\n" + output.String())
+	}
+	return m.Run()
+}
+
+// An engine says how to name an empty store of its own for a script.
+type engine struct {
+	name string
+	// store returns the value of --store for the n-th store of a script; it
+	// skips the test where the engine cannot be had.
+	store func(t testscript.T, dir string, n string) string
+}
+
+var engines = []engine{
+	{"sqlite", func(_ testscript.T, dir, n string) string { return "sqlite:" + filepath.Join(dir, n+".db") }},
+}
+
+func TestScripts(t *testing.T) {
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			testscript.Run(t, testscript.Params{
+				Dir:                 "testdata",
+				RequireExplicitExec: true,
+				RequireUniqueNames:  true,
+				Setup: func(env *testscript.Env) error {
+					env.Setenv("STORE", e.store(env.T(), env.WorkDir, "first"))
+					env.Setenv("STORE2", e.store(env.T(), env.WorkDir, "second"))
+					env.Setenv("ENGINE", e.name)
+					env.Setenv("PATH", filepath.Dir(program)+string(os.PathListSeparator)+env.Getenv("PATH"))
+					s := &session{}
+					env.Values[sessionKey{}] = s
+					env.Defer(s.stop)
+					return nil
+				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"serve":    cmdServe,
+					"stop":     cmdStop,
+					"kill":     cmdKill,
+					"gql":      cmdGQL,
+					"answer":   cmdAnswer,
+					"remember": cmdRemember,
+					"http":     cmdHTTP,
+				},
+			})
+		})
+	}
+}
