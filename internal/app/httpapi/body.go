@@ -1,0 +1,175 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/99designs/gqlgen/graphql"
+)
+
+// readBody reads a request's body into buf, at most limit bytes, and refuses
+// what no JSON request could be.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) *problem {
+	tooLarge := &problem{
+		http.StatusRequestEntityTooLarge, CodeBadInput,
+		fmt.Sprintf("the request body is larger than %d bytes, the limit of this server", limit),
+	}
+	if r.ContentLength > limit {
+		w.Header().Set("Connection", "close") // the rest is not read
+		return tooLarge
+	}
+	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
+		var over *http.MaxBytesError
+		if errors.As(err, &over) {
+			return tooLarge
+		}
+		return &problem{http.StatusBadRequest, CodeBadInput, "the request body could not be read to its end"}
+	}
+	return checkJSON(buf.Bytes(), "the request body")
+}
+
+// checkJSON refuses what is not one JSON object in valid UTF-8.
+func checkJSON(text []byte, what string) *problem {
+	bad := func(format string, args ...any) *problem {
+		return &problem{http.StatusBadRequest, CodeBadInput, what + " " + fmt.Sprintf(format, args...)}
+	}
+	start := bytes.TrimLeft(text, " \t\r\n")
+	switch {
+	case len(start) == 0:
+		return bad(`is empty; send a JSON object such as {"query": "{ __typename }"}`)
+	case !utf8.Valid(text):
+		return bad("is not valid UTF-8 (at byte %d)", invalidUTF8(text))
+	case start[0] == '[':
+		return bad("is a list: batches are not supported; send one operation per request (it may have several root fields)")
+	case !json.Valid(text):
+		return bad("is not valid JSON: %v", syntaxError(text))
+	case start[0] != '{':
+		return bad("must be a JSON object")
+	}
+	if at := loneSurrogate(text); at >= 0 {
+		return bad(`has half of a surrogate pair (\u%s at byte %d), which is no character`, text[at+2:at+6], at)
+	}
+	return nil
+}
+
+// syntaxError says where JSON goes wrong.
+func syntaxError(text []byte) string {
+	err := json.Unmarshal(text, new(json.RawMessage))
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Sprintf("%v (at byte %d)", err, syntax.Offset)
+	}
+	return fmt.Sprint(err)
+}
+
+func invalidUTF8(text []byte) int {
+	at := 0
+	for {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size <= 1 {
+			return at
+		}
+		at += size
+	}
+}
+
+// loneSurrogate returns where valid JSON has an escape for half of a
+// surrogate pair, which decoding would replace silently; -1: nowhere.
+func loneSurrogate(text []byte) int {
+	for at := 0; ; {
+		next := bytes.IndexByte(text[at:], '\\')
+		if next < 0 {
+			return -1
+		}
+		at += next
+		if text[at+1] != 'u' {
+			at += 2
+			continue
+		}
+		switch unit := escaped(text[at:]); {
+		case unit >= 0xDC00 && unit <= 0xDFFF:
+			return at
+		case unit >= 0xD800 && unit <= 0xDBFF:
+			low := escaped(text[at+6:])
+			if low < 0xDC00 || low > 0xDFFF {
+				return at
+			}
+			at += 12
+		default:
+			at += 6
+		}
+	}
+}
+
+// escaped is the code unit of the \uXXXX that text begins with; -1: none.
+func escaped(text []byte) int64 {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return -1
+	}
+	unit, err := strconv.ParseInt(string(text[2:6]), 16, 32)
+	if err != nil {
+		return -1
+	}
+	return unit
+}
+
+// explainBody says why a JSON object is not a GraphQL request.
+func explainBody(text []byte) string {
+	var params graphql.RawParams
+	err := json.Unmarshal(text, &params)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) && wrong.Field != "" {
+		want := "an object"
+		if wrong.Type.Kind().String() == "string" {
+			want = "a string"
+		}
+		return fmt.Sprintf("%q must be %s, not %s", wrong.Field, want, wrong.Value)
+	}
+	return fmt.Sprintf("the request body could not be decoded: %v", err)
+}
+
+// checkURL refuses query strings that gqlgen's GET transport would answer
+// without a code, and says how long the query is and all the rest.
+func checkURL(r *http.Request) *problem {
+	bad := func(format string, args ...any) *problem {
+		return &problem{http.StatusBadRequest, CodeBadInput, fmt.Sprintf(format, args...)}
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return bad("the query string could not be decoded: %v", err)
+	}
+	for name, list := range values {
+		for _, value := range list {
+			if !utf8.ValidString(name) || !utf8.ValidString(value) {
+				return bad("the query string is not valid UTF-8")
+			}
+		}
+		if len(list) > 1 && (name == "query" || name == "variables" || name == "operationName" || name == "extensions") {
+			return bad("the parameter %q was given %d times", name, len(list))
+		}
+	}
+	for _, name := range [...]string{"variables", "extensions"} {
+		text := values.Get(name)
+		if text == "" || text == "null" {
+			continue
+		}
+		if p := checkJSON([]byte(text), fmt.Sprintf("the parameter %q", name)); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// reread is a request body that was read before.
+type reread struct{ bytes.Reader }
+
+func (*reread) Close() error { return nil }
+
+var _ io.ReadCloser = (*reread)(nil)

@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config is what a Handler is made of. Schema, Now and Logger are required.
+type Config struct {
+	Schema graphql.ExecutableSchema
+	// Operations gives each operation its instant; nil: operations have none.
+	Operations Operations
+	// Identify says who sends a request. The context it returns is the
+	// operation's. An error's text is shown to the sender, with status 400.
+	// Nil: nobody.
+	Identify func(*http.Request) (context.Context, string, error)
+	// Present turns an error into what the client sees; nil: gqlgen's default.
+	Present graphql.ErrorPresenterFunc
+	// Recover turns a panic into an error; nil: gqlgen's default.
+	Recover graphql.RecoverFunc
+	Limits  Limits
+	// Origins lists the origins ("https://app.example.org") whose pages may
+	// use the API from a browser, beside the server's own.
+	Origins       []string
+	Introspection bool
+	Logger        *slog.Logger
+	Now           func() time.Time
+	// Slow is how long an operation may take before it is logged as a warning.
+	Slow time.Duration
+	// Metrics registers what is measured; nil: nothing is.
+	Metrics prometheus.Registerer
+}
+
+// Operations ties operations to the store.
+type Operations interface {
+	// Begin fixes the instant that the operation reads at.
+	Begin(ctx context.Context) (context.Context, error)
+	// Instant is what the answer's extensions.asOf says: the instant of Begin
+	// or of the operation's last commit, as RFC 3339; "" before Begin.
+	Instant(ctx context.Context) string
+	// DocumentsRead is how many versions of documents the operation has read.
+	DocumentsRead(ctx context.Context) int64
+}
+
+// Limits bound what one request may cost. Zero values mean the defaults.
+type Limits struct {
+	Body       int64         // bytes of a request's body, and of a WebSocket message
+	Query      int           // bytes of a GraphQL document
+	Variables  int           // bytes of the rest of a request: variables and extensions
+	Tokens     int           // lexical tokens of a document
+	Depth      int           // nesting of selection sets
+	Fields     int           // fields in a document, those of fragments counted once
+	Aliases    int           // aliased fields in a document
+	RootFields int           // fields at the root of an operation
+	PageSize   int           // first and last
+	Cost       int           // fields that an answer may hold, pages counted in full
+	Time       time.Duration // from the request's arrival to its answer
+	Concurrent int           // operations at a time
+	Wait       time.Duration // for one of these places, then 503
+	WebSockets int           // open connections
+}
+
+// DefaultLimits are generous for people and tight for floods.
+func DefaultLimits() Limits {
+	return Limits{
+		Body:       1 << 20,
+		Query:      100 << 10,
+		Variables:  1 << 20,
+		Tokens:     10_000,
+		Depth:      15,
+		Fields:     2_000,
+		Aliases:    100,
+		RootFields: 50,
+		PageSize:   500,
+		Cost:       50_000,
+		Time:       30 * time.Second,
+		Concurrent: 256,
+		Wait:       time.Second,
+		WebSockets: 1_000,
+	}
+}
+
+// withDefaults fills in what is zero.
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
+	set(&l.Body, d.Body)
+	set(&l.Query, d.Query)
+	set(&l.Variables, d.Variables)
+	set(&l.Tokens, d.Tokens)
+	set(&l.Depth, d.Depth)
+	set(&l.Fields, d.Fields)
+	set(&l.Aliases, d.Aliases)
+	set(&l.RootFields, d.RootFields)
+	set(&l.PageSize, d.PageSize)
+	set(&l.Cost, d.Cost)
+	set(&l.Time, d.Time)
+	set(&l.Concurrent, d.Concurrent)
+	set(&l.Wait, d.Wait)
+	set(&l.WebSockets, d.WebSockets)
+	return l
+}
+
+func set[T comparable](value *T, other T) {
+	var zero T
+	if *value == zero {
+		*value = other
+	}
+}

@@ -1,0 +1,246 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// costLimit refuses operations by what their answer may become, given the
+// variables: depth, root fields, page sizes, and cost, which is the number of
+// fields in the largest answer that is expected. A page counts its fields as
+// often as first or last say, a list of identifiers as often as it is long,
+// and any other list of objects listFactor times. Introspection counts its
+// fields once; gqlparser's validation bounds its nesting.
+type costLimit struct{ limits Limits }
+
+const (
+	defaultPage = 20 // documents on a page when neither first nor last is given
+	listFactor  = 5  // objects that are expected in a list that has no pages
+)
+
+var _ interface {
+	graphql.HandlerExtension
+	graphql.OperationContextMutator
+} = (*costLimit)(nil)
+
+func (*costLimit) ExtensionName() string { return "CostLimit" }
+
+func (*costLimit) Validate(graphql.ExecutableSchema) error { return nil }
+
+func (c *costLimit) MutateOperationContext(_ context.Context, op *graphql.OperationContext) *gqlerror.Error {
+	w := costWalk{limits: &c.limits, variables: op.Variables}
+	total := w.set(op.Operation.SelectionSet, false)
+	switch {
+	case w.err != nil:
+		return w.err
+	case total.roots > c.limits.RootFields:
+		return refuse(CodeTooComplex, "the operation has %d root fields; at most %d are allowed", total.roots, c.limits.RootFields)
+	case total.depth > c.limits.Depth:
+		return refuse(CodeTooComplex, "the operation nests %d levels deep; at most %d are allowed", total.depth, c.limits.Depth)
+	case total.cost > c.limits.Cost:
+		return refuse(CodeTooComplex, "the operation may return %s fields; at most %d are allowed: ask for smaller pages or fewer nested lists",
+			roughly(total.cost), c.limits.Cost)
+	}
+	return nil
+}
+
+// extent is how large a selection set is.
+type extent struct {
+	cost  int // saturates at math.MaxInt
+	depth int
+	roots int // fields at its own level
+}
+
+type costWalk struct {
+	limits    *Limits
+	variables map[string]any
+	fragments map[fragmentUse]extent
+	err       *gqlerror.Error
+}
+
+// fragmentUse is a fragment in one of the two ways in which lists count.
+type fragmentUse struct {
+	fragment *ast.FragmentDefinition
+	counted  bool
+}
+
+// set measures a selection set. counted says that the lists directly in it
+// were counted by their parent: they are the edges and nodes of a page.
+func (w *costWalk) set(set ast.SelectionSet, counted bool) extent {
+	var total extent
+	for _, selection := range set {
+		var e extent
+		switch s := selection.(type) {
+		case *ast.Field:
+			e = w.field(s, counted)
+		case *ast.InlineFragment:
+			e = w.set(s.SelectionSet, counted)
+		case *ast.FragmentSpread:
+			e = w.spread(s.Definition, counted)
+		}
+		total.cost = plus(total.cost, e.cost)
+		total.depth = max(total.depth, e.depth)
+		total.roots += e.roots
+	}
+	return total
+}
+
+func (w *costWalk) spread(fragment *ast.FragmentDefinition, counted bool) extent {
+	use := fragmentUse{fragment, counted}
+	if e, ok := w.fragments[use]; ok {
+		return e
+	}
+	e := w.set(fragment.SelectionSet, counted)
+	if w.fragments == nil {
+		w.fragments = map[fragmentUse]extent{}
+	}
+	w.fragments[use] = e
+	return e
+}
+
+func (w *costWalk) field(f *ast.Field, counted bool) extent {
+	if len(f.SelectionSet) == 0 {
+		return extent{cost: 1, depth: 1, roots: 1}
+	}
+	if strings.HasPrefix(f.Name, "__") {
+		return extent{cost: countFields(f.SelectionSet), depth: 1, roots: 1}
+	}
+	times, isPage := w.times(f, counted)
+	inner := w.set(f.SelectionSet, isPage)
+	return extent{cost: plus(1, product(times, inner.cost)), depth: inner.depth + 1, roots: 1}
+}
+
+// times is how often the fields below a field are expected in the answer, and
+// whether that already counts the lists directly below it.
+func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
+	if f.Definition.Arguments.ForName("first") != nil {
+		size, given := 0, false
+		for _, name := range [...]string{"first", "last"} {
+			n, ok := w.integer(f, name)
+			if !ok {
+				continue
+			}
+			given = true
+			size = max(size, n)
+			if n > w.limits.PageSize && w.err == nil {
+				w.err = pageTooLarge(f, name, n, w.limits.PageSize)
+			}
+		}
+		if !given {
+			size = defaultPage
+		}
+		return max(size, 1), true
+	}
+	if f.Definition.Type.Elem == nil || counted {
+		return 1, false
+	}
+	longest := 0
+	for _, argument := range f.Arguments {
+		longest = max(longest, w.length(argument.Value))
+	}
+	if longest > 0 {
+		return longest, false
+	}
+	return listFactor, false
+}
+
+func pageTooLarge(f *ast.Field, argument string, n, limit int) *gqlerror.Error {
+	err := refuse(CodeBadInput, "%s: %d is more than the largest page of this server, %d; ask for less and follow pageInfo", argument, n, limit)
+	if f.Position != nil {
+		err.Locations = []gqlerror.Location{{Line: f.Position.Line, Column: f.Position.Column}}
+	}
+	err.Path = ast.Path{ast.PathName(f.Alias)}
+	return err
+}
+
+// integer is the value of an argument, if it has one that is not null.
+func (w *costWalk) integer(f *ast.Field, name string) (int, bool) {
+	argument := f.Arguments.ForName(name)
+	if argument == nil {
+		return 0, false
+	}
+	var text string
+	switch argument.Value.Kind {
+	case ast.IntValue:
+		text = argument.Value.Raw
+	case ast.Variable:
+		switch v := w.variables[argument.Value.Raw].(type) {
+		case int64:
+			return saturate(v), true
+		case int:
+			return v, true
+		case json.Number:
+			text = v.String()
+		default:
+			return 0, false
+		}
+	default:
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return math.MaxInt32, true // out of range; refused as too large
+	}
+	return saturate(n), true
+}
+
+// length is how many elements a list value has; 0 for other values.
+func (w *costWalk) length(v *ast.Value) int {
+	switch v.Kind {
+	case ast.ListValue:
+		return len(v.Children)
+	case ast.Variable:
+		list, _ := w.variables[v.Raw].([]any)
+		return len(list)
+	default:
+		return 0
+	}
+}
+
+// countFields counts the fields of a selection set, fragments not followed.
+func countFields(set ast.SelectionSet) int {
+	n := 0
+	for _, selection := range set {
+		switch s := selection.(type) {
+		case *ast.Field:
+			n += 1 + countFields(s.SelectionSet)
+		case *ast.InlineFragment:
+			n += countFields(s.SelectionSet)
+		}
+	}
+	return n
+}
+
+func plus(a, b int) int {
+	if a > math.MaxInt-b {
+		return math.MaxInt
+	}
+	return a + b
+}
+
+// product multiplies; both factors are at least zero.
+func product(a, b int) int {
+	if a != 0 && b > math.MaxInt/a {
+		return math.MaxInt
+	}
+	return a * b
+}
+
+func saturate(n int64) int {
+	return int(max(min(n, math.MaxInt32), math.MinInt32))
+}
+
+// roughly prints a number that may have been cut off.
+func roughly(n int) string {
+	if n == math.MaxInt {
+		return "more than 10^18"
+	}
+	return strconv.Itoa(n)
+}

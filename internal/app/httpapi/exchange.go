@@ -1,0 +1,154 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// exchange is one request and its one answer. gqlgen's POST and GET transports
+// read the request, execute on it and write to it; it decides the status code
+// and the media type and encodes the answer, which the transport does only for
+// an empty stand-in. That leaves "data" out where nothing was executed, and
+// saves a second pass over the data, which is JSON already.
+type exchange struct {
+	exec   guarded
+	w      http.ResponseWriter
+	op     *operation
+	media  string // of the answer
+	get    bool
+	status int
+	body   bytes.Buffer // the request's; later the answer's
+	source reread
+	answer *graphql.Response
+	// executed says that the operation was begun, so that there is "data".
+	executed bool
+	read     bool // the request was decoded
+}
+
+var (
+	_ http.ResponseWriter   = (*exchange)(nil)
+	_ graphql.GraphExecutor = (*exchange)(nil)
+)
+
+// Header returns the response's header.
+func (x *exchange) Header() http.Header { return x.w.Header() }
+
+// WriteHeader ignores the transport's status.
+func (x *exchange) WriteHeader(int) {}
+
+// Write sends the answer instead of the transport's stand-in.
+func (x *exchange) Write(standIn []byte) (int, error) {
+	if x.answer == nil {
+		// The transport refused a request by itself, without a code.
+		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, "the request could not be decoded"})
+	}
+	x.body.Reset()
+	if err := encode(&x.body, x.answer, x.executed); err != nil {
+		return 0, err
+	}
+	header := x.w.Header()
+	header["Content-Type"] = contentTypes[x.media]
+	header["Content-Length"] = []string{strconv.Itoa(x.body.Len())}
+	x.w.WriteHeader(x.status)
+	_, err := x.w.Write(x.body.Bytes())
+	return len(standIn), err
+}
+
+var contentTypes = map[string][]string{
+	mediaJSON:    {mediaJSON + "; charset=utf-8"},
+	mediaGraphQL: {mediaGraphQL + "; charset=utf-8"},
+}
+
+// refuse answers a request that is not executed.
+func (x *exchange) refuse(p *problem) {
+	x.status = p.status
+	x.answer = &graphql.Response{Errors: p.list()}
+	x.op.errors = x.answer.Errors
+}
+
+// CreateOperationContext is called when the transport has decoded the request.
+func (x *exchange) CreateOperationContext(ctx context.Context, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
+	x.read = true
+	oc, list := x.exec.CreateOperationContext(ctx, params)
+	x.op.understood(oc)
+	switch {
+	case params.Query == "":
+		x.status = http.StatusBadRequest // not a GraphQL request
+	case list != nil && x.media == mediaGraphQL:
+		x.status = http.StatusBadRequest
+	case list == nil && x.get && oc.Operation.Operation != ast.Query:
+		x.status = http.StatusMethodNotAllowed
+		x.Header().Set("Allow", "POST")
+		return oc, gqlerror.List{refuse(CodeBadInput, "a %s cannot be sent by GET; send it by POST", oc.Operation.Operation)}
+	}
+	return oc, list
+}
+
+// DispatchOperation executes the operation.
+func (x *exchange) DispatchOperation(ctx context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
+	next, ctx := x.exec.DispatchOperation(ctx, oc)
+	return func(ctx context.Context) *graphql.Response {
+		x.answer = next(ctx)
+		x.op.errors = x.answer.Errors
+		x.executed = x.answer.Data != nil
+		if !x.executed {
+			x.status = statusOf(x.answer.Errors)
+			if ctx.Err() != nil {
+				x.status = http.StatusGatewayTimeout
+			}
+		}
+		return &graphql.Response{}
+	}, ctx
+}
+
+// DispatchError answers for a request that is not executed.
+func (x *exchange) DispatchError(ctx context.Context, list gqlerror.List) *graphql.Response {
+	if !x.read {
+		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, explainBody(x.body.Bytes())})
+		return &graphql.Response{}
+	}
+	x.answer = x.exec.DispatchError(ctx, list)
+	x.op.errors = x.answer.Errors
+	return &graphql.Response{}
+}
+
+// encode writes a response as JSON: errors first, data only where an
+// operation was executed.
+func encode(to *bytes.Buffer, r *graphql.Response, executed bool) error {
+	to.WriteByte('{')
+	if len(r.Errors) > 0 {
+		errs, err := json.Marshal(r.Errors)
+		if err != nil {
+			return err
+		}
+		to.WriteString(`"errors":`)
+		to.Write(errs)
+		if executed || len(r.Extensions) > 0 {
+			to.WriteByte(',')
+		}
+	}
+	if executed {
+		to.WriteString(`"data":`)
+		to.Write(r.Data)
+		if len(r.Extensions) > 0 {
+			to.WriteByte(',')
+		}
+	}
+	if len(r.Extensions) > 0 {
+		extensions, err := json.Marshal(r.Extensions)
+		if err != nil {
+			return err
+		}
+		to.WriteString(`"extensions":`)
+		to.Write(extensions)
+	}
+	to.WriteByte('}')
+	return nil
+}

@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/executor"
+	"github.com/99designs/gqlgen/graphql/handler/extension"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// What the caches of documents hold at most. A parsed document takes about
+// thirty times the memory of its text.
+const (
+	documentEntries = 1_000
+	documentBytes   = 64 << 20
+	documentFactor  = 30
+	persistedCount  = 1_000
+	persistedBytes  = 16 << 20
+)
+
+// guarded is gqlgen's executor with the limits in front, and with this API's
+// error codes.
+type guarded struct{ *executor.Executor }
+
+func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
+	documents := newLRU(documentEntries, documentBytes, func(text string, _ *ast.QueryDocument) int {
+		return documentFactor * len(text)
+	})
+	exec := executor.New(cfg.Schema)
+	exec.SetQueryCache(documents)
+	exec.SetParserTokenLimit(cfg.Limits.Tokens)
+	exec.SetErrorPresenter(present)
+	if cfg.Recover != nil {
+		exec.SetRecoverFunc(cfg.Recover)
+	}
+	exec.Use(extension.AutomaticPersistedQuery{
+		Cache: newLRU(persistedCount, persistedBytes, func(hash, text string) int {
+			return len(hash) + len(text)
+		}),
+	})
+	exec.Use(&shapeLimit{limits: cfg.Limits, known: documents})
+	exec.Use(&costLimit{limits: cfg.Limits})
+	if cfg.Introspection {
+		exec.Use(extension.Introspection{})
+	}
+	if cfg.Operations != nil {
+		exec.Use(&instants{operations: cfg.Operations, present: present})
+	}
+	return guarded{exec}
+}
+
+// CreateOperationContext parses and validates, and refuses what is too much.
+func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
+	if params.Query == "" && params.Extensions["persistedQuery"] == nil {
+		return &graphql.OperationContext{}, gqlerror.List{refuse(CodeBadInput, `the request has no "query"`)}
+	}
+	oc, list := g.Executor.CreateOperationContext(ctx, params)
+	if list != nil && oc.Doc != nil && oc.Operation == nil {
+		list = gqlerror.List{unknownOperation(oc.Doc, params.OperationName)}
+	}
+	return oc, list
+}
+
+func unknownOperation(doc *ast.QueryDocument, name string) *gqlerror.Error {
+	if name == "" {
+		return refuse(CodeBadInput, `the document has %d operations; say which one to execute in "operationName"`, len(doc.Operations))
+	}
+	return refuse(CodeBadInput, "the document has no operation named %q", name)
+}
+
+// DispatchOperation executes. The first response is never nil, not even when
+// the time is over before the execution begins.
+func (g guarded) DispatchOperation(ctx context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
+	next, ctx := g.Executor.DispatchOperation(ctx, oc)
+	answered := false
+	return func(ctx context.Context) *graphql.Response {
+		response := next(ctx)
+		if response == nil && !answered {
+			response = &graphql.Response{Errors: gqlerror.List{unfinished(ctx)}}
+		}
+		answered = true
+		return response
+	}, ctx
+}
+
+// unfinished is the error for an operation that was not executed to its end.
+func unfinished(ctx context.Context) *gqlerror.Error {
+	message := "the request was given up by its sender"
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		message = "the request took longer than this server allows; ask for less at a time"
+	}
+	return &gqlerror.Error{Message: message, Extensions: map[string]any{"code": CodeUnavailable}}
+}
+
+// DispatchError answers for an operation that is not executed.
+func (g guarded) DispatchError(ctx context.Context, list gqlerror.List) *graphql.Response {
+	response := g.Executor.DispatchError(ctx, list)
+	finalCodes(response.Errors)
+	return response
+}

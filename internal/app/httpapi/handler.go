@@ -1,0 +1,256 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+	"golang.org/x/sync/semaphore"
+)
+
+// Handler serves one schema at one URL.
+type Handler struct {
+	cfg     Config
+	exec    guarded
+	metrics *metrics
+	places  *semaphore.Weighted // for operations that are being executed
+	sockets *semaphore.Weighted
+	socket  transport.Websocket
+	ids     requestIDs
+	pool    sync.Pool // of *exchange
+	// closing ends when the WebSockets are to be closed.
+	closing context.Context
+	close   context.CancelFunc
+}
+
+// New makes a Handler. An origin that is not one is an error.
+func New(cfg Config) (*Handler, error) {
+	if cfg.Schema == nil || cfg.Now == nil || cfg.Logger == nil {
+		return nil, errors.New("httpapi: Schema, Now and Logger are required")
+	}
+	for _, origin := range cfg.Origins {
+		if err := CheckOrigin(origin); err != nil {
+			return nil, err
+		}
+	}
+	cfg.Limits = cfg.Limits.withDefaults()
+	if cfg.Present == nil {
+		cfg.Present = graphql.DefaultErrorPresenter
+	}
+	h := &Handler{
+		cfg:     cfg,
+		metrics: newMetrics(cfg.Metrics),
+		places:  semaphore.NewWeighted(int64(cfg.Limits.Concurrent)),
+		sockets: semaphore.NewWeighted(int64(cfg.Limits.WebSockets)),
+		ids:     newRequestIDs(),
+	}
+	h.closing, h.close = context.WithCancel(context.Background())
+	h.exec = newExecutor(&h.cfg, h.present)
+	h.socket = h.newSocket()
+	h.pool.New = func() any { return new(exchange) }
+	return h, nil
+}
+
+// present shows an error to the client as the schema's presenter does, and
+// logs the causes of those that it does not show.
+func (h *Handler) present(ctx context.Context, err error) *gqlerror.Error {
+	shown := h.cfg.Present(ctx, err)
+	if shown == nil {
+		return nil
+	}
+	if code := codeOf(shown); code == CodeInternal || code == CodeUnavailable && ctx.Err() == nil {
+		request := ""
+		if op := operationOf(ctx); op != nil {
+			request = op.request
+		}
+		h.cfg.Logger.ErrorContext(ctx, "operation failed",
+			"code", code, "path", shown.Path.String(), "cause", causes(err), "request", request)
+	}
+	return shown
+}
+
+// causes is the text of the innermost errors too, where the outer ones do not
+// show it.
+func causes(err error) string {
+	text := err.Error()
+	inner := err
+	for next := errors.Unwrap(inner); next != nil; next = errors.Unwrap(inner) {
+		inner = next
+	}
+	if deepest := inner.Error(); deepest != text {
+		return text + ": " + deepest
+	}
+	return text
+}
+
+// ServeHTTP answers one request, or serves one stream.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	request := h.ids.of(r)
+	header := w.Header()
+	header["X-Request-Id"] = []string{request}
+	header["Cache-Control"] = noStore
+	defer func() {
+		failure := recover()
+		if failure == nil {
+			return
+		}
+		if failure == http.ErrAbortHandler {
+			panic(failure)
+		}
+		h.cfg.Logger.ErrorContext(r.Context(), "panic", "request", request,
+			"value", fmt.Sprint(failure), "stack", string(debug.Stack()))
+		WriteError(w, http.StatusInternalServerError, CodeInternal, "something went wrong in the server; its log says what, under request "+request)
+	}()
+
+	op := &operation{start: h.cfg.Now(), request: request, status: http.StatusOK}
+	if r.Header["Upgrade"] != nil {
+		h.serveSocket(w, r, op)
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		op.transport = "POST"
+		if acceptsEvents(r) {
+			op.transport = "SSE"
+		}
+	case http.MethodGet:
+		op.transport = "GET"
+	case http.MethodOptions:
+		header.Set("Allow", allowed)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	default:
+		header.Set("Allow", allowed)
+		WriteError(w, http.StatusMethodNotAllowed, CodeBadInput, "use GET or POST, not "+r.Method)
+		return
+	}
+	if op.transport == "POST" && !jsonBody(r) {
+		WriteError(w, http.StatusUnsupportedMediaType, CodeBadInput,
+			"the Content-Type of a POST must be application/json (UTF-8)")
+		return
+	}
+	h.serve(w, r, op)
+}
+
+const allowed = "GET, POST, OPTIONS"
+
+var noStore = []string{"no-store"}
+
+// serve answers a request by POST or GET.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
+	x, _ := h.pool.Get().(*exchange)
+	x.exec, x.w, x.op = h.exec, w, op
+	x.media, x.get, x.status = answerMedia(r), op.transport == "GET", http.StatusOK
+	ctx, p := h.receive(w, r, x)
+	if p == nil {
+		var leave func()
+		if leave, p = h.enter(ctx); p == nil {
+			defer leave()
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, h.cfg.Limits.Time)
+			defer cancel()
+			h.execute(w, r.WithContext(ctx), x)
+		}
+	}
+	if p != nil {
+		if p.status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "1")
+		}
+		x.refuse(p)
+		_, _ = x.Write(nil)
+	}
+	op.status = x.status
+	h.finish(r.Context(), op)
+	h.release(x)
+}
+
+// receive reads a request and makes the context of its operation.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *exchange) (context.Context, *problem) {
+	ctx := r.Context()
+	if h.cfg.Identify != nil {
+		var err error
+		if ctx, x.op.actor, err = h.cfg.Identify(r); err != nil {
+			return nil, &problem{http.StatusBadRequest, CodeBadInput, err.Error()}
+		}
+	}
+	var p *problem
+	if x.get {
+		p = checkURL(r)
+	} else {
+		p = readBody(w, r, h.cfg.Limits.Body, &x.body)
+	}
+	if p != nil {
+		return nil, p
+	}
+	ctx = context.WithValue(ctx, operationKey{}, x.op)
+	return graphql.StartOperationTrace(ctx), nil
+}
+
+func (h *Handler) execute(w http.ResponseWriter, r *http.Request, x *exchange) {
+	if x.get {
+		transport.GET{}.Do(x, r, x)
+		return
+	}
+	x.source.Reset(x.body.Bytes())
+	r.Body = &x.source
+	if x.op.transport == "SSE" {
+		h.serveEvents(w, r, x)
+		return
+	}
+	transport.POST{}.Do(x, r, x)
+}
+
+// keptBuffer is the largest buffer that waits for the next request.
+const keptBuffer = 64 << 10
+
+func (h *Handler) release(x *exchange) {
+	body := x.body
+	if body.Cap() > keptBuffer {
+		body = bytes.Buffer{}
+	}
+	body.Reset()
+	*x = exchange{body: body}
+	h.pool.Put(x)
+}
+
+// enter waits for a place among the operations that are executed; leave gives
+// it back.
+func (h *Handler) enter(ctx context.Context) (leave func(), p *problem) {
+	if !h.places.TryAcquire(1) {
+		wait, cancel := context.WithTimeout(ctx, h.cfg.Limits.Wait)
+		defer cancel()
+		if h.places.Acquire(wait, 1) != nil {
+			return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy or shutting down; try again in a moment"}
+		}
+	}
+	h.metrics.inFlight.Inc()
+	return h.leave, nil
+}
+
+func (h *Handler) leave() {
+	h.metrics.inFlight.Dec()
+	h.places.Release(1)
+}
+
+// Drain refuses new operations, waits until those that were accepted are
+// answered, and closes the WebSockets. It returns the context's error when
+// that ends first.
+func (h *Handler) Drain(ctx context.Context) error {
+	defer h.close()
+	return h.places.Acquire(ctx, int64(h.cfg.Limits.Concurrent))
+}
+
+// WaitAtMost is how long a request may take in all: to be read, to wait and to
+// be executed.
+func (l Limits) WaitAtMost() time.Duration {
+	l = l.withDefaults()
+	return l.Wait + l.Time
+}

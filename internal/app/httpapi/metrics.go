@@ -1,0 +1,60 @@
+package httpapi
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics counts operations. The labels have few values: a code is one of the
+// API's, a status one of HTTP's.
+type metrics struct {
+	operations *prometheus.CounterVec
+	durations  *prometheus.HistogramVec
+	documents  prometheus.Counter
+	inFlight   prometheus.Gauge
+	webSockets prometheus.Gauge
+}
+
+func newMetrics(to prometheus.Registerer) *metrics {
+	m := &metrics{
+		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "asof_operations_total",
+			Help: "GraphQL operations answered, by type, HTTP status (0 in streams) and code of the first error.",
+		}, []string{"type", "status", "code"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "asof_operation_duration_seconds",
+			Help:    "Time from the arrival of a GraphQL operation to its answer.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"type"}),
+		documents: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "asof_documents_read_total",
+			Help: "Versions of documents that operations read from the store.",
+		}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "asof_operations_in_flight",
+			Help: "GraphQL operations that are being executed.",
+		}),
+		webSockets: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "asof_websockets",
+			Help: "Open WebSocket connections.",
+		}),
+	}
+	if to != nil {
+		to.MustRegister(m.operations, m.durations, m.documents, m.inFlight, m.webSockets)
+	}
+	return m
+}
+
+func (m *metrics) observe(op *operation, took time.Duration) {
+	kind := op.kind
+	if kind == "" {
+		kind = "none"
+	}
+	m.operations.WithLabelValues(kind, strconv.Itoa(op.status), op.code()).Inc()
+	m.durations.WithLabelValues(kind).Observe(took.Seconds())
+	if op.read > 0 {
+		m.documents.Add(float64(op.read))
+	}
+}

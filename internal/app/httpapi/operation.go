@@ -1,0 +1,147 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// operation is what is logged and measured of one request, or of one
+// operation in a stream of them. It is written by one goroutine at a time.
+type operation struct {
+	start     time.Time
+	transport string
+	request   string // the request's id
+	actor     string
+	name      string
+	kind      string // query, mutation, subscription; "" when it was not understood
+	instant   string
+	read      int64
+	status    int // of the HTTP response; 0 in streams
+	errors    gqlerror.List
+}
+
+type operationKey struct{}
+
+func operationOf(ctx context.Context) *operation {
+	op, _ := ctx.Value(operationKey{}).(*operation)
+	return op
+}
+
+// understood notes what the document says.
+func (o *operation) understood(oc *graphql.OperationContext) {
+	if oc == nil || oc.Operation == nil {
+		return
+	}
+	o.name = oc.Operation.Name
+	o.kind = string(oc.Operation.Operation)
+}
+
+// code is the first error's, or "OK".
+func (o *operation) code() string {
+	if len(o.errors) == 0 {
+		return "OK"
+	}
+	return codeOf(o.errors[0])
+}
+
+// finish logs and measures an operation that has been answered.
+func (h *Handler) finish(ctx context.Context, op *operation) {
+	took := h.cfg.Now().Sub(op.start)
+	h.metrics.observe(op, took)
+	level := slog.LevelInfo
+	message := "operation"
+	switch {
+	case h.cfg.Slow > 0 && took >= h.cfg.Slow:
+		level, message = slog.LevelWarn, "slow operation"
+	case op.code() == CodeInternal:
+		level = slog.LevelError
+	}
+	if !h.cfg.Logger.Enabled(ctx, level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 12)
+	attrs = append(attrs,
+		slog.String("name", op.name),
+		slog.String("type", op.kind),
+		slog.String("asOf", op.instant),
+		slog.Duration("duration", took),
+		slog.Int64("documentsRead", op.read),
+		slog.String("transport", op.transport),
+		slog.String("actor", op.actor),
+		slog.String("request", op.request),
+	)
+	if op.status != 0 {
+		attrs = append(attrs, slog.Int("status", op.status))
+	}
+	if len(op.errors) > 0 {
+		codes := make([]string, 0, 4)
+		for _, err := range op.errors {
+			if len(codes) == cap(codes) {
+				break
+			}
+			codes = append(codes, codeOf(err))
+		}
+		attrs = append(attrs,
+			slog.Any("codes", codes),
+			slog.Int("errors", len(op.errors)),
+			slog.String("error", clip(op.errors[0].Message)))
+	}
+	h.cfg.Logger.LogAttrs(ctx, level, message, attrs...)
+}
+
+// clip keeps what clients sent from filling the log.
+func clip(text string) string {
+	const most = 300
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "…"
+}
+
+// instants begins every operation in the store, and says in every answer
+// which instant it was read at.
+type instants struct {
+	operations Operations
+	present    graphql.ErrorPresenterFunc
+}
+
+var _ interface {
+	graphql.HandlerExtension
+	graphql.OperationInterceptor
+	graphql.ResponseInterceptor
+} = (*instants)(nil)
+
+func (*instants) ExtensionName() string { return "Instants" }
+
+func (*instants) Validate(graphql.ExecutableSchema) error { return nil }
+
+func (i *instants) InterceptOperation(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
+	begun, err := i.operations.Begin(ctx)
+	if err != nil {
+		return graphql.OneShot(&graphql.Response{Errors: gqlerror.List{i.present(ctx, err)}})
+	}
+	return next(begun)
+}
+
+func (i *instants) InterceptResponse(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
+	response := next(ctx)
+	if response == nil {
+		return nil
+	}
+	instant := i.operations.Instant(ctx)
+	if instant != "" {
+		if response.Extensions == nil {
+			response.Extensions = make(map[string]any, 1)
+		}
+		response.Extensions["asOf"] = instant
+	}
+	if op := operationOf(ctx); op != nil {
+		op.instant = instant
+		op.read = i.operations.DocumentsRead(ctx)
+	}
+	return response
+}

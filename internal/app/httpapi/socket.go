@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler/transport"
+	coderws "github.com/coder/websocket"
+)
+
+// subprotocol is the only one that is spoken; the older graphql-ws is not.
+const subprotocol = "graphql-transport-ws"
+
+const (
+	socketInit = 10 * time.Second // from the upgrade to connection_init
+	socketPing = 20 * time.Second // a connection without a pong for two of these is closed
+)
+
+func (h *Handler) newSocket() transport.Websocket {
+	limit := h.cfg.Limits.Body
+	return transport.Websocket{
+		Implementation: transport.CoderWebsocketImplementation{AcceptOptions: coderws.AcceptOptions{
+			Subprotocols:       []string{subprotocol},
+			InsecureSkipVerify: true, // checkSocket has checked the origin
+		}},
+		InitTimeout:      socketInit,
+		PingPongInterval: socketPing,
+		PayloadReadLimit: &limit,
+	}
+}
+
+// serveSocket upgrades a request and serves the WebSocket until it is closed.
+func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operation) {
+	if p := h.checkSocket(r); p != nil {
+		WriteError(w, p.status, p.code, p.message)
+		return
+	}
+	if !h.sockets.TryAcquire(1) {
+		w.Header().Set("Retry-After", "10")
+		WriteError(w, http.StatusServiceUnavailable, CodeUnavailable, "too many WebSockets are open")
+		return
+	}
+	defer h.sockets.Release(1)
+	h.metrics.webSockets.Inc()
+	defer h.metrics.webSockets.Dec()
+
+	ctx, cancel := context.WithCancel(graphql.StartOperationTrace(r.Context()))
+	defer cancel()
+	defer context.AfterFunc(h.closing, cancel)()
+	conn := &connection{h: h, request: op.request}
+	socket := h.socket
+	socket.InitFunc = func(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
+		if h.cfg.Identify == nil {
+			return ctx, nil, nil
+		}
+		identified, actor, err := h.cfg.Identify(withPayload(r.Clone(ctx), payload))
+		conn.actor = actor
+		return identified, nil, err
+	}
+	socket.Do(w, r.WithContext(ctx), conn)
+}
+
+// withPayload adds the strings of a connection_init payload as headers, where
+// the upgrade had none of that name: scripts in browsers cannot set headers
+// of an upgrade.
+func withPayload(r *http.Request, payload transport.InitPayload) *http.Request {
+	for name := range payload {
+		if value := payload.GetString(name); value != "" && r.Header.Get(name) == "" {
+			r.Header.Set(name, value)
+		}
+	}
+	return r
+}
+
+// checkSocket refuses what cannot become a WebSocket of this API.
+func (h *Handler) checkSocket(r *http.Request) *problem {
+	bad := func(message string) *problem {
+		return &problem{http.StatusBadRequest, CodeBadInput, message}
+	}
+	switch {
+	case r.Method != http.MethodGet || !mentions(r.Header, "Upgrade", "websocket") || !mentions(r.Header, "Connection", "upgrade"):
+		return bad("only an upgrade to a WebSocket is supported")
+	case r.Header.Get("Sec-Websocket-Version") != "13" || r.Header.Get("Sec-Websocket-Key") == "":
+		return bad("this is not a WebSocket handshake of version 13")
+	case !mentions(r.Header, "Sec-Websocket-Protocol", subprotocol):
+		return bad("the WebSocket must offer the subprotocol " + subprotocol)
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" || slices.Contains(h.cfg.Origins, origin) { // no browser, or an allowed page
+		return nil
+	}
+	if u, err := url.Parse(origin); err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
+		return nil
+	}
+	return &problem{http.StatusForbidden, CodeForbidden, fmt.Sprintf("pages of %s may not use this API (see --cors-origin)", clip(origin))}
+}
+
+// mentions reports whether a header that is a list holds a token.
+func mentions(header http.Header, name, token string) bool {
+	for _, line := range header[name] {
+		for part := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(part), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// CheckOrigin returns an error for what is not the origin of a page, such as
+// "https://app.example.org" or "http://localhost:3000".
+func CheckOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	switch {
+	case origin == "*":
+		return errors.New(`origin "*": name the origins that may use the API, one by one`)
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || origin != u.Scheme+"://"+u.Host:
+		return fmt.Errorf("origin %q: want scheme://host or scheme://host:port", origin)
+	}
+	return nil
+}
