@@ -1,0 +1,94 @@
+package storage
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Document is one version of a document, read at an instant. It may be read
+// from any number of goroutines.
+type Document struct {
+	Object
+	store *Store
+	t     *Type
+	v     *driver.Version
+	// at is the instant at which references resolve, and seen the one up to
+	// which anything about the document may be known.
+	at, seen driver.Instant
+	pinned   bool // the id names the version
+	batch    *Batch
+}
+
+// Batch is what was read together: the documents of a page or of a list of
+// references. Loaders load the references of all of them at once.
+type Batch struct {
+	// Docs is complete before the first of its documents is handed out; some
+	// may be nil.
+	Docs []*Document
+}
+
+func (s *Store) newDocument(t *Type, v *driver.Version, at, seen driver.Instant, pinned bool) *Document {
+	d := &Document{store: s, t: t, v: v, at: at, seen: seen, pinned: pinned || !v.Current()}
+	d.doc = d
+	d.typ = t.object
+	d.raw = v.Data
+	return d
+}
+
+// IsNode marks the GraphQL interface Node.
+func (d *Document) IsNode() {}
+
+// IsDocument marks the GraphQL interface Document.
+func (d *Document) IsDocument() {}
+
+// ID is the global id: with the version number when the past was read.
+func (d *Document) ID() string {
+	if d.pinned {
+		return encodeID(d.t.Name, d.v.Key, d.v.Number)
+	}
+	return encodeID(d.t.Name, d.v.Key, 0)
+}
+
+// Key is the document's own id.
+func (d *Document) Key() string { return d.v.Key }
+
+// Version is the number of the version that was read.
+func (d *Document) Version() int { return int(d.v.Number) }
+
+// VersionInfo describes that version.
+func (d *Document) VersionInfo() *VersionInfo { return &VersionInfo{typ: d.t, v: d.v, seen: d.seen} }
+
+// Type is the document's type.
+func (d *Document) Type() *Type { return d.t }
+
+// At is the instant at which the document's references resolve.
+func (d *Document) At() driver.Instant { return d.at }
+
+// Pinned reports whether the past was read: whether ID names the version.
+func (d *Document) Pinned() bool { return d.pinned }
+
+// Siblings are the documents that were read together with this one, itself
+// among them; nil for one that was read alone.
+func (d *Document) Siblings() *Batch { return d.batch }
+
+// Base returns the document itself, through any model that embeds it.
+func (d *Document) Base() *Document { return d }
+
+func (d *Document) describe() string {
+	return fmt.Sprintf("%s %q, version %d,", d.t.Name, d.v.Key, d.v.Number)
+}
+
+// inBatch makes documents siblings.
+func inBatch(docs []*Document) {
+	b := &Batch{Docs: docs}
+	for _, d := range docs {
+		if d != nil {
+			d.batch = b
+		}
+	}
+}
+
+// latest is an instant after every commit at which a version is still current.
+const latest = driver.Instant(math.MaxInt64 - 1)

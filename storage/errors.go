@@ -1,0 +1,178 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Code is the extensions.code of a GraphQL error.
+type Code string
+
+// The codes.
+const (
+	CodeBadUserInput     Code = "BAD_USER_INPUT"
+	CodeNotFound         Code = "NOT_FOUND"
+	CodeAmbiguousVersion Code = "AMBIGUOUS_VERSION"
+	CodeAsOfInFuture     Code = "AS_OF_IN_FUTURE"
+	CodeVersionNotFound  Code = "VERSION_NOT_FOUND"
+	CodeHistoryPruned    Code = "HISTORY_PRUNED"
+	CodeUnauthenticated  Code = "UNAUTHENTICATED"
+	CodeForbidden        Code = "FORBIDDEN"
+	CodeQueryTooComplex  Code = "QUERY_TOO_COMPLEX"
+	CodeUnavailable      Code = "UNAVAILABLE"
+	CodeInternal         Code = "INTERNAL"
+)
+
+// Error is what this package returns. Its message is for the user; the cause is
+// for the operator: it is to be logged and never shown.
+type Error struct {
+	Code    Code
+	Message string
+	Cause   error
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+func errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func badInput(format string, args ...any) *Error { return errorf(CodeBadUserInput, format, args...) }
+
+// fromDriver turns an engine's error into one for users.
+func fromDriver(err error) error {
+	if err == nil {
+		return nil
+	}
+	var own *Error
+	if errors.As(err, &own) {
+		return own
+	}
+	switch code := driver.CodeOf(err); {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &Error{Code: CodeUnavailable, Message: "the request was cancelled or took too long", Cause: err}
+	case code == driver.CodeUnavailable:
+		return &Error{Code: CodeUnavailable, Message: "the store cannot be reached at the moment; try again", Cause: err}
+	case code == driver.CodeInvalid:
+		return &Error{Code: CodeBadUserInput, Message: err.Error(), Cause: err}
+	case code == driver.CodeNotFound:
+		return &Error{Code: CodeNotFound, Message: err.Error(), Cause: err}
+	default:
+		return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
+	}
+}
+
+// missing says that a version has no value for a non-null field.
+func (o *Object) missing(i int) error {
+	f := &o.typ.Fields[i]
+	return errorf(CodeInternal, "%s has no value for the non-null field %s; declare it nullable (%s: %s) or give it @default(value: …)",
+		o.doc.describe(), o.fieldPath(f), f.Name, f.typeName(false))
+}
+
+// nullElement says that a list holds a null where the schema allows none.
+func (o *Object) nullElement(i int) error {
+	f := &o.typ.Fields[i]
+	if f.Kind == KindRef {
+		return errorf(CodeInternal, "%s holds a null in the list of references %s; correct the document: a list of references holds keys",
+			o.doc.describe(), o.fieldPath(f))
+	}
+	return errorf(CodeInternal, "%s holds a null in the list %s, whose elements are declared non-null; declare %s: [%s]",
+		o.doc.describe(), o.fieldPath(f), f.Name, f.elemName())
+}
+
+// mistyped says that a version holds a value of another type.
+func (o *Object) mistyped(i int, raw []byte) error {
+	f := &o.typ.Fields[i]
+	return errorf(CodeInternal, "%s holds %s in field %s, which is declared %s; %s",
+		o.doc.describe(), sample(raw), o.fieldPath(f), f.typeName(true), advice(f, raw))
+}
+
+func advice(f *Field, raw []byte) string {
+	if fits := fittingType(raw); fits != "" && fits != f.elemName() {
+		return fmt.Sprintf("declare %s: %s, or JSON, or correct the document", f.Name, fits)
+	}
+	return "declare it JSON, or correct the document"
+}
+
+// fittingType names a GraphQL type that can hold the value.
+func fittingType(raw []byte) string {
+	switch raw[0] {
+	case '"':
+		return "String"
+	case 't', 'f':
+		return "Boolean"
+	case '[':
+		inner := "JSON"
+		if len(raw) > 2 && raw[1] != '[' && raw[1] != '{' && raw[1] != 'n' {
+			inner = fittingType(raw[1:])
+		}
+		return "[" + inner + "]"
+	case '{':
+		return ""
+	}
+	if _, ok := readInt(nil, raw); ok {
+		return "Int"
+	}
+	return "Float"
+}
+
+// sample describes a value in a few words.
+func sample(raw []byte) string {
+	const most = 40
+	what := map[byte]string{'"': "the string", 't': "the boolean", 'f': "the boolean", 'n': "", '{': "an object", '[': "a list"}
+	kind, ok := what[raw[0]]
+	if !ok {
+		kind = "the number"
+	}
+	if raw[0] == '{' || raw[0] == '[' {
+		return kind
+	}
+	text := string(raw)
+	if len(text) > most {
+		text = string([]rune(text[:most])[:most/2]) + "…"
+	}
+	if kind == "" {
+		return text
+	}
+	return kind + " " + text
+}
+
+var kindNames = [...]string{
+	KindString: "String", KindID: "ID", KindInt: "Int", KindFloat: "Float", KindBoolean: "Boolean", KindDateTime: "DateTime",
+	KindDate: "Date", KindDecimal: "Decimal", KindJSON: "JSON", KindEnum: "String", KindObject: "JSON", KindRef: "ID",
+}
+
+// elemName is the GraphQL type of the field without its list.
+func (f *Field) elemName() string {
+	switch {
+	case f.Kind == KindObject && f.Object != nil:
+		return f.Object.Name
+	case f.Kind == KindRef:
+		return f.Ref
+	case int(f.Kind) < len(kindNames):
+		return kindNames[f.Kind]
+	}
+	return "?"
+}
+
+// typeName is the GraphQL type of the field; without its own non-null mark when
+// marks is false.
+func (f *Field) typeName(marks bool) string {
+	name := f.elemName()
+	if f.List {
+		if f.ElemNonNull && f.Kind != KindRef {
+			name += "!"
+		}
+		name = "[" + name + "]"
+	}
+	if f.NonNull && marks {
+		name += "!"
+	}
+	return name
+}

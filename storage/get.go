@@ -1,0 +1,211 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Get returns the document with a key: as it is now, as it was at an instant,
+// or in one of its versions; the zero T where it does not exist or is deleted
+// in that state.
+// Errors: AMBIGUOUS_VERSION for both asOf and version, AS_OF_IN_FUTURE,
+// VERSION_NOT_FOUND for a version that never was, BAD_USER_INPUT for a version
+// below 1.
+func (c *Collection[T]) Get(ctx context.Context, key string, asOf *driver.Instant, version *int) (T, error) {
+	d, err := c.store.get(ctx, c.t, key, asOf, version)
+	return c.Wrap(d), err
+}
+
+// get returns nil for a document that does not exist in the state asked for.
+func (s *Store) get(ctx context.Context, t *Type, key string, asOf *driver.Instant, version *int) (*Document, error) {
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if asOf != nil && version != nil {
+		return nil, errorf(CodeAmbiguousVersion, "asOf and version are both given: name the state by one of them")
+	}
+	if checkKey(key) != "" {
+		return nil, nil // no document has such a key
+	}
+	if version != nil {
+		return s.getVersion(ctx, op, t, key, *version)
+	}
+	at := op.begin
+	if asOf != nil {
+		at = *asOf
+		if err := s.settled(ctx, op, at); err != nil {
+			return nil, err
+		}
+	}
+	v, err := s.getOne(ctx, t, driver.Ref{Key: key, At: at})
+	if err != nil || v == nil || v.Deleted {
+		return nil, err
+	}
+	return s.newDocument(t, v, at, at, asOf != nil), nil
+}
+
+func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key string, number int) (*Document, error) {
+	v, err := s.numbered(ctx, op, t, key, number)
+	if err != nil || v == nil || v.Deleted {
+		return nil, err
+	}
+	return s.newDocument(t, v, v.RecordedAt, op.begin, true), nil
+}
+
+// numbered returns a version by its number; nil for an unknown key. A version
+// that was recorded after the operation began is not there yet.
+func (s *Store) numbered(ctx context.Context, op *operation, t *Type, key string, number int) (*driver.Version, error) {
+	if number < 1 {
+		return nil, badInput("version %d: versions are counted from 1", number)
+	}
+	v, err := s.getOne(ctx, t, driver.Ref{Key: key, Number: int64(number)})
+	if err != nil {
+		return nil, err
+	}
+	if v != nil && v.RecordedAt <= max(op.begin, driver.Instant(op.last.Load())) {
+		return v, nil
+	}
+	last, err := s.getOne(ctx, t, driver.Ref{Key: key, At: op.begin})
+	if err != nil || last == nil {
+		return nil, err
+	}
+	return nil, errorf(CodeVersionNotFound, "%s %q has no version %d: its versions are 1 to %d", t.Name, key, number, last.Number)
+}
+
+// getOne reads one version; nil where there is none.
+func (s *Store) getOne(ctx context.Context, t *Type, ref driver.Ref) (*driver.Version, error) {
+	vs, err := s.engine.Get(ctx, t.Collection, []driver.Ref{ref})
+	if err != nil {
+		return nil, fromDriver(err)
+	}
+	return vs[0], nil
+}
+
+// GetKeys reads documents by key, all at once: the result has one element for
+// each reference, nil where the document does not exist. Each is read at its
+// reference's instant. It is what loaders are made of.
+func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt) ([]*Document, error) {
+	rs := make([]driver.Ref, len(refs))
+	for i, r := range refs {
+		rs[i] = driver.Ref{Key: r.Key, At: r.At}
+	}
+	vs, err := s.engine.Get(ctx, t.Collection, rs)
+	if err != nil {
+		return nil, fromDriver(err)
+	}
+	docs := make([]*Document, len(refs))
+	for i, v := range vs {
+		if v != nil && !v.Deleted {
+			docs[i] = s.newDocument(t, v, refs[i].At, refs[i].At, refs[i].Pinned)
+		}
+	}
+	inBatch(docs)
+	return docs, nil
+}
+
+// KeyAt names a document at an instant.
+type KeyAt struct {
+	Key    string
+	At     driver.Instant
+	Pinned bool // the id shall name the version
+}
+
+// Settled checks an instant that a user named: AS_OF_IN_FUTURE if it has not
+// come yet.
+func (s *Store) Settled(ctx context.Context, at driver.Instant) error {
+	op, err := s.operation(ctx)
+	if err != nil {
+		return err
+	}
+	return s.settled(ctx, op, at)
+}
+
+// Node returns the document with a global id, at the version that the id names;
+// nil where it does not exist.
+func (s *Store) Node(ctx context.Context, id string) (Node, error) {
+	t, key, number, err := s.resolveID(id)
+	if err != nil {
+		return nil, err
+	}
+	var version *int
+	if number > 0 {
+		n := int(number)
+		version = &n
+	}
+	d, err := s.get(ctx, t, key, nil, version)
+	if err != nil || d == nil {
+		return nil, err
+	}
+	return s.wrapAny(d), nil
+}
+
+func (s *Store) resolveID(id string) (*Type, string, int64, error) {
+	name, key, number, err := parseID(id)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	t := s.byName[name]
+	if t == nil {
+		return nil, "", 0, badInput("id %s names the type %s, which does not exist", quoteShort(id), quoteShort(name))
+	}
+	return t, key, number, nil
+}
+
+// Nodes returns the documents with the given ids, in their order, nil where one
+// does not exist. It reads each collection once.
+func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
+	if len(ids) > s.limits.PageMax {
+		return nil, badInput("ids: %d ids are asked for; at most %d can be read at once", len(ids), s.limits.PageMax)
+	}
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	refs := map[*Type][]driver.Ref{}
+	places := map[*Type][]int{}
+	for i, id := range ids {
+		t, key, number, err := s.resolveID(id)
+		if err != nil {
+			return nil, err
+		}
+		ref := driver.Ref{Key: key, Number: number}
+		if number == 0 {
+			ref.At = op.begin
+		}
+		refs[t] = append(refs[t], ref)
+		places[t] = append(places[t], i)
+	}
+	out := make([]Node, len(ids))
+	for _, t := range s.types {
+		if len(refs[t]) == 0 {
+			continue
+		}
+		vs, err := s.engine.Get(ctx, t.Collection, refs[t])
+		if err != nil {
+			return nil, fromDriver(err)
+		}
+		docs := make([]*Document, len(vs))
+		for i, v := range vs {
+			ref := refs[t][i]
+			switch {
+			case ref.Number > 0 && (v == nil || v.RecordedAt > op.begin):
+				// Not there: an unknown key is null, a version that never was an error.
+				if _, err := s.numbered(ctx, op, t, ref.Key, int(ref.Number)); err != nil {
+					return nil, err
+				}
+			case v == nil || v.Deleted:
+			case ref.Number > 0:
+				docs[i] = s.newDocument(t, v, v.RecordedAt, op.begin, true)
+			default:
+				docs[i] = s.newDocument(t, v, op.begin, op.begin, false)
+			}
+			if docs[i] != nil {
+				out[places[t][i]] = s.wrapAny(docs[i])
+			}
+		}
+		inBatch(docs)
+	}
+	return out, nil
+}

@@ -1,0 +1,182 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Node is anything with a global id: every model that embeds *Document.
+type Node interface {
+	IsNode()
+	ID() string
+}
+
+// AnyDocument is a document of any type: every model that embeds *Document.
+type AnyDocument interface {
+	Node
+	IsDocument()
+	Key() string
+	Version() int
+	VersionInfo() *VersionInfo
+}
+
+// PageInfo says where a page lies in its list.
+type PageInfo struct {
+	HasNextPage     bool
+	HasPreviousPage bool
+	start, end      func() string
+}
+
+// StartCursor is the cursor of the page's first edge; nil when it is empty.
+func (p *PageInfo) StartCursor() *string { return callCursor(p.start) }
+
+// EndCursor is the cursor of the page's last edge; nil when it is empty.
+func (p *PageInfo) EndCursor() *string { return callCursor(p.end) }
+
+func callCursor(f func() string) *string {
+	if f == nil {
+		return nil
+	}
+	s := f()
+	return &s
+}
+
+// counter counts a list when it is asked to, and only then.
+type counter func(ctx context.Context) (int, error)
+
+// Connection is a page of documents.
+type Connection[T any] struct {
+	Edges    []*Edge[T]
+	Nodes    []T
+	PageInfo *PageInfo
+	count    counter
+}
+
+// TotalCount counts the whole list, at the instant of its pages.
+func (c *Connection[T]) TotalCount(ctx context.Context) (int, error) { return c.count(ctx) }
+
+// Edge is a document in a page. Its cursor is made when asked for.
+type Edge[T any] struct {
+	Node   T
+	cursor func() string
+}
+
+// Cursor is the place of the edge, for after and before.
+func (e *Edge[T]) Cursor() string { return e.cursor() }
+
+// VersionConnection is a page of the versions of one document, newest first.
+type VersionConnection[T any] struct {
+	Edges    []*VersionEdge[T]
+	Nodes    []T
+	PageInfo *PageInfo
+	count    counter
+}
+
+// TotalCount counts the whole list, at the instant of its pages.
+func (c *VersionConnection[T]) TotalCount(ctx context.Context) (int, error) { return c.count(ctx) }
+
+// VersionEdge is one version. The node of a tombstone shows the state that was
+// deleted; its versionInfo says that the operation was DELETE.
+type VersionEdge[T any] struct {
+	Node    T
+	cursor  func() string
+	changes func() ([]*FieldChange, error)
+}
+
+// Cursor is the place of the edge, for after and before.
+func (e *VersionEdge[T]) Cursor() string { return e.cursor() }
+
+// Changes are the differences from the version before, computed when asked for.
+func (e *VersionEdge[T]) Changes() ([]*FieldChange, error) { return e.changes() }
+
+// History is the way to a document's past, also when it is deleted. The
+// embedded Document is its last version, which may be a tombstone.
+type History[T any] struct {
+	*Document
+	// Current is the document as it is now; the zero T when it is deleted.
+	Current T
+}
+
+// FieldChangeConnection is a page of changes, newest version first; the changes
+// of one version are in the order in which they can be applied.
+type FieldChangeConnection struct {
+	Edges    []*FieldChangeEdge
+	Nodes    []*FieldChange
+	PageInfo *PageInfo
+	count    counter
+}
+
+// TotalCount counts the whole list, at the instant of its pages.
+func (c *FieldChangeConnection) TotalCount(ctx context.Context) (int, error) { return c.count(ctx) }
+
+// FieldChangeEdge is a change in a page.
+type FieldChangeEdge struct {
+	Node   *FieldChange
+	cursor func() string
+}
+
+// Cursor is the place of the edge, for after and before.
+func (e *FieldChangeEdge) Cursor() string { return e.cursor() }
+
+// Success is what a write that was not in conflict returns.
+type Success[T any] struct {
+	// Document is the document after the write; of a delete, as it was before.
+	Document T
+	Version  int // the document's last version now
+	// Changed is false when the write would have changed nothing; then there is
+	// no new version.
+	Changed bool
+	// Merged says that the patch was applied to a newer version than expected.
+	Merged           bool
+	ClientMutationID *string
+	changes          func() ([]*FieldChange, error)
+}
+
+// Changes lists what the write changed.
+func (s *Success[T]) Changes() ([]*FieldChange, error) { return s.changes() }
+
+// Conflict is a write that found another version than it expected. Nothing was
+// written.
+type Conflict[T any] struct {
+	Message         string
+	ExpectedVersion int
+	ActualVersion   int // 0: the document never existed
+	Current         T   // zero when the document does not exist now
+	Base            T   // the expected version; zero when there is none
+	// OverlappingPaths are those paths of the patch that were changed since to
+	// something else.
+	OverlappingPaths []string
+	// Mergeable says that the patch could be applied with onConflict: MERGE.
+	Mergeable bool
+	since     func(ctx context.Context) ([]*FieldChange, error)
+}
+
+// ChangesSince lists what was changed after the expected version, oldest first,
+// read when asked for; the newest 1,000 changes if there are more.
+func (c *Conflict[T]) ChangesSince(ctx context.Context) ([]*FieldChange, error) { return c.since(ctx) }
+
+// IsVersionConflict marks the GraphQL interface VersionConflict.
+func (c *Conflict[T]) IsVersionConflict() {}
+
+// Actor is who did something.
+type Actor struct{ ID string }
+
+// Operation is what made a version.
+type Operation string
+
+// The operations.
+const (
+	OperationCreate  Operation = "CREATE"
+	OperationUpdate  Operation = "UPDATE"
+	OperationDelete  Operation = "DELETE"
+	OperationRestore Operation = "RESTORE"
+	OperationImport  Operation = "IMPORT"
+)
+
+// VersionRef names a version: by number, or as the one that was current at an
+// instant. Exactly one is set.
+type VersionRef struct {
+	Version *int
+	AsOf    *driver.Instant
+}

@@ -1,0 +1,304 @@
+package storage
+
+import (
+	"encoding/json"
+	"sync/atomic"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
+)
+
+// Object is a view of a JSON object in stored form. It may be read from any
+// number of goroutines. Fields are named by their index in ObjectType.Fields.
+//
+// Every accessor returns an *Error that names type, key, version and field, and
+// says what to declare, where the stored value does not satisfy the schema.
+type Object struct {
+	doc  *Document
+	typ  *ObjectType
+	path string // where the object lies in the document, "" for the document itself
+	raw  []byte
+	idx  atomic.Pointer[[]span] // where each field's value lies in raw
+}
+
+// span is a part of Object.raw; 0,0 where the field is missing.
+type span struct{ start, end uint32 }
+
+// index finds the declared members, once.
+func (o *Object) index() []span {
+	if idx := o.idx.Load(); idx != nil {
+		return *idx
+	}
+	idx := indexMembers(o.typ, o.raw)
+	o.idx.Store(&idx)
+	return idx
+}
+
+func indexMembers(t *ObjectType, raw []byte) []span {
+	idx := make([]span, len(t.Fields))
+	next := 0 // members mostly come in the order in which they are declared
+	rawjson.Members(raw, func(name []byte, start, end int) bool {
+		i := next
+		if i >= len(t.Fields) || t.Fields[i].Stored != string(name) {
+			var ok bool
+			if i, ok = t.byStored[string(name)]; !ok {
+				if i, ok = t.byStored[rawjson.Name(name)]; !ok {
+					return true
+				}
+			}
+		}
+		idx[i] = span{uint32(start), uint32(end)}
+		next = i + 1
+		return true
+	})
+	return idx
+}
+
+// stored returns the value as it is in the document; nil when missing.
+func (o *Object) stored(i int) []byte {
+	s := o.index()[i]
+	if s.end == 0 {
+		return nil
+	}
+	return o.raw[s.start:s.end:s.end]
+}
+
+// value returns the value that the field reads as: the stored one, or its
+// default; nil for null and missing.
+func (o *Object) value(i int) []byte {
+	raw := o.stored(i)
+	if rawjson.IsNull(raw) {
+		return o.typ.Fields[i].Default
+	}
+	return raw
+}
+
+func one[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) (T, error) {
+	var zero T
+	raw := o.value(i)
+	if raw == nil {
+		return zero, o.missing(i)
+	}
+	v, ok := read(&o.typ.Fields[i], raw)
+	if !ok {
+		return zero, o.mistyped(i, raw)
+	}
+	return v, nil
+}
+
+func opt[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) (*T, error) {
+	raw := o.value(i)
+	if raw == nil {
+		return nil, nil
+	}
+	v, ok := read(&o.typ.Fields[i], raw)
+	if !ok {
+		return nil, o.mistyped(i, raw)
+	}
+	return &v, nil
+}
+
+// elements calls fn with each element of a list; nil for null. It returns false
+// in isList where the field reads as null. A missing list is an empty one.
+func (o *Object) elements(i int, fn func(raw []byte) error) (isList bool, err error) {
+	raw := o.value(i)
+	if raw == nil {
+		if o.stored(i) == nil {
+			return true, nil
+		}
+		if o.typ.Fields[i].NonNull {
+			return false, o.missing(i)
+		}
+		return false, nil
+	}
+	ok := rawjson.Elements(raw, func(start, end int) bool {
+		elem := raw[start:end:end]
+		if rawjson.IsNull(elem) {
+			elem = nil
+		}
+		err = fn(elem)
+		return err == nil
+	})
+	if err == nil && !ok {
+		err = o.mistyped(i, raw)
+	}
+	return true, err
+}
+
+func list[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) ([]T, error) {
+	out := []T{}
+	isList, err := o.elements(i, func(raw []byte) error {
+		if raw == nil {
+			return o.nullElement(i)
+		}
+		v, ok := read(&o.typ.Fields[i], raw)
+		if !ok {
+			return o.mistyped(i, raw)
+		}
+		out = append(out, v)
+		return nil
+	})
+	if err != nil || !isList {
+		return nil, err
+	}
+	return out, nil
+}
+
+func optList[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) ([]*T, error) {
+	out := []*T{}
+	isList, err := o.elements(i, func(raw []byte) error {
+		if raw == nil {
+			out = append(out, nil)
+			return nil
+		}
+		v, ok := read(&o.typ.Fields[i], raw)
+		if !ok {
+			return o.mistyped(i, raw)
+		}
+		out = append(out, &v)
+		return nil
+	})
+	if err != nil || !isList {
+		return nil, err
+	}
+	return out, nil
+}
+
+// String reads a non-null String, ID, Date, Decimal, Enum or Ref.
+func (o *Object) String(i int) (string, error) { return one(o, i, readText) }
+
+// OptString reads a nullable String, ID, Date, Decimal, Enum or Ref.
+func (o *Object) OptString(i int) (*string, error) { return opt(o, i, readText) }
+
+// Strings reads a list of such values; its elements are not null.
+func (o *Object) Strings(i int) ([]string, error) { return list(o, i, readText) }
+
+// OptStrings reads a list of such values with nullable elements.
+func (o *Object) OptStrings(i int) ([]*string, error) { return optList(o, i, readText) }
+
+// Int reads a non-null Int.
+func (o *Object) Int(i int) (int, error) { return one(o, i, readInt) }
+
+// OptInt reads a nullable Int.
+func (o *Object) OptInt(i int) (*int, error) { return opt(o, i, readInt) }
+
+// Ints reads a list of Int; its elements are not null.
+func (o *Object) Ints(i int) ([]int, error) { return list(o, i, readInt) }
+
+// OptInts reads a list of nullable Int.
+func (o *Object) OptInts(i int) ([]*int, error) { return optList(o, i, readInt) }
+
+// Float reads a non-null Float.
+func (o *Object) Float(i int) (float64, error) { return one(o, i, readFloat) }
+
+// OptFloat reads a nullable Float.
+func (o *Object) OptFloat(i int) (*float64, error) { return opt(o, i, readFloat) }
+
+// Floats reads a list of Float; its elements are not null.
+func (o *Object) Floats(i int) ([]float64, error) { return list(o, i, readFloat) }
+
+// OptFloats reads a list of nullable Float.
+func (o *Object) OptFloats(i int) ([]*float64, error) { return optList(o, i, readFloat) }
+
+// Bool reads a non-null Boolean.
+func (o *Object) Bool(i int) (bool, error) { return one(o, i, readBool) }
+
+// OptBool reads a nullable Boolean.
+func (o *Object) OptBool(i int) (*bool, error) { return opt(o, i, readBool) }
+
+// Bools reads a list of Boolean; its elements are not null.
+func (o *Object) Bools(i int) ([]bool, error) { return list(o, i, readBool) }
+
+// OptBools reads a list of nullable Boolean.
+func (o *Object) OptBools(i int) ([]*bool, error) { return optList(o, i, readBool) }
+
+// Instant reads a non-null DateTime.
+func (o *Object) Instant(i int) (driver.Instant, error) { return one(o, i, readInstant) }
+
+// OptInstant reads a nullable DateTime.
+func (o *Object) OptInstant(i int) (*driver.Instant, error) { return opt(o, i, readInstant) }
+
+// Instants reads a list of DateTime; its elements are not null.
+func (o *Object) Instants(i int) ([]driver.Instant, error) { return list(o, i, readInstant) }
+
+// OptInstants reads a list of nullable DateTime.
+func (o *Object) OptInstants(i int) ([]*driver.Instant, error) { return optList(o, i, readInstant) }
+
+// JSON reads a JSON value; nil for null where the field is nullable.
+func (o *Object) JSON(i int) (json.RawMessage, error) {
+	raw := o.value(i)
+	if raw == nil && o.typ.Fields[i].NonNull {
+		return nil, o.missing(i)
+	}
+	return json.RawMessage(raw), nil
+}
+
+// JSONs reads a list of JSON values; nil elements are null.
+func (o *Object) JSONs(i int) ([]json.RawMessage, error) {
+	out := []json.RawMessage{}
+	isList, err := o.elements(i, func(raw []byte) error {
+		if raw == nil && o.typ.Fields[i].ElemNonNull {
+			return o.nullElement(i)
+		}
+		out = append(out, json.RawMessage(raw))
+		return nil
+	})
+	if err != nil || !isList {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Object reads a nested object; nil for null where the field is nullable.
+func (o *Object) Object(i int) (*Object, error) {
+	raw := o.value(i)
+	if raw == nil {
+		if o.typ.Fields[i].NonNull {
+			return nil, o.missing(i)
+		}
+		return nil, nil
+	}
+	return o.child(i, raw)
+}
+
+// Objects reads a list of nested objects; nil elements are null.
+func (o *Object) Objects(i int) ([]*Object, error) {
+	out := []*Object{}
+	isList, err := o.elements(i, func(raw []byte) error {
+		if raw == nil {
+			if o.typ.Fields[i].ElemNonNull {
+				return o.nullElement(i)
+			}
+			out = append(out, nil)
+			return nil
+		}
+		child, err := o.child(i, raw)
+		out = append(out, child)
+		return err
+	})
+	if err != nil || !isList {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (o *Object) child(i int, raw []byte) (*Object, error) {
+	if raw[0] != '{' {
+		return nil, o.mistyped(i, raw)
+	}
+	f := &o.typ.Fields[i]
+	return &Object{doc: o.doc, typ: f.Object, path: o.fieldPath(f), raw: raw}, nil
+}
+
+// RefKey reads the key that a single reference holds; nil for null.
+func (o *Object) RefKey(i int) (*string, error) { return opt(o, i, readText) }
+
+// RefKeys reads the keys that a list of references holds.
+func (o *Object) RefKeys(i int) ([]string, error) { return list(o, i, readText) }
+
+func (o *Object) fieldPath(f *Field) string {
+	if o.path == "" {
+		return f.Name
+	}
+	return o.path + "." + f.Name
+}

@@ -1,0 +1,112 @@
+package storage
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// operation is what the parts of one GraphQL operation share.
+type operation struct {
+	begin driver.Instant
+	last  atomic.Int64 // the instant of the last commit; 0: none
+	group func() string
+}
+
+type (
+	operationKey struct{}
+	actorKey     struct{}
+)
+
+// Begin chooses the instant that everything in the operation reads at which
+// does not name one, and the group of what the operation writes.
+func (s *Store) Begin(ctx context.Context) (context.Context, error) {
+	op, err := s.begin(ctx)
+	if err != nil {
+		return ctx, err
+	}
+	return context.WithValue(ctx, operationKey{}, op), nil
+}
+
+func (s *Store) begin(ctx context.Context) (*operation, error) {
+	now, err := s.engine.Now(ctx)
+	if err != nil {
+		return nil, fromDriver(err)
+	}
+	return &operation{begin: now, group: sync.OnceValue(newID)}, nil
+}
+
+// operation returns the context's operation, or a new one where there is none.
+func (s *Store) operation(ctx context.Context) (*operation, error) {
+	if op, ok := ctx.Value(operationKey{}).(*operation); ok {
+		return op, nil
+	}
+	return s.begin(ctx)
+}
+
+// committed records a commit of the operation.
+func (o *operation) committed(at driver.Instant) {
+	for {
+		old := o.last.Load()
+		if int64(at) <= old || o.last.CompareAndSwap(old, int64(at)) {
+			return
+		}
+	}
+}
+
+// InstantOf returns the instant of the operation: that of its last commit, or
+// the one that Begin chose if nothing was committed. It returns false where
+// Begin was not called.
+func InstantOf(ctx context.Context) (driver.Instant, bool) {
+	op, ok := ctx.Value(operationKey{}).(*operation)
+	if !ok {
+		return 0, false
+	}
+	return max(op.begin, driver.Instant(op.last.Load())), true
+}
+
+// WithActor says who acts in the context: the verified identity.
+func WithActor(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// Anonymous is the author of what was written without an identity.
+const Anonymous = "anonymous"
+
+// ActorOf returns who acts in the context.
+func ActorOf(ctx context.Context) Actor {
+	if a, ok := ctx.Value(actorKey{}).(Actor); ok && a.ID != "" {
+		return a
+	}
+	return Actor{ID: Anonymous}
+}
+
+// newID returns a UUID of version 7 (RFC 9562): unique, and in order of time.
+func newID() string {
+	id, err := uuid.NewV7()
+	if err != nil { // no randomness to be had: crypto/rand aborts the program first
+		return uuid.NewString()
+	}
+	return id.String()
+}
+
+// settled checks an instant that a user named and waits until reads at it are
+// repeatable.
+func (s *Store) settled(ctx context.Context, op *operation, at driver.Instant) error {
+	if at <= op.begin {
+		return nil
+	}
+	err := s.engine.Settle(ctx, at)
+	if driver.CodeOf(err) == driver.CodeInvalid {
+		now, nowErr := s.engine.Now(ctx)
+		if nowErr != nil {
+			return fromDriver(nowErr)
+		}
+		return errorf(CodeAsOfInFuture, "asOf %s is in the future: the server's time is %s", at, now)
+	}
+	return fromDriver(err)
+}

@@ -1,0 +1,133 @@
+// Package rawjson finds values in JSON text without decoding it.
+//
+// Invariants:
+//
+//   - The text is compact and valid: documents are written in normal form (see
+//     package normal). On other text the functions say that they failed, or find
+//     wrong places; they never panic and always end.
+//   - Nothing is allocated, and what is returned is part of the text given.
+package rawjson
+
+import "bytes"
+
+// End returns the index behind the value that starts at i, or -1.
+func End(b []byte, i int) int {
+	if i < 0 || i >= len(b) {
+		return -1
+	}
+	switch b[i] {
+	case '"':
+		return stringEnd(b, i)
+	case '{', '[':
+		return compositeEnd(b, i)
+	}
+	j := i
+	for j < len(b) && b[j] != ',' && b[j] != '}' && b[j] != ']' && b[j] != ':' {
+		j++
+	}
+	if j == i {
+		return -1
+	}
+	return j
+}
+
+func stringEnd(b []byte, i int) int {
+	for i++; i < len(b); {
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return -1
+		}
+		i += n
+		slashes := 0
+		for k := i - 1; b[k] == '\\'; k-- { // stops at the opening quote at the latest
+			slashes++
+		}
+		i++
+		if slashes%2 == 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+func compositeEnd(b []byte, i int) int {
+	depth := 0
+	for i < len(b) {
+		switch b[i] {
+		case '"':
+			if i = stringEnd(b, i); i < 0 {
+				return -1
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+		i++
+	}
+	return -1
+}
+
+// Members calls fn with each member of the object b: the name as it is written,
+// without its quotes, and where the value lies. It returns false if b is not an
+// object or fn returned false.
+func Members(b []byte, fn func(name []byte, start, end int) bool) bool {
+	if len(b) < 2 || b[0] != '{' {
+		return false
+	}
+	i := 1
+	if b[i] == '}' {
+		return len(b) == 2
+	}
+	for i < len(b) && b[i] == '"' {
+		nameEnd := stringEnd(b, i)
+		if nameEnd < 0 || nameEnd >= len(b) || b[nameEnd] != ':' {
+			return false
+		}
+		end := End(b, nameEnd+1)
+		if end < 0 || end >= len(b) || !fn(b[i+1:nameEnd-1], nameEnd+1, end) {
+			return false
+		}
+		switch b[end] {
+		case ',':
+			i = end + 1
+		case '}':
+			return end == len(b)-1
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// Elements calls fn with where each element of the array b lies. It returns
+// false if b is not an array or fn returned false.
+func Elements(b []byte, fn func(start, end int) bool) bool {
+	if len(b) < 2 || b[0] != '[' {
+		return false
+	}
+	i := 1
+	if b[i] == ']' {
+		return len(b) == 2
+	}
+	for {
+		end := End(b, i)
+		if end < 0 || end >= len(b) || !fn(i, end) {
+			return false
+		}
+		switch b[end] {
+		case ',':
+			i = end + 1
+		case ']':
+			return end == len(b)-1
+		default:
+			return false
+		}
+	}
+}
+
+// IsNull reports whether the value is missing or null.
+func IsNull(b []byte) bool { return len(b) == 0 || b[0] == 'n' }

@@ -1,0 +1,128 @@
+package storage
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Store gives the documents of an engine their types and their past. Its
+// methods may be called from any number of goroutines.
+type Store struct {
+	engine       driver.Engine
+	types        []*Type
+	byName       map[string]*Type
+	byCollection map[string]*Type
+	wraps        map[string]func(*Document) AnyDocument // by type name
+	limits       Limits
+	log          *slog.Logger
+	loaded       loadCache
+}
+
+// Limits bound what one request may ask for.
+type Limits struct {
+	PageDefault   int // documents in a page when neither first nor last says
+	PageMax       int // documents in a page at most
+	DocumentBytes int // size of a document at most
+	FilterDepth   int // nesting of where at most
+	FilterSize    int // conditions and operands in where at most
+	OrderFields   int // sort fields at most
+}
+
+// DefaultLimits are the limits of a store that is not told otherwise.
+func DefaultLimits() Limits {
+	return Limits{PageDefault: 20, PageMax: 500, DocumentBytes: 8 << 20, FilterDepth: 16, FilterSize: 1000, OrderFields: 8}
+}
+
+// Option configures a Store.
+type Option func(*Store)
+
+// WithLimits replaces the limits that are not zero.
+func WithLimits(l Limits) Option {
+	return func(s *Store) {
+		set := func(to *int, v int) {
+			if v > 0 {
+				*to = v
+			}
+		}
+		set(&s.limits.PageDefault, l.PageDefault)
+		set(&s.limits.PageMax, l.PageMax)
+		set(&s.limits.DocumentBytes, l.DocumentBytes)
+		set(&s.limits.FilterDepth, l.FilterDepth)
+		set(&s.limits.FilterSize, l.FilterSize)
+		set(&s.limits.OrderFields, l.OrderFields)
+	}
+}
+
+// WithLogger sets where the store logs; by default it does not.
+func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.log = l } }
+
+// New makes a store of documents of the given types. It refuses metadata that
+// contradicts itself, and says where.
+func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
+	if err := prepareTypes(types); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		engine: engine, types: types,
+		byName: map[string]*Type{}, byCollection: map[string]*Type{}, wraps: map[string]func(*Document) AnyDocument{},
+		limits: DefaultLimits(), log: slog.New(slog.DiscardHandler),
+	}
+	for _, t := range types {
+		s.byName[t.Name], s.byCollection[t.Collection] = t, t
+		s.wraps[t.Name] = func(d *Document) AnyDocument { return d }
+	}
+	for _, o := range opts {
+		o(s)
+	}
+	if s.limits.PageDefault > s.limits.PageMax {
+		return nil, fmt.Errorf("storage: the default page size %d is above the maximum %d", s.limits.PageDefault, s.limits.PageMax)
+	}
+	return s, nil
+}
+
+// Engine is where the documents are kept.
+func (s *Store) Engine() driver.Engine { return s.engine }
+
+// Types are the types of the documents.
+func (s *Store) Types() []*Type { return s.types }
+
+// Limits are the bounds in force.
+func (s *Store) Limits() Limits { return s.limits }
+
+// TypeOfCollection returns the type whose documents are kept in a collection,
+// nil if there is none.
+func (s *Store) TypeOfCollection(name string) *Type { return s.byCollection[name] }
+
+// wrapAny returns the model of a document.
+func (s *Store) wrapAny(d *Document) AnyDocument { return s.wraps[d.t.Name](d) }
+
+// Collection is the documents of one type, as models of type T.
+type Collection[T AnyDocument] struct {
+	store *Store
+	t     *Type
+	wrap  func(*Document) T
+}
+
+// NewCollection returns the documents of a type; wrap makes the model of one.
+// It is called while the program is put together, before the store is used.
+func NewCollection[T AnyDocument](s *Store, t *Type, wrap func(*Document) T) *Collection[T] {
+	s.wraps[t.Name] = func(d *Document) AnyDocument { return wrap(d) }
+	return &Collection[T]{store: s, t: t, wrap: wrap}
+}
+
+// Store is the store that the documents are in.
+func (c *Collection[T]) Store() *Store { return c.store }
+
+// Type is the type of the documents.
+func (c *Collection[T]) Type() *Type { return c.t }
+
+// Wrap returns the model of a document; the zero T for nil.
+func (c *Collection[T]) Wrap(d *Document) T {
+	if d == nil {
+		var none T
+		return none
+	}
+	return c.wrap(d)
+}

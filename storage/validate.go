@@ -1,0 +1,171 @@
+package storage
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/asof/asof/storage/rawjson"
+)
+
+// Validate checks a document in normal form against the type, for versions that
+// were recorded elsewhere. It returns the paths of the members that the type
+// does not declare (stored names, with dots; those in lists without an index),
+// and, where a value has the wrong type, an error that names the path, what is
+// expected and what is there. Nulls and missing values are accepted, as an
+// earlier schema may have had none (rule 25).
+func (t *Type) Validate(data []byte) (undeclared []string, err error) {
+	if err := t.prepare(); err != nil {
+		return nil, err
+	}
+	var c checker
+	if !c.object(t.object, data) && c.err == nil {
+		return nil, fmt.Errorf("a document is a JSON object, not %s", sample(nonEmpty(data)))
+	}
+	return c.undeclared, c.err
+}
+
+func nonEmpty(b []byte) []byte {
+	if len(b) == 0 {
+		return []byte("null")
+	}
+	return b
+}
+
+// checker walks a value and compares it with its declaration. The path is kept
+// as a list of frames, and written out only for an error.
+type checker struct {
+	strict     bool // nulls must be allowed, members declared
+	path       []step
+	undeclared []string
+	err        error
+}
+
+type step struct {
+	name  string
+	index int // in a list, where name is empty
+}
+
+func (c *checker) pathString() string {
+	var b []byte
+	for _, s := range c.path {
+		switch {
+		case s.name == "":
+			b = append(strconv.AppendInt(append(b, '['), int64(s.index), 10), ']')
+		case len(b) > 0:
+			b = append(append(b, '.'), s.name...)
+		default:
+			b = append(b, s.name...)
+		}
+	}
+	return string(b)
+}
+
+// undeclaredPath leaves the indexes out, so that one name is reported once.
+func (c *checker) undeclaredPath(name string) string {
+	var b []byte
+	for _, s := range c.path {
+		if s.name != "" {
+			b = append(append(b, s.name...), '.')
+		}
+	}
+	return string(append(b, name...))
+}
+
+// object returns false if the value is not an object or c.err is set.
+func (c *checker) object(o *ObjectType, raw []byte) bool {
+	next := 0
+	ok := rawjson.Members(raw, func(name []byte, start, end int) bool {
+		i := next
+		if i >= len(o.Fields) || o.Fields[i].Stored != string(name) {
+			var ok bool
+			if i, ok = o.byStored[string(name)]; !ok {
+				if i, ok = o.byStored[rawjson.Name(name)]; !ok {
+					c.unknown(rawjson.Name(name))
+					return c.err == nil
+				}
+			}
+		}
+		next = i + 1
+		f := &o.Fields[i]
+		c.path = append(c.path, step{name: f.Stored})
+		c.field(f, raw[start:end])
+		if c.err == nil {
+			c.path = c.path[:len(c.path)-1]
+		}
+		return c.err == nil
+	})
+	return ok
+}
+
+func (c *checker) unknown(name string) {
+	if c.strict {
+		c.err = fmt.Errorf("there is no field %q", c.undeclaredPath(name))
+		return
+	}
+	path := c.undeclaredPath(name)
+	for _, p := range c.undeclared {
+		if p == path {
+			return
+		}
+	}
+	c.undeclared = append(c.undeclared, path)
+}
+
+// field checks the value of a field.
+func (c *checker) field(f *Field, raw []byte) {
+	if rawjson.IsNull(raw) {
+		if c.strict && f.NonNull {
+			c.wrong(f, f.typeName(true), raw)
+		}
+		return
+	}
+	if !f.List {
+		c.value(f, raw)
+		return
+	}
+	i := 0
+	c.path = append(c.path, step{})
+	ok := rawjson.Elements(raw, func(start, end int) bool {
+		c.path[len(c.path)-1].index = i
+		i++
+		if !rawjson.IsNull(raw[start:end]) {
+			c.value(f, raw[start:end])
+		} else if c.strict && f.ElemNonNull {
+			c.wrong(f, f.elemName(), raw[start:end])
+		}
+		return c.err == nil
+	})
+	if c.err == nil {
+		c.path = c.path[:len(c.path)-1]
+		if !ok {
+			c.wrong(f, f.typeName(false), raw)
+		}
+	}
+}
+
+// value checks one value that is not null, or one element of a list.
+func (c *checker) value(f *Field, raw []byte) {
+	if f.Kind == KindObject {
+		if !c.object(f.Object, raw) && c.err == nil {
+			c.wrong(f, f.elemName(), raw)
+		}
+		return
+	}
+	if _, ok := rawScalar(f, raw); !ok {
+		c.wrong(f, f.elemName(), raw)
+	}
+}
+
+func (c *checker) wrong(f *Field, expected string, raw []byte) {
+	switch f.Kind {
+	case KindEnum:
+		expected = fmt.Sprintf("one of %v", f.Enum)
+	case KindDate:
+		expected += ` (like "2006-01-02")`
+	case KindDateTime:
+		expected += ` (like "2006-01-02T15:04:05Z")`
+	case KindRef:
+		expected = "a string (the key of a " + f.Ref + ")"
+	}
+	c.err = fmt.Errorf("%s: expected %s, found %s", c.pathString(), expected, sample(nonEmpty(raw)))
+}
