@@ -19,7 +19,7 @@ type Config struct {
 	// operation's. An error's text is shown to the sender, with status 400.
 	// Nil: nobody.
 	Identify func(*http.Request) (context.Context, string, error)
-	// Present turns an error into what the client sees; nil: gqlgen's default.
+	// Present turns an error into what the client sees; nil: its text.
 	Present graphql.ErrorPresenterFunc
 	// Recover turns a panic into an error; nil: gqlgen's default.
 	Recover graphql.RecoverFunc

@@ -43,7 +43,7 @@ func New(cfg Config) (*Handler, error) {
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	if cfg.Present == nil {
-		cfg.Present = graphql.DefaultErrorPresenter
+		cfg.Present = presentPlainly
 	}
 	h := &Handler{
 		cfg:     cfg,
@@ -74,6 +74,17 @@ func (h *Handler) present(ctx context.Context, err error) *gqlerror.Error {
 		h.cfg.Logger.ErrorContext(ctx, "operation failed",
 			"code", code, "path", shown.Path.String(), "cause", causes(err), "request", request)
 	}
+	return shown
+}
+
+// presentPlainly is the presenter of schemas that have none.
+func presentPlainly(ctx context.Context, err error) *gqlerror.Error {
+	var known *gqlerror.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	shown := gqlerror.WrapPath(graphql.GetPath(ctx), err)
+	shown.Extensions = map[string]any{"code": CodeInternal}
 	return shown
 }
 
@@ -132,7 +143,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, http.StatusMethodNotAllowed, CodeBadInput, "use GET or POST, not "+r.Method)
 		return
 	}
-	if op.transport == "POST" && !jsonBody(r) {
+	if r.Method == http.MethodPost && !jsonBody(r) {
 		WriteError(w, http.StatusUnsupportedMediaType, CodeBadInput,
 			"the Content-Type of a POST must be application/json (UTF-8)")
 		return

@@ -1,0 +1,250 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// fakeSchema executes operations by calling one function for each root field.
+type fakeSchema struct {
+	schema *ast.Schema
+	fields map[string]func(ctx context.Context) (any, error)
+}
+
+const fakeSDL = `
+type Query {
+  hello(name: String): String
+  block: String
+  fail: String
+  panics: String
+  items(first: Int, after: String, last: Int): ItemConnection!
+  nodes(ids: [ID!]!): [Item]!
+}
+type Mutation { change(value: Int): Int }
+type ItemConnection { edges: [ItemEdge!]! nodes: [Item!]! }
+type ItemEdge { node: Item! }
+type Item { id: ID!  name: String  items: [Item!]!  more(first: Int): ItemConnection! }
+`
+
+func newFakeSchema(t testing.TB) *fakeSchema {
+	t.Helper()
+	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "fake.graphqls", Input: fakeSDL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fakeSchema{schema: schema, fields: map[string]func(context.Context) (any, error){
+		"__typename": func(context.Context) (any, error) { return "Query", nil },
+		"hello":      func(context.Context) (any, error) { return "world", nil },
+		"__schema":   func(context.Context) (any, error) { return nil, nil },
+		"change":     func(context.Context) (any, error) { return 1, nil },
+		"items":      func(context.Context) (any, error) { return map[string]any{}, nil },
+		"fail": func(context.Context) (any, error) {
+			return nil, &gqlerror.Error{
+				Message: "something went wrong", Err: fmt.Errorf("the disk is on fire"),
+				Extensions: map[string]any{"code": CodeInternal},
+			}
+		},
+		"panics": func(context.Context) (any, error) { panic("oh no") },
+	}}
+}
+
+func (f *fakeSchema) Schema() *ast.Schema { return f.schema }
+
+func (f *fakeSchema) Complexity(context.Context, string, string, int, map[string]any) (int, bool) {
+	return 0, false
+}
+
+func (f *fakeSchema) Exec(ctx context.Context) graphql.ResponseHandler {
+	oc := graphql.GetOperationContext(ctx)
+	done := false
+	return func(ctx context.Context) *graphql.Response {
+		if done {
+			return nil
+		}
+		done = true
+		data := map[string]any{}
+		for _, field := range graphql.CollectFields(oc, oc.Operation.SelectionSet, []string{"Query", "Mutation"}) {
+			value, err := f.fields[field.Name](ctx)
+			if err != nil {
+				graphql.AddError(ctx, err)
+			}
+			data[field.Alias] = value
+		}
+		raw, err := json.Marshal(data)
+		if err != nil {
+			graphql.AddError(ctx, err)
+		}
+		return &graphql.Response{Data: raw}
+	}
+}
+
+// fakeOperations begins every operation at the same instant.
+type fakeOperations struct{ err error }
+
+type begunKey struct{}
+
+func (f *fakeOperations) Begin(ctx context.Context) (context.Context, error) {
+	return context.WithValue(ctx, begunKey{}, true), f.err
+}
+
+func (f *fakeOperations) Instant(ctx context.Context) string {
+	if ctx.Value(begunKey{}) == nil {
+		return ""
+	}
+	return "2026-01-02T03:04:05Z"
+}
+
+func (f *fakeOperations) DocumentsRead(context.Context) int64 { return 7 }
+
+// journal keeps what was logged.
+type journal struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.Write(p)
+}
+
+func (j *journal) lines(t testing.TB) []map[string]any {
+	t.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []map[string]any
+	for line := range strings.Lines(j.buf.String()) {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatalf("log line %q: %v", line, err)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+type server struct {
+	*httptest.Server
+	handler *Handler
+	schema  *fakeSchema
+	journal *journal
+}
+
+// newServer serves the fake schema; change may alter the configuration.
+func newServer(t testing.TB, change func(*Config, *fakeSchema)) *server {
+	t.Helper()
+	s := &server{schema: newFakeSchema(t), journal: new(journal)}
+	cfg := Config{
+		Schema:        s.schema,
+		Operations:    &fakeOperations{},
+		Introspection: true,
+		Logger:        slog.New(slog.NewJSONHandler(s.journal, nil)),
+		Now:           time.Now,
+		Metrics:       prometheus.NewRegistry(),
+	}
+	if change != nil {
+		change(&cfg, s.schema)
+	}
+	var err error
+	if s.handler, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	s.Server = httptest.NewServer(s.handler)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// answer is what came back over HTTP.
+type answer struct {
+	status int
+	header http.Header
+	text   string
+}
+
+func (s *server) do(t testing.TB, method, path, body string, header ...string) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	response, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, string(text)}
+}
+
+// post sends JSON.
+func (s *server) post(t testing.TB, body string, header ...string) answer {
+	t.Helper()
+	return s.do(t, http.MethodPost, "/", body, append([]string{"Content-Type", mediaJSON}, header...)...)
+}
+
+// query sends a GraphQL document.
+func (s *server) query(t testing.TB, document string, header ...string) answer {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"query": document})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.post(t, string(body), header...)
+}
+
+// want compares status and body: the body whole, or where it ends in "…" only
+// its beginning.
+func (a answer) want(t testing.TB, status int, text string) {
+	t.Helper()
+	got := a.text
+	if start, ok := strings.CutSuffix(text, "…"); ok && strings.HasPrefix(got, start) {
+		got = text
+	}
+	if diff := cmp.Diff(text, got); a.status != status || diff != "" {
+		t.Errorf("status %d, want %d; body (-want +got):\n%s", a.status, status, diff)
+	}
+}
+
+// wantError wants one error with a code and a text.
+func (a answer) wantError(t testing.TB, status int, code, text string) {
+	t.Helper()
+	var body struct {
+		Errors []struct {
+			Message    string
+			Extensions struct{ Code string }
+		}
+		Data json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(a.text), &body); err != nil {
+		t.Fatalf("status %d, body %q: %v", a.status, a.text, err)
+	}
+	if a.status != status || len(body.Errors) != 1 || body.Errors[0].Extensions.Code != code ||
+		!strings.Contains(body.Errors[0].Message, text) || body.Data != nil {
+		t.Errorf("status %d, body %s\nwant status %d, no data, one error %s: …%s…", a.status, a.text, status, code, text)
+	}
+}

@@ -1,0 +1,247 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const ok = `{"data":{"hello":"world"},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`
+
+func TestPost(t *testing.T) {
+	s := newServer(t, nil)
+	s.query(t, `{hello}`).want(t, 200, ok)
+	s.post(t, `{"query":"query Q($n: String) {hello(name: $n)}","variables":{"n":"x"},"operationName":"Q","extensions":{"a":1}}`).want(t, 200, ok)
+	s.post(t, `{"query":"query A {hello} query B {x: hello}","operationName":"B"}`).
+		want(t, 200, `{"data":{"x":"world"},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`)
+	s.query(t, `mutation {change(value: 1)}`).want(t, 200, `{"data":{"change":1},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`)
+}
+
+func TestMediaTypes(t *testing.T) {
+	s := newServer(t, nil)
+	for _, c := range []struct{ accept, want string }{
+		{"", mediaJSON},
+		{"*/*", mediaJSON},
+		{"application/*", mediaJSON},
+		{mediaJSON, mediaJSON},
+		{mediaGraphQL, mediaGraphQL},
+		{"application/graphql-response+json; charset=utf-8, application/json; charset=utf-8", mediaGraphQL},
+		{"application/json;q=0.5, application/graphql-response+json", mediaGraphQL},
+		{"application/json, application/graphql-response+json;q=0.9", mediaJSON},
+		{"application/graphql-response+json;q=x, text/html", mediaJSON},
+	} {
+		a := s.query(t, `{hello}`, "Accept", c.accept)
+		if got, want := a.header.Get("Content-Type"), c.want+"; charset=utf-8"; got != want || a.status != 200 {
+			t.Errorf("Accept %q: status %d, Content-Type %q, want %q", c.accept, a.status, got, want)
+		}
+		// A document that is not valid is 400 only in the newer media type.
+		want := map[string]int{mediaJSON: 200, mediaGraphQL: 400}[c.want]
+		for _, document := range []string{`{`, `{nothing}`, `query($id: ID!) {nodes(ids: [$id]) {id}}`} {
+			s.query(t, document, "Accept", c.accept).wantError(t, want, CodeBadInput, "")
+		}
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	s := newServer(t, nil)
+	deep := strings.Repeat(`[`, 200_000)
+	for name, c := range map[string]struct{ body, text string }{
+		"empty":                {"", "is empty"},
+		"white space":          {" \n\t", "is empty"},
+		"not JSON":             {`{"query": "{hello}`, "not valid JSON"},
+		"text behind":          {`{"query": "{hello}"} x`, "not valid JSON"},
+		"a string":             {`"{hello}"`, "must be a JSON object"},
+		"null":                 {`null`, "must be a JSON object"},
+		"a batch":              {`[{"query": "{hello}"}]`, "batches are not supported"},
+		"deep":                 {`{"variables": ` + deep, "not valid JSON"},
+		"deep and closed":      {`{"query":"{hello}","variables":{"a":` + deep + strings.Repeat("]", len(deep)) + `}}`, "not valid JSON"},
+		"invalid UTF-8":        {"{\"query\": \"{hello(name: \\\"\xff\\\")}\"}", "not valid UTF-8 (at byte 26)"},
+		"half a pair":          {`{"query": "{hello(name: \"\ud83d\")}"}`, `\ud83d at byte 26`},
+		"the other half":       {`{"query": "{hello(name: \"\udc00\")}"}`, "half of a surrogate pair"},
+		"no query":             {`{}`, `no "query"`},
+		"misspelt":             {`{"qurey": "{hello}"}`, `no "query"`},
+		"query null":           {`{"query": null}`, `no "query"`},
+		"query a number":       {`{"query": 1}`, `"query" must be a string, not number`},
+		"operation a list":     {`{"query": "{hello}", "operationName": []}`, `"operationName" must be a string, not array`},
+		"variables a string":   {`{"query": "{hello}", "variables": "x"}`, `"variables" must be an object, not string`},
+		"extensions a boolean": {`{"query": "{hello}", "extensions": false}`, `"extensions" must be an object, not bool`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := s.post(t, c.body)
+			a.wantError(t, 400, CodeBadInput, c.text)
+			if len(a.text) > 1000 {
+				t.Errorf("the answer has %d bytes: it echoes the request", len(a.text))
+			}
+		})
+	}
+	s.post(t, `{"query": "{hello(name: \"\ud83c\udfc3 \\\\ \u0041\")}"}`).want(t, 200, ok)
+}
+
+func TestDocumentsThatCannotBeExecuted(t *testing.T) {
+	s := newServer(t, nil)
+	for name, c := range map[string]struct{ body, text string }{
+		"several, none named": {`{"query":"query A {hello} query B {hello}"}`, "has 2 operations"},
+		"unknown name":        {`{"query":"query A {hello}","operationName":"C"}`, `no operation named "C"`},
+		"only a fragment":     {`{"query":"fragment F on Query {hello}"}`, "no operation"},
+		"unknown field":       {`{"query":"{helo}"}`, "Did you mean"},
+		"Int out of range":    {`{"query":"mutation($v: Int) {change(value: $v)}","variables":{"v":"x"}}`, ""},
+		"missing variable":    {`{"query":"query($n: [ID!]!) {nodes(ids: $n) {id}}"}`, "must be defined"},
+		"nul":                 {`{"query":"{hello\u0000}"}`, ""},
+		"deep value":          {`{"query":"{hello(name: ` + strings.Repeat("[", 5000) + `)}"}`, "nesting depth"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.post(t, c.body).wantError(t, 200, CodeBadInput, c.text)
+			s.post(t, c.body, "Accept", mediaGraphQL).wantError(t, 400, CodeBadInput, c.text)
+		})
+	}
+}
+
+func TestGet(t *testing.T) {
+	s := newServer(t, nil)
+	get := func(values url.Values, header ...string) answer {
+		t.Helper()
+		return s.do(t, http.MethodGet, "/?"+values.Encode(), "", header...)
+	}
+	get(url.Values{"query": {"query($n: String) {hello(name: $n)}"}, "variables": {`{"n":"x"}`}}).want(t, 200, ok)
+	get(url.Values{"query": {"mutation {change}"}}).wantError(t, 405, CodeBadInput, "send it by POST")
+	get(url.Values{"query": {"query A {hello} mutation B {change}"}, "operationName": {"B"}}).wantError(t, 405, CodeBadInput, "send it by POST")
+	get(url.Values{}).wantError(t, 400, CodeBadInput, `no "query"`)
+	get(url.Values{"query": {"{hello}"}, "variables": {`[1]`}}).wantError(t, 400, CodeBadInput, `"variables"`)
+	get(url.Values{"query": {"{hello}"}, "extensions": {`"x`}}).wantError(t, 400, CodeBadInput, `"extensions"`)
+	get(url.Values{"query": {"{hello}", "{x: hello}"}}).wantError(t, 400, CodeBadInput, "given 2 times")
+	get(url.Values{"query": {"{hello \xff}"}}).wantError(t, 400, CodeBadInput, "UTF-8")
+	s.do(t, http.MethodGet, "/?query=%zz", "").wantError(t, 400, CodeBadInput, "could not be decoded")
+	get(url.Values{"query": {"{"}}, "Accept", mediaGraphQL).wantError(t, 400, CodeBadInput, "")
+}
+
+func TestMethodsAndContentTypes(t *testing.T) {
+	s := newServer(t, nil)
+	for _, method := range []string{"PUT", "DELETE", "PATCH"} {
+		a := s.do(t, method, "/", "{}")
+		a.wantError(t, 405, CodeBadInput, "use GET or POST")
+		if got := a.header.Get("Allow"); got != allowed {
+			t.Errorf("%s: Allow %q", method, got)
+		}
+	}
+	if a := s.do(t, "OPTIONS", "/", ""); a.status != 204 || a.header.Get("Allow") != allowed || a.header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("OPTIONS: %+v", a)
+	}
+	body := `{"query":"{hello}"}`
+	for _, kind := range []string{
+		"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+		"application/graphql", "application/json; charset=latin1", "nonsense/",
+	} {
+		s.do(t, "POST", "/", body, "Content-Type", kind).wantError(t, 415, CodeBadInput, "application/json")
+	}
+	for _, kind := range []string{"application/json; charset=utf-8", "Application/JSON", `application/json; charset="UTF-8"`} {
+		s.do(t, "POST", "/", body, "Content-Type", kind).want(t, 200, ok)
+	}
+}
+
+func TestPersistedQueries(t *testing.T) {
+	s := newServer(t, nil)
+	persisted := func(hash string) string {
+		return `{"extensions":{"persistedQuery":{"version":1,"sha256Hash":"` + hash + `"}}}`
+	}
+	right := persisted(sha256Hex("{hello}"))
+	s.post(t, `{"query":"{hello}",`+persisted(sha256Hex("{x}"))[1:]).wantError(t, 200, CodeBadInput, "does not match")
+	s.post(t, right).wantError(t, 400, "PERSISTED_QUERY_NOT_FOUND", "")
+	s.post(t, `{"query":"{hello}",`+right[1:]).want(t, 200, ok)
+	s.post(t, right).want(t, 200, ok)
+	s.do(t, "GET", "/?extensions="+url.QueryEscape(`{"persistedQuery":{"version":1,"sha256Hash":"`+sha256Hex("{hello}")+`"}}`), "").want(t, 200, ok)
+	s.post(t, `{"extensions":{"persistedQuery":7}}`).wantError(t, 400, CodeBadInput, "APQ")
+}
+
+func TestErrorsOfFields(t *testing.T) {
+	s := newServer(t, nil)
+	s.query(t, `{fail}`).want(t, 200,
+		`{"errors":[{"message":"something went wrong","extensions":{"code":"INTERNAL"}}],"data":{"fail":null},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`)
+	var failed map[string]any
+	for _, line := range s.journal.lines(t) {
+		if line["msg"] == "operation failed" {
+			failed = line
+		}
+	}
+	if cause, _ := failed["cause"].(string); !strings.Contains(cause, "the disk is on fire") {
+		t.Errorf("the cause is not in the log: %v", failed)
+	}
+}
+
+func TestPanic(t *testing.T) {
+	s := newServer(t, nil)
+	s.query(t, `{panics}`).wantError(t, 500, CodeInternal, "request "+s.handler.ids.prefix)
+	s.query(t, `{hello}`).want(t, 200, ok)
+	if err := s.handler.Drain(t.Context()); err != nil {
+		t.Errorf("the place of the panicking operation is lost: %v", err)
+	}
+}
+
+func TestBeginFails(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Operations = &fakeOperations{err: &refusal{}}
+	})
+	s.query(t, `{hello}`).wantError(t, 500, CodeInternal, "no instant")
+}
+
+type refusal struct{}
+
+func (*refusal) Error() string { return "no instant" }
+
+func TestTimeout(t *testing.T) {
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Limits.Time = 20 * time.Millisecond
+		schema.fields["block"] = func(ctx context.Context) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	a := s.query(t, `{block}`)
+	if a.status != 200 || !strings.Contains(a.text, "deadline exceeded") {
+		t.Errorf("a field that gave up: %+v", a)
+	}
+	late := newServer(t, func(cfg *Config, _ *fakeSchema) { cfg.Limits.Time = time.Nanosecond })
+	late.query(t, `{hello}`).wantError(t, 504, CodeUnavailable, "longer than this server allows")
+}
+
+func TestIdentity(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Identify = func(r *http.Request) (context.Context, string, error) {
+			if r.Header.Get("X-Actor") == "bad" {
+				return nil, "", errors.New("who are you?")
+			}
+			return r.Context(), r.Header.Get("X-Actor"), nil
+		}
+	})
+	s.query(t, `query Named {hello}`, "X-Actor", "ada", "X-Request-Id", "r-1").want(t, 200, ok)
+	s.query(t, `{hello}`, "X-Actor", "bad").wantError(t, 400, CodeBadInput, "who are you?")
+	got := s.journal.lines(t)[0]
+	delete(got, "time")
+	delete(got, "duration")
+	if diff := cmp.Diff(map[string]any{
+		"level": "INFO", "msg": "operation", "name": "Named", "type": "query", "asOf": "2026-01-02T03:04:05Z",
+		"documentsRead": 7.0, "transport": "POST", "actor": "ada", "request": "r-1", "status": 200.0,
+	}, got); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	s := newServer(t, nil)
+	seen := map[string]bool{}
+	for _, given := range []string{"", "", strings.Repeat("x", 65), "a b", "tab\t", `q"`} {
+		id := s.query(t, `{hello}`, "X-Request-Id", given).header.Get("X-Request-Id")
+		if seen[id] || id == given || id == "" {
+			t.Errorf("X-Request-Id %q was answered with %q", given, id)
+		}
+		seen[id] = true
+	}
+	if id := s.query(t, `{hello}`, "X-Request-Id", "A-1_b.2").header.Get("X-Request-Id"); id != "A-1_b.2" {
+		t.Errorf("the sender's id became %q", id)
+	}
+}

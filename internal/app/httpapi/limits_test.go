@@ -1,0 +1,291 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+)
+
+func TestBodyLimit(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) { cfg.Limits.Body = 100 })
+	exactly := `{"query":"{hello}","variables":{"a":"` + strings.Repeat("x", 60) + `"}}`
+	if len(exactly) != 100 {
+		t.Fatalf("the test's body has %d bytes", len(exactly))
+	}
+	s.post(t, exactly).want(t, 200, ok)
+	s.post(t, exactly+" ").wantError(t, 413, CodeBadInput, "larger than 100 bytes")
+
+	// A body of unknown length is not read to its end: this one has none.
+	endless := io.MultiReader(strings.NewReader(`{"query":"`), &endlessReader{})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, endless)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", mediaJSON)
+	response, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != 413 {
+		t.Errorf("status %d", response.StatusCode)
+	}
+}
+
+type endlessReader struct{}
+
+func (*endlessReader) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+func TestBodyThatBreaksOff(t *testing.T) {
+	s := newServer(t, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL,
+		io.MultiReader(strings.NewReader(`{"query":`), iotest.ErrReader(io.ErrClosedPipe)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", mediaJSON)
+	if response, err := s.Client().Do(r); err == nil {
+		_ = response.Body.Close()
+		t.Errorf("status %d", response.StatusCode)
+	}
+	s.query(t, `{hello}`).want(t, 200, ok)
+}
+
+func TestShapeLimits(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Limits = Limits{Query: 5000, Tokens: 600, Depth: 4, Fields: 200, Aliases: 3, RootFields: 5}
+	})
+	nested := func(n int) string {
+		return "{nodes(ids: []) " + strings.Repeat("{items ", n-2) + "{id}" + strings.Repeat("}", n-1)
+	}
+	for name, c := range map[string]struct{ document, text string }{
+		"bytes":            {`{hello(name: "` + strings.Repeat("x", 5000) + `")}`, "at most 5000"},
+		"tokens":           {`{hello` + strings.Repeat(` @skip(if: false)`, 100) + `}`, "600 tokens"},
+		"fields":           {`{` + strings.Repeat("hello ", 201) + `}`, "200 fields"},
+		"aliases":          {`{a: hello b: hello c: hello d: hello}`, "3 aliases"},
+		"aliases below":    {`{nodes(ids: []) {a: id b: id ... on Item {c: id d: id}}}`, "3 aliases"},
+		"depth":            {nested(5), "5 levels deep; at most 4"},
+		"great depth":      {nested(100), "more than 24 levels deep"},
+		"depth by spreads": {`{nodes(ids: []) {...F}} fragment F on Item {items {...G}} fragment G on Item {items {items {id}}}`, "5 levels deep"},
+		"root fields":      {`{` + strings.Repeat("hello ", 6) + `}`, "6 root fields"},
+		"root by spreads":  {`{...F ...F} fragment F on Query {hello hello hello}`, "6 root fields"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.query(t, c.document).wantError(t, 200, CodeTooComplex, c.text)
+			s.query(t, c.document, "Accept", mediaGraphQL).wantError(t, 400, CodeTooComplex, c.text)
+		})
+	}
+	s.query(t, `{a: hello b: hello c: hello}`).want(t, 200, `{"data":{…`)
+	s.query(t, `{hello hello hello hello hello}`).want(t, 200, `{"data":{…`)
+	s.query(t, `{__schema {types {fields {type {ofType {ofType {ofType {name}}}}}}}}`).want(t, 200, "…")
+}
+
+func TestCost(t *testing.T) {
+	s := newFakeSchema(t)
+	exec := newExecutor(&Config{Schema: s, Limits: Limits{Cost: 1 << 30, PageSize: 500}.withDefaults()}, presentPlainly)
+	for _, c := range []struct {
+		document  string
+		variables map[string]any
+		want      int
+	}{
+		{`{hello}`, nil, 1},
+		{`{items {nodes {id}}}`, nil, 1 + 20*(1+1)},
+		{`{items(first: 3) {nodes {id name}}}`, nil, 1 + 3*(1+2)},
+		{`{items(first: 3, last: 7) {edges {node {id name}}}}`, nil, 1 + 7*(1+1+2)},
+		{`{items(first: null) {nodes {id}}}`, nil, 1 + 20*2},
+		{`query($n: Int) {items(first: $n) {nodes {id}}}`, map[string]any{"n": int64(4)}, 1 + 4*2},
+		{`query($n: Int = 6) {items(first: $n) {nodes {id}}}`, nil, 1 + 6*2},
+		{`{nodes(ids: ["a", "b", "c"]) {id}}`, nil, 1 + 3},
+		{`query($ids: [ID!]!) {nodes(ids: $ids) {id}}`, map[string]any{"ids": []any{"a", "b"}}, 1 + 2},
+		{`{items(first: 2) {nodes {items {id}}}}`, nil, 1 + 2*(1+(1+5*1))},
+		{`{items(first: 2) {nodes {more(first: 10) {nodes {id}}}}}`, nil, 1 + 2*(1+(1+10*2))},
+		{`{items(first: 2) {...F}} fragment F on ItemConnection {nodes {id}}`, nil, 1 + 2*2},
+		{`{items(first: 2) {... on ItemConnection {nodes {id}}}}`, nil, 1 + 2*2},
+		{`{__schema {types {name fields {name}}}}`, nil, 4},
+	} {
+		t.Run(c.document, func(t *testing.T) {
+			got, errs := costOf(t, exec, c.document, c.variables)
+			if errs != "" || got != c.want {
+				t.Errorf("cost %d, want %d; %s", got, c.want, errs)
+			}
+		})
+	}
+	for document, text := range map[string]string{
+		`{items(first: 501) {nodes {id}}}`:                                                       "first: 501",
+		`{items(last: 99999999999999999999) {nodes {id}}}`:                                       "32-bit",
+		`query($n: Int = 600) {x: items(first: $n) {nodes {id}}}`:                                "first: 600",
+		`{nodes(ids: []) {more(first: 1000000) {nodes {id}}}}`:                                   "first: 1000000",
+		`{items {...F}} fragment F on ItemConnection {nodes {m: more(first: 502) {nodes {id}}}}`: "first: 502",
+	} {
+		if _, got := costOf(t, exec, document, nil); !strings.Contains(got, text) {
+			t.Errorf("%s: %q", document, got)
+		}
+	}
+}
+
+// costOf is the cost of a document, or the error by which it is refused.
+func costOf(t *testing.T, exec guarded, document string, variables map[string]any) (int, string) {
+	t.Helper()
+	ctx := graphql.StartOperationTrace(t.Context())
+	oc, errs := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: document, Variables: variables})
+	if errs != nil {
+		return 0, errs.Error()
+	}
+	limits := DefaultLimits()
+	w := costWalk{limits: &limits, variables: oc.Variables}
+	return w.set(oc.Operation.SelectionSet, false).cost, ""
+}
+
+func TestCostLimit(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) { cfg.Limits.Cost = 41 })
+	s.query(t, `{items {nodes {id}}}`).want(t, 200, `{"data":…`)
+	s.query(t, `{items {nodes {id}} hello}`).wantError(t, 200, CodeTooComplex, "may return 42 fields; at most 41")
+	s.query(t, `{items(first: 501) {nodes {id}}}`).wantError(t, 200, CodeBadInput, "largest page of this server, 500")
+	// Nested pages that would overflow an integer.
+	document := `{items(first: 500) {nodes {` + strings.Repeat(`more(first: 500) {nodes {`, 6) + `id` + strings.Repeat(`}}`, 6) + `}}}`
+	s.query(t, document).wantError(t, 200, CodeTooComplex, "may return")
+}
+
+// Fragments that spread each other twice double the answer with each; neither
+// checking nor refusing them may take that long.
+func TestFragmentBomb(t *testing.T) {
+	s := newServer(t, nil)
+	var b strings.Builder
+	b.WriteString(`{nodes(ids: ["a"]) {...F0}}`)
+	for i := range 60 {
+		fmt.Fprintf(&b, " fragment F%d on Item {...F%d ...F%d}", i, i+1, i+1)
+	}
+	b.WriteString(` fragment F60 on Item {id}`)
+	start := time.Now()
+	s.query(t, b.String()).wantError(t, 200, CodeTooComplex, "may return")
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// Validation compares fields of the same name with each other.
+func TestWideDocument(t *testing.T) {
+	s := newServer(t, nil)
+	start := time.Now()
+	s.query(t, `{nodes(ids: ["a"]) {`+strings.Repeat("items {id} ", 900)+`}}`)
+	s.query(t, `{`+strings.Repeat("hello ", 1999)+`}`)
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestConcurrencyLimit(t *testing.T) {
+	entered, release := make(chan bool), make(chan bool)
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Limits.Concurrent = 2
+		cfg.Limits.Wait = 10 * time.Millisecond
+		schema.fields["block"] = func(context.Context) (any, error) {
+			entered <- true
+			<-release
+			return "done", nil
+		}
+	})
+	var wait sync.WaitGroup
+	for range 2 {
+		wait.Go(func() {
+			s.query(t, `{block}`).want(t, 200, `{"data":{"block":"done"},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`)
+		})
+		<-entered
+	}
+	a := s.query(t, `{hello}`)
+	a.wantError(t, 503, CodeUnavailable, "busy")
+	if a.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	// Draining waits for both, and refuses what comes meanwhile.
+	drained := make(chan error)
+	go func() { drained <- s.handler.Drain(context.Background()) }()
+	close(release)
+	wait.Wait()
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+	s.query(t, `{hello}`).wantError(t, 503, CodeUnavailable, "shutting down")
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	entered := make(chan bool)
+	s := newServer(t, func(_ *Config, schema *fakeSchema) {
+		schema.fields["block"] = func(ctx context.Context) (any, error) {
+			entered <- true
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/?query={block}", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		if response, err := s.Client().Do(r); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	<-entered
+	now, stop := context.WithCancel(t.Context())
+	stop()
+	if err := s.handler.Drain(now); err == nil {
+		t.Error("it did not wait for the operation")
+	}
+	cancel()
+	<-done
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	c := newLRU(3, 80, func(k string, v string) int { return len(k) + len(v) })
+	get := func(key string) bool {
+		_, ok := c.Get(t.Context(), key)
+		return ok
+	}
+	for _, key := range []string{"a", "b", "c"} {
+		c.Add(t.Context(), key, "1")
+	}
+	if !get("a") || !get("b") || !get("c") {
+		t.Error("an entry is missing")
+	}
+	get("a")
+	c.Add(t.Context(), "d", "1")
+	if get("b") || !get("a") {
+		t.Error("it did not drop what was used least lately")
+	}
+	c.Add(t.Context(), "large", strings.Repeat("x", 100))
+	if get("large") {
+		t.Error("one entry fills the cache")
+	}
+	bytes := newLRU(100, 80, func(k string, v string) int { return len(k) + len(v) })
+	for i := range 100 {
+		bytes.Add(t.Context(), fmt.Sprint("key", i%20), "123456")
+	}
+	if bytes.bytes > 80 || bytes.bytes != sum(bytes.entries.Keys(), 6) || bytes.entries.Len() < 5 {
+		t.Errorf("%d bytes in %d entries", bytes.bytes, bytes.entries.Len())
+	}
+}
+
+func sum(keys []string, each int) int {
+	n := 0
+	for _, k := range keys {
+		n += len(k) + each
+	}
+	return n
+}
