@@ -1,0 +1,155 @@
+package normal_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage/normal"
+)
+
+func TestObject(t *testing.T) {
+	tests := []struct{ name, in, want string }{
+		{"compact", " { \"a\" : [ 1 , 2 ] ,\n\t\"b\" : { } , \"c\":[ ] } ", `{"a":[1,2],"b":{},"c":[]}`},
+		{"member order kept", `{"b":1,"a":2}`, `{"b":1,"a":2}`},
+		{"escapes that are needed", `{"a":"\u0001\n\"\\"}`, `{"a":"\u0001\n\"\\"}`},
+		{"escapes that are not", `{"\u0061":"\u00e9\/\u003c\ud83d\ude00"}`, `{"a":"é/<😀"}`},
+		{"no escaping of HTML", `{"a":"<b>&"}`, `{"a":"<b>&"}`},
+		{"literals", `{"a":true,"b":false,"c":null}`, `{"a":true,"b":false,"c":null}`},
+		{"integers", `{"a":1.0,"b":1e2,"c":-0,"d":-0.0,"e":0e5,"f":9223372036854775807}`, `{"a":1,"b":100,"c":0,"d":0,"e":0,"f":9223372036854775807}`},
+		{"least int64", `{"a":-9223372036854775808,"b":9223372036854775808}`, `{"a":-9223372036854775808,"b":9223372036854775808}`},
+		{"fractions", `{"a":1.50,"b":15e-1,"c":0.1,"d":0.0000001,"e":100E-3}`, `{"a":1.5,"b":1.5,"c":0.1,"d":1e-7,"e":0.1}`},
+		{"large", `{"a":1e21,"b":1000000000000000000000000,"c":1.5e300}`, `{"a":1e+21,"b":1e+24,"c":1.5e+300}`},
+		{"more digits than a float64", `{"a":0.1000000000000000055511151231257827,"b":123456789012345678901234567891}`, `{"a":0.1000000000000000055511151231257827,"b":123456789012345678901234567891}`},
+		{"beyond float64", `{"a":1e999,"b":1e-999,"c":1e99999999999}`, `{"a":1e999,"b":1e-999,"c":1e99999999999}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := normal.Object([]byte(tt.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
+				t.Fatal(diff)
+			}
+			again, err := normal.Object(got)
+			if err != nil || string(again) != string(got) {
+				t.Fatalf("not idempotent: %s, %v", again, err)
+			}
+		})
+	}
+}
+
+func TestObjectRefuses(t *testing.T) {
+	many := func(n int, dup string) string {
+		var b strings.Builder
+		b.WriteByte('{')
+		for i := n; i > 0; i-- {
+			b.WriteString(`"m` + strings.Repeat("x", i) + `":1,`)
+		}
+		return b.String() + dup + `}`
+	}
+	tests := []struct{ name, in, want string }{
+		{"nothing", ``, "byte 0: the text ends where a value should be"},
+		{"not an object", `[1]`, "byte 0: a document is a JSON object"},
+		{"cut off", `{"a":1`, "byte 6: the text ends where a comma or the end of the object should be"},
+		{"cut off in a string", `{"a":"b`, "byte 7: the text ends where the end of a string should be"},
+		{"more behind", `{} {}`, "byte 3: text after the end of the value"},
+		{"trailing comma", `{"a":[1,]}`, `byte 8: ']' stands where a value should be`},
+		{"duplicate", `{"a":1,"b":2,"a":3}`, `byte 13: the member "a" is there twice`},
+		{"duplicate through an escape", `{"a":1,"\u0061":3}`, `byte 7: the member "a" is there twice`},
+		{"duplicate among many", many(60, `"mxx":2`), `is there twice`},
+		{"nested duplicate", `{"o":[{"a":1,"a":1}]}`, `byte 13: the member "a" is there twice`},
+		{"invalid UTF-8", "{\"a\":\"\xff\"}", "byte 5: the string is not valid UTF-8"},
+		{"invalid UTF-8 with an escape", "{\"a\":\"\\n\xff\"}", "byte 5: the string is not valid UTF-8"},
+		{"control character", "{\"a\":\"\n\"}", `byte 6: a control character stands in a string; write it as \u000a`},
+		{"lone surrogate", `{"a":"\ud800x"}`, "half of a surrogate pair"},
+		{"swapped surrogates", `{"a":"\ude00\ud83d"}`, "half of a surrogate pair"},
+		{"unknown escape", `{"a":"\x"}`, "an escape in a string is not one that JSON has"},
+		{"leading zero", `{"a":01}`, "byte 5: a number begins with a zero"},
+		{"no digit", `{"a":-}`, `byte 6: '}' stands where a digit should be`},
+		{"no exponent", `{"a":1e}`, "a digit should be"},
+		{"not JSON", `{"a":NaN}`, "byte 5: 'N' stands where a value should be"},
+		{"too deep", `{"a":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`, "nested more than 500 deep"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := normal.Object([]byte(tt.in))
+			var syntax *normal.SyntaxError
+			if !errors.As(err, &syntax) || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestEqualAndChanged(t *testing.T) {
+	tests := []struct {
+		name, a, b string
+		want       []string
+	}{
+		{"same", `{"a":1}`, `{"a":1}`, nil},
+		{"order", `{"a":1,"b":{"x":1,"y":[{"p":1,"q":2}]}}`, `{"b":{"y":[{"q":2,"p":1}],"x":1},"a":1}`, nil},
+		{"list order matters", `{"a":[1,2]}`, `{"a":[2,1]}`, []string{"a"}},
+		{"null is not absent", `{"a":null}`, `{}`, []string{"a"}},
+		{"several", `{"c":1,"a":1,"b":1}`, `{"b":2,"d":1,"c":1}`, []string{"a", "b", "d"}},
+		{"same names", `{"z":1,"a":1}`, `{"z":2,"a":2}`, []string{"a", "z"}},
+		{"string is not number", `{"a":"1"}`, `{"a":111}`, []string{"a"}},
+		{"from nothing", ``, `{"b":1,"a":1}`, []string{"a", "b"}},
+		{"to nothing", `{"b":1,"a":1}`, ``, []string{"a", "b"}},
+		{"swapped values", `{"a":{"x":1,"y":2}}`, `{"a":{"x":2,"y":1}}`, []string{"a"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, normal.Changed([]byte(tt.a), []byte(tt.b))); diff != "" {
+				t.Error(diff)
+			}
+			if tt.a != "" && tt.b != "" && normal.Equal([]byte(tt.a), []byte(tt.b)) != (tt.want == nil) {
+				t.Error("Equal and Changed disagree")
+			}
+		})
+	}
+}
+
+func FuzzObject(f *testing.F) {
+	for _, s := range []string{`{"a":[1,2.5,"x",null,true,{"b":1e5}]}`, `{"\ud83d\ude00":"\u0000"}`, `{`, `{"a":-0}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		out, err := normal.Object(in)
+		if err != nil {
+			return
+		}
+		if !json.Valid(out) {
+			t.Fatalf("%q became %q, which is not JSON", in, out)
+		}
+		again, err := normal.Object(out)
+		if err != nil || string(again) != string(out) {
+			t.Fatalf("not idempotent: %q, then %q, %v", out, again, err)
+		}
+	})
+}
+
+func BenchmarkObject(b *testing.B) {
+	doc := []byte(`{"name":"Zero-TOTP","website_url":"https://zero-totp.com","description":"Complete, reliable, secure and zero-trust webapp based on zero-knowledge encryption to store your TOTP codes.","licenses":["GPL-3.0"],"platforms":["Docker"],"tags":["Miscellaneous"],"stargazers_count":27,"updated_at":"2026-08-21","archived":false,"current_release":{"tag":"v2.0.3","published_at":"2026-08-06"},"commit_history":{"2025-09":34,"2025-10":28,"2025-11":29,"2025-12":50,"2026-01":20,"2026-02":18,"2026-03":6,"2026-04":64,"2026-05":109,"2026-06":71,"2026-07":60,"2026-08":48}}`)
+	other := []byte(strings.Replace(string(doc), `:27`, `:28`, 1))
+	b.Run("normal", func(b *testing.B) {
+		b.SetBytes(int64(len(doc)))
+		for b.Loop() {
+			if _, err := normal.Object(doc); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("changed", func(b *testing.B) {
+		b.SetBytes(int64(len(doc)))
+		for b.Loop() {
+			if len(normal.Changed(doc, other)) != 1 {
+				b.Fatal("one member differs")
+			}
+		}
+	})
+}
