@@ -1,0 +1,348 @@
+// Code generated from schema.graphqls by internal/codegen; DO NOT EDIT.
+
+// Package model holds the documents of the schema: views over stored bytes
+// that decode nothing until a field is asked for, and the metadata from which
+// package storage knows their fields.
+package model
+
+import (
+	"encoding/json"
+
+	"github.com/asof/asof/storage"
+)
+
+// Types are all types of documents, in the order of the schema.
+var Types = []*storage.Type{ProjectType, TagType, LicenseType, PlatformType}
+
+// VersionConflict is what all conflicts have in common.
+type VersionConflict interface{ IsVersionConflict() }
+
+// Result is the outcome of a write: a *storage.Success or a *storage.Conflict
+// of the document's model.
+type Result any
+
+// The places of the fields in ProjectType.
+const (
+	ProjectFieldName = iota
+	ProjectFieldDescription
+	ProjectFieldWebsiteUrl
+	ProjectFieldSourceCodeUrl
+	ProjectFieldDemoUrl
+	ProjectFieldLicenses
+	ProjectFieldPlatforms
+	ProjectFieldTags
+	ProjectFieldDependsOnThirdParty
+	ProjectFieldRelatedSoftwareUrl
+	ProjectFieldStars
+	ProjectFieldArchived
+	ProjectFieldUpdatedAt
+	ProjectFieldCurrentRelease
+	ProjectFieldCommitHistory
+)
+
+// ProjectType describes Project.
+var ProjectType = &storage.Type{
+	Name: "Project", Singular: "project", Plural: "projects", Collection: "software",
+	Fields: []storage.Field{
+		ProjectFieldName:                {Name: "name", Stored: "name", Kind: storage.KindString, NonNull: true, Indexed: true},
+		ProjectFieldDescription:         {Name: "description", Stored: "description", Kind: storage.KindString, NonNull: true},
+		ProjectFieldWebsiteUrl:          {Name: "websiteUrl", Stored: "website_url", Kind: storage.KindString},
+		ProjectFieldSourceCodeUrl:       {Name: "sourceCodeUrl", Stored: "source_code_url", Kind: storage.KindString},
+		ProjectFieldDemoUrl:             {Name: "demoUrl", Stored: "demo_url", Kind: storage.KindString},
+		ProjectFieldLicenses:            {Name: "licenses", Stored: "licenses", Kind: storage.KindRef, List: true, NonNull: true, Ref: "License"},
+		ProjectFieldPlatforms:           {Name: "platforms", Stored: "platforms", Kind: storage.KindRef, List: true, NonNull: true, Ref: "Platform"},
+		ProjectFieldTags:                {Name: "tags", Stored: "tags", Kind: storage.KindRef, List: true, NonNull: true, Indexed: true, Ref: "Tag"},
+		ProjectFieldDependsOnThirdParty: {Name: "dependsOnThirdParty", Stored: "depends_3rdparty", Kind: storage.KindBoolean, Default: json.RawMessage("false")},
+		ProjectFieldRelatedSoftwareUrl:  {Name: "relatedSoftwareUrl", Stored: "related_software_url", Kind: storage.KindString},
+		ProjectFieldStars:               {Name: "stars", Stored: "stargazers_count", Kind: storage.KindInt, Indexed: true},
+		ProjectFieldArchived:            {Name: "archived", Stored: "archived", Kind: storage.KindBoolean},
+		ProjectFieldUpdatedAt:           {Name: "updatedAt", Stored: "updated_at", Kind: storage.KindDate, Indexed: true},
+		ProjectFieldCurrentRelease:      {Name: "currentRelease", Stored: "current_release", Kind: storage.KindObject, Object: ReleaseType},
+		ProjectFieldCommitHistory:       {Name: "commitHistory", Stored: "commit_history", Kind: storage.KindJSON},
+	},
+}
+
+// Project is a version of a document.
+type Project struct{ *storage.Document }
+
+// NewProject wraps a document of ProjectType.
+func NewProject(d *storage.Document) *Project { return &Project{d} }
+
+// Name reads name.
+func (v *Project) Name() (string, error) { return v.Object.String(ProjectFieldName) }
+
+// Description reads description.
+func (v *Project) Description() (string, error) { return v.Object.String(ProjectFieldDescription) }
+
+// WebsiteUrl reads websiteUrl.
+func (v *Project) WebsiteUrl() (*string, error) { return v.Object.OptString(ProjectFieldWebsiteUrl) }
+
+// SourceCodeUrl reads sourceCodeUrl.
+func (v *Project) SourceCodeUrl() (*string, error) {
+	return v.Object.OptString(ProjectFieldSourceCodeUrl)
+}
+
+// DemoUrl reads demoUrl.
+func (v *Project) DemoUrl() (*string, error) { return v.Object.OptString(ProjectFieldDemoUrl) }
+
+// LicenseKeys reads licenses: the keys that it refers to.
+func (v *Project) LicenseKeys() ([]string, error) { return v.Object.RefKeys(ProjectFieldLicenses) }
+
+// PlatformKeys reads platforms: the keys that it refers to.
+func (v *Project) PlatformKeys() ([]string, error) { return v.Object.RefKeys(ProjectFieldPlatforms) }
+
+// TagKeys reads tags: the keys that it refers to.
+func (v *Project) TagKeys() ([]string, error) { return v.Object.RefKeys(ProjectFieldTags) }
+
+// DependsOnThirdParty reads dependsOnThirdParty.
+func (v *Project) DependsOnThirdParty() (*bool, error) {
+	return v.Object.OptBool(ProjectFieldDependsOnThirdParty)
+}
+
+// RelatedSoftwareUrl reads relatedSoftwareUrl.
+func (v *Project) RelatedSoftwareUrl() (*string, error) {
+	return v.Object.OptString(ProjectFieldRelatedSoftwareUrl)
+}
+
+// Stars reads stars.
+func (v *Project) Stars() (*int, error) { return v.Object.OptInt(ProjectFieldStars) }
+
+// Archived reads archived.
+func (v *Project) Archived() (*bool, error) { return v.Object.OptBool(ProjectFieldArchived) }
+
+// UpdatedAt reads updatedAt.
+func (v *Project) UpdatedAt() (*string, error) { return v.Object.OptString(ProjectFieldUpdatedAt) }
+
+// CurrentRelease reads currentRelease.
+func (v *Project) CurrentRelease() (*Release, error) {
+	return object[Release](v.Object.Object(ProjectFieldCurrentRelease))
+}
+
+// CommitHistory reads commitHistory.
+func (v *Project) CommitHistory() (json.RawMessage, error) {
+	return v.Object.JSON(ProjectFieldCommitHistory)
+}
+
+// What is made of Project by package storage.
+type (
+	ProjectConnection        = storage.Connection[*Project]
+	ProjectEdge              = storage.Edge[*Project]
+	ProjectVersionConnection = storage.VersionConnection[*Project]
+	ProjectVersionEdge       = storage.VersionEdge[*Project]
+	ProjectHistory           = storage.History[*Project]
+	ProjectSuccess           = storage.Success[*Project]
+	ProjectConflict          = storage.Conflict[*Project]
+)
+
+// The places of the fields in TagType.
+const (
+	TagFieldName = iota
+	TagFieldDescription
+	TagFieldRelatedTags
+	TagFieldDelegateTo
+	TagFieldExternalLinks
+	TagFieldRedirect
+)
+
+// TagType describes Tag.
+var TagType = &storage.Type{
+	Name: "Tag", Singular: "tag", Plural: "tags", Collection: "tags",
+	Fields: []storage.Field{
+		TagFieldName:          {Name: "name", Stored: "name", Kind: storage.KindString, NonNull: true, Indexed: true},
+		TagFieldDescription:   {Name: "description", Stored: "description", Kind: storage.KindString, NonNull: true},
+		TagFieldRelatedTags:   {Name: "relatedTags", Stored: "related_tags", Kind: storage.KindRef, List: true, Ref: "Tag"},
+		TagFieldDelegateTo:    {Name: "delegateTo", Stored: "delegate_to", Kind: storage.KindObject, List: true, ElemNonNull: true, Object: LinkType},
+		TagFieldExternalLinks: {Name: "externalLinks", Stored: "external_links", Kind: storage.KindObject, List: true, ElemNonNull: true, Object: LinkType},
+		TagFieldRedirect:      {Name: "redirect", Stored: "redirect", Kind: storage.KindObject, List: true, ElemNonNull: true, Object: LinkType},
+	},
+}
+
+// Tag is a version of a document.
+type Tag struct{ *storage.Document }
+
+// NewTag wraps a document of TagType.
+func NewTag(d *storage.Document) *Tag { return &Tag{d} }
+
+// Name reads name.
+func (v *Tag) Name() (string, error) { return v.Object.String(TagFieldName) }
+
+// Description reads description.
+func (v *Tag) Description() (string, error) { return v.Object.String(TagFieldDescription) }
+
+// RelatedTagKeys reads relatedTags: the keys that it refers to.
+func (v *Tag) RelatedTagKeys() ([]string, error) { return v.Object.RefKeys(TagFieldRelatedTags) }
+
+// DelegateTo reads delegateTo.
+func (v *Tag) DelegateTo() ([]*Link, error) {
+	return objects[Link](v.Object.Objects(TagFieldDelegateTo))
+}
+
+// ExternalLinks reads externalLinks.
+func (v *Tag) ExternalLinks() ([]*Link, error) {
+	return objects[Link](v.Object.Objects(TagFieldExternalLinks))
+}
+
+// Redirect reads redirect.
+func (v *Tag) Redirect() ([]*Link, error) { return objects[Link](v.Object.Objects(TagFieldRedirect)) }
+
+// What is made of Tag by package storage.
+type (
+	TagConnection        = storage.Connection[*Tag]
+	TagEdge              = storage.Edge[*Tag]
+	TagVersionConnection = storage.VersionConnection[*Tag]
+	TagVersionEdge       = storage.VersionEdge[*Tag]
+	TagHistory           = storage.History[*Tag]
+	TagSuccess           = storage.Success[*Tag]
+	TagConflict          = storage.Conflict[*Tag]
+)
+
+// The places of the fields in LicenseType.
+const (
+	LicenseFieldIdentifier = iota
+	LicenseFieldName
+	LicenseFieldUrl
+)
+
+// LicenseType describes License.
+var LicenseType = &storage.Type{
+	Name: "License", Singular: "license", Plural: "licenses", Collection: "licenses",
+	Fields: []storage.Field{
+		LicenseFieldIdentifier: {Name: "identifier", Stored: "identifier", Kind: storage.KindString, NonNull: true, Indexed: true},
+		LicenseFieldName:       {Name: "name", Stored: "name", Kind: storage.KindString},
+		LicenseFieldUrl:        {Name: "url", Stored: "url", Kind: storage.KindString},
+	},
+}
+
+// License is a version of a document.
+type License struct{ *storage.Document }
+
+// NewLicense wraps a document of LicenseType.
+func NewLicense(d *storage.Document) *License { return &License{d} }
+
+// Identifier reads identifier.
+func (v *License) Identifier() (string, error) { return v.Object.String(LicenseFieldIdentifier) }
+
+// Name reads name.
+func (v *License) Name() (*string, error) { return v.Object.OptString(LicenseFieldName) }
+
+// Url reads url.
+func (v *License) Url() (*string, error) { return v.Object.OptString(LicenseFieldUrl) }
+
+// What is made of License by package storage.
+type (
+	LicenseConnection        = storage.Connection[*License]
+	LicenseEdge              = storage.Edge[*License]
+	LicenseVersionConnection = storage.VersionConnection[*License]
+	LicenseVersionEdge       = storage.VersionEdge[*License]
+	LicenseHistory           = storage.History[*License]
+	LicenseSuccess           = storage.Success[*License]
+	LicenseConflict          = storage.Conflict[*License]
+)
+
+// The places of the fields in PlatformType.
+const (
+	PlatformFieldName = iota
+	PlatformFieldDescription
+)
+
+// PlatformType describes Platform.
+var PlatformType = &storage.Type{
+	Name: "Platform", Singular: "platform", Plural: "platforms", Collection: "platforms",
+	Fields: []storage.Field{
+		PlatformFieldName:        {Name: "name", Stored: "name", Kind: storage.KindString, NonNull: true, Indexed: true},
+		PlatformFieldDescription: {Name: "description", Stored: "description", Kind: storage.KindString, NonNull: true},
+	},
+}
+
+// Platform is a version of a document.
+type Platform struct{ *storage.Document }
+
+// NewPlatform wraps a document of PlatformType.
+func NewPlatform(d *storage.Document) *Platform { return &Platform{d} }
+
+// Name reads name.
+func (v *Platform) Name() (string, error) { return v.Object.String(PlatformFieldName) }
+
+// Description reads description.
+func (v *Platform) Description() (string, error) { return v.Object.String(PlatformFieldDescription) }
+
+// What is made of Platform by package storage.
+type (
+	PlatformConnection        = storage.Connection[*Platform]
+	PlatformEdge              = storage.Edge[*Platform]
+	PlatformVersionConnection = storage.VersionConnection[*Platform]
+	PlatformVersionEdge       = storage.VersionEdge[*Platform]
+	PlatformHistory           = storage.History[*Platform]
+	PlatformSuccess           = storage.Success[*Platform]
+	PlatformConflict          = storage.Conflict[*Platform]
+)
+
+// The places of the fields in ReleaseType.
+const (
+	ReleaseFieldTag = iota
+	ReleaseFieldPublishedAt
+)
+
+// ReleaseType describes Release.
+var ReleaseType = &storage.ObjectType{
+	Name: "Release",
+	Fields: []storage.Field{
+		ReleaseFieldTag:         {Name: "tag", Stored: "tag", Kind: storage.KindString},
+		ReleaseFieldPublishedAt: {Name: "publishedAt", Stored: "published_at", Kind: storage.KindDate},
+	},
+}
+
+// Release is an object inside a document.
+type Release struct{ *storage.Object }
+
+// Tag reads tag.
+func (v *Release) Tag() (*string, error) { return v.Object.OptString(ReleaseFieldTag) }
+
+// PublishedAt reads publishedAt.
+func (v *Release) PublishedAt() (*string, error) { return v.Object.OptString(ReleaseFieldPublishedAt) }
+
+// The places of the fields in LinkType.
+const (
+	LinkFieldTitle = iota
+	LinkFieldUrl
+)
+
+// LinkType describes Link.
+var LinkType = &storage.ObjectType{
+	Name: "Link",
+	Fields: []storage.Field{
+		LinkFieldTitle: {Name: "title", Stored: "title", Kind: storage.KindString},
+		LinkFieldUrl:   {Name: "url", Stored: "url", Kind: storage.KindString},
+	},
+}
+
+// Link is an object inside a document.
+type Link struct{ *storage.Object }
+
+// Title reads title.
+func (v *Link) Title() (*string, error) { return v.Object.OptString(LinkFieldTitle) }
+
+// Url reads url.
+func (v *Link) Url() (*string, error) { return v.Object.OptString(LinkFieldUrl) }
+
+// object wraps a nested object; nil stays nil.
+func object[T ~struct{ *storage.Object }](o *storage.Object, err error) (*T, error) {
+	if o == nil || err != nil {
+		return nil, err
+	}
+	return &T{o}, nil
+}
+
+// objects wraps a list of nested objects; nil stays nil.
+func objects[T ~struct{ *storage.Object }](list []*storage.Object, err error) ([]*T, error) {
+	if list == nil || err != nil {
+		return nil, err
+	}
+	out := make([]*T, len(list))
+	for i, o := range list {
+		if o != nil {
+			out[i] = &T{o}
+		}
+	}
+	return out, nil
+}

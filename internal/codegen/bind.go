@@ -1,0 +1,108 @@
+package codegen
+
+import (
+	"github.com/99designs/gqlgen/codegen/config"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// Import paths of what generated code uses.
+const (
+	modulePath  = "github.com/asof/asof/"
+	modelPath   = modulePath + "graph/model."
+	storagePath = modulePath + "storage."
+	scalarPath  = modulePath + "internal/scalar."
+	gqlgenPath  = "github.com/99designs/gqlgen/graphql."
+)
+
+// bindings maps the names of all GraphQL types to Go.
+func (c *Catalogue) bindings() config.TypeMap {
+	m := config.TypeMap{}
+	bind := func(model string, names ...string) {
+		for _, n := range names {
+			m[n] = config.TypeMapEntry{Model: config.StringList{model}}
+		}
+	}
+	for _, s := range []string{"String", "ID", "Int", "Float", "DateTime", "Date", "Decimal", "JSON"} {
+		bind(scalarPath+s, s)
+	}
+	bind(gqlgenPath+"Boolean", "Boolean")
+	bind(storagePath+"Node", "Node")
+	bind(storagePath+"AnyDocument", "Document")
+	bind(modelPath+"VersionConflict", "VersionConflict")
+	for _, n := range []string{
+		"VersionInfo", "Actor", "Operation", "VersionRef", "FieldChange", "ChangeOp", "FieldChangeConnection",
+		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "PageInfo", "OrderDirection", "ConflictPolicy",
+	} {
+		bind(storagePath+n, n)
+	}
+	bind(gqlgenPath+"String", "DocumentType")
+	for _, e := range c.Enums {
+		bind(gqlgenPath+"String", e.Name)
+	}
+	for _, o := range c.Objects {
+		bind(modelPath+o.Name, o.Name)
+		m[o.Name] = withFields(m[o.Name], o.Fields)
+	}
+	for _, d := range c.Documents {
+		bindDocument(m, bind, d)
+	}
+	return m
+}
+
+func bindDocument(m config.TypeMap, bind func(string, ...string), d *Document) {
+	n := d.Name
+	bind(modelPath+n, n)
+	m[n] = withFields(m[n], d.Fields)
+	for _, name := range []string{"versions", "changelog", "blame", "diff"} {
+		m[n].Fields[name] = config.TypeMapField{Resolver: true}
+	}
+	for _, name := range []string{n + "Connection", n + "Edge", n + "VersionConnection", n + "VersionEdge", n + "Conflict"} {
+		bind(modelPath+name, name)
+	}
+	history := config.TypeMapEntry{Model: config.StringList{modelPath + n + "History"}, Fields: map[string]config.TypeMapField{}}
+	for _, name := range []string{"versions", "changelog", "blame", "diff"} {
+		history.Fields[name] = config.TypeMapField{Resolver: true}
+	}
+	m[n+"History"] = history
+	bind(gqlgenPath+"String", n+"Field", n+"OrderField")
+	bind(storagePath+"OrderInput", n+"Order")
+	for _, verb := range []string{"Create", "Update", "Delete", "Restore"} {
+		bind(storagePath+verb+"Input", verb+n+"Input")
+		bind(modelPath+"Result", verb+n+"Result")
+		m[verb+n+"Success"] = config.TypeMapEntry{
+			Model:  config.StringList{modelPath + n + "Success"},
+			Fields: map[string]config.TypeMapField{d.Singular: {FieldName: "Document"}},
+		}
+	}
+}
+
+// withFields says which method of the model reads which field.
+func withFields(e config.TypeMapEntry, fields []*Field) config.TypeMapEntry {
+	e.Fields = map[string]config.TypeMapField{}
+	for _, f := range fields {
+		if f.IsRef() {
+			e.Fields[f.Name] = config.TypeMapField{Resolver: true}
+			e.Fields[f.KeyName] = config.TypeMapField{FieldName: goName(f.KeyName)}
+			continue
+		}
+		e.Fields[f.Name] = config.TypeMapField{FieldName: goName(f.Name)}
+	}
+	return e
+}
+
+// bindInputs makes every input object that has no Go type of its own opaque
+// for the executor, as a scalar is: it is handed to package storage as a
+// map[string]any, without generated code per field. Only what the executor is
+// generated from changes; clients see the input as it is.
+func bindInputs(models config.TypeMap, schema *ast.Schema) {
+	for name, def := range schema.Types {
+		if def.Kind != ast.InputObject {
+			continue
+		}
+		if _, bound := models[name]; bound {
+			continue
+		}
+		def.Kind, def.Fields, def.Directives = ast.Scalar, nil, nil
+		models[name] = config.TypeMapEntry{Model: config.StringList{scalarPath + "Input"}}
+	}
+}

@@ -1,0 +1,218 @@
+package codegen
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// check looks for what no single field or type can see: clashes of names, and
+// nested types that hold themselves.
+func (r *reader) check() {
+	c := r.catalogue
+	for _, d := range c.Documents {
+		r.checkFields(d.Name, d.Fields, false)
+		r.checkKeyNames(d)
+	}
+	for _, o := range c.Objects {
+		r.checkFields(o.Name, o.Fields, true)
+		r.checkRecursion(o)
+		if !o.InList && !o.Single {
+			r.problems.add(o.pos, "type %s is not used; add @versioned, or a field that holds it", o.Name)
+		}
+	}
+	for _, e := range c.Enums {
+		if !e.InList && !e.Single {
+			r.problems.add(e.pos, "enum %s is not used by any field", e.Name)
+		}
+	}
+	r.checkCollections()
+	r.checkRootFields()
+	r.checkTypeNames()
+}
+
+// checkFields checks the fields of one type, and what they are stored as.
+func (r *reader) checkFields(typ string, fields []*Field, nested bool) {
+	stored := map[string]*Field{}
+	goNames := map[string]*Field{}
+	for _, f := range fields {
+		where := typ + "." + f.Name
+		switch {
+		case strings.HasPrefix(f.Name, "__"):
+			r.problems.add(f.pos, "%s: names that begin with __ belong to GraphQL", where)
+		case isReserved(f.Name, nested):
+			r.problems.add(f.pos, "%s: the name %s is reserved; choose another one for GraphQL and keep the stored name with @stored(as: %q)", where, f.Name, f.Stored)
+		case slices.Contains(notEnumValues(), f.Name):
+			r.problems.add(f.pos, "%s: true, false and null cannot name fields, as the names become enum values; choose another one and keep the stored name with @stored(as: %q)", where, f.Stored)
+		}
+		if other := stored[f.Stored]; other != nil {
+			r.problems.add(f.pos, "%s is stored as %q, and so is %s.%s; give one of them another name with @stored(as:)", where, f.Stored, typ, other.Name)
+		} else {
+			stored[f.Stored] = f
+		}
+		if other := goNames[strings.ToLower(goName(f.Name))]; other != nil {
+			r.problems.add(f.pos, "%s and %s.%s differ only in case or underscores, and would have the same name in Go; rename one", where, typ, other.Name)
+		} else {
+			goNames[strings.ToLower(goName(f.Name))] = f
+		}
+		r.checkIndex(where, f, nested)
+	}
+}
+
+func (r *reader) checkIndex(where string, f *Field, nested bool) {
+	switch {
+	case !f.Indexed:
+	case nested:
+		r.problems.add(f.pos, "%s: @index is only possible on fields of @versioned types", where)
+	case f.Kind == KindObject && f.List:
+		r.problems.add(f.pos, "%s: @index on a list of objects is not possible; index a scalar, an enum, a reference, or a list of those", where)
+	case f.Kind == KindObject:
+		r.problems.add(f.pos, "%s: @index on an object is not possible; index a scalar, an enum, a reference, or a list of those", where)
+	case f.Kind == KindJSON:
+		r.problems.add(f.pos, "%s: @index on JSON is not possible; declare the part that you look for as a field of its own", where)
+	}
+}
+
+// checkKeyNames looks for fields that have the name of a generated field of keys.
+func (r *reader) checkKeyNames(d *Document) {
+	taken := map[string]*Field{}
+	for _, f := range d.Fields {
+		taken[strings.ToLower(goName(f.Name))] = f
+	}
+	for _, f := range d.Refs() {
+		switch other := taken[strings.ToLower(goName(f.KeyName))]; {
+		case other != nil:
+			r.problems.add(other.pos, "%s.%s: the generator adds %s for the keys of %s.%s; rename one of the fields", d.Name, other.Name, f.KeyName, d.Name, f.Name)
+		case isReserved(f.KeyName, false):
+			r.problems.add(f.pos, "%s.%s: the field of its keys would be called %s, which is reserved; rename it", d.Name, f.Name, f.KeyName)
+		default:
+			taken[strings.ToLower(goName(f.KeyName))] = f
+		}
+	}
+}
+
+// checkRecursion reports a nested type that holds itself, directly or not.
+func (r *reader) checkRecursion(start *Object) {
+	var path []string
+	seen := map[*Object]bool{}
+	var visit func(o *Object) bool
+	visit = func(o *Object) bool {
+		if seen[o] {
+			return false
+		}
+		seen[o] = true
+		for _, f := range o.Fields {
+			if f.Object == nil {
+				continue
+			}
+			path = append(path, o.Name+"."+f.Name)
+			if f.Object == start || visit(f.Object) {
+				return true
+			}
+			path = path[:len(path)-1]
+		}
+		return false
+	}
+	if visit(start) {
+		r.problems.add(start.pos, "type %s holds itself through %s; nested types cannot be recursive: use JSON, or a @versioned type and @ref", start.Name, strings.Join(path, ", "))
+	}
+}
+
+func (r *reader) checkCollections() {
+	first := map[string]*Document{}
+	for _, d := range r.catalogue.Documents {
+		if other := first[d.Collection]; other != nil {
+			r.problems.add(d.pos, "type %s is stored in the collection %q, and so is %s (%s); every type needs its own", d.Name, d.Collection, other.Name, place(other.pos))
+			continue
+		}
+		first[d.Collection] = d
+	}
+}
+
+// checkRootFields looks for two root fields of one name.
+func (r *reader) checkRootFields() {
+	taken := map[string]string{"node": "the generated field node", "nodes": "the generated field nodes", "changelog": "the generated field changelog"}
+	for _, d := range r.catalogue.Documents {
+		for _, name := range []string{d.Singular, d.Plural, d.Singular + "History"} {
+			key := strings.ToLower(goName(name)) // resolvers are methods in Go
+			switch by := taken[key]; {
+			case by == "":
+				taken[key] = "type " + d.Name
+			case by == "type "+d.Name:
+				r.problems.add(d.pos, "type %s: one and many of it would both be the root field %q; name the latter with @versioned(plural: \"all%s\")", d.Name, name, d.Name)
+			default:
+				r.problems.add(d.pos, "type %s: its root field %q is taken by %s; rename the type, or choose @versioned(plural:)", d.Name, name, by)
+			}
+		}
+	}
+}
+
+// checkTypeNames looks for two types of one name among those that were
+// written and those that are generated.
+func (r *reader) checkTypeNames() {
+	owners := map[string]string{}
+	for _, name := range sharedTypeNames() {
+		owners[name] = "a type that the generator adds"
+	}
+	c := r.catalogue
+	type written struct {
+		name string
+		pos  *ast.Position
+		made []string
+	}
+	var all []written
+	for _, d := range c.Documents {
+		all = append(all, written{d.Name, d.pos, documentTypeNames(d.Name)})
+	}
+	for _, o := range c.Objects {
+		all = append(all, written{o.Name, o.pos, objectTypeNames(o.Name)})
+	}
+	for _, e := range c.Enums {
+		all = append(all, written{e.Name, e.pos, enumTypeNames(e.Name)})
+	}
+	for _, w := range all {
+		switch by := owners[w.name]; {
+		case strings.HasPrefix(w.name, "__"):
+			r.problems.add(w.pos, "type %s: names that begin with __ belong to GraphQL", w.name)
+		case w.name[0] < 'A' || w.name[0] > 'Z':
+			r.problems.add(w.pos, "type %s: names of types begin with a capital letter", w.name)
+		case by != "":
+			r.problems.add(w.pos, "type %s has the name of %s; choose another one", w.name, by)
+		default:
+			owners[w.name] = "type " + w.name
+		}
+	}
+	for _, w := range all {
+		for _, name := range w.made {
+			if by := owners[name]; by != "" {
+				r.problems.add(w.pos, "type %s makes the generated type %s, which is also %s; rename one of them", w.name, name, by)
+				continue
+			}
+			owners[name] = "generated for type " + w.name
+		}
+	}
+}
+
+// didYouMean suggests a type for an unknown name.
+func (r *reader) didYouMean(name string) string {
+	best, distance := "", 3
+	candidates := make([]string, 0, len(r.defs)+len(scalarKinds()))
+	for n := range r.defs {
+		candidates = append(candidates, n)
+	}
+	for n := range scalarKinds() {
+		candidates = append(candidates, n)
+	}
+	slices.Sort(candidates)
+	for _, n := range candidates {
+		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(n)); d < distance {
+			best, distance = n, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}

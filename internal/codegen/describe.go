@@ -1,0 +1,118 @@
+package codegen
+
+import (
+	"fmt"
+	"strings"
+	"text/template"
+)
+
+// sdlFuncs are what the templates of the schema may call: they put things into
+// words.
+func sdlFuncs() template.FuncMap {
+	return template.FuncMap{
+		"description":       description,
+		"fieldDescription":  fieldDescription,
+		"filterDescription": filterDescription,
+		"keysDescription":   keysDescription,
+		"refers":            refers,
+		"verbs":             verbs,
+	}
+}
+
+// description renders a description that people wrote, as a line of its own
+// that ends in a newline; nothing for an empty one.
+func description(text, indent string) string {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return ""
+	}
+	if !strings.Contains(text, "\n") {
+		return indent + quote(text) + "\n"
+	}
+	text = strings.ReplaceAll(text, `"""`, `\"""`)
+	var b strings.Builder
+	b.WriteString(indent + `"""` + "\n")
+	for line := range strings.SplitSeq(text, "\n") {
+		b.WriteString(strings.TrimRight(indent+line, " \t") + "\n")
+	}
+	b.WriteString(indent + `"""` + "\n")
+	return b.String()
+}
+
+// fieldDescription describes a field where it is written or named: what it
+// means, how references are given, and its default.
+func fieldDescription(f *Field, indent string) string {
+	parts := sentences(f.Description)
+	if f.IsRef() {
+		if f.List {
+			parts = append(parts, fmt.Sprintf("Keys of documents of type %s.", f.TypeName()))
+		} else {
+			parts = append(parts, fmt.Sprintf("The key of a document of type %s.", f.TypeName()))
+		}
+	}
+	if f.Default != "" {
+		parts = append(parts, fmt.Sprintf("Default: %s.", f.Default))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, fmt.Sprintf("The field %s.", f.Name))
+	}
+	return strings.TrimSuffix(description(strings.Join(parts, " "), indent), "\n")
+}
+
+// filterDescription describes a condition on a field.
+func filterDescription(f *Field, indent string) string {
+	text := fmt.Sprintf("Conditions on %s.", f.Name)
+	if f.Indexed {
+		text += " Indexed: fast in large collections."
+	}
+	if parts := sentences(f.Description); len(parts) > 0 {
+		text = fmt.Sprintf("Conditions on %s: %s", f.Name, parts[0])
+		if f.Indexed {
+			text += " Indexed: fast in large collections."
+		}
+	}
+	return strings.TrimSuffix(description(text, indent), "\n")
+}
+
+// sentences is the description on one line, ending in a full stop; nothing for
+// an empty one.
+func sentences(text string) []string {
+	text = strings.Join(strings.Fields(text), " ")
+	if text == "" {
+		return nil
+	}
+	if !strings.ContainsAny(text[len(text)-1:], ".!?…)") {
+		text += "."
+	}
+	return []string{text}
+}
+
+func keysDescription(f *Field) string {
+	if f.List {
+		return fmt.Sprintf("The keys that %s refers to, also of documents that do not exist.", f.Name)
+	}
+	return fmt.Sprintf("The key that %s refers to, also when no such document exists.", f.Name)
+}
+
+func refers(f *Field) string {
+	if f.List {
+		return "the documents referred to"
+	}
+	return "the document referred to"
+}
+
+// outcome is what the templates need to know about one mutation's results.
+type outcome struct{ Name, Singular, Done, Returns, Bang string }
+
+// verbs are the four mutations of a document, in the order of their names.
+func verbs(d *Document) map[string]outcome {
+	of := func(done, returns, bang string) outcome {
+		return outcome{Name: d.Name, Singular: d.Singular, Done: done, Returns: returns, Bang: bang}
+	}
+	return map[string]outcome{
+		"Create":  of("created", "The new document.", "!"),
+		"Update":  of("updated", "The document as it is now.", "!"),
+		"Delete":  of("deleted", "The document as it was before.", ""),
+		"Restore": of("restored", "The document as it is now.", "!"),
+	}
+}

@@ -1,0 +1,133 @@
+package codegen
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// directiveArg says what a directive's argument must be.
+type directiveArg struct {
+	name     string
+	kinds    []ast.ValueKind // empty: any literal
+	required bool
+}
+
+// directiveSpec says what the directive's arguments are and where it may stand.
+type directiveSpec struct {
+	on   string // "a type", "a field"
+	args []directiveArg
+}
+
+// directiveSpecs are the directives that schema.graphqls may use.
+func directiveSpecs() map[string]directiveSpec {
+	text := []ast.ValueKind{ast.StringValue, ast.BlockValue}
+	return map[string]directiveSpec{
+		"versioned": {on: onType, args: []directiveArg{
+			{name: "collection", kinds: text}, {name: "plural", kinds: text},
+		}},
+		"ref":        {on: onField},
+		"index":      {on: onField},
+		"stored":     {on: onField, args: []directiveArg{{name: "as", kinds: text, required: true}}},
+		"default":    {on: onField, args: []directiveArg{{name: "value", required: true}}},
+		"deprecated": {on: onField, args: []directiveArg{{name: "reason", kinds: text}}},
+	}
+}
+
+// Where a directive may stand.
+const (
+	onType  = "a type"
+	onField = "a field"
+)
+
+// directives checks the directives at one place and returns their arguments by
+// directive and name.
+func (r *reader) directives(list ast.DirectiveList, place string, allowed ...string) map[string]map[string]*ast.Value {
+	specs := directiveSpecs()
+	out := map[string]map[string]*ast.Value{}
+	for _, d := range list {
+		spec, known := specs[d.Name]
+		switch {
+		case !known:
+			r.problems.add(d.Position, "unknown directive @%s; the directives are @versioned, @ref, @stored, @index, @default and @deprecated", d.Name)
+			continue
+		case !slices.Contains(allowed, d.Name):
+			r.problems.add(d.Position, "@%s cannot stand on %s; it belongs on %s", d.Name, place, spec.on)
+			continue
+		case out[d.Name] != nil:
+			r.problems.add(d.Position, "@%s is given twice", d.Name)
+			continue
+		}
+		out[d.Name] = r.directiveArgs(d, spec)
+	}
+	return out
+}
+
+func (r *reader) directiveArgs(d *ast.Directive, spec directiveSpec) map[string]*ast.Value {
+	args := map[string]*ast.Value{}
+	for _, a := range d.Arguments {
+		i := slices.IndexFunc(spec.args, func(s directiveArg) bool { return s.name == a.Name })
+		switch {
+		case i < 0:
+			r.problems.add(a.Position, "@%s has no argument %q; %s", d.Name, a.Name, argumentNames(spec))
+			continue
+		case len(spec.args[i].kinds) > 0 && !slices.Contains(spec.args[i].kinds, a.Value.Kind):
+			r.problems.add(a.Position, "@%s(%s:) must be a string in quotes, not %s", d.Name, a.Name, a.Value)
+			continue
+		case len(spec.args[i].kinds) > 0 && strings.TrimSpace(a.Value.Raw) == "":
+			r.problems.add(a.Position, "@%s(%s:) must not be empty", d.Name, a.Name)
+			continue
+		}
+		args[a.Name] = a.Value
+	}
+	for _, s := range spec.args {
+		if s.required && d.Arguments.ForName(s.name) == nil {
+			r.problems.add(d.Position, "@%s needs the argument %q", d.Name, s.name)
+		}
+	}
+	return args
+}
+
+func argumentNames(spec directiveSpec) string {
+	if len(spec.args) == 0 {
+		return "it takes no arguments"
+	}
+	names := make([]string, len(spec.args))
+	for i, a := range spec.args {
+		names[i] = a.name
+	}
+	return "its arguments are " + strings.Join(names, ", ")
+}
+
+// directiveSDL declares the directives and scalars that schema.graphqls may
+// use; editors read it from graph/directives.graphqls.
+const directiveSDL = `"""
+Every version of these documents is remembered. The generator adds queries,
+mutations and history for the type.
+"""
+directive @versioned(
+  "Where the versions are stored; default: the plural. Renaming a type keeps its history when the collection stays."
+  collection: String
+  "The root field for many of them; default: the plural of the type's name."
+  plural: String
+) on OBJECT
+
+"The field refers to documents of another @versioned type, and is stored as their keys."
+directive @ref on FIELD_DEFINITION
+
+"The field has another name in the stored document."
+directive @stored(
+  "The member's name in the stored document, as imports and exports show it."
+  as: String!
+) on FIELD_DEFINITION
+
+"Filtering and ordering by the field is fast in large collections."
+directive @index on FIELD_DEFINITION
+
+"The value that the field has in versions that lack it, and in new documents that do not give it."
+directive @default(
+  "A literal of the field's type."
+  value: JSON!
+) on FIELD_DEFINITION
+`

@@ -1,0 +1,209 @@
+package codegen
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+const expansionHeader = `# Generated from schema.graphqls by "go generate ./..."; do not edit.
+# This is the whole schema that clients see.
+`
+
+// Expand turns SDL with @versioned types into the complete schema: the types
+// as they are read, and everything that the generator adds. It is a pure
+// function; the same sources in the same order give the same bytes. The error
+// is of type Problems and holds everything that is wrong with the sources.
+func Expand(sources ...*ast.Source) (sdl string, err error) {
+	c, err := Read(sources...)
+	if err != nil {
+		return "", err
+	}
+	return c.SDL()
+}
+
+// SDL renders the complete schema.
+func (c *Catalogue) SDL() (string, error) {
+	shared := sharedSections()
+	w := &expander{}
+	w.text(expansionHeader)
+	w.section("Reading and writing")
+	w.render("roots.tmpl", "query", c.roots())
+	w.render("roots.tmpl", "mutation", c.roots())
+	for _, d := range c.Documents {
+		w.section(d.Name)
+		for _, part := range []string{"type", "connections", "history", "reading", "writing"} {
+			w.render("document.tmpl", part, d)
+		}
+	}
+	if len(c.Objects) > 0 {
+		w.section("Nested types")
+	}
+	for _, o := range c.Objects {
+		w.render("nested.tmpl", "type", o)
+		w.render("nested.tmpl", "input", o)
+		if o.Single {
+			w.render("nested.tmpl", "patch", o)
+		}
+		w.render("nested.tmpl", "where", o)
+		if o.InList {
+			w.render("nested.tmpl", "objectList", o)
+		}
+	}
+	if len(c.Enums) > 0 {
+		w.section("Enums")
+	}
+	for _, e := range c.Enums {
+		w.render("nested.tmpl", "enumType", e)
+	}
+	w.section("Documents and their versions")
+	w.render("roots.tmpl", "documentType", c.roots())
+	w.text(shared["interfaces"], shared["versions"], shared["changes"], shared["pages"])
+	w.section("Filters")
+	c.filters(w, shared)
+	w.section("Scalars")
+	w.text(shared["scalars"])
+	if w.err != nil {
+		return "", w.err
+	}
+	return w.b.String(), nil
+}
+
+// roots is what the templates of the root types need.
+func (c *Catalogue) roots() map[string]any {
+	return map[string]any{"Documents": c.Documents, "Example": c.Documents[0].Name}
+}
+
+// filters renders the filters of the kinds that are used, and no others.
+func (c *Catalogue) filters(w *expander, shared map[string]string) {
+	used := c.usedFilters()
+	for _, name := range []string{"String", "ID"} {
+		w.text(shared[name+"Filter"]) // versionInfo and key need them always
+	}
+	for _, o := range orderedFilters() {
+		if used[o.Name+"Filter"] {
+			w.render("filters.tmpl", "ordered", o)
+		}
+	}
+	for _, name := range []string{"BooleanFilter", "JSONFilter", "RefFilter", "RefListFilter", "JSONListFilter"} {
+		if used[name] {
+			w.text(shared[name])
+		}
+	}
+	for _, name := range []string{"String", "ID", "Int", "Float", "Boolean", "DateTime", "Date", "Decimal"} {
+		if used[name+"ListFilter"] {
+			w.render("filters.tmpl", "list", map[string]string{"Name": name})
+		}
+	}
+	for _, e := range c.Enums {
+		if e.Single {
+			w.render("filters.tmpl", "enum", map[string]string{"Name": e.Name, "A": article(e.Name)})
+		}
+		if e.InList {
+			w.render("filters.tmpl", "list", map[string]string{"Name": e.Name})
+		}
+	}
+}
+
+// usedFilters are the filter inputs that where inputs refer to.
+func (c *Catalogue) usedFilters() map[string]bool {
+	used := map[string]bool{"IntFilter": true, "DateTimeFilter": true} // of versionInfo
+	for _, d := range c.Documents {
+		for _, f := range d.Fields {
+			used[f.FilterType()] = true
+		}
+	}
+	for _, o := range c.Objects {
+		for _, f := range o.Fields {
+			used[f.FilterType()] = true
+		}
+	}
+	return used
+}
+
+// orderedFilter describes the filter of a scalar whose values have an order.
+type orderedFilter struct{ Name, A, Example, Less, Greater string }
+
+func orderedFilters() []orderedFilter {
+	return []orderedFilter{
+		{"Int", "an integer", ": {eq: 100}", "Less than", "Greater than"},
+		{"Float", "a number", ": {eq: 0.5}", "Less than", "Greater than"},
+		{"DateTime", "a moment", `: {eq: \"2024-03-01T12:30:00Z\"}`, "Before", "After"},
+		{"Date", "a day", `: {eq: \"2024-03-01\"}`, "Before", "After"},
+		{"Decimal", "an exact decimal number", `: {eq: \"19.90\"}; \"1.0\" equals \"1.00\"`, "Less than", "Greater than"},
+	}
+}
+
+// sharedTypeNames are the names of all types that no declared type makes.
+func sharedTypeNames() []string {
+	names := []string{
+		"Query", "Mutation", "Subscription", "DateTime", "Date", "Decimal", "JSON", "String", "ID", "Int", "Float", "Boolean",
+		"Node", "Document", "VersionConflict", "Types", "Result", "VersionInfo", "Actor", "Operation", "VersionRef", "VersionInfoWhere",
+		"OperationFilter", "FieldChange", "ChangeOp", "FieldChangeConnection", "FieldChangeEdge", "FieldBlame", "DocumentDiff",
+		"ChangelogWhere", "DocumentType", "PageInfo", "OrderDirection", "ConflictPolicy", "RefFilter", "RefListFilter",
+	}
+	for _, scalar := range []string{"String", "ID", "Int", "Float", "Boolean", "DateTime", "Date", "Decimal", "JSON"} {
+		names = append(names, scalar+"Filter", scalar+"ListFilter")
+	}
+	return names
+}
+
+// sharedSections splits templates/shared.graphqls at its "#: name" lines.
+func sharedSections() map[string]string {
+	raw, err := templateFiles.ReadFile("templates/shared.graphqls")
+	if err != nil {
+		return nil // embedded files are always there
+	}
+	sections := map[string]string{}
+	for part := range strings.SplitSeq(string(raw), "#: ") {
+		if name, text, ok := strings.Cut(part, "\n"); ok {
+			sections[strings.TrimSpace(name)] = strings.TrimSpace(text)
+		}
+	}
+	return sections
+}
+
+// expander collects the parts of the schema, separated by empty lines.
+type expander struct {
+	b   strings.Builder
+	err error
+}
+
+func (w *expander) text(parts ...string) {
+	for _, p := range parts {
+		if w.b.Len() > 0 {
+			w.b.WriteByte('\n')
+		}
+		w.b.WriteString(strings.TrimSpace(p))
+		w.b.WriteByte('\n')
+	}
+}
+
+// section writes a heading.
+func (w *expander) section(title string) {
+	w.text("# " + strings.Repeat("-", max(4, 76-len(title))) + " " + title)
+}
+
+// render executes one named template of a file.
+func (w *expander) render(file, name string, data any) {
+	if w.err != nil {
+		return
+	}
+	t, err := template.New(file).Funcs(sdlFuncs()).ParseFS(templateFiles, "templates/"+file)
+	if err != nil {
+		w.err = fmt.Errorf("template %s: %w", file, err)
+		return
+	}
+	var b strings.Builder
+	if err := t.ExecuteTemplate(&b, name, data); err != nil {
+		w.err = fmt.Errorf("template %s of %s: %w", name, file, err)
+		return
+	}
+	w.text(b.String())
+}

@@ -1,0 +1,96 @@
+package codegen
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// sdlFiles are the SDL files of a directory of test data, without the golden ones.
+func sdlFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join("testdata", dir, "*.graphqls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, f := range all {
+		if !strings.HasSuffix(f, ".expanded.graphqls") {
+			files = append(files, f)
+		}
+	}
+	if len(files) == 0 {
+		t.Fatalf("no SDL in testdata/%s", dir)
+	}
+	return files
+}
+
+func source(t *testing.T, file string) *ast.Source {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &ast.Source{Name: filepath.Base(file), Input: string(b)}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; run go test ./internal/codegen -run %s -update and read the result", err, t.Name())
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestExpand(t *testing.T) {
+	for _, file := range sdlFiles(t, "expand") {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".graphqls"), func(t *testing.T) {
+			got, err := Expand(source(t, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, strings.TrimSuffix(file, ".graphqls")+".expanded.graphqls", got)
+			if _, err := gqlparser.LoadSchema(&ast.Source{Name: "expanded", Input: got}); err != nil {
+				t.Errorf("the expansion is not a valid schema: %v", err)
+			}
+		})
+	}
+}
+
+func TestExpandErrors(t *testing.T) {
+	for _, file := range sdlFiles(t, "errors") {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".graphqls"), func(t *testing.T) {
+			sdl, err := Expand(source(t, file))
+			if err == nil {
+				t.Fatalf("no error; expanded to %d bytes", len(sdl))
+			}
+			var problems Problems
+			if !errors.As(err, &problems) {
+				t.Fatalf("error of type %T", err)
+			}
+			for _, p := range problems {
+				if p.File == "" || p.Line == 0 {
+					t.Errorf("no place in %+v", p)
+				}
+			}
+			golden(t, strings.TrimSuffix(file, ".graphqls")+".err", err.Error()+"\n")
+		})
+	}
+}

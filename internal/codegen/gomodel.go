@@ -1,0 +1,154 @@
+package codegen
+
+import (
+	"strconv"
+	"strings"
+)
+
+// getter is how a model reads one field: the Go type and the expression.
+type getter struct {
+	Field  *Field
+	Method string
+	Type   string
+	Expr   string
+}
+
+// accessor is what package storage calls the reading of one kind: the part of
+// the method's name, and the Go type.
+func accessor(k Kind) (name, goType string) {
+	switch k {
+	case KindInt:
+		return "Int", "int"
+	case KindFloat:
+		return "Float", "float64"
+	case KindBoolean:
+		return "Bool", "bool"
+	case KindDateTime:
+		return "Instant", "driver.Instant"
+	default: // everything else is text
+		return "String", "string"
+	}
+}
+
+// fieldGetter is the method of a model that reads a field; of a reference, the
+// one that reads its keys.
+func fieldGetter(owner string, f *Field) getter {
+	g := getter{Field: f, Method: goName(f.Name)}
+	index := fieldIndex(owner, f)
+	switch {
+	case f.Kind == KindRef && f.List:
+		g.Method, g.Type, g.Expr = goName(f.KeyName), "[]string", "v.Object.RefKeys("+index+")"
+	case f.Kind == KindRef:
+		g.Method, g.Type, g.Expr = goName(f.KeyName), "*string", "v.Object.RefKey("+index+")"
+	case f.Kind == KindObject && f.List:
+		g.Type, g.Expr = "[]*"+f.TypeName(), "objects["+f.TypeName()+"](v.Object.Objects("+index+"))"
+	case f.Kind == KindObject:
+		g.Type, g.Expr = "*"+f.TypeName(), "object["+f.TypeName()+"](v.Object.Object("+index+"))"
+	case f.Kind == KindJSON && f.List:
+		g.Type, g.Expr = "[]json.RawMessage", "v.Object.JSONs("+index+")"
+	case f.Kind == KindJSON:
+		g.Type, g.Expr = "json.RawMessage", "v.Object.JSON("+index+")"
+	default:
+		name, goType := accessor(f.Kind)
+		switch {
+		case f.List && f.ElemNonNull:
+			g.Type, g.Expr = "[]"+goType, "v.Object."+name+"s("+index+")"
+		case f.List:
+			g.Type, g.Expr = "[]*"+goType, "v.Object.Opt"+name+"s("+index+")"
+		case f.NonNull:
+			g.Type, g.Expr = goType, "v.Object."+name+"("+index+")"
+		default:
+			g.Type, g.Expr = "*"+goType, "v.Object.Opt"+name+"("+index+")"
+		}
+	}
+	return g
+}
+
+// fieldIndex is the name of the constant for a field's place in the metadata.
+func fieldIndex(owner string, f *Field) string { return owner + "Field" + goName(f.Name) }
+
+// Getters are the methods of the document's model.
+func (d *Document) Getters() []getter { return getters(d.Name, d.Fields) }
+
+// Getters are the methods of the object's model.
+func (o *Object) Getters() []getter { return getters(o.Name, o.Fields) }
+
+func getters(owner string, fields []*Field) []getter {
+	out := make([]getter, len(fields))
+	for i, f := range fields {
+		out[i] = fieldGetter(owner, f)
+	}
+	return out
+}
+
+// Metadata renders the field for storage.Type.
+func (f *Field) Metadata() string {
+	parts := []string{
+		"Name: " + strconv.Quote(f.Name), "Stored: " + strconv.Quote(f.Stored), "Kind: storage.Kind" + string(f.Kind),
+	}
+	flag := func(name string, on bool) {
+		if on {
+			parts = append(parts, name+": true")
+		}
+	}
+	flag("List", f.List)
+	flag("NonNull", f.NonNull)
+	flag("ElemNonNull", f.ElemNonNull)
+	flag("Indexed", f.Indexed)
+	switch f.Kind {
+	case KindRef:
+		parts = append(parts, "Ref: "+strconv.Quote(f.TypeName()))
+	case KindObject:
+		parts = append(parts, "Object: "+f.TypeName()+"Type")
+	case KindEnum:
+		values := make([]string, len(f.Enum.Values))
+		for i, v := range f.Enum.Values {
+			values[i] = strconv.Quote(v.Name)
+		}
+		parts = append(parts, "Enum: []string{"+strings.Join(values, ", ")+"}")
+	}
+	if f.Default != "" {
+		parts = append(parts, "Default: json.RawMessage("+strconv.Quote(f.Default)+")")
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// HasTime reports whether any field is a DateTime, whose Go type needs an import.
+func (c *Catalogue) HasTime() bool { return c.hasKind(KindDateTime) }
+
+// HasJSON reports whether any field is JSON or has a default, which needs an import.
+func (c *Catalogue) HasJSON() bool {
+	return c.hasKind(KindJSON) || c.anyField(func(f *Field) bool { return f.Default != "" })
+}
+
+func (c *Catalogue) hasKind(k Kind) bool {
+	return c.anyField(func(f *Field) bool { return f.Kind == k })
+}
+
+func (c *Catalogue) anyField(is func(*Field) bool) bool {
+	for _, d := range c.Documents {
+		for _, f := range d.Fields {
+			if is(f) {
+				return true
+			}
+		}
+	}
+	for _, o := range c.Objects {
+		for _, f := range o.Fields {
+			if is(f) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// HasObjectLists reports whether any field is a list of nested objects.
+func (c *Catalogue) HasObjectLists() bool {
+	return c.anyField(func(f *Field) bool { return f.Kind == KindObject && f.List })
+}
+
+// HasSingleObjects reports whether any field is one nested object.
+func (c *Catalogue) HasSingleObjects() bool {
+	return c.anyField(func(f *Field) bool { return f.Kind == KindObject && !f.List })
+}

@@ -1,0 +1,150 @@
+package codegen
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-openapi/inflect"
+)
+
+// plural is the plural of a name in lower camel case: only its last word is
+// inflected ("gameServer" → "gameServers").
+func plural(name string) string {
+	head, last := lastWord(name)
+	return head + matchCase(last, inflect.Pluralize(last))
+}
+
+// singular is the singular of a name in lower camel case.
+func singular(name string) string {
+	head, last := lastWord(name)
+	return head + matchCase(last, inflect.Singularize(last))
+}
+
+// lastWord splits a name before its last upper-case letter or after its last
+// underscore.
+func lastWord(name string) (head, last string) {
+	i := strings.LastIndexFunc(name, func(r rune) bool { return unicode.IsUpper(r) || r == '_' })
+	if i < 0 {
+		return "", name
+	}
+	if name[i] == '_' {
+		i++
+	}
+	return name[:i], name[i:]
+}
+
+// matchCase gives the inflected word the first letter of the original: an
+// irregular noun may come back in lower case.
+func matchCase(original, inflected string) string {
+	if original == "" || inflected == "" {
+		return original
+	}
+	o, _ := utf8.DecodeRuneInString(original)
+	r, size := utf8.DecodeRuneInString(inflected)
+	if unicode.IsUpper(o) {
+		r = unicode.ToUpper(r)
+	}
+	return string(r) + inflected[size:]
+}
+
+// lowerFirst turns a type's name into a field's: "Project" → "project",
+// "URLMap" → "urlMap", "DNS" → "dns".
+func lowerFirst(name string) string {
+	upper := 0
+	for upper < len(name) && name[upper] >= 'A' && name[upper] <= 'Z' {
+		upper++
+	}
+	if upper > 1 && upper < len(name) {
+		upper-- // the last capital begins the next word
+	}
+	return strings.ToLower(name[:upper]) + name[upper:]
+}
+
+// upperFirst turns a field's name into the ending of a type's.
+func upperFirst(name string) string {
+	if name == "" {
+		return ""
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// keyName names the field that holds a reference's keys: "tags" → "tagKeys",
+// "license" → "licenseKey".
+func keyName(field string, list bool) string {
+	if list {
+		return singular(field) + "Keys"
+	}
+	return field + "Key"
+}
+
+// reservedFields are the fields that every document has, and the words of
+// filters: no field of a document may be called so.
+func reservedFields() []string {
+	return []string{
+		"id", "key", "version", "versionInfo", "versions", "changelog", "blame", "diff", "recordedAt",
+		"and", "or", "not",
+	}
+}
+
+// reservedNestedFields are the words of filters.
+func reservedNestedFields() []string { return []string{"and", "or", "not"} }
+
+// isReserved reports whether a field may not have this name; it may not differ
+// in case or underscores only either, as methods in Go would clash.
+func isReserved(name string, nested bool) bool {
+	words := reservedFields()
+	if nested {
+		words = reservedNestedFields()
+	}
+	return slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(word, goName(name)) })
+}
+
+// notEnumValues are the names that GraphQL does not allow as enum values; the
+// names of fields become values of generated enums.
+func notEnumValues() []string { return []string{"true", "false", "null"} }
+
+// documentTypeNames are the names that one document type makes, in the schema
+// or in Go.
+func documentTypeNames(name string) []string {
+	names := []string{
+		name + "Connection", name + "Edge", name + "VersionConnection", name + "VersionEdge", name + "History",
+		name + "Where", name + "Order", name + "OrderField", name + "Field", name + "Data", name + "Patch",
+		name + "Conflict", name + "Success", name + "Type", "New" + name,
+	}
+	for _, verb := range []string{"Create", "Update", "Delete", "Restore"} {
+		names = append(names, verb+name+"Input", verb+name+"Result", verb+name+"Success")
+	}
+	return names
+}
+
+// objectTypeNames are the names that a nested object makes.
+func objectTypeNames(name string) []string {
+	return []string{name + "Where", name + "ListFilter", name + "Input", name + "Patch", name + "Type"}
+}
+
+// enumTypeNames are the names of the types that an enum makes.
+func enumTypeNames(name string) []string { return []string{name + "Filter", name + "ListFilter"} }
+
+// goName is the name of a field's method in Go: "websiteUrl" → "WebsiteUrl",
+// "source_code" → "SourceCode". Names that models have already, and those that
+// package fmt looks for, get an underscore.
+func goName(field string) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(field, "_") {
+		b.WriteString(upperFirst(part))
+	}
+	name := b.String()
+	taken := []string{
+		"Document", "Object", "Base", "IsNode", "IsDocument", "String", "Error", "Format", "GoString",
+	}
+	switch {
+	case name == "" || name[0] >= '0' && name[0] <= '9':
+		return "F" + name
+	case slices.ContainsFunc(taken, func(t string) bool { return strings.EqualFold(t, name) }):
+		return name + "_"
+	default:
+		return name
+	}
+}

@@ -1,0 +1,133 @@
+package codegen
+
+import (
+	"fmt"
+	"strings"
+
+	gqlgen "github.com/99designs/gqlgen/codegen"
+	"github.com/99designs/gqlgen/codegen/config"
+	"github.com/99designs/gqlgen/codegen/templates"
+	"github.com/99designs/gqlgen/plugin"
+)
+
+// resolverFile is where the generated resolvers are, relative to the module.
+const resolverFile = "resolvers/versioned.resolvers.go"
+
+// Plugin makes gqlgen generate the executor for a catalogue, and the resolvers.
+type Plugin struct{ catalogue *Catalogue }
+
+var (
+	_ plugin.ConfigMutator = (*Plugin)(nil)
+	_ plugin.CodeGenerator = (*Plugin)(nil)
+	_ plugin.Plugin        = (*Plugin)(nil)
+)
+
+// NewPlugin returns the plugin for a catalogue.
+func NewPlugin(c *Catalogue) *Plugin { return &Plugin{catalogue: c} }
+
+// Name is the plugin's name in messages of gqlgen.
+func (p *Plugin) Name() string { return "asof" }
+
+// MutateConfig binds the types of the schema to Go.
+func (p *Plugin) MutateConfig(cfg *config.Config) error {
+	bindInputs(cfg.Models, cfg.Schema)
+	return nil
+}
+
+// GenerateCode writes the resolvers. It also takes concurrency out of the
+// executor, everywhere but between the root fields of a query: all fields of a
+// document come from bytes in memory, and references are loaded for all
+// documents of a list at once, so that goroutines would cost more than they
+// gain.
+func (p *Plugin) GenerateCode(data *gqlgen.Data) error {
+	for _, o := range data.Objects {
+		o.DisableConcurrency = o.DisableConcurrency || !o.Root
+	}
+	objects, err := p.resolverObjects(data)
+	if err != nil {
+		return err
+	}
+	text, err := readTemplate("resolvers.go.tmpl")
+	if err != nil {
+		return err
+	}
+	return templates.Render(templates.Options{
+		PackageName: "resolvers",
+		Filename:    resolverFile,
+
+		GeneratedHeader: true,
+		Template:        text,
+		Data:            map[string]any{"Objects": objects},
+		Packages:        data.Config.Packages,
+	})
+}
+
+// resolverObject is a type with fields that need resolvers.
+type resolverObject struct {
+	*gqlgen.Object
+	Receiver string
+	Fields   []resolverField
+}
+
+// resolverField is a field that needs a resolver, and the expression that it returns.
+type resolverField struct {
+	*gqlgen.Field
+	Body string
+}
+
+func (p *Plugin) resolverObjects(data *gqlgen.Data) ([]resolverObject, error) {
+	bodies := p.catalogue.resolverBodies()
+	var out []resolverObject
+	for _, o := range data.Objects {
+		if !o.HasResolvers() {
+			continue
+		}
+		ro := resolverObject{Object: o, Receiver: templates.LcFirst(o.Name) + "Resolver"}
+		for _, f := range o.Fields {
+			if !f.IsResolver || strings.HasPrefix(f.Name, "__") {
+				continue
+			}
+			body, ok := bodies[o.Name+"."+f.Name]
+			if !ok {
+				return nil, fmt.Errorf("%s.%s: package storage or the models do not have what the field is bound to", o.Name, f.Name)
+			}
+			ro.Fields = append(ro.Fields, resolverField{Field: f, Body: body})
+		}
+		out = append(out, ro)
+	}
+	return out, nil
+}
+
+// resolverBodies are the expressions that resolvers return, by type and field.
+func (c *Catalogue) resolverBodies() map[string]string {
+	page := "first, after, last, before"
+	bodies := map[string]string{
+		"Query.node":      "r.Store.Node(ctx, id)",
+		"Query.nodes":     "r.Store.Nodes(ctx, ids)",
+		"Query.changelog": "r.Store.Changelog(ctx, where, " + page + ")",
+	}
+	for _, d := range c.Documents {
+		collection := "r.collections." + goName(d.Plural)
+		bodies["Query."+d.Singular] = collection + ".Get(ctx, key, asOf, version)"
+		bodies["Query."+d.Plural] = collection + ".Page(ctx, where, orderBy, " + page + ", asOf)"
+		bodies["Query."+d.Singular+"History"] = collection + ".History(ctx, key)"
+		for _, verb := range []string{"Create", "Update", "Delete", "Restore"} {
+			bodies["Mutation."+strings.ToLower(verb)+d.Name] = collection + "." + verb + "(ctx, input)"
+		}
+		for _, name := range []string{d.Name, d.Name + "History"} {
+			bodies[name+".versions"] = collection + ".Versions(ctx, obj.Document, from, to, author, fields, " + page + ")"
+			bodies[name+".changelog"] = "r.Store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, " + page + ")"
+			bodies[name+".blame"] = "r.Store.Blame(ctx, obj.Document, fields)"
+			bodies[name+".diff"] = "r.Store.Diff(ctx, obj.Document, from, to)"
+		}
+		for _, f := range d.Refs() {
+			load := "Ref"
+			if f.List {
+				load = "Refs"
+			}
+			bodies[d.Name+"."+f.Name] = fmt.Sprintf("dataloader.%s(ctx, r.collections.%s, obj.Document, model.%s, asOf)",
+				load, goName(f.Ref.Plural), fieldIndex(d.Name, f))
+		}
+	}
+	return bodies
+}

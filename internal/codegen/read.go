@@ -1,0 +1,319 @@
+package codegen
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/parser"
+)
+
+// Read parses SDL and checks it. The error, if any, is of type Problems and
+// holds everything that is wrong; where SDL cannot be parsed it holds the
+// first place of each such file.
+func Read(sources ...*ast.Source) (*Catalogue, error) {
+	r := &reader{
+		catalogue: &Catalogue{}, defs: map[string]*ast.Definition{},
+		documents: map[string]*Document{}, objects: map[string]*Object{}, enums: map[string]*Enum{},
+	}
+	for _, src := range sources {
+		doc, err := parser.ParseSchema(src)
+		if err != nil {
+			r.problems = append(r.problems, syntaxProblem(src, err))
+			continue
+		}
+		r.parsed = append(r.parsed, doc)
+	}
+	if len(r.problems) > 0 {
+		return nil, r.problems.err(sources)
+	}
+	r.declare()
+	r.fields()
+	r.check()
+	if err := r.problems.err(sources); err != nil {
+		return nil, err
+	}
+	if len(r.catalogue.Documents) == 0 {
+		p := Problem{Line: 1, Column: 1, Message: "no type is @versioned; write, for example, type Note @versioned(collection: \"notes\") { text: String! }"}
+		if len(sources) > 0 {
+			p.File = sources[0].Name
+		}
+		return nil, Problems{p}
+	}
+	return r.catalogue, nil
+}
+
+// reader turns parsed SDL into a catalogue, noting problems on the way.
+type reader struct {
+	parsed    []*ast.SchemaDocument
+	problems  Problems
+	catalogue *Catalogue
+
+	defs      map[string]*ast.Definition
+	documents map[string]*Document
+	objects   map[string]*Object
+	enums     map[string]*Enum
+}
+
+// declare notes the name of every type, so that fields may refer to types that
+// are written later.
+func (r *reader) declare() {
+	for _, doc := range r.parsed {
+		for _, s := range append(doc.Schema, doc.SchemaExtension...) {
+			r.problems.add(s.Position, "a schema block is not needed: Query and Mutation are generated")
+		}
+		for _, d := range doc.Directives {
+			r.problems.add(d.Position, "directive @%s: directives cannot be declared here; use @versioned, @ref, @stored, @index, @default and @deprecated", d.Name)
+		}
+		for _, e := range doc.Extensions {
+			r.problems.add(e.Position, "extend %s: write the whole type in one place", e.Name)
+		}
+		for _, def := range doc.Definitions {
+			r.declareType(def)
+		}
+	}
+}
+
+func (r *reader) declareType(def *ast.Definition) {
+	if first := r.defs[def.Name]; first != nil {
+		r.problems.add(def.Position, "type %s is declared twice; first at %s", def.Name, place(first.Position))
+		return
+	}
+	r.defs[def.Name] = def
+	versioned := def.Directives.ForName("versioned") != nil
+	switch def.Kind {
+	case ast.Object:
+		switch {
+		case isRootType(def.Name):
+			r.problems.add(def.Position, "type %s is generated from the @versioned types and cannot be written here", def.Name)
+		case versioned:
+			r.declareDocument(def)
+		default:
+			r.directives(def.Directives, "a nested type")
+			o := &Object{Name: def.Name, Description: def.Description, pos: def.Position}
+			r.objects[def.Name] = o
+			r.catalogue.Objects = append(r.catalogue.Objects, o)
+		}
+		for _, i := range def.Interfaces {
+			r.problems.add(def.Position, "type %s implements %s: interfaces of your own are not supported; every @versioned type implements Node and Document by itself", def.Name, i)
+		}
+		if len(def.Fields) == 0 {
+			r.problems.add(def.Position, "type %s has no fields", def.Name)
+		}
+	case ast.Enum:
+		r.declareEnum(def)
+	case ast.Interface, ast.Union:
+		kind := strings.ToLower(string(def.Kind))
+		if versioned {
+			r.problems.add(def.Position, "@versioned cannot stand on the %s %s; it belongs on a type", kind, def.Name)
+		} else {
+			r.problems.add(def.Position, "%s %s: a %s cannot be stored; use a type, or JSON", kind, def.Name, kind)
+		}
+	case ast.InputObject:
+		r.problems.add(def.Position, "input %s: inputs are generated from the @versioned types and cannot be written here", def.Name)
+	case ast.Scalar:
+		r.problems.add(def.Position, "scalar %s: scalars of your own are not supported; use String, ID, Int, Float, Boolean, DateTime, Date, Decimal or JSON", def.Name)
+	}
+}
+
+func isRootType(name string) bool {
+	return name == "Query" || name == "Mutation" || name == "Subscription"
+}
+
+func (r *reader) declareDocument(def *ast.Definition) {
+	args := r.directives(def.Directives, onType, "versioned")["versioned"]
+	d := &Document{Name: def.Name, Description: def.Description, Singular: lowerFirst(def.Name), pos: def.Position}
+	d.Plural = plural(d.Singular)
+	if v := args["plural"]; v != nil {
+		d.Plural = v.Raw
+		if !isName(v.Raw) {
+			r.problems.add(v.Position, "@versioned(plural: %q) is not a GraphQL name; write letters, digits and _, as in %q", v.Raw, plural(d.Singular))
+		}
+	}
+	d.Collection = d.Plural
+	if v := args["collection"]; v != nil {
+		d.Collection = v.Raw
+	}
+	r.documents[def.Name] = d
+	r.catalogue.Documents = append(r.catalogue.Documents, d)
+}
+
+func (r *reader) declareEnum(def *ast.Definition) {
+	r.directives(def.Directives, "an enum")
+	e := &Enum{Name: def.Name, Description: def.Description, pos: def.Position}
+	if len(def.EnumValues) == 0 {
+		r.problems.add(def.Position, "enum %s has no values", def.Name)
+	}
+	seen := map[string]bool{}
+	for _, v := range def.EnumValues {
+		dirs := r.directives(v.Directives, "an enum value", "deprecated")
+		switch {
+		case seen[v.Name]:
+			r.problems.add(v.Position, "%s.%s is declared twice", def.Name, v.Name)
+		case strings.HasPrefix(v.Name, "__"):
+			r.problems.add(v.Position, "%s.%s: names that begin with __ belong to GraphQL", def.Name, v.Name)
+		case slices.Contains(notEnumValues(), v.Name):
+			r.problems.add(v.Position, "%s.%s: true, false and null cannot be enum values", def.Name, v.Name)
+		}
+		seen[v.Name] = true
+		e.Values = append(e.Values, EnumValue{Name: v.Name, Description: v.Description, Deprecated: deprecated(dirs)})
+	}
+	r.enums[def.Name] = e
+	r.catalogue.Enums = append(r.catalogue.Enums, e)
+}
+
+// fields reads the fields of every type, once all types are known.
+func (r *reader) fields() {
+	for _, d := range r.catalogue.Documents {
+		d.Fields = r.fieldsOf(r.defs[d.Name], false)
+	}
+	for _, o := range r.catalogue.Objects {
+		o.Fields = r.fieldsOf(r.defs[o.Name], true)
+	}
+}
+
+func (r *reader) fieldsOf(def *ast.Definition, nested bool) []*Field {
+	var fields []*Field
+	seen := map[string]bool{}
+	for _, fd := range def.Fields {
+		if seen[fd.Name] {
+			r.problems.add(fd.Position, "%s.%s is declared twice", def.Name, fd.Name)
+			continue
+		}
+		seen[fd.Name] = true
+		if f := r.field(def, fd, nested); f != nil {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+// field reads one field; nil where its type is not usable at all.
+func (r *reader) field(def *ast.Definition, fd *ast.FieldDefinition, nested bool) *Field {
+	dirs := r.directives(fd.Directives, onField, "ref", "stored", "index", "default", "deprecated")
+	f := &Field{
+		Name: fd.Name, Stored: fd.Name, Description: fd.Description, NonNull: fd.Type.NonNull,
+		Deprecated: deprecated(dirs), typ: fd.Type, pos: fd.Position,
+	}
+	if v := dirs["stored"]["as"]; v != nil {
+		f.Stored = v.Raw
+	}
+	_, f.Indexed = dirs["index"]
+	if len(fd.Arguments) > 0 {
+		r.problems.add(fd.Position, "%s.%s: fields of documents take no arguments", def.Name, fd.Name)
+	}
+	if fd.Type.Elem != nil {
+		f.List, f.ElemNonNull = true, fd.Type.Elem.NonNull
+		if fd.Type.Elem.Elem != nil {
+			r.problems.add(fd.Position, "%s.%s: lists of lists are not supported; use a list of a nested type, or JSON", def.Name, fd.Name)
+			return nil
+		}
+	}
+	if !r.fieldKind(def, f, dirs, nested) {
+		return nil
+	}
+	if v := dirs["default"]["value"]; v != nil {
+		r.fieldDefault(def, f, v)
+	}
+	return f
+}
+
+// fieldKind finds out what the field holds; false where its type is unknown
+// or unsupported.
+func (r *reader) fieldKind(def *ast.Definition, f *Field, dirs map[string]map[string]*ast.Value, nested bool) bool {
+	name := f.TypeName()
+	_, isRef := dirs["ref"]
+	where := def.Name + "." + f.Name
+	switch {
+	case scalarKinds()[name] != "":
+		f.Kind = scalarKinds()[name]
+	case r.enums[name] != nil:
+		f.Kind, f.Enum = KindEnum, r.enums[name]
+		f.Enum.InList, f.Enum.Single = f.Enum.InList || f.List, f.Enum.Single || !f.List
+	case r.objects[name] != nil:
+		f.Kind, f.Object = KindObject, r.objects[name]
+		f.Object.InList, f.Object.Single = f.Object.InList || f.List, f.Object.Single || !f.List
+		if isRef {
+			r.problems.add(f.pos, "%s: @ref needs a @versioned type, and %s is a nested one; leave @ref out, or make %s @versioned", where, name, name)
+			return false
+		}
+	case r.documents[name] != nil:
+		return r.reference(f, where, isRef, nested)
+	case isRef && r.defs[name] == nil:
+		r.problems.add(f.pos, "%s: @ref to an unknown type %s%s", where, name, r.didYouMean(name))
+		return false
+	case r.defs[name] == nil:
+		r.problems.add(f.pos, "%s: unknown type %s%s", where, name, r.didYouMean(name))
+		return false
+	default:
+		// interfaces, unions, inputs and the like have been reported where they stand
+		r.problems.add(f.pos, "%s: a field cannot hold the %s %s", where, strings.ToLower(strings.ReplaceAll(string(r.defs[name].Kind), "_", " ")), name)
+		return false
+	}
+	if isRef {
+		r.problems.add(f.pos, "%s: @ref needs a @versioned type, and %s is not one", where, name)
+	}
+	return true
+}
+
+func (r *reader) reference(f *Field, where string, isRef, nested bool) bool {
+	name := f.TypeName()
+	switch {
+	case !isRef:
+		r.problems.add(f.pos, "%s: %s is a @versioned type; add @ref to store references to its documents", where, name)
+		return false
+	case nested:
+		r.problems.add(f.pos, "%s: references are only possible in @versioned types; declare the keys instead, as ID or [ID!]", where)
+		return false
+	case f.List && f.ElemNonNull:
+		r.problems.add(f.pos, "%s: elements of a list of references must be nullable, since a document may not exist at the instant that is read; write [%s]!", where, name)
+	case !f.List && f.NonNull:
+		r.problems.add(f.pos, "%s: a reference must be nullable, since the document may not exist at the instant that is read; write %s", where, name)
+	}
+	f.Kind, f.Ref, f.KeyName = KindRef, r.documents[name], keyName(f.Name, f.List)
+	return true
+}
+
+// deprecated renders @deprecated again, for the generated type.
+func deprecated(dirs map[string]map[string]*ast.Value) string {
+	args, ok := dirs["deprecated"]
+	if !ok {
+		return ""
+	}
+	if v := args["reason"]; v != nil {
+		return fmt.Sprintf("@deprecated(reason: %s)", quote(v.Raw))
+	}
+	return "@deprecated"
+}
+
+// quote renders a GraphQL string: JSON's escapes are among GraphQL's.
+func quote(s string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		return `""` // strings always encode
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// place names a position for a message about another one.
+func place(pos *ast.Position) string {
+	if pos == nil || pos.Src == nil {
+		return "an unknown place"
+	}
+	return fmt.Sprintf("%s:%d", pos.Src.Name, pos.Line)
+}
+
+// isName reports whether s is a name in GraphQL that is free to use.
+func isName(s string) bool {
+	for i, c := range []byte(s) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != "" && !strings.HasPrefix(s, "__")
+}
