@@ -1,0 +1,394 @@
+package drivertest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// pair is an engine and a model that hold the same.
+type pair struct {
+	*fixture
+	model *model
+	gen   *generator
+}
+
+func (s *suite) pair(t *testing.T, gen *generator, collections ...driver.Collection) *pair {
+	t.Helper()
+	f := s.fixture(t, collections...)
+	// The model takes whatever times the engine gives.
+	m := newModel(func() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }, collections)
+	return &pair{fixture: f, model: m, gen: gen}
+}
+
+// version makes up a version for a load.
+func (p *pair) version(key string, at driver.Instant) driver.Version {
+	g := p.gen
+	v := driver.Version{
+		Collection: collection, Key: key, RecordedAt: at, Op: driver.Op(1 + g.IntN(int(driver.OpImport))),
+		Author: pick(g, g.authors), Message: pick(g, g.authors), Group: pick(g, g.authors),
+	}
+	for _, m := range g.shape {
+		if g.chance(10) {
+			v.Changed = append(v.Changed, m.name)
+		}
+	}
+	slices.Sort(v.Changed)
+	if v.Deleted = g.chance(8); !v.Deleted {
+		v.Data = []byte(g.document())
+	}
+	return v
+}
+
+// load loads versions into both, and expects the same result of both.
+func (p *pair) load(vs []driver.Version) {
+	p.Helper()
+	want, wantErr := p.model.Load(p.ctx, vs)
+	got, err := p.engine.Load(p.ctx, vs)
+	var refused, wantRefused *driver.LoadError
+	switch {
+	case errors.As(wantErr, &wantRefused):
+		if !errors.As(err, &refused) || refused.Index != wantRefused.Index {
+			p.Fatalf("Load: %v, want index %d refused: %v", err, wantRefused.Index, wantErr)
+		}
+		return
+	case err != nil || got != want:
+		p.Fatalf("Load: %+v, %v; want %+v", got, err, want)
+	}
+	for i := range vs {
+		p.note(vs[i].Key, vs[i].RecordedAt)
+	}
+}
+
+// note remembers what random conditions may ask for.
+func (p *pair) note(key string, at driver.Instant) {
+	if len(p.gen.keys) < 1000 && !slices.Contains(p.gen.keys, key) {
+		p.gen.keys = append(p.gen.keys, key)
+	}
+	if len(p.gen.times) < 20_000 {
+		p.gen.times = append(p.gen.times, at)
+	}
+}
+
+// mirror adds a version that the engine made to the model.
+func (p *pair) mirror(v *driver.Version) {
+	p.Helper()
+	if _, err := p.model.Load(p.ctx, []driver.Version{*v}); err != nil {
+		p.Fatalf("the engine made %+v, which does not fit: %v", *v, err)
+	}
+	p.note(v.Key, v.RecordedAt)
+}
+
+func (p *pair) randomQuery() *driver.Query {
+	g := p.gen
+	q := &driver.Query{Collection: collection, At: g.instant()}
+	if g.chance(30) {
+		q.At = driver.Forever
+	}
+	if g.chance(85) {
+		q.Filter = g.filter(3, g.shape, nil)
+	}
+	if g.chance(70) {
+		q.Order = g.order()
+	}
+	if g.chance(40) {
+		all := p.want(&driver.Query{Collection: collection, At: q.At})
+		if g.chance(60) {
+			q.After = g.position(q.Order, all)
+		}
+		if g.chance(30) {
+			q.Before = g.position(q.Order, all)
+		}
+	}
+	if g.chance(50) {
+		q.Limit = 1 + g.IntN(12)
+	}
+	q.Backward = g.chance(30)
+	if g.chance(15) {
+		q.Fields = []string{}
+		for _, m := range g.shape {
+			if g.chance(15) {
+				q.Fields = append(q.Fields, m.name)
+			}
+		}
+	}
+	return q
+}
+
+func (p *pair) want(q *driver.Query) []*driver.Version {
+	p.Helper()
+	vs, err := p.model.Query(p.ctx, q)
+	if err != nil {
+		p.Fatalf("the test made a query that the model refuses: %v\n%#v", err, *q)
+	}
+	return vs
+}
+
+// compareQuery asks both, and on a difference looks for a smaller query that
+// shows it.
+func (p *pair) compareQuery(q *driver.Query) {
+	p.Helper()
+	if p.queryDiff(q) == "" {
+		return
+	}
+	small := p.shrink(q)
+	p.Fatalf("%s\nat %d, order %#v\nafter %s, before %s, limit %d, backward %t, fields %q\nfilter %#v",
+		p.queryDiff(small), small.At, small.Order, showPosition(small.After), showPosition(small.Before), small.Limit, small.Backward, small.Fields,
+		small.Filter)
+}
+
+func showPosition(p *driver.Position) string {
+	if p == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%#v", *p)
+}
+
+// queryDiff says how the answers differ; "" where they do not.
+func (p *pair) queryDiff(q *driver.Query) string {
+	want := p.want(q)
+	got, err := p.engine.Query(p.ctx, q)
+	if err != nil {
+		return fmt.Sprintf("Query: %v", err)
+	}
+	wantCount, err := p.model.Count(p.ctx, q)
+	if err != nil {
+		return fmt.Sprintf("the model's Count: %v", err)
+	}
+	count, err := p.engine.Count(p.ctx, q)
+	if err != nil || count != wantCount {
+		return fmt.Sprintf("Count: %d, %v; want %d", count, err, wantCount) + p.difference(q)
+	}
+	if len(got) != len(want) {
+		return fmt.Sprintf("Query found %q, want %q", keysOf(got), keysOf(want)) + p.difference(q)
+	}
+	for i := range want {
+		a, b := *got[i], *want[i]
+		if q.Fields != nil {
+			if problem := lacks(&a, &b, q.Fields); problem != "" {
+				return problem
+			}
+			a.Data, b.Data = nil, nil
+		}
+		if !same(&a, &b) {
+			return fmt.Sprintf("place %d: %s, want %s\nall: %q, want %q", i, describe(got[i]), describe(want[i]), keysOf(got), keysOf(want))
+		}
+	}
+	return ""
+}
+
+// difference shows a document on which the two disagree.
+func (p *pair) difference(q *driver.Query) string {
+	for _, v := range p.want(&driver.Query{Collection: q.Collection, At: q.At}) {
+		one := *q
+		one.After, one.Before, one.Limit, one.Order = nil, nil, 0, nil
+		one.Filter = driver.And{eq(driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, v.Key)}
+		if q.Filter != nil {
+			one.Filter = driver.And{one.Filter, q.Filter}
+		}
+		want := p.want(&one)
+		got, err := p.engine.Query(p.ctx, &one)
+		if err != nil || len(got) != len(want) {
+			return fmt.Sprintf("\nfor example (found: %t, should be: %t, %v): %s", len(got) > 0, len(want) > 0, err, describe(v))
+		}
+	}
+	return ""
+}
+
+func describe(v *driver.Version) string {
+	if v == nil {
+		return "nothing"
+	}
+	data := string(v.Data)
+	if len(data) > 3000 {
+		data = data[:3000] + "…"
+	}
+	return fmt.Sprintf("%q version %d of [%d, %d), op %d, by %q, message %q, group %q, changed %q: %s",
+		v.Key, v.Number, v.RecordedAt, v.SupersededAt, v.Op, v.Author, v.Message, v.Group, v.Changed, data)
+}
+
+// lacks says which of the asked members are not as they should be.
+func lacks(got, want *driver.Version, fields []string) string {
+	a, err := decode(got.Data)
+	if err != nil {
+		return fmt.Sprintf("%s: %v", describe(got), err)
+	}
+	b, err := decode(want.Data)
+	if err != nil {
+		return fmt.Sprintf("%s: %v", describe(want), err)
+	}
+	for _, name := range fields {
+		if fmt.Sprintf("%#v", lookup(a, []string{name})) != fmt.Sprintf("%#v", lookup(b, []string{name})) {
+			return fmt.Sprintf("asked for %q, got %s of %s", name, got.Data, describe(want))
+		}
+	}
+	return ""
+}
+
+func keysOf(vs []*driver.Version) []string {
+	keys := make([]string, len(vs))
+	for i, v := range vs {
+		keys[i] = v.Key
+	}
+	return keys
+}
+
+// shrink makes a query smaller for as long as the two still disagree.
+func (p *pair) shrink(q *driver.Query) *driver.Query {
+	for tries := 0; tries < 300; {
+		smaller := false
+		for _, candidate := range smallerQueries(q) {
+			tries++
+			if p.queryDiff(candidate) != "" {
+				q, smaller = candidate, true
+				break
+			}
+		}
+		if !smaller {
+			break
+		}
+	}
+	return q
+}
+
+func smallerQueries(q *driver.Query) []*driver.Query {
+	var list []*driver.Query
+	add := func(change func(q *driver.Query)) {
+		smaller := *q
+		change(&smaller)
+		list = append(list, &smaller)
+	}
+	if q.After != nil || q.Before != nil || q.Limit > 0 || q.Order != nil {
+		add(func(q *driver.Query) { q.After, q.Before, q.Limit, q.Backward, q.Order = nil, nil, 0, false, nil })
+	}
+	if q.After != nil {
+		add(func(q *driver.Query) { q.After = nil })
+	}
+	if q.Before != nil {
+		add(func(q *driver.Query) { q.Before = nil })
+	}
+	if q.Limit > 0 {
+		add(func(q *driver.Query) { q.Limit, q.Backward = 0, false })
+	}
+	if q.Fields != nil {
+		add(func(q *driver.Query) { q.Fields = nil })
+	}
+	for i := range q.Order {
+		add(func(q *driver.Query) {
+			q.Order = slices.Delete(slices.Clone(q.Order), i, i+1)
+			for _, p := range []**driver.Position{&q.After, &q.Before} {
+				if *p != nil {
+					*p = &driver.Position{Key: (*p).Key, Values: slices.Delete(slices.Clone((*p).Values), i, i+1)}
+				}
+			}
+		})
+	}
+	if q.Filter != nil {
+		add(func(q *driver.Query) { q.Filter = nil })
+		for _, f := range smallerFilters(q.Filter, false) {
+			add(func(q *driver.Query) { q.Filter = f })
+		}
+	}
+	return list
+}
+
+// smallerFilters lists filters with one node less; inside an element of a
+// list, a node may not move out.
+func smallerFilters(f driver.Filter, element bool) []driver.Filter {
+	var list []driver.Filter
+	parts := func(fs []driver.Filter, wrap func([]driver.Filter) driver.Filter) {
+		for i, g := range fs {
+			list = append(list, g, wrap(slices.Delete(slices.Clone(fs), i, i+1)))
+			for _, smaller := range smallerFilters(g, element) {
+				replaced := slices.Clone(fs)
+				replaced[i] = smaller
+				list = append(list, wrap(replaced))
+			}
+		}
+	}
+	switch f := f.(type) {
+	case driver.And:
+		parts(f, func(fs []driver.Filter) driver.Filter { return driver.And(fs) })
+	case driver.Or:
+		parts(f, func(fs []driver.Filter) driver.Filter { return driver.Or(fs) })
+	case driver.Not:
+		list = append(list, f.Filter)
+		for _, smaller := range smallerFilters(f.Filter, element) {
+			list = append(list, driver.Not{Filter: smaller})
+		}
+	case driver.Any:
+		if f.Filter != nil {
+			list = append(list, driver.Any{Field: f.Field})
+			for _, smaller := range smallerFilters(f.Filter, true) {
+				list = append(list, driver.Any{Field: f.Field, Filter: smaller})
+			}
+		}
+	case driver.In:
+		for i := range f.Values {
+			list = append(list, driver.In{Field: f.Field, Values: slices.Delete(slices.Clone(f.Values), i, i+1)})
+		}
+	}
+	return list
+}
+
+// compareGet asks both for the same references.
+func (p *pair) compareGet(refs []driver.Ref) {
+	p.Helper()
+	want, err := p.model.Get(p.ctx, collection, refs)
+	if err != nil {
+		p.Fatal(err)
+	}
+	got, err := p.engine.Get(p.ctx, collection, refs)
+	if err != nil || len(got) != len(want) {
+		p.Fatalf("Get(%+v): %d versions, %v", refs, len(got), err)
+	}
+	for i := range want {
+		if !same(got[i], want[i]) {
+			p.Fatalf("Get(%+v): %s, want %s", refs[i], describe(got[i]), describe(want[i]))
+		}
+	}
+}
+
+// compareLog reads both logs.
+func (p *pair) compareLog(q *driver.LogQuery) {
+	p.Helper()
+	want, err := p.model.log(p.ctx, q)
+	if err != nil {
+		p.Fatalf("the test made a log query that the model refuses: %v\n%#v", err, *q)
+	}
+	got := p.log(q)
+	show := func(entries []driver.Entry) string { return strings.Join(names(entries), " ") }
+	if len(got) != len(want) {
+		p.Fatalf("Log(%+v): %d entries, want %d\ngot  %.500s\nwant %.500s", *q, len(got), len(want), show(got), show(want))
+	}
+	for i := range want {
+		if !same(got[i].Version, want[i].Version) || !same(got[i].Previous, want[i].Previous) {
+			p.Fatalf("Log(%+v), entry %d: %s after %s\nwant %s after %s", *q, i, describe(got[i].Version), describe(got[i].Previous),
+				describe(want[i].Version), describe(want[i].Previous))
+		}
+	}
+}
+
+// compareEverything compares all versions of both, and the summary.
+func (p *pair) compareEverything() {
+	p.Helper()
+	p.compareLog(&driver.LogQuery{Previous: true})
+	want, err := p.model.Stats(p.ctx)
+	if err != nil {
+		p.Fatal(err)
+	}
+	got, err := p.engine.Stats(p.ctx)
+	if err != nil || got.Documents != want.Documents || got.Versions != want.Versions {
+		p.Fatalf("Stats: %+v, %v; want %+v", got, err, want)
+	}
+	var problems bytes.Buffer
+	if err := p.engine.Check(p.ctx, func(problem string) { fmt.Fprintln(&problems, problem) }); err != nil || problems.Len() > 0 {
+		p.Fatalf("Check: %v\n%s", err, problems.String())
+	}
+}

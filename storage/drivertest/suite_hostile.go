@@ -1,0 +1,320 @@
+package drivertest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+func (s *suite) hostileTests() []test {
+	return []test{
+		{"Keys", s.testHostileKeys},
+		{"KeysOfDocumentsAndCollectionsDoNotRunTogether", s.testKeysApart},
+		{"MemberNames", s.testHostileNames},
+		{"BigDocuments", s.testBigDocuments},
+		{"DeepDocuments", s.testDeepDocuments},
+		{"CollectionNames", s.testCollectionNames},
+		{"MalformedQueries", s.testMalformedQueries},
+		{"HugeFilters", s.testHugeFilters},
+	}
+}
+
+// hostileKeys are legal, in bytewise order.
+func hostileKeys() []string {
+	keys := []string{
+		" ", " a", "\x00", "\x00\x00", "a\x00", "a\x00b", "a", "A", "a ", "a@1", "a%40", "a%", "%", "_", "'", "''", "\"", "`", "\\", "\\\\", "/",
+		"..", "../../etc/passwd", "a/b", "a:b", "$", "$where", "?1", ":a", "'; DROP TABLE versions; --", "null", "0", "1e3", "01",
+		"é", "e\u0301", "\u202e", "\ufeff", "\uffff", "\U0010ffff", "🎉", "日本", "\n", "\r\n", "\t", "\x7f", "\x1b[31m",
+		strings.Repeat("k", 10_000), strings.Repeat("k", 10_000) + "2", strings.Repeat("é", 5_000),
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (s *suite) testHostileKeys(t *testing.T) {
+	f := s.fixture(t)
+	keys := hostileKeys()
+	at := make(map[string]driver.Instant)
+	for i, key := range keys {
+		at[key] = f.put(key, fmt.Sprintf(`{"n":%d}`, i)).RecordedAt
+	}
+	f.clock.move(time.Minute)
+	for i, key := range keys {
+		f.put(key, fmt.Sprintf(`{"n":%d}`, i+1000))
+	}
+	short := func(s string) string { return fmt.Sprintf("%.40q (%d bytes)", s, len(s)) }
+	meta := driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}
+	for i, key := range keys {
+		if v := f.get(driver.Ref{Key: key, At: driver.Forever}); v == nil || v.Key != key || v.Number != 2 {
+			t.Errorf("Get of %s: %+v", short(key), v)
+		}
+		if v := f.get(driver.Ref{Key: key, At: at[key]}); v == nil || string(v.Data) != fmt.Sprintf(`{"n":%d}`, i) {
+			t.Errorf("Get of %s, then: %+v", short(key), v)
+		}
+		for _, instant := range []driver.Instant{driver.Forever, at[keys[len(keys)-1]]} {
+			if got := f.keys(&driver.Query{At: instant, Filter: eq(meta, key)}); !slices.Equal(got, []string{key}) {
+				t.Errorf("Query for %s at %d: %q", short(key), instant, got)
+			}
+			if got := f.keys(&driver.Query{At: instant, After: &driver.Position{Key: key}}); !slices.Equal(got, keys[i+1:]) {
+				t.Errorf("Query after %s at %d: %d documents, want %d", short(key), instant, len(got), len(keys)-i-1)
+			}
+		}
+		if got := f.log(&driver.LogQuery{Collections: []string{collection}, Keys: []string{key}}); len(got) != 2 || got[0].Version.Key != key {
+			t.Errorf("Log of %s: %d versions", short(key), len(got))
+		}
+	}
+	if got := f.keys(&driver.Query{At: driver.Forever}); !slices.Equal(got, keys) {
+		t.Errorf("all: %q", got)
+	}
+}
+
+// No two different pairs of collection and key are the same place.
+func (s *suite) testKeysApart(t *testing.T) {
+	names := []string{"a", "a/b", "a:b", "ab"}
+	var collections []driver.Collection
+	for _, name := range names {
+		collections = append(collections, driver.Collection{Name: name})
+	}
+	f := s.fixture(t, collections...)
+	keys := []string{"b", "b/c", "c", "/b/c", ":b:c", "bc", "\x00c"}
+	for _, name := range names {
+		for _, key := range keys {
+			f.commit(&driver.Write{
+				ID: f.id(), Collection: name, Key: key, Op: driver.OpCreate, Data: fmt.Appendf(nil, `{"c":%q,"k":%q}`, name, key[len(key)-1:]),
+			})
+		}
+	}
+	for _, name := range names {
+		for _, key := range keys {
+			vs, err := f.engine.Get(f.ctx, name, []driver.Ref{{Key: key, At: driver.Forever}})
+			want := fmt.Sprintf(`{"c":%q,"k":%q}`, name, key[len(key)-1:])
+			if err != nil || vs[0] == nil || vs[0].Number != 1 || string(vs[0].Data) != want {
+				t.Errorf("%s %q: %+v, %v; want %s", name, key, vs, err, want)
+			}
+		}
+	}
+}
+
+// hostileNames are member names that mean something to some query language.
+var hostileNames = [...]string{
+	"a.b", "a b", "$", "$.a", "[0]", "a[0]", "*", "#", "@", "%", "", "0", "'", "it's", "é", "e\u0301", "null", "a\\b", "a\"b", "\"", "\n", "ключ", "_id", "a:b", "~1",
+}
+
+func (s *suite) testHostileNames(t *testing.T) {
+	for _, indexed := range []bool{false, true} {
+		for _, name := range hostileNames {
+			t.Run(fmt.Sprintf("%q, indexed %t", name, indexed), func(t *testing.T) {
+				c := driver.Collection{Name: collection}
+				if indexed {
+					c.Indexes = []driver.Index{
+						{Path: []string{name}, Kind: driver.KindInt},
+						{Path: []string{"o", name}, Kind: driver.KindInt},
+						{Path: []string{"l" + name}, Kind: driver.KindInt, List: true},
+					}
+				}
+				f := s.fixture(t, c)
+				for i := range 3 {
+					key := fmt.Sprintf("k%d", i)
+					data := []byte("{" + quoted("other") + ":7," + quoted(name) + fmt.Sprintf(":%d,", i) + quoted("o") + ":{" + quoted(name) + fmt.Sprintf(":%d},", i) +
+						quoted("l"+name) + fmt.Sprintf(":[%d]}", i))
+					f.commit(&driver.Write{ID: f.id(), Collection: collection, Key: key, Op: driver.OpCreate, Changed: []string{name}, Data: data})
+				}
+				for what, filter := range map[string]driver.Filter{
+					"at the root": eq(intField(name), int64(1)),
+					"nested":      eq(intField("o", name), int64(1)),
+					"in a list":   driver.Any{Field: intField("l" + name), Filter: eq(intField(), int64(1))},
+				} {
+					if got := f.keys(&driver.Query{At: driver.Forever, Filter: filter}); !slices.Equal(got, []string{"k1"}) {
+						t.Errorf("%s: %q, want k1", what, got)
+					}
+				}
+				q := &driver.Query{At: driver.Forever, Order: []driver.Order{{Field: intField(name), Desc: true}}}
+				if got := f.keys(q); !slices.Equal(got, []string{"k2", "k1", "k0"}) {
+					t.Errorf("in descending order: %q", got)
+				}
+				q.Fields = []string{name}
+				if got := f.query(q); len(got) != 3 {
+					t.Errorf("with only this field: %d documents", len(got))
+				} else if root, err := decode(got[0].Data); err != nil || fmt.Sprint(lookup(root, []string{name})) != "2" {
+					t.Errorf("with only this field: %s, %v", got[0].Data, err)
+				}
+				if got := f.log(&driver.LogQuery{Changed: []string{name}}); len(got) != 3 {
+					t.Errorf("Log of changes of it: %d versions, want 3", len(got))
+				}
+			})
+		}
+	}
+}
+
+func (s *suite) testBigDocuments(t *testing.T) {
+	f := s.fixture(t)
+	for _, megabytes := range []int{1, 5} {
+		key := fmt.Sprintf("%d MB", megabytes)
+		data := fmt.Sprintf(`{"n":%d,"s":"%s"}`, megabytes, strings.Repeat("0123456789abcde\\n", megabytes<<16))
+		f.put(key, data)
+		f.put(key, strings.Replace(data, `{"n"`, `{"m"`, 1))
+		if got := f.get(driver.Ref{Key: key, Number: 1}); string(got.Data) != data {
+			t.Errorf("%s: version 1 has %d bytes, want %d", key, len(got.Data), len(data))
+		}
+		q := &driver.Query{At: driver.Forever, Filter: driver.Text{Field: stringField("s"), Op: driver.HasSuffix, Value: "bcde\n"}}
+		if got := f.keys(q); !slices.Contains(got, key) {
+			t.Errorf("%s: found %q", key, got)
+		}
+	}
+	// Many big versions of one document: no record has to hold them all.
+	const versions = 24
+	for i := range versions {
+		f.put("grows", fmt.Sprintf(`{"n":%d,"s":"%s"}`, i, strings.Repeat(string(rune('a'+i)), 1<<20)))
+	}
+	for i := range versions {
+		v := f.get(driver.Ref{Key: "grows", Number: int64(i) + 1})
+		if v == nil || len(v.Data) < 1<<20 || v.Data[1<<19] != byte('a'+i) {
+			t.Errorf("version %d of a history of %d MB is wrong", i+1, versions)
+		}
+	}
+	if got := f.log(&driver.LogQuery{Collections: []string{collection}, Keys: []string{"grows"}, Previous: true, FromNumber: versions}); len(got) != 1 ||
+		got[0].Previous == nil || got[0].Previous.Data[1<<19] != byte('a'+versions-2) {
+		t.Errorf("Log of the last of %d MB: %d entries", versions, len(got))
+	}
+}
+
+func (s *suite) testDeepDocuments(t *testing.T) {
+	f := s.fixture(t)
+	const depth = 200
+	data := strings.Repeat(`{"o":`, depth) + `{"n":7}` + strings.Repeat("}", depth)
+	f.put("deep", data)
+	f.put("lists", `{"l":`+strings.Repeat("[", depth)+strings.Repeat("]", depth)+"}")
+	path := make([]string, 0, depth+1)
+	for range depth {
+		path = append(path, "o")
+	}
+	if got := f.keys(&driver.Query{At: driver.Forever, Filter: eq(intField(append(path, "n")...), int64(7))}); !slices.Equal(got, []string{"deep"}) {
+		t.Errorf("by a value %d levels down: %q", depth, got)
+	}
+	if got := f.get(driver.Ref{Key: "deep", Number: 1}); string(got.Data) != data {
+		t.Errorf("it reads as %s", got.Data)
+	}
+}
+
+func (s *suite) testCollectionNames(t *testing.T) {
+	var collections []driver.Collection
+	for _, name := range []string{"sqlite_master", "versions", "documents", "a.b", "a b", "select", "ключ", "1", "it's", "A", "a", "a_b", "a-b", strings.Repeat("n", 100)} {
+		collections = append(collections, driver.Collection{Name: name, Indexes: []driver.Index{{Path: []string{"n"}, Kind: driver.KindInt}}})
+	}
+	f := s.fixture(t, collections...)
+	for round := range 2 {
+		for i, c := range collections {
+			f.commit(&driver.Write{
+				ID: f.id(), Collection: c.Name, Key: "k", Expected: int64(round), Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"n":%d}`, i+round),
+			})
+		}
+		for i, c := range collections {
+			q := &driver.Query{Collection: c.Name, At: driver.Forever, Filter: eq(intField("n"), int64(i+round))}
+			if got := f.query(q); len(got) != 1 || got[0].Collection != c.Name || got[0].Number != int64(round)+1 {
+				t.Errorf("Query of %q: %+v", c.Name, got)
+			}
+		}
+		f.reopen(collections...)
+	}
+}
+
+func (s *suite) testMalformedQueries(t *testing.T) {
+	f := s.fixture(t)
+	f.put("a", `{"n":1}`)
+	n, at := intField("n"), driver.Forever
+	byN := []driver.Order{{Field: n}}
+	type wrongValue struct{}
+	queries := map[string]driver.Query{
+		"a negative limit":                {Limit: -1},
+		"a position without values":       {Order: byN, After: &driver.Position{Key: "a"}},
+		"a position with too many values": {After: &driver.Position{Values: []driver.Value{nil}, Key: "a"}},
+		"a position of another kind":      {Order: byN, Before: &driver.Position{Values: []driver.Value{"1"}, Key: "a"}},
+		"an order without path":           {Order: []driver.Order{{Field: intField()}}},
+		"an order without kind":           {Order: []driver.Order{{Field: field(0, "n")}}},
+		"an order of an unknown kind":     {Order: []driver.Order{{Field: field(99, "n")}}},
+		"an order of unknown meta":        {Order: []driver.Order{{Field: driver.Field{Meta: 99, Kind: driver.KindInt}}}},
+	}
+	for name, filter := range map[string]driver.Filter{
+		"an unknown relation":              driver.Compare{Field: n, Op: 0, Value: int64(1)},
+		"a relation out of range":          driver.Compare{Field: n, Op: driver.Ge + 1, Value: int64(1)},
+		"no value":                         driver.Compare{Field: n, Op: driver.Eq},
+		"a value of another kind":          eq(n, "1"),
+		"a float for an int":               eq(n, 1.0),
+		"an int of another size":           eq(n, 1),
+		"a value of an unknown type":       eq(n, wrongValue{}),
+		"a date that is none":              eq(field(driver.KindDate, "n"), "2021-02-30"),
+		"a decimal that is none":           eq(field(driver.KindDecimal, "n"), "1,5"),
+		"a list with a nil":                driver.In{Field: n, Values: []driver.Value{int64(1), nil}},
+		"a list with a string":             driver.In{Field: n, Values: []driver.Value{"1"}},
+		"a comparison without path":        eq(intField(), int64(1)),
+		"a comparison without kind":        eq(field(0, "n"), int64(1)),
+		"text on a number":                 driver.Text{Field: n, Op: driver.Contains, Value: "1"},
+		"an unknown text match":            driver.Text{Field: stringField("s"), Op: driver.Equals + 1},
+		"nothing under Not":                driver.Not{},
+		"nothing in And":                   driver.And{eq(n, int64(1)), nil},
+		"nothing in Or":                    driver.Or{nil},
+		"something wrong inside":           driver.Or{eq(n, int64(1)), driver.And{driver.Not{Filter: eq(n, true)}}},
+		"something wrong in an element":    driver.Any{Field: field(0, "tags"), Filter: eq(intField(), "x")},
+		"Present without path":             driver.Present{},
+		"Any of a meta value":              driver.Any{Field: driver.Field{Meta: driver.MetaKey}},
+		"a meta value of another kind":     eq(driver.Field{Meta: driver.MetaNumber, Kind: driver.KindString}, "1"),
+		"a meta value with a path":         eq(driver.Field{Meta: driver.MetaKey, Path: []string{"n"}, Kind: driver.KindString}, "1"),
+		"wrong though the rest decides":    driver.And{driver.Or{}, eq(n, "1")},
+		"wrong though nothing is compared": driver.Any{Field: field(0, "missing"), Filter: eq(n, "1")},
+	} {
+		queries[name] = driver.Query{Filter: filter}
+	}
+	for name, q := range queries {
+		q.Collection, q.At = collection, at
+		_, err := f.engine.Query(f.ctx, &q)
+		f.wantCode("Query with "+name, err, driver.CodeInvalid)
+		if q.Filter != nil {
+			_, err = f.engine.Count(f.ctx, &q)
+			f.wantCode("Count with "+name, err, driver.CodeInvalid)
+		}
+	}
+}
+
+// A filter with more conditions than a statement takes is answered, or
+// refused in words; it never fails in another way.
+func (s *suite) testHugeFilters(t *testing.T) {
+	f := s.fixture(t)
+	for i := range 20 {
+		f.put(fmt.Sprintf("k%02d", i), fmt.Sprintf(`{"n":%d,"tags":["t%d"]}`, i, i))
+	}
+	var values []driver.Value
+	var or driver.Or
+	for i := range 3000 {
+		values = append(values, int64(i*5))
+		if i < 300 {
+			or = append(or, eq(intField("n"), int64(i*5)))
+		}
+	}
+	nested := eq(intField("n"), int64(5))
+	for range 40 {
+		nested = driver.Not{Filter: driver.And{nested}}
+	}
+	for name, test := range map[string]struct {
+		filter driver.Filter
+		want   []string
+	}{
+		"In with 3000 values": {driver.In{Field: intField("n"), Values: values}, []string{"k00", "k05", "k10", "k15"}},
+		"Or of 300":           {or, []string{"k00", "k05", "k10", "k15"}},
+		"80 levels":           {nested, []string{"k05"}},
+	} {
+		if got := f.keys(&driver.Query{At: driver.Forever, Filter: test.filter}); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	for range 5000 {
+		nested = driver.Not{Filter: driver.And{nested}}
+	}
+	got, err := f.engine.Query(f.ctx, &driver.Query{Collection: collection, At: driver.Forever, Filter: nested})
+	if err == nil && (len(got) != 1 || got[0].Key != "k05") || err != nil && driver.CodeOf(err) != driver.CodeInvalid {
+		t.Errorf("10,080 levels: %d documents, %v; want k05 or CodeInvalid", len(got), err)
+	}
+}

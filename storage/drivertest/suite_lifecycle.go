@@ -1,0 +1,274 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+func (s *suite) lifecycleTests() []test {
+	return []test{
+		{"CancelledContexts", s.testCancelled},
+		{"ACancelledCommitIsWholeOrNot", s.testCancelledCommit},
+		{"Closed", s.testClosed},
+		{"ClosingFinishesWhatWasAccepted", s.testClosingUnderLoad},
+		{"IndexesComeAndGo", s.testIndexesChange},
+		{"CollectionsComeAndGo", s.testCollectionsChange},
+		{"StatsAndPing", s.testStats},
+	}
+}
+
+// call is one way to use each method.
+type call struct {
+	name string
+	call func(ctx context.Context) error
+}
+
+func (f *fixture) calls() []call {
+	return []call{
+		{"Now", func(ctx context.Context) error { _, err := f.engine.Now(ctx); return err }},
+		{"Settle", func(ctx context.Context) error { return f.engine.Settle(ctx, 1) }},
+		{"Get", func(ctx context.Context) error {
+			_, err := f.engine.Get(ctx, collection, []driver.Ref{{Key: "a", At: 1}, {Key: "a", Number: 1}})
+			return err
+		}},
+		{"Query", func(ctx context.Context) error {
+			_, err := f.engine.Query(ctx, &driver.Query{Collection: collection, At: driver.Forever, Filter: eq(intField("n"), int64(1))})
+			return err
+		}},
+		{"Query of the past", func(ctx context.Context) error {
+			_, err := f.engine.Query(ctx, &driver.Query{Collection: collection, At: 1})
+			return err
+		}},
+		{"Count", func(ctx context.Context) error {
+			_, err := f.engine.Count(ctx, &driver.Query{Collection: collection, At: driver.Forever})
+			return err
+		}},
+		{"Log", func(ctx context.Context) error {
+			var last error
+			for _, err := range f.engine.Log(ctx, &driver.LogQuery{}) {
+				last = err
+			}
+			return last
+		}},
+		{"Commit", func(ctx context.Context) error {
+			_, err := f.engine.Commit(ctx, &driver.Write{
+				ID: f.id(), Collection: collection, Key: f.id(), Op: driver.OpCreate, Data: []byte(`{}`),
+			})
+			return err
+		}},
+		{"Load", func(ctx context.Context) error {
+			_, err := f.engine.Load(ctx, []driver.Version{loaded(f.id(), 1, `{}`)})
+			return err
+		}},
+		{"Stats", func(ctx context.Context) error { _, err := f.engine.Stats(ctx); return err }},
+		{"Ping", func(ctx context.Context) error { return f.engine.Ping(ctx) }},
+		{"Check", func(ctx context.Context) error { return f.engine.Check(ctx, func(string) {}) }},
+	}
+}
+
+func (s *suite) testCancelled(t *testing.T) {
+	f := s.fixture(t)
+	f.put("a", `{"n":1}`)
+	cancelled, cancel := context.WithCancel(f.ctx)
+	cancel()
+	expired, cancel := context.WithDeadline(f.ctx, time.Unix(1, 0))
+	defer cancel()
+	for _, c := range f.calls() {
+		if err := c.call(f.ctx); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		f.wantCode(c.name+", cancelled", c.call(cancelled), driver.CodeUnavailable)
+		f.wantCode(c.name+", too late", c.call(expired), driver.CodeUnavailable)
+		if err := c.call(f.ctx); err != nil {
+			t.Errorf("%s, after a cancelled call: %v", c.name, err)
+		}
+	}
+}
+
+// A commit whose context ends on the way may be made or not, but it is made
+// whole, and trying it again with the same ID tells.
+func (s *suite) testCancelledCommit(t *testing.T) {
+	f := s.fixture(t)
+	const writers = 40
+	parallel(writers, func(i int) {
+		ctx, cancel := context.WithCancel(f.ctx)
+		defer cancel()
+		w := &driver.Write{
+			ID: fmt.Sprintf("w%d", i), Collection: collection, Key: fmt.Sprintf("k%d", i), Op: driver.OpCreate,
+			Data: fmt.Appendf(nil, `{"n":%d}`, i),
+		}
+		go cancel()
+		if _, err := f.engine.Commit(ctx, w); err != nil {
+			f.wantCode("a cancelled commit", err, driver.CodeUnavailable)
+		}
+		v, err := f.engine.Commit(f.ctx, w)
+		if err != nil || v.Number != 1 || string(v.Data) != string(w.Data) {
+			t.Errorf("writer %d, again: %+v, %v", i, v, err)
+		}
+	})
+	if got := len(f.log(&driver.LogQuery{})); got != writers {
+		t.Errorf("%d versions, want %d", got, writers)
+	}
+}
+
+func (s *suite) testClosed(t *testing.T) {
+	f := s.fixture(t)
+	f.put("a", `{"n":1}`)
+	log := f.engine.Log(f.ctx, &driver.LogQuery{})
+	if err := f.engine.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	for _, c := range f.calls() {
+		f.wantCode(c.name+" of a closed engine", c.call(f.ctx), driver.CodeUnavailable)
+	}
+	for _, err := range log {
+		f.wantCode("a Log from before", err, driver.CodeUnavailable)
+	}
+	if err := f.engine.Close(); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
+	f.reopen()
+	if got := f.get(driver.Ref{Key: "a", Number: 1}); got == nil {
+		t.Error("opened again, nothing is there")
+	}
+}
+
+// Each commit that was acknowledged while the engine closed is there; each
+// that was refused is not.
+func (s *suite) testClosingUnderLoad(t *testing.T) {
+	f := s.fixture(t)
+	const writers = 8
+	acknowledged := make([]int64, writers)
+	var total atomic.Int64
+	enough := make(chan struct{})
+	parallel(writers+1, func(i int) {
+		if i == writers {
+			<-enough
+			if err := f.engine.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			return
+		}
+		for n := int64(0); ; n++ {
+			_, err := f.engine.Commit(f.ctx, &driver.Write{
+				ID: f.id(), Collection: collection, Key: fmt.Sprintf("k%d", i), Expected: n, Op: driver.OpUpdate, Data: []byte(`{}`),
+			})
+			if total.Add(1) == 10*writers {
+				close(enough)
+			}
+			if err != nil {
+				f.wantCode("a commit while closing", err, driver.CodeUnavailable)
+				return
+			}
+			acknowledged[i] = n + 1
+		}
+	})
+	f.reopen()
+	for i, want := range acknowledged {
+		if got := numberOf(f.get(driver.Ref{Key: fmt.Sprintf("k%d", i), At: driver.Forever})); got != want {
+			t.Errorf("writer %d: version %d, %d were acknowledged", i, got, want)
+		}
+	}
+}
+
+// Declaring an index, or dropping one, changes no answer: not of the present,
+// and not of a time when the index was not there.
+func (s *suite) testIndexesChange(t *testing.T) {
+	f := s.fixture(t, driver.Collection{Name: collection})
+	n := driver.Index{Path: []string{"n"}, Kind: driver.KindInt}
+	tags := driver.Index{Path: []string{"tags"}, Kind: driver.KindString, List: true}
+	nAsText := driver.Index{Path: []string{"n"}, Kind: driver.KindString}
+	var at []driver.Instant
+	for round, indexes := range [][]driver.Index{{}, {n}, {tags}, {}, {n, tags}, {tags, nAsText}, {tags, n}} {
+		f.reopen(driver.Collection{Name: collection, Indexes: indexes})
+		for k := range 6 {
+			if (k+round)%3 == 0 {
+				f.put(fmt.Sprintf("k%d", k), fmt.Sprintf(`{"n":%d,"tags":["t%d",null,%d]}`, round, round%3, round))
+			}
+		}
+		if round == 3 {
+			f.remove("k0")
+		}
+		at = append(at, f.now())
+		f.clock.move(time.Minute)
+		for past, instant := range at {
+			vs := f.query(&driver.Query{At: instant})
+			for value := range round + 1 {
+				var wantN, wantTag []string
+				for _, v := range vs {
+					root, err := decode(v.Data)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if fmt.Sprint(lookup(root, []string{"n"})) == fmt.Sprint(value) {
+						wantN = append(wantN, v.Key)
+					}
+					if list := lookup(root, []string{"tags"}).([]any); list[0] == fmt.Sprintf("t%d", value) {
+						wantTag = append(wantTag, v.Key)
+					}
+				}
+				byTag := driver.Any{Field: stringField("tags"), Filter: eq(stringField(), fmt.Sprintf("t%d", value))}
+				gotN := f.keys(&driver.Query{At: instant, Filter: eq(intField("n"), int64(value))})
+				gotTag := f.keys(&driver.Query{At: instant, Filter: byTag})
+				if !slices.Equal(gotN, wantN) || !slices.Equal(gotTag, wantTag) {
+					t.Fatalf("indexes of round %d, instant of round %d, value %d: %q and %q, want %q and %q",
+						round, past, value, gotN, gotTag, wantN, wantTag)
+				}
+			}
+		}
+	}
+}
+
+// A collection that is no longer declared is unknown, but not lost.
+func (s *suite) testCollectionsChange(t *testing.T) {
+	f := s.fixture(t)
+	f.put("a", `{"n":1}`)
+	v := f.commit(&driver.Write{ID: f.id(), Collection: "others", Key: "a", Op: driver.OpCreate, Data: []byte(`{"n":2}`)})
+	f.reopen(declared()[0])
+	_, err := f.engine.Get(f.ctx, "others", []driver.Ref{{Key: "a", Number: 1}})
+	f.wantCode("Get of a collection that was declared before", err, driver.CodeInvalid)
+	f.put("a", `{"n":3}`)
+	f.reopen(append(declared(), driver.Collection{Name: "added"})...)
+	vs, err := f.engine.Get(f.ctx, "others", []driver.Ref{{Key: "a", Number: 1}})
+	if err != nil || !same(vs[0], v) {
+		t.Errorf("declared again: %+v, %v; want %+v", vs, err, v)
+	}
+	if got := f.count(&driver.Query{Collection: "added", At: driver.Forever}); got != 0 {
+		t.Errorf("the added collection has %d documents", got)
+	}
+}
+
+func (s *suite) testStats(t *testing.T) {
+	f := s.fixture(t)
+	want := driver.Stats{}
+	for i := range 12 {
+		key := fmt.Sprintf("k%d", i%5)
+		if i == 9 {
+			f.remove(key)
+			want.Documents--
+		} else {
+			f.put(key, fmt.Sprintf(`{"n":%d}`, i))
+		}
+		if i < 5 {
+			want.Documents++
+		}
+		want.Versions++
+		got, err := f.engine.Stats(f.ctx)
+		if err != nil || got.Bytes <= 0 || got.Documents != want.Documents || got.Versions != want.Versions {
+			t.Errorf("after %d writes: %+v, %v; want %+v and some bytes", i+1, got, err, want)
+		}
+	}
+	if err := f.engine.Ping(f.ctx); err != nil {
+		t.Errorf("Ping: %v", err)
+	}
+	err := f.engine.Check(f.ctx, func(problem string) { t.Errorf("Check: %s", problem) })
+	if err != nil {
+		t.Errorf("Check: %v", err)
+	}
+}

@@ -1,0 +1,272 @@
+package drivertest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+func (s *suite) loadTests() []test {
+	return []test{
+		{"KeepsTimesAndAuthors", s.testLoadKeeps},
+		{"SkipsWhatIsThere", s.testLoadSkips},
+		{"RefusesWhatDoesNotFit", s.testLoadRefuses},
+		{"AllOrNothing", s.testLoadAllOrNothing},
+		{"InTheFuture", s.testLoadFuture},
+		{"BeforeTheVersionsOfOthers", s.testLoadBackDated},
+		{"CommitsAfterALoad", s.testCommitAfterLoad},
+	}
+}
+
+func loaded(key string, at driver.Instant, data string) driver.Version {
+	v := driver.Version{
+		Collection: collection, Key: key, RecordedAt: at, Op: driver.OpImport, Author: "ann", Message: "m", Group: "g", Changed: []string{"n"},
+	}
+	if data == "" {
+		v.Deleted = true
+	} else {
+		v.Data = []byte(data)
+	}
+	return v
+}
+
+func (s *suite) testLoadKeeps(t *testing.T) {
+	f := s.fixture(t)
+	vs := []driver.Version{
+		loaded("b", 1, `{"n":1}`), loaded("a", 5, `{"n":1}`), loaded("b", 2, ""), loaded("b", 1_000_000_007, `{"n":3}`),
+		loaded("tombstone first", 9, ""),
+	}
+	vs[3].Number, vs[3].Op, vs[3].Author = 3, driver.OpRestore, "bob"
+	vs[1].SupersededAt = 6 // ignored
+	if got := f.load(vs...); got != (driver.LoadResult{Added: 5}) {
+		t.Errorf("loaded %+v", got)
+	}
+	numbers := []int64{1, 1, 2, 3, 1}
+	ends := []driver.Instant{2, driver.Forever, 1_000_000_007, driver.Forever, driver.Forever}
+	for range 2 {
+		for i, want := range vs {
+			want.Number, want.SupersededAt = numbers[i], ends[i]
+			if got := f.get(driver.Ref{Key: want.Key, At: want.RecordedAt}); !same(got, &want) {
+				t.Errorf("%q at %d is %+v, want %+v", want.Key, want.RecordedAt, got, want)
+			}
+		}
+		f.reopen()
+	}
+	stats, err := f.engine.Stats(f.ctx)
+	if err != nil || stats.Documents != 2 || stats.Versions != 5 {
+		t.Errorf("Stats: %+v, %v; want 2 documents, 5 versions", stats, err)
+	}
+}
+
+// A load may be repeated, whole or cut off, and goes on where it ended.
+func (s *suite) testLoadSkips(t *testing.T) {
+	f := s.fixture(t)
+	var vs []driver.Version
+	for i := range 30 {
+		data := fmt.Sprintf(`{"n":%d}`, i)
+		if i%7 == 6 {
+			data = ""
+		}
+		vs = append(vs, loaded(fmt.Sprintf("k%d", i%4), driver.Instant(i+1), data))
+	}
+	for _, test := range []struct {
+		upTo int
+		want driver.LoadResult
+	}{
+		{10, driver.LoadResult{Added: 10}},
+		{10, driver.LoadResult{Skipped: 10}},
+		{20, driver.LoadResult{Added: 10, Skipped: 10}},
+		{30, driver.LoadResult{Added: 10, Skipped: 20}},
+		{30, driver.LoadResult{Skipped: 30}},
+	} {
+		if got := f.load(vs[:test.upTo]...); got != test.want {
+			t.Errorf("the first %d: %+v, want %+v", test.upTo, got, test.want)
+		}
+		f.reopen()
+	}
+	// Twice in one call, also for a document that is new in it.
+	twice := []driver.Version{loaded("twice", 100, `{}`), loaded("twice", 100, `{}`), loaded("twice", 101, ""), loaded("twice", 100, `{}`)}
+	if got, want := f.load(twice...), (driver.LoadResult{Added: 2, Skipped: 2}); got != want {
+		t.Errorf("twice in one call: %+v, want %+v", got, want)
+	}
+	// How a version came about is not part of its content.
+	again := vs[0]
+	again.Op, again.Changed, again.Number = driver.OpCreate, nil, 1
+	if got, want := f.load(again), (driver.LoadResult{Skipped: 1}); got != want {
+		t.Errorf("with another operation: %+v, want %+v", got, want)
+	}
+	// A commit is skipped as well.
+	f.clock.move(time.Hour)
+	made := *f.put("k0", `{"n":99}`)
+	made.Op = driver.OpImport
+	if got, want := f.load(made), (driver.LoadResult{Skipped: 1}); got != want {
+		t.Errorf("a commit: %+v, want %+v", got, want)
+	}
+}
+
+func (s *suite) testLoadRefuses(t *testing.T) {
+	change := func(v driver.Version, change func(*driver.Version)) driver.Version {
+		change(&v)
+		return v
+	}
+	second := loaded("a", 20, `{"n":2}`)
+	for _, test := range []struct {
+		name string
+		v    driver.Version
+	}{
+		{"before the last version", loaded("a", 15, `{"n":9}`)},
+		{"before the first version", loaded("a", 5, `{"n":9}`)},
+		{"other data at the same time", loaded("a", 20, `{"n":9}`)},
+		{"other data at an earlier version's time", loaded("a", 10, `{"n":9}`)},
+		{"a tombstone at the same time", loaded("a", 20, "")},
+		{"another author", change(second, func(v *driver.Version) { v.Author = "bob" })},
+		{"another message", change(second, func(v *driver.Version) { v.Message = "" })},
+		{"another group", change(second, func(v *driver.Version) { v.Group = "h" })},
+		{"another number", change(second, func(v *driver.Version) { v.Number = 1 })},
+		{"a gap in the numbers", change(loaded("a", 30, `{}`), func(v *driver.Version) { v.Number = 4 })},
+		{"a number that is taken", change(loaded("a", 30, `{}`), func(v *driver.Version) { v.Number = 2 })},
+		{"a first number that is not 1", change(loaded("b", 30, `{}`), func(v *driver.Version) { v.Number = 2 })},
+		{"a negative number", change(loaded("b", 30, `{}`), func(v *driver.Version) { v.Number = -1 })},
+		{"no time", loaded("b", 0, `{}`)},
+		{"before 1970", loaded("b", -1, `{}`)},
+		{"for ever", loaded("b", driver.Forever, `{}`)},
+		{"no key", loaded("", 30, `{}`)},
+		{"a key that is not UTF-8", loaded("\xc3", 30, `{}`)},
+		{"no operation", change(loaded("b", 30, `{}`), func(v *driver.Version) { v.Op = 0 })},
+		{"no data", change(loaded("b", 30, `{}`), func(v *driver.Version) { v.Data = nil })},
+		{"no object", loaded("b", 30, `"text"`)},
+		{"a tombstone with data", change(loaded("b", 30, `{}`), func(v *driver.Version) { v.Deleted = true })},
+		{"an unknown collection", change(loaded("b", 30, `{}`), func(v *driver.Version) { v.Collection = "unknown" })},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := s.fixture(t)
+			f.load(loaded("a", 10, `{"n":1}`), second)
+			before := names(f.log(&driver.LogQuery{}))
+			for index, vs := range [][]driver.Version{
+				{test.v},
+				{loaded("c", 1, `{}`), test.v, loaded("d", 1, `{}`)},
+				{loaded("a", 10, `{"n":1}`), loaded("a", 20, `{"n":2}`), test.v, {}},
+			} {
+				_, err := f.engine.Load(f.ctx, vs)
+				var refused *driver.LoadError
+				if !errors.As(err, &refused) || refused.Index != index {
+					t.Errorf("got %v (%T), want a *LoadError for index %d", err, err, index)
+				}
+				f.wantCode("the load", err, driver.CodeInvalid)
+			}
+			if after := names(f.log(&driver.LogQuery{})); fmt.Sprint(after) != fmt.Sprint(before) {
+				t.Errorf("refused loads changed the log from %q to %q", before, after)
+			}
+		})
+	}
+}
+
+func (s *suite) testLoadAllOrNothing(t *testing.T) {
+	f := s.fixture(t)
+	f.put("a", `{"n":1,"tags":["x"]}`)
+	now := f.now()
+	var vs []driver.Version
+	for i := range 3000 {
+		vs = append(vs, loaded(fmt.Sprintf("k%d", i%100), driver.Instant(i+1), fmt.Sprintf(`{"n":%d,"tags":["x"]}`, i)))
+	}
+	bad := append(vs[:len(vs):len(vs)], loaded("k0", 7, `{"n":-1}`))
+	_, err := f.engine.Load(f.ctx, bad)
+	var refused *driver.LoadError
+	if !errors.As(err, &refused) || refused.Index != 3000 {
+		t.Fatalf("got %v, want a *LoadError for index 3000", err)
+	}
+	for range 2 {
+		for name, q := range map[string]*driver.Query{
+			"all":       {At: now},
+			"by number": {At: now, Filter: driver.Compare{Field: intField("n"), Op: driver.Ge, Value: int64(0)}},
+			"by tag":    {At: now, Filter: driver.Any{Field: stringField("tags"), Filter: eq(stringField(), "x")}},
+		} {
+			if got := f.count(q); got != 1 {
+				t.Errorf("%s: %d documents, want 1", name, got)
+			}
+		}
+		if got := f.log(&driver.LogQuery{}); len(got) != 1 {
+			t.Errorf("%d versions, want 1", len(got))
+		}
+		f.reopen()
+	}
+	if got := f.load(vs...); got.Added != 3000 {
+		t.Errorf("without the bad one: %+v", got)
+	}
+	if got := f.count(&driver.Query{At: driver.Forever}); got != 101 {
+		t.Errorf("%d documents, want 101", got)
+	}
+}
+
+func (s *suite) testLoadFuture(t *testing.T) {
+	f := s.fixture(t)
+	at := driver.InstantOf(f.clock.now())
+	if _, err := f.engine.Load(f.ctx, []driver.Version{loaded("a", at+60_000_000, `{}`)}); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Errorf("a minute ahead: got %v, want CodeInvalid", err)
+	}
+	if got := f.load(loaded("a", at, `{}`)); got.Added != 1 {
+		t.Errorf("at the clock's time: %+v", got)
+	}
+	f.clock.move(time.Minute)
+	if got := f.load(loaded("a", at+60_000_000, `{}`)); got.Added != 1 {
+		t.Errorf("a minute later: %+v", got)
+	}
+	if now := f.now(); now < at+60_000_000 {
+		t.Errorf("Now is %d, before what was loaded", now)
+	}
+}
+
+// A document that is loaded late is there at its own times, in every read.
+func (s *suite) testLoadBackDated(t *testing.T) {
+	f := s.fixture(t)
+	first := f.put("a", `{"n":1}`)
+	f.clock.move(time.Hour)
+	second := f.put("a", `{"n":2}`)
+	f.load(loaded("late", first.RecordedAt-10, `{"n":1}`), loaded("late", first.RecordedAt+10, `{"n":2}`), loaded("late", second.RecordedAt-10, ""))
+	for _, test := range []struct {
+		at   driver.Instant
+		n    int64
+		want string
+	}{
+		{first.RecordedAt - 11, 1, "[]"},
+		{first.RecordedAt - 10, 1, "[late]"},
+		{first.RecordedAt - 1, 1, "[late]"},
+		{first.RecordedAt, 1, "[a late]"},
+		{first.RecordedAt + 10, 1, "[a]"},
+		{first.RecordedAt + 10, 2, "[late]"},
+		{second.RecordedAt - 11, 2, "[late]"},
+		{second.RecordedAt - 10, 2, "[]"},
+		{second.RecordedAt, 2, "[a]"},
+	} {
+		q := &driver.Query{At: test.at, Filter: eq(intField("n"), test.n)}
+		if got := fmt.Sprint(f.keys(q)); got != test.want {
+			t.Errorf("n = %d at first%+d µs: %s, want %s", test.n, test.at-first.RecordedAt, got, test.want)
+		}
+	}
+	want := []string{"t/late@1", "t/a@1", "t/late@2", "t/late@3", "t/a@2"}
+	if got := names(f.log(&driver.LogQuery{})); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("Log: %q, want %q", got, want)
+	}
+}
+
+func (s *suite) testCommitAfterLoad(t *testing.T) {
+	f := s.fixture(t)
+	at := driver.InstantOf(f.clock.now())
+	f.load(loaded("a", 10, `{"n":1}`), loaded("a", at, `{"n":2}`))
+	f.clock.move(time.Second)
+	v := f.put("a", `{"n":3}`)
+	if v.Number != 3 || v.RecordedAt <= at {
+		t.Errorf("the commit made version %d at %d, want 3, after %d", v.Number, v.RecordedAt, at)
+	}
+	_, err := f.engine.Commit(f.ctx, &driver.Write{ID: f.id(), Collection: collection, Key: "a", Expected: 2, Op: driver.OpUpdate, Data: []byte(`{}`)})
+	f.wantCode("a stale write", err, driver.CodeConflict)
+	if _, err := f.engine.Load(f.ctx, []driver.Version{loaded("a", at+1, `{"n":9}`)}); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Errorf("a load before a commit: got %v, want CodeInvalid", err)
+	}
+	if got := f.get(driver.Ref{Key: "a", At: 10}); string(got.Data) != `{"n":1}` {
+		t.Errorf("at 10: %+v", got)
+	}
+}

@@ -1,0 +1,254 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+func (s *suite) logTests() []test {
+	return []test{
+		{"OrderAndConditions", s.testLogConditions},
+		{"Positions", s.testLogPositions},
+		{"Previous", s.testLogPrevious},
+		{"NoData", s.testLogNoData},
+		{"MalformedQueries", s.testLogMalformed},
+		{"Stopping", s.testLogStopping},
+	}
+}
+
+// logFixture loads a history where versions of several documents share a time.
+func (s *suite) logFixture(t *testing.T) *fixture {
+	f := s.fixture(t)
+	v := func(collection, key string, at driver.Instant, author string, changed ...string) driver.Version {
+		return driver.Version{
+			Collection: collection, Key: key, RecordedAt: at, Op: driver.OpImport, Author: author, Changed: changed,
+			Data: fmt.Appendf(nil, `{"n":%d}`, at),
+		}
+	}
+	gone := v(collection, "b", 40, "eve")
+	gone.Deleted, gone.Data = true, nil
+	f.load(
+		v(collection, "b", 10, "ann", "n", "s"), v(collection, "b", 30, "bob", "n"), gone, v(collection, "b", 50, "ann", "s"),
+		v("others", "a", 30, "ann", "n"), v("others", "a", 31, "bob", "s"),
+		v(collection, "a", 30, "ann", "x"), v(collection, "a", 32, "ann"),
+		v(collection, "B", 30, "", "", "a.b"), v(collection, "é", 30, "ann", "n"),
+	)
+	return f
+}
+
+// names writes entries as collection initial, key, @, number.
+func names(entries []driver.Entry) []string {
+	list := []string{}
+	for _, e := range entries {
+		list = append(list, fmt.Sprintf("%.1s/%s@%d", e.Version.Collection, e.Version.Key, e.Version.Number))
+	}
+	return list
+}
+
+func (s *suite) testLogConditions(t *testing.T) {
+	f := s.logFixture(t)
+	all := []string{"t/b@1", "o/a@1", "t/B@1", "t/a@1", "t/b@2", "t/é@1", "o/a@2", "t/a@2", "t/b@3", "t/b@4"}
+	things := []string{collection}
+	for _, test := range []struct {
+		name string
+		q    driver.LogQuery
+		want []string
+	}{
+		{"all", driver.LogQuery{}, all},
+		{"both collections", driver.LogQuery{Collections: []string{"others", collection}}, all},
+		{"one collection", driver.LogQuery{Collections: []string{"others"}}, []string{"o/a@1", "o/a@2"}},
+		{"one key", driver.LogQuery{Collections: things, Keys: []string{"b"}}, []string{"t/b@1", "t/b@2", "t/b@3", "t/b@4"}},
+		{"some keys", driver.LogQuery{Collections: things, Keys: []string{"é", "missing", "B"}}, []string{"t/B@1", "t/é@1"}},
+		{"an unknown key", driver.LogQuery{Collections: things, Keys: []string{"missing"}}, []string{}},
+		{"one author", driver.LogQuery{Authors: []string{"bob"}}, []string{"t/b@2", "o/a@2"}},
+		{"two authors", driver.LogQuery{Authors: []string{"eve", ""}}, []string{"t/B@1", "t/b@3"}},
+		{"one member", driver.LogQuery{Changed: []string{"s"}}, []string{"t/b@1", "o/a@2", "t/b@4"}},
+		{"any of two members", driver.LogQuery{Changed: []string{"x", "s"}}, []string{"t/b@1", "t/a@1", "o/a@2", "t/b@4"}},
+		{"an empty name", driver.LogQuery{Changed: []string{""}}, []string{"t/B@1"}},
+		{"a name with a dot", driver.LogQuery{Changed: []string{"a.b"}}, []string{"t/B@1"}},
+		{"part of a name", driver.LogQuery{Changed: []string{"a"}}, []string{}},
+		{"from, included", driver.LogQuery{From: 32}, []string{"t/a@2", "t/b@3", "t/b@4"}},
+		{"to, excluded", driver.LogQuery{To: 30}, []string{"t/b@1"}},
+		{"just after", driver.LogQuery{To: 31}, all[:6]},
+		{"from and to", driver.LogQuery{From: 31, To: 40}, []string{"o/a@2", "t/a@2"}},
+		{"an empty range", driver.LogQuery{From: 40, To: 40}, []string{}},
+		{"a range upside down", driver.LogQuery{From: 50, To: 40}, []string{}},
+		{"from a number", driver.LogQuery{FromNumber: 3}, []string{"t/b@3", "t/b@4"}},
+		{"to a number", driver.LogQuery{Collections: things, ToNumber: 2}, []string{"t/b@1", "t/B@1", "t/a@1", "t/é@1"}},
+		{"one number", driver.LogQuery{Collections: things, Keys: []string{"b"}, FromNumber: 2, ToNumber: 3}, []string{"t/b@2"}},
+		{"a limit", driver.LogQuery{Limit: 3}, all[:3]},
+		{"a large limit", driver.LogQuery{Limit: 1000}, all},
+		{"the last ones", driver.LogQuery{Limit: 2, Backward: true}, []string{"t/b@4", "t/b@3"}},
+		{
+			"all together",
+			driver.LogQuery{
+				Collections: things, Keys: []string{"a", "b", "é"}, Authors: []string{"ann", "bob"}, Changed: []string{"n", "s"},
+				From: 10, To: 50, FromNumber: 1, ToNumber: 4, Backward: true, Limit: 2,
+			},
+			[]string{"t/é@1", "t/b@2"},
+		},
+	} {
+		if diff := cmp.Diff(test.want, names(f.log(&test.q))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+	reversed := slices.Clone(all)
+	slices.Reverse(reversed)
+	if diff := cmp.Diff(reversed, names(f.log(&driver.LogQuery{Backward: true}))); diff != "" {
+		t.Errorf("backward (-want +got):\n%s", diff)
+	}
+}
+
+// Going on behind each position in turn gives what one reading gives, also
+// where several versions share a time, and where nothing is at the position.
+func (s *suite) testLogPositions(t *testing.T) {
+	f := s.logFixture(t)
+	for _, backward := range []bool{false, true} {
+		all := f.log(&driver.LogQuery{Backward: backward})
+		for size := 1; size <= 4; size++ {
+			var walked []driver.Entry
+			var after *driver.LogPosition
+			for {
+				part := f.log(&driver.LogQuery{Backward: backward, After: after, Limit: size})
+				if len(part) == 0 {
+					break
+				}
+				walked = append(walked, part...)
+				p := positionOf(part[len(part)-1].Version)
+				after = &p
+			}
+			if diff := cmp.Diff(names(all), names(walked)); diff != "" {
+				t.Errorf("backward %t, in steps of %d (-want +got):\n%s", backward, size, diff)
+			}
+		}
+	}
+	for _, test := range []struct {
+		after         driver.LogPosition
+		forth, before string // the next one in each direction
+	}{
+		{driver.LogPosition{At: 30, Collection: collection, Key: "a", Number: 7}, "t/b@2", "t/a@1"},
+		{driver.LogPosition{At: 30, Collection: "p", Key: "x", Number: 1}, "t/B@1", "o/a@1"},
+		{driver.LogPosition{At: 35}, "t/b@3", "t/a@2"},
+		{driver.LogPosition{At: 1}, "t/b@1", ""},
+		{driver.LogPosition{At: driver.Forever}, "", "t/b@4"},
+	} {
+		for backward, want := range map[bool]string{false: test.forth, true: test.before} {
+			got := append(names(f.log(&driver.LogQuery{After: &test.after, Backward: backward, Limit: 1})), "")
+			if got[0] != want {
+				t.Errorf("behind %+v, backward %t: %q, want %q", test.after, backward, got[0], want)
+			}
+		}
+	}
+	// A position counts together with the bounds and conditions.
+	q := &driver.LogQuery{After: &driver.LogPosition{At: 30, Collection: collection, Key: "b", Number: 2}, From: 30, To: 41, Authors: []string{"ann", "eve"}}
+	if diff := cmp.Diff([]string{"t/é@1", "t/a@2", "t/b@3"}, names(f.log(q))); diff != "" {
+		t.Errorf("with conditions (-want +got):\n%s", diff)
+	}
+}
+
+func (s *suite) testLogPrevious(t *testing.T) {
+	f := s.logFixture(t)
+	for _, q := range []driver.LogQuery{
+		{Previous: true},
+		{Previous: true, Backward: true},
+		{Previous: true, Authors: []string{"ann"}},
+		{Previous: true, FromNumber: 3},
+		{Previous: true, From: 31, Limit: 2},
+		{Previous: true, Collections: []string{collection}, Keys: []string{"b"}, Backward: true, Limit: 1},
+		{Previous: true, Changed: []string{"s"}, NoData: true},
+	} {
+		entries := f.log(&q)
+		if len(entries) == 0 {
+			t.Errorf("%+v: nothing", q)
+		}
+		for _, e := range entries {
+			v := e.Version
+			vs, err := f.engine.Get(f.ctx, v.Collection, []driver.Ref{{Key: v.Key, Number: v.Number - 1, At: -1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := vs[0]
+			if q.NoData {
+				want = withoutData(want)
+			}
+			if !same(e.Previous, want) {
+				t.Errorf("%+v: before %q version %d is %+v, want %+v", q, v.Key, v.Number, e.Previous, want)
+			}
+		}
+	}
+}
+
+func (s *suite) testLogNoData(t *testing.T) {
+	f := s.logFixture(t)
+	whole, bare := f.log(&driver.LogQuery{}), f.log(&driver.LogQuery{NoData: true})
+	for i, e := range whole {
+		if !same(withoutData(e.Version), bare[i].Version) {
+			t.Errorf("entry %d is %+v with data, %+v without", i, e.Version, bare[i].Version)
+		}
+	}
+}
+
+func (s *suite) testLogMalformed(t *testing.T) {
+	f := s.logFixture(t)
+	for name, q := range map[string]driver.LogQuery{
+		"keys of no collection":  {Keys: []string{"a"}},
+		"keys of two":            {Keys: []string{"a"}, Collections: []string{collection, "others"}},
+		"a negative limit":       {Limit: -1},
+		"an unknown collection":  {Collections: []string{"unknown"}},
+		"one of two is unknown":  {Collections: []string{collection, "unknown"}},
+		"keys of an unknown one": {Collections: []string{"unknown"}, Keys: []string{"a"}},
+	} {
+		steps := 0
+		for _, err := range f.engine.Log(f.ctx, &q) {
+			steps++
+			f.wantCode(name, err, driver.CodeInvalid)
+		}
+		if steps != 1 {
+			t.Errorf("%s: %d steps, want one with the error", name, steps)
+		}
+	}
+}
+
+// A loop may end early, and an iterator may be used again.
+func (s *suite) testLogStopping(t *testing.T) {
+	f := s.logFixture(t)
+	log := f.engine.Log(f.ctx, &driver.LogQuery{})
+	for round := range 20 {
+		n := 0
+		for _, err := range log {
+			if err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			if n++; n > round%4 {
+				break
+			}
+		}
+		// What a loop that was left holds must not block a writer.
+		f.put("written", fmt.Sprintf(`{"n":%d}`, round))
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	seen := 0
+	for _, err := range f.engine.Log(ctx, &driver.LogQuery{}) {
+		if err != nil {
+			f.wantCode("after the context was cancelled", err, driver.CodeUnavailable)
+			break
+		}
+		seen++
+		cancel()
+	}
+	cancel()
+	if seen == 0 {
+		t.Error("nothing was read before the context was cancelled")
+	}
+	f.clock.move(time.Second)
+	if v := f.put("written", `{}`); v.Number != 21 {
+		t.Errorf("version %d, want 21", v.Number)
+	}
+}
