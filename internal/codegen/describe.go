@@ -16,6 +16,8 @@ func sdlFuncs() template.FuncMap {
 		"keysDescription":   keysDescription,
 		"refers":            refers,
 		"verbs":             verbs,
+		"a":                 article,
+		"upperFirst":        upperFirst,
 	}
 }
 

@@ -109,7 +109,7 @@ func (r *reader) declareType(def *ast.Definition) {
 		if versioned {
 			r.problems.add(def.Position, "@versioned cannot stand on the %s %s; it belongs on a type", kind, def.Name)
 		} else {
-			r.problems.add(def.Position, "%s %s: a %s cannot be stored; use a type, or JSON", kind, def.Name, kind)
+			r.problems.add(def.Position, "%s %s: %s cannot be stored; use a type, or JSON", kind, def.Name, article(kind))
 		}
 	case ast.InputObject:
 		r.problems.add(def.Position, "input %s: inputs are generated from the @versioned types and cannot be written here", def.Name)
