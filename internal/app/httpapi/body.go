@@ -26,8 +26,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 		return tooLarge
 	}
 	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
-		var over *http.MaxBytesError
-		if errors.As(err, &over) {
+		if _, over := errors.AsType[*http.MaxBytesError](err); over {
 			return tooLarge
 		}
 		return &problem{http.StatusBadRequest, CodeBadInput, "the request body could not be read to its end"}
@@ -62,8 +61,7 @@ func checkJSON(text []byte, what string) *problem {
 // syntaxError says where JSON goes wrong.
 func syntaxError(text []byte) string {
 	err := json.Unmarshal(text, new(json.RawMessage))
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("%v (at byte %d)", err, syntax.Offset)
 	}
 	return fmt.Sprint(err)
@@ -124,8 +122,7 @@ func escaped(text []byte) int64 {
 func explainBody(text []byte) string {
 	var params graphql.RawParams
 	err := json.Unmarshal(text, &params)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) && wrong.Field != "" {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 		want := "an object"
 		if wrong.Type.Kind().String() == "string" {
 			want = "a string"

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 
 	"github.com/99designs/gqlgen/graphql/errcode"
@@ -56,9 +57,7 @@ func finalCodes(list gqlerror.List) {
 			continue
 		}
 		extensions := make(map[string]any, len(err.Extensions)+1)
-		for k, v := range err.Extensions {
-			extensions[k] = v
-		}
+		maps.Copy(extensions, err.Extensions)
 		extensions["code"] = code
 		err.Extensions = extensions
 	}

@@ -79,8 +79,7 @@ func (h *Handler) present(ctx context.Context, err error) *gqlerror.Error {
 
 // presentPlainly is the presenter of schemas that have none.
 func presentPlainly(ctx context.Context, err error) *gqlerror.Error {
-	var known *gqlerror.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*gqlerror.Error](err); ok {
 		return known
 	}
 	shown := gqlerror.WrapPath(graphql.GetPath(ctx), err)
@@ -113,7 +112,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if failure == nil {
 			return
 		}
-		if failure == http.ErrAbortHandler {
+		if failure == any(http.ErrAbortHandler) {
 			panic(failure)
 		}
 		h.cfg.Logger.ErrorContext(r.Context(), "panic", "request", request,
@@ -259,9 +258,6 @@ func (h *Handler) Drain(ctx context.Context) error {
 	return h.places.Acquire(ctx, int64(h.cfg.Limits.Concurrent))
 }
 
-// WaitAtMost is how long a request may take in all: to be read, to wait and to
-// be executed.
-func (l Limits) WaitAtMost() time.Duration {
-	l = l.withDefaults()
-	return l.Wait + l.Time
-}
+// WaitAtMost is how long a request that was read may take: to wait and to be
+// executed.
+func (h *Handler) WaitAtMost() time.Duration { return h.cfg.Limits.Wait + h.cfg.Limits.Time }

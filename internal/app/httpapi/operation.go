@@ -53,10 +53,9 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 	took := h.cfg.Now().Sub(op.start)
 	h.metrics.observe(op, took)
 	level := slog.LevelInfo
-	message := "operation"
 	switch {
 	case h.cfg.Slow > 0 && took >= h.cfg.Slow:
-		level, message = slog.LevelWarn, "slow operation"
+		level = slog.LevelWarn
 	case op.code() == CodeInternal:
 		level = slog.LevelError
 	}
@@ -90,7 +89,7 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 			slog.Int("errors", len(op.errors)),
 			slog.String("error", clip(op.errors[0].Message)))
 	}
-	h.cfg.Logger.LogAttrs(ctx, level, message, attrs...)
+	h.cfg.Logger.LogAttrs(ctx, level, "operation", attrs...)
 }
 
 // clip keeps what clients sent from filling the log.

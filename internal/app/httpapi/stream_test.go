@@ -154,9 +154,11 @@ func TestWebSocketHandshake(t *testing.T) {
 		if conn == nil {
 			continue
 		}
-		if _, second, err := s.dial(t, subprotocol, nil); err == nil || second == nil || second.StatusCode != 503 {
-			t.Errorf("a second connection: %v", err)
+		_, second, err := s.dial(t, subprotocol, nil)
+		if err == nil || second == nil || second.StatusCode != 503 {
+			t.Fatalf("a second connection: %v", err)
 		}
+		_ = second.Body.Close()
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
