@@ -1,0 +1,89 @@
+package transfer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// chunkBytes is about how much is read, parsed and handed on at a time.
+const chunkBytes = 512 << 10
+
+// chunk is a run of whole lines.
+type chunk struct {
+	text      []byte // every line with its newline
+	firstLine int64  // the number of the first line, from 1
+	// end is why nothing follows the text: io.EOF, or what was wrong there.
+	// It is nil where another chunk follows.
+	end error
+}
+
+// chunker cuts a stream into chunks.
+type chunker struct {
+	r       io.Reader
+	rest    []byte // the beginning of the next line
+	line    int64  // the number of that line
+	maxLine int
+}
+
+func newChunker(r io.Reader, maxLine int) *chunker {
+	return &chunker{r: r, line: 1, maxLine: maxLine}
+}
+
+// next returns the next chunk, in memory of its own. It must not be called
+// after the one that has end set.
+func (c *chunker) next() chunk {
+	buf := make([]byte, len(c.rest), max(chunkBytes, 2*len(c.rest)))
+	searched := copy(buf, c.rest)
+	for {
+		n, err := fill(c.r, buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		cut := searched + bytes.LastIndexByte(buf[searched:], '\n') + 1
+		if cut == searched {
+			cut = 0
+		}
+		searched = len(buf)
+		switch {
+		case err != nil:
+			return c.cut(buf, cut, err)
+		case cut > 0:
+			return c.cut(buf, cut, nil)
+		case len(buf) > c.maxLine:
+			return c.cut(buf, 0, tooLong(c.maxLine))
+		}
+		buf = append(make([]byte, 0, 2*cap(buf)), buf...)
+	}
+}
+
+// fill reads until p is full or there is an error.
+func fill(r io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var m int
+		m, err = r.Read(p[n:])
+		n += m
+	}
+	return n, err
+}
+
+// cut makes a chunk of buf up to at and keeps what follows.
+func (c *chunker) cut(buf []byte, at int, end error) chunk {
+	out := chunk{text: buf[:at:at], firstLine: c.line, end: end}
+	c.rest = buf[at:]
+	c.line += int64(bytes.Count(out.text, []byte{'\n'}))
+	switch {
+	case end == nil:
+	case !errors.Is(end, io.EOF):
+		out.end = &LineError{Line: c.line, Err: end}
+	case len(c.rest) > c.maxLine:
+		out.end = &LineError{Line: c.line, Err: tooLong(c.maxLine)}
+	case len(bytes.TrimSpace(c.rest)) > 0:
+		out.end = &LineError{Line: c.line, Err: fmt.Errorf(
+			"%w: it ends here without a newline; if the line is complete, put one at its end", ErrTruncated)}
+	}
+	return out
+}
+
+func tooLong(most int) error {
+	return fmt.Errorf("is longer than the %d bytes that a line may have", most)
+}

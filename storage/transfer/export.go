@@ -1,0 +1,106 @@
+package transfer
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
+
+// ExportOptions choose what to export and how to watch it.
+type ExportOptions struct {
+	Collections []string // empty: all, also those that the schema no longer declares
+	// From and To bound when a version was recorded, half-open [From, To); 0
+	// means no bound. What is imported from such a part is numbered from 1.
+	From, To driver.Instant
+	// Progress, if set, is called now and then with what was written so far.
+	Progress func(Progress)
+}
+
+// Export writes every version that the store held when it began, in commit
+// order, and returns how many it wrote. The result is complete only if there
+// is no error.
+func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportOptions) (int64, error) {
+	now, err := store.Engine().Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	query := driver.LogQuery{Collections: opts.Collections, From: opts.From, To: now + 1}
+	if opts.To != 0 {
+		query.To = min(query.To, opts.To)
+	}
+	out := bufio.NewWriterSize(w, 256<<10)
+	var done Progress
+	var line []byte
+	// One iteration reads one snapshot. Reading page by page could see a
+	// document's later versions and miss earlier ones that an import adds.
+	for entry, err := range store.Engine().Log(ctx, &query) {
+		if err != nil {
+			return done.Lines, err
+		}
+		if line, err = appendLine(line[:0], entry.Version); err != nil {
+			return done.Lines, err
+		}
+		if _, err := out.Write(line); err != nil {
+			return done.Lines, fmt.Errorf("cannot write: %w", err)
+		}
+		done.Lines++
+		done.Bytes += int64(len(line))
+		if opts.Progress != nil && done.Lines%progressEvery == 0 {
+			opts.Progress(done)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return done.Lines, fmt.Errorf("cannot write: %w", err)
+	}
+	return done.Lines, nil
+}
+
+// progressEvery is how many lines lie between two reports of progress.
+const progressEvery = 1000
+
+// appendLine appends the line of one version, with its newline.
+func appendLine(b []byte, v *driver.Version) ([]byte, error) {
+	var err error
+	member := func(m int, value string) {
+		if err != nil {
+			return
+		}
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		b = append(b, memberNames[m]...)
+		b = append(b, '"', ':')
+		b, err = jsontext.AppendQuote(b, value)
+	}
+	b = append(b, '{')
+	member(memberCollection, v.Collection)
+	member(memberID, v.Key)
+	member(memberAt, v.RecordedAt.String())
+	member(memberBy, v.Author)
+	if v.Message != "" {
+		member(memberMessage, v.Message)
+	}
+	if v.Group != "" {
+		member(memberSource, v.Group)
+	}
+	if v.Deleted {
+		member(memberOp, "delete")
+	} else {
+		member(memberOp, "put")
+	}
+	if err != nil {
+		return b, fmt.Errorf("%s %q version %d: %w", v.Collection, v.Key, v.Number, err)
+	}
+	if !v.Deleted {
+		b = append(b, `,"data":`...)
+		b = append(b, v.Data...)
+	}
+	return append(b, '}', '\n'), nil
+}

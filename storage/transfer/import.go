@@ -1,0 +1,116 @@
+package transfer
+
+import (
+	"context"
+	"io"
+	"runtime"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
+
+// ImportOptions choose how strict an import is and how to watch it. The zero
+// value is what most callers want.
+type ImportOptions struct {
+	// Name is the name of the file, for messages. A name that ends in .gz or
+	// .zst promises such data; otherwise the data's first bytes tell.
+	Name string
+	// Lenient keeps documents with values of another type than the schema
+	// declares; reading such a field is an error until it is declared so.
+	Lenient bool
+	// SkipUnknown leaves out lines of collections that the schema does not
+	// declare, instead of stopping at the first.
+	SkipUnknown bool
+	// MaxLine is the longest line accepted, in bytes without the newline; 0
+	// means 16 MiB.
+	MaxLine int
+	// BatchVersions and BatchBytes bound what is committed at once; 0 means
+	// 8192 versions and 8 MiB. A single longer line is a batch of its own.
+	BatchVersions, BatchBytes int
+	// Progress, if set, is called after every batch, from one goroutine.
+	Progress func(Progress)
+}
+
+func (o ImportOptions) withDefaults() ImportOptions {
+	set := func(n *int, value int) {
+		if *n <= 0 {
+			*n = value
+		}
+	}
+	set(&o.MaxLine, 16<<20)
+	set(&o.BatchVersions, 8192)
+	set(&o.BatchBytes, 8<<20)
+	return o
+}
+
+// Import adds the versions that r holds to the store. Compressed data is told
+// by its first bytes.
+//
+// It stops at the first line that it cannot keep: the error is then, or wraps,
+// a *LineError. The report says in any case what was kept, and the store holds
+// exactly that; importing the same data again skips it. After an error or the
+// end of ctx, a Read of r that is under way is not waited for.
+func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportOptions) (ImportReport, error) {
+	opts = opts.withDefaults()
+	src, err := openSource(r, opts.Name)
+	if err != nil {
+		return ImportReport{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l := &loader{store: store, opts: opts, raw: src.raw}
+	for j := range parseAhead(ctx, src, opts, typesOf(store)) {
+		<-j.done
+		if err := l.add(ctx, j); err != nil {
+			return l.report, err
+		}
+	}
+	// The jobs end early when the context does.
+	if err := ctx.Err(); err != nil {
+		return l.report, driver.Errorf(driver.CodeUnavailable, "the import was stopped: %w", context.Cause(ctx))
+	}
+	return l.report, l.flush(ctx)
+}
+
+func typesOf(store *storage.Store) map[string]*storage.Type {
+	types := make(map[string]*storage.Type)
+	for _, t := range store.Types() {
+		types[t.Collection] = t
+	}
+	return types
+}
+
+// parseAhead reads and parses the stream in goroutines of its own and yields
+// the jobs in the order of the stream, each to be waited for. A bounded number
+// is under way.
+func parseAhead(ctx context.Context, src *source, opts ImportOptions, types map[string]*storage.Type) <-chan *job {
+	workers := max(1, runtime.GOMAXPROCS(0)-1)
+	ordered, work := make(chan *job, workers+1), make(chan *job, workers+1)
+	go func() {
+		defer close(ordered)
+		defer close(work)
+		defer src.close()
+		chunks := newChunker(src, opts.MaxLine)
+		for last := false; !last; {
+			j := &job{chunk: chunks.next(), done: make(chan struct{})}
+			last = j.end != nil
+			for _, to := range []chan<- *job{work, ordered} {
+				select {
+				case to <- j:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	for range workers {
+		go func() {
+			p := newJobParser(opts, types)
+			for j := range work {
+				p.run(j)
+				close(j.done)
+			}
+		}()
+	}
+	return ordered
+}

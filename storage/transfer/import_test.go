@@ -1,0 +1,279 @@
+package transfer_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/drivertest"
+	"github.com/asof/asof/storage/transfer"
+)
+
+// now is what the clock of the stores says.
+var now = time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
+
+// types are those of the stores: each has metadata of its own.
+func types() []*storage.Type {
+	maker := &storage.ObjectType{Name: "Maker", Fields: []storage.Field{{Name: "name", Kind: storage.KindString}}}
+	return []*storage.Type{
+		{
+			Name: "Thing", Singular: "thing", Plural: "things", Collection: "things",
+			Fields: []storage.Field{
+				{Name: "name", Kind: storage.KindString},
+				{Name: "size", Kind: storage.KindInt},
+				{Name: "labels", Kind: storage.KindString, List: true},
+				{Name: "maker", Kind: storage.KindObject, Object: maker},
+				{Name: "extra", Kind: storage.KindJSON},
+			},
+		},
+		{
+			Name: "Box", Singular: "box", Plural: "boxes", Collection: "boxes",
+			Fields: []storage.Field{{Name: "name", Kind: storage.KindString}},
+		},
+	}
+}
+
+func newStore(t *testing.T) *storage.Store {
+	t.Helper()
+	ts := types()
+	engine := drivertest.NewModel(func() time.Time { return now }, storage.CollectionsOf(ts))
+	t.Cleanup(func() {
+		if err := engine.Check(context.Background(), func(problem string) { t.Error(problem) }); err != nil {
+			t.Error(err)
+		}
+	})
+	return storeOf(t, engine)
+}
+
+func storeOf(t *testing.T, engine driver.Engine) *storage.Store {
+	t.Helper()
+	store, err := storage.New(engine, types())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// put is a line of things; what begins with a brace replaces the document.
+func put(id, at, data string) string {
+	return fmt.Sprintf(`{"collection":"things","id":%q,"at":%q,"by":"ann","op":"put","data":%s}`+"\n", id, at, data)
+}
+
+func versions(t *testing.T, store *storage.Store) int64 {
+	t.Helper()
+	stats, err := store.Engine().Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats.Versions
+}
+
+func export(t *testing.T, store *storage.Store) string {
+	t.Helper()
+	var out bytes.Buffer
+	n, err := transfer.Export(t.Context(), store, &out, transfer.ExportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := bytes.Count(out.Bytes(), []byte{'\n'}); int64(lines) != n {
+		t.Errorf("%d lines, %d reported", lines, n)
+	}
+	return out.String()
+}
+
+const (
+	first  = "2024-01-01T00:00:00Z"
+	second = "2024-01-02T00:00:00Z"
+	third  = "2024-01-03T00:00:00Z"
+)
+
+// Every reason to stop, behind two good lines: these are kept, the line is
+// named, and running again without it skips them.
+func TestImportErrors(t *testing.T) {
+	good := put("a", first, `{"name":"one"}`) + put("a", second, `{"name":"two"}`)
+	tests := []struct{ name, bad, want string }{
+		{"not JSON", "oops\n", "line 3: is not valid JSON at byte 1"},
+		{"blank lines count", "\n\r\n[]\n", "line 5: is a list"},
+		{"unknown collection", `{"collection":"thing","id":"a","at":"2024-01-03T00:00:00Z","by":"ann","op":"delete"}` + "\n", `line 3: unknown collection "thing"; the schema has boxes, things`},
+		{"not later", put("a", second, `{"name":"other"}`), `line 3: `},
+		{"earlier", put("a", "2024-01-01T12:00:00Z", `{"name":"other"}`), `line 3: `},
+		{"in the future", put("a", "2025-06-01T00:00:00.000001Z", `{"name":"other"}`), "future"},
+		{"before 1970", put("b", "1969-12-31T23:59:59Z", `{}`), "line 3: "},
+		{"wrong type", put("a", third, `{"size":"big"}`), `line 3: size: expected Int, found "big"; declare it so in the schema, or import with --lenient`},
+		{"wrong type in a list", put("a", third, `{"labels":["x",{}]}`), `line 3: labels[1]: expected`},
+		{"wrong type in an object", put("a", third, `{"maker":{"name":1}}`), `line 3: maker.name: expected`},
+		{"not a whole number", put("a", third, `{"size":1.5}`), `line 3: size: expected Int`},
+		{"over 32 bits", put("a", third, `{"size":2147483648}`), `line 3: size: expected Int`},
+		{"too long", put("a", third, `{"name":"`+strings.Repeat("x", 2000)+`"}`), "line 3: is longer than the 1000 bytes"},
+		{"no newline", strings.TrimSuffix(put("a", third, `{}`), "\n"), "line 3: the file is cut off"},
+		{"half a line", put("a", third, `{}`)[:20], "line 3: the file is cut off"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			store := newStore(t)
+			options := transfer.ImportOptions{MaxLine: 1000}
+			after := ""
+			if strings.HasSuffix(test.bad, "\n") {
+				after = put("z", third, `{}`)
+			}
+			report, err := transfer.Import(t.Context(), store, strings.NewReader(good+test.bad+after), options)
+			var line *transfer.LineError
+			if !errors.As(err, &line) || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("got  %v\nwant %s", err, test.want)
+			}
+			if report.Added != 2 || report.Skipped != 0 || versions(t, store) != 2 {
+				t.Errorf("%d added, %d skipped, %d there; want the two before the line", report.Added, report.Skipped, versions(t, store))
+			}
+			report, err = transfer.Import(t.Context(), store, strings.NewReader(good+put("z", third, `{}`)), options)
+			if err != nil || report.Added != 1 || report.Skipped != 2 {
+				t.Errorf("again: %d added, %d skipped, %v", report.Added, report.Skipped, err)
+			}
+		})
+	}
+}
+
+func TestImportRemarks(t *testing.T) {
+	store := newStore(t)
+	text := put("a", first, `{"name":"one","colour":"red","maker":{"name":"m","town":"x"}}`) +
+		put("a", second, `{"name":"two","colour":"red"}`) +
+		`{"collection":"cupboards","id":"c","at":"2024-01-01T00:00:00Z","by":"ann","op":"put","data":{}}` + "\n" +
+		put("a", third, `{"name":"three","size":"big"}`)
+	if _, err := transfer.Import(t.Context(), newStore(t), strings.NewReader(text), transfer.ImportOptions{Lenient: true}); err == nil {
+		t.Error("an unknown collection is imported")
+	}
+	report, err := transfer.Import(t.Context(), store, strings.NewReader(text), transfer.ImportOptions{Lenient: true, SkipUnknown: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	if err := report.Print(&said); err != nil {
+		t.Fatal(err)
+	}
+	want := `3 versions added, 0 already there
+1 version of collections that the schema does not declare left out
+things.colour is not declared in the schema: kept in 2 versions, not visible to GraphQL
+things.maker.town is not declared in the schema: kept in 1 version, not visible to GraphQL
+things size: expected Int, found "big": kept in 1 version, reading it is an error
+`
+	if diff := cmp.Diff(want, said.String()); diff != "" {
+		t.Error(diff)
+	}
+	if got := export(t, store); !strings.Contains(got, `"size":"big"`) || !strings.Contains(got, `"town":"x"`) {
+		t.Errorf("not kept: %s", got)
+	}
+}
+
+// pack compresses.
+func pack(t *testing.T, format, text string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	var w io.WriteCloser
+	switch format {
+	case "gz":
+		w = gzip.NewWriter(&out)
+	case "zst":
+		z, err := zstd.NewWriter(&out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w = z
+	default:
+		return []byte(text)
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// A file that is cut anywhere is noticed, whatever its compression.
+func TestImportCutAnywhere(t *testing.T) {
+	var text strings.Builder
+	start := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 40 {
+		text.WriteString(put("a", start.Add(time.Duration(i)*time.Hour).Format(time.RFC3339), fmt.Sprintf(`{"size":%d}`, i*i*7919%1000)))
+	}
+	for _, format := range []string{"gz", "zst", "plain"} {
+		t.Run(format, func(t *testing.T) {
+			whole := pack(t, format, text.String())
+			store := newStore(t)
+			for cut := 1; cut < len(whole); cut++ {
+				if format == "plain" && whole[cut-1] == '\n' {
+					continue // indeed a complete file
+				}
+				name := "x." + format
+				if cut%2 == 0 {
+					name = ""
+				}
+				_, err := transfer.Import(t.Context(), store, bytes.NewReader(whole[:cut]), transfer.ImportOptions{Name: name})
+				if cut < 4 && name == "" && format != "plain" {
+					if err == nil {
+						t.Fatalf("cut at byte %d of %d: no error", cut, len(whole))
+					}
+					continue // nothing tells what it was
+				}
+				if !errors.Is(err, transfer.ErrTruncated) {
+					t.Fatalf("cut at byte %d of %d: %v", cut, len(whole), err)
+				}
+			}
+			if _, err := transfer.Import(t.Context(), store, bytes.NewReader(whole), transfer.ImportOptions{Name: "x." + format}); err != nil {
+				t.Error(err)
+			}
+			if n := versions(t, store); n != 40 {
+				t.Errorf("%d versions in the end, want 40", n)
+			}
+		})
+	}
+}
+
+func TestImportDamaged(t *testing.T) {
+	line := put("a", first, `{"name":"one"}`)
+	gz, zst := pack(t, "gz", line), pack(t, "zst", line)
+	flip := func(b []byte) []byte {
+		b = bytes.Clone(b)
+		b[len(b)-2] ^= 0x40 // in the checksum
+		return b
+	}
+	tests := []struct {
+		name, file string
+		data       []byte
+		want       error
+	}{
+		{"gzip checksum", "x.gz", flip(gz), transfer.ErrCorrupt},
+		{"zstd checksum", "x.zst", flip(zst), transfer.ErrCorrupt},
+		{"something behind gzip", "x.gz", append(bytes.Clone(gz), "garbage......"...), transfer.ErrCorrupt},
+		{"something behind zstd", "x.zst", append(bytes.Clone(zst), "garbage......"...), transfer.ErrCorrupt},
+		{"empty gzip", "x.gz", nil, transfer.ErrTruncated},
+		{"not gzip", "x.gz", []byte(line), nil},
+		{"not zstd", "x.zst", gz, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := transfer.Import(t.Context(), newStore(t), bytes.NewReader(test.data), transfer.ImportOptions{Name: test.file})
+			if err == nil || test.want != nil && !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+	// One compressed file behind another is one file, as for gzip and zstd.
+	for _, data := range [][]byte{append(bytes.Clone(gz), pack(t, "gz", put("b", first, `{}`))...), append(bytes.Clone(zst), pack(t, "zst", put("b", first, `{}`))...)} {
+		report, err := transfer.Import(t.Context(), newStore(t), bytes.NewReader(data), transfer.ImportOptions{})
+		if err != nil || report.Added != 2 {
+			t.Errorf("two in one: %d added, %v", report.Added, err)
+		}
+	}
+}

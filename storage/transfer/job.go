@@ -1,0 +1,103 @@
+package transfer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
+
+// job is a chunk and what became of it.
+type job struct {
+	chunk
+	done     chan struct{} // closed when the rest is filled
+	versions []driver.Version
+	lines    []int64 // of each version
+	findings []finding
+	ignored  []int64 // lines of unknown collections
+	err      error   // why nothing follows the versions: a *LineError, or nil
+}
+
+// finding is something about a version that is counted and reported.
+type finding struct {
+	version int // index in the job
+	remark  remark
+}
+
+// jobParser parses jobs. It is not safe for concurrent use.
+type jobParser struct {
+	opts  ImportOptions
+	types map[string]*storage.Type // by collection
+	lines *lineParser
+}
+
+func newJobParser(opts ImportOptions, types map[string]*storage.Type) *jobParser {
+	return &jobParser{opts: opts, types: types, lines: newLineParser()}
+}
+
+func (p *jobParser) run(j *job) {
+	defer func() { j.text = nil }()
+	number := j.firstLine
+	for line := range bytes.Lines(j.text) {
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) > 0 {
+			if err := p.line(j, number, line); err != nil {
+				j.err = &LineError{Line: number, Err: err}
+				return
+			}
+		}
+		number++
+	}
+	if j.end != nil && !errors.Is(j.end, io.EOF) {
+		j.err = j.end
+	}
+}
+
+func (p *jobParser) line(j *job, number int64, line []byte) error {
+	if len(line) > p.opts.MaxLine {
+		return tooLong(p.opts.MaxLine)
+	}
+	v, err := p.lines.parse(line)
+	if err != nil {
+		return err
+	}
+	t, known := p.types[v.Collection]
+	switch {
+	case !known && p.opts.SkipUnknown:
+		j.ignored = append(j.ignored, number)
+		return nil
+	case !known:
+		return fmt.Errorf("unknown collection %q; the schema has %s", v.Collection,
+			strings.Join(slices.Sorted(maps.Keys(p.types)), ", "))
+	case !v.Deleted:
+		if err := p.check(j, t, v.Data); err != nil {
+			return err
+		}
+	}
+	j.versions = append(j.versions, v)
+	j.lines = append(j.lines, number)
+	return nil
+}
+
+// check compares a document with its type. What the type does not declare is
+// noted; so is, if the import is lenient, the first value of another type.
+func (p *jobParser) check(j *job, t *storage.Type, data []byte) error {
+	unknown, err := t.Validate(data)
+	for _, path := range unknown {
+		j.findings = append(j.findings, finding{len(j.versions), remark{t.Collection, path, ""}})
+	}
+	if err == nil {
+		return nil
+	}
+	if !p.opts.Lenient {
+		return fmt.Errorf("%w; declare it so in the schema, or import with --lenient to keep it as it is", err)
+	}
+	j.findings = append(j.findings, finding{len(j.versions), remark{t.Collection, "", err.Error()}})
+	return nil
+}

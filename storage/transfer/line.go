@@ -1,0 +1,259 @@
+package transfer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
+)
+
+// The members of a line, in the order in which they are written.
+const (
+	memberCollection = iota
+	memberID
+	memberAt
+	memberBy
+	memberMessage
+	memberSource
+	memberOp
+	memberData
+	memberCount
+)
+
+var memberNames = [memberCount]string{"collection", "id", "at", "by", "message", "source", "op", "data"}
+
+// required are the members that every line has; data depends on op.
+const required = 1<<memberCollection | 1<<memberID | 1<<memberAt | 1<<memberBy | 1<<memberOp
+
+// lineParser turns lines into versions. It is not safe for concurrent use.
+type lineParser struct {
+	dec    *jsontext.Decoder
+	buf    bytes.Buffer
+	intern map[string]string
+}
+
+func newLineParser() *lineParser {
+	return &lineParser{dec: jsontext.NewDecoder(new(bytes.Buffer)), intern: make(map[string]string)}
+}
+
+// parse reads one line, without its newline. The version has no number; its
+// data is in normal form, does not share memory with the line and was not
+// compared with a schema. The error does not name the line.
+func (p *lineParser) parse(line []byte) (driver.Version, error) {
+	var v driver.Version
+	if bytes.HasPrefix(line, []byte("\xef\xbb\xbf")) {
+		return v, errors.New("starts with a byte order mark; save the file as UTF-8 without one")
+	}
+	p.buf = *bytes.NewBuffer(line)
+	p.dec.Reset(&p.buf)
+	tok, err := p.dec.ReadToken()
+	if err != nil {
+		return v, p.syntax(err, line)
+	}
+	if tok.Kind() != '{' {
+		return v, fmt.Errorf("is %s; each line must be one JSON object", describe(tok.Kind()))
+	}
+	var seen, nulls uint
+	var op string
+	for p.dec.PeekKind() != '}' {
+		member, err := p.member(line)
+		if err != nil {
+			return v, err
+		}
+		seen |= 1 << member
+		raw, err := p.dec.ReadValue()
+		if err != nil {
+			return v, p.syntax(err, line)
+		}
+		if raw.Kind() == 'n' {
+			nulls |= 1 << member
+			continue
+		}
+		if member == memberData {
+			if raw.Kind() != '{' {
+				return v, fmt.Errorf(`"data" must be an object, not %s`, describe(raw.Kind()))
+			}
+			if v.Data, err = normal.Object(raw); err != nil {
+				return v, fmt.Errorf(`"data": %w`, err)
+			}
+			continue
+		}
+		text, err := p.text(raw, member)
+		if err != nil {
+			return v, err
+		}
+		switch member {
+		case memberCollection:
+			v.Collection = text
+		case memberID:
+			v.Key = text
+		case memberAt:
+			if v.RecordedAt, err = parseInstant(text); err != nil {
+				return v, err
+			}
+		case memberBy:
+			v.Author = text
+		case memberMessage:
+			v.Message = text
+		case memberSource:
+			v.Group = text
+		case memberOp:
+			op = text
+		}
+	}
+	if _, err := p.dec.ReadToken(); err != nil {
+		return v, p.syntax(err, line)
+	}
+	if rest := bytes.TrimLeft(line[p.dec.InputOffset():], " \t\r"); len(rest) > 0 {
+		return v, fmt.Errorf("has more after the object, at byte %d: %s", len(line)-len(rest)+1, excerpt(rest))
+	}
+	return v, p.complete(&v, op, seen, nulls)
+}
+
+// complete checks what only the whole line can tell.
+func (p *lineParser) complete(v *driver.Version, op string, seen, nulls uint) error {
+	for m := range memberCount {
+		switch bit := uint(1) << m; {
+		case required&bit == 0:
+		case seen&bit == 0:
+			return fmt.Errorf("has no %q", memberNames[m])
+		case nulls&bit != 0:
+			return fmt.Errorf("%q must be a string, not null", memberNames[m])
+		}
+	}
+	switch {
+	case v.Collection == "":
+		return errors.New(`"collection" is empty`)
+	case v.Key == "":
+		return errors.New(`"id" is empty`)
+	}
+	switch op {
+	case "put":
+		v.Op = driver.OpImport
+		switch {
+		case seen&(1<<memberData) == 0:
+			return errors.New(`has no "data"; a put carries the document as it was after it`)
+		case nulls&(1<<memberData) != 0:
+			return errors.New(`"data" must be an object, not null; to delete the document, write "op":"delete"`)
+		}
+	case "delete":
+		v.Op, v.Deleted = driver.OpDelete, true
+		if v.Data != nil {
+			return errors.New(`is a delete with "data"; leave "data" out, or write "op":"put"`)
+		}
+	default:
+		return fmt.Errorf(`"op" must be "put" or "delete", not %s`, excerpt([]byte(op)))
+	}
+	return nil
+}
+
+// member reads the next member name.
+func (p *lineParser) member(line []byte) (int, error) {
+	tok, err := p.dec.ReadToken()
+	if err != nil {
+		return 0, p.syntax(err, line)
+	}
+	name := tok.String()
+	for m, known := range memberNames {
+		if name == known {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown member %q; a line has %s", name, strings.Join(memberNames[:], ", "))
+}
+
+// text returns the string that raw stands for. What comes back in every other
+// line, such as names of authors, is kept once.
+func (p *lineParser) text(raw jsontext.Value, member int) (string, error) {
+	if raw.Kind() != '"' {
+		return "", fmt.Errorf("%q must be a string, not %s", memberNames[member], describe(raw.Kind()))
+	}
+	body := raw[1 : len(raw)-1]
+	if bytes.IndexByte(body, '\\') >= 0 {
+		unquoted, err := jsontext.AppendUnquote(nil, raw)
+		if err != nil {
+			return "", fmt.Errorf("%q: %w", memberNames[member], err)
+		}
+		body = unquoted
+	}
+	if s, ok := p.intern[string(body)]; ok {
+		return s, nil
+	}
+	const maxInterned, maxInternedBytes = 4096, 256
+	s := string(body)
+	if member != memberAt && len(s) <= maxInternedBytes {
+		if len(p.intern) >= maxInterned {
+			clear(p.intern)
+		}
+		p.intern[s] = s
+	}
+	return s, nil
+}
+
+// syntax says in a sentence what the decoder found.
+func (p *lineParser) syntax(err error, line []byte) error {
+	var se *jsontext.SyntacticError
+	switch {
+	case errors.As(err, &se) && errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return fmt.Errorf("is not valid JSON: it ends in the middle of a value, at byte %d", len(line))
+	case errors.As(err, &se) && errors.Is(err, jsontext.ErrDuplicateName):
+		where := se.JSONPointer.Parent()
+		if where == "" {
+			return fmt.Errorf("has the member %q twice", se.JSONPointer.LastToken())
+		}
+		return fmt.Errorf("has the member %q twice in %s", se.JSONPointer.LastToken(), where)
+	case errors.As(err, &se):
+		return fmt.Errorf("is not valid JSON at byte %d: %w", se.ByteOffset+1, se.Err)
+	default:
+		return fmt.Errorf("is not valid JSON: %w", err)
+	}
+}
+
+// parseInstant reads an RFC 3339 time. What is finer than a microsecond is cut.
+func parseInstant(s string) (driver.Instant, error) {
+	var t time.Time
+	if t.UnmarshalText([]byte(s)) == nil {
+		return driver.InstantOf(t), nil
+	}
+	const good = `write it like "2006-01-02T15:04:05Z" or "2006-01-02T15:04:05.123456+02:00"`
+	if _, err := time.Parse("2006-01-02T15:04:05", s); err == nil {
+		return 0, fmt.Errorf(`"at" has no offset: %s; %s`, excerpt([]byte(s)), good)
+	}
+	return 0, fmt.Errorf(`"at" is not a time: %s; %s`, excerpt([]byte(s)), good)
+}
+
+// describe names a kind of JSON value.
+func describe(k jsontext.Kind) string {
+	switch k {
+	case 'n':
+		return "null"
+	case 't', 'f':
+		return "a boolean"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	default:
+		return "nothing"
+	}
+}
+
+// excerpt quotes the beginning of what was given.
+func excerpt(b []byte) string {
+	const most = 40
+	if len(b) > most {
+		return fmt.Sprintf("%q…", b[:most])
+	}
+	return fmt.Sprintf("%q", b)
+}

@@ -1,0 +1,97 @@
+package transfer
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// ImportReport says what an import did, whether or not it came to the end.
+type ImportReport struct {
+	Added   int64 // versions that the store did not have
+	Skipped int64 // versions that it had
+	Ignored int64 // lines of unknown collections that were left out
+	// Remarks say what was kept although the schema does not cover it, with
+	// how often, by collection, path and problem.
+	Remarks []Remark
+	// MoreRemarks counts what did not fit into Remarks any more.
+	MoreRemarks int64
+
+	index map[remark]int // into Remarks
+}
+
+// Remark is something that the schema does not cover, in Count versions.
+type Remark struct {
+	Collection string
+	// Path is made of stored names, with dots, where the schema lacks a member.
+	Path string
+	// Problem says which value of which other type Lenient kept; it is empty
+	// for a member that the schema does not declare.
+	Problem string
+	Count   int64
+}
+
+// remark identifies a Remark.
+type remark struct{ collection, path, problem string }
+
+// maxRemarks bounds how many different ones are told apart.
+const maxRemarks = 1000
+
+func (r *ImportReport) remark(m remark) {
+	i, ok := r.index[m]
+	switch {
+	case ok:
+		r.Remarks[i].Count++
+	case len(r.Remarks) < maxRemarks:
+		if r.index == nil {
+			r.index = make(map[remark]int)
+		}
+		r.index[m] = len(r.Remarks)
+		r.Remarks = append(r.Remarks, Remark{Collection: m.collection, Path: m.path, Problem: m.problem, Count: 1})
+	default:
+		r.MoreRemarks++
+	}
+}
+
+// Print writes the report in sentences, one to a line.
+func (r *ImportReport) Print(w io.Writer) error {
+	p := printer{w: w}
+	p.line("%s added, %d already there", plural(r.Added, "version"), r.Skipped)
+	if r.Ignored > 0 {
+		p.line("%s of collections that the schema does not declare left out", plural(r.Ignored, "version"))
+	}
+	remarks := slices.SortedFunc(slices.Values(r.Remarks), func(a, b Remark) int {
+		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Collection, b.Collection), cmp.Compare(a.Path, b.Path))
+	})
+	for _, m := range remarks {
+		if m.Problem == "" {
+			p.line("%s.%s is not declared in the schema: kept in %s, not visible to GraphQL", m.Collection, m.Path, plural(m.Count, "version"))
+		} else {
+			p.line("%s %s: kept in %s, reading it is an error", m.Collection, m.Problem, plural(m.Count, "version"))
+		}
+	}
+	if r.MoreRemarks > 0 {
+		p.line("and %d more of that kind", r.MoreRemarks)
+	}
+	return p.err
+}
+
+// printer keeps the first error.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
