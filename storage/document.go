@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // Document is one version of a document, read at an instant. It may be read
@@ -17,7 +18,7 @@ type Document struct {
 	// at is the instant at which references resolve, and seen the one up to
 	// which anything about the document may be known.
 	at, seen driver.Instant
-	pinned   bool // the id names the version
+	pinned   bool // the past was asked for: the id names the version
 	batch    *Batch
 }
 
@@ -30,7 +31,7 @@ type Batch struct {
 }
 
 func (s *Store) newDocument(t *Type, v *driver.Version, at, seen driver.Instant, pinned bool) *Document {
-	d := &Document{store: s, t: t, v: v, at: at, seen: seen, pinned: pinned || !v.Current()}
+	d := &Document{store: s, t: t, v: v, at: at, seen: seen, pinned: pinned}
 	d.doc = d
 	d.typ = t.object
 	d.raw = v.Data
@@ -45,7 +46,7 @@ func (d *Document) IsDocument() {}
 
 // ID is the global id: with the version number when the past was read.
 func (d *Document) ID() string {
-	if d.pinned {
+	if d.pinned || !d.v.Current() {
 		return encodeID(d.t.Name, d.v.Key, d.v.Number)
 	}
 	return encodeID(d.t.Name, d.v.Key, 0)
@@ -66,7 +67,8 @@ func (d *Document) Type() *Type { return d.t }
 // At is the instant at which the document's references resolve.
 func (d *Document) At() driver.Instant { return d.at }
 
-// Pinned reports whether the past was read: whether ID names the version.
+// Pinned reports whether the past was asked for. Then the ids of this document
+// and of those that it refers to name their versions.
 func (d *Document) Pinned() bool { return d.pinned }
 
 // Siblings are the documents that were read together with this one, itself
@@ -92,3 +94,53 @@ func inBatch(docs []*Document) {
 
 // latest is an instant after every commit at which a version is still current.
 const latest = driver.Instant(math.MaxInt64 - 1)
+
+// Of returns the document that the object lies in.
+func (o *Object) Of() *Document { return o.doc }
+
+// EachRef calls fn with every key that the same field holds in the documents
+// that were read together with this one, and in all the objects at the same
+// place in them. Values that are not keys are left out: reading the field
+// reports them.
+func (o *Object) EachRef(field int, fn func(d *Document, key string)) {
+	docs := []*Document{o.doc}
+	if o.doc.batch != nil {
+		docs = o.doc.batch.Docs
+	}
+	for _, d := range docs {
+		if d != nil && d.t == o.doc.t {
+			d.eachRef(o.chain, field, func(key string) { fn(d, key) })
+		}
+	}
+}
+
+// eachRef follows a chain of fields into nested objects.
+func (o *Object) eachRef(chain []int, field int, fn func(key string)) {
+	list := func(i int, each func(raw []byte)) {
+		raw := o.value(i)
+		if raw == nil {
+			return
+		}
+		if !o.typ.Fields[i].List {
+			each(raw)
+			return
+		}
+		rawjson.Elements(raw, func(start, end int) bool {
+			each(raw[start:end:end])
+			return true
+		})
+	}
+	if len(chain) == 0 {
+		list(field, func(raw []byte) {
+			if key, ok := rawjson.Unquote(raw); ok {
+				fn(key)
+			}
+		})
+		return
+	}
+	list(chain[0], func(raw []byte) {
+		if child, err := o.child(chain[0], raw); err == nil {
+			child.eachRef(chain[1:], field, fn)
+		}
+	})
+}

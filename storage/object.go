@@ -17,6 +17,8 @@ type Object struct {
 	doc  *Document
 	typ  *ObjectType
 	path string // where the object lies in the document, "" for the document itself
+	// chain are the fields that lead from the document to the object.
+	chain []int
 	raw  []byte
 	idx  atomic.Pointer[[]span] // where each field's value lies in raw
 }
@@ -287,7 +289,8 @@ func (o *Object) child(i int, raw []byte) (*Object, error) {
 		return nil, o.mistyped(i, raw)
 	}
 	f := &o.typ.Fields[i]
-	return &Object{doc: o.doc, typ: f.Object, path: o.fieldPath(f), raw: raw}, nil
+	chain := append(o.chain[:len(o.chain):len(o.chain)], i)
+	return &Object{doc: o.doc, typ: f.Object, path: o.fieldPath(f), chain: chain, raw: raw}, nil
 }
 
 // RefKey reads the key that a single reference holds; nil for null.

@@ -8,9 +8,6 @@ import (
 
 var errSoon = badInput("being written")
 
-func (c *Collection[T]) Page(ctx context.Context, where map[string]any, orderBy []*OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant) (*Connection[T], error) {
-	return nil, errSoon
-}
 func (c *Collection[T]) History(ctx context.Context, key string) (*History[T], error) {
 	return nil, errSoon
 }

@@ -1,0 +1,203 @@
+// Package dataloader resolves the references between documents, many at a time.
+//
+// Invariants:
+//
+//   - A loader lives as long as one operation and reads a document at an instant
+//     once, whatever refers to it.
+//   - The first access to a reference loads that reference for all documents
+//     that were read together (a page, a list of references), in one read of
+//     the store. Nothing waits for a timer: the documents know their siblings,
+//     so a batch is complete when it is needed.
+//   - References resolve at the instant of the document that holds them, unless
+//     an argument names another.
+//   - Results come in the order of the keys, with a null for each document that
+//     does not exist, whatever the order in which the store returns them.
+package dataloader
+
+import (
+	"context"
+	"sync"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
+
+// Loader keeps what one operation has loaded.
+type Loader struct {
+	store *storage.Store
+	mu    sync.Mutex
+	docs  map[docKey]*entry
+}
+
+type docKey struct {
+	t      *storage.Type
+	key    string
+	at     driver.Instant
+	pinned bool
+}
+
+// entry is a document that is loaded, or on its way until done is closed.
+type entry struct {
+	done chan struct{}
+	doc  *storage.Document
+	err  error
+}
+
+// New returns an empty loader for one operation.
+func New(store *storage.Store) *Loader {
+	return &Loader{store: store, docs: map[docKey]*entry{}}
+}
+
+type loaderKey struct{}
+
+// With returns a context that carries the operation's loader.
+func With(ctx context.Context, l *Loader) context.Context {
+	return context.WithValue(ctx, loaderKey{}, l)
+}
+
+// from returns the context's loader; without one, nothing is shared between calls.
+func from(ctx context.Context, store *storage.Store) *Loader {
+	if l, ok := ctx.Value(loaderKey{}).(*Loader); ok {
+		return l
+	}
+	return New(store)
+}
+
+// Refs returns the documents that a list of references in d points at, with the
+// zero T for each one that does not exist.
+func Refs[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], d *storage.Document, field int, asOf *driver.Instant) ([]T, error) {
+	return RefsIn(ctx, coll, &d.Object, field, asOf)
+}
+
+// RefsIn is Refs for an object nested in a document.
+func RefsIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], o *storage.Object, field int, asOf *driver.Instant) ([]T, error) {
+	keys, err := o.RefKeys(field)
+	if err != nil || keys == nil {
+		return nil, err
+	}
+	docs, err := from(ctx, coll.Store()).load(ctx, coll.Type(), o, field, keys, asOf)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, len(docs))
+	for i, d := range docs {
+		out[i] = coll.Wrap(d)
+	}
+	return out, nil
+}
+
+// Ref returns the document that a single reference in d points at; the zero T
+// where there is none.
+func Ref[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], d *storage.Document, field int, asOf *driver.Instant) (T, error) {
+	return RefIn(ctx, coll, &d.Object, field, asOf)
+}
+
+// RefIn is Ref for an object nested in a document.
+func RefIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], o *storage.Object, field int, asOf *driver.Instant) (T, error) {
+	var none T
+	key, err := o.RefKey(field)
+	if err != nil || key == nil {
+		return none, err
+	}
+	docs, err := from(ctx, coll.Store()).load(ctx, coll.Type(), o, field, []string{*key}, asOf)
+	if err != nil {
+		return none, err
+	}
+	return coll.Wrap(docs[0]), nil
+}
+
+// load returns the documents with the keys, and loads in the same read what the
+// siblings of o refer to.
+func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, field int, keys []string, asOf *driver.Instant) ([]*storage.Document, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	if asOf != nil {
+		if err := l.store.Settled(ctx, *asOf); err != nil {
+			return nil, err
+		}
+	}
+	of := func(d *storage.Document, key string) docKey {
+		if asOf != nil {
+			return docKey{t, key, *asOf, true}
+		}
+		return docKey{t, key, d.At(), d.Pinned()}
+	}
+	wanted := make([]*entry, len(keys))
+	var missing []docKey
+	var started []*entry
+	need := func(k docKey) *entry {
+		e := l.docs[k]
+		if e == nil {
+			e = &entry{done: make(chan struct{})}
+			l.docs[k] = e
+			missing, started = append(missing, k), append(started, e)
+		}
+		return e
+	}
+	l.mu.Lock()
+	complete := true
+	for i, key := range keys {
+		if wanted[i] = l.docs[of(o.Of(), key)]; wanted[i] == nil {
+			complete = false
+		}
+	}
+	if !complete {
+		for i, key := range keys {
+			wanted[i] = need(of(o.Of(), key))
+		}
+		o.EachRef(field, func(d *storage.Document, key string) { need(of(d, key)) })
+	}
+	l.mu.Unlock()
+	if len(missing) > 0 {
+		l.fetch(ctx, t, missing, started)
+	}
+	docs := make([]*storage.Document, len(keys))
+	for i, e := range wanted {
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return nil, &storage.Error{Code: storage.CodeUnavailable, Message: "the request was cancelled or took too long", Cause: ctx.Err()}
+		}
+		if e.err != nil {
+			return nil, e.err
+		}
+		docs[i] = e.doc
+	}
+	return docs, nil
+}
+
+// fetch reads documents in one go and hands them to whoever waits. What failed
+// is forgotten, so that it can be tried again.
+func (l *Loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entries []*entry) {
+	refs := make([]storage.KeyAt, len(keys))
+	for i, k := range keys {
+		refs[i] = storage.KeyAt{Key: k.key, At: k.at, Pinned: k.pinned}
+	}
+	finished := false
+	defer func() {
+		if finished {
+			return
+		}
+		// The read panicked: nobody may wait for ever.
+		for _, e := range entries {
+			e.err = &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+			close(e.done)
+		}
+	}()
+	docs, err := l.store.GetKeys(ctx, t, refs)
+	if err != nil {
+		l.mu.Lock()
+		for _, k := range keys {
+			delete(l.docs, k)
+		}
+		l.mu.Unlock()
+	}
+	finished = true
+	for i, e := range entries {
+		if e.err = err; err == nil {
+			e.doc = docs[i]
+		}
+		close(e.done)
+	}
+}

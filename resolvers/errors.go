@@ -1,0 +1,101 @@
+package resolvers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/errcode"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/asof/asof/storage"
+)
+
+// ErrorPresenter gives every error a code and keeps from users what is not for
+// them: the message of an error that is not one of ours is replaced, and its
+// cause is logged with the path at which it happened.
+func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
+	return func(ctx context.Context, err error) *gqlerror.Error {
+		return present(ctx, log, err)
+	}
+}
+
+func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
+	var shown *gqlerror.Error
+	var own *storage.Error
+	errors.As(err, &shown)
+	out := &gqlerror.Error{Path: graphql.GetPath(ctx)}
+	if shown != nil {
+		out.Locations, out.Rule = shown.Locations, shown.Rule
+		if len(shown.Path) > 0 {
+			out.Path = shown.Path
+		}
+	}
+	var code storage.Code
+	switch {
+	case errors.As(err, &own):
+		code, out.Message = own.Code, own.Message
+		if cause := own.Unwrap(); cause != nil && (code == storage.CodeInternal || code == storage.CodeUnavailable) {
+			logCause(ctx, log, out.Path, code, cause)
+		} else if code == storage.CodeInternal {
+			log.WarnContext(ctx, "a stored document does not satisfy the schema", "path", out.Path.String(), "error", own.Message)
+		}
+	case shown != nil && shown.Unwrap() == nil:
+		// The GraphQL server's own: a request that does not parse, does not fit
+		// the schema or breaks a limit.
+		code, out.Message = codeOf(shown), shown.Message
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		code, out.Message = storage.CodeUnavailable, "the request was cancelled or took too long"
+	case shown != nil && isInput(shown):
+		code, out.Message = codeOf(shown), shown.Message
+	default:
+		code, out.Message = storage.CodeInternal, "internal error"
+		logCause(ctx, log, out.Path, code, err)
+	}
+	out.Extensions = map[string]any{"code": string(code)}
+	if shown != nil {
+		for name, v := range shown.Extensions {
+			if name != "code" {
+				out.Extensions[name] = v
+			}
+		}
+	}
+	return out
+}
+
+func logCause(ctx context.Context, log *slog.Logger, path ast.Path, code storage.Code, cause error) {
+	log.ErrorContext(ctx, "a field could not be resolved", "path", path.String(), "code", string(code), "error", cause.Error())
+}
+
+// codeOf maps the codes that gqlgen gives to those of this API; an error that
+// has one of this API's codes keeps it.
+func codeOf(err *gqlerror.Error) storage.Code {
+	code, _ := err.Extensions["code"].(string)
+	switch code {
+	case errcode.ParseFailed, errcode.ValidationFailed, "":
+		return storage.CodeBadUserInput
+	case "COMPLEXITY_LIMIT_EXCEEDED":
+		return storage.CodeQueryTooComplex
+	}
+	return storage.Code(code)
+}
+
+// isInput reports whether the error comes from reading a request's arguments or
+// variables: gqlgen wraps the reason and gives the code of a failed validation.
+func isInput(err *gqlerror.Error) bool {
+	code, _ := err.Extensions["code"].(string)
+	return code == errcode.ParseFailed || code == errcode.ValidationFailed
+}
+
+// Recover turns a panic in a resolver into an internal error, and logs it with
+// its stack.
+func Recover(log *slog.Logger) graphql.RecoverFunc {
+	return func(ctx context.Context, p any) error {
+		log.ErrorContext(ctx, "a resolver panicked", "path", graphql.GetPath(ctx).String(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		return &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+	}
+}

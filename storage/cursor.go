@@ -1,0 +1,101 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"hash/fnv"
+	"strconv"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// A cursor is base64url of a compact JSON array: the format's version, a hash of
+// the list's arguments, the instant of the first page, and a place in the list.
+const cursorVersion = 1
+
+// argsHash identifies the arguments of a list, so that a cursor made with
+// others is recognised.
+func argsHash(parts ...any) string {
+	h := fnv.New64a()
+	enc := json.NewEncoder(h)
+	for _, p := range parts {
+		if enc.Encode(p) != nil { // what cannot be written as JSON counts as nothing
+			h.Write([]byte{0})
+		}
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+func encodeCursor(hash string, at driver.Instant, place ...any) string {
+	raw, err := json.Marshal(append([]any{cursorVersion, hash, at}, place...))
+	if err != nil { // places are strings, finite numbers and booleans
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// decodeCursor returns the instant and the place; arg is the argument's name.
+func decodeCursor(arg, cursor, hash string, places int) (driver.Instant, []any, error) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	var parts []any
+	if err == nil {
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.UseNumber()
+		err = dec.Decode(&parts)
+	}
+	if err != nil || len(parts) < 3 {
+		return 0, nil, badInput("%s: %s is not a cursor; take one from an edge or from pageInfo", arg, quoteShort(cursor))
+	}
+	if v, ok := parts[0].(json.Number); !ok || v != "1" {
+		return 0, nil, badInput("%s: the cursor is of another version of the server; begin again without it", arg)
+	}
+	if parts[1] != hash {
+		return 0, nil, badInput("%s: the cursor comes from a list with other arguments; use it with the ones that it was made with", arg)
+	}
+	at, ok := number(parts[2])
+	if !ok || len(parts) != 3+places {
+		return 0, nil, badInput("%s: %s is not a cursor of this list", arg, quoteShort(cursor))
+	}
+	return driver.Instant(at), parts[3:], nil
+}
+
+func number(v any) (int64, bool) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, false
+	}
+	i, err := strconv.ParseInt(string(n), 10, 64)
+	return i, err == nil
+}
+
+// cursorValue reads a sort value back from a cursor.
+func cursorValue(kind driver.Kind, v any) (driver.Value, bool) {
+	if v == nil {
+		return nil, true
+	}
+	switch kind {
+	case driver.KindInt:
+		n, ok := number(v)
+		return n, ok
+	case driver.KindInstant:
+		n, ok := number(v)
+		return driver.Instant(n), ok
+	case driver.KindFloat:
+		n, ok := v.(json.Number)
+		if !ok {
+			return nil, false
+		}
+		x, err := n.Float64()
+		return x, err == nil
+	case driver.KindBool:
+		b, ok := v.(bool)
+		return b, ok
+	case driver.KindDecimal:
+		s, ok := v.(string)
+		return s, ok && isDecimal(s)
+	default:
+		s, ok := v.(string)
+		return s, ok
+	}
+}

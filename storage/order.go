@@ -1,0 +1,142 @@
+package storage
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"github.com/cockroachdb/apd/v3"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// order turns an orderBy argument into the engine's order. A field with a
+// default sorts as null where the stored version lacks it.
+func (s *Store) order(t *Type, orderBy []*OrderInput) ([]driver.Order, error) {
+	if len(orderBy) > s.limits.OrderFields {
+		return nil, badInput("orderBy: %d fields are given; at most %d can be sorted by", len(orderBy), s.limits.OrderFields)
+	}
+	var out []driver.Order
+	for i, o := range orderBy {
+		if o == nil {
+			return nil, badInput("orderBy[%d]: null is not an order", i)
+		}
+		order := driver.Order{Desc: o.Direction == Desc}
+		switch o.Field {
+		case "key":
+			order.Field = driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}
+		case "version":
+			order.Field = driver.Field{Meta: driver.MetaNumber, Kind: driver.KindInt}
+		case "recordedAt":
+			order.Field = driver.Field{Meta: driver.MetaRecordedAt, Kind: driver.KindInstant}
+		default:
+			f := t.object.field(o.Field)
+			if f == nil || f.List || f.Kind == KindObject || f.Kind == KindJSON {
+				return nil, badInput("orderBy[%d]: %s cannot be sorted by %s", i, t.Plural, quoteShort(o.Field))
+			}
+			order.Field = driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
+		}
+		out = append(out, order)
+	}
+	return out, nil
+}
+
+// position is the place of a document in an order.
+func position(d *Document, orders []driver.Order) driver.Position {
+	p := driver.Position{Key: d.v.Key}
+	for _, o := range orders {
+		var v driver.Value
+		switch o.Field.Meta {
+		case driver.MetaKey:
+			v = d.v.Key
+		case driver.MetaNumber:
+			v = d.v.Number
+		case driver.MetaRecordedAt:
+			v = d.v.RecordedAt
+		default:
+			i := d.typ.byStored[o.Field.Path[0]]
+			v = sortValue(o.Field.Kind, &d.typ.Fields[i], d.stored(i))
+		}
+		p.Values = append(p.Values, v)
+	}
+	return p
+}
+
+// sortValue is the value by which an engine sorts; nil for what is not of the
+// kind.
+func sortValue(kind driver.Kind, f *Field, raw []byte) driver.Value {
+	if len(raw) == 0 {
+		return nil
+	}
+	switch kind {
+	case driver.KindInt:
+		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+			return n
+		}
+	case driver.KindFloat:
+		if x, ok := readFloat(f, raw); ok {
+			return x
+		}
+	case driver.KindBool:
+		if b, ok := readBool(f, raw); ok {
+			return b
+		}
+	case driver.KindInstant:
+		if at, ok := readInstant(f, raw); ok {
+			return at
+		}
+	case driver.KindString:
+		if s, ok := readText(&Field{Kind: KindString}, raw); ok {
+			return s
+		}
+	default:
+		if s, ok := readText(f, raw); ok {
+			return s
+		}
+	}
+	return nil
+}
+
+// defaultValue is the field's default as a filter compares it.
+func (f *Field) defaultValue() (driver.Value, error) {
+	v := sortValue(f.driverKind(), f, f.Default)
+	if v == nil {
+		return nil, fmt.Errorf("the default of %s cannot be compared", f.Name)
+	}
+	return v, nil
+}
+
+// compareValues compares two values of a kind.
+func compareValues(kind driver.Kind, a, b driver.Value) int {
+	switch x := a.(type) {
+	case int64:
+		y, _ := b.(int64)
+		return cmp.Compare(x, y)
+	case float64:
+		y, _ := b.(float64)
+		return cmp.Compare(x, y)
+	case driver.Instant:
+		y, _ := b.(driver.Instant)
+		return cmp.Compare(x, y)
+	case bool:
+		y, _ := b.(bool)
+		switch {
+		case x == y:
+			return 0
+		case y:
+			return -1
+		}
+		return 1
+	case string:
+		y, _ := b.(string)
+		if kind == driver.KindDecimal {
+			dx, _, errX := apd.NewFromString(x)
+			dy, _, errY := apd.NewFromString(y)
+			if errX == nil && errY == nil {
+				return dx.Cmp(dy)
+			}
+		}
+		return cmp.Compare(x, y)
+	}
+	return 1
+}
