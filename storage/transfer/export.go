@@ -22,10 +22,27 @@ type ExportOptions struct {
 	Progress func(Progress)
 }
 
+// check refuses what would export nothing by mistake.
+func (o ExportOptions) check(store *storage.Store) error {
+	known := typesOf(store)
+	for _, name := range o.Collections {
+		if known[name] == nil {
+			return driver.Errorf(driver.CodeInvalid, "unknown collection %q; the schema has %s", name, collectionNames(known))
+		}
+	}
+	if o.To != 0 && o.From >= o.To {
+		return driver.Errorf(driver.CodeInvalid, "nothing lies from %s to %s: the end must be later", o.From, o.To)
+	}
+	return nil
+}
+
 // Export writes every version that the store held when it began, in commit
 // order, and returns how many it wrote. The result is complete only if there
 // is no error.
 func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportOptions) (int64, error) {
+	if err := opts.check(store); err != nil {
+		return 0, err
+	}
 	now, err := store.Engine().Now(ctx)
 	if err != nil {
 		return 0, err

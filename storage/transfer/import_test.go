@@ -110,7 +110,7 @@ func TestImportErrors(t *testing.T) {
 		{"earlier", put("a", "2024-01-01T12:00:00Z", `{"name":"other"}`), `line 3: `},
 		{"in the future", put("a", "2025-06-01T00:00:00.000001Z", `{"name":"other"}`), "future"},
 		{"before 1970", put("b", "1969-12-31T23:59:59Z", `{}`), "line 3: "},
-		{"wrong type", put("a", third, `{"size":"big"}`), `line 3: size: expected Int, found "big"; declare it so in the schema, or import with --lenient`},
+		{"wrong type", put("a", third, `{"size":"big"}`), `line 3: size: expected Int, found the string "big"; declare it so in the schema, or import with --lenient`},
 		{"wrong type in a list", put("a", third, `{"labels":["x",{}]}`), `line 3: labels[1]: expected`},
 		{"wrong type in an object", put("a", third, `{"maker":{"name":1}}`), `line 3: maker.name: expected`},
 		{"not a whole number", put("a", third, `{"size":1.5}`), `line 3: size: expected Int`},
@@ -164,7 +164,7 @@ func TestImportRemarks(t *testing.T) {
 1 version of collections that the schema does not declare left out
 things.colour is not declared in the schema: kept in 2 versions, not visible to GraphQL
 things.maker.town is not declared in the schema: kept in 1 version, not visible to GraphQL
-things size: expected Int, found "big": kept in 1 version, reading it is an error
+things size: expected Int, found the string "big": kept in 1 version, reading it is an error
 `
 	if diff := cmp.Diff(want, said.String()); diff != "" {
 		t.Error(diff)

@@ -73,8 +73,7 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 		j.ignored = append(j.ignored, number)
 		return nil
 	case !known:
-		return fmt.Errorf("unknown collection %q; the schema has %s", v.Collection,
-			strings.Join(slices.Sorted(maps.Keys(p.types)), ", "))
+		return fmt.Errorf("unknown collection %q; the schema has %s", v.Collection, collectionNames(p.types))
 	case !v.Deleted:
 		if err := p.check(j, t, v.Data); err != nil {
 			return err
@@ -100,4 +99,9 @@ func (p *jobParser) check(j *job, t *storage.Type, data []byte) error {
 	}
 	j.findings = append(j.findings, finding{len(j.versions), remark{t.Collection, "", err.Error()}})
 	return nil
+}
+
+// collectionNames lists collections for messages.
+func collectionNames(types map[string]*storage.Type) string {
+	return strings.Join(slices.Sorted(maps.Keys(types)), ", ")
 }
