@@ -1,0 +1,393 @@
+package drivertest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// mutant is an engine with one mistake: the model, with some methods made wrong.
+type mutant struct {
+	*model
+	commit func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error)
+	load   func(m *model, ctx context.Context, vs []driver.Version) (driver.LoadResult, error)
+	get    func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error)
+	query  func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error)
+	log    func(m *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry))
+	now    func(m *model) driver.Instant
+	open   func(m *model)
+}
+
+func (m *mutant) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+	if m.commit != nil {
+		return m.commit(m.model, ctx, w)
+	}
+	return m.model.Commit(ctx, w)
+}
+
+func (m *mutant) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+	if m.load != nil {
+		return m.load(m.model, ctx, vs)
+	}
+	return m.model.Load(ctx, vs)
+}
+
+func (m *mutant) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+	if m.get != nil {
+		return m.get(m.model, ctx, collection, refs)
+	}
+	return m.model.Get(ctx, collection, refs)
+}
+
+func (m *mutant) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	if m.query != nil {
+		return m.query(m.model, ctx, q)
+	}
+	return m.model.Query(ctx, q)
+}
+
+func (m *mutant) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+	if m.log == nil {
+		return m.model.Log(ctx, q)
+	}
+	return func(yield func(driver.Entry, error) bool) {
+		asked, change := m.log(m.model, q)
+		entries, err := m.model.log(ctx, asked)
+		if err != nil {
+			yield(driver.Entry{}, err)
+			return
+		}
+		change(entries)
+		for _, e := range entries {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *mutant) Now(ctx context.Context) (driver.Instant, error) {
+	if m.now != nil {
+		return m.now(m.model), nil
+	}
+	return m.model.Now(ctx)
+}
+
+// queryWith makes a mutant of Query that changes the query.
+func queryWith(change func(q *driver.Query)) func() *mutant {
+	return func() *mutant {
+		return &mutant{query: func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+			changed := *q
+			change(&changed)
+			return m.Query(ctx, &changed)
+		}}
+	}
+}
+
+// mistake is a mutant and the test that has to notice it.
+type mistake struct {
+	caught string
+	mutant func() *mutant
+}
+
+// mistakes are those that temporal stores have shipped, and some that are
+// easily made.
+func mistakes() map[string]mistake {
+	return map[string]mistake{
+		"the filter chooses the version": {"Read/TheVersionIsChosenBeforeTheFilter", func() *mutant {
+			return &mutant{query: func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+				if err := checkQuery(q); err != nil {
+					return nil, err
+				}
+				var found []*driver.Version
+				for _, versions := range m.documents[q.Collection] {
+					for _, v := range slices.Backward(versions) {
+						root, _ := decode(v.Data)
+						if v.RecordedAt <= q.At && !v.Deleted && (q.Filter == nil || holds(q.Filter, v, root)) {
+							found = append(found, v)
+							break
+						}
+					}
+				}
+				return found, nil
+			}}
+		}},
+		"before instead of at or before": {"Read/AtOrBefore", queryWith(func(q *driver.Query) { q.At-- })},
+		"a microsecond too late":         {"Read/AtOrBefore", queryWith(func(q *driver.Query) { q.At = min(q.At, driver.Forever-1) + 1 })},
+		"a delete hides history": {"Read/ADeleteHidesNoHistory", func() *mutant {
+			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+				vs, err := m.Get(ctx, collection, refs)
+				for i, v := range vs {
+					if last := m.last(collection, refs[i].Key); v != nil && last.Deleted && v != last {
+						vs[i] = nil
+					}
+				}
+				return vs, err
+			}}
+		}},
+		"order by the clock": {"Read/TheClockGoesBack", func() *mutant {
+			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
+				m.floor = 0
+				return m.Commit(ctx, w)
+			}}
+		}},
+		"the present shows in a pinned read": {"Read/LaterWritesStayOutOfAPinnedRead", queryWith(func(q *driver.Query) { q.At = driver.Forever })},
+		"the first version is lost": {"Read/TheFirstVersionIsKept", func() *mutant {
+			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+				vs, err := m.Get(ctx, collection, refs)
+				for i, v := range vs {
+					if v != nil && v.Number == 1 && !v.Current() {
+						vs[i] = nil
+					}
+				}
+				return vs, err
+			}}
+		}},
+		"the last version stands in for a missing one": {"Read/AMissingVersionIsNil", func() *mutant {
+			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+				vs, err := m.Get(ctx, collection, refs)
+				for i, v := range vs {
+					if v == nil && refs[i].Number > 0 {
+						vs[i] = m.last(collection, refs[i].Key)
+					}
+				}
+				return vs, err
+			}}
+		}},
+		"rows in the order of the database": {"Read/ReferencesKeepTheirOrder", func() *mutant {
+			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+				vs, err := m.Get(ctx, collection, refs)
+				slices.SortStableFunc(vs, func(a, b *driver.Version) int {
+					if a == nil || b == nil {
+						return 0
+					}
+					return cmp.Compare(a.Key, b.Key)
+				})
+				return vs, err
+			}}
+		}},
+		"compared first, written later": {"Write/ExactlyOneOfManyWritersWins", func() *mutant {
+			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
+				vs, err := m.Get(ctx, w.Collection, []driver.Ref{{Key: w.Key, At: driver.Forever}})
+				if err != nil || numberOf(vs[0]) != w.Expected {
+					return m.Commit(ctx, w)
+				}
+				for range 200 {
+					runtime.Gosched() // lets the others compare
+				}
+				forced := *w
+				for {
+					v, err := m.Commit(ctx, &forced)
+					var conflict *driver.ConflictError
+					if !errors.As(err, &conflict) {
+						return v, err
+					}
+					forced.Expected = conflict.Actual
+				}
+			}}
+		}},
+		"a conflict that says nothing": {"Write/EveryExpectedVersion", func() *mutant {
+			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
+				v, err := m.Commit(ctx, w)
+				if driver.CodeOf(err) == driver.CodeConflict {
+					return nil, driver.Errorf(driver.CodeConflict, "conflict")
+				}
+				return v, err
+			}}
+		}},
+		"a batch mixes up contents": {"Write/ABatchKeepsDocumentsApart", func() *mutant {
+			var mu sync.Mutex
+			var last *driver.Write
+			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
+				mu.Lock()
+				mixed := *w
+				if last != nil && last.Key != w.Key && w.Expected == 5 {
+					mixed.Data = last.Data
+				}
+				last = w
+				mu.Unlock()
+				return m.Commit(ctx, &mixed)
+			}}
+		}},
+		"numbers begin again after a delete": {"Write/NumbersGoOnAfterADelete", func() *mutant {
+			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
+				if last := m.last(w.Collection, w.Key); last != nil && last.Deleted {
+					delete(m.documents[w.Collection], w.Key)
+					again := *w
+					again.Expected = 0
+					return m.Commit(ctx, &again)
+				}
+				return m.Commit(ctx, w)
+			}}
+		}},
+		"a repeated write is a new one": {"Write/ARepeatedWriteIsAppliedOnce", func() *mutant {
+			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
+				m.byID = make(map[string]*driver.Version)
+				return m.Commit(ctx, w)
+			}}
+		}},
+		"identifiers are forgotten when closed": {"Write/ARepeatedWriteIsAppliedOnce", func() *mutant {
+			return &mutant{open: func(m *model) { m.byID = make(map[string]*driver.Version) }}
+		}},
+		"the floor is forgotten when closed": {"Time/NowSurvivesReopening", func() *mutant {
+			return &mutant{open: func(m *model) { m.floor = 0 }}
+		}},
+		"now is the clock": {"Time/NowNeverGoesBack", func() *mutant {
+			return &mutant{now: func(m *model) driver.Instant { return driver.InstantOf(m.clock()) }}
+		}},
+		"now promises nothing": {"Time/CommitsFollowNow", func() *mutant {
+			return &mutant{now: func(m *model) driver.Instant {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				return m.now()
+			}}
+		}},
+		"now is ahead of commits": {"Time/NothingAppearsBeforeNow", func() *mutant {
+			return &mutant{now: func(m *model) driver.Instant {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				return m.now() + 2
+			}}
+		}},
+		"a load is made one by one": {"Load/AllOrNothing", func() *mutant {
+			return &mutant{load: func(m *model, ctx context.Context, vs []driver.Version) (total driver.LoadResult, _ error) {
+				for i := range vs {
+					result, err := m.Load(ctx, vs[i:i+1])
+					if err != nil {
+						return driver.LoadResult{}, &driver.LoadError{Index: i, Err: err}
+					}
+					total.Added += result.Added
+					total.Skipped += result.Skipped
+				}
+				return total, nil
+			}}
+		}},
+		"from is excluded": {"Log/OrderAndConditions", func() *mutant {
+			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
+				asked := *q
+				if asked.From > 0 {
+					asked.From++
+				}
+				return &asked, func([]driver.Entry) {}
+			}}
+		}},
+		"to is included": {"Log/OrderAndConditions", func() *mutant {
+			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
+				asked := *q
+				if asked.To > 0 {
+					asked.To++
+				}
+				return &asked, func([]driver.Entry) {}
+			}}
+		}},
+		"a log ordered by key": {"Log/OrderAndConditions", func() *mutant {
+			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
+				return q, func(entries []driver.Entry) {
+					slices.SortFunc(entries, func(a, b driver.Entry) int { return cmp.Compare(a.Version.Key, b.Version.Key) })
+				}
+			}}
+		}},
+		"a position without its key": {"Page/WalkingNeitherSkipsNorRepeats", queryWith(func(q *driver.Query) {
+			if q.After != nil {
+				q.After = &driver.Position{Values: q.After.Values, Key: "\U0010ffff"}
+			}
+		})},
+		"the first instead of the last": {"Page/BetweenAfterAndBefore", queryWith(func(q *driver.Query) { q.Backward = false })},
+		"text in ASCII only": {"Filter/Table", queryWith(func(q *driver.Query) {
+			if text, ok := q.Filter.(driver.Text); ok && text.Fold && strings.Contains(text.Value, "É") {
+				text.Fold = false
+				q.Filter = text
+			}
+		})},
+		"not of a missing value is false": {"Filter/RandomFiltersAgainstTheReference", queryWith(func(q *driver.Query) {
+			if not, ok := q.Filter.(driver.Not); ok {
+				if c, ok := not.Filter.(driver.Compare); ok {
+					q.Filter = driver.And{not, driver.Present{Field: c.Field}}
+				}
+			}
+		})},
+		"equal or less is less": {"Filter/RandomFiltersAgainstTheReference", queryWith(func(q *driver.Query) {
+			if c, ok := q.Filter.(driver.Compare); ok && c.Op == driver.Le {
+				c.Op = driver.Lt
+				q.Filter = c
+			}
+		})},
+		"returned data is used again": {"Read/AtOrBefore", func() *mutant {
+			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
+				if last := m.last(w.Collection, w.Key); last != nil && len(last.Data) > 2 {
+					last.Data[1] = 'x'
+				}
+				return m.Commit(ctx, w)
+			}}
+		}},
+		"what was acknowledged is lost when closed": {"Write/WhatIsAcknowledgedStays", func() *mutant {
+			return &mutant{open: func(m *model) {
+				for key, versions := range m.documents[collection] {
+					if len(versions) > 1 {
+						m.documents[collection][key] = versions[:len(versions)-1]
+					}
+				}
+			}}
+		}},
+	}
+}
+
+// mutantVar names the mutant that a child process runs the suite against.
+const mutantVar = "ASOF_DRIVERTEST_MUTANT"
+
+func TestMutant(t *testing.T) {
+	m, ok := mistakes()[os.Getenv(mutantVar)]
+	if !ok {
+		t.Skip("run by TestSuiteNoticesMistakes, in a process of its own")
+	}
+	Run(t, Harness{
+		UniqueTimes: true,
+		New: func(*testing.T) Opener {
+			engine := m.mutant()
+			return func(_ *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {
+				if engine.model == nil {
+					engine.model = newModel(clock, collections)
+					return engine
+				}
+				engine.reopen(clock, collections)
+				if engine.open != nil {
+					engine.open(engine.model)
+				}
+				return engine
+			}
+		},
+	})
+}
+
+// TestSuiteNoticesMistakes runs the suite's tests against engines that have
+// the mistake which the test is for; each must fail.
+func TestSuiteNoticesMistakes(t *testing.T) {
+	for name, m := range mistakes() {
+		t.Run(name, func(t *testing.T) {
+			group, test, _ := strings.Cut(m.caught, "/")
+			child := exec.Command(os.Args[0], "-test.run=^TestMutant$/^"+group+"$/^"+test+"$", "-test.v", "-test.timeout=1m")
+			child.Env = append(os.Environ(), mutantVar+"="+name)
+			out, err := child.CombinedOutput()
+			var exit *exec.ExitError
+			switch {
+			case err == nil:
+				t.Errorf("%s does not notice it:\n%.2000s", m.caught, out)
+			case !errors.As(err, &exit):
+				t.Fatal(err)
+			case !strings.Contains(string(out), "--- FAIL: TestMutant/"+m.caught):
+				t.Errorf("%s did not fail, but something else did:\n%.2000s", m.caught, out)
+			}
+		})
+	}
+}
