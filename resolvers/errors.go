@@ -50,8 +50,8 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 		code, out.Message = codeOf(shown), shown.Message
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		code, out.Message = storage.CodeUnavailable, "the request was cancelled or took too long"
-	case shown != nil && isInput(shown):
-		code, out.Message = codeOf(shown), shown.Message
+	case shown != nil && inArguments(ctx, shown):
+		code, out.Message = storage.CodeBadUserInput, shown.Message
 	default:
 		code, out.Message = storage.CodeInternal, "internal error"
 		logCause(ctx, log, out.Path, code, err)
@@ -84,11 +84,15 @@ func codeOf(err *gqlerror.Error) storage.Code {
 	return storage.Code(code)
 }
 
-// isInput reports whether the error comes from reading a request's arguments or
-// variables: gqlgen wraps the reason and gives the code of a failed validation.
-func isInput(err *gqlerror.Error) bool {
-	code, _ := err.Extensions["code"].(string)
-	return code == errcode.ParseFailed || code == errcode.ValidationFailed
+// inArguments reports whether the error comes from reading the arguments of a
+// field or the variables of a request: gqlgen wraps the reason that a scalar
+// gave, and the field has no arguments yet.
+func inArguments(ctx context.Context, err *gqlerror.Error) bool {
+	if code, _ := err.Extensions["code"].(string); code == errcode.ParseFailed || code == errcode.ValidationFailed {
+		return true
+	}
+	fc := graphql.GetFieldContext(ctx)
+	return fc != nil && fc.Args == nil && fc.Field.Field != nil && len(fc.Field.Arguments) > 0
 }
 
 // Recover turns a panic in a resolver into an internal error, and logs it with
