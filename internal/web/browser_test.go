@@ -1,0 +1,96 @@
+//go:build !noplayground
+
+package web_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/asof/asof/internal/web"
+	"github.com/asof/asof/internal/web/webtest"
+)
+
+func playground(t *testing.T) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle("/", web.Handler(web.Options{}))
+	mux.Handle("/graphql", fakeGraphQL(t, "testdata/schema.graphqls"))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestPlaygroundInBrowser(t *testing.T) {
+	webtest.CheckPlayground(t, playground(t).URL, webtest.Expect{
+		Answer:      "Lanternfish",
+		Description: "now or at an instant; null if it did not exist",
+		Prefix:      "proj",
+		Completion:  "projects",
+	})
+}
+
+// Whoever comes back finds the tabs as they were left; the ready queries are in
+// a pane, from which one that was closed can be had again.
+func TestReturningVisitor(t *testing.T) {
+	b := webtest.New(t)
+	url := playground(t).URL
+	b.Ready(t, url)
+	tabs := `[...document.querySelectorAll(".graphiql-tab-button")].map((tab) => tab.title)`
+	first := webtest.Eval[[]string](t, b, tabs)
+
+	b.Click(t, ".graphiql-tab-add")
+	b.WaitFor(t, "an empty tab", webtest.Text("operation.graphql")+` === ""`)
+	b.Click(t, ".graphiql-query-editor .view-lines")
+	b.Type(t, "query Mine")
+	b.WaitFor(t, "the state to be stored", `localStorage.getItem("graphiql:tabState").includes("query Mine")`)
+	b.Run(t, `document.querySelector("#graphiql-session-tab-0 + .graphiql-tab-close").click()`) // shown on hover
+	b.WaitFor(t, "the first tab to be gone", `!localStorage.getItem("graphiql:tabState").includes("query Now")`)
+
+	b.Ready(t, url)
+	want := append(slices.Clone(first[1:]), "Mine")
+	if got := webtest.Eval[[]string](t, b, tabs); !slices.Equal(got, want) {
+		t.Errorf("the tabs are %q, want %q", got, want)
+	}
+	if got := webtest.Eval[string](t, b, webtest.Text("operation.graphql")); !strings.Contains(got, "query Mine") {
+		t.Errorf("the open tab has %q", got)
+	}
+
+	b.Click(t, `button[aria-label="Show Examples"]`)
+	b.Click(t, `.asof-examples li:nth-child(2) button`) // has a tab
+	b.WaitFor(t, "the tab "+want[0], webtest.Text("operation.graphql")+`.includes("query `+want[0]+`(")`)
+	b.Click(t, `.asof-examples li:nth-child(1) button`) // was closed
+	b.WaitFor(t, "the first query", webtest.Text("operation.graphql")+`.includes("query Now(")`)
+	b.WaitFor(t, "its variables", webtest.Text("variables.json")+`.includes("first")`)
+	b.WaitFor(t, "its headers", webtest.Text("request-headers.json")+`.includes("X-Actor")`)
+	want = append(want, "Now")
+	if got := webtest.Eval[[]string](t, b, tabs); !slices.Equal(got, want) {
+		t.Errorf("the tabs are %q, want %q", got, want)
+	}
+	if problems := b.Problems(); len(problems) > 0 {
+		t.Errorf("the page complains: %q", problems)
+	}
+}
+
+// TestScreenshots makes pictures for whoever changes how the Playground looks:
+// ASOF_SCREENSHOTS names the directory that they go to.
+func TestScreenshots(t *testing.T) {
+	dir := os.Getenv("ASOF_SCREENSHOTS")
+	if dir == "" {
+		t.Skip("ASOF_SCREENSHOTS names no directory for the pictures")
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		b := webtest.New(t)
+		b.Scheme(t, scheme)
+		b.Ready(t, playground(t).URL)
+		b.Screenshot(t, filepath.Join(dir, scheme+"-first.png"))
+		b.RunQuery(t)
+		b.Click(t, `button[aria-label="Show Examples"]`)
+		b.WaitFor(t, "the examples", `document.querySelector(".asof-examples button")`)
+		b.Screenshot(t, filepath.Join(dir, scheme+"-examples.png"))
+	}
+}

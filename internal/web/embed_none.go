@@ -1,0 +1,7 @@
+//go:build noplayground
+
+package web
+
+import "io/fs"
+
+func distFS() fs.FS { return nil }

@@ -1,0 +1,190 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// contentType is of the kinds of files that the Playground is made of. The
+// table is our own because mime.TypeByExtension depends on the machine.
+func contentType(name string) (string, error) {
+	switch ext := path.Ext(name); ext {
+	case ".html":
+		return "text/html; charset=utf-8", nil
+	case ".js":
+		return "text/javascript; charset=utf-8", nil
+	case ".css":
+		return "text/css; charset=utf-8", nil
+	case ".svg":
+		return "image/svg+xml", nil
+	case ".ttf":
+		return "font/ttf", nil
+	case ".txt":
+		return "text/plain; charset=utf-8", nil
+	default:
+		return "", fmt.Errorf("%s: no content type is known for %q", name, ext)
+	}
+}
+
+// A file is kept compressed; most browsers take it as it is.
+type file struct {
+	contentType  string
+	cacheControl string
+	etag         string // of the plain form, quotes excluded
+	zipped       []byte // gzip
+}
+
+func newFile(name string, plain []byte) (file, error) {
+	var buf bytes.Buffer
+	z := gzip.NewWriter(&buf)
+	_, err := z.Write(plain)
+	if err = errors.Join(err, z.Close()); err != nil {
+		return file{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return newZipped(name, buf.Bytes())
+}
+
+func newZipped(name string, zipped []byte) (file, error) {
+	kind, err := contentType(name)
+	if err != nil {
+		return file{}, err
+	}
+	sum := sha256.Sum256(zipped)
+	f := file{contentType: kind, cacheControl: "no-cache", etag: hex.EncodeToString(sum[:12]), zipped: zipped}
+	if strings.HasPrefix(name, "assets/") {
+		f.cacheControl = "public, max-age=31536000, immutable"
+	}
+	return f, nil
+}
+
+// plain is the uncompressed form, made anew for each of the few clients that
+// cannot take gzip.
+func (f file) plain() ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(f.zipped))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
+}
+
+// A fileSet serves files by path, "index.html" also as "".
+type fileSet struct{ byPath map[string]file }
+
+// load reads a directory in which every file is compressed and named NAME.gz.
+func load(dir fs.FS) (*fileSet, error) {
+	set := &fileSet{byPath: map[string]file{}}
+	err := fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		plainName, ok := strings.CutSuffix(name, ".gz")
+		if !ok {
+			return fmt.Errorf("%s is not compressed", name)
+		}
+		zipped, err := fs.ReadFile(dir, name)
+		if err != nil {
+			return err
+		}
+		set.byPath[plainName], err = newZipped(plainName, zipped)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := set.byPath["index.html"]; !ok {
+		return nil, errors.New("index.html is missing")
+	}
+	return set, nil
+}
+
+// ServeHTTP answers GET and HEAD.
+func (s *fileSet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !allowed(w, r) {
+		return
+	}
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	if name == "" {
+		name = "index.html"
+	}
+	f, ok := s.byPath[name]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	body, etag := f.zipped, `"`+f.etag+`-gzip"`
+	zipped := acceptsGzip(r.Header.Values("Accept-Encoding"))
+	if !zipped {
+		etag = `"` + f.etag + `"`
+	}
+	h := w.Header()
+	h.Set("Cache-Control", f.cacheControl)
+	h.Set("Etag", etag)
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("Content-Security-Policy", ContentSecurityPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	if matches(r.Header.Values("If-None-Match"), etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if zipped {
+		h.Set("Content-Encoding", "gzip")
+	} else {
+		var err error
+		if body, err = f.plain(); err != nil {
+			h.Set("Cache-Control", "no-store")
+			h.Del("Etag")
+			http.Error(w, "the embedded file is broken", http.StatusInternalServerError)
+			return
+		}
+	}
+	h.Set("Content-Type", f.contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(body) // the client is gone: nobody to tell
+	}
+}
+
+// acceptsGzip reads Accept-Encoding (RFC 9110, 12.5.3): gzip by name counts
+// before "*", and a weight of zero refuses.
+func acceptsGzip(headers []string) bool {
+	star := false
+	for _, item := range strings.Split(strings.Join(headers, ","), ",") {
+		name, params, _ := strings.Cut(item, ";")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if name != "gzip" && name != "x-gzip" && name != "*" {
+			continue
+		}
+		ok := true
+		if key, value, found := strings.Cut(params, "="); found && strings.EqualFold(strings.TrimSpace(key), "q") {
+			q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			ok = err == nil && q > 0
+		}
+		if name != "*" {
+			return ok
+		}
+		star = ok
+	}
+	return star
+}
+
+// matches compares weakly, as If-None-Match asks (RFC 9110, 13.1.2).
+func matches(headers []string, etag string) bool {
+	for _, item := range strings.Split(strings.Join(headers, ","), ",") {
+		item = strings.TrimSpace(item)
+		if item == "*" || strings.TrimPrefix(item, "W/") == etag {
+			return true
+		}
+	}
+	return false
+}

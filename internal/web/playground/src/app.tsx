@@ -1,0 +1,77 @@
+import { GraphiQL } from "graphiql";
+import { DOC_EXPLORER_PLUGIN } from "@graphiql/plugin-doc-explorer";
+import { HISTORY_PLUGIN } from "@graphiql/plugin-history";
+import { pick, useGraphiQL, useGraphiQLActions } from "@graphiql/react";
+import { useEffect, useMemo, useState } from "react";
+import { defaultHeaders, examples } from "./examples";
+import { EXAMPLES_PLUGIN } from "./examples-pane";
+import { createFetcher } from "./fetcher";
+import { isFirstVisit } from "./first-visit";
+import { Footer } from "./footer";
+import { TabStrip } from "./tab-strip";
+
+const plugins = [EXAMPLES_PLUGIN, HISTORY_PLUGIN];
+
+// Tabs of a first visit. A visitor who has been here before keeps the tabs that
+// the browser stored.
+const defaultTabs = examples.map(({ query, variables }) => ({
+  query,
+  variables,
+  headers: defaultHeaders,
+}));
+
+// The editors' font is smaller than GraphiQL's, and long lines are wrapped.
+function EditorOptions() {
+  const editors = useGraphiQL(pick("queryEditor", "variableEditor", "headerEditor", "responseEditor"));
+  useEffect(() => {
+    for (const editor of Object.values(editors)) {
+      editor?.updateOptions({ fontSize: 13, wordWrap: "on", wrappingIndent: "indent" });
+    }
+  }, [editors]);
+  return null;
+}
+
+// The page follows the system's theme by media query; the editors have to be told.
+function FollowSystemTheme() {
+  const theme = useGraphiQL((state) => state.theme);
+  const { setTheme } = useGraphiQLActions();
+  useEffect(() => {
+    if (theme) return;
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const follow = () => setTheme(null);
+    dark.addEventListener("change", follow);
+    return () => dark.removeEventListener("change", follow);
+  }, [theme, setTheme]);
+  return null;
+}
+
+/** The Playground: GraphiQL with ready queries and the instant of each answer. */
+export function App() {
+  const [instant, setInstant] = useState<string>();
+  const fetcher = useMemo(() => createFetcher(setInstant), []);
+  return (
+    <GraphiQL
+      fetcher={fetcher}
+      plugins={plugins}
+      // The schema's documentation is open at first.
+      visiblePlugin={isFirstVisit ? DOC_EXPLORER_PLUGIN.title : undefined}
+      defaultTabs={defaultTabs}
+      initialVariables={isFirstVisit ? examples[0].variables : undefined}
+      defaultHeaders={defaultHeaders}
+      defaultQuery=""
+      defaultEditorToolsVisibility="variables"
+      inputValueDeprecation
+      schemaDescription
+    >
+      <GraphiQL.Logo>
+        <span className="asof-logo">asof</span>
+      </GraphiQL.Logo>
+      <GraphiQL.Footer>
+        <Footer instant={instant} />
+      </GraphiQL.Footer>
+      <EditorOptions />
+      <FollowSystemTheme />
+      <TabStrip />
+    </GraphiQL>
+  );
+}

@@ -1,0 +1,108 @@
+// Package web serves the Playground: GraphiQL, built from npm packages into
+// playground/dist and embedded, so that a browser needs no other host than this
+// server and nobody needs npm to build or run it.
+//
+// Invariants:
+//   - no page asks another host for anything; the Content-Security-Policy that
+//     every answer carries makes the browser hold that;
+//   - files below assets/ have a hash of their content in the name and never
+//     change: browsers keep them for ever. All others are asked for again by ETag;
+//   - the built files use relative URLs only, so the pages work below any path.
+//
+// The build tag noplayground leaves the built files out of the program; "/" then
+// says so.
+//
+// To build the Playground anew (Node 20.19 or later):
+//
+//	cd internal/web/playground && npm ci && npm run build
+package web
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"strings"
+)
+
+// ContentSecurityPolicy is sent with every page and file. It allows this server
+// and nothing else. Monaco, the editor inside GraphiQL, needs three of its parts:
+// workers (files of this server; no blob: URL), style elements and attributes
+// that it makes at run time, and data: URLs of the images in its style sheet.
+// "connect-src 'self'" covers WebSockets of the same host and port.
+const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; worker-src 'self'; " +
+	"style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Options say what the pages have to know of the server. The zero value is what
+// most servers need.
+type Options struct {
+	// GraphQL is the URL of the GraphQL endpoint, absolute or relative to the
+	// Playground's page; "graphql" if empty. Subscriptions go to the same URL
+	// by WebSocket.
+	GraphQL string
+}
+
+// endpointMark is where the built page keeps the endpoint's URL.
+const endpointMark = `name="asof-graphql" content="graphql"`
+
+// Handler serves the Playground at "/" and its files below it. Mount it at the
+// root, or below another path by http.StripPrefix.
+//
+// Anything else than GET and HEAD is answered 405, an unknown path 404.
+// It panics if the embedded files are broken, which is a fault of the build and
+// shows in any test that calls it.
+func Handler(opts Options) http.Handler {
+	built := distFS()
+	if built == nil {
+		return http.HandlerFunc(serveNone)
+	}
+	files, err := load(built)
+	if err != nil {
+		panic("web: embedded playground: " + err.Error())
+	}
+	if opts.GraphQL != "" {
+		if err := files.setEndpoint(opts.GraphQL); err != nil {
+			panic("web: embedded playground: " + err.Error())
+		}
+	}
+	return files
+}
+
+func (s *fileSet) setEndpoint(url string) error {
+	page, err := s.byPath["index.html"].plain()
+	if err != nil {
+		return err
+	}
+	mark := `name="asof-graphql" content="` + html.EscapeString(url) + `"`
+	replaced := strings.Replace(string(page), endpointMark, mark, 1)
+	if replaced == string(page) && url != "graphql" {
+		return fmt.Errorf("index.html has no %s", endpointMark)
+	}
+	s.byPath["index.html"], err = newFile("index.html", []byte(replaced))
+	return err
+}
+
+func serveNone(w http.ResponseWriter, r *http.Request) {
+	if !allowed(w, r) {
+		return
+	}
+	if r.URL.Path != "/" && r.URL.Path != "" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("This asof was built without its Playground (build tag noplayground); the API is at /graphql.\n"))
+}
+
+// allowed answers methods that a page does not have.
+func allowed(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header().Set("Allow", "GET, HEAD")
+	http.Error(w, "only GET and HEAD are served here", http.StatusMethodNotAllowed)
+	return false
+}
+
+// Enabled says whether the Playground is in this program.
+func Enabled() bool { return distFS() != nil }

@@ -1,0 +1,248 @@
+//go:build !noplayground
+
+package web_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/asof/asof/internal/web"
+)
+
+// get asks h for a path, with pairs of header names and values.
+func get(t *testing.T, h http.Handler, method, target string, headers ...string) *http.Response {
+	t.Helper()
+	r := httptest.NewRequest(method, target, nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func body(t *testing.T, r *http.Response) []byte {
+	t.Helper()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func unzip(t *testing.T, zipped []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(zipped))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
+
+var assetPath = regexp.MustCompile(`(?:src|href)="\./(assets/[^"]+)"`)
+
+// assets are the files that the page names.
+func assets(t *testing.T, h http.Handler) []string {
+	t.Helper()
+	var paths []string
+	for _, m := range assetPath.FindAllSubmatch(body(t, get(t, h, "GET", "/")), -1) {
+		paths = append(paths, "/"+string(m[1]))
+	}
+	if len(paths) < 3 {
+		t.Fatalf("the page names the files %q: want script, style and icon", paths)
+	}
+	return paths
+}
+
+func TestHandlerServesPageAndAssets(t *testing.T) {
+	h := web.Handler(web.Options{})
+	types := map[string]string{
+		".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+		"": "text/html; charset=utf-8", ".txt": "text/plain; charset=utf-8",
+	}
+	for _, target := range append(assets(t, h), "/", "/THIRD-PARTY-LICENSES.txt") {
+		t.Run(target, func(t *testing.T) {
+			zipped := get(t, h, "GET", target, "Accept-Encoding", "gzip, deflate, br")
+			plain := get(t, h, "GET", target)
+			zippedBody, plainBody := body(t, zipped), body(t, plain)
+			if zipped.StatusCode != http.StatusOK || plain.StatusCode != http.StatusOK {
+				t.Fatalf("status %d as gzip, %d plain", zipped.StatusCode, plain.StatusCode)
+			}
+			if !bytes.Equal(unzip(t, zippedBody), plainBody) || len(plainBody) == 0 {
+				t.Error("the compressed form is not that of the plain one")
+			}
+			for _, r := range []*http.Response{zipped, plain} {
+				if got, want := r.Header.Get("Content-Type"), types[path.Ext(target)]; got != want {
+					t.Errorf("Content-Type %q, want %q", got, want)
+				}
+				if got := r.Header.Get("Content-Security-Policy"); got != web.ContentSecurityPolicy {
+					t.Errorf("Content-Security-Policy %q", got)
+				}
+				if got := r.Header.Get("Vary"); got != "Accept-Encoding" {
+					t.Errorf("Vary %q", got)
+				}
+				if got := r.Header.Get("X-Content-Type-Options"); got != "nosniff" {
+					t.Errorf("X-Content-Type-Options %q", got)
+				}
+				immutable := strings.Contains(r.Header.Get("Cache-Control"), "immutable")
+				if want := strings.HasPrefix(target, "/assets/"); immutable != want {
+					t.Errorf("Cache-Control %q", r.Header.Get("Cache-Control"))
+				}
+			}
+			if got, want := zipped.Header.Get("Content-Length"), strconv.Itoa(len(zippedBody)); got != want {
+				t.Errorf("Content-Length %s, want %s", got, want)
+			}
+			if zipped.Header.Get("Etag") == plain.Header.Get("Etag") {
+				t.Error("both forms have the same ETag")
+			}
+		})
+	}
+}
+
+func TestHandlerRevalidates(t *testing.T) {
+	h := web.Handler(web.Options{})
+	etag := get(t, h, "GET", "/", "Accept-Encoding", "gzip").Header.Get("Etag")
+	tests := []struct {
+		name, ifNoneMatch, acceptEncoding string
+		want                              int
+	}{
+		{"the same", etag, "gzip", http.StatusNotModified},
+		{"weak", "W/" + etag, "gzip", http.StatusNotModified},
+		{"one of several", `"x", ` + etag, "gzip", http.StatusNotModified},
+		{"any", "*", "gzip", http.StatusNotModified},
+		{"another", `"x"`, "gzip", http.StatusOK},
+		{"the other form", etag, "identity", http.StatusOK},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := get(t, h, "GET", "/", "If-None-Match", test.ifNoneMatch, "Accept-Encoding", test.acceptEncoding)
+			if r.StatusCode != test.want {
+				t.Errorf("status %d, want %d", r.StatusCode, test.want)
+			}
+			if n := len(body(t, r)); (n == 0) != (test.want == http.StatusNotModified) {
+				t.Errorf("the body has %d bytes", n)
+			}
+		})
+	}
+}
+
+func TestHandlerNegotiatesGzip(t *testing.T) {
+	h := web.Handler(web.Options{})
+	tests := []struct{ accept, want string }{
+		{"", ""}, {"gzip", "gzip"}, {"br, GZIP;q=0.5", "gzip"}, {"x-gzip", "gzip"}, {"*", "gzip"},
+		{"gzip;q=0", ""}, {"*;q=0", ""}, {"gzip;q=0, *", ""}, {"*;q=0, gzip", "gzip"},
+		{"br", ""}, {"identity", ""}, {"gzip;q=x", ""}, {"gzipped", ""}, {"gzip ; q=0.001", "gzip"},
+	}
+	for _, test := range tests {
+		r := get(t, h, "GET", "/", "Accept-Encoding", test.accept)
+		if got := r.Header.Get("Content-Encoding"); got != test.want {
+			t.Errorf("Accept-Encoding %q: Content-Encoding %q, want %q", test.accept, got, test.want)
+		}
+	}
+}
+
+func TestHandlerRefuses(t *testing.T) {
+	h := web.Handler(web.Options{})
+	for _, target := range []string{"/nothing", "/assets/", "/assets/../web.go", "/index.html.gz", "/assets/%00"} {
+		if r := get(t, h, "GET", target); r.StatusCode != http.StatusNotFound {
+			t.Errorf("GET %s: status %d, want 404", target, r.StatusCode)
+		}
+	}
+	r := get(t, h, "POST", "/")
+	if r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST /: status %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
+	}
+	head := get(t, h, "HEAD", "/", "Accept-Encoding", "gzip")
+	if head.StatusCode != http.StatusOK || len(body(t, head)) != 0 || head.Header.Get("Content-Length") == "0" {
+		t.Errorf("HEAD /: status %d, Content-Length %s", head.StatusCode, head.Header.Get("Content-Length"))
+	}
+}
+
+func TestOptionGraphQL(t *testing.T) {
+	for _, url := range []string{"", "graphql", "/api/graphql", `https://api.example/g?a="b"&c=<d>`} {
+		page := string(body(t, get(t, web.Handler(web.Options{GraphQL: url}), "GET", "/")))
+		want := map[string]string{
+			"": "graphql", `https://api.example/g?a="b"&c=<d>`: "https://api.example/g?a=&#34;b&#34;&amp;c=&lt;d&gt;",
+		}[url]
+		if want == "" {
+			want = url
+		}
+		if mark := `<meta name="asof-graphql" content="` + want + `"`; !strings.Contains(page, mark) {
+			t.Errorf("GraphQL %q: the page lacks %s:\n%s", url, mark, page)
+		}
+	}
+}
+
+// The page has no inline script, which the policy would refuse.
+func TestPageHasNoInlineScript(t *testing.T) {
+	page := body(t, get(t, web.Handler(web.Options{}), "GET", "/"))
+	for _, script := range regexp.MustCompile(`(?s)<script[^>]*>(.*?)</script>`).FindAllSubmatch(page, -1) {
+		if len(bytes.TrimSpace(script[1])) > 0 {
+			t.Errorf("inline script: %s", script[1])
+		}
+	}
+}
+
+func TestLicences(t *testing.T) {
+	text := string(body(t, get(t, web.Handler(web.Options{}), "GET", "/THIRD-PARTY-LICENSES.txt")))
+	for _, name := range []string{"graphiql 5.", "monaco-editor ", "react ", "graphql ", "prettier ", "monaco-graphql "} {
+		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `.*\(MIT\)$`).MatchString(text) {
+			t.Errorf("the licence of %s is missing", name)
+		}
+	}
+}
+
+// The built files carry the hash of what they were built from.
+func TestBuiltFilesAreCurrent(t *testing.T) {
+	sources := os.DirFS("playground")
+	var names []string
+	err := fs.WalkDir(sources, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.Name() == "node_modules" || entry.Name() == "dist":
+			return fs.SkipDir
+		case !entry.IsDir():
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	hash := sha256.New()
+	for _, name := range names {
+		content, err := fs.ReadFile(sources, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fmt.Fprintf(hash, "%s\n%d\n%s", name, len(content), content) // a hash never fails
+	}
+	zipped, err := os.ReadFile("playground/dist/sources.txt.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := hex.EncodeToString(hash.Sum(nil))
+	if got := strings.TrimSpace(string(unzip(t, zipped))); got != want {
+		t.Errorf("playground/dist was built from other sources: run npm ci && npm run build in internal/web/playground")
+	}
+}

@@ -1,0 +1,115 @@
+package webtest
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// MaxPageBytes is what the Playground's own files may weigh on the wire, all of
+// them together: page, scripts, workers, styles and font, as gzip.
+const MaxPageBytes = 1_500_000
+
+// Expect says what the server shows that a test drives.
+type Expect struct {
+	Answer      string // part of the answer to the first tab's query
+	Description string // of a field of Query, shown when the documentation of Query is open
+	Prefix      string // what is typed inside a query, for instance "proj"
+	Completion  string // what the editor then proposes, for instance "projects"
+}
+
+// Text is a JavaScript expression for the text of one of GraphiQL's editors:
+// operation.graphql, variables.json, request-headers.json or response.json.
+func Text(name string) string {
+	return fmt.Sprintf(`(globalThis.__MONACO?.editor.getModels().find((m) => m.uri.path.endsWith(%q))?.getValue() ?? "")`, name)
+}
+
+// Ready opens the Playground at baseURL and waits for its first tab and the schema.
+func (b *Browser) Ready(t *testing.T, baseURL string) {
+	t.Helper()
+	b.Open(t, baseURL)
+	b.WaitFor(t, "the query editor", `document.querySelector(".graphiql-query-editor .view-line span")`)
+	b.WaitFor(t, "the schema", `document.querySelector(".graphiql-doc-explorer a")`)
+}
+
+// RunQuery presses the run button and returns the answer, as shown.
+func (b *Browser) RunQuery(t *testing.T) string {
+	t.Helper()
+	b.Run(t, `globalThis.__MONACO.editor.getModels().find((m) => m.uri.path.endsWith("response.json")).setValue("")`)
+	b.Click(t, ".graphiql-execute-button")
+	b.WaitFor(t, "the answer", Text("response.json")+`.trim().endsWith("}")`)
+	return Eval[string](t, b, Text("response.json"))
+}
+
+// CheckPlayground walks through the Playground at baseURL as a first-time
+// visitor: run the first query, read the documentation, have a field completed.
+// It fails the test if that does not work, if the page complains, if any other
+// host is asked, or if the page is too heavy.
+func CheckPlayground(t *testing.T, baseURL string, want Expect) *Browser {
+	t.Helper()
+	base, err := url.Parse(baseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := New(t)
+	b.Ready(t, baseURL)
+	if got := Eval[string](t, b, `document.title`); got != "asof" {
+		t.Errorf("the title is %q, want asof", got)
+	}
+
+	answer := b.RunQuery(t)
+	if !strings.Contains(answer, want.Answer) || strings.Contains(answer, `"errors"`) {
+		t.Errorf("the first tab's answer lacks %q:\n%s", want.Answer, answer)
+	}
+	instant := Eval[string](t, b, `document.querySelector(".asof-footer time")?.textContent ?? ""`)
+	if instant == "" || !strings.Contains(answer, `"asOf": "`+instant+`"`) {
+		t.Errorf("the page shows %q as the answer's instant, the answer is\n%s", instant, answer)
+	}
+
+	b.Click(t, `.graphiql-doc-explorer a.graphiql-doc-explorer-type-name`)
+	b.WaitFor(t, "the description of a field", fmt.Sprintf(
+		`document.querySelector(".graphiql-doc-explorer").innerText.includes(%q)`, want.Description))
+
+	// The schema's worker answers completions: this shows that workers run.
+	b.Click(t, ".graphiql-tab-add")
+	b.WaitFor(t, "an empty tab", Text("operation.graphql")+` === ""`)
+	b.Click(t, ".graphiql-query-editor .view-lines")
+	b.Type(t, "{ "+want.Prefix)
+	b.WaitFor(t, "the completion "+want.Completion, fmt.Sprintf(
+		`[...document.querySelectorAll(".suggest-widget .monaco-list-row")].some((row) => row.innerText.trim().startsWith(%q))`,
+		want.Completion))
+
+	for _, problem := range b.Problems() {
+		t.Errorf("the page complains: %s", problem)
+	}
+	b.checkRequests(t, base.Host)
+	return b
+}
+
+func (b *Browser) checkRequests(t *testing.T, host string) {
+	t.Helper()
+	var page, api int64
+	for _, r := range b.Requests() {
+		if r.Host != host {
+			t.Errorf("another host was asked: %s %s%s", r.Method, r.Host, r.Path)
+			continue
+		}
+		if r.Status >= 400 {
+			t.Errorf("%s %s: status %d", r.Method, r.Path, r.Status)
+		}
+		t.Logf("%8d bytes %-4s %s %s", r.Bytes, r.Encoding, r.Method, r.Path)
+		if r.Method == "POST" {
+			api += r.Bytes
+			continue
+		}
+		page += r.Bytes
+		if r.Encoding != "gzip" {
+			t.Errorf("%s is not compressed", r.Path)
+		}
+	}
+	t.Logf("page %d bytes, API %d bytes", page, api)
+	if page == 0 || page >= MaxPageBytes {
+		t.Errorf("the page weighs %d bytes, want less than %d", page, MaxPageBytes)
+	}
+}
