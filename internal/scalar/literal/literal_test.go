@@ -1,0 +1,209 @@
+package literal_test
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asof/asof/internal/scalar/literal"
+)
+
+func TestDateTime(t *testing.T) {
+	tests := []struct {
+		in   string
+		want string // RFC 3339 with nanoseconds, in UTC; or a part of the error after "!"
+	}{
+		{"2024-03-01T12:30:00Z", "2024-03-01T12:30:00Z"},
+		{"2024-03-01T14:30:00.25+02:00", "2024-03-01T12:30:00.25Z"},
+		{"2024-02-29T23:59:59.999999-11:30", "2024-03-01T11:29:59.999999Z"},
+		{"2024-03-01T12:30:00.123456000Z", "2024-03-01T12:30:00.123456Z"},
+		{"2024-03-01T12:30:00.1234560000000000000000Z", "2024-03-01T12:30:00.123456Z"},
+		{"0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"},
+		{"9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z"},
+		{"1969-12-31T23:59:59.5Z", "1969-12-31T23:59:59.5Z"},
+		{"2024-03-01T12:30:00+00:00", "2024-03-01T12:30:00Z"},
+
+		{"2024-03-01T12:30:00", "!the offset is missing"},
+		{"2024-03-01T12:30:00.5", "!the offset is missing"},
+		{"2024-03-01", "!after the date comes T"},
+		{"2024-03-01 12:30:00Z", "!after the date comes T"},
+		{"2024-03-01t12:30:00Z", "!after the date comes T"},
+		{"2024-03-01T12:30Z", "!after the date comes T"},
+		{"2024-03-01T12:30:00z", "!after the time comes Z or an offset"},
+		{"2024-03-01T12:30:00+02", "!after the time comes Z or an offset"},
+		{"2024-03-01T12:30:00+0200", "!after the time comes Z or an offset"},
+		{"2024-03-01T12:30:00+24:00", "!there is no offset +24:00"},
+		{"2024-03-01T12:30:00+02:60", "!there is no offset +02:60"},
+		{"2024-03-01T12:30:00-00:00", "!-00:00 means that the offset is unknown"},
+		{"2024-03-01T12:30:00ZZ", "!after the time comes Z or an offset"},
+		{"2024-03-01T12:30:00.Z", "!digits must follow the point"},
+		{"2024-03-01T12:30:00,5Z", "!after the time comes Z or an offset"},
+		{"2024-03-01T12:30:00.1234567Z", "!exact to the microsecond"},
+		{"2024-03-01T12:30:00.000000001Z", "!exact to the microsecond"},
+		{"2024-02-30T12:30:00Z", "!there is no day 30 in 2024-02"},
+		{"2023-02-29T12:30:00Z", "!there is no day 29 in 2023-02"},
+		{"2024-13-01T12:30:00Z", "!there is no month 13"},
+		{"2024-00-01T12:30:00Z", "!there is no month 00"},
+		{"2024-03-00T12:30:00Z", "!there is no day 00"},
+		{"2024-03-01T24:00:00Z", "!there is no hour 24"},
+		{"2024-03-01T12:60:00Z", "!there is no minute 60"},
+		{"2016-12-31T23:59:60Z", "!leap seconds are not supported"},
+		{"2024-03-01T12:30:61Z", "!there is no second 61"},
+		{"0000-01-01T00:00:00Z", "!there is no year 0000"},
+		{"9999-12-31T23:59:59-01:00", "!its year in UTC is outside"},
+		{"0001-01-01T00:00:00+01:00", "!its year in UTC is outside"},
+		{"12024-03-01T12:30:00Z", "!it must begin with a date"},
+		{"-024-03-01T12:30:00Z", "!it must begin with a date"},
+		{"", "!it must begin with a date"},
+		{"yesterday", "!it must begin with a date"},
+		{"2024-03-0１T12:30:00Z", "!it must begin with a date"},
+		{strings.Repeat("9", 1000), "!it must begin with a date"},
+	}
+	for _, test := range tests {
+		got, err := literal.DateTime(test.in)
+		if part, isErr := strings.CutPrefix(test.want, "!"); isErr {
+			checkError(t, test.in, err, part, `"2024-03-01T12:30:00Z"`)
+			continue
+		}
+		if err != nil || got.Format(time.RFC3339Nano) != test.want {
+			t.Errorf("DateTime(%q) = %v, %v; want %s", test.in, got, err, test.want)
+		}
+	}
+}
+
+// checkError checks that an error says what is wrong, what was given and what
+// would be good, and stays short.
+func checkError(t *testing.T, in string, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%q was accepted", in)
+		return
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("the error for %q is %q, without %q", in, err, p)
+		}
+	}
+	if len(err.Error()) > 300 {
+		t.Errorf("the error for %q has %d bytes", in, len(err.Error()))
+	}
+}
+
+func TestDate(t *testing.T) {
+	for _, in := range []string{"2024-02-29", "0001-01-01", "9999-12-31", "2000-02-29"} {
+		if got, err := literal.Date(in); err != nil || got != in {
+			t.Errorf("Date(%q) = %q, %v", in, got, err)
+		}
+	}
+	for in, part := range map[string]string{
+		"2023-02-29":           "there is no day 29 in 2023-02",
+		"1900-02-29":           "there is no day 29 in 1900-02",
+		"2024-04-31":           "there is no day 31 in 2024-04",
+		"2024-13-01":           "there is no month 13",
+		"0000-01-01":           "there is no year 0000",
+		"2024-3-1":             "a date has four digits",
+		"24-03-01":             "a date has four digits",
+		"2024/03/01":           "a date has four digits",
+		"2024-03-01T00:00:00Z": "a date has four digits",
+		" 2024-03-01":          "a date has four digits",
+		"":                     "a date has four digits",
+	} {
+		_, err := literal.Date(in)
+		checkError(t, in, err, part, `"2024-03-01"`)
+	}
+}
+
+func TestDecimal(t *testing.T) {
+	for _, in := range []string{
+		"0", "-0", "1", "19.90", "-19.90", "0.0000000000000000000000000000001", "1e5", "1E+5", "1.5e-7", "123456789012345678901234567890",
+		"1e9999", "-1e-9999", "0.10",
+	} {
+		if got, err := literal.Decimal(in); err != nil || got != in {
+			t.Errorf("Decimal(%q) = %q, %v", in, got, err)
+		}
+	}
+	for in, part := range map[string]string{
+		"":                       "it must begin with a digit",
+		"-":                      "it must begin with a digit",
+		"+1":                     "it must begin with a digit",
+		".5":                     "it must begin with a digit",
+		"NaN":                    "it must begin with a digit",
+		"Infinity":               "it must begin with a digit",
+		" 1":                     "it must begin with a digit",
+		"01":                     "it must not begin with a needless zero",
+		"-00.5":                  "it must not begin with a needless zero",
+		"1.":                     "digits must follow the point",
+		"1.e5":                   "digits must follow the point",
+		"1e":                     "digits must follow the e",
+		"1e+":                    "digits must follow the e",
+		"1e+-5":                  "digits must follow the e",
+		"1e5.5":                  "digits must follow the e",
+		"1,5":                    `"," is not part of a number`,
+		"1_000":                  `"_" is not part of a number`,
+		"0x10":                   `"x" is not part of a number`,
+		"1 ":                     `" " is not part of a number`,
+		"1e10000":                "its exponent is beyond 9999",
+		"1e99999999999999999999": "its exponent is beyond 9999",
+		strings.Repeat("9", 257): "it has 257 characters",
+	} {
+		_, err := literal.Decimal(in)
+		checkError(t, in, err, part, `"19.90"`)
+	}
+}
+
+func FuzzDateTime(f *testing.F) {
+	f.Add("2024-03-01T12:30:00Z")
+	f.Add("2024-02-29T23:59:59.999999-11:30")
+	f.Add("2024-03-01T12:30:00.1234560000000Z")
+	f.Add("9999-12-31T23:59:59-23:59")
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := literal.DateTime(s)
+		if err != nil {
+			if got != (time.Time{}) {
+				t.Errorf("DateTime(%q) = %v with the error %v", s, got, err)
+			}
+			return
+		}
+		if got.Nanosecond()%1000 != 0 || got.Location() != time.UTC {
+			t.Errorf("DateTime(%q) = %v is not exact to the microsecond in UTC", s, got)
+		}
+		again, err := literal.DateTime(got.Format("2006-01-02T15:04:05.999999Z07:00"))
+		if err != nil || !again.Equal(got) {
+			t.Errorf("DateTime(%q) = %v; written and read again: %v, %v", s, got, again, err)
+		}
+		if std, err := time.Parse(time.RFC3339, s); err == nil && !std.Equal(got) {
+			t.Errorf("DateTime(%q) = %v; package time says %v", s, got, std)
+		}
+	})
+}
+
+func FuzzDate(f *testing.F) {
+	f.Add("2024-02-29")
+	f.Add("2023-02-29")
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := literal.Date(s)
+		std, stdErr := time.Parse(time.DateOnly, s)
+		if (err == nil) != (stdErr == nil && std.Year() > 0) {
+			t.Errorf("Date(%q) = %q, %v; package time says %v, %v", s, got, err, std, stdErr)
+		}
+	})
+}
+
+func FuzzDecimal(f *testing.F) {
+	f.Add("19.90")
+	f.Add("-1.5e-7")
+	f.Add("1e9999")
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := literal.Decimal(s)
+		if err != nil {
+			return
+		}
+		if got != s {
+			t.Errorf("Decimal(%q) = %q", s, got)
+		}
+		if _, ok := new(big.Rat).SetString(s); !ok {
+			t.Errorf("Decimal(%q) is accepted, and is not a number", s)
+		}
+	})
+}
