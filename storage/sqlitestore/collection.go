@@ -1,0 +1,103 @@
+package sqlitestore
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// collection is a named set of documents. Its name and its indexes are fixed
+// while the store is open; the counters belong to the writer.
+type collection struct {
+	id      int64
+	name    string
+	indexes []*index
+	// paths finds the values of all indexes in a document, each in the slot
+	// that the index names; slots is how many there are.
+	paths *paths
+	slots int
+
+	sequence int64 // documents that ever were
+	live     int64
+	versions int64
+	last     driver.Instant // the latest commit
+	dirty    bool           // counters differ from those in the file
+}
+
+// index is a declared index. Its epochs and counters belong to the writer.
+type index struct {
+	id   int64
+	decl driver.Index
+	slot int
+
+	live   int64
+	epochs []epoch // by start; the last one is open
+	dirty  bool
+}
+
+// epoch is a stretch of time whose entries in table past are complete for
+// every instant in it, see epochs.go.
+type epoch struct {
+	id     int64
+	start  int64
+	base   int64 // entries that reach over its end
+	closed int64 // the other entries
+	dirty  bool  // counters differ from those in the file
+}
+
+// index returns the declared index on a path, nil where there is none.
+func (c *collection) index(path []string, kind driver.Kind, list bool) *index {
+	for _, ix := range c.indexes {
+		if ix.decl.Kind == kind && ix.decl.List == list && slices.Equal(ix.decl.Path, path) {
+			return ix
+		}
+	}
+	return nil
+}
+
+// addIndex is part of opening.
+func (c *collection) addIndex(ix *index) {
+	ix.slot = c.paths.add(ix.decl.Path, c.slots)
+	if ix.slot == c.slots {
+		c.slots++
+	}
+	c.indexes = append(c.indexes, ix)
+}
+
+// values returns the encoded values that the indexes hold of a document: one
+// for an index on a single value, one for each distinct element for one on a
+// list. No document (nil) has none.
+func (c *collection) values(data []byte) [][][]byte {
+	all := make([][][]byte, len(c.indexes))
+	if data == nil || len(c.indexes) == 0 {
+		return all
+	}
+	slots := make([][]byte, c.slots)
+	c.paths.find(data, slots)
+	for i, ix := range c.indexes {
+		raw := slots[ix.slot]
+		if !ix.decl.List {
+			all[i] = [][]byte{appendStored(nil, raw, ix.decl.Kind)}
+			continue
+		}
+		elements(raw, func(element []byte) bool {
+			value := appendStored(nil, element, ix.decl.Kind)
+			if value[0] != tagNull && !containsBytes(all[i], value) {
+				all[i] = append(all[i], value)
+			}
+			return true
+		})
+	}
+	return all
+}
+
+func containsBytes(list [][]byte, value []byte) bool {
+	return slices.ContainsFunc(list, func(b []byte) bool { return string(b) == string(value) })
+}
+
+// encodePath writes an index's path as it is stored.
+func encodePath(path []string) (string, error) {
+	b, err := json.Marshal(path)
+	return string(b), err
+}

@@ -1,0 +1,276 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// collection returns a collection by its name.
+func (s *Store) collection(name string) (*collection, error) {
+	if coll := s.byName[name]; coll != nil {
+		return coll, nil
+	}
+	return nil, invalidf("unknown collection %q", name)
+}
+
+// declare makes the file have the declared collections and indexes. It is
+// part of the transaction in which the store opens.
+func (s *Store) declare(ctx context.Context) error {
+	w := s.writer
+	for _, decl := range s.opts.Collections {
+		if decl.Name == "" {
+			return invalidf("a collection has no name")
+		}
+		st, err := w.Prepare(`INSERT INTO collections(name) VALUES(?1) ON CONFLICT DO NOTHING`)
+		if err != nil {
+			return err
+		}
+		st.BindText(1, decl.Name)
+		_, err = st.Step()
+		if err := finish(st, err); err != nil {
+			return err
+		}
+	}
+	if err := s.readDeclarations(); err != nil {
+		return err
+	}
+	for _, decl := range s.opts.Collections {
+		if err := s.declareIndexes(ctx, s.byName[decl.Name], decl.Indexes); err != nil {
+			return err
+		}
+	}
+	return s.readDeclarations()
+}
+
+// declareIndexes drops and builds indexes until a collection has the declared
+// ones.
+func (s *Store) declareIndexes(ctx context.Context, coll *collection, decls []driver.Index) error {
+	wanted := map[*index]bool{}
+	var missing []driver.Index
+	for _, decl := range decls {
+		if len(decl.Path) == 0 || decl.Kind < driver.KindString || decl.Kind > driver.KindDecimal {
+			return invalidf("collection %s declares an index on path %v of kind %d", coll.name, decl.Path, decl.Kind)
+		}
+		if ix := coll.index(decl.Path, decl.Kind, decl.List); ix != nil {
+			wanted[ix] = true
+			continue
+		}
+		missing = append(missing, decl)
+	}
+	for _, ix := range coll.indexes {
+		if wanted[ix] {
+			continue
+		}
+		s.log.InfoContext(ctx, "dropping an index", "collection", coll.name, "path", ix.decl.Path)
+		for _, query := range []string{
+			`DELETE FROM past WHERE epoch IN (SELECT id FROM epochs WHERE idx = ?1)`,
+			`DELETE FROM epochs WHERE idx = ?1`,
+			`DELETE FROM entries WHERE idx = ?1`,
+			`DELETE FROM indexes WHERE id = ?1`,
+		} {
+			if _, err := s.writer.integer(query, ix.id); err != nil {
+				return err
+			}
+		}
+	}
+	for i, decl := range missing {
+		if slicesContainsIndex(missing[:i], decl) {
+			continue
+		}
+		s.log.InfoContext(ctx, "building an index", "collection", coll.name, "path", decl.Path)
+		if err := s.buildIndex(ctx, coll, decl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func slicesContainsIndex(list []driver.Index, ix driver.Index) bool {
+	c := collection{}
+	for _, decl := range list {
+		c.indexes = append(c.indexes, &index{decl: decl})
+	}
+	return c.index(ix.Path, ix.Kind, ix.List) != nil
+}
+
+// readDeclarations reads the collections and indexes that the file has.
+func (s *Store) readDeclarations() error {
+	s.collections, s.byName, s.byID = nil, map[string]*collection{}, map[int64]*collection{}
+	w := s.writer
+	st, err := w.Prepare(`SELECT id, name FROM collections ORDER BY name`)
+	if err != nil {
+		return err
+	}
+	row, err := st.Step()
+	for ; row && err == nil; row, err = st.Step() {
+		coll := &collection{id: st.ColumnInt64(0), name: st.ColumnText(1), paths: newPaths()}
+		s.collections = append(s.collections, coll)
+		s.byName[coll.name], s.byID[coll.id] = coll, coll
+	}
+	if err := finish(st, err); err != nil {
+		return err
+	}
+	if len(s.collections) > maxCollections {
+		return invalidf("%d collections are more than the %d that a store can hold", len(s.collections), maxCollections)
+	}
+	if st, err = w.Prepare(`SELECT id, collection, path, kind, list FROM indexes ORDER BY id`); err != nil {
+		return err
+	}
+	row, err = st.Step()
+	for ; row && err == nil; row, err = st.Step() {
+		ix, e := readIndex(st)
+		coll := s.byID[st.ColumnInt64(1)]
+		if e == nil && coll == nil {
+			e = internalf("index %d is of no collection", ix.id)
+		}
+		if err = e; err == nil {
+			coll.addIndex(ix)
+		}
+	}
+	if err := finish(st, err); err != nil {
+		return err
+	}
+	return s.reload(w.conn)
+}
+
+func readIndex(st *sqlite.Stmt) (*index, error) {
+	ix := &index{id: st.ColumnInt64(0), decl: driver.Index{
+		Kind: driver.Kind(st.ColumnInt64(3)),
+		List: st.ColumnInt64(4) != 0,
+	}}
+	if err := json.Unmarshal([]byte(st.ColumnText(2)), &ix.decl.Path); err != nil {
+		return nil, internalf("path of index %d: %w", ix.id, err)
+	}
+	return ix, nil
+}
+
+// reload reads the counters and epochs that the writer keeps in memory.
+func (s *Store) reload(c *conn) error {
+	for _, coll := range s.collections {
+		coll.dirty = false
+		st, err := c.Prepare(`SELECT sequence, live, versions, last FROM collections WHERE id = ?1`)
+		if err != nil {
+			return err
+		}
+		st.BindInt64(1, coll.id)
+		row, err := st.Step()
+		if row {
+			coll.sequence, coll.live, coll.versions = st.ColumnInt64(0), st.ColumnInt64(1), st.ColumnInt64(2)
+			coll.last = driver.Instant(st.ColumnInt64(3))
+		}
+		if err := finish(st, err); err != nil {
+			return err
+		}
+		for _, ix := range coll.indexes {
+			ix.dirty = false
+			if ix.live, err = c.integer(`SELECT live FROM indexes WHERE id = ?1`, ix.id); err != nil {
+				return err
+			}
+			if ix.epochs, err = c.readEpochs(ix.id); err != nil {
+				return err
+			}
+			if len(ix.epochs) == 0 {
+				return internalf("index %d of %s has no epochs", ix.id, coll.name)
+			}
+		}
+	}
+	return nil
+}
+
+// readEpochs reads an index's epochs in their order.
+func (c *conn) readEpochs(ix int64) ([]epoch, error) {
+	st, err := c.Prepare(`SELECT id, start, base, closed FROM epochs WHERE idx = ?1 ORDER BY start`)
+	if err != nil {
+		return nil, err
+	}
+	st.BindInt64(1, ix)
+	var epochs []epoch
+	row, err := st.Step()
+	for ; row && err == nil; row, err = st.Step() {
+		epochs = append(epochs, epoch{
+			id: st.ColumnInt64(0), start: st.ColumnInt64(1), base: st.ColumnInt64(2), closed: st.ColumnInt64(3),
+		})
+	}
+	return epochs, finish(st, err)
+}
+
+// buildIndex adds an index and fills it from the history.
+func (s *Store) buildIndex(ctx context.Context, coll *collection, decl driver.Index) error {
+	w := s.writer
+	path, err := encodePath(decl.Path)
+	if err != nil {
+		return err
+	}
+	st, err := w.Prepare(`INSERT INTO indexes(collection, path, kind, list) VALUES(?1, ?2, ?3, ?4)`)
+	if err != nil {
+		return err
+	}
+	st.BindInt64(1, coll.id)
+	st.BindText(2, path)
+	st.BindInt64(3, int64(decl.Kind))
+	st.BindBool(4, decl.List)
+	_, err = st.Step()
+	if err := finish(st, err); err != nil {
+		return err
+	}
+	ix := &index{id: w.LastInsertRowID(), decl: decl}
+	if _, err := w.integer(`INSERT INTO epochs(idx, start) VALUES(?1, ?2)`, ix.id, beginning); err != nil {
+		return err
+	}
+	if ix.epochs, err = w.readEpochs(ix.id); err != nil {
+		return err
+	}
+	return s.fillIndex(ctx, coll, ix)
+}
+
+// How many documents fillIndex gathers entries of before it writes them.
+const fillBatch = 256
+
+// fillIndex writes the entries of a new index, document by document.
+func (s *Store) fillIndex(ctx context.Context, coll *collection, ix *index) error {
+	w := s.writer
+	// A collection of its own, so that the other indexes are left alone.
+	only := &collection{id: coll.id, name: coll.name, paths: newPaths()}
+	only.addIndex(ix)
+	st, err := w.Prepare(`SELECT id, key, deleted, at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`)
+	if err != nil {
+		return err
+	}
+	st.BindInt64(1, docOf(coll.id, 0).version(0))
+	st.BindInt64(2, docOf(coll.id+1, 0).version(0))
+	var doc *state
+	row, err := st.Step()
+	for ; row && err == nil; row, err = st.Step() {
+		if id := docOfVersion(st.ColumnInt64(0)); doc == nil || doc.id != id {
+			if len(w.pending.touched) >= fillBatch {
+				if err = w.fill(ctx, ix); err != nil {
+					break
+				}
+			}
+			doc = &state{coll: only, id: id, key: st.ColumnText(1), entries: make([][]entry, 1)}
+		}
+		v := &driver.Version{
+			Number: doc.number + 1, Deleted: st.ColumnInt64(2) != 0,
+			RecordedAt: driver.Instant(st.ColumnInt64(3)), Data: w.bytes(st, 4),
+		}
+		w.advance(doc, v)
+	}
+	if err := finish(st, err); err != nil {
+		return err
+	}
+	return w.fill(ctx, ix)
+}
+
+func (w *writer) fill(ctx context.Context, ix *index) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := w.flushEntries(); err != nil {
+		return err
+	}
+	return w.flushIndex(ix)
+}

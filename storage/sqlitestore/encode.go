@@ -1,0 +1,291 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/cockroachdb/apd/v3"
+	"github.com/tidwall/gjson"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Values are encoded so that bytes.Compare orders them as their kind says.
+// The same encoding serves the declared indexes, the filters and the sorts,
+// so they cannot disagree. A value starts with a tag: null sorts first.
+const (
+	tagNull  = 0x00
+	tagValue = 0x01
+)
+
+var (
+	nullValue = []byte{tagNull}
+	// lowValue and highValue are just outside of all values that are not null.
+	lowValue  = []byte{tagValue}
+	highValue = []byte{tagValue + 1}
+)
+
+// appendStored encodes a JSON value as it lies in a document (nil: missing).
+// What is not of the kind is null.
+func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
+	if len(raw) == 0 {
+		return append(dst, tagNull)
+	}
+	start := len(dst)
+	dst = append(dst, tagValue)
+	ok := false
+	switch kind {
+	case driver.KindString:
+		if raw[0] == '"' {
+			dst, ok = appendUnquoted(dst, raw), true
+		}
+	case driver.KindInt:
+		var n int64
+		if n, ok = storedInt(raw); ok {
+			dst = appendInt(dst, n)
+		}
+	case driver.KindFloat:
+		if isNumber(raw) {
+			f, err := strconv.ParseFloat(unsafeString(raw), 64)
+			if ok = err == nil; ok {
+				dst = appendFloat(dst, f)
+			}
+		}
+	case driver.KindBool:
+		switch string(raw) {
+		case "true":
+			dst, ok = append(dst, 1), true
+		case "false":
+			dst, ok = append(dst, 0), true
+		}
+	case driver.KindInstant:
+		if raw[0] == '"' {
+			var t time.Time
+			var err error
+			if t, err = time.Parse(time.RFC3339, unquoted(raw)); err == nil {
+				dst, ok = appendInt(dst, t.UnixMicro()), true
+			}
+		}
+	case driver.KindDate:
+		if raw[0] == '"' {
+			text := unquoted(raw)
+			if ok = isDate(text); ok {
+				dst = append(dst, text...)
+			}
+		}
+	case driver.KindDecimal:
+		text := ""
+		if raw[0] == '"' {
+			text = unquoted(raw)
+		} else if isNumber(raw) {
+			text = unsafeString(raw)
+		}
+		dst, ok = appendDecimal(dst, text)
+	}
+	if !ok {
+		return append(dst[:start], tagNull)
+	}
+	return dst
+}
+
+// appendValue encodes the value of a condition, a position or an index bound;
+// nil is null. It reports whether the value is what the kind says.
+func appendValue(dst []byte, value driver.Value, kind driver.Kind) (_ []byte, ok bool) {
+	if value == nil {
+		return append(dst, tagNull), true
+	}
+	dst = append(dst, tagValue)
+	switch kind {
+	case driver.KindString:
+		v, ok := value.(string)
+		return append(dst, v...), ok
+	case driver.KindInt:
+		v, ok := value.(int64)
+		return appendInt(dst, v), ok
+	case driver.KindFloat:
+		v, ok := value.(float64)
+		return appendFloat(dst, v), ok && v == v
+	case driver.KindBool:
+		v, ok := value.(bool)
+		if v {
+			return append(dst, 1), ok
+		}
+		return append(dst, 0), ok
+	case driver.KindInstant:
+		v, ok := value.(driver.Instant)
+		return appendInt(dst, int64(v)), ok
+	case driver.KindDate:
+		v, ok := value.(string)
+		return append(dst, v...), ok && isDate(v)
+	case driver.KindDecimal:
+		v, ok := value.(string)
+		if !ok {
+			return dst, false
+		}
+		return appendDecimal(dst, v)
+	default:
+		return dst, false
+	}
+}
+
+// appendInt flips the sign bit, so that negative numbers come first.
+func appendInt(dst []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(n)^1<<63)
+}
+
+// appendFloat flips the sign bit of positive numbers and all bits of negative
+// ones; IEEE 754 numbers then order as unsigned integers. Both zeros are one.
+func appendFloat(dst []byte, f float64) []byte {
+	if f == 0 {
+		f = 0
+	}
+	bits := math.Float64bits(f)
+	if bits>>63 == 1 {
+		bits = ^bits
+	} else {
+		bits |= 1 << 63
+	}
+	return binary.BigEndian.AppendUint64(dst, bits)
+}
+
+const (
+	decimalNegative = 0x01
+	decimalZero     = 0x02
+	decimalPositive = 0x03
+)
+
+// appendDecimal encodes a decimal number exactly: sign, the exponent of its
+// first digit, and its digits without trailing zeros. For negative numbers the
+// exponent and the digits are inverted and closed by a byte that sorts after
+// every digit, so that the longer of two numbers with a common start is less.
+func appendDecimal(dst []byte, text string) (_ []byte, ok bool) {
+	var d apd.Decimal
+	if !isDecimal(text) {
+		return dst, false
+	}
+	if _, _, err := d.SetString(text); err != nil {
+		return dst, false
+	}
+	if d.Coeff.Sign() == 0 {
+		return append(dst, decimalZero), true
+	}
+	digits := d.Coeff.Append(nil, 10)
+	exponent := int64(d.Exponent) + int64(len(digits))
+	digits = bytes.TrimRight(digits, "0")
+	if !d.Negative {
+		dst = append(dst, decimalPositive)
+		dst = appendInt(dst, exponent)
+		return append(dst, digits...), true
+	}
+	dst = append(dst, decimalNegative)
+	dst = appendInt(dst, -exponent)
+	for _, digit := range digits {
+		dst = append(dst, 0xff-digit)
+	}
+	return append(dst, 0xff), true
+}
+
+// storedInt reads a number without fraction that fits in an int64.
+func storedInt(raw []byte) (int64, bool) {
+	if !isNumber(raw) {
+		return 0, false
+	}
+	if n, err := strconv.ParseInt(unsafeString(raw), 10, 64); err == nil {
+		return n, true
+	}
+	if bytes.IndexAny(raw, ".eE") < 0 {
+		return 0, false
+	}
+	var d apd.Decimal
+	if _, _, err := d.SetString(unsafeString(raw)); err != nil {
+		return 0, false
+	}
+	if d.Exponent < -64 || d.Exponent > 64 {
+		return 0, d.Coeff.Sign() == 0
+	}
+	var reduced apd.Decimal
+	reduced.Reduce(&d)
+	n, err := reduced.Int64()
+	return n, err == nil
+}
+
+// isNumber tells a JSON number from the other JSON values by its first byte.
+func isNumber(raw []byte) bool {
+	return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'
+}
+
+// isDecimal reports whether a text is written like a number of JSON.
+func isDecimal(text string) bool {
+	i := 0
+	digits := func() bool {
+		start := i
+		for i < len(text) && text[i] >= '0' && text[i] <= '9' {
+			i++
+		}
+		return i > start
+	}
+	if i < len(text) && text[i] == '-' {
+		i++
+	}
+	if start := i; !digits() || text[start] == '0' && i > start+1 {
+		return false
+	}
+	if i < len(text) && text[i] == '.' {
+		i++
+		if !digits() {
+			return false
+		}
+	}
+	if i < len(text) && (text[i] == 'e' || text[i] == 'E') {
+		i++
+		if i < len(text) && (text[i] == '+' || text[i] == '-') {
+			i++
+		}
+		if !digits() {
+			return false
+		}
+	}
+	return i == len(text)
+}
+
+// isDate reports whether a text is a day of the calendar, as 2006-01-02.
+func isDate(text string) bool {
+	_, err := time.Parse(time.DateOnly, text)
+	return err == nil
+}
+
+// appendUnquoted decodes a JSON string.
+func appendUnquoted(dst, raw []byte) []byte {
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return append(dst, inner...)
+	}
+	return append(dst, gjson.ParseBytes(raw).Str...)
+}
+
+// unquoted decodes a JSON string; the result may share memory with it.
+func unquoted(raw []byte) string {
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		return unsafeString(inner)
+	}
+	return gjson.ParseBytes(raw).Str
+}
+
+// successor is the least byte string after b.
+func successor(b []byte) []byte {
+	return append(bytes.Clone(b), 0)
+}
+
+// prefixEnd is the least byte string after all that start with b.
+func prefixEnd(b []byte) []byte {
+	end := bytes.Clone(b)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i] < 0xff {
+			end[i]++
+			return end[:i+1]
+		}
+	}
+	return highValue
+}

@@ -1,0 +1,194 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// pending is what a transaction will do to the indexes at its end, when it is
+// done in the order in which it lies in the file.
+type pending struct {
+	touched []*state
+	closing []change // entries in the file that end
+	ended   []change // entries that began and ended within the transaction
+}
+
+// change is an entry of an index that began or ended.
+type change struct {
+	ix           *index
+	st           *state
+	value        []byte
+	since, until driver.Instant
+}
+
+func (p *pending) reset() { *p = pending{} }
+
+// touch makes sure that flush looks at a document.
+func (p *pending) touch(st *state) {
+	if !st.touched {
+		st.touched = true
+		p.touched = append(p.touched, st)
+	}
+}
+
+// advance makes v the last version of a document: its state, the counters of
+// its collection, and the entries of the indexes, which flush will write.
+func (w *writer) advance(st *state, v *driver.Version) {
+	coll := st.coll
+	w.pending.touch(st)
+	values := coll.values(v.Data)
+	for i, ix := range coll.indexes {
+		kept := st.entries[i][:0]
+		for _, e := range st.entries[i] {
+			switch {
+			case containsBytes(values[i], e.value):
+				kept = append(kept, e)
+			case e.stored:
+				w.pending.closing = append(w.pending.closing, change{ix: ix, st: st, value: e.value, until: v.RecordedAt})
+			default:
+				w.pending.ended = append(w.pending.ended, change{ix: ix, st: st, value: e.value, since: e.since, until: v.RecordedAt})
+			}
+		}
+		had := len(kept)
+		for _, value := range values[i] {
+			if !slices.ContainsFunc(kept[:had], func(e entry) bool { return bytes.Equal(e.value, value) }) {
+				kept = append(kept, entry{value: value, since: v.RecordedAt})
+			}
+		}
+		st.entries[i] = kept
+	}
+	if was, is := st.number > 0 && !st.deleted, !v.Deleted; was && !is {
+		coll.live--
+	} else if is && !was {
+		coll.live++
+	}
+	coll.versions++
+	coll.last = max(coll.last, v.RecordedAt)
+	coll.dirty = true
+	st.number, st.at, st.deleted = v.Number, v.RecordedAt, v.Deleted
+}
+
+// flushEntries writes the index changes of a transaction.
+func (w *writer) flushEntries() error {
+	p := &w.pending
+	slices.SortFunc(p.closing, compareChanges)
+	slices.SortFunc(p.ended, compareChanges)
+	for _, c := range p.closing {
+		s, err := w.Prepare(`DELETE FROM entries WHERE idx = ?1 AND value = ?2 AND key = ?3 RETURNING since`)
+		if err != nil {
+			return err
+		}
+		s.BindInt64(1, c.ix.id)
+		s.BindBytes(2, c.value)
+		s.BindText(3, c.st.key)
+		row, err := s.Step()
+		if row {
+			c.since = driver.Instant(s.ColumnInt64(0))
+			_, err = s.Step()
+		}
+		if err := finish(s, err); err != nil {
+			return err
+		}
+		if !row {
+			return internalf("%s %q: the index on %v has no entry for the last version; run a check", c.st.coll.name, c.st.key, c.ix.decl.Path)
+		}
+		c.ix.live--
+		if err := w.endOpen(c); err != nil {
+			return err
+		}
+	}
+	for _, c := range p.ended {
+		if err := w.addInterval(c); err != nil {
+			return err
+		}
+	}
+	var opening []change
+	for _, st := range p.touched {
+		st.touched = false
+		for i, ix := range st.coll.indexes {
+			for k := range st.entries[i] {
+				if e := &st.entries[i][k]; !e.stored {
+					e.stored = true
+					opening = append(opening, change{ix: ix, st: st, value: e.value, since: e.since})
+				}
+			}
+		}
+	}
+	slices.SortFunc(opening, compareChanges)
+	for _, c := range opening {
+		if err := w.open(c); err != nil {
+			return err
+		}
+	}
+	p.reset()
+	return w.flushIndexes()
+}
+
+// open writes an entry that goes on.
+func (w *writer) open(c change) error {
+	s, err := w.Prepare(`INSERT INTO entries(idx, value, key, document, since) VALUES(?1, ?2, ?3, ?4, ?5)`)
+	if err != nil {
+		return err
+	}
+	s.BindInt64(1, c.ix.id)
+	s.BindBytes(2, c.value)
+	s.BindText(3, c.st.key)
+	s.BindInt64(4, int64(c.st.id))
+	s.BindInt64(5, int64(c.since))
+	_, err = s.Step()
+	if err := finish(s, err); err != nil {
+		return err
+	}
+	c.ix.live++
+	c.ix.dirty = true
+	return w.addOpen(c)
+}
+
+// flushIndexes cuts the epochs that need it and writes the counters.
+func (w *writer) flushIndexes() error {
+	for _, coll := range w.store.collections {
+		for _, ix := range coll.indexes {
+			if err := w.flushIndex(ix); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flushIndex does the same for one index.
+func (w *writer) flushIndex(ix *index) error {
+	if !ix.dirty {
+		return nil
+	}
+	if err := w.cut(ix); err != nil {
+		return err
+	}
+	if _, err := w.integer(`UPDATE indexes SET live = ?2 WHERE id = ?1`, ix.id, ix.live); err != nil {
+		return err
+	}
+	for i := range ix.epochs {
+		e := &ix.epochs[i]
+		if !e.dirty {
+			continue
+		}
+		e.dirty = false
+		if _, err := w.integer(`UPDATE epochs SET base = ?2, closed = ?3 WHERE id = ?1`, e.id, e.base, e.closed); err != nil {
+			return err
+		}
+	}
+	ix.dirty = false
+	return nil
+}
+
+func compareChanges(a, b change) int {
+	return cmp.Or(
+		cmp.Compare(a.ix.id, b.ix.id),
+		bytes.Compare(a.value, b.value),
+		cmp.Compare(a.st.key, b.st.key),
+		cmp.Compare(a.since, b.since),
+	)
+}

@@ -1,0 +1,239 @@
+package sqlitestore
+
+import (
+	"math"
+	"sort"
+)
+
+// The declared indexes as of any instant.
+//
+// Table entries holds what each index says now. Table past holds what it said
+// before: values with the interval [since, until) in which a document had
+// them, written only when a value changes, not with every version. To find
+// the entries of one instant without reading all of the past, the past is cut
+// into epochs. An epoch holds every entry whose interval overlaps it, so that
+// one range of one epoch answers a read: for the open epoch, which is the
+// last, together with table entries.
+//
+// An epoch is cut where it holds more entries that ended in it than
+// epochSlack and than entries that live on; so a read passes over at most
+// about twice as many entries as it is about, and since the entries copied
+// into a new epoch are fewer than those that made the cut necessary, the space
+// stays proportional to the number of changes. The idea is the time split of
+// the time-split B-tree (Lomet and Salzberg, 1989).
+//
+// An entry that goes on after a closed epoch has until = forever there.
+
+// epochSlack is how many ended entries an epoch may always hold.
+const epochSlack = 1000
+
+const beginning = int64(math.MinInt64)
+
+// epochAt returns the position of the epoch that holds an instant.
+func epochAt(epochs []epoch, at int64) int {
+	return sort.Search(len(epochs), func(i int) bool { return epochs[i].start > at }) - 1
+}
+
+// end returns when an epoch ends; the open one: never.
+func (ix *index) end(i int) int64 {
+	if i+1 < len(ix.epochs) {
+		return ix.epochs[i+1].start
+	}
+	return forever
+}
+
+const sqlInsertPast = `INSERT INTO past(epoch, value, key, since, until, document) VALUES(?1, ?2, ?3, ?4, ?5, ?6)`
+
+func (w *writer) insertPast(e *epoch, c change, since, until int64) error {
+	s, err := w.Prepare(sqlInsertPast)
+	if err != nil {
+		return err
+	}
+	s.BindInt64(1, e.id)
+	s.BindBytes(2, c.value)
+	s.BindText(3, c.st.key)
+	s.BindInt64(4, since)
+	s.BindInt64(5, until)
+	s.BindInt64(6, int64(c.st.id))
+	_, err = s.Step()
+	return finish(s, err)
+}
+
+// addInterval records an entry that has ended already, in every epoch that it
+// overlaps.
+func (w *writer) addInterval(c change) error {
+	ix := c.ix
+	since, until := int64(c.since), int64(c.until)
+	for i := len(ix.epochs) - 1; i >= 0 && ix.end(i) > since; i-- {
+		e := &ix.epochs[i]
+		if e.start >= until {
+			continue
+		}
+		stored := until
+		if until >= ix.end(i) {
+			stored = forever
+			e.base++
+		} else {
+			e.closed++
+		}
+		if err := w.insertPast(e, c, since, stored); err != nil {
+			return err
+		}
+		e.dirty, ix.dirty = true, true
+	}
+	return nil
+}
+
+// addOpen records an entry that goes on, in the closed epochs that it overlaps.
+func (w *writer) addOpen(c change) error {
+	ix := c.ix
+	for i := len(ix.epochs) - 2; i >= 0 && ix.end(i) > int64(c.since); i-- {
+		if err := w.insertPast(&ix.epochs[i], c, int64(c.since), forever); err != nil {
+			return err
+		}
+		ix.epochs[i].base++
+		ix.epochs[i].dirty, ix.dirty = true, true
+	}
+	return nil
+}
+
+// endOpen ends an entry that was going on: in the open epoch, and in the
+// closed ones that it does not reach the end of any more, which happens only
+// where versions are loaded with times before the last cut.
+func (w *writer) endOpen(c change) error {
+	ix := c.ix
+	since, until := int64(c.since), int64(c.until)
+	last := len(ix.epochs) - 1
+	if e := &ix.epochs[last]; until > e.start {
+		if err := w.insertPast(e, c, since, until); err != nil {
+			return err
+		}
+		e.closed++
+		e.dirty = true
+	}
+	ix.dirty = true
+	for i := last - 1; i >= 0 && ix.end(i) > until && ix.end(i) > since; i-- {
+		e := &ix.epochs[i]
+		query := `UPDATE past SET until = ?5 WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4`
+		if e.start >= until {
+			query = `DELETE FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4`
+		} else {
+			e.closed++
+		}
+		e.base--
+		s, err := w.Prepare(query)
+		if err != nil {
+			return err
+		}
+		s.BindInt64(1, e.id)
+		s.BindBytes(2, c.value)
+		s.BindText(3, c.st.key)
+		s.BindInt64(4, since)
+		if e.start < until {
+			s.BindInt64(5, until)
+		}
+		_, err = s.Step()
+		if err := finish(s, err); err != nil {
+			return err
+		}
+		e.dirty = true
+	}
+	return nil
+}
+
+// cut cuts the epochs of an index that have grown too much.
+func (w *writer) cut(ix *index) error {
+	for i := 0; i < len(ix.epochs); i++ {
+		e := ix.epochs[i]
+		if i == len(ix.epochs)-1 {
+			if e.closed > max(epochSlack, ix.live) {
+				if err := w.cutOpen(ix); err != nil {
+					return err
+				}
+			}
+			break
+		}
+		if !e.dirty || e.closed <= 2*max(epochSlack, e.base) {
+			continue
+		}
+		done, err := w.cutClosed(ix, i)
+		if err != nil {
+			return err
+		}
+		if done {
+			i--
+		}
+	}
+	return nil
+}
+
+// cutOpen closes the open epoch behind the last entry that ended in it, and
+// copies into it the entries that go on.
+func (w *writer) cutOpen(ix *index) error {
+	e := &ix.epochs[len(ix.epochs)-1]
+	at, err := w.integer(`SELECT max(until) FROM past WHERE epoch = ?1`, e.id)
+	if err != nil {
+		return err
+	}
+	if _, err := w.integer(`INSERT INTO past(epoch, value, key, since, until, document)
+		SELECT ?1, value, key, since, 9223372036854775807, document FROM entries WHERE idx = ?2 AND since < ?3`,
+		e.id, ix.id, at); err != nil {
+		return err
+	}
+	e.base, e.dirty = int64(w.Changes()), true
+	return w.newEpoch(ix, at)
+}
+
+// newEpoch inserts an empty epoch that starts at an instant.
+func (w *writer) newEpoch(ix *index, start int64) error {
+	if _, err := w.integer(`INSERT INTO epochs(idx, start) VALUES(?1, ?2)`, ix.id, start); err != nil {
+		return err
+	}
+	i := epochAt(ix.epochs, start) + 1
+	ix.epochs = append(ix.epochs, epoch{})
+	copy(ix.epochs[i+1:], ix.epochs[i:])
+	ix.epochs[i] = epoch{id: w.LastInsertRowID(), start: start}
+	ix.dirty = true
+	return nil
+}
+
+// cutClosed cuts a closed epoch in the middle of the changes that it holds.
+// It reports false where all of them fall on one instant.
+func (w *writer) cutClosed(ix *index, i int) (bool, error) {
+	e, end := ix.epochs[i], ix.end(i)
+	const changes = `(SELECT since AS t FROM past WHERE epoch = ?1 UNION ALL SELECT until FROM past WHERE epoch = ?1) WHERE t > ?2 AND t < ?3`
+	n, err := w.integer(`SELECT count(*) FROM `+changes, e.id, e.start, end)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	at, err := w.integer(`SELECT t FROM `+changes+` ORDER BY t LIMIT 1 OFFSET ?4`, e.id, e.start, end, n/2)
+	if err != nil {
+		return false, err
+	}
+	if err := w.newEpoch(ix, at); err != nil {
+		return false, err
+	}
+	second := ix.epochs[i+1].id
+	for _, query := range []string{
+		`INSERT INTO past(epoch, value, key, since, until, document)
+			SELECT ?2, value, key, since, until, document FROM past WHERE epoch = ?1 AND until > ?3`,
+		`DELETE FROM past WHERE epoch = ?1 AND since >= ?3`,
+		`UPDATE past SET until = 9223372036854775807 WHERE epoch = ?1 AND until >= ?3`,
+	} {
+		if _, err := w.integer(query, e.id, second, at); err != nil {
+			return false, err
+		}
+	}
+	for _, k := range []int{i, i + 1} {
+		e := &ix.epochs[k]
+		e.dirty = true
+		if e.base, err = w.integer(`SELECT count(*) FROM past WHERE epoch = ?1 AND until = 9223372036854775807`, e.id); err != nil {
+			return false, err
+		}
+		if e.closed, err = w.integer(`SELECT count(*) FROM past WHERE epoch = ?1 AND until < 9223372036854775807`, e.id); err != nil {
+			return false, err
+		}
+	}
+	// A cut that leaves one half as it was would be made again for ever.
+	return ix.epochs[i].closed < e.closed && ix.epochs[i+1].closed < e.closed, nil
+}

@@ -1,0 +1,53 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// wrap gives an error of SQLite or of a context the code that driver.Engine
+// promises, and says what was being done. Errors that have a code keep it.
+func wrap(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	var coded *driver.Error
+	var conflict *driver.ConflictError
+	var load *driver.LoadError
+	if errors.As(err, &coded) || errors.As(err, &conflict) || errors.As(err, &load) {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return driver.Errorf(driver.CodeUnavailable, "%s: %w", doing, err)
+	}
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultFull:
+		return driver.Errorf(driver.CodeUnavailable, "%s: the disk is full, nothing was written; make room and try again: %w", doing, err)
+	case sqlite.ResultIOErr, sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultInterrupt, sqlite.ResultCantOpen, sqlite.ResultProtocol, sqlite.ResultNoMem:
+		return driver.Errorf(driver.CodeUnavailable, "%s: %w", doing, err)
+	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
+		return driver.Errorf(driver.CodeUnavailable, "%s: the database cannot be written; check the permissions of the file and its directory: %w", doing, err)
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
+		return driver.Errorf(driver.CodeInternal, "%s: the database file is damaged; restore it from a backup, or export what can be read: %w", doing, err)
+	case sqlite.ResultTooBig:
+		return driver.Errorf(driver.CodeInvalid, "%s: the document is too large: %w", doing, err)
+	default:
+		return driver.Errorf(driver.CodeInternal, "%s: %w", doing, err)
+	}
+}
+
+func invalidf(format string, args ...any) error {
+	return driver.Errorf(driver.CodeInvalid, format, args...)
+}
+
+func internalf(format string, args ...any) error {
+	return driver.Errorf(driver.CodeInternal, format, args...)
+}
+
+func errClosed() error {
+	return driver.Errorf(driver.CodeUnavailable, "the store is closed")
+}

@@ -1,0 +1,131 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Log implements driver.Engine.
+//
+// Versions never change and are added only behind the others, so a reader
+// needs no snapshot of the file: it reads a stretch at a time and holds
+// nothing in between, however long the loop takes. Each stream below yields
+// versions in commit order; Log merges them.
+func (s *Store) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		err := s.readLog(ctx, q, yield)
+		if err != nil {
+			yield(driver.Entry{}, wrap(err, "reading the log"))
+		}
+	}
+}
+
+func (s *Store) readLog(ctx context.Context, q *driver.LogQuery, yield func(driver.Entry, error) bool) error {
+	if err := s.alive(ctx); err != nil {
+		return err
+	}
+	streams, err := s.streams(ctx, q)
+	if err != nil {
+		return err
+	}
+	count := 0
+	for {
+		var first *stream
+		for _, st := range streams {
+			if err := st.fill(ctx); err != nil {
+				return err
+			}
+			if len(st.rows) > 0 && (first == nil || q.Backward == (compareLog(st.rows[0].Version, first.rows[0].Version) > 0)) {
+				first = st
+			}
+		}
+		if first == nil {
+			return nil
+		}
+		e := first.rows[0]
+		first.rows = first.rows[1:]
+		if !yield(e, nil) {
+			return nil
+		}
+		if count++; count == q.Limit {
+			return nil
+		}
+	}
+}
+
+// compareLog is the commit order.
+func compareLog(a, b *driver.Version) int {
+	return cmp.Or(
+		cmp.Compare(a.RecordedAt, b.RecordedAt),
+		cmp.Compare(a.Collection, b.Collection),
+		cmp.Compare(a.Key, b.Key),
+		cmp.Compare(a.Number, b.Number),
+	)
+}
+
+// streams returns one stream for each document, or for each collection.
+func (s *Store) streams(ctx context.Context, q *driver.LogQuery) ([]*stream, error) {
+	colls := s.collections
+	if len(q.Collections) > 0 {
+		colls = nil
+		for _, name := range q.Collections {
+			coll, err := s.collection(name)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.Contains(colls, coll) {
+				colls = append(colls, coll)
+			}
+		}
+	}
+	if len(q.Keys) > 0 && len(colls) != 1 {
+		return nil, invalidf("a log of keys needs exactly one collection, got %d", len(colls))
+	}
+	if len(q.Keys) == 0 {
+		var out []*stream
+		for _, coll := range colls {
+			out = append(out, newStream(s, q, coll))
+		}
+		return out, nil
+	}
+	c, err := s.readers.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.readers.put(c)
+	var out []*stream
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(q.Keys))) {
+		doc, err := c.documentID(colls[0], key)
+		if err != nil {
+			return nil, err
+		}
+		if doc != 0 {
+			st := newStream(s, q, colls[0])
+			if err := st.narrow(c, doc, key); err != nil {
+				return nil, err
+			}
+			out = append(out, st)
+		}
+	}
+	return out, nil
+}
+
+// documentID finds a document; 0: there never was one.
+func (c *conn) documentID(coll *collection, key string) (docID, error) {
+	s, err := c.Prepare(`SELECT id FROM documents WHERE collection = ?1 AND key = ?2`)
+	if err != nil {
+		return 0, err
+	}
+	s.BindInt64(1, coll.id)
+	s.BindText(2, key)
+	id := docID(0)
+	row, err := s.Step()
+	if row {
+		id = docID(s.ColumnInt64(0))
+	}
+	return id, finish(s, err)
+}

@@ -1,0 +1,357 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// A filter is compiled once for each query into conditions that work on the
+// stored bytes. Comparisons compare encoded values, see encode.go.
+
+// scope is what a condition looks at: the values found in a document, or in
+// one element of a list, and the version's own values.
+type scope struct {
+	slots [][]byte
+	meta  *meta
+	buf   []byte
+}
+
+// meta holds the values that a version carries, as far as fields ask for them.
+type meta struct {
+	key                    []byte
+	number, at, op         int64
+	author, message, group []byte
+}
+
+type condition interface{ match(s *scope) bool }
+
+// matcher is a compiled filter with the paths that it needs.
+type matcher struct {
+	cond  condition // nil: everything matches
+	paths *paths
+	slots int
+	meta  uint16 // bit set of driver.Meta
+}
+
+func newMatcher() *matcher { return &matcher{paths: newPaths()} }
+
+// slot returns where the value of a path will be.
+func (m *matcher) slot(path []string) int {
+	slot := m.paths.add(path, m.slots)
+	if slot == m.slots {
+		m.slots++
+	}
+	return slot
+}
+
+// needs reports whether some field asks for a value that versions carry.
+func (m *matcher) needs(meta driver.Meta) bool { return m.meta>>meta&1 == 1 }
+
+// operand is a field, ready to be read.
+type operand struct {
+	meta driver.Meta
+	slot int
+	kind driver.Kind
+}
+
+func (m *matcher) operand(f driver.Field) (operand, error) {
+	if f.Meta != driver.MetaNone {
+		kind := metaKind(f.Meta)
+		if kind == 0 {
+			return operand{}, invalidf("unknown meta field %d", f.Meta)
+		}
+		m.meta |= 1 << f.Meta
+		return operand{meta: f.Meta, kind: kind}, nil
+	}
+	return operand{slot: m.slot(f.Path), kind: f.Kind}, nil
+}
+
+// typed is operand for conditions that compare, which need a kind.
+func (m *matcher) typed(f driver.Field) (operand, error) {
+	if f.Meta == driver.MetaNone && (f.Kind < driver.KindString || f.Kind > driver.KindDecimal) {
+		return operand{}, invalidf("field %v has unknown kind %d", f.Path, f.Kind)
+	}
+	return m.operand(f)
+}
+
+func metaKind(m driver.Meta) driver.Kind {
+	switch m {
+	case driver.MetaKey, driver.MetaAuthor, driver.MetaMessage, driver.MetaGroup:
+		return driver.KindString
+	case driver.MetaNumber, driver.MetaOp:
+		return driver.KindInt
+	case driver.MetaRecordedAt:
+		return driver.KindInstant
+	case driver.MetaNone:
+	}
+	return 0
+}
+
+// raw returns the JSON of a document's field; nil where it is missing.
+func (o operand) raw(s *scope) []byte { return s.slots[o.slot] }
+
+// append encodes the field's value.
+func (o operand) append(dst []byte, s *scope) []byte {
+	if o.meta == driver.MetaNone {
+		return appendStored(dst, o.raw(s), o.kind)
+	}
+	dst = append(dst, tagValue)
+	switch o.meta {
+	case driver.MetaKey:
+		return append(dst, s.meta.key...)
+	case driver.MetaAuthor:
+		return append(dst, s.meta.author...)
+	case driver.MetaMessage:
+		return append(dst, s.meta.message...)
+	case driver.MetaGroup:
+		return append(dst, s.meta.group...)
+	case driver.MetaNumber:
+		return appendInt(dst, s.meta.number)
+	case driver.MetaRecordedAt:
+		return appendInt(dst, s.meta.at)
+	case driver.MetaOp:
+		return appendInt(dst, s.meta.op)
+	case driver.MetaNone:
+	}
+	return dst
+}
+
+// value encodes into the scope's buffer; nil for null.
+func (o operand) value(s *scope) []byte {
+	s.buf = o.append(s.buf[:0], s)
+	if s.buf[0] == tagNull {
+		return nil
+	}
+	return s.buf
+}
+
+type (
+	always  bool
+	allOf   []condition
+	anyOf   []condition
+	negated struct{ condition }
+	compare struct {
+		operand
+		op    driver.CompareOp
+		value []byte
+	}
+	oneOf struct {
+		operand
+		values map[string]bool
+	}
+	text struct {
+		operand
+		op    driver.TextOp
+		value []byte
+		fold  bool
+	}
+	present struct{ operand }
+	element struct {
+		operand
+		inner *matcher
+		scope *scope
+	}
+)
+
+func (c always) match(*scope) bool { return bool(c) }
+
+func (c allOf) match(s *scope) bool {
+	for _, cond := range c {
+		if !cond.match(s) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c anyOf) match(s *scope) bool {
+	for _, cond := range c {
+		if cond.match(s) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c negated) match(s *scope) bool { return !c.condition.match(s) }
+
+func (c *compare) match(s *scope) bool {
+	v := c.operand.value(s)
+	if v == nil {
+		return false
+	}
+	order := bytes.Compare(v, c.value)
+	switch c.op {
+	case driver.Eq:
+		return order == 0
+	case driver.Lt:
+		return order < 0
+	case driver.Le:
+		return order <= 0
+	case driver.Gt:
+		return order > 0
+	default:
+		return order >= 0
+	}
+}
+
+func (c *oneOf) match(s *scope) bool {
+	v := c.operand.value(s)
+	return v != nil && c.values[string(v)]
+}
+
+func (c *text) match(s *scope) bool {
+	v := c.operand.value(s)
+	if v == nil {
+		return false
+	}
+	v = v[1:]
+	if c.fold {
+		v = []byte(strings.ToLower(string(v)))
+	}
+	switch c.op {
+	case driver.Contains:
+		return bytes.Contains(v, c.value)
+	case driver.HasPrefix:
+		return bytes.HasPrefix(v, c.value)
+	case driver.HasSuffix:
+		return bytes.HasSuffix(v, c.value)
+	default:
+		return bytes.Equal(v, c.value)
+	}
+}
+
+func (c present) match(s *scope) bool {
+	if c.meta != driver.MetaNone {
+		return true
+	}
+	raw := c.raw(s)
+	return len(raw) > 0 && raw[0] != 'n'
+}
+
+func (c *element) match(s *scope) bool {
+	if c.meta != driver.MetaNone {
+		return false
+	}
+	found := false
+	c.scope.meta = s.meta
+	elements(c.raw(s), func(e []byte) bool {
+		clear(c.scope.slots)
+		c.inner.paths.find(e, c.scope.slots)
+		found = c.inner.cond.match(c.scope)
+		return !found
+	})
+	return found
+}
+
+// compile adds a filter to the matcher.
+func (m *matcher) compile(f driver.Filter) (condition, error) {
+	switch f := f.(type) {
+	case nil:
+		return always(true), nil
+	case driver.And:
+		list, err := m.compileAll(f)
+		return allOf(list), err
+	case driver.Or:
+		list, err := m.compileAll(f)
+		return anyOf(list), err
+	case driver.Not:
+		if f.Filter == nil {
+			return nil, invalidf("a Not has no filter")
+		}
+		cond, err := m.compile(f.Filter)
+		return negated{cond}, err
+	case driver.Compare:
+		o, err := m.typed(f.Field)
+		if err != nil {
+			return nil, err
+		}
+		if f.Op < driver.Eq || f.Op > driver.Ge {
+			return nil, invalidf("unknown comparison %d", f.Op)
+		}
+		value, err := encodeOperand(f.Value, o.kind)
+		return &compare{operand: o, op: f.Op, value: value}, err
+	case driver.In:
+		o, err := m.typed(f.Field)
+		if err != nil {
+			return nil, err
+		}
+		values := make(map[string]bool, len(f.Values))
+		for _, v := range f.Values {
+			value, err := encodeOperand(v, o.kind)
+			if err != nil {
+				return nil, err
+			}
+			values[string(value)] = true
+		}
+		return &oneOf{operand: o, values: values}, nil
+	case driver.Text:
+		return m.compileText(f)
+	case driver.Present:
+		o, err := m.operand(f.Field)
+		return present{o}, err
+	case driver.Any:
+		return m.compileAny(f)
+	default:
+		return nil, invalidf("unknown filter %T", f)
+	}
+}
+
+func (m *matcher) compileAll(filters []driver.Filter) ([]condition, error) {
+	list := make([]condition, len(filters))
+	for i, f := range filters {
+		if f == nil {
+			return nil, invalidf("a filter in a list of filters is missing")
+		}
+		var err error
+		if list[i], err = m.compile(f); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (m *matcher) compileText(f driver.Text) (condition, error) {
+	o, err := m.typed(f.Field)
+	if err != nil {
+		return nil, err
+	}
+	if o.kind != driver.KindString {
+		return nil, invalidf("a text filter on field %v, which is not a string", f.Field.Path)
+	}
+	if f.Op < driver.Contains || f.Op > driver.Equals {
+		return nil, invalidf("unknown text match %d", f.Op)
+	}
+	value := f.Value
+	if f.Fold {
+		value = strings.ToLower(value)
+	}
+	return &text{operand: o, op: f.Op, value: []byte(value), fold: f.Fold}, nil
+}
+
+func (m *matcher) compileAny(f driver.Any) (condition, error) {
+	o, err := m.operand(f.Field)
+	if err != nil {
+		return nil, err
+	}
+	inner := newMatcher()
+	if inner.cond, err = inner.compile(f.Filter); err != nil {
+		return nil, err
+	}
+	m.meta |= inner.meta
+	return &element{operand: o, inner: inner, scope: &scope{slots: make([][]byte, inner.slots)}}, nil
+}
+
+func encodeOperand(v driver.Value, kind driver.Kind) ([]byte, error) {
+	if v == nil {
+		return nil, invalidf("a condition compares with null")
+	}
+	value, ok := appendValue(nil, v, kind)
+	if !ok {
+		return nil, invalidf("%v (%T) is not a value of kind %d", v, v, kind)
+	}
+	return slices.Clip(value), nil
+}

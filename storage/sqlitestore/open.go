@@ -1,0 +1,232 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Sync says what has happened to a write when it is acknowledged.
+type Sync int
+
+const (
+	// SyncFull: it is on the disk, and survives a power cut. The default.
+	SyncFull Sync = iota
+	// SyncNormal: the system has it, and it survives the end of the process;
+	// a power cut can undo the last writes, but never tears one.
+	SyncNormal
+	// SyncOff: as SyncNormal, and a power cut can damage the file.
+	SyncOff
+)
+
+// Options say how a store is opened.
+type Options struct {
+	// Collections are the collections with the indexes that they shall have.
+	// Indexes are added and dropped until a collection named here has just
+	// those; other collections in the file stay as they are.
+	Collections []driver.Collection
+	Sync        Sync
+	// Clock is the source of commit times; nil is time.Now.
+	Clock func() time.Time
+	// Readers is how many reads run at once; 0 stands for four for each CPU.
+	Readers int
+	// Logger gets what no caller can be told, such as a failed checkpoint; nil
+	// drops it.
+	Logger *slog.Logger
+
+	maxPages int // for tests of a full disk; 0: no limit
+}
+
+// Store is an engine over one SQLite file. It implements driver.Engine.
+type Store struct {
+	path string
+	opts Options
+	log  *slog.Logger
+	lock *os.File
+
+	collections []*collection
+	byName      map[string]*collection
+	byID        map[int64]*collection
+
+	clock       *clock
+	writer      *writer
+	readers     *pool
+	checkpoints *checkpointer
+	closed      atomic.Bool
+}
+
+var _ driver.Engine = (*Store)(nil)
+
+// Open opens the store in a file, or makes a new one. The file is held by one
+// process at a time. Errors: CodeInvalid when the file is not a store, is of a
+// newer format, or an index is declared wrongly; CodeUnavailable when it is in
+// use, or cannot be read or written; CodeInternal when it is damaged.
+func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
+	if opts.Clock == nil {
+		opts.Clock = time.Now
+	}
+	if opts.Readers <= 0 {
+		opts.Readers = 4 * runtime.GOMAXPROCS(0)
+	}
+	s := &Store{path: path, opts: opts, log: opts.Logger}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	defer func() {
+		if err != nil {
+			err = wrap(err, "opening the store "+path)
+			if e := s.Close(); e != nil {
+				s.log.Error("closing a store that could not be opened", "error", e)
+			}
+		}
+	}()
+	if s.lock, err = acquire(path); err != nil {
+		return nil, err
+	}
+	c, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	s.writer = &writer{conn: c, store: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := s.prepare(ctx); err != nil {
+		close(s.writer.done)
+		return nil, err
+	}
+	go s.writer.loop()
+	s.readers = &pool{free: make(chan *conn, opts.Readers), gone: make(chan struct{})}
+	for range opts.Readers {
+		c, err := s.connect()
+		if err != nil {
+			return nil, err
+		}
+		s.readers.size++
+		s.readers.put(c)
+	}
+	if c, err = s.connect(); err != nil {
+		return nil, err
+	}
+	s.checkpoints = startCheckpointer(s, c)
+	return s, nil
+}
+
+// acquire takes the lock that keeps a second server away from a file. It is a
+// file of its own, because closing any handle of a database file would drop
+// SQLite's own locks on it.
+func acquire(path string) (*os.File, error) {
+	if path == "" {
+		return nil, invalidf("the path of the store is empty")
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, invalidf("%s is a directory; name a file in it, such as %s", path, filepath.Join(path, "asof.db"))
+	}
+	name := path + ".lock"
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, driver.Errorf(driver.CodeInvalid, "there is no directory %s: %w", filepath.Dir(path), err)
+	case err != nil:
+		return nil, driver.Errorf(driver.CodeUnavailable, "cannot write in the directory of the store, which it needs even to read: %w", err)
+	}
+	taken, err := lockFile(f)
+	if taken {
+		return f, nil
+	}
+	_ = f.Close() // nothing was written to it
+	if err != nil {
+		return nil, driver.Errorf(driver.CodeUnavailable, "cannot lock %s: %w", name, err)
+	}
+	return nil, driver.Errorf(driver.CodeUnavailable, "another process is using it; stop that one, or give this one a file of its own")
+}
+
+// connect opens a connection.
+func (s *Store) connect() (*conn, error) {
+	c, err := sqlite.OpenConn(s.path, sqlite.OpenReadWrite, sqlite.OpenCreate)
+	if err != nil {
+		return nil, err
+	}
+	// Readers never wait for locks in WAL mode; this is for checkpoints.
+	c.SetBusyTimeout(10 * time.Second)
+	pragmas := []string{
+		"PRAGMA synchronous = " + map[Sync]string{SyncFull: "FULL", SyncNormal: "NORMAL", SyncOff: "OFF"}[s.opts.Sync],
+		"PRAGMA wal_autocheckpoint = 0",
+		"PRAGMA cache_size = -4096",
+		"PRAGMA temp_store = MEMORY",
+	}
+	if s.opts.maxPages > 0 {
+		pragmas = append(pragmas, pragma("max_page_count", s.opts.maxPages))
+	}
+	for _, query := range pragmas {
+		if err := sqlitex.ExecuteTransient(c, query, nil); err != nil {
+			_ = c.Close() // the first error says more
+			return nil, err
+		}
+	}
+	return newConn(c), nil
+}
+
+// prepare makes the file a store of this format with the declared indexes, and
+// reads what the writer keeps in memory.
+func (s *Store) prepare(ctx context.Context) error {
+	w := s.writer
+	if err := w.checkFormat(); err != nil {
+		return err
+	}
+	if err := w.exec("PRAGMA journal_mode = WAL"); err != nil {
+		return err
+	}
+	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := w.createSchema()
+	if err == nil {
+		err = s.declare(ctx)
+	}
+	if err == nil {
+		err = w.exec("COMMIT")
+	}
+	if err != nil {
+		return err // closing the connection rolls back
+	}
+	last := driver.Instant(0)
+	for _, coll := range s.collections {
+		last = max(last, coll.last)
+	}
+	s.clock = newClock(s.opts.Clock, last)
+	return nil
+}
+
+// Close implements driver.Engine. Calls that are running end first; later
+// ones fail with CodeUnavailable.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	var errs []error
+	if s.writer != nil {
+		s.writer.close()
+	}
+	if s.checkpoints != nil {
+		s.checkpoints.stop()
+	}
+	if s.readers != nil {
+		errs = append(errs, s.readers.close())
+	}
+	if s.writer != nil {
+		// The last connection to close moves the log into the file.
+		errs = append(errs, s.writer.conn.Close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,221 @@
+package sqlitestore
+
+import (
+	"context"
+	"unsafe"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// conn is a connection with what makes reading rows cheap: statements are
+// prepared once, and strings that recur from row to row (authors, messages,
+// lists of changed names) are made once. One goroutine uses it at a time.
+type conn struct {
+	*sqlite.Conn
+	strings map[string]string
+	lists   map[string][]string
+	grab    grabber
+}
+
+// The most strings that a connection remembers; then it starts afresh.
+const maxInterned = 4096
+
+func newConn(c *sqlite.Conn) *conn {
+	return &conn{Conn: c, strings: map[string]string{}, lists: map[string][]string{}}
+}
+
+// grabber is an io.Writer that keeps the slice it is given. Through
+// bytes.Reader.WriteTo it yields a column's bytes without a copy.
+type grabber struct{ b []byte }
+
+func (g *grabber) Write(p []byte) (int, error) {
+	g.b = p
+	return len(p), nil
+}
+
+// raw returns the bytes of a column in SQLite's memory, good until the
+// statement moves.
+func (c *conn) raw(s *sqlite.Stmt, col int) []byte {
+	c.grab.b = nil
+	// The writer never fails, so neither does WriteTo.
+	_, _ = s.ColumnReader(col).WriteTo(&c.grab)
+	return c.grab.b
+}
+
+// bytes returns a copy of a column, nil where it is null or empty.
+func (c *conn) bytes(s *sqlite.Stmt, col int) []byte {
+	n := s.ColumnLen(col)
+	if n == 0 {
+		return nil
+	}
+	b := make([]byte, n)
+	s.ColumnBytes(col, b)
+	return b
+}
+
+// interned returns a text column, without an allocation if it was seen before.
+func (c *conn) interned(s *sqlite.Stmt, col int) string {
+	b := c.raw(s, col)
+	if len(b) == 0 {
+		return ""
+	}
+	if known, ok := c.strings[string(b)]; ok {
+		return known
+	}
+	if len(c.strings) >= maxInterned {
+		clear(c.strings)
+	}
+	text := string(b)
+	c.strings[text] = text
+	return text
+}
+
+// changed returns the list in a column, without an allocation if it was seen
+// before.
+func (c *conn) changed(s *sqlite.Stmt) ([]string, error) {
+	b := c.raw(s, colChanged)
+	if len(b) == 0 {
+		return nil, nil
+	}
+	if known, ok := c.lists[string(b)]; ok {
+		return known, nil
+	}
+	list, err := decodeNames(b)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.lists) >= maxInterned {
+		clear(c.lists)
+	}
+	c.lists[string(b)] = list
+	return list, nil
+}
+
+// version copies the row that a statement stands on. The caller sets
+// SupersededAt.
+func (c *conn) version(s *sqlite.Stmt, collection string, data bool) (*driver.Version, error) {
+	changed, err := c.changed(s)
+	if err != nil {
+		return nil, err
+	}
+	v := &driver.Version{
+		Collection:   collection,
+		Key:          s.ColumnText(colKey),
+		Number:       s.ColumnInt64(colNumber),
+		RecordedAt:   driver.Instant(s.ColumnInt64(colAt)),
+		SupersededAt: driver.Forever,
+		Op:           driver.Op(s.ColumnInt64(colOp)),
+		Deleted:      s.ColumnInt64(colDeleted) != 0,
+		Author:       c.interned(s, colAuthor),
+		Message:      c.interned(s, colMessage),
+		Group:        c.interned(s, colGroup),
+		Changed:      changed,
+	}
+	if data {
+		v.Data = c.bytes(s, colData)
+	}
+	return v, nil
+}
+
+// next returns the column colNext of a version's row as an instant.
+func next(s *sqlite.Stmt) driver.Instant {
+	if at := s.ColumnInt64(colNext); at != 0 || !s.ColumnIsNull(colNext) {
+		return driver.Instant(at)
+	}
+	return driver.Forever
+}
+
+// exec runs a statement that returns no rows.
+func (c *conn) exec(query string) error {
+	s, err := c.Prepare(query)
+	if err != nil {
+		return err
+	}
+	_, err = s.Step()
+	return finish(s, err)
+}
+
+// integer runs a statement that returns one number; none is 0.
+func (c *conn) integer(query string, args ...int64) (int64, error) {
+	s, err := c.Prepare(query)
+	if err != nil {
+		return 0, err
+	}
+	for i, a := range args {
+		s.BindInt64(i+1, a)
+	}
+	n := int64(0)
+	row, err := s.Step()
+	if row {
+		n = s.ColumnInt64(0)
+	}
+	return n, finish(s, err)
+}
+
+// finish resets a statement, so that it holds no snapshot, and returns the
+// first error.
+func finish(s *sqlite.Stmt, err error) error {
+	if e := s.Reset(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// pool lends read connections.
+type pool struct {
+	free chan *conn
+	size int
+	gone chan struct{} // closed when the store closes
+}
+
+func (p *pool) get(ctx context.Context) (*conn, error) {
+	select {
+	case <-p.gone:
+		return nil, errClosed()
+	default:
+	}
+	select {
+	case c := <-p.free:
+		return c, nil
+	default:
+	}
+	select {
+	case c := <-p.free:
+		return c, nil
+	case <-p.gone:
+		return nil, errClosed()
+	case <-ctx.Done():
+		return nil, wrap(ctx.Err(), "waiting for a read connection")
+	}
+}
+
+func (p *pool) put(c *conn) { p.free <- c }
+
+// close waits until every connection is back and closes them.
+func (p *pool) close() error {
+	var first error
+	close(p.gone)
+	for range p.size {
+		if err := (<-p.free).Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// unsafeString views bytes as a string; both must stay unchanged while it is
+// in use.
+func unsafeString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// rows calls f for each row of a statement.
+func (c *conn) rows(s *sqlite.Stmt, f func(s *sqlite.Stmt) error) error {
+	row, err := s.Step()
+	for ; row && err == nil; row, err = s.Step() {
+		if err = f(s); err != nil {
+			break
+		}
+	}
+	return finish(s, err)
+}

@@ -1,0 +1,142 @@
+package sqlitestore
+
+import "github.com/asof/asof/storage/driver"
+
+// What a store's file says about itself.
+const (
+	applicationID = 0x61736f66 // "asof"
+	formatVersion = 1
+)
+
+// Identifiers are packed so that what is read together lies together:
+//
+//	document = collection << 28 | sequence in the collection
+//	version  = document << 26 | number
+//
+// A collection is one range of documents, a document's history is one range of
+// versions, and the previous version is the row before.
+const (
+	sequenceBits   = 28
+	numberBits     = 26
+	maxCollections = 1<<(63-sequenceBits-numberBits) - 1
+	maxSequence    = 1<<sequenceBits - 1
+	maxNumber      = 1<<numberBits - 1
+)
+
+type docID int64
+
+func docOf(coll, seq int64) docID          { return docID(coll<<sequenceBits | seq) }
+func (d docID) version(number int64) int64 { return int64(d)<<numberBits | number }
+func docOfVersion(id int64) docID          { return docID(id >> numberBits) }
+func numberOf(id int64) int64              { return id & maxNumber }
+
+const forever = int64(driver.Forever)
+
+// schema creates the tables of format 1.
+//
+// documents holds the current state, one row for each document that ever
+// existed; versions holds every version including the current one, and its
+// rows never change. writes remembers the attempts that were committed.
+// entries and past are the declared indexes, see epochs.go.
+const schema = `
+CREATE TABLE collections(
+	id        INTEGER PRIMARY KEY,
+	name      TEXT NOT NULL UNIQUE,
+	sequence  INTEGER NOT NULL DEFAULT 0,
+	live      INTEGER NOT NULL DEFAULT 0,
+	versions  INTEGER NOT NULL DEFAULT 0,
+	last      INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE documents(
+	id        INTEGER PRIMARY KEY,
+	number    INTEGER NOT NULL,
+	at        INTEGER NOT NULL,
+	op        INTEGER NOT NULL,
+	deleted   INTEGER NOT NULL,
+	author    TEXT NOT NULL,
+	message   TEXT NOT NULL,
+	grp       TEXT NOT NULL,
+	changed   TEXT NOT NULL,
+	collection INTEGER NOT NULL,
+	key       TEXT NOT NULL,
+	data      BLOB
+);
+CREATE UNIQUE INDEX documents_key ON documents(collection, key);
+CREATE TABLE versions(
+	id        INTEGER PRIMARY KEY,
+	document  INTEGER NOT NULL,
+	at        INTEGER NOT NULL,
+	op        INTEGER NOT NULL,
+	deleted   INTEGER NOT NULL,
+	author    TEXT NOT NULL,
+	message   TEXT NOT NULL,
+	grp       TEXT NOT NULL,
+	changed   TEXT NOT NULL,
+	collection INTEGER NOT NULL,
+	key       TEXT NOT NULL,
+	data      BLOB
+);
+CREATE UNIQUE INDEX versions_at ON versions(document, at);
+CREATE INDEX versions_log ON versions(collection, at, key);
+CREATE TABLE writes(
+	id        BLOB PRIMARY KEY,
+	version   INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE indexes(
+	id         INTEGER PRIMARY KEY,
+	collection INTEGER NOT NULL,
+	path       TEXT NOT NULL,
+	kind       INTEGER NOT NULL,
+	list       INTEGER NOT NULL,
+	live       INTEGER NOT NULL DEFAULT 0,
+	UNIQUE(collection, path, kind, list)
+);
+CREATE TABLE epochs(
+	id        INTEGER PRIMARY KEY,
+	idx       INTEGER NOT NULL,
+	start     INTEGER NOT NULL,
+	base      INTEGER NOT NULL DEFAULT 0,
+	closed    INTEGER NOT NULL DEFAULT 0,
+	UNIQUE(idx, start)
+);
+CREATE TABLE entries(
+	idx       INTEGER NOT NULL,
+	value     BLOB NOT NULL,
+	key       TEXT NOT NULL,
+	document  INTEGER NOT NULL,
+	since     INTEGER NOT NULL,
+	PRIMARY KEY(idx, value, key)
+) WITHOUT ROWID;
+CREATE TABLE past(
+	epoch     INTEGER NOT NULL,
+	value     BLOB NOT NULL,
+	key       TEXT NOT NULL,
+	since     INTEGER NOT NULL,
+	until     INTEGER NOT NULL,
+	document  INTEGER NOT NULL,
+	PRIMARY KEY(epoch, value, key, since)
+) WITHOUT ROWID;
+`
+
+// Columns that a row of documents and a row of versions have in common, in
+// one order, so that one function reads both. The position of each:
+const (
+	colID = iota // of the document, or of the version
+	colNumber
+	colAt
+	colOp
+	colDeleted
+	colAuthor
+	colMessage
+	colGroup
+	colChanged
+	colKey
+	colData
+	colNext // versions only: when the next version was committed; null: never
+)
+
+const (
+	documentColumns = `id, number, at, op, deleted, author, message, grp, changed, key, data`
+	versionColumns  = `v.id, v.id & 67108863, v.at, v.op, v.deleted, v.author, v.message, v.grp, v.changed, v.key, v.data`
+	versionNext     = `(SELECT n.at FROM versions n WHERE n.id = v.id + 1)`
+)

@@ -1,0 +1,79 @@
+package sqlitestore
+
+import (
+	"context"
+	"os"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Now implements driver.Engine.
+func (s *Store) Now(ctx context.Context) (driver.Instant, error) {
+	if err := s.alive(ctx); err != nil {
+		return 0, err
+	}
+	return s.clock.read(), nil
+}
+
+// Settle implements driver.Engine.
+func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
+	if err := s.alive(ctx); err != nil {
+		return err
+	}
+	return s.clock.settle(ctx, at)
+}
+
+// alive returns an error when the store is closed or the context has ended.
+func (s *Store) alive(ctx context.Context) error {
+	if s.closed.Load() {
+		return errClosed()
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap(err, "the request ended")
+	}
+	return nil
+}
+
+// Ping implements driver.Engine.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.alive(ctx); err != nil {
+		return err
+	}
+	c, err := s.readers.get(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.readers.put(c)
+	_, err = c.integer(`SELECT count(*) FROM collections`)
+	return wrap(err, "reading "+s.path)
+}
+
+// Stats implements driver.Engine. Bytes is the size of the file and its log.
+func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
+	var stats driver.Stats
+	if err := s.alive(ctx); err != nil {
+		return stats, err
+	}
+	c, err := s.readers.get(ctx)
+	if err != nil {
+		return stats, err
+	}
+	defer s.readers.put(c)
+	st, err := c.Prepare(`SELECT sum(live), sum(versions) FROM collections`)
+	if err != nil {
+		return stats, wrap(err, "counting")
+	}
+	row, err := st.Step()
+	if row {
+		stats.Documents, stats.Versions = st.ColumnInt64(0), st.ColumnInt64(1)
+	}
+	if err := finish(st, err); err != nil {
+		return stats, wrap(err, "counting")
+	}
+	for _, name := range []string{s.path, s.path + "-wal"} {
+		if info, err := os.Stat(name); err == nil {
+			stats.Bytes += info.Size()
+		}
+	}
+	return stats, nil
+}

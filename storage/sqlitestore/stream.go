@@ -1,0 +1,285 @@
+package sqlitestore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// How many rows a stream reads at first and at most at a time.
+const (
+	firstStretch = 64
+	maxStretch   = 1024
+)
+
+// stream reads the versions of a collection, or of one document, in commit
+// order (or against it), a stretch at a time.
+type stream struct {
+	store   *Store
+	q       *driver.LogQuery
+	coll    *collection
+	authors map[string]bool
+	changed map[string]bool
+
+	// What is left of a collection: from (at, key), inclusive, to (at, key),
+	// exclusive. A document has one version at an instant, so this is unique.
+	from, to place
+	// What is left of a document: the versions [low, high) by row.
+	doc       docID // 0: all documents of the collection
+	low, high int64
+
+	rows    []driver.Entry
+	stretch int
+	ended   bool
+}
+
+type place struct {
+	at  int64
+	key string
+}
+
+func newStream(s *Store, q *driver.LogQuery, coll *collection) *stream {
+	st := &stream{store: s, q: q, coll: coll, stretch: firstStretch}
+	if q.Limit > 0 {
+		st.stretch = min(max(q.Limit, 8), maxStretch)
+	}
+	if len(q.Authors) > 0 {
+		st.authors = setOf(q.Authors)
+	}
+	if len(q.Changed) > 0 {
+		st.changed = setOf(q.Changed)
+	}
+	// What is committed from here on is not part of this log.
+	st.from, st.to = place{at: int64(q.From)}, place{at: int64(s.clock.read()) + 1}
+	if q.To != 0 {
+		st.to.at = min(st.to.at, int64(q.To))
+	}
+	p := q.After
+	if p == nil {
+		return st
+	}
+	// The first place behind the position, in the direction of the log.
+	behind := place{at: int64(p.At), key: p.Key}
+	switch {
+	case coll.name == p.Collection && !q.Backward:
+		behind.key += "\x00"
+	case coll.name == p.Collection:
+	case coll.name < p.Collection:
+		behind = place{at: int64(p.At) + 1}
+	default:
+		behind = place{at: int64(p.At)}
+	}
+	if q.Backward {
+		if behind.less(st.to) {
+			st.to = behind
+		}
+	} else if st.from.less(behind) {
+		st.from = behind
+	}
+	return st
+}
+
+func (p place) less(o place) bool {
+	return p.at < o.at || p.at == o.at && p.key < o.key
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// narrow limits a stream to one document.
+func (st *stream) narrow(c *conn, doc docID, key string) error {
+	st.doc = doc
+	bound := func(p place) (int64, error) {
+		at := p.at
+		if key < p.key {
+			at++
+		}
+		id, err := c.integer(`SELECT id FROM versions INDEXED BY versions_at WHERE document = ?1 AND at >= ?2 ORDER BY at LIMIT 1`, int64(doc), at)
+		if err == nil && id == 0 {
+			id, err = c.integer(`SELECT max(id) + 1 FROM versions WHERE id >= ?1 AND id < ?2`, doc.version(0), (doc + 1).version(0))
+		}
+		return id, err
+	}
+	var err error
+	if st.low, err = bound(st.from); err != nil {
+		return err
+	}
+	if st.high, err = bound(st.to); err != nil {
+		return err
+	}
+	if st.q.FromNumber > 0 {
+		st.low = max(st.low, doc.version(min(st.q.FromNumber, maxNumber)))
+	}
+	if st.q.ToNumber > 0 {
+		st.high = min(st.high, doc.version(min(st.q.ToNumber, maxNumber)))
+	}
+	return nil
+}
+
+// fill reads until there is a row or the end.
+func (st *stream) fill(ctx context.Context) error {
+	for len(st.rows) == 0 && !st.ended {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		c, err := st.store.readers.get(ctx)
+		if err != nil {
+			return err
+		}
+		if st.doc != 0 {
+			err = st.readDocument(c)
+		} else {
+			err = st.readCollection(c)
+		}
+		st.store.readers.put(c)
+		if err != nil {
+			return err
+		}
+		st.stretch = min(2*st.stretch, maxStretch)
+	}
+	return nil
+}
+
+// wanted tells whether a version passes the log's filters.
+func (st *stream) wanted(v *driver.Version) bool {
+	switch {
+	case st.authors != nil && !st.authors[v.Author]:
+		return false
+	case v.Number < st.q.FromNumber, st.q.ToNumber > 0 && v.Number >= st.q.ToNumber:
+		return false
+	case st.changed == nil:
+		return true
+	}
+	return slices.ContainsFunc(v.Changed, func(name string) bool { return st.changed[name] })
+}
+
+const (
+	sqlDocumentLog = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= ?1 AND v.id < ?2 ORDER BY v.id`
+
+	logRange       = ` FROM versions v INDEXED BY versions_log WHERE v.collection = ?1 AND (v.at, v.key) >= (?2, ?3) AND (v.at, v.key) < (?4, ?5)`
+	sqlLog         = `SELECT ` + versionColumns + `, ` + versionNext + logRange + ` ORDER BY v.at, v.key LIMIT ?6`
+	sqlLogBackward = `SELECT ` + versionColumns + `, ` + versionNext + logRange + ` ORDER BY v.at DESC, v.key DESC LIMIT ?6`
+	sqlVersion     = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id = ?1`
+)
+
+// readDocument reads a stretch of one range of rows, and the rows on both
+// sides of it, which are its versions' neighbours.
+func (st *stream) readDocument(c *conn) error {
+	low, high := st.low, st.high
+	if st.q.Backward {
+		low = max(low, high-int64(st.stretch))
+		st.high = low
+	} else {
+		high = min(high, low+int64(st.stretch))
+		st.low = high
+	}
+	if low >= high {
+		st.ended = true
+		return nil
+	}
+	s, err := c.Prepare(sqlDocumentLog)
+	if err != nil {
+		return err
+	}
+	s.BindInt64(1, max(low-1, st.doc.version(1)))
+	s.BindInt64(2, min(high+1, (st.doc+1).version(0)))
+	var previous *driver.Version
+	row, err := s.Step()
+	for ; row && err == nil; row, err = s.Step() {
+		id := s.ColumnInt64(colID)
+		var v *driver.Version
+		if v, err = c.version(s, st.coll.name, !st.q.NoData && id < high); err != nil {
+			break
+		}
+		if previous != nil {
+			previous.SupersededAt = v.RecordedAt
+		}
+		if id >= low && id < high && st.wanted(v) {
+			e := driver.Entry{Version: v}
+			if st.q.Previous {
+				e.Previous = previous
+			}
+			st.rows = append(st.rows, e)
+		}
+		previous = v
+	}
+	if st.q.Backward {
+		slices.Reverse(st.rows)
+	}
+	return finish(s, err)
+}
+
+// readCollection reads a stretch of the index on commit times.
+func (st *stream) readCollection(c *conn) error {
+	query := sqlLog
+	if st.q.Backward {
+		query = sqlLogBackward
+	}
+	s, err := c.Prepare(query)
+	if err != nil {
+		return err
+	}
+	s.BindInt64(1, st.coll.id)
+	s.BindInt64(2, st.from.at)
+	s.BindText(3, st.from.key)
+	s.BindInt64(4, st.to.at)
+	s.BindText(5, st.to.key)
+	s.BindInt64(6, int64(st.stretch))
+	n := 0
+	row, err := s.Step()
+	for ; row && err == nil; row, err = s.Step() {
+		n++
+		var v *driver.Version
+		if v, err = c.version(s, st.coll.name, !st.q.NoData); err != nil {
+			break
+		}
+		v.SupersededAt = next(s)
+		behind := place{at: int64(v.RecordedAt), key: v.Key}
+		if st.q.Backward {
+			st.to = behind
+		} else {
+			behind.key += "\x00"
+			st.from = behind
+		}
+		if !st.wanted(v) {
+			continue
+		}
+		e := driver.Entry{Version: v}
+		if st.q.Previous && v.Number > 1 {
+			if e.Previous, err = st.previous(c, s.ColumnInt64(colID)-1, v); err != nil {
+				break
+			}
+		}
+		st.rows = append(st.rows, e)
+	}
+	st.ended = n < st.stretch
+	return finish(s, err)
+}
+
+// previous reads the version before one.
+func (st *stream) previous(c *conn, id int64, v *driver.Version) (*driver.Version, error) {
+	s, err := c.Prepare(sqlVersion)
+	if err != nil {
+		return nil, err
+	}
+	s.BindInt64(1, id)
+	var p *driver.Version
+	row, err := s.Step()
+	if row {
+		p, err = c.version(s, st.coll.name, !st.q.NoData)
+	}
+	if err := finish(s, err); err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, internalf("%s %q: version %d is missing", v.Collection, v.Key, v.Number-1)
+	}
+	p.SupersededAt = v.RecordedAt
+	return p, nil
+}

@@ -1,0 +1,220 @@
+package sqlitestore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// writer owns the one connection that writes. Its goroutine takes whatever
+// is queued and commits it in one transaction, with one fsync: while that
+// runs, the next batch gathers. Only this goroutine touches the fields below
+// the queue, and the counters of collections and indexes.
+type writer struct {
+	*conn
+	store *Store
+
+	mu     sync.Mutex
+	queue  []*request
+	closed bool
+	wake   chan struct{} // has room for one
+	done   chan struct{} // closed when the goroutine has ended
+
+	cache   stateCache
+	pending pending // index changes of the running transaction
+}
+
+// request is one call of Commit, or of another method that writes (run).
+type request struct {
+	ctx   context.Context
+	write *driver.Write
+	coll  *collection
+	run   func() error
+
+	claimed atomic.Bool   // by the writer, or by a caller that gives up
+	ready   chan struct{} // closed when version and err are final
+	version *driver.Version
+	err     error
+}
+
+// maxBatch bounds how many writes share one transaction, and so how long the
+// first of them waits.
+const maxBatch = 1024
+
+// submit queues a request and waits for its outcome. A caller whose context
+// ends leaves the queue if the writer has not begun; else it learns the
+// outcome.
+func (w *writer) submit(r *request) error {
+	r.ready = make(chan struct{})
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return errClosed()
+	}
+	w.queue = append(w.queue, r)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-r.ready:
+		return r.err
+	case <-r.ctx.Done():
+		if r.claimed.CompareAndSwap(false, true) {
+			return wrap(r.ctx.Err(), "waiting to write")
+		}
+		<-r.ready
+		return r.err
+	}
+}
+
+// loop is the writer's goroutine.
+func (w *writer) loop() {
+	defer close(w.done)
+	for {
+		w.mu.Lock()
+		queue, closed := w.queue, w.closed
+		w.queue = nil
+		w.mu.Unlock()
+		if len(queue) == 0 {
+			if closed {
+				return
+			}
+			<-w.wake
+			continue
+		}
+		for len(queue) > 0 {
+			n := w.take(queue)
+			queue = queue[n:]
+			w.store.checkpoints.poke()
+		}
+	}
+}
+
+// take handles the first requests of the queue together and returns how many.
+func (w *writer) take(queue []*request) int {
+	n := 0
+	var batch []*request
+	for n < len(queue) && len(batch) < maxBatch {
+		r := queue[n]
+		if r.run != nil && len(batch) > 0 {
+			break
+		}
+		n++
+		switch {
+		case !r.claimed.CompareAndSwap(false, true):
+		case r.ctx.Err() != nil:
+			r.finish(wrap(r.ctx.Err(), "waiting to write"))
+		case r.run != nil:
+			r.finish(r.run())
+			return n
+		default:
+			batch = append(batch, r)
+		}
+	}
+	if len(batch) > 0 {
+		w.commitBatch(batch)
+	}
+	return n
+}
+
+func (r *request) finish(err error) {
+	r.err = err
+	close(r.ready)
+}
+
+// transaction runs f in one transaction. When it fails nothing has happened:
+// what the writer remembers is what the file says.
+func (w *writer) transaction(f func() error) error {
+	w.cache.trim()
+	err := w.exec("BEGIN IMMEDIATE")
+	if err == nil {
+		err = f()
+		if err == nil {
+			err = w.flush()
+		}
+		if err == nil {
+			err = w.exec("COMMIT")
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	w.pending.reset()
+	w.cache.clear()
+	if !w.AutocommitEnabled() {
+		if e := w.exec("ROLLBACK"); e != nil {
+			w.store.log.Error("rolling back a failed write", "error", e)
+		}
+	}
+	if e := w.store.reload(w.conn); e != nil {
+		w.store.log.Error("reading counters after a failed write", "error", e)
+	}
+	return err
+}
+
+// flush writes what the transaction gathered: index entries and counters.
+func (w *writer) flush() error {
+	if err := w.flushEntries(); err != nil {
+		return err
+	}
+	for _, coll := range w.store.collections {
+		if !coll.dirty {
+			continue
+		}
+		s, err := w.Prepare(`UPDATE collections SET sequence = ?2, live = ?3, versions = ?4, last = ?5 WHERE id = ?1`)
+		if err != nil {
+			return err
+		}
+		s.BindInt64(1, coll.id)
+		s.BindInt64(2, coll.sequence)
+		s.BindInt64(3, coll.live)
+		s.BindInt64(4, coll.versions)
+		s.BindInt64(5, int64(coll.last))
+		_, err = s.Step()
+		if err := finish(s, err); err != nil {
+			return err
+		}
+		coll.dirty = false
+	}
+	return nil
+}
+
+// bindVersion binds what rows of documents and versions have in common.
+func (w *writer) bindVersion(s *sqlite.Stmt, v *driver.Version) error {
+	names, err := encodeNames(v.Changed)
+	if err != nil {
+		return err
+	}
+	s.BindInt64(3, int64(v.RecordedAt))
+	s.BindInt64(4, int64(v.Op))
+	s.BindBool(5, v.Deleted)
+	s.BindText(6, v.Author)
+	s.BindText(7, v.Message)
+	s.BindText(8, v.Group)
+	s.BindText(9, names)
+	if v.Deleted {
+		s.BindNull(12)
+	} else {
+		s.BindBytes(12, v.Data)
+	}
+	return nil
+}
+
+// close waits until everything that was accepted is done.
+func (w *writer) close() error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	<-w.done
+	return nil
+}
