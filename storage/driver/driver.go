@@ -109,7 +109,8 @@ type Engine interface {
 // Collection is a named set of documents with the indexes declared for it.
 //
 // A declaration may change between two openings of the same data: indexes
-// come and go without a change of what any read returns.
+// come and go without a change of what any read returns, and a collection that
+// was declared once stays known.
 type Collection struct {
 	Name    string
 	Indexes []Index

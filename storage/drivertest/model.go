@@ -38,7 +38,6 @@ func newModel(clock func() time.Time, collections []driver.Collection) *model {
 type model struct {
 	mu        sync.Mutex
 	clock     func() time.Time
-	declared  map[string]bool
 	documents map[string]map[string][]*driver.Version // by collection, by key
 	byID      map[string]*driver.Version              // by Write.ID
 	// floor is the latest instant that Now returned or a version has.
@@ -47,9 +46,7 @@ type model struct {
 }
 
 func (m *model) declare(collections []driver.Collection) {
-	m.declared = make(map[string]bool)
 	for _, c := range collections {
-		m.declared[c.Name] = true
 		if m.documents[c.Name] == nil {
 			m.documents[c.Name] = make(map[string][]*driver.Version)
 		}
@@ -78,7 +75,7 @@ func (m *model) enter(ctx context.Context) error {
 }
 
 func (m *model) knows(collection string) error {
-	if !m.declared[collection] {
+	if m.documents[collection] == nil {
 		return driver.Errorf(driver.CodeInvalid, "unknown collection %q", collection)
 	}
 	return nil
@@ -227,7 +224,7 @@ func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]driver.Entry, er
 	for _, documents := range m.documents {
 		for _, versions := range documents {
 			for i, v := range versions {
-				if !m.declared[v.Collection] || !logged(q, v) {
+				if !logged(q, v) {
 					continue
 				}
 				e := driver.Entry{Version: v}

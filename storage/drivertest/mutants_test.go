@@ -212,7 +212,7 @@ func mistakes() map[string]mistake {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				mu.Lock()
 				mixed := *w
-				if last != nil && last.Key != w.Key && w.Expected == 5 {
+				if last != nil && last.Key != w.Key {
 					mixed.Data = last.Data
 				}
 				last = w
