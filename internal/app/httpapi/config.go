@@ -19,7 +19,8 @@ type Config struct {
 	// operation's. An error's text is shown to the sender, with status 400.
 	// Nil: nobody.
 	Identify func(*http.Request) (context.Context, string, error)
-	// Present turns an error into what the client sees; nil: its text.
+	// Present turns an error into what the client sees, with a code, and logs
+	// what the client does not see; nil: the error's text.
 	Present graphql.ErrorPresenterFunc
 	// Recover turns a panic into an error; nil: gqlgen's default.
 	Recover graphql.RecoverFunc

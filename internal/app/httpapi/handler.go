@@ -53,28 +53,23 @@ func New(cfg Config) (*Handler, error) {
 		ids:     newRequestIDs(),
 	}
 	h.closing, h.close = context.WithCancel(context.Background())
-	h.exec = newExecutor(&h.cfg, h.present)
+	h.exec = newExecutor(&h.cfg, present(cfg.Present))
 	h.socket = h.newSocket()
 	h.pool.New = func() any { return new(exchange) }
 	return h, nil
 }
 
-// present shows an error to the client as the schema's presenter does, and
-// logs the causes of those that it does not show.
-func (h *Handler) present(ctx context.Context, err error) *gqlerror.Error {
-	shown := h.cfg.Present(ctx, err)
-	if shown == nil {
-		return nil
-	}
-	if code := codeOf(shown); code == CodeInternal || code == CodeUnavailable && ctx.Err() == nil {
-		request := ""
-		if op := operationOf(ctx); op != nil {
-			request = op.request
+// present shows an error to the client as the schema's presenter does. By which
+// limit a document was refused only this package knows.
+func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
+	return func(ctx context.Context, err error) *gqlerror.Error {
+		if refused, ok := errors.AsType[*gqlerror.Error](err); ok {
+			if _, ok := errors.AsType[limited](refused.Err); ok {
+				return refused
+			}
 		}
-		h.cfg.Logger.ErrorContext(ctx, "operation failed",
-			"code", code, "path", shown.Path.String(), "cause", causes(err), "request", request)
+		return presenter(ctx, err)
 	}
-	return shown
 }
 
 // presentPlainly is the presenter of schemas that have none.
@@ -85,20 +80,6 @@ func presentPlainly(ctx context.Context, err error) *gqlerror.Error {
 	shown := gqlerror.WrapPath(graphql.GetPath(ctx), err)
 	shown.Extensions = map[string]any{"code": CodeInternal}
 	return shown
-}
-
-// causes is the text of the innermost errors too, where the outer ones do not
-// show it.
-func causes(err error) string {
-	text := err.Error()
-	inner := err
-	for next := errors.Unwrap(inner); next != nil; next = errors.Unwrap(inner) {
-		inner = next
-	}
-	if deepest := inner.Error(); deepest != text {
-		return text + ": " + deepest
-	}
-	return text
 }
 
 // ServeHTTP answers one request, or serves one stream.

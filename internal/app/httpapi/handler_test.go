@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
 const ok = `{"data":{"hello":"world"},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`
@@ -162,15 +163,19 @@ func TestErrorsOfFields(t *testing.T) {
 	s := newServer(t, nil)
 	s.query(t, `{fail}`).want(t, 200,
 		`{"errors":[{"message":"something went wrong","extensions":{"code":"INTERNAL"}}],"data":{"fail":null},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`)
-	var failed map[string]any
-	for _, line := range s.journal.lines(t) {
-		if line["msg"] == "operation failed" {
-			failed = line
+}
+
+// A presenter that makes new errors, as a schema's own does, must not lose why
+// a document was refused.
+func TestPresenterKeepsLimits(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Limits.Depth = 1
+		cfg.Present = func(_ context.Context, err error) *gqlerror.Error {
+			return &gqlerror.Error{Message: err.Error(), Extensions: map[string]any{"code": "PRESENTED"}}
 		}
-	}
-	if cause, _ := failed["cause"].(string); !strings.Contains(cause, "the disk is on fire") {
-		t.Errorf("the cause is not in the log: %v", failed)
-	}
+	})
+	s.query(t, `{items {nodes {id}}}`).wantError(t, 200, CodeTooComplex, "3 levels deep")
+	s.query(t, `{nothing}`).wantError(t, 200, "PRESENTED", "nothing")
 }
 
 func TestPanic(t *testing.T) {

@@ -31,6 +31,15 @@ func operationOf(ctx context.Context) *operation {
 	return op
 }
 
+// RequestID names the request that a context belongs to, as the answer's
+// X-Request-Id does; "" where there is none. It is for logs.
+func RequestID(ctx context.Context) string {
+	if op := operationOf(ctx); op != nil {
+		return op.request
+	}
+	return ""
+}
+
 // understood notes what the document says.
 func (o *operation) understood(oc *graphql.OperationContext) {
 	if oc == nil || oc.Operation == nil {

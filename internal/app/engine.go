@@ -1,0 +1,39 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
+
+// openEngine opens the store that --store names.
+func (m *Main) openEngine(ctx context.Context) (driver.Engine, error) {
+	name := m.flags.Store
+	scheme, rest, ok := strings.Cut(name, ":")
+	switch {
+	case ok && scheme == "sqlite" && rest != "":
+		return m.openSQLite(ctx, rest)
+	case scheme == "mongodb" || scheme == "mongodb+srv":
+		return nil, usageError{errors.New("--store mongodb://…: this build has no MongoDB engine; use sqlite:PATH")}
+	default:
+		return nil, usageError{fmt.Errorf("--store %s: want sqlite:PATH, such as sqlite:./asof.db", name)}
+	}
+}
+
+// openStore opens the engine and gives its documents their types.
+func (m *Main) openStore(ctx context.Context) (*storage.Store, error) {
+	engine, err := m.openEngine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, err := storage.New(counting{engine}, model.Types, storage.WithLogger(m.logger()))
+	if err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	return store, nil
+}

@@ -1,0 +1,137 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/asof/asof/storage/transfer"
+)
+
+// importFile adds the versions in a file to the store.
+func (m *Main) importFile(ctx context.Context) (err error) {
+	f := &m.flags.Import
+	in, length, err := m.open(f.File)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	store, err := m.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Engine().Close()) }()
+	options := transfer.ImportOptions{Name: f.File, Lenient: f.Lenient, SkipUnknown: f.SkipUnknown}
+	progress, clear := m.meter("imported", length)
+	options.Progress = progress
+	report, err := transfer.Import(ctx, store, in, options)
+	clear()
+	if printed := report.Print(m.Stdout); err == nil {
+		err = printed
+	}
+	if err != nil {
+		return fmt.Errorf("import of %s: %w", called(f.File), err)
+	}
+	return nil
+}
+
+// exportFile writes every version to a file.
+func (m *Main) exportFile(ctx context.Context) (err error) {
+	f := &m.flags.Export
+	store, err := m.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Engine().Close()) }()
+	options := transfer.ExportOptions{Collections: f.Collection}
+	if f.File == "-" {
+		_, err := transfer.Export(ctx, store, m.Stdout, options)
+		return err
+	}
+	out, err := transfer.CreateFile(f.File)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	progress, clear := m.meter("exported", 0)
+	options.Progress = progress
+	n, err := transfer.Export(ctx, store, out, options)
+	clear()
+	if err != nil {
+		return fmt.Errorf("export to %s: %w", f.File, err)
+	}
+	if err := out.Commit(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(m.Stdout, "exported %d versions to %s\n", n, f.File)
+	return err
+}
+
+// check reads the whole store.
+func (m *Main) check(ctx context.Context) (err error) {
+	engine, err := m.openEngine(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	problems := 0
+	var writing error
+	if err := engine.Check(ctx, func(problem string) {
+		problems++
+		if _, err := fmt.Fprintln(m.Stdout, problem); err != nil {
+			writing = err
+		}
+	}); err != nil {
+		return fmt.Errorf("check of %s: %w", m.flags.Store, err)
+	}
+	if problems > 0 {
+		return fmt.Errorf("%s has %d problems", m.flags.Store, problems)
+	}
+	stats, err := engine.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %d documents, %d versions\n", m.flags.Store, stats.Documents, stats.Versions)
+	return errors.Join(err, writing)
+}
+
+// open opens a file to read, and says how large it is; 0: not known.
+func (m *Main) open(name string) (io.ReadCloser, int64, error) {
+	if name == "-" {
+		return io.NopCloser(m.Stdin), 0, nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, 0, usageError{fmt.Errorf("cannot read: %w", err)}
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		if err == nil && info.IsDir() {
+			return nil, 0, errors.Join(usageError{fmt.Errorf("cannot read %s: it is a directory", name)}, file.Close())
+		}
+		return file, 0, nil
+	}
+	return file, info.Size(), nil
+}
+
+// meter shows progress on standard error where that is a terminal.
+func (m *Main) meter(verb string, total int64) (progress func(transfer.Progress), clear func()) {
+	file, ok := m.Stderr.(*os.File)
+	if !ok {
+		return nil, func() {}
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil, func() {}
+	}
+	meter := transfer.NewMeter(file, m.Now, verb, total)
+	return meter.Update, meter.Clear
+}
+
+func called(file string) string {
+	if file == "-" {
+		return "standard input"
+	}
+	return file
+}

@@ -1,0 +1,95 @@
+package app
+
+import (
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/asof/asof/internal/app/httpapi"
+)
+
+// flags is the command line. Every flag is also a variable of the
+// environment: --cors-origin is ASOF_CORS_ORIGIN.
+type flags struct {
+	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
+
+	Store     string     `help:"Where the documents are: sqlite:PATH, or mongodb://…" default:"sqlite:./asof.db" placeholder:"URL"`
+	Sync      string     `help:"When a write is acknowledged: full (it survives a loss of power), normal (it survives a killed process) or off (for tests and imports)." enum:"full,normal,off" default:"full"`
+	LogFormat string     `help:"How the log is written: text or json." enum:"text,json" default:"text"`
+	LogLevel  slog.Level `help:"The least important lines of the log: debug, info, warn or error." default:"info"`
+
+	Serve  serveFlags  `cmd:"" help:"Serve the GraphQL API and the Playground."`
+	Import importFlags `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst) to the store. It can be repeated: what is there is skipped."`
+	Export exportFlags `cmd:"" help:"Write every version in the store as NDJSON."`
+	Check  checkFlags  `cmd:"" help:"Read the whole store and report what is wrong with it."`
+}
+
+type serveFlags struct {
+	Addr            string        `help:"Address to listen on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	Demo            bool          `help:"Fill an empty store with a small catalogue that has a year of edits."`
+	InsecureNoAuth  bool          `help:"Listen on other addresses than this machine's own although anybody can read, and write under any name."`
+	CORSOrigin      []string      `name:"cors-origin" help:"An origin whose pages may use the API from a browser; may be repeated." placeholder:"ORIGIN"`
+	Introspection   bool          `help:"Let clients ask for the schema." default:"true" negatable:""`
+	SlowOperation   time.Duration `help:"Log operations that take this long as warnings." default:"1s"`
+	ShutdownTimeout time.Duration `help:"How long to wait for running operations at the end." default:"30s"`
+
+	Limits limitFlags `embed:"" prefix:"max-"`
+}
+
+type limitFlags struct {
+	Body       size          `help:"Size of a request." default:"1MB" placeholder:"SIZE"`
+	Query      size          `help:"Size of a GraphQL document." default:"100KB" placeholder:"SIZE"`
+	Tokens     int           `help:"Tokens of a document." default:"10000"`
+	Depth      int           `help:"Levels of nested fields." default:"15"`
+	Fields     int           `help:"Fields in a document." default:"2000"`
+	Aliases    int           `help:"Aliases in a document." default:"100"`
+	RootFields int           `help:"Fields at the root of an operation." default:"50"`
+	Page       int           `help:"Documents on a page (first and last)." default:"500"`
+	Cost       int           `help:"Fields that an answer may hold, pages counted in full." default:"50000"`
+	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
+	Concurrent int           `help:"Operations at a time; more wait for a second." default:"256"`
+	Sockets    int           `help:"Open WebSockets." default:"1000"`
+}
+
+func (f limitFlags) limits() httpapi.Limits {
+	return httpapi.Limits{
+		Body: int64(f.Body), Query: int(f.Query), Variables: int(f.Body), Tokens: f.Tokens, Depth: f.Depth, Fields: f.Fields,
+		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Time: f.Time,
+		Concurrent: f.Concurrent, WebSockets: f.Sockets,
+	}
+}
+
+type importFlags struct {
+	File        string `arg:"" help:"File to read; - for standard input."`
+	Lenient     bool   `help:"Keep values of another type than the schema declares."`
+	SkipUnknown bool   `help:"Leave out collections that the schema does not declare."`
+}
+
+type exportFlags struct {
+	File       string   `arg:"" optional:"" default:"-" help:"File to write, compressed if it ends in .gz or .zst; - for standard output."`
+	Collection []string `help:"A collection to write; may be repeated. Default: all." placeholder:"NAME"`
+}
+
+type checkFlags struct{}
+
+// size is a number of bytes: 4096, 100KB, 1MB.
+type size int64
+
+// UnmarshalText reads "100KB" and the like; K, M and G are powers of 1024.
+func (s *size) UnmarshalText(text []byte) error {
+	digits, unit := string(text), int64(1)
+	for suffix, factor := range map[string]int64{"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30} {
+		if rest, ok := strings.CutSuffix(strings.ToUpper(digits), suffix); ok {
+			digits, unit = rest, factor
+			break
+		}
+	}
+	n, err := positive(digits)
+	if err != nil || n > 1<<40/unit {
+		return errSize
+	}
+	*s = size(n * unit)
+	return nil
+}

@@ -1,0 +1,31 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+var errSize = errors.New("want a size in bytes such as 4096, 100KB or 1MB")
+
+func positive(digits string) (int64, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+	if err != nil || n <= 0 {
+		return 0, errors.New("want a positive number")
+	}
+	return n, nil
+}
+
+// Validate refuses limits that nothing could pass.
+func (f limitFlags) Validate() error {
+	for name, n := range map[string]int{
+		"tokens": f.Tokens, "depth": f.Depth, "fields": f.Fields, "aliases": f.Aliases, "root-fields": f.RootFields,
+		"page": f.Page, "cost": f.Cost, "concurrent": f.Concurrent, "sockets": f.Sockets, "time": int(f.Time),
+	} {
+		if n <= 0 {
+			return fmt.Errorf("--max-%s must be positive", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+// Package app puts the program together: command line, configuration, HTTP
+// server and shutdown.
+//
+// Invariants:
+//
+//   - Nothing here decides what time, a version or a document means; that is
+//     package storage's.
+//   - Main has no global state: tests run many of them side by side.
+//   - Errors of use (flags, addresses, names of files) end with status 2, all
+//     others with 1, each with a sentence on standard error.
+//   - Without authentication the server listens on this machine only, unless it
+//     is told to accept that.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// Main is one run of the program. Its fields are what it touches of the world
+// outside.
+type Main struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Now            func() time.Time
+
+	flags   flags
+	command string // what ParseFlags found
+}
+
+// The exit status of the program.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// ParseFlags reads the command line (without the program's name) and the
+// ASOF_… variables of the environment. It returns done where there is nothing
+// left to run: after --help and --version.
+func (m *Main) ParseFlags(args []string) (done bool, err error) {
+	parser, err := kong.New(&m.flags,
+		kong.Name("asof"),
+		kong.Description("A GraphQL server for documents that remember every version."),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Writers(m.Stdout, m.Stderr),
+		kong.Exit(func(int) { done = true }),
+		kong.DefaultEnvars("ASOF"),
+		kong.Vars{"version": "asof " + version()},
+	)
+	if err != nil {
+		return false, fmt.Errorf("the definition of the flags: %w", err)
+	}
+	parsed, err := parser.Parse(args)
+	if done {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	m.command = parsed.Command()
+	return false, nil
+}
+
+// Run parses the command line, does what it says until that is done or the
+// context ends, and returns the exit status.
+func (m *Main) Run(ctx context.Context, args []string) int {
+	done, err := m.ParseFlags(args)
+	switch {
+	case done:
+		return exitOK
+	case err != nil:
+		err = usageError{err}
+	default:
+		err = m.run(ctx)
+	}
+	if err == nil {
+		return exitOK
+	}
+	_, _ = fmt.Fprintf(m.Stderr, "asof: %v\n", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		_, _ = fmt.Fprintln(m.Stderr, "Run \"asof --help\" for what there is.")
+		return exitUsage
+	}
+	return exitFailure
+}
+
+func (m *Main) run(ctx context.Context) error {
+	switch m.command {
+	case "serve":
+		return m.serve(ctx)
+	case "import <file>":
+		return m.importFile(ctx)
+	case "export", "export <file>":
+		return m.exportFile(ctx)
+	case "check":
+		return m.check(ctx)
+	default:
+		return usageError{fmt.Errorf("unknown command %q", m.command)}
+	}
+}
+
+// usageError is a mistake in how the program was called.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+
+func (e usageError) Unwrap() error { return e.err }
+
+// version is that of the module, and of the source it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown version)"
+	}
+	text := info.Main.Version
+	if text == "" || text == "(devel)" {
+		text = "development version"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			text += " " + s.Value[:12]
+		}
+		if s.Key == "vcs.modified" && s.Value == "true" {
+			text += " with changes"
+		}
+	}
+	return text + " (" + info.GoVersion + ")"
+}

@@ -1,0 +1,58 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// newRegistry measures the process and what the engine holds.
+func newRegistry(engine driver.Engine, logger *slog.Logger) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(),
+		&engineCollector{engine: engine, logger: logger},
+	)
+	return registry
+}
+
+// engineCollector asks the engine for its statistics when metrics are read.
+type engineCollector struct {
+	engine driver.Engine
+	logger *slog.Logger
+}
+
+const statsTimeout = 5 * time.Second
+
+func engineGauge(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("asof_store_"+name, help, nil, nil)
+}
+
+// Describe names the metrics.
+func (c *engineCollector) Describe(descs chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(c, descs)
+}
+
+// Collect sends them; none when the engine cannot be reached.
+func (c *engineCollector) Collect(metrics chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
+	defer cancel()
+	stats, err := c.engine.Stats(ctx)
+	if err != nil {
+		c.logger.WarnContext(ctx, "no statistics of the store", "cause", err)
+		return
+	}
+	gauge := func(name, help string, value int64) {
+		metrics <- prometheus.MustNewConstMetric(engineGauge(name, help), prometheus.GaugeValue, float64(value))
+	}
+	gauge("documents", "Documents in the store that are not deleted.", stats.Documents)
+	gauge("versions", "Versions in the store.", stats.Versions)
+	gauge("bytes", "Bytes that the store takes on disk.", stats.Bytes)
+}

@@ -1,0 +1,185 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/asof/asof/dataloader"
+	"github.com/asof/asof/graph"
+	"github.com/asof/asof/internal/app/httpapi"
+	"github.com/asof/asof/internal/demo"
+	"github.com/asof/asof/resolvers"
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
+
+// Bounds of what a connection may take, beside those of operations.
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	answerTimeout = 30 * time.Second // to send it
+	idleTimeout   = 2 * time.Minute
+	headerBytes   = 64 << 10
+)
+
+// serve answers requests until the context ends; then it finishes those that
+// it accepted.
+func (m *Main) serve(ctx context.Context) (err error) {
+	f := &m.flags.Serve
+	if err := checkAddress(f.Addr, f.InsecureNoAuth); err != nil {
+		return err
+	}
+	for _, origin := range f.CORSOrigin {
+		if err := httpapi.CheckOrigin(origin); err != nil {
+			return usageError{fmt.Errorf("--cors-origin: %w", err)}
+		}
+	}
+	store, err := m.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Engine().Close()) }()
+	if f.Demo {
+		if err := m.fill(ctx, store.Engine()); err != nil {
+			return err
+		}
+	}
+	logger := m.logger()
+	site := &site{
+		ping:    store.Engine().Ping,
+		metrics: newRegistry(store.Engine(), logger),
+		origins: f.CORSOrigin,
+		anyHost: f.InsecureNoAuth,
+	}
+	api, err := m.api(store, site, logger)
+	if err != nil {
+		return err
+	}
+	site.api = api
+	handler, err := site.handler()
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.Addr)
+	if err != nil {
+		return fmt.Errorf("cannot listen on --addr %s: %w", f.Addr, err)
+	}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       headerTimeout + bodyTimeout,
+		WriteTimeout:      headerTimeout + bodyTimeout + api.WaitAtMost() + answerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	if err := m.greet(ctx, listener.Addr().String(), store.Engine()); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving: %w", err)
+	case <-ctx.Done():
+	}
+	site.shutting.Store(true)
+	logger.Info("shutting down: finishing what was accepted")
+	return m.shutDown(context.WithoutCancel(ctx), server, api)
+}
+
+// api serves the schema over the store.
+func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*httpapi.Handler, error) {
+	f := &m.flags.Serve
+	return httpapi.New(httpapi.Config{
+		Schema:        graph.NewExecutableSchema(resolvers.Config(store)),
+		Operations:    operations{store},
+		Identify:      identify,
+		Present:       resolvers.ErrorPresenter(logger),
+		Recover:       resolvers.Recover(logger),
+		Limits:        f.Limits.limits(),
+		Origins:       f.CORSOrigin,
+		Introspection: f.Introspection,
+		Logger:        logger,
+		Now:           m.Now,
+		Slow:          f.SlowOperation,
+		Metrics:       site.metrics,
+	})
+}
+
+// shutDown stops accepting, waits for what was accepted and closes what is
+// left after the time for that.
+func (m *Main) shutDown(ctx context.Context, server *http.Server, api *httpapi.Handler) error {
+	ctx, cancel := context.WithTimeout(ctx, m.flags.Serve.ShutdownTimeout)
+	defer cancel()
+	err := server.Shutdown(ctx)
+	if err == nil {
+		err = api.Drain(ctx)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("shutting down: some operations did not end in %v: %w", m.flags.Serve.ShutdownTimeout, err), server.Close())
+	}
+	return nil
+}
+
+// fill puts the demo's catalogue into an empty store.
+func (m *Main) fill(ctx context.Context, engine driver.Engine) error {
+	stats, err := engine.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	if stats.Versions > 0 {
+		return nil
+	}
+	versions, err := demo.Versions()
+	if err != nil {
+		return err
+	}
+	_, err = engine.Load(ctx, versions)
+	return err
+}
+
+// greet says where the server is and what to ask first.
+func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine) error {
+	stats, err := engine.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	base := "http://" + addr
+	text := fmt.Sprintf("asof serves %s (%d documents, %d versions)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
+		m.flags.Store, stats.Documents, stats.Versions, base, base)
+	switch {
+	case m.flags.Serve.Demo:
+		text += fmt.Sprintf(firstQuery, base)
+	case stats.Versions == 0:
+		text += "\nThe store is empty. Fill it with \"asof import FILE\", or start with --demo to look around.\n"
+	}
+	_, err = fmt.Fprintln(m.Stdout, text)
+	return err
+}
+
+// operations ties GraphQL operations to the store.
+type operations struct{ store *storage.Store }
+
+func (o operations) Begin(ctx context.Context) (context.Context, error) {
+	ctx, err := o.store.Begin(withReads(ctx))
+	if err != nil {
+		return ctx, err
+	}
+	return dataloader.With(ctx, dataloader.New(o.store)), nil
+}
+
+func (o operations) Instant(ctx context.Context) string {
+	at, ok := storage.InstantOf(ctx)
+	if !ok {
+		return ""
+	}
+	return at.String()
+}
+
+func (o operations) DocumentsRead(ctx context.Context) int64 { return reads(ctx) }

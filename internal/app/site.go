@@ -1,0 +1,142 @@
+package app
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/gzhttp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/cors"
+
+	"github.com/asof/asof/internal/app/httpapi"
+	"github.com/asof/asof/internal/web"
+)
+
+// site is everything that the server has at its address.
+type site struct {
+	api      http.Handler
+	ping     func(context.Context) error
+	metrics  *prometheus.Registry
+	origins  []string
+	anyHost  bool // the Host header may name any host
+	shutting atomic.Bool
+}
+
+// handler puts the parts at their paths.
+func (s *site) handler() (http.Handler, error) {
+	api, err := compressed(s.api)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.origins) > 0 {
+		api = cors.New(cors.Options{
+			AllowedOrigins: s.origins,
+			AllowedMethods: []string{http.MethodGet, http.MethodPost},
+			AllowedHeaders: []string{"Content-Type", "X-Actor", "X-Request-Id"},
+			ExposedHeaders: []string{"X-Request-Id", "Retry-After"},
+			MaxAge:         600,
+		}).Handler(api)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/graphql", api)
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
+	mux.Handle("/", web.Handler(web.Options{}))
+	return s.guard(mux), nil
+}
+
+// guard sets the headers that every answer has, and refuses names that are not
+// this server's: a page of another site whose name was made to point here
+// (DNS rebinding) would otherwise be of the same origin.
+func (s *site) guard(next http.Handler) http.Handler {
+	nosniff, referrer := []string{"nosniff"}, []string{"no-referrer"}
+	policy := []string{"default-src 'none'; frame-ancestors 'none'"}
+	resource := []string{"same-origin"}
+	if len(s.origins) > 0 {
+		resource = []string{"cross-origin"}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header["X-Content-Type-Options"] = nosniff
+		header["Referrer-Policy"] = referrer
+		header["Content-Security-Policy"] = policy // the Playground's pages set their own
+		header["Cross-Origin-Resource-Policy"] = resource
+		if !s.anyHost && !isLoopback(hostname(r.Host)) {
+			httpapi.WriteError(w, http.StatusMisdirectedRequest, httpapi.CodeForbidden,
+				"this server answers to the names of this machine only (localhost, 127.0.0.1, [::1]), not to the one in the request's Host header")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func hostname(hostport string) string {
+	if host, _, err := net.SplitHostPort(hostport); err == nil {
+		return host
+	}
+	return hostport
+}
+
+// compressed compresses answers for clients that can read them so. Small ones
+// are not worth it.
+func compressed(next http.Handler) (http.Handler, error) {
+	wrap, err := gzhttp.NewWrapper(
+		gzhttp.MinSize(2<<10),
+		gzhttp.CompressionLevel(1),
+		gzhttp.ContentTypes([]string{"application/json", "application/graphql-response+json"}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	zipped := wrap(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header["Upgrade"] == nil && acceptsGzip(r) {
+			zipped.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}), nil
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for _, line := range r.Header["Accept-Encoding"] {
+		if strings.Contains(line, "gzip") {
+			return true
+		}
+	}
+	return false
+}
+
+// healthz says that the process is up.
+func (s *site) healthz(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }
+
+// readyz says whether requests can be answered: the store can be reached, and
+// the server is not shutting down.
+func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
+	if s.shutting.Load() {
+		plain(w, http.StatusServiceUnavailable, "shutting down")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	if err := s.ping(ctx); err != nil {
+		plain(w, http.StatusServiceUnavailable, "the store cannot be reached")
+		return
+	}
+	plain(w, http.StatusOK, "ready")
+}
+
+const readyTimeout = 2 * time.Second
+
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n"))
+}

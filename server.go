@@ -1,0 +1,20 @@
+// Command asof serves documents that remember every version as GraphQL.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/asof/asof/internal/app"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal ends the program in good order, a second one at once.
+	context.AfterFunc(ctx, stop)
+	m := app.Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Now: time.Now}
+	os.Exit(m.Run(ctx, os.Args[1:]))
+}
