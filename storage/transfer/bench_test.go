@@ -13,6 +13,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/sqlitestore"
+	"github.com/asof/asof/storage/transfer"
 )
 
 // batchVersions is how much both sides of BenchmarkImport commit at once.
@@ -45,6 +50,31 @@ func BenchmarkImport(b *testing.B) {
 			}
 		}
 	})
+	b.Run("import", func(b *testing.B) {
+		for b.Loop() {
+			store := openCatalogue(b, filepath.Join(b.TempDir(), "catalogue.db"))
+			report, err := transfer.Import(b.Context(), store, bytes.NewReader(events), transfer.ImportOptions{BatchVersions: batchVersions})
+			if err != nil || report.Added == 0 {
+				b.Fatalf("%d added, %v", report.Added, err)
+			}
+			if err := store.Engine().Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// openCatalogue opens a store of the types of the catalogue.
+func openCatalogue(b *testing.B, path string) *storage.Store {
+	engine, err := sqlitestore.Open(b.Context(), path, sqlitestore.Options{Collections: storage.CollectionsOf(model.Types)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	store, err := storage.New(engine, model.Types)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return store
 }
 
 // bareImport is the least that a program on the same driver can do.

@@ -6,7 +6,6 @@ import (
 	"runtime"
 
 	"github.com/asof/asof/storage"
-	"github.com/asof/asof/storage/driver"
 )
 
 // ImportOptions choose how strict an import is and how to watch it. The zero
@@ -59,17 +58,9 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := &loader{store: store, opts: opts, raw: src.raw}
-	for j := range parseAhead(ctx, src, opts, typesOf(store)) {
-		<-j.done
-		if err := l.add(ctx, j); err != nil {
-			return l.report, err
-		}
-	}
-	// The jobs end early when the context does.
-	if err := ctx.Err(); err != nil {
-		return l.report, driver.Errorf(driver.CodeUnavailable, "the import was stopped: %w", context.Cause(ctx))
-	}
-	return l.report, l.flush(ctx)
+	err = l.run(ctx, parseAhead(ctx, src, opts, typesOf(store)))
+	l.report.Stopped = err != nil
+	return l.report, err
 }
 
 func typesOf(store *storage.Store) map[string]*storage.Type {

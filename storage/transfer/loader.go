@@ -22,6 +22,21 @@ type loader struct {
 	bytes    int
 }
 
+// run loads what the jobs hold, in their order.
+func (l *loader) run(ctx context.Context, jobs <-chan *job) error {
+	for j := range jobs {
+		<-j.done
+		if err := l.add(ctx, j); err != nil {
+			return err
+		}
+	}
+	// The jobs end early when the context does.
+	if ctx.Err() != nil {
+		return driver.Errorf(driver.CodeUnavailable, "the import was stopped: %w", context.Cause(ctx))
+	}
+	return l.flush(ctx)
+}
+
 // add takes what a job holds. It returns the job's error when what precedes it
 // is in the store.
 func (l *loader) add(ctx context.Context, j *job) error {

@@ -17,6 +17,8 @@ type ImportReport struct {
 	Remarks []Remark
 	// MoreRemarks counts what did not fit into Remarks any more.
 	MoreRemarks int64
+	// Stopped says that the import ended with an error.
+	Stopped bool
 
 	index map[remark]int // into Remarks
 }
@@ -73,6 +75,9 @@ func (r *ImportReport) Print(w io.Writer) error {
 	}
 	if r.MoreRemarks > 0 {
 		p.line("and %d more of that kind", r.MoreRemarks)
+	}
+	if r.Stopped {
+		p.line("the import stopped; what it added is kept, and importing again skips it")
 	}
 	return p.err
 }
