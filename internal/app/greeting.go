@@ -4,10 +4,11 @@ package app
 // the server's base URL.
 const firstQuery = `
 A first query, for the Playground or as it is here: the licence of Lanternfish
-last summer and now, and who changed it.
+in the summer of 2025 and now, and who changed it.
 
-  curl -s %s/graphql -H 'Content-Type: application/json' -d '{"query": "{
-    summer: project(key: \"lanternfish\", asOf: \"2025-07-01T00:00:00Z\") { version licenses { name } }
-    now: project(key: \"lanternfish\") { version licenses { name }
-      blame(fields: [licenses]) { changedBy { id } changedAt message } } }"}'
+  curl -sG %s/graphql --data-urlencode 'query={
+    summer: project(key: "lanternfish", asOf: "2025-07-01T00:00:00Z") { version licenses { name } }
+    now: project(key: "lanternfish") { version licenses { name }
+      blame(fields: [licenses]) { changedBy { id } changedAt message } }
+  }'
 `
