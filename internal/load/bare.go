@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,7 +61,10 @@ func openBare(path string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn, sqlitex.ExecuteScript(conn, `PRAGMA synchronous=FULL; PRAGMA journal_mode=WAL;
+	if err := sqlitex.ExecuteTransient(conn, `PRAGMA synchronous=FULL`, nil); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, sqlitex.ExecuteScript(conn, `
 		CREATE TABLE IF NOT EXISTS lines(id INTEGER PRIMARY KEY, collection TEXT, key TEXT, at TEXT, data BLOB);
 		CREATE TABLE IF NOT EXISTS current(key TEXT PRIMARY KEY, data BLOB);`, nil)
 }
