@@ -1,8 +1,10 @@
 package sqlitestore
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -124,7 +126,7 @@ func (w *writer) apply(r *request) (*driver.Version, error) {
 	v := &driver.Version{
 		Collection: r.coll.name, Key: in.Key, Number: st.number + 1, SupersededAt: driver.Forever,
 		Op: in.Op, Deleted: in.Deleted, Author: in.Author, Message: in.Message, Group: in.Group,
-		Changed: in.Changed, Data: in.Data,
+		Changed: slices.Clone(in.Changed), Data: bytes.Clone(in.Data),
 	}
 	if v.Number > maxNumber {
 		return nil, invalidf("%s %q has %d versions, the most that this store can hold of one document", v.Collection, v.Key, st.number)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/apd/v3"
@@ -107,7 +108,7 @@ func appendValue(dst []byte, value driver.Value, kind driver.Kind) (_ []byte, ok
 		return appendInt(dst, v), ok
 	case driver.KindFloat:
 		v, ok := value.(float64)
-		return appendFloat(dst, v), ok && v == v
+		return appendFloat(dst, v), ok && !math.IsNaN(v) && !math.IsInf(v, 0)
 	case driver.KindBool:
 		v, ok := value.(bool)
 		if v {
@@ -217,7 +218,8 @@ func isNumber(raw []byte) bool {
 	return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'
 }
 
-// isDecimal reports whether a text is written like a number of JSON.
+// isDecimal reports whether a text is written like a number of JSON, with an
+// exponent of at most four digits.
 func isDecimal(text string) bool {
 	i := 0
 	digits := func() bool {
@@ -244,7 +246,7 @@ func isDecimal(text string) bool {
 		if i < len(text) && (text[i] == '+' || text[i] == '-') {
 			i++
 		}
-		if !digits() {
+		if start := i; !digits() || len(strings.TrimLeft(text[start:i], "0")) > 4 {
 			return false
 		}
 	}

@@ -28,6 +28,9 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery, yield func(driv
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
+	if q.Limit < 0 {
+		return invalidf("a limit of %d versions", q.Limit)
+	}
 	streams, err := s.streams(ctx, q)
 	if err != nil {
 		return err
@@ -45,6 +48,9 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery, yield func(driv
 		}
 		if first == nil {
 			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		e := first.rows[0]
 		first.rows = first.rows[1:]

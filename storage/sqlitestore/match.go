@@ -34,6 +34,7 @@ type matcher struct {
 	paths *paths
 	slots int
 	meta  uint16 // bit set of driver.Meta
+	inner bool   // of the elements of a list
 }
 
 func newMatcher() *matcher { return &matcher{paths: newPaths()} }
@@ -57,24 +58,30 @@ type operand struct {
 	kind driver.Kind
 }
 
+// operand checks a field and makes it ready. Inside an Any (inner) a path
+// starts at the element, and may be empty.
 func (m *matcher) operand(f driver.Field) (operand, error) {
-	if f.Meta != driver.MetaNone {
-		kind := metaKind(f.Meta)
-		if kind == 0 {
-			return operand{}, invalidf("unknown meta field %d", f.Meta)
+	if f.Meta == driver.MetaNone {
+		if len(f.Path) == 0 && !m.inner {
+			return operand{}, invalidf("a field has no path")
 		}
-		m.meta |= 1 << f.Meta
-		return operand{meta: f.Meta, kind: kind}, nil
+		return operand{slot: m.slot(f.Path), kind: f.Kind}, nil
 	}
-	return operand{slot: m.slot(f.Path), kind: f.Kind}, nil
+	kind := metaKind(f.Meta)
+	if kind == 0 || len(f.Path) > 0 {
+		return operand{}, invalidf("%+v is not a field that versions carry", f)
+	}
+	m.meta |= 1 << f.Meta
+	return operand{meta: f.Meta, kind: kind}, nil
 }
 
 // typed is operand for conditions that compare, which need a kind.
 func (m *matcher) typed(f driver.Field) (operand, error) {
-	if f.Meta == driver.MetaNone && (f.Kind < driver.KindString || f.Kind > driver.KindDecimal) {
-		return operand{}, invalidf("field %v has unknown kind %d", f.Path, f.Kind)
+	o, err := m.operand(f)
+	if err == nil && (f.Kind < driver.KindString || f.Kind > driver.KindDecimal || f.Kind != o.kind) {
+		err = invalidf("%+v has the wrong kind", f)
 	}
-	return m.operand(f)
+	return o, err
 }
 
 func metaKind(m driver.Meta) driver.Kind {
@@ -233,9 +240,6 @@ func (c present) match(s *scope) bool {
 }
 
 func (c *element) match(s *scope) bool {
-	if c.meta != driver.MetaNone {
-		return false
-	}
 	found := false
 	c.scope.meta = s.meta
 	elements(c.raw(s), func(e []byte) bool {
@@ -337,7 +341,11 @@ func (m *matcher) compileAny(f driver.Any) (condition, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.meta != driver.MetaNone {
+		return nil, invalidf("a field that versions carry is not a list")
+	}
 	inner := newMatcher()
+	inner.inner = true
 	if inner.cond, err = inner.compile(f.Filter); err != nil {
 		return nil, err
 	}

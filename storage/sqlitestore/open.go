@@ -197,7 +197,11 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err != nil {
 		return err // closing the connection rolls back
 	}
-	last := driver.Instant(0)
+	handedOut, err := w.integer("SELECT last FROM clock")
+	if err != nil {
+		return err
+	}
+	last := driver.Instant(handedOut)
 	for _, coll := range s.collections {
 		last = max(last, coll.last)
 	}
@@ -214,6 +218,10 @@ func (s *Store) Close() error {
 	var errs []error
 	if s.writer != nil {
 		s.writer.close()
+		if s.clock != nil {
+			_, err := s.writer.integer("UPDATE clock SET last = ?1 WHERE last < ?1", int64(s.clock.present()))
+			errs = append(errs, wrap(err, "noting the time of closing"))
+		}
 	}
 	if s.checkpoints != nil {
 		s.checkpoints.stop()

@@ -36,9 +36,14 @@ const forever = int64(driver.Forever)
 //
 // documents holds the current state, one row for each document that ever
 // existed; versions holds every version including the current one, and its
-// rows never change. writes remembers the attempts that were committed.
+// rows never change. clock holds the latest instant that was handed out before
+// the store was closed. writes remembers the attempts that were committed.
 // entries and past are the declared indexes, see epochs.go.
 const schema = `
+CREATE TABLE clock(
+	last      INTEGER NOT NULL
+);
+INSERT INTO clock(last) VALUES(0);
 CREATE TABLE collections(
 	id        INTEGER PRIMARY KEY,
 	name      TEXT NOT NULL UNIQUE,

@@ -62,9 +62,9 @@ func newStream(s *Store, q *driver.LogQuery, coll *collection) *stream {
 	// The first place behind the position, in the direction of the log.
 	behind := place{at: int64(p.At), key: p.Key}
 	switch {
-	case coll.name == p.Collection && !q.Backward:
-		behind.key += "\x00"
+	case coll.name == p.Collection && !q.Backward: // wanted looks at the number
 	case coll.name == p.Collection:
+		behind.key += "\x00"
 	case coll.name < p.Collection:
 		behind = place{at: int64(p.At) + 1}
 	default:
@@ -153,7 +153,12 @@ func (st *stream) wanted(v *driver.Version) bool {
 		return false
 	case v.Number < st.q.FromNumber, st.q.ToNumber > 0 && v.Number >= st.q.ToNumber:
 		return false
-	case st.changed == nil:
+	}
+	if p := st.q.After; p != nil && v.RecordedAt == p.At && v.Collection == p.Collection && v.Key == p.Key &&
+		(v.Number == p.Number || (v.Number < p.Number) != st.q.Backward) {
+		return false
+	}
+	if st.changed == nil {
 		return true
 	}
 	return slices.ContainsFunc(v.Changed, func(name string) bool { return st.changed[name] })

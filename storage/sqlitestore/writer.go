@@ -207,7 +207,7 @@ func (w *writer) bindVersion(s *sqlite.Stmt, v *driver.Version) error {
 }
 
 // close waits until everything that was accepted is done.
-func (w *writer) close() error {
+func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
@@ -216,5 +216,4 @@ func (w *writer) close() error {
 	default:
 	}
 	<-w.done
-	return nil
 }
