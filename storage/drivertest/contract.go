@@ -267,7 +267,7 @@ func (c *contract) entry(q *driver.LogQuery, e driver.Entry, last *driver.Versio
 	v := e.Version
 	c.version("Log", v, !q.NoData)
 	if !logged(q, v) {
-		c.report("Log returned %s %q version %d, which %+v does not ask for", v.Collection, v.Key, v.Number, *q)
+		c.report("Log returned %s %q version %d, which was not asked for: %s", v.Collection, v.Key, v.Number, showLog(q))
 	}
 	if last != nil {
 		if order := comparePositions(positionOf(last), positionOf(v)); order == 0 || (order > 0) != q.Backward {

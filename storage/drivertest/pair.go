@@ -365,14 +365,24 @@ func (p *pair) compareLog(q *driver.LogQuery) {
 	got := p.log(q)
 	show := func(entries []driver.Entry) string { return strings.Join(names(entries), " ") }
 	if len(got) != len(want) {
-		p.Fatalf("Log(%+v): %d entries, want %d\ngot  %.500s\nwant %.500s", *q, len(got), len(want), show(got), show(want))
+		p.Fatalf("Log(%s): %d entries, want %d\ngot  %.500s\nwant %.500s", showLog(q), len(got), len(want), show(got), show(want))
 	}
 	for i := range want {
 		if !same(got[i].Version, want[i].Version) || !same(got[i].Previous, want[i].Previous) {
-			p.Fatalf("Log(%+v), entry %d: %s after %s\nwant %s after %s", *q, i, describe(got[i].Version), describe(got[i].Previous),
+			p.Fatalf("Log(%s), entry %d: %s after %s\nwant %s after %s", showLog(q), i, describe(got[i].Version), describe(got[i].Previous),
 				describe(want[i].Version), describe(want[i].Previous))
 		}
 	}
+}
+
+// showLog prints a log query with instants as numbers.
+func showLog(q *driver.LogQuery) string {
+	after := "the start"
+	if q.After != nil {
+		after = fmt.Sprintf("(%d %s %q %d)", q.After.At, q.After.Collection, q.After.Key, q.After.Number)
+	}
+	return fmt.Sprintf("collections %q, keys %q, authors %q, changed %q, time [%d, %d), number [%d, %d), behind %s, backward %t, limit %d, previous %t, no data %t",
+		q.Collections, q.Keys, q.Authors, q.Changed, q.From, q.To, q.FromNumber, q.ToNumber, after, q.Backward, q.Limit, q.Previous, q.NoData)
 }
 
 // compareEverything compares all versions of both, and the summary.

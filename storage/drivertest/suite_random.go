@@ -20,9 +20,7 @@ func (s *suite) randomTests() []test {
 			s.metamorphic(t, 100, variant{name: "two documents, many versions", keys: 2, steps: 1500, fewReads: true})
 			s.metamorphic(t, 200, variant{name: "many documents", keys: 1500, preload: 1500, steps: 120})
 		}},
-		{"LongIndexHistories", func(t *testing.T) {
-			s.metamorphic(t, 300, variant{name: "index changes", keys: 150, preload: 9000, steps: 120})
-		}},
+		{"LongIndexHistories", s.testLongIndexHistories},
 		{"ReadersAndWriters", s.testReadersAndWriters},
 	}
 }
