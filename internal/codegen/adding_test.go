@@ -1,0 +1,89 @@
+package codegen_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/internal/codegen/codegentest"
+)
+
+// codeBlocks are the GraphQL code blocks of a Markdown file, in order, without
+// their indentation.
+func codeBlocks(t *testing.T, file string) []string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, m := range regexp.MustCompile("(?ms)^ *```graphql\n(.*?)^ *```$").FindAllStringSubmatch(string(b), -1) {
+		blocks = append(blocks, regexp.MustCompile(`(?m)^   `).ReplaceAllString(m[1], ""))
+	}
+	return blocks
+}
+
+// Following docs/adding-a-type.md leads to a server that has the type.
+func TestAddingAType(t *testing.T) {
+	if testing.Short() {
+		t.Skip("generates, compiles and starts a server")
+	}
+	blocks := codeBlocks(t, filepath.Join(codegentest.Root(t), "docs", "adding-a-type.md"))
+	if len(blocks) != 3 {
+		t.Fatalf("the document has %d code blocks, not a type, a mutation and a query", len(blocks))
+	}
+	declared, mutation, query := blocks[0], blocks[1], blocks[2]
+
+	schema, err := os.ReadFile(filepath.Join(codegentest.Root(t), "schema.graphqls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := codegentest.Build(t, string(schema)+"\n"+declared)
+	url := codegentest.Serve(t, binary)
+
+	want := map[string]any{"createMaintainer": map[string]any{
+		"version": 1.0,
+		"maintainer": map[string]any{
+			"id": "Maintainer:ada", "name": "Ada", "role": "MEMBER", "projectKeys": []any{"vaultwarden"},
+		},
+	}}
+	if diff := cmp.Diff(want, codegentest.Query(t, url, mutation)); diff != "" {
+		t.Errorf("the mutation's answer (-want +got):\n%s", diff)
+	}
+	got := codegentest.Query(t, url, query)
+	nodes, _ := got["maintainers"].(map[string]any)["nodes"].([]any)
+	if len(nodes) != 1 {
+		t.Fatalf("the query's answer is %v", got)
+	}
+	node, _ := nodes[0].(map[string]any)
+	info, _ := node["versionInfo"].(map[string]any)
+	if at, _ := info["recordedAt"].(string); !strings.HasSuffix(at, "Z") {
+		t.Errorf("recordedAt is %q", at)
+	}
+	delete(info, "recordedAt")
+	changes := node["changelog"].(map[string]any)["nodes"]
+	delete(node, "changelog")
+	wantNode := map[string]any{
+		"key": "ada", "name": "Ada", "since": "2024-03-01",
+		"versionInfo": map[string]any{"author": map[string]any{"id": "ada"}, "message": "Welcome"},
+	}
+	if diff := cmp.Diff(wantNode, node); diff != "" {
+		t.Errorf("the query's answer (-want +got):\n%s", diff)
+	}
+	if list, _ := changes.([]any); !containsChange(list, "/name", "Ada") {
+		t.Errorf("the changelog %v has no /name", changes)
+	}
+}
+
+func containsChange(changes []any, path string, value any) bool {
+	for _, c := range changes {
+		if m, ok := c.(map[string]any); ok && m["path"] == path && m["newValue"] == value {
+			return true
+		}
+	}
+	return false
+}
