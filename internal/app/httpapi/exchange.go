@@ -142,13 +142,28 @@ func encode(to *bytes.Buffer, r *graphql.Response, executed bool) error {
 		}
 	}
 	if len(r.Extensions) > 0 {
-		extensions, err := json.Marshal(r.Extensions)
-		if err != nil {
+		to.WriteString(`"extensions":`)
+		if err := encodeExtensions(to, r.Extensions); err != nil {
 			return err
 		}
-		to.WriteString(`"extensions":`)
-		to.Write(extensions)
 	}
 	to.WriteByte('}')
+	return nil
+}
+
+// encodeExtensions takes a short way for what every answer has: the instant
+// alone, whose text needs no escapes.
+func encodeExtensions(to *bytes.Buffer, extensions map[string]any) error {
+	if instant, ok := extensions["asOf"].(string); ok && len(extensions) == 1 {
+		to.WriteString(`{"asOf":"`)
+		to.WriteString(instant)
+		to.WriteString(`"}`)
+		return nil
+	}
+	text, err := json.Marshal(extensions)
+	if err != nil {
+		return err
+	}
+	to.Write(text)
 	return nil
 }

@@ -26,10 +26,10 @@ const (
 func (h *Handler) newSocket() transport.Websocket {
 	limit := h.cfg.Limits.Body
 	return transport.Websocket{
-		Implementation: transport.CoderWebsocketImplementation{AcceptOptions: coderws.AcceptOptions{
+		Implementation: strictSockets{transport.CoderWebsocketImplementation{AcceptOptions: coderws.AcceptOptions{
 			Subprotocols:       []string{subprotocol},
 			InsecureSkipVerify: true, // checkSocket has checked the origin
-		}},
+		}}},
 		InitTimeout:      socketInit,
 		PingPongInterval: socketPing,
 		PayloadReadLimit: &limit,

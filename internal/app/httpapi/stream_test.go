@@ -218,3 +218,21 @@ func TestWebSocketsAreDrained(t *testing.T) {
 		}
 	}
 }
+
+func TestWebSocketBadMessages(t *testing.T) {
+	s := newServer(t, nil)
+	for _, message := range []string{
+		"nonsense", "", "[]", "{\"type\":\"subscribe\",\"id\":\"\xff\"}", `{"type":"subscribe","id":"1","payload":{"query":"{hello(name: \"\ud800\")}"}}`,
+	} {
+		c := s.connect(t, `{}`)
+		c.send(t, message)
+		if _, _, err := c.ReadMessage(); !websocket.IsCloseError(err, closeInvalid) {
+			t.Errorf("%q: %v", message, err)
+		}
+	}
+	c := s.connect(t, `{}`)
+	c.send(t, `{"type":"subscribe","id":"1","payload":{"query":7}}`)
+	if got := c.receive(t); !strings.Contains(got, `"type":"error"`) {
+		t.Errorf("a query that is a number: %s", got)
+	}
+}
