@@ -71,6 +71,13 @@ func (c *clock) land() {
 	close(c.landed)
 }
 
+// handedOut returns the greatest instant that anyone was given.
+func (c *clock) handedOut() driver.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
 // saw makes later commit times greater than a time that was loaded.
 func (c *clock) saw(t driver.Instant) {
 	c.mu.Lock()

@@ -37,13 +37,14 @@ func (r *run) atInstant(s *sqlite.Stmt) (*sqlite.Stmt, error) {
 	return h, nil
 }
 
-// each calls f for every document of a statement over documents that was
+// eachUntil calls f for every document of a statement over documents that was
 // there at the instant and that the filter accepts, with the row of its
-// version. It stops when f returns false.
-func (r *run) each(s *sqlite.Stmt, f func(row *sqlite.Stmt, doc docID) (bool, error)) error {
+// version. It stops when f returns false, or before a document at which stop
+// returns true.
+func (r *run) eachUntil(s *sqlite.Stmt, f visit, stop func() bool) error {
 	more, err := s.Step()
 	for ; more && err == nil; more, err = s.Step() {
-		if err = r.poll(); err != nil {
+		if err = r.poll(); err != nil || stop() {
 			break
 		}
 		var row *sqlite.Stmt
@@ -69,18 +70,18 @@ func (r *run) each(s *sqlite.Stmt, f func(row *sqlite.Stmt, doc docID) (bool, er
 }
 
 // scan looks at all documents of the collection, in the order of the file.
-func (r *run) scan(f func(row *sqlite.Stmt, doc docID) (bool, error)) error {
+func (r *run) scan(f visit) error {
 	s, err := r.c.Prepare(sqlScan)
 	if err != nil {
 		return err
 	}
 	s.BindInt64(1, int64(docOf(r.coll.id, 0)))
 	s.BindInt64(2, int64(docOf(r.coll.id+1, 0)))
-	return r.each(s, f)
+	return r.eachUntil(s, f, func() bool { return false })
 }
 
 // collect adds the documents of a scan to a page.
-func (r *run) collect(t *top) func(row *sqlite.Stmt, doc docID) (bool, error) {
+func (r *run) collect(t *top) visit {
 	var c candidate
 	return func(row *sqlite.Stmt, doc docID) (bool, error) {
 		r.place(&c, row)

@@ -219,7 +219,7 @@ func (s *Store) Close() error {
 	if s.writer != nil {
 		s.writer.close()
 		if s.clock != nil {
-			_, err := s.writer.integer("UPDATE clock SET last = ?1 WHERE last < ?1", int64(s.clock.present()))
+			_, err := s.writer.integer("UPDATE clock SET last = ?1 WHERE last < ?1", int64(s.clock.handedOut()))
 			errs = append(errs, wrap(err, "noting the time of closing"))
 		}
 	}

@@ -80,11 +80,12 @@ type run struct {
 	after, before *candidate
 	access        []access // what the filter says about indexes
 
-	c    *conn
-	at   driver.Instant
-	live bool  // nothing was committed after the instant: the current state answers
-	size int64 // live documents now, for estimates
-	rows int64 // rows looked at
+	c       *conn
+	at      driver.Instant
+	live    bool  // nothing was committed after the instant: the current state answers
+	size    int64 // live documents now, for estimates
+	rows    int64 // rows looked at
+	entries int64 // steps along indexes
 }
 
 type order struct {

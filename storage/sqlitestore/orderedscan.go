@@ -1,0 +1,252 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// groupRead is how many entries with one value are gathered to be put into
+// another order than that of the index, before a second look at the index in
+// that order is cheaper.
+const groupRead = 64
+
+// orderedPage follows an index in the order of the query. It reports false
+// when it gave up.
+//
+// The index orders by (value, key). That is the order of a query that sorts
+// by this field alone, ascending, and backward its reverse. A descending
+// order has keys ascend within a value, and further fields decide before the
+// keys; then the entries of each value form a group that is sorted by itself.
+func (r *run) orderedPage(o ordered) ([]*driver.Version, bool, error) {
+	at, err := r.locate(o.ix)
+	if err != nil {
+		return nil, false, err
+	}
+	desc := false
+	if !o.fixed {
+		desc = r.orders[0].desc
+	} else if len(r.orders) > 0 {
+		desc = r.orders[0].desc // of the keys
+	}
+	p := &filler{r: r}
+	w := &orderedWalk{run: r, filler: p, at: at, reverse: desc != r.q.Backward, patience: r.rows + r.patience()}
+	w.grouped = !o.fixed && (desc || len(r.orders) > 1)
+	if len(r.orders) > 1 && !o.fixed && r.orders[1].meta == driver.MetaKey && r.orders[1].desc == desc {
+		w.grouped = false
+	}
+	w.byKey = len(r.orders) == 1
+	ranges := slices.Clone(o.ranges)
+	if w.reverse {
+		slices.Reverse(ranges)
+	}
+	for _, sp := range ranges {
+		from, to := r.narrow(sp, o.fixed)
+		if w.grouped {
+			err = w.groups(from, to)
+		} else {
+			err = w.straight(from, to)
+		}
+		if err != nil || w.gaveUp || p.full() {
+			break
+		}
+	}
+	return p.page(), !w.gaveUp, err
+}
+
+// narrow applies the bounds of the page to a range of values.
+func (r *run) narrow(sp span, fixed bool) (from, to bound) {
+	from, to = bound{value: sp.low}, bound{value: sp.high}
+	desc := len(r.orders) > 0 && r.orders[0].desc
+	low, high := r.after, r.before
+	if desc {
+		low, high = high, low
+	}
+	if fixed {
+		// All entries have one value: the keys are the order.
+		if low != nil {
+			from.key = low.key
+		}
+		if high != nil {
+			to = bound{value: sp.low, key: high.key + "\x00"}
+		}
+		return from, to
+	}
+	// What lies on a bound itself is left to the comparison of candidates.
+	if low != nil && bytes.Compare(low.values[0], from.value) > 0 {
+		from.value = low.values[0]
+		if len(r.orders) == 1 && !desc {
+			from.key = low.key
+		}
+	}
+	if high != nil {
+		if end := successor(high.values[0]); bytes.Compare(end, to.value) < 0 {
+			to.value = end
+			if len(r.orders) == 1 && !desc {
+				to = bound{value: high.values[0], key: high.key + "\x00"}
+			}
+		}
+	}
+	return from, to
+}
+
+// orderedWalk is one walk along an index.
+type orderedWalk struct {
+	*run
+	*filler
+	at       entriesAt
+	reverse  bool
+	grouped  bool
+	byKey    bool // within a group the keys alone decide
+	patience int64
+	gaveUp   bool
+}
+
+// straight takes entries as they come.
+func (w *orderedWalk) straight(from, to bound) error {
+	cur, err := w.walk(w.at, from, to, w.reverse)
+	if err != nil {
+		return err
+	}
+	return cur.close(w.take(cur))
+}
+
+func (w *orderedWalk) take(cur *cursor) error {
+	for {
+		more, err := cur.next()
+		if err != nil || !more {
+			return err
+		}
+		if more, err = w.document(cur.entry.doc, w.visit); err != nil || !more {
+			return err
+		}
+		if w.rows > w.patience {
+			w.gaveUp = true
+			return nil
+		}
+	}
+}
+
+// groups takes the entries of one value after the other.
+func (w *orderedWalk) groups(from, to bound) error {
+	for {
+		next, err := w.group(from, to)
+		if err != nil || next == nil || w.full() || w.gaveUp {
+			return err
+		}
+		if w.reverse {
+			to = bound{value: next}
+		} else {
+			from = bound{value: successor(next)}
+		}
+		if bytes.Compare(from.value, to.value) >= 0 {
+			return nil
+		}
+	}
+}
+
+// pair is an entry that was set aside.
+type pair struct {
+	key string
+	doc docID
+}
+
+// group reads groups with one cursor for as long as they are small. It
+// returns the value of the group at which another cursor must take over, all
+// of which is done; nil at the end.
+func (w *orderedWalk) group(from, to bound) ([]byte, error) {
+	cur, err := w.walk(w.at, from, to, w.reverse)
+	if err != nil {
+		return nil, err
+	}
+	var value []byte
+	var members []pair
+	for {
+		var more bool
+		if more, err = cur.next(); err != nil {
+			break
+		}
+		if !more || members != nil && !bytes.Equal(cur.entry.value, value) {
+			if err = w.sorted(members); err != nil || !more || w.full() || w.gaveUp {
+				value = nil
+				break
+			}
+			members = members[:0]
+		}
+		if len(members) == 0 {
+			value = bytes.Clone(cur.entry.value)
+		}
+		members = append(members, pair{key: string(cur.entry.key), doc: cur.entry.doc})
+		if w.byKey && len(members) > groupRead {
+			// A large group: read it in the order of the keys instead.
+			if err = cur.close(nil); err == nil {
+				err = w.byKeys(value)
+			}
+			return value, err
+		}
+	}
+	return value, cur.close(err)
+}
+
+// byKeys takes the entries of one value in the order of the keys.
+func (w *orderedWalk) byKeys(value []byte) error {
+	from, to := bound{value: value}, bound{value: successor(value)}
+	// Keys ascend in every order, and descend only backward.
+	if a := w.after; a != nil && bytes.Equal(a.values[0], value) {
+		from.key = a.key
+	}
+	if b := w.before; b != nil && bytes.Equal(b.values[0], value) {
+		to = bound{value: value, key: b.key + "\x00"}
+	}
+	cur, err := w.walk(w.at, from, to, w.q.Backward)
+	if err != nil {
+		return err
+	}
+	return cur.close(w.take(cur))
+}
+
+// sorted takes the entries of a group in the query's order.
+func (w *orderedWalk) sorted(members []pair) error {
+	if w.byKey {
+		slices.SortFunc(members, func(a, b pair) int {
+			if w.q.Backward {
+				a, b = b, a
+			}
+			return strings.Compare(a.key, b.key)
+		})
+		for _, m := range members {
+			more, err := w.document(m.doc, w.visit)
+			if err != nil || !more {
+				return err
+			}
+			if w.rows > w.patience {
+				w.gaveUp = true
+				return nil
+			}
+		}
+		return nil
+	}
+	t := &top{r: w.run}
+	if w.q.Limit > 0 {
+		t.limit = w.q.Limit - len(w.out)
+	}
+	for _, m := range members {
+		if _, err := w.document(m.doc, w.collect(t)); err != nil {
+			return err
+		}
+		if w.rows > w.patience {
+			w.gaveUp = true
+			return nil
+		}
+	}
+	versions, err := t.versions()
+	if w.q.Backward {
+		slices.Reverse(versions) // the page is turned round once more at the end
+	}
+	w.out = append(w.out, versions...)
+	return err
+}
+
+func compareText(b []byte, s string) int { return strings.Compare(unsafeString(b), s) }
