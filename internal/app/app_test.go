@@ -89,7 +89,15 @@ func (p *program) stop() int {
 	return status
 }
 
-func (p *program) do(t *testing.T, method, path, body string, header ...string) (*http.Response, string) {
+// reply is what the server answered.
+type reply struct {
+	status int
+	header http.Header
+	length int64 // as announced; -1: not
+	body   string
+}
+
+func (p *program) do(t *testing.T, method, path, body string, header ...string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, p.url+path, strings.NewReader(body))
 	if err != nil {
@@ -110,10 +118,10 @@ func (p *program) do(t *testing.T, method, path, body string, header ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response, string(text)
+	return reply{response.StatusCode, response.Header, response.ContentLength, string(text)}
 }
 
-func (p *program) query(t *testing.T, document string, header ...string) (*http.Response, string) {
+func (p *program) query(t *testing.T, document string, header ...string) reply {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"query": document})
 	if err != nil {
@@ -198,30 +206,30 @@ func TestPages(t *testing.T) {
 		"/readyz":  "ready\n",
 		"/metrics": "asof_store_versions ",
 	} {
-		response, body := p.do(t, "GET", path, "")
-		if response.StatusCode != 200 || !strings.Contains(body, text) {
-			t.Errorf("%s: status %d, body %.300s", path, response.StatusCode, body)
+		got := p.do(t, "GET", path, "")
+		if got.status != 200 || !strings.Contains(got.body, text) {
+			t.Errorf("%s: status %d, body %.300s", path, got.status, got.body)
 		}
 		for name, value := range map[string]string{
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Content-Security-Policy": "frame-ancestors 'none'",
 		} {
-			if got := response.Header.Get(name); !strings.Contains(got, value) {
-				t.Errorf("%s: %s: %q", path, name, got)
+			if have := got.header.Get(name); !strings.Contains(have, value) {
+				t.Errorf("%s: %s: %q", path, name, have)
 			}
 		}
 	}
-	if response, _ := p.do(t, "GET", "/none", ""); response.StatusCode != 404 {
-		t.Errorf("/none: status %d", response.StatusCode)
+	if got := p.do(t, "GET", "/none", ""); got.status != 404 {
+		t.Errorf("/none: status %d", got.status)
 	}
-	if response, _ := p.do(t, "POST", "/readyz", ""); response.StatusCode != 405 {
-		t.Errorf("POST /readyz: status %d", response.StatusCode)
+	if got := p.do(t, "POST", "/readyz", ""); got.status != 405 {
+		t.Errorf("POST /readyz: status %d", got.status)
 	}
 }
 
 func TestQueryIsMeasuredAndLogged(t *testing.T) {
 	p := serve(t, "--demo", "--log-format=json")
-	_, body := p.query(t, `query Two { a: project(key: "hearth") {name} b: project(key: "lanternfish", asOf: "2025-06-01T00:00:00Z") {name} }`,
-		"X-Actor", "ada", "X-Request-Id", "r-17")
+	body := p.query(t, `query Two { a: project(key: "hearth") {name} b: project(key: "lanternfish", asOf: "2025-06-01T00:00:00Z") {name} }`,
+		"X-Actor", "ada", "X-Request-Id", "r-17").body
 	var got struct {
 		Data       struct{ A, B struct{ Name string } }
 		Extensions struct{ AsOf time.Time }
@@ -229,7 +237,7 @@ func TestQueryIsMeasuredAndLogged(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &got); err != nil || got.Data.A.Name != "Hearth" || got.Data.B.Name != "Lanternfish" || got.Extensions.AsOf.IsZero() {
 		t.Errorf("%v: %s", err, body)
 	}
-	if _, metrics := p.do(t, "GET", "/metrics", ""); !strings.Contains(metrics, `asof_operations_total{code="OK",status="200",type="query"} 1`) ||
+	if metrics := p.do(t, "GET", "/metrics", "").body; !strings.Contains(metrics, `asof_operations_total{code="OK",status="200",type="query"} 1`) ||
 		!strings.Contains(metrics, "asof_documents_read_total 2") {
 		t.Errorf("metrics:\n%s", metrics)
 	}
@@ -260,7 +268,7 @@ func TestActor(t *testing.T) {
 		}
 	}
 	for _, actor := range []string{"Zoë", "anonymous"} {
-		_, body := p.query(t, read)
+		body := p.query(t, read).body
 		if err := json.Unmarshal([]byte(body), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -270,17 +278,17 @@ func TestActor(t *testing.T) {
 		if actor == "anonymous" {
 			header = nil
 		}
-		if _, body := p.query(t, mutation, header...); !strings.Contains(body, `"UpdateProjectSuccess"`) {
+		if body := p.query(t, mutation, header...).body; !strings.Contains(body, `"UpdateProjectSuccess"`) {
 			t.Fatal(body)
 		}
-		_, body = p.query(t, read)
+		body = p.query(t, read).body
 		if err := json.Unmarshal([]byte(body), &got); err != nil || got.Data.Project.VersionInfo.Author.ID != actor {
 			t.Errorf("written by %s, read as %s (%v)", actor, body, err)
 		}
 	}
 	for _, bad := range []string{" ", strings.Repeat("x", 201), "\xff", "a\tb"} {
-		if response, body := p.query(t, read, "X-Actor", bad); response.StatusCode != 400 || !strings.Contains(body, "BAD_USER_INPUT") {
-			t.Errorf("X-Actor %q: status %d, %s", bad, response.StatusCode, body)
+		if got := p.query(t, read, "X-Actor", bad); got.status != 400 || !strings.Contains(got.body, "BAD_USER_INPUT") {
+			t.Errorf("X-Actor %q: status %d, %s", bad, got.status, got.body)
 		}
 	}
 }
@@ -292,14 +300,14 @@ func TestHosts(t *testing.T) {
 		"evil.example.org": 421, "127.0.0.1.example.org": 421, "localhost.example.org:80": 421, "192.0.2.1": 421, "[2001:db8::1]": 421,
 	} {
 		for _, path := range []string{"/healthz", "/"} {
-			if response, _ := p.do(t, "GET", path, "", "Host", host); response.StatusCode != want {
-				t.Errorf("Host %s, %s: status %d, want %d", host, path, response.StatusCode, want)
+			if got := p.do(t, "GET", path, "", "Host", host); got.status != want {
+				t.Errorf("Host %s, %s: status %d, want %d", host, path, got.status, want)
 			}
 		}
 	}
 	open := serve(t, "--insecure-no-auth")
-	if response, _ := open.do(t, "GET", "/healthz", "", "Host", "asof.example.org"); response.StatusCode != 200 {
-		t.Errorf("with --insecure-no-auth: status %d", response.StatusCode)
+	if got := open.do(t, "GET", "/healthz", "", "Host", "asof.example.org"); got.status != 200 {
+		t.Errorf("with --insecure-no-auth: status %d", got.status)
 	}
 }
 
@@ -316,14 +324,14 @@ func TestCrossOrigin(t *testing.T) {
 		{some, "https://evil.example.org", ""},
 		{some, "null", ""},
 	} {
-		preflight, _ := c.p.do(t, "OPTIONS", "/graphql", "", "Origin", c.origin,
+		preflight := c.p.do(t, "OPTIONS", "/graphql", "", "Origin", c.origin,
 			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type,x-actor")
-		request, _ := c.p.query(t, `{__typename}`, "Origin", c.origin)
-		for _, response := range []*http.Response{preflight, request} {
-			if got := response.Header.Get("Access-Control-Allow-Origin"); got != c.want {
-				t.Errorf("%s from %s: Access-Control-Allow-Origin %q, want %q", response.Request.Method, c.origin, got, c.want)
+		request := c.p.query(t, `{__typename}`, "Origin", c.origin)
+		for name, response := range map[string]reply{"OPTIONS": preflight, "POST": request} {
+			if got := response.header.Get("Access-Control-Allow-Origin"); got != c.want {
+				t.Errorf("%s from %s: Access-Control-Allow-Origin %q, want %q", name, c.origin, got, c.want)
 			}
-			if response.Header.Get("Access-Control-Allow-Credentials") != "" {
+			if response.header.Get("Access-Control-Allow-Credentials") != "" {
 				t.Error("credentials are allowed")
 			}
 		}
@@ -333,15 +341,16 @@ func TestCrossOrigin(t *testing.T) {
 func TestCompression(t *testing.T) {
 	p := serve(t, "--demo")
 	large := `{projects(first: 50) {nodes {name description}}}`
-	response, body := p.query(t, large, "Accept-Encoding", "gzip")
-	if response.Header.Get("Content-Encoding") != "gzip" || !strings.HasPrefix(body, "\x1f\x8b") {
-		t.Errorf("gzip was not used: %v", response.Header)
+	got := p.query(t, large, "Accept-Encoding", "gzip")
+	if got.header.Get("Content-Encoding") != "gzip" || !strings.HasPrefix(got.body, "\x1f\x8b") {
+		t.Errorf("gzip was not used: %v", got.header)
 	}
-	response, body = p.query(t, large, "Accept-Encoding", "identity")
-	if response.Header.Get("Content-Encoding") != "" || !json.Valid([]byte(body)) || response.ContentLength != int64(len(body)) {
-		t.Errorf("identity: %v", response.Header)
+	got = p.query(t, large, "Accept-Encoding", "identity")
+	if got.header.Get("Content-Encoding") != "" || !json.Valid([]byte(got.body)) || got.length != int64(len(got.body)) {
+		t.Errorf("identity: %v", got.header)
 	}
-	if response, _ := p.query(t, `{__typename}`, "Accept-Encoding", "gzip"); response.Header.Get("Content-Encoding") != "" {
+	got = p.query(t, `{__typename}`, "Accept-Encoding", "gzip")
+	if got.header.Get("Content-Encoding") != "" {
 		t.Error("a small answer was compressed")
 	}
 }
@@ -371,8 +380,8 @@ func TestShutdownFinishesRequests(t *testing.T) {
 	}
 	// Another request on its own connection shows that the first has arrived:
 	// connections are accepted in order.
-	if response, _ := p.query(t, `{__typename}`); response.StatusCode != 200 {
-		t.Fatalf("status %d", response.StatusCode)
+	if got := p.query(t, `{__typename}`); got.status != 200 {
+		t.Fatalf("status %d", got.status)
 	}
 	p.cancel()
 	for !strings.Contains(p.stderr.String(), "shutting down") {

@@ -85,8 +85,7 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	_, _ = fmt.Fprintf(m.Stderr, "asof: %v\n", err)
-	var usage usageError
-	if errors.As(err, &usage) {
+	if _, usage := errors.AsType[usageError](err); usage {
 		_, _ = fmt.Fprintln(m.Stderr, "Run \"asof --help\" for what there is.")
 		return exitUsage
 	}

@@ -30,50 +30,33 @@ const (
 // serve answers requests until the context ends; then it finishes those that
 // it accepted.
 func (m *Main) serve(ctx context.Context) (err error) {
-	f := &m.flags.Serve
-	if err := checkAddress(f.Addr, f.InsecureNoAuth); err != nil {
+	if err := m.flags.Serve.check(); err != nil {
 		return err
-	}
-	for _, origin := range f.CORSOrigin {
-		if err := httpapi.CheckOrigin(origin); err != nil {
-			return usageError{fmt.Errorf("--cors-origin: %w", err)}
-		}
 	}
 	store, err := m.openStore(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Engine().Close()) }()
-	if f.Demo {
+	if m.flags.Serve.Demo {
 		if err := m.fill(ctx, store.Engine()); err != nil {
 			return err
 		}
 	}
 	logger := m.logger()
-	site := &site{
-		ping:    store.Engine().Ping,
-		metrics: newRegistry(store.Engine(), logger),
-		origins: f.CORSOrigin,
-		anyHost: f.InsecureNoAuth,
-	}
-	api, err := m.api(store, site, logger)
+	site, err := m.newSite(store, logger)
 	if err != nil {
 		return err
 	}
-	site.api = api
-	handler, err := site.handler()
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", m.flags.Serve.Addr)
 	if err != nil {
-		return err
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.Addr)
-	if err != nil {
-		return fmt.Errorf("cannot listen on --addr %s: %w", f.Addr, err)
+		return fmt.Errorf("cannot listen on --addr %s: %w", m.flags.Serve.Addr, err)
 	}
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           site.handler,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       headerTimeout + bodyTimeout,
-		WriteTimeout:      headerTimeout + bodyTimeout + api.WaitAtMost() + answerTimeout,
+		WriteTimeout:      headerTimeout + bodyTimeout + site.api.WaitAtMost() + answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
@@ -90,7 +73,38 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	}
 	site.shutting.Store(true)
 	logger.Info("shutting down: finishing what was accepted")
-	return m.shutDown(context.WithoutCancel(ctx), server, api)
+	return m.shutDown(context.WithoutCancel(ctx), server, site.api)
+}
+
+// check refuses flags that contradict each other, before anything is opened.
+func (f *serveFlags) check() error {
+	if err := checkAddress(f.Addr, f.InsecureNoAuth); err != nil {
+		return err
+	}
+	for _, origin := range f.CORSOrigin {
+		if err := httpapi.CheckOrigin(origin); err != nil {
+			return usageError{fmt.Errorf("--cors-origin: %w", err)}
+		}
+	}
+	return nil
+}
+
+// newSite puts together everything that is served.
+func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error) {
+	s := &site{
+		ping:    store.Engine().Ping,
+		metrics: newRegistry(store.Engine(), logger),
+		origins: m.flags.Serve.CORSOrigin,
+		anyHost: m.flags.Serve.InsecureNoAuth,
+	}
+	var err error
+	if s.api, err = m.api(store, s, logger); err != nil {
+		return nil, err
+	}
+	if err := s.assemble(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // api serves the schema over the store.

@@ -19,7 +19,8 @@ import (
 
 // site is everything that the server has at its address.
 type site struct {
-	api      http.Handler
+	handler  http.Handler // everything
+	api      *httpapi.Handler
 	ping     func(context.Context) error
 	metrics  *prometheus.Registry
 	origins  []string
@@ -27,11 +28,11 @@ type site struct {
 	shutting atomic.Bool
 }
 
-// handler puts the parts at their paths.
-func (s *site) handler() (http.Handler, error) {
+// assemble puts the parts at their paths.
+func (s *site) assemble() error {
 	api, err := compressed(s.api)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(s.origins) > 0 {
 		api = cors.New(cors.Options{
@@ -48,7 +49,8 @@ func (s *site) handler() (http.Handler, error) {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
 	mux.Handle("/", web.Handler(web.Options{}))
-	return s.guard(mux), nil
+	s.handler = s.guard(mux)
+	return nil
 }
 
 // guard sets the headers that every answer has, and refuses names that are not

@@ -19,7 +19,7 @@ import (
 func BenchmarkRequest(b *testing.B) {
 	const body = `{"query":"query Q($key: String!) {hello(name: $key)}","variables":{"key":"vaultwarden"}}`
 	own := newServer(b, func(cfg *Config, _ *fakeSchema) {
-		cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+		cfg.Logger = slog.New(slog.NewTextHandler(struct{ io.Writer }{io.Discard}, nil))
 	})
 	silent := newServer(b, func(cfg *Config, _ *fakeSchema) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
