@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// server is a running `asof serve`, for tests that are not scripts.
+type server struct {
+	url string
+}
+
+// startServer runs a program on a free port until the test ends.
+func startServer(t *testing.T, program, store string, flags ...string) *server {
+	t.Helper()
+	cmd := exec.Command(program, append([]string{"serve", "--addr", "127.0.0.1:0", "--store", store}, flags...)...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	s := &server{}
+	for s.url == "" && lines.Scan() {
+		s.url = address.FindString(lines.Text())
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-drained
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the server ended with %v:\n%s", err, log.String())
+		}
+	})
+	if s.url == "" {
+		t.Fatalf("the server did not start:\n%s", log.String())
+	}
+	return s
+}
+
+// answer is what a GraphQL request was answered with.
+type answer struct {
+	Data   map[string]json.RawMessage
+	Errors []struct {
+		Message    string
+		Extensions struct{ Code string }
+	}
+}
+
+// ask sends a GraphQL request.
+func (s *server) ask(t *testing.T, query string, variables map[string]any) answer {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(s.url+"/graphql", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil {
+		t.Fatalf("status %d: %s", resp.StatusCode, text)
+	}
+	return a
+}
+
+// read sends a request that must have no errors, and decodes its only field.
+func read[T any](t *testing.T, s *server, query string, variables map[string]any) T {
+	t.Helper()
+	a := s.ask(t, query, variables)
+	if len(a.Errors) > 0 {
+		t.Fatalf("%s: %s\n%s %v", a.Errors[0].Extensions.Code, a.Errors[0].Message, query, variables)
+	}
+	var value T
+	for _, raw := range a.Data {
+		if err := json.Unmarshal(raw, &value); err != nil {
+			t.Fatalf("%v: %s", err, raw)
+		}
+	}
+	return value
+}
+
+// run executes a command of the program and returns what it said.
+func run(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(program, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", filepath.Base(program), args, err, out)
+	}
+	return string(out)
+}
