@@ -33,6 +33,17 @@ func (b *Browser) Ready(t *testing.T, baseURL string) {
 	b.WaitFor(t, "the schema", `document.querySelector(".graphiql-doc-explorer a")`)
 }
 
+// Complaints is a JavaScript expression for what the editors underline in red.
+const Complaints = `globalThis.__MONACO.editor.getModelMarkers({}).filter((m) => m.severity === 8).map((m) => m.message)`
+
+// OpenTab opens the tab with this index, from 0.
+func (b *Browser) OpenTab(t *testing.T, index int) {
+	t.Helper()
+	b.Click(t, fmt.Sprintf("#graphiql-session-tab-%d", index))
+	b.WaitFor(t, "the tab's query", fmt.Sprintf(`((name) => %s.includes(" " + name))(
+		document.querySelector("#graphiql-session-tab-%d").title)`, Text("operation.graphql"), index))
+}
+
 // RunQuery presses the run button and returns the answer, as shown.
 func (b *Browser) RunQuery(t *testing.T) string {
 	t.Helper()

@@ -31,6 +31,14 @@ function EditorOptions() {
   return null;
 }
 
+// What the variables editor takes for the scalars that GraphQL does not know.
+const customScalarSchemas = {
+  DateTime: { type: "string" },
+  Date: { type: "string" },
+  Decimal: { type: ["string", "number"] },
+  JSON: {},
+};
+
 // The page follows the system's theme by media query; the editors have to be told.
 function FollowSystemTheme() {
   const theme = useGraphiQL((state) => state.theme);
@@ -60,6 +68,7 @@ export function App() {
       defaultHeaders={defaultHeaders}
       defaultQuery=""
       defaultEditorToolsVisibility="variables"
+      customScalarSchemas={customScalarSchemas}
       inputValueDeprecation
       schemaDescription
     >

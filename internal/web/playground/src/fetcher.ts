@@ -1,4 +1,5 @@
-import { createGraphiQLFetcher, type Fetcher } from "@graphiql/toolkit";
+import { createGraphiQLFetcher, type Fetcher, type FetcherParams } from "@graphiql/toolkit";
+import { Kind, parse } from "graphql";
 
 const meta = document.querySelector<HTMLMetaElement>('meta[name="asof-graphql"]');
 const endpoint = new URL(meta?.content || "graphql", document.baseURI);
@@ -27,13 +28,28 @@ function instantOf(answer: unknown): string | undefined {
   return typeof extensions?.asOf === "string" ? extensions.asOf : undefined;
 }
 
+// For a moment after another tab was opened, GraphiQL still has the name of the
+// operation in the one before. A name that the document lacks is left out where
+// there is one operation only, so that who clicks fast is answered.
+function withKnownName(params: FetcherParams): FetcherParams {
+  if (!params.operationName) return params;
+  try {
+    const operations = parse(params.query).definitions.filter((d) => d.kind === Kind.OPERATION_DEFINITION);
+    const known = operations.some((operation) => operation.name?.value === params.operationName);
+    if (!known && operations.length === 1) return { ...params, operationName: operations[0].name?.value };
+  } catch {
+    // The server says better what is wrong with the document.
+  }
+  return params;
+}
+
 /**
  * Sends operations to the server; onInstant is told the instant of each answer
  * (extensions.asOf), the schema's introspection excepted.
  */
 export function createFetcher(onInstant: (instant: string | undefined) => void): Fetcher {
   return async (params, options) => {
-    const answer = await send(params, options);
+    const answer = await send(withKnownName(params), options);
     if (params.operationName !== "IntrospectionQuery") onInstant(instantOf(answer));
     return answer as never;
   };
