@@ -8,6 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/asof/asof/internal/app/httpapi"
+	"github.com/asof/asof/storage"
 )
 
 // flags is the command line. Every flag is also a variable of the
@@ -59,6 +60,12 @@ func (f limitFlags) limits() httpapi.Limits {
 		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Time: f.Time,
 		Concurrent: f.Concurrent, WebSockets: f.Sockets,
 	}
+}
+
+// storage is what the store has to know of them.
+func (f limitFlags) storage() storage.Limits {
+	const usual = 20
+	return storage.Limits{PageMax: f.Page, PageDefault: min(usual, f.Page)}
 }
 
 type importFlags struct {

@@ -1,0 +1,104 @@
+package app
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestUsage(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args   string
+		status int
+		text   string // in standard error, or for status 0 in standard output
+	}{
+		{"--version", 0, "asof "},
+		{"--help", 0, "Serve the GraphQL API"},
+		{"serve --help", 0, "$ASOF_CORS_ORIGIN"},
+		{"", 2, "expected one of"},
+		{"fly", 2, "unexpected argument fly"},
+		{"serve --nonsense", 2, "unknown flag --nonsense"},
+		{"serve --addr=nonsense", 2, "want HOST:PORT"},
+		{"serve --addr=:8080", 2, "--insecure-no-auth"},
+		{"serve --addr=0.0.0.0:8080", 2, "--insecure-no-auth"},
+		{"serve --addr=[::]:8080", 2, "--insecure-no-auth"},
+		{"serve --addr=192.0.2.1:8080", 2, "not on 192.0.2.1"},
+		{"serve --addr=127.0.0.1:99999", 1, "cannot listen"},
+		{"serve --cors-origin=*", 2, "name the origins"},
+		{"serve --cors-origin=example.org", 2, "want scheme://host"},
+		{"serve --cors-origin=https://example.org/", 2, "want scheme://host"},
+		{"serve --store=mongodb://localhost", 2, "no MongoDB engine"},
+		{"serve --store=asof.db", 2, "want sqlite:PATH"},
+		{"serve --store=sqlite:", 2, "want sqlite:PATH"},
+		{"serve --store=sqlite:DIR", 1, "is a directory"},
+		{"serve --store=sqlite:DIR/none/asof.db", 1, "there is no directory"},
+		{"serve --sync=sometimes", 2, "--sync must be one of"},
+		{"serve --max-body=much", 2, "want a size"},
+		{"serve --max-body=-1", 2, "want a size"},
+		{"serve --max-depth=0", 2, "--max-depth must be positive"},
+		{"import", 2, "<file>"},
+		{"import DIR/none.ndjson", 2, "none.ndjson"},
+		{"import DIR", 2, "is a directory"},
+		{"export --store=sqlite:DIR/none.db", 2, "there is no store"},
+		{"check --store=sqlite:DIR/none.db", 2, "there is no store"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			args := strings.Fields(strings.ReplaceAll(c.args, "DIR", dir))
+			if !strings.Contains(c.args, "--store") {
+				args = append(args, "--store=sqlite:"+filepath.Join(dir, "asof.db"))
+			}
+			if c.args == "" {
+				args = nil
+			}
+			status, stdout, stderr := run(t, "", args...)
+			where := stderr
+			if c.status == 0 {
+				where = stdout
+			}
+			if status != c.status || !strings.Contains(where, c.text) {
+				t.Errorf("status %d, want %d; want %q in:\n%s%s", status, c.status, c.text, stdout, stderr)
+			}
+		})
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("ASOF_STORE", "mongodb://from-the-environment")
+	if _, _, stderr := run(t, "", "check"); !strings.Contains(stderr, "no MongoDB engine") {
+		t.Errorf("ASOF_STORE is not read: %s", stderr)
+	}
+	t.Setenv("ASOF_MAX_DEPTH", "0")
+	if _, _, stderr := run(t, "", "serve"); !strings.Contains(stderr, "--max-depth") {
+		t.Errorf("ASOF_MAX_DEPTH is not read: %s", stderr)
+	}
+}
+
+func TestImportExportCheck(t *testing.T) {
+	dir := t.TempDir()
+	store := func(name string) string { return "--store=sqlite:" + filepath.Join(dir, name) }
+	const lines = `{"collection":"tags","id":"a","at":"2025-01-01T00:00:00Z","by":"ada","message":"first","op":"put","data":{"name":"A","description":""}}
+{"collection":"tags","id":"a","at":"2025-01-02T00:00:00Z","by":"ben","op":"delete"}
+`
+	if status, out, errs := run(t, lines, "import", "-", store("one.db")); status != 0 || !strings.Contains(out, "2") {
+		t.Fatalf("import: status %d: %s%s", status, out, errs)
+	}
+	status, out, errs := run(t, "", "export", store("one.db"))
+	if status != 0 || out != lines {
+		t.Errorf("export: status %d: %s%s", status, out, errs)
+	}
+	file := filepath.Join(dir, "out.ndjson.zst")
+	if status, out, errs := run(t, "", "export", file, store("one.db"), "--collection=tags"); status != 0 || !strings.Contains(out, "exported 2 versions") {
+		t.Errorf("export to a file: status %d: %s%s", status, out, errs)
+	}
+	if status, _, errs := run(t, "", "import", file, store("two.db")); status != 0 {
+		t.Errorf("import of what was exported: %s", errs)
+	}
+	if status, out, errs := run(t, "", "check", store("two.db")); status != 0 || !strings.Contains(out, "is sound: 0 documents, 2 versions") {
+		t.Errorf("check: status %d: %s%s", status, out, errs)
+	}
+	status, _, errs = run(t, lines+"{nonsense}\n", "import", "-", store("one.db"))
+	if status != 1 || !strings.Contains(errs, "line 3") {
+		t.Errorf("import of a bad line: status %d: %s", status, errs)
+	}
+}

@@ -1,0 +1,109 @@
+package app
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+)
+
+// codes returns the codes of an answer's errors.
+func (r reply) codes(t *testing.T) []string {
+	t.Helper()
+	var body struct {
+		Errors []struct{ Extensions struct{ Code string } }
+	}
+	if err := json.Unmarshal([]byte(r.body), &body); err != nil {
+		t.Fatalf("status %d, %q: %v", r.status, r.body, err)
+	}
+	codes := []string{}
+	for _, e := range body.Errors {
+		codes = append(codes, e.Extensions.Code)
+	}
+	return codes
+}
+
+// Every flag for a limit takes effect.
+func TestLimitFlags(t *testing.T) {
+	p := serve(t, "--demo", "--max-body=2KB", "--max-query=1KB", "--max-tokens=200", "--max-depth=4", "--max-fields=40",
+		"--max-aliases=3", "--max-root-fields=4", "--max-page=10", "--max-cost=200")
+	for name, c := range map[string]struct {
+		document string
+		status   int
+		code     string
+		text     string
+	}{
+		"body":        {`{projects(after: "` + strings.Repeat("x", 2048) + `") {totalCount}}`, 413, "BAD_USER_INPUT", "2048 bytes"},
+		"query":       {`{projects(after: "` + strings.Repeat("x", 1024) + `") {totalCount}}`, 200, "QUERY_TOO_COMPLEX", "at most 1024"},
+		"tokens":      {`{projects(orderBy: [` + strings.Repeat(`{field: key}`, 40) + `]) {totalCount}}`, 200, "QUERY_TOO_COMPLEX", "200 tokens"},
+		"depth":       {`{projects {nodes {tags {relatedTags {name}}}}}`, 200, "QUERY_TOO_COMPLEX", "5 levels deep"},
+		"fields":      {`{project(key: "hearth") {` + strings.Repeat("key ", 40) + `}}`, 200, "QUERY_TOO_COMPLEX", "40 fields"},
+		"aliases":     {`{a: __typename b: __typename c: __typename d: __typename}`, 200, "QUERY_TOO_COMPLEX", "3 aliases"},
+		"root fields": {`{__typename __typename __typename __typename __typename}`, 200, "QUERY_TOO_COMPLEX", "5 root fields"},
+		"page":        {`{projects(first: 11) {totalCount}}`, 200, "BAD_USER_INPUT", "first: 11"},
+		"cost":        {`{projects(first: 10) {nodes {tags {name key id version}}}}`, 200, "QUERY_TOO_COMPLEX", "at most 200"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := p.query(t, c.document)
+			if codes := fmt.Sprint(got.codes(t)); got.status != c.status || codes != "["+c.code+"]" || !strings.Contains(got.body, c.text) {
+				t.Errorf("status %d, %s", got.status, got.body)
+			}
+		})
+	}
+	if got := p.query(t, `{projects(first: 10) {nodes {name}}}`); got.status != 200 || len(got.codes(t)) != 0 {
+		t.Errorf("a query within the limits: %s", got.body)
+	}
+}
+
+func TestLargePages(t *testing.T) {
+	p := serve(t, "--demo", "--max-page=1000")
+	if got := p.query(t, `{projects(first: 1000) {totalCount}}`); len(got.codes(t)) != 0 {
+		t.Error(got.body)
+	}
+	if got := p.query(t, `{projects(first: 1001) {totalCount}}`); fmt.Sprint(got.codes(t)) != "[BAD_USER_INPUT]" {
+		t.Error(got.body)
+	}
+}
+
+func TestIntrospection(t *testing.T) {
+	const query = `{__schema {queryType {name}}}`
+	if got := serve(t).query(t, query); !strings.HasPrefix(got.body, `{"data":{"__schema":{"queryType":{"name":"Query"}}}`) {
+		t.Error(got.body)
+	}
+	if got := serve(t, "--no-introspection").query(t, query); len(got.codes(t)) != 1 || strings.Contains(got.body, `"queryType"`) {
+		t.Error(got.body)
+	}
+}
+
+// What is not HTTP, or too much of it, is refused before anything is executed.
+func TestHostileConnections(t *testing.T) {
+	p := serve(t)
+	for name, c := range map[string]struct{ request, answer string }{
+		"not HTTP":       {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "HTTP/1.1 400 "},
+		"huge header":    {"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 100<<10) + "\r\n\r\n", "HTTP/1.1 431 "},
+		"two lengths":    {"POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}", "HTTP/1.1 400 "},
+		"no host":        {"GET /graphql HTTP/1.1\r\n\r\n", "HTTP/1.1 400 "},
+		"100 MB claimed": {"POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 104857600\r\n\r\n{", "HTTP/1.1 413 "},
+		"bad actor":      {"POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Actor: a\x01b\r\nContent-Length: 2\r\n\r\n{}", "HTTP/1.1 400 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			// The server may answer before it has read everything.
+			go func() { _, _ = io.WriteString(conn, c.request) }()
+			line, err := bufio.NewReader(conn).ReadString('\n')
+			if !strings.HasPrefix(line, c.answer) {
+				t.Errorf("%q, %v; want %q", line, err, c.answer)
+			}
+		})
+	}
+	if got := p.query(t, `{__typename}`); got.body == "" || got.status != 200 {
+		t.Errorf("afterwards: %+v", got)
+	}
+}
