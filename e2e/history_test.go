@@ -34,7 +34,7 @@ type fieldOf struct {
 	name, stored string
 	selection    string // empty: the name
 	answer       string // what the answer calls it; empty: the name
-	absent       any    // what it reads as in a version that lacks it
+	absent       any    // what it reads as in a version that lacks it: a missing list is empty
 	objects      []fieldOf
 }
 
@@ -144,7 +144,7 @@ func checkTruth(t *testing.T, s *server, d dataset, want truth) {
 // asRead is what a field reads as.
 func asRead(f fieldOf, data map[string]any) any {
 	value, ok := data[f.stored]
-	if !ok || value == nil {
+	if !ok {
 		return f.absent
 	}
 	if nested, ok := value.(map[string]any); ok && f.objects != nil {
