@@ -19,8 +19,8 @@ type Object struct {
 	path string // where the object lies in the document, "" for the document itself
 	// chain are the fields that lead from the document to the object.
 	chain []int
-	raw  []byte
-	idx  atomic.Pointer[[]span] // where each field's value lies in raw
+	raw   []byte
+	idx   atomic.Pointer[[]span] // where each field's value lies in raw
 }
 
 // span is a part of Object.raw; 0,0 where the field is missing.

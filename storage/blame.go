@@ -1,0 +1,264 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/asof/asof/storage/diff"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
+)
+
+// Blame says for each field that the document has, and for each leaf inside the
+// fields that hold objects and lists, which version last set it. Elements of
+// lists are followed while others come and go around them. It reads the history
+// once, backward, and no further than it must. Of a deleted document it
+// explains the state that was deleted.
+func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*FieldBlame, error) {
+	stored, err := d.t.storedNames("fields", fields)
+	if err != nil {
+		return nil, err
+	}
+	state := d.v
+	if state.Deleted {
+		if state, err = s.getOne(ctx, d.t, driver.Ref{Key: d.v.Key, Number: d.v.Number - 1}); err != nil || state == nil {
+			return []*FieldBlame{}, err
+		}
+	}
+	b := newBlame(d.t, state.Data, fields)
+	q := &driver.LogQuery{
+		Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}, Changed: stored,
+		ToNumber: state.Number + 1, Backward: true, Previous: true,
+	}
+	var last *driver.Version
+	if b.open > 0 {
+		for e, err := range s.engine.Log(ctx, q) {
+			if err != nil {
+				return nil, fromDriver(err)
+			}
+			b.version(e)
+			if last = e.Version; b.open == 0 {
+				break
+			}
+		}
+	}
+	if b.open > 0 && last != nil { // the oldest version that is left holds the rest
+		for _, f := range b.fields {
+			f.explain(last)
+		}
+	}
+	return b.entries(), nil
+}
+
+// blame is a state whose values are being explained.
+type blame struct {
+	t      *Type
+	fields []*trackedField
+	open   int // fields that are not fully explained
+	// now and its index belong to the version that was looked at last.
+	now   []byte
+	nowAt []span
+}
+
+// trackedField is a top-level field. The field itself is explained by the last
+// version that changed anything in it, also by taking something away.
+type trackedField struct {
+	place int
+	f     *Field
+	entry *FieldBlame
+	tree  *tracked
+}
+
+func (f *trackedField) done() bool { return f.entry.v != nil && f.tree.open == 0 }
+
+func (f *trackedField) explain(v *driver.Version) {
+	if f.entry.v == nil {
+		f.entry.v = v
+	}
+	f.tree.explain(v)
+}
+
+func newBlame(t *Type, state []byte, names []string) *blame {
+	b := &blame{t: t}
+	at := indexMembers(t.object, state)
+	for i := range t.object.Fields {
+		f := &t.object.Fields[i]
+		raw := f.visible(at[i].at(state))
+		if raw == nil || len(names) > 0 && !slices.Contains(names, f.Name) {
+			continue
+		}
+		tf := &trackedField{place: i, f: f, entry: &FieldBlame{Path: diff.Join("", f.Name), Field: f.Name, Value: raw}}
+		tf.tree = track(tf.entry, tf.entry.Path, raw)
+		b.fields = append(b.fields, tf)
+		b.open++
+	}
+	return b
+}
+
+// version explains what the entry's version set. Entries come newest first.
+func (b *blame) version(e driver.Entry) {
+	now, nowAt := e.Version.Data, b.nowAt
+	if !bytes.Equal(b.now, now) || nowAt == nil {
+		nowAt = indexMembers(b.t.object, now)
+	}
+	old := dataOf(e.Previous)
+	oldAt := indexMembers(b.t.object, old)
+	for _, f := range b.fields {
+		if f.done() {
+			continue
+		}
+		was, is := oldAt[f.place].at(old), nowAt[f.place].at(now)
+		if bytes.Equal(was, is) && was != nil {
+			continue
+		}
+		was, is = f.f.visible(was), f.f.visible(is)
+		if was != nil && normal.Equal(was, is) {
+			continue
+		}
+		if f.entry.v == nil {
+			f.entry.v = e.Version
+		}
+		f.tree.step(was, is, e.Version)
+		if f.done() {
+			b.open--
+		}
+	}
+	b.now, b.nowAt = old, oldAt
+}
+
+func (b *blame) entries() []*FieldBlame {
+	out := []*FieldBlame{}
+	for _, f := range b.fields {
+		if f.entry.v == nil {
+			continue
+		}
+		out = append(out, f.entry)
+		out = f.tree.leaves(out, f.entry)
+	}
+	return out
+}
+
+// tracked is a value that is being explained: a leaf, or the members or
+// elements of which some are not explained yet.
+type tracked struct {
+	leaf    *FieldBlame
+	name    string // of a member
+	index   int    // of an element, in the version that is being looked at
+	members []*tracked
+	elems   []*tracked
+	open    int // leaves that are not explained
+}
+
+// track builds the tree of a value. The field's own entry is the leaf of a
+// value that has no parts.
+func track(field *FieldBlame, path string, raw []byte) *tracked {
+	n := &tracked{}
+	switch {
+	case raw[0] == '{' && len(raw) > 2:
+		for _, m := range diff.Members(raw) {
+			child := track(field, diff.Join(path, m.Name), m.Value)
+			child.name = m.Name
+			n.members = append(n.members, child)
+			n.open += child.open
+		}
+	case raw[0] == '[' && len(raw) > 2:
+		for i, e := range diff.Elements(raw) {
+			child := track(field, path+"/"+strconv.Itoa(i), e)
+			child.index = i
+			n.elems = append(n.elems, child)
+			n.open += child.open
+		}
+	case path == field.Path:
+		n.leaf, n.open = field, 1
+	default:
+		n.leaf, n.open = &FieldBlame{Path: path, Field: field.Field, Value: raw}, 1
+	}
+	return n
+}
+
+// explain sets the version of every leaf that has none.
+func (n *tracked) explain(v *driver.Version) {
+	if n.leaf != nil && n.leaf.v == nil {
+		n.leaf.v = v
+	}
+	for _, c := range n.members {
+		c.explain(v)
+	}
+	for _, c := range n.elems {
+		c.explain(v)
+	}
+	n.open = 0
+}
+
+// step explains what changed from one value to the next, and moves the indexes
+// of what did not to where it was before.
+func (n *tracked) step(old, now []byte, v *driver.Version) {
+	switch {
+	case n.open == 0 || bytes.Equal(old, now) && old != nil:
+	case old == nil || n.leaf != nil && !normal.Equal(old, now):
+		n.explain(v)
+	case n.leaf != nil:
+	case old[0] != now[0]:
+		n.explain(v)
+	case n.members != nil:
+		n.stepMembers(old, now, v)
+	default:
+		n.stepElements(old, now, v)
+	}
+}
+
+func (n *tracked) stepMembers(old, now []byte, v *driver.Version) {
+	before, after := diff.Members(old), diff.Members(now)
+	n.open = 0
+	for _, c := range n.members {
+		c.step(memberOf(before, c.name), memberOf(after, c.name), v)
+		n.open += c.open
+	}
+}
+
+func memberOf(sorted []diff.Member, name string) []byte {
+	i, ok := slices.BinarySearchFunc(sorted, name, func(m diff.Member, name string) int { return bytes.Compare([]byte(m.Name), []byte(name)) })
+	if !ok {
+		return nil
+	}
+	return sorted[i].Value
+}
+
+func (n *tracked) stepElements(old, now []byte, v *driver.Version) {
+	before, after := diff.Elements(old), diff.Elements(now)
+	edits := make([]diff.Edit, len(after)) // by the index in the later list
+	for _, e := range diff.Align(before, after) {
+		if e.New >= 0 {
+			edits[e.New] = e
+		}
+	}
+	n.open = 0
+	for _, c := range n.elems {
+		if c.open > 0 {
+			e := edits[c.index]
+			if e.Old < 0 || !e.Alike && !normal.Equal(before[e.Old], after[e.New]) {
+				c.explain(v)
+			} else {
+				c.step(before[e.Old], after[e.New], v)
+				c.index = e.Old
+			}
+		}
+		n.open += c.open
+	}
+}
+
+// leaves appends the explained leaves, but for the field's own entry.
+func (n *tracked) leaves(out []*FieldBlame, field *FieldBlame) []*FieldBlame {
+	if n.leaf != nil && n.leaf != field && n.leaf.v != nil {
+		out = append(out, n.leaf)
+	}
+	for _, c := range n.members {
+		out = c.leaves(out, field)
+	}
+	for _, c := range n.elems {
+		out = c.leaves(out, field)
+	}
+	return out
+}

@@ -1,0 +1,315 @@
+package storage
+
+import (
+	"context"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// changelog is a list of changes: those of the versions that log selects,
+// newest version first, each version's in the order of their application.
+type changelog struct {
+	store  *Store
+	log    driver.LogQuery // without direction and place
+	seen   driver.Instant
+	fields []string // GraphQL names; none: all
+	ops    []driver.Op
+	group  *string
+}
+
+// changePlace is the place of a change: its version, and the index among the
+// version's changes.
+type changePlace struct {
+	driver.LogPosition
+	index int
+}
+
+// each calls yield with the changes from one place to another (exclusive, nil:
+// the end), newest first or in the exact reverse of that.
+func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, yield func(changePlace, *FieldChange) bool) error {
+	q := l.log
+	q.Backward, q.Previous = !reverse, true
+	if q.To == 0 || q.To > l.seen+1 {
+		q.To = l.seen + 1
+	}
+	if after != nil {
+		// The version of the place is read again: more of its changes may follow.
+		from := after.LogPosition
+		if reverse {
+			from.Number--
+		} else {
+			from.Number++
+		}
+		q.After = &from
+	}
+	for e, err := range l.store.engine.Log(ctx, &q) {
+		if err != nil {
+			return fromDriver(err)
+		}
+		v := e.Version
+		t := l.store.byCollection[v.Collection]
+		if t == nil || len(l.ops) > 0 && !slices.Contains(l.ops, v.Op) || l.group != nil && v.Group != *l.group {
+			continue
+		}
+		place := changePlace{LogPosition: driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}}
+		changes := l.store.changesBetween(t, e.Previous, v, v, l.seen)
+		for n := range changes {
+			place.index = n
+			if reverse {
+				place.index = len(changes) - 1 - n
+			}
+			c := changes[place.index]
+			if len(l.fields) > 0 && !slices.Contains(l.fields, c.Field) || after != nil && !place.behind(*after, reverse) {
+				continue
+			}
+			if until != nil && !until.behind(place, reverse) {
+				return nil
+			}
+			if !yield(place, c) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// behind reports whether p comes after q in the list (or in its reverse).
+func (p changePlace) behind(q changePlace, reverse bool) bool {
+	if p.LogPosition == q.LogPosition {
+		return p.index != q.index && p.index > q.index != reverse
+	}
+	return newer(q.LogPosition, p.LogPosition) != reverse
+}
+
+// newer reports whether p comes after q in the order of commits.
+func newer(p, q driver.LogPosition) bool {
+	switch {
+	case p.At != q.At:
+		return p.At > q.At
+	case p.Collection != q.Collection:
+		return p.Collection > q.Collection
+	case p.Key != q.Key:
+		return p.Key > q.Key
+	}
+	return p.Number > q.Number
+}
+
+// page reads a page of the list with one range read. The hash is that of the
+// arguments.
+func (l *changelog) page(ctx context.Context, op *operation, hash string, p paging) (*FieldChangeConnection, error) {
+	from, to, err := l.places(hash, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.store.settled(ctx, op, l.seen); err != nil {
+		return nil, err
+	}
+	if p.backward {
+		from, to = to, from
+	}
+	type item struct {
+		place  changePlace
+		change *FieldChange
+	}
+	var items []item
+	err = l.each(ctx, p.backward, from, to, func(at changePlace, c *FieldChange) bool {
+		items = append(items, item{at, c})
+		return len(items) <= p.limit
+	})
+	if err != nil {
+		return nil, err
+	}
+	if p.backward {
+		slices.Reverse(items)
+	}
+	items, more := trim(p, items)
+	conn := &FieldChangeConnection{Edges: make([]*FieldChangeEdge, len(items)), Nodes: make([]*FieldChange, len(items)), PageInfo: p.info(more)}
+	for i, it := range items {
+		conn.Nodes[i] = it.change
+		conn.Edges[i] = &FieldChangeEdge{Node: it.change, cursor: func() string {
+			at := it.place
+			return encodeCursor(hash, l.seen, at.At, at.Collection, at.Key, at.Number, at.index)
+		}}
+	}
+	if n := len(items); n > 0 {
+		conn.PageInfo.start, conn.PageInfo.end = conn.Edges[0].cursor, conn.Edges[n-1].cursor
+	}
+	conn.count = func(ctx context.Context) (int, error) {
+		n := 0
+		err := l.each(ctx, false, nil, nil, func(changePlace, *FieldChange) bool { n++; return true })
+		return n, err
+	}
+	return conn, nil
+}
+
+// places reads the cursors, and pins the list to their instant.
+func (l *changelog) places(hash string, p paging) (after, before *changePlace, err error) {
+	var out [2]*changePlace
+	pinned := false
+	for i, c := range []struct {
+		arg    string
+		cursor *string
+	}{{"after", p.after}, {"before", p.before}} {
+		if c.cursor == nil {
+			continue
+		}
+		seen, parts, err := decodeCursor(c.arg, *c.cursor, hash, 5)
+		if err != nil {
+			return nil, nil, err
+		}
+		if pinned && seen != l.seen {
+			return nil, nil, badInput("%s: the cursors belong to lists read at different instants", c.arg)
+		}
+		l.seen, pinned = seen, true
+		at, ok1 := number(parts[0])
+		collection, ok2 := parts[1].(string)
+		key, ok3 := parts[2].(string)
+		n, ok4 := number(parts[3])
+		index, ok5 := number(parts[4])
+		if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 {
+			return nil, nil, badInput("%s: %s is not a cursor of this list", c.arg, quoteShort(*c.cursor))
+		}
+		out[i] = &changePlace{driver.LogPosition{At: driver.Instant(at), Collection: collection, Key: key, Number: n}, int(index)}
+	}
+	return out[0], out[1], nil
+}
+
+// DocumentChangelog returns a page of the changes of one document, newest
+// version first. What happened after the document was read does not show.
+func (s *Store) DocumentChangelog(ctx context.Context, d *Document, fields []string, author *string, from, to *driver.Instant,
+	first *int, after *string, last *int, before *string,
+) (*FieldChangeConnection, error) {
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.paging(first, after, last, before)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := d.t.storedNames("fields", fields)
+	if err != nil {
+		return nil, err
+	}
+	l := &changelog{store: s, seen: d.seen, fields: fields, log: driver.LogQuery{
+		Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}, Changed: stored,
+	}}
+	if author != nil {
+		l.log.Authors = []string{*author}
+	}
+	empty := l.between(from, to)
+	if empty {
+		return emptyChanges(p), nil
+	}
+	return l.page(ctx, op, argsHash("changelog", d.t.Name, d.v.Key, fields, author, from, to), p)
+}
+
+// between bounds the list in time; it returns true if nothing can be in there.
+func (l *changelog) between(from, to *driver.Instant) (empty bool) {
+	if from != nil {
+		l.log.From = *from
+	}
+	if to != nil {
+		l.log.To = *to
+	}
+	return to != nil && (*to == 0 || from != nil && *from >= *to)
+}
+
+func emptyChanges(p paging) *FieldChangeConnection {
+	return &FieldChangeConnection{
+		Edges: []*FieldChangeEdge{}, Nodes: []*FieldChange{}, PageInfo: p.info(false),
+		count: func(context.Context) (int, error) { return 0, nil },
+	}
+}
+
+// Changelog returns a page of the changes of all documents, newest version
+// first. Errors: BAD_USER_INPUT for unknown types and fields, and for keys
+// without the one type that they belong to.
+func (s *Store) Changelog(ctx context.Context, where *ChangelogWhere, first *int, after *string, last *int, before *string) (*FieldChangeConnection, error) {
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.paging(first, after, last, before)
+	if err != nil {
+		return nil, err
+	}
+	if where == nil {
+		where = &ChangelogWhere{}
+	}
+	l := &changelog{store: s, seen: op.begin}
+	empty, err := l.where(where)
+	if err != nil {
+		return nil, err
+	}
+	if empty {
+		return emptyChanges(p), nil
+	}
+	return l.page(ctx, op, argsHash("changelog", where), p)
+}
+
+// where applies the conditions; it returns true if no change can meet them.
+func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
+	types := l.store.types
+	if w.DocumentType != nil {
+		types = nil
+		for _, name := range w.DocumentType {
+			t := l.store.byName[name]
+			if t == nil {
+				return false, badInput("where.documentType: there is no type %s", quoteShort(name))
+			}
+			if !slices.Contains(types, t) {
+				types = append(types, t)
+			}
+		}
+	}
+	keys, keyed := oneOf(w.Key, w.Keys)
+	if keyed && len(types) != 1 {
+		return false, badInput("where: a key belongs to one type of documents; give exactly one documentType with it")
+	}
+	fields, named := oneOf(w.Field, w.Fields)
+	authors, authored := oneOf(w.Author, w.Authors)
+	for _, o := range w.Operation {
+		op, ok := opOf(o)
+		if !ok {
+			return false, badInput("where.operation: there is no operation %s", quoteShort(string(o)))
+		}
+		l.ops = append(l.ops, op)
+	}
+	l.group, l.fields = w.ChangeGroup, fields
+	l.log.Keys, l.log.Authors = keys, authors
+	known := map[string]bool{}
+	for _, t := range types {
+		has := !named
+		for _, name := range fields {
+			if f := t.object.field(name); f != nil {
+				has, known[name] = true, true
+				if !slices.Contains(l.log.Changed, f.Stored) {
+					l.log.Changed = append(l.log.Changed, f.Stored)
+				}
+			}
+		}
+		if has {
+			l.log.Collections = append(l.log.Collections, t.Collection)
+		}
+	}
+	for _, name := range fields {
+		if !known[name] {
+			return false, badInput("where: no type of documents has a field %s", quoteShort(name))
+		}
+	}
+	none := keyed && len(keys) == 0 || named && len(fields) == 0 || authored && len(authors) == 0 ||
+		w.Operation != nil && len(w.Operation) == 0 || len(l.log.Collections) == 0
+	return l.between(w.From, w.To) || none, nil
+}
+
+// oneOf joins a singular condition and its plural; given is false where neither
+// is there.
+func oneOf(one *string, many []string) (all []string, given bool) {
+	all = slices.Clone(many)
+	if one != nil {
+		all = append(all, *one)
+	}
+	return all, one != nil || many != nil
+}

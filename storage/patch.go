@@ -1,0 +1,189 @@
+package storage
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/asof/asof/storage/diff"
+	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/rawjson"
+)
+
+// patched applies a patch to a stored document, as RFC 7396 does but for one
+// difference: lists and JSON values are replaced as a whole. An absent field is
+// untouched, null removes the member, nested objects are merged. Members keep
+// their places, new ones come last, and what the type does not declare stays.
+// A nil document stands for one that is made now; then every non-null field
+// without a default must be given.
+func (s *Store) patched(t *Type, doc []byte, patch map[string]any, path string) ([]byte, error) {
+	out, err := patchObject(t.object, doc, patch, path)
+	if err != nil {
+		return nil, err
+	}
+	if len(out) > s.limits.DocumentBytes {
+		return nil, badInput("%s: the document would have %d bytes; at most %d are allowed", path, len(out), s.limits.DocumentBytes)
+	}
+	if out, err = normal.Object(out); err != nil { // deeper than a document may be
+		return nil, badInput("%s: %v", path, err)
+	}
+	return out, nil
+}
+
+func patchObject(o *ObjectType, doc []byte, patch map[string]any, path string) ([]byte, error) {
+	for _, name := range slices.Sorted(maps.Keys(patch)) {
+		if o.field(name) == nil {
+			return nil, badInput("%s: %s has no field %s", path, o.Name, quoteShort(name))
+		}
+	}
+	at := indexMembers(o, doc)
+	set := make([]bool, len(o.Fields))
+	values := make([][]byte, len(o.Fields)) // nil: remove
+	for i := range o.Fields {
+		f := &o.Fields[i]
+		here := path + "." + f.Name
+		v, given := patch[f.Name]
+		if !given && doc == nil && f.NonNull && f.Default == nil && !f.List {
+			return nil, badInput("%s: the field is required: it is declared %s", here, f.typeName(true))
+		}
+		if !given {
+			continue
+		}
+		if v == nil {
+			if f.NonNull && f.Default == nil {
+				return nil, badInput("%s: null cannot be stored: the field is declared %s", here, f.typeName(true))
+			}
+			set[i] = !rawjson.IsNull(at[i].at(doc)) // what is null already stays as it is
+			continue
+		}
+		var err error
+		if values[i], err = f.patchValue(at[i].at(doc), v, here); err != nil {
+			return nil, err
+		}
+		set[i] = true
+	}
+	return splice(o, doc, set, values), nil
+}
+
+// patchValue returns the stored form of a field's new value.
+func (f *Field) patchValue(old []byte, v any, path string) ([]byte, error) {
+	switch {
+	case f.List:
+		return f.encodeList(v, path)
+	case f.Kind == KindObject:
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, wrongInput(path, v, "an object")
+		}
+		if len(old) == 0 || old[0] != '{' {
+			old = nil
+		}
+		return patchObject(f.Object, old, m, path)
+	}
+	return f.encode(path, v)
+}
+
+func (f *Field) encodeList(v any, path string) ([]byte, error) {
+	out := []byte{'['}
+	for i, elem := range asList(v) {
+		here := fmt.Sprintf("%s[%d]", path, i)
+		if i > 0 {
+			out = append(out, ',')
+		}
+		var raw []byte
+		var err error
+		switch {
+		case elem == nil && (f.ElemNonNull || f.Kind == KindRef):
+			err = badInput("%s: null cannot be an element: the field is declared %s", here, f.typeName(true))
+		case elem == nil:
+			raw = []byte("null")
+		case f.Kind == KindObject:
+			m, ok := elem.(map[string]any)
+			if !ok {
+				return nil, wrongInput(here, elem, "an object")
+			}
+			raw, err = patchObject(f.Object, nil, m, here)
+		default:
+			raw, err = f.encode(here, elem)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, raw...)
+	}
+	return append(out, ']'), nil
+}
+
+// splice writes an object with some of its fields set or removed.
+func splice(o *ObjectType, doc []byte, set []bool, values [][]byte) []byte {
+	size := len(doc) + 2
+	for i, v := range values {
+		size += len(v) + len(o.Fields[i].Stored) + 4
+	}
+	out := append(make([]byte, 0, size), '{')
+	member := func(name string, raw []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendString(out, name), ':')
+		out = append(out, raw...)
+	}
+	written := make([]bool, len(o.Fields))
+	rawjson.Members(doc, func(name []byte, start, end int) bool {
+		text := rawjson.Name(name)
+		i, declared := o.byStored[text]
+		switch {
+		case !declared || !set[i]:
+			member(text, doc[start:end])
+		case values[i] != nil:
+			member(text, values[i])
+		}
+		if declared {
+			written[i] = true
+		}
+		return true
+	})
+	for i := range o.Fields {
+		if set[i] && values[i] != nil && !written[i] {
+			member(o.Fields[i].Stored, values[i])
+		}
+	}
+	return append(out, '}')
+}
+
+// patchPaths lists the JSON Pointers of the values that a patch sets, sorted.
+func patchPaths(o *ObjectType, patch map[string]any, path string) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(patch)) {
+		f := o.field(name)
+		if f == nil {
+			continue
+		}
+		here := diff.Join(path, name)
+		if nested, ok := patch[name].(map[string]any); ok && f.Kind == KindObject && !f.List && len(nested) > 0 {
+			out = append(out, patchPaths(f.Object, nested, here)...)
+			continue
+		}
+		out = append(out, here)
+	}
+	return out
+}
+
+// valueAt returns the value at a path of member names; nil where there is none.
+func valueAt(raw []byte, names []string) []byte {
+	for _, name := range names {
+		var found []byte
+		rawjson.Members(raw, func(n []byte, start, end int) bool {
+			if string(n) == name || rawjson.Name(n) == name {
+				found = raw[start:end:end]
+				return false
+			}
+			return true
+		})
+		if found == nil {
+			return nil
+		}
+		raw = found
+	}
+	return raw
+}

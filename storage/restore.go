@@ -1,0 +1,174 @@
+package storage
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/asof/asof/storage/diff"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/rawjson"
+)
+
+func (s *Store) restore(ctx context.Context, t *Type, in RestoreInput) (*outcome, error) {
+	op, err := s.request(ctx, in.Key, in.ExpectedVersion, in.Message)
+	if err != nil {
+		return nil, err
+	}
+	if in.To == nil {
+		return nil, badInput("input.to: name the version to restore by its number (version) or by an instant (asOf)")
+	}
+	cur, err := s.current(ctx, t, in.Key)
+	if err != nil {
+		return nil, err
+	}
+	if cur != nil && cur.Number == int64(in.ExpectedVersion) {
+		o, err := s.restoreOver(ctx, op, t, in, cur)
+		if !isConflict(err) {
+			return o, err
+		}
+		if cur, err = s.current(ctx, t, in.Key); err != nil {
+			return nil, err
+		}
+	}
+	k, err := s.newConflict(ctx, op, t, in.Key, in.ExpectedVersion, cur, nil)
+	return &outcome{conflict: k}, err
+}
+
+// restoreOver writes the state of an earlier version after cur, which is the
+// expected one. It returns the engine's conflict if somebody was faster.
+func (s *Store) restoreOver(ctx context.Context, op *operation, t *Type, in RestoreInput, cur *driver.Version) (*outcome, error) {
+	target, err := s.referred(ctx, op, t, in.Key, "input.to", *in.To)
+	if err != nil {
+		return nil, err
+	}
+	if target.Deleted {
+		return nil, badInput("input.to: %s %q did not exist in version %d, which is a deletion; to delete it again, use delete%s", t.Name, in.Key, target.Number, t.Name)
+	}
+	data := target.Data
+	if in.Paths != nil {
+		if cur.Deleted {
+			return nil, badInput("input.paths: %s %q is deleted: restore the whole document, without paths", t.Name, in.Key)
+		}
+		if data, err = restorePaths(t, cur.Data, target.Data, in.Paths); err != nil {
+			return nil, err
+		}
+	}
+	changed := normal.Changed(dataOf(cur), data)
+	if len(changed) == 0 && !cur.Deleted {
+		return s.wroteNothing(op, t, cur), nil
+	}
+	v, err := s.commit(ctx, op, t, in.Message, driver.Write{
+		Key: in.Key, Expected: cur.Number, Op: driver.OpRestore, Changed: changed, Data: data,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.wrote(t, cur, v), nil
+}
+
+// restorePaths returns the current document with the values at the paths taken
+// from an earlier state; what was not there then is removed.
+func restorePaths(t *Type, now, then []byte, paths []string) ([]byte, error) {
+	if len(paths) == 0 {
+		return nil, badInput("input.paths: name at least one path, or leave paths out to restore the whole document")
+	}
+	for i, path := range paths {
+		arg := "input.paths[" + strconv.Itoa(i) + "]"
+		names, ok := diff.Split(path)
+		if !ok || len(names) == 0 {
+			return nil, badInput("%s: %s is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", arg, quoteShort(path))
+		}
+		stored, f, err := t.storedPath(arg, path, names)
+		if err != nil {
+			return nil, err
+		}
+		value := valueAt(then, stored)
+		if rawjson.IsNull(value) && f != nil && f.NonNull && f.Default == nil {
+			return nil, badInput("%s: %s had no value then, and it is declared %s", arg, path, f.typeName(true))
+		}
+		now = setAt(now, stored, value)
+	}
+	return now, nil
+}
+
+// storedPath translates a path of GraphQL names. The field is that of its last
+// name, nil below a JSON value.
+func (t *Type) storedPath(arg, path string, names []string) ([]string, *Field, error) {
+	o := t.object
+	var f *Field
+	stored := make([]string, 0, len(names))
+	for i, name := range names {
+		if o == nil { // inside a JSON value
+			stored = append(stored, name)
+			f = nil
+			continue
+		}
+		if f = o.field(name); f == nil {
+			return nil, nil, badInput("%s: %s has no field %s", arg, o.Name, quoteShort(name))
+		}
+		stored = append(stored, f.Stored)
+		if i == len(names)-1 {
+			break
+		}
+		switch {
+		case f.List:
+			return nil, nil, badInput("%s: %s lies in a list; restore the whole list, %s", arg, path, listPath(names[:i+1]))
+		case f.Kind == KindObject:
+			o = f.Object
+		case f.Kind == KindJSON:
+			o = nil
+		default:
+			return nil, nil, badInput("%s: %s has nothing inside", arg, listPath(names[:i+1]))
+		}
+	}
+	return stored, f, nil
+}
+
+func listPath(names []string) string {
+	path := ""
+	for _, n := range names {
+		path = diff.Join(path, n)
+	}
+	return path
+}
+
+// setAt returns an object with the value at a path replaced, or removed for nil.
+// Objects on the way are made where they are missing.
+func setAt(object []byte, names []string, value []byte) []byte {
+	if len(object) == 0 || object[0] != '{' {
+		if value == nil {
+			return object
+		}
+		object = []byte("{}")
+	}
+	if len(names) > 1 {
+		inner := valueAt(object, names[:1])
+		if value = setAt(inner, names[1:], value); value == nil {
+			return object
+		}
+	}
+	out := append(make([]byte, 0, len(object)+len(value)+len(names[0])+4), '{')
+	done := false
+	member := func(name string, raw []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(rawjson.AppendString(out, name), ':'), raw...)
+	}
+	rawjson.Members(object, func(n []byte, start, end int) bool {
+		name := rawjson.Name(n)
+		switch {
+		case name != names[0]:
+			member(name, object[start:end])
+		case value != nil:
+			member(name, value)
+		}
+		done = done || name == names[0]
+		return true
+	})
+	if !done && value != nil {
+		member(names[0], value)
+	}
+	return append(out, '}')
+}

@@ -1,0 +1,214 @@
+package storage
+
+import (
+	"context"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// History returns the way to a document's past, also when it is deleted; nil
+// where it never existed.
+func (c *Collection[T]) History(ctx context.Context, key string) (*History[T], error) {
+	op, err := c.store.operation(ctx)
+	if err != nil || checkKey(key) != "" {
+		return nil, err
+	}
+	v, err := c.store.getOne(ctx, c.t, driver.Ref{Key: key, At: op.begin})
+	if err != nil || v == nil {
+		return nil, err
+	}
+	h := &History[T]{Document: c.store.newDocument(c.t, v, op.begin, op.begin, false)}
+	if !v.Deleted {
+		h.Current = c.wrap(h.Document)
+	}
+	return h, nil
+}
+
+// Versions returns a page of the versions of a document, newest first, read
+// with one range read. What happened after the document was read does not show.
+func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *driver.Instant, author *string, fields []string,
+	first *int, after *string, last *int, before *string,
+) (*VersionConnection[T], error) {
+	s := c.store
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.paging(first, after, last, before)
+	if err != nil {
+		return nil, err
+	}
+	l := &changelog{store: s, seen: d.seen, log: driver.LogQuery{Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}}}
+	if l.log.Changed, err = d.t.storedNames("fields", fields); err != nil {
+		return nil, err
+	}
+	if author != nil {
+		l.log.Authors = []string{*author}
+	}
+	empty := l.between(from, to)
+	hash := argsHash("versions", d.t.Name, d.v.Key, from, to, author, fields)
+	page := l.log
+	for _, cur := range []struct {
+		arg    string
+		cursor *string
+		bound  func(number int64)
+	}{
+		{"after", p.after, func(n int64) { page.ToNumber = n }},
+		{"before", p.before, func(n int64) { page.FromNumber = n + 1 }},
+	} {
+		if cur.cursor == nil {
+			continue
+		}
+		seen, parts, err := decodeCursor(cur.arg, *cur.cursor, hash, 1)
+		if err != nil {
+			return nil, err
+		}
+		n, ok := number(parts[0])
+		if !ok || n < 1 {
+			return nil, badInput("%s: %s is not a cursor of this list", cur.arg, quoteShort(*cur.cursor))
+		}
+		l.seen = seen
+		cur.bound(n)
+	}
+	if err := s.settled(ctx, op, l.seen); err != nil {
+		return nil, err
+	}
+	if l.log.To == 0 || l.log.To > l.seen+1 {
+		l.log.To = l.seen + 1
+	}
+	page.To = l.log.To
+	page.Backward, page.Previous, page.Limit = !p.backward, true, p.limit+1
+	conn := &VersionConnection[T]{Edges: []*VersionEdge[T]{}, Nodes: []T{}}
+	if empty || page.ToNumber == 1 { // nothing is before the first version
+		conn.PageInfo = p.info(false)
+		conn.count = func(ctx context.Context) (int, error) { return l.countVersions(ctx, empty) }
+		return conn, nil
+	}
+	var entries []driver.Entry
+	for e, err := range s.engine.Log(ctx, &page) {
+		if err != nil {
+			return nil, fromDriver(err)
+		}
+		entries = append(entries, e)
+	}
+	if p.backward {
+		slices.Reverse(entries)
+	}
+	entries, more := trim(p, entries)
+	conn.PageInfo = p.info(more)
+	conn.count = func(ctx context.Context) (int, error) { return l.countVersions(ctx, false) }
+	docs := make([]*Document, len(entries))
+	for i, e := range entries {
+		docs[i] = s.newDocument(d.t, e.Version, e.Version.RecordedAt, l.seen, true)
+		if e.Version.Deleted && e.Previous != nil {
+			docs[i].raw = e.Previous.Data
+		}
+		conn.Nodes = append(conn.Nodes, c.wrap(docs[i]))
+		conn.Edges = append(conn.Edges, &VersionEdge[T]{
+			Node:    conn.Nodes[i],
+			cursor:  func() string { return encodeCursor(hash, l.seen, e.Version.Number) },
+			changes: func() ([]*FieldChange, error) { return s.listChanges(d.t, e.Previous, e.Version, l.seen), nil },
+		})
+	}
+	inBatch(docs)
+	if n := len(entries); n > 0 {
+		conn.PageInfo.start, conn.PageInfo.end = conn.Edges[0].cursor, conn.Edges[n-1].cursor
+	}
+	return conn, nil
+}
+
+// listChanges is changesBetween with a list that is never nil.
+func (s *Store) listChanges(t *Type, before, after *driver.Version, seen driver.Instant) []*FieldChange {
+	if out := s.changesBetween(t, before, after, after, seen); out != nil {
+		return out
+	}
+	return []*FieldChange{}
+}
+
+func (l *changelog) countVersions(ctx context.Context, empty bool) (int, error) {
+	if empty {
+		return 0, nil
+	}
+	q := l.log
+	q.NoData = true
+	n := 0
+	for _, err := range l.store.engine.Log(ctx, &q) {
+		if err != nil {
+			return 0, fromDriver(err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+// Diff returns the difference between two versions of a document; to is the one
+// that was read where it is not given.
+// Errors: BAD_USER_INPUT for a reference that names no version or two,
+// VERSION_NOT_FOUND, AS_OF_IN_FUTURE.
+func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *VersionRef) (*DocumentDiff, error) {
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.referred(ctx, op, d.t, d.v.Key, "from", from)
+	if err != nil {
+		return nil, err
+	}
+	after := d.v
+	if to != nil {
+		if after, err = s.referred(ctx, op, d.t, d.v.Key, "to", *to); err != nil {
+			return nil, err
+		}
+	}
+	changes := s.changesBetween(d.t, before, after, after, d.seen)
+	if changes == nil {
+		changes = []*FieldChange{}
+	}
+	return &DocumentDiff{
+		From:      &VersionInfo{typ: d.t, v: before, seen: d.seen},
+		To:        &VersionInfo{typ: d.t, v: after, seen: d.seen},
+		Changes:   changes,
+		Before:    visibleState(d.t, before),
+		After:     visibleState(d.t, after),
+		JSONPatch: jsonPatch(changes, before.Deleted, after.Deleted),
+	}, nil
+}
+
+func visibleState(t *Type, v *driver.Version) []byte {
+	if v.Deleted {
+		return []byte("null")
+	}
+	return t.object.visible(v.Data)
+}
+
+// referred returns the version that a reference names, which may be a tombstone.
+func (s *Store) referred(ctx context.Context, op *operation, t *Type, key, arg string, ref VersionRef) (*driver.Version, error) {
+	switch {
+	case ref.Version != nil && ref.AsOf != nil:
+		return nil, errorf(CodeAmbiguousVersion, "%s: version and asOf are both given: name the state by one of them", arg)
+	case ref.Version != nil:
+		v, err := s.numbered(ctx, op, t, key, *ref.Version)
+		if err == nil && v == nil {
+			err = errorf(CodeNotFound, "%s: there is no %s %q", arg, t.Name, key)
+		}
+		return v, err
+	case ref.AsOf == nil:
+		return nil, badInput("%s: name a version by its number (version) or by an instant (asOf)", arg)
+	}
+	if err := s.settled(ctx, op, *ref.AsOf); err != nil {
+		return nil, err
+	}
+	v, err := s.getOne(ctx, t, driver.Ref{Key: key, At: *ref.AsOf})
+	if err != nil || v != nil {
+		return v, err
+	}
+	first, err := s.getOne(ctx, t, driver.Ref{Key: key, Number: 1})
+	if err != nil {
+		return nil, err
+	}
+	if first == nil {
+		return nil, errorf(CodeNotFound, "%s: there is no %s %q", arg, t.Name, key)
+	}
+	return nil, errorf(CodeVersionNotFound, "%s: %s %q did not exist at %s: its first version was recorded at %s", arg, t.Name, key, *ref.AsOf, first.RecordedAt)
+}

@@ -1,0 +1,253 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"unicode/utf8"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
+)
+
+// maxMessage is the length of the longest message, in bytes.
+const maxMessage = 16 << 10
+
+// mergeAttempts bounds how often a merge is tried while others write.
+const mergeAttempts = 10
+
+// outcome is what a write came to.
+type outcome struct {
+	doc             *Document
+	before, version *driver.Version // before may be nil
+	changed, merged bool
+	conflict        *conflict
+}
+
+// finish turns an outcome into the member of the GraphQL union.
+func finish[T AnyDocument](c *Collection[T], o *outcome, err error, clientMutationID *string) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	if k := o.conflict; k != nil {
+		return &Conflict[T]{
+			Message: k.message, ExpectedVersion: k.expected, ActualVersion: k.actual, Current: c.Wrap(k.current), Base: c.Wrap(k.base),
+			OverlappingPaths: k.overlapping, Mergeable: k.mergeable, since: k.since,
+		}, nil
+	}
+	return &Success[T]{
+		Document: c.Wrap(o.doc), Version: int(o.version.Number), Changed: o.changed, Merged: o.merged, ClientMutationID: clientMutationID,
+		changes: func() ([]*FieldChange, error) {
+			if !o.changed {
+				return []*FieldChange{}, nil
+			}
+			return c.store.listChanges(c.t, o.before, o.version, o.version.RecordedAt), nil
+		},
+	}, nil
+}
+
+// Create makes a document that does not exist: a *Success[T], or a *Conflict[T]
+// if it does. A key that was deleted can be used again; its numbers go on.
+func (c *Collection[T]) Create(ctx context.Context, in CreateInput) (any, error) {
+	o, err := c.store.create(ctx, c.t, in)
+	return finish(c, o, err, in.ClientMutationID)
+}
+
+// Update patches a document: a *Success[T], or a *Conflict[T] if the document
+// is not at the expected version and the patch could or should not be merged.
+func (c *Collection[T]) Update(ctx context.Context, in UpdateInput) (any, error) {
+	o, err := c.store.update(ctx, c.t, in)
+	return finish(c, o, err, in.ClientMutationID)
+}
+
+// Delete deletes a document: a *Success[T] with the document as it was, or a
+// *Conflict[T].
+func (c *Collection[T]) Delete(ctx context.Context, in DeleteInput) (any, error) {
+	o, err := c.store.remove(ctx, c.t, in)
+	return finish(c, o, err, in.ClientMutationID)
+}
+
+// Restore writes the state of an earlier version, or parts of it, as a new
+// version: a *Success[T] or a *Conflict[T]. It also brings a deleted document
+// back.
+func (c *Collection[T]) Restore(ctx context.Context, in RestoreInput) (any, error) {
+	o, err := c.store.restore(ctx, c.t, in)
+	return finish(c, o, err, in.ClientMutationID)
+}
+
+// request checks what all writes have in common and returns the operation.
+func (s *Store) request(ctx context.Context, key string, expected int, message *string) (*operation, error) {
+	if why := checkKey(key); why != "" {
+		return nil, badInput("input.key: the key %s", why)
+	}
+	if expected < 1 {
+		return nil, badInput("input.expectedVersion: %d is not the number of a version: they are counted from 1", expected)
+	}
+	if message != nil && (len(*message) > maxMessage || !utf8.ValidString(*message)) {
+		return nil, badInput("input.message: a message is valid UTF-8 of at most %d bytes", maxMessage)
+	}
+	return s.operation(ctx)
+}
+
+func (s *Store) create(ctx context.Context, t *Type, in CreateInput) (*outcome, error) {
+	op, err := s.request(ctx, in.Key, 1, in.Message)
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.patched(t, nil, in.Data, "input.data")
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.commit(ctx, op, t, in.Message, driver.Write{
+		Key: in.Key, Expected: 0, Op: driver.OpCreate, Changed: normal.Changed(nil, data), Data: data,
+	})
+	if isConflict(err) {
+		cur, err := s.current(ctx, t, in.Key)
+		if err != nil {
+			return nil, err
+		}
+		k, err := s.newConflict(ctx, op, t, in.Key, 0, cur, nil)
+		return &outcome{conflict: k}, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.wrote(t, nil, v), nil
+}
+
+func (s *Store) update(ctx context.Context, t *Type, in UpdateInput) (*outcome, error) {
+	op, err := s.request(ctx, in.Key, in.ExpectedVersion, in.Message)
+	if err != nil {
+		return nil, err
+	}
+	merge := in.OnConflict != nil && *in.OnConflict == Merge
+	for attempt := 1; ; attempt++ {
+		cur, err := s.current(ctx, t, in.Key)
+		if err != nil {
+			return nil, err
+		}
+		merged := false
+		if !live(cur) || cur.Number != int64(in.ExpectedVersion) {
+			k, err := s.newConflict(ctx, op, t, in.Key, in.ExpectedVersion, cur, in.Patch)
+			if err != nil || !merge || !k.mergeable || attempt > mergeAttempts {
+				return &outcome{conflict: k}, err
+			}
+			merged = true
+		}
+		data, err := s.patched(t, cur.Data, in.Patch, "input.patch")
+		if err != nil {
+			return nil, err
+		}
+		changed := normal.Changed(cur.Data, data)
+		if len(changed) == 0 {
+			o := s.wroteNothing(op, t, cur)
+			o.merged = merged
+			return o, nil
+		}
+		v, err := s.commit(ctx, op, t, in.Message, driver.Write{
+			Key: in.Key, Expected: cur.Number, Op: driver.OpUpdate, Changed: changed, Data: data,
+		})
+		if isConflict(err) && attempt <= mergeAttempts {
+			continue // somebody was faster: look at what is there now
+		}
+		if err != nil {
+			return nil, fromDriver(err)
+		}
+		o := s.wrote(t, cur, v)
+		o.merged = merged
+		return o, nil
+	}
+}
+
+func (s *Store) remove(ctx context.Context, t *Type, in DeleteInput) (*outcome, error) {
+	op, err := s.request(ctx, in.Key, in.ExpectedVersion, in.Message)
+	if err != nil {
+		return nil, err
+	}
+	cur, err := s.current(ctx, t, in.Key)
+	if err != nil {
+		return nil, err
+	}
+	if live(cur) && cur.Number == int64(in.ExpectedVersion) {
+		v, err := s.commit(ctx, op, t, in.Message, driver.Write{
+			Key: in.Key, Expected: cur.Number, Op: driver.OpDelete, Deleted: true, Changed: normal.Changed(cur.Data, nil),
+		})
+		if err == nil {
+			was := *cur
+			was.SupersededAt = v.RecordedAt
+			o := s.wrote(t, cur, v)
+			o.doc = s.newDocument(t, &was, was.RecordedAt, v.RecordedAt, true)
+			return o, nil
+		}
+		if !isConflict(err) {
+			return nil, err
+		}
+		if cur, err = s.current(ctx, t, in.Key); err != nil {
+			return nil, err
+		}
+	}
+	k, err := s.newConflict(ctx, op, t, in.Key, in.ExpectedVersion, cur, nil)
+	return &outcome{conflict: k}, err
+}
+
+// wrote is the outcome of a committed write.
+func (s *Store) wrote(t *Type, before, v *driver.Version) *outcome {
+	o := &outcome{before: before, version: v, changed: true}
+	if !v.Deleted {
+		o.doc = s.newDocument(t, v, v.RecordedAt, v.RecordedAt, false)
+	}
+	return o
+}
+
+// wroteNothing is the outcome of a write that would have changed nothing.
+func (s *Store) wroteNothing(op *operation, t *Type, cur *driver.Version) *outcome {
+	at := op.now(cur)
+	return &outcome{version: cur, doc: s.newDocument(t, cur, at, at, false)}
+}
+
+// now is the instant at which a mutation sees a version: the operation's, or
+// that of the version if it is newer.
+func (o *operation) now(v *driver.Version) driver.Instant {
+	at := max(o.begin, driver.Instant(o.last.Load()))
+	if v != nil {
+		at = max(at, v.RecordedAt)
+	}
+	return at
+}
+
+// current returns a document's last version, which may be a tombstone; nil for
+// none.
+func (s *Store) current(ctx context.Context, t *Type, key string) (*driver.Version, error) {
+	return s.getOne(ctx, t, driver.Ref{Key: key, At: latest})
+}
+
+func live(v *driver.Version) bool { return v != nil && !v.Deleted }
+
+func isConflict(err error) bool {
+	var c *driver.ConflictError
+	return errors.As(err, &c)
+}
+
+// commit makes a version. A lost race is returned as the engine's
+// *driver.ConflictError, everything else as *Error.
+func (s *Store) commit(ctx context.Context, op *operation, t *Type, message *string, w driver.Write) (*driver.Version, error) {
+	w.ID, w.Collection, w.Author, w.Group = newID(), t.Collection, ActorOf(ctx).ID, op.group()
+	if message != nil {
+		w.Message = *message
+	}
+	v, err := s.engine.Commit(ctx, &w)
+	s.loaded.forget(w.Collection, w.Key)
+	switch {
+	case err == nil:
+		op.committed(v.RecordedAt)
+		return v, nil
+	case isConflict(err):
+		return nil, err
+	case driver.CodeOf(err) == driver.CodeUnavailable || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return nil, &Error{
+			Code:    CodeUnavailable,
+			Message: "the store did not confirm the write: it may or may not have happened; read the document's version, or send the same write again, which is never applied twice",
+			Cause:   err,
+		}
+	}
+	return nil, fromDriver(err)
+}
