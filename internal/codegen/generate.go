@@ -59,10 +59,11 @@ func Generate() (err error) {
 	// added to a type from another file, so the types are repeated there.
 	cfg.Sources = []*ast.Source{{Name: expansionFile, Input: sdl}}
 	cfg.Models = catalogue.bindings()
-	if err := api.Generate(cfg, api.NoPlugins(), api.AddPlugin(NewPlugin(catalogue))); err != nil {
-		return fmt.Errorf("gqlgen: %w", err)
+	plugin := NewPlugin(catalogue)
+	if err := api.Generate(cfg, api.NoPlugins(), api.AddPlugin(plugin)); err != nil {
+		return explain(fmt.Errorf("gqlgen: %w", err))
 	}
-	return tuneExecutor(executorFile)
+	return plugin.tuning.apply(executorFile)
 }
 
 // writeGenerated writes what is not gqlgen's to write.

@@ -14,7 +14,10 @@ import (
 const resolverFile = "resolvers/versioned.resolvers.go"
 
 // Plugin makes gqlgen generate the executor for a catalogue, and the resolvers.
-type Plugin struct{ catalogue *Catalogue }
+type Plugin struct {
+	catalogue *Catalogue
+	tuning    tuning
+}
 
 var (
 	_ plugin.ConfigMutator = (*Plugin)(nil)
@@ -43,6 +46,7 @@ func (p *Plugin) GenerateCode(data *gqlgen.Data) error {
 	for _, o := range data.Objects {
 		o.DisableConcurrency = o.DisableConcurrency || !o.Root
 	}
+	p.tuning = p.catalogue.tuneFor(data)
 	objects, err := p.resolverObjects(data)
 	if err != nil {
 		return err

@@ -15,12 +15,22 @@ func MarshalList(
 	element func(ctx context.Context, i int) graphql.Marshaler,
 ) (list graphql.Array) {
 	list = make(graphql.Array, length)
-	for i := range length {
-		if !marshalElement(ctx, list, i, element) {
+	places := make([]place, length)
+	for i := range places {
+		p := &places[i]
+		p.index = i
+		p.field.Index = &p.index
+		if !marshalElement(graphql.WithFieldContext(ctx, &p.field), list, i, element) {
 			return nil
 		}
 	}
 	return list
+}
+
+// place is where an element stands, for the paths of errors.
+type place struct {
+	field graphql.FieldContext
+	index int
 }
 
 // marshalElement writes one element; false after a panic, which becomes an
@@ -29,7 +39,6 @@ func marshalElement(
 	ctx context.Context, list graphql.Array, i int,
 	element func(ctx context.Context, i int) graphql.Marshaler,
 ) (ok bool) {
-	ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{Index: &i})
 	defer func() {
 		if r := recover(); r != nil {
 			graphql.AddError(ctx, graphql.Recover(ctx, r))

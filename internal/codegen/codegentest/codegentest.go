@@ -99,7 +99,7 @@ func Root(t testing.TB) string {
 func Generator(t testing.TB) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "generate")
-	run(t, Root(t), "go", "build", "-o", binary, "./internal/codegen/cmd")
+	Run(t, Root(t), "go", "build", "-o", binary, "./internal/codegen/cmd")
 	return binary
 }
 
@@ -107,7 +107,7 @@ func Generator(t testing.TB) (binary string) {
 // fails the test when the generator does.
 func Generate(t testing.TB, dir string) string {
 	t.Helper()
-	return run(t, dir, Generator(t))
+	return Run(t, dir, Generator(t))
 }
 
 // Build makes a server for the given SDL and returns the program. It takes
@@ -126,13 +126,13 @@ func Build(t testing.TB, sdl string) (binary string) {
 func Compile(t testing.TB, dir string) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "asof")
-	run(t, dir, "go", "build", "-o", binary, ".")
+	Run(t, dir, "go", "build", "-o", binary, ".")
 	return binary
 }
 
-// run runs a program and returns what it wrote; it fails the test when the
+// Run runs a program in a directory and returns what it wrote; it fails the test when the
 // program fails.
-func run(t testing.TB, dir, name string, args ...string) string {
+func Run(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
