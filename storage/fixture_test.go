@@ -1,0 +1,251 @@
+package storage_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/drivertest"
+	"github.com/asof/asof/storage/normal"
+)
+
+// The fields of the tests' types, by their place.
+const (
+	fName = iota
+	fDescription
+	fWebsite
+	fTags
+	fLicense
+	fStars
+	fArchived
+	fUpdatedAt
+	fCheckedAt
+	fPrice
+	fPlan
+	fRelease
+	fReleases
+	fHistory
+	fRating
+)
+
+func fixtureTypes() []*storage.Type {
+	release := &storage.ObjectType{Name: "Release", Fields: []storage.Field{
+		{Name: "tag", Kind: storage.KindString},
+		{Name: "publishedAt", Stored: "published_at", Kind: storage.KindDate},
+		{Name: "notes", Kind: storage.KindString, List: true},
+		{Name: "by", Kind: storage.KindRef, Ref: "Tag"},
+	}}
+	return []*storage.Type{
+		{Name: "Project", Singular: "project", Plural: "projects", Collection: "software", Fields: []storage.Field{
+			fName:        {Name: "name", Kind: storage.KindString, NonNull: true, Indexed: true},
+			fDescription: {Name: "description", Kind: storage.KindString},
+			fWebsite:     {Name: "websiteUrl", Stored: "website_url", Kind: storage.KindString},
+			fTags:        {Name: "tags", Kind: storage.KindRef, Ref: "Tag", List: true, NonNull: true, Indexed: true},
+			fLicense:     {Name: "license", Kind: storage.KindRef, Ref: "Tag"},
+			fStars:       {Name: "stars", Stored: "stargazers_count", Kind: storage.KindInt, Indexed: true},
+			fArchived:    {Name: "archived", Kind: storage.KindBoolean, NonNull: true, Default: json.RawMessage("false")},
+			fUpdatedAt:   {Name: "updatedAt", Stored: "updated_at", Kind: storage.KindDate},
+			fCheckedAt:   {Name: "checkedAt", Kind: storage.KindDateTime},
+			fPrice:       {Name: "price", Kind: storage.KindDecimal},
+			fPlan:        {Name: "plan", Kind: storage.KindEnum, Enum: []string{"FREE", "PAID"}},
+			fRelease:     {Name: "currentRelease", Stored: "current_release", Kind: storage.KindObject, Object: release},
+			fReleases:    {Name: "releases", Kind: storage.KindObject, Object: release, List: true},
+			fHistory:     {Name: "commitHistory", Stored: "commit_history", Kind: storage.KindJSON},
+			fRating:      {Name: "rating", Kind: storage.KindFloat},
+		}},
+		{Name: "Tag", Singular: "tag", Plural: "tags", Collection: "tags", Fields: []storage.Field{
+			{Name: "name", Kind: storage.KindString, NonNull: true},
+			{Name: "related", Kind: storage.KindRef, Ref: "Tag", List: true},
+		}},
+	}
+}
+
+type project struct{ *storage.Document }
+
+type tag struct{ *storage.Document }
+
+// env is a store over the model engine, with a clock that stands still until it
+// is moved.
+type env struct {
+	t        *testing.T
+	engine   *spy
+	store    *storage.Store
+	projects *storage.Collection[*project]
+	tags     *storage.Collection[*tag]
+	clock    *clock
+}
+
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) driver.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	return driver.InstantOf(c.now)
+}
+
+// spy counts the calls of an engine, and lets a test act between a read and the
+// commit that follows it.
+type spy struct {
+	driver.Engine
+	gets, logs, queries, counts atomic.Int64
+	beforeCommit                func()
+	commitErr                   error
+}
+
+func (s *spy) Get(ctx context.Context, c string, refs []driver.Ref) ([]*driver.Version, error) {
+	s.gets.Add(1)
+	return s.Engine.Get(ctx, c, refs)
+}
+
+func (s *spy) Count(ctx context.Context, q *driver.Query) (int64, error) {
+	s.counts.Add(1)
+	return s.Engine.Count(ctx, q)
+}
+
+func (s *spy) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+	s.logs.Add(1)
+	return s.Engine.Log(ctx, q)
+}
+
+func (s *spy) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+	if f := s.beforeCommit; f != nil {
+		s.beforeCommit = nil
+		f()
+	}
+	if s.commitErr != nil {
+		return nil, s.commitErr
+	}
+	return s.Engine.Commit(ctx, w)
+}
+
+func newEnv(t *testing.T, opts ...storage.Option) *env {
+	t.Helper()
+	types := fixtureTypes()
+	c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	engine := &spy{Engine: drivertest.NewModel(c.Now, storage.CollectionsOf(types))}
+	store, err := storage.New(engine, types, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &env{
+		t: t, engine: engine, store: store, clock: c,
+		projects: storage.NewCollection(store, types[0], func(d *storage.Document) *project { return &project{d} }),
+		tags:     storage.NewCollection(store, types[1], func(d *storage.Document) *tag { return &tag{d} }),
+	}
+}
+
+// begin starts an operation, a second after what was before.
+func (e *env) begin() context.Context {
+	e.t.Helper()
+	e.clock.advance(time.Second)
+	ctx, err := e.store.Begin(e.t.Context())
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return ctx
+}
+
+func (e *env) as(actor string) context.Context {
+	return storage.WithActor(e.begin(), storage.Actor{ID: actor})
+}
+
+// load records a version as it is, a second after what was before; "" deletes.
+func (e *env) load(collection, key, data string) driver.Instant {
+	e.t.Helper()
+	v := driver.Version{Collection: collection, Key: key, RecordedAt: e.clock.advance(time.Second), Author: "importer", Deleted: data == ""}
+	if data != "" {
+		raw, err := normal.Object([]byte(data))
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		v.Data = raw
+	}
+	if _, err := e.store.Load(e.t.Context(), []driver.Version{v}); err != nil {
+		e.t.Fatal(err)
+	}
+	return v.RecordedAt
+}
+
+func (e *env) create(key string, data map[string]any) {
+	e.t.Helper()
+	if _, ok := must(e.projects.Create(e.as("ann"), storage.CreateInput{Key: key, Data: data}))(e.t).(*storage.Success[*project]); !ok {
+		e.t.Fatalf("%s exists", key)
+	}
+}
+
+func (e *env) update(actor, key string, expected int, patch map[string]any) *storage.Success[*project] {
+	e.t.Helper()
+	res := must(e.projects.Update(e.as(actor), storage.UpdateInput{Key: key, ExpectedVersion: expected, Patch: patch}))(e.t)
+	s, ok := res.(*storage.Success[*project])
+	if !ok {
+		e.t.Fatalf("a conflict: %+v", res)
+	}
+	return s
+}
+
+func (e *env) get(key string) *project {
+	e.t.Helper()
+	return must(e.projects.Get(e.begin(), key, nil, nil))(e.t)
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// wantError checks the code of an error and that its message says something.
+func wantError(t *testing.T, err error, code storage.Code, parts ...string) {
+	t.Helper()
+	var e *storage.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("got %v, want a %s", err, code)
+	}
+	for _, p := range parts {
+		if !strings.Contains(e.Message, p) {
+			t.Fatalf("the message %q does not say %q", e.Message, p)
+		}
+	}
+}
+
+// lines describes changes, one line each.
+func lines(changes []*storage.FieldChange) []string {
+	var out []string
+	for _, c := range changes {
+		line := string(c.Op) + " " + c.Path
+		if c.OldValue != nil {
+			line += " " + string(c.OldValue)
+		}
+		if c.NewValue != nil {
+			line += " -> " + string(c.NewValue)
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+type object = map[string]any
