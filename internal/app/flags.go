@@ -44,7 +44,7 @@ type limitFlags struct {
 	Query      size          `help:"Size of a GraphQL document." default:"100KB" placeholder:"SIZE"`
 	Tokens     int           `help:"Tokens of a document." default:"10000"`
 	Depth      int           `help:"Levels of nested fields." default:"15"`
-	Fields     int           `help:"Fields in a document." default:"2000"`
+	Fields     int           `help:"Fields in a document." default:"1000"`
 	Aliases    int           `help:"Aliases in a document." default:"100"`
 	RootFields int           `help:"Fields at the root of an operation." default:"50"`
 	Page       int           `help:"Documents on a page (first and last)." default:"500"`

@@ -74,7 +74,7 @@ func DefaultLimits() Limits {
 		Variables:  1 << 20,
 		Tokens:     10_000,
 		Depth:      15,
-		Fields:     2_000,
+		Fields:     1_000,
 		Aliases:    100,
 		RootFields: 50,
 		PageSize:   500,
