@@ -27,7 +27,7 @@ import (
 // returns its address. The program ends with the test.
 func demo(t *testing.T) string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	stdout, greeting := io.Pipe()
 	var stderr bytes.Buffer
 	ended := make(chan int, 1)

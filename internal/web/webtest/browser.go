@@ -101,7 +101,7 @@ func New(t *testing.T) *Browser {
 		chromedp.Flag("no-pings", true),
 		chromedp.Flag("disable-features", quietFeatures),
 	)
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {}))
 	t.Cleanup(cancel)

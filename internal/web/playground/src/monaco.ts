@@ -1,8 +1,8 @@
 // The parts of the Monaco editor that the Playground uses. It stands in for
-// monaco-editor's "edcore.main", which loads every editor feature (see
-// vite.config.ts); what is left out is of no use for a query and its answer:
-// diff editor, colour picker, code lens, inlay hints, inline completions,
-// rename, sticky scroll, drag and drop of files, accessibility of references.
+// monaco-editor's "edcore.main", which loads every feature of the editor (see
+// vite.config.ts). What is left out is of little use for a query and its answer:
+// code lens, colour picker, inlay hints, inline completions, rename, sticky
+// scroll, going from error to error, dragging of text.
 import "monaco-editor/esm/vs/editor/browser/coreCommands.js";
 import "monaco-editor/esm/vs/editor/browser/widget/codeEditor/codeEditorWidget.js";
 import "monaco-editor/esm/vs/editor/contrib/bracketMatching/browser/bracketMatching.js";
