@@ -249,3 +249,20 @@ func lines(changes []*storage.FieldChange) []string {
 }
 
 type object = map[string]any
+
+// counted counts the entries that are taken from a log.
+type counted struct {
+	driver.Engine
+	entries *int
+}
+
+func (c *counted) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		for e, err := range c.Engine.Log(ctx, q) {
+			*c.entries++
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}

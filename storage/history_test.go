@@ -1,0 +1,362 @@
+package storage_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
+)
+
+func TestChangelogOfADocument(t *testing.T) {
+	e := newEnv(t)
+	e.load("software", "a", `{"name":"a","website_url":"w","secret":1,"tags":["x"],"current_release":{"tag":"v1","published_at":"2026-01-01","hidden":1}}`)
+	at := e.load("software", "a", `{"tags":["y","x"],"name":"b","website_url":"w","secret":2,"current_release":{"tag":"v2","published_at":"2026-01-01","hidden":2}}`)
+	e.load("software", "a", `{"name":"b","website_url":null,"secret":3,"tags":["y","x"],"current_release":{"tag":"v2"},"commit_history":{"2026-01":{"n":1}}}`)
+	e.load("software", "a", ``)
+	h := must(e.projects.History(e.begin(), "a"))(t)
+	list := func(fields []string, first *int, after *string, last *int, before *string, from, to *driver.Instant) *storage.FieldChangeConnection {
+		return must(e.store.DocumentChangelog(e.begin(), h.Document, fields, nil, from, to, first, after, last, before))(t)
+	}
+	want := []string{
+		`REMOVE /name "b"`, `REMOVE /websiteUrl null`, `REMOVE /tags ["y","x"]`, `REMOVE /currentRelease {"tag":"v2"}`, `REMOVE /commitHistory {"2026-01":{"n":1}}`,
+		`REPLACE /websiteUrl "w" -> null`, `REMOVE /currentRelease/publishedAt "2026-01-01"`, `ADD /commitHistory -> {"2026-01":{"n":1}}`,
+		`REPLACE /name "a" -> "b"`, `ADD /tags/0 -> "y"`, `REPLACE /currentRelease/tag "v1" -> "v2"`,
+		`ADD /name -> "a"`, `ADD /websiteUrl -> "w"`, `ADD /tags -> ["x"]`, `ADD /currentRelease -> {"tag":"v1","publishedAt":"2026-01-01"}`,
+	}
+	logs := e.engine.logs.Load()
+	all := list(nil, nil, nil, nil, nil, nil, nil)
+	if diff := cmp.Diff(want, lines(all.Nodes)); diff != "" {
+		t.Fatal(diff)
+	}
+	if n := e.engine.logs.Load() - logs; n != 1 {
+		t.Errorf("%d reads of the history", n)
+	}
+	if c := all.Nodes[8]; c.Version() != 2 || c.ChangedAt() != at || c.ChangedBy().ID != "importer" || c.DocumentKey() != "a" || c.DocumentType() != "Project" || c.Field != "name" {
+		t.Errorf("change %+v", c)
+	}
+	if d := all.Nodes[8].Document(); d == nil || d.ID() != "Project:a@2" {
+		t.Errorf("document %v", d)
+	}
+	if d := all.Nodes[0].Document(); d != nil {
+		t.Errorf("a deletion left the document %v", d)
+	}
+	if got := lines(list([]string{"tags", "name"}, nil, nil, nil, nil, nil, nil).Nodes); cmp.Diff([]string{want[0], want[2], want[8], want[9], want[11], want[13]}, got) != "" {
+		t.Errorf("of some fields: %v", got)
+	}
+	if got := lines(list(nil, nil, nil, nil, nil, &at, ptr(at+1)).Nodes); cmp.Diff(want[8:11], got) != "" {
+		t.Errorf("half-open range: %v", got)
+	}
+	if got := list(nil, nil, nil, nil, nil, &at, &at).Nodes; len(got) != 0 {
+		t.Errorf("empty range: %v", lines(got))
+	}
+	// Pages of every size, in both directions, give the same list.
+	for size := 1; size <= 4; size++ {
+		var got []string
+		var after *string
+		for {
+			conn := list(nil, &size, after, nil, nil, nil, nil)
+			got = append(got, lines(conn.Nodes)...)
+			if after = conn.PageInfo.EndCursor(); !conn.PageInfo.HasNextPage {
+				break
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("forward by %d: %s", size, diff)
+		}
+		got = nil
+		var before *string
+		for {
+			conn := list(nil, nil, nil, &size, before, nil, nil)
+			got = append(lines(conn.Nodes), got...)
+			if before = conn.PageInfo.StartCursor(); !conn.PageInfo.HasPreviousPage {
+				break
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("backward by %d: %s", size, diff)
+		}
+	}
+	if n := must(all.TotalCount(e.begin()))(t); n != len(want) {
+		t.Errorf("counted %d", n)
+	}
+	_, err := e.store.DocumentChangelog(e.begin(), h.Document, []string{"secret"}, nil, nil, nil, nil, nil, nil, nil)
+	wantError(t, err, storage.CodeBadUserInput, "Project has no field")
+	between := list(nil, ptr(10), ptr(all.Edges[2].Cursor()), nil, ptr(all.Edges[6].Cursor()), nil, nil)
+	if diff := cmp.Diff(want[3:6], lines(between.Nodes)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestGlobalChangelog(t *testing.T) {
+	e := newEnv(t)
+	e.load("tags", "x", `{"name":"x"}`)
+	e.create("a", object{"name": "a", "tags": []any{}})
+	e.update("bob", "a", 1, object{"name": "b", "stars": 1})
+	e.load("tags", "x", `{"name":"y"}`)
+	start := must(e.store.Changelog(e.begin(), nil, nil, nil, nil, nil))(t)
+	all := lines(start.Nodes)
+	want := []string{`REPLACE /name "x" -> "y"`, `REPLACE /name "a" -> "b"`, `ADD /stars -> 1`, `ADD /name -> "a"`, `ADD /tags -> []`, `ADD /name -> "x"`}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Fatal(diff)
+	}
+	group := start.Nodes[1].ChangeGroup()
+	for name, tt := range map[string]struct {
+		where storage.ChangelogWhere
+		want  []string
+	}{
+		"type":      {storage.ChangelogWhere{DocumentType: []string{"Tag"}}, []string{want[0], want[5]}},
+		"key":       {storage.ChangelogWhere{DocumentType: []string{"Project"}, Key: ptr("a")}, want[1:5]},
+		"field":     {storage.ChangelogWhere{Field: ptr("name")}, []string{want[0], want[1], want[3], want[5]}},
+		"own field": {storage.ChangelogWhere{Fields: []string{"stars"}}, want[2:3]},
+		"author":    {storage.ChangelogWhere{Author: ptr("bob")}, want[1:3]},
+		"operation": {storage.ChangelogWhere{Operation: []storage.Operation{storage.OperationCreate}}, want[3:5]},
+		"group":     {storage.ChangelogWhere{ChangeGroup: group}, want[1:3]},
+		"nobody":    {storage.ChangelogWhere{Authors: []string{}}, nil},
+		"no keys":   {storage.ChangelogWhere{DocumentType: []string{"Tag"}, Keys: []string{}}, nil},
+	} {
+		conn := must(e.store.Changelog(e.begin(), &tt.where, nil, nil, nil, nil))(t)
+		if diff := cmp.Diff(tt.want, lines(conn.Nodes)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	// A later write does not move the pages of a list that was begun.
+	first := must(e.store.Changelog(e.begin(), nil, ptr(2), nil, nil, nil))(t)
+	e.load("tags", "x", `{"name":"z"}`)
+	second := must(e.store.Changelog(e.begin(), nil, ptr(10), first.PageInfo.EndCursor(), nil, nil))(t)
+	if diff := cmp.Diff(want[2:], lines(second.Nodes)); diff != "" {
+		t.Error(diff)
+	}
+	if n := must(second.TotalCount(e.begin()))(t); n != len(want) {
+		t.Errorf("counted %d", n)
+	}
+	for part, where := range map[string]storage.ChangelogWhere{
+		"exactly one documentType": {Key: ptr("a")},
+		"no type of documents has": {Field: ptr("nothing")},
+		"there is no type":         {DocumentType: []string{"Nothing"}},
+	} {
+		_, err := e.store.Changelog(e.begin(), &where, nil, nil, nil, nil)
+		wantError(t, err, storage.CodeBadUserInput, part)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	e := newEnv(t)
+	e.create("a", object{"name": "0", "tags": []any{}})
+	for i := range 4 {
+		e.update([]string{"ann", "bob"}[i%2], "a", i+1, object{"name": fmt.Sprint(i + 1)})
+	}
+	d := e.get("a")
+	numbers := func(author *string, first *int, after *string, last *int, before *string) (string, *storage.PageInfo, *storage.VersionConnection[*project]) {
+		conn := must(e.projects.Versions(e.begin(), d.Document, nil, nil, author, nil, first, after, last, before))(t)
+		out := ""
+		for _, n := range conn.Nodes {
+			out += fmt.Sprintf("%d=%s ", n.Version(), must(n.String(fName))(t))
+		}
+		return strings.TrimSpace(out), conn.PageInfo, conn
+	}
+	all, info, conn := numbers(nil, nil, nil, nil, nil)
+	if all != "5=4 4=3 3=2 2=1 1=0" || info.HasNextPage || info.HasPreviousPage || must(conn.TotalCount(e.begin()))(t) != 5 {
+		t.Errorf("all: %s", all)
+	}
+	if got, info, _ := numbers(nil, ptr(2), ptr(conn.Edges[1].Cursor()), nil, nil); got != "3=2 2=1" || !info.HasNextPage || !info.HasPreviousPage {
+		t.Errorf("after: %s %+v", got, info)
+	}
+	if got, info, _ := numbers(nil, nil, nil, ptr(2), ptr(conn.Edges[3].Cursor())); got != "4=3 3=2" || !info.HasNextPage || !info.HasPreviousPage {
+		t.Errorf("before: %s %+v", got, info)
+	}
+	if got, info, _ := numbers(nil, ptr(2), ptr(conn.Edges[4].Cursor()), nil, nil); got != "" || info.HasNextPage || !info.HasPreviousPage {
+		t.Errorf("behind the first version: %s %+v", got, info)
+	}
+	if got, _, conn := numbers(ptr("bob"), nil, nil, nil, nil); got != "5=4 3=2" || must(conn.TotalCount(e.begin()))(t) != 2 {
+		t.Errorf("by bob: %s", got)
+	}
+	if changes := lines(must(conn.Edges[0].Changes())(t)); cmp.Diff([]string{`REPLACE /name "3" -> "4"`}, changes) != "" {
+		t.Error(changes)
+	}
+	v := conn.Nodes[1].VersionInfo()
+	if v.Number() != 4 || v.IsCurrent() || *v.SupersededAt() != conn.Nodes[0].VersionInfo().RecordedAt() || cmp.Diff([]string{"name"}, v.ChangedFields()) != "" || v.Operation() != storage.OperationUpdate {
+		t.Errorf("version info %+v", v)
+	}
+}
+
+func TestBlame(t *testing.T) {
+	e := newEnv(t)
+	for _, data := range []string{
+		`{"name":"a","tags":["x","y"],"current_release":{"tag":"v1","published_at":"2026-01-01"},"releases":[{"tag":"v0","published_at":"2025-01-01"}],"website_url":"w"}`,
+		`{"name":"b","tags":["new","x","y"],"current_release":{"tag":"v2","published_at":"2026-01-01"},"releases":[{"tag":"v0","published_at":"2025-01-01"}],"website_url":"w"}`,
+		`{"name":"b","tags":["new","y"],"current_release":{"tag":"v2","published_at":"2026-01-01"},"releases":[{"tag":"v1"},{"tag":"v0","published_at":"2025-01-02"}],"stargazers_count":1,"website_url":"w"}`,
+		`{"name":"b","tags":["new","y"],"current_release":{"tag":"v2","published_at":"2026-01-01"},"releases":[{"tag":"v1"},{"tag":"v0","published_at":"2025-01-02"}],"stargazers_count":2,"undeclared":1}`,
+	} {
+		e.load("software", "a", data)
+	}
+	logs, gets := e.engine.logs.Load(), e.engine.gets.Load()
+	d := e.get("a")
+	blame := func(d *project, fields []string) []string {
+		var out []string
+		for _, b := range must(e.store.Blame(e.begin(), d.Document, fields))(t) {
+			out = append(out, fmt.Sprintf("%s %s v%d", b.Path, b.Value, b.Version()))
+		}
+		return out
+	}
+	want := []string{
+		`/name "b" v2`,
+		`/tags ["new","y"] v3`, `/tags/0 "new" v2`, `/tags/1 "y" v1`,
+		`/stars 2 v4`,
+		`/currentRelease {"tag":"v2","publishedAt":"2026-01-01"} v2`, `/currentRelease/publishedAt "2026-01-01" v1`, `/currentRelease/tag "v2" v2`,
+		`/releases [{"tag":"v1"},{"tag":"v0","publishedAt":"2025-01-02"}] v3`, `/releases/0/tag "v1" v3`, `/releases/1/publishedAt "2025-01-02" v3`, `/releases/1/tag "v0" v1`,
+	}
+	if diff := cmp.Diff(want, blame(d, nil)); diff != "" {
+		t.Error(diff)
+	}
+	if l, g := e.engine.logs.Load()-logs, e.engine.gets.Load()-gets; l != 1 || g != 1 {
+		t.Errorf("%d reads of the history, %d of the document", l, g)
+	}
+	if diff := cmp.Diff([]string{`/name "b" v2`, `/stars 2 v4`}, blame(d, []string{"stars", "name"})); diff != "" {
+		t.Error(diff)
+	}
+	past := must(e.projects.Get(e.begin(), "a", nil, ptr(2)))(t)
+	if got := blame(past, []string{"tags"}); cmp.Diff([]string{`/tags ["new","x","y"] v2`, `/tags/0 "new" v2`, `/tags/1 "x" v1`, `/tags/2 "y" v1`}, got) != "" {
+		t.Errorf("of the past: %v", got)
+	}
+}
+
+func TestBlameStopsEarly(t *testing.T) {
+	e := newEnv(t)
+	for i := range 50 {
+		e.load("software", "a", fmt.Sprintf(`{"name":"a","stargazers_count":%d}`, i))
+	}
+	d := e.get("a")
+	read := 0
+	e.engine.Engine = &counted{Engine: e.engine.Engine, entries: &read}
+	if b := must(e.store.Blame(e.begin(), d.Document, []string{"stars"}))(t); len(b) != 1 || b[0].Version() != 50 {
+		t.Errorf("blame %+v", b)
+	}
+	if read != 1 {
+		t.Errorf("read %d versions for one field that changed in the last", read)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	e := newEnv(t)
+	first := e.load("software", "a", `{"name":"a","tags":["x"],"current_release":{"tag":"v1"},"undeclared":1}`)
+	e.load("software", "a", `{"name":"b","tags":["y","x"],"website_url":"w","undeclared":2}`)
+	e.load("software", "a", ``)
+	e.load("software", "a", `{"name":"c"}`)
+	ctx := e.begin()
+	d := e.get("a")
+	got := must(e.store.Diff(ctx, d.Document, storage.VersionRef{AsOf: &first}, &storage.VersionRef{Version: ptr(2)}))(t)
+	if diff := cmp.Diff([]string{`REPLACE /name "a" -> "b"`, `ADD /websiteUrl -> "w"`, `ADD /tags/0 -> "y"`, `REMOVE /currentRelease {"tag":"v1"}`}, lines(got.Changes)); diff != "" {
+		t.Error(diff)
+	}
+	if got.From.Number() != 1 || got.To.Number() != 2 || string(got.Before) != `{"name":"a","tags":["x"],"currentRelease":{"tag":"v1"}}` {
+		t.Errorf("diff %+v, before %s", got, got.Before)
+	}
+	for from := 1; from <= 4; from++ {
+		for to := 1; to <= 4; to++ {
+			got := must(e.store.Diff(ctx, d.Document, storage.VersionRef{Version: &from}, &storage.VersionRef{Version: &to}))(t)
+			if string(got.Before) == "null" || string(got.After) == "null" {
+				// The library patches objects only: begin behind the step that makes one, end before the one that removes it.
+				var ops []map[string]any
+				if err := json.Unmarshal(got.JSONPatch, &ops); err != nil {
+					t.Fatal(err)
+				}
+				if from != to && ops[0]["path"] != "" && ops[len(ops)-1]["path"] != "" {
+					t.Errorf("%d to %d does not make or remove the document: %s", from, to, got.JSONPatch)
+				}
+				continue
+			}
+			checkPatch(t, got)
+		}
+	}
+	if def := must(e.store.Diff(ctx, d.Document, storage.VersionRef{Version: ptr(1)}, nil))(t); def.To.Number() != 4 {
+		t.Errorf("to version %d by default", def.To.Number())
+	}
+	before := first - 1
+	for _, tt := range []struct {
+		ref  storage.VersionRef
+		code storage.Code
+	}{
+		{storage.VersionRef{}, storage.CodeBadUserInput},
+		{storage.VersionRef{Version: ptr(1), AsOf: &first}, storage.CodeAmbiguousVersion},
+		{storage.VersionRef{Version: ptr(9)}, storage.CodeVersionNotFound},
+		{storage.VersionRef{Version: ptr(-1)}, storage.CodeBadUserInput},
+		{storage.VersionRef{AsOf: &before}, storage.CodeVersionNotFound},
+		{storage.VersionRef{AsOf: ptr(first + driver.Instant(time.Hour.Microseconds()))}, storage.CodeAsOfInFuture},
+	} {
+		_, err := e.store.Diff(ctx, d.Document, tt.ref, nil)
+		wantError(t, err, tt.code)
+	}
+}
+
+func checkPatch(t *testing.T, d *storage.DocumentDiff) {
+	t.Helper()
+	p, err := jsonpatch.DecodePatch(d.JSONPatch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.Apply(d.Before)
+	if err != nil {
+		t.Fatalf("%s does not apply to %s: %v", d.JSONPatch, d.Before, err)
+	}
+	if out, err = normal.Object(out); err != nil || !normal.Equal(out, d.After) {
+		t.Fatalf("%s makes %s of %s, not %s", d.JSONPatch, out, d.Before, d.After)
+	}
+}
+
+// Random histories: each version's changes are a patch from the one before, the
+// diff of any two versions is a patch, and blame agrees with a search by hand.
+func TestRandomHistories(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	pick := func(options ...string) string { return options[r.IntN(len(options))] }
+	for range 30 {
+		e := newEnv(t)
+		states := []string{}
+		for range 12 {
+			state := `{"name":"` + pick("a", "b") + `"`
+			if r.IntN(2) == 0 {
+				state += `,"stargazers_count":` + pick("1", "2", "null")
+			}
+			state += `,"tags":[` + pick("", `"x"`, `"x","y"`, `"y","x","z"`, `"z","y"`) + `]`
+			if r.IntN(3) > 0 {
+				state += `,"current_release":{"tag":"` + pick("v1", "v2") + `","hidden":` + pick("1", "2") + `,"notes":[` + pick("", `"n"`, `"m","n"`) + `]}`
+			}
+			state += `,"releases":[` + pick("", `{"tag":"a","published_at":"2026-01-01"}`, `{"tag":"b"},{"tag":"a","published_at":"2026-01-02"}`, `null,{"tag":"a"}`) + `]`
+			state += `,"commit_history":` + pick("1", `{"a":1}`, `{"a":{"b":[1,2]}}`, `[[1],[2]]`) + `}`
+			states = append(states, state)
+			e.load("software", "a", state)
+		}
+		d := e.get("a")
+		for range 10 {
+			checkPatch(t, must(e.store.Diff(e.begin(), d.Document, storage.VersionRef{Version: ptr(1 + r.IntN(12))}, &storage.VersionRef{Version: ptr(1 + r.IntN(12))}))(t))
+		}
+		for _, b := range must(e.store.Blame(e.begin(), d.Document, nil))(t) {
+			if b.Field != "name" && b.Field != "stars" {
+				continue
+			}
+			stored := map[string]string{"name": "name", "stars": "stargazers_count"}[b.Field]
+			want := len(states)
+			value := func(n int) string {
+				var m map[string]json.RawMessage
+				if err := json.Unmarshal([]byte(states[n-1]), &m); err != nil {
+					t.Fatal(err)
+				}
+				return string(m[stored])
+			}
+			for want > 1 && value(want-1) == value(len(states)) {
+				want--
+			}
+			if b.Version() != want {
+				t.Errorf("%s is blamed on %d, not %d, in %v", b.Path, b.Version(), want, states)
+			}
+		}
+	}
+}
