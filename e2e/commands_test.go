@@ -37,7 +37,7 @@ var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	s := of(ts)
 	if s.cmd != nil {
-		ts.Fatalf("a server is running: stop it first")
+		ts.Fatalf("a server is running: halt it first")
 	}
 	args = append([]string{"serve", "--addr", "127.0.0.1:0", "--store", ts.Getenv("STORE")}, args...)
 	cmd := exec.Command(program, args...)
@@ -86,8 +86,8 @@ func (s *session) end(signal syscall.Signal) error {
 
 func (s *session) stop() { _ = s.end(syscall.SIGTERM) }
 
-// stop ends the server in good order; its log is then standard error.
-func cmdStop(ts *testscript.TestScript, _ bool, _ []string) {
+// halt ends the server in good order; its log is then standard error.
+func cmdHalt(ts *testscript.TestScript, _ bool, _ []string) {
 	s := of(ts)
 	err := s.end(syscall.SIGTERM)
 	_, _ = ts.Stderr().Write(s.log.Bytes())
@@ -96,8 +96,8 @@ func cmdStop(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// kill ends the server with SIGKILL.
-func cmdKill(ts *testscript.TestScript, _ bool, _ []string) { _ = of(ts).end(syscall.SIGKILL) }
+// crash ends the server with SIGKILL.
+func cmdCrash(ts *testscript.TestScript, _ bool, _ []string) { _ = of(ts).end(syscall.SIGKILL) }
 
 // gql [-actor NAME] [-vars FILE] FILE posts the operation in FILE, with
 // ${NAME} replaced by what was remembered, and prints the answer. It fails

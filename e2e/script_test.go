@@ -64,10 +64,12 @@ func TestScripts(t *testing.T) {
 					env.Defer(s.stop)
 					return nil
 				},
+				// [NAME] holds on the engine of that name.
+				Condition: func(name string) (bool, error) { return name == e.name, nil },
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"serve":    cmdServe,
-					"stop":     cmdStop,
-					"kill":     cmdKill,
+					"halt":     cmdHalt,
+					"crash":    cmdCrash,
 					"gql":      cmdGQL,
 					"answer":   cmdAnswer,
 					"remember": cmdRemember,

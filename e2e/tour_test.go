@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the answers of the tour into the README")
+
+// A stop of the tour: a query and, behind it, its answer.
+var stop = regexp.MustCompile("(?s)```graphql\n(.*?)```\n(?:\n```json\n(.*?)```\n)?")
+
+// TestTour runs the README's tour on a fresh demo, in its order and exactly as
+// printed, and compares the answers.
+func TestTour(t *testing.T) {
+	const readme = "../README.md"
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo := startServer(t, program, "sqlite:"+filepath.Join(t.TempDir(), "demo.db"), "--demo")
+	stops := stop.FindAllSubmatch(text, -1)
+	if len(stops) != 10 {
+		t.Fatalf("the tour has %d queries, want 10", len(stops))
+	}
+	i := 0
+	written := stop.ReplaceAllFunc(text, func(m []byte) []byte {
+		query, want := string(stops[i][1]), string(stops[i][2])
+		i++
+		got := tourAnswer(t, demo, query)
+		if !*update {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("stop %d (-printed +answered):\n%s", i, diff)
+			}
+		}
+		return fmt.Appendf(nil, "```graphql\n%s```\n\n```json\n%s```\n", query, got)
+	})
+	if *update {
+		if err := os.WriteFile(readme, written, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// tourAnswer sends a query and formats the data of its answer as the README
+// shows it: the fields in the order of the query.
+func tourAnswer(t *testing.T, demo *server, query string) string {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"query": query})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(demo.url+"/graphql", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var parsed struct{ Data, Errors json.RawMessage }
+	if err := json.NewDecoder(resp.Body).Decode(&parsed); err != nil || parsed.Errors != nil {
+		t.Fatalf("%s\n%s %v", query, parsed.Errors, err)
+	}
+	return compact(t, parsed.Data)
+}
+
+// compact indents JSON, but leaves on one line what fits there.
+func compact(t *testing.T, data []byte) string {
+	t.Helper()
+	var out strings.Builder
+	var write func(raw json.RawMessage, indent string, room int)
+	write = func(raw json.RawMessage, indent string, room int) {
+		line := oneLine(raw)
+		if len(line) <= room || (line[0] != '{' && line[0] != '[') {
+			out.WriteString(line)
+			return
+		}
+		closing := map[byte]string{'{': "}", '[': "]"}[line[0]]
+		out.WriteString(line[:1] + "\n")
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		_, _ = dec.Token()
+		for first := true; dec.More(); first = false {
+			if !first {
+				out.WriteString(",\n")
+			}
+			inner := indent + "  "
+			out.WriteString(inner)
+			width := 116 - len(inner)
+			if line[0] == '{' {
+				name, err := dec.Token()
+				if err != nil {
+					t.Fatal(err)
+				}
+				label := fmt.Sprintf("%q: ", name)
+				out.WriteString(label)
+				width -= len(label)
+			}
+			var value json.RawMessage
+			if err := dec.Decode(&value); err != nil {
+				t.Fatal(err)
+			}
+			write(value, inner, width)
+		}
+		out.WriteString("\n" + indent + closing)
+	}
+	write(data, "", 116)
+	return out.String() + "\n"
+}
+
+// oneLine writes JSON with a space behind each comma and colon.
+func oneLine(raw json.RawMessage) string {
+	var out strings.Builder
+	quoted, escaped := false, false
+	var flat bytes.Buffer
+	if err := json.Compact(&flat, raw); err != nil {
+		return string(raw)
+	}
+	for _, b := range flat.Bytes() {
+		out.WriteByte(b)
+		switch {
+		case escaped:
+			escaped = false
+		case quoted && b == '\\':
+			escaped = true
+		case b == '"':
+			quoted = !quoted
+		case !quoted && (b == ',' || b == ':'):
+			out.WriteByte(' ')
+		}
+	}
+	return out.String()
+}
