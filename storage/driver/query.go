@@ -27,7 +27,8 @@ type Order struct {
 }
 
 // Position is a place in a query's order: one value for each Order (nil for
-// null), then the key.
+// null), then the key. Nothing has to be at the place, but where an Order is by
+// MetaKey, its value is Key.
 type Position struct {
 	Values []Value
 	Key    string

@@ -381,6 +381,8 @@ func (g *generator) position(order []driver.Order, among []*driver.Version) *dri
 	}
 	for i, o := range order {
 		switch {
+		case o.Field.Meta == driver.MetaKey:
+			p.Values[i] = p.Key
 		case g.chance(20):
 		case o.Field.Meta != driver.MetaNone:
 			p.Values[i] = g.metaValue(o.Field.Meta)

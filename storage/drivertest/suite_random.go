@@ -21,6 +21,7 @@ func (s *suite) randomTests() []test {
 			s.metamorphic(t, 200, variant{name: "many documents", keys: 1500, preload: 1500, steps: 120})
 		}},
 		{"LongIndexHistories", s.testLongIndexHistories},
+		{"ManyDocumentsByIndex", s.testManyDocumentsByIndex},
 		{"ReadersAndWriters", s.testReadersAndWriters},
 	}
 }
