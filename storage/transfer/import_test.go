@@ -143,6 +143,30 @@ func TestImportErrors(t *testing.T) {
 	}
 }
 
+// The first bad line of a file is the one that is named, in whatever order the
+// store looks at them; what precedes it is kept, and nothing else.
+func TestImportNamesTheFirstBadLine(t *testing.T) {
+	const future = "2025-06-01T00:00:01Z"
+	lines := []string{
+		put("c", second, `{}`), put("z", first, `{}`),
+		put("y", future, `{}`), // line 3
+		put("b", first, `{}`),
+		put("a", future, `{}`), put("c", first, `{}`), put("x", first, `{}`),
+	}
+	store := newStore(t)
+	report, err := transfer.Import(t.Context(), store, strings.NewReader(strings.Join(lines, "")), transfer.ImportOptions{})
+	var line *transfer.LineError
+	if !errors.As(err, &line) || line.Line != 3 || !strings.Contains(err.Error(), "future") {
+		t.Errorf("got %v, want line 3", err)
+	}
+	if diff := cmp.Diff(lines[1]+lines[0], export(t, store)); diff != "" {
+		t.Error(diff)
+	}
+	if report.Added != 2 || !report.Stopped {
+		t.Errorf("%+v", report)
+	}
+}
+
 func TestImportRemarks(t *testing.T) {
 	store := newStore(t)
 	text := put("a", first, `{"name":"one","colour":"red","maker":{"name":"m","town":"x"}}`) +

@@ -16,18 +16,17 @@ import (
 // job is a chunk and what became of it.
 type job struct {
 	chunk
-	done     chan struct{} // closed when the rest is filled
-	versions []driver.Version
-	lines    []int64 // of each version
-	findings []finding
-	ignored  []int64 // lines of unknown collections
-	err      error   // why nothing follows the versions: a *LineError, or nil
+	done    chan struct{} // closed when the rest is filled
+	items   []item
+	ignored []int64 // lines of unknown collections
+	err     error   // why nothing follows the items: a *LineError, or nil
 }
 
-// finding is something about a version that is counted and reported.
-type finding struct {
-	version int // index in the job
-	remark  remark
+// item is a line that was read.
+type item struct {
+	line    int64
+	version driver.Version
+	remarks []remark
 }
 
 // jobParser parses jobs. It is not safe for concurrent use.
@@ -67,6 +66,7 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 	if err != nil {
 		return err
 	}
+	it := item{line: number, version: v}
 	t, known := p.types[v.Collection]
 	switch {
 	case !known && p.opts.SkipUnknown:
@@ -75,30 +75,28 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 	case !known:
 		return fmt.Errorf("unknown collection %q; the schema has %s", v.Collection, collectionNames(p.types))
 	case !v.Deleted:
-		if err := p.check(j, t, v.Data); err != nil {
+		if it.remarks, err = p.check(t, v.Data); err != nil {
 			return err
 		}
 	}
-	j.versions = append(j.versions, v)
-	j.lines = append(j.lines, number)
+	j.items = append(j.items, it)
 	return nil
 }
 
 // check compares a document with its type. What the type does not declare is
-// noted; so is, if the import is lenient, the first value of another type.
-func (p *jobParser) check(j *job, t *storage.Type, data []byte) error {
+// remarked; so is, if the import is lenient, the first value of another type.
+func (p *jobParser) check(t *storage.Type, data []byte) (remarks []remark, err error) {
 	unknown, err := t.Validate(data)
+	if err != nil && !p.opts.Lenient {
+		return nil, fmt.Errorf("%w; declare it so in the schema, or import with --lenient to keep it as it is", err)
+	}
 	for _, path := range unknown {
-		j.findings = append(j.findings, finding{len(j.versions), remark{t.Collection, path, ""}})
+		remarks = append(remarks, remark{collection: t.Collection, path: path})
 	}
-	if err == nil {
-		return nil
+	if err != nil {
+		remarks = append(remarks, remark{collection: t.Collection, problem: err.Error()})
 	}
-	if !p.opts.Lenient {
-		return fmt.Errorf("%w; declare it so in the schema, or import with --lenient to keep it as it is", err)
-	}
-	j.findings = append(j.findings, finding{len(j.versions), remark{t.Collection, "", err.Error()}})
-	return nil
+	return remarks, nil
 }
 
 // collectionNames lists collections for messages.

@@ -1,8 +1,11 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
@@ -15,11 +18,10 @@ type loader struct {
 	raw    *counter
 	report ImportReport
 
-	versions []driver.Version
-	lines    []int64
-	findings []finding // version is the index in versions
-	ignored  []int64
+	items    []item
+	ignored  []int64 // lines left out
 	bytes    int
+	versions []driver.Version // of the items, while they are loaded
 }
 
 // run loads what the jobs hold, in their order.
@@ -40,23 +42,17 @@ func (l *loader) run(ctx context.Context, jobs <-chan *job) error {
 // add takes what a job holds. It returns the job's error when what precedes it
 // is in the store.
 func (l *loader) add(ctx context.Context, j *job) error {
-	l.ignored = append(l.ignored, j.ignored...)
-	next := 0
-	for i := range j.versions {
-		size := len(j.versions[i].Data) + versionOverhead
-		if len(l.versions) > 0 && (len(l.versions) >= l.opts.BatchVersions || l.bytes+size > l.opts.BatchBytes) {
+	for _, it := range j.items {
+		size := len(it.version.Data) + versionOverhead
+		if len(l.items) > 0 && (len(l.items) >= l.opts.BatchVersions || l.bytes+size > l.opts.BatchBytes) {
 			if err := l.flush(ctx); err != nil {
 				return err
 			}
 		}
-		for next < len(j.findings) && j.findings[next].version == i {
-			l.findings = append(l.findings, finding{version: len(l.versions), remark: j.findings[next].remark})
-			next++
-		}
-		l.versions = append(l.versions, j.versions[i])
-		l.lines = append(l.lines, j.lines[i])
+		l.items = append(l.items, it)
 		l.bytes += size
 	}
+	l.ignored = append(l.ignored, j.ignored...)
 	if j.err == nil {
 		return nil
 	}
@@ -69,56 +65,64 @@ func (l *loader) add(ctx context.Context, j *job) error {
 // versionOverhead is about what a version takes besides its data.
 const versionOverhead = 256
 
-// flush loads what was gathered. Where the store refuses a version, those
-// before it are kept.
+// flush loads what was gathered. Where the store refuses a version, those on
+// the lines before it are kept.
 func (l *loader) flush(ctx context.Context) error {
-	kept := len(l.versions)
-	result, err := l.load(ctx, kept)
-	var refused *driver.LoadError
-	if errors.As(err, &refused) && refused.Index >= 0 && refused.Index < kept {
-		kept = refused.Index
-		err = &LineError{Line: l.lines[kept], Err: refused.Err}
-		var again error
-		if result, again = l.load(ctx, kept); again != nil {
-			return errors.Join(err, again)
-		}
-	} else if err != nil {
+	// Versions of one document lie together in a store, so a batch that is
+	// ordered by document is written with less effort. Nothing else depends on
+	// the order of different documents.
+	slices.SortStableFunc(l.items, func(a, b item) int {
+		return cmp.Or(strings.Compare(a.version.Collection, b.version.Collection), strings.Compare(a.version.Key, b.version.Key))
+	})
+	result, stopped, err := l.load(ctx)
+	if err != nil {
 		return err
 	}
-	l.count(kept, result)
-	clear(l.versions)
-	l.versions, l.lines, l.findings = l.versions[:0], l.lines[:0], l.findings[:0]
-	l.bytes = 0
+	l.count(result, stopped)
+	clear(l.items)
+	l.items, l.ignored, l.bytes = l.items[:0], l.ignored[:0], 0
 	if l.opts.Progress != nil {
 		l.opts.Progress(Progress{Lines: l.report.Added + l.report.Skipped, Bytes: l.raw.n.Load()})
 	}
-	return err
-}
-
-func (l *loader) load(ctx context.Context, n int) (driver.LoadResult, error) {
-	if n == 0 {
-		return driver.LoadResult{}, nil
+	if stopped != nil {
+		return stopped
 	}
-	return l.store.Load(ctx, l.versions[:n])
+	return nil
 }
 
-// count adds the first versions of the batch to the report.
-func (l *loader) count(kept int, result driver.LoadResult) {
+// load gives the batch to the store, up to the first line that this refuses,
+// which it returns. The order in which lines are tried is not that of the
+// file, so another refusal may show an earlier line.
+func (l *loader) load(ctx context.Context) (result driver.LoadResult, stopped *LineError, err error) {
+	for len(l.items) > 0 {
+		l.versions = l.versions[:0]
+		for i := range l.items {
+			l.versions = append(l.versions, l.items[i].version)
+		}
+		result, err = l.store.Load(ctx, l.versions)
+		clear(l.versions)
+		var refused *driver.LoadError
+		if !errors.As(err, &refused) || refused.Index < 0 || refused.Index >= len(l.items) {
+			return result, stopped, err
+		}
+		stopped = &LineError{Line: l.items[refused.Index].line, Err: refused.Err}
+		l.items = slices.DeleteFunc(l.items, func(it item) bool { return it.line >= stopped.Line })
+	}
+	return driver.LoadResult{}, stopped, nil
+}
+
+// count adds the batch, as far as it was kept, to the report.
+func (l *loader) count(result driver.LoadResult, stopped *LineError) {
 	l.report.Added += result.Added
 	l.report.Skipped += result.Skipped
-	end := int64(0) // the line that was not kept; 0: all were
-	if kept < len(l.lines) {
-		end = l.lines[kept]
-	}
 	for _, line := range l.ignored {
-		if end == 0 || line < end {
+		if stopped == nil || line < stopped.Line {
 			l.report.Ignored++
 		}
 	}
-	l.ignored = l.ignored[:0]
-	for _, f := range l.findings {
-		if f.version < kept {
-			l.report.remark(f.remark)
+	for i := range l.items {
+		for _, r := range l.items[i].remarks {
+			l.report.remark(r)
 		}
 	}
 }
