@@ -27,24 +27,36 @@ func codeBlocks(t *testing.T, file string) []string {
 	return blocks
 }
 
-// Following docs/adding-a-type.md leads to a server that has the type.
-func TestAddingAType(t *testing.T) {
+// TestBuiltServer builds one server for the module's own schema, the type that
+// docs/adding-a-type.md adds, and types with every kind of field, and uses it.
+func TestBuiltServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("generates, compiles and starts a server")
 	}
-	blocks := codeBlocks(t, filepath.Join(codegentest.Root(t), "docs", "adding-a-type.md"))
+	root := codegentest.Root(t)
+	blocks := codeBlocks(t, filepath.Join(root, "docs", "adding-a-type.md"))
 	if len(blocks) != 3 {
 		t.Fatalf("the document has %d code blocks, not a type, a mutation and a query", len(blocks))
 	}
-	declared, mutation, query := blocks[0], blocks[1], blocks[2]
-
-	schema, err := os.ReadFile(filepath.Join(codegentest.Root(t), "schema.graphqls"))
-	if err != nil {
-		t.Fatal(err)
+	var sdl strings.Builder
+	for _, file := range []string{
+		filepath.Join(root, "schema.graphqls"), "testdata/expand/kinds.graphqls", "testdata/expand/nested.graphqls", "testdata/expand/refs.graphqls",
+	} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sdl.Write(append(b, '\n'))
 	}
-	binary := codegentest.Build(t, string(schema)+"\n"+declared)
-	url := codegentest.Serve(t, binary)
+	sdl.WriteString(blocks[0])
+	url := codegentest.Serve(t, codegentest.Build(t, sdl.String()))
+	t.Run("adding a type", func(t *testing.T) { addingAType(t, url, blocks[1], blocks[2]) })
+	t.Run("every kind", func(t *testing.T) { everyKind(t, url) })
+}
 
+// Following docs/adding-a-type.md leads to a server that has the type.
+func addingAType(t *testing.T, url, mutation, query string) {
+	t.Helper()
 	want := map[string]any{"createMaintainer": map[string]any{
 		"version": 1.0,
 		"maintainer": map[string]any{
