@@ -115,7 +115,7 @@ func (c *checker) unknown(name string) {
 func (c *checker) field(f *Field, raw []byte) {
 	if rawjson.IsNull(raw) {
 		if c.strict && f.NonNull {
-			c.wrong(f, f.typeName(true), raw)
+			c.wrong(f.typeName(true), raw)
 		}
 		return
 	}
@@ -131,14 +131,14 @@ func (c *checker) field(f *Field, raw []byte) {
 		if !rawjson.IsNull(raw[start:end]) {
 			c.value(f, raw[start:end])
 		} else if c.strict && f.ElemNonNull {
-			c.wrong(f, f.elemName(), raw[start:end])
+			c.wrong(f.expected(), raw[start:end])
 		}
 		return c.err == nil
 	})
 	if c.err == nil {
 		c.path = c.path[:len(c.path)-1]
 		if !ok {
-			c.wrong(f, f.typeName(false), raw)
+			c.wrong(f.typeName(false), raw)
 		}
 	}
 }
@@ -147,25 +147,30 @@ func (c *checker) field(f *Field, raw []byte) {
 func (c *checker) value(f *Field, raw []byte) {
 	if f.Kind == KindObject {
 		if !c.object(f.Object, raw) && c.err == nil {
-			c.wrong(f, f.elemName(), raw)
+			c.wrong(f.expected(), raw)
 		}
 		return
 	}
 	if _, ok := rawScalar(f, raw); !ok {
-		c.wrong(f, f.elemName(), raw)
+		c.wrong(f.expected(), raw)
 	}
 }
 
-func (c *checker) wrong(f *Field, expected string, raw []byte) {
+func (c *checker) wrong(expected string, raw []byte) {
+	c.err = fmt.Errorf("%s: expected %s, found %s", c.pathString(), expected, sample(nonEmpty(raw)))
+}
+
+// expected describes one value of a field.
+func (f *Field) expected() string {
 	switch f.Kind {
 	case KindEnum:
-		expected = fmt.Sprintf("one of %v", f.Enum)
+		return fmt.Sprintf("one of %v", f.Enum)
 	case KindDate:
-		expected += ` (like "2006-01-02")`
+		return `Date (like "2006-01-02")`
 	case KindDateTime:
-		expected += ` (like "2006-01-02T15:04:05Z")`
+		return `DateTime (like "2006-01-02T15:04:05Z")`
 	case KindRef:
-		expected = "a string (the key of a " + f.Ref + ")"
+		return "a string (the key of a " + f.Ref + ")"
 	}
-	c.err = fmt.Errorf("%s: expected %s, found %s", c.pathString(), expected, sample(nonEmpty(raw)))
+	return f.elemName()
 }
