@@ -2,23 +2,31 @@ package sqlitestore
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"zombiezen.com/go/sqlite"
+
+	"github.com/asof/asof/storage/driver"
 )
 
-// Check implements driver.Engine.
+// Check implements driver.Engine. Beside SQLite's own check of the file, it
+// reads the whole history and recomputes from it what the other tables say.
 func (s *Store) Check(ctx context.Context, report func(problem string)) error {
-	if err := s.alive(ctx); err != nil {
-		return err
-	}
-	c, err := s.readers.get(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.readers.put(c)
-	c.SetInterrupt(ctx.Done())
-	defer c.SetInterrupt(nil)
-	return wrap(c.integrity(report), "checking "+s.path)
+	return wrap(s.read(ctx, func(c *conn) error {
+		c.SetInterrupt(ctx.Done())
+		defer c.SetInterrupt(nil)
+		if err := c.integrity(report); err != nil {
+			return err
+		}
+		for _, coll := range s.collections {
+			k := &checker{conn: c, coll: coll, report: report, epochs: make([][]epoch, len(coll.indexes)), live: make([]int64, len(coll.indexes))}
+			if err := k.run(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}), "checking "+s.path)
 }
 
 // integrity runs SQLite's own check of the file.
@@ -33,4 +41,231 @@ func (c *conn) integrity(report func(problem string)) error {
 		}
 		return nil
 	})
+}
+
+// checker checks one collection.
+type checker struct {
+	*conn
+	coll   *collection
+	report func(problem string)
+
+	// Counted from the history, to be compared with what the file says:
+	// the entries of each epoch of each index, and the live ones.
+	epochs [][]epoch
+	live   []int64
+
+	documents, versions, present int64
+	last                         driver.Instant
+}
+
+func (k *checker) problem(key, format string, args ...any) {
+	k.report(fmt.Sprintf("%s %q: %s", k.coll.name, key, fmt.Sprintf(format, args...)))
+}
+
+func (k *checker) run() error {
+	for i, ix := range k.coll.indexes {
+		epochs, err := k.readEpochs(ix.id)
+		if err != nil {
+			return err
+		}
+		for n := range epochs {
+			epochs[n].base, epochs[n].closed = 0, 0
+		}
+		k.epochs[i] = epochs
+	}
+	s, err := k.Prepare(`SELECT ` + documentColumns + ` FROM documents WHERE id >= ?1 AND id < ?2 ORDER BY id`)
+	if err != nil {
+		return err
+	}
+	s.BindInt64(1, int64(docOf(k.coll.id, 0)))
+	s.BindInt64(2, int64(docOf(k.coll.id+1, 0)))
+	if err := k.rows(s, k.document); err != nil {
+		return err
+	}
+	return k.counters()
+}
+
+// held is an entry that an index ought to have for a document.
+type held struct {
+	value        string
+	since, until int64
+}
+
+// document compares a document's row with its history.
+func (k *checker) document(s *sqlite.Stmt) error {
+	doc := docID(s.ColumnInt64(colID))
+	row, err := k.version(s, k.coll.name, true)
+	if err != nil {
+		return err
+	}
+	k.documents++
+	if !row.Deleted {
+		k.present++
+	}
+	h, err := k.Prepare(`SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= ?1 AND v.id < ?2 ORDER BY v.id`)
+	if err != nil {
+		return err
+	}
+	h.BindInt64(1, doc.version(0))
+	h.BindInt64(2, (doc + 1).version(0))
+	var last *driver.Version
+	entries := make([][]held, len(k.coll.indexes))
+	if err := k.rows(h, func(h *sqlite.Stmt) error {
+		v, err := k.version(h, k.coll.name, true)
+		if err != nil {
+			return err
+		}
+		k.versions++
+		number, before := int64(1), driver.Instant(-1<<63)
+		if last != nil {
+			number, before = last.Number+1, last.RecordedAt
+		}
+		if v.Number != number {
+			k.problem(v.Key, "version %d follows version %d", v.Number, number-1)
+		}
+		if v.RecordedAt <= before {
+			k.problem(v.Key, "version %d is not later than the one before", v.Number)
+		}
+		if v.Key != row.Key {
+			k.problem(row.Key, "version %d has the key %q", v.Number, v.Key)
+		}
+		k.expect(entries, v)
+		last = v
+		return nil
+	}); err != nil {
+		return err
+	}
+	if last == nil {
+		k.problem(row.Key, "the document has no history")
+		return nil
+	}
+	k.last = max(k.last, last.RecordedAt)
+	if row.Number != last.Number || row.RecordedAt != last.RecordedAt || row.Op != last.Op || row.Deleted != last.Deleted ||
+		row.Author != last.Author || row.Message != last.Message || row.Group != last.Group ||
+		!slices.Equal(row.Changed, last.Changed) || string(row.Data) != string(last.Data) {
+		k.problem(row.Key, "the current state is not that of the last version, %d", last.Number)
+	}
+	return k.entries(doc, row.Key, entries)
+}
+
+// expect adds to the entries of a document what a version changes.
+func (k *checker) expect(entries [][]held, v *driver.Version) {
+	for i, values := range k.coll.values(v.Data) {
+		for n := range entries[i] {
+			e := &entries[i][n]
+			if e.until == forever && !containsBytes(values, []byte(e.value)) {
+				e.until = int64(v.RecordedAt)
+			}
+		}
+		for _, value := range values {
+			if !slices.ContainsFunc(entries[i], func(e held) bool { return e.until == forever && e.value == string(value) }) {
+				entries[i] = append(entries[i], held{value: string(value), since: int64(v.RecordedAt), until: forever})
+			}
+		}
+	}
+}
+
+// entries looks for the entries of a document in the indexes.
+func (k *checker) entries(doc docID, key string, entries [][]held) error {
+	for i, ix := range k.coll.indexes {
+		for _, e := range entries[i] {
+			if e.until == forever {
+				k.live[i]++
+				if err := k.find(ix, key, `SELECT document, ?4 FROM entries WHERE idx = ?1 AND value = ?2 AND key = ?3 AND since = ?4`, ix.id, e, int64(doc), e.since); err != nil {
+					return err
+				}
+			}
+			for n := range k.epochs[i] {
+				p := &k.epochs[i][n]
+				end, open := forever, n == len(k.epochs[i])-1
+				if !open {
+					end = k.epochs[i][n+1].start
+				}
+				if e.since >= end || e.until <= p.start || open && e.until == forever {
+					continue
+				}
+				until := e.until
+				if e.until >= end {
+					until = forever
+					p.base++
+				} else {
+					p.closed++
+				}
+				if err := k.find(ix, key, `SELECT document, until FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4`, p.id, e, int64(doc), until); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// find reports an entry that is missing or says something else.
+func (k *checker) find(ix *index, key, query string, where int64, e held, doc, until int64) error {
+	s, err := k.Prepare(query)
+	if err != nil {
+		return err
+	}
+	s.BindInt64(1, where)
+	s.BindBytes(2, []byte(e.value))
+	s.BindText(3, key)
+	s.BindInt64(4, e.since)
+	row, err := s.Step()
+	switch {
+	case err != nil:
+	case !row:
+		k.problem(key, "the index on %v has no entry since %s", ix.decl.Path, driver.Instant(e.since))
+	case s.ColumnInt64(0) != doc, s.ColumnInt64(1) != until && s.ColumnInt64(1) != e.until:
+		// An entry that ends with its epoch may say so or have no end there.
+		k.problem(key, "the index on %v has a wrong entry since %s", ix.decl.Path, driver.Instant(e.since))
+	}
+	return finish(s, err)
+}
+
+// counters compares the counters, which also finds entries that are too many.
+func (k *checker) counters() error {
+	count := func(what string, want int64, query string, args ...int64) error {
+		got, err := k.integer(query, args...)
+		if err == nil && got != want {
+			k.report(fmt.Sprintf("%s: %d %s, but the history says %d", k.coll.name, got, what, want))
+		}
+		return err
+	}
+	id := k.coll.id
+	if err := firstError(
+		count("documents", k.documents, `SELECT sequence FROM collections WHERE id = ?1`, id),
+		count("live documents", k.present, `SELECT live FROM collections WHERE id = ?1`, id),
+		count("versions", k.versions, `SELECT versions FROM collections WHERE id = ?1`, id),
+		count("rows of history", k.versions, `SELECT count(*) FROM versions WHERE collection = ?1`, id),
+		count("µs of the last commit", int64(k.last), `SELECT last FROM collections WHERE id = ?1`, id),
+	); err != nil {
+		return err
+	}
+	for i, ix := range k.coll.indexes {
+		if err := firstError(
+			count(fmt.Sprintf("entries of the index on %v", ix.decl.Path), k.live[i], `SELECT count(*) FROM entries WHERE idx = ?1`, ix.id),
+			count(fmt.Sprintf("entries counted of the index on %v", ix.decl.Path), k.live[i], `SELECT live FROM indexes WHERE id = ?1`, ix.id),
+		); err != nil {
+			return err
+		}
+		for _, p := range k.epochs[i] {
+			if err := firstError(
+				count(fmt.Sprintf("past entries of the index on %v", ix.decl.Path), p.base+p.closed, `SELECT count(*) FROM past WHERE epoch = ?1`, p.id),
+				count(fmt.Sprintf("past entries counted of the index on %v", ix.decl.Path), p.base+p.closed, `SELECT base + closed FROM epochs WHERE id = ?1`, p.id),
+			); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// firstError returns the first error.
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

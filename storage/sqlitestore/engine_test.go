@@ -10,18 +10,30 @@ import (
 )
 
 func TestEngine(t *testing.T) {
-	drivertest.Run(t, drivertest.Harness{
+	drivertest.Run(t, harness(Options{Sync: SyncOff, Readers: 3}))
+}
+
+// With epochs that are cut after every few changes, the same suite goes
+// through many of them.
+func TestEngineWithManyEpochs(t *testing.T) {
+	drivertest.Run(t, harness(Options{Sync: SyncOff, Readers: 3, epochSlack: 2}))
+}
+
+func harness(opts Options) drivertest.Harness {
+	return drivertest.Harness{
 		UniqueTimes: true,
 		New: func(t *testing.T) drivertest.Opener {
 			path := filepath.Join(t.TempDir(), "asof.db")
 			return func(t *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {
 				t.Helper()
-				s, err := Open(t.Context(), path, Options{Collections: collections, Clock: clock, Sync: SyncOff, Readers: 3})
+				opts := opts
+				opts.Collections, opts.Clock = collections, clock
+				s, err := Open(t.Context(), path, opts)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return s
 			}
 		},
-	})
+	}
 }

@@ -146,14 +146,14 @@ func (w *writer) cut(ix *index) error {
 	for i := 0; i < len(ix.epochs); i++ {
 		e := ix.epochs[i]
 		if i == len(ix.epochs)-1 {
-			if e.closed > max(epochSlack, ix.live) {
+			if e.closed > max(w.store.opts.epochSlack, ix.live) {
 				if err := w.cutOpen(ix); err != nil {
 					return err
 				}
 			}
 			break
 		}
-		if !e.dirty || e.closed <= 2*max(epochSlack, e.base) {
+		if !e.dirty || e.closed <= 2*max(w.store.opts.epochSlack, e.base) {
 			continue
 		}
 		done, err := w.cutClosed(ix, i)

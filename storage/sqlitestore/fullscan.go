@@ -24,11 +24,17 @@ func (r *run) atInstant(s *sqlite.Stmt) (*sqlite.Stmt, error) {
 		}
 		return s, nil
 	}
+	return r.inHistory(docID(s.ColumnInt64(colID)))
+}
+
+// inHistory goes to the row of the history that was current at the query's
+// instant; nil where there was no document then.
+func (r *run) inHistory(doc docID) (*sqlite.Stmt, error) {
 	h, err := r.c.Prepare(sqlVersionAt)
 	if err != nil {
 		return nil, err
 	}
-	h.BindInt64(1, s.ColumnInt64(colID))
+	h.BindInt64(1, int64(doc))
 	h.BindInt64(2, int64(r.at))
 	row, err := h.Step()
 	if err != nil || !row || h.ColumnInt64(colDeleted) != 0 {
@@ -103,11 +109,10 @@ func (r *run) scanPage() ([]*driver.Version, error) {
 	return t.versions()
 }
 
-// materialize copies the row of a version.
+// materialize copies the row of a version, and moves off it.
 func (r *run) materialize(row *sqlite.Stmt, doc docID) (*driver.Version, error) {
-	v, err := r.c.version(row, r.coll.name, true)
-	if err == nil && row.ColumnInt64(colID) != int64(doc) {
-		v.SupersededAt = next(row)
+	if row.ColumnInt64(colID) != int64(doc) {
+		return r.c.historic(row, r.coll)
 	}
-	return v, err
+	return r.c.version(row, r.coll.name, true)
 }

@@ -3,15 +3,20 @@ package sqlitestore
 import (
 	"context"
 
+	"zombiezen.com/go/sqlite"
+
 	"github.com/asof/asof/storage/driver"
 )
 
 const (
 	sqlDocumentByKey = `SELECT ` + documentColumns + ` FROM documents WHERE collection = ?1 AND key = ?2`
 	sqlDocumentByID  = `SELECT ` + documentColumns + ` FROM documents WHERE id = ?1`
-	sqlVersionByID   = `SELECT ` + versionColumns + `, ` + versionNext + ` FROM versions v WHERE v.id = ?1`
-	sqlVersionAt     = `SELECT ` + versionColumns + `, ` + versionNext + ` FROM versions v INDEXED BY versions_at
-		WHERE v.document = ?1 AND v.at <= ?2 ORDER BY v.at DESC LIMIT 1`
+	// These yield a version and the row behind it, which tells when the version
+	// was superseded if it is of the same document.
+	sqlVersionByID = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= ?1 ORDER BY v.id LIMIT 2`
+	sqlVersionAt   = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= (
+			SELECT w.id FROM versions w INDEXED BY versions_at WHERE w.document = ?1 AND w.at <= ?2 ORDER BY w.at DESC LIMIT 1
+		) ORDER BY v.id LIMIT 2`
 )
 
 // Get implements driver.Engine.
@@ -94,10 +99,7 @@ func (c *conn) versionAt(coll *collection, doc docID, at driver.Instant) (*drive
 	if err != nil || !row {
 		return nil, finish(s, err)
 	}
-	v, err := c.version(s, coll.name, true)
-	if err == nil {
-		v.SupersededAt = next(s)
-	}
+	v, err := c.historic(s, coll)
 	return v, finish(s, err)
 }
 
@@ -109,12 +111,24 @@ func (c *conn) versionByID(coll *collection, id int64) (*driver.Version, error) 
 	}
 	s.BindInt64(1, id)
 	row, err := s.Step()
-	if err != nil || !row {
+	if err != nil || !row || s.ColumnInt64(colID) != id {
 		return nil, finish(s, err)
 	}
-	v, err := c.version(s, coll.name, true)
-	if err == nil {
-		v.SupersededAt = next(s)
-	}
+	v, err := c.historic(s, coll)
 	return v, finish(s, err)
+}
+
+// historic copies the row of the history that a statement stands on, which
+// yields the row behind it next.
+func (c *conn) historic(s *sqlite.Stmt, coll *collection) (*driver.Version, error) {
+	v, err := c.version(s, coll.name, true)
+	if err != nil {
+		return nil, err
+	}
+	doc := docOfVersion(s.ColumnInt64(colID))
+	row, err := s.Step()
+	if row && docOfVersion(s.ColumnInt64(colID)) == doc {
+		v.SupersededAt = driver.Instant(s.ColumnInt64(colAt))
+	}
+	return v, err
 }

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"math"
 	"slices"
 
 	"zombiezen.com/go/sqlite"
@@ -25,30 +26,37 @@ func (r *run) document(doc docID, f visit) (bool, error) {
 	if err := r.poll(); err != nil {
 		return false, err
 	}
-	s, err := r.c.Prepare(sqlDocumentByID)
+	row, err := r.rowOf(doc)
 	if err != nil {
 		return false, err
 	}
-	s.BindInt64(1, int64(doc))
-	found, err := s.Step()
-	if err != nil {
-		return false, finish(s, err)
-	}
-	var row *sqlite.Stmt
-	if found {
-		row, err = r.atInstant(s)
-	}
-	if err == nil && row == nil {
-		err = internalf("%s: an index has an entry for document %d, which is not there; run a check", r.coll.name, doc)
+	if row == nil {
+		return false, internalf("%s: an index has an entry for document %d, which is not there; run a check", r.coll.name, doc)
 	}
 	goOn := true
-	if err == nil && r.matches(row) {
+	if r.matches(row) {
 		goOn, err = f(row, doc)
 	}
-	if row != nil && row != s {
-		err = finish(row, err)
+	return goOn, finish(row, err)
+}
+
+// rowOf goes to the row of a document that an index has an entry for. A past
+// version is in the history even where it is the current one still, so one
+// look is enough.
+func (r *run) rowOf(doc docID) (*sqlite.Stmt, error) {
+	if !r.live {
+		return r.inHistory(doc)
 	}
-	return goOn, finish(s, err)
+	s, err := r.c.Prepare(sqlDocumentByID)
+	if err != nil {
+		return nil, err
+	}
+	s.BindInt64(1, int64(doc))
+	row, err := s.Step()
+	if err != nil || !row || s.ColumnInt64(colDeleted) != 0 {
+		return nil, finish(s, err)
+	}
+	return s, nil
 }
 
 // selectEach calls f for the documents of the entries in ranges, once for each.
@@ -100,6 +108,9 @@ func (r *run) selectPage(a access) ([]*driver.Version, error) {
 
 // patience is how many documents a way that may stop early looks at.
 func (r *run) patience() int64 {
+	if r.q.Limit == 0 {
+		return math.MaxInt64 / 2
+	}
 	return max(int64(r.q.Limit), r.size/8) + 64
 }
 

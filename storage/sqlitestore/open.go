@@ -38,13 +38,17 @@ type Options struct {
 	Sync        Sync
 	// Clock is the source of commit times; nil is time.Now.
 	Clock func() time.Time
-	// Readers is how many reads run at once; 0 stands for four for each CPU.
+	// Readers is how many reads run at once; 0 stands for two for each CPU,
+	// and at least four.
 	Readers int
 	// Logger gets what no caller can be told, such as a failed checkpoint; nil
 	// drops it.
 	Logger *slog.Logger
 
-	maxPages int // for tests of a full disk; 0: no limit
+	// For tests: the size at which the disk is full, in pages, and another
+	// epochSlack; 0 is no limit and the usual one.
+	maxPages   int
+	epochSlack int64
 }
 
 // Store is an engine over one SQLite file. It implements driver.Engine.
@@ -76,7 +80,10 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		opts.Clock = time.Now
 	}
 	if opts.Readers <= 0 {
-		opts.Readers = 4 * runtime.GOMAXPROCS(0)
+		opts.Readers = max(4, 2*runtime.GOMAXPROCS(0))
+	}
+	if opts.epochSlack == 0 {
+		opts.epochSlack = epochSlack
 	}
 	s := &Store{path: path, opts: opts, log: opts.Logger}
 	if s.log == nil {
@@ -103,14 +110,13 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		return nil, err
 	}
 	go s.writer.loop()
-	s.readers = &pool{free: make(chan *conn, opts.Readers), gone: make(chan struct{})}
+	s.readers = newPool(opts.Readers)
 	for range opts.Readers {
 		c, err := s.connect()
 		if err != nil {
 			return nil, err
 		}
-		s.readers.size++
-		s.readers.put(c)
+		s.readers.add(c)
 	}
 	if c, err = s.connect(); err != nil {
 		return nil, err
@@ -159,7 +165,7 @@ func (s *Store) connect() (*conn, error) {
 	pragmas := []string{
 		"PRAGMA synchronous = " + map[Sync]string{SyncFull: "FULL", SyncNormal: "NORMAL", SyncOff: "OFF"}[s.opts.Sync],
 		"PRAGMA wal_autocheckpoint = 0",
-		"PRAGMA cache_size = -4096",
+		"PRAGMA cache_size = -6144",
 		"PRAGMA temp_store = MEMORY",
 	}
 	if s.opts.maxPages > 0 {

@@ -2,6 +2,8 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"unsafe"
 
 	"zombiezen.com/go/sqlite"
@@ -163,11 +165,25 @@ func finish(s *sqlite.Stmt, err error) error {
 	return err
 }
 
-// pool lends read connections.
+// pool lends read connections, the last one returned first, whose cache is
+// the warmest.
 type pool struct {
-	free chan *conn
+	tokens chan struct{} // one for each connection that is free
+	gone   chan struct{} // closed when the store closes
+
+	mu   sync.Mutex
+	free []*conn
 	size int
-	gone chan struct{} // closed when the store closes
+}
+
+func newPool(size int) *pool {
+	return &pool{tokens: make(chan struct{}, size), gone: make(chan struct{})}
+}
+
+// add gives the pool a connection.
+func (p *pool) add(c *conn) {
+	p.size++
+	p.put(c)
 }
 
 func (p *pool) get(ctx context.Context) (*conn, error) {
@@ -177,13 +193,13 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 	default:
 	}
 	select {
-	case c := <-p.free:
-		return c, nil
+	case <-p.tokens:
+		return p.pop(), nil
 	default:
 	}
 	select {
-	case c := <-p.free:
-		return c, nil
+	case <-p.tokens:
+		return p.pop(), nil
 	case <-p.gone:
 		return nil, errClosed()
 	case <-ctx.Done():
@@ -191,18 +207,31 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 	}
 }
 
-func (p *pool) put(c *conn) { p.free <- c }
+func (p *pool) pop() *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.free) - 1
+	c := p.free[last]
+	p.free = p.free[:last]
+	return c
+}
+
+func (p *pool) put(c *conn) {
+	p.mu.Lock()
+	p.free = append(p.free, c)
+	p.mu.Unlock()
+	p.tokens <- struct{}{}
+}
 
 // close waits until every connection is back and closes them.
 func (p *pool) close() error {
-	var first error
+	var errs []error
 	close(p.gone)
 	for range p.size {
-		if err := (<-p.free).Close(); err != nil && first == nil {
-			first = err
-		}
+		<-p.tokens
+		errs = append(errs, p.pop().Close())
 	}
-	return first
+	return errors.Join(errs...)
 }
 
 // unsafeString views bytes as a string; both must stay unchanged while it is
