@@ -84,6 +84,14 @@ type suite struct {
 	seed  uint64
 }
 
+// tries is how often a random test of one goroutine tries.
+func (s *suite) tries(n int) int {
+	if raced {
+		return max(1, n/5)
+	}
+	return n
+}
+
 type test struct {
 	name string
 	run  func(t *testing.T)

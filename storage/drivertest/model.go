@@ -3,13 +3,10 @@ package drivertest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"iter"
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -321,85 +318,6 @@ func numberOf(v *driver.Version) int64 {
 	return v.Number
 }
 
-func (m *model) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
-	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return driver.LoadResult{}, err
-	}
-	// All or nothing: on an error the documents are put back.
-	type document struct{ collection, key string }
-	before := make(map[document][]*driver.Version)
-	floor, now := m.floor, m.now()
-	var result driver.LoadResult
-	for i := range vs {
-		d := document{vs[i].Collection, vs[i].Key}
-		if _, saved := before[d]; !saved {
-			before[d] = slices.Clone(m.documents[d.collection][d.key])
-		}
-		added, err := m.loadOne(&vs[i], now)
-		switch {
-		case err != nil:
-			m.floor = floor
-			for d, versions := range before {
-				if len(versions) == 0 {
-					delete(m.documents[d.collection], d.key)
-				} else {
-					m.documents[d.collection][d.key] = versions
-				}
-			}
-			return driver.LoadResult{}, &driver.LoadError{Index: i, Err: err}
-		case added:
-			result.Added++
-		default:
-			result.Skipped++
-		}
-	}
-	return result, nil
-}
-
-func (m *model) loadOne(v *driver.Version, now driver.Instant) (added bool, err error) {
-	if err := m.knows(v.Collection); err != nil {
-		return false, err
-	}
-	if err := checkLoaded(v); err != nil {
-		return false, err
-	}
-	for _, there := range m.documents[v.Collection][v.Key] {
-		if there.RecordedAt != v.RecordedAt {
-			continue
-		}
-		if v.Number != 0 && v.Number != there.Number {
-			return false, fmt.Errorf("%s %q: the version of %s is number %d, not %d",
-				v.Collection, v.Key, v.RecordedAt, there.Number, v.Number)
-		}
-		if !sameContent(there, v) {
-			return false, fmt.Errorf("%s %q: another version of %s is there already", v.Collection, v.Key, v.RecordedAt)
-		}
-		return false, nil
-	}
-	last := m.last(v.Collection, v.Key)
-	switch {
-	case v.RecordedAt > now:
-		return false, fmt.Errorf("%s %q: %s is in the future", v.Collection, v.Key, v.RecordedAt)
-	case last != nil && v.RecordedAt < last.RecordedAt:
-		return false, fmt.Errorf("%s %q: %s is not after the last version, of %s",
-			v.Collection, v.Key, v.RecordedAt, last.RecordedAt)
-	case v.Number != 0 && v.Number != numberOf(last)+1:
-		return false, fmt.Errorf("%s %q: number %d does not follow number %d", v.Collection, v.Key, v.Number, numberOf(last))
-	}
-	loaded := *v
-	loaded.Changed, loaded.Data = slices.Clone(v.Changed), bytes.Clone(v.Data)
-	m.add(&loaded)
-	return true, nil
-}
-
-// sameContent compares what a version says, not how it came about: Op and
-// Changed are left out, because a load sets them anew.
-func sameContent(a, b *driver.Version) bool {
-	return a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message &&
-		a.Group == b.Group && bytes.Equal(a.Data, b.Data)
-}
-
 func (m *model) Stats(ctx context.Context) (driver.Stats, error) {
 	defer m.mu.Unlock()
 	if err := m.enter(ctx); err != nil {
@@ -444,45 +362,5 @@ func (m *model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	return nil
-}
-
-// checkWrite refuses what no document could hold.
-func checkWrite(w *driver.Write) error {
-	switch {
-	case w.ID == "" || len(w.ID) > 36:
-		return driver.Errorf(driver.CodeInvalid, "the write's ID has %d bytes: it must have 1 to 36", len(w.ID))
-	case w.Expected < 0:
-		return driver.Errorf(driver.CodeInvalid, "the expected version %d is negative", w.Expected)
-	}
-	if err := checkContent(w.Key, w.Op, w.Deleted, w.Data); err != nil {
-		return driver.Errorf(driver.CodeInvalid, "%w", err)
-	}
-	return nil
-}
-
-func checkLoaded(v *driver.Version) error {
-	if v.RecordedAt <= 0 {
-		return fmt.Errorf("%s %q: the time %s is not after 1970-01-01", v.Collection, v.Key, v.RecordedAt)
-	}
-	if v.Number < 0 {
-		return fmt.Errorf("%s %q: number %d is negative", v.Collection, v.Key, v.Number)
-	}
-	return checkContent(v.Key, v.Op, v.Deleted, v.Data)
-}
-
-func checkContent(key string, op driver.Op, deleted bool, data []byte) error {
-	switch {
-	case key == "":
-		return fmt.Errorf("the key is empty")
-	case !utf8.ValidString(key):
-		return fmt.Errorf("the key %q is not valid UTF-8", key)
-	case op < driver.OpCreate || op > driver.OpImport:
-		return fmt.Errorf("unknown operation %d", op)
-	case deleted && data != nil:
-		return fmt.Errorf("a tombstone has no data")
-	case !deleted && (len(data) == 0 || data[0] != '{' || !json.Valid(data)):
-		return fmt.Errorf("the data is not a JSON object")
-	}
 	return nil
 }

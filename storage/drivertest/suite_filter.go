@@ -114,7 +114,7 @@ func (s *suite) randomFilters(t *testing.T, indexes []driver.Index) {
 			}
 			p.load(vs)
 			p.clock.move(time.Hour)
-			for range 350 {
+			for range s.tries(350) {
 				p.compareQuery(p.randomQuery())
 			}
 		})

@@ -134,7 +134,7 @@ func (s *suite) testManyDocumentsByIndex(t *testing.T) {
 				h.batch = append(h.batch, h.small(fmt.Sprintf("k%d", i*3), h.at))
 			}
 			h.load(h.batch)
-			h.compare(250)
+			h.compare(s.tries(250))
 		})
 	}
 }

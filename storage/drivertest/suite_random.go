@@ -43,7 +43,7 @@ func (s *suite) metamorphic(t *testing.T, stream uint64, v variant) {
 		declared := []driver.Collection{{Name: collection, Indexes: indexes(gen.shape)}, {Name: "others"}}
 		r := &operations{pair: s.pair(t, gen, declared...), variant: v, all: declared, writes: make(map[driver.LogPosition]*driver.Write)}
 		r.preloadVersions()
-		for range v.steps {
+		for range s.tries(v.steps) {
 			r.step()
 			if t.Failed() {
 				return

@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -168,21 +167,6 @@ func (s *suite) testClockGoesBack(t *testing.T) {
 	}
 }
 
-// same compares two versions, without a difference between no names and nil.
-func same(a, b *driver.Version) bool {
-	return a == nil && b == nil || sameButEnd(a, b) && a.SupersededAt == b.SupersededAt
-}
-
-// sameButEnd leaves out when the versions were superseded.
-func sameButEnd(a, b *driver.Version) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Collection == b.Collection && a.Key == b.Key && a.Number == b.Number && a.RecordedAt == b.RecordedAt &&
-		a.Op == b.Op && a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message && a.Group == b.Group &&
-		slices.Equal(a.Changed, b.Changed) && (a.Data == nil) == (b.Data == nil) && bytes.Equal(a.Data, b.Data)
-}
-
 // What was read at an instant reads the same for ever.
 func (s *suite) testPinnedRead(t *testing.T) {
 	f := s.fixture(t)
@@ -318,44 +302,6 @@ func (s *suite) testReferenceOrder(t *testing.T) {
 	}
 	if got, err := f.engine.Get(f.ctx, collection, nil); err != nil || len(got) != 0 {
 		t.Errorf("Get of nothing: %v, %v", got, err)
-	}
-}
-
-func (s *suite) testUnknownCollection(t *testing.T) {
-	f := s.fixture(t)
-	for _, name := range []string{"", "unknown", "Things", "things ", "things\x00", "sqlite_master", `things"`} {
-		_, err := f.engine.Get(f.ctx, name, []driver.Ref{{Key: "a", At: 1}})
-		f.wantCode(fmt.Sprintf("Get of %q", name), err, driver.CodeInvalid)
-		_, err = f.engine.Query(f.ctx, &driver.Query{Collection: name, At: 1})
-		f.wantCode(fmt.Sprintf("Query of %q", name), err, driver.CodeInvalid)
-		_, err = f.engine.Count(f.ctx, &driver.Query{Collection: name, At: 1})
-		f.wantCode(fmt.Sprintf("Count of %q", name), err, driver.CodeInvalid)
-		_, err = f.engine.Commit(f.ctx, &driver.Write{ID: f.id(), Collection: name, Key: "a", Op: driver.OpCreate, Data: []byte(`{}`)})
-		f.wantCode(fmt.Sprintf("Commit to %q", name), err, driver.CodeInvalid)
-		_, err = f.engine.Load(f.ctx, []driver.Version{{Collection: name, Key: "a", RecordedAt: 1, Op: driver.OpImport, Data: []byte(`{}`)}})
-		f.wantCode(fmt.Sprintf("Load to %q", name), err, driver.CodeInvalid)
-		for _, err := range f.engine.Log(f.ctx, &driver.LogQuery{Collections: []string{collection, name}}) {
-			f.wantCode(fmt.Sprintf("Log of %q", name), err, driver.CodeInvalid)
-		}
-	}
-}
-
-func (s *suite) testCollectionsApart(t *testing.T) {
-	f := s.fixture(t)
-	f.put("a", `{"n":1}`)
-	f.commit(&driver.Write{ID: f.id(), Collection: "others", Key: "a", Op: driver.OpCreate, Data: []byte(`{"n":2}`)})
-	f.put("a", `{"n":3}`)
-	for name, want := range map[string]string{collection: `2 {"n":3}`, "others": `1 {"n":2}`} {
-		vs, err := f.engine.Get(f.ctx, name, []driver.Ref{{Key: "a", At: driver.Forever}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := fmt.Sprintf("%d %s", vs[0].Number, vs[0].Data); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-		if got := f.query(&driver.Query{Collection: name, At: driver.Forever}); len(got) != 1 || !sameButEnd(got[0], vs[0]) {
-			t.Errorf("Query of %s: %+v", name, got)
-		}
 	}
 }
 

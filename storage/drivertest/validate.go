@@ -1,8 +1,11 @@
 package drivertest
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"time"
+	"unicode/utf8"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -167,6 +170,46 @@ func checkFilters(fs []driver.Filter, element bool) error {
 		if err := checkFilter(f, element); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkWrite refuses what no document could hold.
+func checkWrite(w *driver.Write) error {
+	switch {
+	case w.ID == "" || len(w.ID) > 36:
+		return driver.Errorf(driver.CodeInvalid, "the write's ID has %d bytes: it must have 1 to 36", len(w.ID))
+	case w.Expected < 0:
+		return driver.Errorf(driver.CodeInvalid, "the expected version %d is negative", w.Expected)
+	}
+	if err := checkContent(w.Key, w.Op, w.Deleted, w.Data); err != nil {
+		return driver.Errorf(driver.CodeInvalid, "%w", err)
+	}
+	return nil
+}
+
+func checkLoaded(v *driver.Version) error {
+	if v.RecordedAt <= 0 {
+		return fmt.Errorf("%s %q: the time %s is not after 1970-01-01", v.Collection, v.Key, v.RecordedAt)
+	}
+	if v.Number < 0 {
+		return fmt.Errorf("%s %q: number %d is negative", v.Collection, v.Key, v.Number)
+	}
+	return checkContent(v.Key, v.Op, v.Deleted, v.Data)
+}
+
+func checkContent(key string, op driver.Op, deleted bool, data []byte) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("the key is empty")
+	case !utf8.ValidString(key):
+		return fmt.Errorf("the key %q is not valid UTF-8", key)
+	case op < driver.OpCreate || op > driver.OpImport:
+		return fmt.Errorf("unknown operation %d", op)
+	case deleted && data != nil:
+		return fmt.Errorf("a tombstone has no data")
+	case !deleted && (len(data) == 0 || data[0] != '{' || !json.Valid(data)):
+		return fmt.Errorf("the data is not a JSON object")
 	}
 	return nil
 }

@@ -1,0 +1,89 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+func (m *model) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return driver.LoadResult{}, err
+	}
+	// All or nothing: on an error the documents are put back.
+	type document struct{ collection, key string }
+	before := make(map[document][]*driver.Version)
+	floor, now := m.floor, m.now()
+	var result driver.LoadResult
+	for i := range vs {
+		d := document{vs[i].Collection, vs[i].Key}
+		if _, saved := before[d]; !saved {
+			before[d] = slices.Clone(m.documents[d.collection][d.key])
+		}
+		added, err := m.loadOne(&vs[i], now)
+		switch {
+		case err != nil:
+			m.floor = floor
+			for d, versions := range before {
+				if len(versions) == 0 {
+					delete(m.documents[d.collection], d.key)
+				} else {
+					m.documents[d.collection][d.key] = versions
+				}
+			}
+			return driver.LoadResult{}, &driver.LoadError{Index: i, Err: err}
+		case added:
+			result.Added++
+		default:
+			result.Skipped++
+		}
+	}
+	return result, nil
+}
+
+func (m *model) loadOne(v *driver.Version, now driver.Instant) (added bool, err error) {
+	if err := m.knows(v.Collection); err != nil {
+		return false, err
+	}
+	if err := checkLoaded(v); err != nil {
+		return false, err
+	}
+	for _, there := range m.documents[v.Collection][v.Key] {
+		if there.RecordedAt != v.RecordedAt {
+			continue
+		}
+		if v.Number != 0 && v.Number != there.Number {
+			return false, fmt.Errorf("%s %q: the version of %s is number %d, not %d",
+				v.Collection, v.Key, v.RecordedAt, there.Number, v.Number)
+		}
+		if !sameContent(there, v) {
+			return false, fmt.Errorf("%s %q: another version of %s is there already", v.Collection, v.Key, v.RecordedAt)
+		}
+		return false, nil
+	}
+	last := m.last(v.Collection, v.Key)
+	switch {
+	case v.RecordedAt > now:
+		return false, fmt.Errorf("%s %q: %s is in the future", v.Collection, v.Key, v.RecordedAt)
+	case last != nil && v.RecordedAt < last.RecordedAt:
+		return false, fmt.Errorf("%s %q: %s is not after the last version, of %s",
+			v.Collection, v.Key, v.RecordedAt, last.RecordedAt)
+	case v.Number != 0 && v.Number != numberOf(last)+1:
+		return false, fmt.Errorf("%s %q: number %d does not follow number %d", v.Collection, v.Key, v.Number, numberOf(last))
+	}
+	loaded := *v
+	loaded.Changed, loaded.Data = slices.Clone(v.Changed), bytes.Clone(v.Data)
+	m.add(&loaded)
+	return true, nil
+}
+
+// sameContent compares what a version says, not how it came about: Op and
+// Changed are left out, because a load sets them anew.
+func sameContent(a, b *driver.Version) bool {
+	return a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message &&
+		a.Group == b.Group && bytes.Equal(a.Data, b.Data)
+}

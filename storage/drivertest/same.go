@@ -1,0 +1,23 @@
+package drivertest
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// same compares two versions, without a difference between no names and nil.
+func same(a, b *driver.Version) bool {
+	return a == nil && b == nil || sameButEnd(a, b) && a.SupersededAt == b.SupersededAt
+}
+
+// sameButEnd leaves out when the versions were superseded.
+func sameButEnd(a, b *driver.Version) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Collection == b.Collection && a.Key == b.Key && a.Number == b.Number && a.RecordedAt == b.RecordedAt &&
+		a.Op == b.Op && a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message && a.Group == b.Group &&
+		slices.Equal(a.Changed, b.Changed) && (a.Data == nil) == (b.Data == nil) && bytes.Equal(a.Data, b.Data)
+}
