@@ -181,7 +181,7 @@ func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine) err
 type operations struct{ store *storage.Store }
 
 func (o operations) Begin(ctx context.Context) (context.Context, error) {
-	ctx, err := o.store.Begin(withReads(ctx))
+	ctx, err := o.store.Begin(ctx)
 	if err != nil {
 		return ctx, err
 	}
@@ -195,5 +195,3 @@ func (o operations) Instant(ctx context.Context) string {
 	}
 	return at.String()
 }
-
-func (o operations) DocumentsRead(ctx context.Context) int64 { return reads(ctx) }

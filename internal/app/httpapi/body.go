@@ -15,20 +15,25 @@ import (
 )
 
 // readBody reads a request's body into buf, at most limit bytes, and refuses
-// what no JSON request could be.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) *problem {
-	tooLarge := &problem{
-		http.StatusRequestEntityTooLarge, CodeBadInput,
-		fmt.Sprintf("the request body is larger than %d bytes, the limit of this server", limit),
+// what no JSON request could be. It uses body as it likes.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer, body *io.LimitedReader) *problem {
+	tooLarge := func() *problem {
+		return &problem{
+			http.StatusRequestEntityTooLarge, CodeBadInput,
+			fmt.Sprintf("the request body is larger than %d bytes, the limit of this server", limit),
+		}
 	}
 	if r.ContentLength > limit {
 		w.Header().Set("Connection", "close") // the rest is not read
-		return tooLarge
+		return tooLarge()
 	}
-	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
-		if _, over := errors.AsType[*http.MaxBytesError](err); over {
-			return tooLarge
-		}
+	body.R, body.N = r.Body, limit+1
+	_, err := buf.ReadFrom(body)
+	switch {
+	case int64(buf.Len()) > limit:
+		w.Header().Set("Connection", "close")
+		return tooLarge()
+	case err != nil:
 		return &problem{http.StatusBadRequest, CodeBadInput, "the request body could not be read to its end"}
 	}
 	return checkJSON(buf.Bytes(), "the request body")

@@ -44,8 +44,6 @@ type Operations interface {
 	// Instant is what the answer's extensions.asOf says: the instant of Begin
 	// or of the operation's last commit, as RFC 3339; "" before Begin.
 	Instant(ctx context.Context) string
-	// DocumentsRead is how many versions of documents the operation has read.
-	DocumentsRead(ctx context.Context) int64
 }
 
 // Limits bound what one request may cost. Zero values mean the defaults.

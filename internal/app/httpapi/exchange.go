@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -24,7 +25,8 @@ type exchange struct {
 	media  string // of the answer
 	get    bool
 	status int
-	body   bytes.Buffer // the request's; later the answer's
+	body   bytes.Buffer     // the request's; later the answer's
+	rest   io.LimitedReader // of the request's body, while it is read
 	source reread
 	answer *graphql.Response
 	// executed says that the operation was begun, so that there is "data".

@@ -101,6 +101,7 @@ type fakeOperations struct{ err error }
 type begunKey struct{}
 
 func (f *fakeOperations) Begin(ctx context.Context) (context.Context, error) {
+	CountRead(ctx, 7)
 	return context.WithValue(ctx, begunKey{}, true), f.err
 }
 
@@ -110,8 +111,6 @@ func (f *fakeOperations) Instant(ctx context.Context) string {
 	}
 	return "2026-01-02T03:04:05Z"
 }
-
-func (f *fakeOperations) DocumentsRead(context.Context) int64 { return 7 }
 
 // journal keeps what was logged.
 type journal struct {

@@ -176,7 +176,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *exchange) (
 	if x.get {
 		p = checkURL(r)
 	} else {
-		p = readBody(w, r, h.cfg.Limits.Body, &x.body)
+		p = readBody(w, r, h.cfg.Limits.Body, &x.body, &x.rest)
 	}
 	if p != nil {
 		return nil, p

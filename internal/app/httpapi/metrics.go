@@ -54,7 +54,7 @@ func (m *metrics) observe(op *operation, took time.Duration) {
 	}
 	m.operations.WithLabelValues(kind, strconv.Itoa(op.status), op.code()).Inc()
 	m.durations.WithLabelValues(kind).Observe(took.Seconds())
-	if op.read > 0 {
-		m.documents.Add(float64(op.read))
+	if read := op.read.Load(); read > 0 {
+		m.documents.Add(float64(read))
 	}
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -10,7 +11,8 @@ import (
 )
 
 // operation is what is logged and measured of one request, or of one
-// operation in a stream of them. It is written by one goroutine at a time.
+// operation in a stream of them. Except for read, it is written by one
+// goroutine at a time.
 type operation struct {
 	start     time.Time
 	transport string
@@ -19,8 +21,8 @@ type operation struct {
 	name      string
 	kind      string // query, mutation, subscription; "" when it was not understood
 	instant   string
-	read      int64
-	status    int // of the HTTP response; 0 in streams
+	read      atomic.Int64 // versions of documents
+	status    int          // of the HTTP response; 0 in streams
 	errors    gqlerror.List
 }
 
@@ -38,6 +40,14 @@ func RequestID(ctx context.Context) string {
 		return op.request
 	}
 	return ""
+}
+
+// CountRead counts versions of documents that were read for the context's
+// operation.
+func CountRead(ctx context.Context, n int) {
+	if op := operationOf(ctx); op != nil {
+		op.read.Add(int64(n))
+	}
 }
 
 // understood notes what the document says.
@@ -77,7 +87,7 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 		slog.String("type", op.kind),
 		slog.String("asOf", op.instant),
 		slog.Duration("duration", took),
-		slog.Int64("documentsRead", op.read),
+		slog.Int64("documentsRead", op.read.Load()),
 		slog.String("transport", op.transport),
 		slog.String("actor", op.actor),
 		slog.String("request", op.request),
@@ -149,7 +159,6 @@ func (i *instants) InterceptResponse(ctx context.Context, next graphql.ResponseH
 	}
 	if op := operationOf(ctx); op != nil {
 		op.instant = instant
-		op.read = i.operations.DocumentsRead(ctx)
 	}
 	return response
 }
