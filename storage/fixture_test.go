@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/sqlitestore"
 )
 
 // The fields of the tests' types, by their place.
@@ -140,7 +142,7 @@ func newEnv(t *testing.T, opts ...storage.Option) *env {
 	t.Helper()
 	types := fixtureTypes()
 	c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	engine := &spy{Engine: drivertest.NewModel(c.Now, storage.CollectionsOf(types))}
+	engine := &spy{Engine: newEngine(t, c, storage.CollectionsOf(types))}
 	store, err := storage.New(engine, types, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -149,6 +151,43 @@ func newEnv(t *testing.T, opts ...storage.Option) *env {
 		t: t, engine: engine, store: store, clock: c,
 		projects: storage.NewCollection(store, types[0], func(d *storage.Document) *project { return &project{d} }),
 		tags:     storage.NewCollection(store, types[1], func(d *storage.Document) *tag { return &tag{d} }),
+	}
+}
+
+// onSQLite is the test that runs the others on the embedded engine.
+const onSQLite = "TestOnSQLite"
+
+// newEngine returns the naive model, or, below onSQLite, the embedded engine.
+func newEngine(t *testing.T, c *clock, collections []driver.Collection) driver.Engine {
+	t.Helper()
+	if !strings.HasPrefix(t.Name(), onSQLite+"/") {
+		return drivertest.NewModel(c.Now, collections)
+	}
+	engine, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlitestore.Options{Collections: collections, Clock: c.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return engine
+}
+
+func TestOnSQLite(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"AsOfIsInclusive": TestAsOfIsInclusive, "VersionIsChosenBeforeTheFilter": TestVersionIsChosenBeforeTheFilter, "TimeArguments": TestTimeArguments,
+		"OneInstantForAnOperation": TestOneInstantForAnOperation, "LaterWritesNeverShowInAPinnedRead": TestLaterWritesNeverShowInAPinnedRead, "IDs": TestIDs,
+		"DeletedDocumentsKeepTheirHistory": TestDeletedDocumentsKeepTheirHistory, "OldVersionsUnderTheSchema": TestOldVersionsUnderTheSchema, "NestedViews": TestNestedViews,
+		"PagesPinTheirInstant": TestPagesPinTheirInstant, "PagesBothWays": TestPagesBothWays, "PageRefuses": TestPageRefuses, "Where": TestWhere,
+		"OrderAndCursorsOfEveryKind": TestOrderAndCursorsOfEveryKind, "ChangelogOfADocument": TestChangelogOfADocument, "GlobalChangelog": TestGlobalChangelog,
+		"Versions": TestVersions, "Blame": TestBlame, "BlameStopsEarly": TestBlameStopsEarly, "Diff": TestDiff, "Create": TestCreate, "InputIsChecked": TestInputIsChecked,
+		"PatchTellsNullFromAbsent": TestPatchTellsNullFromAbsent, "NothingChangedMakesNoVersion": TestNothingChangedMakesNoVersion, "ConflictSaysEverything": TestConflictSaysEverything,
+		"Merge": TestMerge, "CompareAndSwapIsTheEngines": TestCompareAndSwapIsTheEngines, "ConcurrentUpdatesLoseNothing": TestConcurrentUpdatesLoseNothing,
+		"Delete": TestDelete, "RestoreLosesNothing": TestRestoreLosesNothing, "ChangeGroups": TestChangeGroups, "LoadWorksOutWhatChanged": TestLoadWorksOutWhatChanged,
+	} {
+		t.Run(name, test)
 	}
 }
 
