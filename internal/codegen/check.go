@@ -137,10 +137,10 @@ func (r *reader) checkRootFields() {
 	for _, d := range r.catalogue.Documents {
 		for _, name := range []string{d.Singular, d.Plural, d.Singular + "History"} {
 			key := strings.ToLower(goName(name)) // resolvers are methods in Go
-			switch by := taken[key]; {
-			case by == "":
+			switch by := taken[key]; by {
+			case "":
 				taken[key] = "type " + d.Name
-			case by == "type "+d.Name:
+			case "type " + d.Name:
 				r.problems.add(d.pos, "type %s: one and many of it would both be the root field %q; name the latter with @versioned(plural: \"all%s\")", d.Name, name, d.Name)
 			default:
 				r.problems.add(d.pos, "type %s: its root field %q is taken by %s; rename the type, or choose @versioned(plural:)", d.Name, name, by)

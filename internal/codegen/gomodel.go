@@ -1,12 +1,13 @@
 package codegen
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// getter is how a model reads one field: the Go type and the expression.
-type getter struct {
+// Getter is how a model reads one field: the Go type and the expression.
+type Getter struct {
 	Field  *Field
 	Method string
 	Type   string
@@ -32,8 +33,8 @@ func accessor(k Kind) (name, goType string) {
 
 // fieldGetter is the method of a model that reads a field; of a reference, the
 // one that reads its keys.
-func fieldGetter(owner string, f *Field) getter {
-	g := getter{Field: f, Method: goName(f.Name)}
+func fieldGetter(owner string, f *Field) Getter {
+	g := Getter{Field: f, Method: goName(f.Name)}
 	index := fieldIndex(owner, f)
 	switch {
 	case f.Kind == KindRef && f.List:
@@ -68,13 +69,13 @@ func fieldGetter(owner string, f *Field) getter {
 func fieldIndex(owner string, f *Field) string { return owner + "Field" + goName(f.Name) }
 
 // Getters are the methods of the document's model.
-func (d *Document) Getters() []getter { return getters(d.Name, d.Fields) }
+func (d *Document) Getters() []Getter { return getters(d.Name, d.Fields) }
 
 // Getters are the methods of the object's model.
-func (o *Object) Getters() []getter { return getters(o.Name, o.Fields) }
+func (o *Object) Getters() []Getter { return getters(o.Name, o.Fields) }
 
-func getters(owner string, fields []*Field) []getter {
-	out := make([]getter, len(fields))
+func getters(owner string, fields []*Field) []Getter {
+	out := make([]Getter, len(fields))
 	for i, f := range fields {
 		out[i] = fieldGetter(owner, f)
 	}
@@ -106,6 +107,7 @@ func (f *Field) Metadata() string {
 			values[i] = strconv.Quote(v.Name)
 		}
 		parts = append(parts, "Enum: []string{"+strings.Join(values, ", ")+"}")
+	default: // scalars have nothing more
 	}
 	if f.Default != "" {
 		parts = append(parts, "Default: json.RawMessage("+strconv.Quote(f.Default)+")")
@@ -126,21 +128,8 @@ func (c *Catalogue) hasKind(k Kind) bool {
 }
 
 func (c *Catalogue) anyField(is func(*Field) bool) bool {
-	for _, d := range c.Documents {
-		for _, f := range d.Fields {
-			if is(f) {
-				return true
-			}
-		}
-	}
-	for _, o := range c.Objects {
-		for _, f := range o.Fields {
-			if is(f) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Documents, func(d *Document) bool { return slices.ContainsFunc(d.Fields, is) }) ||
+		slices.ContainsFunc(c.Objects, func(o *Object) bool { return slices.ContainsFunc(o.Fields, is) })
 }
 
 // HasObjectLists reports whether any field is a list of nested objects.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -45,9 +46,7 @@ func normalMap(m map[string]any) map[string]any {
 		}
 		if !copied {
 			out, copied = make(map[string]any, len(m)), true
-			for k, v := range m {
-				out[k] = v
-			}
+			maps.Copy(out, m)
 		}
 		out[k] = n
 	}

@@ -64,7 +64,7 @@ func copyFile(from, to string) (err error) {
 		}
 		return fmt.Errorf("open: %w", err)
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }() // it was only read
 	out, err := os.Create(to)
 	if err != nil {
 		return fmt.Errorf("create: %w", err)

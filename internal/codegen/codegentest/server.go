@@ -80,7 +80,7 @@ func Query(t testing.TB, url, query string) (data map[string]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // it was only read
 	var answer struct {
 		Data   map[string]any
 		Errors []any
