@@ -17,9 +17,9 @@ type state struct {
 	entries [][]entry // for each index of the collection
 	touched bool      // pending knows of it
 
-	// What Load added since the document's row was written: the last version,
-	// and the number that the row has.
-	unwritten *driver.Version
+	// What Load added and flushDocuments will write, and the number that the
+	// document's row has until then.
+	unwritten []*driver.Version
 	written   int64
 }
 

@@ -1,20 +1,44 @@
 package sqlitestore
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
 	"strings"
 
-	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/asof/asof/storage/driver"
 )
+
+// checkHeader refuses a file that is no SQLite database. It runs before SQLite
+// opens the file: closing it later would drop SQLite's locks.
+func checkHeader(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return driver.Errorf(driver.CodeUnavailable, "cannot read the file: %w", err)
+	}
+	defer f.Close()
+	const magic = "SQLite format 3\x00"
+	header := make([]byte, len(magic))
+	switch n, err := io.ReadFull(f, header); {
+	case n == 0:
+		return nil // empty: a new store
+	case err != nil, string(header) != magic:
+		return invalidf("the file is not a database of asof, or its beginning is damaged; name another file, or restore this one from a backup")
+	}
+	return nil
+}
 
 // checkFormat refuses a file that is not a store of this format, before
 // anything is written to it. An empty file is fine.
 func (c *conn) checkFormat() error {
 	id, err := c.integer("PRAGMA application_id")
-	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultNotADB {
-		return invalidf("the file is not a database of asof, or its beginning is damaged; name another file, or restore this one from a backup: %w", err)
-	}
 	if err != nil {
 		return err
 	}

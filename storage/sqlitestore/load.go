@@ -2,15 +2,17 @@ package sqlitestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/asof/asof/storage/driver"
 )
 
 // Load implements driver.Engine. The versions of one call are written in one
-// transaction. Rows of the history are written as they come; what the call
-// does to a document's row and to the indexes is summed up and written once,
-// in the order of the file.
+// transaction, in the order of the file and not in that in which they come, so
+// that each page is touched once; and what they do to a document's row and to
+// the indexes is summed up first.
 func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
 	var result driver.LoadResult
 	if len(vs) == 0 {
@@ -99,13 +101,10 @@ func (w *writer) load(coll *collection, in *driver.Version, now driver.Instant) 
 	}
 	v := *in
 	v.Number = st.number + 1
-	if err := w.writeVersion(st, &v); err != nil {
-		return false, err
-	}
-	if st.unwritten == nil {
+	if len(st.unwritten) == 0 {
 		st.written = st.number
 	}
-	st.unwritten = &v
+	st.unwritten = append(st.unwritten, &v)
 	w.advance(st, &v)
 	return true, nil
 }
@@ -113,21 +112,8 @@ func (w *writer) load(coll *collection, in *driver.Version, now driver.Instant) 
 // sameAsStored returns nil where a version that is not after the document's
 // last is in the store already.
 func (w *writer) sameAsStored(st *state, in *driver.Version) error {
-	s, err := w.Prepare(sqlVersionAt)
+	there, err := w.loadedAt(st, in.RecordedAt)
 	if err != nil {
-		return err
-	}
-	s.BindInt64(1, int64(st.id))
-	s.BindInt64(2, int64(in.RecordedAt))
-	row, err := s.Step()
-	if err != nil {
-		return finish(s, err)
-	}
-	var there *driver.Version
-	if row && s.ColumnInt64(colAt) == int64(in.RecordedAt) {
-		there, err = w.version(s, st.coll.name, true)
-	}
-	if err := finish(s, err); err != nil {
 		return err
 	}
 	switch {
@@ -141,13 +127,38 @@ func (w *writer) sameAsStored(st *state, in *driver.Version) error {
 	return nil
 }
 
-// flushDocuments writes the rows of the documents that Load added versions to.
+// loadedAt returns a document's version of an instant, perhaps one that is
+// not written yet; nil where there is none.
+func (w *writer) loadedAt(st *state, at driver.Instant) (*driver.Version, error) {
+	for _, v := range st.unwritten {
+		if v.RecordedAt == at {
+			return v, nil
+		}
+	}
+	if st.id == 0 {
+		return nil, nil
+	}
+	v, err := w.versionAt(st.coll, st.id, at)
+	if v != nil && v.RecordedAt != at {
+		v = nil
+	}
+	return v, err
+}
+
+// flushDocuments writes what Load added: the history, and the rows of the
+// documents.
 func (w *writer) flushDocuments() error {
+	slices.SortFunc(w.pending.touched, func(a, b *state) int { return cmp.Compare(a.id, b.id) })
 	for _, st := range w.pending.touched {
-		if st.unwritten == nil {
+		if len(st.unwritten) == 0 {
 			continue
 		}
-		won, err := w.writeDocument(st, st.unwritten, st.written)
+		for _, v := range st.unwritten {
+			if err := w.writeVersion(st, v); err != nil {
+				return err
+			}
+		}
+		won, err := w.writeDocument(st, st.unwritten[len(st.unwritten)-1], st.written)
 		if err != nil {
 			return err
 		}

@@ -100,6 +100,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if s.lock, err = acquire(path); err != nil {
 		return nil, err
 	}
+	if err := checkHeader(path); err != nil {
+		return nil, err
+	}
 	c, err := s.connect()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,150 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Reads of the current state do not touch the history: they work while a
+// connection refuses every access to its tables.
+func TestCurrentReadsDoNotTouchHistory(t *testing.T) {
+	s := benchStore(t, Options{Readers: 1})
+	benchLoad(t, s, benchVersions(200, 2000))
+	now, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.readers.get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetAuthorizer(sqlite.AuthorizeFunc(func(a sqlite.Action) sqlite.AuthResult {
+		if table := a.Table(); table == "versions" || table == "past" || table == "epochs" {
+			return sqlite.AuthResultDeny
+		}
+		return sqlite.AuthResultOK
+	})); err != nil {
+		t.Fatal(err)
+	}
+	s.readers.put(c)
+	got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: benchKey(7), At: now}, {Key: benchKey(8), At: now}, {Key: "none", At: now}})
+	if err != nil || got[0] == nil || got[2] != nil {
+		t.Errorf("Get: %v, %v", got, err)
+	}
+	stars := driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}
+	licence := driver.Compare{Field: driver.Field{Path: []string{"licence"}, Kind: driver.KindString}, Op: driver.Eq, Value: "L7"}
+	archived := driver.Compare{Field: driver.Field{Path: []string{"archived"}, Kind: driver.KindBool}, Op: driver.Eq, Value: true}
+	for _, q := range []driver.Query{
+		{},
+		{Order: []driver.Order{{Field: stars, Desc: true}}, Limit: 10},
+		{Filter: licence},
+		{Filter: archived, Order: []driver.Order{{Field: stars}}},
+	} {
+		q.Collection, q.At = benchCollection, now
+		if vs, err := s.Query(t.Context(), &q); err != nil || len(vs) == 0 {
+			t.Errorf("Query %+v: %d, %v", q, len(vs), err)
+		}
+		if n, err := s.Count(t.Context(), &q); err != nil || n == 0 {
+			t.Errorf("Count %+v: %d, %v", q, n, err)
+		}
+	}
+	// The test would notice: a read of the past does need them.
+	if _, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: benchKey(7), Number: 1}}); err == nil {
+		t.Error("a read of the past did not touch the history")
+	}
+}
+
+// An indexed page as of a past instant passes over a bounded number of
+// entries, however many changes there were before and after.
+func TestPastPagesReadFewEntries(t *testing.T) {
+	const docs = 100
+	stars := driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}
+	for _, versions := range []int{2000, 20_000} {
+		s := benchStore(t, Options{Sync: SyncOff, epochSlack: docs})
+		vs := benchVersions(docs, versions)
+		benchLoad(t, s, vs)
+		worst := int64(0)
+		for i := docs; i < versions; i += versions / 40 {
+			q := &driver.Query{Collection: benchCollection, At: vs[i].RecordedAt, Order: []driver.Order{{Field: stars}}}
+			r, err := s.newRun(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.read(t.Context(), func(c *conn) error {
+				if err := r.begin(c); err != nil {
+					return err
+				}
+				at, err := r.locate(s.byName[benchCollection].indexes[0])
+				if err != nil {
+					return err
+				}
+				n, err := r.countEntries(at, []span{everything}, 0)
+				if err != nil || n != docs {
+					t.Errorf("%d entries at %s, %v; want %d", n, q.At, err, docs)
+				}
+				passed := int64(0)
+				for _, part := range []struct {
+					query string
+					where int64
+				}{{`SELECT count(*) FROM past WHERE epoch = ?1`, at.epoch}, {`SELECT count(*) FROM entries WHERE idx = ?1`, at.idx}} {
+					n, err := c.integer(part.query, part.where)
+					if err != nil {
+						return err
+					}
+					passed += n
+				}
+				worst = max(worst, passed)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The live entries, and as many that ended; one transaction may add
+		// more before the epoch is cut, and a closed epoch is cut at twice.
+		if most := int64(3 * docs); versions == 2000 && worst > most+2000 || versions == 20_000 && worst > most+10_000 {
+			t.Errorf("%d versions: a read may pass over %d entries", versions, worst)
+		}
+		t.Logf("%d versions: at most %d entries", versions, worst)
+	}
+}
+
+// The same with one commit for each transaction, where epochs are cut in time.
+func TestPastPagesOfCommitsReadFewEntries(t *testing.T) {
+	const docs, commits, slack = 20, 1500, 40
+	s := benchStore(t, Options{Sync: SyncOff, epochSlack: slack})
+	numbers := make([]int64, docs)
+	for i := range commits {
+		d := i % docs
+		if _, err := s.Commit(context.Background(), &driver.Write{
+			ID: fmt.Sprint(i), Collection: benchCollection, Key: benchKey(d), Expected: numbers[d], Op: driver.OpUpdate, Data: benchData(d, i, i),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		numbers[d]++
+	}
+	c, err := s.readers.get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.readers.put(c)
+	epochs, err := c.readEpochs(s.byName[benchCollection].indexes[0].id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(epochs) < commits/slack/2 {
+		t.Errorf("%d epochs of %d changes", len(epochs), commits)
+	}
+	for _, e := range epochs {
+		if n, err := c.integer(`SELECT count(*) FROM past WHERE epoch = ?1`, e.id); err != nil || n > slack+1+docs {
+			t.Errorf("epoch of %s holds %d entries, %v; want at most %d", driver.Instant(e.start), n, err, slack+1+docs)
+		}
+	}
+	if total, err := c.integer(`SELECT count(*) FROM past`); err != nil || total > 3*commits {
+		t.Errorf("%d past entries for %d changes, %v", total, commits, err)
+	}
+}
