@@ -94,3 +94,90 @@ func TestExpandErrors(t *testing.T) {
 		})
 	}
 }
+
+// Explorers learn from descriptions: everything that the generator adds has one.
+func TestEverythingIsDescribed(t *testing.T) {
+	sdl, err := Expand(source(t, "testdata/expand/catalogue.graphqls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "expanded", Input: sdl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := 0
+	check := func(what, description string) {
+		described++
+		if strings.TrimSpace(description) == "" {
+			t.Errorf("%s has no description", what)
+		}
+	}
+	for name, def := range schema.Types {
+		if def.BuiltIn {
+			continue
+		}
+		check(name, def.Description)
+		for _, f := range def.Fields {
+			if strings.HasPrefix(f.Name, "__") {
+				continue
+			}
+			check(name+"."+f.Name, f.Description)
+			for _, a := range f.Arguments {
+				check(name+"."+f.Name+"("+a.Name+":)", a.Description)
+			}
+		}
+		for _, v := range def.EnumValues {
+			check(name+"."+v.Name, v.Description)
+		}
+	}
+	if described < 500 {
+		t.Errorf("only %d descriptions were looked at", described)
+	}
+}
+
+// The committed example is the schema of this program.
+func TestCatalogueIsCurrent(t *testing.T) {
+	own, example := source(t, "../../schema.graphqls"), source(t, "testdata/expand/catalogue.graphqls")
+	if diff := cmp.Diff(own.Input, example.Input); diff != "" {
+		t.Errorf("testdata/expand/catalogue.graphqls is not schema.graphqls (-schema +example):\n%s", diff)
+	}
+}
+
+// Whatever is written, Expand either names places that are wrong or gives a
+// schema that is valid.
+func FuzzExpand(f *testing.F) {
+	for _, dir := range []string{"expand", "errors"} {
+		files, err := filepath.Glob(filepath.Join("testdata", dir, "*.graphqls"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, ".expanded.graphqls") {
+				continue
+			}
+			b, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(string(b))
+		}
+	}
+	f.Fuzz(func(t *testing.T, input string) {
+		sdl, err := Expand(&ast.Source{Name: "fuzz.graphqls", Input: input})
+		if err != nil {
+			var problems Problems
+			if !errors.As(err, &problems) || len(problems) == 0 {
+				t.Fatalf("error of type %T: %v", err, err)
+			}
+			for _, p := range problems {
+				if p.File != "fuzz.graphqls" || p.Line < 1 {
+					t.Errorf("no place in %+v", p)
+				}
+			}
+			return
+		}
+		if _, err := gqlparser.LoadSchema(&ast.Source{Name: "expanded", Input: sdl}); err != nil {
+			t.Errorf("the expansion is not valid: %v", err)
+		}
+	})
+}

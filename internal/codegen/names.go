@@ -13,13 +13,13 @@ import (
 // inflected ("gameServer" → "gameServers").
 func plural(name string) string {
 	head, last := lastWord(name)
-	return head + matchCase(last, inflect.Pluralize(last))
+	return head + matchCase(last, inflect.Pluralize(strings.ToLower(last)))
 }
 
 // singular is the singular of a name in lower camel case.
 func singular(name string) string {
 	head, last := lastWord(name)
-	return head + matchCase(last, inflect.Singularize(last))
+	return head + matchCase(last, inflect.Singularize(strings.ToLower(last)))
 }
 
 // lastWord splits a name before its last upper-case letter or after its last
@@ -35,8 +35,8 @@ func lastWord(name string) (head, last string) {
 	return name[:i], name[i:]
 }
 
-// matchCase gives the inflected word the first letter of the original: an
-// irregular noun may come back in lower case.
+// matchCase gives the inflected word the first letter of the original: nouns
+// are looked up in lower case.
 func matchCase(original, inflected string) string {
 	if original == "" || inflected == "" {
 		return original
