@@ -50,6 +50,9 @@ func TestVersionsAreValid(t *testing.T) {
 			t.Errorf("%s %q is of %s", v.Collection, v.Key, v.RecordedAt)
 		}
 		from = v.RecordedAt
+		if len(v.Changed) == 0 {
+			t.Errorf("%s %q of %s changes nothing", v.Collection, v.Key, v.RecordedAt)
+		}
 		if v.Deleted {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
 )
 
 // id names a document.
@@ -21,7 +22,7 @@ type history struct {
 }
 
 // Versions returns the demo's versions in the order of their times, which
-// strictly increase.
+// strictly increase, with the members that each one changed.
 func Versions() ([]driver.Version, error) {
 	steps := slices.Concat(beginning(), story(), newcomers(), starRobot(), releaseRobot())
 	slices.SortStableFunc(steps, func(a, b step) int { return bytes.Compare([]byte(a.at), []byte(b.at)) })
@@ -68,6 +69,7 @@ func (h *history) edit(s step, e edit, at driver.Instant, group string) error {
 	v := driver.Version{
 		Collection: e.collection, Key: e.key, RecordedAt: at, Op: s.op,
 		Author: s.by, Message: s.message, Group: group, Data: after, Deleted: after == nil,
+		Changed: normal.Changed(before, after),
 	}
 	switch {
 	case after == nil:
