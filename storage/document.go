@@ -31,11 +31,16 @@ type Batch struct {
 }
 
 func (s *Store) newDocument(t *Type, v *driver.Version, at, seen driver.Instant, pinned bool) *Document {
-	d := &Document{store: s, t: t, v: v, at: at, seen: seen, pinned: pinned}
-	d.doc = d
-	d.typ = t.object
-	d.raw = v.Data
+	d := &Document{}
+	s.fillDocument(d, t, v, at, seen, pinned)
 	return d
+}
+
+// fillDocument makes a document in memory that is there already: those of a
+// page are allocated together.
+func (s *Store) fillDocument(d *Document, t *Type, v *driver.Version, at, seen driver.Instant, pinned bool) {
+	d.store, d.t, d.v, d.at, d.seen, d.pinned = s, t, v, at, seen, pinned
+	d.doc, d.typ, d.raw = d, t.object, v.Data
 }
 
 // IsNode marks the GraphQL interface Node.

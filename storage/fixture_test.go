@@ -182,7 +182,7 @@ func TestOnSQLite(t *testing.T) {
 		"DeletedDocumentsKeepTheirHistory": TestDeletedDocumentsKeepTheirHistory, "OldVersionsUnderTheSchema": TestOldVersionsUnderTheSchema, "NestedViews": TestNestedViews,
 		"PagesPinTheirInstant": TestPagesPinTheirInstant, "PagesBothWays": TestPagesBothWays, "PageRefuses": TestPageRefuses, "Where": TestWhere,
 		"OrderAndCursorsOfEveryKind": TestOrderAndCursorsOfEveryKind, "ChangelogOfADocument": TestChangelogOfADocument, "GlobalChangelog": TestGlobalChangelog,
-		"Versions": TestVersions, "Blame": TestBlame, "BlameStopsEarly": TestBlameStopsEarly, "Diff": TestDiff, "Create": TestCreate, "InputIsChecked": TestInputIsChecked,
+		"Versions": TestVersions, "Blame": TestBlame, "BlameStopsEarly": TestBlameStopsEarly, "Diff": TestDiff, "HistoryOfWhatWasJustWritten": TestHistoryOfWhatWasJustWritten, "Create": TestCreate, "InputIsChecked": TestInputIsChecked,
 		"PatchTellsNullFromAbsent": TestPatchTellsNullFromAbsent, "NothingChangedMakesNoVersion": TestNothingChangedMakesNoVersion, "ConflictSaysEverything": TestConflictSaysEverything,
 		"Merge": TestMerge, "CompareAndSwapIsTheEngines": TestCompareAndSwapIsTheEngines, "ConcurrentUpdatesLoseNothing": TestConcurrentUpdatesLoseNothing,
 		"Delete": TestDelete, "RestoreLosesNothing": TestRestoreLosesNothing, "ChangeGroups": TestChangeGroups, "LoadWorksOutWhatChanged": TestLoadWorksOutWhatChanged,

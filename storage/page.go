@@ -77,7 +77,7 @@ func (c *Collection[T]) Page(ctx context.Context, where map[string]any, orderBy 
 	edges := make([]Edge[T], len(pg.docs))
 	for i, d := range pg.docs {
 		conn.Nodes[i] = c.wrap(d)
-		edges[i] = Edge[T]{Node: conn.Nodes[i], cursor: func() string { return pg.cursor(d) }}
+		edges[i] = Edge[T]{Node: conn.Nodes[i], d: d, cursor: pg.cursor}
 		conn.Edges[i] = &edges[i]
 	}
 	return conn, nil
@@ -124,8 +124,10 @@ func (s *Store) page(ctx context.Context, t *Type, where map[string]any, orderBy
 	}
 	vs, more := trim(p, vs)
 	pg := &documentPage{docs: make([]*Document, len(vs)), info: p.info(more)}
+	docs := make([]Document, len(vs))
 	for i, v := range vs {
-		pg.docs[i] = s.newDocument(t, v, q.At, q.At, asOf != nil)
+		pg.docs[i] = &docs[i]
+		s.fillDocument(pg.docs[i], t, v, q.At, q.At, asOf != nil)
 	}
 	inBatch(pg.docs)
 	pg.cursor = func(d *Document) string {

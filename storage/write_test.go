@@ -48,6 +48,24 @@ func asSuccess(t *testing.T, res any, err error) *storage.Success[*project] {
 	return s
 }
 
+// What a mutation returns can be asked for its history at once.
+func TestHistoryOfWhatWasJustWritten(t *testing.T) {
+	e := newEnv(t)
+	e.create("a", object{"name": "A"})
+	ctx := e.begin()
+	var s *storage.Success[*project]
+	for version := range 3 { // several in one request: the last ones are after its instant
+		res, err := e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: version + 1, Patch: object{"stars": version}})
+		s = asSuccess(t, res, err)
+	}
+	log := must(e.store.DocumentChangelog(ctx, s.Document.Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
+	versions := must(e.projects.Versions(ctx, s.Document.Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
+	diff := must(e.store.Diff(ctx, s.Document.Document, storage.VersionRef{Version: ptr(2)}, nil))(t)
+	if len(log.Nodes) != 4 || len(versions.Nodes) != 4 || len(diff.Changes) != 1 {
+		t.Errorf("%v, %d versions, %v", lines(log.Nodes), len(versions.Nodes), lines(diff.Changes))
+	}
+}
+
 func TestCreate(t *testing.T) {
 	e := newEnv(t)
 	ctx := e.as("ann")
