@@ -3,16 +3,21 @@ package sqlitestore
 import (
 	"os"
 	"sync"
+	"sync/atomic"
 )
 
-// The write-ahead log is moved into the file when it has grown to softLog
-// bytes, beside the writer, who goes on. SQLite then starts the log anew as
-// soon as no reader needs it, which is soon: reads here are short. Should
-// readers follow each other so closely that this never happens until hardLog
-// bytes, the checkpoint waits for them, and the new ones read the file.
+// The write-ahead log is moved into the file when about softLog pages were
+// added to it, beside the writer, who goes on. SQLite then starts the log anew
+// as soon as no reader needs it, which is soon: reads here are short. Should
+// readers follow each other so closely that this never happens until the log
+// has hardLog bytes, the checkpoint waits for them, and the new ones read the
+// file; then the log is cut.
 const (
-	softLog = 4 << 20
+	softLog = 1000
 	hardLog = 64 << 20
+	// pagesOfWrite is about how many pages one write changes: rows of three
+	// tables and of their indexes.
+	pagesOfWrite = 10
 )
 
 type checkpointer struct {
@@ -22,6 +27,7 @@ type checkpointer struct {
 	quit  chan struct{}
 	done  chan struct{}
 	once  sync.Once
+	pages atomic.Int64 // written since the last checkpoint, roughly
 }
 
 func startCheckpointer(s *Store, c *conn) *checkpointer {
@@ -30,8 +36,11 @@ func startCheckpointer(s *Store, c *conn) *checkpointer {
 	return p
 }
 
-// poke says that the log may have grown.
-func (p *checkpointer) poke() {
+// wrote says that the log has grown by the pages of so many writes.
+func (p *checkpointer) wrote(writes int64) {
+	if p.pages.Add(writes*pagesOfWrite) < softLog {
+		return
+	}
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -46,13 +55,10 @@ func (p *checkpointer) loop() {
 			return
 		case <-p.wake:
 		}
-		size := p.size()
-		if size < softLog {
-			continue
-		}
+		p.pages.Store(0)
 		query := "PRAGMA wal_checkpoint(PASSIVE)"
-		if size > hardLog {
-			query = "PRAGMA wal_checkpoint(RESTART)"
+		if p.size() > hardLog {
+			query = "PRAGMA wal_checkpoint(TRUNCATE)"
 		}
 		if _, err := p.conn.integer(query); err != nil {
 			p.store.log.Error("checkpoint failed; it will be tried again", "store", p.store.path, "error", err)
@@ -60,8 +66,8 @@ func (p *checkpointer) loop() {
 	}
 }
 
-// size returns the length of the log in bytes. The log is reused from its
-// start without being cut, so this is an upper bound; 0 if there is none.
+// size returns the length of the log in bytes, 0 if there is none. A log that
+// was started anew keeps its length until it is cut.
 func (p *checkpointer) size() int64 {
 	info, err := os.Stat(p.store.path + "-wal")
 	if err != nil {

@@ -54,6 +54,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		})
 		if err == nil {
 			s.clock.saw(latest)
+			s.checkpoints.wrote(result.Added)
 		}
 		return err
 	}})

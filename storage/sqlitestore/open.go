@@ -109,10 +109,8 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	}
 	s.writer = &writer{conn: c, store: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if err := s.prepare(ctx); err != nil {
-		close(s.writer.done)
 		return nil, err
 	}
-	go s.writer.loop()
 	s.readers = newPool(opts.Readers)
 	for range opts.Readers {
 		c, err := s.connect()
@@ -125,6 +123,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		return nil, err
 	}
 	s.checkpoints = startCheckpointer(s, c)
+	go s.writer.loop()
 	return s, nil
 }
 
@@ -225,14 +224,10 @@ func (s *Store) Close() error {
 		return nil
 	}
 	var errs []error
-	if s.writer != nil {
+	if s.checkpoints != nil { // opened: the writer runs
 		s.writer.close()
-		if s.clock != nil {
-			_, err := s.writer.integer("UPDATE clock SET last = ?1 WHERE last < ?1", int64(s.clock.handedOut()))
-			errs = append(errs, wrap(err, "noting the time of closing"))
-		}
-	}
-	if s.checkpoints != nil {
+		_, err := s.writer.integer("UPDATE clock SET last = ?1 WHERE last < ?1", int64(s.clock.handedOut()))
+		errs = append(errs, wrap(err, "noting the time of closing"))
 		s.checkpoints.stop()
 	}
 	if s.readers != nil {

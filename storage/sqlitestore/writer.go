@@ -91,7 +91,6 @@ func (w *writer) loop() {
 		for len(queue) > 0 {
 			n := w.take(queue)
 			queue = queue[n:]
-			w.store.checkpoints.poke()
 		}
 	}
 }
@@ -119,6 +118,7 @@ func (w *writer) take(queue []*request) int {
 	}
 	if len(batch) > 0 {
 		w.commitBatch(batch)
+		w.store.checkpoints.wrote(int64(len(batch)))
 	}
 	return n
 }
