@@ -18029,14 +18029,13 @@ func (ec *executionContext) marshalNNode2ᚕgithubᚗcomᚋasofᚋasofᚋstorage
 }
 
 func (ec *executionContext) unmarshalNOperation2githubᚗcomᚋasofᚋasofᚋstorageᚐOperation(ctx context.Context, v any) (storage.Operation, error) {
-	tmp, err := scalar.UnmarshalString(v)
-	res := storage.Operation(tmp)
+	res, err := scalar.UnmarshalOperation(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNOperation2githubᚗcomᚋasofᚋasofᚋstorageᚐOperation(ctx context.Context, sel ast.SelectionSet, v storage.Operation) graphql.Marshaler {
 	_ = sel
-	res := scalar.MarshalString(string(v))
+	res := scalar.MarshalOperation(v)
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -18046,14 +18045,13 @@ func (ec *executionContext) marshalNOperation2githubᚗcomᚋasofᚋasofᚋstora
 }
 
 func (ec *executionContext) unmarshalNOrderDirection2githubᚗcomᚋasofᚋasofᚋstorageᚐOrderDirection(ctx context.Context, v any) (storage.OrderDirection, error) {
-	tmp, err := scalar.UnmarshalString(v)
-	res := storage.OrderDirection(tmp)
+	res, err := scalar.UnmarshalOrderDirection(v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNOrderDirection2githubᚗcomᚋasofᚋasofᚋstorageᚐOrderDirection(ctx context.Context, sel ast.SelectionSet, v storage.OrderDirection) graphql.Marshaler {
 	_ = sel
-	res := scalar.MarshalString(string(v))
+	res := scalar.MarshalOrderDirection(v)
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -18996,8 +18994,7 @@ func (ec *executionContext) unmarshalOConflictPolicy2ᚖgithubᚗcomᚋasofᚋas
 	if v == nil {
 		return nil, nil
 	}
-	tmp, err := scalar.UnmarshalString(v)
-	res := storage.ConflictPolicy(tmp)
+	res, err := scalar.UnmarshalConflictPolicy(v)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
@@ -19007,7 +19004,7 @@ func (ec *executionContext) marshalOConflictPolicy2ᚖgithubᚗcomᚋasofᚋasof
 	}
 	_ = sel
 	_ = ctx
-	res := scalar.MarshalString(string(*v))
+	res := scalar.MarshalConflictPolicy(*v)
 	return res
 }
 

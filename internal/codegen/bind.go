@@ -30,10 +30,13 @@ func (c *Catalogue) bindings() config.TypeMap {
 	bind(storagePath+"AnyDocument", "Document")
 	bind(modelPath+"VersionConflict", "VersionConflict")
 	for _, n := range []string{
-		"VersionInfo", "Actor", "Operation", "VersionRef", "FieldChange", "ChangeOp", "FieldChangeConnection",
-		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "PageInfo", "OrderDirection", "ConflictPolicy",
+		"VersionInfo", "Actor", "VersionRef", "FieldChange", "ChangeOp", "FieldChangeConnection",
+		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "PageInfo",
 	} {
 		bind(storagePath+n, n)
+	}
+	for _, n := range []string{"Operation", "OrderDirection", "ConflictPolicy"} {
+		bind(scalarPath+n, n)
 	}
 	bind(gqlgenPath+"String", "DocumentType")
 	for _, e := range c.Enums {
