@@ -73,6 +73,11 @@ func TestOneInstantForAnOperation(t *testing.T) {
 	at, _ := storage.InstantOf(ctx)
 	e.load("software", "a", `{"name":"two"}`)
 	e.load("software", "b", `{"name":"new"}`)
+	// What was recorded after the operation began has no number yet.
+	_, err := e.projects.Get(ctx, "a", nil, ptr(2))
+	wantError(t, err, storage.CodeVersionNotFound, "1 to 1")
+	_, err = e.store.Nodes(ctx, []string{"Project:a@2"})
+	wantError(t, err, storage.CodeVersionNotFound)
 	// Another root field's asOf does not leak into this one.
 	must(e.projects.Get(ctx, "a", &first, nil))(t)
 	read := func(d *project) string {
@@ -100,7 +105,11 @@ func TestLaterWritesNeverShowInAPinnedRead(t *testing.T) {
 		info := d.VersionInfo()
 		log := must(e.store.DocumentChangelog(ctx, d.Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
 		versions := must(e.projects.Versions(ctx, d.Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
+		later := at + driver.Instant(time.Hour.Microseconds())
+		logLater := must(e.store.DocumentChangelog(ctx, d.Document, nil, nil, nil, &later, nil, nil, nil, nil))(t)
+		versionsLater := must(e.projects.Versions(ctx, d.Document, nil, &later, nil, nil, nil, nil, nil, nil))(t)
 		return []any{
+			lines(logLater.Nodes), len(versionsLater.Nodes),
 			d.ID(), info.IsCurrent(), info.SupersededAt(), lines(log.Nodes), must(log.TotalCount(ctx))(t),
 			len(versions.Nodes), must(versions.TotalCount(ctx))(t), versions.Nodes[0].VersionInfo().SupersededAt(), versions.Nodes[0].VersionInfo().IsCurrent(),
 		}
