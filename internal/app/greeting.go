@@ -1,5 +1,67 @@
 package app
 
+import (
+	"context"
+	"fmt"
+
+	"github.com/asof/asof/internal/demo"
+	"github.com/asof/asof/storage/driver"
+)
+
+// fill puts the demo's catalogue into an empty store.
+func (m *Main) fill(ctx context.Context, engine driver.Engine) error {
+	stats, err := engine.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	if stats.Versions > 0 {
+		return nil
+	}
+	versions, err := demo.Versions()
+	if err != nil {
+		return err
+	}
+	_, err = engine.Load(ctx, versions)
+	return err
+}
+
+// greet says where the server is and what to ask first.
+func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine) error {
+	stats, err := engine.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	base := "http://" + addr
+	text := fmt.Sprintf("asof serves %s (%d documents, %d versions)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
+		m.flags.Store, stats.Documents, stats.Versions, base, base)
+	switch {
+	case stats.Versions == 0:
+		text += "\nThe store is empty. Fill it with \"asof import FILE\", or start with --demo to look around.\n"
+	case m.flags.Serve.Demo:
+		there, err := hasDemo(ctx, engine)
+		if err != nil {
+			return err
+		}
+		if there {
+			text += fmt.Sprintf(firstQuery, base)
+		} else {
+			text += "\nThe store has documents of its own, so --demo left it as it is. For the demo, name another one with --store.\n"
+		}
+	}
+	_, err = fmt.Fprintln(m.Stdout, text)
+	return err
+}
+
+// hasDemo reports whether the store holds what the first query asks for.
+func hasDemo(ctx context.Context, engine driver.Engine) (bool, error) {
+	now, err := engine.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	found, err := engine.Get(ctx, "software", []driver.Ref{{Key: "lanternfish", At: now}})
+	return err == nil && found[0] != nil, err
+}
+
 // firstQuery shows what a document was and is, and who changed it. The verb is
 // the server's base URL.
 const firstQuery = `

@@ -12,10 +12,8 @@ import (
 	"github.com/asof/asof/dataloader"
 	"github.com/asof/asof/graph"
 	"github.com/asof/asof/internal/app/httpapi"
-	"github.com/asof/asof/internal/demo"
 	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
-	"github.com/asof/asof/storage/driver"
 )
 
 // Bounds of what a connection may take, beside those of operations.
@@ -139,42 +137,6 @@ func (m *Main) shutDown(ctx context.Context, server *http.Server, api *httpapi.H
 		return errors.Join(fmt.Errorf("shutting down: some operations did not end in %v: %w", m.flags.Serve.ShutdownTimeout, err), server.Close())
 	}
 	return nil
-}
-
-// fill puts the demo's catalogue into an empty store.
-func (m *Main) fill(ctx context.Context, engine driver.Engine) error {
-	stats, err := engine.Stats(ctx)
-	if err != nil {
-		return err
-	}
-	if stats.Versions > 0 {
-		return nil
-	}
-	versions, err := demo.Versions()
-	if err != nil {
-		return err
-	}
-	_, err = engine.Load(ctx, versions)
-	return err
-}
-
-// greet says where the server is and what to ask first.
-func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine) error {
-	stats, err := engine.Stats(ctx)
-	if err != nil {
-		return err
-	}
-	base := "http://" + addr
-	text := fmt.Sprintf("asof serves %s (%d documents, %d versions)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
-		m.flags.Store, stats.Documents, stats.Versions, base, base)
-	switch {
-	case m.flags.Serve.Demo:
-		text += fmt.Sprintf(firstQuery, base)
-	case stats.Versions == 0:
-		text += "\nThe store is empty. Fill it with \"asof import FILE\", or start with --demo to look around.\n"
-	}
-	_, err = fmt.Fprintln(m.Stdout, text)
-	return err
 }
 
 // operations ties GraphQL operations to the store.

@@ -1,0 +1,67 @@
+package app
+
+import (
+	"bytes"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// greeting is what the server says at its start with a store and flags.
+func greeting(t *testing.T, store string, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	m := Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: io.Discard, Now: time.Now}
+	if _, err := m.ParseFlags(append([]string{"serve", "--sync=off", "--store=sqlite:" + store}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := m.openStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = opened.Engine().Close() }()
+	if m.flags.Serve.Demo {
+		if err := m.fill(t.Context(), opened.Engine()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.greet(t.Context(), "127.0.0.1:8080", opened.Engine()); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestGreeting(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "asof.db")
+	if got := greeting(t, store); !strings.Contains(got, "The store is empty") {
+		t.Error(got)
+	}
+	for range 2 { // filled, and as it was
+		if got := greeting(t, store, "--demo"); !strings.Contains(got, "curl -sG http://127.0.0.1:8080/graphql") || !strings.Contains(got, "(68 documents, 1948 versions)") {
+			t.Error(got)
+		}
+	}
+	other := filepath.Join(t.TempDir(), "asof.db")
+	const line = `{"collection":"tags","id":"a","at":"2025-01-01T00:00:00Z","by":"ada","op":"put","data":{"name":"A","description":""}}` + "\n"
+	if status, _, stderr := run(t, line, "import", "-", "--store=sqlite:"+other); status != 0 {
+		t.Fatal(stderr)
+	}
+	if got := greeting(t, other, "--demo"); !strings.Contains(got, "--demo left it as it is") || strings.Contains(got, "curl") {
+		t.Error(got)
+	}
+}
+
+// The first query is what the greeting promises.
+func TestFirstQuery(t *testing.T) {
+	p := serve(t, "--demo")
+	_, rest, _ := strings.Cut(firstQuery, "'query=")
+	document, _, _ := strings.Cut(rest, "'")
+	got := p.query(t, document).body
+	for _, text := range []string{`"summer":{"version":`, `"name":"MIT License"`, `"name":"GNU Affero General Public License v3.0"`, `"changedBy":{"id":"`} {
+		if !strings.Contains(got, text) {
+			t.Errorf("no %s in %s", text, got)
+		}
+	}
+}
