@@ -100,6 +100,7 @@ func TestEqualAndChanged(t *testing.T) {
 		{"string is not number", `{"a":"1"}`, `{"a":111}`, []string{"a"}},
 		{"from nothing", ``, `{"b":1,"a":1}`, []string{"a", "b"}},
 		{"to nothing", `{"b":1,"a":1}`, ``, []string{"a", "b"}},
+		{"another number of members", `{"a":1,"b":2}`, `{"aaa":12345}`, []string{"a", "aaa", "b"}},
 		{"swapped values", `{"a":{"x":1,"y":2}}`, `{"a":{"x":2,"y":1}}`, []string{"a"}},
 	}
 	for _, tt := range tests {
