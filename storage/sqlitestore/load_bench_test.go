@@ -29,7 +29,7 @@ type line struct {
 // insert the same bytes in one table, in transactions of the same size. The
 // ratio is reported as x-bare.
 func BenchmarkLoad(b *testing.B) {
-	const docs, versions, batch = 2000, 60_000, 10_000
+	const docs, versions, batch = 2000, 60_000, 30_000
 	var file bytes.Buffer
 	z, err := zstd.NewWriter(&file)
 	if err != nil {
