@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/asof/asof/storage"
 )
@@ -55,12 +56,29 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	if err != nil {
 		return ImportReport{}, err
 	}
+	if src.compressed {
+		defer tighten()()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := &loader{store: store, opts: opts, raw: src.raw}
 	err = l.run(ctx, parseAhead(ctx, src, opts, typesOf(store)))
 	l.report.Stopped = err != nil
 	return l.report, err
+}
+
+// tighten keeps the heap near to what is in use, until the function that it
+// returns is called. The window of compressed data, which can be 128 MB, is in
+// use, and by default the collector lets the heap grow to twice of that. The
+// setting is the whole process's; it costs little, as the window holds no
+// pointers.
+func tighten() (restore func()) {
+	const percent = 25
+	before := debug.SetGCPercent(percent)
+	if before < percent { // the user wants less, or (negative) none
+		debug.SetGCPercent(before)
+	}
+	return func() { debug.SetGCPercent(before) }
 }
 
 func typesOf(store *storage.Store) map[string]*storage.Type {
