@@ -70,10 +70,10 @@ func TestExecutor(t *testing.T) {
 	}{
 		{
 			name:  "scalars, aliases, lists, nested objects, type names",
-			query: `{ projects { __typename nodes { __typename n: name again: name stars archived websiteUrl tagKeys licenseKeys dependsOnThirdParty currentRelease { tag publishedAt } commitHistory } } }`,
+			query: `{ projects { __typename nodes { __typename n: name again: name stars archived websiteUrl tagKeys licenseKeys currentRelease { tag publishedAt } commitHistory } } }`,
 			docs:  []string{good},
 			want: `{"projects":{"__typename":"ProjectConnection","nodes":[{"__typename":"Project","n":"A \"b\" é","again":"A \"b\" é","stars":7,
-				"archived":null,"websiteUrl":null,"tagKeys":["x"],"licenseKeys":[],"dependsOnThirdParty":false,"currentRelease":{"tag":"v1","publishedAt":null},
+				"archived":null,"websiteUrl":null,"tagKeys":["x"],"licenseKeys":[],"currentRelease":{"tag":"v1","publishedAt":null},
 				"commitHistory":{"2024-01":3}}]}}`,
 		},
 		{

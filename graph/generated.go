@@ -634,8 +634,6 @@ func (ec *executionContext) childFields_Project(ctx context.Context, field graph
 		return ec.fieldContext_Project_tags(ctx, field)
 	case "tagKeys":
 		return ec.fieldContext_Project_tagKeys(ctx, field)
-	case "dependsOnThirdParty":
-		return ec.fieldContext_Project_dependsOnThirdParty(ctx, field)
 	case "relatedSoftwareUrl":
 		return ec.fieldContext_Project_relatedSoftwareUrl(ctx, field)
 	case "stars":
@@ -7300,14 +7298,6 @@ func (ec *executionContext) _Project_tagKeys(ctx context.Context, field graphql.
 }
 func (ec *executionContext) fieldContext_Project_tagKeys(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Project", field, true, false, errors.New("field of type ID does not have child fields"))
-}
-
-func (ec *executionContext) _Project_dependsOnThirdParty(ctx context.Context, field graphql.CollectedField, obj *model.Project) (ret graphql.Marshaler) {
-	raw, err := obj.RawField(model.ProjectFieldDependsOnThirdParty)
-	return scalar.Stored(ctx, ec.OperationContext, field, "Project", raw, err)
-}
-func (ec *executionContext) fieldContext_Project_dependsOnThirdParty(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Project", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _Project_relatedSoftwareUrl(ctx context.Context, field graphql.CollectedField, obj *model.Project) (ret graphql.Marshaler) {
@@ -15448,11 +15438,6 @@ func (ec *executionContext) _Project(ctx context.Context, sel ast.SelectionSet, 
 		case "tagKeys":
 			out.Values[i] = ec._Project_tagKeys(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "dependsOnThirdParty":
-			out.Values[i] = ec._Project_dependsOnThirdParty(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "relatedSoftwareUrl":

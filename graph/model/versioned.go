@@ -31,7 +31,6 @@ const (
 	ProjectFieldLicenses
 	ProjectFieldPlatforms
 	ProjectFieldTags
-	ProjectFieldDependsOnThirdParty
 	ProjectFieldRelatedSoftwareUrl
 	ProjectFieldStars
 	ProjectFieldArchived
@@ -44,21 +43,20 @@ const (
 var ProjectType = &storage.Type{
 	Name: "Project", Singular: "project", Plural: "projects", Collection: "software",
 	Fields: []storage.Field{
-		ProjectFieldName:                {Name: "name", Stored: "name", Kind: storage.KindString, NonNull: true, Indexed: true},
-		ProjectFieldDescription:         {Name: "description", Stored: "description", Kind: storage.KindString, NonNull: true},
-		ProjectFieldWebsiteUrl:          {Name: "websiteUrl", Stored: "website_url", Kind: storage.KindString},
-		ProjectFieldSourceCodeUrl:       {Name: "sourceCodeUrl", Stored: "source_code_url", Kind: storage.KindString},
-		ProjectFieldDemoUrl:             {Name: "demoUrl", Stored: "demo_url", Kind: storage.KindString},
-		ProjectFieldLicenses:            {Name: "licenses", Stored: "licenses", Kind: storage.KindRef, List: true, NonNull: true, Ref: "License"},
-		ProjectFieldPlatforms:           {Name: "platforms", Stored: "platforms", Kind: storage.KindRef, List: true, NonNull: true, Ref: "Platform"},
-		ProjectFieldTags:                {Name: "tags", Stored: "tags", Kind: storage.KindRef, List: true, NonNull: true, Indexed: true, Ref: "Tag"},
-		ProjectFieldDependsOnThirdParty: {Name: "dependsOnThirdParty", Stored: "depends_3rdparty", Kind: storage.KindBoolean, Default: json.RawMessage("false")},
-		ProjectFieldRelatedSoftwareUrl:  {Name: "relatedSoftwareUrl", Stored: "related_software_url", Kind: storage.KindString},
-		ProjectFieldStars:               {Name: "stars", Stored: "stargazers_count", Kind: storage.KindInt, Indexed: true},
-		ProjectFieldArchived:            {Name: "archived", Stored: "archived", Kind: storage.KindBoolean},
-		ProjectFieldUpdatedAt:           {Name: "updatedAt", Stored: "updated_at", Kind: storage.KindDate, Indexed: true},
-		ProjectFieldCurrentRelease:      {Name: "currentRelease", Stored: "current_release", Kind: storage.KindObject, Object: ReleaseType},
-		ProjectFieldCommitHistory:       {Name: "commitHistory", Stored: "commit_history", Kind: storage.KindJSON},
+		ProjectFieldName:               {Name: "name", Stored: "name", Kind: storage.KindString, NonNull: true, Indexed: true},
+		ProjectFieldDescription:        {Name: "description", Stored: "description", Kind: storage.KindString, NonNull: true},
+		ProjectFieldWebsiteUrl:         {Name: "websiteUrl", Stored: "website_url", Kind: storage.KindString},
+		ProjectFieldSourceCodeUrl:      {Name: "sourceCodeUrl", Stored: "source_code_url", Kind: storage.KindString},
+		ProjectFieldDemoUrl:            {Name: "demoUrl", Stored: "demo_url", Kind: storage.KindString},
+		ProjectFieldLicenses:           {Name: "licenses", Stored: "licenses", Kind: storage.KindRef, List: true, NonNull: true, Ref: "License"},
+		ProjectFieldPlatforms:          {Name: "platforms", Stored: "platforms", Kind: storage.KindRef, List: true, NonNull: true, Ref: "Platform"},
+		ProjectFieldTags:               {Name: "tags", Stored: "tags", Kind: storage.KindRef, List: true, NonNull: true, Indexed: true, Ref: "Tag"},
+		ProjectFieldRelatedSoftwareUrl: {Name: "relatedSoftwareUrl", Stored: "related_software_url", Kind: storage.KindString},
+		ProjectFieldStars:              {Name: "stars", Stored: "stargazers_count", Kind: storage.KindInt, Indexed: true},
+		ProjectFieldArchived:           {Name: "archived", Stored: "archived", Kind: storage.KindBoolean},
+		ProjectFieldUpdatedAt:          {Name: "updatedAt", Stored: "updated_at", Kind: storage.KindDate, Indexed: true},
+		ProjectFieldCurrentRelease:     {Name: "currentRelease", Stored: "current_release", Kind: storage.KindObject, Object: ReleaseType},
+		ProjectFieldCommitHistory:      {Name: "commitHistory", Stored: "commit_history", Kind: storage.KindJSON},
 	},
 }
 
@@ -93,11 +91,6 @@ func (v *Project) PlatformKeys() ([]string, error) { return v.Object.RefKeys(Pro
 
 // TagKeys reads tags: the keys that it refers to.
 func (v *Project) TagKeys() ([]string, error) { return v.Object.RefKeys(ProjectFieldTags) }
-
-// DependsOnThirdParty reads dependsOnThirdParty.
-func (v *Project) DependsOnThirdParty() (*bool, error) {
-	return v.Object.OptBool(ProjectFieldDependsOnThirdParty)
-}
 
 // RelatedSoftwareUrl reads relatedSoftwareUrl.
 func (v *Project) RelatedSoftwareUrl() (*string, error) {
