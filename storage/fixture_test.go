@@ -107,9 +107,9 @@ func (c *clock) advance(d time.Duration) driver.Instant {
 // commit that follows it.
 type spy struct {
 	driver.Engine
-	gets, logs, queries, counts atomic.Int64
-	beforeCommit                func()
-	commitErr                   error
+	gets, logs, counts atomic.Int64
+	beforeCommit       func()
+	commitErr          error
 }
 
 func (s *spy) Get(ctx context.Context, c string, refs []driver.Ref) ([]*driver.Version, error) {

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"encoding/json"
+	"slices"
 	"sync/atomic"
 
 	"github.com/asof/asof/storage/driver"
@@ -289,7 +290,7 @@ func (o *Object) child(i int, raw []byte) (*Object, error) {
 		return nil, o.mistyped(i, raw)
 	}
 	f := &o.typ.Fields[i]
-	chain := append(o.chain[:len(o.chain):len(o.chain)], i)
+	chain := append(slices.Clip(o.chain), i)
 	return &Object{doc: o.doc, typ: f.Object, path: o.fieldPath(f), chain: chain, raw: raw}, nil
 }
 

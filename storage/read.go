@@ -25,6 +25,7 @@ func readText(f *Field, raw []byte) (string, bool) {
 		ok = isDecimal(s)
 	case KindEnum:
 		ok = slices.Contains(f.Enum, s)
+	default: // any text will do
 	}
 	return s, ok
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/asof/asof/storage/rawjson"
@@ -103,12 +104,9 @@ func (c *checker) unknown(name string) {
 		return
 	}
 	path := c.undeclaredPath(name)
-	for _, p := range c.undeclared {
-		if p == path {
-			return
-		}
+	if !slices.Contains(c.undeclared, path) {
+		c.undeclared = append(c.undeclared, path)
 	}
-	c.undeclared = append(c.undeclared, path)
 }
 
 // field checks the value of a field.
@@ -171,6 +169,7 @@ func (f *Field) expected() string {
 		return `DateTime (like "2006-01-02T15:04:05Z")`
 	case KindRef:
 		return "a string (the key of a " + f.Ref + ")"
+	default:
+		return f.elemName()
 	}
-	return f.elemName()
 }

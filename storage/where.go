@@ -75,7 +75,7 @@ func (b *filterBuilder) entry(o *ObjectType, name string, v any, at []string, pa
 		return driver.Not{Filter: f}, err
 	}
 	if o == b.root && !b.inList {
-		if f, ok, err := b.meta(name, v, path, depth); ok || err != nil {
+		if f, ok, err := b.meta(name, v, path); ok || err != nil {
 			return f, err
 		}
 	}
@@ -135,7 +135,7 @@ var versionInfo = map[string]struct {
 
 var keyField = Field{Name: "key", Kind: KindID}
 
-func (b *filterBuilder) meta(name string, v any, path string, depth int) (driver.Filter, bool, error) {
+func (b *filterBuilder) meta(name string, v any, path string) (driver.Filter, bool, error) {
 	if name != "key" && name != "versionInfo" {
 		return nil, false, nil
 	}

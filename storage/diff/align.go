@@ -148,8 +148,7 @@ func myers(a, b []int) ([]match, bool) {
 func walk(a, b []int, trace [][]int32) []match {
 	var out []match
 	x, y := len(a), len(b)
-	for d := len(trace) - 1; d >= 0; d-- {
-		v := trace[d] // v[k+d+1] is diagonal k
+	for d, v := range slices.Backward(trace) { // v[k+d+1] is diagonal k
 		k := x - y
 		from := k - 1
 		if k == -d || k != d && v[k-1+d+1] < v[k+1+d+1] {
