@@ -44,6 +44,7 @@ type epoch struct {
 	base   int64 // entries that reach over its end
 	closed int64 // the other entries
 	dirty  bool  // counters differ from those in the file
+	whole  bool  // it cannot be cut: all of its changes fall on one instant
 }
 
 // index returns the declared index on a path, nil where there is none.

@@ -16,7 +16,7 @@ func TestEngine(t *testing.T) {
 // With epochs that are cut after every few changes, the same suite goes
 // through many of them.
 func TestEngineWithManyEpochs(t *testing.T) {
-	drivertest.Run(t, harness(Options{Sync: SyncOff, Readers: 3, epochSlack: 2}))
+	drivertest.Run(t, harness(Options{Sync: SyncOff, Readers: 3, epochSlack: 2, idleTime: time.Nanosecond}))
 }
 
 func harness(opts Options) drivertest.Harness {

@@ -15,7 +15,7 @@ import (
 // one range of one epoch answers a read: for the open epoch, which is the
 // last, together with table entries.
 //
-// An epoch is cut where it holds more entries that ended in it than
+// An epoch is cut (at once, or after a bulk load as soon as the writer is idle) where it holds more entries that ended in it than
 // epochSlack and than entries that live on; so a read passes over at most
 // about twice as many entries as it is about, and since the entries copied
 // into a new epoch are fewer than those that made the cut necessary, the space
@@ -141,30 +141,50 @@ func (w *writer) endOpen(c change) error {
 	return nil
 }
 
-// cut cuts the epochs of an index that have grown too much.
+// cut closes the open epoch of an index if it has grown too much.
 func (w *writer) cut(ix *index) error {
-	for i := 0; i < len(ix.epochs); i++ {
-		e := ix.epochs[i]
-		if i == len(ix.epochs)-1 {
-			if e.closed > max(w.store.opts.epochSlack, ix.live) {
-				if err := w.cutOpen(ix); err != nil {
-					return err
-				}
-			}
-			break
-		}
-		if !e.dirty || e.closed <= 2*max(w.store.opts.epochSlack, e.base) {
-			continue
-		}
-		done, err := w.cutClosed(ix, i)
-		if err != nil {
-			return err
-		}
-		if done {
-			i--
-		}
+	if e := &ix.epochs[len(ix.epochs)-1]; e.closed > max(w.store.opts.epochSlack, ix.live) {
+		return w.cutOpen(ix)
 	}
 	return nil
+}
+
+// oversized returns a closed epoch that has grown too much, which a bulk load
+// does: it adds more to an epoch at once than one holds, or adds to the past.
+func (w *writer) oversized() (ix *index, i int) {
+	for _, coll := range w.store.collections {
+		for _, ix := range coll.indexes {
+			for i := range ix.epochs[:len(ix.epochs)-1] {
+				if e := &ix.epochs[i]; !e.whole && e.closed > 2*max(w.store.opts.epochSlack, e.base) {
+					return ix, i
+				}
+			}
+		}
+	}
+	return nil, 0
+}
+
+// tidy cuts one epoch that has grown too much, and reports whether there was
+// one. The writer does it when it has nothing else to do, so that loads do not
+// wait for it.
+func (w *writer) tidy() bool {
+	ix, i := w.oversized()
+	if ix == nil {
+		return false
+	}
+	if err := w.transaction(func() error {
+		smaller, err := w.cutClosed(ix, i)
+		ix.epochs[i].whole = !smaller
+		if err == nil {
+			err = w.flushIndex(ix)
+		}
+		return err
+	}); err != nil {
+		w.store.log.Error("cutting an epoch failed; reads of the past stay slower", "store", w.store.path, "error", err)
+		return false
+	}
+	w.store.checkpoints.wrote(epochSlack / pagesOfWrite)
+	return true
 }
 
 // cutOpen closes the open epoch behind the last entry that ended in it, and
@@ -234,6 +254,6 @@ func (w *writer) cutClosed(ix *index, i int) (bool, error) {
 			return false, err
 		}
 	}
-	// A cut that leaves one half as it was would be made again for ever.
+	// A cut that leaves one half as it was must not be made again for ever.
 	return ix.epochs[i].closed < e.closed && ix.epochs[i+1].closed < e.closed, nil
 }

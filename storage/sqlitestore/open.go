@@ -45,10 +45,11 @@ type Options struct {
 	// drops it.
 	Logger *slog.Logger
 
-	// For tests: the size at which the disk is full, in pages, and another
-	// epochSlack; 0 is no limit and the usual one.
+	// For tests: the size at which the disk is full, in pages (0: no limit),
+	// another epochSlack, and another idleTime.
 	maxPages   int
 	epochSlack int64
+	idleTime   time.Duration
 }
 
 // Store is an engine over one SQLite file. It implements driver.Engine.
@@ -84,6 +85,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	}
 	if opts.epochSlack == 0 {
 		opts.epochSlack = epochSlack
+	}
+	if opts.idleTime == 0 {
+		opts.idleTime = idleTime
 	}
 	s := &Store{path: path, opts: opts, log: opts.Logger}
 	if s.log == nil {

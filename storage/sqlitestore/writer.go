@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -85,7 +86,7 @@ func (w *writer) loop() {
 			if closed {
 				return
 			}
-			<-w.wake
+			w.wait()
 			continue
 		}
 		for len(queue) > 0 {
@@ -93,6 +94,32 @@ func (w *writer) loop() {
 			queue = queue[n:]
 		}
 	}
+}
+
+// idleTime is how long the writer has nothing to do before it tidies up.
+const idleTime = 250 * time.Millisecond
+
+// wait returns when something was queued. Meanwhile it tidies up.
+func (w *writer) wait() {
+	if ix, _ := w.oversized(); ix == nil {
+		<-w.wake
+		return
+	}
+	idle := time.NewTimer(w.store.opts.idleTime)
+	defer idle.Stop()
+	select {
+	case <-w.wake:
+		return
+	case <-idle.C:
+	}
+	for w.tidy() {
+		select {
+		case <-w.wake:
+			return
+		default:
+		}
+	}
+	<-w.wake
 }
 
 // take handles the first requests of the queue together and returns how many.
