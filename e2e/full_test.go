@@ -39,14 +39,14 @@ func TestFullCatalog(t *testing.T) {
 	} else {
 		t.Logf("peak memory: %d MB", peak)
 	}
+	documents, alive := countDocuments(t, store)
+	if documents != 2350 {
+		t.Errorf("%d documents, want 2350", documents)
+	}
 	s := startServer(t, program, store)
 	live := 0
 	for _, root := range []string{"projects", "tags", "licenses", "platforms"} {
 		live += read[struct{ TotalCount int }](t, s, "{ "+root+" { totalCount } }", nil).TotalCount
-	}
-	documents, alive := countDocuments(t, store)
-	if documents != 2350 {
-		t.Errorf("%d documents, want 2350", documents)
 	}
 	if live != alive {
 		t.Errorf("%d documents are there, want %d", live, alive)

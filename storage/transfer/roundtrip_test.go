@@ -84,7 +84,7 @@ func randomValue(r *rand.Rand, depth int) any {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		history := randomHistory(r, 400)
 		one, two := newStore(t), newStore(t)
@@ -205,7 +205,7 @@ func (f *fragile) Load(ctx context.Context, vs []driver.Version) (driver.LoadRes
 // An import that is interrupted any number of times ends where one that is not
 // interrupted does.
 func TestImportResumes(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		history := randomHistory(r, 300)
 		whole := newStore(t)
