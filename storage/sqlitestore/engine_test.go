@@ -9,10 +9,6 @@ import (
 	"github.com/asof/asof/storage/drivertest"
 )
 
-func TestEngine(t *testing.T) {
-	drivertest.Run(t, harness(Options{Sync: SyncOff, Readers: 3}))
-}
-
 // With epochs that are cut after every few changes, the same suite goes
 // through many of them.
 func TestEngineWithManyEpochs(t *testing.T) {
