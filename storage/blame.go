@@ -155,15 +155,16 @@ type tracked struct {
 // value that has no parts.
 func track(field *FieldBlame, path string, raw []byte) *tracked {
 	n := &tracked{}
+	whole := diff.Whole(path)
 	switch {
-	case raw[0] == '{' && len(raw) > 2:
+	case raw[0] == '{' && len(raw) > 2 && !whole:
 		for _, m := range diff.Members(raw) {
 			child := track(field, diff.Join(path, m.Name), m.Value)
 			child.name = m.Name
 			n.members = append(n.members, child)
 			n.open += child.open
 		}
-	case raw[0] == '[' && len(raw) > 2:
+	case raw[0] == '[' && len(raw) > 2 && !whole:
 		for i, e := range diff.Elements(raw) {
 			child := track(field, path+"/"+strconv.Itoa(i), e)
 			child.index = i

@@ -229,6 +229,28 @@ func TestBlame(t *testing.T) {
 	}
 }
 
+// Blame must not repeat a long path for each of many values below it.
+func TestBlameOfLongPaths(t *testing.T) {
+	e := newEnv(t)
+	nested := func(x string) string {
+		const levels = 30
+		name := strings.Repeat("n", 1000)
+		return `{"name":"a","commit_history":` + strings.Repeat(`{"`+name+`":`, levels) + "[" + strings.Repeat(x+",", 2000) + "0]" + strings.Repeat("}", levels) + "}"
+	}
+	e.load("software", "a", nested("1"))
+	e.load("software", "a", nested("2"))
+	paths := 0
+	for _, b := range must(e.store.Blame(e.begin(), e.get("a").Document, nil))(t) {
+		paths += len(b.Path)
+		if b.Field == "commitHistory" && b.Version() != 2 {
+			t.Errorf("a value of version 2 is said to be of %d", b.Version())
+		}
+	}
+	if paths > len(nested("1")) {
+		t.Errorf("%d bytes of paths for a document of %d", paths, len(nested("1")))
+	}
+}
+
 func TestBlameStopsEarly(t *testing.T) {
 	e := newEnv(t)
 	for i := range 50 {

@@ -11,6 +11,8 @@
 //   - Work is bounded by the size of the input times a constant, also for hostile
 //     input; where the best script would take longer, a valid one is returned
 //     that may be longer.
+//   - So is the text of all paths together: what lies very deep, or below very
+//     long names, is compared as a whole.
 package diff
 
 import (
@@ -53,12 +55,28 @@ func Values(out []Change, path string, old, now []byte) []Change {
 		return append(out, Change{Path: path, Op: Remove, Old: old})
 	case bytes.Equal(old, now):
 		return out
-	case old[0] == '{' && now[0] == '{':
+	case old[0] == '{' && now[0] == '{' && !Whole(path):
 		return objects(out, path, old, now)
-	case old[0] == '[' && now[0] == '[':
+	case old[0] == '[' && now[0] == '[' && !Whole(path):
 		return lists(out, path, old, now)
+	case normal.Equal(old, now):
+		return out
 	}
 	return append(out, Change{Path: path, Op: Replace, Old: old, New: now})
+}
+
+// maxPath and maxNesting bound the paths, in bytes and in steps, below which
+// single changes are told apart. Each of a thousand numbers in a list would
+// otherwise repeat the path of the list, however long that is.
+const (
+	maxPath    = 512
+	maxNesting = 32
+)
+
+// Whole reports whether the value at a path is compared as a whole, because
+// the paths inside it would be too long.
+func Whole(path string) bool {
+	return len(path) > maxPath || strings.Count(path, "/") > maxNesting
 }
 
 func objects(out []Change, path string, old, now []byte) []Change {

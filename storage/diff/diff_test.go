@@ -221,6 +221,32 @@ func TestHostileSizes(t *testing.T) {
 	}
 }
 
+// Many small values below a long path must not repeat it each.
+func TestPathsAreBounded(t *testing.T) {
+	below := func(open, inside, end string, levels int) []byte {
+		return []byte(strings.Repeat(open, levels) + inside + strings.Repeat(end, levels))
+	}
+	list := func(x string) string { return "[" + strings.Repeat(x+",", 2000) + x + "]" }
+	long := `{"` + strings.Repeat("n", 1000) + `":`
+	for name, tt := range map[string]struct{ old, now []byte }{
+		"names": {below(long, list("1"), "}", 50), below(long, list("2"), "}", 50)},
+		"depth": {below(`[0,{"a":`, list("1"), "}]", 240), below(`[0,{"a":`, list("2"), "}]", 240)},
+	} {
+		changes := diff.Values(nil, "", tt.old, tt.now)
+		paths := 0
+		for _, c := range changes {
+			paths += len(c.Path)
+		}
+		if len(changes) == 0 || paths > len(tt.old)+len(tt.now) {
+			t.Errorf("%s: %d changes with %d bytes of paths, of %d bytes of values", name, len(changes), paths, len(tt.old))
+		}
+	}
+	same := diff.Values(nil, "", below(`{"a":`, `{"x":1,"y":2}`, "}", 100), below(`{"a":`, `{"y":2,"x":1}`, "}", 100))
+	if len(same) > 0 {
+		t.Errorf("another order of members far down is a change: %v", show(same))
+	}
+}
+
 func TestSplit(t *testing.T) {
 	for path, want := range map[string][]string{"": nil, "/": {""}, "/a~1b/m~0n/0": {"a/b", "m~n", "0"}, "/~01": {"~1"}} {
 		got, ok := diff.Split(path)
