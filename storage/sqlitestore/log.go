@@ -96,6 +96,7 @@ func (s *Store) streams(ctx context.Context, q *driver.LogQuery) ([]*stream, err
 		for _, coll := range colls {
 			out = append(out, newStream(s, q, coll))
 		}
+		share(out)
 		return out, nil
 	}
 	c, err := s.readers.get(ctx)
@@ -117,6 +118,7 @@ func (s *Store) streams(ctx context.Context, q *driver.LogQuery) ([]*stream, err
 			out = append(out, st)
 		}
 	}
+	share(out)
 	return out, nil
 }
 

@@ -7,10 +7,12 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// How many rows a stream reads at first and at most at a time.
+// How many rows a stream reads at first and at most at a time, and after how
+// many bytes of data it stops. Several streams share these.
 const (
 	firstStretch = 64
 	maxStretch   = 1024
+	stretchBytes = 4 << 20
 )
 
 // stream reads the versions of a collection, or of one document, in commit
@@ -30,7 +32,8 @@ type stream struct {
 	low, high int64
 
 	rows    []driver.Entry
-	stretch int
+	stretch int // rows
+	bytes   int
 	ended   bool
 }
 
@@ -40,7 +43,7 @@ type place struct {
 }
 
 func newStream(s *Store, q *driver.LogQuery, coll *collection) *stream {
-	st := &stream{store: s, q: q, coll: coll, stretch: firstStretch}
+	st := &stream{store: s, q: q, coll: coll, stretch: firstStretch, bytes: stretchBytes}
 	if q.Limit > 0 {
 		st.stretch = min(max(q.Limit, 8), maxStretch)
 	}
@@ -66,7 +69,7 @@ func newStream(s *Store, q *driver.LogQuery, coll *collection) *stream {
 	case coll.name == p.Collection:
 		behind.key += "\x00"
 	case coll.name < p.Collection:
-		behind = place{at: int64(p.At) + 1}
+		behind = place{at: later(int64(p.At))}
 	default:
 		behind = place{at: int64(p.At)}
 	}
@@ -78,6 +81,22 @@ func newStream(s *Store, q *driver.LogQuery, coll *collection) *stream {
 		st.from = behind
 	}
 	return st
+}
+
+// later is the instant after one.
+func later(at int64) int64 {
+	if at == forever {
+		return at
+	}
+	return at + 1
+}
+
+// share makes streams that are merged take no more memory than one does.
+func share(streams []*stream) {
+	for _, st := range streams {
+		st.stretch = max(1, st.stretch/len(streams))
+		st.bytes /= len(streams)
+	}
 }
 
 func (p place) less(o place) bool {
@@ -98,7 +117,7 @@ func (st *stream) narrow(c *conn, doc docID, key string) error {
 	bound := func(p place) (int64, error) {
 		at := p.at
 		if key < p.key {
-			at++
+			at = later(at)
 		}
 		id, err := c.integer(`SELECT id FROM versions INDEXED BY versions_at WHERE document = ?1 AND at >= ?2 ORDER BY at LIMIT 1`, int64(doc), at)
 		if err == nil && id == 0 {
@@ -128,22 +147,25 @@ func (st *stream) fill(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		c, err := st.store.readers.get(ctx)
-		if err != nil {
-			return err
-		}
-		if st.doc != 0 {
-			err = st.readDocument(c)
-		} else {
-			err = st.readCollection(c)
-		}
-		st.store.readers.put(c)
-		if err != nil {
+		if err := st.read(ctx); err != nil {
 			return err
 		}
 		st.stretch = min(2*st.stretch, maxStretch)
 	}
 	return nil
+}
+
+// read reads a stretch.
+func (st *stream) read(ctx context.Context) error {
+	c, err := st.store.readers.get(ctx)
+	if err != nil {
+		return err
+	}
+	defer st.store.readers.put(c)
+	if st.doc != 0 {
+		return st.readDocument(c)
+	}
+	return st.readCollection(c)
 }
 
 // wanted tells whether a version passes the log's filters.
@@ -165,7 +187,8 @@ func (st *stream) wanted(v *driver.Version) bool {
 }
 
 const (
-	sqlDocumentLog = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= ?1 AND v.id < ?2 ORDER BY v.id`
+	sqlDocumentLog         = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= ?1 AND v.id < ?2 ORDER BY v.id`
+	sqlDocumentLogBackward = sqlDocumentLog + ` DESC`
 
 	logRange       = ` FROM versions v INDEXED BY versions_log WHERE v.collection = ?1 AND (v.at, v.key) >= (?2, ?3) AND (v.at, v.key) < (?4, ?5)`
 	sqlLog         = `SELECT ` + versionColumns + `, ` + versionNext + logRange + ` ORDER BY v.at, v.key LIMIT ?6`
@@ -176,46 +199,67 @@ const (
 // readDocument reads a stretch of one range of rows, and the rows on both
 // sides of it, which are its versions' neighbours.
 func (st *stream) readDocument(c *conn) error {
-	low, high := st.low, st.high
+	low, high, query := st.low, st.high, sqlDocumentLog
 	if st.q.Backward {
-		low = max(low, high-int64(st.stretch))
-		st.high = low
+		low, query = max(low, high-int64(st.stretch)), sqlDocumentLogBackward
 	} else {
 		high = min(high, low+int64(st.stretch))
-		st.low = high
 	}
 	if low >= high {
 		st.ended = true
 		return nil
 	}
-	s, err := c.Prepare(sqlDocumentLog)
+	s, err := c.Prepare(query)
 	if err != nil {
 		return err
 	}
 	s.BindInt64(1, max(low-1, st.doc.version(1)))
 	s.BindInt64(2, min(high+1, (st.doc+1).version(0)))
-	var previous *driver.Version
+	var near *driver.Version // the row before, in the order of reading
+	var kept bool            // near is in an entry
+	size := 0
 	row, err := s.Step()
 	for ; row && err == nil; row, err = s.Step() {
 		id := s.ColumnInt64(colID)
+		inside := id >= low && id < high
 		var v *driver.Version
-		if v, err = c.version(s, st.coll.name, !st.q.NoData && id < high); err != nil {
+		if v, err = c.version(s, st.coll.name, !st.q.NoData && (inside || st.q.Previous && id < low)); err != nil {
 			break
 		}
-		if previous != nil {
-			previous.SupersededAt = v.RecordedAt
+		older, newer := near, v
+		if st.q.Backward {
+			older, newer = v, near
 		}
-		if id >= low && id < high && st.wanted(v) {
+		if near != nil {
+			older.SupersededAt = newer.RecordedAt
+		}
+		if kept && st.q.Backward && st.q.Previous {
+			st.rows[len(st.rows)-1].Previous = v
+		}
+		if !inside && near != nil {
+			break // beyond the stretch
+		}
+		near, kept = v, inside && st.wanted(v)
+		if kept {
 			e := driver.Entry{Version: v}
-			if st.q.Previous {
-				e.Previous = previous
+			if st.q.Previous && !st.q.Backward {
+				e.Previous = older
 			}
 			st.rows = append(st.rows, e)
 		}
-		previous = v
+		if size += len(v.Data); inside && size >= st.bytes {
+			// Enough: the row behind this one is only its neighbour.
+			if st.q.Backward {
+				low = id
+			} else {
+				high = id + 1
+			}
+		}
 	}
 	if st.q.Backward {
-		slices.Reverse(st.rows)
+		st.high = low
+	} else {
+		st.low = high
 	}
 	return finish(s, err)
 }
@@ -236,9 +280,9 @@ func (st *stream) readCollection(c *conn) error {
 	s.BindInt64(4, st.to.at)
 	s.BindText(5, st.to.key)
 	s.BindInt64(6, int64(st.stretch))
-	n := 0
+	n, size := 0, 0
 	row, err := s.Step()
-	for ; row && err == nil; row, err = s.Step() {
+	for ; row && err == nil && size < st.bytes; row, err = s.Step() {
 		n++
 		var v *driver.Version
 		if v, err = c.version(s, st.coll.name, !st.q.NoData); err != nil {
@@ -261,9 +305,12 @@ func (st *stream) readCollection(c *conn) error {
 				break
 			}
 		}
+		if size += len(v.Data); e.Previous != nil {
+			size += len(e.Previous.Data)
+		}
 		st.rows = append(st.rows, e)
 	}
-	st.ended = n < st.stretch
+	st.ended = n < st.stretch && !row
 	return finish(s, err)
 }
 
