@@ -89,6 +89,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if opts.idleTime == 0 {
 		opts.idleTime = idleTime
 	}
+	manageMemory()
 	s := &Store{path: path, opts: opts, log: opts.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -101,10 +102,13 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 			}
 		}
 	}()
-	if s.lock, err = acquire(path); err != nil {
+	if s.path, err = realPath(path); err != nil {
 		return nil, err
 	}
-	if err := checkHeader(path); err != nil {
+	if s.lock, err = acquire(s.path); err != nil {
+		return nil, err
+	}
+	if err := checkHeader(s.path); err != nil {
 		return nil, err
 	}
 	c, err := s.connect()
@@ -131,13 +135,28 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	return s, nil
 }
 
+// realPath follows symbolic links, as SQLite does: one file has one lock and one
+// log, by whatever name it is opened.
+func realPath(path string) (string, error) {
+	switch path {
+	case "":
+		return "", invalidf("the path of the store is empty")
+	case ":memory:":
+		return "", invalidf("a store is kept in a file; name one, such as asof.db")
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target, nil
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		return "", invalidf("%s is a symbolic link to a file that is not there", path)
+	}
+	return path, nil // a new file
+}
+
 // acquire takes the lock that keeps a second server away from a file. It is a
 // file of its own, because closing any handle of a database file would drop
 // SQLite's own locks on it.
 func acquire(path string) (*os.File, error) {
-	if path == "" {
-		return nil, invalidf("the path of the store is empty")
-	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, invalidf("%s is a directory; name a file in it, such as %s", path, filepath.Join(path, "asof.db"))
 	}
