@@ -152,6 +152,9 @@ func (w *writer) cut(ix *index) error {
 // oversized returns a closed epoch that has grown too much, which a bulk load
 // does: it adds more to an epoch at once than one holds, or adds to the past.
 func (w *writer) oversized() (ix *index, i int) {
+	if w.stale {
+		return nil, 0
+	}
 	for _, coll := range w.store.collections {
 		for _, ix := range coll.indexes {
 			for i := range ix.epochs[:len(ix.epochs)-1] {

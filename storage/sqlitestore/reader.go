@@ -21,8 +21,12 @@ type conn struct {
 	grab    grabber
 }
 
-// The most strings that a connection remembers; then it starts afresh.
-const maxInterned = 4096
+// The most strings that a connection remembers, then it starts afresh; and how
+// long they are at most.
+const (
+	maxInterned      = 4096
+	maxInternedBytes = 256
+)
 
 func newConn(c *sqlite.Conn) *conn {
 	return &conn{Conn: c, strings: map[string]string{}, lists: map[string][]string{}}
@@ -62,6 +66,9 @@ func (c *conn) interned(s *sqlite.Stmt, col int) string {
 	b := c.raw(s, col)
 	if len(b) == 0 {
 		return ""
+	}
+	if len(b) > maxInternedBytes {
+		return string(b)
 	}
 	if known, ok := c.strings[string(b)]; ok {
 		return known
@@ -216,7 +223,12 @@ func (p *pool) pop() *conn {
 	return c
 }
 
+// put takes a connection back. One that comes from a read that panicked still
+// has its transaction.
 func (p *pool) put(c *conn) {
+	if !c.AutocommitEnabled() {
+		_ = c.exec("ROLLBACK") // if it fails, so will the next BEGIN, which is reported
+	}
 	p.mu.Lock()
 	p.free = append(p.free, c)
 	p.mu.Unlock()

@@ -27,6 +27,7 @@ type writer struct {
 
 	cache   stateCache
 	pending pending // index changes of the running transaction
+	stale   bool    // the counters could not be read again after a failed write
 }
 
 // request is one call of Commit, or of another method that writes (run).
@@ -97,7 +98,7 @@ func (w *writer) loop() {
 }
 
 // idleTime is how long the writer has nothing to do before it tidies up.
-const idleTime = 250 * time.Millisecond
+const idleTime = 2000 * time.Millisecond
 
 // wait returns when something was queued. Meanwhile it tidies up.
 func (w *writer) wait() {
@@ -159,6 +160,11 @@ func (r *request) finish(err error) {
 // what the writer remembers is what the file says.
 func (w *writer) transaction(f func() error) error {
 	w.cache.trim()
+	if w.stale {
+		if err := w.restore(); err != nil {
+			return err
+		}
+	}
 	err := w.exec("BEGIN IMMEDIATE")
 	if err == nil {
 		err = f()
@@ -174,15 +180,26 @@ func (w *writer) transaction(f func() error) error {
 	}
 	w.pending.reset()
 	w.cache.clear()
-	if !w.AutocommitEnabled() {
-		if e := w.exec("ROLLBACK"); e != nil {
-			w.store.log.Error("rolling back a failed write", "error", e)
-		}
-	}
-	if e := w.store.reload(w.conn); e != nil {
-		w.store.log.Error("reading counters after a failed write", "error", e)
+	w.stale = true
+	if e := w.restore(); e != nil {
+		w.store.log.Error("rolling back a failed write; it will be tried again before the next one", "error", e)
 	}
 	return err
+}
+
+// restore makes what the writer remembers what the file says. Until it has
+// succeeded after a failure, nothing is written.
+func (w *writer) restore() error {
+	if !w.AutocommitEnabled() {
+		if err := w.exec("ROLLBACK"); err != nil {
+			return err
+		}
+	}
+	if err := w.store.reload(w.conn); err != nil {
+		return err
+	}
+	w.stale = false
+	return nil
 }
 
 // flush writes what the transaction gathered: index entries and counters.

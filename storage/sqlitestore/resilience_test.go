@@ -1,0 +1,211 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+func openThings(t *testing.T, path string, indexes ...driver.Index) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "things", Indexes: indexes}}, Sync: SyncOff})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func loadThings(t *testing.T, s *Store, key string, versions int, data string) {
+	t.Helper()
+	vs := make([]driver.Version, versions)
+	for i := range vs {
+		vs[i] = driver.Version{Collection: "things", Key: key, RecordedAt: driver.Instant(i + 1), Op: driver.OpImport, Data: []byte(data)}
+	}
+	if _, err := s.Load(t.Context(), vs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One file has one lock, whatever it is called.
+func TestOneLockForAllNames(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "asof.db"), filepath.Join(dir, "link.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	if _, err := Open(t.Context(), link, Options{}); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Errorf("a link to nothing: %v", err)
+	}
+	s := openThings(t, path)
+	if _, err := Open(t.Context(), link, Options{}); driver.CodeOf(err) != driver.CodeUnavailable {
+		t.Errorf("a second server by another name: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openThings(t, link)
+	loadThings(t, s, "a", 1, `{}`)
+	if stats, err := s.Stats(t.Context()); err != nil || stats.Bytes <= 4096 {
+		t.Errorf("%+v, %v: the log is not counted", stats, err)
+	}
+}
+
+func TestMemoryIsNoFile(t *testing.T) {
+	if _, err := Open(t.Context(), ":memory:", Options{}); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Errorf("got %v", err)
+	}
+}
+
+// However large documents are, a log holds few of them, also one of many keys;
+// and reads in parts what it would read at once.
+func TestLogHoldsFewBytes(t *testing.T) {
+	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"))
+	data := `{"a":"` + strings.Repeat("x", 256<<10) + `"}`
+	keys := []string{"a", "b", "c", "d"}
+	const versions = 40
+	for _, key := range keys {
+		loadThings(t, s, key, versions, data)
+	}
+	for name, q := range map[string]driver.LogQuery{
+		"collection": {}, "collection, with the one before": {Previous: true},
+		"document": {Keys: keys[:1]}, "document, with the one before": {Keys: keys[:1], Previous: true}, "documents": {Keys: keys},
+	} {
+		for _, backward := range []bool{false, true} {
+			q.Collections, q.Backward = []string{"things"}, backward
+			streams, err := s.streams(t.Context(), &q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held := map[*driver.Version]bool{}
+			for _, st := range streams {
+				if err := st.fill(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range st.rows {
+					held[e.Version] = true
+					if e.Previous != nil {
+						held[e.Previous] = true
+					}
+				}
+			}
+			bytes := 0
+			for v := range held {
+				bytes += len(v.Data)
+			}
+			if most := stretchBytes + 2*len(streams)*len(data); bytes == 0 || bytes > most {
+				t.Errorf("%s, backward %v: %d bytes are held, at most %d should be", name, backward, bytes, most)
+			}
+			last := map[string]int64{}
+			n := 0
+			for e, err := range s.Log(t.Context(), &q) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				n++
+				v := e.Version
+				before, first, until := v.Number-1, int64(1), driver.Instant(v.Number+1)
+				if backward {
+					before, first = v.Number+1, versions
+				}
+				if v.Number == versions {
+					until = driver.Forever
+				}
+				if was, ok := last[v.Key]; ok && was != before || !ok && v.Number != first {
+					t.Fatalf("%s, backward %v: %s@%d follows version %d", name, backward, v.Key, v.Number, was)
+				}
+				last[v.Key] = v.Number
+				if v.SupersededAt != until {
+					t.Errorf("%s, backward %v: %s@%d is superseded at %d", name, backward, v.Key, v.Number, v.SupersededAt)
+				}
+				if q.Previous != (e.Previous != nil) && v.Number > 1 || q.Previous && v.Number > 1 && (e.Previous.Number != v.Number-1 || len(e.Previous.Data) != len(data)) {
+					t.Errorf("%s, backward %v: %s@%d comes with %+v", name, backward, v.Key, v.Number, e.Previous != nil)
+				}
+			}
+			if want := versions * max(1, len(q.Keys)); n != want && len(q.Keys) > 0 || len(q.Keys) == 0 && n != versions*len(keys) {
+				t.Errorf("%s, backward %v: %d versions", name, backward, n)
+			}
+		}
+	}
+}
+
+// Nothing is behind the end of time.
+func TestLogBehindForever(t *testing.T) {
+	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"))
+	loadThings(t, s, "k2", 3, `{}`)
+	for _, q := range []driver.LogQuery{
+		{Collections: []string{"things"}, Keys: []string{"k2"}, After: &driver.LogPosition{At: driver.Forever, Collection: "things", Key: "k8"}},
+		{Collections: []string{"things"}, After: &driver.LogPosition{At: driver.Forever, Collection: "z", Key: "k8"}},
+	} {
+		for e, err := range s.Log(t.Context(), &q) {
+			t.Errorf("%+v: %+v, %v", q, e.Version, err)
+		}
+	}
+}
+
+// When even the way back from a failed write fails, the next write finds it.
+func TestWriterRecovers(t *testing.T) {
+	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"), driver.Index{Path: []string{"n"}, Kind: driver.KindInt})
+	write := func(key string) error {
+		_, err := s.Commit(t.Context(), &driver.Write{ID: key, Collection: "things", Key: key, Op: driver.OpCreate, Data: []byte(`{"n":1}`)})
+		return err
+	}
+	if err := write("a"); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	err := s.writer.submit(&request{ctx: t.Context(), run: func() error {
+		ended, cancel := context.WithCancel(t.Context())
+		defer s.writer.SetInterrupt(nil)
+		return s.writer.transaction(func() error {
+			if _, err := s.writer.load(s.byName["things"], &driver.Version{Key: "b", RecordedAt: 1, Data: []byte(`{"n":2}`)}, 1); err != nil {
+				return err
+			}
+			// From here on the database answers nothing.
+			s.writer.SetInterrupt(ended.Done())
+			cancel()
+			return broken
+		})
+	}})
+	if !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := write(fmt.Sprint("c", i)); err != nil {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// A read that panics leaves its connection as good as before.
+func TestReadThatPanics(t *testing.T) {
+	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"))
+	for range 3 * s.opts.Readers {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			_ = s.read(t.Context(), func(*conn) error { panic("in a read") })
+		}()
+	}
+	for range 3 * s.opts.Readers {
+		if _, err := s.Query(t.Context(), &driver.Query{Collection: "things", At: driver.Forever}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
