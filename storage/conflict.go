@@ -18,6 +18,7 @@ const maxSince = 1000
 type conflict struct {
 	message          string
 	expected, actual int
+	at               driver.Instant // at which the current document is shown
 	current, base    *Document
 	overlapping      []string
 	mergeable        bool
@@ -30,6 +31,7 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 	k := &conflict{expected: expected, overlapping: []string{}}
 	k.since = func(context.Context) ([]*FieldChange, error) { return []*FieldChange{}, nil }
 	at := op.now(cur)
+	k.at = at
 	if cur != nil {
 		k.actual = int(cur.Number)
 	}
@@ -59,6 +61,14 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 	k.overlapping = overlapping(t, s.changesBetween(t, base, cur, cur, at), cur.Data, after, patch)
 	k.mergeable = len(k.overlapping) == 0
 	return k, nil
+}
+
+// lost is the outcome of a write that was in conflict.
+func (s *Store) lost(ctx context.Context, op *operation, k *conflict, err error) (*outcome, error) {
+	if err == nil {
+		err = s.shows(ctx, op, k.at)
+	}
+	return &outcome{conflict: k}, err
 }
 
 func conflictMessage(t *Type, key string, expected int, cur *driver.Version) string {

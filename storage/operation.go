@@ -13,7 +13,7 @@ import (
 // operation is what the parts of one GraphQL operation share.
 type operation struct {
 	begin driver.Instant
-	last  atomic.Int64 // the instant of the last commit; 0: none
+	last  atomic.Int64 // the latest instant that it committed at or showed; 0: none
 	group func() string
 }
 
@@ -48,8 +48,8 @@ func (s *Store) operation(ctx context.Context) (*operation, error) {
 	return s.begin(ctx)
 }
 
-// committed records a commit of the operation.
-func (o *operation) committed(at driver.Instant) {
+// reached records an instant that the operation committed at, or shows.
+func (o *operation) reached(at driver.Instant) {
 	for {
 		old := o.last.Load()
 		if int64(at) <= old || o.last.CompareAndSwap(old, int64(at)) {
@@ -58,9 +58,9 @@ func (o *operation) committed(at driver.Instant) {
 	}
 }
 
-// InstantOf returns the instant of the operation: that of its last commit, or
-// the one that Begin chose if nothing was committed. It returns false where
-// Begin was not called.
+// InstantOf returns the latest instant of the operation: that of its last
+// commit, or of a newer version that it showed in a conflict; the one that Begin
+// chose where there is neither. It returns false where Begin was not called.
 func InstantOf(ctx context.Context) (driver.Instant, bool) {
 	op, ok := ctx.Value(operationKey{}).(*operation)
 	if !ok {

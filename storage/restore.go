@@ -32,7 +32,7 @@ func (s *Store) restore(ctx context.Context, t *Type, in RestoreInput) (*outcome
 		}
 	}
 	k, err := s.newConflict(ctx, op, t, in.Key, in.ExpectedVersion, cur, nil)
-	return &outcome{conflict: k}, err
+	return s.lost(ctx, op, k, err)
 }
 
 // restoreOver writes the state of an earlier version after cur, which is the
@@ -56,7 +56,7 @@ func (s *Store) restoreOver(ctx context.Context, op *operation, t *Type, in Rest
 	}
 	changed := normal.Changed(dataOf(cur), data)
 	if len(changed) == 0 && !cur.Deleted {
-		return s.wroteNothing(op, t, cur), nil
+		return s.wroteNothing(ctx, op, t, cur)
 	}
 	v, err := s.commit(ctx, op, t, in.Message, driver.Write{
 		Key: in.Key, Expected: cur.Number, Op: driver.OpRestore, Changed: changed, Data: data,

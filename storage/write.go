@@ -106,7 +106,7 @@ func (s *Store) create(ctx context.Context, t *Type, in CreateInput) (*outcome, 
 			return nil, err
 		}
 		k, err := s.newConflict(ctx, op, t, in.Key, 0, cur, nil)
-		return &outcome{conflict: k}, err
+		return s.lost(ctx, op, k, err)
 	}
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (s *Store) update(ctx context.Context, t *Type, in UpdateInput) (*outcome, 
 		if !live(cur) || cur.Number != int64(in.ExpectedVersion) {
 			k, err := s.newConflict(ctx, op, t, in.Key, in.ExpectedVersion, cur, in.Patch)
 			if err != nil || !merge || !k.mergeable || attempt > mergeAttempts {
-				return &outcome{conflict: k}, err
+				return s.lost(ctx, op, k, err)
 			}
 			merged = true
 		}
@@ -139,7 +139,10 @@ func (s *Store) update(ctx context.Context, t *Type, in UpdateInput) (*outcome, 
 		}
 		changed := normal.Changed(cur.Data, data)
 		if len(changed) == 0 {
-			o := s.wroteNothing(op, t, cur)
+			o, err := s.wroteNothing(ctx, op, t, cur)
+			if err != nil {
+				return nil, err
+			}
 			o.merged = merged
 			return o, nil
 		}
@@ -186,7 +189,7 @@ func (s *Store) remove(ctx context.Context, t *Type, in DeleteInput) (*outcome, 
 		}
 	}
 	k, err := s.newConflict(ctx, op, t, in.Key, in.ExpectedVersion, cur, nil)
-	return &outcome{conflict: k}, err
+	return s.lost(ctx, op, k, err)
 }
 
 // wrote is the outcome of a committed write.
@@ -199,9 +202,9 @@ func (s *Store) wrote(t *Type, before, v *driver.Version) *outcome {
 }
 
 // wroteNothing is the outcome of a write that would have changed nothing.
-func (s *Store) wroteNothing(op *operation, t *Type, cur *driver.Version) *outcome {
+func (s *Store) wroteNothing(ctx context.Context, op *operation, t *Type, cur *driver.Version) (*outcome, error) {
 	at := op.now(cur)
-	return &outcome{version: cur, doc: s.newDocument(t, cur, at, at, false)}
+	return &outcome{version: cur, doc: s.newDocument(t, cur, at, at, false)}, s.shows(ctx, op, at)
 }
 
 // now is the instant at which a mutation sees a version: the operation's, or
@@ -212,6 +215,20 @@ func (o *operation) now(v *driver.Version) driver.Instant {
 		at = max(at, v.RecordedAt)
 	}
 	return at
+}
+
+// shows waits until nothing can be committed any more at or before the instant
+// at which a mutation shows a document. A version that was read as the very
+// last one may not have been acknowledged yet.
+func (s *Store) shows(ctx context.Context, op *operation, at driver.Instant) error {
+	if at <= op.begin {
+		return nil
+	}
+	if err := s.engine.Settle(ctx, at); err != nil {
+		return fromDriver(err)
+	}
+	op.reached(at)
+	return nil
 }
 
 // current returns a document's last version, which may be a tombstone; nil for
@@ -238,7 +255,7 @@ func (s *Store) commit(ctx context.Context, op *operation, t *Type, message *str
 	s.loaded.forget(w.Collection, w.Key)
 	switch {
 	case err == nil:
-		op.committed(v.RecordedAt)
+		op.reached(v.RecordedAt)
 		return v, nil
 	case isConflict(err):
 		return nil, err

@@ -1,9 +1,11 @@
 package storage_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -291,6 +293,48 @@ func TestCompareAndSwapIsTheEngines(t *testing.T) {
 			}
 			if got := must(e.get("a").String(fName))(t); got != "theirs" {
 				t.Errorf("the other's write became %q", got)
+			}
+		})
+	}
+}
+
+// settling notes the instants that it was asked to settle.
+type settling struct {
+	driver.Engine
+	at []driver.Instant
+}
+
+func (s *settling) Settle(ctx context.Context, at driver.Instant) error {
+	s.at = append(s.at, at)
+	return s.Engine.Settle(ctx, at)
+}
+
+// What a mutation shows of another's write is read at an instant that is
+// settled, and the operation says so.
+func TestAConflictIsShownAtASettledInstant(t *testing.T) {
+	for name, write := range map[string]func(e *env, ctx context.Context) (any, error){
+		"conflict": func(e *env, ctx context.Context) (any, error) {
+			return e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: object{"name": "mine"}})
+		},
+		"nothing changed": func(e *env, ctx context.Context) (any, error) {
+			return e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: object{"stars": 7}, OnConflict: ptr(storage.Merge)})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			e.create("a", object{"name": "A", "tags": []any{}, "stars": 1})
+			ctx := e.begin()
+			theirs := e.update("bob", "a", 1, object{"name": "theirs", "stars": 7}).Document.VersionInfo().RecordedAt()
+			s := &settling{Engine: e.engine.Engine}
+			e.engine.Engine = s
+			if _, err := write(e, ctx); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(s.at, theirs) {
+				t.Errorf("%s was not settled, only %v", theirs, s.at)
+			}
+			if at, _ := storage.InstantOf(ctx); at != theirs {
+				t.Errorf("the operation says %s, and shows what was recorded at %s", at, theirs)
 			}
 		})
 	}
