@@ -277,6 +277,9 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 		}
 		l.ops = append(l.ops, op)
 	}
+	if most := l.store.limits.FilterSize; len(keys)+len(fields)+len(authors)+len(w.DocumentType) > most {
+		return false, badInput("where: more than %d keys, fields, authors and types", most)
+	}
 	l.group, l.fields = w.ChangeGroup, fields
 	l.log.Keys, l.log.Authors = keys, authors
 	known := map[string]bool{}

@@ -93,7 +93,7 @@ func cursorValue(kind driver.Kind, v any) (driver.Value, bool) {
 		return b, ok
 	case driver.KindDecimal:
 		s, ok := v.(string)
-		return s, ok && isDecimal(s)
+		return s, ok && isAnyDecimal(s)
 	default:
 		s, ok := v.(string)
 		return s, ok

@@ -181,10 +181,10 @@ func TestOnSQLite(t *testing.T) {
 		"OneInstantForAnOperation": TestOneInstantForAnOperation, "LaterWritesNeverShowInAPinnedRead": TestLaterWritesNeverShowInAPinnedRead, "IDs": TestIDs,
 		"DeletedDocumentsKeepTheirHistory": TestDeletedDocumentsKeepTheirHistory, "OldVersionsUnderTheSchema": TestOldVersionsUnderTheSchema, "NestedViews": TestNestedViews,
 		"PagesPinTheirInstant": TestPagesPinTheirInstant, "PagesBothWays": TestPagesBothWays, "PageRefuses": TestPageRefuses, "Where": TestWhere,
-		"OrderAndCursorsOfEveryKind": TestOrderAndCursorsOfEveryKind, "ChangelogOfADocument": TestChangelogOfADocument, "GlobalChangelog": TestGlobalChangelog,
+		"OrderAndCursorsOfEveryKind": TestOrderAndCursorsOfEveryKind, "CursorsOfExtremeDecimals": TestCursorsOfExtremeDecimals, "ChangelogOfADocument": TestChangelogOfADocument, "GlobalChangelog": TestGlobalChangelog,
 		"Versions": TestVersions, "Blame": TestBlame, "BlameStopsEarly": TestBlameStopsEarly, "Diff": TestDiff, "HistoryOfWhatWasJustWritten": TestHistoryOfWhatWasJustWritten, "Create": TestCreate, "InputIsChecked": TestInputIsChecked,
 		"PatchTellsNullFromAbsent": TestPatchTellsNullFromAbsent, "NothingChangedMakesNoVersion": TestNothingChangedMakesNoVersion, "ConflictSaysEverything": TestConflictSaysEverything,
-		"Merge": TestMerge, "CompareAndSwapIsTheEngines": TestCompareAndSwapIsTheEngines, "ConcurrentUpdatesLoseNothing": TestConcurrentUpdatesLoseNothing,
+		"Merge": TestMerge, "AConflictIsShownAtASettledInstant": TestAConflictIsShownAtASettledInstant, "CompareAndSwapIsTheEngines": TestCompareAndSwapIsTheEngines, "ConcurrentUpdatesLoseNothing": TestConcurrentUpdatesLoseNothing,
 		"Delete": TestDelete, "RestoreLosesNothing": TestRestoreLosesNothing, "ChangeGroups": TestChangeGroups, "LoadWorksOutWhatChanged": TestLoadWorksOutWhatChanged,
 	} {
 		t.Run(name, test)

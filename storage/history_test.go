@@ -128,6 +128,8 @@ func TestGlobalChangelog(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
+	_, err := e.store.Changelog(e.begin(), &storage.ChangelogWhere{DocumentType: []string{"Tag"}, Keys: make([]string, 2000)}, nil, nil, nil, nil)
+	wantError(t, err, storage.CodeBadUserInput, "more than 1000 keys")
 	// A later write does not move the pages of a list that was begun.
 	first := must(e.store.Changelog(e.begin(), nil, ptr(2), nil, nil, nil))(t)
 	e.load("tags", "x", `{"name":"z"}`)

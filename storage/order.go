@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/apd/v3"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // order turns an orderBy argument into the engine's order. A field with a
@@ -84,6 +85,14 @@ func sortValue(kind driver.Kind, f *Field, raw []byte) driver.Value {
 	case driver.KindInstant:
 		if at, ok := readInstant(f, raw); ok {
 			return at
+		}
+	case driver.KindDecimal:
+		s, ok := rawjson.Unquote(raw)
+		if !ok {
+			s = string(raw)
+		}
+		if isAnyDecimal(s) {
+			return s
 		}
 	case driver.KindString:
 		if s, ok := readText(&Field{Kind: KindString}, raw); ok {

@@ -100,6 +100,27 @@ func TestPagesBothWays(t *testing.T) {
 	}
 }
 
+// Values that no input could hold, but an import could, have their places.
+func TestCursorsOfExtremeDecimals(t *testing.T) {
+	e := newEnv(t)
+	prices := []string{`"1e10000"`, `"1e9999"`, `"-1e-9999"`, `"` + strings.Repeat("7", 1200) + `"`, strings.Repeat("8", 1200), `true`, `"0"`}
+	for i, price := range prices {
+		e.load("software", fmt.Sprint("k", i), `{"name":"a","price":`+price+`}`)
+	}
+	for _, direction := range []storage.OrderDirection{storage.Asc, storage.Desc} {
+		seen := map[string]bool{}
+		var after *string
+		for range prices {
+			pg := must(e.projects.Page(e.begin(), nil, []*storage.OrderInput{{Field: "price", Direction: direction}}, ptr(1), after, nil, nil, nil))(t)
+			if len(pg.Nodes) != 1 || seen[pg.Nodes[0].Key()] {
+				t.Fatalf("%s: after %v comes %d documents, one of them again", direction, seen, len(pg.Nodes))
+			}
+			seen[pg.Nodes[0].Key()] = true
+			after = pg.PageInfo.EndCursor()
+		}
+	}
+}
+
 func TestPageRefuses(t *testing.T) {
 	e := newEnv(t)
 	at := e.load("software", "a", `{"name":"a"}`)

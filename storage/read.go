@@ -102,13 +102,17 @@ func digits(s string) (n int, ok bool) {
 // no comparison has to write out a hostile number.
 const (
 	maxDecimal  = 1000
-	maxExponent = 10000
+	maxExponent = 9999
 )
 
-// isDecimal reports whether s is a decimal number as JSON writes them.
-func isDecimal[S string | []byte](s S) bool {
+// isDecimal reports whether s is a decimal number as JSON writes them, and not
+// too long.
+func isDecimal[S string | []byte](s S) bool { return len(s) <= maxDecimal && isAnyDecimal(s) }
+
+// isAnyDecimal is isDecimal for numbers of any length, by which engines sort.
+func isAnyDecimal[S string | []byte](s S) bool {
 	n := len(s)
-	if n == 0 || n > maxDecimal {
+	if n == 0 {
 		return false
 	}
 	i := 0
