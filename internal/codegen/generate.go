@@ -60,10 +60,21 @@ func Generate() (err error) {
 	cfg.Sources = []*ast.Source{{Name: expansionFile, Input: sdl}}
 	cfg.Models = catalogue.bindings()
 	plugin := NewPlugin(catalogue)
-	if err := api.Generate(cfg, api.NoPlugins(), api.AddPlugin(plugin)); err != nil {
+	if err := runGqlgen(cfg, plugin); err != nil {
 		return explain(fmt.Errorf("gqlgen: %w", err))
 	}
 	return plugin.tuning.apply(executorFile)
+}
+
+// runGqlgen lets gqlgen write the executor. gqlgen panics on some code that does
+// not compile: that is an error like any other.
+func runGqlgen(cfg *config.Config, plugin *Plugin) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return api.Generate(cfg, api.NoPlugins(), api.AddPlugin(plugin))
 }
 
 // writeGenerated writes what is not gqlgen's to write.
