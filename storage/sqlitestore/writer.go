@@ -98,7 +98,7 @@ func (w *writer) loop() {
 }
 
 // idleTime is how long the writer has nothing to do before it tidies up.
-const idleTime = 2000 * time.Millisecond
+const idleTime = 2 * time.Second
 
 // wait returns when something was queued. Meanwhile it tidies up.
 func (w *writer) wait() {

@@ -25,7 +25,8 @@ type ImportOptions struct {
 	// means 16 MiB.
 	MaxLine int
 	// BatchVersions and BatchBytes bound what is committed at once; 0 means
-	// 8192 versions and 8 MiB. A single longer line is a batch of its own.
+	// 32768 versions and 24 MiB. A single longer line is a batch of its own.
+	// Two batches are in memory at once.
 	BatchVersions, BatchBytes int
 	// Progress, if set, is called after every batch, from one goroutine.
 	Progress func(Progress)
@@ -38,8 +39,8 @@ func (o ImportOptions) withDefaults() ImportOptions {
 		}
 	}
 	set(&o.MaxLine, 16<<20)
-	set(&o.BatchVersions, 8192)
-	set(&o.BatchBytes, 8<<20)
+	set(&o.BatchVersions, 32768)
+	set(&o.BatchBytes, 24<<20)
 	return o
 }
 
@@ -61,7 +62,7 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l := &loader{store: store, opts: opts, raw: src.raw}
+	l := &loader{store: store, opts: opts, raw: src.raw, next: &batch{}}
 	err = l.run(ctx, parseAhead(ctx, src, opts, typesOf(store)))
 	l.report.Stopped = err != nil
 	return l.report, err

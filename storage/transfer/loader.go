@@ -11,17 +11,32 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// loader gathers what jobs hold into batches and gives them to the store.
+// loader gathers what jobs hold into batches and gives them to the store, one
+// after the other. While the store takes one, the next gathers.
 type loader struct {
 	store  *storage.Store
 	opts   ImportOptions
 	raw    *counter
 	report ImportReport
 
+	next   *batch       // gathers
+	loaded chan outcome // of the batch that the store has; nil: it has none
+}
+
+// batch is what is loaded at once.
+type batch struct {
 	items    []item
 	ignored  []int64 // lines left out
 	bytes    int
 	versions []driver.Version // of the items, while they are loaded
+}
+
+// outcome is what became of a batch.
+type outcome struct {
+	*batch
+	result  driver.LoadResult
+	stopped *LineError // the first line that the store refused
+	err     error
 }
 
 // run loads what the jobs hold, in their order.
@@ -34,9 +49,10 @@ func (l *loader) run(ctx context.Context, jobs <-chan *job) error {
 	}
 	// The jobs end early when the context does.
 	if ctx.Err() != nil {
+		_ = l.wait() // it was stopped, too
 		return driver.Errorf(driver.CodeUnavailable, "the import was stopped: %w", context.Cause(ctx))
 	}
-	return l.flush(ctx)
+	return l.finish(ctx)
 }
 
 // add takes what a job holds. It returns the job's error when what precedes it
@@ -44,19 +60,19 @@ func (l *loader) run(ctx context.Context, jobs <-chan *job) error {
 func (l *loader) add(ctx context.Context, j *job) error {
 	for _, it := range j.items {
 		size := len(it.version.Data) + versionOverhead
-		if len(l.items) > 0 && (len(l.items) >= l.opts.BatchVersions || l.bytes+size > l.opts.BatchBytes) {
+		if n := len(l.next.items); n > 0 && (n >= l.opts.BatchVersions || l.next.bytes+size > l.opts.BatchBytes) {
 			if err := l.flush(ctx); err != nil {
 				return err
 			}
 		}
-		l.items = append(l.items, it)
-		l.bytes += size
+		l.next.items = append(l.next.items, it)
+		l.next.bytes += size
 	}
-	l.ignored = append(l.ignored, j.ignored...)
+	l.next.ignored = append(l.next.ignored, j.ignored...)
 	if j.err == nil {
 		return nil
 	}
-	if err := l.flush(ctx); err != nil {
+	if err := l.finish(ctx); err != nil {
 		return err
 	}
 	return j.err
@@ -65,27 +81,47 @@ func (l *loader) add(ctx context.Context, j *job) error {
 // versionOverhead is about what a version takes besides its data.
 const versionOverhead = 256
 
-// flush loads what was gathered. Where the store refuses a version, those on
-// the lines before it are kept.
-func (l *loader) flush(ctx context.Context) error {
-	// Versions of one document lie together in a store, so a batch that is
-	// ordered by document is written with less effort. Nothing else depends on
-	// the order of different documents.
-	slices.SortStableFunc(l.items, func(a, b item) int {
-		return cmp.Or(strings.Compare(a.version.Collection, b.version.Collection), strings.Compare(a.version.Key, b.version.Key))
-	})
-	result, stopped, err := l.load(ctx)
-	if err != nil {
+// finish loads what was gathered and waits for it.
+func (l *loader) finish(ctx context.Context) error {
+	if err := l.flush(ctx); err != nil {
 		return err
 	}
-	l.count(result, stopped)
-	clear(l.items)
-	l.items, l.ignored, l.bytes = l.items[:0], l.ignored[:0], 0
+	return l.wait()
+}
+
+// flush gives the store what was gathered, when it has taken what it has. Its
+// error is about the latter.
+func (l *loader) flush(ctx context.Context) error {
+	if err := l.wait(); err != nil {
+		return err
+	}
+	b := l.next
+	l.next, l.loaded = &batch{items: make([]item, 0, len(b.items))}, make(chan outcome, 1)
+	go func(loaded chan<- outcome) {
+		o := outcome{batch: b}
+		o.result, o.stopped, o.err = b.load(ctx, l.store)
+		loaded <- o
+	}(l.loaded)
+	return nil
+}
+
+// wait waits for the batch that the store has, and counts it. Where the store
+// refused a version, those on the lines before it are kept.
+func (l *loader) wait() error {
+	if l.loaded == nil {
+		return nil
+	}
+	o := <-l.loaded
+	l.loaded = nil
+	if o.err != nil {
+		return o.err
+	}
+	l.count(o)
 	if l.opts.Progress != nil {
 		l.opts.Progress(Progress{Lines: l.report.Added + l.report.Skipped, Bytes: l.raw.n.Load()})
 	}
-	if stopped != nil {
-		return stopped
+	if o.stopped != nil {
+		return o.stopped
 	}
 	return nil
 }
@@ -93,35 +129,40 @@ func (l *loader) flush(ctx context.Context) error {
 // load gives the batch to the store, up to the first line that this refuses,
 // which it returns. The order in which lines are tried is not that of the
 // file, so another refusal may show an earlier line.
-func (l *loader) load(ctx context.Context) (result driver.LoadResult, stopped *LineError, err error) {
-	for len(l.items) > 0 {
-		l.versions = l.versions[:0]
-		for i := range l.items {
-			l.versions = append(l.versions, l.items[i].version)
+func (b *batch) load(ctx context.Context, store *storage.Store) (result driver.LoadResult, stopped *LineError, err error) {
+	// Versions of one document lie together in a store, so a batch that is
+	// ordered by document is written with less effort. Nothing else depends on
+	// the order of different documents.
+	slices.SortStableFunc(b.items, func(x, y item) int {
+		return cmp.Or(strings.Compare(x.version.Collection, y.version.Collection), strings.Compare(x.version.Key, y.version.Key))
+	})
+	for len(b.items) > 0 {
+		b.versions = b.versions[:0]
+		for i := range b.items {
+			b.versions = append(b.versions, b.items[i].version)
 		}
-		result, err = l.store.Load(ctx, l.versions)
-		clear(l.versions)
+		result, err = store.Load(ctx, b.versions)
 		var refused *driver.LoadError
-		if !errors.As(err, &refused) || refused.Index < 0 || refused.Index >= len(l.items) {
+		if !errors.As(err, &refused) || refused.Index < 0 || refused.Index >= len(b.items) {
 			return result, stopped, err
 		}
-		stopped = &LineError{Line: l.items[refused.Index].line, Err: refused.Err}
-		l.items = slices.DeleteFunc(l.items, func(it item) bool { return it.line >= stopped.Line })
+		stopped = &LineError{Line: b.items[refused.Index].line, Err: refused.Err}
+		b.items = slices.DeleteFunc(b.items, func(it item) bool { return it.line >= stopped.Line })
 	}
 	return driver.LoadResult{}, stopped, nil
 }
 
-// count adds the batch, as far as it was kept, to the report.
-func (l *loader) count(result driver.LoadResult, stopped *LineError) {
-	l.report.Added += result.Added
-	l.report.Skipped += result.Skipped
-	for _, line := range l.ignored {
-		if stopped == nil || line < stopped.Line {
+// count adds a batch, as far as it was kept, to the report.
+func (l *loader) count(o outcome) {
+	l.report.Added += o.result.Added
+	l.report.Skipped += o.result.Skipped
+	for _, line := range o.ignored {
+		if o.stopped == nil || line < o.stopped.Line {
 			l.report.Ignored++
 		}
 	}
-	for i := range l.items {
-		for _, r := range l.items[i].remarks {
+	for i := range o.items {
+		for _, r := range o.items[i].remarks {
 			l.report.remark(r)
 		}
 	}
