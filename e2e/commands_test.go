@@ -121,14 +121,14 @@ func cmdGQL(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	body, err := json.Marshal(map[string]any{"query": expand(ts, ts.ReadFile(args[0])), "variables": variables})
 	ts.Check(err)
-	status, answer := send(ts, "POST", "/graphql", header, body)
+	resp, answer := send(ts, "POST", "/graphql", header, body)
 	if failed := gjson.GetBytes(answer, "errors").Exists(); failed != neg {
-		ts.Fatalf("status %d, answer: %s", status, answer)
+		ts.Fatalf("status %d, answer: %s", resp.StatusCode, answer)
 	}
 }
 
-// http METHOD PATH [FILE] [header: value…] sends a request and prints status
-// and body.
+// http METHOD PATH [FILE] [header: value…] sends a request and prints the body,
+// the status and the headers of the answer.
 func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: http METHOD PATH [FILE] [header: value…]")
@@ -141,11 +141,12 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 			body = []byte(expand(ts, ts.ReadFile(arg)))
 		}
 	}
-	status, _ := send(ts, args[0], args[1], header, body)
-	_, _ = fmt.Fprintf(ts.Stdout(), "\nstatus %d\n", status)
+	resp, _ := send(ts, args[0], expand(ts, args[1]), header, body)
+	_, _ = fmt.Fprintf(ts.Stdout(), "\nstatus %d\n", resp.StatusCode)
+	_ = resp.Header.Write(ts.Stdout())
 }
 
-func send(ts *testscript.TestScript, method, path string, header http.Header, body []byte) (int, []byte) {
+func send(ts *testscript.TestScript, method, path string, header http.Header, body []byte) (*http.Response, []byte) {
 	req, err := http.NewRequest(method, ts.Getenv("URL")+path, bytes.NewReader(body))
 	ts.Check(err)
 	req.Header = header
@@ -156,7 +157,7 @@ func send(ts *testscript.TestScript, method, path string, header http.Header, bo
 	ts.Check(resp.Body.Close())
 	of(ts).last = answer
 	_, _ = ts.Stdout().Write(answer)
-	return resp.StatusCode, answer
+	return resp, answer
 }
 
 // expand replaces ${NAME} by what was remembered. GraphQL variables ($name,
