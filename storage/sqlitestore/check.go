@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"zombiezen.com/go/sqlite"
 
@@ -110,6 +111,10 @@ func (k *checker) document(s *sqlite.Stmt) error {
 	h.BindInt64(2, (doc + 1).version(0))
 	var last *driver.Version
 	entries := make([][]held, len(k.coll.indexes))
+	open := make([]map[string]int, len(k.coll.indexes))
+	for i := range open {
+		open[i] = map[string]int{}
+	}
 	if err := k.rows(h, func(h *sqlite.Stmt) error {
 		v, err := k.version(h, k.coll.name, true)
 		if err != nil {
@@ -129,7 +134,7 @@ func (k *checker) document(s *sqlite.Stmt) error {
 		if v.Key != row.Key {
 			k.problem(row.Key, "version %d has the key %q", v.Number, v.Key)
 		}
-		k.expect(entries, v)
+		k.expect(entries, open, v)
 		last = v
 		return nil
 	}); err != nil {
@@ -148,17 +153,19 @@ func (k *checker) document(s *sqlite.Stmt) error {
 	return k.entries(doc, row.Key, entries)
 }
 
-// expect adds to the entries of a document what a version changes.
-func (k *checker) expect(entries [][]held, v *driver.Version) {
+// expect adds to the entries of a document what a version changes. open says
+// where those that have not ended are.
+func (k *checker) expect(entries [][]held, open []map[string]int, v *driver.Version) {
 	for i, values := range k.coll.values(v.Data) {
-		for n := range entries[i] {
-			e := &entries[i][n]
-			if e.until == forever && !containsBytes(values, []byte(e.value)) {
-				e.until = int64(v.RecordedAt)
+		for value, n := range open[i] {
+			if _, ok := slices.BinarySearchFunc(values, value, func(b []byte, value string) int { return strings.Compare(unsafeString(b), value) }); !ok {
+				entries[i][n].until = int64(v.RecordedAt)
+				delete(open[i], value)
 			}
 		}
 		for _, value := range values {
-			if !slices.ContainsFunc(entries[i], func(e held) bool { return e.until == forever && e.value == string(value) }) {
+			if _, ok := open[i][string(value)]; !ok {
+				open[i][string(value)] = len(entries[i])
 				entries[i] = append(entries[i], held{value: string(value), since: int64(v.RecordedAt), until: forever})
 			}
 		}

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -68,7 +69,7 @@ func (c *collection) addIndex(ix *index) {
 
 // values returns the encoded values that the indexes hold of a document: one
 // for an index on a single value, one for each distinct element for one on a
-// list. No document (nil) has none.
+// list, in ascending order. No document (nil) has none.
 func (c *collection) values(data []byte) [][][]byte {
 	all := make([][][]byte, len(c.indexes))
 	if data == nil || len(c.indexes) == 0 {
@@ -84,17 +85,15 @@ func (c *collection) values(data []byte) [][][]byte {
 		}
 		elements(raw, func(element []byte) bool {
 			value := appendStored(nil, element, ix.decl.Kind)
-			if value[0] != tagNull && !containsBytes(all[i], value) {
+			if value[0] != tagNull {
 				all[i] = append(all[i], value)
 			}
 			return true
 		})
+		slices.SortFunc(all[i], bytes.Compare)
+		all[i] = slices.CompactFunc(all[i], bytes.Equal)
 	}
 	return all
-}
-
-func containsBytes(list [][]byte, value []byte) bool {
-	return slices.ContainsFunc(list, func(b []byte) bool { return string(b) == string(value) })
 }
 
 // encodePath writes an index's path as it is stored.

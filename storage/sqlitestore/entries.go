@@ -41,24 +41,7 @@ func (w *writer) advance(st *state, v *driver.Version) {
 	w.pending.touch(st)
 	values := coll.values(v.Data)
 	for i, ix := range coll.indexes {
-		kept := st.entries[i][:0]
-		for _, e := range st.entries[i] {
-			switch {
-			case containsBytes(values[i], e.value):
-				kept = append(kept, e)
-			case e.stored:
-				w.pending.closing = append(w.pending.closing, change{ix: ix, st: st, value: e.value, until: v.RecordedAt})
-			default:
-				w.pending.ended = append(w.pending.ended, change{ix: ix, st: st, value: e.value, since: e.since, until: v.RecordedAt})
-			}
-		}
-		had := len(kept)
-		for _, value := range values[i] {
-			if !slices.ContainsFunc(kept[:had], func(e entry) bool { return bytes.Equal(e.value, value) }) {
-				kept = append(kept, entry{value: value, since: v.RecordedAt})
-			}
-		}
-		st.entries[i] = kept
+		st.entries[i] = w.follow(ix, st, st.entries[i], values[i], v.RecordedAt)
 	}
 	if was, is := st.number > 0 && !st.deleted, !v.Deleted; was && !is {
 		coll.live--
@@ -69,6 +52,38 @@ func (w *writer) advance(st *state, v *driver.Version) {
 	coll.last = max(coll.last, v.RecordedAt)
 	coll.dirty = true
 	st.number, st.at, st.deleted = v.Number, v.RecordedAt, v.Deleted
+}
+
+// follow returns the entries that an index has for a document from an instant
+// on, and notes those that end then. Entries and values are in ascending order.
+func (w *writer) follow(ix *index, st *state, had []entry, values [][]byte, at driver.Instant) []entry {
+	if slices.EqualFunc(had, values, func(e entry, value []byte) bool { return bytes.Equal(e.value, value) }) {
+		return had
+	}
+	end := func(e entry) {
+		if e.stored {
+			w.pending.closing = append(w.pending.closing, change{ix: ix, st: st, value: e.value, until: at})
+		} else {
+			w.pending.ended = append(w.pending.ended, change{ix: ix, st: st, value: e.value, since: e.since, until: at})
+		}
+	}
+	has := make([]entry, 0, len(values))
+	for _, value := range values {
+		for len(had) > 0 && bytes.Compare(had[0].value, value) < 0 {
+			end(had[0])
+			had = had[1:]
+		}
+		if len(had) > 0 && bytes.Equal(had[0].value, value) {
+			has = append(has, had[0])
+			had = had[1:]
+			continue
+		}
+		has = append(has, entry{value: value, since: at})
+	}
+	for _, e := range had {
+		end(e)
+	}
+	return has
 }
 
 // flushEntries writes the index changes of a transaction.

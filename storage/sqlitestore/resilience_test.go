@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -136,6 +137,36 @@ func TestLogHoldsFewBytes(t *testing.T) {
 				t.Errorf("%s, backward %v: %d versions", name, backward, n)
 			}
 		}
+	}
+}
+
+// A long list must not stop the writer: the work of indexing it does not grow
+// with the square of its length.
+func TestLongLists(t *testing.T) {
+	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"), driver.Index{Path: []string{"l"}, Kind: driver.KindString, List: true})
+	list := func(prefix string, n int) []byte {
+		var b strings.Builder
+		b.WriteString(`{"l":[`)
+		for i := range n {
+			fmt.Fprintf(&b, `"%s%d",`, prefix, i*7919%n)
+		}
+		return []byte(b.String() + `"last"]}`)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	const n = 50_000
+	for i, data := range [][]byte{list("a", n), list("b", n), list("b", n/2)} {
+		start := time.Now()
+		if _, err := s.Commit(ctx, &driver.Write{ID: fmt.Sprint(i), Collection: "things", Key: "k", Expected: int64(i), Op: driver.OpUpdate, Data: data}); err != nil {
+			t.Fatal(err)
+		}
+		// Comparing each with each takes a billion comparisons, and much longer.
+		if took := time.Since(start); took > 15*time.Second {
+			t.Errorf("version %d took %v", i+1, took)
+		}
+	}
+	if err := s.Check(ctx, func(problem string) { t.Error(problem) }); err != nil {
+		t.Error(err)
 	}
 }
 
