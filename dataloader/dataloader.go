@@ -10,12 +10,16 @@
 //     so a batch is complete when it is needed.
 //   - References resolve at the instant of the document that holds them, unless
 //     an argument names another.
+//   - An operation loads at most 100,000 documents, and follows at most a million
+//     references: lists in documents can be long, and what a loader has read it
+//     keeps. What needs more is refused with QUERY_TOO_COMPLEX.
 //   - Results come in the order of the keys, with a null for each document that
 //     does not exist, whatever the order in which the store returns them.
 package dataloader
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/asof/asof/storage"
@@ -24,10 +28,17 @@ import (
 
 // Loader keeps what one operation has loaded.
 type Loader struct {
-	store *storage.Store
-	mu    sync.Mutex
-	docs  map[docKey]*entry
+	store    *storage.Store
+	mu       sync.Mutex
+	docs     map[docKey]*entry
+	followed int // references
 }
+
+// The most that one operation may load and follow.
+const (
+	maxDocs     = 100_000
+	maxFollowed = 1_000_000
+)
 
 type docKey struct {
 	t      *storage.Type
@@ -126,9 +137,13 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 	wanted := make([]*entry, len(keys))
 	var missing []docKey
 	var started []*entry
+	tooMany := false
 	need := func(k docKey) *entry {
 		e := l.docs[k]
 		if e == nil {
+			if tooMany = tooMany || len(l.docs) >= maxDocs; tooMany {
+				return nil
+			}
 			e = &entry{done: make(chan struct{})}
 			l.docs[k] = e
 			missing, started = append(missing, k), append(started, e)
@@ -147,6 +162,15 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 			wanted[i] = need(of(o.Of(), key))
 		}
 		o.EachRef(field, func(d *storage.Document, key string) { need(of(d, key)) })
+	}
+	if l.followed += len(keys); tooMany || l.followed > maxFollowed {
+		for _, k := range missing { // nobody else has seen these
+			delete(l.docs, k)
+		}
+		l.mu.Unlock()
+		return nil, &storage.Error{Code: storage.CodeQueryTooComplex, Message: fmt.Sprintf(
+			"the documents of this answer refer to too many others: at most %d can be loaded, and %d references followed, in one operation; ask for fewer documents at a time",
+			maxDocs, maxFollowed)}
 	}
 	l.mu.Unlock()
 	if len(missing) > 0 {

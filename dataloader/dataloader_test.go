@@ -285,3 +285,43 @@ func TestFailuresAreNotKept(t *testing.T) {
 		t.Errorf("without a loader: %s", got)
 	}
 }
+
+// Documents with long lists of references cannot make an operation load without
+// end, neither different documents nor the same ones again and again.
+func TestTooManyReferences(t *testing.T) {
+	e := newEnv(t)
+	list := func(prefix string, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"%s%d"`, prefix, i)
+		}
+		return `{"tags":[` + b.String()[1:] + `]}`
+	}
+	for _, key := range []string{"a", "b", "c"} {
+		e.load("projects", key, list(key, 40_000))
+	}
+	ctx := e.begin()
+	var complex *storage.Error
+	page, err := e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dataloader.Refs(ctx, e.tags, page.Nodes[0].Document, fTags, nil); !errors.As(err, &complex) || complex.Code != storage.CodeQueryTooComplex {
+		t.Errorf("120,000 documents: %v", err)
+	}
+	if n := e.engine.count("tags"); n != 0 {
+		t.Errorf("%d reads", n)
+	}
+	one, err := e.projects.Get(ctx, "a", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 24 { // beside the 40,000 that were refused
+		if tags, err := dataloader.Refs(ctx, e.tags, one.Document, fTags, nil); err != nil || len(tags) != 40_000 {
+			t.Fatalf("%d references: %v", len(tags), err)
+		}
+	}
+	if _, err := dataloader.Refs(ctx, e.tags, one.Document, fTags, nil); !errors.As(err, &complex) || complex.Code != storage.CodeQueryTooComplex {
+		t.Errorf("more than a million references: %v", err)
+	}
+}
