@@ -176,7 +176,7 @@ func acquire(path string) (*os.File, error) {
 	if err != nil {
 		return nil, driver.Errorf(driver.CodeUnavailable, "cannot lock %s: %w", name, err)
 	}
-	return nil, driver.Errorf(driver.CodeUnavailable, "another process is using it; stop that one, or give this one a file of its own")
+	return nil, driver.Errorf(driver.CodeUnavailable, "%s: another process is using it; stop that one, or give this one a file of its own", path)
 }
 
 // connect opens a connection.
