@@ -32,6 +32,15 @@ type Loader struct {
 	mu       sync.Mutex
 	docs     map[docKey]*entry
 	followed int // references
+	// large are the fields that hold too many references in documents that were
+	// read together: there each document's own are loaded by themselves.
+	large map[together]bool
+}
+
+type together struct {
+	batch *storage.Batch
+	t     *storage.Type
+	field int
 }
 
 // The most that one operation may load and follow.
@@ -56,7 +65,7 @@ type entry struct {
 
 // New returns an empty loader for one operation.
 func New(store *storage.Store) *Loader {
-	return &Loader{store: store, docs: map[docKey]*entry{}}
+	return &Loader{store: store, docs: map[docKey]*entry{}, large: map[together]bool{}}
 }
 
 type loaderKey struct{}
@@ -157,16 +166,30 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 			complete = false
 		}
 	}
-	if !complete {
+	forget := func() { // nobody else has seen these
+		for _, k := range missing {
+			delete(l.docs, k)
+		}
+		missing, started, tooMany = nil, nil, false
+	}
+	own := func() {
 		for i, key := range keys {
 			wanted[i] = need(of(o.Of(), key))
 		}
-		o.EachRef(field, func(d *storage.Document, key string) { need(of(d, key)) })
+	}
+	if siblings := (together{o.Of().Siblings(), t, field}); !complete {
+		own()
+		if !tooMany && !l.large[siblings] {
+			o.EachRef(field, func(d *storage.Document, key string) { need(of(d, key)) })
+			if tooMany {
+				forget()
+				own()
+				l.large[siblings] = siblings.batch != nil
+			}
+		}
 	}
 	if l.followed += len(keys); tooMany || l.followed > maxFollowed {
-		for _, k := range missing { // nobody else has seen these
-			delete(l.docs, k)
-		}
+		forget()
 		l.mu.Unlock()
 		return nil, &storage.Error{Code: storage.CodeQueryTooComplex, Message: fmt.Sprintf(
 			"the documents of this answer refer to too many others: at most %d can be loaded, and %d references followed, in one operation; ask for fewer documents at a time",
