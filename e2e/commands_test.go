@@ -32,16 +32,21 @@ func of(ts *testscript.TestScript) *session { return ts.Value(sessionKey{}).(*se
 
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
-// serve [flag…] starts `asof serve` on a free port with --store $STORE and
-// sets $URL.
+// serve [NAME=VALUE…] [flag…] starts `asof serve` on a free port with --store
+// $STORE, in an environment with these values, and sets $URL.
 func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	s := of(ts)
 	if s.cmd != nil {
 		ts.Fatalf("a server is running: halt it first")
 	}
+	environment := os.Environ()
+	for len(args) > 0 && strings.HasPrefix(args[0], "ASOF_") {
+		environment = append(environment, args[0])
+		args = args[1:]
+	}
 	args = append([]string{"serve", "--addr", "127.0.0.1:0", "--store", ts.Getenv("STORE")}, args...)
 	cmd := exec.Command(program, args...)
-	cmd.Dir = ts.Getenv("WORK")
+	cmd.Dir, cmd.Env = ts.Getenv("WORK"), environment
 	s.log.Reset()
 	cmd.Stderr = &s.log
 	out, err := cmd.StdoutPipe()
