@@ -68,7 +68,11 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 }
 
 func logCause(ctx context.Context, log *slog.Logger, path ast.Path, code storage.Code, cause error) {
-	log.ErrorContext(ctx, "a field could not be resolved", "path", path.String(), "code", string(code), "error", cause.Error())
+	level := slog.LevelError
+	if errors.Is(cause, context.Canceled) {
+		level = slog.LevelInfo // the client has gone, and every field that was under way says so
+	}
+	log.Log(ctx, level, "a field could not be resolved", "path", path.String(), "code", string(code), "error", cause.Error())
 }
 
 // codeOf maps the codes that gqlgen gives to those of this API; an error that
