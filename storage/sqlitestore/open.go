@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -97,6 +98,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	defer func() {
 		if err != nil {
 			err = wrap(err, "opening the store "+path)
+			if !strings.Contains(err.Error(), path) {
+				err = driver.Errorf(driver.CodeOf(err), "%s: %w", path, err)
+			}
 			if e := s.Close(); e != nil {
 				s.log.Error("closing a store that could not be opened", "error", e)
 			}

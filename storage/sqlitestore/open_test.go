@@ -153,8 +153,8 @@ func TestOpenRefuses(t *testing.T) {
 				s.Close()
 				t.Fatal("it opened")
 			}
-			if driver.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.words) {
-				t.Errorf("got %s: %v; want %s with %q", driver.CodeOf(err), err, test.code, test.words)
+			if driver.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.words) || !strings.Contains(err.Error(), path) {
+				t.Errorf("got %s: %v; want %s with %q and the path", driver.CodeOf(err), err, test.code, test.words)
 			}
 		})
 	}
