@@ -55,4 +55,11 @@ func (c *engineCollector) Collect(metrics chan<- prometheus.Metric) {
 	gauge("documents", "Documents in the store that are not deleted.", stats.Documents)
 	gauge("versions", "Versions in the store.", stats.Versions)
 	gauge("bytes", "Bytes that the store takes on disk.", stats.Bytes)
+	if stats.Commits > 0 {
+		counter := func(name, help string, value int64) {
+			metrics <- prometheus.MustNewConstMetric(engineGauge(name, help), prometheus.CounterValue, float64(value))
+		}
+		counter("writes_total", "Writes that were handled since the start.", stats.Writes)
+		counter("commits_total", "Transactions that they shared; writes divided by commits is the size of a batch.", stats.Commits)
+	}
 }

@@ -200,6 +200,10 @@ type Stats struct {
 	Documents int64 // live ones
 	Versions  int64
 	Bytes     int64 // on disk, as the engine measures it
+	// Writes are the calls of Commit since the engine was opened, and Commits
+	// the transactions for them; more writes than commits are writes that
+	// shared one. Both are 0 where an engine does not count them.
+	Writes, Commits int64
 }
 
 // LogQuery selects versions in commit order.

@@ -7,17 +7,19 @@ import (
 )
 
 // The write-ahead log is moved into the file when about softLog pages were
-// added to it, beside the writer, who goes on. SQLite then starts the log anew
-// as soon as no reader needs it, which is soon: reads here are short. Should
-// readers follow each other so closely that this never happens until the log
-// has hardLog bytes, the checkpoint waits for them, and the new ones read the
-// file; then the log is cut.
+// added to it, beside the writer, who goes on. What it adds meanwhile it moves
+// itself, between two batches: SQLite then starts the log anew as soon as no
+// reader needs it, which is soon, as reads here are short. A log that is
+// written over costs less to sync than one that grows. Should readers follow
+// each other so closely that the log gets hardLog bytes, the checkpoint waits
+// for them, and the new ones read the file; then the log is cut.
 const (
-	softLog = 1000
+	softLog = 4000
 	hardLog = 64 << 20
 	// pagesOfWrite is about how many pages one write changes: rows of three
-	// tables and of their indexes.
-	pagesOfWrite = 10
+	// tables and of their indexes, some of which share a page with those of
+	// other writes.
+	pagesOfWrite = 5
 )
 
 type checkpointer struct {
@@ -28,6 +30,7 @@ type checkpointer struct {
 	done  chan struct{}
 	once  sync.Once
 	pages atomic.Int64 // written since the last checkpoint, roughly
+	moved atomic.Bool  // the log was, but for what the writer has just added
 }
 
 func startCheckpointer(s *Store, c *conn) *checkpointer {
@@ -60,10 +63,25 @@ func (p *checkpointer) loop() {
 		if p.size() > hardLog {
 			query = "PRAGMA wal_checkpoint(TRUNCATE)"
 		}
-		if _, err := p.conn.integer(query); err != nil {
-			p.store.log.Error("checkpoint failed; it will be tried again", "store", p.store.path, "error", err)
-		}
+		p.moved.Store(p.run(p.conn, query))
 	}
+}
+
+// finish moves the rest of the log, if the most was. The writer calls it
+// between two transactions.
+func (p *checkpointer) finish(writer *conn) {
+	if p.moved.Swap(false) {
+		p.run(writer, "PRAGMA wal_checkpoint(PASSIVE)")
+	}
+}
+
+// run reports whether a checkpoint has succeeded.
+func (p *checkpointer) run(c *conn, query string) bool {
+	if _, err := c.integer(query); err != nil {
+		p.store.log.Error("checkpoint failed; it will be tried again", "store", p.store.path, "error", err)
+		return false
+	}
+	return true
 }
 
 // size returns the length of the log in bytes, 0 if there is none. A log that

@@ -76,6 +76,10 @@ func (w *writer) commitBatch(batch []*request) {
 		}
 		return
 	}
+	if err == nil {
+		w.commits.Add(1)
+		w.writes.Add(int64(len(batch)))
+	}
 	for _, r := range batch {
 		if err != nil {
 			r.version, r.err = nil, wrap(err, "writing")

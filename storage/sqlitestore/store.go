@@ -70,6 +70,7 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 	if err := finish(st, err); err != nil {
 		return stats, wrap(err, "counting")
 	}
+	stats.Writes, stats.Commits = s.writer.writes.Load(), s.writer.commits.Load()
 	for _, name := range []string{s.path, s.path + "-wal"} {
 		if info, err := os.Stat(name); err == nil {
 			stats.Bytes += info.Size()

@@ -27,7 +27,10 @@ type writer struct {
 
 	cache   stateCache
 	pending pending // index changes of the running transaction
-	stale   bool    // the counters could not be read again after a failed write
+	// What Stats tells.
+	writes, commits atomic.Int64
+
+	stale bool // the counters could not be read again after a failed write
 }
 
 // request is one call of Commit, or of another method that writes (run).
@@ -147,6 +150,7 @@ func (w *writer) take(queue []*request) int {
 	if len(batch) > 0 {
 		w.commitBatch(batch)
 		w.store.checkpoints.wrote(int64(len(batch)))
+		w.store.checkpoints.finish(w.conn)
 	}
 	return n
 }
