@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -241,4 +242,18 @@ func wild(want, have any) any {
 		}
 	}
 	return have
+}
+
+// cut BYTES FROM TO writes the first bytes of a file to another.
+func cmdCut(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: cut BYTES FROM TO")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	content := ts.ReadFile(args[1])
+	if n >= len(content) {
+		ts.Fatalf("%s has %d bytes only", args[1], len(content))
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(content[:n]), 0o600))
 }

@@ -74,6 +74,7 @@ func TestScripts(t *testing.T) {
 					"answer":   cmdAnswer,
 					"remember": cmdRemember,
 					"http":     cmdHTTP,
+					"cut":      cmdCut,
 				},
 			})
 		})
