@@ -169,6 +169,14 @@ func TestVersions(t *testing.T) {
 	if all != "5=4 4=3 3=2 2=1 1=0" || info.HasNextPage || info.HasPreviousPage || must(conn.TotalCount(e.begin()))(t) != 5 {
 		t.Errorf("all: %s", all)
 	}
+	e.update("eve", "a", 5, object{"name": "5"})
+	_, _, later := numbers(nil, nil, nil, nil, nil)
+	if len(later.Edges) != 5 {
+		t.Errorf("a list of what was read before shows what came later: %d versions", len(later.Edges))
+	}
+	now := must(e.projects.Versions(e.begin(), e.get("a").Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
+	_, err := e.projects.Versions(e.begin(), d.Document, nil, nil, nil, nil, ptr(2), ptr(now.Edges[0].Cursor()), nil, ptr(conn.Edges[3].Cursor()))
+	wantError(t, err, storage.CodeBadUserInput, "different instants")
 	if got, info, _ := numbers(nil, ptr(2), ptr(conn.Edges[1].Cursor()), nil, nil); got != "3=2 2=1" || !info.HasNextPage || !info.HasPreviousPage {
 		t.Errorf("after: %s %+v", got, info)
 	}

@@ -49,6 +49,7 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 	empty := l.between(from, to)
 	hash := argsHash("versions", d.t.Name, d.v.Key, from, to, author, fields)
 	page := l.log
+	pinned := false
 	for _, cur := range []struct {
 		arg    string
 		cursor *string
@@ -68,7 +69,10 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 		if !ok || n < 1 {
 			return nil, badInput("%s: %s is not a cursor of this list", cur.arg, quoteShort(*cur.cursor))
 		}
-		l.seen = seen
+		if pinned && seen != l.seen {
+			return nil, badInput("%s: the cursors belong to lists read at different instants", cur.arg)
+		}
+		l.seen, pinned = seen, true
 		cur.bound(n)
 	}
 	if err := s.settled(ctx, op, l.seen); err != nil {
