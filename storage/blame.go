@@ -17,6 +17,9 @@ import (
 // once, backward, and no further than it must. Of a deleted document it
 // explains the state that was deleted.
 func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*FieldBlame, error) {
+	if err := ctx.Err(); err != nil { // the work begins before the first read
+		return nil, fromDriver(err)
+	}
 	stored, err := d.t.storedNames("fields", fields)
 	if err != nil {
 		return nil, err

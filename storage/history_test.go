@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -258,6 +259,20 @@ func TestBlameOfLongPaths(t *testing.T) {
 	}
 	if paths > len(nested("1")) {
 		t.Errorf("%d bytes of paths for a document of %d", paths, len(nested("1")))
+	}
+}
+
+func TestBlameEndsWithItsContext(t *testing.T) {
+	e := newEnv(t)
+	e.load("software", "a", `{"name":"a"}`)
+	ctx, cancel := context.WithCancel(e.begin())
+	d := e.get("a")
+	cancel()
+	logs := e.engine.logs.Load()
+	_, err := e.store.Blame(ctx, d.Document, nil)
+	wantError(t, err, storage.CodeUnavailable)
+	if e.engine.logs.Load() != logs {
+		t.Error("the history is read for nobody")
 	}
 }
 
