@@ -81,7 +81,9 @@ func (s *Store) declareIndexes(ctx context.Context, coll *collection, decls []dr
 		if slicesContainsIndex(missing[:i], decl) {
 			continue
 		}
-		s.log.InfoContext(ctx, "building an index", "collection", coll.name, "path", decl.Path)
+		if coll.sequence > 0 { // there is something to build
+			s.log.InfoContext(ctx, "building an index", "collection", coll.name, "path", decl.Path)
+		}
 		if err := s.buildIndex(ctx, coll, decl); err != nil {
 			return err
 		}

@@ -73,17 +73,17 @@ func (c *conn) get(coll *collection, ref driver.Ref) (*driver.Version, error) {
 		v, err := c.version(s, coll.name, true)
 		return v, finish(s, err)
 	}
-	if err := finish(s, nil); err != nil {
-		return nil, err
-	}
+	// The statement is reset only afterwards: its snapshot then serves the
+	// second one, too, which would have to take locks for one of its own.
+	var v *driver.Version
 	switch {
 	case ref.Number == 0:
-		return c.versionAt(coll, doc, ref.At)
+		v, err = c.versionAt(coll, doc, ref.At)
 	case ref.Number < 0 || ref.Number > number:
-		return nil, nil
 	default:
-		return c.versionByID(coll, doc.version(ref.Number))
+		v, err = c.versionByID(coll, doc.version(ref.Number))
 	}
+	return v, finish(s, err)
 }
 
 // versionAt reads a document's version as of an instant from the history; nil
