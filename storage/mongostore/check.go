@@ -1,0 +1,153 @@
+package mongostore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Check implements driver.Engine. It reads every version of every document and
+// looks whether numbers and times follow on each other, and whether what
+// filters see is what the data says. It is meant for a store that nobody
+// writes to.
+func (s *Store) Check(ctx context.Context, report func(problem string)) error {
+	leave, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for _, c := range s.collections {
+		cursor, err := c.main.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
+		err = each(ctx, cursor, err, func(raw bson.Raw) error { return c.check(ctx, raw, report) })
+		if err != nil {
+			return wrap(err, "checking "+c.name)
+		}
+	}
+	return nil
+}
+
+// check checks one document with its overflow.
+func (c *collection) check(ctx context.Context, raw bson.Raw, report func(string)) error {
+	key, err := c.key(raw.Lookup("_id"))
+	if err != nil {
+		report(err.Error())
+		return nil
+	}
+	h := &history{c: c, key: key, report: report}
+	head, err := c.decodeHead(key, raw)
+	if err != nil {
+		report(err.Error())
+		return nil
+	}
+	prev := elements(raw.Lookup("prev"))
+	var inPrev []bson.Raw
+	size := int64(0)
+	for _, v := range prev {
+		inPrev = append(inPrev, v)
+		size += int64(len(v))
+	}
+	if int64(len(inPrev)) != head.n || size != head.size {
+		h.problem("prev has %d versions of %d bytes; n and size say %d and %d", len(inPrev), size, head.n, head.size)
+	}
+	cursor, err := c.history.Find(ctx, bson.D{{Key: "k", Value: encodeString(key)}}, options.Find().SetSort(bson.D{{Key: "n", Value: 1}}))
+	first := head.Number - head.n
+	err = each(ctx, cursor, err, func(run bson.Raw) error {
+		h.run(run, first)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, v := range inPrev {
+		h.next(v)
+	}
+	current, _ := raw.Lookup("current").DocumentOK()
+	h.next(current)
+	if h.last != nil && !h.last.Current() {
+		h.problem("the current version was superseded")
+	}
+	return nil
+}
+
+func elements(v bson.RawValue) []bson.Raw {
+	array, ok := v.ArrayOK()
+	if !ok {
+		return nil
+	}
+	values, err := array.Values()
+	if err != nil {
+		return nil
+	}
+	list := make([]bson.Raw, 0, len(values))
+	for _, value := range values {
+		doc, _ := value.DocumentOK()
+		list = append(list, doc)
+	}
+	return list
+}
+
+// history follows the versions of one document.
+type history struct {
+	c      *collection
+	key    string
+	report func(string)
+	last   *record
+}
+
+func (h *history) problem(format string, args ...any) {
+	h.report(fmt.Sprintf("%s %q: ", h.c.name, h.key) + fmt.Sprintf(format, args...))
+}
+
+// run takes a run of the overflow. Versions that are in the document as well,
+// or in an earlier run, are what a crash left, and harmless.
+func (h *history) run(run bson.Raw, before int64) {
+	versions := elements(run.Lookup("vs"))
+	if len(versions) == 0 {
+		h.problem("a run of the overflow is empty")
+	}
+	for i, v := range versions {
+		number, _ := v.Lookup("v").Int64OK()
+		if n, _ := run.Lookup("n").Int64OK(); i == 0 && n != number {
+			h.problem("the run that begins with version %d says that it begins with %d", number, n)
+		}
+		if number < before && (h.last == nil || number > h.last.Number) {
+			h.next(v)
+		}
+	}
+}
+
+// next takes the next version.
+func (h *history) next(raw bson.Raw) {
+	r, err := decodeVersion(h.c.name, h.key, raw)
+	if err != nil {
+		h.problem("%v", err)
+		return
+	}
+	switch {
+	case h.last == nil && r.Number != 1:
+		h.problem("the first version is number %d", r.Number)
+	case h.last == nil:
+	case r.Number != h.last.Number+1:
+		h.problem("version %d follows version %d", r.Number, h.last.Number)
+	case r.RecordedAt != h.last.SupersededAt:
+		h.problem("version %d is of %s, but the one before it ended at %s", r.Number, r.RecordedAt, h.last.SupersededAt)
+	}
+	if r.SupersededAt <= r.RecordedAt {
+		h.problem("version %d was superseded before it was recorded", r.Number)
+	}
+	h.last = r
+	if err := checkContent(h.key, r.Op, r.Deleted, r.Data); err != nil {
+		h.problem("version %d: %v", r.Number, err)
+		return
+	}
+	if !bytes.Equal(encodeVersion(r), raw) {
+		h.problem("version %d: what filters see is not what the data says; export the store and import it into an empty one", r.Number)
+	}
+}
+
+var _ driver.Engine = (*Store)(nil)

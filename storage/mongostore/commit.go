@@ -1,0 +1,259 @@
+package mongostore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Bounds of one attempt to commit, and of the pauses between attempts whose
+// outcome is unknown.
+const (
+	attemptTimeout = 10 * time.Second
+	firstPause     = 5 * time.Millisecond
+	longestPause   = time.Second
+)
+
+// Commit implements driver.Engine. When the context ends on the way, the write
+// goes on until its outcome is certain: until then its time is in flight, and
+// no reader is given an instant at or after it.
+func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+	leave, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.collection(w.Collection)
+	if err == nil {
+		err = checkWrite(w)
+	}
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	own := *w // the caller may go on without waiting for the outcome
+	own.Data, own.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
+	type outcome struct {
+		version *driver.Version
+		err     error
+	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		defer leave()
+		v, err := (&committing{c: c, w: &own}).run(s.life)
+		done <- outcome{v, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err != nil {
+			return nil, wrap(o.err, "committing")
+		}
+		if err := s.clock.wait(ctx, o.version.RecordedAt); err != nil {
+			return nil, err
+		}
+		return o.version, nil
+	case <-ctx.Done():
+		return nil, driver.Errorf(driver.CodeUnavailable,
+			"the request ended before the outcome of the write was known; the same write, with the same ID, tells: %w", ctx.Err())
+	}
+}
+
+// committing is one Commit on its way.
+type committing struct {
+	c *collection
+	w *driver.Write
+	// uncertain are the times of attempts that may still be applied.
+	uncertain []driver.Instant
+}
+
+// run tries until the outcome is certain. An attempt whose outcome is unknown
+// is tried again on the same condition: of all attempts, at most one can find
+// it fulfilled, and which version it made is looked up by the write's ID.
+func (t *committing) run(life context.Context) (*driver.Version, error) {
+	defer func() {
+		for _, at := range t.uncertain {
+			t.c.store.clock.land(at)
+		}
+	}()
+	known := t.c.heads.get(t.w.Key, t.w.Expected)
+	blind := t.w.Expected == 0 || known != nil // the first attempt needs no reading
+	pause := firstPause
+	for {
+		ctx, cancel := context.WithTimeout(life, attemptTimeout)
+		v, err := t.attempt(ctx, known, blind)
+		cancel()
+		if v != nil || err != nil && (len(t.uncertain) == 0 || life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict) {
+			return v, err
+		}
+		known, blind = nil, false
+		if err != nil {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-life.Done():
+			}
+			timer.Stop()
+			pause = min(2*pause, longestPause)
+		}
+	}
+}
+
+// attempt tries once. It returns nil and nil where the condition did not hold,
+// so that the document must be looked at again.
+func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.Version, error) {
+	w := t.w
+	if !blind {
+		var err error
+		if h, err = t.c.readHead(ctx, w.Key); err != nil {
+			return nil, err
+		}
+		if v, err := t.outcome(ctx, h); v != nil || err != nil {
+			return v, err
+		}
+	}
+	var after driver.Instant
+	r := &record{id: w.ID, Version: driver.Version{
+		Collection: w.Collection, Key: w.Key, Number: 1, SupersededAt: driver.Forever,
+		Op: w.Op, Deleted: w.Deleted, Author: w.Author, Message: w.Message, Group: w.Group, Changed: w.Changed, Data: w.Data,
+	}}
+	if h != nil {
+		r.Number, after = h.Number+1, h.RecordedAt
+	}
+	r.RecordedAt = t.c.store.clock.takeOff(after)
+	made, err := t.write(ctx, h, r)
+	if err != nil && uncertain(err) {
+		t.uncertain = append(t.uncertain, r.RecordedAt)
+		return nil, err
+	}
+	t.c.store.clock.land(r.RecordedAt)
+	if err != nil {
+		t.c.heads.drop(w.Key)
+		return nil, err
+	}
+	if made == nil {
+		t.c.heads.drop(w.Key)
+		return nil, nil
+	}
+	t.c.heads.put(w.Key, made)
+	return &r.Version, nil
+}
+
+// outcome says what became of the write, as far as the document tells: the
+// version that it made, the conflict that it lost to, or neither, where it can
+// still be made.
+func (t *committing) outcome(ctx context.Context, h *head) (*driver.Version, error) {
+	w := t.w
+	conflict := &driver.ConflictError{Collection: w.Collection, Key: w.Key, Expected: w.Expected}
+	switch {
+	case h == nil && w.Expected == 0:
+		return nil, nil
+	case h == nil:
+		return nil, conflict
+	case h.id == w.ID:
+		return &h.Version, nil
+	}
+	var made *record
+	var err error
+	switch {
+	case w.Expected == 0:
+		// It may have made any version that follows on none or on a tombstone.
+		made, err = t.c.findWrite(ctx, w.Key, w.ID)
+	case w.Expected < h.Number:
+		// It can have made only the version after the expected one.
+		var found []*record
+		if found, err = t.c.get(ctx, []driver.Ref{{Key: w.Key, Number: w.Expected + 1}}); err == nil && found[0] != nil && found[0].id == w.ID {
+			made = found[0]
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case made != nil:
+		return &made.Version, nil
+	case w.Expected == h.Number, w.Expected == 0 && h.Deleted:
+		return nil, nil
+	}
+	conflict.Actual = h.Number
+	return nil, conflict
+}
+
+// write makes a version the current one, on condition that the head still is;
+// without a head, that there is no document. It returns nil where that is not so.
+func (t *committing) write(ctx context.Context, h *head, r *record) (*head, error) {
+	current := encodeVersion(r)
+	if h == nil {
+		_, err := t.c.main.InsertOne(ctx, bson.D{
+			{Key: "_id", Value: encodeString(r.Key)}, {Key: "n", Value: int64(0)}, {Key: "size", Value: int64(0)}, {Key: "current", Value: current},
+		})
+		if mongo.IsDuplicateKeyError(err) {
+			return nil, nil
+		}
+		return &head{record: *r}, err
+	}
+	old := supersede(&h.record, r.RecordedAt)
+	made := &head{record: *r, n: h.n + 1, size: h.size + int64(len(old.raw))}
+	set := bson.D{{Key: "current", Value: current}}
+	var change bson.D
+	if b := t.c.bounds; made.n <= int64(b.Versions) && made.size <= int64(b.Bytes) {
+		set = append(set, bson.E{Key: "n", Value: made.n}, bson.E{Key: "size", Value: made.size})
+		change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: old.raw}}}}
+	} else {
+		prev, still, err := t.c.readPrev(ctx, h)
+		if err != nil || !still {
+			return nil, certain(err)
+		}
+		moved, kept, size := b.cut(append(prev, old), made.size)
+		if err := t.c.overflow(ctx, r.Key, moved); err != nil {
+			return nil, certain(err)
+		}
+		made.n, made.size = int64(len(kept)), size
+		set = append(set, bson.E{Key: "n", Value: made.n}, bson.E{Key: "size", Value: made.size}, bson.E{Key: "prev", Value: raws(kept)})
+		change = bson.D{{Key: "$set", Value: set}}
+	}
+	result, err := t.c.main.UpdateOne(ctx, guard(h.Key, h.Number, h.RecordedAt), change)
+	if err != nil || result.MatchedCount == 0 {
+		return nil, err
+	}
+	return made, nil
+}
+
+// certainError is an error of a step before the one that commits.
+type certainError struct{ error }
+
+func (e certainError) Unwrap() error { return e.error }
+
+func certain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return certainError{err}
+}
+
+// uncertain reports whether what an error ended may have been applied, or may
+// still be. What the server refused was not; nor was what never left for it.
+func uncertain(err error) bool {
+	var before certainError
+	if errors.As(err, &before) || isNeverSent(err) || isTooLarge(err) {
+		return false
+	}
+	var write mongo.WriteException
+	if errors.As(err, &write) {
+		return write.WriteConcernError != nil
+	}
+	var command mongo.CommandError
+	if errors.As(err, &command) {
+		return command.HasErrorLabel("NetworkError") || command.HasErrorLabel("RetryableWriteError") || mongo.IsTimeout(err)
+	}
+	return true
+}

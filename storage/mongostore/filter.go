@@ -1,0 +1,434 @@
+package mongostore
+
+import (
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// A driver.Filter becomes a condition of MongoDB in three steps: plan checks
+// it, and takes out what says nothing (nested negations, lists of one,
+// constants), so that its depth is that of what it says; hoist moves
+// conditions on the version itself out of conditions on list elements, where
+// the database cannot see them; compile writes it down for a place where
+// versions are.
+
+// always and never are filters that need no database.
+type (
+	always struct{ driver.Filter }
+	never  struct{ driver.Filter }
+)
+
+// plan checks and simplifies a filter. Inside an Any (element) paths start at
+// the element.
+func plan(f driver.Filter, element bool) (driver.Filter, error) {
+	switch f := f.(type) {
+	case driver.And:
+		return planList(f, element, true)
+	case driver.Or:
+		return planList(f, element, false)
+	case driver.Not:
+		if f.Filter == nil {
+			return nil, invalidf("a Not has no filter")
+		}
+		inner, err := plan(f.Filter, element)
+		if err != nil {
+			return nil, err
+		}
+		return negate(inner), nil
+	case driver.Compare:
+		if f.Op < driver.Eq || f.Op > driver.Ge {
+			return nil, invalidf("unknown order relation %d", f.Op)
+		}
+		if err := checkField(f.Field, element); err != nil {
+			return nil, err
+		}
+		return f, checkValue(f.Field.Kind, f.Value)
+	case driver.In:
+		return planIn(f, element)
+	case driver.Text:
+		return planText(f, element)
+	case driver.Present:
+		if f.Field.Meta != driver.MetaNone {
+			return always{}, checkPlace(f.Field, element)
+		}
+		return f, checkPlace(f.Field, element)
+	case driver.Any:
+		return planAny(f, element)
+	default:
+		return nil, invalidf("unknown filter %T", f)
+	}
+}
+
+func planList(list []driver.Filter, element, and bool) (driver.Filter, error) {
+	planned := make([]driver.Filter, len(list))
+	for i, f := range list {
+		if f == nil {
+			return nil, invalidf("a filter in a list of filters is missing")
+		}
+		var err error
+		if planned[i], err = plan(f, element); err != nil {
+			return nil, err
+		}
+	}
+	return combine(planned, and, nil), nil
+}
+
+func negate(f driver.Filter) driver.Filter {
+	switch f := f.(type) {
+	case always:
+		return never{}
+	case never:
+		return always{}
+	case driver.Not:
+		return f.Filter
+	default:
+		return driver.Not{Filter: f}
+	}
+}
+
+func planIn(f driver.In, element bool) (driver.Filter, error) {
+	if err := checkField(f.Field, element); err != nil {
+		return nil, err
+	}
+	for _, v := range f.Values {
+		if err := checkValue(f.Field.Kind, v); err != nil {
+			return nil, err
+		}
+	}
+	if len(f.Values) == 0 {
+		return never{}, nil
+	}
+	return f, nil
+}
+
+func planText(f driver.Text, element bool) (driver.Filter, error) {
+	if f.Op < driver.Contains || f.Op > driver.Equals {
+		return nil, invalidf("unknown text match %d", f.Op)
+	}
+	if err := checkField(f.Field, element); err != nil {
+		return nil, err
+	}
+	if f.Field.Kind != driver.KindString {
+		return nil, invalidf("a text match needs a field of strings, not of kind %d", f.Field.Kind)
+	}
+	return f, nil
+}
+
+func planAny(f driver.Any, element bool) (driver.Filter, error) {
+	if f.Field.Meta != driver.MetaNone {
+		return nil, invalidf("a field that versions carry is not a list")
+	}
+	if err := checkPlace(f.Field, element); err != nil {
+		return nil, err
+	}
+	if f.Filter == nil {
+		return f, nil
+	}
+	inner, err := plan(f.Filter, true)
+	if err != nil {
+		return nil, err
+	}
+	return anyOf(f.Field, inner), nil
+}
+
+func anyOf(field driver.Field, inner driver.Filter) driver.Filter {
+	switch inner.(type) {
+	case always:
+		return driver.Any{Field: field}
+	case never:
+		return never{}
+	default:
+		return driver.Any{Field: field, Filter: inner}
+	}
+}
+
+// hoist takes conditions on the version out of an Any: where c is one of them,
+// Any(f) is c and Any(f with c true), or not c and Any(f with c false).
+func hoist(f driver.Filter) driver.Filter {
+	switch f := f.(type) {
+	case driver.And:
+		return combine(f, true, hoist)
+	case driver.Or:
+		return combine(f, false, hoist)
+	case driver.Not:
+		return negate(hoist(f.Filter))
+	case driver.Any:
+		c := metaCondition(f.Filter)
+		if c == nil {
+			return f
+		}
+		whether := func(known driver.Filter) driver.Filter {
+			return hoist(anyOf(f.Field, replace(f.Filter, c, known)))
+		}
+		return combine([]driver.Filter{
+			combine([]driver.Filter{c, whether(always{})}, true, nil),
+			combine([]driver.Filter{driver.Not{Filter: c}, whether(never{})}, true, nil),
+		}, false, nil)
+	default:
+		return f
+	}
+}
+
+// combine joins filters that are simple already, each changed by a function.
+func combine(list []driver.Filter, and bool, change func(driver.Filter) driver.Filter) driver.Filter {
+	var kept []driver.Filter
+	for _, f := range list {
+		if change != nil {
+			f = change(f)
+		}
+		_, isAlways := f.(always)
+		_, isNever := f.(never)
+		switch {
+		case isNever && and, isAlways && !and:
+			return f
+		case !isNever && !isAlways:
+			kept = append(kept, f)
+		}
+	}
+	switch {
+	case len(kept) == 1:
+		return kept[0]
+	case and && len(kept) == 0:
+		return always{}
+	case and:
+		return driver.And(kept)
+	case len(kept) == 0:
+		return never{}
+	default:
+		return driver.Or(kept)
+	}
+}
+
+// metaCondition finds a condition on the version inside a filter on elements.
+func metaCondition(f driver.Filter) driver.Filter {
+	switch f := f.(type) {
+	case driver.And:
+		return firstMeta(f)
+	case driver.Or:
+		return firstMeta(f)
+	case driver.Not:
+		return metaCondition(f.Filter)
+	case driver.Any:
+		return metaCondition(f.Filter)
+	case driver.Compare:
+		if f.Field.Meta != driver.MetaNone {
+			return f
+		}
+	case driver.In:
+		if f.Field.Meta != driver.MetaNone {
+			return f
+		}
+	case driver.Text:
+		if f.Field.Meta != driver.MetaNone {
+			return f
+		}
+	}
+	return nil
+}
+
+func firstMeta(list []driver.Filter) driver.Filter {
+	for _, f := range list {
+		if c := metaCondition(f); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// replace puts a constant in the place of a condition.
+func replace(f, c, known driver.Filter) driver.Filter {
+	with := func(f driver.Filter) driver.Filter { return replace(f, c, known) }
+	switch f := f.(type) {
+	case driver.And:
+		return combine(f, true, with)
+	case driver.Or:
+		return combine(f, false, with)
+	case driver.Not:
+		return negate(with(f.Filter))
+	case driver.Any:
+		if f.Filter == nil {
+			return f
+		}
+		return anyOf(f.Field, with(f.Filter))
+	default:
+		if sameCondition(f, c) {
+			return known
+		}
+		return f
+	}
+}
+
+func sameCondition(a, b driver.Filter) bool {
+	switch a := a.(type) {
+	case driver.Compare:
+		b, ok := b.(driver.Compare)
+		return ok && a.Field.Meta == b.Field.Meta && a.Field.Meta != driver.MetaNone && a.Op == b.Op && a.Value == b.Value
+	case driver.In:
+		b, ok := b.(driver.In)
+		return ok && a.Field.Meta == b.Field.Meta && a.Field.Meta != driver.MetaNone && slices.Equal(a.Values, b.Values)
+	case driver.Text:
+		b, ok := b.(driver.Text)
+		return ok && a.Field.Meta == b.Field.Meta && a.Field.Meta != driver.MetaNone && a.Op == b.Op && a.Value == b.Value && a.Fold == b.Fold
+	}
+	return false
+}
+
+// depth is how many levels of a document a filter looks at.
+func depth(f driver.Filter) int {
+	deepest := 0
+	switch f := f.(type) {
+	case driver.And:
+		for _, g := range f {
+			deepest = max(deepest, depth(g))
+		}
+	case driver.Or:
+		for _, g := range f {
+			deepest = max(deepest, depth(g))
+		}
+	case driver.Not:
+		deepest = depth(f.Filter)
+	case driver.Compare:
+		deepest = len(f.Field.Path)
+	case driver.In:
+		deepest = len(f.Field.Path)
+	case driver.Text:
+		deepest = len(f.Field.Path)
+	case driver.Present:
+		deepest = len(f.Field.Path)
+	case driver.Any:
+		deepest = len(f.Field.Path) + 1
+		if f.Filter != nil {
+			deepest += depth(f.Filter)
+		}
+	}
+	return deepest
+}
+
+// place is where compiled conditions find versions.
+type place struct {
+	key    string // the field of the document's key
+	prefix string // of a version's fields, with a dot
+	search string // of the document's search form, with a dot
+}
+
+// at is the place of versions in a field; "" for the document itself.
+func at(field string) place {
+	switch field {
+	case "":
+		return place{key: "_id", search: "x."}
+	case "vs":
+		return place{key: "k", prefix: "vs.", search: "vs.x."}
+	default:
+		return place{key: "_id", prefix: field + ".", search: field + ".x."}
+	}
+}
+
+// value is the search form of what a path leads to, without its reading.
+func (p place) value(path []string) string {
+	names := make([]string, len(path))
+	for i, step := range path {
+		names[i] = memberName(step)
+	}
+	return p.search + strings.Join(names, "."+readingObject+".")
+}
+
+// field is where a field's value of its kind is.
+func (p place) field(f driver.Field) string {
+	switch f.Meta {
+	case driver.MetaKey:
+		return p.key
+	case driver.MetaNumber:
+		return p.prefix + "v"
+	case driver.MetaRecordedAt:
+		return p.prefix + "at"
+	case driver.MetaAuthor:
+		return p.prefix + "by"
+	case driver.MetaOp:
+		return p.prefix + "op"
+	case driver.MetaMessage:
+		return p.prefix + "msg"
+	case driver.MetaGroup:
+		return p.prefix + "grp"
+	case driver.MetaNone:
+	}
+	return join(p.inside(f.Path), reading(f.Kind))
+}
+
+// inside is value for a place that may be an element of a list, where the
+// first step goes through the element's own object.
+func (p place) inside(path []string) string {
+	if p.search != "" || len(path) == 0 {
+		return p.value(path)
+	}
+	return readingObject + "." + p.value(path)
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+var relations = [...]string{driver.Eq: "$eq", driver.Lt: "$lt", driver.Le: "$lte", driver.Gt: "$gt", driver.Ge: "$gte"}
+
+// compile writes a planned filter as a condition on versions at a place.
+func (p place) compile(f driver.Filter) bson.D {
+	switch f := f.(type) {
+	case nil, always:
+		return bson.D{}
+	case driver.And:
+		return bson.D{{Key: "$and", Value: p.compileAll(f)}}
+	case driver.Or:
+		return bson.D{{Key: "$or", Value: p.compileAll(f)}}
+	case driver.Not:
+		return bson.D{{Key: "$nor", Value: bson.A{p.compile(f.Filter)}}}
+	case driver.Compare:
+		value, _ := operand(f.Field.Kind, f.Value)
+		return bson.D{{Key: p.field(f.Field), Value: bson.D{{Key: relations[f.Op], Value: value}}}}
+	case driver.In:
+		values := make(bson.A, len(f.Values))
+		for i, v := range f.Values {
+			values[i], _ = operand(f.Field.Kind, v)
+		}
+		return bson.D{{Key: p.field(f.Field), Value: bson.D{{Key: "$in", Value: values}}}}
+	case driver.Text:
+		return bson.D{{Key: p.field(f.Field), Value: textCondition(f)}}
+	case driver.Present:
+		return p.present(f.Field.Path)
+	case driver.Any:
+		list := join(p.inside(f.Field.Path), readingList)
+		if f.Filter == nil {
+			return bson.D{{Key: list + ".0", Value: exists(true)}}
+		}
+		return bson.D{{Key: list, Value: bson.D{{Key: "$elemMatch", Value: place{}.compile(f.Filter)}}}}
+	}
+	return bson.D{{Key: "$nor", Value: bson.A{bson.D{}}}} // never
+}
+
+func (p place) compileAll(list []driver.Filter) bson.A {
+	conditions := make(bson.A, len(list))
+	for i, f := range list {
+		conditions[i] = p.compile(f)
+	}
+	return conditions
+}
+
+// present holds where a value has any reading. A missing or null member has no
+// search form, but a null element has an empty one.
+func (p place) present(path []string) bson.D {
+	if len(path) > 0 {
+		return bson.D{{Key: p.inside(path), Value: exists(true)}}
+	}
+	var readings bson.A
+	for _, name := range []string{"s", "b", "i", "f", "m", readingObject, readingList, readingCut} {
+		readings = append(readings, bson.D{{Key: name, Value: exists(true)}})
+	}
+	return bson.D{{Key: "$or", Value: readings}}
+}
+
+func exists(yes bool) bson.D { return bson.D{{Key: "$exists", Value: yes}} }

@@ -1,0 +1,230 @@
+package mongostore
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// maxKeys is how many documents one command asks for.
+const maxKeys = 1000
+
+// Get implements driver.Engine. Current versions take one command for all of
+// them together, recent ones two, those in the overflow three.
+func (s *Store) Get(ctx context.Context, name string, refs []driver.Ref) ([]*driver.Version, error) {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	c, err := s.collection(name)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.get(ctx, refs)
+	if err != nil {
+		return nil, wrap(err, "reading "+name)
+	}
+	versions := make([]*driver.Version, len(refs))
+	for i, r := range found {
+		if r != nil {
+			versions[i] = &r.Version
+		}
+	}
+	return versions, nil
+}
+
+// get returns the records that references name; nil where there is none.
+func (c *collection) get(ctx context.Context, refs []driver.Ref) ([]*record, error) {
+	g := &getting{c: c, refs: refs, found: make([]*record, len(refs))}
+	byKey := make(map[string][]int)
+	var keys []string
+	for i, ref := range refs {
+		if byKey[ref.Key] == nil {
+			keys = append(keys, ref.Key)
+		}
+		byKey[ref.Key] = append(byKey[ref.Key], i)
+	}
+	for len(keys) > 0 {
+		part := keys[:min(len(keys), maxKeys)]
+		keys = keys[len(part):]
+		if err := g.current(ctx, part, byKey); err != nil {
+			return nil, err
+		}
+	}
+	return g.found, g.past(ctx)
+}
+
+// getting is one Get on its way.
+type getting struct {
+	c     *collection
+	refs  []driver.Ref
+	found []*record
+	open  []int // references that ask for what is not current
+}
+
+func (g *getting) current(ctx context.Context, keys []string, byKey map[string][]int) error {
+	ids := make(bson.A, len(keys))
+	for i, key := range keys {
+		ids[i] = encodeString(key)
+	}
+	cursor, err := g.c.main.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}},
+		options.Find().SetProjection(headFields()).SetBatchSize(int32(len(keys))))
+	return each(ctx, cursor, err, func(raw bson.Raw) error {
+		key, err := g.c.key(raw.Lookup("_id"))
+		if err != nil {
+			return err
+		}
+		h, err := g.c.decodeHead(key, raw)
+		if err != nil {
+			return err
+		}
+		g.c.heads.put(key, h)
+		for _, i := range byKey[key] {
+			switch ref := g.refs[i]; {
+			case ref.Number == h.Number, ref.Number == 0 && ref.At >= h.RecordedAt:
+				g.found[i] = &h.record
+			case ref.Number < h.Number && h.Number > 1 && ref.Number >= 0:
+				g.open = append(g.open, i)
+			}
+		}
+		return nil
+	})
+}
+
+// in is $in, or equality where there is one value.
+func in(values bson.A) any {
+	if len(values) == 1 {
+		return values[0]
+	}
+	return bson.D{{Key: "$in", Value: values}}
+}
+
+// past looks for what is not current: in prev, then in the overflow, which is
+// the direction that versions move in.
+func (g *getting) past(ctx context.Context) error {
+	for _, list := range []string{"prev", "vs"} {
+		for from := 0; from < len(g.open); from += maxKeys {
+			part := g.open[from:min(len(g.open), from+maxKeys)]
+			source, pipeline := g.c.main, g.pipeline(part, list)
+			if list == "vs" {
+				source = g.c.history
+			}
+			cursor, err := source.Aggregate(ctx, pipeline)
+			if err := each(ctx, cursor, err, func(raw bson.Raw) error { return g.take(part, raw, list) }); err != nil {
+				return err
+			}
+		}
+		var open []int
+		for _, i := range g.open {
+			if g.found[i] == nil {
+				open = append(open, i)
+			}
+		}
+		g.open = open
+	}
+	return nil
+}
+
+func (g *getting) take(open []int, raw bson.Raw, list string) error {
+	key, err := g.c.key(raw.Lookup("_id"))
+	if err != nil {
+		return err
+	}
+	r, err := g.c.version(key, raw.Lookup(list))
+	if err != nil {
+		return err
+	}
+	for _, i := range open {
+		if ref := g.refs[i]; ref.Key == key && (ref.Number == r.Number ||
+			ref.Number == 0 && r.RecordedAt <= ref.At && ref.At < r.SupersededAt) {
+			g.found[i] = r
+		}
+	}
+	return nil
+}
+
+// pipeline selects from a list of versions those that references ask for.
+func (g *getting) pipeline(open []int, list string) bson.A {
+	keyField := "_id"
+	if list == "vs" {
+		keyField = "k"
+	}
+	var keys, outer, inner bson.A
+	for _, i := range open {
+		ref := g.refs[i]
+		key := encodeString(ref.Key)
+		keys = append(keys, key)
+		version := holding(list+".", ref.At)
+		run := bson.D{{Key: "from", Value: bson.D{{Key: "$lte", Value: int64(ref.At)}}}, {Key: "to", Value: bson.D{{Key: "$gt", Value: int64(ref.At)}}}}
+		if ref.Number != 0 {
+			version = bson.D{{Key: list + ".v", Value: ref.Number}}
+			run = bson.D{{Key: "n", Value: bson.D{{Key: "$lte", Value: ref.Number}}}, {Key: "last", Value: bson.D{{Key: "$gte", Value: ref.Number}}}}
+		}
+		outer = append(outer, append(bson.D{{Key: "k", Value: key}}, run...))
+		inner = append(inner, append(bson.D{{Key: keyField, Value: key}}, version...))
+	}
+	narrow := bson.D{{Key: keyField, Value: in(keys)}}
+	if list == "vs" {
+		narrow = oneOf(outer)
+	}
+	stages := bson.A{bson.D{{Key: "$match", Value: narrow}}}
+	// What all of them ask for in the same way is cut out of the lists at once.
+	if first := g.refs[open[0]]; first.Number != 0 && len(open) == 1 {
+		stages = append(stages,
+			bson.D{{Key: "$match", Value: bson.D{{Key: list + ".v", Value: first.Number}}}},
+			choose(list, numbered(list, first.Number)))
+	} else if g.sameInstant(open) {
+		stages = append(stages,
+			bson.D{{Key: "$match", Value: bson.D{{Key: list, Value: bson.D{{Key: "$elemMatch", Value: holding("", first.At)}}}}}},
+			choose(list, heldAt(list, first.At)))
+	}
+	return append(stages,
+		bson.D{{Key: "$unwind", Value: "$" + list}},
+		bson.D{{Key: "$match", Value: oneOf(inner)}},
+		bson.D{{Key: "$project", Value: unwoundFields(list, versionFields(list))}},
+	)
+}
+
+// sameInstant reports whether all references name the same instant.
+func (g *getting) sameInstant(open []int) bool {
+	for _, i := range open {
+		if ref := g.refs[i]; ref.Number != 0 || ref.At != g.refs[open[0]].At {
+			return false
+		}
+	}
+	return true
+}
+
+// unwoundFields makes the key of a run that of its document.
+func unwoundFields(list string, fields bson.D) bson.D {
+	if list == "vs" {
+		return append(fields, bson.E{Key: "_id", Value: "$k"})
+	}
+	return append(fields, bson.E{Key: "_id", Value: 1})
+}
+
+func oneOf(conditions bson.A) bson.D {
+	if len(conditions) == 1 {
+		return conditions[0].(bson.D)
+	}
+	return bson.D{{Key: "$or", Value: conditions}}
+}
+
+// each calls a function with every document of a cursor.
+func each(ctx context.Context, cursor *mongo.Cursor, err error, use func(bson.Raw) error) error {
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+	for cursor.Next(ctx) {
+		if err := use(cursor.Current); err != nil {
+			return err
+		}
+	}
+	return cursor.Err()
+}

@@ -1,0 +1,150 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// superseded is a version as it is stored in prev and in runs.
+type superseded struct {
+	raw      bson.Raw
+	number   int64
+	from, to driver.Instant
+}
+
+// supersede encodes a version that another one takes the place of.
+func supersede(r *record, to driver.Instant) superseded {
+	old := *r
+	old.SupersededAt = to
+	return superseded{raw: encodeVersion(&old), number: old.Number, from: old.RecordedAt, to: to}
+}
+
+// cut divides superseded versions into what stays in prev and what moves to the
+// overflow: nothing where all fit, and otherwise so much that half of each
+// bound is free.
+func (b Bounds) cut(versions []superseded, size int64) (moved, kept []superseded, keptSize int64) {
+	kept, keptSize = versions, size
+	if len(kept) <= b.Versions && keptSize <= int64(b.Bytes) {
+		return nil, kept, keptSize
+	}
+	for len(kept) > b.Versions/2 || len(kept) > 0 && keptSize > int64(b.Bytes)/2 {
+		keptSize -= int64(len(kept[0].raw))
+		kept = kept[1:]
+	}
+	return versions[:len(versions)-len(kept)], kept, keptSize
+}
+
+// runs divides versions into runs that are within the bounds.
+func (b Bounds) runs(versions []superseded) [][]superseded {
+	var list [][]superseded
+	begin, size := 0, 0
+	for i, v := range versions {
+		if i > begin && (i-begin >= b.Versions || size+len(v.raw) > b.Bytes) {
+			list = append(list, versions[begin:i])
+			begin, size = i, 0
+		}
+		size += len(v.raw)
+	}
+	return append(list, versions[begin:])
+}
+
+func raws(versions []superseded) bson.A {
+	list := make(bson.A, len(versions))
+	for i, v := range versions {
+		list[i] = v.raw
+	}
+	return list
+}
+
+// overflow writes versions into runs. A run that is there already has the same
+// versions, since versions never change; a longer one is left alone.
+func (c *collection) overflow(ctx context.Context, key string, moved []superseded) error {
+	if len(moved) == 0 {
+		return nil
+	}
+	k := encodeString(key)
+	for _, run := range c.bounds.runs(moved) {
+		first, last := run[0], run[len(run)-1]
+		id := bson.D{{Key: "k", Value: k}, {Key: "n", Value: first.number}}
+		_, err := c.history.ReplaceOne(ctx,
+			bson.D{{Key: "_id", Value: id}, {Key: "last", Value: bson.D{{Key: "$lt", Value: last.number}}}},
+			bson.D{
+				{Key: "_id", Value: id},
+				{Key: "k", Value: k},
+				{Key: "n", Value: first.number},
+				{Key: "last", Value: last.number},
+				{Key: "from", Value: int64(first.from)},
+				{Key: "to", Value: int64(last.to)},
+				{Key: "vs", Value: raws(run)},
+			}, options.Replace().SetUpsert(true))
+		if err != nil && !mongo.IsDuplicateKeyError(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// readPrev reads what is in prev, on condition that a head is still current;
+// false where it is not.
+func (c *collection) readPrev(ctx context.Context, h *head) ([]superseded, bool, error) {
+	raw, err := c.main.FindOne(ctx, guard(h.Key, h.Number, h.RecordedAt),
+		options.FindOne().SetProjection(bson.D{{Key: "prev", Value: 1}})).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	list, ok := raw.Lookup("prev").ArrayOK()
+	if !ok {
+		return nil, true, nil
+	}
+	values, err := list.Values()
+	if err != nil {
+		return nil, false, layoutError(c.name, h.Key, "prev is no list")
+	}
+	versions := make([]superseded, len(values))
+	for i, v := range values {
+		doc, ok := v.DocumentOK()
+		if !ok {
+			return nil, false, layoutError(c.name, h.Key, "prev holds something else than versions")
+		}
+		var from, to driver.Instant
+		number, hasNumber := doc.Lookup("v").Int64OK()
+		if !hasNumber || !readInstant(&from, doc.Lookup("at")) || !readInstant(&to, doc.Lookup("to")) {
+			return nil, false, layoutError(c.name, h.Key, "a version in prev has no number or interval")
+		}
+		versions[i] = superseded{raw: slices.Clone(doc), number: number, from: from, to: to}
+	}
+	return versions, true, nil
+}
+
+// findWrite looks for the version that a write made, anywhere in a document's
+// history; nil where there is none.
+func (c *collection) findWrite(ctx context.Context, key, id string) (*record, error) {
+	var found *record
+	look := func(list string, source *mongo.Collection, narrow bson.D) error {
+		cursor, err := source.Aggregate(ctx, bson.A{
+			bson.D{{Key: "$match", Value: narrow}},
+			bson.D{{Key: "$unwind", Value: "$" + list}},
+			bson.D{{Key: "$match", Value: bson.D{{Key: list + ".id", Value: id}}}},
+			bson.D{{Key: "$project", Value: versionFields(list)}},
+		})
+		return each(ctx, cursor, err, func(raw bson.Raw) error {
+			var err error
+			found, err = c.version(key, raw.Lookup(list))
+			return err
+		})
+	}
+	if err := look("prev", c.main, append(byKey(key), bson.E{Key: "prev.id", Value: id})); err != nil || found != nil {
+		return found, err
+	}
+	return found, look("vs", c.history, bson.D{{Key: "k", Value: encodeString(key)}, {Key: "vs.id", Value: id}})
+}

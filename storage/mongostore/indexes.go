@@ -1,0 +1,69 @@
+package mongostore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// declare makes the indexes of a collection. Those that are no longer declared
+// stay: other servers may still run with the schema that declares them.
+func (c *collection) declare(ctx context.Context, declared []driver.Index) error {
+	main, history := c.indexes(declared)
+	if _, err := c.main.Indexes().CreateMany(ctx, main); err != nil {
+		return err
+	}
+	_, err := c.history.Indexes().CreateMany(ctx, history)
+	return err
+}
+
+// indexes lists what a collection and its overflow are indexed by. Each
+// declared index is there three times: on current versions, where the key
+// follows, which makes it an order; in prev; and in the overflow.
+func (c *collection) indexes(declared []driver.Index) (main, history []mongo.IndexModel) {
+	main = []mongo.IndexModel{
+		index("current.at", "_id"), // what changed since; the log
+		index("prev.at"),
+	}
+	history = []mongo.IndexModel{
+		index("k", "n"),          // a version by number
+		index("k", "from", "to"), // a version at an instant
+		index("to", "from"),      // all versions at an instant
+	}
+	for _, d := range declared {
+		if len(d.Path) == 0 || len(d.Path) >= maxDepth {
+			continue
+		}
+		name := func(list string) string {
+			if d.List {
+				return at(list).value(d.Path) + "." + readingList + "." + reading(d.Kind)
+			}
+			return at(list).value(d.Path) + "." + reading(d.Kind)
+		}
+		main = append(main, index(name("current"), "_id"), index(name("prev")))
+		history = append(history, index(name("vs")))
+	}
+	return main, history
+}
+
+func index(fields ...string) mongo.IndexModel {
+	var keys bson.D
+	name := "asof"
+	for _, field := range fields {
+		keys = append(keys, bson.E{Key: field, Value: int32(1)})
+		name += "_" + field
+	}
+	// Older servers limit the length of names.
+	const longest = 100
+	if len(name) > longest {
+		sum := sha256.Sum256([]byte(name))
+		name = "asof_" + hex.EncodeToString(sum[:8])
+	}
+	return mongo.IndexModel{Keys: keys, Options: options.Index().SetName(name)}
+}

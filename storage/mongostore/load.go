@@ -1,0 +1,303 @@
+package mongostore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Load implements driver.Engine. Every version is checked before the first is
+// written, so that a load that is refused changes nothing. The writes
+// themselves are one atomic update for each document: when the server, or this
+// process, is lost among them, or another writer changes one of the documents,
+// some documents have their versions and others do not yet, and repeating the
+// load completes it.
+func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return driver.LoadResult{}, err
+	}
+	defer leave()
+	l := &loading{store: s, documents: make(map[documentKey]*loadedDocument), now: s.clock.present()}
+	if err := l.read(ctx, vs); err != nil {
+		return driver.LoadResult{}, wrap(err, "reading what is there")
+	}
+	var result driver.LoadResult
+	var latest driver.Instant
+	for i := range vs {
+		added, err := l.add(ctx, &vs[i])
+		switch {
+		case err != nil && driver.CodeOf(err) == driver.CodeInternal && !isRefusal(err), driver.CodeOf(err) == driver.CodeUnavailable:
+			return driver.LoadResult{}, wrap(err, "reading what is there")
+		case err != nil:
+			return driver.LoadResult{}, &driver.LoadError{Index: i, Err: err}
+		case added:
+			result.Added++
+		default:
+			result.Skipped++
+		}
+		latest = max(latest, vs[i].RecordedAt)
+	}
+	for _, d := range l.order {
+		if err := d.write(ctx); err != nil {
+			return driver.LoadResult{}, wrap(err, "loading")
+		}
+	}
+	s.clock.saw(latest)
+	return result, nil
+}
+
+// refusal is what is wrong with a version.
+type refusal struct{ error }
+
+func refuse(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
+
+func isRefusal(err error) bool {
+	_, ok := err.(refusal) //nolint:errorlint // never wrapped
+	return ok
+}
+
+type documentKey struct{ collection, key string }
+
+// loading is one Load on its way.
+type loading struct {
+	store     *Store
+	now       driver.Instant
+	documents map[documentKey]*loadedDocument
+	order     []*loadedDocument // as they came
+}
+
+// loadedDocument is a document that versions are added to.
+type loadedDocument struct {
+	c     *collection
+	key   string
+	head  *head     // before the load; nil: no document
+	added []*record // versions that follow on the head
+	// past has what is in prev and, once it was asked for, in the overflow,
+	// by time.
+	past     map[driver.Instant]*record
+	pastFrom driver.Instant // past has all versions from here on
+}
+
+// read reads the heads of all documents that versions are for.
+func (l *loading) read(ctx context.Context, vs []driver.Version) error {
+	keys := make(map[*collection][]string)
+	for i := range vs {
+		c := l.store.collections[vs[i].Collection]
+		d := documentKey{vs[i].Collection, vs[i].Key}
+		if c == nil || l.documents[d] != nil {
+			continue
+		}
+		document := &loadedDocument{c: c, key: vs[i].Key}
+		l.documents[d] = document
+		l.order = append(l.order, document)
+		keys[c] = append(keys[c], vs[i].Key)
+	}
+	for c, list := range keys {
+		for part := range slices.Chunk(list, maxKeys) {
+			ids := make(bson.A, len(part))
+			for i, key := range part {
+				ids[i] = encodeString(key)
+			}
+			cursor, err := c.main.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}}, options.Find().SetProjection(headFields()))
+			err = each(ctx, cursor, err, func(raw bson.Raw) error {
+				key, err := c.key(raw.Lookup("_id"))
+				if err != nil {
+					return err
+				}
+				h, err := c.decodeHead(key, raw)
+				l.documents[documentKey{c.name, key}].head = h
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add plans one version. It reports false where the version is there already.
+func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
+	d := l.documents[documentKey{v.Collection, v.Key}]
+	if d == nil {
+		return false, refuse("unknown collection %q", v.Collection)
+	}
+	if err := checkLoaded(v); err != nil {
+		return false, refusal{err}
+	}
+	last := d.last()
+	if last != nil && v.RecordedAt <= last.RecordedAt {
+		there, err := d.at(ctx, v.RecordedAt)
+		switch {
+		case err != nil:
+			return false, err
+		case there == nil:
+			return false, refuse("%s %q: %s is not after the last version, of %s", v.Collection, v.Key, v.RecordedAt, last.RecordedAt)
+		case v.Number != 0 && v.Number != there.Number:
+			return false, refuse("%s %q: the version of %s is number %d, not %d", v.Collection, v.Key, v.RecordedAt, there.Number, v.Number)
+		case !sameContent(&there.Version, v):
+			return false, refuse("%s %q: another version of %s is there already", v.Collection, v.Key, v.RecordedAt)
+		}
+		return false, nil
+	}
+	number := int64(1)
+	if last != nil {
+		number = last.Number + 1
+	}
+	switch {
+	case v.RecordedAt > l.now:
+		return false, refuse("%s %q: %s is in the future", v.Collection, v.Key, v.RecordedAt)
+	case v.Number != 0 && v.Number != number:
+		return false, refuse("%s %q: number %d does not follow number %d", v.Collection, v.Key, v.Number, number-1)
+	}
+	r := &record{Version: *v}
+	r.Number, r.SupersededAt = number, driver.Forever
+	d.added = append(d.added, r)
+	return true, nil
+}
+
+// sameContent compares what a version says, not how it came about.
+func sameContent(a, b *driver.Version) bool {
+	return a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message && a.Group == b.Group && bytes.Equal(a.Data, b.Data)
+}
+
+// last is the version that the next one follows on.
+func (d *loadedDocument) last() *record {
+	if n := len(d.added); n > 0 {
+		return d.added[n-1]
+	}
+	if d.head != nil {
+		return &d.head.record
+	}
+	return nil
+}
+
+// at returns the version that was recorded at an instant; nil where there is none.
+func (d *loadedDocument) at(ctx context.Context, at driver.Instant) (*record, error) {
+	if i, ok := slices.BinarySearchFunc(d.added, at, func(r *record, at driver.Instant) int {
+		return int(min(1, max(-1, r.RecordedAt-at)))
+	}); ok {
+		return d.added[i], nil
+	}
+	if d.head == nil || at > d.head.RecordedAt {
+		return nil, nil
+	}
+	if at == d.head.RecordedAt {
+		return &d.head.record, nil
+	}
+	if d.past == nil || at < d.pastFrom {
+		d.past, d.pastFrom = make(map[driver.Instant]*record), at
+		if err := d.readPast(ctx, at); err != nil {
+			return nil, err
+		}
+	}
+	return d.past[at], nil
+}
+
+// readPast reads the versions before the head that are not older than an instant.
+func (d *loadedDocument) readPast(ctx context.Context, from driver.Instant) error {
+	for _, place := range []struct {
+		list   string
+		source *mongo.Collection
+		narrow bson.D
+	}{
+		{"prev", d.c.main, byKey(d.key)},
+		{"vs", d.c.history, bson.D{{Key: "k", Value: encodeString(d.key)}, {Key: "to", Value: bson.D{{Key: "$gt", Value: int64(from)}}}}},
+	} {
+		cursor, err := place.source.Find(ctx, place.narrow, options.Find().SetProjection(versionFields(place.list)))
+		err = each(ctx, cursor, err, func(raw bson.Raw) error {
+			records, err := d.c.list(d.key, raw.Lookup(place.list))
+			for _, r := range records {
+				d.past[r.RecordedAt] = r
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list reads a list of versions; a missing one is empty.
+func (c *collection) list(key string, v bson.RawValue) ([]*record, error) {
+	array, ok := v.ArrayOK()
+	if !ok {
+		return nil, nil
+	}
+	values, err := array.Values()
+	if err != nil {
+		return nil, layoutError(c.name, key, "a list of versions is broken")
+	}
+	records := make([]*record, len(values))
+	for i, value := range values {
+		if records[i], err = c.version(key, value); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
+}
+
+// write makes the last of the added versions current, on condition that the
+// head still is.
+func (d *loadedDocument) write(ctx context.Context) error {
+	if len(d.added) == 0 {
+		return nil
+	}
+	var chain []*record
+	var prev []superseded
+	var size int64
+	if d.head != nil {
+		var still bool
+		var err error
+		if prev, still, err = d.c.readPrev(ctx, d.head); err != nil {
+			return err
+		}
+		if !still {
+			return d.changed()
+		}
+		size = d.head.size
+		chain = append(chain, &d.head.record)
+	}
+	chain = append(chain, d.added...)
+	for i, r := range chain[:len(chain)-1] {
+		old := supersede(r, chain[i+1].RecordedAt)
+		prev = append(prev, old)
+		size += int64(len(old.raw))
+	}
+	moved, kept, size := d.c.bounds.cut(prev, size)
+	if err := d.c.overflow(ctx, d.key, moved); err != nil {
+		return err
+	}
+	fields := bson.D{
+		{Key: "n", Value: int64(len(kept))},
+		{Key: "size", Value: size},
+		{Key: "current", Value: encodeVersion(chain[len(chain)-1])},
+		{Key: "prev", Value: raws(kept)},
+	}
+	d.c.heads.drop(d.key)
+	if d.head == nil {
+		_, err := d.c.main.InsertOne(ctx, append(byKey(d.key), fields...))
+		if mongo.IsDuplicateKeyError(err) {
+			return d.changed()
+		}
+		return err
+	}
+	result, err := d.c.main.UpdateOne(ctx, guard(d.key, d.head.Number, d.head.RecordedAt), bson.D{{Key: "$set", Value: fields}})
+	if err == nil && result.MatchedCount == 0 {
+		err = d.changed()
+	}
+	return err
+}
+
+func (d *loadedDocument) changed() error {
+	return driver.Errorf(driver.CodeUnavailable, "%s %q was changed while it was loaded; load it again", d.c.name, d.key)
+}

@@ -1,0 +1,217 @@
+package mongostore
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Log implements driver.Engine. It shows the history as it was when the loop
+// began. The versions superseded until then are a set that does not change:
+// the database sorts them, and they are streamed. Those that were current then
+// move while the log is read, and so are read in parts, each part from all
+// places where they may be. The history of a single document is read from the
+// document and its runs, in their own order.
+func (s *Store) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		leave, err := s.begin(ctx)
+		if err == nil {
+			defer leave()
+			err = s.log(ctx, q, yield)
+		}
+		if err != nil {
+			yield(driver.Entry{}, wrap(err, "reading the log"))
+		}
+	}
+}
+
+// previousBatch is how many entries wait for their previous versions.
+const previousBatch = 100
+
+func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(driver.Entry, error) bool) error {
+	collections, err := s.logged(q)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var versions iter.Seq2[*record, error]
+	if len(q.Keys) == 1 {
+		versions = collections[0].logOne(ctx, q)
+	} else {
+		versions = s.merge(ctx, q, collections)
+	}
+	var waiting []driver.Entry
+	flush := func() (bool, error) {
+		if q.Previous {
+			if err := s.fillPrevious(ctx, q, waiting); err != nil {
+				return false, err
+			}
+		}
+		for _, e := range waiting {
+			if err := ctx.Err(); err != nil {
+				return false, err
+			}
+			if !yield(e, nil) {
+				return false, nil
+			}
+		}
+		waiting = waiting[:0]
+		return true, nil
+	}
+	n, batch := 0, 1
+	if q.Previous {
+		batch = previousBatch
+	}
+	for r, err := range versions {
+		if err != nil {
+			return err
+		}
+		waiting = append(waiting, driver.Entry{Version: &r.Version})
+		if n++; n == q.Limit {
+			break
+		}
+		if len(waiting) < batch {
+			continue
+		}
+		if more, err := flush(); err != nil || !more {
+			return err
+		}
+	}
+	_, err = flush()
+	return err
+}
+
+// logged checks a query and returns the collections that it is about, sorted.
+func (s *Store) logged(q *driver.LogQuery) ([]*collection, error) {
+	if q.Limit < 0 {
+		return nil, invalidf("the limit %d is negative", q.Limit)
+	}
+	if len(q.Keys) > 0 && len(q.Collections) != 1 {
+		return nil, invalidf("keys need exactly one collection, not %d", len(q.Collections))
+	}
+	names := slices.Clone(q.Collections)
+	if len(names) == 0 {
+		for name := range s.collections {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	collections := make([]*collection, len(names))
+	for i, name := range names {
+		var err error
+		if collections[i], err = s.collection(name); err != nil {
+			return nil, err
+		}
+	}
+	return collections, nil
+}
+
+// fillPrevious adds the previous versions, with one Get for each collection.
+func (s *Store) fillPrevious(ctx context.Context, q *driver.LogQuery, entries []driver.Entry) error {
+	refs := make(map[string][]driver.Ref)
+	for _, e := range entries {
+		if v := e.Version; v.Number > 1 {
+			refs[v.Collection] = append(refs[v.Collection], driver.Ref{Key: v.Key, Number: v.Number - 1})
+		}
+	}
+	found := make(map[string][]*record)
+	for name, list := range refs {
+		var err error
+		if found[name], err = s.collections[name].get(ctx, list); err != nil {
+			return err
+		}
+	}
+	for i, e := range entries {
+		v := e.Version
+		if v.Number == 1 {
+			continue
+		}
+		r := found[v.Collection][0]
+		found[v.Collection] = found[v.Collection][1:]
+		if r == nil {
+			return layoutError(v.Collection, v.Key, "a version in the middle of its history is missing")
+		}
+		previous := r.Version
+		if q.NoData {
+			previous.Data = nil
+		}
+		entries[i].Previous = &previous
+	}
+	return nil
+}
+
+// logConditions are the conditions of a query on versions at a place, but for
+// the keys.
+func logConditions(p place, c *collection, q *driver.LogQuery) bson.A {
+	var list bson.A
+	add := func(field, op string, value any) {
+		list = append(list, bson.D{{Key: p.prefix + field, Value: bson.D{{Key: op, Value: value}}}})
+	}
+	if q.From != 0 {
+		add("at", "$gte", int64(q.From))
+	}
+	if q.To != 0 {
+		add("at", "$lt", int64(q.To))
+	}
+	if q.FromNumber > 1 {
+		add("v", "$gte", q.FromNumber)
+	}
+	if q.ToNumber != 0 {
+		add("v", "$lt", q.ToNumber)
+	}
+	if len(q.Authors) > 0 {
+		authors := make(bson.A, len(q.Authors))
+		for i, author := range q.Authors {
+			authors[i] = encodeString(author)
+		}
+		add("by", "$in", authors)
+	}
+	if len(q.Changed) > 0 {
+		add("ch", "$in", q.Changed)
+	}
+	if q.After != nil {
+		list = append(list, behind(p, c.name, q.After, q.Backward))
+	}
+	return list
+}
+
+// behind holds for versions of a collection strictly behind a position.
+func behind(p place, name string, after *driver.LogPosition, backward bool) bson.D {
+	relation, direction := "$gt", 1
+	if backward {
+		relation, direction = "$lt", -1
+	}
+	than := func(field string, value any) bson.D {
+		return bson.D{{Key: field, Value: bson.D{{Key: relation, Value: value}}}}
+	}
+	at := p.prefix + "at"
+	later := than(at, int64(after.At))
+	switch direction * cmp.Compare(name, after.Collection) {
+	case -1:
+		return later
+	case 1:
+		return bson.D{{Key: at, Value: bson.D{{Key: relation + "e", Value: int64(after.At)}}}}
+	}
+	key := encodeString(after.Key)
+	same := bson.D{{Key: at, Value: int64(after.At)}}
+	return bson.D{{Key: "$or", Value: bson.A{
+		later,
+		append(slices.Clone(same), than(p.key, key)...),
+		append(append(slices.Clone(same), bson.E{Key: p.key, Value: key}), than(p.prefix+"v", after.Number)...),
+	}}}
+}
+
+func positionOf(r *record) driver.LogPosition {
+	return driver.LogPosition{At: r.RecordedAt, Collection: r.Collection, Key: r.Key, Number: r.Number}
+}
+
+func comparePositions(a, b driver.LogPosition) int {
+	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Collection, b.Collection), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Number, b.Number))
+}

@@ -1,0 +1,229 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Bounds say how much history stays inside a document before its older half
+// moves to the overflow. Zero means the default.
+type Bounds struct {
+	Versions int // default 64
+	Bytes    int // as stored; default 64 KB
+}
+
+// The default bounds.
+const (
+	DefaultVersions = 64
+	DefaultBytes    = 64 << 10
+)
+
+// Options are how a store is opened.
+type Options struct {
+	Collections []driver.Collection
+	// Bounds of collections that differ from the default, by name.
+	Bounds map[string]Bounds
+	// Clock tells the time; nil means the system's.
+	Clock func() time.Time
+	// Logger gets warnings; nil means none.
+	Logger *slog.Logger
+	// Timeout ends calls whose context has no deadline. Default 30 s.
+	Timeout time.Duration
+	// MaxSkew is how far Clock and the server's clock may be apart. Open
+	// refuses when they are further; 0 means that they are not compared.
+	MaxSkew time.Duration
+}
+
+const (
+	defaultTimeout = 30 * time.Second
+	// openTimeout bounds how long Open looks for a server.
+	openTimeout = 10 * time.Second
+	// format is the version of the layout; storeID names the document of it.
+	format  = 1
+	storeID = "store"
+)
+
+// Open connects to the database that a mongodb:// or mongodb+srv:// URI names,
+// and makes what is missing in it: collections, and declared indexes. Errors
+// of the URI have CodeInvalid.
+func Open(ctx context.Context, uri string, o Options) (*Store, error) {
+	parsed, err := connstring.ParseAndValidate(uri)
+	if err != nil {
+		return nil, invalidf("the MongoDB URI is not valid: %w", err)
+	}
+	if parsed.Database == "" {
+		return nil, invalidf("the MongoDB URI names no database; add one, such as mongodb://localhost:27017/asof")
+	}
+	clientOptions := options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).ApplyURI(uri).
+		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(durable())
+	client, err := mongo.Connect(clientOptions)
+	if err != nil {
+		return nil, invalidf("the MongoDB URI is not valid: %w", err)
+	}
+	s, err := open(ctx, client, parsed.Database, o)
+	if err != nil {
+		// What went wrong first is what counts.
+		_ = client.Disconnect(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return s, nil
+}
+
+func durable() *writeconcern.WriteConcern {
+	journal := true
+	return &writeconcern.WriteConcern{W: writeconcern.WCMajority, Journal: &journal}
+}
+
+func open(ctx context.Context, client *mongo.Client, database string, o Options) (*Store, error) {
+	if o.Clock == nil {
+		o.Clock = time.Now //nolint:forbidigo // the clock that is handed in by default
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	db := client.Database(database)
+	s := &Store{
+		client: client, db: db, meta: db.Collection(metaName), logger: o.Logger, timeout: o.Timeout,
+		collections: make(map[string]*collection),
+	}
+	s.life, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.greet(ctx, o); err != nil {
+		return nil, err
+	}
+	known, floor, err := s.register(ctx, o.Collections)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range known {
+		if err := s.add(name, o.Bounds[name]); err != nil {
+			return nil, err
+		}
+	}
+	for _, declared := range o.Collections {
+		if err := s.collections[declared.Name].declare(ctx, declared.Indexes); err != nil {
+			return nil, wrap(err, "making the indexes of "+declared.Name)
+		}
+	}
+	for _, c := range s.collections {
+		last, err := c.lastCommit(ctx)
+		if err != nil {
+			return nil, wrap(err, "reading "+c.name)
+		}
+		floor = max(floor, last)
+	}
+	s.clock = newClock(o.Clock, floor)
+	return s, nil
+}
+
+func (s *Store) add(name string, b Bounds) error {
+	heads, err := newHeads()
+	if err != nil {
+		return err
+	}
+	if b.Versions <= 0 {
+		b.Versions = DefaultVersions
+	}
+	if b.Bytes <= 0 {
+		b.Bytes = DefaultBytes
+	}
+	base := collectionName(name)
+	s.collections[name] = &collection{
+		name: name, main: s.db.Collection(base), history: s.db.Collection(base + historySuffix),
+		store: s, bounds: b, heads: heads,
+	}
+	return nil
+}
+
+// greet asks the server what it is, and compares the clocks.
+func (s *Store) greet(ctx context.Context, o Options) error {
+	var hello struct {
+		SetName   string        `bson:"setName"`
+		Message   string        `bson:"msg"`
+		LocalTime bson.DateTime `bson:"localTime"`
+	}
+	before := o.Clock()
+	err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	var refused mongo.ServerError
+	if errors.As(err, &refused) {
+		err = s.db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&hello)
+	}
+	after := o.Clock()
+	if err != nil {
+		return wrap(err, "connecting to MongoDB")
+	}
+	if hello.SetName == "" && hello.Message != "isdbgrid" {
+		s.logger.Warn("the MongoDB server is not a replica set: what is acknowledged survives a crash of the server, but not the loss of its disk")
+	}
+	if o.MaxSkew == 0 || hello.LocalTime == 0 {
+		return nil
+	}
+	server := hello.LocalTime.Time()
+	if early, late := before.Sub(server), server.Sub(after); early > o.MaxSkew || late > o.MaxSkew {
+		return driver.Errorf(driver.CodeUnavailable,
+			"the clocks are too far apart: this machine's says %s, that of the MongoDB server %s, and the bound is %v; synchronize them (NTP)",
+			before.UTC().Format(time.RFC3339Nano), server.UTC().Format(time.RFC3339Nano), o.MaxSkew)
+	}
+	return nil
+}
+
+// register notes which collections there are, and returns all that there ever
+// were, with the latest instant that a store handed out before it was closed.
+func (s *Store) register(ctx context.Context, declared []driver.Collection) (known []string, floor driver.Instant, err error) {
+	names := make(bson.A, len(declared))
+	for i, c := range declared {
+		names[i] = c.Name
+	}
+	var stored struct {
+		Format      int64    `bson:"format"`
+		Collections []string `bson:"collections"`
+		Floor       int64    `bson:"floor"`
+	}
+	byID := bson.D{{Key: "_id", Value: storeID}}
+	_, err = s.meta.UpdateOne(ctx, byID, bson.D{
+		{Key: "$setOnInsert", Value: bson.D{{Key: "format", Value: int64(format)}}},
+		{Key: "$addToSet", Value: bson.D{{Key: "collections", Value: bson.D{{Key: "$each", Value: names}}}}},
+	}, options.UpdateOne().SetUpsert(true))
+	if err != nil && !mongo.IsDuplicateKeyError(err) {
+		return nil, 0, wrap(err, "preparing the database")
+	}
+	if err := s.meta.FindOne(ctx, byID).Decode(&stored); err != nil {
+		return nil, 0, wrap(err, "preparing the database")
+	}
+	if stored.Format != format {
+		return nil, 0, driver.Errorf(driver.CodeUnavailable,
+			"the database was made by another version of asof (layout %d, this one knows %d)", stored.Format, format)
+	}
+	return stored.Collections, driver.Instant(stored.Floor), nil
+}
+
+// lastCommit is the latest time of a version.
+func (c *collection) lastCommit(ctx context.Context) (driver.Instant, error) {
+	var last struct {
+		Current struct {
+			At int64 `bson:"at"`
+		} `bson:"current"`
+	}
+	err := c.main.FindOne(ctx, bson.D{}, options.FindOne().
+		SetSort(bson.D{{Key: "current.at", Value: -1}}).SetProjection(bson.D{{Key: "current.at", Value: 1}})).Decode(&last)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return 0, nil
+	}
+	return driver.Instant(last.Current.At), err
+}

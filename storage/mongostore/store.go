@@ -1,0 +1,182 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Store is an engine over a database of MongoDB. It implements driver.Engine.
+type Store struct {
+	client  *mongo.Client
+	db      *mongo.Database
+	meta    *mongo.Collection
+	clock   *clock
+	logger  *slog.Logger
+	timeout time.Duration
+	// collections has every collection that is declared now or was before.
+	collections map[string]*collection
+	// life ends when the store gives up what is still running.
+	life    context.Context
+	giveUp  context.CancelFunc
+	gate    sync.RWMutex
+	closed  bool
+	running sync.WaitGroup
+}
+
+// collection is one of documents, with its overflow.
+type collection struct {
+	name          string
+	main, history *mongo.Collection
+	store         *Store
+	bounds        Bounds
+	heads         *heads
+}
+
+// enter lets a call in, unless the store is closed or the context has ended.
+// The context that it returns ends at last when the store's timeout is over.
+func (s *Store) enter(ctx context.Context) (context.Context, func(), error) {
+	leave, err := s.begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	cancel := context.CancelFunc(func() {})
+	if _, bounded := ctx.Deadline(); !bounded {
+		ctx, cancel = context.WithTimeout(ctx, s.timeout)
+	}
+	return ctx, func() { cancel(); leave() }, nil
+}
+
+func (s *Store) begin(ctx context.Context) (leave func(), err error) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	if s.closed {
+		return nil, errClosed()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err)
+	}
+	s.running.Add(1)
+	return s.running.Done, nil
+}
+
+func (s *Store) collection(name string) (*collection, error) {
+	c := s.collections[name]
+	if c == nil {
+		return nil, invalidf("unknown collection %q", name)
+	}
+	return c, nil
+}
+
+// Now implements driver.Engine.
+func (s *Store) Now(ctx context.Context) (driver.Instant, error) {
+	leave, err := s.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	return s.clock.read(), nil
+}
+
+// Settle implements driver.Engine.
+func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.clock.settle(ctx, at)
+}
+
+// Ping implements driver.Engine.
+func (s *Store) Ping(ctx context.Context) error {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return wrap(s.client.Ping(ctx, nil), "asking the server whether it answers")
+}
+
+// Stats implements driver.Engine. Bytes is what the database takes on disk, or
+// where the server does not tell, the size of its documents.
+func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return driver.Stats{}, err
+	}
+	defer leave()
+	var stats driver.Stats
+	for _, c := range s.collections {
+		// Numbers have no gaps, so a document's last number counts its versions.
+		cursor, err := c.main.Aggregate(ctx, bson.A{bson.D{{Key: "$group", Value: bson.D{
+			{Key: "_id", Value: "$current.del"},
+			{Key: "documents", Value: bson.D{{Key: "$sum", Value: 1}}},
+			{Key: "versions", Value: bson.D{{Key: "$sum", Value: "$current.v"}}},
+		}}}})
+		if err != nil {
+			return driver.Stats{}, wrap(err, "counting in "+c.name)
+		}
+		var groups []struct {
+			Deleted   bool  `bson:"_id"`
+			Documents int64 `bson:"documents"`
+			Versions  int64 `bson:"versions"`
+		}
+		if err := cursor.All(ctx, &groups); err != nil {
+			return driver.Stats{}, wrap(err, "counting in "+c.name)
+		}
+		for _, g := range groups {
+			stats.Versions += g.Versions
+			if !g.Deleted {
+				stats.Documents += g.Documents
+			}
+		}
+	}
+	var size struct {
+		Storage float64 `bson:"storageSize"`
+		Index   float64 `bson:"indexSize"`
+		Data    float64 `bson:"dataSize"`
+	}
+	if err := s.db.RunCommand(ctx, bson.D{{Key: "dbStats", Value: 1}}).Decode(&size); err != nil {
+		return driver.Stats{}, wrap(err, "asking for the size of the database")
+	}
+	stats.Bytes = int64(size.Storage + size.Index)
+	if stats.Bytes == 0 {
+		stats.Bytes = int64(size.Data)
+	}
+	return stats, nil
+}
+
+// closeTimeout is how long Close waits for what is running.
+const closeTimeout = 30 * time.Second
+
+// Close implements driver.Engine. It keeps the latest instant that anyone was
+// given, so that the next opening does not go behind it.
+func (s *Store) Close() error {
+	s.gate.Lock()
+	if s.closed {
+		s.gate.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.gate.Unlock()
+	finished := make(chan struct{})
+	go func() { s.running.Wait(); close(finished) }()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	select {
+	case <-finished:
+	case <-ctx.Done():
+	}
+	s.giveUp()
+	_, err := s.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: storeID}},
+		bson.D{{Key: "$max", Value: bson.D{{Key: "floor", Value: int64(s.clock.handedOut())}}}})
+	return errors.Join(wrap(err, "closing the store"), wrap(s.client.Disconnect(ctx), "closing the store"))
+}

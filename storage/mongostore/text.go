@@ -1,0 +1,101 @@
+package mongostore
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// textCondition is the condition on a string's search form. Beginnings are a
+// range, which an index answers; the rest are regular expressions made of
+// literals. They do without the server's own rules about case, which are not
+// those of strings.ToLower: each letter becomes the set of letters that have
+// it as their small one.
+func textCondition(f driver.Text) bson.D {
+	if !f.Fold {
+		value := encodeString(f.Value)
+		if f.Op == driver.Equals {
+			return bson.D{{Key: "$eq", Value: value}}
+		}
+		if f.Op == driver.HasPrefix {
+			return bson.D{{Key: "$gte", Value: value}, {Key: "$lt", Value: value + afterAll}}
+		}
+	}
+	var b strings.Builder
+	if f.Op == driver.HasPrefix || f.Op == driver.Equals {
+		b.WriteString(`\A`)
+	}
+	value := f.Value
+	if f.Fold {
+		value = strings.ToLower(value)
+	}
+	for _, r := range value {
+		if f.Fold {
+			writeFolded(&b, r)
+		} else {
+			writeLiteral(&b, r)
+		}
+	}
+	if f.Op == driver.HasSuffix || f.Op == driver.Equals {
+		b.WriteString(`\z`)
+	}
+	return bson.D{{Key: "$regex", Value: b.String()}}
+}
+
+// writeLiteral writes what matches one character of a text and nothing else.
+func writeLiteral(b *strings.Builder, r rune) {
+	switch {
+	case r < ' ' || r == 0x7f:
+		b.WriteString(`\x`)
+		if r < 16 {
+			b.WriteByte('0')
+		}
+		b.WriteString(strconv.FormatInt(int64(r), 16))
+	case r < 0x80 && !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'):
+		b.WriteByte('\\')
+		b.WriteRune(r)
+	default:
+		writeEncoded(b, r)
+	}
+}
+
+// writeFolded writes what matches every character whose small form is this one.
+func writeFolded(b *strings.Builder, small rune) {
+	others := uppers()[small]
+	if unicode.ToLower(small) == small {
+		others = append([]rune{small}, others...)
+	}
+	switch len(others) {
+	case 0:
+		b.WriteString(`(?!)`) // nothing has this small form
+	case 1:
+		writeLiteral(b, others[0])
+	default:
+		b.WriteString("(?:")
+		for i, r := range others {
+			if i > 0 {
+				b.WriteByte('|')
+			}
+			writeLiteral(b, r)
+		}
+		b.WriteByte(')')
+	}
+}
+
+// uppers maps each small letter to the others that unicode.ToLower takes to it.
+var uppers = sync.OnceValue(func() map[rune][]rune {
+	found := make(map[rune][]rune)
+	for _, c := range unicode.CaseRanges {
+		for r := rune(c.Lo); r <= rune(c.Hi); r++ {
+			if small := unicode.ToLower(r); small != r {
+				found[small] = append(found[small], r)
+			}
+		}
+	}
+	return found
+})

@@ -1,0 +1,233 @@
+package mongostore
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// reading is the name, in the search form of a value, of how it reads as a kind.
+func reading(kind driver.Kind) string {
+	switch kind {
+	case driver.KindString:
+		return "s"
+	case driver.KindInt:
+		return "i"
+	case driver.KindFloat:
+		return "f"
+	case driver.KindBool:
+		return "b"
+	case driver.KindInstant:
+		return "t"
+	case driver.KindDate:
+		return "d"
+	case driver.KindDecimal:
+		return "m"
+	}
+	return ""
+}
+
+// The other members of a search form.
+const (
+	readingObject = "o"
+	readingList   = "l"
+	readingCut    = "z"
+)
+
+// readAs returns a stored JSON value as a kind, in the form that the database
+// compares: string, int64 or bool; nil where it is not of the kind.
+func readAs(kind driver.Kind, v gjson.Result) any {
+	switch kind {
+	case driver.KindString:
+		if v.Type == gjson.String {
+			return encodeString(text(v))
+		}
+	case driver.KindInt:
+		if v.Type == gjson.Number {
+			if i, err := strconv.ParseInt(v.Raw, 10, 64); err == nil {
+				return i
+			}
+		}
+	case driver.KindFloat:
+		if v.Type == gjson.Number {
+			if f, err := strconv.ParseFloat(v.Raw, 64); err == nil {
+				return ordered(f)
+			}
+		}
+	case driver.KindBool:
+		if v.Type == gjson.True || v.Type == gjson.False {
+			return v.Type == gjson.True
+		}
+	case driver.KindInstant:
+		if v.Type == gjson.String {
+			if t, ok := instant(text(v)); ok {
+				return t
+			}
+		}
+	case driver.KindDate:
+		if v.Type == gjson.String {
+			if s := text(v); isDate(s) {
+				return s
+			}
+		}
+	case driver.KindDecimal:
+		s := v.Raw
+		if v.Type == gjson.String {
+			s = text(v)
+		}
+		if v.Type == gjson.String || v.Type == gjson.Number {
+			if m, ok := decimal(s); ok {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// operand converts a query's value to the same form; false where it is not of
+// the kind.
+func operand(kind driver.Kind, value driver.Value) (any, bool) {
+	switch value := value.(type) {
+	case string:
+		if kind == driver.KindString {
+			return encodeString(value), true
+		}
+		if kind == driver.KindDate {
+			return value, isDate(value)
+		}
+		m, ok := decimal(value)
+		return m, ok && kind == driver.KindDecimal
+	case int64:
+		return value, kind == driver.KindInt
+	case float64:
+		return ordered(value), kind == driver.KindFloat && !math.IsNaN(value) && !math.IsInf(value, 0)
+	case bool:
+		return value, kind == driver.KindBool
+	case driver.Instant:
+		return int64(value), kind == driver.KindInstant
+	}
+	return nil, false
+}
+
+// ordered maps floats to integers in the same order, so that comparisons are
+// exact also on servers that compare large floats as integers.
+func ordered(f float64) int64 {
+	bits := int64(math.Float64bits(f + 0)) // a negative zero equals zero
+	if bits < 0 {
+		bits ^= math.MaxInt64
+	}
+	return bits
+}
+
+// text is what a JSON string says.
+func text(v gjson.Result) string {
+	raw := v.Raw
+	if len(raw) < 2 {
+		return ""
+	}
+	if strings.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1]
+	}
+	var s string
+	if json.Unmarshal([]byte(raw), &s) != nil {
+		return v.Str
+	}
+	return s
+}
+
+// instant reads an RFC 3339 time as microseconds.
+func instant(s string) (int64, bool) {
+	const shortest = len("2006-01-02T5:04:05Z") // UnmarshalText takes hours of one digit
+	if len(s) < shortest || s[4] != '-' {
+		return 0, false
+	}
+	var t time.Time
+	if t.UnmarshalText([]byte(s)) != nil {
+		return 0, false
+	}
+	return int64(driver.InstantOf(t)), true
+}
+
+func isDate(s string) bool {
+	if len(s) != len(time.DateOnly) || s[4] != '-' {
+		return false
+	}
+	_, err := time.Parse(time.DateOnly, s)
+	return err == nil
+}
+
+// Bounds of a decimal's exponent as written, and what makes every exponent
+// that can come of it positive.
+const (
+	maxExponent  = 9999
+	exponentBias = 500_000_000
+)
+
+// decimal encodes a decimal number, of any length, as text whose order is
+// that of the numbers: the sign, the exponent and the digits of 0.d₁d₂… × 10ᵉ,
+// each digit turned round for negative numbers.
+func decimal(s string) (string, bool) {
+	negative, digits, exponent, ok := parseDecimal(s)
+	switch {
+	case !ok:
+		return "", false
+	case len(digits) == 0:
+		return "5", true
+	}
+	biased := []byte(strconv.Itoa(exponent + exponentBias))
+	if !negative {
+		return "6" + string(biased) + string(digits), true
+	}
+	for _, part := range [][]byte{biased, digits} {
+		for i, c := range part {
+			part[i] = '0' + '9' - c
+		}
+	}
+	return "4" + string(biased) + string(digits) + "~", true
+}
+
+// parseDecimal reads the grammar of a JSON number. The digits have no zeros at
+// either end; the number is 0.d₁d₂… × 10^exponent.
+func parseDecimal(s string) (negative bool, digits []byte, exponent int, ok bool) {
+	if strings.HasPrefix(s, "-") {
+		negative, s = true, s[1:]
+	}
+	mantissa := s
+	if at := strings.IndexAny(s, "eE"); at >= 0 {
+		mantissa = s[:at]
+		written := s[at+1:]
+		unsigned := strings.TrimPrefix(written, "-")
+		if unsigned == written {
+			unsigned = strings.TrimPrefix(written, "+")
+		}
+		var err error
+		if exponent, err = strconv.Atoi(written); err != nil || !allDigits(unsigned) || max(exponent, -exponent) > maxExponent {
+			return false, nil, 0, false
+		}
+	}
+	whole, fraction, point := strings.Cut(mantissa, ".")
+	if !allDigits(whole) || len(whole) > 1 && whole[0] == '0' || point && !allDigits(fraction) {
+		return false, nil, 0, false
+	}
+	digits = append([]byte(whole), fraction...)
+	exponent += len(whole)
+	significant := bytes.TrimLeft(digits, "0")
+	exponent -= len(digits) - len(significant)
+	return negative, bytes.TrimRight(significant, "0"), exponent, true
+}
+
+func allDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,140 @@
+package mongostore
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// record is a version with what is stored beside it.
+type record struct {
+	driver.Version
+	id string // of the write that made it; empty when it was loaded
+}
+
+// encodeVersion writes a version as it is stored:
+//
+//	{v, at, to, op, del, by, msg, grp, ch: [names], id, data, x: {search form}}
+//
+// data is the JSON as it was given, so that reads and exports have the very
+// bytes. to is when the version was superseded; the current one has none.
+func encodeVersion(r *record) bson.Raw {
+	at, dst := bsoncore.AppendDocumentStart(make([]byte, 0, 256+3*len(r.Data)))
+	dst = bsoncore.AppendInt64Element(dst, "v", r.Number)
+	dst = bsoncore.AppendInt64Element(dst, "at", int64(r.RecordedAt))
+	if !r.Current() {
+		dst = bsoncore.AppendInt64Element(dst, "to", int64(r.SupersededAt))
+	}
+	dst = bsoncore.AppendInt64Element(dst, "op", int64(r.Op))
+	dst = bsoncore.AppendBooleanElement(dst, "del", r.Deleted)
+	dst = bsoncore.AppendStringElement(dst, "by", encodeString(r.Author))
+	dst = bsoncore.AppendStringElement(dst, "msg", encodeString(r.Message))
+	dst = bsoncore.AppendStringElement(dst, "grp", encodeString(r.Group))
+	list, dst := bsoncore.AppendArrayElementStart(dst, "ch")
+	for i, name := range r.Changed {
+		dst = bsoncore.AppendStringElement(dst, strconv.Itoa(i), name)
+	}
+	dst = end(dst, list)
+	if r.id != "" {
+		dst = bsoncore.AppendStringElement(dst, "id", r.id)
+	}
+	if !r.Deleted {
+		dst = bsoncore.AppendStringElement(dst, "data", string(r.Data))
+		var search int32
+		search, dst = bsoncore.AppendDocumentElementStart(dst, "x")
+		dst = end(appendSearch(dst, gjson.ParseBytes(r.Data), 0), search)
+	}
+	return end(dst, at)
+}
+
+// decodeVersion reads what encodeVersion wrote, with or without data. What it
+// returns shares no memory with its argument.
+func decodeVersion(collection, key string, raw bson.Raw) (*record, error) {
+	r := &record{Version: driver.Version{Collection: collection, Key: key, SupersededAt: driver.Forever}}
+	elements, err := raw.Elements()
+	if err != nil {
+		return nil, layoutError(collection, key, "it is not a document")
+	}
+	for _, e := range elements {
+		v, name := e.Value(), e.Key()
+		ok := true
+		switch name {
+		case "v":
+			r.Number, ok = v.Int64OK()
+		case "at":
+			ok = readInstant(&r.RecordedAt, v)
+		case "to":
+			ok = readInstant(&r.SupersededAt, v)
+		case "op":
+			var op int64
+			op, ok = v.Int64OK()
+			r.Op = driver.Op(op)
+		case "del":
+			r.Deleted, ok = v.BooleanOK()
+		case "by":
+			r.Author, ok = v.StringValueOK()
+			r.Author = decodeString(r.Author)
+		case "msg":
+			r.Message, ok = v.StringValueOK()
+			r.Message = decodeString(r.Message)
+		case "grp":
+			r.Group, ok = v.StringValueOK()
+			r.Group = decodeString(r.Group)
+		case "ch":
+			r.Changed, ok = readNames(v)
+		case "id":
+			r.id, ok = v.StringValueOK()
+		case "data":
+			r.Data, ok = readData(v)
+		}
+		if !ok {
+			return nil, layoutError(collection, key, name+" is not of its type")
+		}
+	}
+	if r.Number < 1 || r.RecordedAt <= 0 || r.Op < driver.OpCreate || r.Op > driver.OpImport {
+		return nil, layoutError(collection, key, "a version has no number, time or operation")
+	}
+	return r, nil
+}
+
+func readInstant(dst *driver.Instant, v bson.RawValue) bool {
+	i, ok := v.Int64OK()
+	*dst = driver.Instant(i)
+	return ok
+}
+
+func readData(v bson.RawValue) ([]byte, bool) {
+	const lengths = 4 + 1 // the length before and the NUL behind
+	if v.Type != bson.TypeString || len(v.Value) < lengths {
+		return nil, false
+	}
+	return bytes.Clone(v.Value[4 : len(v.Value)-1]), true
+}
+
+func readNames(v bson.RawValue) ([]string, bool) {
+	list, ok := v.ArrayOK()
+	if !ok {
+		return nil, false
+	}
+	values, err := list.Values()
+	if err != nil || len(values) == 0 {
+		return nil, err == nil
+	}
+	names := make([]string, len(values))
+	for i, value := range values {
+		if names[i], ok = value.StringValueOK(); !ok {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+func layoutError(collection, key, what string) error {
+	return driver.Errorf(driver.CodeInternal,
+		"%s %q does not have the layout of asof's documents: %s; another program may have written into the collection", collection, key, what)
+}
