@@ -28,7 +28,9 @@ func TestUsage(t *testing.T) {
 		{"serve --cors-origin=*", 2, "name the origins"},
 		{"serve --cors-origin=example.org", 2, "want scheme://host"},
 		{"serve --cors-origin=https://example.org/", 2, "want scheme://host"},
-		{"serve --store=mongodb://localhost", 2, "no MongoDB engine"},
+		{"serve --store=mongodb://localhost", 2, "names no database"},
+		{"serve --store=mongodb://", 2, "URI is not valid"},
+		{"check --store=mongodb://127.0.0.1:1/asof?serverSelectionTimeoutMS=100", 1, "cannot be reached"},
 		{"serve --store=asof.db", 2, "want sqlite:PATH"},
 		{"serve --store=sqlite:", 2, "want sqlite:PATH"},
 		{"serve --store=sqlite:DIR", 1, "is a directory"},
@@ -63,9 +65,22 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+func TestStoreNameHasNoPassword(t *testing.T) {
+	for store, want := range map[string]string{
+		"sqlite:./a@b:c.db":               "sqlite:./a@b:c.db",
+		"mongodb://localhost/asof":        "mongodb://localhost/asof",
+		"mongodb://ann:secret@h,i/asof?x": "mongodb://ann:xxxxx@h,i/asof?x",
+	} {
+		m := &Main{flags: flags{Store: store}}
+		if got := m.storeName(); got != want {
+			t.Errorf("%s is shown as %s, want %s", store, got, want)
+		}
+	}
+}
+
 func TestEnvironment(t *testing.T) {
 	t.Setenv("ASOF_STORE", "mongodb://from-the-environment")
-	if _, _, stderr := run(t, "", "check"); !strings.Contains(stderr, "no MongoDB engine") {
+	if _, _, stderr := run(t, "", "check"); !strings.Contains(stderr, "names no database") {
 		t.Errorf("ASOF_STORE is not read: %s", stderr)
 	}
 	t.Setenv("ASOF_MAX_DEPTH", "0")

@@ -19,9 +19,9 @@ func (m *Main) openEngine(ctx context.Context) (driver.Engine, error) {
 	case ok && scheme == "sqlite" && rest != "":
 		return m.openSQLite(ctx, rest)
 	case scheme == "mongodb" || scheme == "mongodb+srv":
-		return nil, usageError{errors.New("--store mongodb://…: this build has no MongoDB engine; use sqlite:PATH")}
+		return m.openMongo(ctx, name)
 	default:
-		return nil, usageError{fmt.Errorf("--store %s: want sqlite:PATH, such as sqlite:./asof.db", name)}
+		return nil, usageError{fmt.Errorf("--store %s: want sqlite:PATH, such as sqlite:./asof.db, or mongodb://HOST/DATABASE", name)}
 	}
 }
 

@@ -84,16 +84,16 @@ func (m *Main) check(ctx context.Context) (err error) {
 			writing = err
 		}
 	}); err != nil {
-		return fmt.Errorf("check of %s: %w", m.flags.Store, err)
+		return fmt.Errorf("check of %s: %w", m.storeName(), err)
 	}
 	if problems > 0 {
-		return fmt.Errorf("%s has %d problems", m.flags.Store, problems)
+		return fmt.Errorf("%s has %d problems", m.storeName(), problems)
 	}
 	stats, err := engine.Stats(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %d documents, %d versions\n", m.flags.Store, stats.Documents, stats.Versions)
+	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %d documents, %d versions\n", m.storeName(), stats.Documents, stats.Versions)
 	return errors.Join(err, writing)
 }
 

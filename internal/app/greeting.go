@@ -33,7 +33,7 @@ func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine) err
 	}
 	base := "http://" + addr
 	text := fmt.Sprintf("asof serves %s (%d documents, %d versions)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
-		m.flags.Store, stats.Documents, stats.Versions, base, base)
+		m.storeName(), stats.Documents, stats.Versions, base, base)
 	switch {
 	case stats.Versions == 0:
 		text += "\nThe store is empty. Fill it with \"asof import FILE\", or start with --demo to look around.\n"
