@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -170,27 +171,29 @@ func bareCommits(dir string, size int, data []byte, length time.Duration) (float
 }
 
 // bareScan fills a table with the last state of every software document of an
-// event file and returns the time of one scan with the predicate of the
-// unindexed filter, the median of 21.
-func bareScan(events, dir string) (time.Duration, error) {
+// event file and returns the time of one scan for a text in the descriptions,
+// the median of 21, and the time of the event in the middle of the file.
+func bareScan(events, dir, text string) (took time.Duration, middle string, err error) {
 	in, done, err := openEvents(events)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	defer done()
 	last := map[string][]byte{}
+	var times []string
 	lines := bufio.NewReaderSize(in, 1<<20)
 	for {
-		text, err := lines.ReadSlice('\n')
+		event, err := lines.ReadSlice('\n')
 		if err == io.EOF {
 			break
 		} else if err != nil {
-			return 0, err
+			return 0, "", err
 		}
 		var l line
-		if err := json.Unmarshal(text, &l); err != nil {
-			return 0, err
+		if err := json.Unmarshal(event, &l); err != nil {
+			return 0, "", err
 		}
+		times = append(times, l.At)
 		if l.Collection == "software" {
 			if l.Op == "delete" {
 				delete(last, l.ID)
@@ -199,25 +202,32 @@ func bareScan(events, dir string) (time.Duration, error) {
 			}
 		}
 	}
-	conn, err := openBare(filepath.Join(dir, "bare-scan.db"))
+	conn, err := openBare(filepath.Join(dir, "bare-scan-"+filepath.Base(events)+".db"))
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	defer func() { _ = conn.Close() }()
+	if err := sqlitex.ExecuteTransient(conn, "BEGIN", nil); err != nil {
+		return 0, "", err
+	}
 	for key, data := range last {
 		if err := sqlitex.Execute(conn, `INSERT INTO current(key, data) VALUES(?, ?)`, &sqlitex.ExecOptions{Args: []any{key, string(data)}}); err != nil {
-			return 0, err
+			return 0, "", err
 		}
 	}
-	var times []time.Duration
+	if err := sqlitex.ExecuteTransient(conn, "COMMIT", nil); err != nil {
+		return 0, "", err
+	}
+	var scans []time.Duration
 	for range 21 {
 		began := time.Now()
 		err := sqlitex.Execute(conn, `SELECT key, data FROM current WHERE instr(json_extract(data, '$.description'), ?) > 0 ORDER BY key`,
-			&sqlitex.ExecOptions{Args: []any{rare}, ResultFunc: func(*sqlite.Stmt) error { return nil }})
+			&sqlitex.ExecOptions{Args: []any{text}, ResultFunc: func(*sqlite.Stmt) error { return nil }})
 		if err != nil {
-			return 0, err
+			return 0, "", err
 		}
-		times = append(times, time.Since(began))
+		scans = append(scans, time.Since(began))
 	}
-	return median(times), nil
+	slices.Sort(times) // RFC 3339 in UTC sorts as text
+	return median(scans), times[len(times)/2], nil
 }

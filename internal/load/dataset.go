@@ -23,7 +23,7 @@ type event struct {
 }
 
 // The documents with a history of a known length, beside the random ones.
-var fixedLengths = map[string]int{"ten": 10, "ten-thousand": 10_000, "hundred-thousand": 100_000}
+var fixedLengths = map[string]int{"ten": 10, "fourteen-hundred": 1400, "ten-thousand": 10_000, "hundred-thousand": 100_000}
 
 // moments are instants worth reading at.
 type moments struct {
@@ -78,7 +78,7 @@ func writeDataset(w io.Writer, projects, perProject int, seed uint64) (moments, 
 			}
 		}
 	}
-	for _, id := range []string{"ten", "ten-thousand", "hundred-thousand"} {
+	for _, id := range []string{"ten", "fourteen-hundred", "ten-thousand", "hundred-thousand"} {
 		data := project(id, random)
 		for n := range fixedLengths[id] {
 			if n == fixedLengths[id]/2 {

@@ -44,7 +44,9 @@ type config struct {
 type result struct {
 	Name        string       `json:"name"`
 	Against     string       `json:"against,omitempty"`
-	Ratio       float64      `json:"ratio,omitempty"`
+	Ratio       float64      `json:"ratio,omitempty"` // the median of the rounds
+	Least       float64      `json:"leastRatio,omitempty"`
+	Most        float64      `json:"mostRatio,omitempty"`
 	Target      string       `json:"target,omitempty"`
 	Median      *measurement `json:"median,omitempty"`
 	Seconds     float64      `json:"seconds,omitempty"`
@@ -140,7 +142,7 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 		return err
 	}
 	results = append(results, reads...)
-	scans, err := scan(c, servers["asof"], events, dir)
+	scans, _, err := scan(c, servers["asof"], events, dir, rare)
 	if err != nil {
 		return err
 	}
@@ -151,6 +153,13 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 	}
 	results = append(results, writes...)
 	results = append(results, result{Name: "server's peak memory", PeakMiB: servers["asof"].peak() >> 20})
+	if c.importFile != "" {
+		full, err := full(ctx, c, dir, asof)
+		if err != nil {
+			return err
+		}
+		results = append(results, full...)
+	}
 	report := json.NewEncoder(out)
 	report.SetIndent("", "  ")
 	return report.Encode(map[string]any{
@@ -215,7 +224,7 @@ func summarize(name, against string, target float64, rounds []map[string]measure
 	slices.SortFunc(all, func(a, b measurement) int { return cmp.Compare(a.PerSecond, b.PerSecond) })
 	r := result{Name: name, Against: against, Median: &all[len(all)/2]}
 	if against != "" {
-		r.Ratio = median(ratios)
+		r.Least, r.Most, r.Ratio = spread(ratios)
 	}
 	if target > 0 {
 		r.Target = fmt.Sprintf("at least %g", target)
@@ -223,71 +232,11 @@ func summarize(name, against string, target float64, rounds []map[string]measure
 	return r
 }
 
+func spread(values []float64) (least, most, middle float64) {
+	return slices.Min(values), slices.Max(values), median(values)
+}
+
 func median[T cmp.Ordered](values []T) T {
 	slices.Sort(values)
 	return values[len(values)/2]
-}
-
-// scan compares an unindexed filter, over HTTP with one client, with the bare
-// SQL scan of the same documents with the same predicate.
-func scan(c config, s *server, events, dir string) (result, error) {
-	bare, err := bareScan(events, dir)
-	if err != nil {
-		return result{}, err
-	}
-	m, err := drive(s.url, []request{fixed{query(`query Scan($text: String!) { projects(where: {description: {contains: $text}}, first: 50) { totalCount nodes { key name } } }`,
-		map[string]any{"text": rare}), []byte(`"totalCount":`)}}, c.length)
-	if err != nil {
-		return result{}, err
-	}
-	return result{Name: "unindexed filter", Against: "bare SQL scan", Ratio: float64(m.P50Micros) / float64(bare.Microseconds()), Target: "time at most 1.5",
-		Median: &m, Explanation: fmt.Sprintf("bare scan %v; the request counts and reads, that is two passes", bare)}, nil
-}
-
-// writeRounds measures durable updates, and whether they grow dearer with the
-// number of versions.
-func writeRounds(c config, servers map[string]*server, dir string) ([]result, error) {
-	newWriter := func(key string, version int) *writer { return &writer{key: key, version: version, stars: 1_000_000} }
-	fleet := make([]request, c.writers)
-	for i := range fleet {
-		fleet[i] = newWriter(fmt.Sprintf("project-%04d", i), c.perProject)
-	}
-	short, long := newWriter("ten", fixedLengths["ten"]), newWriter("ten-thousand", fixedLengths["ten-thousand"])
-	data, err := json.Marshal(map[string]any{"description": string(make([]byte, 100)), "padding": fmt.Sprintf("%0600d", 0)})
-	if err != nil {
-		return nil, err
-	}
-	var rounds []map[string]measurement
-	var bare []float64
-	for range c.rounds {
-		round := map[string]measurement{}
-		for _, s := range []struct {
-			name    string
-			server  string
-			clients []request
-		}{
-			{"constant", "constant", scenarios(c.writers, moments{})[0].Clients},
-			{"durable updates", "asof", fleet},
-			{"update of version 10", "asof", []request{short}},
-			{"update of version 10,000", "asof", []request{long}},
-		} {
-			m, err := drive(servers[s.server].url, s.clients, c.length)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.name, err)
-			}
-			round[s.name] = m
-		}
-		rate, err := bareCommits(dir, c.writers/2, data, c.length)
-		if err != nil {
-			return nil, err
-		}
-		bare = append(bare, round["durable updates"].PerSecond/rate)
-		rounds = append(rounds, round)
-	}
-	return []result{
-		summarize("durable updates", "constant", 0.2, rounds),
-		{Name: "durable updates", Against: fmt.Sprintf("bare loop, batches of %d", c.writers/2), Ratio: median(bare), Target: "at least 0.6, where the disk is the limit"},
-		summarize("update of version 10", "", 0, rounds),
-		summarize("update of version 10,000", "update of version 10", 1/1.2, rounds),
-	}, nil
 }

@@ -57,6 +57,13 @@ func scenarios(clients int, when moments) []scenario {
 		{Name: "page by tag", Server: "asof", Clients: page("", byTag, pageFields)},
 		{Name: "page by tag as of / now", Server: "asof", Against: "page by tag", Target: 0.5, Clients: page(asOf, byTag, pageFields)},
 	}
+	history := func(selection, want string) []request {
+		return repeat(1, fixed{query(`query History { project(key: "fourteen-hundred") { `+selection+` } }`, nil), []byte(want)})
+	}
+	list = append(list,
+		scenario{Name: "changelog of a field, 500 of 1,400 versions", Server: "asof", Clients: history(`changelog(fields: [stars], first: 500) { nodes { version oldValue newValue } }`, `"newValue":`)},
+		scenario{Name: "blame over 1,400 versions", Server: "asof", Clients: history(`blame { path version changedBy { id } }`, `"changedBy":`)},
+	)
 	for _, key := range []string{"ten", "hundred-thousand"} {
 		versions := fixedLengths[key]
 		current := "point"

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -78,6 +79,34 @@ func peakOf(pid string) int64 {
 		}
 	}
 	return 0
+}
+
+var counterIn = regexp.MustCompile(`(?m)^(asof_store_(?:writes|commits)_total) (\S+)$`)
+
+// batches tells how many writes the server has handled, and in how many
+// transactions.
+func (s *server) batches() (writes, commits float64, err error) {
+	resp, err := http.Get(strings.TrimSuffix(s.url, "/graphql") + "/metrics")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, found := range counterIn.FindAllSubmatch(text, -1) {
+		n, err := strconv.ParseFloat(string(found[2]), 64)
+		if err != nil {
+			return 0, 0, err
+		}
+		if string(found[1]) == "asof_store_writes_total" {
+			writes = n
+		} else {
+			commits = n
+		}
+	}
+	return writes, commits, nil
 }
 
 func (s *server) stop() {

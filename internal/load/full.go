@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+)
+
+// scan compares an unindexed filter, over HTTP with one client, with the bare
+// SQL scan of the same documents with the same predicate. It also returns the
+// time of the event in the middle of the file.
+func scan(c config, s *server, events, dir, text string) (result, string, error) {
+	bare, middle, err := bareScan(events, dir, text)
+	if err != nil {
+		return result{}, "", err
+	}
+	m, err := drive(s.url, []request{fixed{query(`query Scan($text: String!) { projects(where: {description: {contains: $text}}, first: 50) { nodes { key name } } }`,
+		map[string]any{"text": text}), []byte(`"nodes":`)}}, c.length)
+	if err != nil {
+		return result{}, "", err
+	}
+	return result{
+		Name: "unindexed filter", Against: "bare SQL scan", Ratio: float64(m.P50Micros) / float64(bare.Microseconds()), Target: "time at most 1.5",
+		Median: &m, Explanation: fmt.Sprintf("bare scan %v", bare),
+	}, middle, nil
+}
+
+// full measures reads of the catalogue that was imported with -import: pages
+// by an index now and as of the event in the middle of the file, and an
+// unindexed filter.
+func full(ctx context.Context, c config, dir, asof string) ([]result, error) {
+	s, err := start(ctx, asof, "serve", "--addr", "127.0.0.1:0", "--store", "sqlite:"+filepath.Join(dir, "import.db"), "--log-level", "warn")
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	scanned, middle, err := scan(c, s, c.importFile, dir, "music")
+	if err != nil {
+		return nil, err
+	}
+	page := func(at string) []request {
+		return repeat(c.clients, fixed{query(`query Page { projects(where: {stars: {gte: 100}}, orderBy: [{field: stars, direction: DESC}], first: 50`+at+`) { nodes { `+pageFields+` } } }`, nil),
+			[]byte(`"description":`)})
+	}
+	list := []scenario{
+		{Name: "page of 50", Clients: page("")},
+		{Name: "indexed page as of / now", Against: "page of 50", Target: 0.5, Clients: page(fmt.Sprintf(", asOf: %q", middle))},
+	}
+	rounds := make([]map[string]measurement, c.rounds)
+	for i := range rounds {
+		rounds[i] = map[string]measurement{}
+		for _, p := range list {
+			m, err := drive(s.url, p.Clients, c.length)
+			if err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", p.Name, c.importFile, err)
+			}
+			rounds[i][p.Name] = m
+		}
+	}
+	results := []result{scanned}
+	for _, p := range list {
+		results = append(results, summarize(p.Name, p.Against, p.Target, rounds))
+	}
+	results = append(results, result{Name: "server's peak memory", PeakMiB: s.peak() >> 20})
+	for i := range results {
+		results[i].Name += ", " + filepath.Base(c.importFile)
+	}
+	return results, nil
+}
