@@ -38,13 +38,14 @@ func buildAndRun(m *testing.M) int {
 // An engine says how to name an empty store of its own for a script.
 type engine struct {
 	name string
-	// store returns the value of --store for the n-th store of a script; it
-	// skips the test where the engine cannot be had.
-	store func(t testscript.T, dir string, n string) string
+	// store returns the value of --store for a store of a script; it skips the
+	// script where the engine cannot be had.
+	store func(env *testscript.Env, n string) string
 }
 
 var engines = []engine{
-	{"sqlite", func(_ testscript.T, dir, n string) string { return "sqlite:" + filepath.Join(dir, n+".db") }},
+	{"sqlite", func(env *testscript.Env, n string) string { return "sqlite:" + filepath.Join(env.WorkDir, n+".db") }},
+	{"mongodb", mongoStore},
 }
 
 func TestScripts(t *testing.T) {
@@ -55,8 +56,8 @@ func TestScripts(t *testing.T) {
 				RequireExplicitExec: true,
 				RequireUniqueNames:  true,
 				Setup: func(env *testscript.Env) error {
-					env.Setenv("STORE", e.store(env.T(), env.WorkDir, "first"))
-					env.Setenv("STORE2", e.store(env.T(), env.WorkDir, "second"))
+					env.Setenv("STORE", e.store(env, "first"))
+					env.Setenv("STORE2", e.store(env, "second"))
 					env.Setenv("ENGINE", e.name)
 					env.Setenv("PATH", filepath.Dir(program)+string(os.PathListSeparator)+env.Getenv("PATH"))
 					s := &session{}

@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// mongoStore names a store of its own for a script.
+func mongoStore(env *testscript.Env, _ string) string { return mongoDatabase(env.T(), env.Defer) }
+
+// mongoDatabase names a database that nothing else uses, on the server that
+// ASOF_TEST_MONGODB_URI names. It is dropped later.
+func mongoDatabase(t interface {
+	Skip(args ...any)
+	Fatal(args ...any)
+}, later func(func())) string {
+	name := os.Getenv("ASOF_TEST_MONGODB_URI")
+	if name == "" {
+		t.Skip("needs a MongoDB server: set ASOF_TEST_MONGODB_URI, such as mongodb://127.0.0.1:27017; the tests make databases of their own and drop them")
+	}
+	uri, err := url.Parse(name)
+	if err != nil {
+		t.Fatal("ASOF_TEST_MONGODB_URI: ", err)
+	}
+	database := "asof_e2e_" + rand.Text()
+	later(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		client, err := mongo.Connect(options.Client().ApplyURI(name))
+		if err != nil {
+			t.Fatal("dropping the database: ", err)
+		}
+		defer func() { _ = client.Disconnect(ctx) }()
+		if err := client.Database(database).Drop(ctx); err != nil {
+			t.Fatal("dropping the database: ", err)
+		}
+	})
+	uri.Path = "/" + database
+	return uri.String()
+}
+
+// What one engine exports, the other imports, and exports the same bytes.
+func TestExportsAreTheSame(t *testing.T) {
+	events := filepath.Join(dataDir(t), catalog().events)
+	dir := t.TempDir()
+	stores := []string{
+		"sqlite:" + filepath.Join(dir, "first.db"), mongoDatabase(t, t.Cleanup), "sqlite:" + filepath.Join(dir, "second.db"),
+	}
+	var first []byte
+	for i, store := range stores {
+		run(t, program, "import", "--store", store, events)
+		events = filepath.Join(dir, fmt.Sprintf("export%d.ndjson", i))
+		run(t, program, "export", "--store", store, events)
+		data, err := os.ReadFile(events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = data
+		}
+		if len(data) == 0 || !bytes.Equal(data, first) {
+			t.Errorf("export %d has %d bytes that are not those of the first export, of %d bytes", i+1, len(data), len(first))
+		}
+	}
+}
