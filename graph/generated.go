@@ -3992,14 +3992,14 @@ func (ec *executionContext) fieldContext_DocumentDiff_to(_ context.Context, fiel
 }
 
 func (ec *executionContext) _DocumentDiff_before(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentDiff) (ret graphql.Marshaler) {
-	return ec.marshalNJSON2encodingᚋjsonᚐRawMessage(ctx, field.Selections, obj.Before)
+	return ec.marshalOJSON2encodingᚋjsonᚐRawMessage(ctx, field.Selections, obj.Before)
 }
 func (ec *executionContext) fieldContext_DocumentDiff_before(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DocumentDiff", field, false, false, errors.New("field of type JSON does not have child fields"))
 }
 
 func (ec *executionContext) _DocumentDiff_after(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentDiff) (ret graphql.Marshaler) {
-	return ec.marshalNJSON2encodingᚋjsonᚐRawMessage(ctx, field.Selections, obj.After)
+	return ec.marshalOJSON2encodingᚋjsonᚐRawMessage(ctx, field.Selections, obj.After)
 }
 func (ec *executionContext) fieldContext_DocumentDiff_after(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DocumentDiff", field, false, false, errors.New("field of type JSON does not have child fields"))
@@ -14176,12 +14176,12 @@ func (ec *executionContext) _DocumentDiff(ctx context.Context, sel ast.Selection
 			}
 		case "before":
 			out.Values[i] = ec._DocumentDiff_before(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "after":
 			out.Values[i] = ec._DocumentDiff_after(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "changes":

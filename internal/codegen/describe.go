@@ -42,7 +42,8 @@ func description(text, indent string) string {
 }
 
 // fieldDescription describes a field where it is written or named: what it
-// means, how references are given, and its default.
+// means, how references are given, and its default; as a line that ends in a
+// newline, or nothing where there is nothing to say.
 func fieldDescription(f *Field, indent string) string {
 	parts := sentences(f.Description)
 	if f.IsRef() {
@@ -55,10 +56,7 @@ func fieldDescription(f *Field, indent string) string {
 	if f.Default != "" {
 		parts = append(parts, fmt.Sprintf("Default: %s.", f.Default))
 	}
-	if len(parts) == 0 {
-		parts = append(parts, fmt.Sprintf("The field %s.", f.Name))
-	}
-	return strings.TrimSuffix(description(strings.Join(parts, " "), indent), "\n")
+	return description(strings.Join(parts, " "), indent)
 }
 
 // filterDescription describes a condition on a field.
