@@ -198,7 +198,10 @@ func (s *Store) DocumentChangelog(ctx context.Context, d *Document, fields []str
 	if author != nil {
 		l.log.Authors = []string{*author}
 	}
-	empty := l.between(from, to)
+	empty, err := l.between("", from, to)
+	if err != nil {
+		return nil, err
+	}
 	if empty {
 		return emptyChanges(p), nil
 	}
@@ -206,14 +209,19 @@ func (s *Store) DocumentChangelog(ctx context.Context, d *Document, fields []str
 }
 
 // between bounds the list in time; it returns true if nothing can be in there.
-func (l *changelog) between(from, to *driver.Instant) (empty bool) {
+// The arguments are those of the path at. Bounds in the wrong order are a
+// mistake rather than an empty list.
+func (l *changelog) between(at string, from, to *driver.Instant) (empty bool, err error) {
+	if from != nil && to != nil && *from > *to {
+		return false, badInput("%sfrom: %s is after to, %s: the list goes from the earlier moment to the later one", at, *from, *to)
+	}
 	if from != nil {
 		l.log.From = *from
 	}
 	if to != nil {
 		l.log.To = *to
 	}
-	return to != nil && (*to == 0 || from != nil && *from >= *to)
+	return to != nil && (*to == 0 || from != nil && *from == *to), nil
 }
 
 func emptyChanges(p paging) *FieldChangeConnection {
@@ -304,7 +312,8 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 	}
 	none := keyed && len(keys) == 0 || named && len(fields) == 0 || authored && len(authors) == 0 ||
 		w.Operation != nil && len(w.Operation) == 0 || len(l.log.Collections) == 0
-	return l.between(w.From, w.To) || none, nil
+	empty, err = l.between("where.", w.From, w.To)
+	return empty || none, err
 }
 
 // oneOf joins a singular condition and its plural; given is false where neither

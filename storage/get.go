@@ -47,16 +47,18 @@ func (s *Store) get(ctx context.Context, t *Type, key string, asOf *driver.Insta
 }
 
 func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key string, number int) (*Document, error) {
-	v, err := s.numbered(ctx, op, t, key, number)
+	now := op.now(nil)
+	v, err := s.numbered(ctx, now, t, key, number)
 	if err != nil || v == nil || v.Deleted {
 		return nil, err
 	}
-	return s.newDocument(t, v, v.RecordedAt, op.begin, true), nil
+	return s.newDocument(t, v, v.RecordedAt, now, true), nil
 }
 
 // numbered returns a version by its number; nil for an unknown key. A version
-// that was recorded after the operation began is not there yet.
-func (s *Store) numbered(ctx context.Context, op *operation, t *Type, key string, number int) (*driver.Version, error) {
+// that was recorded after now is not there yet. Now is later than the beginning
+// of the operation where that has written something itself.
+func (s *Store) numbered(ctx context.Context, now driver.Instant, t *Type, key string, number int) (*driver.Version, error) {
 	if number < 1 {
 		return nil, badInput("version %d: versions are counted from 1", number)
 	}
@@ -64,10 +66,10 @@ func (s *Store) numbered(ctx context.Context, op *operation, t *Type, key string
 	if err != nil {
 		return nil, err
 	}
-	if v != nil && v.RecordedAt <= max(op.begin, driver.Instant(op.last.Load())) {
+	if v != nil && v.RecordedAt <= now {
 		return v, nil
 	}
-	last, err := s.getOne(ctx, t, driver.Ref{Key: key, At: op.begin})
+	last, err := s.getOne(ctx, t, driver.Ref{Key: key, At: now})
 	if err != nil || last == nil {
 		return nil, err
 	}
@@ -163,6 +165,7 @@ func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	now := op.now(nil)
 	refs := map[*Type][]driver.Ref{}
 	places := map[*Type][]int{}
 	for i, id := range ids {
@@ -172,7 +175,7 @@ func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 		}
 		ref := driver.Ref{Key: key, Number: number}
 		if number == 0 {
-			ref.At = op.begin
+			ref.At = now
 		}
 		refs[t] = append(refs[t], ref)
 		places[t] = append(places[t], i)
@@ -190,16 +193,16 @@ func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 		for i, v := range vs {
 			ref := refs[t][i]
 			switch {
-			case ref.Number > 0 && (v == nil || v.RecordedAt > op.begin):
+			case ref.Number > 0 && (v == nil || v.RecordedAt > now):
 				// Not there: an unknown key is null, a version that never was an error.
-				if _, err := s.numbered(ctx, op, t, ref.Key, int(ref.Number)); err != nil {
+				if _, err := s.numbered(ctx, now, t, ref.Key, int(ref.Number)); err != nil {
 					return nil, err
 				}
 			case v == nil || v.Deleted:
 			case ref.Number > 0:
-				docs[i] = s.newDocument(t, v, v.RecordedAt, op.begin, true)
+				docs[i] = s.newDocument(t, v, v.RecordedAt, now, true)
 			default:
-				docs[i] = s.newDocument(t, v, op.begin, op.begin, false)
+				docs[i] = s.newDocument(t, v, now, now, false)
 			}
 			if docs[i] != nil {
 				out[places[t][i]] = s.wrapAny(docs[i])

@@ -46,7 +46,10 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 	if author != nil {
 		l.log.Authors = []string{*author}
 	}
-	empty := l.between(from, to)
+	empty, err := l.between("", from, to)
+	if err != nil {
+		return nil, err
+	}
 	hash := argsHash("versions", d.t.Name, d.v.Key, from, to, author, fields)
 	page := l.log
 	pinned := false
@@ -155,13 +158,13 @@ func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *Vers
 	if err != nil {
 		return nil, err
 	}
-	before, err := s.referred(ctx, op, d.t, d.v.Key, "from", from)
+	before, err := s.referred(ctx, op, max(op.now(nil), d.seen), d.t, d.v.Key, "from", from)
 	if err != nil {
 		return nil, err
 	}
 	after := d.v
 	if to != nil {
-		if after, err = s.referred(ctx, op, d.t, d.v.Key, "to", *to); err != nil {
+		if after, err = s.referred(ctx, op, max(op.now(nil), d.seen), d.t, d.v.Key, "to", *to); err != nil {
 			return nil, err
 		}
 	}
@@ -187,12 +190,13 @@ func visibleState(t *Type, v *driver.Version) []byte {
 }
 
 // referred returns the version that a reference names, which may be a tombstone.
-func (s *Store) referred(ctx context.Context, op *operation, t *Type, key, arg string, ref VersionRef) (*driver.Version, error) {
+// Numbers that are not there at the instant now are none.
+func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant, t *Type, key, arg string, ref VersionRef) (*driver.Version, error) {
 	switch {
 	case ref.Version != nil && ref.AsOf != nil:
 		return nil, errorf(CodeAmbiguousVersion, "%s: version and asOf are both given: name the state by one of them", arg)
 	case ref.Version != nil:
-		v, err := s.numbered(ctx, op, t, key, *ref.Version)
+		v, err := s.numbered(ctx, now, t, key, *ref.Version)
 		if err == nil && v == nil {
 			err = errorf(CodeNotFound, "%s: there is no %s %q", arg, t.Name, key)
 		}
