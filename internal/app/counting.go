@@ -5,42 +5,76 @@ import (
 	"iter"
 
 	"github.com/asof/asof/internal/app/httpapi"
+	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
 
-// counting is an engine that counts the versions that each operation reads.
+// counting is an engine that counts the versions that each operation reads, and
+// their bytes. It stops an operation that has read more than it may; what is not
+// done for an operation, such as an import, is not limited.
 type counting struct{ driver.Engine }
 
+// getTogether is how many versions are read before they are counted: references
+// can lead to many documents at once.
+const getTogether = 256
+
 func (c counting) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
-	versions, err := c.Engine.Get(ctx, collection, refs)
-	found := 0
-	for _, v := range versions {
-		if v != nil {
-			found++
-		}
+	if len(refs) <= getTogether {
+		return c.get(ctx, collection, refs)
 	}
-	httpapi.CountRead(ctx, found)
-	return versions, err
+	all := make([]*driver.Version, 0, len(refs))
+	for len(refs) > 0 {
+		n := min(getTogether, len(refs))
+		versions, err := c.get(ctx, collection, refs[:n])
+		if err != nil {
+			return nil, err
+		}
+		all, refs = append(all, versions...), refs[n:]
+	}
+	return all, nil
+}
+
+func (c counting) get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+	versions, err := c.Engine.Get(ctx, collection, refs)
+	if err != nil {
+		return nil, err
+	}
+	return versions, count(ctx, versions...)
 }
 
 func (c counting) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
 	versions, err := c.Engine.Query(ctx, q)
-	httpapi.CountRead(ctx, len(versions))
-	return versions, err
+	if err != nil {
+		return nil, err
+	}
+	return versions, count(ctx, versions...)
 }
 
 func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
 	log := c.Engine.Log(ctx, q)
 	return func(yield func(driver.Entry, error) bool) {
-		n := 0
-		defer func() { httpapi.CountRead(ctx, n) }()
 		for entry, err := range log {
 			if err == nil {
-				n++
+				err = count(ctx, entry.Version)
 			}
-			if !yield(entry, err) {
+			if !yield(entry, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// count counts versions; nil ones are those that were not there.
+func count(ctx context.Context, versions ...*driver.Version) error {
+	found, size := 0, 0
+	for _, v := range versions {
+		if v != nil {
+			found++
+			size += len(v.Data)
+		}
+	}
+	if err := httpapi.CountRead(ctx, found, size); err != nil {
+		return &storage.Error{Code: storage.CodeQueryTooComplex, Message: err.Error()}
+	}
+	return nil
 }

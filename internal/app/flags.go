@@ -49,6 +49,7 @@ type limitFlags struct {
 	RootFields int           `help:"Fields at the root of an operation." default:"50"`
 	Page       int           `help:"Documents on a page (first and last)." default:"500"`
 	Cost       int           `help:"Fields that an answer may hold, pages counted in full." default:"50000"`
+	Read       size          `help:"Size of the documents and versions that an operation reads." default:"64MB" placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"256"`
 	Sockets    int           `help:"Open WebSockets." default:"1000"`
@@ -57,7 +58,7 @@ type limitFlags struct {
 func (f limitFlags) limits() httpapi.Limits {
 	return httpapi.Limits{
 		Body: int64(f.Body), Query: int(f.Query), Variables: int(f.Body), Tokens: f.Tokens, Depth: f.Depth, Fields: f.Fields,
-		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Time: f.Time,
+		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Read: int64(f.Read), Time: f.Time,
 		Concurrent: f.Concurrent, WebSockets: f.Sockets,
 	}
 }

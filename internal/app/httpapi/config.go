@@ -58,6 +58,7 @@ type Limits struct {
 	RootFields int           // fields at the root of an operation
 	PageSize   int           // first and last
 	Cost       int           // fields that an answer may hold, pages counted in full
+	Read       int64         // bytes of documents and versions that an operation reads from the store
 	Time       time.Duration // from the request's arrival to its answer
 	Concurrent int           // operations at a time
 	Wait       time.Duration // for one of these places, then 503
@@ -77,6 +78,7 @@ func DefaultLimits() Limits {
 		RootFields: 50,
 		PageSize:   500,
 		Cost:       50_000,
+		Read:       64 << 20,
 		Time:       30 * time.Second,
 		Concurrent: 256,
 		Wait:       time.Second,
@@ -97,6 +99,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.RootFields, d.RootFields)
 	set(&l.PageSize, d.PageSize)
 	set(&l.Cost, d.Cost)
+	set(&l.Read, d.Read)
 	set(&l.Time, d.Time)
 	set(&l.Concurrent, d.Concurrent)
 	set(&l.Wait, d.Wait)

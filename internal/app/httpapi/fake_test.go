@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -101,8 +102,7 @@ type fakeOperations struct{ err error }
 type begunKey struct{}
 
 func (f *fakeOperations) Begin(ctx context.Context) (context.Context, error) {
-	CountRead(ctx, 7)
-	return context.WithValue(ctx, begunKey{}, true), f.err
+	return context.WithValue(ctx, begunKey{}, true), errors.Join(f.err, CountRead(ctx, 7, 70))
 }
 
 func (f *fakeOperations) Instant(ctx context.Context) string {

@@ -101,7 +101,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, http.StatusInternalServerError, CodeInternal, "something went wrong in the server; its log says what, under request "+request)
 	}()
 
-	op := &operation{start: h.cfg.Now(), request: request, status: http.StatusOK}
+	op := &operation{start: h.cfg.Now(), request: request, most: h.cfg.Limits.Read, status: http.StatusOK}
 	if r.Header["Upgrade"] != nil {
 		h.serveSocket(w, r, op)
 		return

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -11,8 +12,8 @@ import (
 )
 
 // operation is what is logged and measured of one request, or of one
-// operation in a stream of them. Except for read, it is written by one
-// goroutine at a time.
+// operation in a stream of them. Except for what it has read, it is written by
+// one goroutine at a time.
 type operation struct {
 	start     time.Time
 	transport string
@@ -22,6 +23,8 @@ type operation struct {
 	kind      string // query, mutation, subscription; "" when it was not understood
 	instant   string
 	read      atomic.Int64 // versions of documents
+	bytes     atomic.Int64 // of them
+	most      int64        // bytes that it may read
 	status    int          // of the HTTP response; 0 in streams
 	errors    gqlerror.List
 }
@@ -42,12 +45,20 @@ func RequestID(ctx context.Context) string {
 	return ""
 }
 
-// CountRead counts versions of documents that were read for the context's
-// operation.
-func CountRead(ctx context.Context, n int) {
-	if op := operationOf(ctx); op != nil {
-		op.read.Add(int64(n))
+// CountRead counts versions of documents, and their bytes, that were read for
+// the context's operation. The error says that it has read more than it may,
+// and is for the client.
+func CountRead(ctx context.Context, versions, bytes int) error {
+	op := operationOf(ctx)
+	if op == nil {
+		return nil
 	}
+	op.read.Add(int64(versions))
+	if op.bytes.Add(int64(bytes)) <= op.most {
+		return nil
+	}
+	return fmt.Errorf("the operation reads more than %d bytes of documents and their versions, the limit of this server: "+
+		"ask for fewer documents, a smaller page or a shorter time", op.most)
 }
 
 // understood notes what the document says.
@@ -81,13 +92,14 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 	if !h.cfg.Logger.Enabled(ctx, level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("name", op.name),
 		slog.String("type", op.kind),
 		slog.String("asOf", op.instant),
 		slog.Duration("duration", took),
 		slog.Int64("documentsRead", op.read.Load()),
+		slog.Int64("bytesRead", op.bytes.Load()),
 		slog.String("transport", op.transport),
 		slog.String("actor", op.actor),
 		slog.String("request", op.request),

@@ -66,7 +66,7 @@ const runningExtension = "asofRunning"
 
 func (c *connection) CreateOperationContext(ctx context.Context, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
 	run := &running{op: &operation{
-		start: c.h.cfg.Now(), transport: "WebSocket", request: c.request, actor: c.actor,
+		start: c.h.cfg.Now(), transport: "WebSocket", request: c.request, actor: c.actor, most: c.h.cfg.Limits.Read,
 	}}
 	leave, busy := c.h.enter(ctx)
 	if busy != nil {

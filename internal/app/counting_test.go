@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// An operation that reads too much is stopped while it reads; the next one
+// begins at nothing.
+func TestReadLimit(t *testing.T) {
+	p := serve(t, "--demo", "--max-read=20KB")
+	for _, document := range []string{
+		`{changelog(first: 1) {totalCount}}`,
+		`{projects(first: 500) {nodes {name}}}`,
+		`{projects(first: 9) {nodes {blame {path} changelog {totalCount}}}}`,
+	} {
+		t.Run(document, func(t *testing.T) {
+			got := p.query(t, document)
+			codes := got.codes(t)
+			if len(codes) == 0 || codes[0] != "QUERY_TOO_COMPLEX" || !strings.Contains(got.body, "more than 20480 bytes") || !strings.Contains(got.body, "ask for fewer documents") {
+				t.Error(got.body)
+			}
+		})
+	}
+	const few = `{projects(first: 2) {nodes {name}}}`
+	for range 20 {
+		if got := p.query(t, few); len(got.codes(t)) != 0 {
+			t.Fatalf("a query within the limit: %s", got.body)
+		}
+	}
+	stored := regexp.MustCompile(`(?m)^asof_store_versions (\d+)$`).FindStringSubmatch(p.do(t, "GET", "/metrics", "").body)
+	p.stop()
+	counted := regexp.MustCompile(`documentsRead=(\d+) bytesRead=(\d+)`).FindStringSubmatch(p.stderr.String())
+	if stored == nil || counted == nil {
+		t.Fatalf("stored %v, counted %v:\n%s", stored, counted, p.stderr)
+	}
+	all, err := strconv.Atoi(stored[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := strconv.Atoi(counted[1]); err != nil || n == 0 || n > all/2 {
+		t.Errorf("the changelog was stopped after %d of %d versions, %v", n, all, err)
+	}
+}
+
+// getOnly answers Get with versions that bear the names they were asked by.
+type getOnly struct {
+	driver.Engine
+	sizes []int // of the calls
+}
+
+func (g *getOnly) Get(_ context.Context, _ string, refs []driver.Ref) ([]*driver.Version, error) {
+	g.sizes = append(g.sizes, len(refs))
+	versions := make([]*driver.Version, len(refs))
+	for i, ref := range refs {
+		if ref.Key != "" {
+			versions[i] = &driver.Version{Key: ref.Key}
+		}
+	}
+	return versions, nil
+}
+
+// Many references are read in parts, so that the limit is looked at between
+// them, and come back as if they were not.
+func TestManyReferences(t *testing.T) {
+	engine := new(getOnly)
+	refs := make([]driver.Ref, 2*getTogether+1)
+	for i := range refs {
+		if i%3 > 0 {
+			refs[i].Key = fmt.Sprint("key", i)
+		}
+	}
+	versions, err := counting{engine}.Get(t.Context(), "c", refs)
+	if err != nil || len(versions) != len(refs) {
+		t.Fatalf("%d versions, %v", len(versions), err)
+	}
+	for i, v := range versions {
+		if v == nil != (refs[i].Key == "") || v != nil && v.Key != refs[i].Key {
+			t.Errorf("version %d is %v", i, v)
+		}
+	}
+	if d := cmp.Diff([]int{getTogether, getTogether, 1}, engine.sizes); d != "" {
+		t.Error(d)
+	}
+}
