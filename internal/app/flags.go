@@ -49,6 +49,7 @@ type limitFlags struct {
 	RootFields int           `help:"Fields at the root of an operation." default:"50"`
 	Page       int           `help:"Documents on a page (first and last)." default:"500"`
 	Cost       int           `help:"Fields that an answer may hold, pages counted in full." default:"50000"`
+	Document   size          `help:"Size of a document that is written through the API; at most 8MB." default:"1MB" placeholder:"SIZE"`
 	Read       size          `help:"Size of the documents and versions that an operation reads." default:"64MB" placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"256"`
@@ -66,7 +67,7 @@ func (f limitFlags) limits() httpapi.Limits {
 // storage is what the store has to know of them.
 func (f limitFlags) storage() storage.Limits {
 	const usual = 20
-	return storage.Limits{PageMax: f.Page, PageDefault: min(usual, f.Page)}
+	return storage.Limits{PageMax: f.Page, PageDefault: min(usual, f.Page), DocumentBytes: int(f.Document)}
 }
 
 type importFlags struct {

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// largestDocument is the largest --max-document.
+const largestDocument = 8 << 20
+
 var errSize = errors.New("want a size in bytes such as 4096, 100KB or 1MB")
 
 func positive(digits string) (int64, error) {
@@ -26,6 +29,9 @@ func (f limitFlags) Validate() error {
 		if n <= 0 {
 			return fmt.Errorf("--max-%s must be positive", name)
 		}
+	}
+	if f.Document > largestDocument {
+		return fmt.Errorf("--max-document must be at most %d bytes (8MB)", largestDocument)
 	}
 	return nil
 }

@@ -58,6 +58,19 @@ func TestLimitFlags(t *testing.T) {
 	}
 }
 
+func TestDocumentLimit(t *testing.T) {
+	p := serve(t, "--max-document=1KB")
+	create := func(key string, size int) reply {
+		return p.query(t, fmt.Sprintf(`mutation {createTag(input: {key: %q, data: {name: "x", description: %q}}) {__typename}}`, key, strings.Repeat("x", size)))
+	}
+	if got := create("fits", 900); len(got.codes(t)) != 0 {
+		t.Error(got.body)
+	}
+	if got := create("large", 1024); fmt.Sprint(got.codes(t)) != "[BAD_USER_INPUT]" || !strings.Contains(got.body, "at most 1024 are allowed") {
+		t.Error(got.body)
+	}
+}
+
 func TestLargePages(t *testing.T) {
 	p := serve(t, "--demo", "--max-page=1000")
 	if got := p.query(t, `{projects(first: 1000) {totalCount}}`); len(got.codes(t)) != 0 {
