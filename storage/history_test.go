@@ -105,7 +105,7 @@ func TestGlobalChangelog(t *testing.T) {
 	e.load("tags", "x", `{"name":"y"}`)
 	start := must(e.store.Changelog(e.begin(), nil, nil, nil, nil, nil))(t)
 	all := lines(start.Nodes)
-	want := []string{`REPLACE /name "x" -> "y"`, `REPLACE /name "a" -> "b"`, `ADD /stars -> 1`, `ADD /name -> "a"`, `ADD /tags -> []`, `ADD /name -> "x"`}
+	want := []string{`REPLACE /name "x" -> "y"`, `REPLACE /name "a" -> "b"`, `ADD /stars -> 1`, `ADD /name -> "a"`, `ADD /tags -> []`, `ADD /archived -> false`, `ADD /name -> "x"`}
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Fatal(diff)
 	}
@@ -114,12 +114,12 @@ func TestGlobalChangelog(t *testing.T) {
 		where storage.ChangelogWhere
 		want  []string
 	}{
-		"type":      {storage.ChangelogWhere{DocumentType: []string{"Tag"}}, []string{want[0], want[5]}},
-		"key":       {storage.ChangelogWhere{DocumentType: []string{"Project"}, Key: ptr("a")}, want[1:5]},
-		"field":     {storage.ChangelogWhere{Field: ptr("name")}, []string{want[0], want[1], want[3], want[5]}},
+		"type":      {storage.ChangelogWhere{DocumentType: []string{"Tag"}}, []string{want[0], want[6]}},
+		"key":       {storage.ChangelogWhere{DocumentType: []string{"Project"}, Key: ptr("a")}, want[1:6]},
+		"field":     {storage.ChangelogWhere{Field: ptr("name")}, []string{want[0], want[1], want[3], want[6]}},
 		"own field": {storage.ChangelogWhere{Fields: []string{"stars"}}, want[2:3]},
 		"author":    {storage.ChangelogWhere{Author: ptr("bob")}, want[1:3]},
-		"operation": {storage.ChangelogWhere{Operation: []storage.Operation{storage.OperationCreate}}, want[3:5]},
+		"operation": {storage.ChangelogWhere{Operation: []storage.Operation{storage.OperationCreate}}, want[3:6]},
 		"group":     {storage.ChangelogWhere{ChangeGroup: group}, want[1:3]},
 		"nobody":    {storage.ChangelogWhere{Authors: []string{}}, nil},
 		"no keys":   {storage.ChangelogWhere{DocumentType: []string{"Tag"}, Keys: []string{}}, nil},

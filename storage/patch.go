@@ -15,7 +15,9 @@ import (
 // untouched, null removes the member, nested objects are merged. Members keep
 // their places, new ones come last, and what the type does not declare stays.
 // A nil document stands for one that is made now; then every non-null field
-// without a default must be given.
+// without a default must be given, and fields that are not given, or null, get
+// their defaults. They are stored, so that another default later changes
+// nothing that was written before. The same goes for new nested objects.
 func (s *Store) patched(t *Type, doc []byte, patch map[string]any, path string) ([]byte, error) {
 	out, err := patchObject(t.object, doc, patch, path)
 	if err != nil {
@@ -45,6 +47,10 @@ func patchObject(o *ObjectType, doc []byte, patch map[string]any, path string) (
 		v, given := patch[f.Name]
 		if !given && doc == nil && f.NonNull && f.Default == nil && !f.List {
 			return nil, badInput("%s: the field is required: it is declared %s", here, f.typeName(true))
+		}
+		if doc == nil && v == nil && f.Default != nil {
+			set[i], values[i] = true, f.Default
+			continue
 		}
 		if !given {
 			continue

@@ -63,7 +63,7 @@ func TestHistoryOfWhatWasJustWritten(t *testing.T) {
 	log := must(e.store.DocumentChangelog(ctx, s.Document.Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
 	versions := must(e.projects.Versions(ctx, s.Document.Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
 	diff := must(e.store.Diff(ctx, s.Document.Document, storage.VersionRef{Version: ptr(2)}, nil))(t)
-	if len(log.Nodes) != 4 || len(versions.Nodes) != 4 || len(diff.Changes) != 1 {
+	if len(log.Nodes) != 5 || len(versions.Nodes) != 4 || len(diff.Changes) != 1 {
 		t.Errorf("%v, %d versions, %v", lines(log.Nodes), len(versions.Nodes), lines(diff.Changes))
 	}
 }
@@ -77,14 +77,14 @@ func TestCreate(t *testing.T) {
 		"price": json.Number("12.50"), "plan": "FREE", "rating": 1.0, "websiteUrl": nil,
 		"currentRelease": object{"tag": "v1", "notes": []any{"n", nil}}, "commitHistory": object{"2026-01": 1.0}, "releases": []any{object{"tag": "v0"}, nil},
 	}}))(t), nil)
-	want := `{"name":"A <b>","tags":["x"],"stargazers_count":5,"updated_at":"2026-01-31","checkedAt":"2026-01-31T10:00:00Z","price":"12.50","plan":"FREE",` +
+	want := `{"name":"A <b>","tags":["x"],"stargazers_count":5,"archived":false,"updated_at":"2026-01-31","checkedAt":"2026-01-31T10:00:00Z","price":"12.50","plan":"FREE",` +
 		`"current_release":{"tag":"v1","notes":["n",null]},"releases":[{"tag":"v0"},null],"commit_history":{"2026-01":1},"rating":1}`
 	if diff := cmp.Diff(want, e.stored("a")); diff != "" {
 		t.Error(diff)
 	}
 	info := s.Document.VersionInfo()
 	if s.Version != 1 || !s.Changed || s.Merged || *s.ClientMutationID != "m1" || info.Author().ID != "ann" || *info.Message() != "hello" ||
-		info.Operation() != storage.OperationCreate || s.Document.ID() != "Project:a" || len(must(s.Changes())(t)) != 11 {
+		info.Operation() != storage.OperationCreate || s.Document.ID() != "Project:a" || len(must(s.Changes())(t)) != 12 {
 		t.Errorf("%+v, changes %v", s, lines(must(s.Changes())(t)))
 	}
 	if at, _ := storage.InstantOf(ctx); at <= begin || at != info.RecordedAt() {
@@ -245,7 +245,7 @@ func TestMerge(t *testing.T) {
 	if !s.Merged || !s.Changed || s.Version != 5 {
 		t.Errorf("%+v", s)
 	}
-	want := `{"name":"B","tags":["x"],"current_release":{"tag":"v2","published_at":"2026-01-01"},"website_url":"w","rating":1,"stargazers_count":1}`
+	want := `{"name":"B","tags":["x"],"archived":false,"current_release":{"tag":"v2","published_at":"2026-01-01"},"website_url":"w","rating":1,"stargazers_count":1}`
 	if diff := cmp.Diff(want, e.stored("a")); diff != "" {
 		t.Error(diff)
 	}
@@ -376,7 +376,7 @@ func TestDelete(t *testing.T) {
 	e.create("a", object{"name": "A", "tags": []any{}})
 	s := asSuccess(t, must(e.projects.Delete(e.as("ann"), storage.DeleteInput{Key: "a", ExpectedVersion: 1, Message: ptr("gone")}))(t), nil)
 	if must(s.Document.String(fName))(t) != "A" || s.Document.ID() != "Project:a@1" || s.Document.VersionInfo().IsCurrent() || s.Version != 2 || !s.Changed ||
-		cmp.Diff([]string{`REMOVE /name "A"`, `REMOVE /tags []`}, lines(must(s.Changes())(t))) != "" {
+		cmp.Diff([]string{`REMOVE /name "A"`, `REMOVE /tags []`, `REMOVE /archived false`}, lines(must(s.Changes())(t))) != "" {
 		t.Errorf("%+v", s)
 	}
 	for name, write := range map[string]func() (any, error){

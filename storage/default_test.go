@@ -1,0 +1,86 @@
+package storage_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/sqlitestore"
+)
+
+// Another default changes what versions without a value read as, and nothing
+// that was written while the earlier one was in force.
+func TestAnotherDefaultKeepsWhatWasWritten(t *testing.T) {
+	types := func(size, color string) []*storage.Type {
+		part := &storage.ObjectType{Name: "Part", Fields: []storage.Field{
+			{Name: "no", Kind: storage.KindInt},
+			{Name: "color", Kind: storage.KindString, Default: json.RawMessage(color)},
+		}}
+		return []*storage.Type{{Name: "Thing", Singular: "thing", Plural: "things", Collection: "things", Fields: []storage.Field{
+			{Name: "size", Stored: "SIZE", Kind: storage.KindInt, NonNull: true, Default: json.RawMessage(size)},
+			{Name: "parts", Kind: storage.KindObject, Object: part, List: true},
+			{Name: "main", Kind: storage.KindObject, Object: part},
+		}}}
+	}
+	type thing struct{ *storage.Document }
+	file := filepath.Join(t.TempDir(), "test.db")
+	with := func(types []*storage.Type, use func(*storage.Store, *storage.Collection[*thing])) {
+		t.Helper()
+		engine, err := sqlitestore.Open(t.Context(), file, sqlitestore.Options{Collections: storage.CollectionsOf(types)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := engine.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		store, err := storage.New(engine, types)
+		if err != nil {
+			t.Fatal(err)
+		}
+		use(store, storage.NewCollection(store, types[0], func(d *storage.Document) *thing { return &thing{d} }))
+	}
+	with(types("1", `"red"`), func(store *storage.Store, things *storage.Collection[*thing]) {
+		for key, data := range map[string]object{
+			"absent": {"parts": []any{object{"no": 1}}, "main": object{}},
+			"null":   {"size": nil},
+			"given":  {"size": 7},
+		} {
+			s, ok := must(things.Create(t.Context(), storage.CreateInput{Key: key, Data: data}))(t).(*storage.Success[*thing])
+			if !ok {
+				t.Fatalf("%s exists", key)
+			}
+			if key != "absent" {
+				continue
+			}
+			want := []string{`ADD /size -> 1`, `ADD /parts -> [{"no":1,"color":"red"}]`, `ADD /main -> {"color":"red"}`}
+			if diff := cmp.Diff(want, lines(must(s.Changes())(t))); diff != "" {
+				t.Error(diff)
+			}
+		}
+		old := []driver.Version{{Collection: "things", Key: "imported", RecordedAt: 1, Data: []byte(`{}`)}}
+		must(store.Load(t.Context(), old))(t)
+	})
+	with(types("2", `"blue"`), func(store *storage.Store, things *storage.Collection[*thing]) {
+		for key, want := range map[string]int{"absent": 1, "null": 1, "given": 7, "imported": 2} {
+			d := must(things.Get(t.Context(), key, nil, nil))(t)
+			if got := must(d.Int(0))(t); got != want {
+				t.Errorf("%s: the size is %d, want %d", key, got, want)
+			}
+		}
+		main := must(must(things.Get(t.Context(), "absent", nil, nil))(t).Object.Object(2))(t)
+		if got := must(main.String(1))(t); got != "red" {
+			t.Errorf("the color is %s", got)
+		}
+		// Writing what an absent value reads as is a change: now it is said.
+		s, ok := must(things.Update(t.Context(), storage.UpdateInput{Key: "imported", ExpectedVersion: 1, Patch: object{"size": 2}}))(t).(*storage.Success[*thing])
+		if !ok || !s.Changed || s.Version != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
