@@ -52,15 +52,16 @@ type limitFlags struct {
 	Document   size          `help:"Size of a document that is written through the API; at most 8MB." default:"1MB" placeholder:"SIZE"`
 	Read       size          `help:"Size of the documents and versions that an operation reads." default:"64MB" placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
-	Concurrent int           `help:"Operations at a time; more wait for a second." default:"256"`
+	Concurrent int           `help:"Operations at a time; more wait for a second." default:"64"`
 	Sockets    int           `help:"Open WebSockets." default:"1000"`
+	PerSocket  int           `help:"Operations at a time on one WebSocket; more wait for a second." default:"16"`
 }
 
 func (f limitFlags) limits() httpapi.Limits {
 	return httpapi.Limits{
 		Body: int64(f.Body), Query: int(f.Query), Variables: int(f.Body), Tokens: f.Tokens, Depth: f.Depth, Fields: f.Fields,
 		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Read: int64(f.Read), Time: f.Time,
-		Concurrent: f.Concurrent, WebSockets: f.Sockets,
+		Concurrent: f.Concurrent, WebSockets: f.Sockets, PerSocket: f.PerSocket,
 	}
 }
 

@@ -63,6 +63,7 @@ type Limits struct {
 	Concurrent int           // operations at a time
 	Wait       time.Duration // for one of these places, then 503
 	WebSockets int           // open connections
+	PerSocket  int           // operations at a time on one of them
 }
 
 // DefaultLimits are generous for people and tight for floods.
@@ -80,9 +81,10 @@ func DefaultLimits() Limits {
 		Cost:       50_000,
 		Read:       64 << 20,
 		Time:       30 * time.Second,
-		Concurrent: 256,
+		Concurrent: 64,
 		Wait:       time.Second,
 		WebSockets: 1_000,
+		PerSocket:  16,
 	}
 }
 
@@ -104,6 +106,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Concurrent, d.Concurrent)
 	set(&l.Wait, d.Wait)
 	set(&l.WebSockets, d.WebSockets)
+	set(&l.PerSocket, d.PerSocket)
 	return l
 }
 

@@ -215,15 +215,21 @@ func (h *Handler) release(x *exchange) {
 // enter waits for a place among the operations that are executed; leave gives
 // it back.
 func (h *Handler) enter(ctx context.Context) (leave func(), p *problem) {
-	if !h.places.TryAcquire(1) {
-		wait, cancel := context.WithTimeout(ctx, h.cfg.Limits.Wait)
-		defer cancel()
-		if h.places.Acquire(wait, 1) != nil {
-			return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy or shutting down; try again in a moment"}
-		}
+	if !h.acquire(ctx, h.places) {
+		return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy or shutting down; try again in a moment"}
 	}
 	h.metrics.inFlight.Inc()
 	return h.leave, nil
+}
+
+// acquire takes one of the places, if one gets free in time.
+func (h *Handler) acquire(ctx context.Context, places *semaphore.Weighted) bool {
+	if places.TryAcquire(1) {
+		return true
+	}
+	wait, cancel := context.WithTimeout(ctx, h.cfg.Limits.Wait)
+	defer cancel()
+	return places.Acquire(wait, 1) == nil
 }
 
 func (h *Handler) leave() {

@@ -13,6 +13,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
 	coderws "github.com/coder/websocket"
+	"golang.org/x/sync/semaphore"
 )
 
 // subprotocol is the only one that is spoken; the older graphql-ws is not.
@@ -29,7 +30,7 @@ func (h *Handler) newSocket() transport.Websocket {
 		Implementation: strictSockets{transport.CoderWebsocketImplementation{AcceptOptions: coderws.AcceptOptions{
 			Subprotocols:       []string{subprotocol},
 			InsecureSkipVerify: true, // checkSocket has checked the origin
-		}}},
+		}}, h.cfg.Limits.Time},
 		InitTimeout:      socketInit,
 		PingPongInterval: socketPing,
 		PayloadReadLimit: &limit,
@@ -54,7 +55,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	ctx, cancel := context.WithCancel(graphql.StartOperationTrace(r.Context()))
 	defer cancel()
 	defer context.AfterFunc(h.closing, cancel)()
-	conn := &connection{h: h, request: op.request}
+	conn := &connection{h: h, request: op.request, places: semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket))}
 	socket := h.socket
 	socket.InitFunc = func(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
 		if h.cfg.Identify == nil {

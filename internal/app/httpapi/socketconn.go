@@ -13,8 +13,11 @@ import (
 // strictSockets accepts WebSockets whose messages must be JSON in valid UTF-8,
 // as the bodies of requests must be: decoding would replace what is not
 // silently, and it could then be stored.
+// A client that takes nothing is dropped: its answers would hold the places of
+// their operations.
 type strictSockets struct {
 	transport.WebsocketImplementation
+	patience time.Duration // to send a message
 }
 
 // Accept upgrades a request.
@@ -23,10 +26,13 @@ func (s strictSockets) Accept(w http.ResponseWriter, r *http.Request, options tr
 	if err != nil {
 		return nil, err
 	}
-	return &strictConn{conn}, nil
+	return &strictConn{conn, s.patience}, nil
 }
 
-type strictConn struct{ transport.WebsocketConn }
+type strictConn struct {
+	transport.WebsocketConn
+	patience time.Duration
+}
 
 var _ interface {
 	transport.WebsocketReadLimiter
@@ -55,6 +61,13 @@ func (c *strictConn) NextReader() (int, io.Reader, error) {
 		return kind, nil, errors.Join(errors.New(reason), c.WriteClose(closeInvalid, reason))
 	}
 	return kind, bytes.NewReader(text), nil
+}
+
+// WriteJSON sends a message.
+func (c *strictConn) WriteJSON(v any) error {
+	late := time.AfterFunc(c.patience, func() { _ = c.Close() }) // its error is that of writing
+	defer late.Stop()
+	return c.WebsocketConn.WriteJSON(v)
 }
 
 // SetReadLimit bounds a message.

@@ -3,11 +3,13 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+	"golang.org/x/sync/semaphore"
 )
 
 // serveEvents answers one operation with server-sent events (graphql-sse,
@@ -53,6 +55,7 @@ type connection struct {
 	h       *Handler
 	request string
 	actor   string
+	places  *semaphore.Weighted // for its operations, which also take the handler's
 }
 
 // running is an operation on a WebSocket, from its message to its end.
@@ -68,7 +71,7 @@ func (c *connection) CreateOperationContext(ctx context.Context, params *graphql
 	run := &running{op: &operation{
 		start: c.h.cfg.Now(), transport: "WebSocket", request: c.request, actor: c.actor, most: c.h.cfg.Limits.Read,
 	}}
-	leave, busy := c.h.enter(ctx)
+	leave, busy := c.enter(ctx)
 	if busy != nil {
 		oc := &graphql.OperationContext{}
 		oc.Stats.SetExtension(runningExtension, run)
@@ -79,6 +82,20 @@ func (c *connection) CreateOperationContext(ctx context.Context, params *graphql
 	run.op.understood(oc)
 	oc.Stats.SetExtension(runningExtension, run)
 	return oc, list
+}
+
+// enter waits for a place among the connection's operations, and among all.
+func (c *connection) enter(ctx context.Context) (leave func(), p *problem) {
+	if !c.h.acquire(ctx, c.places) {
+		return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, fmt.Sprintf(
+			"this connection has %d operations running, the most that it may have; wait until one of them is complete", c.h.cfg.Limits.PerSocket)}
+	}
+	free, p := c.h.enter(ctx)
+	if p != nil {
+		c.places.Release(1)
+		return nil, p
+	}
+	return func() { free(); c.places.Release(1) }, nil
 }
 
 func (c *connection) DispatchError(ctx context.Context, list gqlerror.List) *graphql.Response {

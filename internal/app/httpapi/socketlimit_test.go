@@ -1,0 +1,94 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// blocking makes the field "block" wait until its context ends; the channels
+// tell of each time that it begins and ends.
+func blocking(schema *fakeSchema) (begun, ended chan bool) {
+	begun, ended = make(chan bool, 100), make(chan bool, 100)
+	schema.fields["block"] = func(ctx context.Context) (any, error) {
+		begun <- true
+		<-ctx.Done()
+		ended <- true
+		return nil, ctx.Err()
+	}
+	return begun, ended
+}
+
+// One connection cannot take all places; others get theirs.
+func TestWebSocketOperationsLimit(t *testing.T) {
+	var begun, ended chan bool
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Limits.Concurrent, cfg.Limits.PerSocket = 3, 2
+		cfg.Limits.Wait = 10 * time.Millisecond
+		begun, ended = blocking(schema)
+	})
+	c := s.connect(t, `{}`)
+	for i := range 2 {
+		c.send(t, fmt.Sprintf(`{"type":"subscribe","id":"%d","payload":{"query":"{block}"}}`, i))
+		<-begun
+	}
+	c.send(t, `{"type":"subscribe","id":"third","payload":{"query":"{hello}"}}`)
+	if got := c.receive(t); !strings.Contains(got, CodeUnavailable) || !strings.Contains(got, "this connection has 2 operations running") {
+		t.Errorf("a third operation: %s", got)
+	}
+	c.want(t, `{"type":"complete","id":"third"}`)
+	other := s.connect(t, `{}`)
+	other.send(t, `{"type":"subscribe","id":"1","payload":{"query":"{hello}"}}`)
+	other.want(t, `{"type":"next","id":"1","payload":`+ok+`}`)
+
+	// The place of an operation that its client ends is free again.
+	c.send(t, `{"type":"complete","id":"0"}`)
+	<-ended
+	for !strings.Contains(c.receive(t), `"type":"complete"`) {
+	}
+	c.send(t, `{"type":"subscribe","id":"next","payload":{"query":"{hello}"}}`)
+	c.want(t, `{"type":"next","id":"next","payload":`+ok+`}`)
+}
+
+// The operations of a connection end with it, and give their places back.
+func TestWebSocketThatLeaves(t *testing.T) {
+	var begun, ended chan bool
+	s := newServer(t, func(_ *Config, schema *fakeSchema) { begun, ended = blocking(schema) })
+	c := s.connect(t, `{}`)
+	const running = 3
+	for i := range running {
+		c.send(t, fmt.Sprintf(`{"type":"subscribe","id":"%d","payload":{"query":"{block}"}}`, i))
+		<-begun
+	}
+	if err := c.NetConn().Close(); err != nil { // without a word
+		t.Fatal(err)
+	}
+	for range running {
+		<-ended
+	}
+	if err := s.handler.places.Acquire(t.Context(), int64(s.handler.cfg.Limits.Concurrent)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A connection that takes no answers is dropped, with what it holds.
+func TestWebSocketThatDoesNotRead(t *testing.T) {
+	answered := make(chan bool, 1)
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Limits.Time = 50 * time.Millisecond
+		schema.fields["hello"] = func(context.Context) (any, error) {
+			answered <- true
+			return strings.Repeat("x", 32<<20), nil // more than the buffers between take
+		}
+	})
+	c := s.connect(t, `{}`)
+	c.send(t, `{"type":"subscribe","id":"1","payload":{"query":"{hello}"}}`)
+	<-answered
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := s.handler.places.Acquire(ctx, int64(s.handler.cfg.Limits.Concurrent)); err != nil {
+		t.Error("the operation holds its place")
+	}
+}
