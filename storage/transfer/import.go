@@ -25,7 +25,7 @@ type ImportOptions struct {
 	// means 16 MiB.
 	MaxLine int
 	// BatchVersions and BatchBytes bound what is committed at once; 0 means
-	// 32768 versions and 24 MiB. A single longer line is a batch of its own.
+	// 16384 versions and 12 MiB. A single longer line is a batch of its own.
 	// Two batches are in memory at once.
 	BatchVersions, BatchBytes int
 	// Progress, if set, is called after every batch, from one goroutine.
@@ -39,8 +39,8 @@ func (o ImportOptions) withDefaults() ImportOptions {
 		}
 	}
 	set(&o.MaxLine, 16<<20)
-	set(&o.BatchVersions, 32768)
-	set(&o.BatchBytes, 24<<20)
+	set(&o.BatchVersions, 16384)
+	set(&o.BatchBytes, 12<<20)
 	return o
 }
 
@@ -74,7 +74,7 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 // setting is the whole process's; it costs little, as the window holds no
 // pointers.
 func tighten() (restore func()) {
-	const percent = 25
+	const percent = 20
 	before := debug.SetGCPercent(percent)
 	if before < percent { // the user wants less, or (negative) none
 		debug.SetGCPercent(before)
