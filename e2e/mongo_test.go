@@ -24,7 +24,8 @@ func mongoStore(env *testscript.Env, _ string) string { return mongoDatabase(env
 func mongoDatabase(t interface {
 	Skip(args ...any)
 	Fatal(args ...any)
-}, later func(func())) string {
+}, later func(func()),
+) string {
 	name := os.Getenv("ASOF_TEST_MONGODB_URI")
 	if name == "" {
 		t.Skip("needs a MongoDB server: set ASOF_TEST_MONGODB_URI, such as mongodb://127.0.0.1:27017; the tests make databases of their own and drop them")

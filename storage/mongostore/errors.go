@@ -78,7 +78,8 @@ func isAuth(err error) bool {
 }
 
 func isUnreachable(err error) bool {
-	return mongo.IsNetworkError(err) || isNeverSent(err)
+	var connection topology.ConnectionError
+	return mongo.IsNetworkError(err) || errors.As(err, &connection) || isNeverSent(err)
 }
 
 func invalidf(format string, args ...any) error {
@@ -96,5 +97,7 @@ func errClosed() error {
 // isNeverSent reports whether an error says that nothing was sent to a server.
 func isNeverSent(err error) bool {
 	var selection topology.ServerSelectionError
-	return errors.As(err, &selection) || errors.Is(err, mongo.ErrClientDisconnected)
+	var queue topology.WaitQueueTimeoutError
+	var pool wire.RetryablePoolError // no connection, because others just broke
+	return errors.As(err, &selection) || errors.As(err, &queue) || errors.As(err, &pool) || errors.Is(err, mongo.ErrClientDisconnected)
 }

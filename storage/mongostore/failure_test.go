@@ -1,0 +1,168 @@
+package mongostore_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	// A server that takes connections and never answers.
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	for _, c := range []struct {
+		uri, text string
+		code      driver.Code
+	}{
+		{"http://localhost/asof", "not valid", driver.CodeInvalid},
+		{"mongodb://", "not valid", driver.CodeInvalid},
+		{"mongodb://localhost", "names no database", driver.CodeInvalid},
+		{"mongodb://localhost/asof?w=nonsense&tls=maybe", "not valid", driver.CodeInvalid},
+		{"mongodb://127.0.0.1:1/asof", "cannot be reached", driver.CodeUnavailable},
+		{"mongodb://" + silent.Addr().String() + "/asof", "cannot be reached", driver.CodeUnavailable},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		s, err := mongostore.Open(ctx, c.uri, mongostore.Options{})
+		cancel()
+		if driver.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v (%q), want %q with code %q", c.uri, err, driver.CodeOf(err), c.text, c.code)
+		}
+		if s != nil {
+			t.Errorf("%s: a store was opened", c.uri)
+		}
+	}
+}
+
+// databaseName is the database that a URI names.
+func databaseName(t *testing.T, uri string) string {
+	t.Helper()
+	u, err := url.Parse(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(u.Path, "/")
+}
+
+func TestClocksApart(t *testing.T) {
+	server := newServer(t)
+	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
+		clock := func() time.Time { return time.Now().Add(skew) }
+		_, err := mongostore.Open(t.Context(), server.database(t), mongostore.Options{Clock: clock, MaxSkew: time.Second})
+		if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "clocks are too far apart") {
+			t.Errorf("%v apart: %v", skew, err)
+		}
+	}
+}
+
+func TestOtherLayout(t *testing.T) {
+	server := newServer(t)
+	uri := server.database(t)
+	_, err := server.client.Database(databaseName(t, uri)).Collection("asof.meta").InsertOne(t.Context(),
+		bson.D{{Key: "_id", Value: "store"}, {Key: "format", Value: int64(99)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mongostore.Open(t.Context(), uri, mongostore.Options{}); driver.CodeOf(err) != driver.CodeUnavailable ||
+		!strings.Contains(err.Error(), "another version of asof (layout 99") {
+		t.Errorf("a database of layout 99: %v", err)
+	}
+}
+
+// A server that is not a replica set is warned of once, when it is opened.
+func TestWarnsOfASingleServer(t *testing.T) {
+	server := newServer(t)
+	var hello struct {
+		SetName string `bson:"setName"`
+	}
+	if err := server.client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "isMaster", Value: 1}}).Decode(&hello); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	s, err := mongostore.Open(t.Context(), server.database(t), mongostore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	want := 1
+	if hello.SetName != "" {
+		want = 0
+	}
+	if got := strings.Count(log.String(), "not a replica set"); got != want {
+		t.Errorf("%d warnings, want %d:\n%s", got, want, log.String())
+	}
+}
+
+// What another program wrote into a collection is no document, is not written
+// over, and is reported; the others are not disturbed.
+func TestForeignDocuments(t *testing.T) {
+	server := newServer(t)
+	uri := server.database(t)
+	s, err := mongostore.Open(t.Context(), uri, mongostore.Options{Collections: []driver.Collection{{Name: "things"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx := t.Context()
+	commit := func(key string) error {
+		_, err := s.Commit(ctx, &driver.Write{ID: "write " + key, Collection: "things", Key: key, Op: driver.OpCreate, Data: []byte(`{"n":1}`)})
+		return err
+	}
+	if err := commit("ours"); err != nil {
+		t.Fatal(err)
+	}
+	main := server.client.Database(databaseName(t, uri)).Collection("things")
+	foreign := []any{
+		bson.D{{Key: "_id", Value: "plain"}, {Key: "name", Value: "somebody else's"}},
+		bson.D{{Key: "_id", Value: "odd"}, {Key: "current", Value: bson.D{{Key: "v", Value: "one"}}}},
+	}
+	if _, err := main.InsertMany(ctx, foreign); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"plain", "odd"} {
+		_, err := s.Get(ctx, "things", []driver.Ref{{Key: key, At: driver.Forever}})
+		if driver.CodeOf(err) != driver.CodeInternal || !strings.Contains(err.Error(), "layout of asof's documents") {
+			t.Errorf("Get of %s: %v", key, err)
+		}
+		if err := commit(key); driver.CodeOf(err) != driver.CodeInternal {
+			t.Errorf("Commit to %s: %v", key, err)
+		}
+	}
+	vs, err := s.Query(ctx, &driver.Query{Collection: "things", At: driver.Forever})
+	if err != nil || len(vs) != 1 || vs[0].Key != "ours" {
+		t.Errorf("Query: %v, %v", vs, err)
+	}
+	problems := 0
+	if err := s.Check(ctx, func(string) { problems++ }); err != nil || problems != len(foreign) {
+		t.Errorf("Check: %d problems, %v; want %d", problems, err, len(foreign))
+	}
+	// Changed behind the store's back, what filters see is no longer the data.
+	if _, err := main.UpdateOne(ctx, bson.D{{Key: "_id", Value: "ours"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "current.data", Value: `{"n":2}`}}}}); err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	if err := s.Check(ctx, func(p string) { found = found || strings.Contains(p, "not what the data says") }); err != nil || !found {
+		t.Errorf("Check of a changed document: %v, %t", err, found)
+	}
+}
