@@ -123,9 +123,9 @@ var onDemo = map[string]map[string]string{
 		"data.updateTag.changed": "true", "data.updateTag.tag.version": "3", "data.updateTag.changes.0.path": "/description",
 	},
 	"10-conflict-and-merge": {
-		"data.overlapping.actualVersion": "2", "data.overlapping.overlappingPaths.0": "/description", "data.overlapping.mergeable": "false",
-		"data.separate.merged": "true", "data.separate.tag.version": "3", "data.separate.tag.relatedTagKeys.1": "finance",
-		"data.separate.tag.name": "Smart home",
+		"data.overlapping.actualVersion": "2", "data.overlapping.overlappingPaths.0": "/relatedTags", "data.overlapping.mergeable": "false",
+		"data.separate.merged": "true", "data.separate.tag.version": "3", "data.separate.tag.relatedTagKeys.0": "reading",
+		"data.separate.tag.description": "Writing things down, and finding them again.",
 	},
 	"11-restore": {
 		"data.restoreTag.version": "3", "data.restoreTag.tag.name": "Bookmarks",
@@ -179,8 +179,15 @@ func TestDemoInBrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What the variables editor complains of at any time, while tabs are changed.
+	b.Run(t, `globalThis.wrongVariables = [];
+		globalThis.__MONACO.editor.onDidChangeMarkers(() => {
+			const markers = globalThis.__MONACO.editor.getModelMarkers({});
+			wrongVariables.push(...markers.filter((m) => m.resource.path.endsWith("variables.json")).map((m) => m.message));
+		})`)
 	for i, tab := range tabs {
 		b.OpenTab(t, i)
+		b.WaitFor(t, "no instant before there is an answer", `!document.querySelector(".asof-footer time") || `+webtest.Text("response.json")+` !== ""`)
 		b.WaitFor(t, "the editors to be content with "+tab.Name, webtest.Complaints+`.length === 0`)
 		answer := b.RunQuery(t)
 		if strings.Contains(answer, `"errors"`) || !strings.Contains(answer, `"data"`) {
@@ -189,6 +196,9 @@ func TestDemoInBrowser(t *testing.T) {
 		if dir := os.Getenv(envScreenshots); dir != "" {
 			b.Screenshot(t, filepath.Join(dir, "demo-"+tab.Name+".png"))
 		}
+	}
+	if wrong := webtest.Eval[[]string](t, b, `wrongVariables`); len(wrong) > 0 {
+		t.Errorf("the variables of one tab are checked against those of another: %q", wrong)
 	}
 	if problems := b.Problems(); len(problems) > 0 {
 		t.Errorf("the page complains: %q", problems)

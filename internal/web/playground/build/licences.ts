@@ -78,10 +78,10 @@ export class Licences {
           const sections = [...packages].sort(([a], [b]) => (a < b ? -1 : 1)).map(([title, found]) => {
             const holder = [...packages.values()].find((p) => p.name === SAME_LICENCE[found.name]);
             const texts = found.texts.length > 0 ? found.texts : (holder?.texts ?? []);
-            if (!found.license || texts.length === 0) this.error(`${title} comes without a licence`);
+            if (!found.license || texts.length === 0) this.error(`${title} comes without a license`);
             return [`${title} (${found.license})`, ...texts].join("\n\n");
           });
-          const intro = "The Playground is built from the packages below; each keeps its own licence.";
+          const intro = "The Playground is built from the packages below; each keeps its own license.";
           const source = [intro, ...sections].join(`\n\n${"-".repeat(80)}\n\n`) + "\n";
           this.emitFile({ type: "asset", fileName, source });
         },

@@ -2,13 +2,14 @@ import { GraphiQL } from "graphiql";
 import { DOC_EXPLORER_PLUGIN } from "@graphiql/plugin-doc-explorer";
 import { HISTORY_PLUGIN } from "@graphiql/plugin-history";
 import { pick, useGraphiQL, useGraphiQLActions } from "@graphiql/react";
-import { useEffect, useMemo, useState } from "react";
+import { useEffect } from "react";
 import { defaultHeaders, examples } from "./examples";
 import { EXAMPLES_PLUGIN } from "./examples-pane";
-import { createFetcher } from "./fetcher";
+import { fetcher } from "./fetcher";
 import { isFirstVisit } from "./first-visit";
 import { Footer } from "./footer";
 import { TabStrip } from "./tab-strip";
+import { VariablesCheck } from "./variables-check";
 
 const plugins = [EXAMPLES_PLUGIN, HISTORY_PLUGIN];
 
@@ -55,8 +56,6 @@ function FollowSystemTheme() {
 
 /** The Playground: GraphiQL with ready queries and the instant of each answer. */
 export function App() {
-  const [instant, setInstant] = useState<string>();
-  const fetcher = useMemo(() => createFetcher(setInstant), []);
   return (
     <GraphiQL
       fetcher={fetcher}
@@ -76,11 +75,12 @@ export function App() {
         <span className="asof-logo">asof</span>
       </GraphiQL.Logo>
       <GraphiQL.Footer>
-        <Footer instant={instant} />
+        <Footer />
       </GraphiQL.Footer>
       <EditorOptions />
       <FollowSystemTheme />
       <TabStrip />
+      <VariablesCheck />
     </GraphiQL>
   );
 }

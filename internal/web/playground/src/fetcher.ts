@@ -23,11 +23,6 @@ const send = createGraphiQLFetcher({
   fetch: fetchJSON,
 });
 
-function instantOf(answer: unknown): string | undefined {
-  const { extensions } = (answer ?? {}) as { extensions?: { asOf?: unknown } };
-  return typeof extensions?.asOf === "string" ? extensions.asOf : undefined;
-}
-
 // For a moment after another tab was opened, GraphiQL still has the name of the
 // operation in the one before. A name that the document lacks is left out where
 // there is one operation only, so that who clicks fast is answered.
@@ -43,14 +38,5 @@ function withKnownName(params: FetcherParams): FetcherParams {
   return params;
 }
 
-/**
- * Sends operations to the server; onInstant is told the instant of each answer
- * (extensions.asOf), the schema's introspection excepted.
- */
-export function createFetcher(onInstant: (instant: string | undefined) => void): Fetcher {
-  return async (params, options) => {
-    const answer = await send(withKnownName(params), options);
-    if (params.operationName !== "IntrospectionQuery") onInstant(instantOf(answer));
-    return answer as never;
-  };
-}
+/** Sends operations to the server. */
+export const fetcher: Fetcher = (params, options) => send(withKnownName(params), options);

@@ -1,5 +1,20 @@
-/** The line below the answer: its instant, and the server's other pages. */
-export function Footer({ instant }: { instant?: string }) {
+import { useGraphiQL } from "@graphiql/react";
+import { useMemo } from "react";
+
+// The instant of an answer, as the response editor has it.
+function instantOf(response: string | null | undefined): string | undefined {
+  try {
+    const { extensions } = JSON.parse(response ?? "{}") as { extensions?: { asOf?: unknown } };
+    return typeof extensions?.asOf === "string" ? extensions.asOf : undefined;
+  } catch {
+    return undefined; // no answer, or not one of the API's
+  }
+}
+
+/** The line below the answer: the instant of the open tab's, and the server's other pages. */
+export function Footer() {
+  const response = useGraphiQL((state) => state.tabs[state.activeTabIndex]?.response);
+  const instant = useMemo(() => instantOf(response), [response]);
   return (
     <div className="asof-footer">
       {instant ? (
@@ -12,7 +27,7 @@ export function Footer({ instant }: { instant?: string }) {
       <nav aria-label="Server">
         <a href="readyz">Health</a>
         <a href="metrics">Metrics</a>
-        <a href="THIRD-PARTY-LICENSES.txt">Licences</a>
+        <a href="THIRD-PARTY-LICENSES.txt">Licenses</a>
       </nav>
     </div>
   );
