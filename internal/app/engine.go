@@ -20,6 +20,8 @@ func (m *Main) openEngine(ctx context.Context) (driver.Engine, error) {
 		return m.openSQLite(ctx, rest)
 	case scheme == "mongodb" || scheme == "mongodb+srv":
 		return m.openMongo(ctx, name)
+	case !ok && name != "":
+		return nil, usageError{fmt.Errorf("--store %s: want sqlite:PATH or mongodb://HOST/DATABASE; for this file write --store sqlite:%s", name, name)}
 	default:
 		return nil, usageError{fmt.Errorf("--store %s: want sqlite:PATH, such as sqlite:./asof.db, or mongodb://HOST/DATABASE", name)}
 	}

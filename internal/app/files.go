@@ -18,6 +18,8 @@ func (m *Main) importFile(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	made, discard := m.newFile(), ""
+	defer func() { err = errors.Join(err, removeStore(discard)) }()
 	store, err := m.openStore(ctx)
 	if err != nil {
 		return err
@@ -30,6 +32,12 @@ func (m *Main) importFile(ctx context.Context) (err error) {
 	clear()
 	if printed := report.Print(m.Stdout); err == nil {
 		err = printed
+	}
+	if err != nil && report.Added == 0 {
+		discard = made
+	}
+	if err != nil && ctx.Err() != nil {
+		return interruptedError{fmt.Sprintf("interrupted after %s; run it again to continue", count64(report.Added+report.Skipped, "version"))}
 	}
 	if err != nil {
 		return fmt.Errorf("import of %s: %w", called(f.File), err)
@@ -59,13 +67,16 @@ func (m *Main) exportFile(ctx context.Context) (err error) {
 	options.Progress = progress
 	n, err := transfer.Export(ctx, store, out, options)
 	clear()
+	if err != nil && ctx.Err() != nil {
+		return interruptedError{fmt.Sprintf("interrupted; %s is as it was before", f.File)}
+	}
 	if err != nil {
 		return fmt.Errorf("export to %s: %w", f.File, err)
 	}
 	if err := out.Commit(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(m.Stdout, "exported %d versions to %s\n", n, f.File)
+	_, err = fmt.Fprintf(m.Stdout, "exported %s to %s\n", count64(n, "version"), f.File)
 	return err
 }
 
@@ -93,7 +104,7 @@ func (m *Main) check(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %d documents, %d versions\n", m.storeName(), stats.Documents, stats.Versions)
+	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %s, %s\n", m.storeName(), count64(stats.Documents, "document"), count64(stats.Versions, "version"))
 	return errors.Join(err, writing)
 }
 
@@ -127,6 +138,14 @@ func (m *Main) meter(verb string, total int64) (progress func(transfer.Progress)
 	}
 	meter := transfer.NewMeter(file, m.Now, verb, total)
 	return meter.Update, meter.Clear
+}
+
+// count64 is a number of things: "1 version", "2 versions".
+func count64(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func called(file string) string {

@@ -48,12 +48,12 @@ type limitFlags struct {
 	Aliases    int           `help:"Aliases in a document." default:"100"`
 	RootFields int           `help:"Fields at the root of an operation." default:"50"`
 	Page       int           `help:"Documents on a page (first and last)." default:"500"`
-	Cost       int           `help:"Fields that an answer may hold, pages counted in full." default:"50000"`
+	Cost       int           `help:"Fields that an answer may hold, pages counted in full; blame, diffs and changelogs count for more." default:"50000"`
 	Document   size          `help:"Size of a document that is written through the API; at most 8MB." default:"1MB" placeholder:"SIZE"`
 	Read       size          `help:"Size of the documents and versions that an operation reads." default:"64MB" placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"64"`
-	Sockets    int           `help:"Open WebSockets." default:"1000"`
+	Sockets    int           `help:"Open WebSockets; over one a client can send many operations (GraphQL over WebSocket)." default:"1000"`
 	PerSocket  int           `help:"Operations at a time on one WebSocket; more wait for a second." default:"16"`
 }
 
@@ -75,6 +75,16 @@ type importFlags struct {
 	File        string `arg:"" help:"File to read; - for standard input."`
 	Lenient     bool   `help:"Keep values of another type than the schema declares."`
 	SkipUnknown bool   `help:"Leave out collections that the schema does not declare."`
+}
+
+// Help is what "asof import --help" says of the format.
+func (importFlags) Help() string {
+	return `Each line is one version of one document, oldest first:
+
+  {"collection":"tags","id":"music","at":"2025-01-31T09:00:00Z","by":"ada","message":"Why","op":"put","data":{"name":"Music"}}
+  {"collection":"tags","id":"music","at":"2025-02-01T09:00:00Z","by":"ada","op":"delete"}
+
+"collection" and the members of "data" have the names under which they are stored (@versioned(collection:) and @stored(as:) in schema.graphqls); "data" is the whole document. docs/import.md has the details.`
 }
 
 type exportFlags struct {

@@ -32,8 +32,8 @@ func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine) err
 		return err
 	}
 	base := "http://" + addr
-	text := fmt.Sprintf("asof serves %s (%d documents, %d versions)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
-		m.storeName(), stats.Documents, stats.Versions, base, base)
+	text := fmt.Sprintf("asof serves %s (%s, %s)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
+		m.storeName(), count64(stats.Documents, "document"), count64(stats.Versions, "version"), base, base)
 	switch {
 	case stats.Versions == 0:
 		text += "\nThe store is empty. Fill it with \"asof import FILE\", or start with --demo to look around.\n"
@@ -65,7 +65,7 @@ func hasDemo(ctx context.Context, engine driver.Engine) (bool, error) {
 // firstQuery shows what a document was and is, and who changed it. The verb is
 // the server's base URL.
 const firstQuery = `
-A first query, for the Playground or as it is here: the licence of Lanternfish
+A first query, for the Playground or as it is here: the license of Lanternfish
 in the summer of 2025 and now, and who changed it.
 
   curl -sG %s/graphql --data-urlencode 'query={

@@ -58,6 +58,29 @@ func TestLimitFlags(t *testing.T) {
 	}
 }
 
+// What compares versions is dearer than what it returns. The limit is one below
+// the cost.
+func TestWeights(t *testing.T) {
+	const page = 1 + 20 // projects, and what is on its page: 20 of each field below
+	for document, cost := range map[string]int{
+		`{projects {nodes {key}}}`:                                                                   page + 20,
+		`{projects {nodes {blame {path}}}}`:                                                          page + 20*(1+50+5),
+		`{projects {nodes {diff(from: {version: 1}) {changes {path}}}}}`:                             page + 20*(1+20+1+5),
+		`{projects {nodes {changelog(first: 2) {nodes {path}}}}}`:                                    page + 20*(1+20+2*2),
+		`{projects {nodes {changelog {totalCount}}}}`:                                                page + 20*(1+20+20+500),
+		`{projects {nodes {versions(first: 2) {edges {changes {path}}}}}}`:                           page + 20*(1+2*(1+1+10+5)),
+		`{projects {nodes {versions(first: 1) {totalCount}}}}`:                                       page + 20*(1+1+100),
+		`{changelog(first: 3) {nodes {path} ...F}} fragment F on FieldChangeConnection {totalCount}`: 1 + 20 + 3*(1+1+1) + 500,
+	} {
+		t.Run(document, func(t *testing.T) {
+			got := serve(t, fmt.Sprintf("--max-cost=%d", cost-1)).query(t, document)
+			if want := fmt.Sprintf("may return %d fields", cost); !strings.Contains(got.body, want) {
+				t.Errorf("%s; want %s", got.body, want)
+			}
+		})
+	}
+}
+
 func TestDocumentLimit(t *testing.T) {
 	p := serve(t, "--max-document=1KB")
 	create := func(key string, size int) reply {

@@ -6,8 +6,9 @@
 //   - Nothing here decides what time, a version or a document means; that is
 //     package storage's.
 //   - Main has no global state: tests run many of them side by side.
-//   - Errors of use (flags, addresses, names of files) end with status 2, all
-//     others with 1, each with a sentence on standard error.
+//   - Errors of use (flags, addresses, names of files) end with status 2, an
+//     import or export that a signal interrupted with 130, all others with 1,
+//     each with a sentence on standard error.
 //   - Without authentication the server listens on this machine only, unless it
 //     is told to accept that.
 package app
@@ -17,6 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -36,9 +39,10 @@ type Main struct {
 
 // The exit status of the program.
 const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130
 )
 
 // ParseFlags reads the command line (without the program's name) and the
@@ -53,6 +57,9 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 		kong.Writers(m.Stdout, m.Stderr),
 		kong.Exit(func(int) { done = true }),
 		kong.DefaultEnvars("ASOF"),
+		kong.ValueFormatter(describeFlag),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(readDuration)),
+		kong.TypeMapper(reflect.TypeFor[slog.Level](), kong.MapperFunc(readLevel)),
 		kong.Vars{"version": "asof " + version()},
 	)
 	if err != nil {
@@ -73,21 +80,22 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 // context ends, and returns the exit status.
 func (m *Main) Run(ctx context.Context, args []string) int {
 	done, err := m.ParseFlags(args)
-	switch {
-	case done:
+	if done {
 		return exitOK
-	case err != nil:
-		err = usageError{err}
-	default:
-		err = m.run(ctx)
 	}
-	if err == nil {
+	if err != nil {
+		_, _ = fmt.Fprintf(m.Stderr, "asof: %v\nRun \"asof --help\" for what there is.\n", err)
+		return exitUsage
+	}
+	if err = m.run(ctx); err == nil {
 		return exitOK
 	}
 	_, _ = fmt.Fprintf(m.Stderr, "asof: %v\n", err)
 	if _, usage := errors.AsType[usageError](err); usage {
-		_, _ = fmt.Fprintln(m.Stderr, "Run \"asof --help\" for what there is.")
 		return exitUsage
+	}
+	if _, interrupted := errors.AsType[interruptedError](err); interrupted {
+		return exitInterrupted
 	}
 	return exitFailure
 }
@@ -113,6 +121,11 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 
 func (e usageError) Unwrap() error { return e.err }
+
+// interruptedError says what was done until a signal came.
+type interruptedError struct{ text string }
+
+func (e interruptedError) Error() string { return e.text }
 
 // version is that of the module, and of the source it was built from.
 func version() string {

@@ -31,6 +31,12 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	if err := m.flags.Serve.check(); err != nil {
 		return err
 	}
+	// First of all, so that a server that cannot listen leaves no store behind.
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", m.flags.Serve.Addr)
+	if err != nil {
+		return fmt.Errorf("cannot listen on --addr %s: %w", m.flags.Serve.Addr, err)
+	}
+	defer func() { _ = listener.Close() }() // again, where it was served
 	store, err := m.openStore(ctx)
 	if err != nil {
 		return err
@@ -46,10 +52,6 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", m.flags.Serve.Addr)
-	if err != nil {
-		return fmt.Errorf("cannot listen on --addr %s: %w", m.flags.Serve.Addr, err)
-	}
 	server := &http.Server{
 		Handler:           site.handler,
 		ReadHeaderTimeout: headerTimeout,
@@ -60,7 +62,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	if err := m.greet(ctx, listener.Addr().String(), store.Engine()); err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -94,6 +96,7 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 		metrics: newRegistry(store.Engine(), logger),
 		origins: m.flags.Serve.CORSOrigin,
 		anyHost: m.flags.Serve.InsecureNoAuth,
+		logger:  logger,
 	}
 	var err error
 	if s.api, err = m.api(store, s, logger); err != nil {
@@ -114,6 +117,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Identify:      identify,
 		Present:       resolvers.ErrorPresenter(logger),
 		Recover:       resolvers.Recover(logger),
+		Weight:        weight,
 		Limits:        f.Limits.limits(),
 		Origins:       f.CORSOrigin,
 		Introspection: f.Introspection,

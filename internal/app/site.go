@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -25,6 +26,7 @@ type site struct {
 	metrics  *prometheus.Registry
 	origins  []string
 	anyHost  bool // the Host header may name any host
+	logger   *slog.Logger
 	shutting atomic.Bool
 }
 
@@ -44,7 +46,8 @@ func (s *site) assemble() error {
 		}).Handler(api)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", api)
+	mux.Handle("/graphql", s.forPeople(s.noteOrigins(api)))
+	mux.Handle("GET /graphiql", http.RedirectHandler("./", http.StatusFound))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))

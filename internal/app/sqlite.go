@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/storage"
@@ -26,6 +27,33 @@ func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, erro
 		Clock:       m.Now,
 		Logger:      m.logger(),
 	})
+}
+
+// newFile is the file that opening the store will make; "" where it is there, or
+// is not in a file.
+func (m *Main) newFile() string {
+	path, ok := strings.CutPrefix(m.flags.Store, "sqlite:")
+	if !ok {
+		return ""
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return path
+}
+
+// removeStore removes the files of a store that is closed; "": none.
+func removeStore(path string) error {
+	if path == "" {
+		return nil
+	}
+	var errs []error
+	for _, suffix := range [...]string{"", "-wal", "-shm", ".lock"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 var syncs = map[string]sqlitestore.Sync{

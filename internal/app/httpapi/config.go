@@ -24,7 +24,11 @@ type Config struct {
 	Present graphql.ErrorPresenterFunc
 	// Recover turns a panic into an error; nil: gqlgen's default.
 	Recover graphql.RecoverFunc
-	Limits  Limits
+	// Weight is what a field costs beside what it returns, in fields; parent and
+	// result are the names of the types that it belongs to and leads to. Nil:
+	// nothing.
+	Weight func(parent, field, result string) int
+	Limits Limits
 	// Origins lists the origins ("https://app.example.org") whose pages may
 	// use the API from a browser, beside the server's own.
 	Origins       []string

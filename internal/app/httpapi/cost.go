@@ -16,9 +16,13 @@ import (
 // variables: depth, root fields, page sizes, and cost, which is the number of
 // fields in the largest answer that is expected. A page counts its fields as
 // often as first or last say, a list of identifiers as often as it is long,
-// and any other list of objects listFactor times. Introspection counts its
-// fields once; gqlparser's validation bounds its nesting.
-type costLimit struct{ limits Limits }
+// and any other list of objects listFactor times. A field that means work beyond
+// what it returns has a weight, which counts like fields. Introspection counts
+// its fields once; gqlparser's validation bounds its nesting.
+type costLimit struct {
+	limits Limits
+	weight func(parent, field, result string) int
+}
 
 const (
 	defaultPage = 20 // documents on a page when neither first nor last is given
@@ -35,8 +39,9 @@ func (*costLimit) ExtensionName() string { return "CostLimit" }
 func (*costLimit) Validate(graphql.ExecutableSchema) error { return nil }
 
 func (c *costLimit) MutateOperationContext(_ context.Context, op *graphql.OperationContext) *gqlerror.Error {
-	w := costWalk{limits: &c.limits, variables: op.Variables}
+	w := costWalk{limits: &c.limits, weight: c.weight, variables: op.Variables}
 	total := w.set(op.Operation.SelectionSet, false)
+	total.cost = plus(total.cost, total.once)
 	switch {
 	case w.err != nil:
 		return w.err
@@ -45,7 +50,7 @@ func (c *costLimit) MutateOperationContext(_ context.Context, op *graphql.Operat
 	case total.depth > c.limits.Depth:
 		return refuse(CodeTooComplex, "the operation nests %d levels deep; at most %d are allowed", total.depth, c.limits.Depth)
 	case total.cost > c.limits.Cost:
-		return refuse(CodeTooComplex, "the operation may return %s fields; at most %d are allowed: ask for smaller pages or fewer nested lists",
+		return refuse(CodeTooComplex, "the operation may return %s fields; at most %d are allowed (what reads and compares versions counts for several): ask for smaller pages or fewer nested lists",
 			roughly(total.cost), c.limits.Cost)
 	}
 	return nil
@@ -54,12 +59,14 @@ func (c *costLimit) MutateOperationContext(_ context.Context, op *graphql.Operat
 // extent is how large a selection set is.
 type extent struct {
 	cost  int // saturates at math.MaxInt
+	once  int // the weights of the leaves at its own level: a page has them once
 	depth int
 	roots int // fields at its own level
 }
 
 type costWalk struct {
 	limits    *Limits
+	weight    func(parent, field, result string) int
 	variables map[string]any
 	fragments map[fragmentUse]extent
 	err       *gqlerror.Error
@@ -86,6 +93,7 @@ func (w *costWalk) set(set ast.SelectionSet, counted bool) extent {
 			e = w.spread(s.Definition, counted)
 		}
 		total.cost = plus(total.cost, e.cost)
+		total.once = plus(total.once, e.once)
 		total.depth = max(total.depth, e.depth)
 		total.roots += e.roots
 	}
@@ -107,14 +115,28 @@ func (w *costWalk) spread(fragment *ast.FragmentDefinition, counted bool) extent
 
 func (w *costWalk) field(f *ast.Field, counted bool) extent {
 	if len(f.SelectionSet) == 0 {
-		return extent{cost: 1, depth: 1, roots: 1}
+		return extent{cost: 1, once: w.extra(f), depth: 1, roots: 1}
 	}
 	if strings.HasPrefix(f.Name, "__") {
 		return extent{cost: countFields(f.SelectionSet), depth: 1, roots: 1}
 	}
 	times, isPage := w.times(f, counted)
 	inner := w.set(f.SelectionSet, isPage)
-	return extent{cost: plus(1, product(times, inner.cost)), depth: inner.depth + 1, roots: 1}
+	cost := product(times, inner.cost)
+	if isPage {
+		cost = plus(cost, inner.once)
+	} else {
+		cost = plus(cost, product(times, inner.once))
+	}
+	return extent{cost: plus(plus(1, w.extra(f)), cost), depth: inner.depth + 1, roots: 1}
+}
+
+// extra is the weight of a field.
+func (w *costWalk) extra(f *ast.Field) int {
+	if w.weight == nil || f.ObjectDefinition == nil {
+		return 0
+	}
+	return w.weight(f.ObjectDefinition.Name, f.Name, f.Definition.Type.Name())
 }
 
 // times is how often the fields below a field are expected in the answer, and

@@ -23,7 +23,10 @@ const (
 
 // guarded is gqlgen's executor with the limits in front, and with this API's
 // error codes.
-type guarded struct{ *executor.Executor }
+type guarded struct {
+	*executor.Executor
+	schema *ast.Schema
+}
 
 func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
 	documents := newLRU(documentEntries, documentBytes, func(text string, _ *ast.QueryDocument) int {
@@ -42,14 +45,14 @@ func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
 		}),
 	})
 	exec.Use(&shapeLimit{limits: cfg.Limits, known: documents})
-	exec.Use(&costLimit{limits: cfg.Limits})
+	exec.Use(&costLimit{limits: cfg.Limits, weight: cfg.Weight})
 	if cfg.Introspection {
 		exec.Use(extension.Introspection{})
 	}
 	if cfg.Operations != nil {
 		exec.Use(&instants{operations: cfg.Operations, present: present})
 	}
-	return guarded{exec}
+	return guarded{exec, cfg.Schema.Schema()}
 }
 
 // CreateOperationContext parses and validates, and refuses what is too much.
@@ -60,6 +63,9 @@ func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.Raw
 	oc, list := g.Executor.CreateOperationContext(ctx, params)
 	if list != nil && oc.Doc != nil && oc.Operation == nil {
 		list = gqlerror.List{unknownOperation(oc.Doc, params.OperationName)}
+	}
+	for i, err := range list {
+		list[i] = variableError(g.schema, oc.Operation, err)
 	}
 	return oc, list
 }

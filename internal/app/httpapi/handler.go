@@ -68,7 +68,14 @@ func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 				return refused
 			}
 		}
-		return presenter(ctx, err)
+		shown := presenter(ctx, err)
+		field := graphql.GetFieldContext(ctx)
+		if shown != nil && len(shown.Locations) == 0 && field != nil && field.Args == nil && field.Field.Field != nil &&
+			len(field.Field.Arguments) > 0 && field.Field.Position != nil {
+			// An argument's value, where gqlgen knows the path only.
+			shown.Locations = []gqlerror.Location{{Line: field.Field.Position.Line, Column: field.Field.Position.Column}}
+		}
+		return shown
 	}
 }
 

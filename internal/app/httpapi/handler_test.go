@@ -92,7 +92,7 @@ func TestDocumentsThatCannotBeExecuted(t *testing.T) {
 		"only a fragment":     {`{"query":"fragment F on Query {hello}"}`, "no operation"},
 		"unknown field":       {`{"query":"{helo}"}`, "Did you mean"},
 		"Int out of range":    {`{"query":"mutation($v: Int) {change(value: $v)}","variables":{"v":"x"}}`, ""},
-		"missing variable":    {`{"query":"query($n: [ID!]!) {nodes(ids: $n) {id}}"}`, "must be defined"},
+		"missing variable":    {`{"query":"query($n: [ID!]!) {nodes(ids: $n) {id}}"}`, "was not provided"},
 		"nul":                 {`{"query":"{hello\u0000}"}`, ""},
 		"deep value":          {`{"query":"{hello(name: ` + strings.Repeat("[", 5000) + `)}"}`, "nesting depth"},
 	} {
