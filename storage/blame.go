@@ -17,8 +17,8 @@ import (
 // once, backward, and no further than it must. Of a deleted document it
 // explains the state that was deleted.
 func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*FieldBlame, error) {
-	if err := ctx.Err(); err != nil { // the work begins before the first read
-		return nil, fromDriver(err)
+	if err := ended(ctx); err != nil { // the work begins before the first read
+		return nil, err
 	}
 	stored, err := d.t.storedNames("fields", fields)
 	if err != nil {
@@ -40,6 +40,9 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 		for e, err := range s.engine.Log(ctx, q) {
 			if err != nil {
 				return nil, fromDriver(err)
+			}
+			if err := ended(ctx); err != nil {
+				return nil, err
 			}
 			b.version(e)
 			if last = e.Version; b.open == 0 {

@@ -47,6 +47,9 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 		if err != nil {
 			return fromDriver(err)
 		}
+		if err := ended(ctx); err != nil {
+			return err
+		}
 		v := e.Version
 		t := l.store.byCollection[v.Collection]
 		if t == nil || len(l.ops) > 0 && !slices.Contains(l.ops, v.Op) || l.group != nil && v.Group != *l.group {

@@ -68,6 +68,10 @@ func fromDriver(err error) error {
 	}
 }
 
+// ended returns an error once the context has ended. Work on long documents
+// looks at it between two versions.
+func ended(ctx context.Context) error { return fromDriver(ctx.Err()) }
+
 // missing says that a version has no value for a non-null field.
 func (o *Object) missing(i int) error {
 	f := &o.typ.Fields[i]

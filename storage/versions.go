@@ -113,9 +113,14 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 		}
 		conn.Nodes = append(conn.Nodes, c.wrap(docs[i]))
 		conn.Edges = append(conn.Edges, &VersionEdge[T]{
-			Node:    conn.Nodes[i],
-			cursor:  func() string { return encodeCursor(hash, l.seen, e.Version.Number) },
-			changes: func() ([]*FieldChange, error) { return s.listChanges(d.t, e.Previous, e.Version, l.seen), nil },
+			Node:   conn.Nodes[i],
+			cursor: func() string { return encodeCursor(hash, l.seen, e.Version.Number) },
+			changes: func() ([]*FieldChange, error) {
+				if err := ended(ctx); err != nil {
+					return nil, err
+				}
+				return s.listChanges(d.t, e.Previous, e.Version, l.seen), nil
+			},
 		})
 	}
 	inBatch(docs)
@@ -167,6 +172,9 @@ func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *Vers
 		if after, err = s.referred(ctx, op, max(op.now(nil), d.seen), d.t, d.v.Key, "to", *to); err != nil {
 			return nil, err
 		}
+	}
+	if err := ended(ctx); err != nil {
+		return nil, err
 	}
 	changes := s.changesBetween(d.t, before, after, after, d.seen)
 	if changes == nil {

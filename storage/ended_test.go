@@ -1,0 +1,100 @@
+package storage_test
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"testing"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
+
+// leaving is an engine whose client goes while it reads, and that does not
+// notice.
+type leaving struct {
+	driver.Engine
+	cancel context.CancelFunc
+	stay   int // entries of logs until the client goes
+	read   int // entries of logs
+}
+
+func (l *leaving) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+	defer func() {
+		if l.stay == 0 {
+			l.cancel()
+		}
+	}()
+	return l.Engine.Get(context.WithoutCancel(ctx), collection, refs)
+}
+
+func (l *leaving) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		for entry, err := range l.Engine.Log(context.WithoutCancel(ctx), q) {
+			if l.read++; l.read == l.stay {
+				l.cancel()
+			}
+			if !yield(entry, err) {
+				return
+			}
+		}
+	}
+}
+
+// Comparing versions ends with the context of the operation, also where the
+// engine still has more to say.
+func TestComparisonsEndWithTheirContext(t *testing.T) {
+	e := newEnv(t)
+	for i := range 9 {
+		e.load("software", "a", `{"name":"`+strings.Repeat("a", i+1)+`"}`)
+	}
+	d := e.get("a").Document
+	one := 1
+	whole := e.engine.Engine
+	for name, c := range map[string]struct {
+		stay int
+		run  func(ctx context.Context) error
+	}{
+		"blame": {1, func(ctx context.Context) error {
+			_, err := e.store.Blame(ctx, d, nil)
+			return err
+		}},
+		"changelog": {3, func(ctx context.Context) error {
+			_, err := e.store.DocumentChangelog(ctx, d, nil, nil, nil, nil, nil, nil, nil, nil)
+			return err
+		}},
+		"total of a changelog": {5, func(ctx context.Context) error {
+			conn, err := e.store.Changelog(ctx, nil, &one, nil, nil, nil)
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			_, err = conn.TotalCount(ctx)
+			return err
+		}},
+		"changes of a version": {9, func(ctx context.Context) error {
+			conn, err := e.projects.Versions(ctx, d, nil, nil, nil, nil, nil, nil, nil, nil)
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			_, err = conn.Edges[8].Changes()
+			return err
+		}},
+		"diff": {0, func(ctx context.Context) error {
+			_, err := e.store.Diff(ctx, d, storage.VersionRef{Version: &one}, nil)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(e.begin())
+			defer cancel()
+			engine := &leaving{Engine: whole, cancel: cancel, stay: c.stay}
+			e.engine.Engine = engine
+			wantError(t, c.run(ctx), storage.CodeUnavailable)
+			if engine.read != c.stay {
+				t.Errorf("%d versions were read; the client left at number %d", engine.read, c.stay)
+			}
+		})
+	}
+}
