@@ -12,8 +12,9 @@ import (
 // Load adds versions that were recorded elsewhere, in the order given, with
 // their own times, authors and data in normal form (see Type.Validate and
 // package normal). It works out which members each one changed, and fills
-// Changed of the versions given. Op 0 stands for an import. Errors are the
-// engine's: a *driver.LoadError names the version.
+// Changed of the versions given. Op 0 stands for an import. A *driver.LoadError
+// names the version that is refused: by the engine, or because it deletes a
+// document that never existed.
 func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
 	if err := s.fillChanged(ctx, vs); err != nil {
 		return driver.LoadResult{}, err
@@ -35,7 +36,11 @@ func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
 		if v.Op == 0 {
 			v.Op = driver.OpImport
 		}
-		before := s.loaded.swap(v.Collection, v.Key, v.RecordedAt, v.Data)
+		before, existed := s.loaded.swap(v.Collection, v.Key, v.RecordedAt, v.Data, true)
+		if v.Deleted && !existed && s.byCollection[v.Collection] != nil {
+			s.loaded.clear()
+			return &driver.LoadError{Index: i, Err: driver.Errorf(driver.CodeInvalid, "%s %q cannot be deleted: it has no version before %s", v.Collection, v.Key, v.RecordedAt)}
+		}
 		v.Changed = normal.Changed(before, v.Data)
 	}
 	return nil
@@ -49,7 +54,7 @@ func (s *Store) readPrevious(ctx context.Context, vs []driver.Version) error {
 		v := &vs[i]
 		if !s.loaded.knows(v.Collection, v.Key, v.RecordedAt) {
 			refs[v.Collection] = append(refs[v.Collection], driver.Ref{Key: v.Key, At: v.RecordedAt - 1})
-			s.loaded.swap(v.Collection, v.Key, v.RecordedAt-1, nil) // asked for once
+			s.loaded.swap(v.Collection, v.Key, v.RecordedAt-1, nil, false) // asked for once
 		}
 	}
 	for collection, rs := range refs {
@@ -62,7 +67,7 @@ func (s *Store) readPrevious(ctx context.Context, vs []driver.Version) error {
 			return err
 		}
 		for i, v := range before {
-			s.loaded.swap(collection, rs[i].Key, rs[i].At, dataOf(v))
+			s.loaded.swap(collection, rs[i].Key, rs[i].At, dataOf(v), v != nil)
 		}
 	}
 	return nil
@@ -82,8 +87,9 @@ type loadCache struct {
 type loadKey struct{ collection, key string }
 
 type loadState struct {
-	at   driver.Instant
-	data []byte
+	at      driver.Instant
+	data    []byte
+	existed bool // there was a version, which may be a tombstone
 }
 
 // knows reports whether the state before an instant is known.
@@ -95,17 +101,17 @@ func (c *loadCache) knows(collection, key string, at driver.Instant) bool {
 }
 
 // swap sets a document's state and returns the one before.
-func (c *loadCache) swap(collection, key string, at driver.Instant, data []byte) []byte {
+func (c *loadCache) swap(collection, key string, at driver.Instant, data []byte, exists bool) (before []byte, existed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := loadKey{collection, key}
-	before := c.docs[k]
+	was := c.docs[k]
 	if c.docs == nil {
 		c.docs = map[loadKey]loadState{}
 	}
-	c.docs[k] = loadState{at, slices.Clone(data)}
-	c.bytes += len(data) - len(before.data)
-	return before.data
+	c.docs[k] = loadState{at, slices.Clone(data), exists}
+	c.bytes += len(data) - len(was.data)
+	return was.data, was.existed
 }
 
 func (c *loadCache) forget(collection, key string) {

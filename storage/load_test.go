@@ -86,9 +86,12 @@ func TestValidate(t *testing.T) {
 		err        string
 	}{
 		{`{"name":"a","stargazers_count":1,"tags":["x"],"current_release":{"tag":"v","published_at":"2026-01-01"},"releases":[{"tag":null},null],"price":1.5,"commit_history":[{}]}`, nil, ""},
-		{`{}`, nil, ""},
-		{`{"name":null,"tags":null}`, nil, ""},
-		{`{"x":1,"stars":2,"current_release":{"y":1},"releases":[{"y":1},{"y":2}]}`, []string{"x", "stars", "current_release.y", "releases.y"}, ""},
+		{`{"name":"a","archived":null,"releases":null}`, nil, ""}, // a default, and a list
+		{`{}`, nil, "name: expected String!, found nothing"},
+		{`{"name":null}`, nil, "name: expected String!, found null"},
+		{`{"name":"a","tags":null}`, nil, "tags: expected [Tag]!, found null"},
+		{`{"name":"a","tags":["x",null]}`, nil, "tags[1]: expected a string (the key of a Tag), found null"},
+		{`{"name":"a","x":1,"stars":2,"current_release":{"y":1},"releases":[{"y":1},{"y":2}]}`, []string{"x", "stars", "current_release.y", "releases.y"}, ""},
 		{`[]`, nil, "a document is a JSON object, not a list"},
 		{`{"name":5}`, nil, "name: expected String, found the number 5"},
 		{`{"stargazers_count":1.5}`, nil, "stargazers_count: expected Int, found the number 1.5"},

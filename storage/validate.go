@@ -11,18 +11,29 @@ import (
 // Validate checks a document in normal form against the type, for versions that
 // were recorded elsewhere. It returns the paths of the members that the type
 // does not declare (stored names, with dots; those in lists without an index),
-// and, where a value has the wrong type, an error that names the path, what is
-// expected and what is there. Nulls and missing values are accepted, as an
-// earlier schema may have had none (rule 25).
+// and, where reading a value would be an error, a *MisfitError.
 func (t *Type) Validate(data []byte) (undeclared []string, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, err
 	}
-	var c checker
+	c := checker{required: true}
 	if !c.object(t.object, data) && c.err == nil {
 		return nil, fmt.Errorf("a document is a JSON object, not %s", sample(nonEmpty(data)))
 	}
 	return c.undeclared, c.err
+}
+
+// MisfitError says that a value in a document is not what its type declares.
+type MisfitError struct {
+	Path     string // in stored names, with dots, and indexes in brackets
+	Expected string
+	Found    string
+	// Missing says that a value is required and there is none, or a null.
+	Missing bool
+}
+
+func (e *MisfitError) Error() string {
+	return fmt.Sprintf("%s: expected %s, found %s", e.Path, e.Expected, e.Found)
 }
 
 func nonEmpty(b []byte) []byte {
@@ -36,6 +47,7 @@ func nonEmpty(b []byte) []byte {
 // as a list of frames, and written out only for an error.
 type checker struct {
 	strict     bool // nulls must be allowed, members declared
+	required   bool // what cannot be read as null or empty must be there
 	path       []step
 	undeclared []string
 	err        error
@@ -75,6 +87,11 @@ func (c *checker) undeclaredPath(name string) string {
 // object returns false if the value is not an object or c.err is set.
 func (c *checker) object(o *ObjectType, raw []byte) bool {
 	next := 0
+	var few [64]bool // most types have fewer fields
+	seen := few[:]
+	if len(o.Fields) > len(few) {
+		seen = make([]bool, len(o.Fields))
+	}
 	ok := rawjson.Members(raw, func(name []byte, start, end int) bool {
 		i := next
 		if i >= len(o.Fields) || o.Fields[i].Stored != string(name) {
@@ -88,6 +105,7 @@ func (c *checker) object(o *ObjectType, raw []byte) bool {
 		}
 		next = i + 1
 		f := &o.Fields[i]
+		seen[i] = true
 		c.path = append(c.path, step{name: f.Stored})
 		c.field(f, raw[start:end])
 		if c.err == nil {
@@ -95,7 +113,28 @@ func (c *checker) object(o *ObjectType, raw []byte) bool {
 		}
 		return c.err == nil
 	})
+	if ok && c.required {
+		c.complete(o, seen)
+		return c.err == nil
+	}
 	return ok
+}
+
+// complete looks for required fields that are not there. A missing list reads
+// as empty.
+func (c *checker) complete(o *ObjectType, seen []bool) {
+	for i := range o.Fields {
+		f := &o.Fields[i]
+		if f.NonNull && f.Default == nil && !f.List && !seen[i] {
+			c.path = append(c.path, step{name: f.Stored})
+			c.missing(f.typeName(true), "nothing")
+			return
+		}
+	}
+}
+
+func (c *checker) missing(expected, found string) {
+	c.err = &MisfitError{Path: c.pathString(), Expected: expected, Found: found, Missing: true}
 }
 
 func (c *checker) unknown(name string) {
@@ -112,8 +151,11 @@ func (c *checker) unknown(name string) {
 // field checks the value of a field.
 func (c *checker) field(f *Field, raw []byte) {
 	if rawjson.IsNull(raw) {
-		if c.strict && f.NonNull {
+		switch {
+		case c.strict && f.NonNull:
 			c.wrong(f.typeName(true), raw)
+		case c.required && f.NonNull && f.Default == nil:
+			c.missing(f.typeName(true), "null")
 		}
 		return
 	}
@@ -130,6 +172,8 @@ func (c *checker) field(f *Field, raw []byte) {
 			c.value(f, raw[start:end])
 		} else if c.strict && f.ElemNonNull {
 			c.wrong(f.expected(), raw[start:end])
+		} else if c.required && (f.ElemNonNull || f.Kind == KindRef) {
+			c.missing(f.expected(), "null")
 		}
 		return c.err == nil
 	})
@@ -155,7 +199,7 @@ func (c *checker) value(f *Field, raw []byte) {
 }
 
 func (c *checker) wrong(expected string, raw []byte) {
-	c.err = fmt.Errorf("%s: expected %s, found %s", c.pathString(), expected, sample(nonEmpty(raw)))
+	c.err = &MisfitError{Path: c.pathString(), Expected: expected, Found: sample(nonEmpty(raw))}
 }
 
 // expected describes one value of a field.

@@ -26,6 +26,7 @@ var now = time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
 // types are those of the stores: each has metadata of its own.
 func types() []*storage.Type {
 	maker := &storage.ObjectType{Name: "Maker", Fields: []storage.Field{{Name: "name", Kind: storage.KindString}}}
+	lid := &storage.ObjectType{Name: "Lid", Fields: []storage.Field{{Name: "color", Kind: storage.KindString, NonNull: true}}}
 	return []*storage.Type{
 		{
 			Name: "Thing", Singular: "thing", Plural: "things", Collection: "things",
@@ -39,7 +40,7 @@ func types() []*storage.Type {
 		},
 		{
 			Name: "Box", Singular: "box", Plural: "boxes", Collection: "boxes",
-			Fields: []storage.Field{{Name: "name", Kind: storage.KindString}},
+			Fields: []storage.Field{{Name: "name", Kind: storage.KindString}, {Name: "lid", Kind: storage.KindObject, Object: lid}},
 		},
 	}
 }
@@ -110,11 +111,15 @@ func TestImportErrors(t *testing.T) {
 		{"earlier", put("a", "2024-01-01T12:00:00Z", `{"name":"other"}`), `line 3: `},
 		{"in the future", put("a", "2025-06-01T00:00:00.000001Z", `{"name":"other"}`), "future"},
 		{"before 1970", put("b", "1969-12-31T23:59:59Z", `{}`), "line 3: "},
-		{"wrong type", put("a", third, `{"size":"big"}`), `line 3: size: expected Int, found the string "big"; declare it so in the schema, or import with --lenient`},
-		{"wrong type in a list", put("a", third, `{"labels":["x",{}]}`), `line 3: labels[1]: expected`},
-		{"wrong type in an object", put("a", third, `{"maker":{"name":1}}`), `line 3: maker.name: expected`},
-		{"not a whole number", put("a", third, `{"size":1.5}`), `line 3: size: expected Int`},
-		{"over 32 bits", put("a", third, `{"size":2147483648}`), `line 3: size: expected Int`},
+		{"wrong type", put("a", third, `{"size":"big"}`), `line 3: things "a": size: expected Int, found the string "big"; declare it so in the schema, or import with --lenient`},
+		{"wrong type in a list", put("a", third, `{"labels":["x",{}]}`), `line 3: things "a": labels[1]: expected`},
+		{"wrong type in an object", put("a", third, `{"maker":{"name":1}}`), `line 3: things "a": maker.name: expected`},
+		{"not a whole number", put("a", third, `{"size":1.5}`), `line 3: things "a": size: expected Int`},
+		{"over 32 bits", put("a", third, `{"size":2147483648}`), `line 3: things "a": size: expected Int`},
+		{"required but missing", `{"collection":"boxes","id":"b","at":"2024-01-03T00:00:00Z","by":"ann","op":"put","data":{"lid":{}}}` + "\n", `line 3: boxes "b": lid.color: expected String!, found nothing; the schema requires it: declare it nullable or give it a @default, or import with --lenient`},
+		{"required but null", `{"collection":"boxes","id":"b","at":"2024-01-03T00:00:00Z","by":"ann","op":"put","data":{"lid":{"color":null}}}` + "\n", `line 3: boxes "b": lid.color: expected String!, found null; the schema requires it`},
+		{"deletes what never was", `{"collection":"things","id":"nobody","at":"2024-01-03T00:00:00Z","by":"ann","op":"delete"}` + "\n", `line 3: things "nobody" cannot be deleted: it has no version before 2024-01-03T00:00:00Z`},
+		{"deletes what is not yet", `{"collection":"things","id":"a","at":"2023-12-31T00:00:00Z","by":"ann","op":"delete"}` + "\n", `line 3: `},
 		{"too long", put("a", third, `{"name":"`+strings.Repeat("x", 2000)+`"}`), "line 3: is longer than the 1000 bytes"},
 		{"no newline", strings.TrimSuffix(put("a", third, `{}`), "\n"), "line 3: the file is cut off"},
 		{"half a line", put("a", third, `{}`)[:20], "line 3: the file is cut off"},

@@ -76,7 +76,7 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 		return fmt.Errorf("unknown collection %q; the schema has %s", v.Collection, collectionNames(p.types))
 	case !v.Deleted:
 		if it.remarks, err = p.check(t, v.Data); err != nil {
-			return err
+			return fmt.Errorf("%s %q: %w", v.Collection, v.Key, err)
 		}
 	}
 	j.items = append(j.items, it)
@@ -87,6 +87,9 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 // remarked; so is, if the import is lenient, the first value of another type.
 func (p *jobParser) check(t *storage.Type, data []byte) (remarks []remark, err error) {
 	unknown, err := t.Validate(data)
+	if misfit, ok := errors.AsType[*storage.MisfitError](err); ok && misfit.Missing && !p.opts.Lenient {
+		return nil, fmt.Errorf("%w; the schema requires it: declare it nullable or give it a @default, or import with --lenient to keep the document as it is", err)
+	}
 	if err != nil && !p.opts.Lenient {
 		return nil, fmt.Errorf("%w; declare it so in the schema, or import with --lenient to keep it as it is", err)
 	}

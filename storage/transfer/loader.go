@@ -152,6 +152,15 @@ func (b *batch) load(ctx context.Context, store *storage.Store) (result driver.L
 	return driver.LoadResult{}, stopped, nil
 }
 
+// similar names a field that may be meant by a member that is not declared.
+func (l *loader) similar(r remark) string {
+	t := typesOf(l.store)[r.collection]
+	if t == nil || r.problem != "" {
+		return ""
+	}
+	return t.SimilarMember(r.path)
+}
+
 // count adds a batch, as far as it was kept, to the report.
 func (l *loader) count(o outcome) {
 	l.report.Added += o.result.Added
@@ -163,7 +172,7 @@ func (l *loader) count(o outcome) {
 	}
 	for i := range o.items {
 		for _, r := range o.items[i].remarks {
-			l.report.remark(r)
+			l.report.remark(r, l.similar)
 		}
 	}
 }

@@ -28,9 +28,12 @@ type Remark struct {
 	Collection string
 	// Path is made of stored names, with dots, where the schema lacks a member.
 	Path string
-	// Problem says which value of which other type Lenient kept; it is empty
+	// Problem says which value that does not fit the schema Lenient kept; it is empty
 	// for a member that the schema does not declare.
 	Problem string
+	// Similar is the stored name of a field that may be meant by a member that
+	// is not declared; empty if there is none.
+	Similar string
 	Count   int64
 }
 
@@ -40,7 +43,8 @@ type remark struct{ collection, path, problem string }
 // maxRemarks bounds how many different ones are told apart.
 const maxRemarks = 1000
 
-func (r *ImportReport) remark(m remark) {
+// remark counts a remark. Similar is asked once for each member.
+func (r *ImportReport) remark(m remark, similar func(remark) string) {
 	i, ok := r.index[m]
 	switch {
 	case ok:
@@ -50,7 +54,7 @@ func (r *ImportReport) remark(m remark) {
 			r.index = make(map[remark]int)
 		}
 		r.index[m] = len(r.Remarks)
-		r.Remarks = append(r.Remarks, Remark{Collection: m.collection, Path: m.path, Problem: m.problem, Count: 1})
+		r.Remarks = append(r.Remarks, Remark{Collection: m.collection, Path: m.path, Problem: m.problem, Similar: similar(m), Count: 1})
 	default:
 		r.MoreRemarks++
 	}
@@ -68,7 +72,11 @@ func (r *ImportReport) Print(w io.Writer) error {
 	})
 	for _, m := range remarks {
 		if m.Problem == "" {
-			p.line("%s.%s is not declared in the schema: kept in %s, not visible to GraphQL", m.Collection, m.Path, plural(m.Count, "version"))
+			hint := ""
+			if m.Similar != "" {
+				hint = fmt.Sprintf("; did you mean %s?", m.Similar)
+			}
+			p.line("%s.%s is not declared in the schema: kept in %s, not visible to GraphQL%s", m.Collection, m.Path, plural(m.Count, "version"), hint)
 		} else {
 			p.line("%s %s: kept in %s, reading it is an error", m.Collection, m.Problem, plural(m.Count, "version"))
 		}

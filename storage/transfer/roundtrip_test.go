@@ -23,7 +23,7 @@ func randomHistory(r *rand.Rand, n int) string {
 	var out strings.Builder
 	at := time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC)
 	keys := []string{"a", "b c", "ü", `quote"back\slash`, "new\nline", "😀", "<&>", "\u2028"}
-	there := make(map[string]bool)
+	there, existed := make(map[string]bool), make(map[string]bool)
 	for range n {
 		if r.IntN(3) > 0 {
 			at = at.Add(time.Duration(1+r.IntN(1_000_000_000)) * time.Microsecond)
@@ -44,11 +44,12 @@ func randomHistory(r *rand.Rand, n int) string {
 		if r.IntN(2) == 0 {
 			line["source"] = fmt.Sprint("group ", r.IntN(5))
 		}
-		if r.IntN(5) == 0 {
+		if r.IntN(5) == 0 && existed[collection+key] {
 			line["op"] = "delete"
 		} else {
 			line["data"] = map[string]any{"name": keys[r.IntN(len(keys))], "extra": randomValue(r, 3), keys[r.IntN(len(keys))]: randomValue(r, 2)}
 		}
+		existed[collection+key] = true
 		text, _ := jsonOf(line)
 		out.Write(text)
 		out.WriteByte('\n')

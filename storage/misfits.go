@@ -1,0 +1,83 @@
+package storage
+
+import (
+	"context"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Misfit is a document whose current version does not fit its type: reading
+// the field that Err names is an error.
+type Misfit struct {
+	Type    *Type
+	Key     string
+	Version int
+	Err     error
+}
+
+// misfitsPage is how many documents Misfits reads at once.
+const misfitsPage = 500
+
+// Misfits calls report for every document that exists now and whose current
+// version does not fit its type, by type and key, with the first reason.
+func (s *Store) Misfits(ctx context.Context, report func(Misfit)) error {
+	now, err := s.engine.Now(ctx)
+	if err != nil {
+		return fromDriver(err)
+	}
+	for _, t := range s.types {
+		q := &driver.Query{Collection: t.Collection, At: now, Limit: misfitsPage}
+		for {
+			vs, err := s.engine.Query(ctx, q)
+			if err != nil {
+				return fromDriver(err)
+			}
+			for _, v := range vs {
+				if _, err := t.Validate(v.Data); err != nil {
+					report(Misfit{Type: t, Key: v.Key, Version: int(v.Number), Err: err})
+				}
+			}
+			if len(vs) < q.Limit {
+				break
+			}
+			q.After = &driver.Position{Key: vs[len(vs)-1].Key}
+		}
+	}
+	return nil
+}
+
+// SimilarMember returns the stored name of a field that somebody may have meant
+// by a member that the type does not declare: one whose name in GraphQL is the
+// member's, or that differs in a letter or two. The path is one that Validate
+// returned. It returns "" where there is none.
+func (t *Type) SimilarMember(path string) string {
+	if t.prepare() != nil {
+		return ""
+	}
+	o := t.object
+	names := strings.Split(path, ".")
+	for _, name := range names[:len(names)-1] {
+		i, ok := o.byStored[name]
+		if !ok || o.Fields[i].Object == nil {
+			return ""
+		}
+		o = o.Fields[i].Object
+	}
+	name := names[len(names)-1]
+	if f := o.field(name); f != nil {
+		return f.Stored
+	}
+	best, distance := "", min(2, len(name)/3)+1
+	for i := range o.Fields {
+		f := &o.Fields[i]
+		for _, known := range []string{f.Stored, f.Name} {
+			if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(known)); d < distance {
+				best, distance = f.Stored, d
+			}
+		}
+	}
+	return best
+}
