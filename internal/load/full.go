@@ -43,8 +43,8 @@ func full(ctx context.Context, c config, dir, asof string) ([]result, error) {
 		return nil, err
 	}
 	page := func(at string) []request {
-		return repeat(c.clients, fixed{query(`query Page { projects(where: {stars: {gte: 100}}, orderBy: [{field: stars, direction: DESC}], first: 50`+at+`) { nodes { `+pageFields+` } } }`, nil),
-			[]byte(`"description":`)})
+		text := `query Page { projects(where: {stars: {gte: 100}}, orderBy: [{field: stars, direction: DESC}], first: 50` + at + `) { nodes { ` + pageFields + ` } } }`
+		return repeat(c.clients, fixed{query(text, nil), []byte(`"description":`)})
 	}
 	list := []scenario{
 		{Name: "page of 50", Clients: page("")},
