@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/asof/asof/storage/driver"
@@ -219,7 +220,9 @@ func decimalInput(path string, v any) (string, error) {
 	case json.Number:
 		s = string(n)
 	case float64:
-		s = strconv.FormatFloat(n, 'f', -1, 64)
+		// The digits that were written are gone: the text of a query holds more
+		// of them than this number.
+		return "", badInput("%s: a Decimal with a fraction or an exponent is written as a string, so that nothing is rounded: \"%s\"", path, strconv.FormatFloat(n, 'f', -1, 64))
 	default:
 		var ok bool
 		if s, ok = text(v); !ok {
@@ -229,10 +232,27 @@ func decimalInput(path string, v any) (string, error) {
 			s = ""
 		}
 	}
-	if !isDecimal(s) {
-		return "", wrongInput(path, v, fmt.Sprintf(`a decimal number, like "12.50", of at most %d characters and an exponent of at most %d`, maxDecimal, maxExponent))
+	switch {
+	case len(s) > maxDecimal:
+		return "", badInput("%s: a Decimal has at most %d characters, not %d", path, maxDecimal, len(s))
+	case isDecimal(s):
+	case hugeExponent(s):
+		return "", wrongInput(path, v, fmt.Sprintf("a decimal number with an exponent of at most %d", maxExponent))
+	default:
+		return "", wrongInput(path, v, `a decimal number, like "12.50"`)
 	}
 	return s, nil
+}
+
+// hugeExponent reports whether all that is wrong with a decimal number is its
+// exponent.
+func hugeExponent(s string) bool {
+	i := strings.IndexAny(s, "eE")
+	if i < 0 || !isDecimal(s[:i]) {
+		return false
+	}
+	digits := strings.TrimLeft(s[i+1:], "+-")
+	return len(s)-i-1-len(digits) <= 1 && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
 func (f *Field) enumInput(path string, v any) (string, error) {
