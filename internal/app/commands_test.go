@@ -1,9 +1,14 @@
 package app
 
 import (
+	"bytes"
+	"context"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestUsage(t *testing.T) {
@@ -31,7 +36,13 @@ func TestUsage(t *testing.T) {
 		{"serve --store=mongodb://localhost", 2, "names no database"},
 		{"serve --store=mongodb://", 2, "URI is not valid"},
 		{"check --store=mongodb://127.0.0.1:1/asof?serverSelectionTimeoutMS=100", 1, "cannot be reached"},
-		{"serve --store=asof.db", 2, "want sqlite:PATH"},
+		{"serve --store=asof.db", 2, "write --store sqlite:asof.db"},
+		{"serve --max-time=30", 2, "write 30s for seconds"},
+		{"serve --max-time=soon", 2, "write one such as 500ms"},
+		{"serve --log-level=trace", 2, "want debug, info, warn or error"},
+		{"serve --help", 0, "Default: 127.0.0.1:8080"},
+		{"--help", 0, "Default: sqlite:./asof.db"},
+		{"import --help", 0, "\"collection\":\"tags\""},
 		{"serve --store=sqlite:", 2, "want sqlite:PATH"},
 		{"serve --store=sqlite:DIR", 1, "is a directory"},
 		{"serve --store=sqlite:DIR/none/asof.db", 1, "there is no directory"},
@@ -117,4 +128,60 @@ func TestImportExportCheck(t *testing.T) {
 	if status != 1 || !strings.Contains(errs, "line 3") {
 		t.Errorf("import of a bad line: status %d: %s", status, errs)
 	}
+}
+
+// The way to see all flags helps against a wrong flag, and not against a file
+// that is not there.
+func TestHelpIsNamedForFlagsOnly(t *testing.T) {
+	for args, want := range map[string]bool{"serve --nonsense": true, "import /none.ndjson": false} {
+		if _, _, stderr := run(t, "", strings.Fields(args)...); strings.Contains(stderr, "--help") != want {
+			t.Errorf("%s: %s", args, stderr)
+		}
+	}
+}
+
+// What fails before anything is kept leaves no store behind that it made.
+func TestFailuresLeaveNoStore(t *testing.T) {
+	dir := t.TempDir()
+	store := "--store=sqlite:" + filepath.Join(dir, "asof.db")
+	taken := serve(t)
+	if status, _, stderr := run(t, "", "serve", "--demo", store, "--addr="+strings.TrimPrefix(taken.url, "http://")); status != 1 || !strings.Contains(stderr, "cannot listen") {
+		t.Errorf("serve: status %d: %s", status, stderr)
+	}
+	if status, _, stderr := run(t, "{nonsense}\n", "import", "-", store); status != 1 || !strings.Contains(stderr, "line 1") {
+		t.Errorf("import: status %d: %s", status, stderr)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v (%v)", left, err)
+	}
+	const line = `{"collection":"tags","id":"a","at":"2025-01-01T00:00:00Z","by":"ada","op":"put","data":{"name":"A","description":""}}` + "\n"
+	if status, _, stderr := run(t, line, "import", "-", store); status != 0 {
+		t.Fatalf("import: status %d: %s", status, stderr)
+	}
+	if status, _, _ := run(t, "{nonsense}\n", "import", "-", store); status != 1 {
+		t.Errorf("import: status %d", status)
+	}
+	if status, out, stderr := run(t, "", "check", store); status != 0 || !strings.Contains(out, "is sound: 1 document, 1 version\n") {
+		t.Errorf("a store that was there: status %d: %s%s", status, out, stderr)
+	}
+}
+
+func TestInterruptedImport(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	in, send := io.Pipe()
+	var out, errs bytes.Buffer
+	m := Main{Stdin: in, Stdout: &out, Stderr: &errs, Now: time.Now}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- m.Run(ctx, []string{"import", "-", "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")})
+	}()
+	if _, err := io.WriteString(send, `{"collection":"tags","id":"a",`); err != nil { // taken: the import has begun
+		t.Fatal(err)
+	}
+	cancel()
+	if status := <-ended; status != 130 || !strings.Contains(errs.String(), "interrupted after 0 versions; run it again to continue") {
+		t.Errorf("status %d: %s", status, &errs)
+	}
+	_ = send.Close()
 }

@@ -7,6 +7,9 @@ import (
 	"io"
 	"os"
 
+	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/transfer"
 )
 
@@ -37,7 +40,7 @@ func (m *Main) importFile(ctx context.Context) (err error) {
 		discard = made
 	}
 	if err != nil && ctx.Err() != nil {
-		return interruptedError{fmt.Sprintf("interrupted after %s; run it again to continue", count64(report.Added+report.Skipped, "version"))}
+		return interruptedError{fmt.Sprintf("interrupted after %s; run it again to continue", plural(report.Added+report.Skipped, "version"))}
 	}
 	if err != nil {
 		return fmt.Errorf("import of %s: %w", called(f.File), err)
@@ -76,8 +79,31 @@ func (m *Main) exportFile(ctx context.Context) (err error) {
 	if err := out.Commit(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(m.Stdout, "exported %s to %s\n", count64(n, "version"), f.File)
+	_, err = fmt.Fprintf(m.Stdout, "exported %s to %s\n", plural(n, "version"), f.File)
 	return err
+}
+
+// maxMisfits is how many documents that do not fit the schema are listed.
+const maxMisfits = 10
+
+// misfits lists the first documents that do not fit the schema, and counts all.
+// Reading them says so too, so they are no error here.
+func (m *Main) misfits(ctx context.Context, engine driver.Engine) error {
+	store, err := storage.New(engine, model.Types)
+	if err != nil {
+		return err
+	}
+	count := 0
+	var writing error
+	err = store.Misfits(ctx, func(f storage.Misfit) {
+		if count++; count <= maxMisfits && writing == nil {
+			_, writing = fmt.Fprintf(m.Stdout, "%s %q, version %d, does not fit the schema: %v\n", f.Type.Name, f.Key, f.Version, f.Err)
+		}
+	})
+	if count > 0 && err == nil && writing == nil {
+		_, writing = fmt.Fprintf(m.Stdout, "documents that do not fit the schema: %d; reading such a field is an error until it is declared so, or the document is updated\n", count)
+	}
+	return errors.Join(err, writing)
 }
 
 // check reads the whole store.
@@ -100,11 +126,14 @@ func (m *Main) check(ctx context.Context) (err error) {
 	if problems > 0 {
 		return fmt.Errorf("%s has %d problems", m.storeName(), problems)
 	}
+	if err := m.misfits(ctx, engine); err != nil {
+		return err
+	}
 	stats, err := engine.Stats(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %s, %s\n", m.storeName(), count64(stats.Documents, "document"), count64(stats.Versions, "version"))
+	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %s, %s\n", m.storeName(), plural(stats.Documents, "document"), plural(stats.Versions, "version"))
 	return errors.Join(err, writing)
 }
 
@@ -140,8 +169,8 @@ func (m *Main) meter(verb string, total int64) (progress func(transfer.Progress)
 	return meter.Update, meter.Clear
 }
 
-// count64 is a number of things: "1 version", "2 versions".
-func count64(n int64, what string) string {
+// plural is a number of things: "1 version", "2 versions".
+func plural(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -33,7 +33,7 @@ func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine) err
 	}
 	base := "http://" + addr
 	text := fmt.Sprintf("asof serves %s (%s, %s)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
-		m.storeName(), count64(stats.Documents, "document"), count64(stats.Versions, "version"), base, base)
+		m.storeName(), plural(stats.Documents, "document"), plural(stats.Versions, "version"), base, base)
 	switch {
 	case stats.Versions == 0:
 		text += "\nThe store is empty. Fill it with \"asof import FILE\", or start with --demo to look around.\n"

@@ -168,6 +168,9 @@ func acquire(path string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
+		if _, missing := os.Stat(filepath.Dir(path)); missing == nil {
+			return nil, driver.Errorf(driver.CodeInvalid, "no file can be made in the directory %s: %w", filepath.Dir(path), err)
+		}
 		return nil, driver.Errorf(driver.CodeInvalid, "there is no directory %s: %w", filepath.Dir(path), err)
 	case err != nil:
 		return nil, driver.Errorf(driver.CodeUnavailable, "cannot write in the directory of the store, which it needs even to read: %w", err)
