@@ -20,6 +20,9 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	if err := ended(ctx); err != nil { // the work begins before the first read
 		return nil, err
 	}
+	if err := s.detail(ctx, 0); err != nil { // nor is it begun for one too many
+		return nil, err
+	}
 	stored, err := d.t.storedNames("fields", fields)
 	if err != nil {
 		return nil, err
@@ -31,6 +34,9 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 		}
 	}
 	b := newBlame(d.t, state.Data, fields)
+	if err := s.detail(ctx, b.leaves()); err != nil {
+		return nil, err
+	}
 	q := &driver.LogQuery{
 		Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}, Changed: stored,
 		ToNumber: state.Number + 1, Backward: true, Previous: true,
@@ -101,6 +107,15 @@ func newBlame(t *Type, state []byte, names []string) *blame {
 		b.open++
 	}
 	return b
+}
+
+// leaves counts what is to be explained.
+func (b *blame) leaves() int {
+	n := 0
+	for _, f := range b.fields {
+		n += f.tree.open
+	}
+	return n
 }
 
 // version explains what the entry's version set. Entries come newest first.

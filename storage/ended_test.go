@@ -98,3 +98,42 @@ func TestComparisonsEndWithTheirContext(t *testing.T) {
 		})
 	}
 }
+
+// What an operation is told about values is bounded, over all its fields; the
+// next operation begins at nothing.
+func TestDetailsAreBounded(t *testing.T) {
+	e := newEnv(t, storage.WithLimits(storage.Limits{Details: 5}))
+	e.load("software", "a", `{"name":"a","tags":["x","y","z"]}`)
+	e.load("software", "a", `{"name":"b","tags":["u","v","w"]}`)
+	d := e.get("a").Document
+	one := 1
+	for name, run := range map[string]func(ctx context.Context) error{
+		"blame": func(ctx context.Context) error {
+			_, err := e.store.Blame(ctx, d, nil)
+			return err
+		},
+		"diff": func(ctx context.Context) error {
+			_, err := e.store.Diff(ctx, d, storage.VersionRef{Version: &one}, nil)
+			return err
+		},
+		"changes": func(ctx context.Context) error {
+			conn, err := e.projects.Versions(ctx, d, nil, nil, nil, nil, nil, nil, nil, nil)
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			_, err = conn.Edges[0].Changes()
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				ctx := e.begin()
+				if err := run(ctx); err != nil {
+					t.Fatal(err)
+				}
+				wantError(t, run(ctx), storage.CodeQueryTooComplex, "more than 5 values", "fewer documents")
+			}
+		})
+	}
+}

@@ -15,6 +15,9 @@ type operation struct {
 	begin driver.Instant
 	last  atomic.Int64 // the latest instant that it committed at or showed; 0: none
 	group func() string
+	// details are the explained values and listed changes, which take many times
+	// the memory of the documents that they are about.
+	details atomic.Int64
 }
 
 type (
@@ -46,6 +49,17 @@ func (s *Store) operation(ctx context.Context) (*operation, error) {
 		return op, nil
 	}
 	return s.begin(ctx)
+}
+
+// detail counts explained values and listed changes, and refuses what is too
+// much for one operation.
+func (s *Store) detail(ctx context.Context, n int) error {
+	op, ok := ctx.Value(operationKey{}).(*operation)
+	if !ok || op.details.Add(int64(n)) <= int64(s.limits.Details) {
+		return nil
+	}
+	return errorf(CodeQueryTooComplex, "blames, diffs and changes of this operation tell of more than %d values, the limit of this server: "+
+		"ask for fewer documents or fewer fields", s.limits.Details)
 }
 
 // reached records an instant that the operation committed at, or shows.

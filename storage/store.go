@@ -28,11 +28,12 @@ type Limits struct {
 	FilterDepth   int // nesting of where at most
 	FilterSize    int // conditions and operands in where at most
 	OrderFields   int // sort fields at most
+	Details       int // values in the blames, diffs and changes of an operation at most
 }
 
 // DefaultLimits are the limits of a store that is not told otherwise.
 func DefaultLimits() Limits {
-	return Limits{PageDefault: 20, PageMax: 500, DocumentBytes: 8 << 20, FilterDepth: 16, FilterSize: 1000, OrderFields: 8}
+	return Limits{PageDefault: 20, PageMax: 500, DocumentBytes: 8 << 20, FilterDepth: 16, FilterSize: 1000, OrderFields: 8, Details: 100_000}
 }
 
 // Option configures a Store.
@@ -52,6 +53,7 @@ func WithLimits(l Limits) Option {
 		set(&s.limits.FilterDepth, l.FilterDepth)
 		set(&s.limits.FilterSize, l.FilterSize)
 		set(&s.limits.OrderFields, l.OrderFields)
+		set(&s.limits.Details, l.Details)
 	}
 }
 

@@ -119,7 +119,8 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 				if err := ended(ctx); err != nil {
 					return nil, err
 				}
-				return s.listChanges(d.t, e.Previous, e.Version, l.seen), nil
+				changes := s.listChanges(d.t, e.Previous, e.Version, l.seen)
+				return changes, s.detail(ctx, len(changes))
 			},
 		})
 	}
@@ -177,6 +178,9 @@ func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *Vers
 		return nil, err
 	}
 	changes := s.changesBetween(d.t, before, after, after, d.seen)
+	if err := s.detail(ctx, len(changes)); err != nil {
+		return nil, err
+	}
 	if changes == nil {
 		changes = []*FieldChange{}
 	}
