@@ -41,18 +41,23 @@ type outcome struct {
 
 // run loads what the jobs hold, in their order.
 func (l *loader) run(ctx context.Context, jobs <-chan *job) error {
-	for j := range jobs {
-		<-j.done
-		if err := l.add(ctx, j); err != nil {
-			return err
+	for {
+		select {
+		case <-ctx.Done(): // the jobs may wait for a Read that does not end
+			_ = l.wait() // it was stopped, too
+			return driver.Errorf(driver.CodeUnavailable, "the import was stopped: %w", context.Cause(ctx))
+		case j, ok := <-jobs:
+			switch {
+			case ok:
+				<-j.done
+				if err := l.add(ctx, j); err != nil {
+					return err
+				}
+			case ctx.Err() == nil: // else they ended early
+				return l.finish(ctx)
+			}
 		}
 	}
-	// The jobs end early when the context does.
-	if ctx.Err() != nil {
-		_ = l.wait() // it was stopped, too
-		return driver.Errorf(driver.CodeUnavailable, "the import was stopped: %w", context.Cause(ctx))
-	}
-	return l.finish(ctx)
 }
 
 // add takes what a job holds. It returns the job's error when what precedes it
