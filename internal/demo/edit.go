@@ -83,10 +83,6 @@ func tagAt(i int, key, tag string) edit {
 
 func addTag(key, tag string) edit { return on(key, func(p *project) { p.Tags = append(p.Tags, tag) }) }
 
-func dropTag(key, tag string) edit {
-	return on(key, func(p *project) { p.Tags = without(p.Tags, tag) })
-}
-
 func swapTag(key, old, tag string) edit {
 	return on(key, func(p *project) {
 		if i := slices.Index(p.Tags, old); i >= 0 {
@@ -115,7 +111,7 @@ func archive(key string) edit {
 	return on(key, func(p *project) { archived := true; p.Archived = &archived })
 }
 
-func publish(key, tag, day string) edit {
+func publish(key, tag, day string) edit { //nolint:unparam // reads like its neighbours
 	return on(key, func(p *project) { p.CurrentRelease = &release{Tag: tag, PublishedAt: day} })
 }
 

@@ -126,6 +126,11 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 	}
 	store := "sqlite:" + filepath.Join(dir, "asof.db")
 	servers := map[string]*server{}
+	defer func() {
+		for _, s := range servers {
+			s.stop()
+		}
+	}()
 	for name, args := range map[string][]string{
 		"constant": {self, "constant"},
 		"asof":     {asof, "serve", "--addr", "127.0.0.1:0", "--store", store, "--log-level", "warn"},
@@ -134,7 +139,6 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		defer s.stop()
 		servers[name] = s
 	}
 	reads, err := readRounds(c, servers, when)

@@ -51,8 +51,10 @@ func scenarios(clients int, when moments) []scenario {
 		{Name: "point", Server: "asof", Against: "constant", Target: 0.7, Clients: point("ten", "")},
 		{Name: "page of 50", Server: "asof", Against: "constant page", Target: 0.8, Clients: page("", byStars, pageFields)},
 		{Name: "page of 50 as of", Server: "asof", Against: "constant page", Target: 0.6, Clients: page(asOf, byStars, pageFields)},
-		{Name: "page of 50 with tags and licences", Server: "asof", Against: "constant page", Target: 0.4,
-			Clients: page("", byStars, pageFields+` tags { name } licenses { name }`)},
+		{
+			Name: "page of 50 with tags and licences", Server: "asof", Against: "constant page", Target: 0.4,
+			Clients: page("", byStars, pageFields+` tags { name } licenses { name }`),
+		},
 		{Name: "indexed page as of / now", Server: "asof", Against: "page of 50", Target: 0.5, Clients: page(asOf, byStars, pageFields)},
 		{Name: "page by tag", Server: "asof", Clients: page("", byTag, pageFields)},
 		{Name: "page by tag as of / now", Server: "asof", Against: "page by tag", Target: 0.5, Clients: page(asOf, byTag, pageFields)},

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -68,7 +67,7 @@ func start(ctx context.Context, program string, args ...string) (*server, error)
 func (s *server) peak() int64 { return peakOf(strconv.Itoa(s.cmd.Process.Pid)) }
 
 func peakOf(pid string) int64 {
-	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	status, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
 		return 0 // not a system with /proc: reported as unknown
 	}

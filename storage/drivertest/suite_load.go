@@ -3,6 +3,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -172,7 +173,7 @@ func (s *suite) testLoadAllOrNothing(t *testing.T) {
 	for i := range 3000 {
 		vs = append(vs, loaded(fmt.Sprintf("k%d", i%100), driver.Instant(i+1), fmt.Sprintf(`{"n":%d,"tags":["x"]}`, i)))
 	}
-	bad := append(vs[:len(vs):len(vs)], loaded("k0", 7, `{"n":-1}`))
+	bad := append(slices.Clip(vs), loaded("k0", 7, `{"n":-1}`))
 	_, err := f.engine.Load(f.ctx, bad)
 	var refused *driver.LoadError
 	if !errors.As(err, &refused) || refused.Index != 3000 {

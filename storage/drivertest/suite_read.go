@@ -370,8 +370,14 @@ func (s *suite) testAnyInstant(t *testing.T) {
 		at   driver.Instant
 		want int64
 	}{
-		{-1 << 63, 0}, {-1, 0}, {0, 0}, {1, 0},
-		{f.now() + 1, 2}, {f.now() + 1_000_000_000, 2}, {driver.Forever - 1, 2}, {driver.Forever, 2},
+		{-1 << 63, 0},
+		{-1, 0},
+		{0, 0},
+		{1, 0},
+		{f.now() + 1, 2},
+		{f.now() + 1_000_000_000, 2},
+		{driver.Forever - 1, 2},
+		{driver.Forever, 2},
 	} {
 		if got := numberOf(f.get(driver.Ref{Key: "a", At: test.at})); got != test.want {
 			t.Errorf("Get at %d: version %d, want %d", test.at, got, test.want)

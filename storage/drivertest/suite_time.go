@@ -3,6 +3,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -108,11 +109,12 @@ func (s *suite) testNothingAppears(t *testing.T) {
 			return "", err
 		}
 		n, err := f.engine.Count(f.ctx, &driver.Query{Collection: collection, At: at})
-		seen := fmt.Sprintf("%d:", n)
+		var seen strings.Builder
+		_, _ = fmt.Fprintf(&seen, "%d:", n)
 		for _, v := range vs {
-			seen += fmt.Sprintf(" %s@%d=%s", v.Key, v.Number, v.Data)
+			_, _ = fmt.Fprintf(&seen, " %s@%d=%s", v.Key, v.Number, v.Data)
 		}
-		return seen, err
+		return seen.String(), err
 	}
 	var made, running atomic.Int64
 	running.Store(writers)

@@ -89,7 +89,7 @@ func checkValue(kind driver.Kind, value driver.Value) error {
 	ok := false
 	switch value := value.(type) {
 	case string:
-		switch kind {
+		switch kind { //nolint:exhaustive // the other kinds are no strings
 		case driver.KindString:
 			ok = true
 		case driver.KindDate:

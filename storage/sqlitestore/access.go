@@ -119,7 +119,7 @@ func fieldOf(f driver.Filter) (driver.Field, bool) {
 func rangesOf(f driver.Filter, kind driver.Kind) ([]span, bool) {
 	switch f := f.(type) {
 	case driver.Compare:
-		value, ok := appendValue(nil, f.Value, kind)
+		value, ok := encodeValue(f.Value, kind)
 		if !ok {
 			return nil, false
 		}
@@ -138,7 +138,7 @@ func rangesOf(f driver.Filter, kind driver.Kind) ([]span, bool) {
 	case driver.In:
 		var ranges []span
 		for _, v := range f.Values {
-			value, ok := appendValue(nil, v, kind)
+			value, ok := encodeValue(v, kind)
 			if !ok {
 				return nil, false
 			}

@@ -26,17 +26,19 @@ func TestCatalogue(t *testing.T) {
 			{Path: []string{"name"}, Kind: driver.KindString},
 			{Path: []string{"tags"}, Kind: driver.KindString, List: true},
 		}},
-		{Name: "tags"}, {Name: "platforms"}, {Name: "licenses"},
+		{Name: "tags"},
+		{Name: "platforms"},
+		{Name: "licenses"},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	f, err := os.Open(filepath.Join(dir, "catalog-small.ndjson.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +77,7 @@ func TestCatalogue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer truth.Close()
+	defer func() { _ = truth.Close() }()
 	reads := 0
 	scan(t, bufio.NewScanner(truth), func(text []byte) {
 		var want struct {

@@ -92,13 +92,13 @@ func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 	return dst
 }
 
-// appendValue encodes the value of a condition, a position or an index bound;
+// encodeValue encodes the value of a condition, a position or an index bound;
 // nil is null. It reports whether the value is what the kind says.
-func appendValue(dst []byte, value driver.Value, kind driver.Kind) (_ []byte, ok bool) {
+func encodeValue(value driver.Value, kind driver.Kind) (_ []byte, ok bool) {
 	if value == nil {
-		return append(dst, tagNull), true
+		return []byte{tagNull}, true
 	}
-	dst = append(dst, tagValue)
+	dst := []byte{tagValue}
 	switch kind {
 	case driver.KindString:
 		v, ok := value.(string)
@@ -197,7 +197,7 @@ func storedInt(raw []byte) (int64, bool) {
 	if n, err := strconv.ParseInt(unsafeString(raw), 10, 64); err == nil {
 		return n, true
 	}
-	if bytes.IndexAny(raw, ".eE") < 0 {
+	if !bytes.ContainsAny(raw, ".eE") {
 		return 0, false
 	}
 	var d apd.Decimal

@@ -23,7 +23,7 @@ func checkHeader(path string) error {
 	if err != nil {
 		return driver.Errorf(driver.CodeUnavailable, "cannot read the file: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	const magic = "SQLite format 3\x00"
 	header := make([]byte, len(magic))
 	switch n, err := io.ReadFull(f, header); {

@@ -85,7 +85,7 @@ func bareLoad(b *testing.B, path string, file []byte, batch int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	run := func(query string) {
 		if err := sqlitex.Execute(c, query, nil); err != nil {
 			b.Fatal(err)

@@ -357,7 +357,7 @@ func encodeOperand(v driver.Value, kind driver.Kind) ([]byte, error) {
 	if v == nil {
 		return nil, invalidf("a condition compares with null")
 	}
-	value, ok := appendValue(nil, v, kind)
+	value, ok := encodeValue(v, kind)
 	if !ok {
 		return nil, invalidf("%v (%T) is not a value of kind %d", v, v, kind)
 	}

@@ -21,12 +21,12 @@ import (
 type Sync int
 
 const (
-	// SyncFull: it is on the disk, and survives a power cut. The default.
+	// SyncFull says that it is on the disk, and survives a power cut. The default.
 	SyncFull Sync = iota
-	// SyncNormal: the system has it, and it survives the end of the process;
+	// SyncNormal says that the system has it, and it survives the end of the process;
 	// a power cut can undo the last writes, but never tears one.
 	SyncNormal
-	// SyncOff: as SyncNormal, and a power cut can damage the file.
+	// SyncOff is as SyncNormal, and a power cut can damage the file.
 	SyncOff
 )
 
@@ -79,7 +79,7 @@ var _ driver.Engine = (*Store)(nil)
 // use, or cannot be read or written; CodeInternal when it is damaged.
 func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
 	if opts.Clock == nil {
-		opts.Clock = time.Now
+		opts.Clock = time.Now //nolint:forbidigo // the default of the clock that is handed in
 	}
 	if opts.Readers <= 0 {
 		opts.Readers = max(4, 2*runtime.GOMAXPROCS(0))

@@ -81,7 +81,7 @@ func TestStoredFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestOpenRefuses(t *testing.T) {
 			test.make(t, path)
 			s, err := Open(t.Context(), path, Options{})
 			if err == nil {
-				s.Close()
+				_ = s.Close()
 				t.Fatal("it opened")
 			}
 			if driver.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.words) || !strings.Contains(err.Error(), path) {

@@ -148,7 +148,7 @@ func (r *run) position(p *driver.Position) (*candidate, error) {
 	}
 	c := &candidate{key: p.Key}
 	for i, o := range r.orders {
-		value, ok := appendValue(nil, p.Values[i], o.kind)
+		value, ok := encodeValue(p.Values[i], o.kind)
 		if !ok {
 			return nil, invalidf("%v (%T) in a position is not a value of kind %d", p.Values[i], p.Values[i], o.kind)
 		}

@@ -28,7 +28,6 @@ type docID int64
 func docOf(coll, seq int64) docID          { return docID(coll<<sequenceBits | seq) }
 func (d docID) version(number int64) int64 { return int64(d)<<numberBits | number }
 func docOfVersion(id int64) docID          { return docID(id >> numberBits) }
-func numberOf(id int64) int64              { return id & maxNumber }
 
 const forever = int64(driver.Forever)
 
