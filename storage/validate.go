@@ -168,11 +168,12 @@ func (c *checker) field(f *Field, raw []byte) {
 	ok := rawjson.Elements(raw, func(start, end int) bool {
 		c.path[len(c.path)-1].index = i
 		i++
-		if !rawjson.IsNull(raw[start:end]) {
+		switch null := rawjson.IsNull(raw[start:end]); {
+		case !null:
 			c.value(f, raw[start:end])
-		} else if c.strict && f.ElemNonNull {
+		case c.strict && f.ElemNonNull:
 			c.wrong(f.expected(), raw[start:end])
-		} else if c.required && (f.ElemNonNull || f.Kind == KindRef) {
+		case c.required && (f.ElemNonNull || f.Kind == KindRef):
 			c.missing(f.expected(), "null")
 		}
 		return c.err == nil
