@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,8 +17,8 @@ func TestVariableErrors(t *testing.T) {
 		input Where { stars: Filter! and: [Where!] }
 		input Filter { eq: Int gte: Int! }
 		enum Size { BIG }`})
-	query := gqlparser.MustLoadQuery(schema, `query($w: Where, $k: [ID!], $key: ID!,
-		$s: Size) { things(where: $w, keys: $k, key: $key, size: $s) }`)
+	query := gqlparser.MustLoadQueryWithRules(schema, `query($w: Where, $k: [ID!], $key: ID!,
+		$s: Size) { things(where: $w, keys: $k, key: $key, size: $s) }`, nil)
 	type object = map[string]any
 	for name, c := range map[string]struct {
 		variables object
@@ -35,7 +36,7 @@ func TestVariableErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := validator.VariableValues(schema, query.Operations[0], c.variables)
-			given, ok := err.(*gqlerror.Error)
+			given, ok := errors.AsType[*gqlerror.Error](err)
 			if !ok {
 				t.Fatalf("error %v", err)
 			}
