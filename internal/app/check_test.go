@@ -11,7 +11,7 @@ import (
 func TestCheckListsWhatDoesNotFit(t *testing.T) {
 	dir := t.TempDir()
 	store := func(name string) string { return "--store=sqlite:" + filepath.Join(dir, name) }
-	const odd = `{"collection":"tags","id":"b","at":"2025-01-01T00:00:00Z","by":"ada","op":"put","data":{"name":"B","descripton":""}}` + "\n"
+	const odd = `{"collection":"tags","id":"b","at":"2025-01-01T00:00:00Z","by":"ada","op":"put","data":{"name":"B","descriptions":""}}` + "\n"
 	if status, _, errs := run(t, odd, "import", "-", store("odd.db")); status != 1 || !strings.Contains(errs, `line 1: tags "b": description: expected String!, found nothing`) {
 		t.Errorf("import of a line without a required field: status %d: %s", status, errs)
 	}

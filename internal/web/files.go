@@ -159,7 +159,7 @@ func (s *fileSet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // before "*", and a weight of zero refuses.
 func acceptsGzip(headers []string) bool {
 	star := false
-	for _, item := range strings.Split(strings.Join(headers, ","), ",") {
+	for item := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		name, params, _ := strings.Cut(item, ";")
 		name = strings.ToLower(strings.TrimSpace(name))
 		if name != "gzip" && name != "x-gzip" && name != "*" {
@@ -180,7 +180,7 @@ func acceptsGzip(headers []string) bool {
 
 // matches compares weakly, as If-None-Match asks (RFC 9110, 13.1.2).
 func matches(headers []string, etag string) bool {
-	for _, item := range strings.Split(strings.Join(headers, ","), ",") {
+	for item := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		item = strings.TrimSpace(item)
 		if item == "*" || strings.TrimPrefix(item, "W/") == etag {
 			return true

@@ -8,6 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/validator"
+	"github.com/vektah/gqlparser/v2/validator/rules"
 
 	"github.com/asof/asof/internal/web"
 )
@@ -40,7 +41,7 @@ func TestTabsFitTheSchema(t *testing.T) {
 	operations := map[string]bool{}
 	for _, tab := range tabs {
 		t.Run(tab.Name, func(t *testing.T) {
-			query, errs := gqlparser.LoadQuery(schema, tab.Query)
+			query, errs := gqlparser.LoadQueryWithRules(schema, tab.Query, rules.NewDefaultRules())
 			if errs != nil {
 				t.Fatal(errs)
 			}

@@ -147,9 +147,20 @@ func TestHandlerRevalidates(t *testing.T) {
 func TestHandlerNegotiatesGzip(t *testing.T) {
 	h := web.Handler(web.Options{})
 	tests := []struct{ accept, want string }{
-		{"", ""}, {"gzip", "gzip"}, {"br, GZIP;q=0.5", "gzip"}, {"x-gzip", "gzip"}, {"*", "gzip"},
-		{"gzip;q=0", ""}, {"*;q=0", ""}, {"gzip;q=0, *", ""}, {"*;q=0, gzip", "gzip"},
-		{"br", ""}, {"identity", ""}, {"gzip;q=x", ""}, {"gzipped", ""}, {"gzip ; q=0.001", "gzip"},
+		{"", ""},
+		{"gzip", "gzip"},
+		{"br, GZIP;q=0.5", "gzip"},
+		{"x-gzip", "gzip"},
+		{"*", "gzip"},
+		{"gzip;q=0", ""},
+		{"*;q=0", ""},
+		{"gzip;q=0, *", ""},
+		{"*;q=0, gzip", "gzip"},
+		{"br", ""},
+		{"identity", ""},
+		{"gzip;q=x", ""},
+		{"gzipped", ""},
+		{"gzip ; q=0.001", "gzip"},
 	}
 	for _, test := range tests {
 		r := get(t, h, "GET", "/", "Accept-Encoding", test.accept)

@@ -114,7 +114,8 @@ func (p *lineParser) parse(line []byte) (driver.Version, error) {
 	if rest := bytes.TrimLeft(line[p.dec.InputOffset():], " \t\r"); len(rest) > 0 {
 		return v, fmt.Errorf("has more after the object, at byte %d: %s", len(line)-len(rest)+1, excerpt(rest))
 	}
-	return v, p.complete(&v, op, seen, nulls)
+	err = p.complete(&v, op, seen, nulls)
+	return v, err
 }
 
 // complete checks what only the whole line can tell.

@@ -63,9 +63,9 @@ func (r *ImportReport) remark(m remark, similar func(remark) string) {
 // Print writes the report in sentences, one to a line.
 func (r *ImportReport) Print(w io.Writer) error {
 	p := printer{w: w}
-	p.line("%s added, %d already there", plural(r.Added, "version"), r.Skipped)
+	p.line("%s added, %d already there", versions(r.Added), r.Skipped)
 	if r.Ignored > 0 {
-		p.line("%s of collections that the schema does not declare left out", plural(r.Ignored, "version"))
+		p.line("%s of collections that the schema does not declare left out", versions(r.Ignored))
 	}
 	remarks := slices.SortedFunc(slices.Values(r.Remarks), func(a, b Remark) int {
 		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Collection, b.Collection), cmp.Compare(a.Path, b.Path))
@@ -76,9 +76,9 @@ func (r *ImportReport) Print(w io.Writer) error {
 			if m.Similar != "" {
 				hint = fmt.Sprintf("; did you mean %s?", m.Similar)
 			}
-			p.line("%s.%s is not declared in the schema: kept in %s, not visible to GraphQL%s", m.Collection, m.Path, plural(m.Count, "version"), hint)
+			p.line("%s.%s is not declared in the schema: kept in %s, not visible to GraphQL%s", m.Collection, m.Path, versions(m.Count), hint)
 		} else {
-			p.line("%s %s: kept in %s, reading it is an error", m.Collection, m.Problem, plural(m.Count, "version"))
+			p.line("%s %s: kept in %s, reading it is an error", m.Collection, m.Problem, versions(m.Count))
 		}
 	}
 	if r.MoreRemarks > 0 {
@@ -102,9 +102,9 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-func plural(n int64, what string) string {
+func versions(n int64) string {
 	if n == 1 {
-		return fmt.Sprintf("%d %s", n, what)
+		return "1 version"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d versions", n)
 }

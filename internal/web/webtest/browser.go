@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -173,9 +174,7 @@ func (b *Browser) forward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = answer.Body.Close() }()
-	for name, values := range answer.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), answer.Header)
 	w.WriteHeader(answer.StatusCode)
 	record.Status, record.Encoding = answer.StatusCode, answer.Header.Get("Content-Encoding")
 	record.Bytes, _ = io.Copy(w, answer.Body) // a browser that hangs up takes less
