@@ -52,6 +52,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	defer easeGC()()
 	server := &http.Server{
 		Handler:           site.handler,
 		ReadHeaderTimeout: headerTimeout,
