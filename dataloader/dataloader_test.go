@@ -27,13 +27,13 @@ type counting struct {
 	fail atomic.Bool
 }
 
-func (c *counting) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+func (c *counting) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	n, _ := c.gets.LoadOrStore(collection, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
 	if c.fail.Load() {
 		return nil, driver.Errorf(driver.CodeUnavailable, "away")
 	}
-	return c.Engine.Get(ctx, collection, refs)
+	return c.Engine.Get(ctx, collection, refs, fields)
 }
 
 func (c *counting) count(collection string) int64 {

@@ -32,7 +32,7 @@ func (e *pageEngine) Query(context.Context, *driver.Query) ([]*driver.Version, e
 	return e.page, nil
 }
 
-func (e *pageEngine) Get(_ context.Context, _ string, refs []driver.Ref) ([]*driver.Version, error) {
+func (e *pageEngine) Get(_ context.Context, _ string, refs []driver.Ref, _ []string) ([]*driver.Version, error) {
 	out := make([]*driver.Version, len(refs))
 	for i, r := range refs {
 		out[i] = e.tags[r.Key]

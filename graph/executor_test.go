@@ -152,9 +152,9 @@ type countingEngine struct {
 	gets int
 }
 
-func (e *countingEngine) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+func (e *countingEngine) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	e.gets++
-	return e.pageEngine.Get(ctx, collection, refs)
+	return e.pageEngine.Get(ctx, collection, refs, fields)
 }
 
 // The references of a whole page are read at once, although its documents are

@@ -27,14 +27,14 @@ type broken struct {
 	panic bool
 }
 
-func (b *broken) Get(ctx context.Context, c string, refs []driver.Ref) ([]*driver.Version, error) {
+func (b *broken) Get(ctx context.Context, c string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	if b.panic {
 		panic("a secret")
 	}
 	if b.err != nil {
 		return nil, b.err
 	}
-	return b.Engine.Get(ctx, c, refs)
+	return b.Engine.Get(ctx, c, refs, fields)
 }
 
 type env struct {

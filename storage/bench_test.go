@@ -74,7 +74,7 @@ func newBench(b *testing.B) *bench {
 
 func BenchmarkFields(b *testing.B) {
 	e := newBench(b)
-	v, err := e.store.Engine().Get(b.Context(), "software", []driver.Ref{{Key: "long", Number: 1}})
+	v, err := e.store.Engine().Get(b.Context(), "software", []driver.Ref{{Key: "long", Number: 1}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

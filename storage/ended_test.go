@@ -19,13 +19,13 @@ type leaving struct {
 	read   int // entries of logs
 }
 
-func (l *leaving) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+func (l *leaving) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	defer func() {
 		if l.stay == 0 {
 			l.cancel()
 		}
 	}()
-	return l.Engine.Get(context.WithoutCancel(ctx), collection, refs)
+	return l.Engine.Get(context.WithoutCancel(ctx), collection, refs, fields)
 }
 
 func (l *leaving) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {

@@ -112,9 +112,9 @@ type spy struct {
 	commitErr          error
 }
 
-func (s *spy) Get(ctx context.Context, c string, refs []driver.Ref) ([]*driver.Version, error) {
+func (s *spy) Get(ctx context.Context, c string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	s.gets.Add(1)
-	return s.Engine.Get(ctx, c, refs)
+	return s.Engine.Get(ctx, c, refs, fields)
 }
 
 func (s *spy) Count(ctx context.Context, q *driver.Query) (int64, error) {

@@ -78,7 +78,7 @@ func (s *Store) numbered(ctx context.Context, now driver.Instant, t *Type, key s
 
 // getOne reads one version; nil where there is none.
 func (s *Store) getOne(ctx context.Context, t *Type, ref driver.Ref) (*driver.Version, error) {
-	vs, err := s.engine.Get(ctx, t.Collection, []driver.Ref{ref})
+	vs, err := s.engine.Get(ctx, t.Collection, []driver.Ref{ref}, nil)
 	if err != nil {
 		return nil, fromDriver(err)
 	}
@@ -93,7 +93,7 @@ func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt) ([]*Document
 	for i, r := range refs {
 		rs[i] = driver.Ref{Key: r.Key, At: r.At}
 	}
-	vs, err := s.engine.Get(ctx, t.Collection, rs)
+	vs, err := s.engine.Get(ctx, t.Collection, rs, nil)
 	if err != nil {
 		return nil, fromDriver(err)
 	}
@@ -185,7 +185,7 @@ func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 		if len(refs[t]) == 0 {
 			continue
 		}
-		vs, err := s.engine.Get(ctx, t.Collection, refs[t])
+		vs, err := s.engine.Get(ctx, t.Collection, refs[t], nil)
 		if err != nil {
 			return nil, fromDriver(err)
 		}

@@ -61,7 +61,7 @@ func (s *Store) readPrevious(ctx context.Context, vs []driver.Version) error {
 		if s.byCollection[collection] == nil {
 			continue // the engine refuses it
 		}
-		before, err := s.engine.Get(ctx, collection, rs)
+		before, err := s.engine.Get(ctx, collection, rs, nil)
 		if err != nil {
 			s.loaded.clear()
 			return err

@@ -19,7 +19,7 @@ import (
 // stored returns the last state as the engine keeps it.
 func (e *env) stored(key string) string {
 	e.t.Helper()
-	vs, err := e.engine.Get(e.t.Context(), "software", []driver.Ref{{Key: key, At: 1 << 60}})
+	vs, err := e.engine.Get(e.t.Context(), "software", []driver.Ref{{Key: key, At: 1 << 60}}, nil)
 	if err != nil {
 		e.t.Fatal(err)
 	}

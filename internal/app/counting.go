@@ -18,14 +18,14 @@ type counting struct{ driver.Engine }
 // can lead to many documents at once.
 const getTogether = 256
 
-func (c counting) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+func (c counting) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	if len(refs) <= getTogether {
-		return c.get(ctx, collection, refs)
+		return c.get(ctx, collection, refs, fields)
 	}
 	all := make([]*driver.Version, 0, len(refs))
 	for len(refs) > 0 {
 		n := min(getTogether, len(refs))
-		versions, err := c.get(ctx, collection, refs[:n])
+		versions, err := c.get(ctx, collection, refs[:n], fields)
 		if err != nil {
 			return nil, err
 		}
@@ -34,8 +34,8 @@ func (c counting) Get(ctx context.Context, collection string, refs []driver.Ref)
 	return all, nil
 }
 
-func (c counting) get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
-	versions, err := c.Engine.Get(ctx, collection, refs)
+func (c counting) get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+	versions, err := c.Engine.Get(ctx, collection, refs, fields)
 	if err != nil {
 		return nil, err
 	}

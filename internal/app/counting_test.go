@@ -57,7 +57,7 @@ type getOnly struct {
 	sizes []int // of the calls
 }
 
-func (g *getOnly) Get(_ context.Context, _ string, refs []driver.Ref) ([]*driver.Version, error) {
+func (g *getOnly) Get(_ context.Context, _ string, refs []driver.Ref, _ []string) ([]*driver.Version, error) {
 	g.sizes = append(g.sizes, len(refs))
 	versions := make([]*driver.Version, len(refs))
 	for i, ref := range refs {
@@ -78,7 +78,7 @@ func TestManyReferences(t *testing.T) {
 			refs[i].Key = fmt.Sprint("key", i)
 		}
 	}
-	versions, err := counting{engine}.Get(t.Context(), "c", refs)
+	versions, err := counting{engine}.Get(t.Context(), "c", refs, nil)
 	if err != nil || len(versions) != len(refs) {
 		t.Fatalf("%d versions, %v", len(versions), err)
 	}

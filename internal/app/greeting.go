@@ -58,7 +58,7 @@ func hasDemo(ctx context.Context, engine driver.Engine) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	found, err := engine.Get(ctx, "software", []driver.Ref{{Key: "lanternfish", At: now}})
+	found, err := engine.Get(ctx, "software", []driver.Ref{{Key: "lanternfish", At: now}}, nil)
 	return err == nil && found[0] != nil, err
 }
 

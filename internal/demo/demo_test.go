@@ -134,7 +134,7 @@ func TestStory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := store.Engine().Get(t.Context(), "software", []driver.Ref{{Key: test.key, At: driver.InstantOf(at)}})
+			got, err := store.Engine().Get(t.Context(), "software", []driver.Ref{{Key: test.key, At: driver.InstantOf(at)}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

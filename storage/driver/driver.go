@@ -43,9 +43,10 @@ type Engine interface {
 	// references (which may repeat); nil where the document did not exist yet
 	// at that instant or has no such version. A tombstone is returned as a
 	// version with Deleted set. Current reads (instants at or after the
-	// document's last commit, also Forever) do not touch the history.
+	// document's last commit, also Forever) do not touch the history. Fields
+	// are the stored top-level names that the caller will look at, as in Query.
 	// CodeInvalid: unknown collection.
-	Get(ctx context.Context, collection string, refs []Ref) ([]*Version, error)
+	Get(ctx context.Context, collection string, refs []Ref, fields []string) ([]*Version, error)
 
 	// Query returns the live documents of a collection as they were at an
 	// instant. The version of each document is chosen first; then filter,

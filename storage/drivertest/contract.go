@@ -134,9 +134,9 @@ func (c *contract) Settle(ctx context.Context, at driver.Instant) error {
 	return err
 }
 
-func (c *contract) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+func (c *contract) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	asked := slices.Clone(refs)
-	vs, err := c.Engine.Get(ctx, collection, refs)
+	vs, err := c.Engine.Get(ctx, collection, refs, fields)
 	c.code("Get", err, driver.CodeInvalid)
 	if !slices.Equal(asked, refs) {
 		c.report("Get changed its references")

@@ -209,7 +209,7 @@ func (f *fixture) commit(w *driver.Write) *driver.Version {
 
 func (f *fixture) get(ref driver.Ref) *driver.Version {
 	f.Helper()
-	vs, err := f.engine.Get(f.ctx, collection, []driver.Ref{ref})
+	vs, err := f.engine.Get(f.ctx, collection, []driver.Ref{ref}, nil)
 	if err != nil {
 		f.Fatalf("Get(%+v): %v", ref, err)
 	}

@@ -104,7 +104,7 @@ func (m *model) Settle(ctx context.Context, at driver.Instant) error {
 	return nil
 }
 
-func (m *model) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+func (m *model) Get(ctx context.Context, collection string, refs []driver.Ref, _ []string) ([]*driver.Version, error) {
 	defer m.mu.Unlock()
 	if err := m.enter(ctx); err != nil {
 		return nil, err

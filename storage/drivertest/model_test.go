@@ -24,7 +24,7 @@ func TestModelLoadUndo(t *testing.T) {
 	if driver.CodeOf(err) != driver.CodeInvalid {
 		t.Fatalf("a load of two versions of one time: got %v, want CodeInvalid", err)
 	}
-	got, err := m.Get(ctx, "c", []driver.Ref{{Key: "a", At: driver.Forever}, {Key: "b", At: driver.Forever}})
+	got, err := m.Get(ctx, "c", []driver.Ref{{Key: "a", At: driver.Forever}, {Key: "b", At: driver.Forever}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

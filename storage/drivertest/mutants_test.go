@@ -43,11 +43,11 @@ func (m *mutant) Load(ctx context.Context, vs []driver.Version) (driver.LoadResu
 	return m.model.Load(ctx, vs)
 }
 
-func (m *mutant) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+func (m *mutant) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	if m.get != nil {
 		return m.get(m.model, ctx, collection, refs)
 	}
-	return m.model.Get(ctx, collection, refs)
+	return m.model.Get(ctx, collection, refs, fields)
 }
 
 func (m *mutant) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
@@ -127,7 +127,7 @@ func mistakes() map[string]mistake {
 		"a microsecond too late":         {"Read/AtOrBefore", queryWith(func(q *driver.Query) { q.At = min(q.At, driver.Forever-1) + 1 })},
 		"a delete hides history": {"Read/ADeleteHidesNoHistory", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
-				vs, err := m.Get(ctx, collection, refs)
+				vs, err := m.Get(ctx, collection, refs, nil)
 				for i, v := range vs {
 					if last := m.last(collection, refs[i].Key); v != nil && last.Deleted && v != last {
 						vs[i] = nil
@@ -145,7 +145,7 @@ func mistakes() map[string]mistake {
 		"the present shows in a pinned read": {"Read/LaterWritesStayOutOfAPinnedRead", queryWith(func(q *driver.Query) { q.At = driver.Forever })},
 		"the first version is lost": {"Read/TheFirstVersionIsKept", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
-				vs, err := m.Get(ctx, collection, refs)
+				vs, err := m.Get(ctx, collection, refs, nil)
 				for i, v := range vs {
 					if v != nil && v.Number == 1 && !v.Current() {
 						vs[i] = nil
@@ -156,7 +156,7 @@ func mistakes() map[string]mistake {
 		}},
 		"the last version stands in for a missing one": {"Read/AMissingVersionIsNil", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
-				vs, err := m.Get(ctx, collection, refs)
+				vs, err := m.Get(ctx, collection, refs, nil)
 				for i, v := range vs {
 					if v == nil && refs[i].Number > 0 {
 						vs[i] = m.last(collection, refs[i].Key)
@@ -167,7 +167,7 @@ func mistakes() map[string]mistake {
 		}},
 		"rows in the order of the database": {"Read/ReferencesKeepTheirOrder", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
-				vs, err := m.Get(ctx, collection, refs)
+				vs, err := m.Get(ctx, collection, refs, nil)
 				slices.SortStableFunc(vs, func(a, b *driver.Version) int {
 					if a == nil || b == nil {
 						return 0
@@ -179,7 +179,7 @@ func mistakes() map[string]mistake {
 		}},
 		"compared first, written later": {"Write/ExactlyOneOfManyWritersWins", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
-				vs, err := m.Get(ctx, w.Collection, []driver.Ref{{Key: w.Key, At: driver.Forever}})
+				vs, err := m.Get(ctx, w.Collection, []driver.Ref{{Key: w.Key, At: driver.Forever}}, nil)
 				if err != nil || numberOf(vs[0]) != w.Expected {
 					return m.Commit(ctx, w)
 				}

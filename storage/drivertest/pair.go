@@ -242,11 +242,11 @@ func keysOf(vs []*driver.Version) []string {
 // compareGet asks both for the same references.
 func (p *pair) compareGet(refs []driver.Ref) {
 	p.Helper()
-	want, err := p.model.Get(p.ctx, collection, refs)
+	want, err := p.model.Get(p.ctx, collection, refs, nil)
 	if err != nil {
 		p.Fatal(err)
 	}
-	got, err := p.engine.Get(p.ctx, collection, refs)
+	got, err := p.engine.Get(p.ctx, collection, refs, nil)
 	if err != nil || len(got) != len(want) {
 		p.Fatalf("Get(%+v): %d versions, %v", refs, len(got), err)
 	}

@@ -10,7 +10,7 @@ import (
 func (s *suite) testUnknownCollection(t *testing.T) {
 	f := s.fixture(t)
 	for _, name := range []string{"", "unknown", "Things", "things ", "things\x00", "sqlite_master", `things"`} {
-		_, err := f.engine.Get(f.ctx, name, []driver.Ref{{Key: "a", At: 1}})
+		_, err := f.engine.Get(f.ctx, name, []driver.Ref{{Key: "a", At: 1}}, nil)
 		f.wantCode(fmt.Sprintf("Get of %q", name), err, driver.CodeInvalid)
 		_, err = f.engine.Query(f.ctx, &driver.Query{Collection: name, At: 1})
 		f.wantCode(fmt.Sprintf("Query of %q", name), err, driver.CodeInvalid)
@@ -32,7 +32,7 @@ func (s *suite) testCollectionsApart(t *testing.T) {
 	f.commit(&driver.Write{ID: f.id(), Collection: "others", Key: "a", Op: driver.OpCreate, Data: []byte(`{"n":2}`)})
 	f.put("a", `{"n":3}`)
 	for name, want := range map[string]string{collection: `2 {"n":3}`, "others": `1 {"n":2}`} {
-		vs, err := f.engine.Get(f.ctx, name, []driver.Ref{{Key: "a", At: driver.Forever}})
+		vs, err := f.engine.Get(f.ctx, name, []driver.Ref{{Key: "a", At: driver.Forever}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

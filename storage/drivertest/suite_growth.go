@@ -55,7 +55,7 @@ func (s *suite) testReadsDoNotSlow(t *testing.T) {
 		for i := range 10 {
 			r := ref(i)
 			r.Key = key
-			if vs, err := f.raw.Get(f.ctx, collection, []driver.Ref{r}); err != nil || vs[0] == nil {
+			if vs, err := f.raw.Get(f.ctx, collection, []driver.Ref{r}, nil); err != nil || vs[0] == nil {
 				t.Fatalf("Get(%+v): %v, %v", r, vs, err)
 			}
 		}

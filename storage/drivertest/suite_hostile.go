@@ -90,7 +90,7 @@ func (s *suite) testKeysApart(t *testing.T) {
 	}
 	for _, name := range names {
 		for _, key := range keys {
-			vs, err := f.engine.Get(f.ctx, name, []driver.Ref{{Key: key, At: driver.Forever}})
+			vs, err := f.engine.Get(f.ctx, name, []driver.Ref{{Key: key, At: driver.Forever}}, nil)
 			want := fmt.Sprintf(`{"c":%q,"k":%q}`, name, key[len(key)-1:])
 			if err != nil || vs[0] == nil || vs[0].Number != 1 || string(vs[0].Data) != want {
 				t.Errorf("%s %q: %+v, %v; want %s", name, key, vs, err, want)

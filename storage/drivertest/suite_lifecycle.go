@@ -34,7 +34,7 @@ func (f *fixture) calls() []call {
 		{"Now", func(ctx context.Context) error { _, err := f.engine.Now(ctx); return err }},
 		{"Settle", func(ctx context.Context) error { return f.engine.Settle(ctx, 1) }},
 		{"Get", func(ctx context.Context) error {
-			_, err := f.engine.Get(ctx, collection, []driver.Ref{{Key: "a", At: 1}, {Key: "a", Number: 1}})
+			_, err := f.engine.Get(ctx, collection, []driver.Ref{{Key: "a", At: 1}, {Key: "a", Number: 1}}, nil)
 			return err
 		}},
 		{"Query", func(ctx context.Context) error {
@@ -232,7 +232,7 @@ func (s *suite) testCollectionsChange(t *testing.T) {
 	v := f.commit(&driver.Write{ID: f.id(), Collection: "others", Key: "a", Op: driver.OpCreate, Data: []byte(`{"n":2}`)})
 	f.reopen(declared()[0])
 	for _, when := range []string{"not declared", "declared again"} {
-		vs, err := f.engine.Get(f.ctx, "others", []driver.Ref{{Key: "a", Number: 1}})
+		vs, err := f.engine.Get(f.ctx, "others", []driver.Ref{{Key: "a", Number: 1}}, nil)
 		if err != nil || !same(vs[0], v) {
 			t.Errorf("%s: %+v, %v; want %+v", when, vs, err, v)
 		}

@@ -170,7 +170,7 @@ func (s *suite) testLogPrevious(t *testing.T) {
 		}
 		for _, e := range entries {
 			v := e.Version
-			vs, err := f.engine.Get(f.ctx, v.Collection, []driver.Ref{{Key: v.Key, Number: v.Number - 1, At: -1}})
+			vs, err := f.engine.Get(f.ctx, v.Collection, []driver.Ref{{Key: v.Key, Number: v.Number - 1, At: -1}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

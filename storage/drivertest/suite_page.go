@@ -141,7 +141,7 @@ func (s *suite) testWalkingWhileWriting(t *testing.T) {
 			for n := 0; !done.Load(); n++ {
 				key := fmt.Sprintf("k%03d", (n*2+i)%(documents*2))
 				w := &driver.Write{ID: f.id(), Collection: collection, Key: key, Op: driver.OpUpdate, Data: []byte(walkDocument(n + 3))}
-				vs, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: key, At: driver.Forever}})
+				vs, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: key, At: driver.Forever}}, nil)
 				if err != nil {
 					t.Error(err)
 					return

@@ -302,7 +302,7 @@ func (s *suite) testReadersAndWriters(t *testing.T) {
 			var err error
 			switch {
 			case i < 3:
-				vs, getErr := f.engine.Get(ctx, collection, []driver.Ref{{Key: key, At: driver.Forever}})
+				vs, getErr := f.engine.Get(ctx, collection, []driver.Ref{{Key: key, At: driver.Forever}}, nil)
 				if err = getErr; err == nil {
 					_, err = f.engine.Commit(ctx, &driver.Write{
 						ID: f.id(), Collection: collection, Key: key, Expected: numberOf(vs[0]), Op: driver.OpUpdate, Data: []byte(g.document()),

@@ -287,7 +287,7 @@ func (s *suite) testReferenceOrder(t *testing.T) {
 			add(driver.Ref{Key: "missing " + key, At: driver.Forever}, "")
 		}
 	}
-	got, err := f.engine.Get(f.ctx, collection, refs)
+	got, err := f.engine.Get(f.ctx, collection, refs, nil)
 	if err != nil || len(got) != len(refs) {
 		t.Fatalf("Get of %d references: %d versions, %v", len(refs), len(got), err)
 	}
@@ -300,7 +300,7 @@ func (s *suite) testReferenceOrder(t *testing.T) {
 			t.Fatalf("reference %d, %+v: %q, want %q", i, refs[i], data, want[i])
 		}
 	}
-	if got, err := f.engine.Get(f.ctx, collection, nil); err != nil || len(got) != 0 {
+	if got, err := f.engine.Get(f.ctx, collection, nil, nil); err != nil || len(got) != 0 {
 		t.Errorf("Get of nothing: %v, %v", got, err)
 	}
 }

@@ -80,7 +80,7 @@ func (s *suite) testReadYourWrites(t *testing.T) {
 			if err != nil || now < v.RecordedAt {
 				t.Errorf("Now is %d (%v) after a commit at %d", now, err, v.RecordedAt)
 			}
-			got, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: key, At: now}})
+			got, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: key, At: now}}, nil)
 			if err != nil || numberOf(got[0]) != v.Number {
 				t.Errorf("%s: Get after the commit of version %d: %+v, %v", key, v.Number, got, err)
 			}
@@ -233,7 +233,7 @@ func (s *suite) testInstantsApart(t *testing.T) {
 	}
 	parallel(len(at), func(i int) {
 		for range 30 {
-			vs, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: "a", At: at[i]}})
+			vs, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: "a", At: at[i]}}, nil)
 			if err != nil || numberOf(vs[0]) != int64(i)+1 {
 				t.Errorf("Get at version %d: %+v, %v", i+1, vs, err)
 				return

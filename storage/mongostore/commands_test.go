@@ -116,7 +116,7 @@ func TestCommands(t *testing.T) {
 	}
 	get := func(refs ...driver.Ref) {
 		t.Helper()
-		if _, err := s.Get(ctx, "tools", refs); err != nil {
+		if _, err := s.Get(ctx, "tools", refs, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -141,7 +141,7 @@ func TestForeignDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"plain", "odd"} {
-		_, err := s.Get(ctx, "things", []driver.Ref{{Key: key, At: driver.Forever}})
+		_, err := s.Get(ctx, "things", []driver.Ref{{Key: key, At: driver.Forever}}, nil)
 		if driver.CodeOf(err) != driver.CodeInternal || !strings.Contains(err.Error(), "layout of asof's documents") {
 			t.Errorf("Get of %s: %v", key, err)
 		}

@@ -15,7 +15,7 @@ const maxKeys = 1000
 
 // Get implements driver.Engine. Current versions take one command for all of
 // them together, recent ones two, those in the overflow three.
-func (s *Store) Get(ctx context.Context, name string, refs []driver.Ref) ([]*driver.Version, error) {
+func (s *Store) Get(ctx context.Context, name string, refs []driver.Ref, _ []string) ([]*driver.Version, error) {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, err

@@ -114,7 +114,7 @@ func BenchmarkGet(b *testing.B) {
 				i := 0
 				for b.Loop() {
 					i++
-					got, err := s.Get(context.Background(), benchCollection, []driver.Ref{test.ref(i)})
+					got, err := s.Get(context.Background(), benchCollection, []driver.Ref{test.ref(i)}, nil)
 					if err != nil || got[0] == nil {
 						b.Fatal(got, err)
 					}

@@ -91,7 +91,7 @@ func TestCatalogue(t *testing.T) {
 			t.Fatal(err)
 		}
 		reads++
-		got, err := s.Get(t.Context(), want.Collection, []driver.Ref{{Key: want.ID, At: driver.InstantOf(want.AsOf)}})
+		got, err := s.Get(t.Context(), want.Collection, []driver.Ref{{Key: want.ID, At: driver.InstantOf(want.AsOf)}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func writeUntilKilled(path string) error {
 	for me := range 8 {
 		go func() {
 			key := benchKey(me)
-			got, err := s.Get(context.Background(), benchCollection, []driver.Ref{{Key: key, At: driver.Forever}})
+			got, err := s.Get(context.Background(), benchCollection, []driver.Ref{{Key: key, At: driver.Forever}}, nil)
 			if err != nil {
 				errs <- err
 				return
@@ -110,7 +110,7 @@ func TestAcknowledgedCommitsSurviveAKill(t *testing.T) {
 			t.Error(err)
 		}
 		for key, number := range acknowledged {
-			got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: key, Number: number}})
+			got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: key, Number: number}}, nil)
 			if err != nil || got[0] == nil {
 				t.Errorf("round %d: %s version %d was acknowledged: got %v, %v", round, key, number, got, err)
 			}

@@ -20,7 +20,7 @@ const (
 )
 
 // Get implements driver.Engine.
-func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, _ []string) ([]*driver.Version, error) {
 	if err := s.alive(ctx); err != nil {
 		return nil, err
 	}

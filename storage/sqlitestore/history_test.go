@@ -32,7 +32,7 @@ func TestCurrentReadsDoNotTouchHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.readers.put(c)
-	got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: benchKey(7), At: now}, {Key: benchKey(8), At: now}, {Key: "none", At: now}})
+	got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: benchKey(7), At: now}, {Key: benchKey(8), At: now}, {Key: "none", At: now}}, nil)
 	if err != nil || got[0] == nil || got[2] != nil {
 		t.Errorf("Get: %v, %v", got, err)
 	}
@@ -54,7 +54,7 @@ func TestCurrentReadsDoNotTouchHistory(t *testing.T) {
 		}
 	}
 	// The test would notice: a read of the past does need them.
-	if _, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: benchKey(7), Number: 1}}); err == nil {
+	if _, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: benchKey(7), Number: 1}}, nil); err == nil {
 		t.Error("a read of the past did not touch the history")
 	}
 }
