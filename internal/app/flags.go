@@ -25,6 +25,7 @@ type flags struct {
 	Import importFlags `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst) to the store. It can be repeated: what is there is skipped."`
 	Export exportFlags `cmd:"" help:"Write every version in the store as NDJSON."`
 	Check  checkFlags  `cmd:"" help:"Read the whole store and report what is wrong with it."`
+	Health healthFlags `cmd:"" help:"Ask a server on this machine whether it can answer requests; the exit status tells."`
 }
 
 type serveFlags struct {
@@ -93,6 +94,12 @@ type exportFlags struct {
 }
 
 type checkFlags struct{}
+
+type healthFlags struct {
+	Addr    string        `help:"Address that the server listens on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	Alive   bool          `help:"Ask only whether the server runs, not whether its store can be reached."`
+	Timeout time.Duration `help:"How long to wait for the answer." default:"3s"`
+}
 
 // size is a number of bytes: 4096, 100KB, 1MB.
 type size int64

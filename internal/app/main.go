@@ -110,6 +110,8 @@ func (m *Main) run(ctx context.Context) error {
 		return m.exportFile(ctx)
 	case "check":
 		return m.check(ctx)
+	case "health":
+		return m.health(ctx)
 	default:
 		return usageError{fmt.Errorf("unknown command %q", m.command)}
 	}
