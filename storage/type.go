@@ -36,6 +36,7 @@ type Field struct {
 	ElemNonNull bool
 	Indexed     bool
 	Ref         string      // the name of the type that a Ref points at
+	Keys        string      // the field of the GraphQL schema that shows a Ref's stored keys
 	Object      *ObjectType // of an Object
 	Enum        []string    // the values of an Enum
 	// Default is what the field reads as where a version lacks it or holds

@@ -98,7 +98,7 @@ func (f *Field) Metadata() string {
 	flag("Indexed", f.Indexed)
 	switch f.Kind {
 	case KindRef:
-		parts = append(parts, "Ref: "+strconv.Quote(f.TypeName()))
+		parts = append(parts, "Ref: "+strconv.Quote(f.TypeName()), "Keys: "+strconv.Quote(f.KeyName))
 	case KindObject:
 		parts = append(parts, "Object: "+f.TypeName()+"Type")
 	case KindEnum:
