@@ -68,6 +68,7 @@ func Run(t *testing.T, h Harness) {
 		{"Lifecycle", s.lifecycleTests()},
 		{"Hostile", s.hostileTests()},
 		{"Growth", s.growthTests()},
+		{"Linear", s.linearTests()},
 		{"Random", s.randomTests()},
 	} {
 		t.Run(group.name, func(t *testing.T) {

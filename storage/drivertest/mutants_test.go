@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -343,11 +344,17 @@ func mistakes() map[string]mistake {
 	}
 }
 
+func allMistakes() map[string]mistake {
+	all := mistakes()
+	maps.Copy(all, registerMistakes())
+	return all
+}
+
 // mutantVar names the mutant that a child process runs the suite against.
 const mutantVar = "ASOF_DRIVERTEST_MUTANT"
 
 func TestMutant(t *testing.T) {
-	m, ok := mistakes()[os.Getenv(mutantVar)]
+	m, ok := allMistakes()[os.Getenv(mutantVar)]
 	if !ok {
 		t.Skip("run by TestSuiteNoticesMistakes, in a process of its own")
 	}
@@ -373,7 +380,7 @@ func TestMutant(t *testing.T) {
 // TestSuiteNoticesMistakes runs the suite's tests against engines that have
 // the mistake which the test is for; each must fail.
 func TestSuiteNoticesMistakes(t *testing.T) {
-	for name, m := range mistakes() {
+	for name, m := range allMistakes() {
 		t.Run(name, func(t *testing.T) {
 			group, test, _ := strings.Cut(m.caught, "/")
 			child := exec.Command(os.Args[0], "-test.run=^TestMutant$/^"+group+"$/^"+test+"$", "-test.v", "-test.timeout=1m")
