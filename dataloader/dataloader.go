@@ -232,7 +232,7 @@ func (l *Loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entr
 			close(e.done)
 		}
 	}()
-	docs, err := l.store.GetKeys(ctx, t, refs)
+	docs, err := l.store.GetKeys(ctx, t, refs, nil)
 	if err != nil {
 		l.mu.Lock()
 		for _, k := range keys {

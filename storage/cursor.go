@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -33,6 +34,52 @@ func encodeCursor(hash string, at driver.Instant, place ...any) string {
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// appendCursor appends what encodeCursor makes of a key and sort values, with
+// fewer allocations.
+func appendCursor(dst []byte, hash string, at driver.Instant, key string, values []driver.Value) []byte {
+	var buf [256]byte
+	raw := append(strconv.AppendInt(append(buf[:0], '['), cursorVersion, 10), ',')
+	raw = append(appendJSON(raw, hash), ',')
+	raw = append(strconv.AppendInt(raw, int64(at), 10), ',')
+	raw = appendJSON(raw, key)
+	for _, v := range values {
+		raw = append(raw, ',')
+		switch v := v.(type) {
+		case nil:
+			raw = append(raw, "null"...)
+		case int64:
+			raw = strconv.AppendInt(raw, v, 10)
+		case driver.Instant:
+			raw = strconv.AppendInt(raw, int64(v), 10)
+		case bool:
+			raw = strconv.AppendBool(raw, v)
+		case string:
+			raw = appendJSON(raw, v)
+		default: // a float, which is finite
+			text, err := json.Marshal(v)
+			if err != nil {
+				text = []byte("null")
+			}
+			raw = append(raw, text...)
+		}
+	}
+	return base64.RawURLEncoding.AppendEncode(dst, append(raw, ']'))
+}
+
+// appendJSON appends a string as encoding/json writes it.
+func appendJSON(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			text, err := json.Marshal(s)
+			if err != nil { // strings always encode
+				return dst
+			}
+			return append(dst, text...)
+		}
+	}
+	return append(append(append(dst, '"'), s...), '"')
 }
 
 // decodeCursor returns the instant and the place; arg is the argument's name.

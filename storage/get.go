@@ -13,12 +13,14 @@ import (
 // VERSION_NOT_FOUND for a version that never was, BAD_USER_INPUT for a version
 // below 1.
 func (c *Collection[T]) Get(ctx context.Context, key string, asOf *driver.Instant, version *int) (T, error) {
-	d, err := c.store.get(ctx, c.t, key, asOf, version)
+	d, err := c.store.Document(ctx, c.t, key, asOf, version, nil)
 	return c.Wrap(d), err
 }
 
-// get returns nil for a document that does not exist in the state asked for.
-func (s *Store) get(ctx context.Context, t *Type, key string, asOf *driver.Instant, version *int) (*Document, error) {
+// Document is Collection.Get without a model: nil for a document that does not
+// exist in the state asked for. Fields are the stored names of the top-level
+// members that the caller will look at; nil means all of them.
+func (s *Store) Document(ctx context.Context, t *Type, key string, asOf *driver.Instant, version *int, fields []string) (*Document, error) {
 	op, err := s.operation(ctx)
 	if err != nil {
 		return nil, err
@@ -30,7 +32,7 @@ func (s *Store) get(ctx context.Context, t *Type, key string, asOf *driver.Insta
 		return nil, nil // no document has such a key
 	}
 	if version != nil {
-		return s.getVersion(ctx, op, t, key, *version)
+		return s.getVersion(ctx, op, t, key, *version, fields)
 	}
 	at := op.begin
 	if asOf != nil {
@@ -39,16 +41,16 @@ func (s *Store) get(ctx context.Context, t *Type, key string, asOf *driver.Insta
 			return nil, err
 		}
 	}
-	v, err := s.getOne(ctx, t, driver.Ref{Key: key, At: at})
+	v, err := s.getFields(ctx, t, driver.Ref{Key: key, At: at}, fields)
 	if err != nil || v == nil || v.Deleted {
 		return nil, err
 	}
 	return s.newDocument(t, v, at, at, asOf != nil), nil
 }
 
-func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key string, number int) (*Document, error) {
+func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key string, number int, fields []string) (*Document, error) {
 	now := op.now(nil)
-	v, err := s.numbered(ctx, now, t, key, number)
+	v, err := s.numbered(ctx, now, t, key, number, fields)
 	if err != nil || v == nil || v.Deleted {
 		return nil, err
 	}
@@ -58,18 +60,18 @@ func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key stri
 // numbered returns a version by its number; nil for an unknown key. A version
 // that was recorded after now is not there yet. Now is later than the beginning
 // of the operation where that has written something itself.
-func (s *Store) numbered(ctx context.Context, now driver.Instant, t *Type, key string, number int) (*driver.Version, error) {
+func (s *Store) numbered(ctx context.Context, now driver.Instant, t *Type, key string, number int, fields []string) (*driver.Version, error) {
 	if number < 1 {
 		return nil, badInput("version %d: versions are counted from 1", number)
 	}
-	v, err := s.getOne(ctx, t, driver.Ref{Key: key, Number: int64(number)})
+	v, err := s.getFields(ctx, t, driver.Ref{Key: key, Number: int64(number)}, fields)
 	if err != nil {
 		return nil, err
 	}
 	if v != nil && v.RecordedAt <= now {
 		return v, nil
 	}
-	last, err := s.getOne(ctx, t, driver.Ref{Key: key, At: now})
+	last, err := s.getFields(ctx, t, driver.Ref{Key: key, At: now}, []string{})
 	if err != nil || last == nil {
 		return nil, err
 	}
@@ -78,7 +80,12 @@ func (s *Store) numbered(ctx context.Context, now driver.Instant, t *Type, key s
 
 // getOne reads one version; nil where there is none.
 func (s *Store) getOne(ctx context.Context, t *Type, ref driver.Ref) (*driver.Version, error) {
-	vs, err := s.engine.Get(ctx, t.Collection, []driver.Ref{ref}, nil)
+	return s.getFields(ctx, t, ref, nil)
+}
+
+// getFields is getOne for a caller that looks at some members only.
+func (s *Store) getFields(ctx context.Context, t *Type, ref driver.Ref, fields []string) (*driver.Version, error) {
+	vs, err := s.engine.Get(ctx, t.Collection, []driver.Ref{ref}, fields)
 	if err != nil {
 		return nil, fromDriver(err)
 	}
@@ -87,21 +94,27 @@ func (s *Store) getOne(ctx context.Context, t *Type, ref driver.Ref) (*driver.Ve
 
 // GetKeys reads documents by key, all at once: the result has one element for
 // each reference, nil where the document does not exist. Each is read at its
-// reference's instant. It is what loaders are made of.
-func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt) ([]*Document, error) {
+// reference's instant. It is what loaders are made of. Fields are the stored
+// names of the top-level members that the caller will look at; nil: all.
+func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt, fields []string) ([]*Document, error) {
 	rs := make([]driver.Ref, len(refs))
 	for i, r := range refs {
 		rs[i] = driver.Ref{Key: r.Key, At: r.At}
 	}
-	vs, err := s.engine.Get(ctx, t.Collection, rs, nil)
+	vs, err := s.engine.Get(ctx, t.Collection, rs, fields)
 	if err != nil {
 		return nil, fromDriver(err)
 	}
 	docs := make([]*Document, len(refs))
+	all := make([]Document, len(refs)) // allocated together
 	for i, v := range vs {
 		if v != nil && !v.Deleted {
-			docs[i] = s.newDocument(t, v, refs[i].At, refs[i].At, refs[i].Pinned)
+			docs[i] = &all[i]
+			s.fillDocument(docs[i], t, v, refs[i].At, refs[i].At, refs[i].Pinned)
 		}
+	}
+	if len(fields) > 0 {
+		indexTogether(t, docs)
 	}
 	inBatch(docs)
 	return docs, nil
@@ -127,6 +140,19 @@ func (s *Store) Settled(ctx context.Context, at driver.Instant) error {
 // Node returns the document with a global id, at the version that the id names;
 // nil where it does not exist.
 func (s *Store) Node(ctx context.Context, id string) (Node, error) {
+	d, err := s.DocumentByID(ctx, id, everything)
+	if err != nil || d == nil {
+		return nil, err
+	}
+	return s.wrapAny(d), nil
+}
+
+// everything asks for all fields of documents of any type.
+func everything(*Type) []string { return nil }
+
+// DocumentByID is Node without a model. Fields says which stored names the
+// caller will look at in documents of a type; nil: all.
+func (s *Store) DocumentByID(ctx context.Context, id string, fields func(*Type) []string) (*Document, error) {
 	t, key, number, err := s.resolveID(id)
 	if err != nil {
 		return nil, err
@@ -136,11 +162,7 @@ func (s *Store) Node(ctx context.Context, id string) (Node, error) {
 		n := int(number)
 		version = &n
 	}
-	d, err := s.get(ctx, t, key, nil, version)
-	if err != nil || d == nil {
-		return nil, err
-	}
-	return s.wrapAny(d), nil
+	return s.Document(ctx, t, key, nil, version, fields(t))
 }
 
 func (s *Store) resolveID(id string) (*Type, string, int64, error) {
@@ -158,6 +180,21 @@ func (s *Store) resolveID(id string) (*Type, string, int64, error) {
 // Nodes returns the documents with the given ids, in their order, nil where one
 // does not exist. It reads each collection once.
 func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
+	docs, err := s.DocumentsByID(ctx, ids, everything)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Node, len(docs))
+	for i, d := range docs {
+		if d != nil {
+			out[i] = s.wrapAny(d)
+		}
+	}
+	return out, nil
+}
+
+// DocumentsByID is Nodes without models. Fields is that of DocumentByID.
+func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*Type) []string) ([]*Document, error) {
 	if len(ids) > s.limits.PageMax {
 		return nil, badInput("ids: %d ids are asked for; at most %d can be read at once", len(ids), s.limits.PageMax)
 	}
@@ -180,12 +217,12 @@ func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 		refs[t] = append(refs[t], ref)
 		places[t] = append(places[t], i)
 	}
-	out := make([]Node, len(ids))
+	out := make([]*Document, len(ids))
 	for _, t := range s.types {
 		if len(refs[t]) == 0 {
 			continue
 		}
-		vs, err := s.engine.Get(ctx, t.Collection, refs[t], nil)
+		vs, err := s.engine.Get(ctx, t.Collection, refs[t], fields(t))
 		if err != nil {
 			return nil, fromDriver(err)
 		}
@@ -195,7 +232,7 @@ func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 			switch {
 			case ref.Number > 0 && (v == nil || v.RecordedAt > now):
 				// Not there: an unknown key is null, a version that never was an error.
-				if _, err := s.numbered(ctx, now, t, ref.Key, int(ref.Number)); err != nil {
+				if _, err := s.numbered(ctx, now, t, ref.Key, int(ref.Number), []string{}); err != nil {
 					return nil, err
 				}
 			case v == nil || v.Deleted:
@@ -204,9 +241,7 @@ func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 			default:
 				docs[i] = s.newDocument(t, v, now, now, false)
 			}
-			if docs[i] != nil {
-				out[places[t][i]] = s.wrapAny(docs[i])
-			}
+			out[places[t][i]] = docs[i]
 		}
 		inBatch(docs)
 	}

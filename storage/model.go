@@ -58,13 +58,13 @@ func (c *Connection[T]) TotalCount(ctx context.Context) (int, error) { return c.
 
 // Edge is a document in a page. Its cursor is made when asked for.
 type Edge[T any] struct {
-	Node   T
-	d      *Document
-	cursor func(*Document) string
+	Node  T
+	page  *Page
+	place int
 }
 
 // Cursor is the place of the edge, for after and before.
-func (e *Edge[T]) Cursor() string { return e.cursor(e.d) }
+func (e *Edge[T]) Cursor() string { return e.page.cursorOf(e.place) }
 
 // VersionConnection is a page of the versions of one document, newest first.
 type VersionConnection[T any] struct {

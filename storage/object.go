@@ -37,8 +37,30 @@ func (o *Object) index() []span {
 	return idx
 }
 
+// indexTogether indexes documents of one type that were read together and are
+// about to be looked at, some of which may be nil: for all in two allocations.
+func indexTogether(t *Type, docs []*Document) {
+	fields := len(t.object.Fields)
+	spans, indexes := make([]span, len(docs)*fields), make([][]span, len(docs))
+	for i, d := range docs {
+		if d == nil {
+			continue
+		}
+		indexes[i] = spans[i*fields : (i+1)*fields : (i+1)*fields]
+		indexInto(indexes[i], t.object, d.raw)
+		d.idx.Store(&indexes[i])
+	}
+}
+
 func indexMembers(t *ObjectType, raw []byte) []span {
 	idx := make([]span, len(t.Fields))
+	indexInto(idx, t, raw)
+	return idx
+}
+
+// indexInto fills an index, which is all zero, with as many places as the type
+// has fields.
+func indexInto(idx []span, t *ObjectType, raw []byte) {
 	next := 0 // members mostly come in the order in which they are declared
 	rawjson.Members(raw, func(name []byte, start, end int) bool {
 		i := next
@@ -54,7 +76,6 @@ func indexMembers(t *ObjectType, raw []byte) []span {
 		next = i + 1
 		return true
 	})
-	return idx
 }
 
 // stored returns the value as it is in the document; nil when missing.

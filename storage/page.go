@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"slices"
+	"sync"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -38,14 +40,20 @@ func (s *Store) paging(first *int, after *string, last *int, before *string) (pa
 	return p, nil
 }
 
-// info says what lies around a page: more is whether the list goes on in the
+// around says what lies around a page: more is whether the list goes on in the
 // direction of the page. A cursor belongs to an element of the list, so there
 // is always something on its other side.
-func (p paging) info(more bool) *PageInfo {
+func (p paging) around(more bool) (next, previous bool) {
 	if p.backward {
-		return &PageInfo{HasPreviousPage: more || p.after != nil, HasNextPage: p.before != nil}
+		return p.before != nil, more || p.after != nil
 	}
-	return &PageInfo{HasNextPage: more || p.before != nil, HasPreviousPage: p.after != nil}
+	return more || p.before != nil, p.after != nil
+}
+
+// info is around as it is shown.
+func (p paging) info(more bool) *PageInfo {
+	next, previous := p.around(more)
+	return &PageInfo{HasNextPage: next, HasPreviousPage: previous}
 }
 
 // trim cuts the element that was read to know whether there are more.
@@ -67,80 +75,111 @@ func trim[T any](p paging, items []T) ([]T, bool) {
 func (c *Collection[T]) Page(ctx context.Context, where map[string]any, orderBy []*OrderInput, first *int, after *string,
 	last *int, before *string, asOf *driver.Instant,
 ) (*Connection[T], error) {
-	pg, err := c.store.page(ctx, c.t, where, orderBy, first, after, last, before, asOf)
+	pg, err := c.store.Page(ctx, c.t, &PageArgs{
+		Where: where, OrderBy: orderBy, First: first, After: after, Last: last, Before: before, AsOf: asOf,
+	})
 	if err != nil {
 		return nil, err
 	}
 	conn := &Connection[T]{
-		Edges: make([]*Edge[T], len(pg.docs)), Nodes: make([]T, len(pg.docs)), PageInfo: pg.info, count: pg.count,
+		Edges: make([]*Edge[T], len(pg.Docs)), Nodes: make([]T, len(pg.Docs)), PageInfo: pg.info(), count: pg.count,
 	}
-	edges := make([]Edge[T], len(pg.docs))
-	for i, d := range pg.docs {
+	edges := make([]Edge[T], len(pg.Docs))
+	for i, d := range pg.Docs {
 		conn.Nodes[i] = c.wrap(d)
-		edges[i] = Edge[T]{Node: conn.Nodes[i], d: d, cursor: pg.cursor}
+		edges[i] = Edge[T]{Node: conn.Nodes[i], page: pg, place: i}
 		conn.Edges[i] = &edges[i]
 	}
 	return conn, nil
 }
 
-type documentPage struct {
-	docs   []*Document
-	info   *PageInfo
-	count  counter
-	cursor func(*Document) string
+// PageArgs are the arguments of a list of documents; they are only read.
+type PageArgs struct {
+	Where   map[string]any
+	OrderBy []*OrderInput
+	First   *int
+	After   *string
+	Last    *int
+	Before  *string
+	AsOf    *driver.Instant
+	// Fields are the stored names of the top-level members that the caller will
+	// look at; nil: all. What cursors are made of need not be among them.
+	Fields []string
 }
 
-func (s *Store) page(ctx context.Context, t *Type, where map[string]any, orderBy []*OrderInput, first *int, after *string,
-	last *int, before *string, asOf *driver.Instant,
-) (*documentPage, error) {
+// Page is a page of documents, or of the versions of one, without models. It is
+// for one goroutine.
+type Page struct {
+	Docs                         []*Document
+	HasNextPage, HasPreviousPage bool
+	count                        counter
+	cursor                       func(dst []byte, d *Document) []byte
+}
+
+// TotalCount counts the whole list, at the instant of its pages.
+func (p *Page) TotalCount(ctx context.Context) (int, error) { return p.count(ctx) }
+
+// AppendCursor appends the cursor of the document at a place of the page.
+func (p *Page) AppendCursor(dst []byte, place int) []byte { return p.cursor(dst, p.Docs[place]) }
+
+func (p *Page) cursorOf(place int) string { return string(p.AppendCursor(nil, place)) }
+
+func (p *Page) info() *PageInfo {
+	info := &PageInfo{HasNextPage: p.HasNextPage, HasPreviousPage: p.HasPreviousPage}
+	if n := len(p.Docs); n > 0 {
+		info.start = func() string { return p.cursorOf(0) }
+		info.end = func() string { return p.cursorOf(n - 1) }
+	}
+	return info
+}
+
+// Page is Collection.Page without models.
+func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error) {
 	op, err := s.operation(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.paging(first, after, last, before)
+	p, err := s.paging(args.First, args.After, args.Last, args.Before)
 	if err != nil {
 		return nil, err
 	}
 	q := &driver.Query{Collection: t.Collection, At: op.begin, Backward: p.backward, Limit: p.limit + 1}
-	if q.Filter, err = s.filter(t, where); err != nil {
+	if q.Filter, err = s.filter(t, args.Where); err != nil {
 		return nil, err
 	}
-	if q.Order, err = s.order(t, orderBy); err != nil {
+	if q.Order, err = s.order(t, args.OrderBy); err != nil {
 		return nil, err
 	}
-	if asOf != nil {
-		q.At = *asOf
+	if args.AsOf != nil {
+		q.At = *args.AsOf
 	}
-	hash := argsHash(t.Name, where, orderBy)
-	if err := placeCursors(q, p, hash, asOf); err != nil {
+	hash := sync.OnceValue(func() string { return argsHash(t.Name, args.Where, args.OrderBy) })
+	if err := placeCursors(q, p, hash, args.AsOf); err != nil {
 		return nil, err
 	}
 	if err := s.settled(ctx, op, q.At); err != nil {
 		return nil, err
 	}
+	q.Fields = fieldsOf(q, args.Fields)
 	vs, err := s.engine.Query(ctx, q)
 	if err != nil {
 		return nil, fromDriver(err)
 	}
 	vs, more := trim(p, vs)
-	pg := &documentPage{docs: make([]*Document, len(vs)), info: p.info(more)}
+	pg := &Page{Docs: make([]*Document, len(vs))}
+	pg.HasNextPage, pg.HasPreviousPage = p.around(more)
 	docs := make([]Document, len(vs))
 	for i, v := range vs {
-		pg.docs[i] = &docs[i]
-		s.fillDocument(pg.docs[i], t, v, q.At, q.At, asOf != nil)
+		pg.Docs[i] = &docs[i]
+		s.fillDocument(pg.Docs[i], t, v, q.At, q.At, args.AsOf != nil)
 	}
-	inBatch(pg.docs)
-	pg.cursor = func(d *Document) string {
+	inBatch(pg.Docs)
+	if len(args.Fields) > 0 {
+		indexTogether(t, pg.Docs)
+	}
+	pg.cursor = func(dst []byte, d *Document) []byte {
 		pos := position(d, q.Order)
-		place := append(make([]any, 0, len(pos.Values)+1), pos.Key)
-		for _, v := range pos.Values {
-			place = append(place, v)
-		}
-		return encodeCursor(hash, q.At, place...)
-	}
-	if n := len(pg.docs); n > 0 {
-		pg.info.start = func() string { return pg.cursor(pg.docs[0]) }
-		pg.info.end = func() string { return pg.cursor(pg.docs[n-1]) }
+		return appendCursor(dst, hash(), q.At, pos.Key, pos.Values)
 	}
 	pg.count = func(ctx context.Context) (int, error) {
 		n, err := s.engine.Count(ctx, &driver.Query{Collection: t.Collection, At: q.At, Filter: q.Filter})
@@ -149,8 +188,22 @@ func (s *Store) page(ctx context.Context, t *Type, where map[string]any, orderBy
 	return pg, nil
 }
 
+// fieldsOf adds to the names that a caller will look at those that cursors are
+// made of.
+func fieldsOf(q *driver.Query, fields []string) []string {
+	if fields == nil {
+		return nil
+	}
+	for _, o := range q.Order {
+		if o.Field.Meta == driver.MetaNone && !slices.Contains(fields, o.Field.Path[0]) {
+			fields = append(slices.Clip(fields), o.Field.Path[0])
+		}
+	}
+	return fields
+}
+
 // placeCursors sets the query's bounds and its instant.
-func placeCursors(q *driver.Query, p paging, hash string, asOf *driver.Instant) error {
+func placeCursors(q *driver.Query, p paging, hash func() string, asOf *driver.Instant) error {
 	pinned := asOf != nil
 	for _, c := range []struct {
 		arg    string
@@ -160,7 +213,7 @@ func placeCursors(q *driver.Query, p paging, hash string, asOf *driver.Instant) 
 		if c.cursor == nil {
 			continue
 		}
-		at, place, err := decodeCursor(c.arg, *c.cursor, hash, len(q.Order)+1)
+		at, place, err := decodeCursor(c.arg, *c.cursor, hash(), len(q.Order)+1)
 		if err != nil {
 			return err
 		}

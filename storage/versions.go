@@ -31,11 +31,56 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 	first *int, after *string, last *int, before *string,
 ) (*VersionConnection[T], error) {
 	s := c.store
+	pg, err := s.Versions(ctx, d, &VersionsArgs{
+		From: from, To: to, Author: author, Fields: fields, First: first, After: after, Last: last, Before: before,
+	})
+	if err != nil {
+		return nil, err
+	}
+	conn := &VersionConnection[T]{Edges: []*VersionEdge[T]{}, Nodes: []T{}, PageInfo: pg.info(), count: pg.count}
+	for i, doc := range pg.Docs {
+		e := pg.entries[i]
+		conn.Nodes = append(conn.Nodes, c.wrap(doc))
+		conn.Edges = append(conn.Edges, &VersionEdge[T]{
+			Node:   conn.Nodes[i],
+			cursor: func() string { return pg.cursorOf(i) },
+			changes: func() ([]*FieldChange, error) {
+				if err := ended(ctx); err != nil {
+					return nil, err
+				}
+				changes := s.listChanges(d.t, e.Previous, e.Version, doc.seen)
+				return changes, s.detail(ctx, len(changes))
+			},
+		})
+	}
+	return conn, nil
+}
+
+// VersionsArgs are the arguments of a list of versions; they are only read.
+type VersionsArgs struct {
+	From, To *driver.Instant
+	Author   *string
+	Fields   []string // names of the GraphQL schema
+	First    *int
+	After    *string
+	Last     *int
+	Before   *string
+}
+
+// VersionPage is a page of the versions of one document, newest first.
+type VersionPage struct {
+	Page
+	entries []driver.Entry
+}
+
+// Versions is Collection.Versions without models.
+func (s *Store) Versions(ctx context.Context, d *Document, args *VersionsArgs) (*VersionPage, error) {
+	from, to, author, fields := args.From, args.To, args.Author, args.Fields
 	op, err := s.operation(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.paging(first, after, last, before)
+	p, err := s.paging(args.First, args.After, args.Last, args.Before)
 	if err != nil {
 		return nil, err
 	}
@@ -86,49 +131,37 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 	}
 	page.To = l.log.To
 	page.Backward, page.Previous, page.Limit = !p.backward, true, p.limit+1
-	conn := &VersionConnection[T]{Edges: []*VersionEdge[T]{}, Nodes: []T{}}
+	pg := &VersionPage{}
 	if empty || page.ToNumber == 1 { // nothing is before the first version
-		conn.PageInfo = p.info(false)
-		conn.count = func(ctx context.Context) (int, error) { return l.countVersions(ctx, empty) }
-		return conn, nil
+		pg.HasNextPage, pg.HasPreviousPage = p.around(false)
+		pg.count = func(ctx context.Context) (int, error) { return l.countVersions(ctx, empty) }
+		return pg, nil
 	}
-	var entries []driver.Entry
 	for e, err := range s.engine.Log(ctx, &page) {
 		if err != nil {
 			return nil, fromDriver(err)
 		}
-		entries = append(entries, e)
+		pg.entries = append(pg.entries, e)
 	}
 	if p.backward {
-		slices.Reverse(entries)
+		slices.Reverse(pg.entries)
 	}
-	entries, more := trim(p, entries)
-	conn.PageInfo = p.info(more)
-	conn.count = func(ctx context.Context) (int, error) { return l.countVersions(ctx, false) }
-	docs := make([]*Document, len(entries))
-	for i, e := range entries {
-		docs[i] = s.newDocument(d.t, e.Version, e.Version.RecordedAt, l.seen, true)
+	more := false
+	pg.entries, more = trim(p, pg.entries)
+	pg.HasNextPage, pg.HasPreviousPage = p.around(more)
+	pg.count = func(ctx context.Context) (int, error) { return l.countVersions(ctx, false) }
+	pg.cursor = func(dst []byte, d *Document) []byte {
+		return append(dst, encodeCursor(hash, l.seen, d.v.Number)...)
+	}
+	pg.Docs = make([]*Document, len(pg.entries))
+	for i, e := range pg.entries {
+		pg.Docs[i] = s.newDocument(d.t, e.Version, e.Version.RecordedAt, l.seen, true)
 		if e.Version.Deleted && e.Previous != nil {
-			docs[i].raw = e.Previous.Data
+			pg.Docs[i].raw = e.Previous.Data
 		}
-		conn.Nodes = append(conn.Nodes, c.wrap(docs[i]))
-		conn.Edges = append(conn.Edges, &VersionEdge[T]{
-			Node:   conn.Nodes[i],
-			cursor: func() string { return encodeCursor(hash, l.seen, e.Version.Number) },
-			changes: func() ([]*FieldChange, error) {
-				if err := ended(ctx); err != nil {
-					return nil, err
-				}
-				changes := s.listChanges(d.t, e.Previous, e.Version, l.seen)
-				return changes, s.detail(ctx, len(changes))
-			},
-		})
 	}
-	inBatch(docs)
-	if n := len(entries); n > 0 {
-		conn.PageInfo.start, conn.PageInfo.end = conn.Edges[0].cursor, conn.Edges[n-1].cursor
-	}
-	return conn, nil
+	inBatch(pg.Docs)
+	return pg, nil
 }
 
 // listChanges is changesBetween with a list that is never nil.
@@ -208,7 +241,7 @@ func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant,
 	case ref.Version != nil && ref.AsOf != nil:
 		return nil, errorf(CodeAmbiguousVersion, "%s: version and asOf are both given: name the state by one of them", arg)
 	case ref.Version != nil:
-		v, err := s.numbered(ctx, now, t, key, *ref.Version)
+		v, err := s.numbered(ctx, now, t, key, *ref.Version, nil)
 		if err == nil && v == nil {
 			err = errorf(CodeNotFound, "%s: there is no %s %q", arg, t.Name, key)
 		}
