@@ -161,9 +161,10 @@ func (c *client) write(key string) {
 		case driver.CodeConflict:
 			c.read(key)
 			return
-		}
-		if c.ctx.Err() != nil {
-			return
+		default:
+			if c.ctx.Err() != nil {
+				return
+			}
 		}
 	}
 }

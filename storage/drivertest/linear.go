@@ -24,6 +24,7 @@ type History struct {
 	mu    sync.Mutex
 	tick  int64
 	calls []*Call
+	found int
 }
 
 // NewHistory returns a history without calls.
@@ -133,7 +134,7 @@ type Counts struct{ Made, Conflicts, Unknown, Reads int }
 func (h *History) Counts() Counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var n Counts
+	n := Counts{Found: h.found}
 	for _, c := range h.calls {
 		switch {
 		case c.kind == callWrite && c.returned == never:

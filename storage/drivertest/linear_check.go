@@ -65,10 +65,15 @@ func (h *History) Check(final []*driver.Version, report func(violation string)) 
 	for _, v := range final {
 		versions[v.Key] = append(versions[v.Key], v)
 	}
+	found := 0
 	for key, of := range calls {
 		d := &ending{key: key, calls: of, versions: versions[key], report: report}
 		d.check(end)
+		found += d.found
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.found = found
 }
 
 // ending is what became of one document.
@@ -77,6 +82,7 @@ type ending struct {
 	calls    []Call
 	versions []*driver.Version // in the order of their times
 	report   func(violation string)
+	found    int // writes with an unknown outcome that made a version
 }
 
 func (d *ending) check(end int64) {
@@ -141,6 +147,7 @@ func (d *ending) resolve(c *Call, v *driver.Version) bool {
 	case c.returned == never && v == nil:
 		return false
 	case c.returned == never:
+		d.found++
 		c.number, c.id, c.deleted, c.recorded = v.Number, v.Author, v.Deleted, v.RecordedAt
 	case c.conflict && v != nil:
 		d.report(fmt.Sprintf("%s, but it made version %d", c, v.Number))

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 
@@ -137,7 +138,8 @@ func registerMistakes() map[string]mistake {
 		"a conflict names a version that is not there yet": {registers, func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				v, err := m.Commit(ctx, w)
-				if conflict, ok := err.(*driver.ConflictError); ok {
+				var conflict *driver.ConflictError
+				if errors.As(err, &conflict) {
 					conflict.Actual++
 				}
 				return v, err

@@ -42,8 +42,7 @@ func (s *suite) registers(t *testing.T, cancel int) {
 		if err := h.Verify(f.ctx, f.raw, collection, func(violation string) { t.Errorf("seed %d: %s", clients.Seed, violation) }); err != nil {
 			t.Fatal(err)
 		}
-		n := h.Counts()
-		total.Made, total.Conflicts, total.Unknown, total.Reads = total.Made+n.Made, total.Conflicts+n.Conflicts, total.Unknown+n.Unknown, total.Reads+n.Reads
+		total = total.Add(h.Counts())
 	}
-	t.Logf("%d writes made a version, %d met a conflict, %d have an unknown outcome; %d reads", total.Made, total.Conflicts, total.Unknown, total.Reads)
+	t.Log(total)
 }
