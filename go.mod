@@ -23,7 +23,7 @@ require (
 	zombiezen.com/go/sqlite v1.4.2
 )
 
-require github.com/anishathalye/porcupine v1.3.1 // indirect
+require github.com/anishathalye/porcupine v1.3.1
 
 require (
 	github.com/xdg-go/pbkdf2 v1.0.0 // indirect
