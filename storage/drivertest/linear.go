@@ -127,8 +127,19 @@ func (c *Call) end(answer func()) {
 
 // Counts says how many calls of a history there are of each kind: writes that
 // made a version, that met a conflict, and whose outcome stayed unknown, and
-// reads that were answered.
-type Counts struct{ Made, Conflicts, Unknown, Reads int }
+// reads that were answered. Found are those of the unknown writes that Check
+// found to have made a version.
+type Counts struct{ Made, Conflicts, Unknown, Found, Reads int }
+
+// Add adds up the calls of two histories.
+func (n Counts) Add(m Counts) Counts {
+	return Counts{n.Made + m.Made, n.Conflicts + m.Conflicts, n.Unknown + m.Unknown, n.Found + m.Found, n.Reads + m.Reads}
+}
+
+func (n Counts) String() string {
+	return fmt.Sprintf("%d writes made a version, %d met a conflict, %d have an unknown outcome (%d of them made a version), %d reads",
+		n.Made, n.Conflicts, n.Unknown, n.Found, n.Reads)
+}
 
 // Counts counts the calls so far.
 func (h *History) Counts() Counts {
