@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -44,16 +43,6 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: a store was opened", c.uri)
 		}
 	}
-}
-
-// databaseName is the database that a URI names.
-func databaseName(t *testing.T, uri string) string {
-	t.Helper()
-	u, err := url.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimPrefix(u.Path, "/")
 }
 
 func TestClocksApart(t *testing.T) {
