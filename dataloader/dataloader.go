@@ -43,11 +43,19 @@ type together struct {
 	field int
 }
 
-// The most that one operation may load and follow.
+// The most documents that one operation may load, and references that it may
+// follow.
 const (
-	maxDocs     = 100_000
-	maxFollowed = 1_000_000
+	MaxDocs     = 100_000
+	MaxFollowed = 1_000_000
 )
+
+// TooMany is the error for an operation that needs more.
+func TooMany() error {
+	return &storage.Error{Code: storage.CodeQueryTooComplex, Message: fmt.Sprintf(
+		"the documents of this answer refer to too many others: at most %d can be loaded, and %d references followed, in one operation; ask for fewer documents at a time",
+		MaxDocs, MaxFollowed)}
+}
 
 type docKey struct {
 	t      *storage.Type
@@ -150,7 +158,7 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 	need := func(k docKey) *entry {
 		e := l.docs[k]
 		if e == nil {
-			if tooMany = tooMany || len(l.docs) >= maxDocs; tooMany {
+			if tooMany = tooMany || len(l.docs) >= MaxDocs; tooMany {
 				return nil
 			}
 			e = &entry{done: make(chan struct{})}
@@ -188,12 +196,10 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 			}
 		}
 	}
-	if l.followed += len(keys); tooMany || l.followed > maxFollowed {
+	if l.followed += len(keys); tooMany || l.followed > MaxFollowed {
 		forget()
 		l.mu.Unlock()
-		return nil, &storage.Error{Code: storage.CodeQueryTooComplex, Message: fmt.Sprintf(
-			"the documents of this answer refer to too many others: at most %d can be loaded, and %d references followed, in one operation; ask for fewer documents at a time",
-			maxDocs, maxFollowed)}
+		return nil, TooMany()
 	}
 	l.mu.Unlock()
 	if len(missing) > 0 {

@@ -50,11 +50,18 @@ func (d *Document) IsNode() {}
 func (d *Document) IsDocument() {}
 
 // ID is the global id: with the version number when the past was read.
-func (d *Document) ID() string {
+func (d *Document) ID() string { return encodeID(d.t.Name, d.v.Key, d.idNumber()) }
+
+// AppendID appends the global id, without quotes.
+func (d *Document) AppendID(dst []byte) []byte {
+	return appendID(dst, d.t.Name, d.v.Key, d.idNumber())
+}
+
+func (d *Document) idNumber() int64 {
 	if d.pinned || !d.v.Current() {
-		return encodeID(d.t.Name, d.v.Key, d.v.Number)
+		return d.v.Number
 	}
-	return encodeID(d.t.Name, d.v.Key, 0)
+	return 0
 }
 
 // Key is the document's own id.

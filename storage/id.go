@@ -9,25 +9,23 @@ import (
 // encodeID makes a global id: Type:key, or Type:key@number for a version. In
 // the key, percent signs, at signs and control characters are percent-encoded.
 func encodeID(typeName, key string, number int64) string {
-	var b strings.Builder
-	b.Grow(len(typeName) + len(key) + 8)
-	b.WriteString(typeName)
-	b.WriteByte(':')
+	return string(appendID(make([]byte, 0, len(typeName)+len(key)+8), typeName, key, number))
+}
+
+func appendID(b []byte, typeName, key string, number int64) []byte {
+	b = append(append(b, typeName...), ':')
 	const hex = "0123456789ABCDEF"
 	for i := range len(key) {
 		if c := key[i]; c == '%' || c == '@' || c < ' ' || c == 0x7f {
-			b.WriteByte('%')
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
+			b = append(b, '%', hex[c>>4], hex[c&15])
 		} else {
-			b.WriteByte(c)
+			b = append(b, c)
 		}
 	}
 	if number > 0 {
-		b.WriteByte('@')
-		b.WriteString(strconv.FormatInt(number, 10))
+		b = strconv.AppendInt(append(b, '@'), number, 10)
 	}
-	return b.String()
+	return b
 }
 
 // parseID is the inverse of encodeID; number is 0 where the id names none.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"sync/atomic"
@@ -320,6 +321,38 @@ func (o *Object) RefKey(i int) (*string, error) { return opt(o, i, readText) }
 
 // RefKeys reads the keys that a list of references holds.
 func (o *Object) RefKeys(i int) ([]string, error) { return list(o, i, readText) }
+
+// AppendRefs appends the keys that a reference or a list of references holds,
+// as text. It returns true for null. What is appended is only read, and only as
+// long as the object is there.
+func (o *Object) AppendRefs(dst [][]byte, i int) (keys [][]byte, null bool, err error) {
+	f := &o.typ.Fields[i]
+	read := func(raw []byte) error {
+		if raw == nil {
+			return o.nullElement(i)
+		}
+		if raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+			dst = append(dst, raw[1:len(raw)-1])
+			return nil
+		}
+		key, ok := readText(f, raw)
+		if !ok {
+			return o.mistyped(i, raw)
+		}
+		dst = append(dst, []byte(key))
+		return nil
+	}
+	if f.List {
+		isList, err := o.elements(i, read)
+		return dst, !isList, err
+	}
+	raw := o.value(i)
+	if raw == nil {
+		return dst, true, nil
+	}
+	err = read(raw)
+	return dst, false, err
+}
 
 func (o *Object) fieldPath(f *Field) string {
 	if o.path == "" {

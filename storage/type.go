@@ -58,6 +58,10 @@ type Type struct {
 	err    error
 }
 
+// Object is the type's fields as a store has prepared them, with what was left
+// out filled in; nil before a store was made of the type.
+func (t *Type) Object() *ObjectType { return t.object }
+
 // ObjectType describes the objects nested in documents.
 type ObjectType struct {
 	Name   string
