@@ -128,6 +128,20 @@ func TestCommands(t *testing.T) {
 			}
 		}
 	}
+	load := func(at driver.Instant, keys ...string) {
+		t.Helper()
+		var versions []driver.Version
+		for _, key := range keys {
+			for i := range driver.Instant(3) {
+				versions = append(versions, driver.Version{
+					Collection: "tools", Key: key, RecordedAt: at + i, Op: driver.OpImport, Data: fmt.Appendf(nil, `{"stars":%d}`, i),
+				})
+			}
+		}
+		if result, err := s.Load(ctx, versions); err != nil || result.Added != int64(len(versions)) {
+			t.Fatalf("%+v, %v", result, err)
+		}
+	}
 	stars := driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}
 	many := driver.Compare{Field: stars, Op: driver.Ge, Value: int64(3)}
 	tagged := driver.Any{Field: driver.Field{Path: []string{"tags"}}, Filter: driver.Compare{Field: driver.Field{Kind: driver.KindString}, Op: driver.Eq, Value: "a"}}
@@ -162,6 +176,8 @@ func TestCommands(t *testing.T) {
 		{"the history of one document", func() {
 			log(driver.LogQuery{Collections: []string{"tools"}, Keys: []string{"go"}, Backward: true, Limit: 2})
 		}, 1},
+		{"a load of new documents", func() { load(1, "a", "b") }, 2},
+		{"a load of more versions of them", func() { load(4, "a", "b") }, 5},
 	} {
 		recorded.take()
 		c.call()

@@ -213,7 +213,7 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 		if err != nil || !still {
 			return nil, certain(err)
 		}
-		moved, kept, size := b.cut(append(prev, old), made.size)
+		moved, kept, size := b.cut(append(prev, old), made.size, len(current))
 		if err := t.c.overflow(ctx, r.Key, moved); err != nil {
 			return nil, certain(err)
 		}

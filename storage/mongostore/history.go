@@ -26,15 +26,25 @@ func supersede(r *record, to driver.Instant) superseded {
 	return superseded{raw: encodeVersion(&old), number: old.Number, from: old.RecordedAt, to: to}
 }
 
+// maxTogether is how large a document may get, in bytes, by what stays in
+// prev. A server takes 16 MB.
+const maxTogether = 14 << 20
+
 // cut divides superseded versions into what stays in prev and what moves to the
 // overflow: nothing where all fit, and otherwise so much that half of each
-// bound is free.
-func (b Bounds) cut(versions []superseded, size int64) (moved, kept []superseded, keptSize int64) {
+// bound is free. The last one stays, whatever the bounds, unless the document
+// would become too large with it: when it ended is not certain before the
+// commit that supersedes it, and what is in a run is never corrected.
+func (b Bounds) cut(versions []superseded, size int64, current int) (moved, kept []superseded, keptSize int64) {
 	kept, keptSize = versions, size
 	if len(kept) <= b.Versions && keptSize <= int64(b.Bytes) {
 		return nil, kept, keptSize
 	}
-	for len(kept) > b.Versions/2 || len(kept) > 0 && keptSize > int64(b.Bytes)/2 {
+	least := 1
+	if last := len(versions) - 1; last < 0 || len(versions[last].raw)+current > maxTogether {
+		least = 0
+	}
+	for len(kept) > max(least, b.Versions/2) || len(kept) > least && keptSize > int64(b.Bytes)/2 {
 		keptSize -= int64(len(kept[0].raw))
 		kept = kept[1:]
 	}
@@ -63,19 +73,28 @@ func raws(versions []superseded) bson.A {
 	return list
 }
 
-// overflow writes versions into runs. A run that is there already has the same
-// versions, since versions never change; a longer one is left alone.
-func (c *collection) overflow(ctx context.Context, key string, moved []superseded) error {
+// runModel is the write of one run, with its size in bytes.
+type runModel struct {
+	model *mongo.ReplaceOneModel
+	size  int64
+}
+
+// runModels are the writes that put versions into runs. A run that is there
+// already has the same versions, since versions never change; a longer one is
+// left alone, and the write is refused as a duplicate. k is part of the
+// condition because a sharded collection is asked by it.
+func (c *collection) runModels(key string, moved []superseded) []runModel {
 	if len(moved) == 0 {
 		return nil
 	}
 	k := encodeString(key)
+	var models []runModel
 	for _, run := range c.bounds.runs(moved) {
 		first, last := run[0], run[len(run)-1]
 		id := bson.D{{Key: "k", Value: k}, {Key: "n", Value: first.number}}
-		_, err := c.history.ReplaceOne(ctx,
-			bson.D{{Key: "_id", Value: id}, {Key: "last", Value: bson.D{{Key: "$lt", Value: last.number}}}},
-			bson.D{
+		m := runModel{model: mongo.NewReplaceOneModel().SetUpsert(true).
+			SetFilter(bson.D{{Key: "_id", Value: id}, {Key: "k", Value: k}, {Key: "last", Value: bson.D{{Key: "$lt", Value: last.number}}}}).
+			SetReplacement(bson.D{
 				{Key: "_id", Value: id},
 				{Key: "k", Value: k},
 				{Key: "n", Value: first.number},
@@ -83,7 +102,19 @@ func (c *collection) overflow(ctx context.Context, key string, moved []supersede
 				{Key: "from", Value: int64(first.from)},
 				{Key: "to", Value: int64(last.to)},
 				{Key: "vs", Value: raws(run)},
-			}, options.Replace().SetUpsert(true))
+			})}
+		for _, v := range run {
+			m.size += int64(len(v.raw))
+		}
+		models = append(models, m)
+	}
+	return models
+}
+
+// overflow writes versions into runs, one command for each.
+func (c *collection) overflow(ctx context.Context, key string, moved []superseded) error {
+	for _, run := range c.runModels(key, moved) {
+		_, err := c.history.ReplaceOne(ctx, run.model.Filter, run.model.Replacement, options.Replace().SetUpsert(true))
 		if err != nil && !mongo.IsDuplicateKeyError(err) {
 			return err
 		}
@@ -102,28 +133,34 @@ func (c *collection) readPrev(ctx context.Context, h *head) ([]superseded, bool,
 	if err != nil {
 		return nil, false, err
 	}
+	versions, err := c.prevOf(h.Key, raw)
+	return versions, err == nil, err
+}
+
+// prevOf takes the versions in prev out of a document.
+func (c *collection) prevOf(key string, raw bson.Raw) ([]superseded, error) {
 	list, ok := raw.Lookup("prev").ArrayOK()
 	if !ok {
-		return nil, true, nil
+		return nil, nil
 	}
 	values, err := list.Values()
 	if err != nil {
-		return nil, false, layoutError(c.name, h.Key, "prev is no list")
+		return nil, layoutError(c.name, key, "prev is no list")
 	}
 	versions := make([]superseded, len(values))
 	for i, v := range values {
 		doc, ok := v.DocumentOK()
 		if !ok {
-			return nil, false, layoutError(c.name, h.Key, "prev holds something else than versions")
+			return nil, layoutError(c.name, key, "prev holds something else than versions")
 		}
 		var from, to driver.Instant
 		number, hasNumber := doc.Lookup("v").Int64OK()
 		if !hasNumber || !readInstant(&from, doc.Lookup("at")) || !readInstant(&to, doc.Lookup("to")) {
-			return nil, false, layoutError(c.name, h.Key, "a version in prev has no number or interval")
+			return nil, layoutError(c.name, key, "a version in prev has no number or interval")
 		}
 		versions[i] = superseded{raw: slices.Clone(doc), number: number, from: from, to: to}
 	}
-	return versions, true, nil
+	return versions, nil
 }
 
 // findWrite looks for the version that a write made, anywhere in a document's

@@ -15,12 +15,14 @@ import (
 
 // Load implements driver.Engine. Every version is checked before the first is
 // written, so that a load that is refused changes nothing. The writes
-// themselves are one atomic update for each document: when the server, or this
-// process, is lost among them, or another writer changes one of the documents,
-// some documents have their versions and others do not yet, and repeating the
-// load completes it.
+// themselves are one atomic update for each document, many in one command: when
+// the server, or this process, is lost among them, or another writer changes
+// one of the documents, some documents have their versions and others do not
+// yet, and repeating the load completes it.
+//
+// The store's timeout bounds each command, not the whole load.
 func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
-	ctx, leave, err := s.enter(ctx)
+	leave, err := s.begin(ctx)
 	if err != nil {
 		return driver.LoadResult{}, err
 	}
@@ -45,10 +47,8 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		}
 		latest = max(latest, vs[i].RecordedAt)
 	}
-	for _, d := range l.order {
-		if err := d.write(ctx); err != nil {
-			return driver.LoadResult{}, wrap(err, "loading")
-		}
+	if err := l.write(ctx); err != nil {
+		return driver.LoadResult{}, wrap(err, "loading")
 	}
 	s.clock.saw(latest)
 	return result, nil
@@ -102,26 +102,31 @@ func (l *loading) read(ctx context.Context, vs []driver.Version) error {
 	}
 	for c, list := range keys {
 		for part := range slices.Chunk(list, maxKeys) {
-			ids := make(bson.A, len(part))
-			for i, key := range part {
-				ids[i] = encodeString(key)
-			}
-			cursor, err := c.main.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}}, options.Find().SetProjection(headFields()))
-			err = each(ctx, cursor, err, func(raw bson.Raw) error {
-				key, err := c.key(raw.Lookup("_id"))
-				if err != nil {
-					return err
-				}
-				h, err := c.decodeHead(key, raw)
-				l.documents[documentKey{c.name, key}].head = h
-				return err
-			})
-			if err != nil {
+			if err := l.readHeads(ctx, c, part); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func (l *loading) readHeads(ctx context.Context, c *collection, keys []string) error {
+	ids := make(bson.A, len(keys))
+	for i, key := range keys {
+		ids[i] = encodeString(key)
+	}
+	ctx, cancel := l.store.step(ctx)
+	defer cancel()
+	cursor, err := c.main.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}}, options.Find().SetProjection(headFields()))
+	return each(ctx, cursor, err, func(raw bson.Raw) error {
+		key, err := c.key(raw.Lookup("_id"))
+		if err != nil {
+			return err
+		}
+		h, err := c.decodeHead(key, raw)
+		l.documents[documentKey{c.name, key}].head = h
+		return err
+	})
 }
 
 // add plans one version. It reports false where the version is there already.
@@ -204,6 +209,8 @@ func (d *loadedDocument) at(ctx context.Context, at driver.Instant) (*record, er
 
 // readPast reads the versions before the head that are not older than an instant.
 func (d *loadedDocument) readPast(ctx context.Context, from driver.Instant) error {
+	ctx, cancel := d.c.store.step(ctx)
+	defer cancel()
 	for _, place := range []struct {
 		list   string
 		source *mongo.Collection
@@ -244,60 +251,4 @@ func (c *collection) list(key string, v bson.RawValue) ([]*record, error) {
 		}
 	}
 	return records, nil
-}
-
-// write makes the last of the added versions current, on condition that the
-// head still is.
-func (d *loadedDocument) write(ctx context.Context) error {
-	if len(d.added) == 0 {
-		return nil
-	}
-	var chain []*record
-	var prev []superseded
-	var size int64
-	if d.head != nil {
-		var still bool
-		var err error
-		if prev, still, err = d.c.readPrev(ctx, d.head); err != nil {
-			return err
-		}
-		if !still {
-			return d.changed()
-		}
-		size = d.head.size
-		chain = append(chain, &d.head.record)
-	}
-	chain = append(chain, d.added...)
-	for i, r := range chain[:len(chain)-1] {
-		old := supersede(r, chain[i+1].RecordedAt)
-		prev = append(prev, old)
-		size += int64(len(old.raw))
-	}
-	moved, kept, size := d.c.bounds.cut(prev, size)
-	if err := d.c.overflow(ctx, d.key, moved); err != nil {
-		return err
-	}
-	fields := bson.D{
-		{Key: "n", Value: int64(len(kept))},
-		{Key: "size", Value: size},
-		{Key: "current", Value: encodeVersion(chain[len(chain)-1])},
-		{Key: "prev", Value: raws(kept)},
-	}
-	d.c.heads.drop(d.key)
-	if d.head == nil {
-		_, err := d.c.main.InsertOne(ctx, append(byKey(d.key), fields...))
-		if mongo.IsDuplicateKeyError(err) {
-			return d.changed()
-		}
-		return err
-	}
-	result, err := d.c.main.UpdateOne(ctx, guard(d.key, d.head.Number, d.head.RecordedAt), bson.D{{Key: "$set", Value: fields}})
-	if err == nil && result.MatchedCount == 0 {
-		err = d.changed()
-	}
-	return err
-}
-
-func (d *loadedDocument) changed() error {
-	return driver.Errorf(driver.CodeUnavailable, "%s %q was changed while it was loaded; load it again", d.c.name, d.key)
 }

@@ -1,0 +1,249 @@
+package mongostore
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Bounds of what one command of a load reads or writes: documents, and bytes
+// of their history; and how many bytes of versions one document gets at once,
+// which is what its prev grows by until they have moved on.
+const (
+	maxLoadDocuments = 1000
+	maxLoadBytes     = 8 << 20
+	maxLoadPart      = 4 << 20
+)
+
+// write gives the documents their added versions, many documents at once.
+func (l *loading) write(ctx context.Context) error {
+	groups := make(map[*collection]*loadGroup)
+	for _, d := range l.order {
+		for rest := d.added; len(rest) > 0; {
+			g := groups[d.c]
+			p := d.part(rest)
+			rest = rest[len(p.added):]
+			if g != nil && !g.takes(p) {
+				if err := g.write(ctx); err != nil {
+					return err
+				}
+				g = nil
+			}
+			if g == nil {
+				g = &loadGroup{c: d.c}
+				groups[d.c] = g
+			}
+			g.parts = append(g.parts, p)
+			g.bytes += p.bytes
+		}
+	}
+	for _, g := range groups {
+		if err := g.write(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadPart is versions that one document gets at once.
+type loadPart struct {
+	*loadedDocument
+	added []*record
+	bytes int64 // about what is read and written for it
+
+	head  *head        // that they follow on; nil: no document
+	prev  []superseded // of the document before, where it was read
+	chain []superseded // what they add to prev
+	made  *head        // that they make
+	// current is made, encoded; alone: with the history it would be too large
+	// for one document, so that goes to the overflow first, as in a commit.
+	current bson.Raw
+	alone   bool
+}
+
+// part takes so many of the versions that a document still lacks as it may get
+// at once; at least one.
+func (d *loadedDocument) part(rest []*record) *loadPart {
+	p := &loadPart{loadedDocument: d}
+	size := func(r *record) int64 {
+		const searchForm = 3 // data and x together, in sizes of data
+		return 256 + searchForm*int64(len(r.Data))
+	}
+	if d.head != nil {
+		p.bytes = d.head.size + size(&d.head.record)
+	}
+	for _, r := range rest {
+		if len(p.added) > 0 && p.bytes+size(r) > maxLoadPart {
+			break
+		}
+		p.added, p.bytes = append(p.added, r), p.bytes+size(r)
+	}
+	return p
+}
+
+// loadGroup is parts of different documents of one collection that are written
+// together. What a load adds is first made part of the documents, and moves to
+// the overflow afterwards: a run never holds a version that no document has
+// had, wherever a load ends.
+type loadGroup struct {
+	c     *collection
+	parts []*loadPart
+	bytes int64
+}
+
+// takes reports whether a part may be written together with the group. Parts of
+// one document come one after the other.
+func (g *loadGroup) takes(p *loadPart) bool {
+	last := len(g.parts) - 1
+	return len(g.parts) < maxLoadDocuments && g.bytes+p.bytes <= maxLoadBytes && g.parts[last].loadedDocument != p.loadedDocument
+}
+
+func (g *loadGroup) write(ctx context.Context) error {
+	for _, p := range g.parts {
+		p.plan()
+		g.c.heads.drop(p.key)
+	}
+	if err := g.readPrev(ctx); err != nil {
+		return err
+	}
+	runs := &bulk{store: g.c.store, target: g.c.history, repeatable: true}
+	for _, p := range g.parts {
+		if !p.alone {
+			continue
+		}
+		if err := runs.addAll(ctx, g.c.runModels(p.key, append(p.prev, p.chain...))); err != nil {
+			return err
+		}
+		p.prev, p.chain, p.made.n, p.made.size = nil, nil, 0, 0
+	}
+	if err := runs.flush(ctx); err != nil {
+		return err
+	}
+	commit := &bulk{store: g.c.store, target: g.c.main}
+	for _, p := range g.parts {
+		if err := commit.add(ctx, p.commit(), p.bytes); err != nil {
+			return err
+		}
+	}
+	if err := commit.flush(ctx); err != nil {
+		return err
+	}
+	trim := &bulk{store: g.c.store, target: g.c.main, repeatable: true}
+	trims := make([]mongo.WriteModel, 0, len(g.parts))
+	for _, p := range g.parts {
+		moved, kept, size := g.c.bounds.cut(append(p.prev, p.chain...), p.made.size, len(p.current))
+		if len(moved) > 0 {
+			if err := runs.addAll(ctx, g.c.runModels(p.key, moved)); err != nil {
+				return err
+			}
+			p.made.n, p.made.size = int64(len(kept)), size
+			trims = append(trims, p.trim())
+		}
+		p.loadedDocument.head = p.made
+	}
+	if err := runs.flush(ctx); err != nil {
+		return err
+	}
+	for _, model := range trims {
+		if err := trim.add(ctx, model, 0); err != nil {
+			return err
+		}
+	}
+	return trim.flush(ctx)
+}
+
+// plan works out which head the added versions make, and what goes to prev.
+func (p *loadPart) plan() {
+	p.head = p.loadedDocument.head
+	last := p.added[len(p.added)-1]
+	p.made = &head{record: *last}
+	before := p.added
+	if p.head != nil {
+		p.made.n, p.made.size = p.head.n, p.head.size
+		before = append([]*record{&p.head.record}, p.added...)
+	}
+	for i, r := range before[:len(before)-1] {
+		old := supersede(r, before[i+1].RecordedAt)
+		p.chain = append(p.chain, old)
+		p.made.size += int64(len(old.raw))
+	}
+	p.made.n += int64(len(p.chain))
+	p.current = encodeVersion(&p.made.record)
+	p.alone = p.made.size+int64(len(p.current)) > maxTogether
+}
+
+// commit makes the last of the added versions current and the others history,
+// on condition that the head is still current; without one, that there is no
+// document.
+func (p *loadPart) commit() mongo.WriteModel {
+	fields := bson.D{
+		{Key: "n", Value: p.made.n},
+		{Key: "size", Value: p.made.size},
+		{Key: "current", Value: p.current},
+	}
+	if p.alone && p.head != nil {
+		return mongo.NewUpdateOneModel().SetFilter(guard(p.key, p.head.Number, p.head.RecordedAt)).
+			SetUpdate(bson.D{{Key: "$set", Value: append(fields, bson.E{Key: "prev", Value: bson.A{}})}})
+	}
+	if p.head == nil {
+		return mongo.NewInsertOneModel().SetDocument(append(append(byKey(p.key), fields...), bson.E{Key: "prev", Value: raws(p.chain)}))
+	}
+	return mongo.NewUpdateOneModel().SetFilter(guard(p.key, p.head.Number, p.head.RecordedAt)).SetUpdate(bson.D{
+		{Key: "$set", Value: fields},
+		{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{{Key: "$each", Value: raws(p.chain)}}}}},
+	})
+}
+
+// trim drops from prev what is in the overflow, unless another version was
+// committed since: then it is there twice until the next time.
+func (p *loadPart) trim() mongo.WriteModel {
+	return mongo.NewUpdateOneModel().SetFilter(guard(p.key, p.made.Number, p.made.RecordedAt)).SetUpdate(bson.D{
+		{Key: "$set", Value: bson.D{{Key: "n", Value: p.made.n}, {Key: "size", Value: p.made.size}}},
+		{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{{Key: "$each", Value: bson.A{}}, {Key: "$slice", Value: -p.made.n}}}}},
+	})
+}
+
+// readPrev reads what is in prev of those documents of which some will move to
+// the overflow, with one command, on condition that their heads are current.
+func (g *loadGroup) readPrev(ctx context.Context) error {
+	parts := make(map[string]*loadPart)
+	var ids bson.A
+	for _, p := range g.parts {
+		over := p.made.n > int64(g.c.bounds.Versions) || p.made.size > int64(g.c.bounds.Bytes)
+		if p.head != nil && p.head.n > 0 && over {
+			parts[p.key] = p
+			ids = append(ids, encodeString(p.key))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := g.c.store.step(ctx)
+	defer cancel()
+	cursor, err := g.c.main.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}}, options.Find().
+		SetProjection(bson.D{{Key: "current.v", Value: 1}, {Key: "current.at", Value: 1}, {Key: "prev", Value: 1}}).SetBatchSize(int32(len(ids))))
+	return each(ctx, cursor, err, func(raw bson.Raw) error {
+		key, err := g.c.key(raw.Lookup("_id"))
+		if err != nil {
+			return err
+		}
+		number, _ := raw.Lookup("current", "v").Int64OK()
+		var at driver.Instant
+		p := parts[key]
+		if p == nil || number != p.head.Number || !readInstant(&at, raw.Lookup("current", "at")) || at != p.head.RecordedAt {
+			return driver.Errorf(driver.CodeUnavailable, "%s %q was changed while it was loaded; load it again", g.c.name, key)
+		}
+		p.prev, err = g.c.prevOf(key, raw)
+		return err
+	})
+}
+
+// step bounds one command of many. The context that it returns ends with the
+// given one, and at last when the store's timeout is over.
+func (s *Store) step(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.timeout)
+}
