@@ -1,0 +1,28 @@
+// Package plan answers common queries straight from stored bytes.
+//
+// It wraps an executable schema. An operation whose every field is of a kind
+// that it knows is compiled once to a plan, which is kept by the parsed
+// operation; every other operation goes to the wrapped schema, whole. An
+// execution of a plan reads first and writes then:
+//
+//	request ─▶ operation (parsed, validated, limited) ─▶ plan (compile.go, kinds.go, documents.go)
+//	             read   store.Page / Document ─▶ documents   (roots.go)
+//	                    references, level by level, one call of the store for each (load.go)
+//	             write  stored bytes ─▶ appended to one buffer ─▶ graphql.Response.Data (write.go)
+//
+// Invariants:
+//
+//   - The answer is the wrapped schema's, byte for byte: data, errors and their
+//     order within a root field, null where a non-null field has no value.
+//   - What versions and instants mean is decided in package storage; nothing here
+//     compares times.
+//   - An operation is planned whole or not at all, and that is decided before
+//     anything is read. Arguments that cannot be read are left to the wrapped
+//     schema, which words the errors.
+//   - A plan is never changed once it is made, and holds nothing of a request but
+//     the values of variables in @skip and @include, of which it depends.
+//   - A plan reads the same things in the same order as it writes them: what was
+//     read waits in queues, one for each field that reads (load.go).
+//   - Fields have no contexts: interceptors of operations, responses and root
+//     fields see planned operations, those of fields (AroundFields) do not.
+package plan

@@ -1,0 +1,214 @@
+package plan
+
+import (
+	"github.com/asof/asof/dataloader"
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
+
+// loader holds the documents that an operation has reached by references: each
+// is read once at an instant, as by package dataloader, whose limits apply.
+type loader struct {
+	cohorts  map[cohortKey]*cohort
+	order    []*cohort // as they were first met
+	last     *cohort
+	loaded   int
+	followed int
+	keys     [][]byte // of one visit
+	slots    []slot   // of one field
+}
+
+// cohort is the documents of one type that are read at one instant.
+type cohort struct {
+	cohortKey
+	places map[string]int
+	keys   []string
+	docs   []*storage.Document // of the first keys; the others are still to be read
+}
+
+type cohortKey struct {
+	t      *storage.Type
+	at     driver.Instant
+	pinned bool
+}
+
+// slot is where a document will be.
+type slot struct {
+	in    *cohort
+	place int
+}
+
+// wanted reports whether the document is still to be read.
+func (s slot) wanted() bool { return s.place >= len(s.in.docs) }
+
+func (l *loader) reset() {
+	clear(l.order)
+	clear(l.keys)
+	clear(l.slots)
+	*l = loader{order: l.order[:0], keys: l.keys[:0], slots: l.slots[:0]}
+}
+
+func (l *loader) cohort(k cohortKey) *cohort {
+	if l.last != nil && l.last.cohortKey == k {
+		return l.last
+	}
+	c := l.cohorts[k]
+	if c == nil {
+		c = &cohort{cohortKey: k, places: map[string]int{}}
+		if l.cohorts == nil {
+			l.cohorts = map[cohortKey]*cohort{}
+		}
+		l.cohorts[k], l.order = c, append(l.order, c)
+	}
+	l.last = c
+	return c
+}
+
+// loadRefs reads the documents that a field of the objects refers to, in one
+// call of the store, and then what belongs to these.
+func (r *run) loadRefs(id, asOf int, t *storage.Type, inner *selection[*storage.Object], i int, objects []*storage.Object) {
+	q, l := &r.queues[id], &r.loader
+	first, before := len(q.visits), len(q.objects)
+	l.slots = l.slots[:0]
+	at := instantOf{arg: r.args[asOf].(instantArg).at} //nolint:errcheck // asOfArgument returns nothing else
+	for _, o := range objects {
+		var v visit
+		l.keys, v.null, v.err = o.AppendRefs(l.keys[:0], i)
+		if v.err == nil && len(l.keys) > 0 {
+			var k cohortKey
+			if k, v.err = at.of(r, t, o.Of()); v.err == nil {
+				v.err = l.want(l.cohort(k))
+			}
+			if v.err == nil {
+				v.n = len(l.keys)
+			}
+		}
+		q.add(v)
+	}
+	r.fetch(t, q.visits[first:])
+	place := 0
+	for i := first; i < len(q.visits); i++ {
+		v := &q.visits[i]
+		if v.failed() {
+			place, v.n = place+v.n, 0
+			continue
+		}
+		for _, s := range l.slots[place : place+v.n] {
+			if d := s.in.docs[s.place]; d != nil {
+				q.objects = append(q.objects, &d.Object)
+			} else {
+				q.objects = append(q.objects, nil)
+			}
+		}
+		place += v.n
+	}
+	r.loadFound(inner, q.objects[before:])
+}
+
+// instantOf says at which instant references are read: that of the argument,
+// which is checked once, or of the document that holds them.
+type instantOf struct {
+	arg     *driver.Instant
+	checked bool
+	err     error
+}
+
+func (a *instantOf) of(r *run, t *storage.Type, d *storage.Document) (cohortKey, error) {
+	if a.arg == nil {
+		return cohortKey{t, d.At(), d.Pinned()}, nil
+	}
+	if !a.checked {
+		a.checked, a.err = true, r.plan.store.Settled(r.ctx, *a.arg)
+	}
+	return cohortKey{t, *a.arg, true}, a.err
+}
+
+// want finds a slot for each key of a visit.
+func (l *loader) want(c *cohort) error {
+	keys, slots := len(c.keys), len(l.slots)
+	for _, key := range l.keys {
+		place, known := c.places[string(key)]
+		if !known {
+			if l.loaded >= dataloader.MaxDocs {
+				l.forget(c, keys)
+				l.slots = l.slots[:slots]
+				l.followed += len(l.keys)
+				return dataloader.TooMany()
+			}
+			l.loaded++
+			place = len(c.keys)
+			c.keys = append(c.keys, string(key))
+			c.places[c.keys[place]] = place
+		}
+		l.slots = append(l.slots, slot{c, place})
+	}
+	if l.followed += len(l.keys); l.followed > dataloader.MaxFollowed {
+		l.forget(c, keys)
+		l.slots = l.slots[:slots]
+		return dataloader.TooMany()
+	}
+	return nil
+}
+
+// forget drops the keys from a place on: they may be wanted again.
+func (l *loader) forget(c *cohort, from int) {
+	for _, key := range c.keys[from:] {
+		delete(c.places, key)
+	}
+	l.loaded -= len(c.keys) - from
+	c.keys = c.keys[:from]
+}
+
+// fetch reads the documents of a type that are wanted. Where that fails, the
+// visits that wanted some have the error.
+func (r *run) fetch(t *storage.Type, visits []visit) {
+	l := &r.loader
+	var refs []storage.KeyAt
+	for _, c := range l.order {
+		if c.t != t || len(c.keys) == len(c.docs) {
+			continue
+		}
+		for _, key := range c.keys[len(c.docs):] {
+			refs = append(refs, storage.KeyAt{Key: key, At: c.at, Pinned: c.pinned})
+		}
+	}
+	if len(refs) == 0 {
+		return
+	}
+	docs, err, recovered := r.getKeys(t, refs)
+	if err != nil || recovered != nil {
+		place := 0
+		for i := range visits {
+			v := &visits[i]
+			for _, s := range l.slots[place : place+v.n] {
+				if s.wanted() && !v.failed() {
+					v.err, v.recovered, recovered = err, recovered, nil
+				}
+			}
+			place += v.n
+		}
+	}
+	for _, c := range l.order {
+		n := len(c.keys) - len(c.docs)
+		switch {
+		case c.t != t || n == 0:
+		case docs == nil:
+			l.forget(c, len(c.docs))
+		default:
+			c.docs, docs = append(c.docs, docs[:n]...), docs[n:]
+		}
+	}
+}
+
+// getKeys reads documents. A panic is the error of the first who wanted one, and
+// an internal error for the others.
+func (r *run) getKeys(t *storage.Type, refs []storage.KeyAt) (docs []*storage.Document, err, recovered error) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			err = &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+			recovered = r.oc.RecoverFunc(r.ctx, failure)
+		}
+	}()
+	docs, err = r.plan.store.GetKeys(r.ctx, t, refs, r.plan.refs[t].list)
+	return docs, err, nil
+}

@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"context"
+	"sync"
+
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/asof/asof/storage"
+)
+
+// run is one execution of a plan, by one goroutine.
+type run struct {
+	plan *plan
+	oc   *graphql.OperationContext
+	ctx  context.Context // of the root field that is being answered
+	args []any           // the values of plan.args
+	out  []byte          // the answer's data, as far as it is written
+	path []step          // to what is being written
+	// queues hold what was read and is not written yet.
+	queues []queue
+	loader loader
+	text   []byte // for what is made and copied at once
+}
+
+// step is a field or a place in a list.
+type step struct {
+	at    *place // nil: index counts
+	index int
+}
+
+var runs = sync.Pool{New: func() any { return new(run) }}
+
+// answer executes the plan and returns the data. Errors go to the context.
+func (p *plan) answer(ctx context.Context, oc *graphql.OperationContext, args []any) []byte {
+	r, _ := runs.Get().(*run)
+	r.plan, r.oc, r.args = p, oc, args
+	r.ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{Object: "Query"})
+	r.out = make([]byte, 0, p.size.Load()+p.size.Load()/8+64)
+	for len(r.queues) < p.queues {
+		r.queues = append(r.queues, queue{})
+	}
+	if !p.root.write(r, struct{}{}) {
+		r.out = append(r.out, "null"...)
+	}
+	out := r.out
+	p.size.Store(int64(len(out)))
+	r.release()
+	return out
+}
+
+// release forgets the request, and keeps memory for the next.
+func (r *run) release() {
+	const kept = 1 << 10
+	if len(r.loader.keys) > kept || len(r.text) > kept {
+		return
+	}
+	for i := range r.queues {
+		if r.queues[i].large(kept) {
+			return
+		}
+		r.queues[i].reset()
+	}
+	r.loader.reset()
+	r.plan, r.oc, r.ctx, r.args, r.out = nil, nil, nil, nil, nil
+	clear(r.path[:cap(r.path)])
+	r.path, r.text = r.path[:0], r.text[:0]
+	runs.Put(r)
+}
+
+// write appends an object. It returns false, and has appended nothing, where a
+// non-null field is null; all fields are written even so, for their errors.
+func (s *selection[P]) write(r *run, object P) bool {
+	start := len(r.out)
+	r.out = append(r.out, '{')
+	valid := true
+	for i := range s.fields {
+		f := &s.fields[i]
+		before := len(r.out)
+		if before > start+1 {
+			r.out = append(r.out, ',')
+		}
+		r.out = append(r.out, f.label...)
+		if !f.write(r, &f.place, object) {
+			valid = valid && !f.nonNull
+			r.out = append(r.out, "null"...)
+		}
+		if f.repeated {
+			r.out = r.out[:before] // only the first of a name is in the answer
+		}
+	}
+	if !valid {
+		r.out = r.out[:start]
+		return false
+	}
+	r.out = append(r.out, '}')
+	return true
+}
+
+// writeList appends a list of n elements, as write appends an object.
+func writeList(r *run, n int, nonNull bool, element func(i int) bool) bool {
+	start := len(r.out)
+	r.out = append(r.out, '[')
+	r.path = append(r.path, step{})
+	valid := true
+	for i := range n {
+		if i > 0 {
+			r.out = append(r.out, ',')
+		}
+		r.path[len(r.path)-1].index = i
+		if !element(i) {
+			valid = valid && !nonNull
+			r.out = append(r.out, "null"...)
+		}
+	}
+	r.leave()
+	if !valid {
+		r.out = r.out[:start]
+		return false
+	}
+	r.out = append(r.out, ']')
+	return true
+}
+
+func (r *run) enter(at *place) { r.path = append(r.path, step{at: at}) }
+
+func (r *run) leave() { r.path = r.path[:len(r.path)-1] }
+
+// load reads what is needed to write the objects, for all of them at once.
+func (s *selection[P]) load(r *run, objects []P) {
+	for _, l := range s.loads {
+		l(r, objects)
+	}
+}
+
+// loadOne is load for one document.
+func loadOne(s *selection[*storage.Object], r *run, d *storage.Document) {
+	if len(s.loads) > 0 {
+		s.load(r, []*storage.Object{&d.Object})
+	}
+}
