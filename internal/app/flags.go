@@ -33,6 +33,7 @@ type serveFlags struct {
 	Demo            bool          `help:"Fill an empty store with a small catalogue that has a year of edits."`
 	InsecureNoAuth  bool          `help:"Listen on other addresses than this machine's own although anybody can read, and write under any name."`
 	CORSOrigin      []string      `name:"cors-origin" help:"An origin whose pages may use the API from a browser; may be repeated." placeholder:"ORIGIN"`
+	Executor        string        `help:"How queries are executed: plan (compiled, where all their fields are of known kinds) or gqlgen (by the generated code, all of them)." enum:"plan,gqlgen" default:"plan"`
 	Introspection   bool          `help:"Let clients ask for the schema." default:"true" negatable:""`
 	SlowOperation   time.Duration `help:"Log operations that take this long as warnings." default:"1s"`
 	ShutdownTimeout time.Duration `help:"How long to wait for running operations at the end." default:"30s"`

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/asof/asof/dataloader"
-	"github.com/asof/asof/graph"
 	"github.com/asof/asof/internal/app/httpapi"
+	"github.com/asof/asof/internal/plan"
 	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
 )
@@ -112,8 +112,12 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 // api serves the schema over the store.
 func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*httpapi.Handler, error) {
 	f := &m.flags.Serve
+	schema := resolvers.NewSchema(store)
+	if f.Executor == "plan" {
+		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan))
+	}
 	return httpapi.New(httpapi.Config{
-		Schema:        graph.NewExecutableSchema(resolvers.Config(store)),
+		Schema:        schema,
 		Operations:    operations{store},
 		Identify:      identify,
 		Present:       resolvers.ErrorPresenter(logger),
@@ -125,6 +129,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Logger:        logger,
 		Now:           m.Now,
 		Slow:          f.SlowOperation,
+		Debug:         !f.InsecureNoAuth,
 		Metrics:       site.metrics,
 	})
 }

@@ -51,7 +51,7 @@ func TestQueryIsMeasuredAndLogged(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &got); err != nil || got.Data.A.Name != "Hearth" || got.Data.B.Name != "Lanternfish" || got.Extensions.AsOf.IsZero() {
 		t.Errorf("%v: %s", err, body)
 	}
-	if metrics := p.do(t, "GET", "/metrics", "").body; !strings.Contains(metrics, `asof_operations_total{code="OK",status="200",type="query"} 1`) ||
+	if metrics := p.do(t, "GET", "/metrics", "").body; !strings.Contains(metrics, `asof_operations_total{code="OK",executor="plan",status="200",type="query"} 1`) ||
 		!strings.Contains(metrics, "asof_documents_read_total 2") {
 		t.Errorf("metrics:\n%s", metrics)
 	}

@@ -37,6 +37,9 @@ type Config struct {
 	Now           func() time.Time
 	// Slow is how long an operation may take before it is logged as a warning.
 	Slow time.Duration
+	// Debug adds a header to answers that says what executed the operation, where
+	// that was noted (NotePlan).
+	Debug bool
 	// Metrics registers what is measured; nil: nothing is.
 	Metrics prometheus.Registerer
 }

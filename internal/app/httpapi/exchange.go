@@ -24,6 +24,7 @@ type exchange struct {
 	op     *operation
 	media  string // of the answer
 	get    bool
+	debug  bool
 	status int
 	body   bytes.Buffer     // the request's; later the answer's
 	rest   io.LimitedReader // of the request's body, while it is read
@@ -57,6 +58,9 @@ func (x *exchange) Write(standIn []byte) (int, error) {
 	}
 	header := x.w.Header()
 	header["Content-Type"] = contentTypes[x.media]
+	if x.debug {
+		x.op.explain(header)
+	}
 	header["Content-Length"] = []string{strconv.Itoa(x.body.Len())}
 	x.w.WriteHeader(x.status)
 	_, err := x.w.Write(x.body.Bytes())

@@ -80,6 +80,9 @@ func unknownOperation(doc *ast.QueryDocument, name string) *gqlerror.Error {
 // DispatchOperation executes. The first response is never nil, not even when
 // the time is over before the execution begins.
 func (g guarded) DispatchOperation(ctx context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
+	if op := operationOf(ctx); op != nil {
+		op.executor = executorGqlgen // unless a plan is noted
+	}
 	next, ctx := g.Executor.DispatchOperation(ctx, oc)
 	answered := false
 	return func(ctx context.Context) *graphql.Response {

@@ -230,7 +230,8 @@ func TestIdentity(t *testing.T) {
 	delete(got, "duration")
 	if diff := cmp.Diff(map[string]any{
 		"level": "INFO", "msg": "operation", "name": "Named", "type": "query", "asOf": "2026-01-02T03:04:05Z",
-		"documentsRead": 7.0, "bytesRead": 70.0, "transport": "POST", "actor": "ada", "request": "r-1", "status": 200.0,
+		"documentsRead": 7.0, "bytesRead": 70.0, "transport": "POST", "executor": "gqlgen", "actor": "ada",
+		"request": "r-1", "status": 200.0,
 	}, got); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}

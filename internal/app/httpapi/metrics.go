@@ -21,8 +21,8 @@ func newMetrics(to prometheus.Registerer) *metrics {
 	m := &metrics{
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "asof_operations_total",
-			Help: "GraphQL operations answered, by type, HTTP status (0 in streams) and code of the first error.",
-		}, []string{"type", "status", "code"}),
+			Help: "GraphQL operations answered, by type, HTTP status (0 in streams), code of the first error, and what executed them.",
+		}, []string{"type", "status", "code", "executor"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "asof_operation_duration_seconds",
 			Help:    "Time from the arrival of a GraphQL operation to its answer.",
@@ -52,7 +52,7 @@ func (m *metrics) observe(op *operation, took time.Duration) {
 	if kind == "" {
 		kind = "none"
 	}
-	m.operations.WithLabelValues(kind, strconv.Itoa(op.status), op.code()).Inc()
+	m.operations.WithLabelValues(kind, strconv.Itoa(op.status), op.code(), op.by()).Inc()
 	m.durations.WithLabelValues(kind).Observe(took.Seconds())
 	if read := op.read.Load(); read > 0 {
 		m.documents.Add(float64(read))

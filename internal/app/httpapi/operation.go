@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,28 @@ type operation struct {
 	most      int64        // bytes that it may read
 	status    int          // of the HTTP response; 0 in streams
 	errors    gqlerror.List
+	executor  string // executorPlan, executorGqlgen, or "" where nothing was executed
+	// unplanned is why it was not executed by a plan, where plans are made.
+	unplanned string
+}
+
+// The executors, as labels of metrics and in the log.
+const (
+	executorPlan   = "plan"
+	executorGqlgen = "gqlgen"
+	executorNone   = "none"
+)
+
+// NotePlan notes that the context's operation has a plan, or why it has none.
+func NotePlan(ctx context.Context, why string) {
+	op := operationOf(ctx)
+	switch {
+	case op == nil:
+	case why == "":
+		op.executor = executorPlan
+	default:
+		op.unplanned = why
+	}
 }
 
 type operationKey struct{}
@@ -70,6 +93,26 @@ func (o *operation) understood(oc *graphql.OperationContext) {
 	o.kind = string(oc.Operation.Operation)
 }
 
+// by is what executed the operation.
+func (o *operation) by() string {
+	if o.executor == "" {
+		return executorNone
+	}
+	return o.executor
+}
+
+// explain says in a header what executed the operation, and why no plan did.
+func (o *operation) explain(header http.Header) {
+	switch {
+	case o.executor == executorPlan:
+		header["X-Asof-Executor"] = byPlan
+	case o.unplanned != "":
+		header["X-Asof-Executor"] = []string{executorGqlgen + "; " + o.unplanned}
+	}
+}
+
+var byPlan = []string{executorPlan}
+
 // code is the first error's, or "OK".
 func (o *operation) code() string {
 	if len(o.errors) == 0 {
@@ -92,7 +135,7 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 	if !h.cfg.Logger.Enabled(ctx, level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 13)
+	attrs := make([]slog.Attr, 0, 14)
 	attrs = append(attrs,
 		slog.String("name", op.name),
 		slog.String("type", op.kind),
@@ -101,6 +144,7 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 		slog.Int64("documentsRead", op.read.Load()),
 		slog.Int64("bytesRead", op.bytes.Load()),
 		slog.String("transport", op.transport),
+		slog.String("executor", op.by()),
 		slog.String("actor", op.actor),
 		slog.String("request", op.request),
 	)
