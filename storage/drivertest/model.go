@@ -25,6 +25,7 @@ func newModel(clock func() time.Time, collections []driver.Collection) *model {
 		clock:     clock,
 		documents: make(map[string]map[string][]*driver.Version),
 		byID:      make(map[string]*driver.Version),
+		arrivals:  newArrivals(),
 	}
 	m.declare(collections)
 	return m
@@ -38,8 +39,9 @@ type model struct {
 	documents map[string]map[string][]*driver.Version // by collection, by key
 	byID      map[string]*driver.Version              // by Write.ID
 	// floor is the latest instant that Now returned or a version has.
-	floor  driver.Instant
-	closed bool
+	floor    driver.Instant
+	arrivals arrivals
+	closed   bool
 }
 
 func (m *model) declare(collections []driver.Collection) {
@@ -286,6 +288,7 @@ func (m *model) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		Changed: slices.Clone(w.Changed), Data: bytes.Clone(w.Data),
 	}
 	m.add(v)
+	m.arrivals.move()
 	m.byID[w.ID] = v
 	return v, nil
 }
@@ -300,6 +303,7 @@ func (m *model) add(v *driver.Version) {
 		versions[i] = &superseded
 	}
 	m.documents[v.Collection][v.Key] = append(versions, v)
+	m.arrivals.list = append(m.arrivals.list, positionOf(v))
 	m.floor = max(m.floor, v.RecordedAt)
 }
 
@@ -362,5 +366,6 @@ func (m *model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
+	m.arrivals.move()
 	return nil
 }

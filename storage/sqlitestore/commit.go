@@ -102,7 +102,7 @@ func isOutage(err error) bool {
 func (w *writer) tryBatch(batch []*request) error {
 	w.store.clock.takeOff()
 	defer w.store.clock.land()
-	return w.transaction(func() error {
+	err := w.transaction(func() error {
 		for _, r := range batch {
 			r.version, r.err = nil, nil
 			v, err := w.apply(r)
@@ -118,6 +118,10 @@ func (w *writer) tryBatch(batch []*request) error {
 		}
 		return nil
 	})
+	if err == nil {
+		w.landed()
+	}
+	return err
 }
 
 // apply makes one version, or returns a conflict and has changed nothing.
@@ -170,6 +174,7 @@ func (w *writer) apply(r *request) (*driver.Version, error) {
 		return nil, err
 	}
 	w.advance(st, v)
+	w.arriving.commit(v)
 	return v, nil
 }
 

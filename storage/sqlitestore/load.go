@@ -54,6 +54,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		})
 		if err == nil {
 			s.clock.saw(latest)
+			w.landed()
 			s.checkpoints.wrote(result.Added)
 		}
 		return err
@@ -166,7 +167,10 @@ func (w *writer) flushDocuments() error {
 		if !won {
 			return internalf("%s %q is not at version %d, which the store's own writer wrote; is another program writing to the file?", st.coll.name, st.key, st.written)
 		}
+		if err := w.loaded(st); err != nil {
+			return err
+		}
 		st.unwritten, st.stored = nil, true
 	}
-	return nil
+	return w.flushRuns()
 }

@@ -68,6 +68,8 @@ type Store struct {
 	writer      *writer
 	readers     *pool
 	checkpoints *checkpointer
+	feed        feed
+	id          storeID
 	closed      atomic.Bool
 }
 
@@ -230,6 +232,9 @@ func (s *Store) prepare(ctx context.Context) error {
 		err = s.declare(ctx)
 	}
 	if err == nil {
+		err = s.prepareWatch()
+	}
+	if err == nil {
 		err = w.exec("COMMIT")
 	}
 	if err != nil {
@@ -253,6 +258,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.feed.close()
 	var errs []error
 	if s.checkpoints != nil { // opened: the writer runs
 		s.writer.close()

@@ -18,9 +18,9 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-var update = flag.Bool("update", false, "write testdata/format-1.db anew; only ever before its format is released")
+var update = flag.Bool("update", false, "write the file of the present format in testdata anew; only ever before that is released")
 
-const formatFile = "testdata/format-1.db"
+func formatFile(version int) string { return fmt.Sprintf("testdata/format-%d.db", version) }
 
 // formatClock stands still, so that the file is the same whenever it is made.
 func formatClock() time.Time { return time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC) }
@@ -58,18 +58,28 @@ func writeFormat(t *testing.T, path string) {
 	}
 }
 
-// A file that the first release wrote opens and reads as it did then.
+// A file of each format that there was opens and reads as it did then.
 func TestStoredFormat(t *testing.T) {
-	if *update {
-		if err := os.Remove(formatFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if name := formatFile(formatVersion); *update {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
-		writeFormat(t, formatFile)
-		if err := os.Remove(formatFile + ".lock"); err != nil {
+		writeFormat(t, name)
+		if err := os.Remove(name + ".lock"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	file, err := os.ReadFile(formatFile)
+	files, err := filepath.Glob("testdata/format-*.db")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in testdata, %v", err)
+	}
+	for _, name := range files {
+		t.Run(filepath.Base(name), func(t *testing.T) { testFormat(t, name) })
+	}
+}
+
+func testFormat(t *testing.T, name string) {
+	file, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +118,7 @@ func TestStoredFormat(t *testing.T) {
 			t.Errorf("tagged y at %d: %d documents, %v; want %d", at, len(vs), err, want)
 		}
 	}
+	checkArrivalsOf(t, s, map[string]int64{"a": 2, "b": 2})
 	// An attempt that was committed then is not applied again.
 	v, err := s.Commit(t.Context(), &driver.Write{ID: "first", Collection: "things", Key: "a", Expected: 1, Op: driver.OpUpdate, Data: []byte(`{}`)})
 	if err != nil || v.Number != 2 {
@@ -127,7 +138,7 @@ func TestOpenRefuses(t *testing.T) {
 		code  driver.Code
 		words string
 	}{
-		{"a newer format", func(t *testing.T, path string) { ours(t, path, "PRAGMA user_version = 2") }, driver.CodeInvalid, "use a newer version of asof"},
+		{"a newer format", func(t *testing.T, path string) { ours(t, path, "PRAGMA user_version = 99") }, driver.CodeInvalid, "use a newer version of asof"},
 		{"another program's database", func(t *testing.T, path string) { execSQL(t, path, "CREATE TABLE t(x)") }, driver.CodeInvalid, "another program"},
 		{"no database", func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("text ", 1000)) }, driver.CodeInvalid, "not a database of asof"},
 		{"a damaged schema", func(t *testing.T, path string) {

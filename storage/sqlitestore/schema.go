@@ -5,7 +5,7 @@ import "github.com/asof/asof/storage/driver"
 // What a store's file says about itself.
 const (
 	applicationID = 0x61736f66 // "asof"
-	formatVersion = 1
+	formatVersion = 2
 )
 
 // Identifiers are packed so that what is read together lies together:
@@ -31,7 +31,7 @@ func docOfVersion(id int64) docID          { return docID(id >> numberBits) }
 
 const forever = int64(driver.Forever)
 
-// schema creates the tables of format 1.
+// schema creates the tables of format 1; watchSchema adds those of format 2.
 //
 // documents holds the current state, one row for each document that ever
 // existed; versions holds every version including the current one, and its

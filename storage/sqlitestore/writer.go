@@ -25,8 +25,9 @@ type writer struct {
 	wake   chan struct{} // has room for one
 	done   chan struct{} // closed when the goroutine has ended
 
-	cache   stateCache
-	pending pending // index changes of the running transaction
+	cache    stateCache
+	pending  pending // index changes of the running transaction
+	arriving arriving
 	// What Stats tells.
 	writes, commits atomic.Int64
 
@@ -183,6 +184,7 @@ func (w *writer) transaction(f func() error) error {
 		return nil
 	}
 	w.pending.reset()
+	w.arriving.reset()
 	w.cache.clear()
 	w.stale = true
 	if e := w.restore(); e != nil {
