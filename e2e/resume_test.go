@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// An import of real histories that is killed at random points, one after the
+// other, leaves a sound store each time that holds only what is in the file;
+// completed, it is byte for byte what an undisturbed one makes, on every engine.
+func TestImportResumed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("imports the catalogue several times")
+	}
+	history := unzip(t, filepath.Join(dataDir(t), catalog().events))
+	kills := 3
+	if os.Getenv("ASOF_TEST_FULL") != "" {
+		kills = 40
+	}
+	whole := "sqlite:" + filepath.Join(t.TempDir(), "whole.db")
+	feed(t, whole, string(history))
+	want := run(t, program, "export", "--store", whole, "-")
+	for _, e := range []struct {
+		name  string
+		store func(*testing.T) string
+	}{
+		{"sqlite", func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "killed.db") }},
+		{"mongodb", func(t *testing.T) string { return mongoDatabase(t, t.Cleanup) }},
+	} {
+		t.Run(e.name, func(t *testing.T) {
+			store := e.store(t)
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 0))
+			kept := 0
+			for range kills {
+				killImport(t, store, history[:random.IntN(len(history))])
+				run(t, program, "check", "--store", store)
+				there := export(t, store)
+				if len(there) < kept {
+					t.Fatalf("%d bytes are left of %d", len(there), kept)
+				}
+				kept = len(there)
+				if !contained(there, want) {
+					t.Fatal("the store holds what was not in the file")
+				}
+			}
+			feed(t, store, string(history))
+			if got := export(t, store); got != want {
+				t.Errorf("completed, it differs: %d bytes, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+// killImport gives an import the beginning of a file and kills it, wherever it
+// is with that.
+func killImport(t *testing.T, store string, beginning []byte) {
+	t.Helper()
+	cmd := exec.Command(program, "import", "--store", store, "-")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, writing := in.Write(beginning)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil || writing != nil {
+		t.Fatalf("the import ended before it was killed: %v, %v\n%s", err, writing, said.String())
+	}
+}
+
+// export returns every version of a store, apart from what the program logs.
+func export(t *testing.T, store string) string {
+	t.Helper()
+	var said bytes.Buffer
+	cmd := exec.Command(program, "export", "--store", store, "-")
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	return string(out)
+}
