@@ -1,0 +1,134 @@
+// Command cmd compares the answers of plans with those of gqlgen's executor, on
+// random operations and histories, for the schema that the program is built
+// with:
+//
+//	go run ./internal/plan/plantest/cmd -operations 1000000
+//
+// It prints what it compared, and each difference with the smallest operation
+// that shows it, and ends with status 1 where there is one.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/pprof"
+	"strconv"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/graph"
+	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/plan/plantest"
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/sqlitestore"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	same, err := run(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if !same || err != nil {
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (same bool, err error) {
+	operations := flag.Int("operations", 100_000, "how many operations are compared")
+	seed := flag.Uint64("seed", 1, "what they are made from: the same seed, the same operations")
+	differences := flag.Int("differences", 5, "how many differences are looked for")
+	uri := flag.String("mongodb", "", "a MongoDB server, such as mongodb://127.0.0.1:27017, instead of SQLite; databases named asof_plantest_… are made and dropped")
+	profile := flag.String("cpuprofile", "", "a file for a profile")
+	flag.Parse()
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = f.Close() }() // StopCPUProfile has written it
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return false, err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	dir, err := os.MkdirTemp("", "asof-plantest-")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // the system cleans up what is left
+	cfg := plantest.Config{
+		Types: model.Types, Schema: graph.NewExecutableSchema(graph.Config{}).Schema(), Serve: plantest.Servers,
+		Seed: *seed, Operations: *operations, Differences: *differences,
+		Open: func() (driver.Engine, error) { return inFile(ctx, dir) },
+	}
+	if *uri != "" {
+		cfg.Open = func() (driver.Engine, error) { return onServer(ctx, *uri) }
+	}
+	report, err := plantest.Run(ctx, cfg)
+	fmt.Print(report)
+	for i, d := range report.Differences {
+		fmt.Printf("\n%s: %s\n", report.Where[i], d)
+	}
+	return len(report.Differences) == 0, err
+}
+
+// inFile opens an empty store that goes with the directory.
+func inFile(ctx context.Context, dir string) (driver.Engine, error) {
+	name, err := os.MkdirTemp(dir, "world-")
+	if err != nil {
+		return nil, err
+	}
+	engine, err := sqlitestore.Open(ctx, filepath.Join(name, "asof.db"), sqlitestore.Options{
+		Collections: storage.CollectionsOf(model.Types), Sync: sqlitestore.SyncOff,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return temporary{engine, func() { _ = os.RemoveAll(name) }}, nil
+}
+
+// onServer opens an empty database that is dropped when it is closed.
+func onServer(ctx context.Context, name string) (driver.Engine, error) {
+	uri, err := url.Parse(name)
+	if err != nil {
+		return nil, err
+	}
+	database := "asof_plantest_" + strconv.Itoa(os.Getpid())
+	uri.Path = "/" + database
+	engine, err := mongostore.Open(ctx, uri.String(), mongostore.Options{Collections: storage.CollectionsOf(model.Types)})
+	if err != nil {
+		return nil, err
+	}
+	return temporary{engine, func() {
+		ctx := context.WithoutCancel(ctx)
+		client, err := mongo.Connect(options.Client().ApplyURI(name))
+		if err != nil {
+			return
+		}
+		_ = client.Database(database).Drop(ctx) // a database of this name is left
+		_ = client.Disconnect(ctx)
+	}}, nil
+}
+
+// temporary is an engine whose data goes when it is closed.
+type temporary struct {
+	driver.Engine
+	remove func()
+}
+
+func (t temporary) Close() error {
+	err := t.Engine.Close()
+	t.remove()
+	return err
+}

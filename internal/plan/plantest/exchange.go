@@ -1,0 +1,161 @@
+package plantest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// Transport is a way to send an operation.
+type Transport string
+
+// The ways.
+const (
+	Post      Transport = "POST"
+	Get       Transport = "GET"
+	Events    Transport = "SSE"
+	WebSocket Transport = "WebSocket"
+	Zipped    Transport = "POST, gzip"
+	GraphQL   Transport = "POST, application/graphql-response+json"
+)
+
+// answer is all that a server says to one request, as a client sees it.
+//
+// Nothing is left out of the comparison but the header that tells how the answer
+// was made: requests name themselves (X-Request-Id), so that this header is the
+// same, and Date and Connection are added below the handlers, by net/http.
+type answer struct {
+	status int
+	header string // sorted lines
+	body   string
+	how    string // the answer was made: what howHeader says
+}
+
+// howHeader says how an answer was made, where the server is told to say so.
+const howHeader = "X-Asof-Executor"
+
+// send sends an operation to a handler.
+func send(ctx context.Context, h http.Handler, op *Operation, way Transport, number int) answer {
+	var r *http.Request
+	switch way {
+	case Get:
+		query := url.Values{"query": {op.Query()}}
+		if text := op.variablesJSON(); text != "" {
+			query.Set("variables", text)
+		}
+		if op.named {
+			query.Set("operationName", op.name)
+		}
+		r = httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/graphql?"+query.Encode(), nil)
+	default:
+		r = httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/graphql", strings.NewReader(op.Body()))
+		r.Header.Set("Content-Type", "application/json")
+	}
+	switch way {
+	case Events:
+		r.Header.Set("Accept", "text/event-stream")
+	case Zipped:
+		r.Header.Set("Accept-Encoding", "gzip")
+	case GraphQL:
+		r.Header.Set("Accept", "application/graphql-response+json")
+	default:
+		r.Header.Set("Accept", "application/json")
+	}
+	r.Header.Set("X-Request-Id", fmt.Sprintf("operation-%d", number))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return answerOf(w)
+}
+
+func answerOf(w *httptest.ResponseRecorder) answer {
+	header := w.Result().Header //nolint:bodyclose // a recorder's body needs no closing
+	a := answer{status: w.Code, body: w.Body.String(), how: header.Get(howHeader)}
+	header.Del(howHeader)
+	if header.Get("Content-Encoding") == "gzip" {
+		if text, err := unzip(w.Body); err != nil {
+			a.body = "not gzip: " + err.Error()
+		} else {
+			a.body = text
+		}
+	}
+	var lines strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		fmt.Fprintf(&lines, "%s: %q\n", name, header[name])
+	}
+	a.header = lines.String()
+	return a
+}
+
+// unzip is what a client reads.
+func unzip(r io.Reader) (string, error) {
+	zipped, err := gzip.NewReader(r)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(zipped)
+	return string(text), err
+}
+
+// same compares two answers. Errors of different root fields may come in another
+// order: gqlgen executes root fields at the same time, and lists their errors as
+// they happen. Those of one root field must come in the same order.
+func (a answer) same(b answer) bool {
+	if a.status != b.status || a.header != b.header {
+		return false
+	}
+	return a.body == b.body || byRootField(a.body) == byRootField(b.body)
+}
+
+// byRootField brings the errors in each line of an answer (streams have several)
+// into an order by root field; every byte of theirs stays.
+func byRootField(body string) string {
+	lines := strings.Split(body, "\n")
+	for i, line := range lines {
+		before, text, ok := strings.Cut(line, "{")
+		if !ok {
+			continue
+		}
+		text = "{" + text
+		errs := gjson.Get(text, "errors")
+		if errs.Index == 0 {
+			errs = gjson.Get(text, "payload.errors")
+		}
+		if errs.Index == 0 || !errs.IsArray() {
+			continue
+		}
+		list := errs.Array()
+		slices.SortStableFunc(list, func(x, y gjson.Result) int {
+			return strings.Compare(x.Get("path.0").Raw, y.Get("path.0").Raw)
+		})
+		texts := make([]string, len(list))
+		for j, e := range list {
+			texts[j] = e.Raw
+		}
+		lines[i] = before + text[:errs.Index] + "[" + strings.Join(texts, ",") + "]" + text[errs.Index+len(errs.Raw):]
+	}
+	return strings.Join(lines, "\n")
+}
+
+// String shows an answer to people.
+func (a answer) String() string {
+	body := a.body
+	var indented bytes.Buffer
+	if json.Indent(&indented, []byte(body), "", "  ") == nil && len(body) > 200 {
+		body = indented.String()
+	}
+	return fmt.Sprintf("%d\n%s\n%s\n", a.status, a.header, body)
+}
+
+// executed says that the operation was begun, as its answer has data.
+func (a answer) executed() bool { return gjson.Get(a.body, "data").Exists() }
