@@ -18,20 +18,93 @@ import (
 // acknowledged only after all with earlier times have landed, so that an
 // instant just before the first in flight is never before one that was
 // acknowledged.
+//
+// How much of this other servers have to be told depends on the mode, see
+// fleet.
 type clock struct {
 	wallTime func() time.Time
+	// elapsed measures how long something takes; it never goes back.
+	elapsed func() time.Duration
+	// kick asks the fleet to exchange what it knows soon.
+	kick func()
 
 	mu      sync.Mutex
-	last    driver.Instant   // the greatest instant ever handed out, to either side
+	mode    mode
+	last    driver.Instant   // the greatest instant handed out, to either side, or seen
 	flights []driver.Instant // times of commits in flight, ascending
-	landed  chan struct{}    // closed, and replaced, when a commit lands
+	changed chan struct{}    // closed, and replaced, when anything below or above changes
+	unclear bool             // a commit's outcome was given up
+
+	// While alone: instants up to floor may be handed out, and commits may
+	// take off until lease, a time of elapsed.
+	floor driver.Instant
+	lease time.Duration
+
+	// While shared: what the clock document was last seen to say.
+	mark   driver.Instant // later commits of any server get greater times
+	stable driver.Instant // no other server commits at or before it
+	beat   int64          // the last exchange that was taken into account
+	told   driver.Instant // the lowest time in flight that others know of; 0: none
+
+	// What the next exchange is to achieve.
+	waiting []*ticket
+	wanted  driver.Instant // to be at most the floor, or the mark
 }
 
-func newClock(wallTime func() time.Time, last driver.Instant) *clock {
-	return &clock{wallTime: wallTime, last: last, landed: make(chan struct{})}
+// mode is how a server takes part in the clock.
+type mode int
+
+const (
+	// joining: other servers may not know of this one yet. Nothing is handed out.
+	joining mode = iota
+	// alone: no other server is there, and none begins before it has seen
+	// that this one knows of it.
+	alone
+	// between: about to be shared; nothing is handed out.
+	between
+	// shared: every commit time, and every instant to read at, comes from the
+	// clock document.
+	shared
+)
+
+// ticket is a commit that waits for its time.
+type ticket struct {
+	after driver.Instant
+	time  driver.Instant
+	done  bool // it has its time
+	gone  bool // nobody waits for it any more
+}
+
+func newClock(wallTime func() time.Time, elapsed func() time.Duration, last driver.Instant) *clock {
+	return &clock{wallTime: wallTime, elapsed: elapsed, kick: func() {}, last: last, changed: make(chan struct{})}
 }
 
 func (c *clock) wall() driver.Instant { return driver.InstantOf(c.wallTime()) }
+
+// broadcast wakes everyone who waits. The caller holds the lock.
+func (c *clock) broadcast() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// await waits for a change. The caller holds the lock, and has it again afterwards.
+func (c *clock) await(ctx context.Context) error {
+	changed := c.changed
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock: the time was up: %w", ctx.Err())
+	}
+}
+
+// want asks for an instant to come within reach. The caller holds the lock.
+func (c *clock) want(at driver.Instant) {
+	c.wanted = max(c.wanted, at)
+	c.kick()
+}
 
 // present is the latest instant that is not in the future.
 func (c *clock) present() driver.Instant {
@@ -40,24 +113,83 @@ func (c *clock) present() driver.Instant {
 	return max(c.last, c.wall())
 }
 
-// read returns a stable instant: nothing will be committed at or before it.
-func (c *clock) read() driver.Instant {
+// read returns a stable instant: nothing will be committed at or before it. In
+// shared mode it is the one that is known; the caller has just looked.
+func (c *clock) read(ctx context.Context) (driver.Instant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.flights) > 0 {
-		return c.flights[0] - 1
+	for {
+		switch c.mode {
+		case alone:
+			at := max(c.last, c.wall())
+			if len(c.flights) > 0 {
+				at = c.flights[0] - 1
+			}
+			if at <= c.floor {
+				c.last = max(c.last, at)
+				return at, nil
+			}
+			c.want(at)
+		case shared:
+			at := c.stable
+			if len(c.flights) > 0 {
+				at = min(at, c.flights[0]-1)
+			}
+			return at, nil
+		case joining, between:
+		}
+		if err := c.await(ctx); err != nil {
+			return 0, err
+		}
 	}
-	c.last = max(c.last, c.wall())
-	return c.last
+}
+
+// lowest is the lowest time in flight; 0: none. The caller holds the lock.
+func (c *clock) lowest() driver.Instant {
+	if len(c.flights) == 0 {
+		return 0
+	}
+	return c.flights[0]
 }
 
 // takeOff returns a commit's time, greater than after and all handed out before.
-func (c *clock) takeOff(after driver.Instant) driver.Instant {
+func (c *clock) takeOff(ctx context.Context, after driver.Instant) (driver.Instant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = max(c.wall(), c.last+1, after+1)
-	c.flights = append(c.flights, c.last)
-	return c.last
+	var t *ticket
+	for {
+		switch {
+		case t != nil && t.done:
+			return t.time, nil
+		case t != nil:
+		case c.mode == alone:
+			at := max(c.wall(), c.last+1, after+1)
+			if at <= c.floor && c.elapsed() < c.lease {
+				c.depart(at)
+				return at, nil
+			}
+			c.want(at)
+		case c.mode == shared:
+			t = &ticket{after: after}
+			c.waiting = append(c.waiting, t)
+			c.kick()
+		}
+		if err := c.await(ctx); err != nil {
+			if t != nil && t.done {
+				return t.time, nil
+			}
+			if t != nil {
+				t.gone = true
+			}
+			return 0, err
+		}
+	}
+}
+
+// depart notes a flight. The caller holds the lock.
+func (c *clock) depart(at driver.Instant) {
+	c.last = max(c.last, at)
+	c.flights = append(c.flights, at)
 }
 
 // land ends a flight whose outcome is certain.
@@ -67,52 +199,93 @@ func (c *clock) land(at driver.Instant) {
 	if i, ok := slices.BinarySearch(c.flights, at); ok {
 		c.flights = slices.Delete(c.flights, i, i+1)
 	}
-	close(c.landed)
-	c.landed = make(chan struct{})
-}
-
-// wait returns when no commit with a time at or before an instant is in flight.
-func (c *clock) wait(ctx context.Context, at driver.Instant) error {
-	for {
-		c.mu.Lock()
-		if len(c.flights) == 0 || at < c.flights[0] {
-			c.mu.Unlock()
-			return nil
-		}
-		landed := c.landed
-		c.mu.Unlock()
-		select {
-		case <-landed:
-		case <-ctx.Done():
-			return wrap(ctx.Err(), "waiting for commits in flight")
-		}
+	if c.mode != alone {
+		c.kick() // others wait for it
 	}
+	c.broadcast()
 }
 
-// settle makes an instant stable, see driver.Engine.Settle.
-func (c *clock) settle(ctx context.Context, at driver.Instant) error {
+// giveUp ends a flight whose outcome nobody will know.
+func (c *clock) giveUp(at driver.Instant) {
 	c.mu.Lock()
-	present := max(c.last, c.wall())
-	if at <= present {
-		c.last = max(c.last, at)
-	}
+	c.unclear = true
 	c.mu.Unlock()
-	if at > present {
-		return invalidf("%s is in the future; the store's clock says %s", at, present)
+	c.land(at)
+}
+
+// passed reports whether no commit with a time at or before an instant can
+// still appear, as far as this server knows. The caller holds the lock.
+func (c *clock) passed(at driver.Instant) bool {
+	if len(c.flights) > 0 && c.flights[0] <= at {
+		return false
 	}
-	return c.wait(ctx, at)
+	return c.mode == alone || c.mode == shared && at <= c.stable
 }
 
-// handedOut returns the greatest instant that anyone was given.
-func (c *clock) handedOut() driver.Instant {
+// settled is passed for those who do not hold the lock. It also reports
+// whether the wait is for this server's own commits, or for others.
+func (c *clock) settled(at driver.Instant) (yes, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.last
+	return c.passed(at), len(c.flights) > 0 && c.flights[0] <= at || c.mode != shared
 }
 
-// saw makes later commit times greater than one that was read or loaded.
-func (c *clock) saw(at driver.Instant) {
+// awaitChange waits for a change unless an instant has been passed.
+func (c *clock) awaitChange(ctx context.Context, at driver.Instant) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = max(c.last, at)
+	if c.passed(at) {
+		return nil
+	}
+	return c.await(ctx)
+}
+
+// awaitTold returns when others know that no commit of this server with a time
+// at or before an instant is in flight.
+func (c *clock) awaitTold(ctx context.Context, at driver.Instant) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.mode == shared && c.told != 0 && c.told <= at {
+		if err := c.await(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reach makes an instant one that later commits are after. It reports false
+// where the instant is in the future, and when that is.
+func (c *clock) reach(ctx context.Context, at driver.Instant) (driver.Instant, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if present := max(c.last, c.wall()); at > present {
+		return present, false, nil
+	}
+	for {
+		switch c.mode {
+		case alone:
+			if at <= c.floor {
+				c.last = max(c.last, at)
+				return at, true, nil
+			}
+			c.want(at)
+		case shared:
+			if at <= c.mark {
+				return at, true, nil
+			}
+			c.want(at)
+		case joining, between:
+		}
+		if err := c.await(ctx); err != nil {
+			return 0, false, err
+		}
+	}
+}
+
+// handedOut returns the greatest instant that anyone was given, and whether
+// every commit's outcome was learned.
+func (c *clock) handedOut() (driver.Instant, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last, !c.unclear && len(c.flights) == 0
 }

@@ -34,6 +34,9 @@ func (r *recorder) started(_ context.Context, e *event.CommandStartedEvent) {
 	if bson.Unmarshal(e.Command, &d) != nil {
 		return
 	}
+	if len(d) > 0 && d[0].Value == metaName {
+		return // what servers tell each other in the background
+	}
 	kept := bson.D{}
 	for _, field := range d {
 		switch field.Key {

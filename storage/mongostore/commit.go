@@ -33,6 +33,9 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 	if err == nil {
 		err = checkWrite(w)
 	}
+	if err == nil {
+		err = s.clocksApart()
+	}
 	if err != nil {
 		leave()
 		return nil, err
@@ -59,7 +62,7 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		if o.err != nil {
 			return nil, wrap(o.err, "committing")
 		}
-		if err := s.clock.wait(ctx, o.version.RecordedAt); err != nil {
+		if err := s.fleet.acknowledge(ctx, o.version.RecordedAt); err != nil {
 			return nil, err
 		}
 		return o.version, nil
@@ -83,7 +86,11 @@ type committing struct {
 func (t *committing) run(life context.Context) (*driver.Version, error) {
 	defer func() {
 		for _, at := range t.uncertain {
-			t.c.store.clock.land(at)
+			if life.Err() != nil {
+				t.c.store.clock.giveUp(at)
+			} else {
+				t.c.store.clock.land(at)
+			}
 		}
 	}()
 	known := t.c.heads.get(t.w.Key, t.w.Expected)
@@ -130,7 +137,10 @@ func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.
 	if h != nil {
 		r.Number, after = h.Number+1, h.RecordedAt
 	}
-	r.RecordedAt = t.c.store.clock.takeOff(after)
+	var err error
+	if r.RecordedAt, err = t.c.store.clock.takeOff(ctx, after); err != nil {
+		return nil, err
+	}
 	made, err := t.write(ctx, h, r)
 	if err != nil && uncertain(err) {
 		t.uncertain = append(t.uncertain, r.RecordedAt)

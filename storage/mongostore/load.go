@@ -50,7 +50,9 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	if err := l.write(ctx); err != nil {
 		return driver.LoadResult{}, wrap(err, "loading")
 	}
-	s.clock.saw(latest)
+	if err := s.fleet.saw(ctx, latest); err != nil {
+		return driver.LoadResult{}, err
+	}
 	return result, nil
 }
 

@@ -24,7 +24,11 @@ type source struct {
 // merge joins the streams of several collections, and drops what is in two places.
 func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*collection) iter.Seq2[*record, error] {
 	return func(yield func(*record, error) bool) {
-		begin := s.clock.read()
+		begin, err := s.fleet.now(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
 		var sources []*source
 		var opened []*logging
 		defer func() {

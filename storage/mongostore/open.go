@@ -44,6 +44,11 @@ type Options struct {
 	// MaxSkew is how far Clock and the server's clock may be apart. Open
 	// refuses when they are further; 0 means that they are not compared.
 	MaxSkew time.Duration
+
+	// beat is how often servers tell each other that they are there; 0 means
+	// the default. elapsed measures how long something takes.
+	beat    time.Duration
+	elapsed func() time.Duration
 }
 
 const (
@@ -90,6 +95,10 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 	if o.Clock == nil {
 		o.Clock = time.Now //nolint:forbidigo // the clock that is handed in by default
 	}
+	if o.elapsed == nil {
+		began := time.Now()                                           //nolint:forbidigo // measures, and tells no time
+		o.elapsed = func() time.Duration { return time.Since(began) } //nolint:forbidigo // as above
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -107,7 +116,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 	if err := s.greet(ctx, o); err != nil {
 		return nil, err
 	}
-	known, floor, err := s.register(ctx, o.Collections)
+	known, err := s.register(ctx, o.Collections)
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +130,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 			return nil, wrap(err, "making the indexes of "+declared.Name)
 		}
 	}
+	var floor driver.Instant
 	for _, c := range s.collections {
 		last, err := c.lastCommit(ctx)
 		if err != nil {
@@ -128,8 +138,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		}
 		floor = max(floor, last)
 	}
-	s.clock = newClock(o.Clock, floor)
-	return s, nil
+	return s, s.join(ctx, o, floor)
 }
 
 func (s *Store) add(name string, b Bounds) error {
@@ -174,18 +183,15 @@ func (s *Store) greet(ctx context.Context, o Options) error {
 	if o.MaxSkew == 0 || hello.LocalTime == 0 {
 		return nil
 	}
-	server := hello.LocalTime.Time()
-	if early, late := before.Sub(server), server.Sub(after); early > o.MaxSkew || late > o.MaxSkew {
-		return driver.Errorf(driver.CodeUnavailable,
-			"the clocks are too far apart: this machine's says %s, that of the MongoDB server %s, and the bound is %v; synchronize them (NTP)",
-			before.UTC().Format(time.RFC3339Nano), server.UTC().Format(time.RFC3339Nano), o.MaxSkew)
+	if apart := compareClocks(before, hello.LocalTime.Time(), after, o.MaxSkew); apart != nil {
+		return apart
 	}
 	return nil
 }
 
 // register notes which collections there are, and returns all that there ever
-// were, with the latest instant that a store handed out before it was closed.
-func (s *Store) register(ctx context.Context, declared []driver.Collection) (known []string, floor driver.Instant, err error) {
+// were.
+func (s *Store) register(ctx context.Context, declared []driver.Collection) (known []string, err error) {
 	names := make(bson.A, len(declared))
 	for i, c := range declared {
 		names[i] = c.Name
@@ -193,7 +199,6 @@ func (s *Store) register(ctx context.Context, declared []driver.Collection) (kno
 	var stored struct {
 		Format      int64    `bson:"format"`
 		Collections []string `bson:"collections"`
-		Floor       int64    `bson:"floor"`
 	}
 	byID := bson.D{{Key: "_id", Value: storeID}}
 	_, err = s.meta.UpdateOne(ctx, byID, bson.D{
@@ -201,16 +206,16 @@ func (s *Store) register(ctx context.Context, declared []driver.Collection) (kno
 		{Key: "$addToSet", Value: bson.D{{Key: "collections", Value: bson.D{{Key: "$each", Value: names}}}}},
 	}, options.UpdateOne().SetUpsert(true))
 	if err != nil && !mongo.IsDuplicateKeyError(err) {
-		return nil, 0, wrap(err, "preparing the database")
+		return nil, wrap(err, "preparing the database")
 	}
 	if err := s.meta.FindOne(ctx, byID).Decode(&stored); err != nil {
-		return nil, 0, wrap(err, "preparing the database")
+		return nil, wrap(err, "preparing the database")
 	}
 	if stored.Format != format {
-		return nil, 0, driver.Errorf(driver.CodeUnavailable,
+		return nil, driver.Errorf(driver.CodeUnavailable,
 			"the database was made by another version of asof (layout %d, this one knows %d)", stored.Format, format)
 	}
-	return stored.Collections, driver.Instant(stored.Floor), nil
+	return stored.Collections, nil
 }
 
 // lastCommit is the latest time of a version.

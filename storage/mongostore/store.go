@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -15,10 +16,13 @@ import (
 
 // Store is an engine over a database of MongoDB. It implements driver.Engine.
 type Store struct {
-	client  *mongo.Client
-	db      *mongo.Database
-	meta    *mongo.Collection
-	clock   *clock
+	client *mongo.Client
+	db     *mongo.Database
+	meta   *mongo.Collection
+	clock  *clock
+	fleet  *fleet
+	// apart is why commits are refused while the clocks are too far apart.
+	apart   atomic.Pointer[driver.Error]
 	logger  *slog.Logger
 	timeout time.Duration
 	// collections has every collection that is declared now or was before.
@@ -77,12 +81,12 @@ func (s *Store) collection(name string) (*collection, error) {
 
 // Now implements driver.Engine.
 func (s *Store) Now(ctx context.Context) (driver.Instant, error) {
-	leave, err := s.begin(ctx)
+	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
-	return s.clock.read(), nil
+	return s.fleet.now(ctx)
 }
 
 // Settle implements driver.Engine.
@@ -92,16 +96,20 @@ func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
 		return err
 	}
 	defer leave()
-	return s.clock.settle(ctx, at)
+	return s.fleet.settle(ctx, at)
 }
 
-// Ping implements driver.Engine.
+// Ping implements driver.Engine. A server whose clock is too far from that of
+// the database cannot answer as it should, and says so.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	if err := s.clocksApart(); err != nil {
+		return err
+	}
 	return wrap(s.client.Ping(ctx, nil), "asking the server whether it answers")
 }
 
@@ -176,7 +184,5 @@ func (s *Store) Close() error {
 	case <-ctx.Done():
 	}
 	s.giveUp()
-	_, err := s.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: storeID}},
-		bson.D{{Key: "$max", Value: bson.D{{Key: "floor", Value: int64(s.clock.handedOut())}}}})
-	return errors.Join(wrap(err, "closing the store"), wrap(s.client.Disconnect(ctx), "closing the store"))
+	return errors.Join(wrap(s.fleet.leave(ctx), "closing the store"), wrap(s.client.Disconnect(ctx), "closing the store"))
 }

@@ -1,0 +1,178 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// The clock document is what the servers on one database tell each other:
+//
+//	{_id: "clock", mark, n: number of servers, servers: {<id>: {beat, alone, low, floor}}}
+//
+// mark is an instant that every later commit is after, of any server but one
+// that is alone. low is at most the time of every commit that its server has
+// in flight (0: none), floor at least every instant that a server that is
+// alone has handed out. beat counts the exchanges of a server: each is made on
+// condition that it is the next one, so that one that was delayed on its way
+// has no effect.
+const clockID = "clock"
+
+// clockState is the clock document at one moment.
+type clockState struct {
+	Mark    driver.Instant         `bson:"mark"`
+	Servers map[string]serverState `bson:"servers"`
+}
+
+type serverState struct {
+	Beat  int64          `bson:"beat"`
+	Alone bool           `bson:"alone"`
+	Low   driver.Instant `bson:"low"`
+	Floor driver.Instant `bson:"floor"`
+}
+
+// lowest is the lowest time that servers other than this one have in flight.
+func (s *clockState) lowest(id string) driver.Instant {
+	low := driver.Forever
+	for other, state := range s.Servers {
+		if other != id && state.Low != 0 {
+			low = min(low, state.Low)
+		}
+	}
+	return low
+}
+
+// others reports whether there are other servers, and whether one of them does
+// not know yet that it is not alone.
+func (s *clockState) others(id string) (some, unaware bool) {
+	for other, state := range s.Servers {
+		if other != id {
+			some = true
+			unaware = unaware || state.Alone
+		}
+	}
+	return some, unaware
+}
+
+// Why an exchange was not made.
+var (
+	// errRemoved: others took this server for dead.
+	errRemoved = errors.New("this server was taken for dead by another one on the same database")
+	// errUnmet: a condition did not hold, or it is not clear yet whether an
+	// earlier exchange was made.
+	errUnmet = errors.New("the clock document is not as it was expected")
+)
+
+// clockDocument is the document as one server sees it.
+type clockDocument struct {
+	meta *mongo.Collection
+	id   string
+	beat int64 // of the last exchange that is known to have been made
+}
+
+func (d *clockDocument) field(name string) string { return "servers." + d.id + "." + name }
+
+// read reads the document.
+func (d *clockDocument) read(ctx context.Context) (*clockState, error) {
+	var state clockState
+	err := d.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Decode(&state)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return &state, nil
+	}
+	return &state, err
+}
+
+// exchange changes the document, sets this server's part of it, and returns
+// what it said before; with errUnmet, what it says instead of what was expected.
+func (d *clockDocument) exchange(ctx context.Context, set bson.D, change bson.D, condition ...bson.E) (*clockState, error) {
+	for {
+		filter := append(bson.D{{Key: "_id", Value: clockID}, {Key: d.field("beat"), Value: d.beat}}, condition...)
+		fields := bson.D{{Key: d.field("beat"), Value: d.beat + 1}}
+		for _, e := range set {
+			fields = append(fields, bson.E{Key: d.field(e.Key), Value: e.Value})
+		}
+		var before clockState
+		err := d.meta.FindOneAndUpdate(ctx, filter, append(bson.D{{Key: "$set", Value: fields}}, change...),
+			options.FindOneAndUpdate().SetReturnDocument(options.Before)).Decode(&before)
+		if err == nil {
+			d.beat++
+			return &before, nil
+		}
+		if !errors.Is(err, mongo.ErrNoDocuments) {
+			return nil, err
+		}
+		state, err := d.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		own, there := state.Servers[d.id]
+		switch {
+		case !there:
+			return nil, errRemoved
+		case own.Beat == d.beat:
+			return state, errUnmet
+		}
+		d.beat = own.Beat // an exchange without an answer was made after all
+	}
+}
+
+// join gives this server a part in the document.
+func (d *clockDocument) join(ctx context.Context, mark, low driver.Instant) error {
+	for {
+		d.beat = 1
+		_, err := d.meta.UpdateOne(ctx,
+			bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + d.id, Value: exists(false)}},
+			bson.D{
+				{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}},
+				{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(mark)}}},
+				{Key: "$set", Value: bson.D{
+					{Key: d.field("beat"), Value: d.beat},
+					{Key: d.field("alone"), Value: false},
+					{Key: d.field("low"), Value: int64(low)},
+					{Key: d.field("floor"), Value: int64(0)},
+				}},
+			}, options.UpdateOne().SetUpsert(true))
+		if !mongo.IsDuplicateKeyError(err) {
+			return err
+		}
+		// It was made by another server meanwhile, or this one is in it already.
+		state, err := d.read(ctx)
+		if err != nil {
+			return err
+		}
+		if own, there := state.Servers[d.id]; there {
+			d.beat = own.Beat
+			return nil
+		}
+	}
+}
+
+// remove takes a server out of the document, if it has not moved since a beat.
+// Later commits are after all that it may have handed out.
+func (d *clockDocument) remove(ctx context.Context, id string, last serverState) error {
+	_, err := d.meta.UpdateOne(ctx,
+		bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + id + ".beat", Value: last.Beat}},
+		bson.D{
+			{Key: "$unset", Value: bson.D{{Key: "servers." + id, Value: ""}}},
+			{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
+			{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(last.Floor)}}},
+		})
+	return err
+}
+
+// leave takes this server out of the document.
+func (d *clockDocument) leave(ctx context.Context, handedOut driver.Instant) error {
+	_, err := d.meta.UpdateOne(ctx,
+		bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + d.id, Value: exists(true)}},
+		bson.D{
+			{Key: "$unset", Value: bson.D{{Key: "servers." + d.id, Value: ""}}},
+			{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
+			{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(handedOut)}}},
+		})
+	return err
+}

@@ -1,0 +1,242 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// comeIn waits until all other servers know of this one.
+func (f *fleet) comeIn(ctx context.Context) error {
+	before, err := f.doc.exchange(ctx, nil, nil)
+	if err != nil {
+		return err
+	}
+	some, unaware := before.others(f.doc.id)
+	if !some {
+		return f.goAlone(ctx)
+	}
+	f.listen(ctx, before)
+	if unaware {
+		return nil
+	}
+	f.becomeShared(before, 0)
+	return f.beatShared(ctx, true)
+}
+
+// becomeShared begins with what the document says. All that was handed out
+// before, which others know of, stays stable.
+func (f *fleet) becomeShared(state *clockState, handedOut driver.Instant) {
+	c := f.clock
+	c.mu.Lock()
+	c.mode, c.beat = shared, f.doc.beat
+	c.stable = max(c.stable, handedOut)
+	c.mark = max(c.mark, handedOut)
+	c.broadcast()
+	c.mu.Unlock()
+	f.learn(state)
+}
+
+// comeBack comes in again after others took this server for dead.
+func (f *fleet) comeBack(ctx context.Context) error {
+	c := f.clock
+	c.mu.Lock()
+	c.mode = joining
+	low := c.lowest()
+	last := c.last
+	c.told = low
+	c.broadcast()
+	c.mu.Unlock()
+	return f.doc.join(ctx, last, low)
+}
+
+// floorAhead is up to where a server that is alone may hand out instants. The
+// caller holds the clock's lock.
+func (f *fleet) floorAhead() driver.Instant {
+	c := f.clock
+	ahead := driver.Instant((aheadBeats * f.every).Microseconds())
+	return max(c.floor, max(c.last, c.wanted, c.wall())+ahead)
+}
+
+// beatAlone says how far instants may be handed out, and looks whether this
+// server still is alone.
+func (f *fleet) beatAlone(ctx context.Context) error {
+	c := f.clock
+	c.mu.Lock()
+	floor := f.floorAhead()
+	c.mu.Unlock()
+	started := c.elapsed()
+	before, err := f.doc.exchange(ctx, bson.D{{Key: "floor", Value: int64(floor)}}, nil)
+	if err != nil {
+		return err
+	}
+	if some, _ := before.others(f.doc.id); some {
+		return f.share(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.floor, c.lease = floor, started+leaseBeats*f.every
+	c.broadcast()
+	return nil
+}
+
+// share goes over from the server's own clock to that of all.
+func (f *fleet) share(ctx context.Context) error {
+	c := f.clock
+	c.mu.Lock()
+	c.mode = between
+	handedOut := c.last
+	c.told = c.lowest()
+	low := c.told
+	c.mu.Unlock()
+	before, err := f.doc.exchange(ctx,
+		bson.D{{Key: "alone", Value: false}, {Key: "low", Value: int64(low)}, {Key: "floor", Value: int64(0)}},
+		bson.D{{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(handedOut)}}}})
+	if err != nil {
+		return err
+	}
+	f.becomeShared(before, handedOut)
+	return nil
+}
+
+// goAlone goes over to the server's own clock, unless another server comes in.
+func (f *fleet) goAlone(ctx context.Context) error {
+	c := f.clock
+	c.mu.Lock()
+	floor := f.floorAhead()
+	c.mu.Unlock()
+	started := c.elapsed()
+	before, err := f.doc.exchange(ctx, bson.D{
+		{Key: "alone", Value: true}, {Key: "low", Value: int64(0)}, {Key: "floor", Value: int64(floor)},
+	}, nil, bson.E{Key: "n", Value: int64(1)})
+	if errors.Is(err, errUnmet) {
+		return nil // another server comes in
+	}
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = 0
+	c.mode, c.floor, c.lease = alone, max(floor, before.Mark), started+leaseBeats*f.every
+	c.last = max(c.last, before.Mark)
+	f.assign(max(c.wall(), c.last+1))
+	c.broadcast()
+	return nil
+}
+
+// assign gives all that wait their times, from one on. The caller holds the
+// clock's lock.
+func (f *fleet) assign(from driver.Instant) {
+	c := f.clock
+	for _, t := range c.waiting {
+		t.time, t.done = max(from, t.after+1), true
+		from = t.time + 1
+		if t.gone {
+			c.last = max(c.last, t.time)
+			continue
+		}
+		c.depart(t.time)
+	}
+	c.waiting = nil
+}
+
+// beatShared takes times for the commits that wait, and tells others what has
+// landed. Without either it does nothing unless it is due.
+func (f *fleet) beatShared(ctx context.Context, due bool) error {
+	c := f.clock
+	c.mu.Lock()
+	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return t.gone })
+	n := driver.Instant(len(c.waiting))
+	low := c.lowest()
+	mark := c.wanted
+	idle := !due && n == 0 && low == c.told && mark <= c.mark
+	if due {
+		mark = max(mark, c.wall())
+		f.ahead -= f.ahead / aheadDecay
+	}
+	first := max(c.wall()+f.ahead, c.mark+1, c.last+1)
+	for _, t := range c.waiting {
+		first = max(first, t.after+1)
+	}
+	c.mu.Unlock()
+	if idle {
+		return nil
+	}
+	var before *clockState
+	var err error
+	if n == 0 {
+		before, err = f.tell(ctx, low, mark)
+	} else {
+		before, first, err = f.reserve(ctx, low, first, n)
+		mark = first + n - 1
+	}
+	if err != nil {
+		return err
+	}
+	f.take(before, int(n), first, max(before.Mark, mark))
+	if due {
+		f.listen(ctx, before)
+	}
+	if some, _ := before.others(f.doc.id); !some {
+		return f.goAlone(ctx)
+	}
+	return nil
+}
+
+// reserve takes n times that follow on each other, from one on, or from a later
+// one where others have taken such times before. What is told to be in flight
+// is exact, so that nobody waits for more than there is.
+func (f *fleet) reserve(ctx context.Context, low, first, n driver.Instant) (*clockState, driver.Instant, error) {
+	ended := low == 0
+	for step := driver.Instant(1); ; step *= 2 {
+		if ended {
+			low = first
+		}
+		before, err := f.tell(ctx, low, first+n-1, bson.E{Key: "mark", Value: bson.D{{Key: "$lt", Value: int64(first)}}})
+		if !errors.Is(err, errUnmet) {
+			return before, first, err
+		}
+		if before.Mark >= first {
+			// The clock that is ahead of the others is the one that they follow.
+			f.ahead = max(f.ahead, before.Mark-f.clock.wall())
+			first = before.Mark + step
+		}
+	}
+}
+
+// tell says what is in flight, and raises the mark.
+func (f *fleet) tell(ctx context.Context, low, mark driver.Instant, condition ...bson.E) (*clockState, error) {
+	before, err := f.doc.exchange(ctx, bson.D{{Key: "low", Value: int64(low)}},
+		bson.D{{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(mark)}}}}, condition...)
+	if err == nil {
+		f.clock.mu.Lock()
+		f.clock.told = low
+		f.clock.mu.Unlock()
+	}
+	return before, err
+}
+
+// take gives the first n that wait times from one on, and takes into account
+// what the document says now.
+func (f *fleet) take(before *clockState, n int, first, mark driver.Instant) {
+	c := f.clock
+	c.mu.Lock()
+	more := slices.Clone(c.waiting[n:])
+	c.waiting = c.waiting[:n]
+	if n > 0 {
+		f.assign(first)
+	}
+	c.waiting = more
+	c.beat = f.doc.beat
+	c.mark = max(c.mark, mark)
+	c.broadcast()
+	c.mu.Unlock()
+	after := *before
+	after.Mark = mark
+	f.learn(&after)
+}
