@@ -16,18 +16,36 @@ import (
 // names the version that is refused: by the engine, or because it deletes a
 // document that never existed.
 func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
-	if err := s.fillChanged(ctx, vs); err != nil {
+	if err := s.PrepareLoad(ctx, vs); err != nil {
 		return driver.LoadResult{}, err
 	}
+	return s.LoadPrepared(ctx, vs)
+}
+
+// PrepareLoad does the first half of Load: it fills Op and Changed. Batches are
+// prepared in the order in which they are loaded, by one goroutine; while one
+// is prepared, the one before it may still be on its way into the engine, and
+// if that fails, what was prepared meanwhile must be prepared again.
+func (s *Store) PrepareLoad(ctx context.Context, vs []driver.Version) error {
+	s.loaded.begin()
+	err := s.fillChanged(ctx, vs)
+	if err != nil {
+		s.loaded.fail()
+	}
+	return err
+}
+
+// LoadPrepared does the second half of Load: it gives the engine what
+// PrepareLoad has prepared.
+func (s *Store) LoadPrepared(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
 	res, err := s.engine.Load(ctx, vs)
 	if err != nil {
-		s.loaded.clear()
+		s.loaded.fail()
 	}
 	return res, err
 }
 
 func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
-	s.loaded.shrink()
 	if err := s.readPrevious(ctx, vs); err != nil {
 		return err
 	}
@@ -38,7 +56,6 @@ func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
 		}
 		before, existed := s.loaded.swap(v.Collection, v.Key, v.RecordedAt, v.Data, true)
 		if v.Deleted && !existed && s.byCollection[v.Collection] != nil {
-			s.loaded.clear()
 			return &driver.LoadError{Index: i, Err: driver.Errorf(driver.CodeInvalid, "%s %q cannot be deleted: it has no version before %s", v.Collection, v.Key, v.RecordedAt)}
 		}
 		v.Changed = normal.Changed(before, v.Data)
@@ -63,7 +80,6 @@ func (s *Store) readPrevious(ctx context.Context, vs []driver.Version) error {
 		}
 		before, err := s.engine.Get(ctx, collection, rs, nil)
 		if err != nil {
-			s.loaded.clear()
 			return err
 		}
 		for i, v := range before {
@@ -73,15 +89,19 @@ func (s *Store) readPrevious(ctx context.Context, vs []driver.Version) error {
 	return nil
 }
 
-// maxLoaded bounds what a loadCache holds, in bytes.
-const maxLoaded = 64 << 20
+// maxLoaded bounds each of the two generations of a loadCache, in bytes.
+const maxLoaded = 32 << 20
 
 // loadCache holds the last states that were loaded, so that an import need not
-// read back what it has just written.
+// read back what it has just written, nor wait until it is written. It forgets
+// by generations: what the last batch loaded is in one of the two, whatever the
+// sizes.
 type loadCache struct {
-	mu    sync.Mutex
-	docs  map[loadKey]loadState
-	bytes int
+	mu       sync.Mutex
+	docs     map[loadKey]loadState // this generation
+	bytes    int                   // of its data
+	older    map[loadKey]loadState // the one before
+	outdated bool                  // a load has failed: what is here was never stored
 }
 
 type loadKey struct{ collection, key string }
@@ -92,11 +112,37 @@ type loadState struct {
 	existed bool // there was a version, which may be a tombstone
 }
 
+// begin makes room for a batch.
+func (c *loadCache) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.outdated:
+		c.docs, c.older, c.bytes, c.outdated = nil, nil, 0, false
+	case c.bytes > maxLoaded:
+		c.docs, c.older, c.bytes = nil, c.docs, 0
+	}
+}
+
+// fail says that a batch was not stored.
+func (c *loadCache) fail() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outdated = true
+}
+
+func (c *loadCache) get(k loadKey) (state loadState, ok bool) {
+	if state, ok = c.docs[k]; !ok {
+		state, ok = c.older[k]
+	}
+	return state, ok
+}
+
 // knows reports whether the state before an instant is known.
 func (c *loadCache) knows(collection, key string, at driver.Instant) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	state, ok := c.docs[loadKey{collection, key}]
+	state, ok := c.get(loadKey{collection, key})
 	return ok && state.at < at
 }
 
@@ -105,12 +151,12 @@ func (c *loadCache) swap(collection, key string, at driver.Instant, data []byte,
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := loadKey{collection, key}
-	was := c.docs[k]
+	was, _ := c.get(k)
 	if c.docs == nil {
 		c.docs = map[loadKey]loadState{}
 	}
+	c.bytes += len(data) - len(c.docs[k].data)
 	c.docs[k] = loadState{at, slices.Clone(data), exists}
-	c.bytes += len(data) - len(was.data)
 	return was.data, was.existed
 }
 
@@ -120,19 +166,5 @@ func (c *loadCache) forget(collection, key string) {
 	k := loadKey{collection, key}
 	c.bytes -= len(c.docs[k].data)
 	delete(c.docs, k)
-}
-
-// shrink empties a cache that has grown too large.
-func (c *loadCache) shrink() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.bytes > maxLoaded {
-		c.docs, c.bytes = nil, 0
-	}
-}
-
-func (c *loadCache) clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.docs, c.bytes = nil, 0
+	delete(c.older, k)
 }

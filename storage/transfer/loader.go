@@ -34,9 +34,8 @@ type batch struct {
 // outcome is what became of a batch.
 type outcome struct {
 	*batch
-	result  driver.LoadResult
-	stopped *LineError // the first line that the store refused
-	err     error
+	result driver.LoadResult
+	err    error
 }
 
 // run loads what the jobs hold, in their order.
@@ -44,7 +43,7 @@ func (l *loader) run(ctx context.Context, jobs <-chan *job) error {
 	for {
 		select {
 		case <-ctx.Done(): // the jobs may wait for a Read that does not end
-			_ = l.wait() // it was stopped, too
+			_ = l.wait(ctx) // it was stopped, too
 			return driver.Errorf(driver.CodeUnavailable, "the import was stopped: %w", context.Cause(ctx))
 		case j, ok := <-jobs:
 			switch {
@@ -91,70 +90,92 @@ func (l *loader) finish(ctx context.Context) error {
 	if err := l.flush(ctx); err != nil {
 		return err
 	}
-	return l.wait()
+	return l.wait(ctx)
 }
 
-// flush gives the store what was gathered, when it has taken what it has. Its
-// error is about the latter.
+// flush gives the store what was gathered, when it has taken what it has; until
+// then the batch is prepared. Its error is about either.
 func (l *loader) flush(ctx context.Context) error {
-	if err := l.wait(); err != nil {
+	b := l.next
+	b.sort()
+	prepared := b.prepare(ctx, l.store)
+	if err := l.wait(ctx); err != nil {
 		return err
 	}
-	b := l.next
-	l.next, l.loaded = &batch{items: make([]item, 0, len(b.items))}, make(chan outcome, 1)
-	go func(loaded chan<- outcome) {
+	l.next = &batch{items: make([]item, 0, len(b.items))}
+	loaded := make(chan outcome, 1)
+	l.loaded = loaded
+	if prepared != nil {
+		loaded <- outcome{batch: b, err: prepared}
+		return nil
+	}
+	go func() {
 		o := outcome{batch: b}
-		o.result, o.stopped, o.err = b.load(ctx, l.store)
+		o.result, o.err = l.store.LoadPrepared(ctx, b.versions)
 		loaded <- o
-	}(l.loaded)
+	}()
 	return nil
 }
 
 // wait waits for the batch that the store has, and counts it. Where the store
 // refused a version, those on the lines before it are kept.
-func (l *loader) wait() error {
+func (l *loader) wait(ctx context.Context) error {
 	if l.loaded == nil {
 		return nil
 	}
 	o := <-l.loaded
 	l.loaded = nil
+	stopped := l.retry(ctx, &o)
 	if o.err != nil {
 		return o.err
 	}
-	l.count(o)
+	l.count(o, stopped)
 	if l.opts.Progress != nil {
 		l.opts.Progress(Progress{Lines: l.report.Added + l.report.Skipped, Bytes: l.raw.n.Load()})
 	}
-	if o.stopped != nil {
-		return o.stopped
+	if stopped != nil {
+		return stopped
 	}
 	return nil
 }
 
-// load gives the batch to the store, up to the first line that this refuses,
-// which it returns. The order in which lines are tried is not that of the
-// file, so another refusal may show an earlier line.
-func (b *batch) load(ctx context.Context, store *storage.Store) (result driver.LoadResult, stopped *LineError, err error) {
-	// Versions of one document lie together in a store, so a batch that is
-	// ordered by document is written with less effort. Nothing else depends on
-	// the order of different documents.
+// retry gives a batch of which the store refused a version to it again, up to
+// the line of that, which it returns. The order in which lines are tried is not
+// that of the file, so another refusal may show an earlier line.
+func (l *loader) retry(ctx context.Context, o *outcome) (stopped *LineError) {
+	for {
+		var refused *driver.LoadError
+		if !errors.As(o.err, &refused) || refused.Index < 0 || refused.Index >= len(o.items) {
+			return stopped
+		}
+		stopped = &LineError{Line: o.items[refused.Index].line, Err: refused.Err}
+		o.items = slices.DeleteFunc(o.items, func(it item) bool { return it.line >= stopped.Line })
+		o.result, o.err = driver.LoadResult{}, nil
+		if len(o.items) == 0 {
+			return stopped
+		}
+		if o.err = o.prepare(ctx, l.store); o.err == nil {
+			o.result, o.err = l.store.LoadPrepared(ctx, o.versions)
+		}
+	}
+}
+
+// sort orders a batch by document. Versions of one document lie together in a
+// store, so that it is written with less effort. Nothing else depends on the
+// order of different documents.
+func (b *batch) sort() {
 	slices.SortStableFunc(b.items, func(x, y item) int {
 		return cmp.Or(strings.Compare(x.version.Collection, y.version.Collection), strings.Compare(x.version.Key, y.version.Key))
 	})
-	for len(b.items) > 0 {
-		b.versions = b.versions[:0]
-		for i := range b.items {
-			b.versions = append(b.versions, b.items[i].version)
-		}
-		result, err = store.Load(ctx, b.versions)
-		var refused *driver.LoadError
-		if !errors.As(err, &refused) || refused.Index < 0 || refused.Index >= len(b.items) {
-			return result, stopped, err
-		}
-		stopped = &LineError{Line: b.items[refused.Index].line, Err: refused.Err}
-		b.items = slices.DeleteFunc(b.items, func(it item) bool { return it.line >= stopped.Line })
+}
+
+// prepare fills versions from the items.
+func (b *batch) prepare(ctx context.Context, store *storage.Store) error {
+	b.versions = b.versions[:0]
+	for i := range b.items {
+		b.versions = append(b.versions, b.items[i].version)
 	}
-	return driver.LoadResult{}, stopped, nil
+	return store.PrepareLoad(ctx, b.versions)
 }
 
 // similar names a field that may be meant by a member that is not declared.
@@ -167,11 +188,11 @@ func (l *loader) similar(r remark) string {
 }
 
 // count adds a batch, as far as it was kept, to the report.
-func (l *loader) count(o outcome) {
+func (l *loader) count(o outcome, stopped *LineError) {
 	l.report.Added += o.result.Added
 	l.report.Skipped += o.result.Skipped
 	for _, line := range o.ignored {
-		if o.stopped == nil || line < o.stopped.Line {
+		if stopped == nil || line < stopped.Line {
 			l.report.Ignored++
 		}
 	}
