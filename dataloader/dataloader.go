@@ -73,7 +73,7 @@ type entry struct {
 
 // New returns an empty loader for one operation.
 func New(store *storage.Store) *Loader {
-	return &Loader{store: store, docs: map[docKey]*entry{}, large: map[together]bool{}}
+	return &Loader{store: store} // many operations load nothing
 }
 
 type loaderKey struct{}
@@ -81,6 +81,24 @@ type loaderKey struct{}
 // With returns a context that carries the operation's loader.
 func With(ctx context.Context, l *Loader) context.Context {
 	return context.WithValue(ctx, loaderKey{}, l)
+}
+
+// Begin returns a context that carries a new loader, in one allocation.
+func Begin(ctx context.Context, store *storage.Store) context.Context {
+	return &loaderContext{Context: ctx, loader: Loader{store: store}}
+}
+
+type loaderContext struct {
+	context.Context
+	loader Loader
+}
+
+// Value returns the loader, or what the context has.
+func (c *loaderContext) Value(key any) any {
+	if key == (loaderKey{}) {
+		return &c.loader
+	}
+	return c.Context.Value(key)
 }
 
 // from returns the context's loader; without one, nothing is shared between calls.
@@ -168,6 +186,9 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 		return e
 	}
 	l.mu.Lock()
+	if l.docs == nil {
+		l.docs, l.large = map[docKey]*entry{}, map[together]bool{}
+	}
 	complete := true
 	for i, key := range keys {
 		if wanted[i] = l.docs[of(o.Of(), key)]; wanted[i] == nil {

@@ -45,5 +45,5 @@ func NewSchema(store *storage.Store) graphql.ExecutableSchema {
 // Begin gives an operation its loaders. The store's own Begin chooses its
 // instant; both are needed, once for each operation.
 func Begin(ctx context.Context, store *storage.Store) context.Context {
-	return dataloader.With(ctx, dataloader.New(store))
+	return dataloader.Begin(ctx, store)
 }

@@ -45,7 +45,15 @@ func (s *Store) Document(ctx context.Context, t *Type, key string, asOf *driver.
 	if err != nil || v == nil || v.Deleted {
 		return nil, err
 	}
-	return s.newDocument(t, v, at, at, asOf != nil), nil
+	return indexed(s.newDocument(t, v, at, at, asOf != nil), fields), nil
+}
+
+// indexed indexes a document that was read for some of its fields.
+func indexed(d *Document, fields []string) *Document {
+	if len(fields) > 0 {
+		indexTogether(d.t, d)
+	}
+	return d
 }
 
 func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key string, number int, fields []string) (*Document, error) {
@@ -54,7 +62,7 @@ func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key stri
 	if err != nil || v == nil || v.Deleted {
 		return nil, err
 	}
-	return s.newDocument(t, v, v.RecordedAt, now, true), nil
+	return indexed(s.newDocument(t, v, v.RecordedAt, now, true), fields), nil
 }
 
 // numbered returns a version by its number; nil for an unknown key. A version
@@ -114,7 +122,7 @@ func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt, fields []str
 		}
 	}
 	if len(fields) > 0 {
-		indexTogether(t, docs)
+		indexTogether(t, docs...)
 	}
 	inBatch(docs)
 	return docs, nil

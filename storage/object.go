@@ -39,17 +39,18 @@ func (o *Object) index() []span {
 }
 
 // indexTogether indexes documents of one type that were read together and are
-// about to be looked at, some of which may be nil: for all in two allocations.
-func indexTogether(t *Type, docs []*Document) {
+// about to be looked at, some of which may be nil: for all in one allocation.
+// Nobody else has them yet.
+func indexTogether(t *Type, docs ...*Document) {
 	fields := len(t.object.Fields)
-	spans, indexes := make([]span, len(docs)*fields), make([][]span, len(docs))
+	spans := make([]span, len(docs)*fields)
 	for i, d := range docs {
 		if d == nil {
 			continue
 		}
-		indexes[i] = spans[i*fields : (i+1)*fields : (i+1)*fields]
-		indexInto(indexes[i], t.object, d.raw)
-		d.idx.Store(&indexes[i])
+		d.spans = spans[i*fields : (i+1)*fields : (i+1)*fields]
+		indexInto(d.spans, t.object, d.raw)
+		d.idx.Store(&d.spans)
 	}
 }
 

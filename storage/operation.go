@@ -14,7 +14,9 @@ import (
 type operation struct {
 	begin driver.Instant
 	last  atomic.Int64 // the latest instant that it committed at or showed; 0: none
-	group func() string
+	// id is the group of what it writes, made for the first write.
+	id     string
+	idOnce sync.Once
 	// details are the explained values and listed changes, which take many times
 	// the memory of the documents that they are about.
 	details atomic.Int64
@@ -28,19 +30,37 @@ type (
 // Begin chooses the instant that everything in the operation reads at which
 // does not name one, and the group of what the operation writes.
 func (s *Store) Begin(ctx context.Context) (context.Context, error) {
-	op, err := s.begin(ctx)
-	if err != nil {
+	begun := &operationContext{Context: ctx}
+	if err := s.begin(ctx, &begun.operation); err != nil {
 		return ctx, err
 	}
-	return context.WithValue(ctx, operationKey{}, op), nil
+	return begun, nil
 }
 
-func (s *Store) begin(ctx context.Context) (*operation, error) {
-	now, err := s.engine.Now(ctx)
-	if err != nil {
-		return nil, fromDriver(err)
+// operationContext is a context and its operation, in one allocation.
+type operationContext struct {
+	context.Context
+	operation operation
+}
+
+// Value returns the operation, or what the context has.
+func (c *operationContext) Value(key any) any {
+	if key == (operationKey{}) {
+		return &c.operation
 	}
-	return &operation{begin: now, group: sync.OnceValue(newID)}, nil
+	return c.Context.Value(key)
+}
+
+func (s *Store) begin(ctx context.Context, op *operation) error {
+	now, err := s.engine.Now(ctx)
+	op.begin = now
+	return fromDriver(err)
+}
+
+// group is shared by all that the operation writes.
+func (o *operation) group() string {
+	o.idOnce.Do(func() { o.id = newID() })
+	return o.id
 }
 
 // operation returns the context's operation, or a new one where there is none.
@@ -48,7 +68,11 @@ func (s *Store) operation(ctx context.Context) (*operation, error) {
 	if op, ok := ctx.Value(operationKey{}).(*operation); ok {
 		return op, nil
 	}
-	return s.begin(ctx)
+	op := new(operation)
+	if err := s.begin(ctx, op); err != nil {
+		return nil, err
+	}
+	return op, nil
 }
 
 // detail counts explained values and listed changes, and refuses what is too

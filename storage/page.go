@@ -175,7 +175,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	}
 	inBatch(pg.Docs)
 	if len(args.Fields) > 0 {
-		indexTogether(t, pg.Docs)
+		indexTogether(t, pg.Docs...)
 	}
 	pg.cursor = func(dst []byte, d *Document) []byte {
 		pos := position(d, q.Order)

@@ -157,7 +157,7 @@ func (o operations) Begin(ctx context.Context) (context.Context, error) {
 	if err != nil {
 		return ctx, err
 	}
-	return dataloader.With(ctx, dataloader.New(o.store)), nil
+	return dataloader.Begin(ctx, o.store), nil
 }
 
 func (o operations) Instant(ctx context.Context) string {

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -18,6 +19,8 @@ type arguments struct {
 	field graphql.CollectedField
 	read  func(a *given) any
 	value any // nil: they depend on variables
+	// constants are the values of those that do not.
+	constants map[string]any
 }
 
 // given are the arguments that a request gives a field. They are read as the
@@ -25,6 +28,8 @@ type arguments struct {
 type given struct {
 	field     graphql.CollectedField
 	variables map[string]any
+	constants map[string]any
+	compiling bool // constants are read, and nothing else
 	err       error
 }
 
@@ -33,47 +38,43 @@ var errArguments = errors.New("arguments cannot be read")
 // arguments returns the place of a field's arguments in those of an execution.
 func (b *planning) arguments(f graphql.CollectedField, read func(a *given) any) int {
 	args := arguments{field: f, read: read}
-	if !anyVariable(f.Arguments) {
-		var err error
-		if args.value, err = args.with(nil); err != nil {
-			b.giveUp("%v", err)
-		}
+	args.constants = map[string]any{}
+	value, err := args.with(&given{compiling: true}, nil)
+	if err != nil {
+		b.giveUp("%v", err)
+	}
+	if !slices.ContainsFunc(f.Arguments, func(a *ast.Argument) bool { return hasVariable(a.Value) }) {
+		args.value = value
 	}
 	b.plan.args = append(b.plan.args, args)
 	return len(b.plan.args) - 1
 }
 
 // arguments reads all arguments.
-func (p *plan) arguments(variables map[string]any) ([]any, error) {
-	values := make([]any, len(p.args))
-	for i := range p.args {
-		if values[i] = p.args[i].value; values[i] != nil {
+func (x *execution) arguments() error {
+	x.args = x.few[:0]
+	for i := range x.plan.args {
+		a := &x.plan.args[i]
+		if a.value != nil {
+			x.args = append(x.args, a.value)
 			continue
 		}
-		var err error
-		if values[i], err = p.args[i].with(variables); err != nil {
-			return nil, err
+		value, err := a.with(&x.given, x.oc.Variables)
+		if err != nil {
+			return err
 		}
+		x.args = append(x.args, value)
 	}
-	return values, nil
+	return nil
 }
 
-func (a *arguments) with(variables map[string]any) (any, error) {
-	g := given{field: a.field, variables: variables}
-	value := a.read(&g)
+func (a *arguments) with(g *given, variables map[string]any) (any, error) {
+	g.field, g.variables, g.constants = a.field, variables, a.constants
+	value := a.read(g)
 	if g.err != nil {
 		return nil, fmt.Errorf("%s: %w", a.field.Name, errArguments)
 	}
 	return value, nil
-}
-
-func anyVariable(list ast.ArgumentList) bool {
-	for _, a := range list {
-		if hasVariable(a.Value) {
-			return true
-		}
-	}
-	return false
 }
 
 func hasVariable(v *ast.Value) bool {
@@ -113,42 +114,62 @@ func (g *given) fail(err error) {
 	}
 }
 
-// optional reads an argument that may be null or left out.
-func optional[T any](g *given, name string, read func(any) (T, error)) *T {
-	v, _ := g.value(name)
-	if v == nil {
-		return nil
+// read reads an argument once, if it is constant, and otherwise for each
+// operation.
+func read[T any](g *given, name string, convert func(v any, ok bool) (T, error)) (value T) {
+	if known, ok := g.constants[name].(T); ok {
+		return known
 	}
-	value, err := read(v)
-	g.fail(err)
-	return &value
-}
-
-// required reads an argument that validation has seen.
-func required[T any](g *given, name string, read func(any) (T, error)) (value T) {
-	v, ok := g.value(name)
-	if !ok {
+	a := g.field.Arguments.ForName(name)
+	constant := a == nil || !hasVariable(a.Value)
+	if g.compiling && !constant {
 		return value
 	}
-	value, err := read(v)
+	v, ok := g.value(name)
+	value, err := convert(v, ok)
 	g.fail(err)
+	if g.compiling {
+		g.constants[name] = value
+	}
 	return value
 }
 
+// optional reads an argument that may be null or left out.
+func optional[T any](g *given, name string, convert func(any) (T, error)) *T {
+	return read(g, name, func(v any, _ bool) (*T, error) {
+		if v == nil {
+			return nil, nil
+		}
+		value, err := convert(v)
+		return &value, err
+	})
+}
+
+// required reads an argument that validation has seen.
+func required[T any](g *given, name string, convert func(any) (T, error)) T {
+	return read(g, name, func(v any, ok bool) (value T, err error) {
+		if ok {
+			value, err = convert(v)
+		}
+		return value, err
+	})
+}
+
 // list reads an argument that is a list, or one value in its place; nil for null.
-func list[T any](g *given, name string, read func(any) (T, error)) []T {
-	v, _ := g.value(name)
-	if v == nil {
-		return nil
-	}
-	elements := graphql.CoerceList(v)
-	values := make([]T, len(elements))
-	for i, e := range elements {
-		var err error
-		values[i], err = read(e)
-		g.fail(err)
-	}
-	return values
+func list[T any](g *given, name string, convert func(any) (T, error)) []T {
+	return read(g, name, func(v any, _ bool) (values []T, err error) {
+		if v == nil {
+			return nil, nil
+		}
+		elements := graphql.CoerceList(v)
+		values = make([]T, len(elements))
+		for i, e := range elements {
+			if values[i], err = convert(e); err != nil {
+				return nil, err
+			}
+		}
+		return values, nil
+	})
 }
 
 // documentArgs name one document.

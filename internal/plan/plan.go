@@ -44,39 +44,54 @@ type executable struct {
 
 // Exec executes the context's operation.
 func (e *executable) Exec(ctx context.Context) graphql.ResponseHandler {
-	oc := graphql.GetOperationContext(ctx)
-	p, args, err := e.prepare(oc)
-	if err != nil {
+	x := &execution{oc: graphql.GetOperationContext(ctx)}
+	if err := e.prepare(x); err != nil {
 		e.observe(ctx, err.Error())
 		return e.ExecutableSchema.Exec(ctx)
 	}
 	e.observe(ctx, "")
-	answered := false
-	return func(ctx context.Context) *graphql.Response {
-		if answered {
-			return nil
-		}
-		answered = true
-		return &graphql.Response{Data: p.answer(ctx, oc, args)}
-	}
+	return x.respond
 }
 
-// prepare returns the operation's plan and the values of its arguments; an error
+// prepare finds the operation's plan, and the values of its arguments; an error
 // says why there is none.
-func (e *executable) prepare(oc *graphql.OperationContext) (*plan, []any, error) {
-	if oc.Operation.Operation != ast.Query {
-		return nil, nil, unplanned("a " + string(oc.Operation.Operation) + " is not planned")
+func (e *executable) prepare(x *execution) error {
+	if kind := x.oc.Operation.Operation; kind != ast.Query {
+		return unplanned("a " + string(kind) + " is not planned")
 	}
-	known := e.plans.of(oc)
+	known := e.plans.of(x.oc)
 	if known.err != nil {
-		return nil, nil, known.err
+		return known.err
 	}
-	p := known.plan(e.compiler, oc)
-	if p.err != nil {
-		return nil, nil, p.err
+	x.plan = known.plan(e.compiler, x.oc)
+	if x.plan.err != nil {
+		return x.plan.err
 	}
-	args, err := p.arguments(oc.Variables)
-	return p, args, err
+	return x.arguments()
+}
+
+// execution is one execution of a plan, from Exec to its response.
+type execution struct {
+	plan     *plan
+	oc       *graphql.OperationContext
+	args     []any // the values of plan.args
+	answered bool
+	// What most executions need once is allocated with them.
+	query    graphql.FieldContext
+	first    rootCall
+	few      [4]any
+	given    given
+	response graphql.Response
+}
+
+// respond returns the one response, and then nil.
+func (x *execution) respond(ctx context.Context) *graphql.Response {
+	if x.answered {
+		return nil
+	}
+	x.answered = true
+	x.response.Data = x.answer(ctx)
+	return &x.response
 }
 
 // unplanned is the reason for which an operation has no plan.

@@ -56,8 +56,10 @@ func TestAnswersAreTheSame(t *testing.T) {
 		{"a page of good ones", `{ projects(where: {key: {in: ["a", "e"]}}) { nodes { ...all tags { name } } edges { cursor node { key tags { key relatedTags { key } } } } } } ` + everything, ``},
 		{"an empty page", `{ projects(where: {name: {eq: "nobody"}}) { totalCount nodes { name } edges { cursor } pageInfo { hasNextPage startCursor endCursor } } }`, ``},
 		{"a page in the past", `{ tags(asOf: "1970-01-01T00:00:00.000012Z", where: {key: {ne: "bad"}}) { nodes { id name } totalCount } }`, ``},
-		{"pages by variables", `query ($w: ProjectWhere, $o: [ProjectOrder!], $n: Int) { projects(where: $w, orderBy: $o, first: $n) { nodes { key stars } edges { cursor } pageInfo { hasNextPage endCursor } } }`,
-			`{"w":{"key":{"in":["a","e","f"]}},"o":{"field":"stars","direction":"DESC"},"n":1}`},
+		{
+			"pages by variables", `query ($w: ProjectWhere, $o: [ProjectOrder!], $n: Int) { projects(where: $w, orderBy: $o, first: $n) { nodes { key stars } edges { cursor } pageInfo { hasNextPage endCursor } } }`,
+			`{"w":{"key":{"in":["a","e","f"]}},"o":{"field":"stars","direction":"DESC"},"n":1}`,
+		},
 		{"order by a field that is not shown", `{ projects(orderBy: [{field: updatedAt}, {field: key}], last: 2) { edges { cursor } pageInfo { startCursor hasPreviousPage } } }`, ``},
 		{"wrong pages", `{ a: tags(first: -1) { nodes { key } } }`, ``},
 		{"contradicting pages", `{ a: tags(first: 1, last: 1) { nodes { key } } }`, ``},

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/asof/asof/dataloader"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
@@ -40,6 +42,8 @@ type slot struct {
 
 // wanted reports whether the document is still to be read.
 func (s slot) wanted() bool { return s.place >= len(s.in.docs) }
+
+func (s slot) broken() bool { return s.in.docs[s.place] == broken }
 
 func (l *loader) reset() {
 	clear(l.order)
@@ -88,21 +92,30 @@ func (r *run) loadRefs(id, asOf int, t *storage.Type, inner *selection[*storage.
 	r.fetch(t, q.visits[first:])
 	place := 0
 	for i := first; i < len(q.visits); i++ {
-		v := &q.visits[i]
-		if v.failed() {
-			place, v.n = place+v.n, 0
-			continue
-		}
-		for _, s := range l.slots[place : place+v.n] {
-			if d := s.in.docs[s.place]; d != nil {
-				q.objects = append(q.objects, &d.Object)
-			} else {
-				q.objects = append(q.objects, nil)
-			}
-		}
-		place += v.n
+		place += l.give(q, &q.visits[i], l.slots[place:])
 	}
 	r.loadFound(inner, q.objects[before:])
+}
+
+// give hands a visit the documents in its slots, and returns how many of these
+// it had.
+func (l *loader) give(q *queue, v *visit, slots []slot) int {
+	n := v.n
+	if !v.failed() && slices.ContainsFunc(slots[:n], slot.broken) {
+		v.err = errBroken()
+	}
+	if v.failed() {
+		v.n = 0
+		return n
+	}
+	for _, s := range slots[:n] {
+		if d := s.in.docs[s.place]; d != nil {
+			q.objects = append(q.objects, &d.Object)
+		} else {
+			q.objects = append(q.objects, nil)
+		}
+	}
+	return n
 }
 
 // instantOf says at which instant references are read: that of the argument,
@@ -176,17 +189,13 @@ func (r *run) fetch(t *storage.Type, visits []visit) {
 		return
 	}
 	docs, err, recovered := r.getKeys(t, refs)
-	if err != nil || recovered != nil {
-		place := 0
-		for i := range visits {
-			v := &visits[i]
-			for _, s := range l.slots[place : place+v.n] {
-				if s.wanted() && !v.failed() {
-					v.err, v.recovered, recovered = err, recovered, nil
-				}
-			}
-			place += v.n
+	place := 0
+	for i := range visits {
+		v := &visits[i]
+		if (err != nil || recovered != nil) && slices.ContainsFunc(l.slots[place:place+v.n], slot.wanted) {
+			v.err, v.recovered, recovered = err, recovered, nil
 		}
+		place += v.n
 	}
 	for _, c := range l.order {
 		n := len(c.keys) - len(c.docs)
@@ -200,13 +209,16 @@ func (r *run) fetch(t *storage.Type, visits []visit) {
 	}
 }
 
-// getKeys reads documents. A panic is the error of the first who wanted one, and
-// an internal error for the others.
+// broken stands for documents whose reading panicked: the first who wanted one
+// has the panic as its error, and all others the error of broken documents.
+var broken = new(storage.Document)
+
+func errBroken() error { return &storage.Error{Code: storage.CodeInternal, Message: "internal error"} }
+
 func (r *run) getKeys(t *storage.Type, refs []storage.KeyAt) (docs []*storage.Document, err, recovered error) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			err = &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
-			recovered = r.oc.RecoverFunc(r.ctx, failure)
+			docs, recovered = slices.Repeat([]*storage.Document{broken}, len(refs)), r.oc.RecoverFunc(r.ctx, failure)
 		}
 	}()
 	docs, err = r.plan.store.GetKeys(r.ctx, t, refs, r.plan.refs[t].list)

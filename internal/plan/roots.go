@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"context"
 	"io"
 
@@ -30,52 +31,57 @@ func rootSelection(b *planning) *selection[struct{}] {
 	})
 }
 
-// root answers a root field within the interceptors of root fields.
+// root answers a root field within the interceptors of root fields. Null that
+// an interceptor answers is allowed for any field.
 func (r *run) root(at *place, write rootField) bool {
-	outer, start, ok := r.ctx, len(r.out), false
-	var value written
-	ctx := graphql.WithRootFieldContext(outer, &graphql.RootFieldContext{Object: at.field.Name, Field: at.field})
-	shown := r.oc.RootResolverMiddleware(ctx, func(ctx context.Context) graphql.Marshaler {
-		r.ctx = ctx
-		if ok = r.rootValue(at, write); !ok {
-			return graphql.Null
-		}
-		value = written{&r.out, start, len(r.out)}
-		return &value
-	})
-	r.ctx = outer
-	if shown == graphql.Marshaler(&value) || !ok && shown == graphql.Marshaler(graphql.Null) {
-		return ok
+	outer := r.ctx
+	call := &r.first
+	if call.r != nil {
+		call = new(rootCall)
 	}
-	// An interceptor answers with something else.
-	if shown == nil {
+	*call = rootCall{r: r, at: at, write: write, start: len(r.out)}
+	call.field = graphql.RootFieldContext{Object: at.field.Name, Field: at.field}
+	shown := r.oc.RootResolverMiddleware(graphql.WithRootFieldContext(outer, &call.field), call.next)
+	r.ctx = outer
+	switch {
+	case shown == graphql.Marshaler(call):
+		return true
+	case call.invalid:
+		r.out = r.out[:call.start]
+		return false
+	case shown == nil:
 		shown = graphql.Null
 	}
-	other := writerOf{}
-	shown.MarshalGQL(&other)
-	r.out = r.out[:start]
-	if !ok && at.field.Definition.Type.NonNull {
-		return false
-	}
-	r.out = append(r.out, other.text...)
+	var text bytes.Buffer // what it answers may contain what was written
+	shown.MarshalGQL(&text)
+	r.out = append(r.out[:call.start], text.Bytes()...)
 	return true
 }
 
-// written is a value that is already at its place in the answer.
-type written struct {
-	out        *[]byte
+// rootCall is the call of one root field. It is also its value, which is in its
+// place already.
+type rootCall struct {
+	r          *run
+	at         *place
+	write      rootField
+	field      graphql.RootFieldContext
 	start, end int
+	invalid    bool // null, where that is not allowed
+}
+
+// next is called by the last interceptor.
+func (c *rootCall) next(ctx context.Context) graphql.Marshaler {
+	c.r.ctx = ctx
+	if !c.r.rootValue(c.at, c.write) {
+		c.invalid = c.at.field.Definition.Type.NonNull
+		return graphql.Null
+	}
+	c.end = len(c.r.out)
+	return c
 }
 
 // MarshalGQL writes the value once more, for interceptors that wrap it.
-func (v *written) MarshalGQL(w io.Writer) { _, _ = w.Write((*v.out)[v.start:v.end]) }
-
-type writerOf struct{ text []byte }
-
-func (w *writerOf) Write(b []byte) (int, error) {
-	w.text = append(w.text, b...)
-	return len(b), nil
-}
+func (c *rootCall) MarshalGQL(w io.Writer) { _, _ = w.Write(c.r.out[c.start:c.end]) }
 
 // rootValue turns panics into errors of what was being written.
 func (r *run) rootValue(at *place, write rootField) (ok bool) {

@@ -11,10 +11,8 @@ import (
 
 // run is one execution of a plan, by one goroutine.
 type run struct {
-	plan *plan
-	oc   *graphql.OperationContext
+	*execution
 	ctx  context.Context // of the root field that is being answered
-	args []any           // the values of plan.args
 	out  []byte          // the answer's data, as far as it is written
 	path []step          // to what is being written
 	// queues hold what was read and is not written yet.
@@ -32,19 +30,21 @@ type step struct {
 var runs = sync.Pool{New: func() any { return new(run) }}
 
 // answer executes the plan and returns the data. Errors go to the context.
-func (p *plan) answer(ctx context.Context, oc *graphql.OperationContext, args []any) []byte {
+func (x *execution) answer(ctx context.Context) []byte {
 	r, _ := runs.Get().(*run)
-	r.plan, r.oc, r.args = p, oc, args
-	r.ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{Object: "Query"})
-	r.out = make([]byte, 0, p.size.Load()+p.size.Load()/8+64)
-	for len(r.queues) < p.queues {
+	r.execution = x
+	x.query.Object = "Query"
+	r.ctx = graphql.WithFieldContext(ctx, &x.query)
+	size := x.plan.size.Load()
+	r.out = make([]byte, 0, size+size/8+64)
+	for len(r.queues) < x.plan.queues {
 		r.queues = append(r.queues, queue{})
 	}
-	if !p.root.write(r, struct{}{}) {
+	if !x.plan.root.write(r, struct{}{}) {
 		r.out = append(r.out, "null"...)
 	}
 	out := r.out
-	p.size.Store(int64(len(out)))
+	x.plan.size.Store(int64(len(out)))
 	r.release()
 	return out
 }
@@ -62,7 +62,7 @@ func (r *run) release() {
 		r.queues[i].reset()
 	}
 	r.loader.reset()
-	r.plan, r.oc, r.ctx, r.args, r.out = nil, nil, nil, nil, nil
+	r.execution, r.ctx, r.out = nil, nil, nil
 	clear(r.path[:cap(r.path)])
 	r.path, r.text = r.path[:0], r.text[:0]
 	runs.Put(r)
