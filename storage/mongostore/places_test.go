@@ -1,0 +1,149 @@
+package mongostore_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore"
+)
+
+// Each fault in the one command that commits: the caller gets the commit, or
+// where it gives up before, learns of it by the same write; there is one
+// version, and what was read meanwhile stays.
+func TestLostReplyAtEachPlace(t *testing.T) {
+	server := newServer(t)
+	for f := noFault + 1; f < faults; f++ {
+		for _, c := range []struct {
+			name    string
+			command string
+			before  int64 // versions that there are already
+			deleted bool
+		}{
+			{"create", "insert", 0, false},
+			{"update", "update", 1, false},
+			{"delete", "update", 2, true},
+			{"update that overflows", "update", 5, false},
+		} {
+			t.Run(fmt.Sprintf("%s, %s", f, c.name), func(t *testing.T) {
+				t.Parallel()
+				w := &driver.Write{
+					ID: "it", Author: "it", Collection: "things", Key: "k", Expected: c.before, Op: driver.OpUpdate, Data: []byte(`{"n":-1}`),
+				}
+				if c.deleted {
+					w.Op, w.Deleted, w.Data = driver.OpDelete, true, nil
+				}
+				faultyCommit(t, server, f, c.command, w)
+			})
+		}
+	}
+}
+
+func faultyCommit(t *testing.T, server *server, f fault, command string, w *driver.Write) {
+	uri, err := url.Parse(server.database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProxy(t, uri.Host, 1)
+	uri.Host, uri.RawQuery = p.address(), "directConnection=true&retryReads=false&retryWrites=false"
+	ctx := t.Context()
+	s, err := mongostore.Open(ctx, uri.String(), mongostore.Options{
+		Collections: []driver.Collection{{Name: "things"}}, Bounds: map[string]mongostore.Bounds{"things": {Versions: 4}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}()
+	for n := range w.Expected {
+		if _, err := s.Commit(ctx, &driver.Write{
+			ID: fmt.Sprint(n), Collection: w.Collection, Key: w.Key, Expected: n, Op: driver.OpUpdate, Data: []byte(`{"n":0}`),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	numberNow := func() (driver.Instant, int64) {
+		at, err := s.Now(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at, numberAt(ctx, t, s, w, at)
+	}
+	// The last matching command of an update that overflows is the one that commits.
+	left := 1
+	if w.Expected == 5 {
+		left = 2
+	}
+	p.hold = make(chan struct{})
+	p.script = func(name string) fault {
+		if name != command {
+			return noFault
+		}
+		if left--; left == 0 {
+			return f
+		}
+		return noFault
+	}
+	p.faulty.Store(true)
+	var v *driver.Version
+	if f == late || f == stalled {
+		given, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		_, err := s.Commit(given, w)
+		cancel()
+		if driver.CodeOf(err) != driver.CodeUnavailable {
+			t.Fatalf("Commit without an answer: %v", err)
+		}
+		at, before := numberNow()
+		if before != w.Expected {
+			t.Errorf("while the outcome is unknown there is version %d at Now, want %d", before, w.Expected)
+		}
+		close(p.hold)
+		// The connections that break now may take this one with them.
+		for v == nil {
+			if v, err = s.Commit(ctx, w); err != nil && driver.CodeOf(err) != driver.CodeUnavailable {
+				t.Fatalf("Commit again: %v", err)
+			}
+		}
+		if after := numberAt(ctx, t, s, w, at); after != before {
+			t.Errorf("at %d there was version %d, and later %d", at, before, after)
+		}
+	} else if v, err = s.Commit(ctx, w); err != nil {
+		t.Fatalf("Commit: %v", err)
+	}
+	if p.happened[f].Load() != 1 {
+		t.Errorf("the fault happened %d times: %s", p.happened[f].Load(), p.tally())
+	}
+	again, err := s.Commit(ctx, w)
+	if err != nil {
+		t.Fatalf("Commit again: %v", err)
+	}
+	if diff := cmp.Diff(v, again); diff != "" {
+		t.Errorf("the same write, again: -first +again\n%s", diff)
+	}
+	if _, now := numberNow(); v.Number != w.Expected+1 || now != v.Number {
+		t.Errorf("version %d was made, and %d is current; want %d", v.Number, now, w.Expected+1)
+	}
+	if err := s.Check(ctx, func(problem string) { t.Errorf("Check: %s", problem) }); err != nil {
+		t.Error(err)
+	}
+}
+
+func numberAt(ctx context.Context, t *testing.T, e driver.Engine, w *driver.Write, at driver.Instant) int64 {
+	t.Helper()
+	vs, err := e.Get(ctx, w.Collection, []driver.Ref{{Key: w.Key, At: at}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if vs[0] == nil {
+		return 0
+	}
+	return vs[0].Number
+}
