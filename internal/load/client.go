@@ -34,7 +34,8 @@ type measurement struct {
 	PerSecond  float64 `json:"perSecond"`
 	P50Micros  int64   `json:"p50Micros"`
 	P99Micros  int64   `json:"p99Micros"`
-	BytesPerOp int     `json:"bytesPerAnswer"`
+	BytesPerOp int     `json:"bytesPerAnswer,omitempty"`
+	CPUMicros  float64 `json:"cpuMicrosPerCall,omitempty"` // of the calling process
 }
 
 // drive sends requests over one connection a client, each waiting for its

@@ -4,6 +4,7 @@
 //	go run ./internal/load                 # an invented catalogue of 60,000 versions
 //	go run ./internal/load -projects 2350 -per-project 300
 //	go run ./internal/load -import FILE    # also import FILE, against the bare loop
+//	go run ./internal/load -mongodb URI    # instead: the engines, and a bare loop on that server
 //
 // The yardsticks: a gqlgen server with constant documents (package constant),
 // and bare loops on the same driver and file system (bare.go). Servers are
@@ -38,6 +39,7 @@ type config struct {
 	projects, perProject     int
 	importFile               string
 	keep                     string
+	mongodb                  string
 }
 
 // result is one line of the report.
@@ -72,9 +74,13 @@ func main() {
 	flag.IntVar(&c.perProject, "per-project", 30, "versions of each")
 	flag.StringVar(&c.importFile, "import", "", "an export file to import against the bare loop (default: the invented catalogue)")
 	flag.StringVar(&c.keep, "dir", "", "work here and leave the files (default: a temporary directory)")
+	flag.StringVar(&c.mongodb, "mongodb", "", "compare the engine with a bare loop on the MongoDB server at this URI, and measure nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if c.mongodb != "" {
+		exit(compareMongo(ctx, c, c.mongodb, os.Stdout))
+	}
 	exit(measure(ctx, c, os.Stdout))
 }
 

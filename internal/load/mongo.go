@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	mathrand "math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/sqlitestore"
+)
+
+// The engine's documents in a comparison with MongoDB: many with ten versions,
+// of which each is updated a few times, one with as many as stay in the document
+// and some more, and one with ten thousand.
+const (
+	mongoDocuments = 200
+	mongoVersions  = 10
+	mongoSteady    = 100
+	mongoLong      = 10_000
+	steadyKey      = "steady"
+	longKey        = "long"
+	docsName       = "software"
+)
+
+// compareMongo measures the engine over MongoDB against a bare loop on the same
+// driver and server that does the same reads and writes, and the embedded
+// engine beside them. Nothing is served: what is compared is what an engine
+// costs. It makes a database of its own on the server and drops it.
+func compareMongo(ctx context.Context, c config, uri string, out io.Writer) error {
+	parsed, err := url.Parse(uri)
+	if err != nil {
+		return fmt.Errorf("-mongodb: %w", err)
+	}
+	database := "asof_load_" + rand.Text()
+	parsed.Path = "/" + database
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetReadConcern(majorityReads).SetWriteConcern(durableWrites()))
+	if err != nil {
+		return fmt.Errorf("-mongodb: %w", err)
+	}
+	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
+	defer func() { _ = client.Database(database).Drop(context.WithoutCancel(ctx)) }()
+	dir, err := os.MkdirTemp(c.keep, "asof-load-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	collections := []driver.Collection{{Name: docsName}}
+	remote, err := mongostore.Open(ctx, parsed.String(), mongostore.Options{Collections: collections})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = remote.Close() }()
+	embedded, err := sqlitestore.Open(ctx, filepath.Join(dir, "asof.db"), sqlitestore.Options{Collections: collections})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = embedded.Close() }()
+	middle := driver.Instant(0)
+	for _, engine := range []driver.Engine{remote, embedded} {
+		if middle, err = fill(ctx, engine); err != nil {
+			return fmt.Errorf("filling: %w", err)
+		}
+	}
+	bare := &bareMongo{documents: client.Database(database).Collection(docsName)}
+	if err := bare.fill(ctx); err != nil {
+		return fmt.Errorf("filling: %w", err)
+	}
+	results, err := mongoRounds(ctx, c, mongoScenarios(remote, embedded, bare, middle))
+	if err != nil {
+		return err
+	}
+	report := json.NewEncoder(out)
+	report.SetIndent("", "  ")
+	return report.Encode(map[string]any{
+		"go": runtime.Version(), "cpus": runtime.NumCPU(), "rounds": c.rounds, "seconds": c.length.Seconds(), "results": results,
+	})
+}
+
+// fill loads the same documents into an engine, and returns an instant in the
+// middle of the long history.
+func fill(ctx context.Context, engine driver.Engine) (driver.Instant, error) {
+	random := mathrand.New(mathrand.NewPCG(1, 0))
+	at := driver.InstantOf(time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC))
+	var versions []driver.Version
+	var middle driver.Instant
+	add := func(key string, n int) error {
+		data := project(key, random)
+		for i := range n {
+			step(data, random)
+			text, err := json.Marshal(data)
+			if err != nil {
+				return err
+			}
+			at++
+			if i == n/2 {
+				middle = at
+			}
+			versions = append(versions, driver.Version{Collection: docsName, Key: key, RecordedAt: at, Op: driver.OpImport, Author: "ada", Message: "update", Data: text})
+		}
+		return nil
+	}
+	for i := range mongoDocuments {
+		if err := add(short(i), mongoVersions); err != nil {
+			return 0, err
+		}
+	}
+	if err := add(steadyKey, mongoSteady); err != nil {
+		return 0, err
+	}
+	if err := add(longKey, mongoLong); err != nil {
+		return 0, err
+	}
+	for part := range slices.Chunk(versions, 4096) {
+		if _, err := engine.Load(ctx, part); err != nil {
+			return 0, err
+		}
+	}
+	return middle, nil
+}
+
+func short(i int) string { return fmt.Sprintf("short-%03d", i%mongoDocuments) }
+
+// operation is what a scenario does once; n counts from 0.
+type operation func(ctx context.Context, n int) error
+
+// mongoScenario is one kind of call. Its ratio is the time that it takes over
+// that of the one named in against, in the same rounds.
+type mongoScenario struct {
+	name, against, target string
+	most                  int // operations in a round; 0: no bound
+	run                   operation
+}
+
+func mongoScenarios(remote, embedded driver.Engine, bare *bareMongo, middle driver.Instant) []mongoScenario {
+	get := func(engine driver.Engine, ref func(n int) driver.Ref) operation {
+		return func(ctx context.Context, n int) error {
+			found, err := engine.Get(ctx, docsName, []driver.Ref{ref(n)}, nil)
+			if err == nil && found[0] == nil {
+				err = errors.New("a document was not found")
+			}
+			return err
+		}
+	}
+	current := func(n int) driver.Ref { return driver.Ref{Key: short(n), At: driver.Forever} }
+	recent := func(n int) driver.Ref { return driver.Ref{Key: short(n), Number: mongoVersions / 2} }
+	old := func(int) driver.Ref { return driver.Ref{Key: longKey, At: middle} }
+	const bareRead, bareWrite, low = "bare FindOne", "bare guarded update", "update of version 10"
+	return []mongoScenario{
+		{name: bareRead, run: bare.read},
+		{name: "point read", against: bareRead, target: "time at most 1.25", run: get(remote, current)},
+		{name: "point read, long history", against: bareRead, target: "time at most 1.25", run: get(remote, func(int) driver.Ref { return driver.Ref{Key: longKey, At: driver.Forever} })},
+		{name: "read of a recent version", against: "point read", run: get(remote, recent)},
+		{name: "read as of, in the overflow", against: "point read", run: get(remote, old)},
+		{name: "point read, embedded", against: "point read", run: get(embedded, current)},
+		{name: bareWrite, run: bare.update},
+		// Few enough that the documents stay near version 10.
+		{name: low, against: bareWrite, target: "time at most 1.3", most: mongoDocuments, run: updates(remote, short)},
+		{name: "update of version 100", against: low, most: mongoDocuments, run: updates(remote, func(int) string { return steadyKey })},
+		{name: "update of version 10,000", against: low, target: "time at most 1.2", most: mongoDocuments, run: updates(remote, func(int) string { return longKey })},
+		{name: "update, embedded", against: low, most: mongoDocuments, run: updates(embedded, short)},
+	}
+}
+
+// updates commits one version after the other, each from the one that the last
+// commit made, or, the first time, the one that was read.
+func updates(engine driver.Engine, key func(n int) string) operation {
+	known := map[string]*driver.Version{}
+	return func(ctx context.Context, n int) error {
+		k := key(n)
+		v := known[k]
+		if v == nil {
+			found, err := engine.Get(ctx, docsName, []driver.Ref{{Key: k, At: driver.Forever}}, nil)
+			if err != nil {
+				return err
+			}
+			v = found[0]
+		}
+		made, err := engine.Commit(ctx, &driver.Write{
+			ID: rand.Text(), Collection: docsName, Key: k, Expected: v.Number, Op: driver.OpUpdate, Author: "ada", Message: "update",
+			Changed: []string{"stargazers_count"}, Data: v.Data,
+		})
+		if err == nil {
+			known[k] = made
+		}
+		return err
+	}
+}
+
+// mongoRounds runs all scenarios in turn, several rounds. The first round warms
+// up and does not count.
+func mongoRounds(ctx context.Context, c config, list []mongoScenario) ([]result, error) {
+	var rounds []map[string]measurement
+	for i := range c.rounds + 1 {
+		round := map[string]measurement{}
+		for _, s := range list {
+			m, err := repeatedly(ctx, s, c.length)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+			round[s.name] = m
+		}
+		if i > 0 {
+			rounds = append(rounds, round)
+		}
+	}
+	var results []result
+	for _, s := range list {
+		r := summarize(s.name, "", 0, rounds)
+		r.Against, r.Target = s.against, s.target
+		if s.against != "" {
+			var ratios, middles, processor []float64
+			for _, round := range rounds {
+				mine, other := round[s.name], round[s.against]
+				ratios = append(ratios, other.PerSecond/mine.PerSecond)
+				middles = append(middles, float64(mine.P50Micros)/float64(other.P50Micros))
+				processor = append(processor, mine.CPUMicros/other.CPUMicros)
+			}
+			r.Least, r.Most, r.Ratio = spread(ratios)
+			r.Explanation = fmt.Sprintf("ratio of the mean times; of the median times: %.2f; of the client's processor time: %.2f", median(middles), median(processor))
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// repeatedly runs a scenario with one client for some time.
+func repeatedly(ctx context.Context, s mongoScenario, length time.Duration) (measurement, error) {
+	var times []time.Duration
+	before, began := processorTime(), time.Now()
+	for n := 0; time.Since(began) < length && (s.most == 0 || n < s.most); n++ {
+		start := time.Now()
+		if err := s.run(ctx, n); err != nil {
+			return measurement{}, err
+		}
+		times = append(times, time.Since(start))
+	}
+	elapsed, processor := time.Since(began), processorTime()-before
+	if len(times) == 0 {
+		return measurement{}, errors.New("-length is too short")
+	}
+	count := float64(len(times))
+	slices.Sort(times)
+	return measurement{
+		Requests:  len(times),
+		PerSecond: count / elapsed.Seconds(),
+		P50Micros: times[len(times)/2].Microseconds(),
+		P99Micros: times[len(times)*99/100].Microseconds(),
+		CPUMicros: math.Round(float64(processor.Nanoseconds())/count/100) / 10,
+	}, nil
+}
+
+// processorTime is what this process has used so far.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
