@@ -34,6 +34,7 @@ func (c *Catalogue) SDL() (string, error) {
 	w := &expander{}
 	w.text(expansionHeader)
 	w.section("Reading and writing")
+	w.render("roots.tmpl", "schema", c.roots())
 	w.render("roots.tmpl", "query", c.roots())
 	w.render("roots.tmpl", "mutation", c.roots())
 	for _, d := range c.Documents {
@@ -77,7 +78,7 @@ func (c *Catalogue) SDL() (string, error) {
 
 // roots is what the templates of the root types need.
 func (c *Catalogue) roots() map[string]any {
-	return map[string]any{"Documents": c.Documents, "Example": c.Documents[0].Name}
+	return map[string]any{"Documents": c.Documents, "Example": c.Documents[0].Name, "First": c.Documents[0]}
 }
 
 // filters renders the filters of the kinds that are used, and no others.
