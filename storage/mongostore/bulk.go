@@ -69,9 +69,8 @@ func onlyDuplicates(err error) (some bool, rest error) {
 	if !ok || bulk.WriteConcernError != nil {
 		return false, err
 	}
-	const duplicateKey = 11000
 	for _, e := range bulk.WriteErrors {
-		if e.Code != duplicateKey {
+		if e.Code != duplicateKey || ofForeignIndex(e.WriteError) {
 			return false, err
 		}
 	}

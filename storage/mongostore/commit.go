@@ -96,7 +96,7 @@ func (t *committing) run(life context.Context) (*driver.Version, error) {
 	known := t.c.heads.get(t.w.Key, t.w.Expected)
 	blind := t.w.Expected == 0 || known != nil // the first attempt needs no reading
 	pause := firstPause
-	for {
+	for misses := 0; ; misses++ {
 		ctx, cancel := context.WithTimeout(life, attemptTimeout)
 		v, err := t.attempt(ctx, known, blind)
 		cancel()
@@ -104,7 +104,7 @@ func (t *committing) run(life context.Context) (*driver.Version, error) {
 			return v, err
 		}
 		known, blind = nil, false
-		if err != nil {
+		if err != nil || misses > 0 { // a document that is not as it was seen twice is seldom
 			timer := time.NewTimer(pause)
 			select {
 			case <-timer.C:
@@ -206,7 +206,7 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 		_, err := t.c.main.InsertOne(ctx, bson.D{
 			{Key: "_id", Value: encodeString(r.Key)}, {Key: "n", Value: int64(0)}, {Key: "size", Value: int64(0)}, {Key: "current", Value: current},
 		})
-		if mongo.IsDuplicateKeyError(err) {
+		if mongo.IsDuplicateKeyError(err) && !isForeignIndex(err) {
 			return nil, nil
 		}
 		return &head{record: *r}, err
@@ -263,6 +263,9 @@ func uncertain(err error) bool {
 	}
 	var command mongo.CommandError
 	if errors.As(err, &command) {
+		if command.HasErrorLabel("NoWritesPerformed") {
+			return false // of all attempts of the driver, or it would give another error
+		}
 		return command.HasErrorLabel("NetworkError") || command.HasErrorLabel("RetryableWriteError") || mongo.IsTimeout(err)
 	}
 	return true

@@ -3,6 +3,8 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	wire "go.mongodb.org/mongo-driver/v2/x/mongo/driver"
@@ -12,20 +14,55 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Codes of MongoDB's errors that are told apart.
-const (
-	serverUnauthorized   = 13
-	serverAuthFailed     = 18
-	serverReadOnly       = 20
-	serverNotPrimary     = 10107
-	serverTooLarge       = 10334
-	serverTooLargeUpdate = 17419
-	serverTooLargeInsert = 17420
-	serverNested         = 15
-)
+// duplicateKey is the code of MongoDB's error for a value that a unique index
+// has already.
+const duplicateKey = 11000
+
+// refusals say what MongoDB's error codes mean to asof, and what to do. The
+// codes are those of MongoDB's manual ("Error Codes").
+var refusals = [...]struct {
+	codes []int
+	code  driver.Code
+	text  string
+}{
+	// UserNotFound, AuthenticationFailed
+	{[]int{11, 18}, driver.CodeUnavailable, "the user or the password of --store is wrong"},
+	// Unauthorized
+	{[]int{13}, driver.CodeUnavailable, "the user of --store may not do this (it needs the role readWrite on the database)"},
+	// IllegalOperation, NotWritablePrimary, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary, LegacyNotPrimary
+	{[]int{20, 10107, 13435, 13436, 10058}, driver.CodeUnavailable, "the server takes no writes, or not now; name all members of the replica set in --store, without directConnection"},
+	// ShutdownInProgress, PrimarySteppedDown, InterruptedAtShutdown, InterruptedDueToReplStateChange
+	{[]int{91, 189, 11600, 11602}, driver.CodeUnavailable, "the server is shutting down or gives up being the primary; try again"},
+	// OutOfDiskSpace
+	{[]int{14031}, driver.CodeUnavailable, "the disk of the server is full; make room and try again"},
+	// WriteConcernTimeout, UnknownReplWriteConcern, UnsatisfiableWriteConcern
+	{[]int{64, 79, 100}, driver.CodeUnavailable, "no majority of the replica set acknowledged it; look whether its members are up"},
+	// ReadConcernMajorityNotAvailableYet
+	{[]int{134}, driver.CodeUnavailable, "the server cannot tell yet what a majority has; try again"},
+	// ReadConcernMajorityNotEnabled
+	{[]int{148}, driver.CodeUnavailable, "the server reads nothing that a majority has; start it without enableMajorityReadConcern=false"},
+	// HostUnreachable, HostNotFound, NetworkTimeout, FailedToSatisfyReadPreference, SocketException
+	{[]int{6, 7, 89, 133, 9001}, driver.CodeUnavailable, "a part of the cluster cannot be reached; look whether its members are up"},
+	// LockTimeout, CursorNotFound, LockBusy, WriteConflict, QueryPlanKilled, TransactionTooOld, CursorKilled,
+	// SnapshotTooOld, TransactionAborted, SnapshotUnavailable, NoSuchTransaction, Interrupted
+	{[]int{24, 43, 46, 112, 175, 225, 237, 239, 244, 246, 251, 11601}, driver.CodeUnavailable, "the server ended it on the way; try again"},
+	// IndexOptionsConflict, IndexKeySpecsConflict
+	{[]int{85, 86}, driver.CodeInvalid, "another program made an index there that is in the way; drop it, or use another database"},
+	// CannotCreateIndex
+	{[]int{67}, driver.CodeInvalid, "MongoDB cannot make this index"},
+	// InvalidNamespace, CommandNotSupportedOnView
+	{[]int{73, 166}, driver.CodeInvalid, "there can be no documents of asof under this name; use another database"},
+	// duplicateKey
+	{[]int{duplicateKey}, driver.CodeInternal, "another program made a unique index on the collection, which keeps documents out; drop it"},
+	// Location10334 (BSONObjectTooLarge), and those of updates and inserts
+	{[]int{10334, 17419, 17420}, driver.CodeInvalid, "the document is too large for MongoDB"},
+	// Overflow (of the nesting of a command)
+	{[]int{15}, driver.CodeInvalid, "the conditions are nested too deeply"},
+}
 
 // wrap gives an error of the driver or the server the code that driver.Engine
-// promises, and says what was being done. Errors that have a code keep it.
+// promises, and says what was being done and what to do. Errors that have a
+// code keep it.
 func wrap(err error, doing string) error {
 	if err == nil {
 		return nil
@@ -36,38 +73,43 @@ func wrap(err error, doing string) error {
 	if errors.As(err, &coded) || errors.As(err, &conflict) || errors.As(err, &load) {
 		return err
 	}
+	code, text := explain(err)
+	if text == "" {
+		return driver.Errorf(code, "%s: %w", doing, err)
+	}
+	return driver.Errorf(code, "%s: %s: %w", doing, text, err)
+}
+
+// explain says which code an error has, and what to do about it.
+func explain(err error) (driver.Code, string) {
 	var server mongo.ServerError
 	isServer := errors.As(err, &server)
-	has := func(codes ...int) bool {
-		for _, code := range codes {
-			if isServer && server.HasErrorCode(code) {
-				return true
-			}
-		}
-		return false
-	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return driver.Errorf(driver.CodeUnavailable, "%s: the request ended: %w", doing, err)
+		return driver.CodeUnavailable, "the request ended"
+	case isAuth(err): // also where it is why there is no connection
+		return driver.CodeUnavailable, "the user or the password of --store is wrong"
 	case isNeverSent(err):
-		return driver.Errorf(driver.CodeUnavailable, "%s: the MongoDB server cannot be reached: %w", doing, err)
+		return driver.CodeUnavailable, "the MongoDB server cannot be reached"
+	case isTooLarge(err):
+		return driver.CodeInvalid, "the document is too large for MongoDB"
 	case mongo.IsTimeout(err):
-		return driver.Errorf(driver.CodeUnavailable, "%s: the time was up: %w", doing, err)
-	case has(serverUnauthorized):
-		return driver.Errorf(driver.CodeUnavailable, "%s: the user of --store may not do this (it needs the role readWrite on the database): %w", doing, err)
-	case has(serverAuthFailed), isAuth(err):
-		return driver.Errorf(driver.CodeUnavailable, "%s: the user or the password of --store is wrong: %w", doing, err)
-	case has(serverTooLarge, serverTooLargeUpdate, serverTooLargeInsert), isTooLarge(err):
-		return driver.Errorf(driver.CodeInvalid, "%s: the document is too large for MongoDB: %w", doing, err)
-	case has(serverNested):
-		return driver.Errorf(driver.CodeInvalid, "%s: the conditions are nested too deeply: %w", doing, err)
-	case has(serverReadOnly, serverNotPrimary):
-		return driver.Errorf(driver.CodeUnavailable, "%s: the server takes no writes; name all members of the replica set in --store: %w", doing, err)
-	case isUnreachable(err):
-		return driver.Errorf(driver.CodeUnavailable, "%s: the MongoDB server cannot be reached: %w", doing, err)
-	default:
-		return driver.Errorf(driver.CodeInternal, "%s: %w", doing, err)
+		return driver.CodeUnavailable, "the time was up"
+	case isServer && server.HasErrorCode(13) && strings.Contains(err.Error(), "requires authentication"):
+		return driver.CodeUnavailable, "the server wants to know who asks; add a user and a password to --store"
+	case isServer:
+		for _, r := range refusals {
+			for _, code := range r.codes {
+				if server.HasErrorCode(code) {
+					return r.code, r.text
+				}
+			}
+		}
 	}
+	if isUnreachable(err) {
+		return driver.CodeUnavailable, "the MongoDB server cannot be reached"
+	}
+	return driver.CodeInternal, ""
 }
 
 func isTooLarge(err error) bool { return errors.Is(err, wire.ErrDocumentTooLarge) }
@@ -80,6 +122,25 @@ func isAuth(err error) bool {
 func isUnreachable(err error) bool {
 	var connection topology.ConnectionError
 	return mongo.IsNetworkError(err) || errors.As(err, &connection) || isNeverSent(err)
+}
+
+// isForeignIndex reports whether an error is of a unique index that is not asof's.
+func isForeignIndex(err error) bool {
+	var write mongo.WriteException
+	return errors.As(err, &write) && slices.ContainsFunc(write.WriteErrors, ofForeignIndex)
+}
+
+// ofForeignIndex reports whether a duplicate is one of a unique index that is
+// not asof's: that of _id is the only one that asof has.
+func ofForeignIndex(e mongo.WriteError) bool {
+	if keys, ok := e.Raw.Lookup("keyPattern").DocumentOK(); ok {
+		first, err := keys.IndexErr(0)
+		return err == nil && first.Key() != "_id"
+	}
+	// Servers before 4.4 name the index in the message only.
+	_, after, named := strings.Cut(e.Message, " index: ")
+	name, _, _ := strings.Cut(after, " ")
+	return named && name != "_id_"
 }
 
 func invalidf(format string, args ...any) error {

@@ -3,6 +3,7 @@ package mongostore_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
@@ -29,6 +32,9 @@ func TestOpenRefuses(t *testing.T) {
 		{"http://localhost/asof", "not valid", driver.CodeInvalid},
 		{"mongodb://", "not valid", driver.CodeInvalid},
 		{"mongodb://localhost", "names no database", driver.CodeInvalid},
+		{"mongodb://ann:s3cret%zz@localhost/asof", "not valid", driver.CodeInvalid},
+		{"mongodb://ann:s3cret/@localhost/asof", "not valid", driver.CodeInvalid},
+		{"mongodb+srv://ann:s3cret@asof.invalid/asof", "cannot be found", driver.CodeUnavailable},
 		{"mongodb://localhost/asof?w=nonsense&tls=maybe", "not valid", driver.CodeInvalid},
 		{"mongodb://127.0.0.1:1/asof", "cannot be reached", driver.CodeUnavailable},
 		{"mongodb://" + silent.Addr().String() + "/asof", "cannot be reached", driver.CodeUnavailable},
@@ -38,6 +44,9 @@ func TestOpenRefuses(t *testing.T) {
 		cancel()
 		if driver.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v (%q), want %q with code %q", c.uri, err, driver.CodeOf(err), c.text, c.code)
+		}
+		if strings.Contains(fmt.Sprint(err), "s3cret") {
+			t.Errorf("%s: the error tells the password: %v", c.uri, err)
 		}
 		if s != nil {
 			t.Errorf("%s: a store was opened", c.uri)
@@ -64,7 +73,7 @@ func TestOtherLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mongostore.Open(t.Context(), uri, mongostore.Options{}); driver.CodeOf(err) != driver.CodeUnavailable ||
+	if _, err := mongostore.Open(t.Context(), uri, mongostore.Options{}); driver.CodeOf(err) != driver.CodeInvalid ||
 		!strings.Contains(err.Error(), "another version of asof (layout 99") {
 		t.Errorf("a database of layout 99: %v", err)
 	}
@@ -153,5 +162,69 @@ func TestForeignDocuments(t *testing.T) {
 	found := false
 	if err := s.Check(ctx, func(p string) { found = found || strings.Contains(p, "not what the data says") }); err != nil || !found {
 		t.Errorf("Check of a changed document: %v, %t", err, found)
+	}
+}
+
+// A unique index that another program made keeps documents out. That is told,
+// and not tried again for ever.
+func TestForeignUniqueIndex(t *testing.T) {
+	server := newServer(t)
+	uri := server.database(t)
+	s, err := mongostore.Open(t.Context(), uri, mongostore.Options{Collections: []driver.Collection{{Name: "things"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	_, err = server.client.Database(databaseName(t, uri)).Collection("things").Indexes().CreateOne(t.Context(), mongo.IndexModel{
+		Keys: bson.D{{Key: "current.data", Value: 1}}, Options: options.Index().SetUnique(true),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"first", "second"} {
+		err := within(t, 10*time.Second, "Commit", func(ctx context.Context) error {
+			_, err := s.Commit(ctx, thing(key))
+			return err
+		})
+		if key == "first" {
+			if err != nil {
+				t.Fatal(err)
+			}
+		} else if driver.CodeOf(err) != driver.CodeInternal || !strings.Contains(err.Error(), "unique index") {
+			t.Errorf("Commit of the same data: %v", err)
+		}
+	}
+	_, err = s.Load(t.Context(), []driver.Version{{Collection: "things", Key: "third", RecordedAt: 1_000_000, Op: driver.OpImport, Data: []byte(`{"n":1}`)}})
+	if driver.CodeOf(err) != driver.CodeInternal || !strings.Contains(err.Error(), "unique index") {
+		t.Errorf("Load of the same data: %v", err)
+	}
+}
+
+// A database that is dropped under a running store is not ready, rather than
+// an empty store that nobody made.
+func TestDroppedDatabase(t *testing.T) {
+	server := newServer(t)
+	uri := server.database(t)
+	s, err := mongostore.Open(t.Context(), uri, mongostore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := server.client.Database(databaseName(t, uri)).Drop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "was emptied") {
+		t.Errorf("Ping: %v", err)
 	}
 }

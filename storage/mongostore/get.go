@@ -220,7 +220,7 @@ func each(ctx context.Context, cursor *mongo.Cursor, err error, use func(bson.Ra
 	if err != nil {
 		return err
 	}
-	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+	defer closeCursor(ctx, cursor)
 	for cursor.Next(ctx) {
 		if err := use(cursor.Current); err != nil {
 			return err

@@ -116,7 +116,7 @@ func (c *collection) runs(ctx context.Context, q *driver.LogQuery, before int64,
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+	defer closeCursor(ctx, cursor)
 	bound := before // the next number is before it, or, going forward, at or after it
 	if !q.Backward {
 		bound = 1

@@ -99,7 +99,7 @@ type logging struct {
 
 func (l *logging) close(ctx context.Context) {
 	for _, cursor := range l.cursors {
-		_ = cursor.Close(context.WithoutCancel(ctx))
+		closeCursor(ctx, cursor)
 	}
 }
 

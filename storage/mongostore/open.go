@@ -12,7 +12,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
-	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -62,14 +61,12 @@ const (
 
 // Open connects to the database that a mongodb:// or mongodb+srv:// URI names,
 // and makes what is missing in it: collections, and declared indexes. Errors
-// of the URI have CodeInvalid.
+// of the URI have CodeInvalid, and so have a database that another version of
+// asof made, and collections or indexes of another program that are in the way.
 func Open(ctx context.Context, uri string, o Options) (*Store, error) {
-	parsed, err := connstring.ParseAndValidate(uri)
+	parsed, err := parseURI(uri)
 	if err != nil {
-		return nil, invalidf("the MongoDB URI is not valid: %w", err)
-	}
-	if parsed.Database == "" {
-		return nil, invalidf("the MongoDB URI names no database; add one, such as mongodb://localhost:27017/asof")
+		return nil, err
 	}
 	clientOptions := options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).ApplyURI(uri).
 		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(durable())
@@ -80,7 +77,9 @@ func Open(ctx context.Context, uri string, o Options) (*Store, error) {
 	s, err := open(ctx, client, parsed.Database, o)
 	if err != nil {
 		// What went wrong first is what counts.
-		_ = client.Disconnect(context.WithoutCancel(ctx))
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closingTimeout)
+		defer cancel()
+		_ = client.Disconnect(closing)
 		return nil, err
 	}
 	return s, nil
@@ -162,22 +161,13 @@ func (s *Store) add(name string, b Bounds) error {
 
 // greet asks the server what it is, and compares the clocks.
 func (s *Store) greet(ctx context.Context, o Options) error {
-	var hello struct {
-		SetName   string        `bson:"setName"`
-		Message   string        `bson:"msg"`
-		LocalTime bson.DateTime `bson:"localTime"`
-	}
 	before := o.Clock()
-	err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
-	var refused mongo.ServerError
-	if errors.As(err, &refused) {
-		err = s.db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&hello)
-	}
+	hello, err := s.hello(ctx)
 	after := o.Clock()
 	if err != nil {
 		return wrap(err, "connecting to MongoDB")
 	}
-	if hello.SetName == "" && hello.Message != "isdbgrid" {
+	if !hello.replicated() {
 		s.logger.Warn("the MongoDB server is not a replica set: what is acknowledged survives a crash of the server, but not the loss of its disk")
 	}
 	if o.MaxSkew == 0 || hello.LocalTime == 0 {
@@ -212,8 +202,8 @@ func (s *Store) register(ctx context.Context, declared []driver.Collection) (kno
 		return nil, wrap(err, "preparing the database")
 	}
 	if stored.Format != format {
-		return nil, driver.Errorf(driver.CodeUnavailable,
-			"the database was made by another version of asof (layout %d, this one knows %d)", stored.Format, format)
+		return nil, invalidf(
+			"the database was made by another version of asof (layout %d, this one knows %d); use that version, or another database", stored.Format, format)
 	}
 	return stored.Collections, nil
 }

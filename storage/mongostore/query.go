@@ -354,7 +354,7 @@ func (r *reader) all(ctx context.Context, cursor *mongo.Cursor, err error, field
 	if err != nil {
 		return err
 	}
-	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
+	defer closeCursor(ctx, cursor)
 	for cursor.Next(ctx) {
 		key, err := r.c.key(cursor.Current.Lookup("_id"))
 		if err != nil {

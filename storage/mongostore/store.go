@@ -99,8 +99,9 @@ func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
 	return s.fleet.settle(ctx, at)
 }
 
-// Ping implements driver.Engine. A server whose clock is too far from that of
-// the database cannot answer as it should, and says so.
+// Ping implements driver.Engine. It finds out whether documents can be read and
+// written, with two commands. A server whose clock is too far from that of the
+// database cannot answer as it should, and says so.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
@@ -110,7 +111,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err := s.clocksApart(); err != nil {
 		return err
 	}
-	return wrap(s.client.Ping(ctx, nil), "asking the server whether it answers")
+	return wrap(s.ping(ctx), "asking the server whether it answers")
 }
 
 // Stats implements driver.Engine. Bytes is what the database takes on disk, or
