@@ -83,7 +83,7 @@ func (g *generator) variableFor(t *ast.Type, v, another value) value {
 	text := v.json()
 	switch {
 	case g.faulty && c.Chance(4):
-		text = OneOf(c, wrongValues)
+		text = OneOf(c, wrongVariables)
 	case g.faulty && c.Chance(8), d.def != nil && c.Chance(2), !required && c.Chance(6):
 		text = "" // not there
 	case !required && c.Chance(8):

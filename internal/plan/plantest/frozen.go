@@ -12,7 +12,48 @@ import (
 // second server would find what the first one wrote.
 type frozen struct {
 	driver.Engine
-	at atomic.Int64 // an Instant
+	at    atomic.Int64 // an Instant
+	fault atomic.Pointer[fault]
+}
+
+// fault makes an engine fail where it reads one collection: for both servers,
+// whatever they read at once.
+type fault struct {
+	collection string
+	how        error // nil: it panics
+}
+
+// hits fails, or does not.
+func (f *frozen) hits(collection string) error {
+	fault := f.fault.Load()
+	if fault == nil || fault.collection != collection {
+		return nil
+	}
+	if fault.how == nil {
+		panic("plantest: a fault in " + collection)
+	}
+	return fault.how
+}
+
+func (f *frozen) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+	if err := f.hits(collection); err != nil {
+		return nil, err
+	}
+	return f.Engine.Get(ctx, collection, refs, fields)
+}
+
+func (f *frozen) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	if err := f.hits(q.Collection); err != nil {
+		return nil, err
+	}
+	return f.Engine.Query(ctx, q)
+}
+
+func (f *frozen) Count(ctx context.Context, q *driver.Query) (int64, error) {
+	if err := f.hits(q.Collection); err != nil {
+		return 0, err
+	}
+	return f.Engine.Count(ctx, q)
 }
 
 func (f *frozen) instant() driver.Instant { return driver.Instant(f.at.Load()) }

@@ -26,6 +26,7 @@ type generator struct {
 
 	faulty  bool // mistakes are made
 	history bool // fields that compare versions are asked for
+	defers  bool // a fragment is deferred
 }
 
 // Generate makes an operation that reads, mostly: valid or with a mistake, of
@@ -34,9 +35,12 @@ func Generate(c *Choices, w *World, schema *ast.Schema, known *lists) *Operation
 	g := &generator{
 		choices: c, world: w, schema: schema, lists: known, op: &Operation{}, meaning: map[string]string{},
 		left:   OneOf(c, []int{6, 15, 15, 40, 90}),
-		faulty: c.Chance(7), history: c.Chance(7),
+		faulty: c.Chance(7), history: c.Chance(7), defers: c.Chance(60),
 	}
 	g.op.flat = c.Chance(5)
+	if c.Chance(30) {
+		g.op.persisted = OneOf(c, []persistence{persists, persists, persisted})
+	}
 	kind, root := "query", schema.Query
 	if schema.Mutation != nil && c.Chance(40) {
 		kind, root = "mutation", schema.Mutation
@@ -67,6 +71,10 @@ func (g *generator) operation(kind string, root *ast.Definition) *definition {
 	d := &definition{kind: kind, directives: nil}
 	most := OneOf(c, []int{1, 1, 1, 2, 3, 5})
 	for len(d.set) < most {
+		if len(d.set) > 0 && c.Chance(10) {
+			d.set = append(d.set, g.again(root, OneOf(c, d.set), 0))
+			continue
+		}
 		d.set = append(d.set, g.root(root)...)
 	}
 	return d
@@ -78,8 +86,8 @@ func (g *generator) root(root *ast.Definition) []*selection {
 	switch {
 	case c.Chance(30):
 		return []*selection{{name: "__typename", alias: OneOf(c, []string{"", "", "kind"})}}
-	case c.Chance(100) && root == g.schema.Query:
-		return []*selection{{name: "__type", args: []argument{{"name", stringOf(OneOf(c, []string{"Project", "PageInfo", "Nothing"}))}}, set: []*selection{{name: "name"}, {name: "kind"}}}}
+	case c.Chance(150) && root == g.schema.Query:
+		return []*selection{{name: "__type", alias: OneOf(c, []string{"", "kinds"}), args: []argument{{"name", stringOf(OneOf(c, []string{"Project", "PageInfo", "Nothing"}))}}, set: []*selection{{name: "name"}, {name: "kind"}}}}
 	case c.Chance(15) && root == g.schema.Query && len(g.lists.versions) > 0:
 		return []*selection{g.versionsPage()}
 	case c.Chance(20):
@@ -245,7 +253,7 @@ func (g *generator) isLeaf(t *ast.Type) bool {
 func (g *generator) set(def *ast.Definition, depth int) []*selection {
 	c := g.choices
 	var set []*selection
-	most := 1 + c.Below(5)
+	most := 1 + c.Below(min(5, 1+len(def.Fields)))
 	if c.Chance(12) { // all that costs little
 		for _, f := range def.Fields {
 			if g.isLeaf(f.Type) && !strings.HasPrefix(f.Name, "__") {
@@ -299,7 +307,7 @@ func (g *generator) condition(def *ast.Definition) *ast.Definition {
 
 // within makes an inline fragment.
 func (g *generator) within(def, on *ast.Definition, depth int) *selection {
-	s := &selection{inline: true, on: on.Name, directives: g.directives()}
+	s := &selection{inline: true, on: on.Name, directives: g.deferred(g.directives())}
 	if on == def && g.choices.Chance(2) {
 		s.on = ""
 	}
@@ -325,7 +333,7 @@ func (g *generator) spread(on *ast.Definition, depth int) *selection {
 	}
 	f.name = fmt.Sprintf("F%d", len(g.fragments)) // known only now, so that no fragment holds itself
 	g.fragments = append(g.fragments, f)
-	return &selection{spread: f.name, directives: g.directives()}
+	return &selection{spread: f.name, directives: g.deferred(g.directives())}
 }
 
 // field asks for a field with arguments and what is in it.
@@ -361,6 +369,15 @@ func (g *generator) aliased(s *selection, parent string, oneIn int) *selection {
 	}
 	g.meaning[key] = meaning
 	return s
+}
+
+// deferred adds @defer, which this server accepts and answers at once.
+func (g *generator) deferred(list []directive) []directive {
+	if !g.defers {
+		return list
+	}
+	g.defers = false
+	return append(list, directive{name: "defer"})
 }
 
 // directives are @skip and @include, now and then.

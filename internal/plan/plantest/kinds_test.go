@@ -9,6 +9,26 @@ import (
 	"github.com/asof/asof/internal/codegen/codegentest"
 )
 
+// moreNulls are objects in objects and lists in lists, with every place for a
+// null that may not be there.
+const moreNulls = `
+type Tour @versioned {
+  title: String!
+  start: Stop!
+  stops: [Stop!]!
+  maybe: [Stop]
+  guide: Person @ref
+  crew: [Person] @ref @stored(as: "the \"crew\"")
+}
+type Stop {
+  name: String!
+  next: Leg
+  legs: [Leg!]
+  rating: Float! @default(value: 2.5)
+}
+type Leg { minutes: Int! seen: [DateTime!]! cost: Decimal open: Boolean! kind: Plan! data: [JSON!] day: Date! names: [String] }
+`
+
 // The comparison for a schema that has every kind of field, in a program that is
 // generated and compiled for it.
 func TestPlansSayTheSameOfEveryKind(t *testing.T) {
@@ -24,6 +44,7 @@ func TestPlansSayTheSameOfEveryKind(t *testing.T) {
 		}
 		sdl.Write(append(b, '\n'))
 	}
+	sdl.WriteString(moreNulls)
 	if err := os.WriteFile(filepath.Join(dir, "schema.graphqls"), []byte(sdl.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}

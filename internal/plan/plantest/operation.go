@@ -1,7 +1,9 @@
 package plantest
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -16,7 +18,17 @@ type Operation struct {
 	named       bool   // there is one
 	flat        bool   // printed on one line
 	broken      string // text that is added behind the document
+	persisted   persistence
 }
+
+// persistence says how an operation uses persisted queries.
+type persistence int
+
+const (
+	notPersisted persistence = iota
+	persists                 // the query is sent with its hash
+	persisted                // the hash is sent alone
+)
 
 // definition is an operation or a fragment.
 type definition struct {
@@ -176,6 +188,9 @@ func (o *Operation) vary(c *Choices) *Operation {
 			v.text = OneOf(c, v.others)
 		}
 	}
+	if o.persisted == persists {
+		other.persisted = persisted
+	}
 	if o.named && len(o.definitions) > 1 && c.Chance(2) {
 		other.name = OneOf(c, o.definitions).name
 	}
@@ -184,7 +199,14 @@ func (o *Operation) vary(c *Choices) *Operation {
 
 // Body is the request that POST sends.
 func (o *Operation) Body() string {
-	body := `{"query":` + string(rawjson.AppendString(nil, o.Query()))
+	query := o.Query()
+	body := `{"query":` + string(rawjson.AppendString(nil, query))
+	if o.persisted == persisted {
+		body = `{"query":""`
+	}
+	if o.persisted != notPersisted {
+		body += fmt.Sprintf(`,"extensions":{"persistedQuery":{"version":1,"sha256Hash":"%x"}}`, sha256.Sum256([]byte(query)))
+	}
 	if text := o.variablesJSON(); text != "" {
 		body += `,"variables":` + text
 	}

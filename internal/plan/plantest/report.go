@@ -1,6 +1,7 @@
 package plantest
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,7 +60,7 @@ func (r *Report) add(op *Operation, way Transport, want, got answer) {
 	if reason, ok := strings.CutPrefix(got.how, "plan"); ok && reason == "" {
 		r.Planned++
 	} else {
-		r.Unplanned[got.how]++
+		r.Unplanned[strings.TrimPrefix(got.how, "gqlgen; ")]++
 	}
 }
 
@@ -84,8 +85,13 @@ func counts[K ~string](b *strings.Builder, title string, m map[K]int) {
 		return
 	}
 	fmt.Fprintf(b, "%s:", title)
-	for _, k := range slices.SortedFunc(maps.Keys(m), func(x, y K) int { return m[y] - m[x] }) {
-		fmt.Fprintf(b, " %s %d,", k, m[k])
+	if len(m) > 12 {
+		fmt.Fprintf(b, " (the most frequent of %d)", len(m))
+	}
+	for i, k := range slices.SortedFunc(maps.Keys(m), func(x, y K) int { return cmp.Or(m[y]-m[x], cmp.Compare(x, y)) }) {
+		if i < 12 {
+			fmt.Fprintf(b, " %s %d,", k, m[k])
+		}
 	}
 	b.WriteString("\n")
 }

@@ -87,6 +87,7 @@ func (cfg *Config) world(ctx context.Context, number uint64, report *Report) err
 				return err
 			}
 			recent = nil
+			w.Fault()
 		}
 		if i%perProbe == 0 {
 			if known, err = pair.probe(ctx, c, w, cfg.Schema); err != nil {

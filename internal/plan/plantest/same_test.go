@@ -1,6 +1,9 @@
 package plantest
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // check fails where servers differ, or where the comparison would say nothing.
 func check(t *testing.T, report *Report, err error) {
@@ -25,5 +28,16 @@ func check(t *testing.T, report *Report, err error) {
 // and more.
 func TestPlansSayTheSame(t *testing.T) {
 	report, err := Run(t.Context(), config(t, sqlite(t)))
+	check(t, report, err)
+}
+
+// The same on MongoDB, with fewer operations: each reads over the network.
+func TestPlansSayTheSameOnMongoDB(t *testing.T) {
+	cfg := config(t, mongodb(t))
+	if os.Getenv("ASOF_PLANTEST_OPERATIONS") == "" {
+		cfg.Operations = 2000
+	}
+	cfg.PerWorld = cfg.Operations/3 + 1
+	report, err := Run(t.Context(), cfg)
 	check(t, report, err)
 }

@@ -3,6 +3,8 @@ package plantest
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/asof/asof/storage"
@@ -20,7 +22,8 @@ type World struct {
 	docs    []*history
 	last    driver.Instant // of the newest version
 	times   []driver.Instant
-	wild    int // one value in so many does not fit the schema; 0: all do
+	keys    []string // that documents and references have
+	wild    int      // one value in so many does not fit the schema; 0: all do
 }
 
 // history is the state of one document, to make its next version from.
@@ -43,9 +46,18 @@ func NewWorld(ctx context.Context, engine driver.Engine, types []*storage.Type, 
 		return nil, err
 	}
 	w := &World{choices: c, engine: &frozen{Engine: engine}, store: store, last: beginning, wild: wild}
+	w.keys = keys
+	some := 6 + c.Below(8)
+	if c.Chance(4) { // enough for several pages
+		some = 60
+		w.keys = slices.Clone(keys)
+		for i := range 60 {
+			w.keys = append(w.keys, "k"+strconv.Itoa(i))
+		}
+	}
 	for _, t := range types {
-		for _, i := range pick(c, len(keys), 6+c.Below(8)) {
-			w.docs = append(w.docs, &history{typ: t, key: keys[i]})
+		for _, i := range pick(c, len(w.keys), some) {
+			w.docs = append(w.docs, &history{typ: t, key: w.keys[i]})
 		}
 	}
 	return w, w.Grow(ctx, versions)
@@ -109,6 +121,17 @@ func (w *World) Grow(ctx context.Context, versions int) error {
 	}
 	w.engine.at.Store(int64(max(now, before, w.engine.instant()))) // it never goes back
 	return nil
+}
+
+// Fault makes the engine fail in one of the collections, or in none.
+func (w *World) Fault() {
+	c := w.choices
+	w.engine.fault.Store(nil)
+	if c.Chance(5) {
+		w.engine.fault.Store(&fault{OneOf(c, w.docs).typ.Collection, OneOf(c, []error{
+			driver.Errorf(driver.CodeUnavailable, "the disk has gone"), driver.Errorf(driver.CodeInternal, "the disk is on fire"), context.DeadlineExceeded, nil,
+		})})
+	}
 }
 
 // step is the time to the next version; that of another document can have the
