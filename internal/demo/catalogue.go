@@ -95,7 +95,7 @@ var arrivals = []arrival{
 	{"2025-05-06T09:20:00Z", "adaeze", row{"plumb-line", "Plumb Line", "Apache-2.0", "java", "monitoring", 243, 7, 6, "1.0.0", "Compares what a server should be with what it is."}},
 	{"2025-06-17T16:45:00Z", "teo", row{"chess-by-post", "Chess by Post", "MIT", "go docker", "games", 150, 11, 3, "v0.6.0", "One move a day, and a postcard when it is over."}},
 	{"2025-07-02T08:10:00Z", "jonas", row{"tollkeeper", "Tollkeeper", "BSD-3-Clause", "rust", "monitoring finance", 312, 13, 7, "0.4.0", "Says what each service costs to run, in coins."}},
-	{"2025-09-16T21:30:00Z", "hana", row{"openfish", "Openfish", "MIT", "go docker", "photos", 640, 95, 21, "v2.4.1", "Community continuation of Lanternfish under its first licence."}},
+	{"2025-09-16T21:30:00Z", "hana", row{"openfish", "Openfish", "MIT", "go docker", "photos", 640, 95, 21, "v2.4.1", "Community continuation of Lanternfish under its first license."}},
 	{"2025-09-29T10:00:00Z", "adaeze", row{"lamplighter", "Lamplighter", "MIT", "nodejs", "home-automation", 58, 4, 3, "0.1.0", "Street-lamp colours at dusk, for every lamp in the house."}},
 	{"2025-10-14T13:25:00Z", "teo", row{"patchwork-wiki", "Patchwork", "AGPL-3.0", "python docker", "notes", 431, 20, 8, "0.7.0", "A wiki in which every paragraph has its own history."}},
 	{"2025-11-05T17:50:00Z", "jonas", row{"snowline", "Snowline", "MPL-2.0", "rust docker", "maps monitoring", 89, 9, 6, "0.2.2", "Avalanche and weather bulletins on one map."}},

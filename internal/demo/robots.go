@@ -47,7 +47,7 @@ func starRobot() []step {
 		for i, r := range rows {
 			stars, commits := around(rolls[i], r.weekly), around(rolls[i], r.commits)
 			if r.key == "lanternfish" && between(day, "2025-09-15", "2025-11-24") {
-				stars = -2 * stars // the licence affair
+				stars = -2 * stars // the license affair
 			}
 			s.edits = append(s.edits, counted(r.key, day, stars, commits))
 		}

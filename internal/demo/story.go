@@ -123,7 +123,7 @@ func story() []step {
 			publish("lanternfish", "v2.4.1", "2025-09-01"),
 		}},
 
-		// The licence affair.
+		// The license affair.
 		{at: "2025-09-15T17:00:00Z", by: "teo", message: "Lanternfish v3.0.0 changes its license", group: "lanternfish-3", edits: []edit{
 			put(licenses, lanternLicense.Identifier, lanternLicense),
 			on("lanternfish", func(p *project) {

@@ -32,7 +32,7 @@ type moments struct {
 }
 
 // writeDataset writes an invented catalogue in the import format: projects with
-// about perProject versions each, with their tags, licences and platforms, and
+// about perProject versions each, with their tags, licenses and platforms, and
 // the documents of fixedLengths. The same seed gives the same bytes.
 //
 // It returns an instant in the middle of the random histories, and one in the
@@ -54,8 +54,8 @@ func writeDataset(w io.Writer, projects, perProject int, seed uint64) (moments, 
 		}
 	}
 	for i := range 20 {
-		name := fmt.Sprintf("Licence-%d.0", i)
-		if err := put("licenses", name, map[string]any{"identifier": name, "name": name, "url": "https://licences.example.org/" + name}); err != nil {
+		name := fmt.Sprintf("License-%d.0", i)
+		if err := put("licenses", name, map[string]any{"identifier": name, "name": name, "url": "https://licenses.example.org/" + name}); err != nil {
 			return when, err
 		}
 		name = fmt.Sprintf("Platform %d", i)
@@ -102,7 +102,7 @@ func project(id string, random *rand.Rand) map[string]any {
 		"description":      "Minimalist storage service with synchronisation and sharing abilities, number " + fmt.Sprint(random.IntN(1000)),
 		"website_url":      "https://" + id + ".example.org/",
 		"source_code_url":  "https://code.example.org/" + id,
-		"licenses":         []string{fmt.Sprintf("Licence-%d.0", random.IntN(20))},
+		"licenses":         []string{fmt.Sprintf("License-%d.0", random.IntN(20))},
 		"platforms":        []string{fmt.Sprintf("Platform %d", random.IntN(20))},
 		"tags":             []string{tag(), tag()},
 		"stargazers_count": random.IntN(50_000),

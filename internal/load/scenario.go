@@ -52,7 +52,7 @@ func scenarios(clients int, when moments) []scenario {
 		{Name: "page of 50", Server: "asof", Against: "constant page", Target: 0.8, Clients: page("", byStars, pageFields)},
 		{Name: "page of 50 as of", Server: "asof", Against: "constant page", Target: 0.6, Clients: page(asOf, byStars, pageFields)},
 		{
-			Name: "page of 50 with tags and licences", Server: "asof", Against: "constant page", Target: 0.4,
+			Name: "page of 50 with tags and licenses", Server: "asof", Against: "constant page", Target: 0.4,
 			Clients: page("", byStars, pageFields+` tags { name } licenses { name }`),
 		},
 		{Name: "indexed page as of / now", Server: "asof", Against: "page of 50", Target: 0.5, Clients: page(asOf, byStars, pageFields)},
