@@ -17,6 +17,7 @@ type clock struct {
 
 	mu     sync.Mutex
 	last   driver.Instant // the greatest instant ever handed out, to either side
+	lease  lease          // covers those that readers were given
 	flight driver.Instant // the first time of the batch in flight; 0: none
 	landed chan struct{}  // closed when the batch in flight has landed
 }
@@ -39,11 +40,13 @@ func (c *clock) present() driver.Instant {
 func (c *clock) read() driver.Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.flight != 0 {
-		return c.flight - 1
+	at := c.flight - 1
+	if c.flight == 0 {
+		c.last = max(c.last, c.wall())
+		at = c.last
 	}
-	c.last = max(c.last, c.wall())
-	return c.last
+	c.cover(at)
+	return at
 }
 
 // takeOff starts a batch. The times of its commits follow from next.
@@ -85,11 +88,27 @@ func (c *clock) saw(t driver.Instant) {
 	c.last = max(c.last, t)
 }
 
+// cover makes the lease cover an instant that a reader is about to be given.
+// The caller holds the lock.
+func (c *clock) cover(t driver.Instant) {
+	if t > c.lease.until {
+		c.lease.extend(max(t, c.wall()+leaseAhead))
+	}
+}
+
+// end gives the lease up, when the tables have the latest instant.
+func (c *clock) end() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lease.end()
+}
+
 // settle waits until t is stable, see driver.Engine.Settle.
 func (c *clock) settle(ctx context.Context, t driver.Instant) error {
 	for {
 		c.mu.Lock()
 		if t <= c.last && (c.flight == 0 || t < c.flight) {
+			c.cover(t)
 			c.mu.Unlock()
 			return nil
 		}
@@ -100,10 +119,12 @@ func (c *clock) settle(ctx context.Context, t driver.Instant) error {
 		}
 		if c.flight == 0 {
 			c.last = max(c.last, t)
+			c.cover(t)
 			c.mu.Unlock()
 			return nil
 		}
 		if t < c.flight {
+			c.cover(t)
 			c.mu.Unlock()
 			return nil
 		}

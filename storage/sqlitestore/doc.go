@@ -12,7 +12,8 @@
 //     Rows of versions never change, and when a version was superseded follows
 //     from the row behind it. Reads of the current state use documents alone.
 //   - Commit times strictly increase across all documents, and are greater
-//     than every instant that Now returned, also after a restart.
+//     than every instant that Now returned, also after a restart or a kill
+//     (lease.go).
 //   - Values are encoded so that bytes compare as their kinds do. Indexes,
 //     filters and sorts share that encoding and so cannot disagree.
 //   - An index answers as of any instant while passing over at most about

@@ -244,11 +244,16 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last := driver.Instant(handedOut)
+	last, err := readLease(s.lock)
+	if err != nil {
+		return err
+	}
+	last = max(last, driver.Instant(handedOut))
 	for _, coll := range s.collections {
 		last = max(last, coll.last)
 	}
 	s.clock = newClock(s.opts.Clock, last)
+	s.clock.lease = lease{file: s.lock, log: s.log}
 	return nil
 }
 
@@ -263,6 +268,9 @@ func (s *Store) Close() error {
 	if s.checkpoints != nil { // opened: the writer runs
 		s.writer.close()
 		_, err := s.writer.integer("UPDATE clock SET last = ?1 WHERE last < ?1", int64(s.clock.handedOut()))
+		if err == nil {
+			err = s.clock.end()
+		}
 		errs = append(errs, wrap(err, "noting the time of closing"))
 		s.checkpoints.stop()
 	}
