@@ -92,6 +92,8 @@ type Engine interface {
 	// malformed as for Commit.
 	Load(ctx context.Context, vs []Version) (LoadResult, error)
 
+	Watcher
+
 	// Stats says how much the engine holds; cheap enough for a metrics page.
 	Stats(ctx context.Context) (Stats, error)
 

@@ -5,13 +5,13 @@ import (
 	"iter"
 )
 
-// WatchPosition is a place in the order in which versions arrived in a store. It is
-// opaque, printable, and good for as long as the store is, also after the
-// engine was closed and in another process; the empty one is before everything.
+// WatchPosition is a place in what a watch tells. It is opaque, printable, and
+// good for as long as the store is, also after the engine was closed and in
+// another process; the empty one is before everything.
 //
 // Positions of one store compare as strings: of two that a watch yields, or
-// one that continues it, the later is the greater. What has a smaller position
-// was told, what has a greater one was not. No other store takes them.
+// one that goes on behind it, the later is the greater. Watches that have the
+// same position have told the same. No other store takes it.
 type WatchPosition string
 
 // WatchQuery says where a watch begins and what it is about.
@@ -24,8 +24,9 @@ type WatchPosition string
 type WatchQuery struct {
 	// Collections are what it is about; empty: all that the engine knows.
 	Collections []string
-	// After is the position to continue behind, with the same collections or
-	// others; empty: from the beginning, that is, everything that there is.
+	// After is the position to continue behind; empty: from the beginning, that
+	// is, with everything that there is. Of collections that the watch of the
+	// position was not about, at least what arrived after it is told.
 	After WatchPosition
 	// FromNow leaves out what was acknowledged before the watch began; After is
 	// empty then.

@@ -65,6 +65,7 @@ func Run(t *testing.T, h Harness) {
 		{"Time", s.timeTests()},
 		{"Log", s.logTests()},
 		{"Load", s.loadTests()},
+		{"Watch", s.watchTests()},
 		{"Lifecycle", s.lifecycleTests()},
 		{"Hostile", s.hostileTests()},
 		{"Growth", s.growthTests()},

@@ -27,6 +27,7 @@ type mutant struct {
 	query  func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error)
 	log    func(m *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry))
 	now    func(m *model) driver.Instant
+	watch  func(m *model, ctx context.Context, q *driver.WatchQuery) iter.Seq2[driver.Arrival, error]
 	open   func(m *model)
 }
 
@@ -347,6 +348,7 @@ func mistakes() map[string]mistake {
 func allMistakes() map[string]mistake {
 	all := mistakes()
 	maps.Copy(all, registerMistakes())
+	maps.Copy(all, watchMistakes())
 	return all
 }
 

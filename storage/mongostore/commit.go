@@ -65,6 +65,7 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		if err := s.fleet.acknowledge(ctx, o.version.RecordedAt); err != nil {
 			return nil, err
 		}
+		s.waker.wake()
 		return o.version, nil
 	case <-ctx.Done():
 		return nil, driver.Errorf(driver.CodeUnavailable,
@@ -135,7 +136,7 @@ func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.
 		Op: w.Op, Deleted: w.Deleted, Author: w.Author, Message: w.Message, Group: w.Group, Changed: w.Changed, Data: w.Data,
 	}}
 	if h != nil {
-		r.Number, after = h.Number+1, h.RecordedAt
+		r.Number, after = h.Number+1, h.arrived()
 	}
 	var err error
 	if r.RecordedAt, err = t.c.store.clock.takeOff(ctx, after); err != nil {

@@ -60,7 +60,7 @@ func (h *heads) drop(key string) { h.cache.Remove(key) }
 
 // headFields is the projection that decodeHead needs.
 func headFields() bson.D {
-	return append(versionFields("current"), bson.E{Key: "n", Value: 1}, bson.E{Key: "size", Value: 1})
+	return append(arrivalFields("current"), bson.E{Key: "n", Value: 1}, bson.E{Key: "size", Value: 1})
 }
 
 func (c *collection) decodeHead(key string, raw bson.Raw) (*head, error) {

@@ -30,6 +30,7 @@ func (c *collection) indexes(declared []driver.Index) (main, history []mongo.Ind
 	main = []mongo.IndexModel{
 		index("current.at", "_id"), // what changed since; the log
 		index("prev.at"),
+		sparse(index("current." + loadedField)), // what was loaded since
 	}
 	history = []mongo.IndexModel{
 		index("k", "n"),          // a version by number
@@ -50,6 +51,12 @@ func (c *collection) indexes(declared []driver.Index) (main, history []mongo.Ind
 		history = append(history, index(name("vs")))
 	}
 	return main, history
+}
+
+// sparse makes an index one of the documents that have the field.
+func sparse(m mongo.IndexModel) mongo.IndexModel {
+	m.Options.SetSparse(true)
+	return m
 }
 
 func index(fields ...string) mongo.IndexModel {

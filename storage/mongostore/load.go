@@ -50,6 +50,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	if err := l.write(ctx); err != nil {
 		return driver.LoadResult{}, wrap(err, "loading")
 	}
+	s.waker.wake()
 	if err := s.fleet.saw(ctx, latest); err != nil {
 		return driver.LoadResult{}, err
 	}

@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -102,8 +103,17 @@ func (g *loadGroup) takes(p *loadPart) bool {
 	return len(g.parts) < maxLoadDocuments && g.bytes+p.bytes <= maxLoadBytes && g.parts[last].loadedDocument != p.loadedDocument
 }
 
-func (g *loadGroup) write(ctx context.Context) error {
+func (g *loadGroup) write(ctx context.Context) (err error) {
+	// What the group adds arrives at an instant, as a commit does.
+	arrival, err := g.c.store.clock.takeOff(ctx, g.after())
+	if err != nil {
+		return err
+	}
+	defer func() { g.landed(arrival, err) }()
 	for _, p := range g.parts {
+		for _, r := range p.added {
+			r.loaded = arrival
+		}
 		p.plan()
 		g.c.heads.drop(p.key)
 	}
@@ -154,6 +164,33 @@ func (g *loadGroup) write(ctx context.Context) error {
 		}
 	}
 	return trim.flush(ctx)
+}
+
+// after is when the last of the versions arrived that the group's follow on.
+func (g *loadGroup) after() driver.Instant {
+	last := driver.Instant(0)
+	for _, p := range g.parts {
+		if h := p.loadedDocument.head; h != nil {
+			last = max(last, h.arrived())
+		}
+	}
+	return last
+}
+
+// landed ends the flight of a group: at once, or, where it is not known whether
+// the database has carried out all, when it will not do so any more.
+func (g *loadGroup) landed(arrival driver.Instant, err error) {
+	s := g.c.store
+	var coded *driver.Error
+	bulk, refused := errors.AsType[mongo.BulkWriteException](err)
+	if err == nil || errors.As(err, &coded) || refused && bulk.WriteConcernError == nil || !uncertain(err) {
+		s.clock.land(arrival)
+		return
+	}
+	go func() {
+		pause(s.life, deadBeats*s.fleet.every)
+		s.clock.land(arrival)
+	}()
 }
 
 // plan works out which head the added versions make, and what goes to prev.

@@ -21,6 +21,7 @@ type Store struct {
 	meta   *mongo.Collection
 	clock  *clock
 	fleet  *fleet
+	waker  waker
 	// apart is why commits are refused while the clocks are too far apart.
 	apart   atomic.Pointer[driver.Error]
 	logger  *slog.Logger

@@ -15,11 +15,13 @@ import (
 type record struct {
 	driver.Version
 	id string // of the write that made it; empty when it was loaded
+	// loaded is when the version was, if it was; see arrived.
+	loaded driver.Instant
 }
 
 // encodeVersion writes a version as it is stored:
 //
-//	{v, at, to, op, del, by, msg, grp, ch: [names], id, data, x: {search form}}
+//	{v, at, to, op, del, by, msg, grp, ch: [names], id, ld, data, x: {search form}}
 //
 // data is the JSON as it was given, so that reads and exports have the very
 // bytes. to is when the version was superseded; the current one has none.
@@ -42,6 +44,9 @@ func encodeVersion(r *record) bson.Raw {
 	dst = end(dst, list)
 	if r.id != "" {
 		dst = bsoncore.AppendStringElement(dst, "id", r.id)
+	}
+	if r.loaded != 0 {
+		dst = bsoncore.AppendInt64Element(dst, loadedField, int64(r.loaded))
 	}
 	if !r.Deleted {
 		dst = bsoncore.AppendStringElement(dst, "data", string(r.Data))
@@ -89,6 +94,8 @@ func decodeVersion(collection, key string, raw bson.Raw) (*record, error) {
 			r.Changed, ok = readNames(v)
 		case "id":
 			r.id, ok = v.StringValueOK()
+		case loadedField:
+			ok = readInstant(&r.loaded, v)
 		case "data":
 			r.Data, ok = readData(v)
 		}

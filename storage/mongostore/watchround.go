@@ -1,0 +1,215 @@
+package mongostore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// roundDocuments is how many documents a round reads at a time.
+const roundDocuments = 100
+
+// loadedField is where a version that was loaded has the instant at which it was.
+const loadedField = "ld"
+
+// arrived is when a version came into the store. It grows with the number.
+func (r *record) arrived() driver.Instant { return max(r.RecordedAt, r.loaded) }
+
+// round tells what is behind the place, up to the present, and returns how many
+// versions that were.
+func (w *watching) round(ctx context.Context) (told int, err error) {
+	p := &w.place
+	if p.to == 0 {
+		now, err := w.store.Now(ctx)
+		if err != nil || now <= p.from {
+			return 0, err
+		}
+		p.to = now
+	}
+	for _, c := range w.collections {
+		if c.name < p.collection {
+			continue
+		}
+		if err := w.roundOf(ctx, c, &told); err != nil || w.left {
+			return told, err
+		}
+	}
+	w.place = watchPlace{store: p.store, from: p.to}
+	return told, nil
+}
+
+// roundOf tells what a collection has for the round.
+func (w *watching) roundOf(ctx context.Context, c *collection, told *int) error {
+	after := int64(0) // of the document in the middle of which the place is
+	next := ""        // the key to go on with
+	if w.place.collection == c.name {
+		next, after = w.place.key, w.place.number
+	}
+	for {
+		documents, more, err := c.changed(ctx, w.place.from, next)
+		if err != nil {
+			return err
+		}
+		for _, d := range documents {
+			if d.key != next {
+				after = 0
+			}
+			if err := w.document(ctx, c, d, after, told); err != nil || w.left {
+				return err
+			}
+		}
+		if !more {
+			return nil
+		}
+		next, after = documents[len(documents)-1].key+"\x00", 0
+	}
+}
+
+// changedDocument is a document with the versions that are in itself.
+type changedDocument struct {
+	key    string
+	newest []*record
+}
+
+// changed reads the next documents, from a key on, whose last version arrived
+// after an instant, by their keys. more says that there may be others.
+//
+// Those whose last version was loaded are asked for first: meanwhile one may
+// become the others' by a commit, and no document goes the other way, since the
+// time of its last version only grows. Likewise, a document that moves in the
+// index while the index is read moves ahead.
+func (c *collection) changed(ctx context.Context, after driver.Instant, next string) (found []changedDocument, more bool, err error) {
+	ctx, leave, err := c.store.enter(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer leave()
+	fields := []string{"current." + loadedField, "current.at"}
+	if after == 0 {
+		fields = []string{""} // all documents
+	}
+	until, cut := "", false // beyond it, not all of them were read
+	for _, field := range fields {
+		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: encodeString(next)}}}}
+		if field != "" {
+			filter = append(bson.D{{Key: field, Value: bson.D{{Key: "$gt", Value: int64(after)}}}}, filter...)
+		}
+		cursor, err := c.main.Find(ctx, filter, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetLimit(roundDocuments).
+			SetProjection(append(arrivalFields("current"), arrivalFields("prev")...)))
+		n := 0
+		err = each(ctx, cursor, err, func(raw bson.Raw) error {
+			n++
+			if raw.Lookup("current").Type != bson.TypeEmbeddedDocument {
+				return nil // another program's
+			}
+			d, err := c.changedDocument(raw)
+			if err != nil {
+				return err
+			}
+			found = append(found, d)
+			return nil
+		})
+		if err != nil {
+			return nil, false, wrap(err, "reading "+c.name)
+		}
+		if last := len(found) - 1; n == roundDocuments && (!cut || found[last].key < until) {
+			until, cut = found[last].key, true
+		}
+	}
+	// Of a document that was read twice, the later has more.
+	slices.Reverse(found)
+	slices.SortStableFunc(found, func(a, b changedDocument) int { return cmp.Compare(a.key, b.key) })
+	found = slices.CompactFunc(found, func(a, b changedDocument) bool { return a.key == b.key })
+	if cut {
+		found = slices.DeleteFunc(found, func(d changedDocument) bool { return d.key > until })
+	}
+	return found, cut, nil
+}
+
+func (c *collection) changedDocument(raw bson.Raw) (changedDocument, error) {
+	key, err := c.key(raw.Lookup("_id"))
+	if err != nil {
+		return changedDocument{}, err
+	}
+	d := changedDocument{key: key}
+	if d.newest, err = c.list(key, raw.Lookup("prev")); err != nil {
+		return changedDocument{}, err
+	}
+	current, err := c.version(key, raw.Lookup("current"))
+	d.newest = append(d.newest, current)
+	return d, err
+}
+
+// arrivalFields is a projection to versions with when they arrived.
+func arrivalFields(list string) bson.D {
+	return append(versionFields(list), bson.E{Key: list + "." + loadedField, Value: 1})
+}
+
+// document tells the versions of a document behind a number that arrived within
+// the round.
+func (w *watching) document(ctx context.Context, c *collection, d changedDocument, after int64, told *int) error {
+	first := d.newest[0]
+	for older := first.arrived() > w.place.from && first.Number > after+1; older; {
+		runs, err := c.runsBetween(ctx, d.key, after, first.Number)
+		if err != nil {
+			return err
+		}
+		w.tell(runs, &after, told)
+		if w.left {
+			return nil
+		}
+		older = len(runs) > 0
+	}
+	w.tell(d.newest, &after, told)
+	return nil
+}
+
+// tell tells those of a list of versions of a document that are of the round.
+func (w *watching) tell(list []*record, after *int64, told *int) {
+	for _, r := range list {
+		if r.Number <= *after || r.arrived() > w.place.to {
+			continue
+		}
+		*after = r.Number
+		if r.arrived() <= w.place.from {
+			continue
+		}
+		*told++
+		w.place.collection, w.place.key, w.place.number = r.Collection, r.Key, r.Number
+		if w.told(&r.Version); w.left {
+			return
+		}
+	}
+}
+
+// runsBetween reads the next versions in the overflow of a document that are
+// behind one number and before another.
+func (c *collection) runsBetween(ctx context.Context, key string, after, before int64) ([]*record, error) {
+	ctx, leave, err := c.store.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	cursor, err := c.history.Find(ctx, bson.D{
+		{Key: "k", Value: encodeString(key)},
+		{Key: "n", Value: bson.D{{Key: "$lt", Value: before}}},
+		{Key: "last", Value: bson.D{{Key: "$gt", Value: after}}},
+	}, options.Find().SetSort(bson.D{{Key: "n", Value: 1}}).SetLimit(runBatch).SetProjection(arrivalFields("vs")))
+	var found []*record
+	err = each(ctx, cursor, err, func(raw bson.Raw) error {
+		records, err := c.list(key, raw.Lookup("vs"))
+		for _, r := range records {
+			if r.Number > after && r.Number < before {
+				found = append(found, r)
+				after = r.Number
+			}
+		}
+		return err
+	})
+	return found, wrap(err, "reading "+c.name)
+}

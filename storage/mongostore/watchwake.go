@@ -1,0 +1,154 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// waker wakes the watches of a store when something may have arrived: after a
+// commit or a load of this server, and after a change of the database, where
+// that has change streams. It has one stream for each collection while there
+// are watches, however many.
+//
+// A stream says that, not what: watches read what is stored, so that one that
+// breaks, or begins late, costs time and nothing else.
+type waker struct {
+	mu      sync.Mutex
+	woken   chan struct{} // closed when there may be something; nil: nobody looks
+	watches int
+	stop    context.CancelFunc
+	open    int // streams
+	all     int // that there should be
+}
+
+const (
+	// streamAwait is how long the server waits for changes before it answers that
+	// there are none.
+	streamAwait = time.Second
+	// The pause after an answer without a change. A server that waits, as it is
+	// asked to, makes the longest one part in twenty.
+	firstIdle = time.Millisecond
+	lastIdle  = 50 * time.Millisecond
+	// reopenPause is how long after an error a stream is opened anew.
+	reopenPause = 5 * time.Second
+)
+
+// look returns what is closed when something may have arrived since, and whether
+// the change streams of all collections are open.
+func (w *waker) look() (woken <-chan struct{}, guarded bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.woken == nil {
+		w.woken = make(chan struct{})
+	}
+	return w.woken, w.all > 0 && w.open == w.all
+}
+
+// wake wakes all watches.
+func (w *waker) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.woken != nil {
+		close(w.woken)
+		w.woken = nil
+	}
+}
+
+// join is called by a watch that begins, and leave by one that ends.
+func (w *waker) join(s *Store) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watches++; w.watches > 1 {
+		return
+	}
+	ctx, stop := context.WithCancel(s.life)
+	w.stop, w.open, w.all = stop, 0, len(s.collections)
+	for _, c := range s.collections {
+		go w.listen(ctx, c)
+	}
+}
+
+func (w *waker) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watches--; w.watches == 0 {
+		w.stop()
+		w.all = 0
+	}
+}
+
+// opened counts the streams that are open in the time of a context.
+func (w *waker) opened(ctx context.Context, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ctx.Err() == nil {
+		w.open += n
+	}
+}
+
+// listen wakes the watches with every change of a collection, until the context
+// ends, or the server says that it has no change streams.
+func (w *waker) listen(ctx context.Context, c *collection) {
+	for ctx.Err() == nil {
+		err := w.follow(ctx, c)
+		var refused mongo.ServerError
+		if ctx.Err() != nil || errors.As(err, &refused) && !isUnreachable(err) && !c.store.replicated(ctx) {
+			return
+		}
+		c.store.logger.WarnContext(ctx, "no change stream; watches find what other servers write by asking", "collection", c.name, "error", err)
+		pause(ctx, reopenPause)
+	}
+}
+
+// follow opens a stream and wakes the watches with every change.
+func (w *waker) follow(ctx context.Context, c *collection) error {
+	only := mongo.Pipeline{{{Key: "$project", Value: bson.D{{Key: "operationType", Value: 1}}}}}
+	stream, err := c.main.Watch(ctx, only, options.ChangeStream().SetMaxAwaitTime(streamAwait))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closingTimeout)
+		defer cancel()
+		_ = stream.Close(closing) // the server forgets it by itself otherwise
+	}()
+	w.opened(ctx, 1)
+	defer w.opened(ctx, -1)
+	w.wake() // what came before it was open
+	idle := firstIdle
+	for ctx.Err() == nil {
+		if stream.TryNext(ctx) {
+			w.wake()
+			idle = firstIdle
+			continue
+		}
+		if err := stream.Err(); err != nil {
+			return err
+		}
+		pause(ctx, idle)
+		idle = min(2*idle, lastIdle)
+	}
+	return ctx.Err()
+}
+
+// replicated reports whether the server is one that has change streams.
+func (s *Store) replicated(ctx context.Context) bool {
+	h, err := s.hello(ctx)
+	return err != nil || h.replicated() // not known: it may
+}
+
+// pause waits, or until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
