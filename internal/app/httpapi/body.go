@@ -168,10 +168,3 @@ func checkURL(r *http.Request) *problem {
 	}
 	return nil
 }
-
-// reread is a request body that was read before.
-type reread struct{ bytes.Reader }
-
-func (*reread) Close() error { return nil }
-
-var _ io.ReadCloser = (*reread)(nil)

@@ -13,11 +13,12 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// exchange is one request and its one answer. gqlgen's POST and GET transports
-// read the request, execute on it and write to it; it decides the status code
-// and the media type and encodes the answer, which the transport does only for
-// an empty stand-in. That leaves "data" out where nothing was executed, and
-// saves a second pass over the data, which is JSON already.
+// exchange is one request and its one answer. It reads what was posted itself;
+// requests by GET are read by gqlgen's transport, which executes on the exchange
+// and writes to it. The exchange decides the status code and the media type and
+// encodes the answer, which the transport does only for an empty stand-in. That
+// leaves "data" out where nothing was executed, and saves passes over the data,
+// which is JSON already.
 type exchange struct {
 	exec   guarded
 	w      http.ResponseWriter
@@ -28,11 +29,10 @@ type exchange struct {
 	status int
 	body   bytes.Buffer     // the request's; later the answer's
 	rest   io.LimitedReader // of the request's body, while it is read
-	source reread
+	params graphql.RawParams
 	answer *graphql.Response
 	// executed says that the operation was begun, so that there is "data".
 	executed bool
-	read     bool // the request was decoded
 }
 
 var (
@@ -47,14 +47,17 @@ func (x *exchange) Header() http.Header { return x.w.Header() }
 func (x *exchange) WriteHeader(int) {}
 
 // Write sends the answer instead of the transport's stand-in.
-func (x *exchange) Write(standIn []byte) (int, error) {
+func (x *exchange) Write(standIn []byte) (int, error) { return len(standIn), x.send() }
+
+// send sends the answer.
+func (x *exchange) send() error {
 	if x.answer == nil {
 		// The transport refused a request by itself, without a code.
 		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, "the request could not be decoded"})
 	}
 	x.body.Reset()
 	if err := encode(&x.body, x.answer, x.executed); err != nil {
-		return 0, err
+		return err
 	}
 	header := x.w.Header()
 	header["Content-Type"] = contentTypes[x.media]
@@ -64,7 +67,26 @@ func (x *exchange) Write(standIn []byte) (int, error) {
 	header["Content-Length"] = []string{strconv.Itoa(x.body.Len())}
 	x.w.WriteHeader(x.status)
 	_, err := x.w.Write(x.body.Bytes())
-	return len(standIn), err
+	return err
+}
+
+// post executes what was posted.
+func (x *exchange) post(r *http.Request) {
+	ctx := r.Context()
+	if readParams(x.body.Bytes(), &x.params) != nil {
+		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, explainBody(x.body.Bytes())})
+		_ = x.send() // where that fails, nobody is there any more
+		return
+	}
+	x.params.Headers = r.Header
+	oc, list := x.CreateOperationContext(ctx, &x.params)
+	if list != nil {
+		x.DispatchError(graphql.WithOperationContext(ctx, oc), list)
+	} else {
+		next, ctx := x.exec.DispatchOperation(ctx, oc)
+		x.take(ctx, next)
+	}
+	_ = x.send() // as above
 }
 
 var contentTypes = map[string][]string{
@@ -81,7 +103,6 @@ func (x *exchange) refuse(p *problem) {
 
 // CreateOperationContext is called when the transport has decoded the request.
 func (x *exchange) CreateOperationContext(ctx context.Context, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
-	x.read = true
 	oc, list := x.exec.CreateOperationContext(ctx, params)
 	x.op.understood(oc)
 	switch {
@@ -101,28 +122,43 @@ func (x *exchange) CreateOperationContext(ctx context.Context, params *graphql.R
 func (x *exchange) DispatchOperation(ctx context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
 	next, ctx := x.exec.DispatchOperation(ctx, oc)
 	return func(ctx context.Context) *graphql.Response {
-		x.answer = next(ctx)
-		x.op.errors = x.answer.Errors
-		x.executed = x.answer.Data != nil
-		if !x.executed {
-			x.status = statusOf(x.answer.Errors)
-			if ctx.Err() != nil {
-				x.status = http.StatusGatewayTimeout
-			}
-		}
+		x.take(ctx, next)
 		return &graphql.Response{}
 	}, ctx
 }
 
+// take takes the first answer of an operation.
+func (x *exchange) take(ctx context.Context, next graphql.ResponseHandler) {
+	x.answer = next(ctx)
+	x.op.errors = x.answer.Errors
+	x.executed = x.answer.Data != nil
+	if !x.executed {
+		x.status = statusOf(x.answer.Errors)
+		if ctx.Err() != nil {
+			x.status = http.StatusGatewayTimeout
+		}
+	}
+}
+
 // DispatchError answers for a request that is not executed.
 func (x *exchange) DispatchError(ctx context.Context, list gqlerror.List) *graphql.Response {
-	if !x.read {
-		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, explainBody(x.body.Bytes())})
-		return &graphql.Response{}
-	}
 	x.answer = x.exec.DispatchError(ctx, list)
 	x.op.errors = x.answer.Errors
 	return &graphql.Response{}
+}
+
+// encodeAny writes a response of a stream, also a part of one that comes later
+// than the first (@defer).
+func encodeAny(to *bytes.Buffer, r *graphql.Response) error {
+	if r.HasNext == nil && r.Path == nil && r.Label == "" {
+		return encode(to, r, r.Data != nil)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = to.Write(text)
+	return err
 }
 
 // encode writes a response as JSON: errors first, data only where an

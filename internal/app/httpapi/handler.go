@@ -197,13 +197,11 @@ func (h *Handler) execute(w http.ResponseWriter, r *http.Request, x *exchange) {
 		transport.GET{}.Do(x, r, x)
 		return
 	}
-	x.source.Reset(x.body.Bytes())
-	r.Body = &x.source
 	if x.op.transport == "SSE" {
 		h.serveEvents(w, r, x)
 		return
 	}
-	transport.POST{}.Do(x, r, x)
+	x.post(r)
 }
 
 // keptBuffer is the largest buffer that waits for the next request.

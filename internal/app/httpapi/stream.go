@@ -2,52 +2,79 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"golang.org/x/sync/semaphore"
 )
 
 // serveEvents answers one operation with server-sent events (graphql-sse,
-// distinct connections): "next" with the answer, then "complete".
+// distinct connections): "next" with each answer, then "complete".
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, x *exchange) {
-	var params graphql.RawParams
-	if json.Unmarshal(x.body.Bytes(), &params) != nil {
+	if readParams(x.body.Bytes(), &x.params) != nil {
 		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, explainBody(x.body.Bytes())})
-		_, _ = x.Write(nil)
+		_ = x.send() // where that fails, nobody is there any more
 		return
 	}
-	transport.SSE{}.Do(w, r, &events{x})
-}
-
-// events executes for the SSE transport, which answers by itself.
-type events struct{ x *exchange }
-
-func (e *events) CreateOperationContext(ctx context.Context, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
-	oc, list := e.x.exec.CreateOperationContext(ctx, params)
-	e.x.op.understood(oc)
-	return oc, list
-}
-
-func (e *events) DispatchOperation(ctx context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
-	next, ctx := e.x.exec.DispatchOperation(ctx, oc)
-	return func(ctx context.Context) *graphql.Response {
-		response := next(ctx)
-		if response != nil {
-			e.x.op.errors = response.Errors
+	x.params.Headers = r.Header
+	e := &events{w: w, x: x}
+	ctx := r.Context()
+	oc, list := x.exec.CreateOperationContext(ctx, &x.params)
+	x.op.understood(oc)
+	ctx = graphql.WithOperationContext(ctx, oc)
+	e.begin()
+	if list != nil {
+		e.next(x.exec.DispatchError(ctx, list))
+	} else {
+		next, ctx := x.exec.DispatchOperation(ctx, oc)
+		for response := next(ctx); response != nil; response = next(ctx) {
+			e.next(response)
 		}
-		return response
-	}, ctx
+	}
+	e.complete()
 }
 
-func (e *events) DispatchError(ctx context.Context, list gqlerror.List) *graphql.Response {
-	response := e.x.exec.DispatchError(ctx, list)
+// events writes server-sent events.
+type events struct {
+	w http.ResponseWriter
+	x *exchange
+}
+
+// begin sends the header, before anything is executed.
+func (e *events) begin() {
+	header := e.w.Header()
+	header.Set("Cache-Control", "no-cache")
+	header.Set("Connection", "keep-alive")
+	header.Set("Content-Type", mediaEvents)
+	e.x.body.Reset()
+	e.x.body.WriteString(":\n\n")
+	e.flush()
+}
+
+// next sends an answer.
+func (e *events) next(response *graphql.Response) {
 	e.x.op.errors = response.Errors
-	return response
+	to := &e.x.body
+	to.WriteString("event: next\ndata: ")
+	if err := encodeAny(to, response); err != nil {
+		panic(err) // an extension that is no JSON
+	}
+	to.WriteString("\n\n")
+	e.flush()
+}
+
+func (e *events) complete() {
+	e.x.body.WriteString("event: complete\n\n")
+	e.flush()
+}
+
+// flush sends what was written. Errors mean that nobody is there any more.
+func (e *events) flush() {
+	_, _ = e.w.Write(e.x.body.Bytes())
+	_ = http.NewResponseController(e.w).Flush()
+	e.x.body.Reset()
 }
 
 // connection executes the operations of one WebSocket.

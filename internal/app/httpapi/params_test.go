@@ -1,0 +1,71 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/google/go-cmp/cmp"
+)
+
+// decoded is what package encoding/json makes of a body.
+func decoded(text []byte) (graphql.RawParams, error) {
+	var params graphql.RawParams
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	err := decoder.Decode(&params)
+	return params, err
+}
+
+var bodies = []string{
+	`{}`,
+	`{"query":"{ a }"}`,
+	" {\t\"query\" :\r\n\"{ a }\" , \"variables\" : { } , \"operationName\" : null }\n",
+	`{"query":"a\n\t\r\b\f\"\\\/\u00e9\u20AC\ud83d\ude00 end","operationName":"N"}`,
+	`{"query":"\u0000\\"}`,
+	`{"query":"é😀","variables":{"é":"é\u00e9","a":[1,-2.5e+10,{"b":[]},[],null,true,false,"x"],"a2":{"a":1,"a":2},"":""}}`,
+	`{"variables":null,"extensions":{"persistedQuery":{"version":1,"sha256Hash":"x"}},"query":null}`,
+	`{"query":"a","query":"b"}`,
+	`{"Query":"a","VARIABLES":{"a":1}}`,
+	`{"qu\u0065ry":"a"}`,
+	`{"other":{"x":[1,"}"]},"query":"a"}`,
+	`{"headers":{"X":["y"]},"query":"a"}`,
+	`{"query":7}`,
+	`{"query":"a","variables":[]}`,
+	`{"query":"a","variables":"x"}`,
+	`{"variables":{"a":{"a":{"a":[[[{}]]]}}},"query":""}`,
+}
+
+func TestParamsAreReadAsByTheStandardLibrary(t *testing.T) {
+	for _, body := range bodies {
+		checkParams(t, []byte(body))
+	}
+}
+
+func FuzzParams(f *testing.F) {
+	for _, body := range bodies {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if checkJSON(body, "it") == nil {
+			checkParams(t, body)
+		}
+	})
+}
+
+func checkParams(t *testing.T, body []byte) {
+	t.Helper()
+	want, wantErr := decoded(body)
+	var got graphql.RawParams
+	err := readParams(body, &got)
+	if (err == nil) != (wantErr == nil) {
+		t.Fatalf("%s: %v, want %v", body, err, wantErr)
+	}
+	if err != nil {
+		return
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", body, diff)
+	}
+}
