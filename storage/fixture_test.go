@@ -186,7 +186,7 @@ func TestOnSQLite(t *testing.T) {
 		"PatchTellsNullFromAbsent": TestPatchTellsNullFromAbsent, "NothingChangedMakesNoVersion": TestNothingChangedMakesNoVersion, "ConflictSaysEverything": TestConflictSaysEverything,
 		"Merge": TestMerge, "AConflictIsShownAtASettledInstant": TestAConflictIsShownAtASettledInstant, "CompareAndSwapIsTheEngines": TestCompareAndSwapIsTheEngines, "ConcurrentUpdatesLoseNothing": TestConcurrentUpdatesLoseNothing,
 		"Delete": TestDelete, "RestoreLosesNothing": TestRestoreLosesNothing, "ChangeGroups": TestChangeGroups, "LoadWorksOutWhatChanged": TestLoadWorksOutWhatChanged,
-		"IDsOfLaterPages": TestIDsOfLaterPages,
+		"IDsOfLaterPages": TestIDsOfLaterPages, "Watch": TestWatch, "WatchRefuses": TestWatchRefuses,
 	} {
 		t.Run(name, test)
 	}
