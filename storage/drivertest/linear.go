@@ -47,7 +47,7 @@ type Call struct {
 	kind    callKind
 	key     string
 
-	write    driver.Write   // without Data; of writes
+	write    driver.Write   // of writes
 	at       driver.Instant // of reads at an instant
 	began    int64
 	returned int64 // never: its outcome is unknown
@@ -73,9 +73,7 @@ func (h *History) begin(c *Call) *Call {
 // Write notes that a write is about to be sent. Sending it again, with the same
 // ID, is part of the same call.
 func (h *History) Write(w *driver.Write) *Call {
-	own := *w
-	own.Data = nil
-	return h.begin(&Call{kind: callWrite, key: w.Key, write: own})
+	return h.begin(&Call{kind: callWrite, key: w.Key, write: *w})
 }
 
 // Read notes that the last version of a document is about to be read.
@@ -123,6 +121,27 @@ func (c *Call) end(answer func()) {
 	c.history.tick++
 	c.returned = c.history.tick
 	answer()
+}
+
+// Sent returns the write of a call.
+func (c *Call) Sent() *driver.Write {
+	w := c.write
+	return &w
+}
+
+// Unknown returns the writes whose outcome is unknown. Once the clients that
+// made them have given up, they may be sent again by anybody, who notes with
+// Returned what came of it.
+func (h *History) Unknown() []*Call {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var open []*Call
+	for _, c := range h.calls {
+		if c.kind == callWrite && c.returned == never {
+			open = append(open, c)
+		}
+	}
+	return open
 }
 
 // Counts says how many calls of a history there are of each kind: writes that

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -17,7 +18,7 @@ import (
 func (h *History) Verify(ctx context.Context, e driver.Engine, collection string, report func(violation string)) error {
 	h.mu.Lock()
 	keys := make(map[string]bool)
-	q := &driver.LogQuery{Collections: []string{collection}, NoData: true}
+	q := &driver.LogQuery{Collections: []string{collection}}
 	for _, c := range h.calls {
 		if !keys[c.key] {
 			keys[c.key] = true
@@ -42,8 +43,8 @@ func (h *History) Verify(ctx context.Context, e driver.Engine, collection string
 // Check compares the history with all versions that its documents have in the
 // end. It reports each version that is doubled, out of place or nobody's, each
 // write that was acknowledged and is not there as it was told, or is there
-// though its client was told that it lost, each read at an instant that
-// does not show what was current then, and each document for which there is no
+// though its client was told that it lost, or has not the content that was
+// sent, each read at an instant that does not show what was current then, and each document for which there is no
 // order of the calls that explains the answers.
 //
 // The order is looked for twice. Reads of the last version, conflicts and
@@ -143,6 +144,9 @@ func (d *ending) check(end int64) {
 // resolve completes an unknown outcome by the version that the write made, and
 // compares a known one with it. It returns false where there was no effect.
 func (d *ending) resolve(c *Call, v *driver.Version) bool {
+	if v != nil && (!bytes.Equal(v.Data, c.write.Data) || v.Deleted != c.write.Deleted) {
+		d.report(fmt.Sprintf("%s: it was sent with %s, and is %s", c, c.write.Data, describe(v)))
+	}
 	switch {
 	case c.returned == never && v == nil:
 		return false

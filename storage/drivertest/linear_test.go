@@ -200,6 +200,12 @@ func TestHistoryCheck(t *testing.T) {
 			want:  "version 2 at 20 is the 1th",
 		},
 		{
+			name:  "another content",
+			told:  []told{begins("w", "a", 0), answers("w", v1)},
+			final: []*driver.Version{{Key: "k", Number: 1, Author: "a", RecordedAt: 10, Data: []byte(`{}`)}},
+			want:  "it was sent with",
+		},
+		{
 			name:  "somebody else's version",
 			told:  []told{reads("r"), answers("r", nil)},
 			final: []*driver.Version{v1},
