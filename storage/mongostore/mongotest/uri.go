@@ -73,7 +73,7 @@ func WithDatabase(uri, database string) (string, error) {
 }
 
 // dropTimeout bounds how long a database of a test is dropped.
-const dropTimeout = 10 * time.Second
+const dropTimeout = time.Minute
 
 // Server is the server that the tests run on, with a client of it.
 type Server struct {

@@ -1,0 +1,271 @@
+package mongostore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore/mongotest"
+)
+
+// nameOf is the name of an index.
+func nameOf(t *testing.T, fields ...string) string {
+	t.Helper()
+	var o options.IndexOptions
+	for _, set := range index(fields...).Options.List() {
+		if err := set(&o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return *o.Name
+}
+
+// explainable takes a command apart from what belongs to its session, and makes
+// it the argument of explain; nil where it reads nothing that has a plan.
+func explainable(command bson.Raw) (bson.D, error) {
+	var d bson.D
+	if err := bson.Unmarshal(command, &d); err != nil {
+		return nil, err
+	}
+	switch d[0].Key {
+	case "find", "aggregate", "update":
+	default:
+		return nil, nil
+	}
+	kept := bson.D{}
+	for _, field := range d {
+		switch field.Key {
+		case "lsid", "$db", "$clusterTime", "txnNumber", "$readPreference", "readConcern", "writeConcern", "comment", "maxTimeMS", "ordered":
+		default:
+			kept = append(kept, field)
+		}
+	}
+	return bson.D{{Key: "explain", Value: kept}, {Key: "verbosity", Value: "queryPlanner"}}, nil
+}
+
+// plannedCommands are those that a store sent, ready to be explained.
+type plannedCommands struct {
+	mu       sync.Mutex
+	commands []bson.D
+	err      error
+}
+
+func (p *plannedCommands) started(_ context.Context, e *event.CommandStartedEvent) {
+	d, err := explainable(e.Command)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.err = err
+	}
+	if d != nil {
+		p.commands = append(p.commands, d)
+	}
+}
+
+func (p *plannedCommands) take() ([]bson.D, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	commands := p.commands
+	p.commands = nil
+	return commands, p.err
+}
+
+// Every kind of query reaches what it reads by an index that narrows it, at
+// present and in the past: the server's own plans say so.
+func TestPlans(t *testing.T) {
+	uri := mongotest.URI(t)
+	ctx := t.Context()
+	sent := &plannedCommands{}
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(&event.CommandMonitor{Started: sent.started}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mongotest.Requires(t, client, mongotest.CapExplain)
+	server := mongotest.NewServer(t)
+	_, database := server.Database(t)
+	now := time.UnixMicro(1_000_000_000).UTC()
+	s, err := open(ctx, client, database, Options{
+		Clock: func() time.Time { return now }, Bounds: map[string]Bounds{"tools": {Versions: 2}},
+		Collections: []driver.Collection{{Name: "tools", Indexes: []driver.Index{
+			{Path: []string{"stars"}, Kind: driver.KindInt}, {Path: []string{"tags"}, Kind: driver.KindString, List: true},
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	// So many documents that a scan is never the cheaper plan: each with a
+	// version in the document, two in its prev and two in the overflow.
+	const documents, versions, step = 2000, 5, 100_000_000
+	for v := range versions {
+		batch := make([]driver.Version, documents)
+		for i := range batch {
+			batch[i] = driver.Version{
+				Collection: "tools", Key: fmt.Sprintf("k%05d", i), Op: driver.OpImport, RecordedAt: driver.Instant((v+1)*step + i),
+				Data: fmt.Appendf(nil, `{"stars":%d,"tags":["t%d","u%d"]}`, i*versions+v, i%500, v),
+			}
+		}
+		if _, err := s.Load(ctx, batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const (
+		present = driver.Instant(900_000_000)
+		recent  = driver.Instant(4*step + documents) // in prev
+		old     = driver.Instant(1*step + documents) // in the overflow
+	)
+	stars := driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}
+	few := driver.And{driver.Compare{Field: stars, Op: driver.Ge, Value: int64(500)}, driver.Compare{Field: stars, Op: driver.Lt, Value: int64(520)}}
+	tagged := driver.Any{Field: driver.Field{Path: []string{"tags"}}, Filter: driver.Compare{Field: driver.Field{Kind: driver.KindString}, Op: driver.Eq, Value: "t7"}}
+	query := func(at driver.Instant, f driver.Filter, order ...driver.Order) func() error {
+		return func() error {
+			_, err := s.Query(ctx, &driver.Query{Collection: "tools", At: at, Filter: f, Order: order, Limit: 10})
+			return err
+		}
+	}
+	get := func(refs ...driver.Ref) func() error {
+		return func() error {
+			found, err := s.Get(ctx, "tools", refs, nil)
+			if err == nil && found[0] == nil {
+				err = fmt.Errorf("nothing found")
+			}
+			return err
+		}
+	}
+	log := func(q driver.LogQuery) func() error {
+		return func() error {
+			q.Collections = []string{"tools"}
+			for _, err := range s.Log(ctx, &q) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	const byID = "_id_"
+	var (
+		since    = nameOf(t, "current.at", "_id")
+		byNumber = nameOf(t, "k", "n")
+		byTime   = nameOf(t, "k", "from", "to")
+		around   = nameOf(t, "to", "from")
+		// What declared indexes are called in the three places.
+		ofStars = []string{nameOf(t, "current.x.stars.i", "_id"), nameOf(t, "prev.x.stars.i"), nameOf(t, "vs.x.stars.i")}
+		ofTags  = []string{nameOf(t, "current.x.tags.l.s", "_id"), nameOf(t, "prev.x.tags.l.s"), nameOf(t, "vs.x.tags.l.s")}
+	)
+	for _, c := range []struct {
+		name string
+		call func() error
+		// want are the indexes that may be used, wherever one narrows what is read.
+		want []string
+	}{
+		{"a current document", get(driver.Ref{Key: "k00007", At: driver.Forever}), []string{byID}},
+		{"several current documents", get(driver.Ref{Key: "k00007", At: driver.Forever}, driver.Ref{Key: "k00008", At: driver.Forever}), []string{byID}},
+		{"a recent version", get(driver.Ref{Key: "k00007", At: recent}), []string{byID}},
+		{"an old version", get(driver.Ref{Key: "k00007", At: old}), []string{byID, byNumber, byTime}},
+		{"an old version by number", get(driver.Ref{Key: "k00007", Number: 1}), []string{byID, byNumber, byTime}},
+		{"an update", func() error {
+			_, err := s.Commit(ctx, &driver.Write{ID: "one", Collection: "tools", Key: "k00009", Expected: versions, Op: driver.OpUpdate, Data: []byte(`{"stars":1}`)})
+			return err
+		}, []string{byID}},
+		{"current documents by a value", query(driver.Forever, few), ofStars[:1]},
+		{"current documents by an element", query(driver.Forever, tagged), ofTags[:1]},
+		{"present documents by a value", query(present, few), append(slices.Clone(ofStars), since, around)},
+		{"present documents in an order", query(present, nil, driver.Order{Field: stars}), append(slices.Clone(ofStars[:1]), since)},
+		{"recent versions by a value", query(recent, few), append(slices.Clone(ofStars), since, around)},
+		{"recent versions by an element", query(recent, tagged), append(slices.Clone(ofTags), since, around)},
+		{"old versions by a value", query(old, few), append(slices.Clone(ofStars), since, around)},
+		{"old versions by an element", query(old, tagged), append(slices.Clone(ofTags), since, around)},
+		{"how many there were by a value", func() error {
+			_, err := s.Count(ctx, &driver.Query{Collection: "tools", At: old, Filter: few})
+			return err
+		}, append(slices.Clone(ofStars), since, around)},
+		{"the log of one document", log(driver.LogQuery{Keys: []string{"k00007"}}), []string{byID, byNumber, byTime}},
+	} {
+		if _, err := sent.take(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.call(); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		commands, err := sent.take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(commands) == 0 {
+			t.Errorf("%s: no command was sent", c.name)
+		}
+		for _, command := range commands {
+			var reply bson.Raw
+			if err := server.Client.Database(database).RunCommand(ctx, command).Decode(&reply); err != nil {
+				t.Errorf("%s: %v\n%v", c.name, err, command)
+				continue
+			}
+			accesses, err := mongotest.Accesses(reply)
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			for _, a := range accesses {
+				if !slices.Contains(c.want, a.Index) {
+					t.Errorf("%s: %s, want one of %q:\n%v", c.name, a, c.want, command)
+				}
+			}
+		}
+	}
+}
+
+// What is explained is the command that was sent, without its session.
+func TestExplainable(t *testing.T) {
+	for _, c := range []struct {
+		command bson.D
+		want    string
+	}{
+		{
+			bson.D{
+				{Key: "find", Value: "c"},
+				{Key: "filter", Value: bson.D{{Key: "_id", Value: 1}}},
+				{Key: "lsid", Value: bson.D{}},
+				{Key: "$db", Value: "db"},
+				{Key: "maxTimeMS", Value: 1},
+				{Key: "readConcern", Value: bson.D{{Key: "level", Value: "majority"}}},
+			},
+			`{"explain":{"find":"c","filter":{"_id":1}},"verbosity":"queryPlanner"}`,
+		},
+		{bson.D{{Key: "getMore", Value: int64(1)}}, ""},
+		{bson.D{{Key: "insert", Value: "c"}}, ""},
+	} {
+		command, err := bson.Marshal(c.command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := explainable(command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if d != nil {
+			text, err := bson.MarshalExtJSON(d, false, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = string(text)
+		}
+		if got != c.want {
+			t.Errorf("%v is explained as %s, want %s", c.command, got, c.want)
+		}
+	}
+}
