@@ -50,9 +50,18 @@ func TestCatalog(t *testing.T) {
 	checkAgainst(t, d, store, filepath.Join(dir, "catalog-truth.ndjson"), 50, filepath.Join(dir, "catalog-changelog.ndjson"), 20)
 }
 
-// checkAgainst serves a store and checks every answer that is known.
+// checkAgainst serves a store, with either executor, and checks every answer that
+// is known.
 func checkAgainst(t *testing.T, d dataset, store, truths string, reads int, changelogs string, logs int) {
-	s := startServer(t, d.program, store)
+	for _, executor := range executors() {
+		t.Run(executor, func(t *testing.T) {
+			s := startServer(t, d.program, store, "--executor", executor)
+			checkAnswers(t, s, d, truths, reads, changelogs, logs)
+		})
+	}
+}
+
+func checkAnswers(t *testing.T, s *server, d dataset, truths string, reads int, changelogs string, logs int) {
 	rows := readLines[truth](t, truths)
 	if len(rows) != reads {
 		t.Errorf("%d reads to check, want %d", len(rows), reads)

@@ -34,7 +34,7 @@ func of(ts *testscript.TestScript) *session { return ts.Value(sessionKey{}).(*se
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
 // serve [NAME=VALUE…] [flag…] starts `asof serve` on a free port with --store
-// $STORE, in an environment with these values, and sets $URL.
+// $STORE and --executor $EXECUTOR, in an environment with these values, and sets $URL.
 func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	s := of(ts)
 	if s.cmd != nil {
@@ -45,7 +45,7 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 		environment = append(environment, args[0])
 		args = args[1:]
 	}
-	args = append([]string{"serve", "--addr", "127.0.0.1:0", "--store", ts.Getenv("STORE")}, args...)
+	args = append([]string{"serve", "--addr", "127.0.0.1:0", "--store", ts.Getenv("STORE"), "--executor", ts.Getenv("EXECUTOR")}, args...)
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env = ts.Getenv("WORK"), environment
 	s.log.Reset()

@@ -1,5 +1,5 @@
 // Package e2e runs scripts against the real program: one set of files for
-// every engine. A script speaks GraphQL over HTTP and the command line only,
+// every engine and both executors of queries. A script speaks GraphQL over HTTP and the command line only,
 // and names instants and versions by what earlier answers said, so that it
 // does not know which store it runs on.
 package e2e
@@ -48,36 +48,44 @@ var engines = []engine{
 	{"mongodb", mongoStore},
 }
 
+// executors are the ways in which the program executes queries.
+func executors() []string { return []string{"plan", "gqlgen"} }
+
 func TestScripts(t *testing.T) {
 	for _, e := range engines {
-		t.Run(e.name, func(t *testing.T) {
-			testscript.Run(t, testscript.Params{
-				Dir:                 "testdata",
-				RequireExplicitExec: true,
-				RequireUniqueNames:  true,
-				Setup: func(env *testscript.Env) error {
-					env.Setenv("STORE", e.store(env, "first"))
-					env.Setenv("STORE2", e.store(env, "second"))
-					env.Setenv("ENGINE", e.name)
-					env.Setenv("PATH", filepath.Dir(program)+string(os.PathListSeparator)+env.Getenv("PATH"))
-					s := &session{}
-					env.Values[sessionKey{}] = s
-					env.Defer(s.stop)
-					return nil
-				},
-				// [NAME] holds on the engine of that name.
-				Condition: func(name string) (bool, error) { return name == e.name, nil },
-				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"serve":    cmdServe,
-					"halt":     cmdHalt,
-					"crash":    cmdCrash,
-					"gql":      cmdGQL,
-					"answer":   cmdAnswer,
-					"remember": cmdRemember,
-					"http":     cmdHTTP,
-					"cut":      cmdCut,
-				},
-			})
-		})
+		for _, executor := range executors() {
+			t.Run(e.name+"/"+executor, func(t *testing.T) { runScripts(t, e, executor) })
+		}
 	}
+}
+
+func runScripts(t *testing.T, e engine, executor string) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("STORE", e.store(env, "first"))
+			env.Setenv("STORE2", e.store(env, "second"))
+			env.Setenv("ENGINE", e.name)
+			env.Setenv("EXECUTOR", executor)
+			env.Setenv("PATH", filepath.Dir(program)+string(os.PathListSeparator)+env.Getenv("PATH"))
+			s := &session{}
+			env.Values[sessionKey{}] = s
+			env.Defer(s.stop)
+			return nil
+		},
+		// [NAME] holds on the engine of that name.
+		Condition: func(name string) (bool, error) { return name == e.name, nil },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"serve":    cmdServe,
+			"halt":     cmdHalt,
+			"crash":    cmdCrash,
+			"gql":      cmdGQL,
+			"answer":   cmdAnswer,
+			"remember": cmdRemember,
+			"http":     cmdHTTP,
+			"cut":      cmdCut,
+		},
+	})
 }

@@ -28,7 +28,14 @@ func TestTour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	demo := startServer(t, program, "sqlite:"+filepath.Join(t.TempDir(), "demo.db"), "--demo")
+	for _, executor := range executors() {
+		t.Run(executor, func(t *testing.T) { tour(t, readme, text, executor) })
+	}
+}
+
+// tour compares the tour in the README's text with the answers of a fresh demo.
+func tour(t *testing.T, readme string, text []byte, executor string) {
+	demo := startServer(t, program, "sqlite:"+filepath.Join(t.TempDir(), "demo.db"), "--demo", "--executor", executor)
 	stops := stop.FindAllSubmatch(text, -1)
 	if len(stops) != 10 {
 		t.Fatalf("the tour has %d queries, want 10", len(stops))
