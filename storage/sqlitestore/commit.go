@@ -100,6 +100,9 @@ func isOutage(err error) bool {
 
 // tryBatch commits writes in one transaction. Conflicts are results, not failures.
 func (w *writer) tryBatch(batch []*request) error {
+	if err := w.endBulk(); err != nil {
+		return err
+	}
 	w.store.clock.takeOff()
 	defer w.store.clock.land()
 	err := w.transaction(func() error {

@@ -30,7 +30,7 @@ func (r *run) atInstant(s *sqlite.Stmt) (*sqlite.Stmt, error) {
 // inHistory goes to the row of the history that was current at the query's
 // instant; nil where there was no document then.
 func (r *run) inHistory(doc docID) (*sqlite.Stmt, error) {
-	h, err := r.c.Prepare(sqlVersionAt)
+	h, err := r.c.prepareIndexed(sqlVersionAt)
 	if err != nil {
 		return nil, err
 	}

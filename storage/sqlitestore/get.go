@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"errors"
 
 	"zombiezen.com/go/sqlite"
 
@@ -28,6 +29,20 @@ func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, _
 	if err != nil {
 		return nil, err
 	}
+	out, err := s.getAll(ctx, coll, refs)
+	if errors.Is(err, errBulk) {
+		if err := s.indexed(ctx); err != nil {
+			return nil, err
+		}
+		out, err = s.getAll(ctx, coll, refs)
+	}
+	if err != nil {
+		return nil, wrap(err, "reading "+collection)
+	}
+	return out, nil
+}
+
+func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref) ([]*driver.Version, error) {
 	c, err := s.readers.get(ctx)
 	if err != nil {
 		return nil, err
@@ -38,17 +53,17 @@ func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, _
 	// returned is the same, since versions never change.
 	if len(refs) > 2 {
 		if err := c.exec("BEGIN"); err != nil {
-			return nil, wrap(err, "reading "+collection)
+			return nil, err
 		}
 		defer func() { _ = c.exec("COMMIT") }() // of a read: it cannot fail in a way that matters
 	}
 	for i, ref := range refs {
 		if i%64 == 63 && ctx.Err() != nil {
-			return nil, wrap(ctx.Err(), "reading "+collection)
+			return nil, ctx.Err()
 		}
 		v, err := c.get(coll, ref)
 		if err != nil {
-			return nil, wrap(err, "reading "+collection)
+			return nil, err
 		}
 		out[i] = v
 	}
@@ -87,9 +102,9 @@ func (c *conn) get(coll *collection, ref driver.Ref) (*driver.Version, error) {
 }
 
 // versionAt reads a document's version as of an instant from the history; nil
-// where there was none.
+// where there was none. It returns errBulk where the index is yet to be made.
 func (c *conn) versionAt(coll *collection, doc docID, at driver.Instant) (*driver.Version, error) {
-	s, err := c.Prepare(sqlVersionAt)
+	s, err := c.prepareIndexed(sqlVersionAt)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
@@ -25,8 +26,14 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		w := s.writer
 		var latest driver.Instant
 		now := s.clock.present()
-		result = driver.LoadResult{}
-		err := w.transaction(func() error {
+		begin := true
+		load := func() error {
+			result = driver.LoadResult{}
+			if begin {
+				if err := w.beginBulk(len(vs)); err != nil {
+					return err
+				}
+			}
 			for i := range vs {
 				v := &vs[i]
 				if i%256 == 255 && ctx.Err() != nil {
@@ -51,7 +58,14 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 				}
 			}
 			return w.flushDocuments()
-		})
+		}
+		err := w.transaction(load)
+		if errors.Is(err, errBulk) {
+			begin = false
+			if err = w.endBulk(); err == nil {
+				err = w.transaction(load)
+			}
+		}
 		if err == nil {
 			s.clock.saw(latest)
 			w.landed()

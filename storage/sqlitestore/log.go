@@ -99,27 +99,26 @@ func (s *Store) streams(ctx context.Context, q *driver.LogQuery) ([]*stream, err
 		share(out)
 		return out, nil
 	}
-	c, err := s.readers.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.readers.put(c)
 	var out []*stream
-	for _, key := range slices.Compact(slices.Sorted(slices.Values(q.Keys))) {
-		doc, err := c.documentID(colls[0], key)
-		if err != nil {
-			return nil, err
-		}
-		if doc != 0 {
-			st := newStream(s, q, colls[0])
-			if err := st.narrow(c, doc, key); err != nil {
-				return nil, err
+	err := s.reading(ctx, func(c *conn) error {
+		out = nil
+		for _, key := range slices.Compact(slices.Sorted(slices.Values(q.Keys))) {
+			doc, err := c.documentID(colls[0], key)
+			if err != nil {
+				return err
 			}
-			out = append(out, st)
+			if doc != 0 {
+				st := newStream(s, q, colls[0])
+				if err := st.narrow(c, doc, key); err != nil {
+					return err
+				}
+				out = append(out, st)
+			}
 		}
-	}
+		return nil
+	})
 	share(out)
-	return out, nil
+	return out, err
 }
 
 // documentID finds a document; 0: there never was one.

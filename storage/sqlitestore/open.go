@@ -47,10 +47,11 @@ type Options struct {
 	Logger *slog.Logger
 
 	// For tests: the size at which the disk is full, in pages (0: no limit),
-	// another epochSlack, and another idleTime.
-	maxPages   int
-	epochSlack int64
-	idleTime   time.Duration
+	// another epochSlack, bulkVersions and idleTime.
+	maxPages     int
+	epochSlack   int64
+	bulkVersions int
+	idleTime     time.Duration
 }
 
 // Store is an engine over one SQLite file. It implements driver.Engine.
@@ -69,6 +70,7 @@ type Store struct {
 	readers     *pool
 	checkpoints *checkpointer
 	feed        feed
+	bulk        bulk
 	id          storeID
 	closed      atomic.Bool
 }
@@ -88,6 +90,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	}
 	if opts.epochSlack == 0 {
 		opts.epochSlack = epochSlack
+	}
+	if opts.bulkVersions == 0 {
+		opts.bulkVersions = bulkVersions
 	}
 	if opts.idleTime == 0 {
 		opts.idleTime = idleTime
@@ -188,6 +193,9 @@ func acquire(path string) (*os.File, error) {
 	return nil, driver.Errorf(driver.CodeUnavailable, "%s: another process is using it; stop that one, or give this one a file of its own", path)
 }
 
+// pageCache is what each connection may hold of the file in memory, in KiB.
+const pageCache = 6 << 10
+
 // connect opens a connection.
 func (s *Store) connect() (*conn, error) {
 	c, err := sqlite.OpenConn(s.path, sqlite.OpenReadWrite, sqlite.OpenCreate)
@@ -199,7 +207,7 @@ func (s *Store) connect() (*conn, error) {
 	pragmas := []string{
 		"PRAGMA synchronous = " + map[Sync]string{SyncFull: "FULL", SyncNormal: "NORMAL", SyncOff: "OFF"}[s.opts.Sync],
 		"PRAGMA wal_autocheckpoint = 0",
-		"PRAGMA cache_size = -6144",
+		pragma("cache_size", -pageCache),
 		"PRAGMA temp_store = MEMORY",
 	}
 	if s.opts.maxPages > 0 {
@@ -211,7 +219,7 @@ func (s *Store) connect() (*conn, error) {
 			return nil, err
 		}
 	}
-	return newConn(c), nil
+	return newConn(c, &s.bulk), nil
 }
 
 // prepare makes the file a store of this format with the declared indexes, and
@@ -240,6 +248,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err != nil {
 		return err // closing the connection rolls back
 	}
+	if err := errors.Join(w.findBulk(), w.endBulk()); err != nil {
+		return err
+	}
 	handedOut, err := w.integer("SELECT last FROM clock")
 	if err != nil {
 		return err
@@ -267,6 +278,7 @@ func (s *Store) Close() error {
 	var errs []error
 	if s.checkpoints != nil { // opened: the writer runs
 		s.writer.close()
+		errs = append(errs, wrap(s.writer.endBulk(), "making the indexes of a load"))
 		_, err := s.writer.integer("UPDATE clock SET last = ?1 WHERE last < ?1", int64(s.clock.handedOut()))
 		if err == nil {
 			err = s.clock.end()

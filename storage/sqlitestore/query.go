@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 
 	"zombiezen.com/go/sqlite"
 
@@ -51,6 +52,9 @@ func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
+	if err := s.indexed(ctx); err != nil {
+		return err
+	}
 	c, err := s.readers.get(ctx)
 	if err != nil {
 		return err
@@ -62,6 +66,9 @@ func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 	err = f(c)
 	if e := c.exec("COMMIT"); err == nil {
 		err = e
+	}
+	if errors.Is(err, errBulk) {
+		return driver.Errorf(driver.CodeUnavailable, "a large load into the empty store has just begun; ask again")
 	}
 	return err
 }

@@ -19,6 +19,7 @@ type conn struct {
 	strings map[string]string
 	lists   map[string][]string
 	grab    grabber
+	bulk    *bulk
 }
 
 // The most strings that a connection remembers, then it starts afresh; and how
@@ -28,8 +29,8 @@ const (
 	maxInternedBytes = 256
 )
 
-func newConn(c *sqlite.Conn) *conn {
-	return &conn{Conn: c, strings: map[string]string{}, lists: map[string][]string{}}
+func newConn(c *sqlite.Conn, b *bulk) *conn {
+	return &conn{Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: b}
 }
 
 // grabber is an io.Writer that keeps the slice it is given. Through

@@ -80,8 +80,6 @@ CREATE TABLE versions(
 	key       TEXT NOT NULL,
 	data      BLOB
 );
-CREATE UNIQUE INDEX versions_at ON versions(document, at);
-CREATE INDEX versions_log ON versions(collection, at, key);
 CREATE TABLE writes(
 	id        BLOB PRIMARY KEY,
 	version   INTEGER NOT NULL
@@ -121,6 +119,13 @@ CREATE TABLE past(
 	PRIMARY KEY(epoch, value, key, since)
 ) WITHOUT ROWID;
 `
+
+// versionIndexes makes the indexes of table versions: where a document was at an
+// instant, and the commit order.
+var versionIndexes = [...]string{
+	`CREATE UNIQUE INDEX IF NOT EXISTS versions_at ON versions(document, at)`,
+	`CREATE INDEX IF NOT EXISTS versions_log ON versions(collection, at, key)`,
+}
 
 // Columns that a row of documents and a row of versions have in common, in
 // one order, so that one function reads both. The position of each:

@@ -113,6 +113,9 @@ func setOf(names []string) map[string]bool {
 
 // narrow limits a stream to one document.
 func (st *stream) narrow(c *conn, doc docID, key string) error {
+	if c.bulk.Load() {
+		return errBulk
+	}
 	st.doc = doc
 	bound := func(p place) (int64, error) {
 		at := p.at
@@ -157,15 +160,10 @@ func (st *stream) fill(ctx context.Context) error {
 
 // read reads a stretch.
 func (st *stream) read(ctx context.Context) error {
-	c, err := st.store.readers.get(ctx)
-	if err != nil {
-		return err
-	}
-	defer st.store.readers.put(c)
 	if st.doc != 0 {
-		return st.readDocument(c)
+		return st.store.reading(ctx, st.readDocument)
 	}
-	return st.readCollection(c)
+	return st.store.reading(ctx, st.readCollection)
 }
 
 // wanted tells whether a version passes the log's filters.
@@ -270,7 +268,7 @@ func (st *stream) readCollection(c *conn) error {
 	if st.q.Backward {
 		query = sqlLogBackward
 	}
-	s, err := c.Prepare(query)
+	s, err := c.prepareIndexed(query)
 	if err != nil {
 		return err
 	}

@@ -33,11 +33,14 @@ type arrived struct {
 // read returns the next versions. more is false when, at the time of reading,
 // there were no others.
 func (r *arrivals) read(ctx context.Context) (list []arrived, more bool, err error) {
-	c, err := r.store.readers.get(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	defer r.store.readers.put(c)
+	err = r.store.reading(ctx, func(c *conn) error {
+		list, more, err = r.readFrom(c)
+		return err
+	})
+	return list, more, err
+}
+
+func (r *arrivals) readFrom(c *conn) (list []arrived, more bool, err error) {
 	// One snapshot: the loads and the commits between them must fit together.
 	if err := c.exec("BEGIN"); err != nil {
 		return nil, false, err
@@ -178,7 +181,7 @@ func (f *finding) commits(low, high int64, lates bool) (whole bool, err error) {
 	var found []foundRow
 	until := high // every collection was read up to here
 	for _, coll := range f.colls {
-		s, err := f.Prepare(`SELECT at, id FROM versions INDEXED BY versions_log WHERE collection = ?1 AND at > ?2 AND at <= ?3 ORDER BY at`)
+		s, err := f.prepareIndexed(`SELECT at, id FROM versions INDEXED BY versions_log WHERE collection = ?1 AND at > ?2 AND at <= ?3 ORDER BY at`)
 		if err != nil {
 			return false, err
 		}

@@ -106,7 +106,7 @@ const idleTime = 2 * time.Second
 
 // wait returns when something was queued. Meanwhile it tidies up.
 func (w *writer) wait() {
-	if ix, _ := w.oversized(); ix == nil {
+	if ix, _ := w.oversized(); ix == nil && !w.store.bulk.Load() {
 		<-w.wake
 		return
 	}
@@ -116,6 +116,9 @@ func (w *writer) wait() {
 	case <-w.wake:
 		return
 	case <-idle.C:
+	}
+	if err := w.endBulk(); err != nil {
+		w.store.log.Error("making the indexes of a load failed; it will be tried again when they are needed", "store", w.store.path, "error", err)
 	}
 	for w.tidy() {
 		select {

@@ -1,0 +1,132 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// A large load into an empty store goes without the two indexes of table
+// versions. They are made at its end, which is when something wants them: a
+// read of the past, the log, a commit, an idle moment or Close. An index that
+// is sorted first and then written costs less than half of one that grows in
+// no order of its own, and a load does not wait for its pages.
+//
+// The indexes are dropped in the transaction that loads the first versions,
+// and are there again after a crash, since Open makes what is missing.
+
+// bulkVersions is how many versions a call of Load must bring to be the
+// beginning of a large load.
+const bulkVersions = 4096
+
+// bulkCache is the writer's page cache meanwhile, in KiB: what one call of Load
+// touches stays in memory until it is committed.
+const bulkCache = 24 << 10
+
+// errBulk says that the indexes of versions are not there. Whoever meets it
+// lets go of what it holds, has them made (see indexed), and begins again.
+var errBulk = errors.New("the indexes of a large load are yet to be made")
+
+// bulk is set before the indexes go, and cleared when they are back.
+type bulk struct{ atomic.Bool }
+
+// beginBulk drops the indexes if a load of so many versions is the first that
+// the store holds. It is part of the load's transaction.
+func (w *writer) beginBulk(versions int) error {
+	if versions < w.store.opts.bulkVersions || w.store.bulk.Load() {
+		return nil
+	}
+	for _, coll := range w.store.collections {
+		if coll.versions > 0 {
+			return nil
+		}
+	}
+	w.store.bulk.Store(true)
+	for _, query := range []string{"DROP INDEX versions_at", "DROP INDEX versions_log"} {
+		if err := w.exec(query); err != nil {
+			return err
+		}
+	}
+	return w.exec(pragma("cache_size", -bulkCache))
+}
+
+// endBulk makes the indexes if they are not there. The writer calls it between
+// two transactions.
+func (w *writer) endBulk() error {
+	if !w.store.bulk.Load() {
+		return nil
+	}
+	// What is sorted should not have to fit in memory.
+	err := w.makeIndexes("FILE")
+	if code := sqlite.ErrCode(err); code.ToPrimary() == sqlite.ResultCantOpen || code == sqlite.ResultIOErrGetTempPath {
+		err = w.makeIndexes("MEMORY") // there is no place for temporary files
+	}
+	if err == nil {
+		w.store.bulk.Store(false)
+		if w.store.checkpoints != nil { // else the store is being opened
+			w.store.checkpoints.wrote(softLog / pagesOfWrite)
+		}
+	}
+	return errors.Join(err, w.exec("PRAGMA temp_store = MEMORY"), w.exec(pragma("cache_size", -pageCache)))
+}
+
+// makeIndexes makes the indexes that are not there, and sorts in temporary
+// files or in memory.
+func (w *writer) makeIndexes(temporary string) error {
+	if err := w.exec("PRAGMA temp_store = " + temporary); err != nil {
+		return err
+	}
+	return w.transaction(func() error {
+		for _, query := range versionIndexes {
+			if err := w.exec(query); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// prepareIndexed prepares a statement that needs the indexes of versions.
+func (c *conn) prepareIndexed(query string) (*sqlite.Stmt, error) {
+	if c.bulk.Load() {
+		return nil, errBulk
+	}
+	return c.Prepare(query)
+}
+
+// reading calls f with a connection, once more if that met errBulk.
+func (s *Store) reading(ctx context.Context, f func(c *conn) error) error {
+	once := func() error {
+		c, err := s.readers.get(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.readers.put(c)
+		return f(c)
+	}
+	err := once()
+	if errors.Is(err, errBulk) {
+		if err = s.indexed(ctx); err == nil {
+			err = once()
+		}
+	}
+	return err
+}
+
+// findBulk notices that the indexes are not there: the file is new, or the
+// program was killed in the middle of a large load.
+func (w *writer) findBulk() error {
+	n, err := w.integer(`SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name IN ('versions_at', 'versions_log')`)
+	w.store.bulk.Store(n < int64(len(versionIndexes)))
+	return err
+}
+
+// indexed makes sure that the indexes of versions are there.
+func (s *Store) indexed(ctx context.Context) error {
+	if !s.bulk.Load() {
+		return nil
+	}
+	return s.writer.submit(&request{ctx: ctx, run: s.writer.endBulk})
+}

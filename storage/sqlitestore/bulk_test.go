@@ -1,0 +1,152 @@
+package sqlitestore
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// bulkStore returns a store in the middle of a large load, and what was loaded.
+func bulkStore(t *testing.T) (*Store, []driver.Version) {
+	t.Helper()
+	s := benchStore(t, Options{Sync: SyncOff, bulkVersions: 100})
+	vs := benchVersions(20, 300)
+	if _, err := s.Load(t.Context(), vs[:200]); err != nil {
+		t.Fatal(err)
+	}
+	if !s.bulk.Load() {
+		t.Fatal("a large load into an empty store kept its indexes")
+	}
+	if _, err := s.Load(t.Context(), vs[200:]); err != nil {
+		t.Fatal(err)
+	}
+	if !s.bulk.Load() {
+		t.Fatal("the second part of a large load made the indexes")
+	}
+	return s, vs
+}
+
+// Whatever needs the indexes of a large load has them made.
+func TestIndexesOfALargeLoadAreMadeWhenNeeded(t *testing.T) {
+	first := func(vs []driver.Version) *driver.Version { return &vs[0] }
+	for name, use := range map[string]func(t *testing.T, s *Store, vs []driver.Version){
+		"a read of the past": func(t *testing.T, s *Store, vs []driver.Version) {
+			v := first(vs)
+			got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: v.Key, At: v.RecordedAt}}, nil)
+			if err != nil || got[0] == nil || got[0].RecordedAt != v.RecordedAt {
+				t.Errorf("got %v, %v", got, err)
+			}
+		},
+		"the log": func(t *testing.T, s *Store, vs []driver.Version) {
+			if n := count(t, s, &driver.LogQuery{}); n != len(vs) {
+				t.Errorf("got %d versions, want %d", n, len(vs))
+			}
+		},
+		"the log of a document": func(t *testing.T, s *Store, vs []driver.Version) {
+			q := &driver.LogQuery{Collections: []string{benchCollection}, Keys: []string{first(vs).Key}, From: first(vs).RecordedAt}
+			if n := count(t, s, q); n < 2 {
+				t.Errorf("got %d versions", n)
+			}
+		},
+		"a commit": func(t *testing.T, s *Store, _ []driver.Version) {
+			w := &driver.Write{ID: "1", Collection: benchCollection, Key: "new", Op: driver.OpCreate, Data: []byte(`{}`)}
+			if _, err := s.Commit(t.Context(), w); err != nil {
+				t.Error(err)
+			}
+		},
+		"a load of what is there": func(t *testing.T, s *Store, vs []driver.Version) {
+			s.writer.cache.clear() // the writer is idle
+			got, err := s.Load(t.Context(), vs)
+			if err != nil || got.Added != 0 || got.Skipped != int64(len(vs)) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		},
+		"a check": func(t *testing.T, s *Store, _ []driver.Version) {
+			if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, vs := bulkStore(t)
+			use(t, s, vs)
+			if s.bulk.Load() {
+				t.Error("the indexes are still missing")
+			}
+			if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func count(t *testing.T, s *Store, q *driver.LogQuery) (n int) {
+	t.Helper()
+	for _, err := range s.Log(t.Context(), q) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// A load that fails leaves an empty store as it was.
+func TestLargeLoadThatFails(t *testing.T) {
+	s := benchStore(t, Options{Sync: SyncOff, bulkVersions: 100})
+	vs := benchVersions(20, 300)
+	bad := append(append([]driver.Version(nil), vs...), vs[0])
+	bad[len(bad)-1].Data = []byte(`{"other":1}`)
+	if _, err := s.Load(t.Context(), bad); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Fatalf("got %v", err)
+	}
+	if n := count(t, s, &driver.LogQuery{}); n != 0 {
+		t.Errorf("%d versions are left", n)
+	}
+	if got, err := s.Load(t.Context(), vs); err != nil || got.Added != int64(len(vs)) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// A program that was killed in the middle of a large load leaves a file without
+// the indexes; opening it makes them.
+func TestLargeLoadThatWasKilled(t *testing.T) {
+	s, vs := bulkStore(t)
+	path := filepath.Join(t.TempDir(), "copy.db")
+	for _, suffix := range []string{"", "-wal"} {
+		b, err := os.ReadFile(s.path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+suffix, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := Open(context.Background(), path, Options{Collections: benchDeclared()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if again.bulk.Load() {
+		t.Error("the indexes are missing")
+	}
+	for i := range vs {
+		ref := driver.Ref{Key: vs[i].Key, At: vs[i].RecordedAt}
+		got, err := again.Get(t.Context(), benchCollection, []driver.Ref{ref}, nil)
+		if err != nil || got[0] == nil {
+			t.Fatalf("got %v, %v", got, err)
+		}
+		if diff := cmp.Diff(string(vs[i].Data), string(got[0].Data)); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+}
