@@ -27,10 +27,6 @@ const (
 func (h *Handler) newSocket() transport.Websocket {
 	limit := h.cfg.Limits.Body
 	return transport.Websocket{
-		Implementation: strictSockets{transport.CoderWebsocketImplementation{AcceptOptions: coderws.AcceptOptions{
-			Subprotocols:       []string{subprotocol},
-			InsecureSkipVerify: true, // checkSocket has checked the origin
-		}}, h.cfg.Limits.Time},
 		InitTimeout:      socketInit,
 		PingPongInterval: socketPing,
 		PayloadReadLimit: &limit,
@@ -55,8 +51,15 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	ctx, cancel := context.WithCancel(graphql.StartOperationTrace(r.Context()))
 	defer cancel()
 	defer context.AfterFunc(h.closing, cancel)()
-	conn := &connection{h: h, request: op.request, places: semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket))}
+	conn := &connection{h: h, request: op.request, places: semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket)), answers: newAnswers()}
 	socket := h.socket
+	socket.Implementation = sockets{
+		options: coderws.AcceptOptions{
+			Subprotocols:       []string{subprotocol},
+			InsecureSkipVerify: true, // checkSocket has checked the origin
+		},
+		patience: h.cfg.Limits.Time, now: h.cfg.Now, answers: conn.answers,
+	}
 	socket.InitFunc = func(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
 		if h.cfg.Identify == nil {
 			return ctx, nil, nil

@@ -2,55 +2,67 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql/handler/transport"
+	coderws "github.com/coder/websocket"
 )
 
-// strictSockets accepts WebSockets whose messages must be JSON in valid UTF-8,
-// as the bodies of requests must be: decoding would replace what is not
-// silently, and it could then be stored.
+// sockets accepts WebSockets whose messages must be JSON in valid UTF-8, as the
+// bodies of requests must be: decoding would replace what is not silently, and
+// it could then be stored.
 // A client that takes nothing is dropped: its answers would hold the places of
 // their operations.
-type strictSockets struct {
-	transport.WebsocketImplementation
+type sockets struct {
+	options  coderws.AcceptOptions
 	patience time.Duration // to send a message
+	now      func() time.Time
+	answers  *answers // of the connection
 }
 
 // Accept upgrades a request.
-func (s strictSockets) Accept(w http.ResponseWriter, r *http.Request, options transport.WebsocketAcceptOptions) (transport.WebsocketConn, error) {
-	conn, err := s.WebsocketImplementation.Accept(w, r, options)
+func (s sockets) Accept(w http.ResponseWriter, r *http.Request, _ transport.WebsocketAcceptOptions) (transport.WebsocketConn, error) {
+	conn, err := coderws.Accept(w, r, &s.options)
 	if err != nil {
 		return nil, err
 	}
-	return &strictConn{conn, s.patience}, nil
+	return &socket{sockets: s, conn: conn}, nil
 }
 
-type strictConn struct {
-	transport.WebsocketConn
-	patience time.Duration
+// socket is an open WebSocket.
+type socket struct {
+	sockets
+	conn     *coderws.Conn
+	mu       sync.Mutex
+	deadline *time.Timer // of reading
+	closing  bool        // the close frame is being sent
 }
 
 var _ interface {
+	transport.WebsocketConn
 	transport.WebsocketReadLimiter
 	transport.WebsocketReadDeadliner
-} = (*strictConn)(nil)
+} = (*socket)(nil)
 
 // closeInvalid is graphql-transport-ws's code for a message that it cannot read.
 const closeInvalid = 4400
 
 // NextReader reads a message.
-func (c *strictConn) NextReader() (int, io.Reader, error) {
-	kind, reader, err := c.WebsocketConn.NextReader()
+func (c *socket) NextReader() (int, io.Reader, error) {
+	kind, text, err := c.conn.Read(context.Background())
 	if err != nil {
-		return kind, nil, err
-	}
-	text, err := io.ReadAll(reader)
-	if err != nil {
-		return kind, nil, err
+		switch coderws.CloseStatus(err) {
+		case coderws.StatusNormalClosure, coderws.StatusNoStatusRcvd:
+			err = transport.ErrWebsocketClosed
+		default: // as it is
+		}
+		return int(kind), nil, err
 	}
 	if p := checkJSON(text, "the message"); p != nil {
 		reason := p.message
@@ -58,29 +70,66 @@ func (c *strictConn) NextReader() (int, io.Reader, error) {
 		if len(reason) > longest {
 			reason = reason[:longest]
 		}
-		return kind, nil, errors.Join(errors.New(reason), c.WriteClose(closeInvalid, reason))
+		return int(kind), nil, errors.Join(errors.New(reason), c.WriteClose(closeInvalid, reason))
 	}
-	return kind, bytes.NewReader(text), nil
+	return int(kind), bytes.NewReader(text), nil
 }
 
-// WriteJSON sends a message.
-func (c *strictConn) WriteJSON(v any) error {
-	late := time.AfterFunc(c.patience, func() { _ = c.Close() }) // its error is that of writing
+// WriteJSON sends a message, with the answer that a stand-in in it names.
+func (c *socket) WriteJSON(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	late := time.AfterFunc(c.patience, func() { _ = c.conn.CloseNow() }) // its error is that of writing
 	defer late.Stop()
-	return c.WebsocketConn.WriteJSON(v)
+	return c.conn.Write(context.Background(), coderws.MessageText, c.answers.fill(text))
 }
 
-// SetReadLimit bounds a message.
-func (c *strictConn) SetReadLimit(limit int64) {
-	if limited, ok := c.WebsocketConn.(transport.WebsocketReadLimiter); ok {
-		limited.SetReadLimit(limit)
-	}
-}
-
-// SetReadDeadline bounds the wait for a message.
-func (c *strictConn) SetReadDeadline(t time.Time) error {
-	if timed, ok := c.WebsocketConn.(transport.WebsocketReadDeadliner); ok {
-		return timed.SetReadDeadline(t)
+// WriteClose says goodbye, which waits for the client's answer, in the
+// background.
+func (c *socket) WriteClose(code int, message string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopDeadline()
+	if !c.closing {
+		c.closing = true
+		go func() { _ = c.conn.Close(coderws.StatusCode(code), message) }()
 	}
 	return nil
+}
+
+// Close drops the connection, unless it is being closed.
+func (c *socket) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopDeadline()
+	if c.closing {
+		return nil
+	}
+	return c.conn.CloseNow()
+}
+
+// Subprotocol is what was agreed on.
+func (c *socket) Subprotocol() string { return c.conn.Subprotocol() }
+
+// SetReadLimit bounds a message.
+func (c *socket) SetReadLimit(limit int64) { c.conn.SetReadLimit(limit) }
+
+// SetReadDeadline bounds the wait for a message; the zero time lifts that.
+func (c *socket) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopDeadline()
+	if !t.IsZero() {
+		c.deadline = time.AfterFunc(t.Sub(c.now()), func() { _ = c.conn.CloseNow() }) // its error is that of reading
+	}
+	return nil
+}
+
+func (c *socket) stopDeadline() {
+	if c.deadline != nil {
+		c.deadline.Stop()
+		c.deadline = nil
+	}
 }

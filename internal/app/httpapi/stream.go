@@ -83,6 +83,7 @@ type connection struct {
 	request string
 	actor   string
 	places  *semaphore.Weighted // for its operations, which also take the handler's
+	answers *answers
 }
 
 // running is an operation on a WebSocket, from its message to its end.
@@ -160,11 +161,16 @@ func (c *connection) DispatchOperation(ctx context.Context, oc *graphql.Operatio
 			}
 		}()
 		response := next(ctx)
-		if response != nil {
-			run.op.errors = response.Errors
-			finished = true // not yet: the transport asks again
+		if response == nil {
+			return nil
 		}
-		return response
+		run.op.errors = response.Errors
+		standIn, err := c.answers.keep(response)
+		if err != nil {
+			panic(err) // an extension that is no JSON
+		}
+		finished = true // not yet: the transport asks again
+		return standIn
 	}, inner
 }
 

@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// rawSchema answers every operation with the same bytes, once.
+type rawSchema struct {
+	*fakeSchema
+	data string
+	why  string // the operation has no plan
+}
+
+func (s *rawSchema) Exec(ctx context.Context) graphql.ResponseHandler {
+	NotePlan(ctx, s.why)
+	return graphql.OneShot(&graphql.Response{Data: []byte(s.data)})
+}
+
+// Spaces, characters that encoders like to escape, and numbers that decoders
+// would round.
+const rawData = `{ "hello" : "<b>&\u2028é" , "n":1.0E400 }`
+
+const rawAnswer = `{"data":` + rawData + `,"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`
+
+func newRawServer(t *testing.T, why string, debug bool) *server {
+	t.Helper()
+	return newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Schema, cfg.Debug = &rawSchema{schema, rawData, why}, debug
+	})
+}
+
+// An answer is written as it was made, whatever carries it.
+func TestTransportsWriteAnswersAsTheyAre(t *testing.T) {
+	s := newRawServer(t, "", false)
+	s.query(t, `{hello}`).want(t, 200, rawAnswer)
+	s.do(t, "GET", "/?query="+url.QueryEscape(`{hello}`), "").want(t, 200, rawAnswer)
+	s.query(t, `{hello}`, "Accept", mediaEvents).want(t, 200, ":\n\nevent: next\ndata: "+rawAnswer+"\n\nevent: complete\n\n")
+	c := s.connect(t, `{}`)
+	for range 2 {
+		c.send(t, `{"type":"subscribe","id":"a\"b","payload":{"query":"{hello}"}}`)
+		if got, want := c.receive(t), `{"payload":`+rawAnswer+`,"id":"a\"b","type":"next"}`; got != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+		c.want(t, `{"type":"complete","id":"a\"b"}`)
+	}
+}
+
+// What a client says cannot be taken for the name of an answer.
+func TestMessagesAreFilledWithTheirAnswersOnly(t *testing.T) {
+	a := newAnswers()
+	standIn, err := a.keep(&graphql.Response{Data: []byte(rawData)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, message := range []string{
+		`{"type":"complete","id":"1"}`,
+		`{"payload":{"data":"` + strings.Repeat("A", 26) + `1"},"type":"pong"}`,
+		`{"payload":{"data":"x`,
+		`{"payload":{"data":7},"id":"1","type":"next"}`,
+	} {
+		if got := string(a.fill([]byte(message))); got != message {
+			t.Errorf("%s became %s", message, got)
+		}
+	}
+	message := `{"payload":{"data":` + string(standIn.Data) + `},"id":"1","type":"next"}`
+	if got, want := string(a.fill([]byte(message))), `{"payload":{"data":`+rawData+`},"id":"1","type":"next"}`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	if got := string(a.fill([]byte(message))); got != message || len(a.ready) != 0 {
+		t.Errorf("an answer was sent twice: %s", got)
+	}
+}
+
+func TestWhatExecutedIsSaid(t *testing.T) {
+	tests := []struct {
+		why         string
+		debug       bool
+		header, log string
+	}{
+		{"", true, "plan", "plan"},
+		{"", false, "", "plan"},
+		{"Query.hello is not planned", true, "gqlgen; Query.hello is not planned", "gqlgen"},
+		{"Query.hello is not planned", false, "", "gqlgen"},
+	}
+	for _, test := range tests {
+		s := newRawServer(t, test.why, test.debug)
+		a := s.query(t, `{hello}`)
+		if got := a.header.Get("X-Asof-Executor"); got != test.header {
+			t.Errorf("%+v: the header says %q", test, got)
+		}
+		if got := s.journal.lines(t)[0]["executor"]; got != test.log {
+			t.Errorf("%+v: the log says %q", test, got)
+		}
+		if got := s.executors(t); got != test.log {
+			t.Errorf("%+v: the metrics say %q", test, got)
+		}
+		a = s.query(t, `{nothing}`)
+		if a.header.Get("X-Asof-Executor") != "" || s.journal.lines(t)[1]["executor"] != "none" {
+			t.Errorf("a query that was not executed: %+v", a)
+		}
+	}
+}
+
+// executors are the values of the metrics' label.
+func (s *server) executors(t *testing.T) string {
+	t.Helper()
+	families, err := s.handler.cfg.Metrics.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if label.GetName() == "executor" {
+					found = append(found, label.GetValue())
+				}
+			}
+		}
+	}
+	return strings.Join(found, " ")
+}
