@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"time"
@@ -71,7 +72,7 @@ func parseInstant(s string) (driver.Instant, bool) {
 }
 
 // isDate reports whether s is a day that exists, as "2006-01-02".
-func isDate(s string) bool {
+func isDate[S string | []byte](s S) bool {
 	if len(s) != 10 || s[4] != '-' || s[7] != '-' {
 		return false
 	}
@@ -87,7 +88,7 @@ func isDate(s string) bool {
 	return day <= time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }
 
-func digits(s string) (n int, ok bool) {
+func digits[S string | []byte](s S) (n int, ok bool) {
 	for i := range len(s) {
 		c := s[i] - '0'
 		if c > 9 {
@@ -228,6 +229,9 @@ func rawScalar(f *Field, raw []byte) ([]byte, bool) {
 	case KindJSON:
 		return raw, true
 	case KindDateTime:
+		if isUTC(raw) {
+			return raw, true
+		}
 		at, ok := readInstant(f, raw)
 		if text := at.String(); ok && text != string(raw[1:len(raw)-1]) {
 			return rawjson.AppendString(nil, text), true
@@ -240,9 +244,51 @@ func rawScalar(f *Field, raw []byte) ([]byte, bool) {
 		}
 		return raw, ok
 	case KindDate, KindEnum:
+		if text, ok := plain(raw); ok {
+			return raw, f.Kind == KindDate && isDate(text) || f.Kind == KindEnum && isOneOf(text, f.Enum)
+		}
 		_, ok := readText(f, raw)
 		return raw, ok
 	default:
 		return nil, false
 	}
+}
+
+// plain returns the text of a JSON string that has no escapes, as it lies there.
+func plain(raw []byte) (text []byte, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' || bytes.IndexByte(raw, '\\') >= 0 {
+		return nil, false
+	}
+	return raw[1 : len(raw)-1], true
+}
+
+func isOneOf(text []byte, values []string) bool {
+	for _, v := range values {
+		if v == string(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// isUTC reports whether a JSON string is an instant in the form in which they
+// are written: "2006-01-02T15:04:05Z", with at most six digits of the second's
+// fraction, the last of which is not 0. Other forms of an instant are converted.
+func isUTC(raw []byte) bool {
+	text, ok := plain(raw)
+	n := len(text)
+	if !ok || n < 20 || n > 27 || n == 21 || text[10] != 'T' || text[13] != ':' || text[16] != ':' || text[n-1] != 'Z' || !isDate(text[:10]) {
+		return false
+	}
+	hour, ok1 := digits(text[11:13])
+	minute, ok2 := digits(text[14:16])
+	second, ok3 := digits(text[17:19])
+	if !ok1 || !ok2 || !ok3 || hour > 23 || minute > 59 || second > 59 {
+		return false
+	}
+	if n == 20 {
+		return true
+	}
+	_, ok = digits(text[20 : n-1])
+	return ok && text[19] == '.' && text[n-2] != '0'
 }
