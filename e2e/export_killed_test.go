@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An export that is killed leaves no file that looks complete: its name has
+// what it had before, nothing or an earlier export. Another one is not in the
+// way of what the killed one left.
+func TestExportKilled(t *testing.T) {
+	dir := t.TempDir()
+	store := "sqlite:" + filepath.Join(dir, "asof.db")
+	var history strings.Builder
+	const lines = 20_000
+	random := rand.New(rand.NewPCG(1, 1))
+	for i := range lines {
+		// Text that does not compress to nothing, so that the file grows.
+		var text [120]byte
+		for i := range text {
+			text[i] = byte(random.Uint32())
+		}
+		fmt.Fprintf(&history, `{"collection":"platforms","id":"p%d","at":"2024-01-01T%02d:%02d:%02d.%06dZ","by":"ann","op":"put","data":{"name":"n%d","description":"%x"}}`+"\n",
+			i%500, i/3600%24, i/60%60, i%60, i%1_000_000, i, text)
+	}
+	feed(t, store, history.String())
+	for _, ending := range []string{".ndjson", ".ndjson.gz", ".ndjson.zst"} {
+		whole := filepath.Join(dir, "whole"+ending)
+		run(t, program, "export", "--store", store, whole)
+		want := contents(t, whole)
+		if len(want) < 1<<20 {
+			t.Fatalf("%s has %d bytes, too few to be killed in between", whole, len(want))
+		}
+		killed := 0
+		for tenths, before := range map[int]string{0: "", 1: "an earlier export\n", 5: "", 9: "an earlier export\n"} {
+			t.Run(fmt.Sprintf("%s after %d tenths, before it %q", ending, tenths, before), func(t *testing.T) {
+				out := filepath.Join(t.TempDir(), "export"+ending)
+				if before != "" {
+					if err := os.WriteFile(out, []byte(before), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				after := want // where the export was faster than the kill
+				if killExport(t, store, out, int64(len(want))*int64(tenths)/10) {
+					after = before
+					killed++
+				}
+				if now := contents(t, out); now != after {
+					t.Errorf("the file has %d bytes after the kill, want %d", len(now), len(after))
+				}
+				run(t, program, "check", "--store", store)
+				run(t, program, "export", "--store", store, out)
+				if now := contents(t, out); now != want {
+					t.Errorf("exported again it has %d bytes, want %d", len(now), len(want))
+				}
+			})
+		}
+		if killed == 0 {
+			t.Errorf("%s: every export was faster than its kill", ending)
+		}
+	}
+}
+
+// contents reads a file; nothing where there is none.
+func contents(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// killExport kills an export when what it writes has so many bytes; it returns
+// false where the export ended before.
+func killExport(t *testing.T, store, out string, size int64) (killed bool) {
+	t.Helper()
+	cmd := exec.Command(program, "export", "--store", store, out)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil && !strings.Contains(err.Error(), "killed") {
+				t.Fatal(err)
+			}
+			return err != nil
+		case <-poll.C:
+		}
+		parts, err := filepath.Glob(filepath.Join(filepath.Dir(out), ".*.part"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(parts) == 0 {
+			continue
+		}
+		if info, err := os.Stat(parts[0]); err != nil || info.Size() < size {
+			continue // renamed meanwhile, or too early
+		}
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
+	}
+}
