@@ -16,7 +16,8 @@
 //     GraphQL over HTTP.
 //   - What was accepted is finished before [Handler.Drain] returns.
 //
-// gqlgen's transports read requests and drive the executor. What they leave
-// open (status codes, media types, the errors' words and codes, the encoding of
-// the answer) is decided in one place, the exchange.
+// The exchange reads a request, executes it on gqlgen's executor, and writes the
+// answer: status codes, media types, the errors' words and codes, and the
+// encoding are decided there. gqlgen's transports read requests by GET, and speak
+// the protocol of WebSockets.
 package httpapi
