@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,7 +44,9 @@ type failing struct {
 	driver.Engine
 	err   error
 	panic any
-	gets  int
+	// mu guards what follows: gqlgen reads root fields at the same time.
+	mu   sync.Mutex
+	gets int
 	// fields are those that the last call asked for.
 	fields []string
 	// after is how many calls succeed before the others fail.
@@ -51,7 +54,11 @@ type failing struct {
 }
 
 func (f *failing) trouble() error {
-	if f.after--; f.after >= 0 {
+	f.mu.Lock()
+	f.after--
+	fine := f.after >= 0
+	f.mu.Unlock()
+	if fine {
 		return nil
 	}
 	if f.panic != nil {
@@ -63,8 +70,10 @@ func (f *failing) trouble() error {
 func (f *failing) Now(context.Context) (driver.Instant, error) { return now, nil }
 
 func (f *failing) Get(ctx context.Context, c string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+	f.mu.Lock()
 	f.gets++
 	f.fields = fields
+	f.mu.Unlock()
 	if err := f.trouble(); err != nil {
 		return nil, err
 	}
@@ -72,7 +81,9 @@ func (f *failing) Get(ctx context.Context, c string, refs []driver.Ref, fields [
 }
 
 func (f *failing) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	f.mu.Lock()
 	f.fields = q.Fields
+	f.mu.Unlock()
 	if err := f.trouble(); err != nil {
 		return nil, err
 	}
