@@ -69,24 +69,25 @@ func (s *Store) watch(ctx context.Context, q *driver.WatchQuery, yield func(driv
 	s.waker.join(s)
 	defer s.waker.leave()
 	w.told(nil)
-	sleep := firstSleep
+	first, last, guardedLast := s.waker.sleeps()
+	sleep := first
 	for !w.left {
 		woken, guarded := s.waker.look() // before the round, so that nothing is missed
 		n, err := w.round(ctx)
 		if err != nil || w.left {
 			return err
 		}
-		longest := lastSleep
+		longest := last
 		if guarded {
-			longest = guardedByWaker
+			longest = guardedLast
 		}
 		if n > 0 {
-			sleep = firstSleep
+			sleep = first
 		}
 		timer := time.NewTimer(min(sleep, longest))
 		select {
 		case <-woken:
-			sleep = firstSleep
+			sleep = first
 		case <-timer.C:
 			sleep *= 2
 		case <-ctx.Done():
@@ -133,22 +134,22 @@ func (w *watching) begin(ctx context.Context, q *driver.WatchQuery) error {
 	if w.place.store, err = w.store.identity(ctx); err != nil {
 		return err
 	}
-	now, err := w.store.Now(ctx)
-	if err != nil {
-		return err
-	}
 	switch {
 	case q.After != "" && q.FromNow:
 		return invalidf("a watch begins behind a position or from now, not both")
 	case q.FromNow:
-		w.place.from = now
+		w.place.from, err = w.store.Now(ctx)
+		return err
 	case q.After != "":
 		if err := w.place.decode(q.After); err != nil {
 			return err
 		}
-		if max(w.place.from, w.place.to) > now {
+		// Another server may have been a little further than this one is.
+		err := w.store.Settle(ctx, max(w.place.from, w.place.to))
+		if driver.CodeOf(err) == driver.CodeInvalid {
 			return invalidf("the position is ahead of the store, which was perhaps restored from an older copy; begin from now, or from the beginning")
 		}
+		return err
 	}
 	return nil
 }

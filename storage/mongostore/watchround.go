@@ -159,8 +159,7 @@ func (w *watching) document(ctx context.Context, c *collection, d changedDocumen
 		if err != nil {
 			return err
 		}
-		w.tell(runs, &after, told)
-		if w.left {
+		if !w.tell(runs, &after, told) {
 			return nil
 		}
 		older = len(runs) > 0
@@ -169,11 +168,15 @@ func (w *watching) document(ctx context.Context, c *collection, d changedDocumen
 	return nil
 }
 
-// tell tells those of a list of versions of a document that are of the round.
-func (w *watching) tell(list []*record, after *int64, told *int) {
+// tell tells those of a list of versions of a document that are of the round. It
+// returns false when no others are, or the loop was left.
+func (w *watching) tell(list []*record, after *int64, told *int) bool {
 	for _, r := range list {
-		if r.Number <= *after || r.arrived() > w.place.to {
+		if r.Number <= *after {
 			continue
+		}
+		if r.arrived() > w.place.to {
+			return false
 		}
 		*after = r.Number
 		if r.arrived() <= w.place.from {
@@ -182,9 +185,10 @@ func (w *watching) tell(list []*record, after *int64, told *int) {
 		*told++
 		w.place.collection, w.place.key, w.place.number = r.Collection, r.Key, r.Number
 		if w.told(&r.Version); w.left {
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // runsBetween reads the next versions in the overflow of a document that are

@@ -25,6 +25,18 @@ type waker struct {
 	stop    context.CancelFunc
 	open    int // streams
 	all     int // that there should be
+
+	// For tests: how long watches sleep, instead of what they do otherwise.
+	patience time.Duration
+}
+
+// sleeps is how long a watch sleeps at first and at last, and at last while the
+// change streams are open.
+func (w *waker) sleeps() (first, last, guarded time.Duration) {
+	if w.patience != 0 {
+		return w.patience, w.patience, w.patience
+	}
+	return firstSleep, lastSleep, guardedByWaker
 }
 
 const (
