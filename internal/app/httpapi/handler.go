@@ -103,9 +103,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if failure == any(http.ErrAbortHandler) {
 			panic(failure)
 		}
-		h.cfg.Logger.ErrorContext(r.Context(), "panic", "request", request,
-			"value", fmt.Sprint(failure), "stack", string(debug.Stack()))
-		WriteError(w, http.StatusInternalServerError, CodeInternal, "something went wrong in the server; its log says what, under request "+request)
+		p := h.panicked(r.Context(), request, failure)
+		WriteError(w, p.status, p.code, p.message)
 	}()
 
 	op := &operation{start: h.cfg.Now(), request: request, most: h.cfg.Limits.Read, status: http.StatusOK}
@@ -136,6 +135,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.serve(w, r, op)
+}
+
+// panicked logs a panic, and is what the client is told of it.
+func (h *Handler) panicked(ctx context.Context, request string, failure any) *problem {
+	h.cfg.Logger.ErrorContext(ctx, "panic", "request", request, "value", fmt.Sprint(failure), "stack", string(debug.Stack()))
+	return &problem{http.StatusInternalServerError, CodeInternal, "something went wrong in the server; its log says what, under request " + request}
 }
 
 const allowed = "GET, POST, OPTIONS"

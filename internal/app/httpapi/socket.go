@@ -52,13 +52,14 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	defer cancel()
 	defer context.AfterFunc(h.closing, cancel)()
 	conn := &connection{h: h, request: op.request, places: semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket)), answers: newAnswers()}
+	var opened *socket
 	socket := h.socket
 	socket.Implementation = sockets{
 		options: coderws.AcceptOptions{
 			Subprotocols:       []string{subprotocol},
 			InsecureSkipVerify: true, // checkSocket has checked the origin
 		},
-		patience: h.cfg.Limits.Time, now: h.cfg.Now, answers: conn.answers,
+		patience: h.cfg.Limits.Time, now: h.cfg.Now, answers: conn.answers, opened: &opened,
 	}
 	socket.InitFunc = func(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
 		if h.cfg.Identify == nil {
@@ -69,6 +70,10 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 		return identified, nil, err
 	}
 	socket.Do(w, r.WithContext(ctx), conn)
+	if opened != nil {
+		// gqlgen leaves a connection open whose connection_init it cannot read.
+		_ = opened.WriteClose(closeInvalid, "the payload of connection_init must be an object") // it never fails
+	}
 }
 
 // withPayload adds the strings of a connection_init payload as headers, where

@@ -24,6 +24,7 @@ type sockets struct {
 	patience time.Duration // to send a message
 	now      func() time.Time
 	answers  *answers // of the connection
+	opened   **socket // is set when the request has been upgraded
 }
 
 // Accept upgrades a request.
@@ -32,7 +33,8 @@ func (s sockets) Accept(w http.ResponseWriter, r *http.Request, _ transport.Webs
 	if err != nil {
 		return nil, err
 	}
-	return &socket{sockets: s, conn: conn}, nil
+	*s.opened = &socket{sockets: s, conn: conn}
+	return *s.opened, nil
 }
 
 // socket is an open WebSocket.

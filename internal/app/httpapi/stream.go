@@ -25,6 +25,17 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, x *exchang
 	x.op.understood(oc)
 	ctx = graphql.WithOperationContext(ctx, oc)
 	e.begin()
+	defer func() {
+		failure := recover()
+		switch failure {
+		case nil:
+		case any(http.ErrAbortHandler):
+			panic(failure)
+		default: // the header was sent: the stream itself has to say it, and to end
+			e.next(&graphql.Response{Errors: h.panicked(r.Context(), x.op.request, failure).list()})
+			e.complete()
+		}
+	}()
 	if list != nil {
 		e.next(x.exec.DispatchError(ctx, list))
 	} else {
