@@ -104,6 +104,8 @@ func (s *Store) watch(ctx context.Context, q *driver.WatchQuery, yield func(driv
 		return nil
 	}
 	told := r.at
+	s.feed.join()
+	defer s.feed.leave()
 	for {
 		// In this order nothing is missed: what comes after the look wakes.
 		end, wake := s.feed.look()
@@ -112,7 +114,9 @@ func (s *Store) watch(ctx context.Context, q *driver.WatchQuery, yield func(driv
 				return err
 			}
 			var list []arrived
-			if list, more, err = r.read(ctx); err != nil {
+			if recent, ok := r.recent(); ok {
+				list, more = recent, r.at.compare(end) < 0
+			} else if list, more, err = r.read(ctx); err != nil {
 				return err
 			}
 			for _, a := range list {

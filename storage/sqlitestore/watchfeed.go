@@ -13,6 +13,9 @@ type feed struct {
 	end  turn          // of the last version that arrived
 	wake chan struct{} // closed when the end moves; nil: nobody waits
 	shut bool
+
+	watches int
+	recent  recent
 }
 
 // look returns the end, and a channel that is closed when it moves on, or when
@@ -29,10 +32,11 @@ func (f *feed) look() (turn, <-chan struct{}) {
 	return f.end, f.wake
 }
 
-// move notes where the end is now.
-func (f *feed) move(end turn) {
+// move notes where the end is now, and the commits that led there.
+func (f *feed) move(end turn, commits []arrived) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.keep(f.end, end, commits)
 	f.end = end
 	if f.wake != nil && !f.shut {
 		close(f.wake)
@@ -54,6 +58,7 @@ func (f *feed) close() {
 // adds counts once it has landed.
 type arriving struct {
 	stored, next arrivingState
+	commits      []arrived
 	runs         []byte // of the load that is being written
 	documents    int    // in runs
 	last         docID  // in runs
@@ -73,11 +78,12 @@ const runsDocuments = 4096
 func (a *arriving) commit(v *driver.Version) {
 	a.next.live = int64(v.RecordedAt)
 	a.next.end = turn{load: a.next.end.load, at: a.next.live}
+	a.commits = append(a.commits, arrived{a.next.end, v})
 }
 
 // reset forgets what a transaction that failed has noted.
 func (a *arriving) reset() {
-	*a = arriving{stored: a.stored, next: a.stored, runs: a.runs[:0]}
+	*a = arriving{stored: a.stored, next: a.stored, runs: a.runs[:0], commits: a.commits[:0]}
 }
 
 // landed says that the transaction has happened, before those who wait for it
@@ -86,8 +92,10 @@ func (w *writer) landed() {
 	a := &w.arriving
 	if a.stored != a.next {
 		a.stored = a.next
-		w.store.feed.move(a.stored.end)
+		w.store.feed.move(a.stored.end, a.commits)
 	}
+	clear(a.commits)
+	a.commits = a.commits[:0]
 }
 
 // loaded notes what a load adds to a document. It is called in the order of

@@ -128,7 +128,7 @@ func (s *Store) readArrivals() error {
 		return err
 	}
 	s.writer.arriving = arriving{stored: state, next: state}
-	s.feed.move(state.end)
+	s.feed.move(state.end, nil)
 	return nil
 }
 
