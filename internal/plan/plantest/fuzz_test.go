@@ -9,7 +9,7 @@ import (
 
 // FuzzPlan makes operations of bytes and compares the answers, on one history:
 //
-//	go test ./internal/plan/plantest -fuzz FuzzPlan -fuzztime 10m
+//	go test ./internal/plan/plantest -run none -fuzz FuzzPlan -fuzztime 10m -fuzzminimizetime 1x
 func FuzzPlan(f *testing.F) {
 	const wild = 12 // many values do not fit the schema
 	cfg := config(f, sqlite(f))
