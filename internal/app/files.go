@@ -27,12 +27,15 @@ func (m *Main) importFile(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Engine().Close()) }()
 	options := transfer.ImportOptions{Name: f.File, Lenient: f.Lenient, SkipUnknown: f.SkipUnknown}
 	progress, clear := m.meter("imported", length)
 	options.Progress = progress
 	report, err := transfer.Import(ctx, store, in, options)
 	clear()
+	// What is reported is durable: the last batches are when the store is closed.
+	if closed := store.Engine().Close(); closed != nil {
+		return errors.Join(err, closed)
+	}
 	if printed := report.Print(m.Stdout); err == nil {
 		err = printed
 	}

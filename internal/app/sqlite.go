@@ -21,9 +21,15 @@ func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, erro
 			return nil, usageError{fmt.Errorf("there is no store at %s (see --store)", path)}
 		}
 	}
+	sync := syncs[m.flags.Sync]
+	if m.command == "import <file>" && sync == sqlitestore.SyncFull {
+		// An import is acknowledged as a whole, when the store is closed, which
+		// syncs. What a loss of power takes before that is added by the next run.
+		sync = sqlitestore.SyncNormal
+	}
 	return sqlitestore.Open(ctx, path, sqlitestore.Options{
 		Collections: storage.CollectionsOf(model.Types),
-		Sync:        syncs[m.flags.Sync],
+		Sync:        sync,
 		Clock:       m.Now,
 		Logger:      m.logger(),
 	})

@@ -23,7 +23,7 @@ const bulkVersions = 4096
 
 // bulkCache is the writer's page cache meanwhile, in KiB: what one call of Load
 // touches stays in memory until it is committed.
-const bulkCache = 24 << 10
+const bulkCache = 16 << 10
 
 // errBulk says that the indexes of versions are not there. Whoever meets it
 // lets go of what it holds, has them made (see indexed), and begins again.

@@ -74,7 +74,7 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 // setting is the whole process's; it costs little, as the window holds no
 // pointers.
 func tighten() (restore func()) {
-	const percent = 20
+	const percent = 12
 	before := debug.SetGCPercent(percent)
 	if before < percent { // the user wants less, or (negative) none
 		debug.SetGCPercent(before)
