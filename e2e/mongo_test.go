@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,6 +13,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 // mongoStore names a store of its own for a script.
@@ -21,22 +22,11 @@ func mongoStore(env *testscript.Env, _ string) string { return mongoDatabase(env
 
 // mongoDatabase names a database that nothing else uses, on the server that
 // ASOF_TEST_MONGODB_URI names. It is dropped later.
-func mongoDatabase(t interface {
-	Skip(args ...any)
-	Fatal(args ...any)
-}, later func(func()),
-) string {
-	name := os.Getenv("ASOF_TEST_MONGODB_URI")
-	if name == "" {
-		t.Skip("needs a MongoDB server: set ASOF_TEST_MONGODB_URI, such as mongodb://127.0.0.1:27017; the tests make databases of their own and drop them")
-	}
-	uri, err := url.Parse(name)
-	if err != nil {
-		t.Fatal("ASOF_TEST_MONGODB_URI: ", err)
-	}
+func mongoDatabase(t mongotest.T, later func(func())) string {
+	name := mongotest.URI(t)
 	database := "asof_e2e_" + rand.Text()
 	later(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		client, err := mongo.Connect(options.Client().ApplyURI(name))
 		if err != nil {
@@ -47,8 +37,11 @@ func mongoDatabase(t interface {
 			t.Fatal("dropping the database: ", err)
 		}
 	})
-	uri.Path = "/" + database
-	return uri.String()
+	uri, err := mongotest.WithDatabase(name, database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uri
 }
 
 // What one engine exports, the other imports, and exports the same bytes.

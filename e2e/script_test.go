@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 // program is the path of the binary under test, built once by TestMain.
@@ -32,7 +34,7 @@ func buildAndRun(m *testing.M) int {
 	if err := build.Run(); err != nil {
 		panic("building the program: " + err.Error() + "\n" + output.String())
 	}
-	return m.Run()
+	return mongotest.Main(m.Run)
 }
 
 // An engine says how to name an empty store of its own for a script.

@@ -82,6 +82,9 @@ func TestStoreNameHasNoPassword(t *testing.T) {
 		"sqlite:./a@b:c.db":               "sqlite:./a@b:c.db",
 		"mongodb://localhost/asof":        "mongodb://localhost/asof",
 		"mongodb://ann:secret@h,i/asof?x": "mongodb://ann:xxxxx@h,i/asof?x",
+		"mongodb://ann:sec[ret@h:1,i:2/a": "mongodb://ann:xxxxx@h:1,i:2/a",
+		"mongodb://ann:se@c/ret@h/asof":   "mongodb://ann:xxxxx@h/asof",
+		"mongodb://ann@h/asof":            "mongodb://ann@h/asof",
 	} {
 		m := &Main{flags: flags{Store: store}}
 		if got := m.storeName(); got != want {

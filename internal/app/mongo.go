@@ -2,7 +2,7 @@ package app
 
 import (
 	"context"
-	"net/url"
+	"strings"
 	"time"
 
 	"github.com/asof/asof/graph/model"
@@ -17,25 +17,33 @@ const maxSkew = 500 * time.Millisecond
 
 // openMongo opens the store in a database of MongoDB.
 func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error) {
+	if err := mongostore.CheckURI(uri); driver.CodeOf(err) == driver.CodeInvalid {
+		return nil, usageError{err}
+	}
 	store, err := mongostore.Open(ctx, uri, mongostore.Options{
 		Collections: storage.CollectionsOf(model.Types),
 		Clock:       m.Now,
 		Logger:      m.logger(),
 		MaxSkew:     maxSkew,
 	})
-	if driver.CodeOf(err) == driver.CodeInvalid {
-		return nil, usageError{err}
-	}
 	if err != nil {
 		return nil, err
 	}
 	return store, nil
 }
 
-// storeName is --store without a password, to be shown.
+// storeName is --store without a password, to be shown. It does not depend on
+// the whole being a valid URI.
 func (m *Main) storeName() string {
-	if uri, err := url.Parse(m.flags.Store); err == nil && uri.User != nil {
-		return uri.Redacted()
+	name := m.flags.Store
+	scheme, rest, ok := strings.Cut(name, "://")
+	at := strings.LastIndex(rest, "@")
+	if !ok || at < 0 {
+		return name
 	}
-	return m.flags.Store
+	user, _, secret := strings.Cut(rest[:at], ":")
+	if !secret {
+		return name
+	}
+	return scheme + "://" + user + ":xxxxx" + rest[at:]
 }

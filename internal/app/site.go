@@ -28,6 +28,7 @@ type site struct {
 	anyHost  bool // the Host header may name any host
 	logger   *slog.Logger
 	shutting atomic.Bool
+	unready  atomic.Bool // as readyz said last
 }
 
 // assemble puts the parts at their paths.
@@ -122,7 +123,8 @@ func acceptsGzip(r *http.Request) bool {
 func (s *site) healthz(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }
 
 // readyz says whether requests can be answered: the store can be reached, and
-// the server is not shutting down.
+// the server is not shutting down. Why it cannot be reached is in the log, once
+// until it can.
 func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.shutting.Load() {
 		plain(w, http.StatusServiceUnavailable, "shutting down")
@@ -131,8 +133,14 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := s.ping(ctx); err != nil {
+		if !s.unready.Swap(true) {
+			s.logger.Warn("not ready: the store cannot be reached", "error", err)
+		}
 		plain(w, http.StatusServiceUnavailable, "the store cannot be reached")
 		return
+	}
+	if s.unready.Swap(false) {
+		s.logger.Info("ready again: the store can be reached")
 	}
 	plain(w, http.StatusOK, "ready")
 }

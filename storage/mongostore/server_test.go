@@ -36,9 +36,8 @@ func (s *server) database(t *testing.T) string {
 // behind returns the URI of a database of the server, by way of a proxy.
 func (s *server) behind(t *testing.T) (*mongotest.Proxy, string) {
 	t.Helper()
-	proxy := mongotest.NewProxy(t, s.Host(t))
-	_, database := s.Database(t)
-	return proxy, "mongodb://" + proxy.Addr() + "/" + database + "?directConnection=true"
+	proxy, uri, _ := s.Behind(t)
+	return proxy, uri
 }
 
 // databaseName is the database that a URI names.

@@ -187,6 +187,7 @@ type hello struct {
 	Primary   bool     `bson:"isWritablePrimary"`
 	Secondary bool     `bson:"secondary"`
 	SetName   string   `bson:"setName"`
+	Me        string   `bson:"me"`
 	Hosts     []string `bson:"hosts"`
 	Message   string   `bson:"msg"`
 	Wire      int32    `bson:"maxWireVersion"`

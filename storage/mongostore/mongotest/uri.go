@@ -119,12 +119,33 @@ func (s *Server) Database(t testing.TB) (uri, name string) {
 	return uri, name
 }
 
-// Host is the address of the server, of the first where there are several.
-func (s *Server) Host(t testing.TB) string {
+// Behind starts a proxy to the server, and returns the URI of a database of its
+// own by way of it.
+func (s *Server) Behind(t testing.TB) (p *Proxy, uri, name string) {
 	t.Helper()
-	hosts := options.Client().ApplyURI(s.URI).Hosts
-	if len(hosts) == 0 {
-		t.Fatalf("%s=%q names no host", EnvURI, s.URI)
+	p = NewProxy(t, s.host(t))
+	uri, name = s.Database(t)
+	u, err := url.Parse(uri)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return hosts[0]
+	u.Host = p.Addr()
+	query := u.Query()
+	query.Del("replicaSet")
+	query.Set("directConnection", "true")
+	u.RawQuery = query.Encode()
+	return p, u.String(), name
+}
+
+// host is the address of the server; of a replica set, of its primary.
+func (s *Server) host(t testing.TB) string {
+	t.Helper()
+	h, err := greet(t.Context(), s.Client)
+	if err != nil {
+		t.Fatalf("%s=%q: %v", EnvURI, s.URI, err)
+	}
+	if h.SetName != "" {
+		return h.Me
+	}
+	return options.Client().ApplyURI(s.URI).Hosts[0]
 }
