@@ -17,8 +17,13 @@ import (
 // outcome is unknown.
 const (
 	attemptTimeout = 10 * time.Second
-	firstPause     = 5 * time.Millisecond
-	longestPause   = time.Second
+	// firstTimeout is how long the first attempt may take; each further one may
+	// take twice as long, up to attemptTimeout. While the outcome of one write is
+	// unknown, later ones of any document wait to be acknowledged, so that a
+	// connection that has fallen silent must not hold it up for long.
+	firstTimeout = 2 * time.Second
+	firstPause   = 5 * time.Millisecond
+	longestPause = time.Second
 )
 
 // Commit implements driver.Engine. When the context ends on the way, the write
@@ -96,12 +101,14 @@ func (t *committing) run(life context.Context) (*driver.Version, error) {
 	}()
 	known := t.c.heads.get(t.w.Key, t.w.Expected)
 	blind := t.w.Expected == 0 || known != nil // the first attempt needs no reading
-	pause := firstPause
+	pause, timeout := firstPause, firstTimeout
 	for misses := 0; ; misses++ {
-		ctx, cancel := context.WithTimeout(life, attemptTimeout)
+		ctx, cancel := context.WithTimeout(life, timeout)
 		v, err := t.attempt(ctx, known, blind)
+		short := ctx.Err() != nil && timeout < attemptTimeout // with more time it may succeed
 		cancel()
-		if v != nil || err != nil && (len(t.uncertain) == 0 || life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict) {
+		timeout = min(2*timeout, attemptTimeout)
+		if v != nil || err != nil && (len(t.uncertain) == 0 && !short || life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict) {
 			return v, err
 		}
 		known, blind = nil, false
