@@ -245,7 +245,7 @@ func rawScalar(f *Field, raw []byte) ([]byte, bool) {
 		return raw, ok
 	case KindDate, KindEnum:
 		if text, ok := plain(raw); ok {
-			return raw, f.Kind == KindDate && isDate(text) || f.Kind == KindEnum && isOneOf(text, f.Enum)
+			return raw, f.Kind == KindDate && isDate(text) || f.Kind == KindEnum && slices.Contains(f.Enum, string(text))
 		}
 		_, ok := readText(f, raw)
 		return raw, ok
@@ -260,15 +260,6 @@ func plain(raw []byte) (text []byte, ok bool) {
 		return nil, false
 	}
 	return raw[1 : len(raw)-1], true
-}
-
-func isOneOf(text []byte, values []string) bool {
-	for _, v := range values {
-		if v == string(text) {
-			return true
-		}
-	}
-	return false
 }
 
 // isUTC reports whether a JSON string is an instant in the form in which they

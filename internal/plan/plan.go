@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"sync"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -39,12 +40,13 @@ type executable struct {
 	graphql.ExecutableSchema
 	compiler *compiler
 	plans    *cache
+	runs     sync.Pool // of *run
 	observe  func(ctx context.Context, why string)
 }
 
 // Exec executes the context's operation.
 func (e *executable) Exec(ctx context.Context) graphql.ResponseHandler {
-	x := &execution{oc: graphql.GetOperationContext(ctx)}
+	x := &execution{oc: graphql.GetOperationContext(ctx), runs: &e.runs}
 	if err := e.prepare(x); err != nil {
 		e.observe(ctx, err.Error())
 		return e.ExecutableSchema.Exec(ctx)
@@ -74,6 +76,7 @@ func (e *executable) prepare(x *execution) error {
 type execution struct {
 	plan     *plan
 	oc       *graphql.OperationContext
+	runs     *sync.Pool
 	args     []any // the values of plan.args
 	answered bool
 	// What most executions need once is allocated with them.

@@ -16,8 +16,9 @@ type loader struct {
 	last     *cohort
 	loaded   int
 	followed int
-	keys     [][]byte // of one visit
-	slots    []slot   // of one field
+	broken   *storage.Document // stands for those whose reading panicked
+	keys     [][]byte          // of one visit
+	slots    []slot            // of one field
 }
 
 // cohort is the documents of one type that are read at one instant.
@@ -42,8 +43,6 @@ type slot struct {
 
 // wanted reports whether the document is still to be read.
 func (s slot) wanted() bool { return s.place >= len(s.in.docs) }
-
-func (s slot) broken() bool { return s.in.docs[s.place] == broken }
 
 func (l *loader) reset() {
 	clear(l.order)
@@ -74,7 +73,8 @@ func (r *run) loadRefs(id, asOf int, t *storage.Type, inner *selection[*storage.
 	q, l := &r.queues[id], &r.loader
 	first, before := len(q.visits), len(q.objects)
 	l.slots = l.slots[:0]
-	at := instantOf{arg: r.args[asOf].(instantArg).at} //nolint:errcheck // asOfArgument returns nothing else
+	arg, _ := r.args[asOf].(instantArg)
+	at := instantOf{arg: arg.at}
 	for _, o := range objects {
 		var v visit
 		l.keys, v.null, v.err = o.AppendRefs(l.keys[:0], i)
@@ -101,8 +101,8 @@ func (r *run) loadRefs(id, asOf int, t *storage.Type, inner *selection[*storage.
 // it had.
 func (l *loader) give(q *queue, v *visit, slots []slot) int {
 	n := v.n
-	if !v.failed() && slices.ContainsFunc(slots[:n], slot.broken) {
-		v.err = errBroken()
+	if !v.failed() && l.broken != nil && slices.ContainsFunc(slots[:n], func(s slot) bool { return s.in.docs[s.place] == l.broken }) {
+		v.err = &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
 	}
 	if v.failed() {
 		v.n = 0
@@ -209,16 +209,13 @@ func (r *run) fetch(t *storage.Type, visits []visit) {
 	}
 }
 
-// broken stands for documents whose reading panicked: the first who wanted one
-// has the panic as its error, and all others the error of broken documents.
-var broken = new(storage.Document)
-
-func errBroken() error { return &storage.Error{Code: storage.CodeInternal, Message: "internal error"} }
-
+// getKeys reads documents. Where that panics, the first who wanted one has the
+// panic as its error, and all others the error of broken documents.
 func (r *run) getKeys(t *storage.Type, refs []storage.KeyAt) (docs []*storage.Document, err, recovered error) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			docs, recovered = slices.Repeat([]*storage.Document{broken}, len(refs)), r.oc.RecoverFunc(r.ctx, failure)
+			r.loader.broken = new(storage.Document)
+			docs, recovered = slices.Repeat([]*storage.Document{r.loader.broken}, len(refs)), r.oc.RecoverFunc(r.ctx, failure)
 		}
 	}()
 	docs, err = r.plan.store.GetKeys(r.ctx, t, refs, r.plan.refs[t].list)

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"sync"
 
 	"github.com/99designs/gqlgen/graphql"
 
@@ -27,11 +26,12 @@ type step struct {
 	index int
 }
 
-var runs = sync.Pool{New: func() any { return new(run) }}
-
 // answer executes the plan and returns the data. Errors go to the context.
 func (x *execution) answer(ctx context.Context) []byte {
-	r, _ := runs.Get().(*run)
+	r, _ := x.runs.Get().(*run)
+	if r == nil {
+		r = new(run)
+	}
 	r.execution = x
 	x.query.Object = "Query"
 	r.ctx = graphql.WithFieldContext(ctx, &x.query)
@@ -62,6 +62,7 @@ func (r *run) release() {
 		r.queues[i].reset()
 	}
 	r.loader.reset()
+	runs := r.runs
 	r.execution, r.ctx, r.out = nil, nil, nil
 	clear(r.path[:cap(r.path)])
 	r.path, r.text = r.path[:0], r.text[:0]

@@ -81,7 +81,7 @@ func (s *paramScanner) stringOrNull(first byte, to *string) bool {
 	case '"':
 		*to = s.string()
 	case 'n':
-		s.at += len("ull")
+		s.at += len("null") - 1
 	default:
 		return false
 	}
@@ -94,7 +94,7 @@ func (s *paramScanner) objectOrNull(first byte, to *map[string]any) bool {
 	case '{':
 		*to = s.members()
 	case 'n':
-		s.at += len("ull")
+		s.at += len("null") - 1
 	default:
 		return false
 	}
@@ -117,13 +117,13 @@ func (s *paramScanner) value(first byte) any {
 		}
 		return list
 	case 'n':
-		s.at += len("ull")
+		s.at += len("null") - 1
 		return nil
 	case 't':
-		s.at += len("rue")
+		s.at += len("true") - 1
 		return true
 	case 'f':
-		s.at += len("alse")
+		s.at += len("false") - 1
 		return false
 	default:
 		start := s.at - 1
