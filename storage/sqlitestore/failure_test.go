@@ -1,0 +1,172 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// What an error means: the codes are those that the other engines give for the like.
+func TestErrors(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		code driver.Code
+		text string
+	}{
+		{"given up", context.Canceled, driver.CodeUnavailable, ""},
+		{"out of time", context.DeadlineExceeded, driver.CodeUnavailable, ""},
+		{"a full disk", sqlite.ResultFull.ToError(), driver.CodeUnavailable, "make room"},
+		{"a disk that fails", sqlite.ResultIOErr.ToError(), driver.CodeUnavailable, ""},
+		{"held by another program", sqlite.ResultBusy.ToError(), driver.CodeUnavailable, ""},
+		{"a file that cannot be opened", sqlite.ResultCantOpen.ToError(), driver.CodeUnavailable, ""},
+		{"a file that takes no writes", sqlite.ResultReadOnly.ToError(), driver.CodeUnavailable, "check the permissions"},
+		{"no rights", sqlite.ResultPerm.ToError(), driver.CodeUnavailable, "check the permissions"},
+		{"a damaged file", sqlite.ResultCorrupt.ToError(), driver.CodeInternal, "restore it from a backup"},
+		{"no database", sqlite.ResultNotADB.ToError(), driver.CodeInternal, "restore it from a backup"},
+		{"a document that is too large", sqlite.ResultTooBig.ToError(), driver.CodeInvalid, "too large"},
+		{"an unknown error", sqlite.ResultError.ToError(), driver.CodeInternal, ""},
+		{"an error of another kind", errors.New("broken"), driver.CodeInternal, "broken"},
+		{"a conflict", &driver.ConflictError{Actual: 3}, driver.CodeConflict, "is at version 3"},
+		{"an error with a code", invalidf("wrong"), driver.CodeInvalid, "wrong"},
+	} {
+		wrapped := wrap(fmt.Errorf("doing it: %w", c.err), "working")
+		if driver.CodeOf(wrapped) != c.code || !strings.Contains(wrapped.Error(), c.text) || !errors.Is(wrapped, c.err) {
+			t.Errorf("%s: %v (%q), want %q with code %q", c.name, wrapped, driver.CodeOf(wrapped), c.text, c.code)
+		}
+	}
+}
+
+// filled is a store of a few hundred documents that is closed again.
+func filled(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "asof.db")
+	s, err := Open(t.Context(), path, Options{Collections: benchDeclared()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(t.Context(), benchVersions(300, 600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A file that another program wrote into, or that is damaged, is found by a
+// check, and read no further than it is sound.
+func TestForeignWrites(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(t *testing.T, path string)
+		reads bool // reading it is an error as well
+	}{
+		{"a number that was changed", func(t *testing.T, path string) { execSQL(t, path, "UPDATE documents SET number = number + 1") }, false},
+		{"a version that was removed", func(t *testing.T, path string) {
+			execSQL(t, path, "DELETE FROM versions WHERE id = (SELECT min(id) FROM versions)")
+		}, false},
+		{"a damaged page", func(t *testing.T, path string) {
+			file, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Behind the pages of the schema.
+			for at := len(file) / 2; at < len(file); at++ {
+				file[at] = 0xff
+			}
+			writeFile(t, path, string(file))
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filled(t)
+			c.spoil(t, path)
+			s, err := Open(t.Context(), path, Options{Collections: benchDeclared()})
+			if err != nil {
+				if driver.CodeOf(err) != driver.CodeInternal {
+					t.Errorf("Open: %v (%q)", err, driver.CodeOf(err))
+				}
+				return
+			}
+			defer func() {
+				if err := s.Close(); err != nil {
+					t.Log(err)
+				}
+			}()
+			problems := 0
+			err = s.Check(t.Context(), func(string) { problems++ })
+			if problems == 0 && driver.CodeOf(err) != driver.CodeInternal {
+				t.Errorf("Check found nothing: %v", err)
+			}
+			if !c.reads {
+				return
+			}
+			_, err = s.Query(t.Context(), &driver.Query{Collection: benchCollection, At: driver.Forever})
+			if driver.CodeOf(err) != driver.CodeInternal || !strings.Contains(err.Error(), "restore it from a backup") {
+				t.Errorf("Query: %v (%q)", err, driver.CodeOf(err))
+			}
+		})
+	}
+}
+
+// A program that holds the file does not make calls hang past their deadline,
+// and when it is gone, everything goes on.
+func TestFileIsHeld(t *testing.T) {
+	path := filled(t)
+	s, err := Open(t.Context(), path, Options{Collections: benchDeclared()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	other, err := sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenWAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := sqlitex.ExecuteTransient(other, "BEGIN IMMEDIATE", nil); err != nil {
+		t.Fatal(err)
+	}
+	write := &driver.Write{ID: "one", Collection: benchCollection, Key: "new", Op: driver.OpCreate, Data: []byte(`{}`)}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Commit(ctx, write)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if driver.CodeOf(err) != driver.CodeUnavailable {
+			t.Errorf("Commit: %v (%q)", err, driver.CodeOf(err))
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("Commit hangs past its deadline")
+	}
+	if _, err := s.Query(t.Context(), &driver.Query{Collection: benchCollection, At: driver.Forever, Limit: 1}); err != nil {
+		t.Errorf("Query: %v", err)
+	}
+	if err := sqlitex.ExecuteTransient(other, "ROLLBACK", nil); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.Commit(t.Context(), write); err != nil || v.Number != 1 {
+		t.Errorf("Commit, when the other program let go: %v, %v", v, err)
+	}
+}
