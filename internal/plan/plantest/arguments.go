@@ -121,11 +121,11 @@ func (g *generator) plain(t *ast.Type, at place, depth int) value {
 	case "Date":
 		return stringOf(OneOf(c, days))
 	case "Decimal":
-		if text := OneOf(c, decimals); text[0] != '"' {
-			return literal(text)
-		} else {
+		text := OneOf(c, decimals)
+		if text[0] == '"' {
 			return stringOf(strings.Trim(text, `"`))
 		}
+		return literal(text)
 	case "String":
 		return g.text(at)
 	}

@@ -87,7 +87,7 @@ func (m mutant) serve(engine driver.Engine) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	logger := slog.New(slog.DiscardHandler)
 	h, err := httpapi.New(httpapi.Config{
 		Schema: mutated{resolvers.NewSchema(store), m}, Operations: begins{store}, Introspection: true,
 		Present: resolvers.ErrorPresenter(logger), Recover: resolvers.Recover(logger),

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/asof/asof/internal/app"
 	"github.com/asof/asof/storage/driver"
@@ -30,7 +29,7 @@ func Servers(engine driver.Engine) (*Pair, error) {
 func program(engine driver.Engine, flags ...string) (http.Handler, error) {
 	m := &app.Main{
 		Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard,
-		Now: func() time.Time { return beginning.Time() },
+		Now: beginning.Time,
 	}
 	h, err := m.Handler(engine, append([]string{"--log-level=error"}, flags...)...)
 	if err != nil {

@@ -60,7 +60,10 @@ func NewWorld(ctx context.Context, engine driver.Engine, types []*storage.Type, 
 			w.docs = append(w.docs, &history{typ: t, key: w.keys[i]})
 		}
 	}
-	return w, w.Grow(ctx, versions)
+	if err := w.Grow(ctx, versions); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // pick chooses some of the numbers below n.

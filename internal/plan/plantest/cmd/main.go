@@ -32,19 +32,18 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	same, err := run(ctx)
+	same, err := run()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	if !same || err != nil {
-		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) (same bool, err error) {
+func run() (same bool, err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
 	operations := flag.Int("operations", 100_000, "how many operations are compared")
 	seed := flag.Uint64("seed", 1, "what they are made from: the same seed, the same operations")
 	differences := flag.Int("differences", 5, "how many differences are looked for")
