@@ -89,9 +89,17 @@ type suite struct {
 // tries is how often a random test of one goroutine tries.
 func (s *suite) tries(n int) int {
 	if raced {
-		return max(1, n/5)
+		return max(1, n/10)
 	}
 	return n
+}
+
+// rounds is how often a random test of one goroutine starts anew.
+func (s *suite) rounds(n int) uint64 {
+	if raced {
+		return 1
+	}
+	return uint64(n * s.scale)
 }
 
 type test struct {

@@ -96,7 +96,7 @@ func (s *suite) testRandomFiltersPlain(t *testing.T) { s.randomFilters(t, nil) }
 // randomFilters puts random documents in an engine and in the model, changes
 // some, and asks both random questions about the present and the past.
 func (s *suite) randomFilters(t *testing.T, indexes []driver.Index) {
-	for round := range uint64(4 * s.scale) {
+	for round := range s.rounds(4) {
 		t.Run(fmt.Sprintf("seed %d.%d", s.seed, round), func(t *testing.T) {
 			declared := driver.Collection{Name: collection, Indexes: indexes}
 			p := s.pair(t, newGenerator(s.seed, round), declared)

@@ -15,7 +15,7 @@ import (
 // often: going forward, and again where versions are loaded into what was
 // divided already.
 func (s *suite) testLongIndexHistories(t *testing.T) {
-	for round := range uint64(s.scale) {
+	for round := range s.rounds(1) {
 		t.Run(fmt.Sprintf("seed %d.%d", s.seed, round), func(t *testing.T) {
 			g := newGenerator(s.seed, 9000+round)
 			g.shape = []member{
@@ -114,7 +114,7 @@ func (h *indexHistory) small(key string, at driver.Instant) driver.Version {
 // so that an engine has good reason to answer the same question in different
 // ways: along one index or another, group by group, or through everything.
 func (s *suite) testManyDocumentsByIndex(t *testing.T) {
-	for round := range uint64(s.scale) {
+	for round := range s.rounds(1) {
 		t.Run(fmt.Sprintf("seed %d.%d", s.seed, round), func(t *testing.T) {
 			g := newGenerator(s.seed, 9500+round)
 			g.shape = []member{

@@ -14,7 +14,7 @@ import (
 func (s *suite) randomTests() []test {
 	return []test{
 		{"Operations", func(t *testing.T) {
-			for i := range uint64(4 * s.scale) {
+			for i := range s.rounds(4) {
 				s.metamorphic(t, i, variant{name: "few documents", keys: 12, steps: 260})
 			}
 			s.metamorphic(t, 100, variant{name: "two documents, many versions", keys: 2, steps: 1500, fewReads: true})

@@ -529,17 +529,18 @@ func (s *suite) testWatchMany(t *testing.T) {
 		for n := range 4 {
 			q := driver.WatchQuery{}
 			var old *watcher
+			var was []*driver.Version
 			mu.Lock()
 			if len(all) > 0 && n > 0 { // go on where another one is
 				old = all[(i+n)%len(all)]
+				was = slices.Clone(before[old])
 			}
 			mu.Unlock()
-			var was []*driver.Version
 			if old != nil {
 				old.mu.Lock()
 				at := len(old.positions) / 2
 				q.After = old.positions[at]
-				was = append(slices.Clone(before[old]), old.versions[:at+1]...)
+				was = append(was, old.versions[:at+1]...)
 				old.mu.Unlock()
 			}
 			w := f.watch(q)
