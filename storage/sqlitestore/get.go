@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"zombiezen.com/go/sqlite"
 
@@ -71,8 +72,18 @@ func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref)
 }
 
 // get reads one version: the document's row first, which is all that a
-// current read needs, and the history only where that row is too new.
+// current read needs, and the history only where that row is too new. Where it
+// is known to be, it is not read.
 func (c *conn) get(coll *collection, ref driver.Ref) (*driver.Version, error) {
+	switch h := c.heads[headKey{coll.id, ref.Key}]; {
+	case h.id == 0:
+	case ref.Number > maxNumber:
+		return nil, nil
+	case ref.Number > 0:
+		return c.versionByID(coll, h.id.version(ref.Number))
+	case ref.Number == 0 && ref.At < h.at:
+		return c.versionAt(coll, h.id, ref.At)
+	}
 	s, err := c.Prepare(sqlDocumentByKey)
 	if err != nil {
 		return nil, err
@@ -90,6 +101,7 @@ func (c *conn) get(coll *collection, ref driver.Ref) (*driver.Version, error) {
 	}
 	// The statement is reset only afterwards: its snapshot then serves the
 	// second one, too, which would have to take locks for one of its own.
+	c.remember(headKey{coll.id, ref.Key}, head{doc, at})
 	var v *driver.Version
 	switch {
 	case ref.Number == 0:
@@ -99,6 +111,30 @@ func (c *conn) get(coll *collection, ref driver.Ref) (*driver.Version, error) {
 		v, err = c.versionByID(coll, doc.version(ref.Number))
 	}
 	return v, finish(s, err)
+}
+
+// head is what a connection remembers of a document: its row, and when that
+// had changed at the latest. Rows do not move, and never go back in time, so
+// what was true once says for ever that what is older is in the history.
+type head struct {
+	id docID
+	at driver.Instant
+}
+
+type headKey struct {
+	collection int64
+	key        string
+}
+
+// maxHeads is how many documents a connection remembers, then it starts afresh.
+const maxHeads = 4096
+
+func (c *conn) remember(k headKey, h head) {
+	if len(c.heads) >= maxHeads {
+		clear(c.heads)
+	}
+	k.key = strings.Clone(k.key) // it may be a part of a large text
+	c.heads[k] = h
 }
 
 // versionAt reads a document's version as of an instant from the history; nil

@@ -20,6 +20,7 @@ type conn struct {
 	lists   map[string][]string
 	grab    grabber
 	bulk    *bulk
+	heads   map[headKey]head
 }
 
 // The most strings that a connection remembers, then it starts afresh; and how
@@ -30,7 +31,7 @@ const (
 )
 
 func newConn(c *sqlite.Conn, b *bulk) *conn {
-	return &conn{Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: b}
+	return &conn{Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: b, heads: map[headKey]head{}}
 }
 
 // grabber is an io.Writer that keeps the slice it is given. Through
