@@ -19,6 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 var update = flag.Bool("update", false, "write what the tests see into their golden files")
@@ -66,10 +67,7 @@ func (r *recorder) take() []string {
 // golden file, so that a change of how an index is used, or of how many
 // commands a call takes, is seen.
 func TestCommands(t *testing.T) {
-	uri := os.Getenv("ASOF_TEST_MONGODB_URI")
-	if uri == "" {
-		t.Skip("needs a MongoDB server: set ASOF_TEST_MONGODB_URI, such as mongodb://127.0.0.1:27017")
-	}
+	uri := mongotest.URI(t)
 	ctx := t.Context()
 	recorded := &recorder{}
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(&event.CommandMonitor{Started: recorded.started}))

@@ -98,11 +98,9 @@ func explain(err error) (driver.Code, string) {
 	case isServer && server.HasErrorCode(13) && strings.Contains(err.Error(), "requires authentication"):
 		return driver.CodeUnavailable, "the server wants to know who asks; add a user and a password to --store"
 	case isServer:
-		for _, r := range refusals {
-			for _, code := range r.codes {
-				if server.HasErrorCode(code) {
-					return r.code, r.text
-				}
+		for i := range refusals {
+			if r := &refusals[i]; slices.ContainsFunc(r.codes, server.HasErrorCode) {
+				return r.code, r.text
 			}
 		}
 	}
@@ -116,7 +114,12 @@ func isTooLarge(err error) bool { return errors.Is(err, wire.ErrDocumentTooLarge
 
 func isAuth(err error) bool {
 	var refused *auth.Error
-	return errors.As(err, &refused)
+	if errors.As(err, &refused) {
+		return true
+	}
+	// What cleared the pool of connections is in the text only.
+	var pool wire.RetryablePoolError
+	return errors.As(err, &pool) && strings.Contains(err.Error(), "auth error: ")
 }
 
 func isUnreachable(err error) bool {

@@ -25,6 +25,15 @@ func raw(t *testing.T, document any) bson.Raw {
 	return b
 }
 
+// cleared is the driver's error for a pool of connections that was cleared.
+type cleared string
+
+func (c cleared) Error() string {
+	return "connection pool was cleared because another operation failed with: " + string(c)
+}
+
+func (cleared) Retryable() bool { return true }
+
 // What an error means: its code, what is said of it, and whether a write that
 // ended with it may have been applied.
 func TestErrors(t *testing.T) {
@@ -51,6 +60,8 @@ func TestErrors(t *testing.T) {
 	}{
 		{"a refusal", command(13), driver.CodeUnavailable, "readWrite", false},
 		{"a wrong password", fmt.Errorf("handshake: %w", &auth.Error{}), driver.CodeUnavailable, "the password of --store is wrong", true},
+		{"a pool that a wrong password cleared", cleared("connection() error occurred during connection handshake: auth error: sasl"), driver.CodeUnavailable, "the password of --store is wrong", false},
+		{"a pool that a broken connection cleared", cleared("connection reset by peer"), driver.CodeUnavailable, "cannot be reached", false},
 		{"no server", topology.ServerSelectionError{Wrapped: context.DeadlineExceeded}, driver.CodeUnavailable, "cannot be reached", false},
 		{"a connection that broke", command(0, "NetworkError"), driver.CodeUnavailable, "cannot be reached", true},
 		{"no connection", topology.ConnectionError{Wrapped: broken}, driver.CodeUnavailable, "cannot be reached", true},

@@ -137,7 +137,10 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		}
 		floor = max(floor, last)
 	}
-	return s, s.join(ctx, o, floor)
+	if err := s.join(ctx, o, floor); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *Store) add(name string, b Bounds) error {

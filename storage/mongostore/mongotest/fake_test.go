@@ -39,6 +39,8 @@ type fake struct {
 	port string
 	set  string
 	dir  string // of all members
+	// locked says that it has users.
+	locked bool
 }
 
 func asFake(mode string) int {
@@ -52,10 +54,19 @@ func asFake(mode string) int {
 	flags.Bool("nounixsocket", false, "")
 	flags.Float64("wiredTigerCacheSizeGB", 0, "")
 	flags.Int("oplogSize", 0, "")
+	key := flags.String("keyFile", "", "")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return 2
 	}
 	f.dir = filepath.Dir(*data)
+	if *key != "" {
+		info, err := os.Stat(*key)
+		if err != nil || info.Mode().Perm()&0o077 != 0 || info.Size() < 6 {
+			fmt.Println("the key file is not usable:", info, err)
+			return 1
+		}
+		f.locked = true
+	}
 	fmt.Printf("fake mongod, mode %s, port %s, pid %d\n", mode, f.port, os.Getpid())
 	switch mode {
 	case "exits":
@@ -181,6 +192,15 @@ func (f *fake) answer(c Command) bson.D {
 		members := strings.Split(f.read("members"), ",")
 		next := members[(slices.Index(members, f.me())+1)%len(members)]
 		if err := f.write("primary", next); err != nil {
+			return Failure(1, "InternalError", err.Error())
+		}
+	case c.Name == "createUser" && f.locked:
+		// As a server does, it lets the first be made by anybody, and no other:
+		// this one cannot tell who asks.
+		if known := f.read("users"); known != "" {
+			return Failure(13, "Unauthorized", "Command createUser requires authentication")
+		}
+		if err := f.write("users", c.Collection()+" "+c.Body.Lookup("roles", "0", "role").StringValue()); err != nil {
 			return Failure(1, "InternalError", err.Error())
 		}
 	case c.Name == "ping", c.Name == "endSessions":

@@ -2,6 +2,7 @@ package mongotest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 // The environment variables, see the package's comment.
@@ -31,29 +33,42 @@ const attempts = 3
 
 // Set is a replica set of one node or more.
 type Set struct {
-	nodes []*Node
-	dir   string
+	nodes  []*Node
+	dir    string
+	locked bool
 }
 
 // Start runs a replica set of mongod processes of a binary, and waits until it
 // has a primary and all others follow it. Stop ends it.
 func Start(ctx context.Context, binary string, nodes int) (*Set, error) {
+	return start(ctx, binary, nodes, false)
+}
+
+func start(ctx context.Context, binary string, nodes int, locked bool) (*Set, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		s, err := startSet(ctx, binary, nodes)
+		s, err := startSet(ctx, binary, nodes, locked)
 		if err == nil || attempt == attempts || !strings.Contains(err.Error(), "Address already in use") {
 			return s, err
 		}
 	}
 }
 
-func startSet(ctx context.Context, binary string, nodes int) (*Set, error) {
+func startSet(ctx context.Context, binary string, nodes int, locked bool) (*Set, error) {
 	dir, err := os.MkdirTemp("", "asof-mongod-")
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{dir: dir}
+	s := &Set{dir: dir, locked: locked}
+	flags := []string{"--replSet", setName, "--oplogSize", "128"}
+	if locked {
+		key := filepath.Join(dir, "key") // that the members share; with one, they ask everybody who he is
+		if err := os.WriteFile(key, []byte(rand.Text()+rand.Text()), 0o600); err != nil {
+			return nil, errors.Join(err, s.Stop())
+		}
+		flags = append(flags, "--keyFile", key)
+	}
 	for i := range nodes {
 		port, err := freePort(ctx)
 		if err != nil {
@@ -61,7 +76,7 @@ func startSet(ctx context.Context, binary string, nodes int) (*Set, error) {
 		}
 		s.nodes = append(s.nodes, &Node{
 			binary: binary, dir: filepath.Join(dir, fmt.Sprint("node", i)), port: port,
-			flags: []string{"--replSet", setName, "--oplogSize", "128"},
+			flags: flags,
 		})
 	}
 	if err := s.start(ctx); err != nil {
@@ -90,7 +105,37 @@ func (s *Set) start(ctx context.Context) error {
 	if _, err := s.Primary(ctx); err != nil {
 		return err
 	}
-	return s.AllUp(ctx)
+	if err := s.AllUp(ctx); err != nil || !s.locked {
+		return err
+	}
+	// A server without users lets one of its own machine in, to make the first.
+	administrator := options.Credential{Username: "administrator", Password: rand.Text(), AuthSource: "admin"}
+	if err := s.AddUser(ctx, administrator.Username, administrator.Password, "root", "admin"); err != nil {
+		return err
+	}
+	for _, n := range s.nodes {
+		n.user = &administrator
+	}
+	return nil
+}
+
+// AddUser makes a user who has a role on a database, on a set that was started
+// by NewLocked.
+func (s *Set) AddUser(ctx context.Context, name, password, role, database string) error {
+	primary, err := s.Primary(ctx)
+	if err != nil {
+		return err
+	}
+	err = primary.admin(ctx, bson.D{
+		{Key: "createUser", Value: name},
+		{Key: "pwd", Value: password},
+		{Key: "roles", Value: bson.A{bson.D{{Key: "role", Value: role}, {Key: "db", Value: database}}}},
+		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: "majority"}}},
+	})
+	if err != nil {
+		return fmt.Errorf("making the user %s: %w", name, err)
+	}
+	return nil
 }
 
 // URI names a database on the set, with all its members.
@@ -181,11 +226,23 @@ func (s *Set) Stop() error {
 // of the members are shown.
 func New(t testing.TB, nodes int) *Set {
 	t.Helper()
+	return newSet(t, nodes, false)
+}
+
+// NewLocked is New for a set with access control, whose users are those of
+// AddUser.
+func NewLocked(t testing.TB, nodes int) *Set {
+	t.Helper()
+	return newSet(t, nodes, true)
+}
+
+func newSet(t testing.TB, nodes int, locked bool) *Set {
+	t.Helper()
 	binary := os.Getenv(EnvMongod)
 	if binary == "" {
 		t.Skipf("needs servers of its own, which can be killed: set %s to a mongod binary (https://www.mongodb.com/try/download/community)", EnvMongod)
 	}
-	s, err := Start(t.Context(), binary, nodes)
+	s, err := start(t.Context(), binary, nodes, locked)
 	if err != nil {
 		t.Fatalf("a replica set of %d (%s=%s): %v", nodes, EnvMongod, binary, err)
 	}

@@ -129,6 +129,34 @@ func TestStepDown(t *testing.T) {
 	}
 }
 
+// A set with access control shares a key, and has an administrator, as whom the
+// harness speaks from then on.
+func TestLockedSet(t *testing.T) {
+	t.Setenv(envFake, "good")
+	t.Setenv(EnvMongod, os.Args[0])
+	s := NewLocked(t, 2)
+	users, err := os.ReadFile(filepath.Join(s.dir, "users"))
+	if err != nil || string(users) != "administrator root" {
+		t.Errorf("the users are %q: %v", users, err)
+	}
+	for _, n := range s.Nodes() {
+		if n.user == nil || n.user.Username != "administrator" || n.user.Password == "" {
+			t.Errorf("%s is spoken to as %+v", n.Addr(), n.user)
+		}
+	}
+	// The fake knows no way to log in.
+	short, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := s.AddUser(short, "ann", "secret", "readWrite", "db"); err == nil {
+		t.Error("a user was made by one who is not logged in")
+	}
+	// Without a lock, there are no users.
+	open := New(t, 1)
+	if err := open.AddUser(t.Context(), "ann", "secret", "readWrite", "db"); err == nil || !strings.Contains(err.Error(), "making the user ann") {
+		t.Errorf("a user was made where there are none: %v", err)
+	}
+}
+
 // A server that does not come up is an error in time, with what it logged.
 func TestBadServers(t *testing.T) {
 	for _, c := range []struct {
