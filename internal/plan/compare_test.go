@@ -36,6 +36,7 @@ type pair struct {
 	engine   *failing
 	slow     *executor.Executor
 	fast     *executor.Executor
+	mu       sync.Mutex
 	observed []string // why operations were not planned; "" for those that were
 }
 
@@ -128,6 +129,8 @@ func newPair(t testing.TB, versions ...version) *pair {
 	stock := resolvers.NewSchema(p.store)
 	p.slow = p.executor(stock)
 	p.fast = p.executor(plan.New(stock, p.store, plan.WithObserver(func(_ context.Context, why string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		p.observed = append(p.observed, why)
 	})))
 	return p
