@@ -16,12 +16,13 @@ import (
 
 // Store is an engine over a database of MongoDB. It implements driver.Engine.
 type Store struct {
-	client *mongo.Client
-	db     *mongo.Database
-	meta   *mongo.Collection
-	clock  *clock
-	fleet  *fleet
-	waker  waker
+	client  *mongo.Client
+	db      *mongo.Database
+	meta    *mongo.Collection
+	clock   *clock
+	fleet   *fleet
+	waker   waker
+	sharing sharing
 	// apart is why commits are refused while the clocks are too far apart.
 	apart   atomic.Pointer[driver.Error]
 	logger  *slog.Logger

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -23,17 +22,10 @@ import (
 // arrive in the order of their numbers. It is told from what is stored, so that
 // no position ever gets too old, and no server need keep a log for it.
 //
-// Between two rounds a watch sleeps. Commits and loads of this server wake it;
-// those of other servers are told by the change streams of the database, where
-// it has them (waker), and found by asking where it has not.
-
-// How long a watch sleeps at first, and at last, where nothing wakes it: without
-// change streams, and with them, where this is only a safeguard.
-const (
-	firstSleep     = 20 * time.Millisecond
-	lastSleep      = time.Second
-	guardedByWaker = 10 * time.Second
-)
+// Watches that have caught up share their rounds (sharing). In between they
+// sleep. Commits and loads of this server wake them; those of other servers are
+// told by the change streams of the database, where it has them, and found by
+// asking where it has not (waker).
 
 // Watch implements driver.Engine. A watch holds nothing of the database, and
 // nothing waits for it, while its loop does something else.
@@ -67,38 +59,29 @@ func (s *Store) watch(ctx context.Context, q *driver.WatchQuery, yield func(driv
 		return err
 	}
 	s.waker.join(s)
-	defer s.waker.leave()
+	defer s.waker.leave(s)
 	w.told(nil)
-	first, last, guardedLast := s.waker.sleeps()
-	sleep := first
 	for !w.left {
-		woken, guarded := s.waker.look() // before the round, so that nothing is missed
-		n, err := w.round(ctx)
+		woken, _ := s.waker.look() // before the round, so that nothing is missed
+		more, err := w.step(ctx)
 		if err != nil || w.left {
 			return err
 		}
-		longest := last
-		if guarded {
-			longest = guardedLast
+		if more {
+			continue
 		}
-		if n > 0 {
-			sleep = first
-		}
-		timer := time.NewTimer(min(sleep, longest))
 		select {
 		case <-woken:
-			sleep = first
-		case <-timer.C:
-			sleep *= 2
 		case <-ctx.Done():
-		}
-		timer.Stop()
-		if err := ctx.Err(); err != nil {
-			return err
+			return ctx.Err()
 		}
 	}
 	return nil
 }
+
+// furthestAhead is how far, in microseconds, a position of another server may be
+// ahead of what this one knows. It is as good here: what it is behind is visible.
+const furthestAhead = 60_000_000
 
 // watching is one watch.
 type watching struct {
@@ -144,12 +127,13 @@ func (w *watching) begin(ctx context.Context, q *driver.WatchQuery) error {
 		if err := w.place.decode(q.After); err != nil {
 			return err
 		}
-		// Another server may have been a little further than this one is.
-		err := w.store.Settle(ctx, max(w.place.from, w.place.to))
-		if driver.CodeOf(err) == driver.CodeInvalid {
+		now, err := w.store.Now(ctx)
+		if err != nil {
+			return err
+		}
+		if max(w.place.from, w.place.to) > now+furthestAhead {
 			return invalidf("the position is ahead of the store, which was perhaps restored from an older copy; begin from now, or from the beginning")
 		}
-		return err
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestWatchOfSeveralServers(t *testing.T) {
 	defer cancel()
 	var servers []*Store
 	for _, skew := range skews {
-		servers = append(servers, newFleetServer(t, uri, Options{Clock: offBy(skew), Bounds: map[string]Bounds{"things": {Versions: 4}}}))
+		servers = append(servers, newFleetServer(t, uri, Options{Clock: offBy(skew), beat: beatEvery, Bounds: map[string]Bounds{"things": {Versions: 4}}}))
 	}
 	const last = "~last"
 	var mu sync.Mutex

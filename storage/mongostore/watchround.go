@@ -20,17 +20,48 @@ const loadedField = "ld"
 // arrived is when a version came into the store. It grows with the number.
 func (r *record) arrived() driver.Instant { return max(r.RecordedAt, r.loaded) }
 
-// round tells what is behind the place, up to the present, and returns how many
-// versions that were.
+// step tells what is next behind the place: a round that is shared, or one of
+// its own. more says that there may be another one at once.
+func (w *watching) step(ctx context.Context) (more bool, err error) {
+	h := &w.store.sharing
+	if w.place.to == 0 {
+		r, join, err := h.next(ctx, w.store, w.place.from)
+		if err != nil {
+			return false, err
+		}
+		if r != nil {
+			if w.shared(r) > 0 {
+				w.store.waker.found.Store(true)
+			}
+			return !h.ended(r), nil
+		}
+		w.place.to = join
+	}
+	_, err = w.round(ctx)
+	return true, err
+}
+
+// shared tells what the watch is about of a shared round.
+func (w *watching) shared(r *sharedRound) (told int) {
+	w.place.to = r.to
+	for _, v := range r.versions {
+		if !slices.ContainsFunc(w.collections, func(c *collection) bool { return c.name == v.Collection }) {
+			continue
+		}
+		told++
+		w.place.collection, w.place.key, w.place.number = v.Collection, v.Key, v.Number
+		if w.told(v); w.left {
+			return told
+		}
+	}
+	w.place = watchPlace{store: w.place.store, from: r.to}
+	return told
+}
+
+// round tells what arrived in the round that the place is in, and returns how
+// many versions that were.
 func (w *watching) round(ctx context.Context) (told int, err error) {
 	p := &w.place
-	if p.to == 0 {
-		now, err := w.store.Now(ctx)
-		if err != nil || now <= p.from {
-			return 0, err
-		}
-		p.to = now
-	}
 	for _, c := range w.collections {
 		if c.name < p.collection {
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -14,7 +15,7 @@ import (
 // waker wakes the watches of a store when something may have arrived: after a
 // commit or a load of this server, and after a change of the database, where
 // that has change streams. It has one stream for each collection while there
-// are watches, however many.
+// are watches, however many, and wakes them now and then all the same.
 //
 // A stream says that, not what: watches read what is stored, so that one that
 // breaks, or begins late, costs time and nothing else.
@@ -26,20 +27,18 @@ type waker struct {
 	open    int // streams
 	all     int // that there should be
 
-	// For tests: how long watches sleep, instead of what they do otherwise.
+	found atomic.Bool // something had arrived when the watches were woken
+	// For tests: how long watches are left to sleep, instead of what is usual.
 	patience time.Duration
 }
 
-// sleeps is how long a watch sleeps at first and at last, and at last while the
-// change streams are open.
-func (w *waker) sleeps() (first, last, guarded time.Duration) {
-	if w.patience != 0 {
-		return w.patience, w.patience, w.patience
-	}
-	return firstSleep, lastSleep, guardedByWaker
-}
-
 const (
+	// How long it waits at first, and at last, before it wakes the watches for
+	// no reason: without change streams, and with them, where this is only a
+	// safeguard.
+	firstSleep   = 20 * time.Millisecond
+	lastSleep    = time.Second
+	guardedSleep = 10 * time.Second
 	// streamAwait is how long the server waits for changes before it answers that
 	// there are none.
 	streamAwait = time.Second
@@ -50,6 +49,35 @@ const (
 	// reopenPause is how long after an error a stream is opened anew.
 	reopenPause = 5 * time.Second
 )
+
+// ask wakes the watches now and then, ever more seldom while nothing arrives:
+// what woke them may be a commit that another server has in flight, and that Now
+// comes to only a little later.
+func (w *waker) ask(ctx context.Context) {
+	sleep := max(firstSleep, w.patience)
+	for ctx.Err() == nil {
+		woken, guarded := w.look()
+		longest := max(lastSleep, w.patience)
+		if guarded {
+			longest = max(guardedSleep, w.patience)
+		}
+		timer := time.NewTimer(sleep)
+		select {
+		case <-woken:
+			sleep = firstSleep
+		case <-timer.C:
+			w.wake()
+			if sleep *= 2; w.found.Swap(false) {
+				sleep = firstSleep
+			}
+			if sleep > lastSleep {
+				sleep = min(max(sleep, w.patience), longest)
+			}
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
 
 // look returns what is closed when something may have arrived since, and whether
 // the change streams of all collections are open.
@@ -81,17 +109,19 @@ func (w *waker) join(s *Store) {
 	}
 	ctx, stop := context.WithCancel(s.life)
 	w.stop, w.open, w.all = stop, 0, len(s.collections)
+	go w.ask(ctx)
 	for _, c := range s.collections {
 		go w.listen(ctx, c)
 	}
 }
 
-func (w *waker) leave() {
+func (w *waker) leave(s *Store) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watches--; w.watches == 0 {
 		w.stop()
 		w.all = 0
+		s.sharing.forget()
 	}
 }
 
