@@ -156,7 +156,7 @@ func (c *contract) Get(ctx context.Context, collection string, refs []driver.Ref
 			continue
 		}
 		ref := refs[i]
-		c.version("Get", v, true)
+		c.version("Get", v, fields == nil)
 		switch {
 		case v.Collection != collection || v.Key != ref.Key:
 			c.report("Get returned %s %q for %s %q", v.Collection, v.Key, collection, ref.Key)

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"maps"
@@ -21,14 +22,15 @@ import (
 // mutant is an engine with one mistake: the model, with some methods made wrong.
 type mutant struct {
 	*model
-	commit func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error)
-	load   func(m *model, ctx context.Context, vs []driver.Version) (driver.LoadResult, error)
-	get    func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error)
-	query  func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error)
-	log    func(m *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry))
-	now    func(m *model) driver.Instant
-	watch  func(m *model, ctx context.Context, q *driver.WatchQuery) iter.Seq2[driver.Arrival, error]
-	open   func(m *model)
+	commit    func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error)
+	load      func(m *model, ctx context.Context, vs []driver.Version) (driver.LoadResult, error)
+	get       func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error)
+	getFields func(m *model, ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error)
+	query     func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error)
+	log       func(m *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry))
+	now       func(m *model) driver.Instant
+	watch     func(m *model, ctx context.Context, q *driver.WatchQuery) iter.Seq2[driver.Arrival, error]
+	open      func(m *model)
 }
 
 func (m *mutant) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
@@ -45,9 +47,22 @@ func (m *mutant) Load(ctx context.Context, vs []driver.Version) (driver.LoadResu
 	return m.model.Load(ctx, vs)
 }
 
+// fieldOf returns a member of an object, with its name; nil: it has none.
+func fieldOf(data []byte, name string) []byte {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil || members[name] == nil {
+		return nil
+	}
+	quoted, _ := json.Marshal(name) // a string: it cannot fail
+	return append(append(quoted, ':'), members[name]...)
+}
+
 func (m *mutant) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	if m.get != nil {
 		return m.get(m.model, ctx, collection, refs)
+	}
+	if m.getFields != nil {
+		return m.getFields(m.model, ctx, collection, refs, fields)
 	}
 	return m.model.Get(ctx, collection, refs, fields)
 }
@@ -162,6 +177,19 @@ func mistakes() map[string]mistake {
 				for i, v := range vs {
 					if v == nil && refs[i].Number > 0 {
 						vs[i] = m.last(collection, refs[i].Key)
+					}
+				}
+				return vs, err
+			}}
+		}},
+		"only the first of the fields": {"Page/OnlySomeFields", func() *mutant {
+			return &mutant{getFields: func(m *model, ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+				vs, err := m.Get(ctx, collection, refs, nil)
+				for i, v := range vs {
+					if v != nil && len(fields) > 1 {
+						some := *v
+						some.Data = []byte(`{` + string(fieldOf(v.Data, fields[0])) + `}`)
+						vs[i] = &some
 					}
 				}
 				return vs, err

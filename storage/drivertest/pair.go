@@ -111,14 +111,20 @@ func (p *pair) randomQuery() *driver.Query {
 	}
 	q.Backward = g.chance(30)
 	if g.chance(15) {
-		q.Fields = []string{}
-		for _, m := range g.shape {
-			if g.chance(15) {
-				q.Fields = append(q.Fields, m.name)
-			}
-		}
+		q.Fields = g.fields()
 	}
 	return q
+}
+
+// fields returns some names of members, not nil.
+func (g *generator) fields() []string {
+	fields := []string{}
+	for _, m := range g.shape {
+		if g.chance(15) {
+			fields = append(fields, m.name)
+		}
+	}
+	return fields
 }
 
 func (p *pair) want(q *driver.Query) []*driver.Version {
@@ -253,6 +259,29 @@ func (p *pair) compareGet(refs []driver.Ref) {
 	for i := range want {
 		if !same(got[i], want[i]) {
 			p.Fatalf("Get(%+v): %s, want %s", refs[i], describe(got[i]), describe(want[i]))
+		}
+	}
+	fields := p.gen.fields()
+	some, err := p.engine.Get(p.ctx, collection, refs, fields)
+	if err != nil || len(some) != len(want) {
+		p.Fatalf("Get(%+v) of %q: %d versions, %v", refs, fields, len(some), err)
+	}
+	for i := range want {
+		if some[i] == nil || want[i] == nil {
+			if some[i] != want[i] {
+				p.Fatalf("Get(%+v) of %q: %s, want %s", refs[i], fields, describe(some[i]), describe(want[i]))
+			}
+			continue
+		}
+		a, b := *some[i], *want[i]
+		if !b.Deleted {
+			if problem := lacks(&a, &b, fields); problem != "" {
+				p.Fatalf("Get(%+v): %s", refs[i], problem)
+			}
+			a.Data, b.Data = nil, nil
+		}
+		if !same(&a, &b) {
+			p.Fatalf("Get(%+v) of %q: %s, want %s", refs[i], fields, describe(&a), describe(&b))
 		}
 	}
 }

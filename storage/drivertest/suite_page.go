@@ -255,5 +255,14 @@ func (s *suite) testFields(t *testing.T) {
 		if problem := lacks(got[0], first, fields); problem != "" {
 			t.Error(problem)
 		}
+		vs, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: "a", At: first.RecordedAt}, {Key: "a", Number: 1}}, fields)
+		if err != nil || len(vs) != 2 || vs[0] == nil || vs[1] == nil {
+			t.Fatalf("Get of fields %q: %v, %v", fields, vs, err)
+		}
+		for _, v := range vs {
+			if problem := lacks(v, first, fields); problem != "" {
+				t.Errorf("Get: %s", problem)
+			}
+		}
 	}
 }

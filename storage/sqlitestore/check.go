@@ -98,7 +98,7 @@ type held struct {
 // document compares a document's row with its history.
 func (k *checker) document(s *sqlite.Stmt) error {
 	doc := docID(s.ColumnInt64(colID))
-	row, err := k.version(s, k.coll.name, true)
+	row, err := k.version(s, k.coll.name, true, nil)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (k *checker) document(s *sqlite.Stmt) error {
 		open[i] = map[string]int{}
 	}
 	if err := k.rows(h, func(h *sqlite.Stmt) error {
-		v, err := k.version(h, k.coll.name, true)
+		v, err := k.version(h, k.coll.name, true, nil)
 		if err != nil {
 			return err
 		}

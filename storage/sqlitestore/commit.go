@@ -232,7 +232,7 @@ func (w *writer) versionOf(id int64) (*driver.Version, error) {
 	if coll == nil {
 		return nil, internalf("version %d is of no collection", id)
 	}
-	v, err := w.versionByID(coll, id)
+	v, err := w.versionByID(coll, id, nil)
 	if err == nil && v == nil {
 		err = internalf("%s: version %d of an earlier write is missing", coll.name, id)
 	}

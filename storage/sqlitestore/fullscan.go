@@ -112,7 +112,7 @@ func (r *run) scanPage() ([]*driver.Version, error) {
 // materialize copies the row of a version, and moves off it.
 func (r *run) materialize(row *sqlite.Stmt, doc docID) (*driver.Version, error) {
 	if row.ColumnInt64(colID) != int64(doc) {
-		return r.c.historic(row, r.coll)
+		return r.c.historic(row, r.coll, r.q.Fields)
 	}
-	return r.c.version(row, r.coll.name, true)
+	return r.c.version(row, r.coll.name, true, r.q.Fields)
 }

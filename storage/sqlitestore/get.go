@@ -22,7 +22,7 @@ const (
 )
 
 // Get implements driver.Engine.
-func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, _ []string) ([]*driver.Version, error) {
+func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	if err := s.alive(ctx); err != nil {
 		return nil, err
 	}
@@ -30,12 +30,12 @@ func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, _
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.getAll(ctx, coll, refs)
+	out, err := s.getAll(ctx, coll, refs, fields)
 	if errors.Is(err, errBulk) {
 		if err := s.indexed(ctx); err != nil {
 			return nil, err
 		}
-		out, err = s.getAll(ctx, coll, refs)
+		out, err = s.getAll(ctx, coll, refs, fields)
 	}
 	if err != nil {
 		return nil, wrap(err, "reading "+collection)
@@ -43,7 +43,7 @@ func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, _
 	return out, nil
 }
 
-func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref) ([]*driver.Version, error) {
+func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	c, err := s.readers.get(ctx)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref)
 		if i%64 == 63 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		v, err := c.get(coll, ref)
+		v, err := c.get(coll, ref, fields)
 		if err != nil {
 			return nil, err
 		}
@@ -74,15 +74,15 @@ func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref)
 // get reads one version: the document's row first, which is all that a
 // current read needs, and the history only where that row is too new. Where it
 // is known to be, it is not read.
-func (c *conn) get(coll *collection, ref driver.Ref) (*driver.Version, error) {
+func (c *conn) get(coll *collection, ref driver.Ref, fields []string) (*driver.Version, error) {
 	switch h := c.heads[headKey{coll.id, ref.Key}]; {
 	case h.id == 0:
 	case ref.Number > maxNumber:
 		return nil, nil
 	case ref.Number > 0:
-		return c.versionByID(coll, h.id.version(ref.Number))
+		return c.versionByID(coll, h.id.version(ref.Number), fields)
 	case ref.Number == 0 && ref.At < h.at:
-		return c.versionAt(coll, h.id, ref.At)
+		return c.versionAt(coll, h.id, ref.At, fields)
 	}
 	s, err := c.Prepare(sqlDocumentByKey)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *conn) get(coll *collection, ref driver.Ref) (*driver.Version, error) {
 	}
 	doc, number, at := docID(s.ColumnInt64(colID)), s.ColumnInt64(colNumber), driver.Instant(s.ColumnInt64(colAt))
 	if ref.Number == number || ref.Number == 0 && at <= ref.At {
-		v, err := c.version(s, coll.name, true)
+		v, err := c.version(s, coll.name, true, fields)
 		return v, finish(s, err)
 	}
 	// The statement is reset only afterwards: its snapshot then serves the
@@ -105,10 +105,10 @@ func (c *conn) get(coll *collection, ref driver.Ref) (*driver.Version, error) {
 	var v *driver.Version
 	switch {
 	case ref.Number == 0:
-		v, err = c.versionAt(coll, doc, ref.At)
+		v, err = c.versionAt(coll, doc, ref.At, fields)
 	case ref.Number < 0 || ref.Number > number:
 	default:
-		v, err = c.versionByID(coll, doc.version(ref.Number))
+		v, err = c.versionByID(coll, doc.version(ref.Number), fields)
 	}
 	return v, finish(s, err)
 }
@@ -139,7 +139,7 @@ func (c *conn) remember(k headKey, h head) {
 
 // versionAt reads a document's version as of an instant from the history; nil
 // where there was none. It returns errBulk where the index is yet to be made.
-func (c *conn) versionAt(coll *collection, doc docID, at driver.Instant) (*driver.Version, error) {
+func (c *conn) versionAt(coll *collection, doc docID, at driver.Instant, fields []string) (*driver.Version, error) {
 	s, err := c.prepareIndexed(sqlVersionAt)
 	if err != nil {
 		return nil, err
@@ -150,12 +150,12 @@ func (c *conn) versionAt(coll *collection, doc docID, at driver.Instant) (*drive
 	if err != nil || !row {
 		return nil, finish(s, err)
 	}
-	v, err := c.historic(s, coll)
+	v, err := c.historic(s, coll, fields)
 	return v, finish(s, err)
 }
 
 // versionByID reads a version from the history; nil where there is none.
-func (c *conn) versionByID(coll *collection, id int64) (*driver.Version, error) {
+func (c *conn) versionByID(coll *collection, id int64, fields []string) (*driver.Version, error) {
 	s, err := c.Prepare(sqlVersionByID)
 	if err != nil {
 		return nil, err
@@ -165,14 +165,14 @@ func (c *conn) versionByID(coll *collection, id int64) (*driver.Version, error) 
 	if err != nil || !row || s.ColumnInt64(colID) != id {
 		return nil, finish(s, err)
 	}
-	v, err := c.historic(s, coll)
+	v, err := c.historic(s, coll, fields)
 	return v, finish(s, err)
 }
 
 // historic copies the row of the history that a statement stands on, which
 // yields the row behind it next.
-func (c *conn) historic(s *sqlite.Stmt, coll *collection) (*driver.Version, error) {
-	v, err := c.version(s, coll.name, true)
+func (c *conn) historic(s *sqlite.Stmt, coll *collection, fields []string) (*driver.Version, error) {
+	v, err := c.version(s, coll.name, true, fields)
 	if err != nil {
 		return nil, err
 	}

@@ -154,7 +154,7 @@ func (w *writer) loadedAt(st *state, at driver.Instant) (*driver.Version, error)
 	if st.id == 0 {
 		return nil, nil
 	}
-	v, err := w.versionAt(st.coll, st.id, at)
+	v, err := w.versionAt(st.coll, st.id, at, nil)
 	if v != nil && v.RecordedAt != at {
 		v = nil
 	}

@@ -47,11 +47,12 @@ type Options struct {
 	Logger *slog.Logger
 
 	// For tests: the size at which the disk is full, in pages (0: no limit),
-	// another epochSlack, bulkVersions and idleTime.
-	maxPages     int
-	epochSlack   int64
-	bulkVersions int
-	idleTime     time.Duration
+	// another epochSlack, bulkVersions, smallDocument and idleTime.
+	maxPages      int
+	epochSlack    int64
+	bulkVersions  int
+	smallDocument int
+	idleTime      time.Duration
 }
 
 // Store is an engine over one SQLite file. It implements driver.Engine.
@@ -90,6 +91,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	}
 	if opts.epochSlack == 0 {
 		opts.epochSlack = epochSlack
+	}
+	if opts.smallDocument == 0 {
+		opts.smallDocument = smallDocument
 	}
 	if opts.bulkVersions == 0 {
 		opts.bulkVersions = bulkVersions
@@ -219,7 +223,7 @@ func (s *Store) connect() (*conn, error) {
 			return nil, err
 		}
 	}
-	return newConn(c, &s.bulk), nil
+	return newConn(c, &s.bulk, s.opts.smallDocument), nil
 }
 
 // prepare makes the file a store of this format with the declared indexes, and

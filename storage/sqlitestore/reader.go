@@ -3,9 +3,11 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"unsafe"
 
+	"github.com/tidwall/gjson"
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
@@ -21,6 +23,7 @@ type conn struct {
 	grab    grabber
 	bulk    *bulk
 	heads   map[headKey]head
+	small   int // see smallDocument
 }
 
 // The most strings that a connection remembers, then it starts afresh; and how
@@ -30,8 +33,8 @@ const (
 	maxInternedBytes = 256
 )
 
-func newConn(c *sqlite.Conn, b *bulk) *conn {
-	return &conn{Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: b, heads: map[headKey]head{}}
+func newConn(c *sqlite.Conn, b *bulk, small int) *conn {
+	return &conn{Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: b, heads: map[headKey]head{}, small: small}
 }
 
 // grabber is an io.Writer that keeps the slice it is given. Through
@@ -61,6 +64,34 @@ func (c *conn) bytes(s *sqlite.Stmt, col int) []byte {
 	b := make([]byte, n)
 	s.ColumnBytes(col, b)
 	return b
+}
+
+// smallDocument is how many bytes are copied sooner than looked through.
+const smallDocument = 4096
+
+// members returns a copy of a document with at least the members that are
+// named; nil: all of them.
+func (c *conn) members(s *sqlite.Stmt, col int, fields []string) []byte {
+	n := s.ColumnLen(col)
+	switch {
+	case n == 0:
+		return nil
+	case fields != nil && len(fields) == 0:
+		return []byte("{}")
+	case fields == nil || n < c.small:
+		return c.bytes(s, col)
+	}
+	out := []byte{'{'}
+	gjson.Parse(unsafeString(c.raw(s, col))).ForEach(func(key, value gjson.Result) bool {
+		if slices.Contains(fields, key.Str) {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(append(append(out, key.Raw...), ':'), value.Raw...)
+		}
+		return true
+	})
+	return append(out, '}')
 }
 
 // interned returns a text column, without an allocation if it was seen before.
@@ -104,9 +135,10 @@ func (c *conn) changed(s *sqlite.Stmt) ([]string, error) {
 	return list, nil
 }
 
-// version copies the row that a statement stands on. The caller sets
+// version copies the row that a statement stands on, with the members of the
+// document that are named (nil: all) if data is set. The caller sets
 // SupersededAt.
-func (c *conn) version(s *sqlite.Stmt, collection string, data bool) (*driver.Version, error) {
+func (c *conn) version(s *sqlite.Stmt, collection string, data bool, fields []string) (*driver.Version, error) {
 	changed, err := c.changed(s)
 	if err != nil {
 		return nil, err
@@ -125,7 +157,7 @@ func (c *conn) version(s *sqlite.Stmt, collection string, data bool) (*driver.Ve
 		Changed:      changed,
 	}
 	if data {
-		v.Data = c.bytes(s, colData)
+		v.Data = c.members(s, colData, fields)
 	}
 	return v, nil
 }

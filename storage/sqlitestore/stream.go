@@ -221,7 +221,7 @@ func (st *stream) readDocument(c *conn) error {
 		id := s.ColumnInt64(colID)
 		inside := id >= low && id < high
 		var v *driver.Version
-		if v, err = c.version(s, st.coll.name, !st.q.NoData && (inside || st.q.Previous && id < low)); err != nil {
+		if v, err = c.version(s, st.coll.name, !st.q.NoData && (inside || st.q.Previous && id < low), nil); err != nil {
 			break
 		}
 		older, newer := near, v
@@ -283,7 +283,7 @@ func (st *stream) readCollection(c *conn) error {
 	for ; row && err == nil && size < st.bytes; row, err = s.Step() {
 		n++
 		var v *driver.Version
-		if v, err = c.version(s, st.coll.name, !st.q.NoData); err != nil {
+		if v, err = c.version(s, st.coll.name, !st.q.NoData, nil); err != nil {
 			break
 		}
 		v.SupersededAt = next(s)
@@ -322,7 +322,7 @@ func (st *stream) previous(c *conn, id int64, v *driver.Version) (*driver.Versio
 	var p *driver.Version
 	row, err := s.Step()
 	if row {
-		p, err = c.version(s, st.coll.name, !st.q.NoData)
+		p, err = c.version(s, st.coll.name, !st.q.NoData, nil)
 	}
 	if err := finish(s, err); err != nil {
 		return nil, err

@@ -68,9 +68,9 @@ func (r *run) version(c *candidate) (*driver.Version, error) {
 	var v *driver.Version
 	var err error
 	if c.version != 0 {
-		v, err = r.c.versionByID(r.coll, c.version)
+		v, err = r.c.versionByID(r.coll, c.version, r.q.Fields)
 	} else {
-		v, err = r.c.documentByID(r.coll, c.doc)
+		v, err = r.c.documentByID(r.coll, c.doc, r.q.Fields)
 	}
 	if err == nil && v == nil {
 		err = internalf("%s: document %d has vanished", r.coll.name, c.doc)
@@ -79,7 +79,7 @@ func (r *run) version(c *candidate) (*driver.Version, error) {
 }
 
 // documentByID reads a document's current version; nil where there is none.
-func (c *conn) documentByID(coll *collection, doc docID) (*driver.Version, error) {
+func (c *conn) documentByID(coll *collection, doc docID, fields []string) (*driver.Version, error) {
 	s, err := c.Prepare(sqlDocumentByID)
 	if err != nil {
 		return nil, err
@@ -89,6 +89,6 @@ func (c *conn) documentByID(coll *collection, doc docID) (*driver.Version, error
 	if err != nil || !row {
 		return nil, finish(s, err)
 	}
-	v, err := c.version(s, coll.name, true)
+	v, err := c.version(s, coll.name, true, fields)
 	return v, finish(s, err)
 }

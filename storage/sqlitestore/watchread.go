@@ -57,7 +57,7 @@ func (r *arrivals) readFrom(c *conn) (list []arrived, more bool, err error) {
 		if coll == nil {
 			return nil, false, internalf("version %d is of no collection", f.row)
 		}
-		v, err := c.versionByID(coll, f.row)
+		v, err := c.versionByID(coll, f.row, nil)
 		if err != nil {
 			return nil, false, err
 		}
