@@ -46,6 +46,13 @@ type clock struct {
 	beat   int64          // the last exchange that was taken into account
 	told   driver.Instant // the lowest time in flight that others know of; 0: none
 
+	// loading: commits wait until a load of this server has ended; so do they
+	// while it completes the loads of servers that are dead. claimed: the
+	// clock document says so.
+	loading bool
+	debts   int // deaths of servers whose loads are not completed yet
+	claimed bool
+
 	// What the next exchange is to achieve.
 	waiting []*ticket
 	wanted  driver.Instant // to be at most the floor, or the mark
@@ -152,8 +159,21 @@ func (c *clock) lowest() driver.Instant {
 	return c.flights[0]
 }
 
-// takeOff returns a commit's time, greater than after and all handed out before.
+// loads reports whether commits wait for a load. The caller holds the lock.
+func (c *clock) loads() bool { return c.loading || c.debts > 0 }
+
+// takeOff returns a commit's time, greater than after and all handed out
+// before, when there is no load.
 func (c *clock) takeOff(ctx context.Context, after driver.Instant) (driver.Instant, error) {
+	return c.ticketFor(ctx, after, false)
+}
+
+// takeOffLoading is takeOff for what is part of a load.
+func (c *clock) takeOffLoading(ctx context.Context, after driver.Instant) (driver.Instant, error) {
+	return c.ticketFor(ctx, after, true)
+}
+
+func (c *clock) ticketFor(ctx context.Context, after driver.Instant, loading bool) (driver.Instant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var t *ticket
@@ -162,6 +182,7 @@ func (c *clock) takeOff(ctx context.Context, after driver.Instant) (driver.Insta
 		case t != nil && t.done:
 			return t.time, nil
 		case t != nil:
+		case c.loads() && !loading:
 		case c.mode == alone:
 			at := max(c.wall(), c.last+1, after+1)
 			if at <= c.floor && c.elapsed() < c.lease {
@@ -207,10 +228,15 @@ func (c *clock) land(at driver.Instant) {
 
 // giveUp ends a flight whose outcome nobody will know.
 func (c *clock) giveUp(at driver.Instant) {
-	c.mu.Lock()
-	c.unclear = true
-	c.mu.Unlock()
+	c.lose()
 	c.land(at)
+}
+
+// lose notes that something of this server is left for others to find out.
+func (c *clock) lose() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unclear = true
 }
 
 // passed reports whether no commit with a time at or before an instant can

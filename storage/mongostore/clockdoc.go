@@ -13,19 +13,21 @@ import (
 
 // The clock document is what the servers on one database tell each other:
 //
-//	{_id: "clock", mark, n: number of servers, servers: {<id>: {beat, alone, low, floor}}}
+//	{_id: "clock", mark, n: number of servers, loader, servers: {<id>: {beat, alone, low, floor}}}
 //
 // mark is an instant that every later commit is after, of any server but one
 // that is alone. low is at most the time of every commit that its server has
 // in flight (0: none), floor at least every instant that a server that is
 // alone has handed out. beat counts the exchanges of a server: each is made on
 // condition that it is the next one, so that one that was delayed on its way
-// has no effect.
+// has no effect. loader is the server that loads; the others take no times until
+// it has ended.
 const clockID = "clock"
 
 // clockState is the clock document at one moment.
 type clockState struct {
 	Mark    driver.Instant         `bson:"mark"`
+	Loader  string                 `bson:"loader"`
 	Servers map[string]serverState `bson:"servers"`
 }
 
@@ -87,15 +89,21 @@ func (d *clockDocument) read(ctx context.Context) (*clockState, error) {
 	return &state, err
 }
 
-// exchange changes the document, sets this server's part of it, and returns
+// unloaded is the condition that no other server loads, but for some.
+func (d *clockDocument) unloaded(but ...string) bson.E {
+	free := bson.A{nil, "", d.id}
+	for _, id := range but {
+		free = append(free, id)
+	}
+	return bson.E{Key: "loader", Value: bson.D{{Key: "$in", Value: free}}}
+}
+
+// exchange changes the document, sets fields in it, and returns
 // what it said before; with errUnmet, what it says instead of what was expected.
 func (d *clockDocument) exchange(ctx context.Context, set bson.D, change bson.D, condition ...bson.E) (*clockState, error) {
 	for {
 		filter := append(bson.D{{Key: "_id", Value: clockID}, {Key: d.field("beat"), Value: d.beat}}, condition...)
-		fields := bson.D{{Key: d.field("beat"), Value: d.beat + 1}}
-		for _, e := range set {
-			fields = append(fields, bson.E{Key: d.field(e.Key), Value: e.Value})
-		}
+		fields := append(bson.D{{Key: d.field("beat"), Value: d.beat + 1}}, set...)
 		var before clockState
 		err := d.meta.FindOneAndUpdate(ctx, filter, append(bson.D{{Key: "$set", Value: fields}}, change...),
 			options.FindOneAndUpdate().SetReturnDocument(options.Before)).Decode(&before)
@@ -153,16 +161,18 @@ func (d *clockDocument) join(ctx context.Context, mark, low driver.Instant) erro
 }
 
 // remove takes a server out of the document, if it has not moved since a beat.
-// Later commits are after all that it may have handed out.
-func (d *clockDocument) remove(ctx context.Context, id string, last serverState) error {
-	_, err := d.meta.UpdateOne(ctx,
-		bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + id + ".beat", Value: last.Beat}},
+// Later commits are after all that it may have handed out, and wait until this
+// server has completed what the other one was loading.
+func (d *clockDocument) remove(ctx context.Context, id string, last serverState) (bool, error) {
+	result, err := d.meta.UpdateOne(ctx,
+		bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + id + ".beat", Value: last.Beat}, d.unloaded(id)},
 		bson.D{
+			{Key: "$set", Value: bson.D{{Key: "loader", Value: d.id}}},
 			{Key: "$unset", Value: bson.D{{Key: "servers." + id, Value: ""}}},
 			{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
 			{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(last.Floor)}}},
 		})
-	return err
+	return err == nil && result.MatchedCount > 0, err
 }
 
 // leave takes this server out of the document.

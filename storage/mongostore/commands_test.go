@@ -177,8 +177,8 @@ func TestCommands(t *testing.T) {
 		{"the history of one document", func() {
 			log(driver.LogQuery{Collections: []string{"tools"}, Keys: []string{"go"}, Backward: true, Limit: 2})
 		}, 1},
-		{"a load of new documents", func() { load(1, "a", "b") }, 2},
-		{"a load of more versions of them", func() { load(4, "a", "b") }, 5},
+		{"a load of new documents", func() { load(1, "a", "b") }, 4},
+		{"a load of more versions of them", func() { load(4, "a", "b") }, 7},
 	} {
 		recorded.take()
 		c.call()
@@ -188,9 +188,13 @@ func TestCommands(t *testing.T) {
 		}
 		fmt.Fprintf(&seen, "=== %s\n%s\n", c.name, strings.Join(commands, "\n"))
 	}
+	// What is left of a deadline depends on how fast the machine is; who loads,
+	// and what it is called, is made up.
+	differs := regexp.MustCompile(`"(maxTimeMS|load|owner|base64)": (\d+|"[^"]*")`)
+	same := func(text string) string { return differs.ReplaceAllString(text, `"$1": …`) }
 	const golden = "testdata/commands.golden"
 	if *update {
-		if err := os.WriteFile(golden, []byte(seen.String()), 0o600); err != nil {
+		if err := os.WriteFile(golden, []byte(same(seen.String())), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,9 +202,6 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is left of a deadline depends on how fast the machine is.
-	left := regexp.MustCompile(`"maxTimeMS": \d+`)
-	same := func(text string) string { return left.ReplaceAllString(text, `"maxTimeMS": …`) }
 	if diff := cmp.Diff(same(string(want)), same(seen.String())); diff != "" {
 		t.Errorf("the commands have changed; look at the difference, and run the test with -update if it is right (-want +got):\n%s", diff)
 	}

@@ -34,13 +34,16 @@ import (
 //
 // One goroutine makes all changes of the document, one after the other.
 type fleet struct {
-	clock *clock
-	doc   *clockDocument
-	every time.Duration // between two beats
-	// onBeat is called now and then; removed after servers were found dead.
-	onBeat, removed func(context.Context)
+	clock  *clock
+	doc    *clockDocument
+	every  time.Duration         // between two beats
+	onBeat func(context.Context) // called now and then
+	// complete completes the loads of servers that are not there any more.
+	complete func(context.Context) error
 
+	life   context.Context
 	stop   context.CancelFunc
+	heirs  sync.WaitGroup
 	kicked chan struct{}
 	ended  chan struct{}
 	silent map[string]silence
@@ -86,7 +89,7 @@ func newFleet(meta *mongo.Collection, c *clock, every time.Duration) *fleet {
 	}
 	f := &fleet{
 		clock: c, doc: &clockDocument{meta: meta, id: rand.Text()}, every: every,
-		onBeat: func(context.Context) {}, removed: func(context.Context) {},
+		onBeat: func(context.Context) {}, complete: func(context.Context) error { return nil },
 		kicked: make(chan struct{}, 1), ended: make(chan struct{}), silent: make(map[string]silence),
 	}
 	c.kick = f.kick
@@ -105,12 +108,12 @@ func (f *fleet) start(ctx, life context.Context) error {
 	if err := f.doc.join(ctx, f.clock.last, 0); err != nil {
 		return err
 	}
-	life, f.stop = context.WithCancel(life)
-	go f.run(life)
+	f.life, f.stop = context.WithCancel(life)
+	go f.run(f.life)
 	c := f.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.mode != alone && c.mode != shared {
+	for c.mode != alone && c.mode != shared || c.debts > 0 {
 		if err := c.await(ctx); err != nil {
 			return errors.Join(err, f.failure())
 		}
@@ -163,7 +166,9 @@ func (f *fleet) step(life context.Context, due bool) {
 	case joining:
 		err = f.comeIn(ctx)
 	case alone:
-		err = f.beatAlone(ctx)
+		if err = f.claim(ctx); err == nil {
+			err = f.beatAlone(ctx)
+		}
 	case between:
 		err = f.share(ctx)
 	case shared:
@@ -206,11 +211,7 @@ func (f *fleet) listen(ctx context.Context, state *clockState) {
 		case known.polls+1 < deadBeats:
 			f.silent[id] = silence{state: server, polls: known.polls + 1, heard: now}
 		default:
-			// A failure is made up for in the next beat.
-			if f.doc.remove(ctx, id, server) == nil {
-				delete(f.silent, id)
-				f.removed(ctx)
-			}
+			f.bury(ctx, id, server)
 		}
 	}
 }
@@ -364,6 +365,7 @@ func (f *fleet) saw(ctx context.Context, at driver.Instant) error {
 func (f *fleet) leave(ctx context.Context) error {
 	f.stop()
 	<-f.ended
+	f.heirs.Wait()
 	handedOut, clear := f.clock.handedOut()
 	if !clear {
 		return nil

@@ -48,7 +48,7 @@ func (f *fleet) comeBack(ctx context.Context) error {
 	c.mode = joining
 	low := c.lowest()
 	last := c.last
-	c.told = low
+	c.told, c.claimed = low, false
 	c.broadcast()
 	c.mu.Unlock()
 	return f.doc.join(ctx, last, low)
@@ -70,7 +70,7 @@ func (f *fleet) beatAlone(ctx context.Context) error {
 	floor := f.floorAhead()
 	c.mu.Unlock()
 	started := c.elapsed()
-	before, err := f.doc.exchange(ctx, bson.D{{Key: "floor", Value: int64(floor)}}, nil)
+	before, err := f.doc.exchange(ctx, bson.D{{Key: f.doc.field("floor"), Value: int64(floor)}}, nil)
 	if err != nil {
 		return err
 	}
@@ -91,14 +91,19 @@ func (f *fleet) share(ctx context.Context) error {
 	c.mode = between
 	handedOut := c.last
 	c.told = c.lowest()
-	low := c.told
+	low, loads := c.told, c.loads()
 	c.mu.Unlock()
-	before, err := f.doc.exchange(ctx,
-		bson.D{{Key: "alone", Value: false}, {Key: "low", Value: int64(low)}, {Key: "floor", Value: int64(0)}},
-		bson.D{{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(handedOut)}}}})
+	set := bson.D{{Key: f.doc.field("alone"), Value: false}, {Key: f.doc.field("low"), Value: int64(low)}, {Key: f.doc.field("floor"), Value: int64(0)}}
+	if loads {
+		set = append(set, bson.E{Key: "loader", Value: f.doc.id})
+	}
+	before, err := f.doc.exchange(ctx, set, bson.D{{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(handedOut)}}}})
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	c.claimed = c.claimed || loads
+	c.mu.Unlock()
 	f.becomeShared(before, handedOut)
 	return nil
 }
@@ -111,7 +116,7 @@ func (f *fleet) goAlone(ctx context.Context) error {
 	c.mu.Unlock()
 	started := c.elapsed()
 	before, err := f.doc.exchange(ctx, bson.D{
-		{Key: "alone", Value: true}, {Key: "low", Value: int64(0)}, {Key: "floor", Value: int64(floor)},
+		{Key: f.doc.field("alone"), Value: true}, {Key: f.doc.field("low"), Value: int64(0)}, {Key: f.doc.field("floor"), Value: int64(floor)},
 	}, nil, bson.E{Key: "n", Value: int64(1)})
 	if errors.Is(err, errUnmet) {
 		return nil // another server comes in
@@ -148,6 +153,10 @@ func (f *fleet) assign(from driver.Instant) {
 // beatShared takes times for the commits that wait, and tells others what has
 // landed. Without either it does nothing unless it is due.
 func (f *fleet) beatShared(ctx context.Context, due bool) error {
+	busy := f.claim(ctx)
+	if busy != nil && !errors.Is(busy, errUnmet) {
+		return busy
+	}
 	c := f.clock
 	c.mu.Lock()
 	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return t.gone })
@@ -165,18 +174,26 @@ func (f *fleet) beatShared(ctx context.Context, due bool) error {
 	}
 	c.mu.Unlock()
 	if idle {
-		return nil
+		return busy
 	}
 	var before *clockState
 	var err error
-	if n == 0 {
-		before, err = f.tell(ctx, low, mark)
-	} else {
-		before, first, err = f.reserve(ctx, low, first, n)
-		mark = first + n - 1
+	if n > 0 {
+		var reserved driver.Instant
+		before, reserved, err = f.reserve(ctx, low, first, n)
+		switch {
+		case err == nil:
+			first, mark = reserved, reserved+n-1
+		case errors.Is(err, errUnmet):
+			busy, n = err, 0 // another server loads
+		default:
+			return err
+		}
 	}
-	if err != nil {
-		return err
+	if n == 0 {
+		if before, err = f.tell(ctx, low, mark); err != nil {
+			return err
+		}
 	}
 	f.take(before, int(n), first, max(before.Mark, mark))
 	if due {
@@ -185,20 +202,21 @@ func (f *fleet) beatShared(ctx context.Context, due bool) error {
 	if some, _ := before.others(f.doc.id); !some {
 		return f.goAlone(ctx)
 	}
-	return nil
+	return busy
 }
 
 // reserve takes n times that follow on each other, from one on, or from a later
 // one where others have taken such times before. What is told to be in flight
-// is exact, so that nobody waits for more than there is.
+// is exact, so that nobody waits for more than there is. It ends with errUnmet
+// while another server loads.
 func (f *fleet) reserve(ctx context.Context, low, first, n driver.Instant) (*clockState, driver.Instant, error) {
 	ended := low == 0
 	for step := driver.Instant(1); ; step *= 2 {
 		if ended {
 			low = first
 		}
-		before, err := f.tell(ctx, low, first+n-1, bson.E{Key: "mark", Value: bson.D{{Key: "$lt", Value: int64(first)}}})
-		if !errors.Is(err, errUnmet) {
+		before, err := f.tell(ctx, low, first+n-1, bson.E{Key: "mark", Value: bson.D{{Key: "$lt", Value: int64(first)}}}, f.doc.unloaded())
+		if !errors.Is(err, errUnmet) || before.Loader != "" && before.Loader != f.doc.id {
 			return before, first, err
 		}
 		if before.Mark >= first {
@@ -211,7 +229,7 @@ func (f *fleet) reserve(ctx context.Context, low, first, n driver.Instant) (*clo
 
 // tell says what is in flight, and raises the mark.
 func (f *fleet) tell(ctx context.Context, low, mark driver.Instant, condition ...bson.E) (*clockState, error) {
-	before, err := f.doc.exchange(ctx, bson.D{{Key: "low", Value: int64(low)}},
+	before, err := f.doc.exchange(ctx, bson.D{{Key: f.doc.field("low"), Value: int64(low)}},
 		bson.D{{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(mark)}}}}, condition...)
 	if err == nil {
 		f.clock.mu.Lock()

@@ -15,10 +15,11 @@ import (
 
 // Load implements driver.Engine. Every version is checked before the first is
 // written, so that a load that is refused changes nothing. The writes
-// themselves are one atomic update for each document, many in one command: when
-// the server, or this process, is lost among them, or another writer changes
-// one of the documents, some documents have their versions and others do not
-// yet, and repeating the load completes it.
+// themselves are one atomic update for each document, many in one command. So
+// that all of them happen or none, a load of more than one update is written
+// down first, see journal; from then on it is completed whatever happens, if
+// not by this server then by the one that takes its place. Meanwhile nothing is
+// committed, so that what was checked still holds.
 //
 // The store's timeout bounds each command, not the whole load.
 func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
@@ -26,20 +27,51 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	if err != nil {
 		return driver.LoadResult{}, err
 	}
-	defer leave()
-	l := &loading{store: s, documents: make(map[documentKey]*loadedDocument), now: s.clock.present()}
-	if err := l.read(ctx, vs); err != nil {
-		return driver.LoadResult{}, wrap(err, "reading what is there")
+	l := s.newLoading(s.clock.present())
+	if len(vs) > 1 {
+		l.excludes = true
+		if err := s.fleet.exclude(ctx); err != nil {
+			leave()
+			return driver.LoadResult{}, wrap(err, "loading")
+		}
+		leave = func(leave func()) func() { return func() { s.fleet.include(); leave() } }(leave)
 	}
-	var result driver.LoadResult
-	var latest driver.Instant
+	result, latest, err := l.plan(ctx, vs)
+	if err == nil && l.simple() {
+		err = wrap(l.write(ctx), "loading")
+	}
+	if err != nil || l.simple() {
+		leave()
+	} else {
+		err = s.loadWhole(ctx, l, leave)
+	}
+	s.waker.wake()
+	if err == nil {
+		err = s.fleet.saw(ctx, latest)
+	}
+	if err != nil {
+		return driver.LoadResult{}, err
+	}
+	return result, nil
+}
+
+func (s *Store) newLoading(now driver.Instant) *loading {
+	return &loading{store: s, documents: make(map[documentKey]*loadedDocument), now: now}
+}
+
+// plan checks versions, and works out what has to be added. It returns how many
+// that are, and the latest time.
+func (l *loading) plan(ctx context.Context, vs []driver.Version) (result driver.LoadResult, latest driver.Instant, err error) {
+	if err := l.read(ctx, vs); err != nil {
+		return result, 0, wrap(err, "reading what is there")
+	}
 	for i := range vs {
 		added, err := l.add(ctx, &vs[i])
 		switch {
 		case err != nil && driver.CodeOf(err) == driver.CodeInternal && !isRefusal(err), driver.CodeOf(err) == driver.CodeUnavailable:
-			return driver.LoadResult{}, wrap(err, "reading what is there")
+			return result, 0, wrap(err, "reading what is there")
 		case err != nil:
-			return driver.LoadResult{}, &driver.LoadError{Index: i, Err: err}
+			return result, 0, &driver.LoadError{Index: i, Err: err}
 		case added:
 			result.Added++
 		default:
@@ -47,14 +79,54 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		}
 		latest = max(latest, vs[i].RecordedAt)
 	}
-	if err := l.write(ctx); err != nil {
-		return driver.LoadResult{}, wrap(err, "loading")
+	return result, latest, nil
+}
+
+// simple reports whether a load is at most one update.
+func (l *loading) simple() bool {
+	updates := 0
+	for _, d := range l.order {
+		if len(d.added) == 0 {
+			continue
+		}
+		updates++
+		if len(d.part(d.added).added) < len(d.added) {
+			return false
+		}
 	}
-	s.waker.wake()
-	if err := s.fleet.saw(ctx, latest); err != nil {
-		return driver.LoadResult{}, err
+	return updates <= 1
+}
+
+// loadWhole makes all of a load happen, or nothing. When the context ends on
+// the way, it goes on; when it has ended, it calls leave.
+func (s *Store) loadWhole(ctx context.Context, l *loading, leave func()) error {
+	done := make(chan error, 1)
+	stuck := make(chan error, 1)
+	j, err := s.newJournal(l)
+	if err == nil {
+		err = j.prepare(ctx)
 	}
-	return result, nil
+	if err != nil {
+		leave()
+		return wrap(err, "loading")
+	}
+	go func() {
+		defer leave()
+		err := j.complete(s.life, l, stuck)
+		if err != nil && s.life.Err() != nil {
+			s.clock.lose() // others complete it
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return wrap(err, "loading")
+	case err := <-stuck:
+		return driver.Errorf(driver.CodeUnavailable, "what is loaded was written down, and will be completed when the server takes it; loading the same again tells: %w", err)
+	case <-ctx.Done():
+		return driver.Errorf(driver.CodeUnavailable,
+			"the request ended before all of it was loaded; loading the same again tells when it is: %w", ctx.Err())
+	}
 }
 
 // refusal is what is wrong with a version.
@@ -73,6 +145,7 @@ type documentKey struct{ collection, key string }
 type loading struct {
 	store     *Store
 	now       driver.Instant
+	excludes  bool // commits wait for it
 	documents map[documentKey]*loadedDocument
 	order     []*loadedDocument // as they came
 }

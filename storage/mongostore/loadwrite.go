@@ -23,6 +23,10 @@ const (
 // write gives the documents their added versions, many documents at once.
 func (l *loading) write(ctx context.Context) error {
 	groups := make(map[*collection]*loadGroup)
+	takeOff := l.store.clock.takeOff
+	if l.excludes {
+		takeOff = l.store.clock.takeOffLoading
+	}
 	for _, d := range l.order {
 		for rest := d.added; len(rest) > 0; {
 			g := groups[d.c]
@@ -35,7 +39,7 @@ func (l *loading) write(ctx context.Context) error {
 				g = nil
 			}
 			if g == nil {
-				g = &loadGroup{c: d.c}
+				g = &loadGroup{c: d.c, takeOff: takeOff}
 				groups[d.c] = g
 			}
 			g.parts = append(g.parts, p)
@@ -91,9 +95,10 @@ func (d *loadedDocument) part(rest []*record) *loadPart {
 // the overflow afterwards: a run never holds a version that no document has
 // had, wherever a load ends.
 type loadGroup struct {
-	c     *collection
-	parts []*loadPart
-	bytes int64
+	c       *collection
+	takeOff func(context.Context, driver.Instant) (driver.Instant, error)
+	parts   []*loadPart
+	bytes   int64
 }
 
 // takes reports whether a part may be written together with the group. Parts of
@@ -105,7 +110,7 @@ func (g *loadGroup) takes(p *loadPart) bool {
 
 func (g *loadGroup) write(ctx context.Context) (err error) {
 	// What the group adds arrives at an instant, as a commit does.
-	arrival, err := g.c.store.clock.takeOff(ctx, g.after())
+	arrival, err := g.takeOff(ctx, g.after())
 	if err != nil {
 		return err
 	}

@@ -130,4 +130,5 @@ func collectionName(name string) string {
 const (
 	historySuffix = ".history"
 	metaName      = "asof.meta"
+	journalName   = "asof.loads"
 )

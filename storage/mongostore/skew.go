@@ -71,6 +71,7 @@ func (s *Store) join(ctx context.Context, o Options, known driver.Instant) error
 	s.clock = newClock(o.Clock, o.elapsed, known)
 	s.fleet = newFleet(s.meta, s.clock, o.beat)
 	s.fleet.onBeat = func(ctx context.Context) { s.compareAgain(ctx, o) }
+	s.fleet.complete = s.completeLoads
 	if err := s.fleet.start(ctx, s.life); err != nil {
 		s.giveUp()
 		return wrap(err, "joining the other servers on the database")

@@ -27,6 +27,17 @@ type record struct {
 // bytes. to is when the version was superseded; the current one has none.
 func encodeVersion(r *record) bson.Raw {
 	at, dst := bsoncore.AppendDocumentStart(make([]byte, 0, 256+3*len(r.Data)))
+	dst = appendVersion(dst, r)
+	if !r.Deleted {
+		var search int32
+		search, dst = bsoncore.AppendDocumentElementStart(dst, "x")
+		dst = end(appendSearch(dst, gjson.ParseBytes(r.Data), 0), search)
+	}
+	return end(dst, at)
+}
+
+// appendVersion appends the elements of a version but for its search form.
+func appendVersion(dst []byte, r *record) []byte {
 	dst = bsoncore.AppendInt64Element(dst, "v", r.Number)
 	dst = bsoncore.AppendInt64Element(dst, "at", int64(r.RecordedAt))
 	if !r.Current() {
@@ -50,11 +61,8 @@ func encodeVersion(r *record) bson.Raw {
 	}
 	if !r.Deleted {
 		dst = bsoncore.AppendStringElement(dst, "data", string(r.Data))
-		var search int32
-		search, dst = bsoncore.AppendDocumentElementStart(dst, "x")
-		dst = end(appendSearch(dst, gjson.ParseBytes(r.Data), 0), search)
 	}
-	return end(dst, at)
+	return dst
 }
 
 // decodeVersion reads what encodeVersion wrote, with or without data. What it

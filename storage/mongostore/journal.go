@@ -1,0 +1,275 @@
+package mongostore
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// A load that takes several updates is written down before the first of them:
+//
+//	{_id: {load, part}, owner: server, parts, data: part of the versions, compressed}
+//
+// The first part is written last. From then on the load will happen: its server
+// completes it, or the server that finds that one to be dead. Whoever completes
+// it adds what is not there yet, so that it may be tried any number of times.
+type journal struct {
+	store    *Store
+	id       string
+	versions []driver.Version
+	parts    []bson.D
+}
+
+// maxJournalPart bounds the data in one document of a journal, in bytes.
+const maxJournalPart = 12 << 20
+
+func journalPart(load string, part int) bson.D {
+	return bson.D{{Key: "load", Value: load}, {Key: "part", Value: int64(part)}}
+}
+
+// newJournal writes down, in memory, what a load adds. From then on the load
+// shares nothing with its caller.
+func (s *Store) newJournal(l *loading) (*journal, error) {
+	j := &journal{store: s, id: rand.Text()}
+	var text []byte
+	for _, d := range l.order {
+		for _, r := range d.added {
+			var at int32
+			at, text = bsoncore.AppendDocumentStart(text)
+			text = bsoncore.AppendStringElement(text, "c", r.Collection)
+			text = bsoncore.AppendStringElement(text, "k", encodeString(r.Key))
+			text = end(appendVersion(text, r), at)
+		}
+	}
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, internalf("writing a load down: %w", err)
+	}
+	packed := encoder.EncodeAll(text, nil)
+	n := (len(packed) + maxJournalPart - 1) / maxJournalPart
+	for part := range n {
+		data := packed[part*maxJournalPart : min(len(packed), (part+1)*maxJournalPart)]
+		j.parts = append(j.parts, bson.D{
+			{Key: "_id", Value: journalPart(j.id, part)},
+			{Key: "owner", Value: s.fleet.doc.id},
+			{Key: "parts", Value: int64(n)},
+			{Key: "data", Value: data},
+		})
+	}
+	if j.versions, err = s.decodeJournal(text); err != nil {
+		return nil, err
+	}
+	i := 0
+	for _, d := range l.order {
+		for _, r := range d.added {
+			r.Version = j.versions[i]
+			i++
+		}
+	}
+	return j, nil
+}
+
+// decodeJournal reads the versions that were written down.
+func (s *Store) decodeJournal(text []byte) ([]driver.Version, error) {
+	var versions []driver.Version
+	for len(text) > 0 {
+		doc, rest, ok := bsoncore.ReadDocument(text)
+		if !ok {
+			return nil, internalf("a load that was written down is broken: it ends in the middle of a version")
+		}
+		text = rest
+		raw := bson.Raw(doc)
+		name, hasName := raw.Lookup("c").StringValueOK()
+		key, hasKey := raw.Lookup("k").StringValueOK()
+		if !hasName || !hasKey {
+			return nil, internalf("a load that was written down is broken: a version has no name")
+		}
+		r, err := decodeVersion(name, decodeString(key), raw)
+		if err != nil {
+			return nil, err
+		}
+		versions = append(versions, r.Version)
+	}
+	return versions, nil
+}
+
+// prepare writes all parts but the first. Without that they mean nothing.
+func (j *journal) prepare(ctx context.Context) error {
+	for part := len(j.parts) - 1; part > 0; part-- {
+		if err := j.insert(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *journal) insert(ctx context.Context, part int) error {
+	ctx, cancel := j.store.step(ctx)
+	defer cancel()
+	_, err := j.store.journal().InsertOne(ctx, j.parts[part])
+	if mongo.IsDuplicateKeyError(err) {
+		return nil // an attempt without an answer did it
+	}
+	return err
+}
+
+// complete writes the first part, and then adds the versions. What fails is
+// tried again until it is done, as long as the store lives; after the store's
+// timeout those who wait are told so.
+func (j *journal) complete(life context.Context, l *loading, stuck chan<- error) error {
+	pause := firstPause
+	elapsed := j.store.clock.elapsed
+	began := elapsed()
+	written := false
+	for attempt := 0; ; attempt++ {
+		var err error
+		if !written {
+			err = j.insert(life, 0)
+			written = err == nil
+			if err != nil && !uncertain(err) {
+				return err
+			}
+		}
+		if written {
+			if attempt == 0 {
+				err = l.write(life)
+			} else {
+				err = j.store.addLoaded(life, j.versions)
+			}
+			if err == nil || driver.CodeOf(err) == driver.CodeInvalid {
+				// Where it could not be removed it is found later, and adds nothing.
+				_ = j.store.removeJournal(life, j.id, int64(len(j.parts)))
+				return err
+			}
+		}
+		if elapsed()-began > j.store.timeout {
+			select {
+			case stuck <- err:
+			default: // they were told
+			}
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-life.Done():
+		}
+		timer.Stop()
+		if life.Err() != nil {
+			return err
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (s *Store) journal() *mongo.Collection { return s.db.Collection(journalName) }
+
+// addLoaded adds those of the versions that are not there yet, while commits wait.
+func (s *Store) addLoaded(ctx context.Context, vs []driver.Version) error {
+	l := s.newLoading(driver.Forever) // they were checked when they were new
+	l.excludes = true
+	if _, _, err := l.plan(ctx, vs); err != nil {
+		return err
+	}
+	return l.write(ctx)
+}
+
+// removeJournal forgets a load of so many parts, its first part first; 0: some
+// parts, without the first.
+func (s *Store) removeJournal(ctx context.Context, load string, parts int64) error {
+	ctx, cancel := s.step(ctx)
+	defer cancel()
+	if _, err := s.journal().DeleteOne(ctx, bson.D{{Key: "_id", Value: journalPart(load, 0)}}); err != nil || parts == 1 {
+		return err
+	}
+	_, err := s.journal().DeleteMany(ctx, bson.D{{Key: "_id.load", Value: load}})
+	return err
+}
+
+// completeLoads completes the loads of servers that are not there any more.
+func (s *Store) completeLoads(ctx context.Context) error {
+	state, err := s.fleet.doc.read(ctx)
+	if err != nil {
+		return err
+	}
+	var found []struct {
+		ID struct {
+			Load string `bson:"load"`
+			Part int64  `bson:"part"`
+		} `bson:"_id"`
+		Owner string `bson:"owner"`
+		Parts int64  `bson:"parts"`
+	}
+	cursor, err := s.journal().Find(ctx, bson.D{}, options.Find().SetProjection(bson.D{{Key: "owner", Value: 1}, {Key: "parts", Value: 1}}))
+	if err != nil {
+		return err
+	}
+	if err := cursor.All(ctx, &found); err != nil {
+		return err
+	}
+	loads := make(map[string]int64) // those without an owner, by how many parts they have; 0: not whole
+	for _, f := range found {
+		if _, there := state.Servers[f.Owner]; there {
+			continue
+		}
+		loads[f.ID.Load] = max(loads[f.ID.Load], 0)
+		if f.ID.Part == 0 {
+			loads[f.ID.Load] = f.Parts
+		}
+	}
+	for load, parts := range loads {
+		if err := s.completeLoad(ctx, load, parts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) completeLoad(ctx context.Context, load string, parts int64) error {
+	if parts > 0 {
+		versions, err := s.readJournal(ctx, load, parts)
+		if err == nil {
+			err = s.addLoaded(ctx, versions)
+		}
+		switch driver.CodeOf(err) {
+		case "":
+			s.logger.Info("what a server that is gone was loading was completed", "versions", len(versions))
+		case driver.CodeInvalid:
+			s.logger.Error("what a server that is gone was loading does not fit to what is there, and is given up", "error", err)
+		default:
+			return err
+		}
+	}
+	return s.removeJournal(ctx, load, parts)
+}
+
+// readJournal reads what a load that was written down adds.
+func (s *Store) readJournal(ctx context.Context, load string, parts int64) ([]driver.Version, error) {
+	var packed []byte
+	for part := range parts {
+		var doc struct {
+			Data []byte `bson:"data"`
+		}
+		if err := s.journal().FindOne(ctx, bson.D{{Key: "_id", Value: journalPart(load, int(part))}}).Decode(&doc); err != nil {
+			return nil, err
+		}
+		packed = append(packed, doc.Data...)
+	}
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, internalf("reading a load that was written down: %w", err)
+	}
+	defer decoder.Close()
+	text, err := decoder.DecodeAll(packed, nil)
+	if err != nil {
+		return nil, internalf("a load that was written down is broken: %w", err)
+	}
+	return s.decodeJournal(text)
+}

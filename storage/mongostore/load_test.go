@@ -1,0 +1,186 @@
+package mongostore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore/mongotest"
+)
+
+// loaded is a load of several documents in two collections, with several
+// versions each.
+func loaded(documents, versions int) []driver.Version {
+	var vs []driver.Version
+	for n := range versions {
+		for d := range documents {
+			vs = append(vs, driver.Version{
+				Collection: []string{"things", "thingsToo"}[d%2], Key: fmt.Sprintf("k%d", d), RecordedAt: driver.Instant(1_000_000 * (n + 1)), Op: driver.OpImport,
+				Author: "import", Changed: []string{"n"}, Data: fmt.Appendf(nil, `{"n":%d}`, n),
+			})
+		}
+	}
+	return vs
+}
+
+// countVersions says how many versions there are, and what is wrong with them.
+func countVersions(t *testing.T, s *Store) int {
+	t.Helper()
+	n := 0
+	for _, err := range s.Log(t.Context(), &driver.LogQuery{NoData: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if err := s.Check(t.Context(), func(problem string) { t.Errorf("Check: %s", problem) }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A server is lost at every command of a load: all of it is there for the next
+// one, or nothing, and repeating it completes it.
+func TestLoadIsWhole(t *testing.T) {
+	server := mongotest.NewServer(t)
+	vs := loaded(3, 4)
+	bounds := map[string]Bounds{"things": {Versions: 2}}
+	whole, none := 0, 0
+	for _, answer := range []func() mongotest.Answer{mongotest.CutBefore, mongotest.CutAfter} {
+		for last := int64(1); ; last++ {
+			proxy, uri, name := server.Behind(t)
+			direct, err := mongotest.WithDatabase(mongotest.URI(t), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newFleetServer(t, uri+"&retryWrites=false&retryReads=false&serverSelectionTimeoutMS=2000", Options{Bounds: bounds})
+			s.timeout = 300 * time.Millisecond
+			var commands atomic.Int64
+			proxy.Set(func(c mongotest.Command) mongotest.Answer {
+				name := c.Collection()
+				if name == metaName && commands.Load() < last || !strings.HasPrefix(name, "things") && name != journalName && name != metaName {
+					return mongotest.Pass()
+				}
+				n := commands.Load()
+				if name != metaName {
+					n = commands.Add(1)
+				}
+				switch {
+				case n < last:
+					return mongotest.Pass()
+				case n == last && name != metaName:
+					return answer()
+				default:
+					return mongotest.CutBefore()
+				}
+			})
+			_, err = s.Load(t.Context(), vs)
+			if err == nil {
+				proxy.Set(nil)
+				if n := countVersions(t, s); n != len(vs) {
+					t.Errorf("%d versions were loaded, of %d", n, len(vs))
+				}
+				break
+			}
+			if driver.CodeOf(err) != driver.CodeUnavailable {
+				t.Errorf("cut at command %d: %v", last, err)
+			}
+			kill(s)
+			s.giveUp()
+			next := newFleetServer(t, direct, Options{Bounds: bounds})
+			switch n := countVersions(t, next); n {
+			case 0:
+				none++
+			case len(vs):
+				whole++
+			default:
+				t.Errorf("cut at command %d: %d of %d versions are there", last, n, len(vs))
+			}
+			if left, err := next.journal().CountDocuments(t.Context(), bson.D{}); err != nil || left != 0 {
+				t.Errorf("cut at command %d: %d parts of loads are left, %v", last, left, err)
+			}
+			if _, err := next.Load(t.Context(), vs); err != nil {
+				t.Errorf("cut at command %d, loading again: %v", last, err)
+			}
+			if n := countVersions(t, next); n != len(vs) {
+				t.Errorf("cut at command %d, loaded again: %d of %d versions are there", last, n, len(vs))
+			}
+		}
+	}
+	t.Logf("all was there %d times, nothing %d times", whole, none)
+	if whole == 0 || none == 0 {
+		t.Error("one of the outcomes never came about")
+	}
+}
+
+// While a load makes documents, others create the same ones, on this server and
+// on another: it happens as a whole before each of them, or not at all.
+func TestLoadAmongCommits(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	servers := []*Store{newFleetServer(t, uri, Options{}), newFleetServer(t, uri, Options{})}
+	ctx := t.Context()
+	const documents, rounds = 6, 12
+	loads, refused, created := 0, 0, 0
+	for round := range rounds {
+		var done sync.WaitGroup
+		var made atomic.Int64
+		for n, s := range servers {
+			done.Go(func() {
+				_, err := s.Commit(ctx, write(fmt.Sprintf("k%d.%d", round, n), fmt.Sprintf("%d.%d", n, round), 0))
+				var conflict *driver.ConflictError
+				switch {
+				case err == nil:
+					made.Add(1)
+				case !errors.As(err, &conflict):
+					t.Error(err)
+				}
+			})
+		}
+		vs := loaded(documents, 1)
+		for i := range vs {
+			vs[i].Collection, vs[i].Key, vs[i].Author = "things", fmt.Sprintf("k%d.%d", round, i), fmt.Sprintf("load %d", round)
+		}
+		_, err := servers[round%len(servers)].Load(ctx, vs)
+		switch driver.CodeOf(err) {
+		case "":
+			loads++
+		case driver.CodeInvalid:
+			refused++
+		default:
+			t.Error(err)
+		}
+		done.Wait()
+		created += int(made.Load())
+		if err == nil == (made.Load() > 0) {
+			t.Errorf("round %d: the load says %v, and %d documents were created beside it", round, err, made.Load())
+		}
+	}
+	found := make(map[string]int)
+	for e, err := range servers[0].Log(ctx, &driver.LogQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(e.Version.Author, "load") {
+			found[e.Version.Author]++
+		}
+	}
+	for author, n := range found {
+		if n != documents {
+			t.Errorf("%s: %d of %d documents have it", author, n, documents)
+		}
+	}
+	if len(found) != loads {
+		t.Errorf("%d loads are there, %d were acknowledged", len(found), loads)
+	}
+	t.Logf("%d loads, %d refused; %d documents created beside", loads, refused, created)
+	for _, problem := range observeFleet(t, servers, 4) {
+		t.Error(problem)
+	}
+}
