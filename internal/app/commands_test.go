@@ -46,6 +46,8 @@ func TestUsage(t *testing.T) {
 		{"serve --store=sqlite:", 2, "want sqlite:PATH"},
 		{"serve --store=sqlite:DIR", 1, "is a directory"},
 		{"serve --store=sqlite:DIR/none/asof.db", 1, "there is no directory"},
+		{"serve --store=mongodb://127.0.0.1:1/asof --mongodb-embed=Nothing=1", 2, "there is no type \"Nothing\""},
+		{"serve --store=mongodb://127.0.0.1:1/asof --mongodb-embed=0", 2, "want VERSIONS"},
 		{"serve --sync=sometimes", 2, "--sync must be one of"},
 		{"serve --max-body=much", 2, "want a size"},
 		{"serve --max-body=-1", 2, "want a size"},

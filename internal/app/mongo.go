@@ -20,11 +20,16 @@ func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error)
 	if err := mongostore.CheckURI(uri); driver.CodeOf(err) == driver.CodeInvalid {
 		return nil, usageError{err}
 	}
+	bounds, err := embedBounds(m.flags.MongoDBEmbed, model.Types)
+	if err != nil {
+		return nil, err
+	}
 	store, err := mongostore.Open(ctx, uri, mongostore.Options{
 		Collections: storage.CollectionsOf(model.Types),
 		Clock:       m.Now,
 		Logger:      m.logger(),
 		MaxSkew:     maxSkew,
+		Bounds:      bounds,
 	})
 	if err != nil {
 		return nil, err

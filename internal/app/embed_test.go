@@ -1,0 +1,49 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/mongostore"
+)
+
+func TestEmbedBounds(t *testing.T) {
+	types := []*storage.Type{{Name: "Project", Collection: "software"}, {Name: "Tag", Collection: "tags"}}
+	for _, c := range []struct {
+		values string
+		want   map[string]mongostore.Bounds
+		err    string
+	}{
+		{"", map[string]mongostore.Bounds{}, ""},
+		{"32", map[string]mongostore.Bounds{"software": {Versions: 32}, "tags": {Versions: 32}}, ""},
+		{"Project=128:128KB", map[string]mongostore.Bounds{"software": {Versions: 128, Bytes: 128 << 10}}, ""},
+		{"Project=128 16:1000", map[string]mongostore.Bounds{"software": {Versions: 128}, "tags": {Versions: 16, Bytes: 1000}}, ""},
+		{"16 Project=128", map[string]mongostore.Bounds{"software": {Versions: 128}, "tags": {Versions: 16}}, ""},
+		{"Projekt=1", nil, `--mongodb-embed Projekt=1: there is no type "Projekt"; the types are Project, Tag`},
+		{"software=1", nil, `there is no type "software"`},
+		{"Project=1 Project=2", nil, "Project has bounds already"},
+		{"1 2", nil, "bounds for all types were given before"},
+		{"0", nil, "with 1 to 10000 versions"},
+		{"Tag=-1", nil, "with 1 to 10000 versions"},
+		{"10001", nil, "with 1 to 10000 versions"},
+		{"many", nil, "want VERSIONS or VERSIONS:SIZE"},
+		{":64KB", nil, "want VERSIONS or VERSIONS:SIZE"},
+		{"64:", nil, "want a size such as 64KB"},
+		{"64:much", nil, "want a size such as 64KB"},
+		{"64:9MB", nil, "at most 8MB"},
+	} {
+		got, err := embedBounds(strings.Fields(c.values), types)
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v, want %q", c.values, err, c.err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got)\n%s", c.values, err, diff)
+		}
+	}
+}
