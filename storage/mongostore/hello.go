@@ -19,6 +19,8 @@ type hello struct {
 	Primary   bool          `bson:"isWritablePrimary"`
 	Master    bool          `bson:"ismaster"` // what it was called before
 	LocalTime bson.DateTime `bson:"localTime"`
+
+	MaxWireVersion int32 `bson:"maxWireVersion"`
 }
 
 // replicated reports whether what a majority acknowledged survives the loss of

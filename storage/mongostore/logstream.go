@@ -92,6 +92,7 @@ type logging struct {
 	q       *driver.LogQuery
 	begin   driver.Instant
 	cursors []*mongo.Cursor
+	end     func()    // of the snapshot that they read
 	part    []*record // read of what was current, in order
 	ended   bool      // nothing follows the part
 	after   *driver.LogPosition
@@ -101,6 +102,10 @@ func (l *logging) close(ctx context.Context) {
 	for _, cursor := range l.cursors {
 		closeCursor(ctx, cursor)
 	}
+	l.cursors = nil
+	if l.end != nil {
+		l.end()
+	}
 }
 
 // sources opens the streams, in the direction that versions move in: what was
@@ -109,12 +114,24 @@ func (l *logging) close(ctx context.Context) {
 func (l *logging) sources(ctx context.Context) ([]*source, error) {
 	l.after = l.q.After
 	list := []*source{{next: func() (*record, error) { return l.nextCurrent(ctx) }}}
-	for _, field := range []string{"prev", "vs"} {
-		cursor, err := l.collection(field).Aggregate(ctx, l.superseded(field), options.Aggregate().SetAllowDiskUse(true))
-		if err != nil {
-			return nil, err
+	fields := []string{"prev", "vs"}
+	var err error
+	l.end, err = l.c.store.openSnapshot(ctx, func(ctx context.Context) error {
+		l.close(ctx)
+		for _, field := range fields {
+			cursor, err := l.collection(field).Aggregate(ctx, l.superseded(field), options.Aggregate().SetAllowDiskUse(true))
+			if err != nil {
+				return err
+			}
+			l.cursors = append(l.cursors, cursor)
 		}
-		l.cursors = append(l.cursors, cursor)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, field := range fields {
+		cursor := l.cursors[i]
 		list = append(list, &source{next: func() (*record, error) {
 			if !cursor.Next(ctx) {
 				return nil, cursor.Err()
@@ -123,7 +140,6 @@ func (l *logging) sources(ctx context.Context) ([]*source, error) {
 		}})
 	}
 	for _, s := range list {
-		var err error
 		if s.head, err = s.next(); err != nil {
 			return nil, err
 		}
@@ -233,34 +249,13 @@ func (l *logging) readPart(ctx context.Context) error {
 	q := *l.q
 	q.After = l.after
 	var found []*record
-	take := func(field string) func(bson.Raw) error {
-		return func(raw bson.Raw) error {
-			r, err := l.read(raw, field)
-			found = append(found, r)
-			return err
-		}
-	}
-	here := at("current")
-	conditions := bson.A{bson.D{{Key: "current.at", Value: bson.D{{Key: "$lte", Value: int64(l.begin)}}}}, l.keys("_id")}
-	conditions = append(conditions, logConditions(here, l.c, &q)...)
-	cursor, err := l.c.main.Find(ctx, bson.D{{Key: "$and", Value: conditions}},
-		options.Find().SetSort(l.order(here)).SetLimit(int64(limit)).SetProjection(l.fields("current")).SetAllowDiskUse(true))
-	if err := each(ctx, cursor, err, take("current")); err != nil {
+	err := l.c.store.inSnapshot(ctx, func(ctx context.Context) error {
+		var err error
+		found, err = l.findPart(ctx, &q, limit)
 		return err
-	}
-	later, err := l.c.changedSince(ctx, l.begin)
+	})
 	if err != nil {
 		return err
-	}
-	for _, list := range []string{"prev", "vs"} {
-		if !later {
-			break
-		}
-		cursor, err := l.collection(list).Aggregate(ctx,
-			l.unwound(list, &q, holding(list+".", l.begin), holding("", l.begin), limit), options.Aggregate().SetAllowDiskUse(true))
-		if err := each(ctx, cursor, err, take(list)); err != nil {
-			return err
-		}
 	}
 	slices.SortFunc(found, func(a, b *record) int {
 		c := comparePositions(positionOf(a), positionOf(b))
@@ -279,4 +274,39 @@ func (l *logging) readPart(ctx context.Context) error {
 	}
 	l.part = found
 	return nil
+}
+
+// findPart looks for it in the three places.
+func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int) ([]*record, error) {
+	var found []*record
+	take := func(field string) func(bson.Raw) error {
+		return func(raw bson.Raw) error {
+			r, err := l.read(raw, field)
+			found = append(found, r)
+			return err
+		}
+	}
+	here := at("current")
+	conditions := bson.A{bson.D{{Key: "current.at", Value: bson.D{{Key: "$lte", Value: int64(l.begin)}}}}, l.keys("_id")}
+	conditions = append(conditions, logConditions(here, l.c, q)...)
+	cursor, err := l.c.main.Find(ctx, bson.D{{Key: "$and", Value: conditions}},
+		options.Find().SetSort(l.order(here)).SetLimit(int64(limit)).SetProjection(l.fields("current")).SetAllowDiskUse(true))
+	if err := each(ctx, cursor, err, take("current")); err != nil {
+		return nil, err
+	}
+	later, err := l.c.changedSince(ctx, l.begin)
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range []string{"prev", "vs"} {
+		if !later {
+			break
+		}
+		cursor, err := l.collection(list).Aggregate(ctx,
+			l.unwound(list, q, holding(list+".", l.begin), holding("", l.begin), limit), options.Aggregate().SetAllowDiskUse(true))
+		if err := each(ctx, cursor, err, take(list)); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }

@@ -97,7 +97,11 @@ func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, 
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.rows(ctx, p, false)
+	var rows []row
+	err = s.inSnapshot(ctx, func(ctx context.Context) error {
+		rows, err = c.rows(ctx, p, false)
+		return err
+	})
 	if err != nil {
 		return nil, wrap(err, "querying "+c.name)
 	}
@@ -135,20 +139,30 @@ func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 	if _, none := p.filter.(never); none {
 		return 0, nil
 	}
+	var n int64
+	err = s.inSnapshot(ctx, func(ctx context.Context) error {
+		n, err = c.count(ctx, p)
+		return err
+	})
+	return n, wrap(err, "counting in "+c.name)
+}
+
+// count counts what a query finds.
+func (c *collection) count(ctx context.Context, p *planned) (int64, error) {
 	if !p.local {
 		n, err := c.main.CountDocuments(ctx, p.currentFilter())
 		if err != nil {
-			return 0, wrap(err, "counting in "+c.name)
+			return 0, err
 		}
 		if later, err := c.changedSince(ctx, p.At); err != nil || !later {
-			return n, wrap(err, "counting in "+c.name)
+			return n, err
 		}
 	}
 	// Some documents have later versions: their counted ones are in three
 	// places, and only the keys tell which are the same.
 	rows, err := c.rows(ctx, p, !p.local)
 	if err != nil {
-		return 0, wrap(err, "counting in "+c.name)
+		return 0, err
 	}
 	if p.local {
 		rows = p.evaluate(rows)

@@ -27,6 +27,8 @@ type Store struct {
 	apart   atomic.Pointer[driver.Error]
 	logger  *slog.Logger
 	timeout time.Duration
+	// snapshots: the server can answer several commands as of one moment.
+	snapshots bool
 	// collections has every collection that is declared now or was before.
 	collections map[string]*collection
 	// life ends when the store gives up what is still running.
