@@ -32,8 +32,8 @@ type Leg { minutes: Int! seen: [DateTime!]! cost: Decimal open: Boolean! kind: P
 // The comparison for a schema that has every kind of field, in a program that is
 // generated and compiled for it.
 func TestPlansSayTheSameOfEveryKind(t *testing.T) {
-	if testing.Short() {
-		t.Skip("generates and compiles a program")
+	if testing.Short() || race {
+		t.Skip("generates and compiles a program, without the race detector")
 	}
 	dir := codegentest.Module(t)
 	var sdl strings.Builder

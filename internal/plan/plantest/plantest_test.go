@@ -41,8 +41,12 @@ func number(t testing.TB, name string, other uint64) uint64 {
 // config is what the tests have in common.
 func config(t testing.TB, open func() (driver.Engine, error)) Config {
 	t.Helper()
+	operations := uint64(30_000)
+	if race {
+		operations = 1500
+	}
 	return Config{
 		Types: model.Types, Schema: graph.NewExecutableSchema(graph.Config{}).Schema(), Open: open, Serve: Servers,
-		Seed: number(t, "ASOF_PLANTEST_SEED", 1), Operations: int(number(t, "ASOF_PLANTEST_OPERATIONS", 30_000)), Differences: 3,
+		Seed: number(t, "ASOF_PLANTEST_SEED", 1), Operations: int(number(t, "ASOF_PLANTEST_OPERATIONS", operations)), Differences: 3,
 	}
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package plantest
+
+const race = false
