@@ -29,8 +29,8 @@
 //     from it again at any time, and is never read back.
 //   - All writes are acknowledged by a majority with their journal, and reads
 //     see only what a majority has, so that nothing read is ever rolled back.
-//
-// Times are those of one server's clock. Several servers on one database keep
-// the times of each document strictly increasing, because a commit's time is
-// made greater than that of the version it replaces.
+//   - An instant that was handed out, to a reader or as a commit's time, is before
+//     every later commit of any server on the database (see fleet), and a
+//     commit's time is after that of the version it replaces.
+//   - A load happens as a whole (see journal).
 package mongostore
