@@ -100,3 +100,36 @@ func containsChange(changes []any, path string, value any) bool {
 	}
 	return false
 }
+
+// Whoever adds a type to the module's own schema finds its tests green: those
+// of the generated code, of what is behind it, and of the README's tour.
+func TestAddedTypeBreaksNoTest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("generates, compiles and tests the module once more")
+	}
+	dir := codegentest.ModuleWithTests(t)
+	schema := filepath.Join(dir, "schema.graphqls")
+	sdl, err := os.ReadFile(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const added = `
+"What nobody has declared so far."
+type AddedByATest @versioned {
+  "What it is called."
+  title: String! @index
+  mood: MoodOfATest! @default(value: CALM)
+  parts: [PartOfATest!]
+  others: [AddedByATest]! @ref
+}
+enum MoodOfATest { CALM STORMY }
+type PartOfATest { name: String! weight: Decimal }
+`
+	if err := os.WriteFile(schema, append(sdl, added...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	codegentest.Generate(t, dir)
+	codegentest.Run(t, dir, "go", "vet", "./graph/...", "./resolvers/...", "./internal/app/...")
+	codegentest.Run(t, dir, "go", "test", "-short", "-vet=off", "./graph/...", "./resolvers/...", "./dataloader/...", "./storage")
+	codegentest.Run(t, dir, "go", "test", "-vet=off", "-run", "Tour", "./e2e")
+}

@@ -23,6 +23,19 @@ import (
 // tests, and returns it.
 func Module(t testing.TB) (dir string) {
 	t.Helper()
+	return copyModule(t, skipDir, func(file string) bool { return strings.HasSuffix(file, "_test.go") })
+}
+
+// ModuleWithTests copies all of the module that its tests need, too.
+func ModuleWithTests(t testing.TB) (dir string) {
+	t.Helper()
+	return copyModule(t, func(dir string) bool { return dir == "node_modules" || strings.HasPrefix(dir, ".") }, func(string) bool { return false })
+}
+
+// copyModule copies the module without the directories and files that are to
+// be skipped.
+func copyModule(t testing.TB, skipDir, skipFile func(name string) bool) (dir string) {
+	t.Helper()
 	root := Root(t)
 	dir = t.TempDir()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -39,7 +52,7 @@ func Module(t testing.TB) (dir string) {
 			}
 			return os.MkdirAll(filepath.Join(dir, rel), 0o755)
 		}
-		if !d.Type().IsRegular() || strings.HasSuffix(rel, "_test.go") {
+		if !d.Type().IsRegular() || skipFile(rel) {
 			return nil
 		}
 		return copyFile(path, filepath.Join(dir, rel))
