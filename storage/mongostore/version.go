@@ -153,3 +153,21 @@ func layoutError(collection, key, what string) error {
 	return driver.Errorf(driver.CodeInternal,
 		"%s %q does not have the layout of asof's documents: %s; another program may have written into the collection", collection, key, what)
 }
+
+// key reads the key of a document.
+func (c *collection) key(id bson.RawValue) (string, error) {
+	key, ok := id.StringValueOK()
+	if !ok {
+		return "", layoutError(c.name, id.String(), "its _id is not text")
+	}
+	return decodeString(key), nil
+}
+
+// version reads a version that is a field of a document.
+func (c *collection) version(key string, v bson.RawValue) (*record, error) {
+	raw, ok := v.DocumentOK()
+	if !ok {
+		return nil, layoutError(c.name, key, "it has no version")
+	}
+	return decodeVersion(c.name, key, raw)
+}

@@ -1,0 +1,119 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/tidwall/gjson"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// rows reads what a query finds in all three places, each version once. Only
+// their keys are read where the caller wants to count.
+func (c *collection) rows(ctx context.Context, p *planned, keysOnly bool) ([]row, error) {
+	if _, none := p.filter.(never); none {
+		return nil, nil
+	}
+	r := &reader{c: c, p: p, keysOnly: keysOnly, seen: make(map[string]bool)}
+	find := options.Find().SetSort(place.sortBy(at("current"), p.sorting(), p.Backward)).SetLimit(p.limit()).
+		SetProjection(currentProjection(keysOnly)).SetAllowDiskUse(true)
+	cursor, err := c.main.Find(ctx, p.currentFilter(), find)
+	if err := r.all(ctx, cursor, err, "current"); err != nil {
+		return nil, err
+	}
+	if later, err := c.changedSince(ctx, p.At); err != nil || !later {
+		return r.rows, err
+	}
+	cursor, err = c.main.Aggregate(ctx, p.prevPipeline(keysOnly), options.Aggregate().SetAllowDiskUse(true))
+	if err := r.all(ctx, cursor, err, "prev"); err != nil {
+		return nil, err
+	}
+	cursor, err = c.history.Aggregate(ctx, p.overflowPipeline(keysOnly), options.Aggregate().SetAllowDiskUse(true))
+	return r.rows, r.all(ctx, cursor, err, "vs")
+}
+
+// sorting is the order that the database sorts by.
+func (p *planned) sorting() []driver.Order {
+	if p.local {
+		return nil
+	}
+	return p.Order
+}
+
+// changedSince reports whether any document has a version after an instant.
+func (c *collection) changedSince(ctx context.Context, at driver.Instant) (bool, error) {
+	if at == driver.Forever {
+		return false, nil
+	}
+	err := c.main.FindOne(ctx, bson.D{{Key: "current.at", Value: bson.D{{Key: "$gt", Value: int64(at)}}}},
+		options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// reader collects rows, each document once.
+type reader struct {
+	c        *collection
+	p        *planned
+	keysOnly bool
+	seen     map[string]bool
+	rows     []row
+}
+
+// all reads a cursor to its end; its versions are in a field of its documents.
+func (r *reader) all(ctx context.Context, cursor *mongo.Cursor, err error, field string) error {
+	if err != nil {
+		return err
+	}
+	defer closeCursor(ctx, cursor)
+	for cursor.Next(ctx) {
+		key, err := r.c.key(cursor.Current.Lookup("_id"))
+		if err != nil {
+			return err
+		}
+		if r.seen[key] {
+			continue
+		}
+		r.seen[key] = true
+		if r.keysOnly {
+			r.rows = append(r.rows, row{version: &driver.Version{Key: key}})
+			continue
+		}
+		found, err := r.c.version(key, cursor.Current.Lookup(field))
+		if err != nil {
+			return err
+		}
+		r.rows = append(r.rows, newRow(r.p.Order, &found.Version))
+	}
+	return cursor.Err()
+}
+
+// evaluate filters, and cuts at the positions, what the database could not.
+func (p *planned) evaluate(rows []row) []row {
+	return slices.DeleteFunc(rows, func(r row) bool {
+		against := func(position *driver.Position) int {
+			return comparePlaces(p.Order, r.values, placeOf(p.Order, position), r.version.Key, position.Key)
+		}
+		return p.After != nil && against(p.After) <= 0 || p.Before != nil && against(p.Before) >= 0 ||
+			!holds(p.filter, r.version, gjson.ParseBytes(r.version.Data))
+	})
+}
+
+// page sorts what came from several places and cuts the page out of it.
+func (p *planned) page(rows []row) []row {
+	slices.SortFunc(rows, func(a, b row) int { return compareRows(p.Order, a, b) })
+	if p.Limit > 0 && len(rows) > p.Limit {
+		if p.Backward {
+			return rows[len(rows)-p.Limit:]
+		}
+		return rows[:p.Limit]
+	}
+	return rows
+}
