@@ -37,8 +37,7 @@ func (w *watching) step(ctx context.Context) (more bool, err error) {
 		}
 		w.place.to = join
 	}
-	_, err = w.round(ctx)
-	return true, err
+	return true, w.round(ctx)
 }
 
 // shared tells what the watch is about of a shared round.
@@ -58,24 +57,23 @@ func (w *watching) shared(r *sharedRound) (told int) {
 	return told
 }
 
-// round tells what arrived in the round that the place is in, and returns how
-// many versions that were.
-func (w *watching) round(ctx context.Context) (told int, err error) {
+// round tells what arrived in the round that the place is in.
+func (w *watching) round(ctx context.Context) error {
 	p := &w.place
 	for _, c := range w.collections {
 		if c.name < p.collection {
 			continue
 		}
-		if err := w.roundOf(ctx, c, &told); err != nil || w.left {
-			return told, err
+		if err := w.roundOf(ctx, c); err != nil || w.left {
+			return err
 		}
 	}
 	w.place = watchPlace{store: p.store, from: p.to}
-	return told, nil
+	return nil
 }
 
 // roundOf tells what a collection has for the round.
-func (w *watching) roundOf(ctx context.Context, c *collection, told *int) error {
+func (w *watching) roundOf(ctx context.Context, c *collection) error {
 	after := int64(0) // of the document in the middle of which the place is
 	next := ""        // the key to go on with
 	if w.place.collection == c.name {
@@ -90,7 +88,7 @@ func (w *watching) roundOf(ctx context.Context, c *collection, told *int) error 
 			if d.key != next {
 				after = 0
 			}
-			if err := w.document(ctx, c, d, after, told); err != nil || w.left {
+			if err := w.document(ctx, c, d, after); err != nil || w.left {
 				return err
 			}
 		}
@@ -183,25 +181,25 @@ func arrivalFields(list string) bson.D {
 
 // document tells the versions of a document behind a number that arrived within
 // the round.
-func (w *watching) document(ctx context.Context, c *collection, d changedDocument, after int64, told *int) error {
+func (w *watching) document(ctx context.Context, c *collection, d changedDocument, after int64) error {
 	first := d.newest[0]
 	for older := first.arrived() > w.place.from && first.Number > after+1; older; {
 		runs, err := c.runsBetween(ctx, d.key, after, first.Number)
 		if err != nil {
 			return err
 		}
-		if !w.tell(runs, &after, told) {
+		if !w.tell(runs, &after) {
 			return nil
 		}
 		older = len(runs) > 0
 	}
-	w.tell(d.newest, &after, told)
+	w.tell(d.newest, &after)
 	return nil
 }
 
 // tell tells those of a list of versions of a document that are of the round. It
 // returns false when no others are, or the loop was left.
-func (w *watching) tell(list []*record, after *int64, told *int) bool {
+func (w *watching) tell(list []*record, after *int64) bool {
 	for _, r := range list {
 		if r.Number <= *after {
 			continue
@@ -213,7 +211,6 @@ func (w *watching) tell(list []*record, after *int64, told *int) bool {
 		if r.arrived() <= w.place.from {
 			continue
 		}
-		*told++
 		w.place.collection, w.place.key, w.place.number = r.Collection, r.Key, r.Number
 		if w.told(&r.Version); w.left {
 			return false

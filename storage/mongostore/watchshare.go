@@ -107,7 +107,7 @@ func (h *sharing) read(s *Store, r *sharedRound) {
 			return len(versions) <= sharedVersions && bytes <= sharedBytes
 		}}
 		if err = w.choose(&driver.WatchQuery{}); err == nil {
-			_, err = w.round(s.life)
+			err = w.round(s.life)
 		}
 		if w.left {
 			err = errTooLarge
