@@ -20,7 +20,6 @@ type Document struct {
 	at, seen driver.Instant
 	pinned   bool // the past was asked for: the id names the version
 	batch    *Batch
-	spans    []span // of those that are indexed when they are read
 }
 
 // Batch is what was read together: the documents of a page or of a list of

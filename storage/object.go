@@ -23,6 +23,8 @@ type Object struct {
 	chain []int
 	raw   []byte
 	idx   atomic.Pointer[[]span] // where each field's value lies in raw
+	// spans is what idx leads to where the object was indexed when it was made.
+	spans []span
 }
 
 // span is a part of Object.raw; 0,0 where the field is missing.
@@ -306,6 +308,66 @@ func (o *Object) Objects(i int) ([]*Object, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// Nested is Object for callers that look at one nested object after another:
+// into, which is theirs alone, becomes the nested object. It returns false for
+// null.
+func (o *Object) Nested(into *Object, i int) (bool, error) {
+	raw := o.value(i)
+	switch {
+	case raw == nil && o.typ.Fields[i].NonNull:
+		return false, o.missing(i)
+	case raw == nil:
+		return false, nil
+	case raw[0] != '{':
+		return false, o.mistyped(i, raw)
+	}
+	o.turn(into, i, raw)
+	return true, nil
+}
+
+// EachNested is Objects in the same way: fn is called with each object of the
+// list, nil for null, unless there is an error in the list. It returns false for
+// null.
+func (o *Object) EachNested(into *Object, i int, fn func(*Object)) (bool, error) {
+	isList, err := o.elements(i, func(raw []byte) error {
+		switch {
+		case raw == nil && o.typ.Fields[i].ElemNonNull:
+			return o.nullElement(i)
+		case raw != nil && raw[0] != '{':
+			return o.mistyped(i, raw)
+		}
+		return nil
+	})
+	if err != nil || !isList {
+		return false, err
+	}
+	return o.elements(i, func(raw []byte) error {
+		if raw == nil {
+			fn(nil)
+			return nil
+		}
+		o.turn(into, i, raw)
+		fn(into)
+		return nil
+	})
+}
+
+// Forget drops what a nested object is a view of, and keeps its memory for the
+// next.
+func (o *Object) Forget() { o.doc, o.typ, o.raw, o.path = nil, nil, nil, "" }
+
+// turn makes a view of an object nested in o, reusing another's memory.
+func (o *Object) turn(into *Object, i int, raw []byte) {
+	f := &o.typ.Fields[i]
+	into.doc, into.typ, into.path, into.raw = o.doc, f.Object, o.fieldPath(f), raw
+	into.chain = append(append(into.chain[:0], o.chain...), i)
+	n := len(f.Object.Fields)
+	into.spans = slices.Grow(into.spans[:0], n)[:n]
+	clear(into.spans)
+	indexInto(into.spans, f.Object, raw)
+	into.idx.Store(&into.spans)
 }
 
 func (o *Object) child(i int, raw []byte) (*Object, error) {

@@ -120,34 +120,43 @@ func nested(b *planning, f graphql.CollectedField, s *selection[*storage.Object]
 		return queued(id, inner, stored.List, stored.ElemNonNull)
 	}
 	if stored.List {
-		return func(r *run, at *place, o *storage.Object) bool {
-			list, err := o.Objects(i)
-			if err != nil {
-				r.fail(at, err)
-				return false
-			}
-			if list == nil {
-				return false
-			}
-			r.enter(at)
-			defer r.leave()
-			return writeList(r, len(list), stored.ElemNonNull, func(k int) bool {
-				return list[k] != nil && inner.write(r, list[k])
-			})
-		}
+		return nestedList(inner, i, stored.ElemNonNull)
 	}
 	return func(r *run, at *place, o *storage.Object) bool {
-		child, err := o.Object(i)
+		child := r.borrow()
+		defer r.giveBack()
+		there, err := o.Nested(child, i)
 		if err != nil {
 			r.fail(at, err)
-			return false
 		}
-		if child == nil {
+		if !there {
 			return false
 		}
 		r.enter(at)
 		defer r.leave()
 		return inner.write(r, child)
+	}
+}
+
+func nestedList(inner *selection[*storage.Object], i int, elemNonNull bool) writer[*storage.Object] {
+	return func(r *run, at *place, o *storage.Object) bool {
+		child := r.borrow()
+		defer r.giveBack()
+		r.enter(at)
+		list := r.list(elemNonNull)
+		there, err := o.EachNested(child, i, func(element *storage.Object) {
+			list.next()
+			list.done(element != nil && inner.write(r, element))
+		})
+		ok := list.end()
+		r.leave()
+		if err != nil {
+			r.fail(at, err)
+		}
+		if ok && !there {
+			r.out = r.out[:list.start]
+		}
+		return ok && there
 	}
 }
 

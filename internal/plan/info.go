@@ -15,33 +15,33 @@ func versionInfo(b *planning, of graphql.CollectedField) writer[*storage.Object]
 	return func(r *run, at *place, o *storage.Object) bool {
 		r.enter(at)
 		defer r.leave()
-		return inner.write(r, o.Of().VersionInfo())
+		return inner.write(r, *o.Of().VersionInfo())
 	}
 }
 
-func versionInfoField(b *planning, f graphql.CollectedField, _ *selection[*storage.VersionInfo]) writer[*storage.VersionInfo] {
+func versionInfoField(b *planning, f graphql.CollectedField, _ *selection[storage.VersionInfo]) writer[storage.VersionInfo] {
 	switch f.Name {
 	case "number":
-		return func(r *run, _ *place, v *storage.VersionInfo) bool { return r.int(v.Number()) }
+		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.int(v.Number()) }
 	case "recordedAt":
-		return func(r *run, _ *place, v *storage.VersionInfo) bool { return r.instant(v.RecordedAt()) }
+		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.instant(v.RecordedAt()) }
 	case "supersededAt":
-		return func(r *run, _ *place, v *storage.VersionInfo) bool {
+		return func(r *run, _ *place, v storage.VersionInfo) bool {
 			at := v.SupersededAt()
 			return at != nil && r.instant(*at)
 		}
 	case "author":
 		return author(b, f)
 	case "message":
-		return func(r *run, _ *place, v *storage.VersionInfo) bool { return r.optional(v.Message()) }
+		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.Message()) }
 	case "operation":
-		return func(r *run, _ *place, v *storage.VersionInfo) bool { return r.string(string(v.Operation())) }
+		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(string(v.Operation())) }
 	case "changeGroup":
-		return func(r *run, _ *place, v *storage.VersionInfo) bool { return r.optional(v.ChangeGroup()) }
+		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.ChangeGroup()) }
 	case "isCurrent":
-		return func(r *run, _ *place, v *storage.VersionInfo) bool { return r.bool(v.IsCurrent()) }
+		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.bool(v.IsCurrent()) }
 	case "changedFields":
-		return func(r *run, _ *place, v *storage.VersionInfo) bool {
+		return func(r *run, _ *place, v storage.VersionInfo) bool {
 			fields := v.ChangedFields()
 			return writeList(r, len(fields), true, func(i int) bool { return r.string(fields[i]) })
 		}
@@ -51,19 +51,19 @@ func versionInfoField(b *planning, f graphql.CollectedField, _ *selection[*stora
 }
 
 // author makes the writer of who wrote a version.
-func author(b *planning, of graphql.CollectedField) writer[*storage.VersionInfo] {
-	inner := selectionOf(b, "Actor", of.Selections, func(_ *planning, f graphql.CollectedField, _ *selection[*storage.Actor]) writer[*storage.Actor] {
+func author(b *planning, of graphql.CollectedField) writer[storage.VersionInfo] {
+	inner := selectionOf(b, "Actor", of.Selections, func(_ *planning, f graphql.CollectedField, _ *selection[storage.VersionInfo]) writer[storage.VersionInfo] {
 		if f.Name != "id" {
 			return nil
 		}
-		return func(r *run, _ *place, a *storage.Actor) bool { return r.string(a.ID) }
+		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(v.Author().ID) }
 	})
 	if inner == nil {
 		return nil
 	}
-	return func(r *run, at *place, v *storage.VersionInfo) bool {
+	return func(r *run, at *place, v storage.VersionInfo) bool {
 		r.enter(at)
 		defer r.leave()
-		return inner.write(r, v.Author())
+		return inner.write(r, v)
 	}
 }

@@ -18,6 +18,9 @@ type run struct {
 	queues []queue
 	loader loader
 	text   []byte // for what is made and copied at once
+	// views are objects nested in documents, one for each level.
+	views    []*storage.Object
+	borrowed int
 }
 
 // step is a field or a place in a list.
@@ -62,6 +65,10 @@ func (r *run) release() {
 		r.queues[i].reset()
 	}
 	r.loader.reset()
+	for i := range r.views {
+		r.views[i].Forget()
+	}
+	r.borrowed = 0 // a panic gives nothing back
 	runs := r.runs
 	r.execution, r.ctx, r.out = nil, nil, nil
 	clear(r.path[:cap(r.path)])
@@ -100,28 +107,70 @@ func (s *selection[P]) write(r *run, object P) bool {
 
 // writeList appends a list of n elements, as write appends an object.
 func writeList(r *run, n int, nonNull bool, element func(i int) bool) bool {
-	start := len(r.out)
+	l := r.list(nonNull)
+	for i := range n {
+		l.next()
+		l.done(element(i))
+	}
+	return l.end()
+}
+
+// listing is a list that is being written.
+type listing struct {
+	r       *run
+	start   int
+	n       int
+	nonNull bool
+	invalid bool
+}
+
+func (r *run) list(nonNull bool) listing {
+	l := listing{r: r, start: len(r.out), nonNull: nonNull}
 	r.out = append(r.out, '[')
 	r.path = append(r.path, step{})
-	valid := true
-	for i := range n {
-		if i > 0 {
-			r.out = append(r.out, ',')
-		}
-		r.path[len(r.path)-1].index = i
-		if !element(i) {
-			valid = valid && !nonNull
-			r.out = append(r.out, "null"...)
-		}
+	return l
+}
+
+// next begins an element.
+func (l *listing) next() {
+	if l.n > 0 {
+		l.r.out = append(l.r.out, ',')
 	}
-	r.leave()
-	if !valid {
-		r.out = r.out[:start]
+	l.r.path[len(l.r.path)-1].index = l.n
+	l.n++
+}
+
+// done ends an element; ok is that of its writer.
+func (l *listing) done(ok bool) {
+	if !ok {
+		l.invalid = l.invalid || l.nonNull
+		l.r.out = append(l.r.out, "null"...)
+	}
+}
+
+// end ends the list. It returns false, and nothing is appended, where an element
+// is null that must not be.
+func (l *listing) end() bool {
+	l.r.leave()
+	if l.invalid {
+		l.r.out = l.r.out[:l.start]
 		return false
 	}
-	r.out = append(r.out, ']')
+	l.r.out = append(l.r.out, ']')
 	return true
 }
+
+// borrow returns a view to be used until giveBack, which is called in the
+// opposite order.
+func (r *run) borrow() *storage.Object {
+	if r.borrowed == len(r.views) {
+		r.views = append(r.views, new(storage.Object))
+	}
+	r.borrowed++
+	return r.views[r.borrowed-1]
+}
+
+func (r *run) giveBack() { r.borrowed-- }
 
 func (r *run) enter(at *place) { r.path = append(r.path, step{at: at}) }
 
