@@ -335,7 +335,7 @@ func (o *Object) EachNested(into *Object, i int, fn func(*Object)) (bool, error)
 		switch {
 		case raw == nil && o.typ.Fields[i].ElemNonNull:
 			return o.nullElement(i)
-		case raw != nil && raw[0] != '{':
+		case len(raw) > 0 && raw[0] != '{':
 			return o.mistyped(i, raw)
 		}
 		return nil
