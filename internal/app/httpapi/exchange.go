@@ -71,8 +71,7 @@ func (x *exchange) send() error {
 }
 
 // post executes what was posted.
-func (x *exchange) post(r *http.Request) {
-	ctx := r.Context()
+func (x *exchange) post(ctx context.Context, r *http.Request) {
 	if readParams(x.body.Bytes(), &x.params) != nil {
 		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, explainBody(x.body.Bytes())})
 		_ = x.send() // where that fails, nobody is there any more

@@ -160,7 +160,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, h.cfg.Limits.Time)
 			defer cancel()
-			h.execute(w, r.WithContext(ctx), x)
+			h.execute(ctx, w, r, x)
 		}
 	}
 	if p != nil {
@@ -197,16 +197,15 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *exchange) (
 	return graphql.StartOperationTrace(ctx), nil
 }
 
-func (h *Handler) execute(w http.ResponseWriter, r *http.Request, x *exchange) {
-	if x.get {
-		transport.GET{}.Do(x, r, x)
-		return
+func (h *Handler) execute(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) {
+	switch x.op.transport {
+	case "GET":
+		transport.GET{}.Do(x, r.WithContext(ctx), x)
+	case "SSE":
+		h.serveEvents(ctx, w, r, x)
+	default:
+		x.post(ctx, r)
 	}
-	if x.op.transport == "SSE" {
-		h.serveEvents(w, r, x)
-		return
-	}
-	x.post(r)
 }
 
 // keptBuffer is the largest buffer that waits for the next request.

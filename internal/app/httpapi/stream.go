@@ -12,7 +12,7 @@ import (
 
 // serveEvents answers one operation with server-sent events (graphql-sse,
 // distinct connections): "next" with each answer, then "complete".
-func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, x *exchange) {
+func (h *Handler) serveEvents(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) {
 	if readParams(x.body.Bytes(), &x.params) != nil {
 		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, explainBody(x.body.Bytes())})
 		_ = x.send() // where that fails, nobody is there any more
@@ -20,7 +20,6 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, x *exchang
 	}
 	x.params.Headers = r.Header
 	e := &events{w: w, x: x}
-	ctx := r.Context()
 	oc, list := x.exec.CreateOperationContext(ctx, &x.params)
 	x.op.understood(oc)
 	ctx = graphql.WithOperationContext(ctx, oc)
@@ -32,7 +31,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, x *exchang
 		case any(http.ErrAbortHandler):
 			panic(failure)
 		default: // the header was sent: the stream itself has to say it, and to end
-			e.next(&graphql.Response{Errors: h.panicked(r.Context(), x.op.request, failure).list()})
+			e.next(&graphql.Response{Errors: h.panicked(ctx, x.op.request, failure).list()})
 			e.complete()
 		}
 	}()
