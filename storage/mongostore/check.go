@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Check implements driver.Engine. It reads every version of every document and
@@ -141,7 +142,7 @@ func (h *history) next(raw bson.Raw) {
 		h.problem("version %d was superseded before it was recorded", r.Number)
 	}
 	h.last = r
-	if err := checkContent(h.key, r.Op, r.Deleted, r.Data); err != nil {
+	if err := check.Content(h.c.name, h.key, r.Op, r.Deleted, r.Data); err != nil {
 		h.problem("version %d: %v", r.Number, err)
 		return
 	}

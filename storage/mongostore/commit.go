@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Bounds of one attempt to commit, and of the pauses between attempts whose
@@ -36,7 +37,7 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 	}
 	c, err := s.collection(w.Collection)
 	if err == nil {
-		err = checkWrite(w)
+		err = check.Write(w)
 	}
 	if err == nil {
 		err = s.clocksApart()

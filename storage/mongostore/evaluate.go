@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Conditions that look deeper into a document than its search form goes are
@@ -65,7 +66,7 @@ func holds(f driver.Filter, v *driver.Version, at gjson.Result) bool {
 	case driver.Compare:
 		value := valueOf(f.Field, v, at)
 		want, _ := operand(f.Field.Kind, f.Value)
-		return value != nil && relates(compareValues(value, want), f.Op)
+		return value != nil && check.Relates(compareValues(value, want), f.Op)
 	case driver.In:
 		value := valueOf(f.Field, v, at)
 		return value != nil && slices.ContainsFunc(f.Values, func(x driver.Value) bool {
@@ -93,34 +94,10 @@ func holds(f driver.Filter, v *driver.Version, at gjson.Result) bool {
 	return false
 }
 
-func relates(c int, op driver.CompareOp) bool {
-	switch op {
-	case driver.Eq:
-		return c == 0
-	case driver.Lt:
-		return c < 0
-	case driver.Le:
-		return c <= 0
-	case driver.Gt:
-		return c > 0
-	default:
-		return c >= 0
-	}
-}
-
 func matches(s string, f driver.Text) bool {
 	want := f.Value
 	if f.Fold {
 		s, want = strings.ToLower(s), strings.ToLower(want)
 	}
-	switch f.Op {
-	case driver.Contains:
-		return strings.Contains(s, want)
-	case driver.HasPrefix:
-		return strings.HasPrefix(s, want)
-	case driver.HasSuffix:
-		return strings.HasSuffix(s, want)
-	default:
-		return s == want
-	}
+	return check.Matches([]byte(s), []byte(want), f.Op)
 }

@@ -1,6 +1,9 @@
 package mongostore
 
-import "github.com/asof/asof/storage/driver"
+import (
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
+)
 
 // A driver.Filter becomes a condition of MongoDB in three steps: plan checks
 // it, and takes out what says nothing (nested negations, lists of one,
@@ -33,22 +36,19 @@ func plan(f driver.Filter, element bool) (driver.Filter, error) {
 		}
 		return negate(inner), nil
 	case driver.Compare:
-		if f.Op < driver.Eq || f.Op > driver.Ge {
-			return nil, invalidf("unknown order relation %d", f.Op)
-		}
-		if err := checkField(f.Field, element); err != nil {
+		if err := check.Compare(f, element); err != nil {
 			return nil, err
 		}
 		return f, checkValue(f.Field.Kind, f.Value)
 	case driver.In:
 		return planIn(f, element)
 	case driver.Text:
-		return planText(f, element)
+		return f, check.Text(f, element)
 	case driver.Present:
 		if f.Field.Meta != driver.MetaNone {
-			return always{}, checkPlace(f.Field, element)
+			return always{}, check.Place(f.Field, element)
 		}
-		return f, checkPlace(f.Field, element)
+		return f, check.Place(f.Field, element)
 	case driver.Any:
 		return planAny(f, element)
 	default:
@@ -84,7 +84,7 @@ func negate(f driver.Filter) driver.Filter {
 }
 
 func planIn(f driver.In, element bool) (driver.Filter, error) {
-	if err := checkField(f.Field, element); err != nil {
+	if err := check.Field(f.Field, element); err != nil {
 		return nil, err
 	}
 	for _, v := range f.Values {
@@ -98,24 +98,8 @@ func planIn(f driver.In, element bool) (driver.Filter, error) {
 	return f, nil
 }
 
-func planText(f driver.Text, element bool) (driver.Filter, error) {
-	if f.Op < driver.Contains || f.Op > driver.Equals {
-		return nil, invalidf("unknown text match %d", f.Op)
-	}
-	if err := checkField(f.Field, element); err != nil {
-		return nil, err
-	}
-	if f.Field.Kind != driver.KindString {
-		return nil, invalidf("a text match needs a field of strings, not of kind %d", f.Field.Kind)
-	}
-	return f, nil
-}
-
 func planAny(f driver.Any, element bool) (driver.Filter, error) {
-	if f.Field.Meta != driver.MetaNone {
-		return nil, invalidf("a field that versions carry is not a list")
-	}
-	if err := checkPlace(f.Field, element); err != nil {
+	if err := check.Any(f, element); err != nil {
 		return nil, err
 	}
 	if f.Filter == nil {

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Load implements driver.Engine. Every version is checked before the first is
@@ -211,7 +212,7 @@ func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
 	if d == nil {
 		return false, refuse("unknown collection %q", v.Collection)
 	}
-	if err := checkLoaded(v); err != nil {
+	if err := check.Loaded(v); err != nil {
 		return false, refusal{err}
 	}
 	last := d.last()

@@ -6,6 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // A version is in one of three places: a document's current version, its prev,
@@ -29,7 +30,7 @@ func planQuery(q *driver.Query) (*planned, error) {
 		return nil, invalidf("the limit %d is negative", q.Limit)
 	}
 	for _, o := range q.Order {
-		if err := checkField(o.Field, false); err != nil {
+		if err := check.Field(o.Field, false); err != nil {
 			return nil, err
 		}
 		p.local = p.local || len(o.Field.Path) > maxDepth

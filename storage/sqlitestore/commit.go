@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"github.com/tidwall/gjson"
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Commit implements driver.Engine.
@@ -23,7 +22,7 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 	if err != nil {
 		return nil, err
 	}
-	if err := checkWrite(w); err != nil {
+	if err := check.Write(w); err != nil {
 		return nil, err
 	}
 	r := &request{ctx: ctx, write: w, coll: coll}
@@ -31,36 +30,6 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		return nil, err
 	}
 	return r.version, nil
-}
-
-// The longest identifier of a write, in bytes.
-const maxWriteID = 36
-
-func checkWrite(w *driver.Write) error {
-	switch {
-	case w.ID == "" || len(w.ID) > maxWriteID:
-		return invalidf("a write needs an ID of 1 to %d bytes, got %d", maxWriteID, len(w.ID))
-	case w.Expected < 0:
-		return invalidf("%s %q: the expected version is %d; version numbers start at 1, and 0 means that it must not exist", w.Collection, w.Key, w.Expected)
-	}
-	return checkContent(w.Collection, w.Key, w.Op, w.Deleted, w.Data)
-}
-
-// checkContent refuses what no document could hold.
-func checkContent(collection, key string, op driver.Op, deleted bool, data []byte) error {
-	switch {
-	case key == "":
-		return invalidf("a version of %s has no key", collection)
-	case !utf8.ValidString(key):
-		return invalidf("%s: the key %q is not valid UTF-8", collection, key)
-	case op < driver.OpCreate || op > driver.OpImport:
-		return invalidf("%s %q: unknown operation %d", collection, key, op)
-	case deleted && data != nil:
-		return invalidf("%s %q: a tombstone has no data", collection, key)
-	case !deleted && (len(data) < 2 || data[0] != '{' || !gjson.ValidBytes(data)):
-		return invalidf("%s %q: the data is not a JSON object", collection, key)
-	}
-	return nil
 }
 
 // commitBatch commits writes together. A write that fails for a reason of its

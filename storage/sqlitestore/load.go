@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Load implements driver.Engine. The versions of one call are written in one
@@ -83,13 +84,7 @@ func (s *Store) checkLoad(v *driver.Version) error {
 	if _, err := s.collection(v.Collection); err != nil {
 		return err
 	}
-	switch {
-	case v.RecordedAt <= 0:
-		return invalidf("%s %q: the time %s is not after 1970-01-01", v.Collection, v.Key, v.RecordedAt)
-	case v.Number < 0:
-		return invalidf("%s %q: version numbers start at 1, got %d", v.Collection, v.Key, v.Number)
-	}
-	return checkContent(v.Collection, v.Key, v.Op, v.Deleted, v.Data)
+	return check.Loaded(v)
 }
 
 // load adds one version, or reports that it is there already.

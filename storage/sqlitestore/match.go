@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // A filter is compiled once for each query into conditions that work on the
@@ -61,40 +62,22 @@ type operand struct {
 // operand checks a field and makes it ready. Inside an Any (inner) a path
 // starts at the element, and may be empty.
 func (m *matcher) operand(f driver.Field) (operand, error) {
+	if err := check.Place(f, m.inner); err != nil {
+		return operand{}, err
+	}
 	if f.Meta == driver.MetaNone {
-		if len(f.Path) == 0 && !m.inner {
-			return operand{}, invalidf("a field has no path")
-		}
 		return operand{slot: m.slot(f.Path), kind: f.Kind}, nil
 	}
-	kind := metaKind(f.Meta)
-	if kind == 0 || len(f.Path) > 0 {
-		return operand{}, invalidf("%+v is not a field that versions carry", f)
-	}
 	m.meta |= 1 << f.Meta
-	return operand{meta: f.Meta, kind: kind}, nil
+	return operand{meta: f.Meta, kind: check.MetaKind(f.Meta)}, nil
 }
 
 // typed is operand for conditions that compare, which need a kind.
 func (m *matcher) typed(f driver.Field) (operand, error) {
-	o, err := m.operand(f)
-	if err == nil && (f.Kind < driver.KindString || f.Kind > driver.KindDecimal || f.Kind != o.kind) {
-		err = invalidf("%+v has the wrong kind", f)
+	if err := check.Field(f, m.inner); err != nil {
+		return operand{}, err
 	}
-	return o, err
-}
-
-func metaKind(m driver.Meta) driver.Kind {
-	switch m {
-	case driver.MetaKey, driver.MetaAuthor, driver.MetaMessage, driver.MetaGroup:
-		return driver.KindString
-	case driver.MetaNumber, driver.MetaOp:
-		return driver.KindInt
-	case driver.MetaRecordedAt:
-		return driver.KindInstant
-	case driver.MetaNone:
-	}
-	return 0
+	return m.operand(f)
 }
 
 // raw returns the JSON of a document's field; nil where it is missing.
@@ -190,19 +173,7 @@ func (c *compare) match(s *scope) bool {
 	if v == nil {
 		return false
 	}
-	order := bytes.Compare(v, c.value)
-	switch c.op {
-	case driver.Eq:
-		return order == 0
-	case driver.Lt:
-		return order < 0
-	case driver.Le:
-		return order <= 0
-	case driver.Gt:
-		return order > 0
-	default:
-		return order >= 0
-	}
+	return check.Relates(bytes.Compare(v, c.value), c.op)
 }
 
 func (c *oneOf) match(s *scope) bool {
@@ -219,16 +190,7 @@ func (c *text) match(s *scope) bool {
 	if c.fold {
 		v = []byte(strings.ToLower(string(v)))
 	}
-	switch c.op {
-	case driver.Contains:
-		return bytes.Contains(v, c.value)
-	case driver.HasPrefix:
-		return bytes.HasPrefix(v, c.value)
-	case driver.HasSuffix:
-		return bytes.HasSuffix(v, c.value)
-	default:
-		return bytes.Equal(v, c.value)
-	}
+	return check.Matches(v, c.value, c.op)
 }
 
 func (c present) match(s *scope) bool {
@@ -269,12 +231,12 @@ func (m *matcher) compile(f driver.Filter) (condition, error) {
 		cond, err := m.compile(f.Filter)
 		return negated{cond}, err
 	case driver.Compare:
+		if err := check.Compare(f, m.inner); err != nil {
+			return nil, err
+		}
 		o, err := m.typed(f.Field)
 		if err != nil {
 			return nil, err
-		}
-		if f.Op < driver.Eq || f.Op > driver.Ge {
-			return nil, invalidf("unknown comparison %d", f.Op)
 		}
 		value, err := encodeOperand(f.Value, o.kind)
 		return &compare{operand: o, op: f.Op, value: value}, err
@@ -319,15 +281,12 @@ func (m *matcher) compileAll(filters []driver.Filter) ([]condition, error) {
 }
 
 func (m *matcher) compileText(f driver.Text) (condition, error) {
+	if err := check.Text(f, m.inner); err != nil {
+		return nil, err
+	}
 	o, err := m.typed(f.Field)
 	if err != nil {
 		return nil, err
-	}
-	if o.kind != driver.KindString {
-		return nil, invalidf("a text filter on field %v, which is not a string", f.Field.Path)
-	}
-	if f.Op < driver.Contains || f.Op > driver.Equals {
-		return nil, invalidf("unknown text match %d", f.Op)
 	}
 	value := f.Value
 	if f.Fold {
@@ -337,12 +296,12 @@ func (m *matcher) compileText(f driver.Text) (condition, error) {
 }
 
 func (m *matcher) compileAny(f driver.Any) (condition, error) {
+	if err := check.Any(f, m.inner); err != nil {
+		return nil, err
+	}
 	o, err := m.operand(f.Field)
 	if err != nil {
 		return nil, err
-	}
-	if o.meta != driver.MetaNone {
-		return nil, invalidf("a field that versions carry is not a list")
 	}
 	inner := newMatcher()
 	inner.inner = true

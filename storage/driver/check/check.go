@@ -1,0 +1,64 @@
+// Package check has what engines refuse, and how they compare, so that they do
+// so alike. Engines use it; the oracle of the conformance suite has rules of
+// its own, to find mistakes in these.
+//
+// Every error is a *driver.Error with CodeInvalid.
+package check
+
+import (
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// maxWriteID is the length of the longest ID of a write, in bytes.
+const maxWriteID = 36
+
+func invalidf(format string, args ...any) error {
+	return driver.Errorf(driver.CodeInvalid, format, args...)
+}
+
+// Write refuses a malformed write, see driver.Engine.Commit. The collection
+// must be known.
+func Write(w *driver.Write) error {
+	switch {
+	case w.ID == "" || len(w.ID) > maxWriteID:
+		return invalidf("a write needs an ID of 1 to %d bytes, got %d", maxWriteID, len(w.ID))
+	case w.Expected < 0:
+		return invalidf("%s %q: the expected version is %d; version numbers start at 1, and 0 means that it must not exist", w.Collection, w.Key, w.Expected)
+	}
+	return Content(w.Collection, w.Key, w.Op, w.Deleted, w.Data)
+}
+
+// Loaded refuses a malformed version, see driver.Engine.Load. The collection
+// must be known.
+func Loaded(v *driver.Version) error {
+	switch {
+	case v.RecordedAt <= 0:
+		return invalidf("%s %q: the time %s is not after 1970-01-01", v.Collection, v.Key, v.RecordedAt)
+	case v.Number < 0:
+		return invalidf("%s %q: version numbers start at 1, got %d", v.Collection, v.Key, v.Number)
+	}
+	return Content(v.Collection, v.Key, v.Op, v.Deleted, v.Data)
+}
+
+// Content refuses what no version could hold.
+func Content(collection, key string, op driver.Op, deleted bool, data []byte) error {
+	switch {
+	case key == "":
+		return invalidf("a version of %s has no key", collection)
+	case !utf8.ValidString(key):
+		return invalidf("%s: the key %q is not valid UTF-8", collection, key)
+	case op < driver.OpCreate || op > driver.OpImport:
+		return invalidf("%s %q: unknown operation %d", collection, key, op)
+	case deleted && data != nil:
+		return invalidf("%s %q: a tombstone has no data", collection, key)
+	case !deleted && (len(data) < 2 || data[0] != '{' || !gjson.ValidBytes(data)):
+		return invalidf("%s %q: the data is not a JSON object", collection, key)
+	case !utf8.Valid(data):
+		return invalidf("%s %q: the data is not valid UTF-8", collection, key)
+	}
+	return nil
+}
