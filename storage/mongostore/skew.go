@@ -2,11 +2,7 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -30,31 +26,18 @@ func (s *Store) compareAgain(ctx context.Context, o Options) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	before := o.Clock()
-	server, err := s.serverTime(ctx)
+	hello, err := s.hello(ctx)
 	after := o.Clock()
-	if err != nil || server == 0 {
+	if err != nil || hello.LocalTime == 0 {
 		return // a server that does not answer is noticed by those who need it
 	}
-	apart := compareClocks(before, server.Time(), after, o.MaxSkew)
+	apart := compareClocks(before, hello.LocalTime.Time(), after, o.MaxSkew)
 	switch was := s.apart.Swap(apart); {
 	case was == nil && apart != nil:
 		s.logger.Error("nothing is written until the clocks agree", "error", apart)
 	case was != nil && apart == nil:
 		s.logger.Info("the clocks agree again")
 	}
-}
-
-// serverTime is what the server's clock says; 0 where it does not tell.
-func (s *Store) serverTime(ctx context.Context) (bson.DateTime, error) {
-	var hello struct {
-		LocalTime bson.DateTime `bson:"localTime"`
-	}
-	err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
-	var refused mongo.ServerError
-	if errors.As(err, &refused) {
-		err = s.db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&hello)
-	}
-	return hello.LocalTime, err
 }
 
 // clocksApart is what is wrong with the clocks; nil while they agree.
