@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 
 	"zombiezen.com/go/sqlite"
@@ -28,6 +29,12 @@ const bulkCache = 16 << 10
 // errBulk says that the indexes of versions are not there. Whoever meets it
 // lets go of what it holds, has them made (see indexed), and begins again.
 var errBulk = errors.New("the indexes of a large load are yet to be made")
+
+// isBulk tells errBulk, and that a statement sees the file as it was before the
+// indexes were made, or after they went.
+func isBulk(err error) bool {
+	return errors.Is(err, errBulk) || err != nil && strings.Contains(err.Error(), "no such index: versions_")
+}
 
 // bulk is set before the indexes go, and cleared when they are back.
 type bulk struct{ atomic.Bool }
@@ -60,8 +67,9 @@ func (w *writer) endBulk() error {
 	}
 	// What is sorted should not have to fit in memory.
 	err := w.makeIndexes("FILE")
-	if code := sqlite.ErrCode(err); code.ToPrimary() == sqlite.ResultCantOpen || code == sqlite.ResultIOErrGetTempPath {
-		err = w.makeIndexes("MEMORY") // there is no place for temporary files
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultCantOpen, sqlite.ResultIOErr, sqlite.ResultFull:
+		err = w.makeIndexes("MEMORY") // perhaps there is no place for temporary files
 	}
 	if err == nil {
 		w.store.bulk.Store(false)
@@ -107,7 +115,7 @@ func (s *Store) reading(ctx context.Context, f func(c *conn) error) error {
 		return f(c)
 	}
 	err := once()
-	if errors.Is(err, errBulk) {
+	if isBulk(err) {
 		if err = s.indexed(ctx); err == nil {
 			err = once()
 		}

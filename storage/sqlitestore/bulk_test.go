@@ -150,3 +150,36 @@ func TestLargeLoadThatWasKilled(t *testing.T) {
 		}
 	}
 }
+
+// A read that began before the indexes were made sees the file without them,
+// though they are there for others.
+func TestReadThatBeganInALargeLoad(t *testing.T) {
+	s, vs := bulkStore(t)
+	ref := driver.Ref{Key: vs[0].Key, At: vs[0].RecordedAt}
+	first := true
+	err := s.reading(t.Context(), func(c *conn) error {
+		if !first {
+			_, err := c.get(s.byName[benchCollection], ref, nil)
+			return err
+		}
+		first = false
+		if err := c.exec("BEGIN"); err != nil {
+			return err
+		}
+		defer func() { _ = c.exec("COMMIT") }()
+		if _, err := c.integer("SELECT count(*) FROM documents"); err != nil { // takes the snapshot
+			return err
+		}
+		if err := s.indexed(t.Context()); err != nil {
+			return err
+		}
+		_, err := c.get(s.byName[benchCollection], ref, nil)
+		if err == nil {
+			t.Error("a read without an index found something")
+		}
+		return err
+	})
+	if err != nil || first {
+		t.Errorf("got %v", err)
+	}
+}

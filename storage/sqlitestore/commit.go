@@ -73,7 +73,6 @@ func (w *writer) tryBatch(batch []*request) error {
 		return err
 	}
 	w.store.clock.takeOff()
-	defer w.store.clock.land()
 	err := w.transaction(func() error {
 		for _, r := range batch {
 			r.version, r.err = nil, nil
@@ -90,6 +89,7 @@ func (w *writer) tryBatch(batch []*request) error {
 		}
 		return nil
 	})
+	w.store.clock.land() // before a watch can tell: whoever hears of a version can read at its instant
 	if err == nil {
 		w.landed()
 	}

@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"zombiezen.com/go/sqlite"
@@ -31,7 +30,7 @@ func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, f
 		return nil, err
 	}
 	out, err := s.getAll(ctx, coll, refs, fields)
-	if errors.Is(err, errBulk) {
+	if isBulk(err) {
 		if err := s.indexed(ctx); err != nil {
 			return nil, err
 		}

@@ -293,6 +293,9 @@ func (s *Store) Close() error {
 	if s.readers != nil {
 		errs = append(errs, s.readers.close())
 	}
+	if s.writer != nil && s.checkpoints != nil && s.opts.Sync == SyncNormal && errors.Join(errs...) == nil {
+		errs = append(errs, wrap(s.writer.syncAll(), "making everything durable"))
+	}
 	if s.writer != nil {
 		// The last connection to close moves the log into the file.
 		errs = append(errs, s.writer.conn.Close())

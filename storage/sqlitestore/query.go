@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 
 	"zombiezen.com/go/sqlite"
 
@@ -67,7 +66,7 @@ func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 	if e := c.exec("COMMIT"); err == nil {
 		err = e
 	}
-	if errors.Is(err, errBulk) {
+	if isBulk(err) {
 		return driver.Errorf(driver.CodeUnavailable, "a large load into the empty store has just begun; ask again")
 	}
 	return err
