@@ -410,6 +410,9 @@ func TestMutant(t *testing.T) {
 // TestSuiteNoticesMistakes runs the suite's tests against engines that have
 // the mistake which the test is for; each must fail.
 func TestSuiteNoticesMistakes(t *testing.T) {
+	if raced {
+		t.Skip("with the race detector the random tests try too little to notice everything")
+	}
 	for name, m := range allMistakes() {
 		t.Run(name, func(t *testing.T) {
 			group, test, _ := strings.Cut(m.caught, "/")
