@@ -46,25 +46,31 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		leave()
 		return nil, err
 	}
-	own := *w // the caller may go on without waiting for the outcome
-	own.Data, own.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
-	type outcome struct {
-		version *driver.Version
-		err     error
-	}
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 	}
-	done := make(chan outcome, 1)
-	go func() {
-		defer leave()
-		v, err := (&committing{c: c, w: &own}).run(s.life)
-		done <- outcome{v, err}
-	}()
+	// The same write may still be on its way, for a caller who gave up: there is
+	// one outcome for both. Otherwise one could report a conflict, and the other
+	// find its condition fulfilled later.
+	id := c.name + " " + w.ID
+	o := &outcome{done: make(chan struct{})}
+	if running, there := s.writes.LoadOrStore(id, o); there {
+		leave()
+		o = running.(*outcome)
+	} else {
+		own := *w // the caller may go on without waiting for the outcome
+		own.Data, own.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
+		go func() {
+			defer leave()
+			o.version, o.err = (&committing{c: c, w: &own}).run(s.life)
+			s.writes.Delete(id)
+			close(o.done)
+		}()
+	}
 	select {
-	case o := <-done:
+	case <-o.done:
 		if o.err != nil {
 			return nil, wrap(o.err, "committing")
 		}
@@ -77,6 +83,13 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		return nil, driver.Errorf(driver.CodeUnavailable,
 			"the request ended before the outcome of the write was known; the same write, with the same ID, tells: %w", ctx.Err())
 	}
+}
+
+// outcome is what became of a write; to be read when done is closed.
+type outcome struct {
+	done    chan struct{}
+	version *driver.Version
+	err     error
 }
 
 // committing is one Commit on its way.

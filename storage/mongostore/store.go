@@ -29,6 +29,7 @@ type Store struct {
 	timeout time.Duration
 	// snapshots: the server can answer several commands as of one moment.
 	snapshots bool
+	writes    sync.Map // *outcome of writes on their way, by collection and ID
 	// collections has every collection that is declared now or was before.
 	collections map[string]*collection
 	// life ends when the store gives up what is still running.
