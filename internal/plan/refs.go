@@ -214,7 +214,9 @@ func (r *run) fetch(t *storage.Type, visits []visit) {
 func (r *run) getKeys(t *storage.Type, refs []storage.KeyAt) (docs []*storage.Document, err, recovered error) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			r.loader.broken = new(storage.Document)
+			if r.loader.broken == nil { // one mark, however often it happens
+				r.loader.broken = new(storage.Document)
+			}
 			docs, recovered = slices.Repeat([]*storage.Document{r.loader.broken}, len(refs)), r.oc.RecoverFunc(r.ctx, failure)
 		}
 	}()
