@@ -163,10 +163,6 @@ func TestReadThatBeganInALargeLoad(t *testing.T) {
 			return err
 		}
 		first = false
-		if err := c.exec("BEGIN"); err != nil {
-			return err
-		}
-		defer func() { _ = c.exec("COMMIT") }()
 		if _, err := c.integer("SELECT count(*) FROM documents"); err != nil { // takes the snapshot
 			return err
 		}

@@ -86,6 +86,7 @@ func (c *conn) syncAll() error {
 
 // run reports whether a checkpoint has succeeded.
 func (p *checkpointer) run(c *conn, query string) bool {
+	p.store.readers.release()
 	if _, err := c.integer(query); err != nil {
 		p.store.log.Error("checkpoint failed; it will be tried again", "store", p.store.path, "error", err)
 		return false

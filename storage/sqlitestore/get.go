@@ -49,14 +49,6 @@ func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref,
 	}
 	defer s.readers.put(c)
 	out := make([]*driver.Version, len(refs))
-	// One snapshot for many references is cheaper than one for each; what is
-	// returned is the same, since versions never change.
-	if len(refs) > 2 {
-		if err := c.exec("BEGIN"); err != nil {
-			return nil, err
-		}
-		defer func() { _ = c.exec("COMMIT") }() // of a read: it cannot fail in a way that matters
-	}
 	for i, ref := range refs {
 		if i%64 == 63 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -98,8 +90,6 @@ func (c *conn) get(coll *collection, ref driver.Ref, fields []string) (*driver.V
 		v, err := c.version(s, coll.name, true, fields)
 		return v, finish(s, err)
 	}
-	// The statement is reset only afterwards: its snapshot then serves the
-	// second one, too, which would have to take locks for one of its own.
 	c.remember(headKey{coll.id, ref.Key}, head{doc, at})
 	var v *driver.Version
 	switch {

@@ -134,7 +134,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
-	s.readers = newPool(opts.Readers)
+	s.readers = newPool(opts.Readers, &s.writer.transactions)
 	for range opts.Readers {
 		c, err := s.connect()
 		if err != nil {

@@ -59,13 +59,7 @@ func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 		return err
 	}
 	defer s.readers.put(c)
-	if err := c.exec("BEGIN"); err != nil {
-		return err
-	}
 	err = f(c)
-	if e := c.exec("COMMIT"); err == nil {
-		err = e
-	}
 	if isBulk(err) {
 		return driver.Errorf(driver.CodeUnavailable, "a large load into the empty store has just begun; ask again")
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/tidwall/gjson"
@@ -23,7 +24,8 @@ type conn struct {
 	grab    grabber
 	bulk    *bulk
 	heads   map[headKey]head
-	small   int // see smallDocument
+	small   int   // see smallDocument
+	seen    int64 // the commits that its snapshot holds, or held, at least
 }
 
 // The most strings that a connection remembers, then it starts afresh; and how
@@ -208,17 +210,24 @@ func finish(s *sqlite.Stmt, err error) error {
 
 // pool lends read connections, the last one returned first, whose cache is
 // the warmest.
+//
+// A connection that it lends sees one snapshot, which holds everything that was
+// committed before. It keeps the snapshot until something new is committed:
+// taking one is a good part of what a small read costs. Nobody else writes to
+// the file, so the writer's count of commits says when that is. A snapshot that
+// nobody uses would keep the log from being written over; see release.
 type pool struct {
-	tokens chan struct{} // one for each connection that is free
-	gone   chan struct{} // closed when the store closes
+	tokens  chan struct{} // one for each connection that is free
+	gone    chan struct{} // closed when the store closes
+	commits *atomic.Int64 // transactions of the writer
 
 	mu   sync.Mutex
 	free []*conn
 	size int
 }
 
-func newPool(size int) *pool {
-	return &pool{tokens: make(chan struct{}, size), gone: make(chan struct{})}
+func newPool(size int, commits *atomic.Int64) *pool {
+	return &pool{tokens: make(chan struct{}, size), gone: make(chan struct{}), commits: commits}
 }
 
 // add gives the pool a connection.
@@ -235,16 +244,53 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 	}
 	select {
 	case <-p.tokens:
-		return p.pop(), nil
+		return p.lend()
 	default:
 	}
 	select {
 	case <-p.tokens:
-		return p.pop(), nil
+		return p.lend()
 	case <-p.gone:
 		return nil, errClosed()
 	case <-ctx.Done():
 		return nil, wrap(ctx.Err(), "waiting for a read connection")
+	}
+}
+
+// lend returns the connection of a token, with a snapshot of what is committed.
+func (p *pool) lend() (*conn, error) {
+	c := p.pop()
+	n := p.commits.Load() // before the snapshot is taken, which is when it is first read from
+	if !c.AutocommitEnabled() {
+		if c.seen == n {
+			return c, nil
+		}
+		c.letGo()
+	}
+	c.seen = n
+	if err := c.exec("BEGIN"); err != nil {
+		p.put(c)
+		return nil, wrap(err, "beginning to read")
+	}
+	return c, nil
+}
+
+// letGo ends a connection's snapshot.
+func (c *conn) letGo() {
+	if c.AutocommitEnabled() {
+		return
+	}
+	if err := c.exec("COMMIT"); err != nil {
+		_ = c.exec("ROLLBACK") // if it fails, so will the next BEGIN, which is reported
+	}
+}
+
+// release ends the snapshots of all connections that are not in use.
+func (p *pool) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.free {
+		c.letGo()
 	}
 }
 
@@ -257,11 +303,10 @@ func (p *pool) pop() *conn {
 	return c
 }
 
-// put takes a connection back. One that comes from a read that panicked still
-// has its transaction.
+// put takes a connection back.
 func (p *pool) put(c *conn) {
-	if !c.AutocommitEnabled() {
-		_ = c.exec("ROLLBACK") // if it fails, so will the next BEGIN, which is reported
+	if c.seen != p.commits.Load() {
+		c.letGo()
 	}
 	p.mu.Lock()
 	p.free = append(p.free, c)
@@ -275,7 +320,9 @@ func (p *pool) close() error {
 	close(p.gone)
 	for range p.size {
 		<-p.tokens
-		errs = append(errs, p.pop().Close())
+		c := p.pop()
+		c.letGo()
+		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -41,11 +41,6 @@ func (r *arrivals) read(ctx context.Context) (list []arrived, more bool, err err
 }
 
 func (r *arrivals) readFrom(c *conn) (list []arrived, more bool, err error) {
-	// One snapshot: the loads and the commits between them must fit together.
-	if err := c.exec("BEGIN"); err != nil {
-		return nil, false, err
-	}
-	defer func() { _ = c.exec("COMMIT") }() // of a read: it cannot fail in a way that matters
 	found := &finding{conn: c, colls: r.colls, at: r.at, most: r.stretch}
 	if err := found.run(); err != nil {
 		return nil, false, err

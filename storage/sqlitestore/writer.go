@@ -30,6 +30,7 @@ type writer struct {
 	arriving arriving
 	// What Stats tells.
 	writes, commits atomic.Int64
+	transactions    atomic.Int64 // that have succeeded, for the readers
 
 	stale bool // the counters could not be read again after a failed write
 }
@@ -184,6 +185,7 @@ func (w *writer) transaction(f func() error) error {
 		}
 	}
 	if err == nil {
+		w.transactions.Add(1)
 		return nil
 	}
 	w.pending.reset()
