@@ -105,6 +105,9 @@ func (l *lossy) wrong(violation string) { l.Errorf("seed %d: %s", l.seed, violat
 
 // use lets clients use the store until enough was cut, and closes it.
 func (l *lossy) use(ctx context.Context, cuts int64) {
+	use, enough := context.WithCancel(ctx)
+	defer enough()
+	l.proxy.enough, l.proxy.wanted = enough, cuts
 	l.proxy.faulty.Store(true)
 	for round := 0; l.proxy.cuts() < cuts; round++ {
 		before := l.proxy.cuts()
@@ -117,7 +120,7 @@ func (l *lossy) use(ctx context.Context, cuts int64) {
 		(&drivertest.Clients{
 			Engine: l.store, Collection: "things", History: h, Keys: keys, Count: 16, Calls: 60, Seed: l.seed + uint64(round),
 			Name: fmt.Sprintf("r%d.", round), Timeout: 800 * time.Millisecond, Cancel: 2, Faults: true, Report: l.wrong,
-		}).Run(ctx)
+		}).Run(use)
 		if ctx.Err() != nil || l.proxy.cuts() == before {
 			l.Errorf("seed %d: %d cuts, %d before this round: %v", l.seed, l.proxy.cuts(), before, ctx.Err())
 			break

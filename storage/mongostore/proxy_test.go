@@ -51,6 +51,9 @@ type proxy struct {
 	// Where script is set, it says what happens to each command instead of
 	// chance, and faults that last go on until hold is closed.
 	script func(command string) fault
+	// enough is called when there were as many cuts as are wanted, where it is set.
+	enough func()
+	wanted int64
 	hold   chan struct{}
 
 	mu     sync.Mutex
@@ -99,6 +102,14 @@ func (p *proxy) cuts() int64 {
 		n += p.happened[f].Load()
 	}
 	return n
+}
+
+// happen counts a fault, and ends the use of the proxy when it is enough.
+func (p *proxy) happen(f fault) {
+	p.happened[f].Add(1)
+	if p.enough != nil && p.cuts() >= p.wanted {
+		p.enough()
+	}
 }
 
 // choose says what happens to a command.
@@ -185,19 +196,19 @@ func (l *link) commands(ended <-chan struct{}) {
 		f := l.choose(command)
 		switch f {
 		case cutBefore:
-			l.happened[f].Add(1)
+			l.happen(f)
 			return
 		case cutTorn:
-			l.happened[f].Add(1)
+			l.happen(f)
 			_, _ = l.server.Write(l.part(command))
 			return
 		case late:
-			l.happened[f].Add(1)
+			l.happen(f)
 			if _ = l.client.Close(); !l.stall() {
 				return
 			}
 		case slowCommand:
-			l.happened[f].Add(1)
+			l.happen(f)
 			if !l.trickle(l.server, command) {
 				return
 			}
@@ -237,7 +248,7 @@ func (l *link) replies() {
 		}
 		f := fault(l.reply.Swap(int32(noFault)))
 		if f != noFault {
-			l.happened[f].Add(1)
+			l.happen(f)
 		}
 		switch f {
 		case cutAfter:
