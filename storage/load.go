@@ -35,6 +35,10 @@ func (s *Store) PrepareLoad(ctx context.Context, vs []driver.Version) error {
 	return err
 }
 
+// DropPrepared says that what was prepared since the last LoadPrepared will not
+// be loaded.
+func (s *Store) DropPrepared() { s.loaded.fail() }
+
 // LoadPrepared does the second half of Load: it gives the engine what
 // PrepareLoad has prepared.
 func (s *Store) LoadPrepared(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 )
@@ -15,8 +16,8 @@ import (
 // is sorted first and then written costs less than half of one that grows in
 // no order of its own, and a load does not wait for its pages.
 //
-// The indexes are dropped in the transaction that loads the first versions,
-// and are there again after a crash, since Open makes what is missing.
+// The indexes are dropped in the transaction that loads the first versions.
+// A file that is opened after a crash is as in the middle of the load.
 
 // bulkVersions is how many versions a call of Load must bring to be the
 // beginning of a large load.
@@ -45,10 +46,8 @@ func (w *writer) beginBulk(versions int) error {
 	if versions < w.store.opts.bulkVersions || w.store.bulk.Load() {
 		return nil
 	}
-	for _, coll := range w.store.collections {
-		if coll.versions > 0 {
-			return nil
-		}
+	if w.store.versions() > 0 {
+		return nil
 	}
 	w.store.bulk.Store(true)
 	for _, query := range []string{"DROP INDEX versions_at", "DROP INDEX versions_log"} {
@@ -59,41 +58,60 @@ func (w *writer) beginBulk(versions int) error {
 	return w.exec(pragma("cache_size", -bulkCache))
 }
 
+// Limits of endBulk: how many versions are sorted in memory where there is no
+// room for temporary files, and for how long a failure is not tried again, since
+// on a full disk each try can take minutes.
+const (
+	sortedInMemory = 2_000_000
+	bulkPause      = time.Minute
+)
+
 // endBulk makes the indexes if they are not there. The writer calls it between
 // two transactions.
 func (w *writer) endBulk() error {
 	if !w.store.bulk.Load() {
 		return nil
 	}
+	if w.bulkFailed != nil && w.store.clock.now().Sub(w.bulkTried).Abs() < bulkPause {
+		return w.bulkFailed
+	}
 	// What is sorted should not have to fit in memory.
 	err := w.makeIndexes("FILE")
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultCantOpen, sqlite.ResultIOErr, sqlite.ResultFull:
-		err = w.makeIndexes("MEMORY") // perhaps there is no place for temporary files
+		if w.store.versions() <= sortedInMemory {
+			err = w.makeIndexes("MEMORY") // perhaps there is no place for temporary files
+		}
 	}
 	if err == nil {
 		w.store.bulk.Store(false)
-		if w.store.checkpoints != nil { // else the store is being opened
-			w.store.checkpoints.wrote(softLog / pagesOfWrite)
-		}
+		w.store.checkpoints.wrote(softLog / pagesOfWrite)
 	}
-	return errors.Join(err, w.exec("PRAGMA temp_store = MEMORY"), w.exec(pragma("cache_size", -pageCache)))
+	err = errors.Join(err, w.exec("PRAGMA temp_store = MEMORY"), w.exec(pragma("cache_size", -pageCache)))
+	w.bulkFailed, w.bulkTried = err, w.store.clock.now()
+	return err
 }
 
-// makeIndexes makes the indexes that are not there, and sorts in temporary
-// files or in memory.
+// makeIndexes makes the indexes that are not there, each in a transaction of its
+// own, and sorts in temporary files or in memory.
 func (w *writer) makeIndexes(temporary string) error {
 	if err := w.exec("PRAGMA temp_store = " + temporary); err != nil {
 		return err
 	}
-	return w.transaction(func() error {
-		for _, query := range versionIndexes {
-			if err := w.exec(query); err != nil {
-				return err
-			}
+	for _, query := range versionIndexes {
+		if err := w.transaction(func() error { return w.exec(query) }); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
+}
+
+// versions counts all that the collections hold.
+func (s *Store) versions() (n int64) {
+	for _, coll := range s.collections {
+		n += coll.versions
+	}
+	return n
 }
 
 // prepareIndexed prepares a statement that needs the indexes of versions.
@@ -123,8 +141,9 @@ func (s *Store) reading(ctx context.Context, f func(c *conn) error) error {
 	return err
 }
 
-// findBulk notices that the indexes are not there: the file is new, or the
-// program was killed in the middle of a large load.
+// findBulk notices that the indexes are not there: the program was killed in the
+// middle of a large load. They are made as after a load, so that a store of any
+// size opens at once.
 func (w *writer) findBulk() error {
 	n, err := w.integer(`SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name IN ('versions_at', 'versions_log')`)
 	w.store.bulk.Store(n < int64(len(versionIndexes)))

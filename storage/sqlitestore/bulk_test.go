@@ -114,7 +114,7 @@ func TestLargeLoadThatFails(t *testing.T) {
 }
 
 // A program that was killed in the middle of a large load leaves a file without
-// the indexes; opening it makes them.
+// the indexes; they are made when they are needed.
 func TestLargeLoadThatWasKilled(t *testing.T) {
 	s, vs := bulkStore(t)
 	path := filepath.Join(t.TempDir(), "copy.db")
@@ -136,8 +136,8 @@ func TestLargeLoadThatWasKilled(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if again.bulk.Load() {
-		t.Error("the indexes are missing")
+	if !again.bulk.Load() {
+		t.Error("the copy has indexes: this test shows nothing")
 	}
 	for i := range vs {
 		ref := driver.Ref{Key: vs[i].Key, At: vs[i].RecordedAt}

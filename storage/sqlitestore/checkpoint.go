@@ -75,15 +75,6 @@ func (p *checkpointer) finish(writer *conn) {
 	}
 }
 
-// syncAll moves the whole log into the file, and syncs both. Nobody may read.
-func (c *conn) syncAll() error {
-	busy, err := c.integer("PRAGMA wal_checkpoint(TRUNCATE)")
-	if err == nil && busy != 0 {
-		err = internalf("the log cannot be moved into the file: it is in use")
-	}
-	return err
-}
-
 // run reports whether a checkpoint has succeeded.
 func (p *checkpointer) run(c *conn, query string) bool {
 	p.store.readers.release()

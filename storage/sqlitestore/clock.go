@@ -20,6 +20,9 @@ type clock struct {
 	lease  lease          // covers those that readers were given
 	flight driver.Instant // the first time of the batch in flight; 0: none
 	landed chan struct{}  // closed when the batch in flight has landed
+	// stopped is set when the store closes: nobody is given an instant after
+	// the last one any more.
+	stopped bool
 }
 
 func newClock(now func() time.Time, last driver.Instant) *clock {
@@ -42,7 +45,9 @@ func (c *clock) read() driver.Instant {
 	defer c.mu.Unlock()
 	at := c.flight - 1
 	if c.flight == 0 {
-		c.last = max(c.last, c.wall())
+		if !c.stopped {
+			c.last = max(c.last, c.wall())
+		}
 		at = c.last
 	}
 	c.cover(at)
@@ -74,10 +79,11 @@ func (c *clock) land() {
 	close(c.landed)
 }
 
-// handedOut returns the greatest instant that anyone was given.
-func (c *clock) handedOut() driver.Instant {
+// stop returns the greatest instant that anyone was given, or will be.
+func (c *clock) stop() driver.Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.stopped = true
 	return c.last
 }
 
@@ -116,6 +122,10 @@ func (c *clock) settle(ctx context.Context, t driver.Instant) error {
 		if t > wall && t > c.last {
 			c.mu.Unlock()
 			return invalidf("%s is in the future; the store's clock says %s", t, max(wall, c.last))
+		}
+		if c.stopped {
+			c.mu.Unlock()
+			return errClosed()
 		}
 		if c.flight == 0 {
 			c.last = max(c.last, t)

@@ -69,7 +69,7 @@ func (c *conn) createSchema() error {
 	if err != nil || version != 0 {
 		return err
 	}
-	for _, query := range splitStatements(schema) {
+	for _, query := range append(splitStatements(schema), versionIndexes[:]...) {
 		if err := sqlitex.ExecuteTransient(c.Conn, query, nil); err != nil {
 			return err
 		}

@@ -252,7 +252,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err != nil {
 		return err // closing the connection rolls back
 	}
-	if err := errors.Join(w.findBulk(), w.endBulk()); err != nil {
+	if err := w.findBulk(); err != nil {
 		return err
 	}
 	handedOut, err := w.integer("SELECT last FROM clock")
@@ -272,6 +272,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
+// closingSync is how a store syncs its last transaction.
+var closingSync = map[Sync]string{SyncFull: "FULL", SyncNormal: "FULL", SyncOff: "OFF"}
+
 // Close implements driver.Engine. Calls that are running end first; later
 // ones fail with CodeUnavailable.
 func (s *Store) Close() error {
@@ -283,7 +286,11 @@ func (s *Store) Close() error {
 	if s.checkpoints != nil { // opened: the writer runs
 		s.writer.close()
 		errs = append(errs, wrap(s.writer.endBulk(), "making the indexes of a load"))
-		_, err := s.writer.integer("UPDATE clock SET last = ?1 WHERE last < ?1", int64(s.clock.handedOut()))
+		err := s.writer.exec("PRAGMA synchronous = " + closingSync[s.opts.Sync])
+		if err == nil {
+			// Where commits were not synced, this one syncs all that is in the log.
+			_, err = s.writer.integer("UPDATE clock SET last = max(last, ?1)", int64(s.clock.stop()))
+		}
 		if err == nil {
 			err = s.clock.end()
 		}
@@ -292,9 +299,6 @@ func (s *Store) Close() error {
 	}
 	if s.readers != nil {
 		errs = append(errs, s.readers.close())
-	}
-	if s.writer != nil && s.checkpoints != nil && s.opts.Sync == SyncNormal && errors.Join(errs...) == nil {
-		errs = append(errs, wrap(s.writer.syncAll(), "making everything durable"))
 	}
 	if s.writer != nil {
 		// The last connection to close moves the log into the file.

@@ -32,6 +32,9 @@ type writer struct {
 	writes, commits atomic.Int64
 	transactions    atomic.Int64 // that have succeeded, for the readers
 
+	bulkFailed error     // the last try to make the indexes of a load; nil: none failed
+	bulkTried  time.Time // when that was
+
 	stale bool // the counters could not be read again after a failed write
 }
 

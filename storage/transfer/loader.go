@@ -151,6 +151,7 @@ func (l *loader) retry(ctx context.Context, o *outcome) (stopped *LineError) {
 		stopped = &LineError{Line: o.items[refused.Index].line, Err: refused.Err}
 		o.items = slices.DeleteFunc(o.items, func(it item) bool { return it.line >= stopped.Line })
 		o.result, o.err = driver.LoadResult{}, nil
+		l.store.DropPrepared() // the batch behind this one
 		if len(o.items) == 0 {
 			return stopped
 		}
