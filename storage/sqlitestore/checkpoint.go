@@ -77,7 +77,7 @@ func (p *checkpointer) finish(writer *conn) {
 
 // run reports whether a checkpoint has succeeded.
 func (p *checkpointer) run(c *conn, query string) bool {
-	p.store.readers.release()
+	defer p.store.readers.yield()()
 	if _, err := c.integer(query); err != nil {
 		p.store.log.Error("checkpoint failed; it will be tried again", "store", p.store.path, "error", err)
 		return false

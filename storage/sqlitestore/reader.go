@@ -215,7 +215,7 @@ func finish(s *sqlite.Stmt, err error) error {
 // committed before. It keeps the snapshot until something new is committed:
 // taking one is a good part of what a small read costs. Nobody else writes to
 // the file, so the writer's count of commits says when that is. A snapshot that
-// nobody uses would keep the log from being written over; see release.
+// nobody uses would keep the log from being written over; see yield.
 type pool struct {
 	tokens  chan struct{} // one for each connection that is free
 	gone    chan struct{} // closed when the store closes
@@ -224,6 +224,8 @@ type pool struct {
 	mu   sync.Mutex
 	free []*conn
 	size int
+	// yielding counts those who wait for snapshots to end.
+	yielding int
 }
 
 func newPool(size int, commits *atomic.Int64) *pool {
@@ -285,12 +287,19 @@ func (c *conn) letGo() {
 	}
 }
 
-// release ends the snapshots of all connections that are not in use.
-func (p *pool) release() {
+// yield has connections keep no snapshot while they are not in use, until the
+// function that it returns is called.
+func (p *pool) yield() (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.yielding++
 	for _, c := range p.free {
 		c.letGo()
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.yielding--
 	}
 }
 
@@ -305,10 +314,10 @@ func (p *pool) pop() *conn {
 
 // put takes a connection back.
 func (p *pool) put(c *conn) {
-	if c.seen != p.commits.Load() {
+	p.mu.Lock()
+	if p.yielding > 0 || c.seen != p.commits.Load() {
 		c.letGo()
 	}
-	p.mu.Lock()
 	p.free = append(p.free, c)
 	p.mu.Unlock()
 	p.tokens <- struct{}{}

@@ -247,3 +247,38 @@ func TestReadThatPanics(t *testing.T) {
 		}
 	}
 }
+
+// A connection keeps its snapshot while nothing is committed, but not while a
+// checkpoint waits for it.
+func TestSnapshotsAreKeptAndLetGo(t *testing.T) {
+	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	read := func() (open bool) {
+		c, err := s.readers.get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.integer("SELECT count(*) FROM documents"); err != nil {
+			t.Fatal(err)
+		}
+		s.readers.put(c)
+		return !c.AutocommitEnabled()
+	}
+	if !read() || !read() {
+		t.Error("the snapshot was not kept")
+	}
+	done := s.readers.yield()
+	if s.readers.free[0].AutocommitEnabled() == false {
+		t.Error("the snapshot of an idle connection was not let go")
+	}
+	if read() {
+		t.Error("a snapshot was kept that a checkpoint waits for")
+	}
+	done()
+	if !read() {
+		t.Error("snapshots are not kept any more")
+	}
+	benchLoad(t, s, benchVersions(5, 10))
+	if got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: benchKey(0), At: driver.Forever}}, nil); err != nil || got[0] == nil {
+		t.Errorf("an old snapshot was read: %v, %v", got, err)
+	}
+}
