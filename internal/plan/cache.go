@@ -8,24 +8,29 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// What the cache holds at most. A parsed document, which a plan refers to,
-// takes about thirty times the memory of its text, and its plans as much again.
+// What the cache holds at most, in bytes. A parsed document, which a plan refers
+// to, takes about thirty times the memory of its text, and a field of a plan
+// about fieldBytes: fragments that are spread in many places are compiled in
+// each, so that this can be much more.
 const (
 	cachedOperations = 1_000
-	cachedText       = 1 << 20 // bytes
-	cachedVariants   = 16      // of one operation
+	cachedBytes      = 64 << 20
+	cachedEntry      = cachedBytes / 8 // of one operation
+	cachedVariants   = 16              // of one operation
+	documentFactor   = 30
+	fieldBytes       = 256
 )
 
 // cache keeps what is known of parsed operations, those used last.
 type cache struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // held for look-ups and changes only
 	entries *simplelru.LRU[*ast.OperationDefinition, *known]
-	text    int
+	size    int // of all entries
 }
 
 func newCache() *cache {
 	c := &cache{}
-	entries, err := simplelru.NewLRU(cachedOperations, func(_ *ast.OperationDefinition, k *known) { c.text -= k.size })
+	entries, err := simplelru.NewLRU(cachedOperations, func(_ *ast.OperationDefinition, k *known) { c.size -= k.size })
 	if err != nil {
 		panic(err) // only for a size below one
 	}
@@ -37,35 +42,46 @@ func newCache() *cache {
 // too large for the cache needs is found out each time.
 func (c *cache) of(oc *graphql.OperationContext) *known {
 	c.mu.Lock()
+	k, ok := c.entries.Get(oc.Operation)
+	c.mu.Unlock()
+	if ok {
+		return k
+	}
+	k = examine(oc)
+	if k.size = documentFactor * len(oc.RawQuery); k.size > cachedEntry {
+		return k
+	}
+	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k, ok := c.entries.Get(oc.Operation); ok {
-		return k
+	if other, ok := c.entries.Get(oc.Operation); ok {
+		return other // found out at the same time
 	}
-	k := examine(oc)
-	if k.size = len(oc.RawQuery); k.size > cachedText/8 {
-		return k
-	}
-	c.text += k.size
+	c.size += k.size
 	c.entries.Add(oc.Operation, k)
-	for c.text > cachedText {
+	c.shrink()
+	return k
+}
+
+// shrink forgets what was used longest ago.
+func (c *cache) shrink() {
+	for c.size > cachedBytes {
 		c.entries.RemoveOldest()
 	}
-	return k
 }
 
 // known is what is known of an operation without its variables.
 type known struct {
-	size int
-	err  error // why it can never be planned
+	err error // why it can never be planned
 	// conditions are the variables in @skip and @include.
 	conditions []string
-
-	mu       sync.Mutex
+	// The cache's mutex guards what follows.
+	size     int              // bytes
 	variants map[string]*plan // by the values of the conditions
 }
 
-// plan returns the plan for the context's variables, compiled if need be.
-func (k *known) plan(c *compiler, oc *graphql.OperationContext) *plan {
+// plan returns the plan for the context's variables, compiled if need be. Others
+// do not wait for that.
+func (c *cache) plan(k *known, compiler *compiler, oc *graphql.OperationContext) *plan {
 	var buf [64]byte
 	values := buf[:0]
 	for _, name := range k.conditions {
@@ -79,19 +95,34 @@ func (k *known) plan(c *compiler, oc *graphql.OperationContext) *plan {
 			values = append(values, '0')
 		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if p := k.variants[string(values)]; p != nil {
-		return p
+	c.mu.Lock()
+	p := k.variants[string(values)]
+	c.mu.Unlock()
+	if p == nil {
+		p = compiler.compile(oc)
+		c.keep(oc.Operation, k, string(values), p)
 	}
-	p := c.compile(oc)
+	return p
+}
+
+// keep keeps a plan, unless its operation is not kept or has enough of them.
+func (c *cache) keep(operation *ast.OperationDefinition, k *known, values string, p *plan) {
+	size := (p.fields + 1) * fieldBytes
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kept, _ := c.entries.Peek(operation); kept != k || len(k.variants) >= cachedVariants || k.size+size > cachedEntry {
+		return
+	}
+	if k.variants[values] != nil {
+		return // compiled at the same time
+	}
 	if k.variants == nil {
 		k.variants = map[string]*plan{}
 	}
-	if len(k.variants) < cachedVariants {
-		k.variants[string(values)] = p
-	}
-	return p
+	k.variants[values] = p
+	k.size += size
+	c.size += size
+	c.shrink()
 }
 
 // examine looks for what no plan can have, and for conditions.

@@ -23,6 +23,7 @@ type plan struct {
 	root   *selection[struct{}]
 	args   []arguments // of the fields that have some
 	queues int         // how many fields read something that waits
+	fields int         // in all selections
 	// refs are the stored names that are looked at in documents of a type that
 	// are reached by references; they are read once for all of these.
 	refs map[*storage.Type]*names
@@ -62,9 +63,11 @@ func (c *compiler) compile(oc *graphql.OperationContext) *plan {
 		oc: &graphql.OperationContext{Doc: oc.Doc, Operation: oc.Operation, Variables: oc.Variables},
 	}
 	b.plan.root = rootSelection(b)
+	b.oc = nil // the plan's functions hold b, but must not hold a request's variables
 	if b.plan.err != nil {
 		return &plan{err: b.plan.err}
 	}
+	b.plan.fields = b.fields
 	return b.plan
 }
 

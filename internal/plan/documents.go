@@ -154,7 +154,7 @@ func nestedList(inner *selection[*storage.Object], i int, elemNonNull bool) writ
 			r.fail(at, err)
 		}
 		if ok && !there {
-			r.out = r.out[:list.start]
+			r.back(list.start)
 		}
 		return ok && there
 	}

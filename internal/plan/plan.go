@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"math"
 	"sync"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -19,6 +20,14 @@ func WithObserver(fn func(ctx context.Context, why string)) Option {
 	return func(e *executable) { e.observe = fn }
 }
 
+// WithMaxAnswer bounds the memory that an answer takes. Data of more than n bytes
+// is cut: it is longer than n even so, but no JSON any more, and has to be
+// refused by who executes. What interceptors of root fields make of a value that
+// was cut is ignored.
+func WithMaxAnswer(n int) Option {
+	return func(e *executable) { e.most = n }
+}
+
 // New returns a schema that answers as inner does, whose documents are in the
 // store, and compiles the queries that it knows how to. The store's operation
 // (storage.Store.Begin) has to be in the context of an execution, as for inner.
@@ -28,6 +37,7 @@ func New(inner graphql.ExecutableSchema, store *storage.Store, options ...Option
 		compiler:         newCompiler(inner.Schema(), store),
 		plans:            newCache(),
 		observe:          func(context.Context, string) {},
+		most:             math.MaxInt,
 	}
 	for _, o := range options {
 		o(e)
@@ -42,11 +52,12 @@ type executable struct {
 	plans    *cache
 	runs     sync.Pool // of *run
 	observe  func(ctx context.Context, why string)
+	most     int // bytes of an answer's data
 }
 
 // Exec executes the context's operation.
 func (e *executable) Exec(ctx context.Context) graphql.ResponseHandler {
-	x := &execution{oc: graphql.GetOperationContext(ctx), runs: &e.runs}
+	x := &execution{oc: graphql.GetOperationContext(ctx), runs: &e.runs, most: e.most}
 	if err := e.prepare(x); err != nil {
 		e.observe(ctx, err.Error())
 		return e.ExecutableSchema.Exec(ctx)
@@ -65,7 +76,7 @@ func (e *executable) prepare(x *execution) error {
 	if known.err != nil {
 		return known.err
 	}
-	x.plan = known.plan(e.compiler, x.oc)
+	x.plan = e.plans.plan(known, e.compiler, x.oc)
 	if x.plan.err != nil {
 		return x.plan.err
 	}
@@ -77,6 +88,7 @@ type execution struct {
 	plan     *plan
 	oc       *graphql.OperationContext
 	runs     *sync.Pool
+	most     int   // bytes of data
 	args     []any // the values of plan.args
 	answered bool
 	// What most executions need once is allocated with them.

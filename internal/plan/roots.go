@@ -47,14 +47,18 @@ func (r *run) root(at *place, write rootField) bool {
 	case shown == graphql.Marshaler(call):
 		return true
 	case call.invalid:
-		r.out = r.out[:call.start]
+		r.back(call.start)
 		return false
 	case shown == nil:
 		shown = graphql.Null
 	}
+	if len(r.out) > r.most {
+		return true // whatever is made of it, a part of it is not there
+	}
 	var text bytes.Buffer // what it answers may contain what was written
 	shown.MarshalGQL(&text)
-	r.out = append(r.out[:call.start], text.Bytes()...)
+	r.back(call.start)
+	r.out = append(r.out, text.Bytes()...)
 	return true
 }
 
@@ -81,7 +85,10 @@ func (c *rootCall) next(ctx context.Context) graphql.Marshaler {
 }
 
 // MarshalGQL writes the value once more, for interceptors that wrap it.
-func (c *rootCall) MarshalGQL(w io.Writer) { _, _ = w.Write(c.r.out[c.start:c.end]) }
+func (c *rootCall) MarshalGQL(w io.Writer) {
+	kept := len(c.r.out) // less than c.end, where it is too long
+	_, _ = w.Write(c.r.out[min(c.start, kept):min(c.end, kept)])
+}
 
 // rootValue turns panics into errors of what was being written.
 func (r *run) rootValue(at *place, write rootField) (ok bool) {
@@ -95,7 +102,8 @@ func (r *run) rootValue(at *place, write rootField) (ok bool) {
 				ctx = r.pathContext(ctx)
 			}
 			r.oc.Error(ctx, r.oc.Recover(ctx, failure))
-			r.out, r.path, ok = r.out[:start], r.path[:0], false
+			r.back(start)
+			r.path, ok = r.path[:0], false
 		}
 	}()
 	return write(r, at)

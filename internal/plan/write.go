@@ -12,7 +12,7 @@ import (
 type run struct {
 	*execution
 	ctx  context.Context // of the root field that is being answered
-	out  []byte          // the answer's data, as far as it is written
+	out  []byte          // the answer's data, as far as it is written (bound.go)
 	path []step          // to what is being written
 	// queues hold what was read and is not written yet.
 	queues []queue
@@ -29,6 +29,10 @@ type step struct {
 	index int
 }
 
+// largestStart is the largest memory that an answer gets before there is any of
+// it, in bytes: the last one may have been much longer.
+const largestStart = 256 << 10
+
 // answer executes the plan and returns the data. Errors go to the context.
 func (x *execution) answer(ctx context.Context) []byte {
 	r, _ := x.runs.Get().(*run)
@@ -39,7 +43,7 @@ func (x *execution) answer(ctx context.Context) []byte {
 	x.query.Object = "Query"
 	r.ctx = graphql.WithFieldContext(ctx, &x.query)
 	size := x.plan.size.Load()
-	r.out = make([]byte, 0, size+size/8+64)
+	r.out = make([]byte, 0, min(size+size/8+64, largestStart))
 	for len(r.queues) < x.plan.queues {
 		r.queues = append(r.queues, queue{})
 	}
@@ -94,11 +98,12 @@ func (s *selection[P]) write(r *run, object P) bool {
 			r.out = append(r.out, "null"...)
 		}
 		if f.repeated {
-			r.out = r.out[:before] // only the first of a name is in the answer
+			r.back(before) // only the first of a name is in the answer
 		}
+		r.bound()
 	}
 	if !valid {
-		r.out = r.out[:start]
+		r.back(start)
 		return false
 	}
 	r.out = append(r.out, '}')
@@ -153,7 +158,7 @@ func (l *listing) done(ok bool) {
 func (l *listing) end() bool {
 	l.r.leave()
 	if l.invalid {
-		l.r.out = l.r.out[:l.start]
+		l.r.back(l.start)
 		return false
 	}
 	l.r.out = append(l.r.out, ']')

@@ -1,0 +1,92 @@
+package plan_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/asof/asof/internal/plan"
+	"github.com/asof/asof/resolvers"
+)
+
+// Answers within the limit are whole, those beyond are longer than it, whatever
+// is taken away again where a non-null field has no value.
+func TestMaxAnswer(t *testing.T) {
+	p := newPair(t, catalogue()...)
+	for _, query := range []string{
+		`{ project(key: "a") { id name tags { id name description } versions { nodes { id name versionInfo { changedFields } } } } }`,
+		`{ project(key: "a") { description websiteUrl tags { id name } currentRelease { tag publishedAt } } other: project(key: "c") { key description name } }`,
+		`{ tag(key: "x") { key } projects { nodes { key name description } } }`,
+		`{ nodes(ids: ["Tag:x", "Project:c", "Project:a"]) { id ... on Tag { name } ... on Project { description name } ... on Document { key } } }`,
+		`{ tag(key: "x", version: 1) { externalLinks { title url } } bad: tag(key: "bad") { delegateTo { url } } tags { nodes { key } } project(key: "a") { ...a name ...b } }
+			fragment a on Project { key } fragment b on Document { key }`,
+	} {
+		want := p.do(p.slow, query, "")
+		data, _, _ := strings.Cut(want, "\n")
+		for n := range len(data) + 10 {
+			fast := p.executor(plan.New(resolvers.NewSchema(p.store), p.store, plan.WithMaxAnswer(n)))
+			got := p.do(fast, query, "")
+			cut, _, _ := strings.Cut(got, "\n")
+			if len(data) <= n && got != want || len(data) > n && len(cut) <= n {
+				t.Errorf("%s, at most %d bytes:\n got %s\nwant %s", query, n, got, want)
+			}
+		}
+	}
+}
+
+// allocated is how many bytes fn allocates.
+func allocated(fn func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fn()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// One document under many aliases takes no more memory than an answer may, and
+// the size of one answer is not taken for the next at once.
+func TestMemoryOfAnswers(t *testing.T) {
+	p := newPair(t, version{"tags", "big", 10, `{"name":"n","description":"` + strings.Repeat("d", 100_000) + `"}`})
+	var query strings.Builder
+	query.WriteString(`query ($k: ID!) {`)
+	for i := range 20 {
+		fmt.Fprintf(&query, " a%d: tag(key: $k) { ...many }", i)
+	}
+	query.WriteString(` } fragment many on Tag {`)
+	for i := range 50 {
+		fmt.Fprintf(&query, " b%d: description", i)
+	}
+	query.WriteString(` }`) // 100 MB
+	bounded := p.executor(plan.New(resolvers.NewSchema(p.store), p.store, plan.WithMaxAnswer(1<<20)))
+	if n := allocated(func() { p.do(bounded, query.String(), `{"k":"big"}`) }); n > 20<<20 {
+		t.Errorf("%d MB for an answer of at most one", n>>20)
+	}
+	p.do(p.fast, query.String(), `{"k":"big"}`)
+	if n := allocated(func() { p.do(p.fast, query.String(), `{"k":"nobody"}`) }); n > 4<<20 {
+		t.Errorf("%d MB for a short answer", n>>20)
+	}
+}
+
+// Plans that are kept do not keep the variables of the request that they were
+// compiled for.
+func TestPlansForgetVariables(t *testing.T) {
+	p := newPair(t, catalogue()...)
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC() // what is in pools is there for one more
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	const n = 50
+	for i := range n {
+		p.do(p.fast, fmt.Sprintf(`query Q%d($k: ID!, $c: Boolean!) { project(key: $k) { id @include(if: $c) key } projects(first: 1) { totalCount } nodes(ids: [$k]) { id } node(id: $k) { id } }`, i),
+			`{"c":true,"k":"`+strings.Repeat("k", 1<<20)+`"}`)
+	}
+	if kept := heap() - before; kept > n<<20/4 {
+		t.Errorf("%d MB are kept of %d MB of variables", kept>>20, n)
+	}
+	runtime.KeepAlive(p)
+}
