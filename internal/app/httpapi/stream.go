@@ -31,6 +31,7 @@ func (h *Handler) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 		case any(http.ErrAbortHandler):
 			panic(failure)
 		default: // the header was sent: the stream itself has to say it, and to end
+			x.body.Reset() // it may have a part of an event
 			e.next(&graphql.Response{Errors: h.panicked(ctx, x.op.request, failure).list()})
 			e.complete()
 		}

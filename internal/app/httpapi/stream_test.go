@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/websocket"
 )
@@ -234,5 +235,21 @@ func TestWebSocketBadMessages(t *testing.T) {
 	c.send(t, `{"type":"subscribe","id":"1","payload":{"query":7}}`)
 	if got := c.receive(t); !strings.Contains(got, `"type":"error"`) {
 		t.Errorf("a query that is a number: %s", got)
+	}
+}
+
+// An answer that cannot be encoded is an event that says so, and no part of
+// another.
+func TestEventThatCannotBeEncoded(t *testing.T) {
+	s := newServer(t, func(_ *Config, schema *fakeSchema) {
+		schema.fields["hello"] = func(ctx context.Context) (any, error) {
+			graphql.RegisterExtension(ctx, "odd", func() {})
+			return "world", nil
+		}
+	})
+	got := s.query(t, `{hello}`, "Accept", mediaEvents).text
+	const before, after = ":\n\nevent: next\ndata: {\"errors\":[{\"message\":\"something went wrong", "\n\nevent: complete\n\n"
+	if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) || strings.Count(got, "event: ") != 2 {
+		t.Errorf("%q", got)
 	}
 }
