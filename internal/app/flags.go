@@ -54,6 +54,7 @@ type limitFlags struct {
 	Cost       int           `help:"Fields that an answer may hold, pages counted in full; blame, diffs and changelogs count for more." default:"50000"`
 	Document   size          `help:"Size of a document that is written through the API; at most 8MB." default:"1MB" placeholder:"SIZE"`
 	Read       size          `help:"Size of the documents and versions that an operation reads." default:"64MB" placeholder:"SIZE"`
+	Answer     size          `help:"Size of an answer." default:"64MB" placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"64"`
 	Sockets    int           `help:"Open WebSockets; over one a client can send many operations (GraphQL over WebSocket)." default:"1000"`
@@ -63,7 +64,7 @@ type limitFlags struct {
 func (f limitFlags) limits() httpapi.Limits {
 	return httpapi.Limits{
 		Body: int64(f.Body), Query: int(f.Query), Variables: int(f.Body), Tokens: f.Tokens, Depth: f.Depth, Fields: f.Fields,
-		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Read: int64(f.Read), Time: f.Time,
+		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Read: int64(f.Read), Answer: int(f.Answer), Time: f.Time,
 		Concurrent: f.Concurrent, WebSockets: f.Sockets, PerSocket: f.PerSocket,
 	}
 }

@@ -29,7 +29,7 @@ func (r reply) codes(t *testing.T) []string {
 // Every flag for a limit takes effect.
 func TestLimitFlags(t *testing.T) {
 	p := serve(t, "--demo", "--max-body=2KB", "--max-query=1KB", "--max-tokens=200", "--max-depth=4", "--max-fields=40",
-		"--max-aliases=3", "--max-root-fields=4", "--max-page=10", "--max-cost=200")
+		"--max-aliases=3", "--max-root-fields=4", "--max-page=10", "--max-cost=200", "--max-answer=1KB")
 	for name, c := range map[string]struct {
 		document string
 		status   int
@@ -44,6 +44,7 @@ func TestLimitFlags(t *testing.T) {
 		"aliases":     {`{a: __typename b: __typename c: __typename d: __typename}`, 200, "QUERY_TOO_COMPLEX", "3 aliases"},
 		"root fields": {`{__typename __typename __typename __typename __typename}`, 200, "QUERY_TOO_COMPLEX", "5 root fields"},
 		"page":        {`{projects(first: 11) {totalCount}}`, 200, "BAD_USER_INPUT", "first: 11"},
+		"answer":      {`{projects(first: 10) {nodes {name description websiteUrl sourceCodeUrl demoUrl}}}`, 200, "QUERY_TOO_COMPLEX", "longer than 1024 bytes"},
 		"cost":        {`{projects(first: 10) {nodes {tags {name key id version}}}}`, 200, "QUERY_TOO_COMPLEX", "at most 200"},
 	} {
 		t.Run(name, func(t *testing.T) {

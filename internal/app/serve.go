@@ -114,7 +114,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	f := &m.flags.Serve
 	schema := resolvers.NewSchema(store)
 	if f.Executor == "plan" {
-		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan))
+		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan), plan.WithMaxAnswer(int(f.Limits.Answer)))
 	}
 	return httpapi.New(httpapi.Config{
 		Schema:        schema,

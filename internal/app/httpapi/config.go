@@ -66,6 +66,7 @@ type Limits struct {
 	PageSize   int           // first and last
 	Cost       int           // fields that an answer may hold, pages counted in full
 	Read       int64         // bytes of documents and versions that an operation reads from the store
+	Answer     int           // bytes of an answer's data
 	Time       time.Duration // from the request's arrival to its answer
 	Concurrent int           // operations at a time
 	Wait       time.Duration // for one of these places, then 503
@@ -87,6 +88,7 @@ func DefaultLimits() Limits {
 		PageSize:   500,
 		Cost:       50_000,
 		Read:       64 << 20,
+		Answer:     64 << 20,
 		Time:       30 * time.Second,
 		Concurrent: 64,
 		Wait:       time.Second,
@@ -109,6 +111,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.PageSize, d.PageSize)
 	set(&l.Cost, d.Cost)
 	set(&l.Read, d.Read)
+	set(&l.Answer, d.Answer)
 	set(&l.Time, d.Time)
 	set(&l.Concurrent, d.Concurrent)
 	set(&l.Wait, d.Wait)

@@ -133,8 +133,11 @@ func (x *exchange) take(ctx context.Context, next graphql.ResponseHandler) {
 	x.executed = x.answer.Data != nil
 	if !x.executed {
 		x.status = statusOf(x.answer.Errors)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			x.status = http.StatusGatewayTimeout
+		case x.status == http.StatusOK && x.media == mediaGraphQL:
+			x.status = http.StatusBadRequest // there is no data
 		}
 	}
 }

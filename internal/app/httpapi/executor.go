@@ -52,6 +52,7 @@ func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
 	if cfg.Operations != nil {
 		exec.Use(&instants{operations: cfg.Operations, present: present})
 	}
+	exec.Use(answerLimit{cfg.Limits.Answer}) // the innermost: before anything copies an answer
 	return guarded{exec, cfg.Schema.Schema()}
 }
 

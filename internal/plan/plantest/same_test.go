@@ -3,6 +3,8 @@ package plantest
 import (
 	"os"
 	"testing"
+
+	"github.com/asof/asof/storage/driver"
 )
 
 // check fails where servers differ, or where the comparison would say nothing.
@@ -29,6 +31,28 @@ func check(t *testing.T, report *Report, err error) {
 func TestPlansSayTheSame(t *testing.T) {
 	report, err := Run(t.Context(), config(t, sqlite(t)))
 	check(t, report, err)
+}
+
+// What is too long is refused by both, also where a part of it is taken away
+// again because a non-null field has no value.
+func TestPlansRefuseTheSame(t *testing.T) {
+	cfg := config(t, sqlite(t))
+	if os.Getenv("ASOF_PLANTEST_OPERATIONS") == "" {
+		cfg.Operations /= 6
+	}
+	cfg.PerWorld = cfg.Operations/3 + 1
+	cfg.Serve = func(engine driver.Engine) (*Pair, error) { return servers(engine, "--max-answer=400") }
+	report, err := Run(t.Context(), cfg)
+	t.Log(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range report.Differences {
+		t.Errorf("%s: %s", report.Where[i], d)
+	}
+	if refused := report.Codes["QUERY_TOO_COMPLEX"]; 10*refused < report.Operations || 10*report.Whole < report.Operations {
+		t.Errorf("of %d operations %d were refused, and %d answered without an error", report.Operations, refused, report.Whole)
+	}
 }
 
 // The same on MongoDB, with fewer operations: each reads over the network.

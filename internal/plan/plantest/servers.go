@@ -12,12 +12,15 @@ import (
 
 // Servers makes the pair that matters: the program's own handler with gqlgen's
 // executor, and with plans.
-func Servers(engine driver.Engine) (*Pair, error) {
-	trusted, err := program(engine, "--executor=gqlgen")
+func Servers(engine driver.Engine) (*Pair, error) { return servers(engine) }
+
+// servers is Servers with more flags for both.
+func servers(engine driver.Engine, flags ...string) (*Pair, error) {
+	trusted, err := program(engine, append(flags, "--executor=gqlgen")...)
 	if err != nil {
 		return nil, err
 	}
-	other, err := program(engine, "--executor=plan")
+	other, err := program(engine, append(flags, "--executor=plan")...)
 	if err != nil {
 		return nil, err
 	}
