@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -99,7 +100,7 @@ func (b *bareMongo) update(ctx context.Context, n int) error {
 		guard = append(guard, bson.E{Key: "current." + field.Key, Value: number})
 		next[i].Value = number + b.at
 	}
-	superseded := append(old[:len(old):len(old)], bson.E{Key: "to", Value: b.at})
+	superseded := append(slices.Clip(old), bson.E{Key: "to", Value: b.at})
 	result, err := b.documents.UpdateOne(ctx, guard, bson.D{
 		{Key: "$set", Value: bson.D{{Key: "current", Value: next}, {Key: "n", Value: int64(barePrev)}, {Key: "size", Value: b.at}}},
 		{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{{Key: "$each", Value: bson.A{superseded}}, {Key: "$slice", Value: -barePrev}}}}},

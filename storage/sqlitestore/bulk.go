@@ -82,6 +82,7 @@ func (w *writer) endBulk() error {
 		if w.store.versions() <= sortedInMemory {
 			err = w.makeIndexes("MEMORY") // perhaps there is no place for temporary files
 		}
+	default:
 	}
 	if err == nil {
 		w.store.bulk.Store(false)
