@@ -273,3 +273,64 @@ func TestWatchAmongForeignDocuments(t *testing.T) {
 		t.Errorf("a broken document: %v", err)
 	}
 }
+
+// More documents of another program than are read at once, before those of asof
+// and behind them.
+func TestWatchAmongManyForeignDocuments(t *testing.T) {
+	server := mongotest.NewServer(t)
+	uri, name := server.Database(t)
+	s := newFleetServer(t, uri, Options{})
+	ctx := t.Context()
+	var foreign []any
+	for _, prefix := range []string{"a", "n", "z😀", "z\uD7FE"} {
+		for n := range 2*roundDocuments + 1 {
+			foreign = append(foreign, map[string]any{"_id": fmt.Sprintf("%s%03d", prefix, n), "name": "plain"})
+		}
+	}
+	if _, err := server.Client.Database(name).Collection("things").InsertMany(ctx, foreign); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{"m": 1, "o": 1, "z\uE000": 1, "zé": 1}
+	for key := range want {
+		if _, err := s.Commit(ctx, write(key, key, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen, err := watchUntil(ctx, s, driver.WatchQuery{}, "z\uE000", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range wholeStory(seen, want) {
+		t.Error(problem)
+	}
+}
+
+// A round of a position that is ahead of now says nothing about where the watches
+// that are behind it can go on.
+func TestRoundsAheadOfNow(t *testing.T) {
+	const now, future = 100, 1000
+	ahead := &sharedRound{from: future, done: make(chan struct{})}
+	ended := &sharedRound{from: 50, to: now}
+	tests := []struct {
+		name   string
+		rounds []*sharedRound
+		from   driver.Instant
+		round  *sharedRound
+		join   driver.Instant
+	}{
+		{"it is the only one", []*sharedRound{ahead}, now, ahead, 0},
+		{"behind what ended", []*sharedRound{ended, ahead}, now, ahead, 0},
+		{"where one ended that is kept", []*sharedRound{ended, ahead}, 50, ended, 0},
+		{"within what ended", []*sharedRound{ended, ahead}, 60, nil, now},
+		{"before all", []*sharedRound{ended, ahead}, 10, nil, now},
+		{"further ahead", []*sharedRound{ended, ahead}, future + 1, ahead, 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h := &sharing{rounds: test.rounds}
+			if round, join := h.at(nil, test.from); round != test.round || join != test.join {
+				t.Errorf("%+v, %d; want %+v, %d", round, join, test.round, test.join)
+			}
+		})
+	}
+}

@@ -75,27 +75,27 @@ func (w *watching) round(ctx context.Context) error {
 // roundOf tells what a collection has for the round.
 func (w *watching) roundOf(ctx context.Context, c *collection) error {
 	after := int64(0) // of the document in the middle of which the place is
-	next := ""        // the key to go on with
+	middle := ""      // its key
 	if w.place.collection == c.name {
-		next, after = w.place.key, w.place.number
+		middle, after = w.place.key, w.place.number
 	}
-	for {
-		documents, more, err := c.changed(ctx, w.place.from, next)
+	for next := encodeString(middle); ; {
+		documents, further, err := c.changed(ctx, w.place.from, next)
 		if err != nil {
 			return err
 		}
 		for _, d := range documents {
-			if d.key != next {
+			if d.key != middle {
 				after = 0
 			}
 			if err := w.document(ctx, c, d, after); err != nil || w.left {
 				return err
 			}
 		}
-		if !more {
+		if further == "" {
 			return nil
 		}
-		next, after = documents[len(documents)-1].key+"\x00", 0
+		next = further
 	}
 }
 
@@ -105,17 +105,19 @@ type changedDocument struct {
 	newest []*record
 }
 
-// changed reads the next documents, from a key on, whose last version arrived
-// after an instant, by their keys. more says that there may be others.
+// changed reads the next documents, from an encoded key on, whose last version
+// arrived after an instant, by their keys. Where there may be others, further is
+// the encoded key to go on with. Documents of other programs are passed over;
+// their keys need not be ones that decode to anything.
 //
 // Those whose last version was loaded are asked for first: meanwhile one may
 // become the others' by a commit, and no document goes the other way, since the
 // time of its last version only grows. Likewise, a document that moves in the
 // index while the index is read moves ahead.
-func (c *collection) changed(ctx context.Context, after driver.Instant, next string) (found []changedDocument, more bool, err error) {
+func (c *collection) changed(ctx context.Context, after driver.Instant, next string) (found []changedDocument, further string, err error) {
 	ctx, leave, err := c.store.enter(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
 	defer leave()
 	fields := []string{"current." + loadedField, "current.at"}
@@ -124,15 +126,16 @@ func (c *collection) changed(ctx context.Context, after driver.Instant, next str
 	}
 	until, cut := "", false // beyond it, not all of them were read
 	for _, field := range fields {
-		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: encodeString(next)}}}}
+		filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: next}}}}
 		if field != "" {
 			filter = append(bson.D{{Key: field, Value: bson.D{{Key: "$gt", Value: int64(after)}}}}, filter...)
 		}
 		cursor, err := c.main.Find(ctx, filter, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetLimit(roundDocuments).
 			SetProjection(append(arrivalFields("current"), arrivalFields("prev")...)))
-		n := 0
+		n, last := 0, ""
 		err = each(ctx, cursor, err, func(raw bson.Raw) error {
 			n++
+			last, _ = raw.Lookup("_id").StringValueOK() // no other type is in the range
 			if raw.Lookup("current").Type != bson.TypeEmbeddedDocument {
 				return nil // another program's
 			}
@@ -144,10 +147,10 @@ func (c *collection) changed(ctx context.Context, after driver.Instant, next str
 			return nil
 		})
 		if err != nil {
-			return nil, false, wrap(err, "reading "+c.name)
+			return nil, "", wrap(err, "reading "+c.name)
 		}
-		if last := len(found) - 1; n == roundDocuments && (!cut || found[last].key < until) {
-			until, cut = found[last].key, true
+		if n == roundDocuments && (!cut || last < until) {
+			until, cut = last, true
 		}
 	}
 	// Of a document that was read twice, the later has more.
@@ -155,9 +158,10 @@ func (c *collection) changed(ctx context.Context, after driver.Instant, next str
 	slices.SortStableFunc(found, func(a, b changedDocument) int { return cmp.Compare(a.key, b.key) })
 	found = slices.CompactFunc(found, func(a, b changedDocument) bool { return a.key == b.key })
 	if cut {
-		found = slices.DeleteFunc(found, func(d changedDocument) bool { return d.key > until })
+		found = slices.DeleteFunc(found, func(d changedDocument) bool { return encodeString(d.key) > until })
+		further = until + "\x00"
 	}
-	return found, cut, nil
+	return found, further, nil
 }
 
 func (c *collection) changedDocument(raw bson.Raw) (changedDocument, error) {

@@ -66,7 +66,7 @@ func (h *sharing) next(ctx context.Context, s *Store, from driver.Instant) (r *s
 }
 
 // at returns the round that begins at an instant, perhaps a new one, or the one
-// that is being read, if it begins before; nil and an instant: where shared
+// that is being read, whose end is to be awaited; nil and an instant: where shared
 // rounds lie behind it.
 func (h *sharing) at(s *Store, from driver.Instant) (*sharedRound, driver.Instant) {
 	h.mu.Lock()
@@ -78,10 +78,10 @@ func (h *sharing) at(s *Store, from driver.Instant) (*sharedRound, driver.Instan
 	}
 	if n := len(h.rounds); n > 0 {
 		switch last := h.rounds[n-1]; {
-		case last.to == 0 && last.from < from:
-			return last, 0
+		case last.to == 0 && n > 1 && from < h.rounds[n-2].to:
+			return nil, h.rounds[n-2].to
 		case last.to == 0:
-			return nil, last.from
+			return last, 0 // it may begin ahead of now: only its end says where it was
 		case from < last.to:
 			return nil, last.to
 		}
