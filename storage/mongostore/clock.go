@@ -80,6 +80,9 @@ type ticket struct {
 	time  driver.Instant
 	done  bool // it has its time
 	gone  bool // nobody waits for it any more
+	back  bool // it has to be asked for anew: a load came first
+
+	loading bool // it is for a part of a load
 }
 
 func newClock(wallTime func() time.Time, elapsed func() time.Duration, last driver.Instant) *clock {
@@ -121,8 +124,9 @@ func (c *clock) present() driver.Instant {
 }
 
 // read returns a stable instant: nothing will be committed at or before it. In
-// shared mode it is the one that is known; the caller has just looked.
-func (c *clock) read(ctx context.Context) (driver.Instant, error) {
+// shared mode it is the one that is known, for those who have just looked; for
+// others it is not ok.
+func (c *clock) read(ctx context.Context, looked bool) (at driver.Instant, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -134,19 +138,22 @@ func (c *clock) read(ctx context.Context) (driver.Instant, error) {
 			}
 			if at <= c.floor {
 				c.last = max(c.last, at)
-				return at, nil
+				return at, true, nil
 			}
 			c.want(at)
 		case shared:
+			if !looked {
+				return 0, false, nil
+			}
 			at := c.stable
 			if len(c.flights) > 0 {
 				at = min(at, c.flights[0]-1)
 			}
-			return at, nil
+			return at, true, nil
 		case joining, between:
 		}
 		if err := c.await(ctx); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 	}
 }
@@ -181,6 +188,9 @@ func (c *clock) ticketFor(ctx context.Context, after driver.Instant, loading boo
 		switch {
 		case t != nil && t.done:
 			return t.time, nil
+		case t != nil && t.back:
+			t = nil
+			continue
 		case t != nil:
 		case c.loads() && !loading:
 		case c.mode == alone:
@@ -191,7 +201,7 @@ func (c *clock) ticketFor(ctx context.Context, after driver.Instant, loading boo
 			}
 			c.want(at)
 		case c.mode == shared:
-			t = &ticket{after: after}
+			t = &ticket{after: after, loading: loading}
 			c.waiting = append(c.waiting, t)
 			c.kick()
 		}
@@ -205,6 +215,16 @@ func (c *clock) ticketFor(ctx context.Context, after driver.Instant, loading boo
 			return 0, err
 		}
 	}
+}
+
+// sendBack lets commits that wait for their times ask anew, when there is no
+// load. The caller holds the lock.
+func (c *clock) sendBack() {
+	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool {
+		t.back = !t.loading
+		return t.back
+	})
+	c.broadcast()
 }
 
 // depart notes a flight. The caller holds the lock.
@@ -309,9 +329,9 @@ func (c *clock) reach(ctx context.Context, at driver.Instant) (driver.Instant, b
 }
 
 // handedOut returns the greatest instant that anyone was given, and whether
-// every commit's outcome was learned.
+// nothing is left for others to find out or to complete.
 func (c *clock) handedOut() (driver.Instant, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.last, !c.unclear && len(c.flights) == 0
+	return c.last, !c.unclear && len(c.flights) == 0 && !c.loads()
 }

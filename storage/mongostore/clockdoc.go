@@ -175,14 +175,35 @@ func (d *clockDocument) remove(ctx context.Context, id string, last serverState)
 	return err == nil && result.MatchedCount > 0, err
 }
 
-// leave takes this server out of the document.
+// takeOver makes this server the one that completes the loads of a loader that
+// is not among the servers.
+func (d *clockDocument) takeOver(ctx context.Context, loader string) (bool, error) {
+	result, err := d.meta.UpdateOne(ctx,
+		bson.D{{Key: "_id", Value: clockID}, {Key: "loader", Value: loader}, {Key: "servers." + loader, Value: exists(false)}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "loader", Value: d.id}}}})
+	return err == nil && result.MatchedCount > 0, err
+}
+
+// leave takes this server out of the document, also as its loader.
 func (d *clockDocument) leave(ctx context.Context, handedOut driver.Instant) error {
-	_, err := d.meta.UpdateOne(ctx,
-		bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + d.id, Value: exists(true)}},
-		bson.D{
-			{Key: "$unset", Value: bson.D{{Key: "servers." + d.id, Value: ""}}},
-			{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
-			{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(handedOut)}}},
-		})
-	return err
+	gone := bson.D{
+		{Key: "$unset", Value: bson.D{{Key: "servers." + d.id, Value: ""}}},
+		{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
+		{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(handedOut)}}},
+	}
+	for _, way := range []struct {
+		loader any
+		change bson.D
+	}{
+		{bson.D{{Key: "$ne", Value: d.id}}, gone},
+		{d.id, append(gone, bson.E{Key: "$set", Value: bson.D{{Key: "loader", Value: ""}}})},
+	} {
+		result, err := d.meta.UpdateOne(ctx, bson.D{
+			{Key: "_id", Value: clockID}, {Key: "servers." + d.id, Value: exists(true)}, {Key: "loader", Value: way.loader},
+		}, way.change)
+		if err != nil || result.MatchedCount > 0 {
+			return err
+		}
+	}
+	return nil
 }

@@ -63,8 +63,9 @@ type silence struct {
 }
 
 type lookCall struct {
-	done chan struct{}
-	err  error
+	done  chan struct{}
+	whole bool // what it learned is all that there is
+	err   error
 }
 
 // How often servers beat, and what follows from how many beats that are missed.
@@ -190,10 +191,13 @@ func (f *fleet) failure() error {
 }
 
 // listen notes which other servers moved, and removes those that did not for
-// long. A poll counts once in a beat, so that a database that does not answer
+// long. It sees to loads whose server was removed. A poll counts once in a beat, so that a database that does not answer
 // for a while is not mistaken for servers that do not.
 func (f *fleet) listen(ctx context.Context, state *clockState) {
 	now := f.clock.elapsed()
+	if _, there := state.Servers[state.Loader]; !there && state.Loader != "" {
+		f.adopt(ctx, state.Loader)
+	}
 	for id := range f.silent {
 		if _, there := state.Servers[id]; !there {
 			delete(f.silent, id)
@@ -217,8 +221,9 @@ func (f *fleet) listen(ctx context.Context, state *clockState) {
 }
 
 // look learns what the clock document says now. Those who ask at the same time
-// share one answer, to a question put after they asked.
-func (f *fleet) look(ctx context.Context) error {
+// share one answer, to a question put after they asked. It is not the whole
+// where others removed this server and hand out times without it.
+func (f *fleet) look(ctx context.Context) (whole bool, err error) {
 	f.mu.Lock()
 	call := f.next
 	if call == nil {
@@ -232,9 +237,9 @@ func (f *fleet) look(ctx context.Context) error {
 	f.mu.Unlock()
 	select {
 	case <-call.done:
-		return call.err
+		return call.whole, call.err
 	case <-ctx.Done():
-		return driver.Errorf(driver.CodeUnavailable, "asking for the database's clock: the time was up: %w", ctx.Err())
+		return false, driver.Errorf(driver.CodeUnavailable, "asking for the database's clock: the time was up: %w", ctx.Err())
 	}
 }
 
@@ -252,22 +257,23 @@ func (f *fleet) answer() {
 		state, err := f.doc.read(ctx)
 		cancel()
 		if err == nil {
-			f.learn(state)
+			call.whole = f.learn(state)
 		}
 		call.err = wrap(err, "asking for the database's clock")
 		close(call.done)
 	}
 }
 
-// learn takes a state of the document into account.
-func (f *fleet) learn(state *clockState) {
+// learn takes a state of the document into account, unless it is not, or no
+// longer, the whole.
+func (f *fleet) learn(state *clockState) bool {
 	c := f.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	own, there := state.Servers[f.doc.id]
 	_, unaware := state.others(f.doc.id)
 	if c.mode != shared || !there || unaware {
-		return // what it says is not, or no longer, the whole
+		return false
 	}
 	c.mark, c.last = max(c.mark, state.Mark), max(c.last, state.Mark)
 	stable := min(state.Mark, state.lowest(f.doc.id)-1)
@@ -278,16 +284,28 @@ func (f *fleet) learn(state *clockState) {
 		c.stable = stable
 		c.broadcast()
 	}
+	return true
 }
 
 // now returns an instant to read at.
 func (f *fleet) now(ctx context.Context) (driver.Instant, error) {
-	if f.shares() {
-		if err := f.look(ctx); err != nil {
-			return 0, err
+	for wait := lookPause; ; wait = min(2*wait, lookPauses) {
+		looked := false
+		if f.shares() {
+			var err error
+			if looked, err = f.look(ctx); err != nil {
+				return 0, err
+			}
+			if !looked {
+				// The next exchange finds out that this server was removed.
+				pause(ctx, wait)
+				continue
+			}
+		}
+		if at, ok, err := f.clock.read(ctx, looked); ok || err != nil {
+			return at, err
 		}
 	}
-	return f.clock.read(ctx)
 }
 
 func (f *fleet) shares() bool {
@@ -301,7 +319,7 @@ func (f *fleet) settle(ctx context.Context, at driver.Instant) error {
 	present, reached, err := f.clock.reach(ctx, at)
 	if err == nil && !reached && f.shares() {
 		// Another server's clock may be ahead of this one's.
-		if err = f.look(ctx); err == nil {
+		if _, err = f.look(ctx); err == nil {
 			present, reached, err = f.clock.reach(ctx, at)
 		}
 	}
@@ -329,7 +347,7 @@ func (f *fleet) wait(ctx context.Context, at driver.Instant) error {
 			}
 			continue
 		}
-		if err := f.look(ctx); err != nil {
+		if _, err := f.look(ctx); err != nil {
 			return err
 		}
 		if passed, _ := f.clock.settled(at); passed {
@@ -361,7 +379,8 @@ func (f *fleet) saw(ctx context.Context, at driver.Instant) error {
 }
 
 // leave goes out of the fleet. A server that does not know what became of its
-// commits lets the others wait until it is taken for dead.
+// commits, or did not complete what a dead one was loading, lets the others wait
+// until it is taken for dead.
 func (f *fleet) leave(ctx context.Context) error {
 	f.stop()
 	<-f.ended

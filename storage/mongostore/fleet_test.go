@@ -33,7 +33,9 @@ func newFleetServer(t *testing.T, uri string, o Options) *Store {
 	}
 	_, rest, _ := strings.Cut(strings.TrimPrefix(uri, "mongodb://"), "/")
 	database, _, _ := strings.Cut(rest, "?")
-	o.Collections = []driver.Collection{{Name: "things"}, {Name: "thingsToo"}}
+	if o.Collections == nil {
+		o.Collections = []driver.Collection{{Name: "things"}, {Name: "thingsToo"}}
+	}
 	if o.beat == 0 {
 		o.beat = quickBeat
 	}
@@ -301,6 +303,53 @@ func TestRemovedServerComesBack(t *testing.T) {
 	}
 	for _, problem := range observeFleet(t, []*Store{first, second}, 10) {
 		t.Error(problem)
+	}
+}
+
+// A server that does not know yet that others took it for dead reads at no
+// instant at which they went on without it.
+func TestNowOfRemovedServer(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	first := newFleetServer(t, uri, Options{})
+	second := newFleetServer(t, uri, Options{})
+	until(ctx, t, first, func(c *clock) bool { return c.mode == shared })
+	kill(first) // as where its exchange hangs
+	v, err := second.Commit(ctx, write("a", "1", 0))
+	for err == nil {
+		var state *clockState
+		if state, err = second.fleet.doc.read(ctx); err != nil {
+			break
+		}
+		if _, there := state.Servers[first.fleet.doc.id]; !there {
+			break
+		}
+	}
+	if err == nil {
+		v, err = second.Commit(ctx, write("a", "2", 1))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, end := context.WithTimeout(ctx, 5*quickBeat)
+	defer end()
+	if now, err := first.Now(short); err == nil && now < v.RecordedAt {
+		t.Errorf("Now is %d, and a commit at %d was acknowledged before", now, v.RecordedAt)
+	} else if err != nil && driver.CodeOf(err) != driver.CodeUnavailable {
+		t.Error(err)
+	}
+}
+
+// until waits until a server's clock is as wanted.
+func until(ctx context.Context, t *testing.T, s *Store, wanted func(*clock) bool) {
+	t.Helper()
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	for !wanted(s.clock) {
+		if err := s.clock.await(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

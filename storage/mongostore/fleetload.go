@@ -105,10 +105,25 @@ func (f *fleet) bury(ctx context.Context, id string, last serverState) {
 		return // it moved, or another server loads: later, then
 	}
 	delete(f.silent, id)
+	f.owe()
+}
+
+// adopt completes the loads of a server that is still the loader, and was removed
+// before it knew.
+func (f *fleet) adopt(ctx context.Context, loader string) {
+	if taken, err := f.doc.takeOver(ctx, loader); taken || err != nil {
+		f.owe()
+	}
+}
+
+// owe makes commits wait until the loads of dead servers are completed, also
+// those that have asked for their times already.
+func (f *fleet) owe() {
 	c := f.clock
 	c.mu.Lock()
 	c.debts++
 	c.claimed = true
+	c.sendBack()
 	first := c.debts == 1
 	c.mu.Unlock()
 	if first {

@@ -252,6 +252,10 @@ func (f *fleet) take(before *clockState, n int, first, mark driver.Instant) {
 	c.waiting = more
 	c.beat = f.doc.beat
 	c.mark = max(c.mark, mark)
+	if before.Loader == f.doc.id && !c.claimed {
+		c.claimed = true // by a change without an answer
+		f.kick()
+	}
 	c.broadcast()
 	c.mu.Unlock()
 	after := *before

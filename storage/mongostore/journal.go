@@ -144,7 +144,7 @@ func (j *journal) complete(life context.Context, l *loading, stuck chan<- error)
 			} else {
 				err = j.store.addLoaded(life, j.versions)
 			}
-			if err == nil || driver.CodeOf(err) == driver.CodeInvalid {
+			if err == nil || hopeless(err) {
 				// Where it could not be removed it is found later, and adds nothing.
 				_ = j.store.removeJournal(life, j.id, int64(len(j.parts)))
 				return err
@@ -169,12 +169,15 @@ func (j *journal) complete(life context.Context, l *loading, stuck chan<- error)
 	}
 }
 
+// hopeless reports whether a load fails however often it is tried.
+func hopeless(err error) bool { return driver.CodeOf(wrap(err, "")) == driver.CodeInvalid }
+
 func (s *Store) journal() *mongo.Collection { return s.db.Collection(journalName) }
 
 // addLoaded adds those of the versions that are not there yet, while commits wait.
 func (s *Store) addLoaded(ctx context.Context, vs []driver.Version) error {
 	l := s.newLoading(driver.Forever) // they were checked when they were new
-	l.excludes = true
+	l.excludes, l.others = true, make(map[string]*collection)
 	if _, _, err := l.plan(ctx, vs); err != nil {
 		return err
 	}
@@ -238,10 +241,10 @@ func (s *Store) completeLoad(ctx context.Context, load string, parts int64) erro
 		if err == nil {
 			err = s.addLoaded(ctx, versions)
 		}
-		switch driver.CodeOf(err) {
-		case "":
+		switch {
+		case err == nil:
 			s.logger.Info("what a server that is gone was loading was completed", "versions", len(versions))
-		case driver.CodeInvalid:
+		case hopeless(err):
 			s.logger.Error("what a server that is gone was loading does not fit to what is there, and is given up", "error", err)
 		default:
 			return err

@@ -144,9 +144,12 @@ type documentKey struct{ collection, key string }
 
 // loading is one Load on its way.
 type loading struct {
-	store     *Store
-	now       driver.Instant
-	excludes  bool // commits wait for it
+	store    *Store
+	now      driver.Instant
+	excludes bool // commits wait for it
+	// others are collections that this server does not know, and the one that
+	// wrote the load down did; nil where there may be none.
+	others    map[string]*collection
 	documents map[documentKey]*loadedDocument
 	order     []*loadedDocument // as they came
 }
@@ -167,7 +170,10 @@ type loadedDocument struct {
 func (l *loading) read(ctx context.Context, vs []driver.Version) error {
 	keys := make(map[*collection][]string)
 	for i := range vs {
-		c := l.store.collections[vs[i].Collection]
+		c, err := l.collection(vs[i].Collection)
+		if err != nil {
+			return err
+		}
 		d := documentKey{vs[i].Collection, vs[i].Key}
 		if c == nil || l.documents[d] != nil {
 			continue
@@ -185,6 +191,22 @@ func (l *loading) read(ctx context.Context, vs []driver.Version) error {
 		}
 	}
 	return nil
+}
+
+// collection looks up a collection; nil: there is none.
+func (l *loading) collection(name string) (*collection, error) {
+	c := l.store.collections[name]
+	if c == nil {
+		c = l.others[name]
+	}
+	if c != nil || l.others == nil {
+		return c, nil
+	}
+	c, err := l.store.newCollection(name, Bounds{})
+	if err == nil {
+		l.others[name] = c
+	}
+	return c, err
 }
 
 func (l *loading) readHeads(ctx context.Context, c *collection, keys []string) error {
@@ -242,8 +264,28 @@ func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
 	}
 	r := &record{Version: *v}
 	r.Number, r.SupersededAt = number, driver.Forever
+	if tooLarge(r) {
+		return false, refuse("%s %q: the version of %s is too large for MongoDB, which takes 16 MB with what searches look at; divide the document", v.Collection, v.Key, v.RecordedAt)
+	}
 	d.added = append(d.added, r)
 	return true, nil
+}
+
+// Bounds of one version as it is stored, in bytes: what a document of MongoDB may
+// have, less what is around it; and the JSON that is in it whatever it says:
+// of two bytes, a digit in a list, come 60 at most.
+const (
+	maxStored    = 16<<20 - 64<<10
+	surelyStored = maxStored / 64
+)
+
+// tooLarge reports whether MongoDB does not take a version.
+func tooLarge(r *record) bool {
+	besides := len(r.Author) + len(r.Message) + len(r.Group)
+	for _, name := range r.Changed {
+		besides += len(name)
+	}
+	return len(r.Data)+besides > surelyStored && len(encodeVersion(r)) > maxStored
 }
 
 // sameContent compares what a version says, not how it came about.

@@ -144,9 +144,17 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 }
 
 func (s *Store) add(name string, b Bounds) error {
+	c, err := s.newCollection(name, b)
+	if err == nil {
+		s.collections[name] = c
+	}
+	return err
+}
+
+func (s *Store) newCollection(name string, b Bounds) (*collection, error) {
 	heads, err := newHeads()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if b.Versions <= 0 {
 		b.Versions = DefaultVersions
@@ -155,11 +163,10 @@ func (s *Store) add(name string, b Bounds) error {
 		b.Bytes = DefaultBytes
 	}
 	base := collectionName(name)
-	s.collections[name] = &collection{
+	return &collection{
 		name: name, main: s.db.Collection(base), history: s.db.Collection(base + historySuffix),
 		store: s, bounds: b, heads: heads,
-	}
-	return nil
+	}, nil
 }
 
 // greet asks the server what it is, and compares the clocks.

@@ -1,0 +1,220 @@
+package mongostore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	wire "go.mongodb.org/mongo-driver/v2/x/mongo/driver"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore/mongotest"
+)
+
+// newer is a collection that not all servers know.
+const newer = "newer"
+
+// two is a load of two documents.
+func two(round int, second string) []driver.Version {
+	return []driver.Version{
+		{Collection: "things", Key: fmt.Sprintf("l%d", round), RecordedAt: 10, Op: driver.OpImport, Author: "import", Data: []byte(`{}`)},
+		{Collection: second, Key: fmt.Sprintf("m%d", round), RecordedAt: 11, Op: driver.OpImport, Author: "import", Data: []byte(`{}`)},
+	}
+}
+
+// dieLoading lets a server load, and leaves it as one that was killed when some
+// of the versions were there. meanwhile is called before the end.
+func dieLoading(ctx context.Context, t *testing.T, dying *Store, vs []driver.Version, written int, meanwhile func()) {
+	t.Helper()
+	if err := dying.fleet.exclude(ctx); err != nil {
+		t.Fatal(err)
+	}
+	l := dying.newLoading(driver.Forever)
+	l.excludes = true
+	_, _, err := l.plan(ctx, vs)
+	var j *journal
+	if err == nil {
+		j, err = dying.newJournal(l)
+	}
+	if err == nil {
+		err = j.insert(ctx, 0)
+	}
+	if err == nil {
+		err = dying.addLoaded(ctx, vs[:written])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	meanwhile()
+	kill(dying)
+}
+
+// checkLoaded checks that the versions of a load are there, and no load is left.
+func checkLoaded(ctx context.Context, t *testing.T, s *Store, vs []driver.Version) {
+	t.Helper()
+	for _, v := range vs {
+		var found struct {
+			Prev    []bson.Raw `bson:"prev"`
+			Current struct {
+				By string `bson:"by"`
+			} `bson:"current"`
+		}
+		err := s.db.Collection(v.Collection).FindOne(ctx, byKey(v.Key)).Decode(&found)
+		if err != nil || found.Current.By != v.Author || len(found.Prev) > 0 {
+			t.Errorf("%s %s is %+v, %v", v.Collection, v.Key, found, err)
+		}
+	}
+	if left, err := s.journal().CountDocuments(ctx, bson.D{}); err != nil || left != 0 {
+		t.Errorf("%d parts of loads are left, %v", left, err)
+	}
+}
+
+// A server that loads and goes at once holds off nobody's commits.
+func TestLoaderLeaves(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	stay := []*Store{newFleetServer(t, uri, Options{}), newFleetServer(t, uri, Options{})}
+	for round := range 3 {
+		loader := newFleetServer(t, uri, Options{})
+		if _, err := loader.Load(ctx, two(round, "things")); err != nil {
+			t.Fatal(err)
+		}
+		if err := loader.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for n, s := range stay {
+			id := fmt.Sprintf("c%d.%d", round, n)
+			if _, err := s.Commit(ctx, write(id, id, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A loader that is not among the servers is taken for dead.
+func TestLoaderIsGone(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	servers := []*Store{newFleetServer(t, uri, Options{}), newFleetServer(t, uri, Options{})}
+	if _, err := servers[0].meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: clockID}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "loader", Value: "gone"}}}}); err != nil {
+		t.Fatal(err)
+	}
+	for n, s := range servers {
+		if _, err := s.Commit(ctx, write(fmt.Sprint(n), fmt.Sprint(n), 0)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A server that has loads of others to complete does not go as if it had none.
+func TestHeirLeaves(t *testing.T) {
+	c := newClock(time.Now, func() time.Duration { return 0 }, 1)
+	if _, clear := c.handedOut(); !clear {
+		t.Error("a clock without commits leaves something")
+	}
+	c.debts = 1
+	if _, clear := c.handedOut(); clear {
+		t.Error("a load that is not completed is nothing")
+	}
+}
+
+// Commits that waited for the load of a server come after it also where that
+// server died, and another one completes it.
+func TestCommitsWaitForHeir(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	heir := newFleetServer(t, uri, Options{})
+	dying := newFleetServer(t, uri, Options{})
+	until(ctx, t, heir, func(c *clock) bool { return c.mode == shared })
+	vs := two(0, "things")
+	committed := make(chan error, 1)
+	dieLoading(ctx, t, dying, vs, 1, func() {
+		go func() {
+			_, err := heir.Commit(ctx, write(vs[1].Key, "c", 0))
+			committed <- err
+		}()
+		for asked := false; !asked && ctx.Err() == nil; {
+			heir.clock.mu.Lock()
+			asked = len(heir.clock.waiting) > 0
+			heir.clock.mu.Unlock()
+		}
+	})
+	var conflict *driver.ConflictError
+	if err := <-committed; !errors.As(err, &conflict) {
+		t.Errorf("a commit beside the load of the same document: %v", err)
+	}
+	checkLoaded(ctx, t, heir, vs)
+}
+
+// A load is completed by a server that does not know one of its collections.
+func TestHeirWithoutCollection(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	heir := newFleetServer(t, uri, Options{})
+	dying := newFleetServer(t, uri, Options{Collections: []driver.Collection{{Name: "things"}, {Name: newer}}})
+	vs := two(0, newer)
+	dieLoading(ctx, t, dying, vs, 1, func() {})
+	if _, err := heir.Commit(ctx, write("c", "c", 0)); err != nil {
+		t.Error(err)
+	}
+	checkLoaded(ctx, t, heir, vs)
+	if _, err := heir.Load(ctx, two(1, newer)); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Errorf("a load into a collection that is not known: %v", err)
+	}
+}
+
+// A load with a document that MongoDB cannot take changes nothing, and holds
+// nothing off.
+func TestLoadTooLarge(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s := newFleetServer(t, uri, Options{})
+	vs := two(0, "things")
+	vs[1].Data = append(append([]byte(`{"a":[1`), bytes.Repeat([]byte(",1"), 500_000)...), "]}"...)
+	for _, load := range [][]driver.Version{vs, vs[1:]} {
+		_, err := s.Load(ctx, load)
+		var refused *driver.LoadError
+		if !errors.As(err, &refused) || refused.Index != len(load)-1 || driver.CodeOf(err) != driver.CodeInvalid {
+			t.Errorf("a load of %d versions: %v", len(load), err)
+		}
+	}
+	if n := countVersions(t, s); n != 0 {
+		t.Errorf("%d versions are there", n)
+	}
+	checkLoaded(ctx, t, s, nil)
+	if _, err := s.Commit(ctx, write("c", "c", 0)); err != nil {
+		t.Error(err)
+	}
+}
+
+// What fails however often it is tried is told from what does not.
+func TestHopeless(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"too large for the driver", fmt.Errorf("writing: %w", wire.ErrDocumentTooLarge), true},
+		{"too large for the server", mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{{WriteError: mongo.WriteError{Code: 10334}}}}, true},
+		{"it does not fit", &driver.LoadError{Err: errors.New("another version")}, true},
+		{"the time was up", context.DeadlineExceeded, false},
+		{"what another try finds", driver.Errorf(driver.CodeUnavailable, "load it again"), false},
+		{"a fault", errors.New("a fault"), false},
+	}
+	for _, test := range tests {
+		if got := hopeless(test.err); got != test.want {
+			t.Errorf("%s: %t", test.name, got)
+		}
+	}
+}
