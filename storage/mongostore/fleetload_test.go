@@ -97,6 +97,29 @@ func TestLoaderLeaves(t *testing.T) {
 	}
 }
 
+// What was loaded is there for who asks any server afterwards.
+func TestLoadIsSeenEverywhere(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	loader, other := newFleetServer(t, uri, Options{}), newFleetServer(t, uri, Options{})
+	until(ctx, t, loader, func(c *clock) bool { return c.mode == shared })
+	for round := range 20 {
+		vs := two(round, "things")[:1+round%2]
+		if _, err := loader.Load(ctx, vs); err != nil {
+			t.Fatal(err)
+		}
+		now, err := other.Now(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := other.collections["things"].readHead(ctx, vs[0].Key)
+		if err != nil || h.loaded == 0 || h.loaded > now {
+			t.Fatalf("load %d arrived at %v, %v; on another server it was %d afterwards", round, h, err, now)
+		}
+	}
+}
+
 // A loader that is not among the servers is taken for dead.
 func TestLoaderIsGone(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)

@@ -50,6 +50,10 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	if err == nil {
 		err = s.fleet.saw(ctx, latest)
 	}
+	if err == nil && result.Added > 0 {
+		at, _ := s.clock.handedOut() // not before it arrived
+		err = s.fleet.acknowledge(ctx, at)
+	}
 	if err != nil {
 		return driver.LoadResult{}, err
 	}
