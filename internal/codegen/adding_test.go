@@ -61,7 +61,7 @@ func addingAType(t *testing.T, url, mutation, query string) {
 	want := map[string]any{"createMaintainer": map[string]any{
 		"version": 1.0,
 		"maintainer": map[string]any{
-			"id": "Maintainer:ada", "name": "Ada", "role": "MEMBER", "projectKeys": []any{"vaultwarden"},
+			"id": "Maintainer:ada", "name": "Ada", "role": "MEMBER", "projectKeys": []any{"lanternfish"},
 		},
 	}}
 	if diff := cmp.Diff(want, codegentest.Query(t, url, mutation)); diff != "" {

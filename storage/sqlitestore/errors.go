@@ -32,7 +32,7 @@ func wrap(err error, doing string) error {
 	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
 		return driver.Errorf(driver.CodeUnavailable, "%s: the database cannot be written; check the permissions of the file and its directory: %w", doing, err)
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
-		return driver.Errorf(driver.CodeInternal, "%s: the database file is damaged; restore it from a backup, or export what can be read: %w", doing, err)
+		return driver.Errorf(driver.CodeInternal, "%s: the database file is damaged; restore it from a backup: %w", doing, err)
 	case sqlite.ResultTooBig:
 		return driver.Errorf(driver.CodeInvalid, "%s: the document is too large: %w", doing, err)
 	default:

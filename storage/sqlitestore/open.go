@@ -194,7 +194,7 @@ func acquire(path string) (*os.File, error) {
 	if err != nil {
 		return nil, driver.Errorf(driver.CodeUnavailable, "cannot lock %s: %w", name, err)
 	}
-	return nil, driver.Errorf(driver.CodeUnavailable, "%s: another process is using it; stop that one, or give this one a file of its own", path)
+	return nil, driver.Errorf(driver.CodeUnavailable, "%s: another process is using it, such as a running server; stop that one, or name another file", path)
 }
 
 // pageCache is what each connection may hold of the file in memory, in KiB.

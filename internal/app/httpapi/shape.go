@@ -60,7 +60,7 @@ type shapeWalk struct {
 
 func (w *shapeWalk) selections(set ast.SelectionSet, depth int) {
 	if depth > w.limits.Depth+introspectionDepth {
-		w.fail("the query nests more than %d levels deep", w.limits.Depth+introspectionDepth)
+		w.fail("the query nests more than %d levels deep (%d are allowed outside of introspection)", w.limits.Depth+introspectionDepth, w.limits.Depth)
 	}
 	for _, selection := range set {
 		if w.err != nil {
