@@ -61,6 +61,7 @@ type Store struct {
 	opts Options
 	log  *slog.Logger
 	lock *os.File
+	here presence
 
 	collections []*collection
 	byName      map[string]*collection
@@ -143,6 +144,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		s.readers.add(c)
 	}
 	if c, err = s.connect(); err != nil {
+		return nil, err
+	}
+	if err := s.here.observe(s.path, s.lock); err != nil {
 		return nil, err
 	}
 	s.checkpoints = startCheckpointer(s, c)

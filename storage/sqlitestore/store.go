@@ -39,6 +39,9 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
+	if err := s.here.check(); err != nil {
+		return err
+	}
 	c, err := s.readers.get(ctx)
 	if err != nil {
 		return err

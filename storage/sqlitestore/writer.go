@@ -172,6 +172,9 @@ func (r *request) finish(err error) {
 // what the writer remembers is what the file says.
 func (w *writer) transaction(f func() error) error {
 	w.cache.trim()
+	if err := w.store.here.recently(w.store.opts.Clock()); err != nil {
+		return err
+	}
 	if w.stale {
 		if err := w.restore(); err != nil {
 			return err
