@@ -60,13 +60,14 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		WriteTimeout:      headerTimeout + bodyTimeout + site.api.WaitAtMost() + answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
+		ConnContext:       httpapi.ConnContext,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	if err := m.greet(ctx, listener.Addr().String(), store.Engine()); err != nil {
 		return err
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- server.Serve(httpapi.Gather(listener)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving: %w", err)

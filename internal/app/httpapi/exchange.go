@@ -22,6 +22,7 @@ import (
 type exchange struct {
 	exec   guarded
 	w      http.ResponseWriter
+	r      *http.Request
 	op     *operation
 	media  string // of the answer
 	get    bool
@@ -65,9 +66,7 @@ func (x *exchange) send() error {
 		x.op.explain(header)
 	}
 	header["Content-Length"] = []string{strconv.Itoa(x.body.Len())}
-	x.w.WriteHeader(x.status)
-	_, err := x.w.Write(x.body.Bytes())
-	return err
+	return writeAtOnce(x.r, x.w, x.status, x.body.Bytes())
 }
 
 // post executes what was posted.

@@ -150,7 +150,7 @@ var noStore = []string{"no-store"}
 // serve answers a request by POST or GET.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 	x, _ := h.pool.Get().(*exchange)
-	x.exec, x.w, x.op, x.debug = h.exec, w, op, h.cfg.Debug
+	x.exec, x.w, x.r, x.op, x.debug = h.exec, w, r, op, h.cfg.Debug
 	x.media, x.get, x.status = answerMedia(r), op.transport == "GET", http.StatusOK
 	ctx, p := h.receive(w, r, x)
 	if p == nil {
