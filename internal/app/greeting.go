@@ -26,11 +26,7 @@ func (m *Main) fill(ctx context.Context, engine driver.Engine) error {
 }
 
 // greet says where the server is and what to ask first.
-func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine) error {
-	stats, err := engine.Stats(ctx)
-	if err != nil {
-		return err
-	}
+func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine, stats driver.Stats) error {
 	base := "http://" + addr
 	text := fmt.Sprintf("asof serves %s (%s, %s)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
 		m.storeName(), plural(stats.Documents, "document"), plural(stats.Versions, "version"), base, base)
@@ -48,7 +44,7 @@ func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine) err
 			text += "\nThe store has documents of its own, so --demo left it as it is. For the demo, name another one with --store.\n"
 		}
 	}
-	_, err = fmt.Fprintln(m.Stdout, text)
+	_, err := fmt.Fprintln(m.Stdout, text)
 	return err
 }
 

@@ -27,7 +27,11 @@ func greeting(t *testing.T, store string, args ...string) string {
 			t.Fatal(err)
 		}
 	}
-	if err := m.greet(t.Context(), "127.0.0.1:8080", opened.Engine()); err != nil {
+	stats, err := opened.Engine().Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.greet(t.Context(), "127.0.0.1:8080", opened.Engine(), stats); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

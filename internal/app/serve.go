@@ -48,6 +48,11 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		}
 	}
 	logger := m.logger()
+	stats, err := store.Engine().Stats(ctx)
+	if err != nil {
+		return err
+	}
+	warnUndeclared(ctx, logger, store, stats)
 	site, err := m.newSite(store, logger)
 	if err != nil {
 		return err
@@ -63,7 +68,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		ConnContext:       httpapi.ConnContext,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
-	if err := m.greet(ctx, listener.Addr().String(), store.Engine()); err != nil {
+	if err := m.greet(ctx, listener.Addr().String(), store.Engine(), stats); err != nil {
 		return err
 	}
 	failed := make(chan error, 1)

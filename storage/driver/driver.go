@@ -207,6 +207,23 @@ type Stats struct {
 	// the transactions for them; more writes than commits are writes that
 	// shared one. Both are 0 where an engine does not count them.
 	Writes, Commits int64
+	// Collections are those that hold versions, by name, also where they are
+	// not declared any more. Documents and Versions are their sums.
+	Collections []CollectionStats
+}
+
+// CollectionStats is a summary of one collection.
+type CollectionStats struct {
+	Name      string
+	Documents int64 // live ones
+	Versions  int64
+}
+
+// Add counts a collection, after those before it by name.
+func (s *Stats) Add(c CollectionStats) {
+	if c.Versions > 0 {
+		s.Documents, s.Versions, s.Collections = s.Documents+c.Documents, s.Versions+c.Versions, append(s.Collections, c)
+	}
 }
 
 // LogQuery selects versions in commit order.

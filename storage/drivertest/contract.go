@@ -351,6 +351,15 @@ func (c *contract) Load(ctx context.Context, vs []driver.Version) (driver.LoadRe
 func (c *contract) Stats(ctx context.Context) (driver.Stats, error) {
 	s, err := c.Engine.Stats(ctx)
 	c.code("Stats", err)
+	var sum driver.Stats
+	for i, one := range s.Collections {
+		if sum.Add(one); one.Documents < 0 || one.Versions < one.Documents || one.Versions == 0 || i > 0 && s.Collections[i-1].Name >= one.Name {
+			c.report("Stats returned the collections %+v, want those with versions, by name", s.Collections)
+		}
+	}
+	if sum.Documents != s.Documents || sum.Versions != s.Versions {
+		c.report("Stats returned %+v, which is not the sum of its collections", s)
+	}
 	if s.Documents < 0 || s.Versions < s.Documents || s.Bytes < 0 {
 		c.report("Stats returned %+v", s)
 	}

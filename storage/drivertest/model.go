@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -328,16 +329,18 @@ func (m *model) Stats(ctx context.Context) (driver.Stats, error) {
 		return driver.Stats{}, err
 	}
 	var s driver.Stats
-	for _, documents := range m.documents {
-		for _, versions := range documents {
+	for _, name := range slices.Sorted(maps.Keys(m.documents)) {
+		c := driver.CollectionStats{Name: name}
+		for _, versions := range m.documents[name] {
 			if !versions[len(versions)-1].Deleted {
-				s.Documents++
+				c.Documents++
 			}
+			c.Versions += int64(len(versions))
 			for _, v := range versions {
-				s.Versions++
 				s.Bytes += int64(len(v.Data))
 			}
 		}
+		s.Add(c)
 	}
 	return s, nil
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -272,6 +275,17 @@ func (s *suite) testStats(t *testing.T) {
 		if err != nil || got.Bytes <= 0 || got.Documents != want.Documents || got.Versions != want.Versions {
 			t.Errorf("after %d writes: %+v, %v; want %+v and some bytes", i+1, got, err, want)
 		}
+	}
+	f.commit(&driver.Write{ID: f.id(), Collection: "others", Key: "a", Op: driver.OpCreate, Data: []byte(`{}`)})
+	name := declared()[0].Name
+	collections := []driver.CollectionStats{{Name: "others", Documents: 1, Versions: 1}, {Name: name, Documents: want.Documents, Versions: want.Versions}}
+	slices.SortFunc(collections, func(a, b driver.CollectionStats) int { return strings.Compare(a.Name, b.Name) })
+	for _, when := range []string{"declared", "not declared any more"} {
+		got, err := f.engine.Stats(f.ctx)
+		if diff := cmp.Diff(collections, got.Collections); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got)\n%s", when, err, diff)
+		}
+		f.reopen(declared()[0])
 	}
 	if err := f.engine.Ping(f.ctx); err != nil {
 		t.Errorf("Ping: %v", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,7 +130,8 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 	}
 	defer leave()
 	var stats driver.Stats
-	for _, c := range s.collections {
+	for _, name := range slices.Sorted(maps.Keys(s.collections)) {
+		c, sum := s.collections[name], driver.CollectionStats{Name: name}
 		// Numbers have no gaps, so a document's last number counts its versions.
 		cursor, err := c.main.Aggregate(ctx, bson.A{bson.D{{Key: "$group", Value: bson.D{
 			{Key: "_id", Value: "$current.del"},
@@ -147,11 +150,12 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 			return driver.Stats{}, wrap(err, "counting in "+c.name)
 		}
 		for _, g := range groups {
-			stats.Versions += g.Versions
+			sum.Versions += g.Versions
 			if !g.Deleted {
-				stats.Documents += g.Documents
+				sum.Documents += g.Documents
 			}
 		}
+		stats.Add(sum)
 	}
 	var size struct {
 		Storage float64 `bson:"storageSize"`

@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 
+	"zombiezen.com/go/sqlite"
+
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -62,15 +64,14 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 		return stats, err
 	}
 	defer s.readers.put(c)
-	st, err := c.Prepare(`SELECT sum(live), sum(versions) FROM collections`)
+	st, err := c.Prepare(`SELECT name, live, versions FROM collections ORDER BY name`)
 	if err != nil {
 		return stats, wrap(err, "counting")
 	}
-	row, err := st.Step()
-	if row {
-		stats.Documents, stats.Versions = st.ColumnInt64(0), st.ColumnInt64(1)
-	}
-	if err := finish(st, err); err != nil {
+	if err := c.rows(st, func(st *sqlite.Stmt) error {
+		stats.Add(driver.CollectionStats{Name: st.ColumnText(0), Documents: st.ColumnInt64(1), Versions: st.ColumnInt64(2)})
+		return nil
+	}); err != nil {
 		return stats, wrap(err, "counting")
 	}
 	stats.Writes, stats.Commits = s.writer.writes.Load(), s.writer.commits.Load()
