@@ -12,7 +12,7 @@ import (
 // With epochs that are cut after every few changes, the same suite goes
 // through many of them; and every first load is a large one.
 func TestEngineWithManyEpochs(t *testing.T) {
-	drivertest.Run(t, harness(Options{Sync: SyncOff, Readers: 3, epochSlack: 2, bulkVersions: 1, smallDocument: 1, idleTime: time.Nanosecond}))
+	drivertest.Run(t, harness(Options{Sync: SyncOff, Readers: 3, VersionCache: 256 << 10, epochSlack: 2, bulkVersions: 1, smallDocument: 1, idleTime: time.Nanosecond}))
 }
 
 func harness(opts Options) drivertest.Harness {

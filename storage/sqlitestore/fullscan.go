@@ -53,20 +53,20 @@ func (r *run) eachUntil(s *sqlite.Stmt, f visit, stop func() bool) error {
 		if err = r.poll(); err != nil || stop() {
 			break
 		}
-		var row *sqlite.Stmt
-		if row, err = r.atInstant(s); err != nil {
+		var at *sqlite.Stmt
+		if at, err = r.atInstant(s); err != nil {
 			break
 		}
-		if row == nil {
+		if at == nil {
 			r.rows++
 			continue
 		}
 		goOn := true
-		if r.matches(row) {
-			goOn, err = f(row, docID(s.ColumnInt64(colID)))
+		if r.matches(row{s: at}) {
+			goOn, err = f(row{s: at}, docID(s.ColumnInt64(colID)))
 		}
-		if row != s {
-			err = finish(row, err)
+		if at != s {
+			err = finish(at, err)
 		}
 		if !goOn || err != nil {
 			break
@@ -89,11 +89,13 @@ func (r *run) scan(f visit) error {
 // collect adds the documents of a scan to a page.
 func (r *run) collect(t *top) visit {
 	var c candidate
-	return func(row *sqlite.Stmt, doc docID) (bool, error) {
-		r.place(&c, row)
+	return func(at row, doc docID) (bool, error) {
+		r.place(&c, at)
 		c.doc, c.version = doc, 0
-		if id := row.ColumnInt64(colID); id != int64(doc) {
-			c.version = id
+		if at.kept == nil {
+			if id := at.s.ColumnInt64(colID); id != int64(doc) {
+				c.version = id
+			}
 		}
 		t.add(&c)
 		return true, nil
@@ -107,12 +109,4 @@ func (r *run) scanPage() ([]*driver.Version, error) {
 		return nil, err
 	}
 	return t.versions()
-}
-
-// materialize copies the row of a version, and moves off it.
-func (r *run) materialize(row *sqlite.Stmt, doc docID) (*driver.Version, error) {
-	if row.ColumnInt64(colID) != int64(doc) {
-		return r.c.historic(row, r.coll, r.q.Fields)
-	}
-	return r.c.version(row, r.coll.name, true, r.q.Fields)
 }

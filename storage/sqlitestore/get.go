@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"strings"
 
 	"zombiezen.com/go/sqlite"
 
@@ -43,12 +42,15 @@ func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, f
 }
 
 func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+	out := make([]*driver.Version, len(refs))
+	if s.getKnown(coll, refs, out) {
+		return out, nil
+	}
 	c, err := s.readers.get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer s.readers.put(c)
-	out := make([]*driver.Version, len(refs))
 	for i, ref := range refs {
 		if i%64 == 63 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -62,35 +64,67 @@ func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref,
 	return out, nil
 }
 
+// getKnown reads versions without the file, if all of them are kept. What was
+// committed meanwhile must not be in some of them and not in others.
+func (s *Store) getKnown(coll *collection, refs []driver.Ref, out []*driver.Version) bool {
+	count := s.known.current()
+	if count == unsettled {
+		return false
+	}
+	for i, ref := range refs {
+		if out[i], _ = s.known.find(documentKey{coll.id, ref.Key}, ref, count); out[i] == nil {
+			return false
+		}
+	}
+	return len(refs) < 2 || s.known.count.Load() == count
+}
+
 // get reads one version: the document's row first, which is all that a
 // current read needs, and the history only where that row is too new. Where it
 // is known to be, it is not read.
 func (c *conn) get(coll *collection, ref driver.Ref, fields []string) (*driver.Version, error) {
-	switch h := c.heads[headKey{coll.id, ref.Key}]; {
-	case h.id == 0:
+	k := documentKey{coll.id, ref.Key}
+	known, id := c.known.find(k, ref, c.count)
+	if known != nil {
+		return known, nil
+	}
+	v, id, err := c.lookUp(coll, ref, fields, id)
+	if v != nil && c.whole {
+		c.known.add(k, id, v, c.count)
+	}
+	return v, err
+}
+
+// lookUp reads a version from the file, with the row of its document. A row that
+// is given is that of a document that has the version in its history, if at all.
+func (c *conn) lookUp(coll *collection, ref driver.Ref, fields []string, id docID) (*driver.Version, docID, error) {
+	switch {
 	case ref.Number > maxNumber:
-		return nil, nil
+		return nil, 0, nil
+	case id == 0:
 	case ref.Number > 0:
-		return c.versionByID(coll, h.id.version(ref.Number), fields)
-	case ref.Number == 0 && ref.At < h.at:
-		return c.versionAt(coll, h.id, ref.At, fields)
+		v, err := c.versionByID(coll, id.version(ref.Number), fields)
+		return v, id, err
+	default:
+		v, err := c.versionAt(coll, id, ref.At, fields)
+		return v, id, err
 	}
 	s, err := c.Prepare(sqlDocumentByKey)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	s.BindInt64(1, coll.id)
 	s.BindText(2, ref.Key)
 	row, err := s.Step()
 	if err != nil || !row {
-		return nil, finish(s, err)
+		return nil, 0, finish(s, err)
 	}
 	doc, number, at := docID(s.ColumnInt64(colID)), s.ColumnInt64(colNumber), driver.Instant(s.ColumnInt64(colAt))
 	if ref.Number == number || ref.Number == 0 && at <= ref.At {
 		v, err := c.version(s, coll.name, true, fields)
-		return v, finish(s, err)
+		return v, doc, finish(s, err)
 	}
-	c.remember(headKey{coll.id, ref.Key}, head{doc, at})
+	c.known.seen(documentKey{coll.id, ref.Key}, doc, at)
 	var v *driver.Version
 	switch {
 	case ref.Number == 0:
@@ -99,31 +133,7 @@ func (c *conn) get(coll *collection, ref driver.Ref, fields []string) (*driver.V
 	default:
 		v, err = c.versionByID(coll, doc.version(ref.Number), fields)
 	}
-	return v, finish(s, err)
-}
-
-// head is what a connection remembers of a document: its row, and when that
-// had changed at the latest. Rows do not move, and never go back in time, so
-// what was true once says for ever that what is older is in the history.
-type head struct {
-	id docID
-	at driver.Instant
-}
-
-type headKey struct {
-	collection int64
-	key        string
-}
-
-// maxHeads is how many documents a connection remembers, then it starts afresh.
-const maxHeads = 4096
-
-func (c *conn) remember(k headKey, h head) {
-	if len(c.heads) >= maxHeads {
-		clear(c.heads)
-	}
-	k.key = strings.Clone(k.key) // it may be a part of a large text
-	c.heads[k] = h
+	return v, doc, finish(s, err)
 }
 
 // versionAt reads a document's version as of an instant from the history; nil

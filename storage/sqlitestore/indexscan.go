@@ -11,10 +11,10 @@ import (
 
 // visit is called with the row of a version that the filter accepts. It
 // returns false to stop.
-type visit func(row *sqlite.Stmt, doc docID) (bool, error)
+type visit func(at row, doc docID) (bool, error)
 
 func (r *run) counting(n *int64) visit {
-	return func(*sqlite.Stmt, docID) (bool, error) {
+	return func(row, docID) (bool, error) {
 		*n++
 		return true, nil
 	}
@@ -22,22 +22,28 @@ func (r *run) counting(n *int64) visit {
 
 // document goes to the document of an index entry, at the query's instant,
 // and calls f if the filter accepts it.
-func (r *run) document(doc docID, f visit) (bool, error) {
+func (r *run) document(doc docID, key string, f visit) (bool, error) {
 	if err := r.poll(); err != nil {
 		return false, err
 	}
-	row, err := r.rowOf(doc)
+	if kept, _ := r.c.known.find(documentKey{r.coll.id, key}, driver.Ref{At: r.at}, r.c.count); kept != nil && !kept.Deleted {
+		if !r.matches(row{kept: kept}) {
+			return true, nil
+		}
+		return f(row{kept: kept}, doc)
+	}
+	s, err := r.rowOf(doc)
 	if err != nil {
 		return false, err
 	}
-	if row == nil {
+	if s == nil {
 		return false, internalf("%s: an index has an entry for document %d, which is not there; run a check", r.coll.name, doc)
 	}
 	goOn := true
-	if r.matches(row) {
-		goOn, err = f(row, doc)
+	if r.matches(row{s: s}) {
+		goOn, err = f(row{s: s}, doc)
 	}
-	return goOn, finish(row, err)
+	return goOn, finish(s, err)
 }
 
 // rowOf goes to the row of a document that an index has an entry for. A past
@@ -86,7 +92,7 @@ func (r *run) selectEach(a access, f visit) error {
 			if seen != nil {
 				seen[doc] = true
 			}
-			if more, err = r.document(doc, f); err != nil || !more {
+			if more, err = r.document(doc, unsafeString(cur.entry.key), f); err != nil || !more {
 				break
 			}
 		}
@@ -123,14 +129,14 @@ type filler struct {
 
 func (p *filler) full() bool { return p.r.q.Limit > 0 && len(p.out) >= p.r.q.Limit }
 
-func (p *filler) visit(row *sqlite.Stmt, doc docID) (bool, error) {
+func (p *filler) visit(at row, doc docID) (bool, error) {
 	if p.r.after != nil || p.r.before != nil {
-		p.r.place(&p.c, row)
+		p.r.place(&p.c, at)
 		if !p.r.within(&p.c) {
 			return true, nil
 		}
 	}
-	v, err := p.r.materialize(row, doc)
+	v, err := p.r.materialize(at, doc)
 	p.out = append(p.out, v)
 	return !p.full(), err
 }

@@ -46,6 +46,10 @@ type Options struct {
 	// drops it.
 	Logger *slog.Logger
 
+	// VersionCache is how many bytes of versions that were read are kept in
+	// memory, for reads of the same ones; 0 stands for 8 MiB, less for none.
+	VersionCache int
+
 	// For tests: the size at which the disk is full, in pages (0: no limit),
 	// another epochSlack, bulkVersions, smallDocument and idleTime.
 	maxPages      int
@@ -73,6 +77,7 @@ type Store struct {
 	checkpoints *checkpointer
 	feed        feed
 	bulk        bulk
+	known       *versionCache
 	id          storeID
 	closed      atomic.Bool
 }
@@ -102,6 +107,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if opts.idleTime == 0 {
 		opts.idleTime = idleTime
 	}
+	if opts.VersionCache == 0 {
+		opts.VersionCache = versionCacheBytes
+	}
 	manageMemory()
 	s := &Store{path: path, opts: opts, log: opts.Logger}
 	if s.log == nil {
@@ -118,6 +126,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 			}
 		}
 	}()
+	if s.known, err = newVersionCache(max(opts.VersionCache, 0)); err != nil {
+		return nil, err
+	}
 	if s.path, err = realPath(path); err != nil {
 		return nil, err
 	}
@@ -227,7 +238,7 @@ func (s *Store) connect() (*conn, error) {
 			return nil, err
 		}
 	}
-	return newConn(c, &s.bulk, s.opts.smallDocument), nil
+	return newConn(c, s), nil
 }
 
 // prepare makes the file a store of this format with the declared indexes, and

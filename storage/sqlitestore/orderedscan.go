@@ -119,7 +119,7 @@ func (w *orderedWalk) take(cur *cursor) error {
 		if err != nil || !more {
 			return err
 		}
-		if more, err = w.document(cur.entry.doc, w.visit); err != nil || !more {
+		if more, err = w.document(cur.entry.doc, unsafeString(cur.entry.key), w.visit); err != nil || !more {
 			return err
 		}
 		if w.rows > w.patience {
@@ -217,7 +217,7 @@ func (w *orderedWalk) sorted(members []pair) error {
 			return strings.Compare(a.key, b.key)
 		})
 		for _, m := range members {
-			more, err := w.document(m.doc, w.visit)
+			more, err := w.document(m.doc, m.key, w.visit)
 			if err != nil || !more {
 				return err
 			}
@@ -233,7 +233,7 @@ func (w *orderedWalk) sorted(members []pair) error {
 		t.limit = w.q.Limit - len(w.out)
 	}
 	for _, m := range members {
-		if _, err := w.document(m.doc, w.collect(t)); err != nil {
+		if _, err := w.document(m.doc, m.key, w.collect(t)); err != nil {
 			return err
 		}
 		if w.rows > w.patience {

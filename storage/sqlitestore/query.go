@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -100,7 +98,8 @@ type candidate struct {
 	values  [][]byte // encoded, one for each order
 	key     string
 	doc     docID
-	version int64 // the row of its version; 0: the document's current one
+	version int64           // the row of its version; 0: the document's current one
+	kept    *driver.Version // its version, if that is at hand
 }
 
 func (s *Store) newRun(ctx context.Context, q *driver.Query) (*run, error) {
@@ -190,58 +189,6 @@ func (r *run) compare(a, b *candidate) int {
 // within tells whether a candidate lies between the bounds of the page.
 func (r *run) within(c *candidate) bool {
 	return (r.after == nil || r.compare(c, r.after) > 0) && (r.before == nil || r.compare(c, r.before) < 0)
-}
-
-// matches evaluates the filter on the row that a statement stands on, and
-// leaves the row in the scope for the order.
-func (r *run) matches(s *sqlite.Stmt) bool {
-	r.load(s)
-	return r.m.cond == nil || r.m.cond.match(&r.scope)
-}
-
-// load makes the row that a statement stands on the scope.
-func (r *run) load(s *sqlite.Stmt) {
-	r.rows++
-	if r.m.slots > 0 {
-		clear(r.scope.slots)
-		r.m.paths.find(r.c.raw(s, colData), r.scope.slots)
-	}
-	if r.m.meta == 0 {
-		return
-	}
-	if r.m.needs(driver.MetaKey) {
-		r.meta.key = r.c.raw(s, colKey)
-	}
-	if r.m.needs(driver.MetaNumber) {
-		r.meta.number = s.ColumnInt64(colNumber)
-	}
-	if r.m.needs(driver.MetaRecordedAt) {
-		r.meta.at = s.ColumnInt64(colAt)
-	}
-	if r.m.needs(driver.MetaOp) {
-		r.meta.op = s.ColumnInt64(colOp)
-	}
-	if r.m.needs(driver.MetaAuthor) {
-		r.meta.author = r.c.raw(s, colAuthor)
-	}
-	if r.m.needs(driver.MetaMessage) {
-		r.meta.message = r.c.raw(s, colMessage)
-	}
-	if r.m.needs(driver.MetaGroup) {
-		r.meta.group = r.c.raw(s, colGroup)
-	}
-}
-
-// place fills in a candidate's place in the order from the scope, reusing its
-// memory.
-func (r *run) place(c *candidate, s *sqlite.Stmt) {
-	for len(c.values) < len(r.orders) {
-		c.values = append(c.values, nil)
-	}
-	for i, o := range r.orders {
-		c.values[i] = o.append(c.values[i][:0], &r.scope)
-	}
-	c.key = unsafeString(r.c.raw(s, colKey))
 }
 
 // clone gives a candidate memory of its own.

@@ -23,9 +23,12 @@ type conn struct {
 	lists   map[string][]string
 	grab    grabber
 	bulk    *bulk
-	heads   map[headKey]head
 	small   int   // see smallDocument
+	whole   bool  // the last document that was read was read in full
 	seen    int64 // the commits that its snapshot holds, or held, at least
+
+	known *versionCache
+	count int64 // of the snapshot, see versionCache
 }
 
 // The most strings that a connection remembers, then it starts afresh; and how
@@ -35,8 +38,11 @@ const (
 	maxInternedBytes = 256
 )
 
-func newConn(c *sqlite.Conn, b *bulk, small int) *conn {
-	return &conn{Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: b, heads: map[headKey]head{}, small: small}
+func newConn(c *sqlite.Conn, s *Store) *conn {
+	return &conn{
+		Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: &s.bulk, small: s.opts.smallDocument,
+		known: s.known, count: unsettled,
+	}
 }
 
 // grabber is an io.Writer that keeps the slice it is given. Through
@@ -75,6 +81,7 @@ const smallDocument = 4096
 // named; nil: all of them.
 func (c *conn) members(s *sqlite.Stmt, col int, fields []string) []byte {
 	n := s.ColumnLen(col)
+	c.whole = n == 0 || fields == nil || len(fields) > 0 && n < c.small
 	switch {
 	case n == 0:
 		return nil
@@ -270,11 +277,29 @@ func (p *pool) lend() (*conn, error) {
 		c.letGo()
 	}
 	c.seen = n
-	if err := c.exec("BEGIN"); err != nil {
+	if err := c.takeSnapshot(); err != nil {
+		c.letGo()
 		p.put(c)
 		return nil, wrap(err, "beginning to read")
 	}
 	return c, nil
+}
+
+// takeSnapshot begins to read. SQLite takes the snapshot with the first row that
+// is read.
+func (c *conn) takeSnapshot() error {
+	count := c.known.current()
+	c.count = unsettled
+	if err := c.exec("BEGIN"); err != nil || count == unsettled {
+		return err
+	}
+	if _, err := c.integer("SELECT last FROM clock"); err != nil {
+		return err
+	}
+	if c.known.count.Load() == count {
+		c.count = count
+	}
+	return nil
 }
 
 // letGo ends a connection's snapshot.

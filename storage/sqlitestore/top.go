@@ -65,6 +65,9 @@ func (t *top) versions() ([]*driver.Version, error) {
 
 // version reads the version of a candidate.
 func (r *run) version(c *candidate) (*driver.Version, error) {
+	if c.kept != nil {
+		return c.kept, nil
+	}
 	var v *driver.Version
 	var err error
 	if c.version != 0 {
@@ -74,6 +77,9 @@ func (r *run) version(c *candidate) (*driver.Version, error) {
 	}
 	if err == nil && v == nil {
 		err = internalf("%s: document %d has vanished", r.coll.name, c.doc)
+	}
+	if err == nil {
+		r.keep(v, c.doc)
 	}
 	return v, err
 }

@@ -183,11 +183,14 @@ func (w *writer) transaction(f func() error) error {
 	err := w.exec("BEGIN IMMEDIATE")
 	if err == nil {
 		err = f()
+		changed := w.pending.touched
 		if err == nil {
 			err = w.flush()
 		}
 		if err == nil {
+			w.store.known.committing()
 			err = w.exec("COMMIT")
+			w.store.known.committed(changed, err == nil)
 		}
 	}
 	if err == nil {

@@ -1,0 +1,225 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// keptCount is how many versions of a document are kept.
+func keptCount(s *Store, key string) int {
+	k := documentKey{s.byName[benchCollection].id, key}
+	shard := s.known.shard(k)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	d, ok := shard.docs.Peek(k)
+	if !ok {
+		return 0
+	}
+	return len(d.versions)
+}
+
+// What is kept answers without the file, at every instant at which it was
+// current, by number too; the next commit drops the last version and no other.
+func TestVersionsAreKeptUntilTheyChange(t *testing.T) {
+	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	key := benchKey(1)
+	for n := range 4 {
+		w := &driver.Write{
+			ID: fmt.Sprint(n), Collection: benchCollection, Key: key, Expected: int64(n), Op: driver.OpUpdate,
+			Data: fmt.Appendf(nil, `{"stars":%d}`, n+1),
+		}
+		if n == 0 {
+			w.Op = driver.OpCreate
+		}
+		if _, err := s.Commit(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get := func(ref driver.Ref) *driver.Version {
+		t.Helper()
+		vs, err := s.Get(t.Context(), benchCollection, []driver.Ref{ref}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vs[0]
+	}
+	current, second := get(driver.Ref{Key: key, At: driver.Forever}), get(driver.Ref{Key: key, Number: 2})
+	if n := keptCount(s, key); n != 2 {
+		t.Fatalf("%d versions are kept after two reads", n)
+	}
+	c, err := s.readers.get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	deny := func(sqlite.Action) sqlite.AuthResult { return sqlite.AuthResultDeny }
+	if err := c.SetAuthorizer(sqlite.AuthorizeFunc(deny)); err != nil {
+		t.Fatal(err)
+	}
+	s.readers.put(c)
+	for _, r := range []struct {
+		ref  driver.Ref
+		want *driver.Version
+	}{
+		{driver.Ref{Key: key, At: driver.Forever}, current},
+		{driver.Ref{Key: key, At: current.RecordedAt}, current},
+		{driver.Ref{Key: key, Number: 4}, current},
+		{driver.Ref{Key: key, Number: 2}, second},
+		{driver.Ref{Key: key, At: second.RecordedAt}, second},
+		{driver.Ref{Key: key, At: second.SupersededAt - 1}, second},
+	} {
+		if got := get(r.ref); got != r.want {
+			t.Errorf("%+v: got %+v, want what is kept of version %d", r.ref, got, r.want.Number)
+		}
+	}
+	// What is not kept is read, which is denied.
+	for _, ref := range []driver.Ref{{Key: key, Number: 3}, {Key: key, At: second.SupersededAt}, {Key: key, At: second.RecordedAt - 1}} {
+		if _, err := s.Get(t.Context(), benchCollection, []driver.Ref{ref}, nil); err == nil {
+			t.Errorf("%+v was answered without the file", ref)
+		}
+	}
+	w := &driver.Write{ID: "next", Collection: benchCollection, Key: key, Expected: 4, Op: driver.OpUpdate, Data: []byte(`{"stars":5}`)}
+	if _, err := s.Commit(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if n := keptCount(s, key); n != 1 {
+		t.Errorf("%d versions are kept after a commit, want the second alone", n)
+	}
+}
+
+// A version is kept only if nothing was committed since the snapshot that it was
+// read in, and given only to readers whose snapshot has it.
+func TestVersionCacheAndSnapshots(t *testing.T) {
+	c, err := newVersionCache(versionCacheBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := documentKey{1, "a"}
+	changed := []*state{{coll: &collection{id: 1}, key: "a"}}
+	v := func(n int64) *driver.Version {
+		return &driver.Version{Key: "a", Number: n, RecordedAt: driver.Instant(10 * n), SupersededAt: driver.Forever}
+	}
+	old := c.current()
+	c.committing()
+	if c.current() != unsettled {
+		t.Error("a snapshot that is taken during a commit is settled")
+	}
+	c.add(k, 1, v(1), old)
+	if got, _ := c.find(k, driver.Ref{Key: "a", At: driver.Forever}, old); got != nil {
+		t.Error("a version was kept during a commit")
+	}
+	c.committed(changed, true)
+	c.add(k, 1, v(1), old)
+	if got, _ := c.find(k, driver.Ref{Key: "a", At: driver.Forever}, old); got != nil {
+		t.Error("a version that was read before a commit was kept after it")
+	}
+	now := c.current()
+	c.add(k, 1, v(2), now)
+	for count, want := range map[int64]bool{now: true, now + 2: true, old: false, unsettled: false} {
+		if got, _ := c.find(k, driver.Ref{Key: "a", At: driver.Forever}, count); (got != nil) != want {
+			t.Errorf("a snapshot of count %d is given %v of one of count %d", count, got, now)
+		}
+	}
+	c.committing()
+	c.committed(nil, false)
+	if got, id := c.find(k, driver.Ref{Key: "a", At: driver.Forever}, c.current()); got != nil || id != 0 {
+		t.Errorf("%v, %d are kept after a commit of which nothing is known", got, id)
+	}
+}
+
+// The cache stays within its bounds, in all and for one document.
+func TestVersionCacheIsBounded(t *testing.T) {
+	const limit = 1 << 20
+	c, err := newVersionCache(limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := []byte(strings.Repeat("x", 1000))
+	for doc := range 200 {
+		for n := range int64(2 * maxKnownVersions) {
+			key := fmt.Sprintf("document %d", doc)
+			v := &driver.Version{Key: key, Number: n + 1, RecordedAt: driver.Instant(n), SupersededAt: driver.Instant(n + 1), Data: data}
+			c.add(documentKey{1, key}, docID(doc+1), v, c.current())
+			c.seen(documentKey{1, fmt.Sprint("seen", doc, n)}, docID(doc+1), 1)
+		}
+	}
+	total := 0
+	for i := range c.shards {
+		shard, sum := &c.shards[i], 0
+		for _, d := range shard.docs.Values() {
+			size := len("document 000") + knownOverhead
+			for _, v := range d.versions {
+				size += len(v.Data) + knownOverhead
+			}
+			if len(d.versions) > maxKnownVersions || d.bytes > size {
+				t.Errorf("%d versions of one document, %d bytes", len(d.versions), d.bytes)
+			}
+			sum += d.bytes
+		}
+		if sum != shard.bytes {
+			t.Errorf("part %d counts %d bytes and has %d", i, shard.bytes, sum)
+		}
+		total += sum
+	}
+	if total > limit || total < limit/2 {
+		t.Errorf("%d bytes are kept of at most %d", total, limit)
+	}
+}
+
+// A page is one state of the collection: what a load brought is in all of its
+// documents or in none, while loads go on and versions are kept.
+func TestPagesAreOneStateDuringLoads(t *testing.T) {
+	const docs, loads = 12, 300
+	s := benchStore(t, Options{Sync: SyncOff, VersionCache: 64 << 10, Readers: 2})
+	load := func(n int) error {
+		var vs []driver.Version
+		for d := range docs {
+			vs = append(vs, driver.Version{
+				Collection: benchCollection, Key: benchKey(d), RecordedAt: driver.Instant(1000*n + d), Op: driver.OpImport,
+				Data: fmt.Appendf(nil, `{"stars":%d}`, n),
+			})
+		}
+		_, err := s.Load(t.Context(), vs)
+		return err
+	}
+	if err := load(1); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	for _, at := range []driver.Instant{driver.Forever, 1000 * loads} {
+		wait.Go(func() {
+			defer stop()
+			for ctx.Err() == nil {
+				vs, err := s.Query(ctx, &driver.Query{Collection: benchCollection, At: at, Order: []driver.Order{{Field: driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}}}})
+				if errors.Is(err, context.Canceled) {
+					return
+				}
+				if err != nil || len(vs) != docs {
+					t.Errorf("got %d documents, %v", len(vs), err)
+					return
+				}
+				for _, v := range vs {
+					if string(v.Data) != string(vs[0].Data) {
+						t.Errorf("one page has %s and %s", vs[0].Data, v.Data)
+						return
+					}
+				}
+			}
+		})
+	}
+	for n := 2; n <= loads && ctx.Err() == nil; n++ {
+		if err := load(n); err != nil {
+			t.Error(err)
+		}
+	}
+	stop()
+	wait.Wait()
+}
