@@ -76,7 +76,7 @@ func ended(ctx context.Context) error { return fromDriver(ctx.Err()) }
 func (o *Object) missing(i int) error {
 	f := &o.typ.Fields[i]
 	return errorf(CodeInternal, "%s has no value for the non-null field %s; declare it nullable (%s: %s) or give it @default(value: …)",
-		o.doc.describe(), o.fieldPath(f), f.Name, f.typeName(false))
+		o.doc.describe(), o.fieldPath(i), f.Name, f.typeName(false))
 }
 
 // nullElement says that a list holds a null where the schema allows none.
@@ -84,17 +84,17 @@ func (o *Object) nullElement(i int) error {
 	f := &o.typ.Fields[i]
 	if f.Kind == KindRef {
 		return errorf(CodeInternal, "%s holds a null in the list of references %s; correct the document: a list of references holds keys",
-			o.doc.describe(), o.fieldPath(f))
+			o.doc.describe(), o.fieldPath(i))
 	}
 	return errorf(CodeInternal, "%s holds a null in the list %s, whose elements are declared non-null; declare %s: [%s]",
-		o.doc.describe(), o.fieldPath(f), f.Name, f.elemName())
+		o.doc.describe(), o.fieldPath(i), f.Name, f.elemName())
 }
 
 // mistyped says that a version holds a value of another type.
 func (o *Object) mistyped(i int, raw []byte) error {
 	f := &o.typ.Fields[i]
 	return errorf(CodeInternal, "%s holds %s in field %s, which is declared %s; %s",
-		o.doc.describe(), sample(raw), o.fieldPath(f), f.typeName(true), advice(f, raw))
+		o.doc.describe(), sample(raw), o.fieldPath(i), f.typeName(true), advice(f, raw))
 }
 
 func advice(f *Field, raw []byte) string {

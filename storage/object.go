@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/asof/asof/storage/driver"
@@ -16,79 +17,38 @@ import (
 // Every accessor returns an *Error that names type, key, version and field, and
 // says what to declare, where the stored value does not satisfy the schema.
 type Object struct {
-	doc  *Document
-	typ  *ObjectType
-	path string // where the object lies in the document, "" for the document itself
+	doc *Document
+	typ *ObjectType
 	// chain are the fields that lead from the document to the object.
 	chain []int
 	raw   []byte
-	idx   atomic.Pointer[[]span] // where each field's value lies in raw
-	// spans is what idx leads to where the object was indexed when it was made.
+	// spans say where each field's value lies in raw, where that was known when
+	// the object was made; otherwise it is found out when it is needed.
 	spans []span
+	found atomic.Pointer[[]span]
 }
 
-// span is a part of Object.raw; 0,0 where the field is missing.
-type span struct{ start, end uint32 }
-
-// index finds the declared members, once.
+// index returns where each field's value lies in raw.
 func (o *Object) index() []span {
-	if idx := o.idx.Load(); idx != nil {
-		return *idx
+	if o.spans != nil {
+		return o.spans
 	}
-	idx := indexMembers(o.typ, o.raw)
-	o.idx.Store(&idx)
-	return idx
-}
-
-// indexTogether indexes documents of one type that were read together and are
-// about to be looked at, some of which may be nil: for all in one allocation.
-// Nobody else has them yet.
-func indexTogether(t *Type, docs ...*Document) {
-	fields := len(t.object.Fields)
-	spans := make([]span, len(docs)*fields)
-	for i, d := range docs {
-		if d == nil {
-			continue
-		}
-		d.spans = spans[i*fields : (i+1)*fields : (i+1)*fields]
-		indexInto(d.spans, t.object, d.raw)
-		d.idx.Store(&d.spans)
+	if found := o.found.Load(); found != nil {
+		return *found
 	}
-}
-
-func indexMembers(t *ObjectType, raw []byte) []span {
-	idx := make([]span, len(t.Fields))
-	indexInto(idx, t, raw)
-	return idx
-}
-
-// indexInto fills an index, which is all zero, with as many places as the type
-// has fields.
-func indexInto(idx []span, t *ObjectType, raw []byte) {
-	next := 0 // members mostly come in the order in which they are declared
-	rawjson.Members(raw, func(name []byte, start, end int) bool {
-		i := next
-		if i >= len(t.Fields) || t.Fields[i].Stored != string(name) {
-			var ok bool
-			if i, ok = t.byStored[string(name)]; !ok {
-				if i, ok = t.byStored[rawjson.Name(name)]; !ok {
-					return true
-				}
-			}
-		}
-		idx[i] = span{uint32(start), uint32(end)}
-		next = i + 1
-		return true
-	})
+	var found []span
+	if o == &o.doc.Object {
+		found = o.doc.indexNoted()
+	} else {
+		found = indexMembers(o.typ, o.raw)
+	}
+	o.found.Store(&found)
+	return found
 }
 
 // stored returns the value as it is in the document; nil when missing.
 func (o *Object) stored(i int) []byte {
-	s := o.index()[i]
-	if s.end == 0 {
-		return nil
-	}
-	return o.raw[s.start:s.end:s.end]
+	return o.index()[i].at(o.raw)
 }
 
 // value returns the value that the field reads as: the stored one, or its
@@ -356,27 +316,25 @@ func (o *Object) EachNested(into *Object, i int, fn func(*Object)) (bool, error)
 
 // Forget drops what a nested object is a view of, and keeps its memory for the
 // next.
-func (o *Object) Forget() { o.doc, o.typ, o.raw, o.path = nil, nil, nil, "" }
+func (o *Object) Forget() { o.doc, o.typ, o.raw = nil, nil, nil }
 
 // turn makes a view of an object nested in o, reusing another's memory.
 func (o *Object) turn(into *Object, i int, raw []byte) {
-	f := &o.typ.Fields[i]
-	into.doc, into.typ, into.path, into.raw = o.doc, f.Object, o.fieldPath(f), raw
+	t := o.typ.Fields[i].Object
+	into.doc, into.typ, into.raw = o.doc, t, raw
 	into.chain = append(append(into.chain[:0], o.chain...), i)
-	n := len(f.Object.Fields)
+	n := len(t.Fields)
 	into.spans = slices.Grow(into.spans[:0], n)[:n]
 	clear(into.spans)
-	indexInto(into.spans, f.Object, raw)
-	into.idx.Store(&into.spans)
+	indexInto(into.spans, t, raw)
 }
 
 func (o *Object) child(i int, raw []byte) (*Object, error) {
 	if raw[0] != '{' {
 		return nil, o.mistyped(i, raw)
 	}
-	f := &o.typ.Fields[i]
 	chain := append(slices.Clip(o.chain), i)
-	return &Object{doc: o.doc, typ: f.Object, path: o.fieldPath(f), chain: chain, raw: raw}, nil
+	return &Object{doc: o.doc, typ: o.typ.Fields[i].Object, chain: chain, raw: raw}, nil
 }
 
 // RefKey reads the key that a single reference holds; nil for null.
@@ -417,9 +375,15 @@ func (o *Object) AppendRefs(dst [][]byte, i int) (keys [][]byte, null bool, err 
 	return dst, false, err
 }
 
-func (o *Object) fieldPath(f *Field) string {
-	if o.path == "" {
-		return f.Name
+// fieldPath says where a field lies in the document.
+func (o *Object) fieldPath(field int) string {
+	var path strings.Builder
+	t := o.doc.typ
+	for _, i := range o.chain {
+		path.WriteString(t.Fields[i].Name)
+		path.WriteByte('.')
+		t = t.Fields[i].Object
 	}
-	return o.path + "." + f.Name
+	path.WriteString(t.Fields[field].Name)
+	return path.String()
 }

@@ -53,14 +53,6 @@ func (o *ObjectType) visible(raw []byte) []byte {
 	return append(out, '}')
 }
 
-// at returns the value that a span marks; nil where there is none.
-func (s span) at(raw []byte) []byte {
-	if s.end == 0 {
-		return nil
-	}
-	return raw[s.start:s.end:s.end]
-}
-
 // changesBetween lists the visible changes between two states of a document, in
 // the order of the schema. Either may be nil, or a tombstone. The changes carry
 // the version v.

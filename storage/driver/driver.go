@@ -158,6 +158,9 @@ type Version struct {
 	Changed []string
 	// Data is a JSON object in normal form; nil for a tombstone.
 	Data []byte
+	// Notes is there where the engine keeps the version and returns it to
+	// others, too.
+	Notes *Notes
 }
 
 // Current reports whether this version was the document's last when it was read.

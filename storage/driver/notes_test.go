@@ -1,0 +1,25 @@
+package driver_test
+
+import (
+	"testing"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+func TestNotes(t *testing.T) {
+	var none *driver.Notes
+	none.Keep(1)
+	if got := none.Get(); got != nil {
+		t.Errorf("nowhere: %v", got)
+	}
+	var notes driver.Notes
+	if got := notes.Get(); got != nil {
+		t.Errorf("at first: %v", got)
+	}
+	for _, value := range []any{1, "two", nil, 4} {
+		notes.Keep(value)
+		if got := notes.Get(); got != value {
+			t.Errorf("%v, not %v", got, value)
+		}
+	}
+}
