@@ -223,3 +223,37 @@ func TestPagesAreOneStateDuringLoads(t *testing.T) {
 	stop()
 	wait.Wait()
 }
+
+// A snapshot during whose taking something was committed is not known to be of
+// before or after.
+func TestSnapshotTakenDuringACommit(t *testing.T) {
+	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	c, err := s.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		c.letGo()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	commits := 1
+	if err := c.SetAuthorizer(sqlite.AuthorizeFunc(func(a sqlite.Action) sqlite.AuthResult {
+		if a.Table() == "clock" && commits > 0 {
+			commits--
+			s.known.committing()
+			s.known.committed(nil, true)
+		}
+		return sqlite.AuthResultOK
+	})); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.takeSnapshot(); err != nil || commits != 0 || c.count != unsettled {
+		t.Errorf("%v; %d commits were left; its count is %d", err, commits, c.count)
+	}
+	c.letGo()
+	if err := c.takeSnapshot(); err != nil || c.count != s.known.current() || c.count == unsettled {
+		t.Errorf("%v; a snapshot that was taken in peace has count %d", err, c.count)
+	}
+}
