@@ -151,6 +151,7 @@ func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int
 	if there {
 		return
 	}
+	v.Notes = new(driver.Notes) // nobody else has it yet
 	d.versions = slices.Insert(d.versions, place, knownVersion{v, count})
 	d.bytes += size
 	shard.bytes += size
