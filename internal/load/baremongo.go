@@ -35,8 +35,9 @@ type bareMongo struct {
 
 const (
 	barePrefix = "bare-"
-	// barePrev is how many versions prev holds: as many as with the engine on average.
-	barePrev = 48
+	// barePrev is how many versions prev holds: as many as with the engine near
+	// version 10.
+	barePrev = mongoVersions
 )
 
 // fill copies the engine's documents, for the bare loop to work on.

@@ -28,6 +28,30 @@ func (f fixed) check(answer []byte) error {
 	return nil
 }
 
+// varied sends its bodies in turn, and begins again at the end.
+type varied struct {
+	bodies [][]byte
+	next   int
+	want   []byte
+}
+
+func (v *varied) body() []byte {
+	body := v.bodies[v.next%len(v.bodies)]
+	v.next++
+	return body
+}
+
+func (v *varied) check(answer []byte) error { return fixed{want: v.want}.check(answer) }
+
+// vary gives n clients the same requests, each beginning at another one.
+func vary(n int, bodies [][]byte, want string) []request {
+	clients := make([]request, n)
+	for i := range clients {
+		clients[i] = &varied{bodies: bodies, next: i * len(bodies) / n, want: []byte(want)}
+	}
+	return clients
+}
+
 // measurement is what one round of load against one server gave.
 type measurement struct {
 	Requests   int     `json:"requests"`

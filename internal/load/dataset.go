@@ -29,6 +29,22 @@ var fixedLengths = map[string]int{"ten": 10, "fourteen-hundred": 1400, "ten-thou
 type moments struct {
 	page  time.Time
 	fixed map[string]time.Time
+	// The histories of the random documents, and of the longest fixed one.
+	pages, longest stretch
+	projects       int
+}
+
+// stretch is a time from its first instant to its last.
+type stretch struct{ first, last time.Time }
+
+// random returns instants within, to the second.
+func (s stretch) random(n int, seed uint64) []string {
+	source := rand.New(rand.NewPCG(seed, 1))
+	list := make([]string, n)
+	for i := range list {
+		list[i] = s.first.Add(time.Duration(source.Int64N(int64(s.last.Sub(s.first))))).Format(time.RFC3339)
+	}
+	return list
 }
 
 // writeDataset writes an invented catalogue in the import format: projects with
@@ -36,10 +52,10 @@ type moments struct {
 // the documents of fixedLengths. The same seed gives the same bytes.
 //
 // It returns an instant in the middle of the random histories, and one in the
-// middle of each fixed one.
+// middle of each fixed one, and how far they reach.
 func writeDataset(w io.Writer, projects, perProject int, seed uint64) (moments, error) {
 	random := rand.New(rand.NewPCG(seed, 0))
-	when := moments{fixed: map[string]time.Time{}}
+	when := moments{fixed: map[string]time.Time{}, projects: projects}
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
 	at := time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -68,7 +84,10 @@ func writeDataset(w io.Writer, projects, perProject int, seed uint64) (moments, 
 		state[i] = project(fmt.Sprintf("project-%04d", i), random)
 	}
 	for n := range perProject {
-		if n == perProject/2 {
+		switch n {
+		case 1:
+			when.pages.first = at
+		case perProject / 2:
 			when.page = at
 		}
 		for i, data := range state {
@@ -78,7 +97,9 @@ func writeDataset(w io.Writer, projects, perProject int, seed uint64) (moments, 
 			}
 		}
 	}
+	when.pages.last = at
 	for _, id := range []string{"ten", "fourteen-hundred", "ten-thousand", "hundred-thousand"} {
+		when.longest.first = at.Add(time.Second)
 		data := project(id, random)
 		for n := range fixedLengths[id] {
 			if n == fixedLengths[id]/2 {
@@ -89,6 +110,7 @@ func writeDataset(w io.Writer, projects, perProject int, seed uint64) (moments, 
 				return when, err
 			}
 		}
+		when.longest.last = at
 	}
 	return when, nil
 }

@@ -203,7 +203,7 @@ func imports(ctx context.Context, c config, dir, self, asof, events string) ([]r
 }
 
 func readRounds(c config, servers map[string]*server, when moments) ([]result, error) {
-	list := scenarios(c.clients, when)
+	list := append(scenarios(c.clients, when), anyScenarios(c.clients, when)...)
 	rounds := make([]map[string]measurement, c.rounds)
 	for i := range rounds {
 		rounds[i] = map[string]measurement{}
@@ -218,6 +218,11 @@ func readRounds(c config, servers map[string]*server, when moments) ([]result, e
 	var results []result
 	for _, s := range list {
 		results = append(results, summarize(s.Name, s.Against, s.Target, rounds))
+	}
+	for _, s := range comparisons {
+		r := summarize(s.Name, s.Against, s.Target, rounds)
+		r.Name, r.Median = s.Name+", planned", nil
+		results = append(results, r)
 	}
 	return results, nil
 }

@@ -29,13 +29,18 @@ import (
 // of which each is updated a few times, one with as many as stay in the document
 // and some more, and one with ten thousand.
 const (
-	mongoDocuments = 200
+	mongoDocuments = 600
 	mongoVersions  = 10
 	mongoSteady    = 100
 	mongoLong      = 10_000
 	steadyKey      = "steady"
 	longKey        = "long"
-	docsName       = "software"
+	// mongoUpdates is how many updates a round has at most, so that the many stay
+	// near version 10, and mongoCycle how many it has at least, so that each part of
+	// a history moves out of its document several times in a round.
+	mongoUpdates = 200
+	mongoCycle   = 100
+	docsName     = "software"
 )
 
 // compareMongo measures the engine over MongoDB against a bare loop on the same
@@ -143,7 +148,7 @@ type operation func(ctx context.Context, n int) error
 // that of the one named in against, in the same rounds.
 type mongoScenario struct {
 	name, against, target string
-	most                  int // operations in a round; 0: no bound
+	least, most           int // operations in a round; 0: no bound
 	run                   operation
 }
 
@@ -160,6 +165,14 @@ func mongoScenarios(remote, embedded driver.Engine, bare *bareMongo, middle driv
 	current := func(n int) driver.Ref { return driver.Ref{Key: short(n), At: driver.Forever} }
 	recent := func(n int) driver.Ref { return driver.Ref{Key: short(n), Number: mongoVersions / 2} }
 	old := func(int) driver.Ref { return driver.Ref{Key: longKey, At: middle} }
+	update := func(name, against, target string, run operation) mongoScenario {
+		n := -1 // goes on from round to round, so that all documents have their turn
+		next := func(ctx context.Context, _ int) error {
+			n++
+			return run(ctx, n)
+		}
+		return mongoScenario{name: name, against: against, target: target, least: mongoCycle, most: mongoUpdates, run: next}
+	}
 	const bareRead, bareWrite, low = "bare FindOne", "bare guarded update", "update of version 10"
 	return []mongoScenario{
 		{name: bareRead, run: bare.read},
@@ -168,12 +181,11 @@ func mongoScenarios(remote, embedded driver.Engine, bare *bareMongo, middle driv
 		{name: "read of a recent version", against: "point read", run: get(remote, recent)},
 		{name: "read as of, in the overflow", against: "point read", run: get(remote, old)},
 		{name: "point read, embedded", against: "point read", run: get(embedded, current)},
-		{name: bareWrite, run: bare.update},
-		// Few enough that the documents stay near version 10.
-		{name: low, against: bareWrite, target: "time at most 1.3", most: mongoDocuments, run: updates(remote, short)},
-		{name: "update of version 100", against: low, most: mongoDocuments, run: updates(remote, func(int) string { return steadyKey })},
-		{name: "update of version 10,000", against: low, target: "time at most 1.2", most: mongoDocuments, run: updates(remote, func(int) string { return longKey })},
-		{name: "update, embedded", against: low, most: mongoDocuments, run: updates(embedded, short)},
+		update(bareWrite, "", "", bare.update),
+		update(low, bareWrite, "time at most 1.3", updates(remote, short)),
+		update("update of version 100", low, "", updates(remote, func(int) string { return steadyKey })),
+		update("update of version 10,000", low, "time at most 1.2", updates(remote, func(int) string { return longKey })),
+		update("update, embedded", low, "", updates(embedded, short)),
 	}
 }
 
@@ -239,11 +251,11 @@ func mongoRounds(ctx context.Context, c config, list []mongoScenario) ([]result,
 	return results, nil
 }
 
-// repeatedly runs a scenario with one client for some time.
+// repeatedly runs a scenario with one client for some time, within its bounds.
 func repeatedly(ctx context.Context, s mongoScenario, length time.Duration) (measurement, error) {
 	var times []time.Duration
 	before, began := processorTime(), time.Now()
-	for n := 0; time.Since(began) < length && (s.most == 0 || n < s.most); n++ {
+	for n := 0; n < s.least || time.Since(began) < length && (s.most == 0 || n < s.most); n++ {
 		start := time.Now()
 		if err := s.run(ctx, n); err != nil {
 			return measurement{}, err

@@ -81,6 +81,56 @@ func scenarios(clients int, when moments) []scenario {
 	return list
 }
 
+// anyScenarios are the reads above with another document, instant or bound in
+// each request, so that little of what one of them read is there for the next.
+func anyScenarios(clients int, when moments) []scenario {
+	const many = 4096
+	bodies := func(n int, f func(i int) (string, map[string]any)) [][]byte {
+		list := make([][]byte, n)
+		for i := range list {
+			list[i] = query(f(i))
+		}
+		return list
+	}
+	variables := func(declared string) string { return `query Any(` + declared + `) { ` }
+	point := bodies(when.projects, func(i int) (string, map[string]any) {
+		return variables("$key: ID!") + `project(key: $key) { ` + fields + ` } }`, map[string]any{"key": fmt.Sprintf("project-%04d", i*1231%when.projects)}
+	})
+	instants := when.longest.random(many, 2)
+	long := bodies(many, func(i int) (string, map[string]any) {
+		return variables("$at: DateTime!") + `project(key: "hundred-thousand", asOf: $at) { ` + fields + ` } }`, map[string]any{"at": instants[i]}
+	})
+	page := func(at string) string {
+		return `projects(where: {stars: {gte: $stars}}, orderBy: [{field: stars, direction: DESC}], first: 50` + at + `) { nodes { ` + pageFields + ` } } }`
+	}
+	pages := bodies(many, func(i int) (string, map[string]any) {
+		return variables("$stars: Int!, $below: Int!") + `projects(where: {stars: {gte: $stars, lt: $below}}, orderBy: [{field: stars, direction: DESC}], first: 50) { nodes { ` + pageFields + ` } } }`,
+			map[string]any{"stars": 500, "below": 5_000 + i*7919%45_000}
+	})
+	instants = when.pages.random(many, 3)
+	past := bodies(many, func(i int) (string, map[string]any) {
+		return variables("$stars: Int!, $at: DateTime!") + page(", asOf: $at"), map[string]any{"stars": 1000, "at": instants[i]}
+	})
+	const want = `"description":`
+	return []scenario{
+		{Name: "point, any document", Server: "asof", Against: "constant", Clients: vary(clients, point, want)},
+		{Name: "point as of any instant, hundred-thousand", Server: "asof", Against: "point, hundred-thousand", Clients: vary(clients, long, want)},
+		{Name: "page of 50, any part", Server: "asof", Against: "constant", Clients: vary(clients, pages, want)},
+		{Name: "page of 50 as of any instant", Server: "asof", Against: "constant", Clients: vary(clients, past, want)},
+	}
+}
+
+// comparisons are further ratios of scenarios: what planned queries are aimed
+// at, against one constant document.
+var comparisons = []scenario{
+	{Name: "point", Against: "constant", Target: 1.1},
+	{Name: "point as of, ten", Against: "constant", Target: 1},
+	{Name: "point by version, ten", Against: "constant", Target: 1},
+	{Name: "page of 50", Against: "constant", Target: 0.3},
+	{Name: "page of 50 as of", Against: "constant", Target: 0.2},
+	{Name: "page of 50 with tags and licenses", Against: "constant", Target: 0.12},
+}
+
 // writer updates one document over and over, each time from the version that
 // the last answer named.
 type writer struct {
