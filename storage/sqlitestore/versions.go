@@ -63,12 +63,12 @@ type knownVersion struct {
 
 // Bounds of the cache: bytes in all; of one version, since larger ones would
 // drive too many others out; versions of one document; and what a version takes
-// beside its text, about.
+// beside its text, about, with its notes.
 const (
 	versionCacheBytes = 8 << 20
 	maxKnownBytes     = 16 << 10
 	maxKnownVersions  = 64
-	knownOverhead     = 320
+	knownOverhead     = 512
 )
 
 // unsettled is the count of a snapshot of which nothing is known.
