@@ -234,7 +234,7 @@ func (r *queryResolver) Node(ctx context.Context, id string) (storage.Node, erro
 
 // Nodes resolves Query.nodes.
 func (r *queryResolver) Nodes(ctx context.Context, ids []string) ([]storage.Node, error) {
-	return r.Store.Nodes(ctx, ids)
+	return nodes(ctx, r.Store, ids)
 }
 
 // Project resolves Query.project.

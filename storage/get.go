@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"slices"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -83,7 +84,11 @@ func (s *Store) numbered(ctx context.Context, now driver.Instant, t *Type, key s
 	if err != nil || last == nil {
 		return nil, err
 	}
-	return nil, errorf(CodeVersionNotFound, "%s %q has no version %d: its versions are 1 to %d", t.Name, key, number, last.Number)
+	return nil, noVersion(t, key, int64(number), last)
+}
+
+func noVersion(t *Type, key string, number int64, last *driver.Version) error {
+	return errorf(CodeVersionNotFound, "%s %q has no version %d: its versions are 1 to %d", t.Name, key, number, last.Number)
 }
 
 // getOne reads one version; nil where there is none.
@@ -185,12 +190,20 @@ func (s *Store) resolveID(id string) (*Type, string, int64, error) {
 	return t, key, number, nil
 }
 
+// ElementError is what is wrong with one element of a list, which is null then.
+type ElementError struct {
+	Index int
+	Err   error
+}
+
 // Nodes returns the documents with the given ids, in their order, nil where one
-// does not exist. It reads each collection once.
-func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
-	docs, err := s.DocumentsByID(ctx, ids, everything)
+// does not exist. It reads each collection once. An id that is malformed, or
+// names a type or a version that there is not, spoils no other: its errors are
+// returned in the order of the ids.
+func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, []ElementError, error) {
+	docs, bad, err := s.DocumentsByID(ctx, ids, everything)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	out := make([]Node, len(docs))
 	for i, d := range docs {
@@ -198,60 +211,93 @@ func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 			out[i] = s.wrapAny(d)
 		}
 	}
-	return out, nil
+	return out, bad, nil
+}
+
+// byID are those of the ids given to DocumentsByID that name a type.
+type byID struct {
+	refs   []driver.Ref
+	places []int // of the ids
 }
 
 // DocumentsByID is Nodes without models. Fields is that of DocumentByID.
-func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*Type) []string) ([]*Document, error) {
+func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*Type) []string) (docs []*Document, bad []ElementError, err error) {
 	if len(ids) > s.limits.PageMax {
-		return nil, badInput("ids: %d ids are asked for; at most %d can be read at once", len(ids), s.limits.PageMax)
+		return nil, nil, badInput("ids: %d ids are asked for; at most %d can be read at once", len(ids), s.limits.PageMax)
 	}
 	op, err := s.operation(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	now := op.now(nil)
-	refs := map[*Type][]driver.Ref{}
-	places := map[*Type][]int{}
+	asked := map[*Type]*byID{}
 	for i, id := range ids {
 		t, key, number, err := s.resolveID(id)
 		if err != nil {
-			return nil, err
+			bad = append(bad, ElementError{i, err})
+			continue
 		}
 		ref := driver.Ref{Key: key, Number: number}
 		if number == 0 {
 			ref.At = now
 		}
-		refs[t] = append(refs[t], ref)
-		places[t] = append(places[t], i)
+		if asked[t] == nil {
+			asked[t] = new(byID)
+		}
+		asked[t].refs, asked[t].places = append(asked[t].refs, ref), append(asked[t].places, i)
 	}
-	out := make([]*Document, len(ids))
+	docs = make([]*Document, len(ids))
 	for _, t := range s.types {
-		if len(refs[t]) == 0 {
+		if asked[t] == nil {
 			continue
 		}
-		vs, err := s.engine.Get(ctx, t.Collection, refs[t], fields(t))
+		missing, err := s.fillByID(ctx, t, now, asked[t], fields(t), docs)
 		if err != nil {
-			return nil, fromDriver(err)
+			return nil, nil, err
 		}
-		docs := make([]*Document, len(vs))
-		for i, v := range vs {
-			ref := refs[t][i]
-			switch {
-			case ref.Number > 0 && (v == nil || v.RecordedAt > now):
-				// Not there: an unknown key is null, a version that never was an error.
-				if _, err := s.numbered(ctx, now, t, ref.Key, int(ref.Number), []string{}); err != nil {
-					return nil, err
-				}
-			case v == nil || v.Deleted:
-			case ref.Number > 0:
-				docs[i] = s.newDocument(t, v, v.RecordedAt, now, true)
-			default:
-				docs[i] = s.newDocument(t, v, now, now, false)
-			}
-			out[places[t][i]] = docs[i]
-		}
-		inBatch(docs)
+		bad = append(bad, missing...)
 	}
-	return out, nil
+	slices.SortFunc(bad, func(a, b ElementError) int { return a.Index - b.Index })
+	return docs, bad, nil
+}
+
+// fillByID reads the documents of a type into their places, and returns the
+// errors of those without the version that is asked for.
+func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked *byID, fields []string, out []*Document) ([]ElementError, error) {
+	vs, err := s.engine.Get(ctx, t.Collection, asked.refs, fields)
+	if err != nil {
+		return nil, fromDriver(err)
+	}
+	docs := make([]*Document, len(vs))
+	var missing byID // places in asked
+	for i, v := range vs {
+		ref := asked.refs[i]
+		switch {
+		case ref.Number > 0 && (v == nil || v.RecordedAt > now):
+			missing.refs = append(missing.refs, driver.Ref{Key: ref.Key, At: now})
+			missing.places = append(missing.places, i)
+		case v == nil || v.Deleted:
+		case ref.Number > 0:
+			docs[i] = s.newDocument(t, v, v.RecordedAt, now, true)
+		default:
+			docs[i] = s.newDocument(t, v, now, now, false)
+		}
+		out[asked.places[i]] = docs[i]
+	}
+	inBatch(docs)
+	if missing.refs == nil {
+		return nil, nil
+	}
+	// An unknown key is null, a version that never was an error.
+	lasts, err := s.engine.Get(ctx, t.Collection, missing.refs, []string{})
+	if err != nil {
+		return nil, fromDriver(err)
+	}
+	var bad []ElementError
+	for n, last := range lasts {
+		if i := missing.places[n]; last != nil {
+			bad = append(bad, ElementError{asked.places[i], noVersion(t, asked.refs[i].Key, asked.refs[i].Number, last)})
+		}
+	}
+	return bad, nil
 }

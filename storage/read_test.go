@@ -76,8 +76,11 @@ func TestOneInstantForAnOperation(t *testing.T) {
 	// What was recorded after the operation began has no number yet.
 	_, err := e.projects.Get(ctx, "a", nil, ptr(2))
 	wantError(t, err, storage.CodeVersionNotFound, "1 to 1")
-	_, err = e.store.Nodes(ctx, []string{"Project:a@2"})
-	wantError(t, err, storage.CodeVersionNotFound)
+	_, bad, err := e.store.Nodes(ctx, []string{"Project:a@2"})
+	if err != nil || len(bad) != 1 {
+		t.Fatalf("%v, %v", bad, err)
+	}
+	wantError(t, bad[0].Err, storage.CodeVersionNotFound, "1 to 1")
 	// Another root field's asOf does not leak into this one.
 	must(e.projects.Get(ctx, "a", &first, nil))(t)
 	read := func(d *project) string {
@@ -144,15 +147,28 @@ func TestIDs(t *testing.T) {
 		t.Errorf("id %s", got)
 	}
 	ctx := e.begin()
-	nodes := must(e.store.Nodes(ctx, []string{"Project:a@1", "Project:zzz", "Project:a", "Project:zzz@3"}))(t)
-	if nodes[0].ID() != "Project:a@1" || nodes[1] != nil || nodes[2].ID() != "Project:a" || nodes[3] != nil {
-		t.Errorf("nodes %v", nodes)
+	malformed := []string{"", "a", ":a", "Project:", "Project:a@", "Project:a@0", "Project:a@-1", "Project:a@1@2", "Project:%", "Project:%zz", "Nothing:a", "Project:a@+1"}
+	ids := append([]string{"Project:a@1", "Project:zzz", "Project:a@9", "Tag:a@9", "Project:a", "Project:zzz@3"}, malformed...)
+	nodes, bad, err := e.store.Nodes(ctx, ids)
+	if err != nil || len(nodes) != len(ids) || nodes[0].ID() != "Project:a@1" || nodes[4].ID() != "Project:a" {
+		t.Fatalf("nodes %v, %v", nodes, err)
 	}
-	_, err := e.store.Nodes(ctx, []string{"Project:a@9"})
-	wantError(t, err, storage.CodeVersionNotFound, "1 to 2")
-	for _, id := range []string{"", "a", ":a", "Project:", "Project:a@", "Project:a@0", "Project:a@-1", "Project:a@1@2", "Project:%", "Project:%zz", "Nothing:a", "Project:a@+1"} {
+	for i, n := range nodes {
+		if n != nil && i != 0 && i != 4 {
+			t.Errorf("%s is %v", ids[i], n)
+		}
+	}
+	if len(bad) != 1+len(malformed) || bad[0].Index != 2 {
+		t.Fatalf("errors %v", bad)
+	}
+	wantError(t, bad[0].Err, storage.CodeVersionNotFound, "1 to 2")
+	for i, id := range malformed {
 		_, err := e.store.Node(ctx, id)
 		wantError(t, err, storage.CodeBadUserInput)
+		b := bad[1+i]
+		if wantError(t, b.Err, storage.CodeBadUserInput); b.Index != len(ids)-len(malformed)+i || b.Err.Error() != err.Error() {
+			t.Errorf("%s: %+v, want what node says: %v", id, b, err)
+		}
 	}
 }
 

@@ -107,7 +107,7 @@ func (c *Catalogue) resolverBodies() map[string]string {
 	page := "first, after, last, before"
 	bodies := map[string]string{
 		"Query.node":      "r.Store.Node(ctx, id)",
-		"Query.nodes":     "r.Store.Nodes(ctx, ids)",
+		"Query.nodes":     "nodes(ctx, r.Store, ids)",
 		"Query.changelog": "r.Store.Changelog(ctx, where, " + page + ")",
 	}
 	for _, d := range c.Documents {

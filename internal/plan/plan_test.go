@@ -77,6 +77,7 @@ func TestAnswersAreTheSame(t *testing.T) {
 		{"node that is none", `{ a: node(id: "Project:nobody") { id } b: node(id: "nonsense") { id } }`, ``},
 		{"nodes", `query ($ids: [ID!]!) { nodes(ids: $ids) { id ... on Tag { name relatedTags { id } } ... on Project { tags { id name } } } }`, `{"ids":["Tag:x","Project:a","Tag:nobody","Tag:x@1","Project:b\"q","Tag:bad"]}`},
 		{"wrong nodes", `{ nodes(ids: ["Tag:x", "?"]) { id } }`, ``},
+		{"wrong nodes among errors of others", `{ a: nodes(ids: ["Tag:bad", "Tag:x@9", "?", "Tag:nobody@9", "Project:a"]) { id ... on Tag { name } ... on Project { tags { name } } } }`, ``},
 		{"nodes by one id", `query ($ids: [ID!]!) { nodes(ids: $ids) { id } }`, `{"ids":"Tag:x"}`},
 		{"an integer key", `{ tag(key: 7) { name } }`, ``},
 		{"merged fields", `{ project(key: "a") { tags { name } ...more ... on Document { key } ... on Project { key tags { key } } currentRelease { tag } ...release } }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 )
 
@@ -212,10 +213,16 @@ func nodesRoot(b *planning, f graphql.CollectedField) rootField {
 	id := b.arguments(f, idsArgument)
 	return func(r *run, at *place) bool {
 		given, _ := r.args[id].([]string)
-		docs, err := b.store.DocumentsByID(r.ctx, given, inner.fields)
+		docs, bad, err := b.store.DocumentsByID(r.ctx, given, inner.fields)
 		if err != nil {
 			r.fail(at, err)
 			return false
+		}
+		if len(bad) > 0 {
+			ctx := r.context(at)
+			for _, b := range bad {
+				scalar.FailedElement(ctx, b.Index, b.Err)
+			}
 		}
 		for _, t := range b.store.Types() {
 			inner.loadType(r, t, docs)
