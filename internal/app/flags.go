@@ -18,7 +18,7 @@ type flags struct {
 
 	Store        string     `help:"Where the documents are: sqlite:PATH, or mongodb://…" default:"sqlite:./asof.db" placeholder:"URL"`
 	Sync         string     `help:"When a write is acknowledged: full (it survives a loss of power), normal (it survives a killed process) or off (for tests and imports)." enum:"full,normal,off" default:"full"`
-	MongoDBEmbed []string   `name:"mongodb-embed" help:"MongoDB: how much history stays inside a document before its older half moves out, for all types or for one; may be repeated. Default: 64:64KB." placeholder:"[TYPE=]VERSIONS[:SIZE]"`
+	MongoDBEmbed []string   `name:"mongodb-embed" help:"MongoDB: how much history stays inside a document before the older part moves out, for all types or for one; may be repeated. Default: 64:32KB." placeholder:"[TYPE=]VERSIONS[:SIZE]"`
 	LogFormat    string     `help:"How the log is written: text or json." enum:"text,json" default:"text"`
 	LogLevel     slog.Level `help:"The least important lines of the log: debug, info, warn or error." default:"info"`
 

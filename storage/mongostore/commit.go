@@ -245,15 +245,27 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 		if err != nil || !still {
 			return nil, certain(err)
 		}
-		moved, kept, size := b.cut(append(prev, old), made.size, len(current))
-		if err := t.c.overflow(ctx, r.Key, moved); err != nil {
+		versions := append(prev, old)
+		moved, _, _ := b.cut(versions, made.size, len(current))
+		gone, err := t.c.overflow(ctx, r.Key, versions, len(moved))
+		if err != nil {
 			return nil, certain(err)
 		}
-		made.n, made.size = int64(len(kept)), size
-		set = append(set, bson.E{Key: "n", Value: made.n}, bson.E{Key: "size", Value: made.size}, bson.E{Key: "prev", Value: raws(kept)})
-		change = bson.D{{Key: "$set", Value: set}}
+		kept := versions[gone:]
+		made.n, made.size = int64(len(kept)), sizeOf(kept)
+		set = append(set, bson.E{Key: "n", Value: made.n}, bson.E{Key: "size", Value: made.size})
+		if len(kept) == 0 {
+			change = bson.D{{Key: "$set", Value: append(set, bson.E{Key: "prev", Value: bson.A{}})}}
+		} else {
+			// What has moved falls out at the front; what stays is not sent again.
+			change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{
+				{Key: "$each", Value: bson.A{old.raw}}, {Key: "$slice", Value: -made.n},
+			}}}}}
+		}
 	}
-	result, err := t.c.main.UpdateOne(ctx, guard(h.Key, h.Number, h.RecordedAt), change)
+	// n as well: with it, what prev holds is certain, and what falls out of it.
+	condition := append(guard(h.Key, h.Number, h.RecordedAt), bson.E{Key: "n", Value: h.n})
+	result, err := t.c.main.UpdateOne(ctx, condition, change)
 	if err != nil || result.MatchedCount == 0 {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -30,10 +31,15 @@ func supersede(r *record, to driver.Instant) superseded {
 // prev. A server takes 16 MB.
 const maxTogether = 14 << 20
 
+// keepShare is the part of the bounds, one in so many, that stays in prev when
+// it would pass them: the less stays, the more seldom do versions move, and the
+// smaller is what an update rewrites.
+const keepShare = 4
+
 // cut divides superseded versions into what stays in prev and what moves to the
-// overflow: nothing where all fit, and otherwise so much that half of each
-// bound is free. The last one stays, whatever the bounds, unless the document
-// would become too large with it: when it ended is not certain before the
+// overflow: nothing where all fit, and otherwise so much that no more than a part
+// of each bound is taken. The last one stays, whatever the bounds, unless the
+// document would become too large with it: when it ended is not certain before the
 // commit that supersedes it, and what is in a run is never corrected.
 func (b Bounds) cut(versions []superseded, size int64, current int) (moved, kept []superseded, keptSize int64) {
 	kept, keptSize = versions, size
@@ -44,7 +50,7 @@ func (b Bounds) cut(versions []superseded, size int64, current int) (moved, kept
 	if last := len(versions) - 1; last < 0 || len(versions[last].raw)+current > maxTogether {
 		least = 0
 	}
-	for len(kept) > max(least, b.Versions/2) || len(kept) > least && keptSize > int64(b.Bytes)/2 {
+	for len(kept) > max(least, b.Versions/keepShare) || len(kept) > least && keptSize > int64(b.Bytes)/keepShare {
 		keptSize -= int64(len(kept[0].raw))
 		kept = kept[1:]
 	}
@@ -111,15 +117,52 @@ func (c *collection) runModels(key string, moved []superseded) []runModel {
 	return models
 }
 
-// overflow writes versions into runs, one command for each.
-func (c *collection) overflow(ctx context.Context, key string, moved []superseded) error {
-	for _, run := range c.runModels(key, moved) {
-		_, err := c.history.ReplaceOne(ctx, run.model.Filter, run.model.Replacement, options.Replace().SetUpsert(true))
-		if err != nil && !mongo.IsDuplicateKeyError(err) {
-			return err
+// overflow writes the first n versions into runs, one command for each, and
+// returns how many are there. Where a longer run is there already, left behind by
+// a server with larger bounds that was lost before its commit, they are as many as
+// that one has, so that no two runs hold the same version; but never the last of
+// the versions, unless it is among those that were to move.
+func (c *collection) overflow(ctx context.Context, key string, versions []superseded, n int) (moved int, err error) {
+	for moved < n {
+		run := c.bounds.runs(versions[moved:n])[0]
+		model := c.runModels(key, run)[0].model
+		_, err := c.history.ReplaceOne(ctx, model.Filter, model.Replacement, options.Replace().SetUpsert(true))
+		switch {
+		case err == nil:
+			moved += len(run)
+			continue
+		case !mongo.IsDuplicateKeyError(err):
+			return 0, err
 		}
+		last, there, readErr := c.lastOfRun(ctx, key, run[0].number)
+		if readErr != nil || !there {
+			return 0, cmp.Or(readErr, err)
+		}
+		moved += max(len(run), min(int(last-run[0].number)+1, len(versions)-1-moved))
 	}
-	return nil
+	return moved, nil
+}
+
+// lastOfRun is the number of the last version in the run that begins with a
+// number; false where there is no such run.
+func (c *collection) lastOfRun(ctx context.Context, key string, first int64) (last int64, there bool, err error) {
+	k := encodeString(key)
+	var run struct {
+		Last int64 `bson:"last"`
+	}
+	err = c.history.FindOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "k", Value: k}, {Key: "n", Value: first}}}, {Key: "k", Value: k}},
+		options.FindOne().SetProjection(bson.D{{Key: "last", Value: 1}})).Decode(&run)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return 0, false, nil // a unique index of another program is in the way
+	}
+	return run.Last, err == nil, err
+}
+
+func sizeOf(versions []superseded) (size int64) {
+	for _, v := range versions {
+		size += int64(len(v.raw))
+	}
+	return size
 }
 
 // readPrev reads what is in prev, on condition that a head is still current;

@@ -16,17 +16,17 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Bounds say how much history stays inside a document before its older half
-// moves to the overflow. Zero means the default.
+// Bounds say how much history stays inside a document before all of it but a
+// quarter moves to the overflow. Zero means the default.
 type Bounds struct {
 	Versions int // default 64
-	Bytes    int // as stored; default 64 KB
+	Bytes    int // as stored; default 32 KB
 }
 
 // The default bounds.
 const (
 	DefaultVersions = 64
-	DefaultBytes    = 64 << 10
+	DefaultBytes    = 32 << 10
 )
 
 // Options are how a store is opened.
