@@ -2,6 +2,7 @@ package plantest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,6 +68,20 @@ func (r *Report) add(op *Operation, way Transport, want, got answer) {
 func (r *Report) differ(d *Difference, world uint64) {
 	r.Differences = append(r.Differences, d)
 	r.Where = append(r.Where, fmt.Sprintf("seed %d, world %d, operation %d", r.Seed, world, r.Operations))
+}
+
+// Worth returns an error where the comparison says little: where less than half
+// of the reads were planned, so that gqlgen's executor was compared with itself,
+// or where few operations were executed, or few of those without an error.
+func (r *Report) Worth() error {
+	var errs []error
+	if r.Reads == 0 || 2*r.Planned < r.Reads {
+		errs = append(errs, fmt.Errorf("plantest: of %d reads only %d were planned", r.Reads, r.Planned))
+	}
+	if 2*r.Executed < r.Operations*8/10 || 2*r.Whole < r.Executed {
+		errs = append(errs, fmt.Errorf("plantest: of %d operations only %d were executed, and %d of them without an error", r.Operations, r.Executed, r.Whole))
+	}
+	return errors.Join(errs...)
 }
 
 // String is a summary of a few lines.

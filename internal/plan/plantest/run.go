@@ -2,6 +2,7 @@ package plantest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -59,12 +60,12 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 func wildness(world uint64) int { return []int{0, 200, 12}[world%3] }
 
 // world compares the servers on one history.
-func (cfg *Config) world(ctx context.Context, number uint64, report *Report) error {
+func (cfg *Config) world(ctx context.Context, number uint64, report *Report) (err error) {
 	engine, err := cfg.Open()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = engine.Close() }() // it is thrown away
+	defer func() { err = errors.Join(err, engine.Close()) }()
 	c := Seeded(cfg.Seed, number)
 	w, err := NewWorld(ctx, engine, cfg.Types, c, wildness(number), ofVersions)
 	if err != nil {
@@ -80,7 +81,7 @@ func (cfg *Config) world(ctx context.Context, number uint64, report *Report) err
 	var older []*Operation
 	for i := range min(cfg.PerWorld, cfg.Operations-report.Operations) {
 		if i%perGrowth == perGrowth-1 {
-			if err := pair.together(ctx, recent, report); err != nil {
+			if err := pair.together(ctx, recent, number, report); err != nil {
 				return err
 			}
 			if err := w.Grow(ctx, 1+c.Below(20)); err != nil {
@@ -120,7 +121,7 @@ func (cfg *Config) world(ctx context.Context, number uint64, report *Report) err
 			recent = recent[1:]
 		}
 	}
-	return pair.together(ctx, recent, report)
+	return pair.together(ctx, recent, number, report)
 }
 
 // wayFor chooses a transport: POST, mostly.
@@ -151,7 +152,7 @@ type asked struct {
 
 // together asks the other server for operations again, all at the same time: it
 // must say what the trusted one said before.
-func (p *Pair) together(ctx context.Context, ops []asked, report *Report) error {
+func (p *Pair) together(ctx context.Context, ops []asked, world uint64, report *Report) error {
 	var group sync.WaitGroup
 	got := make([]answer, len(ops))
 	for i, a := range ops {
@@ -166,7 +167,7 @@ func (p *Pair) together(ctx context.Context, ops []asked, report *Report) error 
 		}
 		want := send(ctx, p.Trusted, a.op, a.way, i)
 		if !want.same(got[i]) {
-			report.differ(&Difference{Operation: a.op, Way: a.way, Want: want, Got: got[i], Concurrency: true}, 0)
+			report.differ(&Difference{Operation: a.op, Way: a.way, Want: want, Got: got[i], Concurrency: true}, world)
 		}
 		report.Together++
 	}

@@ -17,11 +17,8 @@ func check(t *testing.T, report *Report, err error) {
 	for i, d := range report.Differences {
 		t.Errorf("%s: %s", report.Where[i], d)
 	}
-	if 2*report.Planned < report.Reads {
-		t.Errorf("of %d reads only %d were planned", report.Reads, report.Planned)
-	}
-	if 2*report.Executed < report.Operations*8/10 || 2*report.Whole < report.Executed {
-		t.Errorf("of %d operations only %d were executed, and %d of them without an error", report.Operations, report.Executed, report.Whole)
+	if err := report.Worth(); err != nil {
+		t.Error(err)
 	}
 }
 

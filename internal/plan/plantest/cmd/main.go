@@ -5,11 +5,13 @@
 //	go run ./internal/plan/plantest/cmd -operations 1000000
 //
 // It prints what it compared, and each difference with the smallest operation
-// that shows it, and ends with status 1 where there is one.
+// that shows it, and ends with status 1 where there is one, or where what it
+// compared says little.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/url"
@@ -18,6 +20,7 @@ import (
 	"path/filepath"
 	"runtime/pprof"
 	"strconv"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -79,7 +82,11 @@ func run() (same bool, err error) {
 	for i, d := range report.Differences {
 		fmt.Printf("\n%s: %s\n", report.Where[i], d)
 	}
-	return len(report.Differences) == 0, err
+	same = len(report.Differences) == 0
+	if err == nil && same {
+		err = report.Worth()
+	}
+	return same, err
 }
 
 // inFile opens an empty store that goes with the directory.
@@ -94,7 +101,7 @@ func inFile(ctx context.Context, dir string) (driver.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return temporary{engine, func() { _ = os.RemoveAll(name) }}, nil
+	return temporary{engine, func() error { return os.RemoveAll(name) }}, nil
 }
 
 // onServer opens an empty database that is dropped when it is closed.
@@ -109,25 +116,30 @@ func onServer(ctx context.Context, name string) (driver.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return temporary{engine, func() {
-		ctx := context.WithoutCancel(ctx)
+	return temporary{engine, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
+		defer cancel()
 		client, err := mongo.Connect(options.Client().ApplyURI(name))
 		if err != nil {
-			return
+			return fmt.Errorf("the database %s is left behind: %w", database, err)
 		}
-		_ = client.Database(database).Drop(ctx) // a database of this name is left
-		_ = client.Disconnect(ctx)
+		err = client.Database(database).Drop(ctx)
+		if err != nil {
+			err = fmt.Errorf("the database %s is left behind: %w", database, err)
+		}
+		return errors.Join(err, client.Disconnect(ctx))
 	}}, nil
 }
+
+// dropTimeout bounds how long a database is dropped.
+const dropTimeout = time.Minute
 
 // temporary is an engine whose data goes when it is closed.
 type temporary struct {
 	driver.Engine
-	remove func()
+	remove func() error
 }
 
 func (t temporary) Close() error {
-	err := t.Engine.Close()
-	t.remove()
-	return err
+	return errors.Join(t.Engine.Close(), t.remove())
 }
