@@ -157,10 +157,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 		var leave func()
 		if leave, p = h.enter(ctx); p == nil {
 			defer leave()
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, h.cfg.Limits.Time)
-			defer cancel()
-			h.execute(ctx, w, r, x)
+			timed := newTimed(ctx, op, h.cfg.Now, h.cfg.Limits.Time)
+			defer timed.end()
+			h.execute(graphql.StartOperationTrace(timed), w, r, x)
 		}
 	}
 	if p != nil {
@@ -193,8 +192,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *exchange) (
 	if p != nil {
 		return nil, p
 	}
-	ctx = context.WithValue(ctx, operationKey{}, x.op)
-	return graphql.StartOperationTrace(ctx), nil
+	return ctx, nil
 }
 
 func (h *Handler) execute(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) {

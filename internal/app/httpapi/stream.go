@@ -146,14 +146,14 @@ func (c *connection) DispatchError(ctx context.Context, list gqlerror.List) *gra
 	return response
 }
 
-func (c *connection) DispatchOperation(ctx context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
+func (c *connection) DispatchOperation(socket context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
 	run := runningOf(oc)
-	ctx, cancel := context.WithTimeout(ctx, c.h.cfg.Limits.Time)
+	ctx := newTimed(socket, run.op, c.h.cfg.Now, c.h.cfg.Limits.Time)
 	ended := false
 	end := func() {
 		if !ended {
 			ended = true
-			cancel()
+			ctx.end()
 			c.end(ctx, run)
 		}
 	}
@@ -163,7 +163,7 @@ func (c *connection) DispatchOperation(ctx context.Context, oc *graphql.Operatio
 			panic(failure)
 		}
 	}()
-	next, inner := c.h.exec.DispatchOperation(context.WithValue(ctx, operationKey{}, run.op), oc)
+	next, inner := c.h.exec.DispatchOperation(ctx, oc)
 	return func(ctx context.Context) *graphql.Response {
 		finished := false
 		defer func() {

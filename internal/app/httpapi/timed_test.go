@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A timed context is one of context.WithTimeout, whether somebody waits for it
+// before it ends or not.
+func TestTimed(t *testing.T) {
+	type key struct{}
+	for _, waits := range []bool{false, true} {
+		for _, c := range []struct {
+			name string
+			do   func(end, cancelParent func())
+			want error
+		}{
+			{"time", func(_, _ func()) { time.Sleep(time.Minute) }, context.DeadlineExceeded},
+			{"time and end", func(end, _ func()) { time.Sleep(time.Minute); synctest.Wait(); end() }, context.DeadlineExceeded},
+			{"end", func(end, _ func()) { end(); end(); time.Sleep(time.Minute) }, context.Canceled},
+			{"parent", func(_, cancel func()) { cancel(); time.Sleep(time.Minute) }, context.Canceled},
+			{"nothing", func(_, _ func()) { time.Sleep(time.Minute - 1) }, nil},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+					defer cancel()
+					op := &operation{}
+					ctx := newTimed(parent, op, time.Now, time.Minute)
+					defer ctx.end()
+					var child context.Context
+					if waits {
+						ctx.Done()
+						made, cancel := context.WithCancel(ctx)
+						defer cancel()
+						child = made
+					}
+					if until, ok := ctx.Deadline(); !ok || until != time.Now().Add(time.Minute) {
+						t.Errorf("deadline %v, %v", until, ok)
+					}
+					if operationOf(ctx) != op || ctx.Value(key{}) != "value" || ctx.Value("nothing") != nil {
+						t.Error("values are missing")
+					}
+					c.do(ctx.end, cancel)
+					synctest.Wait()
+					for range 2 { // it stays so
+						if err := ctx.Err(); !errors.Is(err, c.want) {
+							t.Errorf("%v, want %v", err, c.want)
+						}
+						closed := false
+						select {
+						case <-ctx.Done():
+							closed = true
+						default:
+						}
+						if closed != (c.want != nil) {
+							t.Errorf("closed: %v", closed)
+						}
+						ctx.end()
+						if c.want == nil {
+							break
+						}
+					}
+					if err := ctx.Err(); err == nil {
+						t.Error("it did not end")
+					}
+					synctest.Wait()
+					if child != nil && (child.Err() == nil || c.want != nil && !errors.Is(context.Cause(child), c.want)) {
+						t.Errorf("a context that was made of it: %v, %v", child.Err(), context.Cause(child))
+					}
+				})
+			})
+		}
+	}
+}
+
+// The earlier of two deadlines counts.
+func TestTimedWithinTimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		ctx := newTimed(parent, &operation{}, time.Now, time.Minute)
+		defer ctx.end()
+		if until, ok := ctx.Deadline(); !ok || until != time.Now().Add(time.Second) {
+			t.Errorf("deadline %v, %v", until, ok)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
