@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"reflect"
 	"runtime/debug"
 	"time"
@@ -35,6 +36,7 @@ type Main struct {
 
 	flags   flags
 	command string // what ParseFlags found
+	unknown []unknownVariable
 }
 
 // The exit status of the program.
@@ -73,6 +75,7 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 		return false, err
 	}
 	m.command = parsed.Command()
+	m.unknown = unknownVariables(os.Environ(), variables(parser.Model.Node))
 	return false, nil
 }
 
@@ -101,6 +104,9 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 }
 
 func (m *Main) run(ctx context.Context) error {
+	if m.command != "health" { // which is run every few seconds, where the server is
+		warnUnknown(ctx, m.logger(), m.unknown)
+	}
 	switch m.command {
 	case "serve":
 		return m.serve(ctx)

@@ -1,0 +1,63 @@
+package app
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestUnknownVariables(t *testing.T) {
+	known := []string{"ASOF_ADDR", "ASOF_CORS_ORIGIN", "ASOF_MAX_DEPTH", "ASOF_MAX_PAGE", "ASOF_STORE"}
+	for _, c := range []struct {
+		environment string
+		want        []unknownVariable
+	}{
+		{"", nil},
+		{"PATH=/bin ASOF_ADDR=:1 ASOF_STORE= ASOF_TESTDATA=/data ASOF_TEST_MONGOD=x ASOFADDR=1 XASOF_ADRR=1", nil},
+		{"ASOF_ADRR=:1", []unknownVariable{{"ASOF_ADRR", "ASOF_ADDR"}}},
+		{"ASOF_STOR=a=b ASOF_ADDRESS=:1", []unknownVariable{{"ASOF_ADDRESS", "ASOF_ADDR"}, {"ASOF_STOR", "ASOF_STORE"}}},
+		{"ASOF_CORSORIGIN=x", []unknownVariable{{"ASOF_CORSORIGIN", "ASOF_CORS_ORIGIN"}}},
+		{"ASOF_CORS_ORIGINS=x", []unknownVariable{{"ASOF_CORS_ORIGINS", "ASOF_CORS_ORIGIN"}}},
+		{"ASOF_MAX_DEPHT=1", []unknownVariable{{"ASOF_MAX_DEPHT", "ASOF_MAX_DEPTH"}}},
+		{"ASOF_=1", []unknownVariable{{"ASOF_", ""}}},
+		{"ASOF_QUITE_ANOTHER=1", []unknownVariable{{"ASOF_QUITE_ANOTHER", ""}}},
+		{"ASOF_PORT=1", []unknownVariable{{"ASOF_PORT", ""}}},
+	} {
+		got := unknownVariables(strings.Fields(c.environment), known)
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(unknownVariable{})); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", c.environment, diff)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"ab", "ba", 2}, {"abc", "abc", 0}, {"abc", "xabcx", 2}} {
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("%q, %q: %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+// A misspelt variable is told once when the program starts, without its value;
+// those of flags of other commands are known as well.
+func TestMisspeltVariableIsTold(t *testing.T) {
+	t.Setenv("ASOF_MAX_DEPHT", "secret")
+	t.Setenv("ASOF_LENIENT", "true")
+	t.Setenv("ASOF_MAX_PAGE", "50")
+	t.Setenv("ASOF_TEST_OF_THIS", "1")
+	for _, args := range [][]string{
+		{"import", "-", "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")},
+		{"import", "-", "--log-format=json", "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")},
+	} {
+		status, _, stderr := run(t, "", args...)
+		if status != 0 || strings.Count(stderr, "has no effect") != 1 || strings.Contains(stderr, "secret") ||
+			!strings.Contains(stderr, "ASOF_MAX_DEPHT") || !strings.Contains(stderr, "ASOF_MAX_DEPTH") {
+			t.Errorf("%v: status %d:\n%s", args, status, stderr)
+		}
+	}
+}
