@@ -101,11 +101,11 @@ func (c *gatheringConn) CloseWrite() error {
 }
 
 // shortAnswer is the length of a body, in bytes, up to which net/http's buffers
-// have room for all of an answer.
-const shortAnswer = 2 << 10
+// have room for all of an answer, which it measures.
+const shortAnswer = 2<<10 - 1
 
-// writeAtOnce writes a whole answer, whose length is in the header: in one write
-// where the connection can, and w is net/http's own.
+// writeAtOnce writes a whole answer, whose length is in the header unless it is
+// short: in one write where the connection can, and w is net/http's own.
 func writeAtOnce(r *http.Request, w http.ResponseWriter, status int, body []byte) error {
 	w.WriteHeader(status)
 	var c *gatheringConn

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,10 +49,13 @@ func gathered(t *testing.T, h http.Handler) (*server, *counted) {
 
 // Answers leave in one write, and as they were, whatever their length.
 func TestAnswersAreWrittenAtOnce(t *testing.T) {
+	const before, after = `{"data":{"hello":"`, `"},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`
 	for _, c := range []struct{ length, writes int }{
-		{1, 1},
-		{shortAnswer - 50, 1},
+		{100, 1},
+		{shortAnswer - 1, 1},
+		{shortAnswer, 1},
 		{shortAnswer + 1, 1},
+		{shortAnswer + 2, 1},
 		{3_500, 1},
 		{4_000, 1},
 		{4_096, 1},
@@ -61,16 +65,20 @@ func TestAnswersAreWrittenAtOnce(t *testing.T) {
 		{300_000, 2},
 	} {
 		t.Run(fmt.Sprint(c.length), func(t *testing.T) {
-			text := strings.Repeat("x", c.length)
+			text := strings.Repeat("x", c.length-len(before)-len(after))
 			api := newServer(t, func(_ *Config, schema *fakeSchema) {
 				schema.fields["hello"] = func(context.Context) (any, error) { return text, nil }
 			})
 			s, l := gathered(t, api.handler)
 			for range 3 { // on one connection
-				before := l.writes.Load()
-				s.query(t, `{hello}`).want(t, http.StatusOK, `{"data":{"hello":"`+text+`"},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`)
-				if n := l.writes.Load() - before; n > int64(c.writes) {
+				written := l.writes.Load()
+				got := s.query(t, `{hello}`)
+				got.want(t, http.StatusOK, before+text+after)
+				if n := l.writes.Load() - written; n > int64(c.writes) {
 					t.Errorf("%d writes, want %d", n, c.writes)
+				}
+				if length := got.header.Get("Content-Length"); length != strconv.Itoa(c.length) {
+					t.Errorf("Content-Length is %q", length)
 				}
 			}
 		})

@@ -65,7 +65,11 @@ func (x *exchange) send() error {
 	if x.debug {
 		x.op.explain(header)
 	}
-	header["Content-Length"] = []string{strconv.Itoa(x.body.Len())}
+	if x.body.Len() > shortAnswer {
+		// A shorter one is measured by net/http: with one more, the header would
+		// be copied to a larger map in each request, and again when it is sent.
+		header["Content-Length"] = []string{strconv.Itoa(x.body.Len())}
+	}
 	return writeAtOnce(x.r, x.w, x.status, x.body.Bytes())
 }
 
