@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -70,31 +71,32 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 	}
-	_ = cmd.Wait()
-	_, _ = io.Copy(ts.Stderr(), &s.log)
-	if !neg {
-		ts.Fatalf("the server did not start:\n%s", s.log.String())
+	err = cmd.Wait()
+	_, _ = ts.Stderr().Write(s.log.Bytes())
+	if !neg || err == nil || wasKilled(err) {
+		ts.Fatalf("the server did not start, it ended with %v:\n%s", err, s.log.String())
 	}
 }
 
+// end signals the server that runs, and returns how it ended.
 func (s *session) end(signal syscall.Signal) error {
-	if s.cmd == nil {
-		return nil
-	}
 	cmd := s.cmd
 	s.cmd = nil
-	if err := cmd.Process.Signal(signal); err != nil {
-		return err
-	}
+	signalled := cmd.Process.Signal(signal)
 	<-s.done
-	return cmd.Wait()
+	return errors.Join(signalled, cmd.Wait())
 }
 
-func (s *session) stop() { _ = s.end(syscall.SIGTERM) }
+// stop ends the server that a script has left, in good order.
+func (s *session) stop() {
+	if s.cmd != nil {
+		_ = s.end(syscall.SIGTERM) // what a script wants to know it learns by halt
+	}
+}
 
 // halt ends the server in good order; its log is then standard error.
-func cmdHalt(ts *testscript.TestScript, _ bool, _ []string) {
-	s := of(ts)
+func cmdHalt(ts *testscript.TestScript, neg bool, args []string) {
+	s := running(ts, neg, args)
 	err := s.end(syscall.SIGTERM)
 	_, _ = ts.Stderr().Write(s.log.Bytes())
 	if err != nil {
@@ -103,7 +105,31 @@ func cmdHalt(ts *testscript.TestScript, _ bool, _ []string) {
 }
 
 // crash ends the server with SIGKILL.
-func cmdCrash(ts *testscript.TestScript, _ bool, _ []string) { _ = of(ts).end(syscall.SIGKILL) }
+func cmdCrash(ts *testscript.TestScript, neg bool, args []string) {
+	s := running(ts, neg, args)
+	if err := s.end(syscall.SIGKILL); !wasKilled(err) {
+		ts.Fatalf("the server was not killed, it ended with %v:\n%s", err, s.log.String())
+	}
+}
+
+// running is the server that a command without arguments is about.
+func running(ts *testscript.TestScript, neg bool, args []string) *session {
+	s := of(ts)
+	switch {
+	case neg || len(args) > 0:
+		ts.Fatalf("usage: halt, or crash")
+	case s.cmd == nil:
+		ts.Fatalf("no server is running")
+	}
+	return s
+}
+
+// wasKilled tells the end of a process by a signal from one of its own accord,
+// also one with an error.
+func wasKilled(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && !exit.Exited()
+}
 
 // gql [-actor NAME] [-vars FILE] FILE posts the operation in FILE, with
 // ${NAME} replaced by what was remembered, and prints the answer. It fails
@@ -176,8 +202,8 @@ func expand(ts *testscript.TestScript, text string) string {
 
 // remember NAME PATH sets $NAME to a value of the last answer (PATH in gjson's
 // notation).
-func cmdRemember(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 2 {
+func cmdRemember(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
 		ts.Fatalf("usage: remember NAME PATH")
 	}
 	value := gjson.GetBytes(of(ts).last, args[1])
@@ -245,8 +271,8 @@ func wild(want, have any) any {
 }
 
 // cut BYTES FROM TO writes the first bytes of a file to another.
-func cmdCut(ts *testscript.TestScript, _ bool, args []string) {
-	if len(args) != 3 {
+func cmdCut(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
 		ts.Fatalf("usage: cut BYTES FROM TO")
 	}
 	n, err := strconv.Atoi(args[0])

@@ -41,14 +41,14 @@ func startServer(t *testing.T, program, store string, flags ...string) *server {
 		_, _ = io.Copy(io.Discard, out)
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Process.Signal(syscall.SIGTERM) // Wait tells where it has ended before
 		<-drained
-		if err := cmd.Wait(); err != nil {
+		if err := cmd.Wait(); err != nil || s.url == "" {
 			t.Errorf("the server ended with %v:\n%s", err, log.String())
 		}
 	})
 	if s.url == "" {
-		t.Fatalf("the server did not start:\n%s", log.String())
+		t.Fatal("the server did not start; its log follows")
 	}
 	return s
 }
@@ -93,6 +93,9 @@ func read[T any](t *testing.T, s *server, query string, variables map[string]any
 	a := s.ask(t, query, variables)
 	if len(a.Errors) > 0 {
 		t.Fatalf("%s: %s\n%s %v", a.Errors[0].Extensions.Code, a.Errors[0].Message, query, variables)
+	}
+	if len(a.Data) != 1 {
+		t.Fatalf("the answer has %d fields, want one: %v\n%s %v", len(a.Data), a.Data, query, variables)
 	}
 	var value T
 	for _, raw := range a.Data {
