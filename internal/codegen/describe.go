@@ -13,6 +13,7 @@ func sdlFuncs() template.FuncMap {
 		"description":       description,
 		"fieldDescription":  fieldDescription,
 		"filterDescription": filterDescription,
+		"orderDescription":  orderDescription,
 		"keysDescription":   keysDescription,
 		"refers":            refers,
 		"verbs":             verbs,
@@ -45,6 +46,19 @@ func description(text, indent string) string {
 // means, how references are given, and its default; as a line that ends in a
 // newline, or nothing where there is nothing to say.
 func fieldDescription(f *Field, indent string) string {
+	return description(strings.Join(fieldSentences(f), " "), indent)
+}
+
+// orderDescription is fieldDescription where documents are sorted by the field.
+func orderDescription(f *Field, indent string) string {
+	parts := fieldSentences(f)
+	if f.Default != "" {
+		parts = append(parts, "A version that it is not stored in is sorted as by null: first, last with DESC.")
+	}
+	return description(strings.Join(parts, " "), indent)
+}
+
+func fieldSentences(f *Field) []string {
 	parts := sentences(f.Description)
 	if f.IsRef() {
 		if f.List {
@@ -56,7 +70,7 @@ func fieldDescription(f *Field, indent string) string {
 	if f.Default != "" {
 		parts = append(parts, fmt.Sprintf("Default: %s.", f.Default))
 	}
-	return description(strings.Join(parts, " "), indent)
+	return parts
 }
 
 // filterDescription describes a condition on a field.
