@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -137,43 +136,6 @@ func TestLogHoldsFewBytes(t *testing.T) {
 				t.Errorf("%s, backward %v: %d versions", name, backward, n)
 			}
 		}
-	}
-}
-
-// A long list must not stop the writer: the work of indexing it does not grow
-// with the square of its length.
-func TestLongLists(t *testing.T) {
-	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"), driver.Index{Path: []string{"l"}, Kind: driver.KindString, List: true})
-	list := func(prefix string, n int) []byte {
-		var b strings.Builder
-		b.WriteString(`{"l":[`)
-		for i := range n {
-			fmt.Fprintf(&b, `"%s%d",`, prefix, i*7919%n)
-		}
-		return []byte(b.String() + `"last"]}`)
-	}
-	// took is the shortest time of a few updates that change a list of n.
-	took := func(n int) time.Duration {
-		key, best := fmt.Sprint(n), time.Duration(0)
-		for i, data := range [][]byte{list("a", n), list("b", n), list("c", n), list("c", n/2)} {
-			start := time.Now()
-			if _, err := s.Commit(t.Context(), &driver.Write{ID: fmt.Sprint(n, i), Collection: "things", Key: key, Expected: int64(i), Op: driver.OpUpdate, Data: data}); err != nil {
-				t.Fatal(err)
-			}
-			if took := time.Since(start); i > 0 && (best == 0 || took < best) {
-				best = took
-			}
-		}
-		return best
-	}
-	// Ten times the length takes about ten times as long; comparing each element
-	// with each, a hundred times.
-	few, many := took(3_000), took(30_000)
-	if many > 40*few {
-		t.Errorf("a list of 30,000 takes %v, one of 3,000 %v", many, few)
-	}
-	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
-		t.Error(err)
 	}
 }
 
