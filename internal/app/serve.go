@@ -118,7 +118,7 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 // api serves the schema over the store.
 func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*httpapi.Handler, error) {
 	f := &m.flags.Serve
-	schema := resolvers.NewSchema(store)
+	schema := httpapi.BoundAnswers(resolvers.NewSchema(store), int(f.Limits.Answer))
 	if f.Executor == "plan" {
 		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan), plan.WithMaxAnswer(int(f.Limits.Answer)))
 	}

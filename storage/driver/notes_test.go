@@ -1,18 +1,16 @@
-package driver_test
+package driver
 
 import (
 	"testing"
-
-	"github.com/asof/asof/storage/driver"
 )
 
 func TestNotes(t *testing.T) {
-	var none *driver.Notes
+	var none *Notes
 	none.Keep(1)
 	if got := none.Get(); got != nil {
 		t.Errorf("nowhere: %v", got)
 	}
-	var notes driver.Notes
+	var notes Notes
 	if got := notes.Get(); got != nil {
 		t.Errorf("at first: %v", got)
 	}

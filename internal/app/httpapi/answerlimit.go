@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -39,4 +40,77 @@ func (l answerLimit) InterceptResponse(ctx context.Context, next graphql.Respons
 	response.Data = nil
 	response.Errors = gqlerror.List{{Message: message, Extensions: map[string]any{"code": CodeTooComplex}}}
 	return response
+}
+
+// BoundAnswers returns a schema that answers as inner does, but leaves off the
+// data of an answer, while it is put together, once it is longer than so many
+// bytes. What is left is longer by at least one, so that Limits.Answer, which is
+// no greater, refuses it. It is for schemas that keep what an answer is made of
+// until it is complete.
+func BoundAnswers(inner graphql.ExecutableSchema, most int) graphql.ExecutableSchema {
+	return boundedSchema{inner, most}
+}
+
+type boundedSchema struct {
+	graphql.ExecutableSchema
+	most int
+}
+
+// Exec executes the context's operation with all of its root fields bounded.
+func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
+	oc := graphql.GetOperationContext(ctx)
+	field := oc.RootResolverMiddleware
+	oc.RootResolverMiddleware = func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
+		value := field(ctx, next)
+		if value == nil || value == graphql.Null || value == graphql.RequiredNull { // executors compare with these
+			return value
+		}
+		return boundedValue{value, s.most}
+	}
+	return s.ExecutableSchema.Exec(ctx)
+}
+
+// boundedValue writes a value as long as there is room for it.
+type boundedValue struct {
+	graphql.Marshaler
+	most int
+}
+
+func (v boundedValue) MarshalGQL(w io.Writer) {
+	data, ok := w.(interface {
+		io.Writer
+		Len() int
+	})
+	if !ok { // nothing that keeps what it is given
+		v.Marshaler.MarshalGQL(w)
+		return
+	}
+	v.Marshaler.MarshalGQL(boundedWriter{data, v.most})
+}
+
+// boundedWriter writes to a buffer until that is one byte too long, and then
+// nothing more.
+type boundedWriter struct {
+	data interface {
+		io.Writer
+		Len() int
+	}
+	most int
+}
+
+func (w boundedWriter) Write(p []byte) (int, error) {
+	if room := max(w.most+1-w.data.Len(), 0); len(p) > room {
+		_, _ = w.data.Write(p[:room]) // buffers do not fail
+		return len(p), nil
+	}
+	return w.data.Write(p)
+}
+
+// WriteString is Write without a copy, where the buffer can.
+func (w boundedWriter) WriteString(p string) (int, error) {
+	if room := max(w.most+1-w.data.Len(), 0); len(p) > room {
+		_, _ = io.WriteString(w.data, p[:room])
+		return len(p), nil
+	}
+	return io.WriteString(w.data, p)
 }

@@ -182,6 +182,7 @@ func encode(to *bytes.Buffer, r *graphql.Response, executed bool) error {
 		}
 	}
 	if executed {
+		to.Grow(len(r.Data) + 64) // and what is around it
 		to.WriteString(`"data":`)
 		to.Write(r.Data)
 		if len(r.Extensions) > 0 {
