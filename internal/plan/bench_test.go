@@ -46,7 +46,7 @@ func newReady() *ready {
 	version := func(collection, key, data string) *driver.Version {
 		return &driver.Version{
 			Collection: collection, Key: key, Number: 54, RecordedAt: 1, SupersededAt: driver.Forever,
-			Op: driver.OpUpdate, Author: "someone", Data: []byte(data),
+			Op: driver.OpUpdate, Author: "someone", Data: []byte(data), Notes: new(driver.Notes),
 		}
 	}
 	for i := range 10 {
@@ -73,8 +73,13 @@ const (
 	refsQuery  = `query Page { projects(where: {stars: {gte: 1000}}, orderBy: [{field: stars, direction: DESC}], first: 50) { nodes { key name description websiteUrl stars updatedAt tags { name } licenses { name } } } }`
 )
 
-// measured returns one execution of a request, from parameters to data.
-func measured(tb testing.TB, planned bool, query string) func() int {
+// server executes requests, from parameters to data.
+type server struct {
+	store *storage.Store
+	exec  *executor.Executor
+}
+
+func newServer(tb testing.TB, planned bool) *server {
 	tb.Helper()
 	store, err := storage.New(newReady(), model.Types)
 	if err != nil {
@@ -86,22 +91,25 @@ func measured(tb testing.TB, planned bool, query string) func() int {
 	}
 	exec := executor.New(schema)
 	exec.SetQueryCache(lru.New[*ast.QueryDocument](10))
-	return func() int {
-		ctx, err := store.Begin(graphql.StartOperationTrace(tb.Context()))
-		if err != nil {
-			tb.Fatal(err)
-		}
-		oc, errs := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, Variables: map[string]any{"key": "project-0"}})
-		if errs != nil {
-			tb.Fatal(errs)
-		}
-		next, ctx := exec.DispatchOperation(resolvers.Begin(ctx, store), oc)
-		resp := next(ctx)
-		if len(resp.Errors) > 0 {
-			tb.Fatal(resp.Errors)
-		}
-		return len(resp.Data)
+	return &server{store, exec}
+}
+
+// do executes a request and returns the length of its data.
+func (s *server) do(tb testing.TB, query string) int {
+	ctx, err := s.store.Begin(graphql.StartOperationTrace(tb.Context()))
+	if err != nil {
+		tb.Fatal(err)
 	}
+	oc, errs := s.exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query, Variables: map[string]any{"key": "project-0"}})
+	if errs != nil {
+		tb.Fatal(errs)
+	}
+	next, ctx := s.exec.DispatchOperation(resolvers.Begin(ctx, s.store), oc)
+	resp := next(ctx)
+	if len(resp.Errors) > 0 {
+		tb.Fatal(resp.Errors)
+	}
+	return len(resp.Data)
 }
 
 func BenchmarkAnswer(b *testing.B) {
@@ -114,29 +122,13 @@ func BenchmarkAnswer(b *testing.B) {
 				name = c.name + "/plan"
 			}
 			b.Run(name, func(b *testing.B) {
-				once := measured(b, planned, c.query)
+				s := newServer(b, planned)
 				b.ReportAllocs()
 				for b.Loop() {
-					b.SetBytes(int64(once()))
+					b.SetBytes(int64(s.do(b, c.query)))
 				}
 			})
 		}
-	}
-}
-
-// An operation that is seen for the first time is parsed, validated and, where
-// there are plans, compiled.
-func BenchmarkFirstTime(b *testing.B) {
-	for _, planned := range []bool{false, true} {
-		b.Run(fmt.Sprintf("planned=%t", planned), func(b *testing.B) {
-			n := 0
-			b.ReportAllocs()
-			once := func(query string) func() int { return measured(b, planned, query) }
-			for b.Loop() {
-				n++
-				once(fmt.Sprintf("%s # %d", refsQuery, n))()
-			}
-		})
 	}
 }
 
@@ -149,9 +141,9 @@ func TestAllocations(t *testing.T) {
 		{"point", pointQuery, 39}, {"as of", asOfQuery, 39}, {"page of 50", pageQuery, 149},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			once := measured(t, true, c.query)
-			once()
-			if got := testing.AllocsPerRun(100, func() { once() }); got > c.most {
+			s := newServer(t, true)
+			s.do(t, c.query)
+			if got := testing.AllocsPerRun(100, func() { s.do(t, c.query) }); got > c.most {
 				t.Errorf("%v allocations, want at most %v", got, c.most)
 			}
 		})
