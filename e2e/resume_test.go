@@ -45,6 +45,7 @@ func TestImportResumed(t *testing.T) {
 					t.Fatalf("%d bytes are left of %d", len(there), kept)
 				}
 				kept = len(there)
+				t.Logf("%d of %d bytes are kept", kept, len(want))
 				if !contained(there, want) {
 					t.Fatal("the store holds what was not in the file")
 				}
