@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tidwall/gjson"
 )
 
 // TestFullCatalog imports the large real catalogue, which takes a while: it
@@ -43,15 +45,31 @@ func TestFullCatalog(t *testing.T) {
 	if documents != 2350 {
 		t.Errorf("%d documents, want 2350", documents)
 	}
-	s := startServer(t, program, store)
-	live := 0
-	for _, root := range []string{"projects", "tags", "licenses", "platforms"} {
-		live += read[struct{ TotalCount int }](t, s, "{ "+root+" { totalCount } }", nil).TotalCount
+	var pages []string // of each executor
+	for _, executor := range executors() {
+		t.Run(executor, func(t *testing.T) {
+			s := startServer(t, program, store, "--executor", executor)
+			live := 0
+			for _, root := range []string{"projects", "tags", "licenses", "platforms"} {
+				live += read[struct{ TotalCount int }](t, s, "{ "+root+" { totalCount } }", nil).TotalCount
+			}
+			if live != alive {
+				t.Errorf("%d documents are there, want %d", live, alive)
+			}
+			pages = append(pages, string(read[json.RawMessage](t, s, fullPage, nil)))
+		})
 	}
-	if live != alive {
-		t.Errorf("%d documents are there, want %d", live, alive)
+	for _, page := range pages {
+		if nodes := gjson.Get(page, "nodes.#").Int(); nodes != 50 || page != pages[0] {
+			t.Errorf("a page of %d documents, want 50; as the first executor has it:\n%s\n%s", nodes, page, pages[0])
+		}
 	}
 }
+
+// fullPage is a page of the past with what its documents refer to.
+const fullPage = `{ projects(asOf: "2025-01-01T00:00:00Z", where: { stars: { gte: 100 } }, orderBy: [{ field: stars, direction: DESC }], first: 50) {
+  totalCount pageInfo { endCursor } nodes { id name stars updatedAt tags { id name } licenses { id name } currentRelease { tag publishedAt } }
+} }`
 
 // countDocuments exports a store and counts its documents, and those whose
 // last version is not a deletion.
