@@ -26,10 +26,10 @@ func newAnswers() *answers {
 	return &answers{secret: rand.Text(), ready: map[string][]byte{}}
 }
 
-// keep encodes an answer and returns its stand-in.
-func (a *answers) keep(r *graphql.Response) (*graphql.Response, error) {
+// keep encodes an answer that was read at an instant, and returns its stand-in.
+func (a *answers) keep(r *graphql.Response, instant string) (*graphql.Response, error) {
 	var text bytes.Buffer
-	if err := encodeAny(&text, r); err != nil {
+	if err := encodeAny(&text, r, instant); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()

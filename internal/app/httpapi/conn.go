@@ -122,5 +122,19 @@ func writeAtOnce(r *http.Request, w http.ResponseWriter, status int, body []byte
 	c.hold()
 	_, err := w.Write(body)
 	flusher.Flush() // into the connection
-	return errors.Join(err, c.letGo())
+	if failed := c.letGo(); failed != nil {
+		err = errors.Join(err, failed, abandon(w))
+	}
+	return err
+}
+
+// abandon closes a connection on which an answer was broken off. net/http did
+// not see that, and would execute the next request and write its answer behind
+// what there is of this one, where the client takes it for the rest.
+func abandon(w http.ResponseWriter) error {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }

@@ -144,6 +144,68 @@ func TestHeldBackForNobody(t *testing.T) {
 	}
 }
 
+// breaking is a listener whose connections break off the first thing that they
+// are told to write, as where the time for that is over.
+type breaking struct{ net.Listener }
+
+func (l breaking) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &breakingConn{Conn: c}, err
+}
+
+type breakingConn struct {
+	net.Conn
+	broke bool
+}
+
+func (c *breakingConn) Write(p []byte) (int, error) {
+	if c.broke {
+		return c.Conn.Write(p)
+	}
+	c.broke = true
+	n, err := c.Conn.Write(p[:len(p)/2])
+	return n, errors.Join(err, errBroken)
+}
+
+// An answer that was broken off is the last on its connection: what the client
+// has sent behind the request is not executed, and nothing is written behind
+// half an answer.
+func TestNothingFollowsHalfAnAnswer(t *testing.T) {
+	for _, length := range []int{100, shortAnswer + 1, 12_000, mostHeld} {
+		t.Run(fmt.Sprint(length), func(t *testing.T) {
+			var executed atomic.Int64
+			api := newServer(t, func(_ *Config, schema *fakeSchema) {
+				schema.fields["hello"] = func(context.Context) (any, error) {
+					executed.Add(1)
+					return strings.Repeat("x", length), nil
+				}
+			})
+			s := &server{Server: httptest.NewUnstartedServer(api.handler)}
+			s.Listener, s.Config.ConnContext = Gather(breaking{s.Listener}), ConnContext
+			s.Start()
+			t.Cleanup(s.Close)
+			client, err := net.Dial("tcp", s.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = client.Close() }()
+			const body = `{"query":"{hello}"}`
+			request := fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			if _, err := io.WriteString(client, request+request); err != nil {
+				t.Fatal(err)
+			}
+			// The connection may be reset, since a request was not read.
+			got, _ := io.ReadAll(client)
+			if n := strings.Count(string(got), "HTTP/1.1"); n != 1 {
+				t.Errorf("%d answers begin in %d bytes", n, len(got))
+			}
+			if n := executed.Load(); n != 1 {
+				t.Errorf("%d requests were executed", n)
+			}
+		})
+	}
+}
+
 // The writing side can be shut down as before.
 func TestCloseWrite(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

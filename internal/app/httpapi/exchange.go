@@ -57,7 +57,7 @@ func (x *exchange) send() error {
 		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, "the request could not be decoded"})
 	}
 	x.body.Reset()
-	if err := encode(&x.body, x.answer, x.executed); err != nil {
+	if err := encode(&x.body, x.answer, x.executed, x.op.instant); err != nil {
 		return err
 	}
 	header := x.w.Header()
@@ -153,11 +153,12 @@ func (x *exchange) DispatchError(ctx context.Context, list gqlerror.List) *graph
 }
 
 // encodeAny writes a response of a stream, also a part of one that comes later
-// than the first (@defer).
-func encodeAny(to *bytes.Buffer, r *graphql.Response) error {
+// than the first (@defer). The instant is that of encode.
+func encodeAny(to *bytes.Buffer, r *graphql.Response, instant string) error {
 	if r.HasNext == nil && r.Path == nil && r.Label == "" {
-		return encode(to, r, r.Data != nil)
+		return encode(to, r, r.Data != nil, instant)
 	}
+	addInstant(r, instant)
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -166,9 +167,23 @@ func encodeAny(to *bytes.Buffer, r *graphql.Response) error {
 	return err
 }
 
-// encode writes a response as JSON: errors first, data only where an
-// operation was executed.
-func encode(to *bytes.Buffer, r *graphql.Response, executed bool) error {
+// addInstant adds the instant to the extensions, if there is one.
+func addInstant(r *graphql.Response, instant string) {
+	if instant == "" {
+		return
+	}
+	if r.Extensions == nil {
+		r.Extensions = make(map[string]any, 1)
+	}
+	r.Extensions["asOf"] = instant
+}
+
+// encode writes a response as JSON: errors first, data only where an operation
+// was executed. The instant, whose text needs no escapes, is what the extensions
+// say of it; "" for nothing. Mostly it is all that they say.
+func encode(to *bytes.Buffer, r *graphql.Response, executed bool, instant string) error {
+	extended := instant != "" || len(r.Extensions) > 0
+	to.Grow(len(r.Data) + 64) // and what is around it
 	to.WriteByte('{')
 	if len(r.Errors) > 0 {
 		errs, err := json.Marshal(r.Errors)
@@ -177,41 +192,31 @@ func encode(to *bytes.Buffer, r *graphql.Response, executed bool) error {
 		}
 		to.WriteString(`"errors":`)
 		to.Write(errs)
-		if executed || len(r.Extensions) > 0 {
+		if executed || extended {
 			to.WriteByte(',')
 		}
 	}
 	if executed {
-		to.Grow(len(r.Data) + 64) // and what is around it
 		to.WriteString(`"data":`)
 		to.Write(r.Data)
-		if len(r.Extensions) > 0 {
+		if extended {
 			to.WriteByte(',')
 		}
 	}
-	if len(r.Extensions) > 0 {
-		to.WriteString(`"extensions":`)
-		if err := encodeExtensions(to, r.Extensions); err != nil {
+	switch {
+	case len(r.Extensions) > 0:
+		addInstant(r, instant)
+		text, err := json.Marshal(r.Extensions)
+		if err != nil {
 			return err
 		}
-	}
-	to.WriteByte('}')
-	return nil
-}
-
-// encodeExtensions takes a short way for what every answer has: the instant
-// alone, whose text needs no escapes.
-func encodeExtensions(to *bytes.Buffer, extensions map[string]any) error {
-	if instant, ok := extensions["asOf"].(string); ok && len(extensions) == 1 {
-		to.WriteString(`{"asOf":"`)
+		to.WriteString(`"extensions":`)
+		to.Write(text)
+	case extended:
+		to.WriteString(`"extensions":{"asOf":"`)
 		to.WriteString(instant)
 		to.WriteString(`"}`)
-		return nil
 	}
-	text, err := json.Marshal(extensions)
-	if err != nil {
-		return err
-	}
-	to.Write(text)
+	to.WriteByte('}')
 	return nil
 }

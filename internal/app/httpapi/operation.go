@@ -21,8 +21,8 @@ type operation struct {
 	request   string // the request's id
 	actor     string
 	name      string
-	kind      string // query, mutation, subscription; "" when it was not understood
-	instant   string
+	kind      string       // query, mutation, subscription; "" when it was not understood
+	instant   string       // that its answer was read at, as RFC 3339; "" for none
 	read      atomic.Int64 // versions of documents
 	bytes     atomic.Int64 // of them
 	most      int64        // bytes that it may read
@@ -207,14 +207,10 @@ func (i *instants) InterceptResponse(ctx context.Context, next graphql.ResponseH
 		return nil
 	}
 	instant := i.operations.Instant(ctx)
-	if instant != "" {
-		if response.Extensions == nil {
-			response.Extensions = make(map[string]any, 1)
-		}
-		response.Extensions["asOf"] = instant
-	}
 	if op := operationOf(ctx); op != nil {
-		op.instant = instant
+		op.instant = instant // added when the answer is encoded
+	} else {
+		addInstant(response, instant)
 	}
 	return response
 }

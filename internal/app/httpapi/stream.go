@@ -69,7 +69,7 @@ func (e *events) next(response *graphql.Response) {
 	e.x.op.errors = response.Errors
 	to := &e.x.body
 	to.WriteString("event: next\ndata: ")
-	if err := encodeAny(to, response); err != nil {
+	if err := encodeAny(to, response, e.x.op.instant); err != nil {
 		panic(err) // an extension that is no JSON
 	}
 	to.WriteString("\n\n")
@@ -176,7 +176,7 @@ func (c *connection) DispatchOperation(socket context.Context, oc *graphql.Opera
 			return nil
 		}
 		run.op.errors = response.Errors
-		standIn, err := c.answers.keep(response)
+		standIn, err := c.answers.keep(response, run.op.instant)
 		if err != nil {
 			panic(err) // an extension that is no JSON
 		}

@@ -54,7 +54,7 @@ func TestTransportsWriteAnswersAsTheyAre(t *testing.T) {
 // What a client says cannot be taken for the name of an answer.
 func TestMessagesAreFilledWithTheirAnswersOnly(t *testing.T) {
 	a := newAnswers()
-	standIn, err := a.keep(&graphql.Response{Data: []byte(rawData)})
+	standIn, err := a.keep(&graphql.Response{Data: []byte(rawData)}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
