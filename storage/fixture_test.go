@@ -140,10 +140,20 @@ func (s *spy) Commit(ctx context.Context, w *driver.Write) (*driver.Version, err
 
 func newEnv(t *testing.T, opts ...storage.Option) *env {
 	t.Helper()
+	return newEnvOver(t, nil, opts...)
+}
+
+// newEnvOver is newEnv with an engine of its own around the one that counts.
+func newEnvOver(t *testing.T, around func(driver.Engine) driver.Engine, opts ...storage.Option) *env {
+	t.Helper()
 	types := fixtureTypes()
 	c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	engine := &spy{Engine: newEngine(t, c, storage.CollectionsOf(types))}
-	store, err := storage.New(engine, types, opts...)
+	outer := driver.Engine(engine)
+	if around != nil {
+		outer = around(engine)
+	}
+	store, err := storage.New(outer, types, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

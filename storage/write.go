@@ -121,7 +121,7 @@ func (s *Store) update(ctx context.Context, t *Type, in UpdateInput) (*outcome, 
 	}
 	merge := in.OnConflict != nil && *in.OnConflict == Merge
 	for attempt := 1; ; attempt++ {
-		cur, err := s.current(ctx, t, in.Key)
+		cur, asked, err := s.base(ctx, t, in.Key, in.ExpectedVersion, attempt > 1)
 		if err != nil {
 			return nil, err
 		}
@@ -138,6 +138,9 @@ func (s *Store) update(ctx context.Context, t *Type, in UpdateInput) (*outcome, 
 			return nil, err
 		}
 		changed := normal.Changed(cur.Data, data)
+		if len(changed) == 0 && !asked {
+			continue // nothing is committed, so nothing compares
+		}
 		if len(changed) == 0 {
 			o, err := s.wroteNothing(ctx, op, t, cur)
 			if err != nil {
@@ -166,7 +169,7 @@ func (s *Store) remove(ctx context.Context, t *Type, in DeleteInput) (*outcome, 
 	if err != nil {
 		return nil, err
 	}
-	cur, err := s.current(ctx, t, in.Key)
+	cur, _, err := s.base(ctx, t, in.Key, in.ExpectedVersion, false)
 	if err != nil {
 		return nil, err
 	}
@@ -235,6 +238,19 @@ func (s *Store) shows(ctx context.Context, op *operation, at driver.Instant) err
 // none.
 func (s *Store) current(ctx context.Context, t *Type, key string) (*driver.Version, error) {
 	return s.getOne(ctx, t, driver.Ref{Key: key, At: latest})
+}
+
+// base returns what a write on an expected version is made from: that version,
+// where the engine remembers it and ask is false, and the commit then finds out
+// whether it still is the last one; otherwise the last one, and asked is true.
+func (s *Store) base(ctx context.Context, t *Type, key string, expected int, ask bool) (v *driver.Version, asked bool, err error) {
+	if r, ok := s.engine.(driver.Rememberer); ok && !ask {
+		if v := r.Remembered(t.Collection, key, int64(expected)); live(v) {
+			return v, false, nil
+		}
+	}
+	v, err = s.current(ctx, t, key)
+	return v, true, err
 }
 
 func live(v *driver.Version) bool { return v != nil && !v.Deleted }

@@ -298,6 +298,103 @@ func TestCompareAndSwapIsTheEngines(t *testing.T) {
 	}
 }
 
+// remembering is an engine that remembers the versions that it was told to.
+type remembering struct {
+	driver.Engine
+	known *driver.Version
+}
+
+func (r *remembering) Remembered(collection, key string, number int64) *driver.Version {
+	if v := r.known; v != nil && v.Collection == collection && v.Key == key && v.Number == number {
+		return v
+	}
+	return nil
+}
+
+// A write on a version that the engine remembers reads nothing; it says the same
+// as any other, also where the version is not the last one any more.
+func TestWritesOnWhatIsRemembered(t *testing.T) {
+	update := func(patch object, policy storage.ConflictPolicy) func(*env) (any, error) {
+		return func(e *env) (any, error) {
+			return e.projects.Update(e.begin(), storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: patch, OnConflict: &policy})
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		before func(e *env)
+		write  func(e *env) (any, error)
+		gets   int64 // at least that many, if not 0
+		want   func(t *testing.T, result any, err error)
+	}{
+		{"update", nil, update(object{"name": "B"}, storage.Reject), 0, func(t *testing.T, result any, err error) {
+			if s := asSuccess(t, result, err); s.Version != 2 || !s.Changed || s.Merged {
+				t.Errorf("%+v", s)
+			}
+		}},
+		{"delete", nil, func(e *env) (any, error) {
+			return e.projects.Delete(e.begin(), storage.DeleteInput{Key: "a", ExpectedVersion: 1})
+		}, 0, func(t *testing.T, result any, err error) {
+			if s := asSuccess(t, result, err); s.Version != 2 || must(s.Document.String(fName))(t) != "A" {
+				t.Errorf("%+v", s)
+			}
+		}},
+		{"nothing to change", nil, update(object{"name": "A"}, storage.Reject), 1, func(t *testing.T, result any, err error) {
+			if s := asSuccess(t, result, err); s.Version != 1 || s.Changed {
+				t.Errorf("%+v", s)
+			}
+		}},
+		{"nothing to change any more", func(e *env) { e.update("bob", "a", 1, object{"name": "B"}) }, update(object{"name": "A"}, storage.Reject), 1, func(t *testing.T, result any, err error) {
+			if k := asConflict(t, result, err); k.ActualVersion != 2 {
+				t.Errorf("%+v", k)
+			}
+		}},
+		{"a conflict", func(e *env) { e.update("bob", "a", 1, object{"name": "B"}) }, update(object{"name": "C"}, storage.Reject), 1, func(t *testing.T, result any, err error) {
+			if k := asConflict(t, result, err); k.ActualVersion != 2 || must(k.Current.String(fName))(t) != "B" {
+				t.Errorf("%+v", k)
+			}
+		}},
+		{"a merge", func(e *env) { e.update("bob", "a", 1, object{"name": "B"}) }, update(object{"stars": 5}, storage.Merge), 1, func(t *testing.T, result any, err error) {
+			if s := asSuccess(t, result, err); s.Version != 3 || !s.Merged || must(s.Document.String(fName))(t) != "B" {
+				t.Errorf("%+v", s)
+			}
+		}},
+		{"deleted since", func(e *env) {
+			if _, err := e.projects.Delete(e.begin(), storage.DeleteInput{Key: "a", ExpectedVersion: 1}); err != nil {
+				e.t.Fatal(err)
+			}
+		}, func(e *env) (any, error) {
+			return e.projects.Delete(e.begin(), storage.DeleteInput{Key: "a", ExpectedVersion: 1})
+		}, 1, func(t *testing.T, result any, err error) {
+			if k := asConflict(t, result, err); k.ActualVersion != 2 {
+				t.Errorf("%+v", k)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := &remembering{}
+			e := newEnvOver(t, func(engine driver.Engine) driver.Engine {
+				r.Engine = engine
+				return r
+			})
+			e.create("a", object{"name": "A", "tags": []any{}})
+			found, err := e.engine.Get(e.t.Context(), "software", []driver.Ref{{Key: "a", At: driver.Forever}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.before != nil {
+				c.before(e)
+			}
+			r.known = found[0]
+			e.engine.gets.Store(0)
+			result, err := c.write(e)
+			c.want(t, result, err)
+			if gets := e.engine.gets.Load(); (gets == 0) != (c.gets == 0) {
+				t.Errorf("%d reads, want at least %d, and none where that is none", gets, c.gets)
+			}
+		})
+	}
+}
+
 // settling notes the instants that it was asked to settle.
 type settling struct {
 	driver.Engine

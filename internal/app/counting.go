@@ -64,6 +64,14 @@ func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.
 	}
 }
 
+// Remembered implements driver.Rememberer, where the engine does. Nothing is read.
+func (c counting) Remembered(collection, key string, number int64) *driver.Version {
+	if r, ok := c.Engine.(driver.Rememberer); ok {
+		return r.Remembered(collection, key, number)
+	}
+	return nil
+}
+
 // count counts versions; nil ones are those that were not there.
 func count(ctx context.Context, versions ...*driver.Version) error {
 	found, size := 0, 0

@@ -98,3 +98,15 @@ func byKey(key string) bson.D { return bson.D{{Key: "_id", Value: encodeString(k
 func guard(key string, number int64, at driver.Instant) bson.D {
 	return append(byKey(key), bson.E{Key: "current.v", Value: number}, bson.E{Key: "current.at", Value: int64(at)})
 }
+
+// Remembered implements driver.Rememberer.
+func (s *Store) Remembered(collection, key string, number int64) *driver.Version {
+	c := s.collections[collection]
+	if c == nil {
+		return nil
+	}
+	if h := c.heads.get(key, number); h != nil {
+		return &h.Version
+	}
+	return nil
+}
