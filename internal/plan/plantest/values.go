@@ -18,8 +18,8 @@ var ( // constants, but Go has no constant lists
 	keys = []string{
 		"alpha", "beta", "gamma", "delta", "vaultwarden", "two words", "at@sign", "100%", "a:b@3", "ключ", "💡", "quote\"d", "back\\slash", "<b>", "tab\there", "\u2028", "x/y?z#", "UPPER", "0",
 	}
-	authors  = []string{"ada", "bob", "guest-7141", "ünï \"q\"", "<a>"}
-	messages = []string{"", "", "why not", "say \"hi\"\n</b>\u2028", "💡"}
+	authors  = []string{"ada", "bob", "guest-7141", "ünï \"q\"", "<a>\u001f"}
+	messages = []string{"", "", "why not", "say \"hi\"\n</b>\u2028", "💡\t\r\f\u001b\u007f"}
 	groups   = []string{"", "", "g-1", "g-<2>"}
 
 	ints     = []string{"0", "1", "-1", "7", "42", "1000", "2147483647", "-2147483648"}
