@@ -10,13 +10,13 @@ import (
 // member is one member of an object in normal form; the name as written.
 type member struct{ name, value []byte }
 
-func members(object []byte) []member {
-	out := make([]member, 0, 16)
+// appendMembers adds the members of an object to a list.
+func appendMembers(list []member, object []byte) []member {
 	rawjson.Members(object, func(name []byte, start, end int) bool {
-		out = append(out, member{name, object[start:end]})
+		list = append(list, member{name, object[start:end]})
 		return true
 	})
-	return out
+	return list
 }
 
 // Equal reports whether two values in normal form are the same but for the
@@ -31,18 +31,7 @@ func Equal(a, b []byte) bool {
 	}
 	switch a[0] {
 	case '{':
-		ma, mb := members(a), members(b)
-		if len(ma) != len(mb) {
-			return false
-		}
-		sortMembers(ma)
-		sortMembers(mb)
-		for i := range ma {
-			if !bytes.Equal(ma[i].name, mb[i].name) || !Equal(ma[i].value, mb[i].value) {
-				return false
-			}
-		}
-		return true
+		return equalObjects(a, b)
 	case '[':
 		var ea, eb [][]byte
 		rawjson.Elements(a, func(start, end int) bool { ea = append(ea, a[start:end]); return true })
@@ -50,6 +39,22 @@ func Equal(a, b []byte) bool {
 		return slices.EqualFunc(ea, eb, Equal)
 	}
 	return false
+}
+
+func equalObjects(a, b []byte) bool {
+	var roomA, roomB [usual]member
+	ma, mb := appendMembers(roomA[:0], a), appendMembers(roomB[:0], b)
+	if len(ma) != len(mb) {
+		return false
+	}
+	sortMembers(ma)
+	sortMembers(mb)
+	for i := range ma {
+		if !bytes.Equal(ma[i].name, mb[i].name) || !Equal(ma[i].value, mb[i].value) {
+			return false
+		}
+	}
+	return true
 }
 
 func sortMembers(ms []member) {
@@ -62,34 +67,67 @@ func Changed(before, after []byte) []string {
 	if bytes.Equal(before, after) {
 		return nil
 	}
-	old, now := members(before), members(after)
-	var out []string
-	if sameNames(old, now) {
-		for i := range old {
-			if !Equal(old[i].value, now[i].value) {
-				out = append(out, rawjson.Name(old[i].name))
-			}
-		}
-	} else {
-		sortMembers(old)
-		sortMembers(now)
-		for len(old) > 0 || len(now) > 0 {
-			switch order := nextName(old, now); {
-			case order < 0:
-				out = append(out, rawjson.Name(old[0].name))
-				old = old[1:]
-			case order > 0:
-				out = append(out, rawjson.Name(now[0].name))
-				now = now[1:]
-			default:
-				if !Equal(old[0].value, now[0].value) {
-					out = append(out, rawjson.Name(old[0].name))
-				}
-				old, now = old[1:], now[1:]
-			}
-		}
+	out, ok := changedInStep(before, after)
+	if !ok {
+		out = changedByName(before, after)
 	}
 	slices.Sort(out)
+	return out
+}
+
+// changedInStep compares two documents that have the same members in the same
+// order, as nearly all versions of one document do; it reports whether they have.
+// A member is looked at more closely only from where its bytes differ.
+func changedInStep(before, after []byte) (out []string, ok bool) {
+	if len(before) < 3 || len(after) < 3 || before[0] != '{' || after[0] != '{' {
+		return nil, false
+	}
+	i, j := 1, 1
+	for {
+		name, start, end := rawjson.Member(after, j)
+		if end < 0 {
+			return nil, false
+		}
+		// The text behind a value is part of it here: 1 is not the beginning of 12.
+		if size := end + 1 - j; i+size <= len(before) && bytes.Equal(before[i:i+size], after[j:end+1]) {
+			i += size
+		} else {
+			was, wasStart, wasEnd := rawjson.Member(before, i)
+			if wasEnd < 0 || !bytes.Equal(was, name) || before[wasEnd] != after[end] {
+				return nil, false
+			}
+			if !Equal(before[wasStart:wasEnd], after[start:end]) {
+				out = append(out, rawjson.Name(name))
+			}
+			i = wasEnd + 1
+		}
+		if j = end + 1; after[end] == '}' {
+			return out, true
+		}
+	}
+}
+
+// changedByName compares two documents whatever their members are.
+func changedByName(before, after []byte) (out []string) {
+	var roomOld, roomNow [usual]member
+	old, now := appendMembers(roomOld[:0], before), appendMembers(roomNow[:0], after)
+	sortMembers(old)
+	sortMembers(now)
+	for len(old) > 0 || len(now) > 0 {
+		switch order := nextName(old, now); {
+		case order < 0:
+			out = append(out, rawjson.Name(old[0].name))
+			old = old[1:]
+		case order > 0:
+			out = append(out, rawjson.Name(now[0].name))
+			now = now[1:]
+		default:
+			if !Equal(old[0].value, now[0].value) {
+				out = append(out, rawjson.Name(old[0].name))
+			}
+			old, now = old[1:], now[1:]
+		}
+	}
 	return out
 }
 
@@ -102,8 +140,4 @@ func nextName(old, now []member) int {
 	default:
 		return bytes.Compare(old[0].name, now[0].name)
 	}
-}
-
-func sameNames(a, b []member) bool {
-	return slices.EqualFunc(a, b, func(x, y member) bool { return bytes.Equal(x.name, y.name) })
 }

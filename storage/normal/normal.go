@@ -34,9 +34,23 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Message) }
 
+// usual is how many members there is room for without an allocation.
+const usual = 32
+
 // Object returns the normal form of a JSON object. Errors are *SyntaxError.
 func Object(data []byte) ([]byte, error) {
-	p := parser{in: data, out: make([]byte, 0, len(data)), names: make([][]byte, 0, 32)}
+	var s Scratch
+	return s.Object(data)
+}
+
+// Scratch is memory that is used again for one document after the other. Its
+// zero value is ready. It is not safe for concurrent use.
+type Scratch struct{ names [][]byte }
+
+// Object is as the function of that name; the result has memory of its own.
+func (s *Scratch) Object(data []byte) ([]byte, error) {
+	p := parser{in: data, out: make([]byte, 0, len(data)), names: s.room()}
+	defer func() { s.names = p.names }()
 	p.space()
 	if p.i < len(data) && data[p.i] != '{' {
 		return nil, &SyntaxError{p.i, "a document is a JSON object"}
@@ -44,9 +58,17 @@ func Object(data []byte) ([]byte, error) {
 	return p.run()
 }
 
+func (s *Scratch) room() [][]byte {
+	if s.names == nil {
+		return make([][]byte, 0, usual)
+	}
+	return s.names[:0]
+}
+
 // Value returns the normal form of any JSON value. Errors are *SyntaxError.
 func Value(data []byte) ([]byte, error) {
-	p := parser{in: data, out: make([]byte, 0, len(data)), names: make([][]byte, 0, 32)}
+	var s Scratch
+	p := parser{in: data, out: make([]byte, 0, len(data)), names: s.room()}
 	return p.run()
 }
 

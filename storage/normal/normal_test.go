@@ -3,6 +3,9 @@ package normal_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +104,12 @@ func TestEqualAndChanged(t *testing.T) {
 		{"from nothing", ``, `{"b":1,"a":1}`, []string{"a", "b"}},
 		{"to nothing", `{"b":1,"a":1}`, ``, []string{"a", "b"}},
 		{"another number of members", `{"a":1,"b":2}`, `{"aaa":12345}`, []string{"a", "aaa", "b"}},
+		{"the value begins alike", `{"a":1,"b":1}`, `{"a":12,"b":1}`, []string{"a"}},
+		{"one member more", `{"a":1}`, `{"a":1,"b":1}`, []string{"b"}},
+		{"one member less", `{"a":1,"b":1}`, `{"a":1}`, []string{"b"}},
+		{"a member amid others", `{"a":1,"c":[1,{"x":2}]}`, `{"a":1,"b":{},"c":[1,{"x":2}]}`, []string{"b"}},
+		{"the first and the last", `{"a":"x","b":[],"c":{"y":1}}`, `{"a":"xx","b":[],"c":{"y":12}}`, []string{"a", "c"}},
+		{"escaped name", `{"a":1,"\"":1}`, `{"a":1,"\"":2}`, []string{`"`}},
 		{"swapped values", `{"a":{"x":1,"y":2}}`, `{"a":{"x":2,"y":1}}`, []string{"a"}},
 	}
 	for _, tt := range tests {
@@ -112,6 +121,55 @@ func TestEqualAndChanged(t *testing.T) {
 				t.Error("Equal and Changed disagree")
 			}
 		})
+	}
+}
+
+// What Changed says does not depend on the order of members.
+func TestChangedInAnyOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	values := []string{"1", "12", "null", `"x"`, `"x\\"`, `""`, "{}", "[]", `{"a":1}`, `{"a":1,"b":[1,2]}`, `[1,{"a":1}]`, `"{\"a\":1}"`}
+	object := func(members []string) []byte { return []byte("{" + strings.Join(members, ",") + "}") }
+	for range 20_000 {
+		var before, after []string
+		for _, name := range []string{"a", "b", `a\"b`, "ab", "ü"}[:r.IntN(6)] {
+			value := values[r.IntN(len(values))]
+			if r.IntN(8) > 0 {
+				before = append(before, fmt.Sprintf(`"%s":%s`, name, value))
+			}
+			if r.IntN(2) == 0 {
+				value = values[r.IntN(len(values))]
+			}
+			if r.IntN(8) > 0 {
+				after = append(after, fmt.Sprintf(`"%s":%s`, name, value))
+			}
+		}
+		was, is := object(before), object(after)
+		want := normal.Changed(was, is)
+		r.Shuffle(len(before), func(i, j int) { before[i], before[j] = before[j], before[i] })
+		r.Shuffle(len(after), func(i, j int) { after[i], after[j] = after[j], after[i] })
+		if diff := cmp.Diff(want, normal.Changed(object(before), object(after))); diff != "" {
+			t.Fatalf("%s and %s, in another order (-want +got):\n%s", was, is, diff)
+		}
+		slices.Reverse(before)
+		if got := normal.Changed(is, was); !slices.Equal(got, want) {
+			t.Fatalf("%s and %s differ in %q, the other way round in %q", was, is, want, got)
+		}
+	}
+}
+
+func TestScratchIsUsedAgain(t *testing.T) {
+	var s normal.Scratch
+	for _, tt := range []struct{ in, want string }{
+		{`{"a":1, "b":{"a":2}}`, `{"a":1,"b":{"a":2}}`},
+		{`{"a":1,"a":2}`, ""},
+		{`{"b":{"c":1,"a":2},"a":3}`, `{"b":{"c":1,"a":2},"a":3}`},
+		{`[]`, ""},
+		{`{}`, `{}`},
+	} {
+		got, err := s.Object([]byte(tt.in))
+		if string(got) != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%s became %q, %v", tt.in, got, err)
+		}
 	}
 }
 

@@ -15,6 +15,20 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
+// IsPlain reports whether a text in quotes is a string of JSON that stands for
+// itself: valid UTF-8 without quotes, backslashes and control characters.
+func IsPlain(text []byte) bool {
+	ascii := true
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
+			ascii = false
+		} else if !plain[c] {
+			return false
+		}
+	}
+	return ascii || utf8.Valid(text)
+}
+
 // str copies a string that needs no change, which nearly all do.
 func (p *parser) str() {
 	start := p.i

@@ -82,13 +82,9 @@ func Members(b []byte, fn func(name []byte, start, end int) bool) bool {
 	if b[i] == '}' {
 		return len(b) == 2
 	}
-	for i < len(b) && b[i] == '"' {
-		nameEnd := stringEnd(b, i)
-		if nameEnd < 0 || nameEnd >= len(b) || b[nameEnd] != ':' {
-			return false
-		}
-		end := End(b, nameEnd+1)
-		if end < 0 || end >= len(b) || !fn(b[i+1:nameEnd-1], nameEnd+1, end) {
+	for {
+		name, start, end := Member(b, i)
+		if end < 0 || !fn(name, start, end) {
 			return false
 		}
 		switch b[end] {
@@ -100,7 +96,22 @@ func Members(b []byte, fn func(name []byte, start, end int) bool) bool {
 			return false
 		}
 	}
-	return false
+}
+
+// Member returns the member whose name begins at i, as Members does. The end is
+// -1 where there is none; else there is a byte behind it.
+func Member(b []byte, i int) (name []byte, start, end int) {
+	if i < 0 || i >= len(b) || b[i] != '"' {
+		return nil, 0, -1
+	}
+	nameEnd := stringEnd(b, i)
+	if nameEnd < 0 || nameEnd >= len(b) || b[nameEnd] != ':' {
+		return nil, 0, -1
+	}
+	if end = End(b, nameEnd+1); end >= len(b) {
+		end = -1
+	}
+	return b[i+1 : nameEnd-1], nameEnd + 1, end
 }
 
 // Elements calls fn with where each element of the array b lies. It returns
