@@ -22,7 +22,7 @@ type chunk struct {
 // chunker cuts a stream into chunks.
 type chunker struct {
 	r       io.Reader
-	rest    []byte // the beginning of the next line
+	rest    []byte // the beginning of the next line, in memory of its own
 	line    int64  // the number of that line
 	maxLine int
 }
@@ -31,11 +31,15 @@ func newChunker(r io.Reader, maxLine int) *chunker {
 	return &chunker{r: r, line: 1, maxLine: maxLine}
 }
 
-// next returns the next chunk, in memory of its own. It must not be called
-// after the one that has end set.
-func (c *chunker) next() chunk {
-	buf := make([]byte, len(c.rest), max(chunkBytes, 2*len(c.rest)))
-	searched := copy(buf, c.rest)
+// next returns the next chunk, in the memory given if that is large enough. It
+// must not be called after the one that has end set.
+func (c *chunker) next(memory []byte) chunk {
+	buf := memory[:0]
+	if least := max(chunkBytes, 2*len(c.rest)); cap(buf) < least {
+		buf = make([]byte, 0, least)
+	}
+	buf = append(buf, c.rest...)
+	searched := len(buf)
 	for {
 		n, err := fill(c.r, buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
@@ -68,8 +72,8 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 
 // cut makes a chunk of buf up to at and keeps what follows.
 func (c *chunker) cut(buf []byte, at int, end error) chunk {
-	out := chunk{text: buf[:at:at], firstLine: c.line, end: end}
-	c.rest = buf[at:]
+	out := chunk{text: buf[:at], firstLine: c.line, end: end}
+	c.rest = append(c.rest[:0], buf[at:]...)
 	c.line += int64(bytes.Count(out.text, []byte{'\n'}))
 	switch {
 	case end == nil:

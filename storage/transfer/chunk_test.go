@@ -14,8 +14,9 @@ import (
 func chunks(t *testing.T, r io.Reader, maxLine int) (lines []string, end error) {
 	t.Helper()
 	c := newChunker(r, maxLine)
+	var got chunk
 	for {
-		got := c.next()
+		got = c.next(got.text)
 		if want := int64(len(lines) + 1); got.firstLine != want {
 			t.Errorf("a chunk begins with line %d, want %d", got.firstLine, want)
 		}

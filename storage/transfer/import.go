@@ -95,14 +95,20 @@ func typesOf(store *storage.Store) map[string]*storage.Type {
 // is under way.
 func parseAhead(ctx context.Context, src *source, opts ImportOptions, types map[string]*storage.Type) <-chan *job {
 	workers := max(1, runtime.GOMAXPROCS(0)-1)
-	ordered, work := make(chan *job, workers+1), make(chan *job, workers+1)
+	ordered, work, spare := make(chan *job, workers+1), make(chan *job, workers+1), make(chan *job, workers+2)
 	go func() {
 		defer close(ordered)
 		defer close(work)
 		defer src.close()
 		chunks := newChunker(src, opts.MaxLine)
 		for last := false; !last; {
-			j := &job{chunk: chunks.next(), done: make(chan struct{})}
+			var j *job
+			select {
+			case j = <-spare:
+			default:
+				j = &job{spare: spare}
+			}
+			j.chunk, j.done = chunks.next(j.text), make(chan struct{})
 			last = j.end != nil
 			for _, to := range []chan<- *job{work, ordered} {
 				select {

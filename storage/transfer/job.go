@@ -13,13 +13,32 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// job is a chunk and what became of it.
+// job is a chunk and what became of it. Its memory is used again when what it
+// held was taken over.
 type job struct {
 	chunk
+	spare   chan<- *job
 	done    chan struct{} // closed when the rest is filled
 	items   []item
 	ignored []int64 // lines of unknown collections
 	err     error   // why nothing follows the items: a *LineError, or nil
+}
+
+// maxSpare is how many bytes of text a job keeps for the next one.
+const maxSpare = 4 * chunkBytes
+
+// release gives the memory of a job back.
+func (j *job) release() {
+	clear(j.items)
+	used := job{spare: j.spare, items: j.items[:0], ignored: j.ignored[:0]}
+	if cap(j.text) <= maxSpare {
+		used.text = j.text
+	}
+	*j = used
+	select {
+	case j.spare <- j:
+	default:
+	}
 }
 
 // item is a line that was read.
@@ -41,7 +60,6 @@ func newJobParser(opts ImportOptions, types map[string]*storage.Type) *jobParser
 }
 
 func (p *jobParser) run(j *job) {
-	defer func() { j.text = nil }()
 	number := j.firstLine
 	for line := range bytes.Lines(j.text) {
 		line = bytes.TrimRight(line, "\r\n")

@@ -34,9 +34,10 @@ const required = 1<<memberCollection | 1<<memberID | 1<<memberAt | 1<<memberBy |
 
 // lineParser turns lines into versions. It is not safe for concurrent use.
 type lineParser struct {
-	dec    *jsontext.Decoder
-	buf    bytes.Buffer
-	intern map[string]string
+	dec     *jsontext.Decoder
+	buf     bytes.Buffer
+	intern  map[string]string
+	scratch normal.Scratch
 }
 
 func newLineParser() *lineParser {
@@ -47,6 +48,15 @@ func newLineParser() *lineParser {
 // data is in normal form, does not share memory with the line and was not
 // compared with a schema. The error does not name the line.
 func (p *lineParser) parse(line []byte) (driver.Version, error) {
+	if v, ok := p.usual(line); ok {
+		return v, nil
+	}
+	return p.strict(line)
+}
+
+// strict is parse for lines that are written in any way, and tells what is
+// wrong with one.
+func (p *lineParser) strict(line []byte) (driver.Version, error) {
 	var v driver.Version
 	if bytes.HasPrefix(line, []byte("\xef\xbb\xbf")) {
 		return v, errors.New("starts with a byte order mark; save the file as UTF-8 without one")
@@ -80,7 +90,7 @@ func (p *lineParser) parse(line []byte) (driver.Version, error) {
 			if raw.Kind() != '{' {
 				return v, fmt.Errorf(`"data" must be an object, not %s`, describe(raw.Kind()))
 			}
-			if v.Data, err = normal.Object(raw); err != nil {
+			if v.Data, err = p.scratch.Object(raw); err != nil {
 				return v, fmt.Errorf(`"data": %w`, err)
 			}
 			continue
@@ -89,23 +99,8 @@ func (p *lineParser) parse(line []byte) (driver.Version, error) {
 		if err != nil {
 			return v, err
 		}
-		switch member {
-		case memberCollection:
-			v.Collection = text
-		case memberID:
-			v.Key = text
-		case memberAt:
-			if v.RecordedAt, err = parseInstant(text); err != nil {
-				return v, err
-			}
-		case memberBy:
-			v.Author = text
-		case memberMessage:
-			v.Message = text
-		case memberSource:
-			v.Group = text
-		case memberOp:
-			op = text
+		if err := set(&v, &op, member, text); err != nil {
+			return v, err
 		}
 	}
 	if _, err := p.dec.ReadToken(); err != nil {
@@ -162,16 +157,13 @@ func (p *lineParser) member(line []byte) (int, error) {
 		return 0, p.syntax(err, line)
 	}
 	name := tok.String()
-	for m, known := range memberNames {
-		if name == known {
-			return m, nil
-		}
+	if m := memberOf([]byte(name)); m >= 0 {
+		return m, nil
 	}
 	return 0, fmt.Errorf("unknown member %q; a line has %s", name, strings.Join(memberNames[:], ", "))
 }
 
-// text returns the string that raw stands for. What comes back in every other
-// line, such as names of authors, is kept once.
+// text returns the string that raw stands for.
 func (p *lineParser) text(raw jsontext.Value, member int) (string, error) {
 	if raw.Kind() != '"' {
 		return "", fmt.Errorf("%q must be a string, not %s", memberNames[member], describe(raw.Kind()))
@@ -184,18 +176,27 @@ func (p *lineParser) text(raw jsontext.Value, member int) (string, error) {
 		}
 		body = unquoted
 	}
+	return p.keep(body, member), nil
+}
+
+// keep returns a text in memory of its own. What comes back in every other line,
+// such as names of authors, is kept once.
+func (p *lineParser) keep(body []byte, member int) string {
+	if member == memberAt {
+		return string(body)
+	}
 	if s, ok := p.intern[string(body)]; ok {
-		return s, nil
+		return s
 	}
 	const maxInterned, maxInternedBytes = 4096, 256
 	s := string(body)
-	if member != memberAt && len(s) <= maxInternedBytes {
+	if len(s) <= maxInternedBytes {
 		if len(p.intern) >= maxInterned {
 			clear(p.intern)
 		}
 		p.intern[s] = s
 	}
-	return s, nil
+	return s
 }
 
 // syntax says in a sentence what the decoder found.

@@ -129,11 +129,40 @@ func TestParseLineErrors(t *testing.T) {
 	}
 }
 
+// What asof writes itself is read without the strict parser.
+func TestUsualLines(t *testing.T) {
+	for _, line := range []string{
+		good,
+		`{"collection":"c","id":"k","at":"2024-05-06T12:00:00Z","by":"Zoë","message":"m","source":"s","op":"delete"}`,
+	} {
+		want, err := newLineParser().strict([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := newLineParser().usual([]byte(line))
+		if diff := cmp.Diff(want, got); !ok || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", line, ok, diff)
+		}
+	}
+}
+
 func FuzzParseLine(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"collection":"c","id":"k","at":"2024-05-06T12:00:00.123456789+05:30","by":"","op":"delete"}`))
 	f.Add([]byte(`{"collection":"c","id":"\ud83d\ude00","at":"0001-01-01T00:00:00Z","by":"\u0000","message":"\\","source":"<","op":"put","data":{"":[1e400,-0,null,{"a":{}}]}}`))
+	f.Add([]byte(`{"collection":"c","id":"k","at":"2024-05-06T12:00:00Z","by":"é","op":"put","data":{"a":"}"}}`))
+	f.Add([]byte(`{"collection":"c","id":"k","at":"2024-05-06T12:00:00Z","by":"x","by":"y","op":"put","data":{}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
+		// Both parsers read what both can read in the same way.
+		strictly, strictErr := newLineParser().strict(append([]byte(nil), line...))
+		if quickly, ok := newLineParser().usual(append([]byte(nil), line...)); ok {
+			if strictErr != nil {
+				t.Fatalf("%q was read, though %v", line, strictErr)
+			}
+			if diff := cmp.Diff(strictly, quickly); diff != "" {
+				t.Fatalf("%q (-strict +usual): %s", line, diff)
+			}
+		}
 		v, err := newLineParser().parse(append([]byte(nil), line...))
 		if err != nil {
 			return

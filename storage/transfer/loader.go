@@ -20,15 +20,26 @@ type loader struct {
 	report ImportReport
 
 	next   *batch       // gathers
+	spare  *batch       // the one before, for its memory; nil: there is none yet
 	loaded chan outcome // of the batch that the store has; nil: it has none
 }
 
-// batch is what is loaded at once.
+// batch is what is loaded at once. The versions of its items are loaded by
+// document. Those of one document lie together in a store, so that it is written
+// with less effort; nothing else depends on the order of different documents.
 type batch struct {
 	items    []item
 	ignored  []int64 // lines left out
 	bytes    int
-	versions []driver.Version // of the items, while they are loaded
+	order    []int32          // of the items, as they are loaded
+	versions []driver.Version // of the items in that order, while they are loaded
+}
+
+// reuse empties a batch whose memory is used again.
+func (b *batch) reuse() {
+	clear(b.items)
+	clear(b.versions)
+	b.items, b.versions, b.ignored, b.bytes = b.items[:0], b.versions[:0], b.ignored[:0], 0
 }
 
 // outcome is what became of a batch.
@@ -52,6 +63,7 @@ func (l *loader) run(ctx context.Context, jobs <-chan *job) error {
 				if err := l.add(ctx, j); err != nil {
 					return err
 				}
+				j.release()
 			case ctx.Err() == nil: // else they ended early
 				return l.finish(ctx)
 			}
@@ -97,12 +109,13 @@ func (l *loader) finish(ctx context.Context) error {
 // then the batch is prepared. Its error is about either.
 func (l *loader) flush(ctx context.Context) error {
 	b := l.next
-	b.sort()
 	prepared := b.prepare(ctx, l.store)
 	if err := l.wait(ctx); err != nil {
 		return err
 	}
-	l.next = &batch{items: make([]item, 0, len(b.items))}
+	if l.next, l.spare = l.spare, nil; l.next == nil {
+		l.next = &batch{items: make([]item, 0, len(b.items))}
+	}
 	loaded := make(chan outcome, 1)
 	l.loaded = loaded
 	if prepared != nil {
@@ -136,6 +149,8 @@ func (l *loader) wait(ctx context.Context) error {
 	if stopped != nil {
 		return stopped
 	}
+	o.reuse()
+	l.spare = o.batch
 	return nil
 }
 
@@ -148,7 +163,7 @@ func (l *loader) retry(ctx context.Context, o *outcome) (stopped *LineError) {
 		if !errors.As(o.err, &refused) || refused.Index < 0 || refused.Index >= len(o.items) {
 			return stopped
 		}
-		stopped = &LineError{Line: o.items[refused.Index].line, Err: refused.Err}
+		stopped = &LineError{Line: o.items[o.order[refused.Index]].line, Err: refused.Err}
 		o.items = slices.DeleteFunc(o.items, func(it item) bool { return it.line >= stopped.Line })
 		o.result, o.err = driver.LoadResult{}, nil
 		l.store.DropPrepared() // the batch behind this one
@@ -161,19 +176,24 @@ func (l *loader) retry(ctx context.Context, o *outcome) (stopped *LineError) {
 	}
 }
 
-// sort orders a batch by document. Versions of one document lie together in a
-// store, so that it is written with less effort. Nothing else depends on the
-// order of different documents.
-func (b *batch) sort() {
-	slices.SortStableFunc(b.items, func(x, y item) int {
-		return cmp.Or(strings.Compare(x.version.Collection, y.version.Collection), strings.Compare(x.version.Key, y.version.Key))
-	})
-}
-
 // prepare fills versions from the items.
 func (b *batch) prepare(ctx context.Context, store *storage.Store) error {
-	b.versions = b.versions[:0]
+	b.order = b.order[:0]
 	for i := range b.items {
+		b.order = append(b.order, int32(i))
+	}
+	slices.SortFunc(b.order, func(i, j int32) int {
+		x, y := &b.items[i].version, &b.items[j].version
+		if order := strings.Compare(x.Collection, y.Collection); order != 0 {
+			return order
+		}
+		if order := strings.Compare(x.Key, y.Key); order != 0 {
+			return order
+		}
+		return cmp.Compare(i, j)
+	})
+	b.versions = slices.Grow(b.versions[:0], len(b.items))
+	for _, i := range b.order {
 		b.versions = append(b.versions, b.items[i].version)
 	}
 	return store.PrepareLoad(ctx, b.versions)
