@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/asof/asof/storage/driver"
@@ -11,8 +10,8 @@ import (
 
 // Load adds versions that were recorded elsewhere, in the order given, with
 // their own times, authors and data in normal form (see Type.Validate and
-// package normal). It works out which members each one changed, and fills
-// Changed of the versions given. Op 0 stands for an import. A *driver.LoadError
+// package normal), which stays as it is from then on. It works out which members
+// each one changed, and fills Changed of the versions given. Op 0 stands for an import. A *driver.LoadError
 // names the version that is refused: by the engine, or because it deletes a
 // document that never existed.
 func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
@@ -160,7 +159,7 @@ func (c *loadCache) swap(collection, key string, at driver.Instant, data []byte,
 		c.docs = map[loadKey]loadState{}
 	}
 	c.bytes += len(data) - len(c.docs[k].data)
-	c.docs[k] = loadState{at, slices.Clone(data), exists}
+	c.docs[k] = loadState{at, data, exists}
 	return was.data, was.existed
 }
 

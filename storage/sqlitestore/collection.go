@@ -1,7 +1,6 @@
 package sqlitestore
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -65,35 +64,6 @@ func (c *collection) addIndex(ix *index) {
 		c.slots++
 	}
 	c.indexes = append(c.indexes, ix)
-}
-
-// values returns the encoded values that the indexes hold of a document: one
-// for an index on a single value, one for each distinct element for one on a
-// list, in ascending order. No document (nil) has none.
-func (c *collection) values(data []byte) [][][]byte {
-	all := make([][][]byte, len(c.indexes))
-	if data == nil || len(c.indexes) == 0 {
-		return all
-	}
-	slots := make([][]byte, c.slots)
-	c.paths.find(data, slots)
-	for i, ix := range c.indexes {
-		raw := slots[ix.slot]
-		if !ix.decl.List {
-			all[i] = [][]byte{appendStored(nil, raw, ix.decl.Kind)}
-			continue
-		}
-		elements(raw, func(element []byte) bool {
-			value := appendStored(nil, element, ix.decl.Kind)
-			if value[0] != tagNull {
-				all[i] = append(all[i], value)
-			}
-			return true
-		})
-		slices.SortFunc(all[i], bytes.Compare)
-		all[i] = slices.CompactFunc(all[i], bytes.Equal)
-	}
-	return all
 }
 
 // encodePath writes an index's path as it is stored.

@@ -131,7 +131,7 @@ func (w *writer) apply(r *request) (*driver.Version, error) {
 			}
 		}
 		v.RecordedAt = w.store.clock.next()
-		if won, err = w.writeDocument(st, v, expected); err != nil {
+		if won, err = w.writeDocument(st, v, v.Number, expected); err != nil {
 			return nil, err
 		}
 	}
@@ -139,13 +139,13 @@ func (w *writer) apply(r *request) (*driver.Version, error) {
 		return nil, &driver.ConflictError{Collection: v.Collection, Key: v.Key, Expected: in.Expected, Actual: st.number}
 	}
 	st.stored = true
-	if err := w.writeVersion(st, v); err != nil {
+	if err := w.writeVersion(st, v, v.Number); err != nil {
 		return nil, err
 	}
 	if err := w.remember(id, st.id.version(v.Number)); err != nil {
 		return nil, err
 	}
-	w.advance(st, v)
+	w.advance(st, v.Number, v)
 	w.arriving.commit(v)
 	return v, nil
 }

@@ -256,10 +256,9 @@ func (s *Store) fillIndex(ctx context.Context, coll *collection, ix *index) erro
 			doc = &state{coll: only, id: id, key: st.ColumnText(1), entries: make([][]entry, 1)}
 		}
 		v := &driver.Version{
-			Number: doc.number + 1, Deleted: st.ColumnInt64(2) != 0,
-			RecordedAt: driver.Instant(st.ColumnInt64(3)), Data: w.bytes(st, 4),
+			Deleted: st.ColumnInt64(2) != 0, RecordedAt: driver.Instant(st.ColumnInt64(3)), Data: w.bytes(st, 4),
 		}
-		w.advance(doc, v)
+		w.advance(doc, doc.number+1, v)
 	}
 	if err := finish(st, err); err != nil {
 		return err

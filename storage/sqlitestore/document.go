@@ -1,6 +1,8 @@
 package sqlitestore
 
 import (
+	"bytes"
+
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -18,7 +20,8 @@ type state struct {
 	touched bool      // pending knows of it
 
 	// What Load added and flushDocuments will write, and the number that the
-	// document's row has until then.
+	// document's row has until then. The versions are the caller's, whose numbers
+	// may be 0: they have those that follow.
 	unwritten []*driver.Version
 	written   int64
 }
@@ -74,19 +77,19 @@ func (w *writer) readState(coll *collection, key string) (*state, error) {
 	if err := finish(s, nil); err != nil {
 		return nil, err
 	}
-	for i, values := range coll.values(data) {
+	for i, values := range coll.valuesIn(&w.values, data) {
 		for _, value := range values {
-			st.entries[i] = append(st.entries[i], entry{value: value, stored: true})
+			st.entries[i] = append(st.entries[i], entry{value: bytes.Clone(value), stored: true})
 		}
 	}
 	return st, nil
 }
 
-// writeDocument makes the document's row say what v says, on condition that
-// it still has the given number (0: no row). It reports whether it had.
-func (w *writer) writeDocument(st *state, v *driver.Version, number int64) (bool, error) {
+// writeDocument makes the document's row say what v says, which has a number, on
+// condition that it still has the one before (0: no row). It reports whether it had.
+func (w *writer) writeDocument(st *state, v *driver.Version, number, before int64) (bool, error) {
 	query := sqlUpdateDocument
-	if number == 0 {
+	if before == 0 {
 		query = sqlInsertDocument
 	}
 	s, err := w.Prepare(query)
@@ -97,12 +100,12 @@ func (w *writer) writeDocument(st *state, v *driver.Version, number int64) (bool
 		return false, err
 	}
 	s.BindInt64(1, int64(st.id))
-	s.BindInt64(2, v.Number)
-	if number == 0 {
+	s.BindInt64(2, number)
+	if before == 0 {
 		s.BindInt64(10, st.coll.id)
 		s.BindText(11, v.Key)
 	} else {
-		s.BindInt64(13, number)
+		s.BindInt64(13, before)
 	}
 	_, err = s.Step()
 	if err := finish(s, err); err != nil {
@@ -111,8 +114,8 @@ func (w *writer) writeDocument(st *state, v *driver.Version, number int64) (bool
 	return w.Changes() == 1, nil
 }
 
-// writeVersion adds a row to the history.
-func (w *writer) writeVersion(st *state, v *driver.Version) error {
+// writeVersion adds a row to the history: the version with a number.
+func (w *writer) writeVersion(st *state, v *driver.Version, number int64) error {
 	s, err := w.Prepare(sqlInsertVersion)
 	if err != nil {
 		return err
@@ -120,7 +123,7 @@ func (w *writer) writeVersion(st *state, v *driver.Version) error {
 	if err := w.bindVersion(s, v); err != nil {
 		return err
 	}
-	s.BindInt64(1, st.id.version(v.Number))
+	s.BindInt64(1, st.id.version(number))
 	s.BindInt64(2, int64(st.id))
 	s.BindInt64(10, st.coll.id)
 	s.BindText(11, v.Key)

@@ -24,7 +24,20 @@ type change struct {
 	since, until driver.Instant
 }
 
-func (p *pending) reset() { *p = pending{} }
+// maxPending is how many changes pending keeps the memory of.
+const maxPending = 1 << 15
+
+func (p *pending) reset() {
+	*p = pending{closing: emptied(p.closing), ended: emptied(p.ended)}
+}
+
+func emptied(changes []change) []change {
+	if cap(changes) > maxPending {
+		return nil
+	}
+	clear(changes)
+	return changes[:0]
+}
 
 // touch makes sure that flush looks at a document.
 func (p *pending) touch(st *state) {
@@ -34,12 +47,13 @@ func (p *pending) touch(st *state) {
 	}
 }
 
-// advance makes v the last version of a document: its state, the counters of
-// its collection, and the entries of the indexes, which flush will write.
-func (w *writer) advance(st *state, v *driver.Version) {
+// advance makes v the last version of a document, with a number: its state, the
+// counters of its collection, and the entries of the indexes, which flush will
+// write. It keeps nothing of v.
+func (w *writer) advance(st *state, number int64, v *driver.Version) {
 	coll := st.coll
 	w.pending.touch(st)
-	values := coll.values(v.Data)
+	values := coll.valuesIn(&w.values, v.Data)
 	for i, ix := range coll.indexes {
 		st.entries[i] = w.follow(ix, st, st.entries[i], values[i], v.RecordedAt)
 	}
@@ -51,11 +65,12 @@ func (w *writer) advance(st *state, v *driver.Version) {
 	coll.versions++
 	coll.last = max(coll.last, v.RecordedAt)
 	coll.dirty = true
-	st.number, st.at, st.deleted = v.Number, v.RecordedAt, v.Deleted
+	st.number, st.at, st.deleted = number, v.RecordedAt, v.Deleted
 }
 
 // follow returns the entries that an index has for a document from an instant
 // on, and notes those that end then. Entries and values are in ascending order.
+// The entries given are written over.
 func (w *writer) follow(ix *index, st *state, had []entry, values [][]byte, at driver.Instant) []entry {
 	if slices.EqualFunc(had, values, func(e entry, value []byte) bool { return bytes.Equal(e.value, value) }) {
 		return had
@@ -66,6 +81,11 @@ func (w *writer) follow(ix *index, st *state, had []entry, values [][]byte, at d
 		} else {
 			w.pending.ended = append(w.pending.ended, change{ix: ix, st: st, value: e.value, since: e.since, until: at})
 		}
+	}
+	if len(had) == 1 && len(values) == 1 {
+		end(had[0])
+		had[0] = entry{value: bytes.Clone(values[0]), since: at}
+		return had
 	}
 	has := make([]entry, 0, len(values))
 	for _, value := range values {
@@ -78,7 +98,7 @@ func (w *writer) follow(ix *index, st *state, had []entry, values [][]byte, at d
 			had = had[1:]
 			continue
 		}
-		has = append(has, entry{value: value, since: at})
+		has = append(has, entry{value: bytes.Clone(value), since: at})
 	}
 	for _, e := range had {
 		end(e)
@@ -200,10 +220,14 @@ func (w *writer) flushIndex(ix *index) error {
 }
 
 func compareChanges(a, b change) int {
-	return cmp.Or(
-		cmp.Compare(a.ix.id, b.ix.id),
-		bytes.Compare(a.value, b.value),
-		cmp.Compare(a.st.key, b.st.key),
-		cmp.Compare(a.since, b.since),
-	)
+	if a.ix != b.ix {
+		return cmp.Compare(a.ix.id, b.ix.id)
+	}
+	if order := bytes.Compare(a.value, b.value); order != 0 {
+		return order
+	}
+	if a.st != b.st {
+		return cmp.Compare(a.st.key, b.st.key)
+	}
+	return cmp.Compare(a.since, b.since)
 }

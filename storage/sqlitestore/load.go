@@ -45,10 +45,10 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 				if err == nil {
 					added, err = w.load(s.byName[v.Collection], v, now)
 				}
-				if driver.CodeOf(err) == driver.CodeInvalid {
-					return &driver.LoadError{Index: i, Err: err}
-				}
 				if err != nil {
+					if driver.CodeOf(err) == driver.CodeInvalid {
+						return &driver.LoadError{Index: i, Err: err}
+					}
 					return err
 				}
 				if added {
@@ -110,13 +110,11 @@ func (w *writer) load(coll *collection, in *driver.Version, now driver.Instant) 
 			return false, err
 		}
 	}
-	v := *in
-	v.Number = st.number + 1
 	if len(st.unwritten) == 0 {
 		st.written = st.number
 	}
-	st.unwritten = append(st.unwritten, &v)
-	w.advance(st, &v)
+	st.unwritten = append(st.unwritten, in)
+	w.advance(st, st.number+1, in)
 	return true, nil
 }
 
@@ -141,9 +139,11 @@ func (w *writer) sameAsStored(st *state, in *driver.Version) error {
 // loadedAt returns a document's version of an instant, perhaps one that is
 // not written yet; nil where there is none.
 func (w *writer) loadedAt(st *state, at driver.Instant) (*driver.Version, error) {
-	for _, v := range st.unwritten {
-		if v.RecordedAt == at {
-			return v, nil
+	for i, u := range st.unwritten {
+		if u.RecordedAt == at {
+			v := *u
+			v.Number = st.written + 1 + int64(i)
+			return &v, nil
 		}
 	}
 	if st.id == 0 {
@@ -164,12 +164,12 @@ func (w *writer) flushDocuments() error {
 		if len(st.unwritten) == 0 {
 			continue
 		}
-		for _, v := range st.unwritten {
-			if err := w.writeVersion(st, v); err != nil {
+		for i, v := range st.unwritten {
+			if err := w.writeVersion(st, v, st.written+1+int64(i)); err != nil {
 				return err
 			}
 		}
-		won, err := w.writeDocument(st, st.unwritten[len(st.unwritten)-1], st.written)
+		won, err := w.writeDocument(st, st.unwritten[len(st.unwritten)-1], st.number, st.written)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,8 @@ func (w *writer) flushDocuments() error {
 		if err := w.loaded(st); err != nil {
 			return err
 		}
-		st.unwritten, st.stored = nil, true
+		clear(st.unwritten)
+		st.unwritten, st.stored = st.unwritten[:0], true
 	}
 	return w.flushRuns()
 }

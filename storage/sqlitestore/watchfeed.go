@@ -102,7 +102,7 @@ func (w *writer) landed() {
 // the documents.
 func (w *writer) loaded(st *state) error {
 	a := &w.arriving
-	first, count := st.unwritten[0].Number, int64(len(st.unwritten))
+	first, count := st.written+1, int64(len(st.unwritten))
 	late := int64(0)
 	for late < count && int64(st.unwritten[late].RecordedAt) <= a.next.live {
 		late++

@@ -27,6 +27,7 @@ type writer struct {
 
 	cache    stateCache
 	pending  pending // index changes of the running transaction
+	values   valueBuffer
 	arriving arriving
 	// What Stats tells.
 	writes, commits atomic.Int64
