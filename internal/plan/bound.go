@@ -1,5 +1,34 @@
 package plan
 
+// The memory of an answer that was sent is used for another one, unless it is
+// too small to be worth it or too large to be kept, in bytes. A new one gets as
+// much as the last answer of the same plan took, which may have been much longer,
+// up to a bound.
+const (
+	leastRecycled = 1 << 10
+	mostRecycled  = 64 << 10
+	largestStart  = 256 << 10
+)
+
+// Recycle takes the data of an answer of a plan that nobody will look at any
+// more. Whoever does not call it leaves the memory to the collector.
+func (e *executable) Recycle(data []byte) {
+	if cap(data) >= leastRecycled && cap(data) <= mostRecycled {
+		e.buffers.Put(&data)
+	}
+}
+
+// buffer returns memory for an answer of about size bytes.
+func (e *executable) buffer(size int64) []byte {
+	if data, ok := e.buffers.Get().(*[]byte); ok {
+		if int64(cap(*data)) >= size {
+			return (*data)[:0]
+		}
+		e.buffers.Put(data)
+	}
+	return make([]byte, 0, min(size+size/8+64, largestStart))
+}
+
 // An answer's data may be longer than whoever sends it allows (WithMaxAnswer).
 // It is written to its end even so, but no more is kept of it than one byte too
 // many: what lies behind can still be taken away, where a non-null field has no
@@ -10,8 +39,8 @@ package plan
 // bound drops what is too long. It is called after each field, so that not more
 // than one is held in excess.
 func (r *run) bound() {
-	if len(r.out)-r.most > 1 {
-		r.out = r.out[:r.most+1]
+	if most := r.of.most; len(r.out)-most > 1 {
+		r.out = r.out[:most+1]
 	}
 }
 

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -58,4 +59,48 @@ func TestManyVariants(t *testing.T) {
 		deep = "a: relatedTags { " + deep + " } b: relatedTags { " + deep + " } c: relatedTags { " + deep + " }"
 	}
 	p.compare(`{ tag(key: "x") { `+deep+` } }`, "", "the operation has more than 10000 fields")
+}
+
+// The memory of answers that were given back is used for others, and only for
+// one at a time.
+func TestMemoryIsRecycled(t *testing.T) {
+	queries := []string{pointQuery, pageQuery, edgesQuery, refsQuery}
+	kept, again := newServer(t, true), newServer(t, true)
+	recycler, ok := again.schema.(interface{ Recycle(data []byte) })
+	if !ok {
+		t.Fatal("there is no way to give memory back")
+	}
+	want := make([]string, len(queries))
+	for i, query := range queries {
+		want[i] = string(kept.do(t, query))
+	}
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 50 {
+				k := (i + n) % len(queries)
+				data := again.do(t, queries[k])
+				runtime.Gosched()
+				if string(data) != want[k] {
+					t.Errorf("%s:\n got %s\nwant %s", queries[k], data, want[k])
+				}
+				recycler.Recycle(data)
+			}
+		})
+	}
+	all.Wait()
+	const times = 100
+	without := allocated(func() {
+		for range times {
+			kept.do(t, pageQuery)
+		}
+	})
+	with := allocated(func() {
+		for range times {
+			recycler.Recycle(again.do(t, pageQuery))
+		}
+	})
+	if answers := uint64(times * len(want[1])); with > without-answers/2 {
+		t.Errorf("%d bytes with memory that is used again, %d bytes without, for %d bytes of answers", with, without, answers)
+	}
 }

@@ -51,13 +51,14 @@ type executable struct {
 	compiler *compiler
 	plans    *cache
 	runs     sync.Pool // of *run
+	buffers  sync.Pool // of *[]byte, for answers
 	observe  func(ctx context.Context, why string)
 	most     int // bytes of an answer's data
 }
 
 // Exec executes the context's operation.
 func (e *executable) Exec(ctx context.Context) graphql.ResponseHandler {
-	x := &execution{oc: graphql.GetOperationContext(ctx), runs: &e.runs, most: e.most}
+	x := &execution{of: e, oc: graphql.GetOperationContext(ctx)}
 	if err := e.prepare(x); err != nil {
 		e.observe(ctx, err.Error())
 		return e.ExecutableSchema.Exec(ctx)
@@ -85,10 +86,9 @@ func (e *executable) prepare(x *execution) error {
 
 // execution is one execution of a plan, from Exec to its response.
 type execution struct {
+	of       *executable
 	plan     *plan
 	oc       *graphql.OperationContext
-	runs     *sync.Pool
-	most     int   // bytes of data
 	args     []any // the values of plan.args
 	answered bool
 	// What most executions need once is allocated with them.

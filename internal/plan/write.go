@@ -29,21 +29,16 @@ type step struct {
 	index int
 }
 
-// largestStart is the largest memory that an answer gets before there is any of
-// it, in bytes: the last one may have been much longer.
-const largestStart = 256 << 10
-
 // answer executes the plan and returns the data. Errors go to the context.
 func (x *execution) answer(ctx context.Context) []byte {
-	r, _ := x.runs.Get().(*run)
+	r, _ := x.of.runs.Get().(*run)
 	if r == nil {
 		r = new(run)
 	}
 	r.execution = x
 	x.query.Object = "Query"
 	r.ctx = graphql.WithFieldContext(ctx, &x.query)
-	size := x.plan.size.Load()
-	r.out = make([]byte, 0, min(size+size/8+64, largestStart))
+	r.out = x.of.buffer(x.plan.size.Load())
 	for len(r.queues) < x.plan.queues {
 		r.queues = append(r.queues, queue{})
 	}
@@ -73,7 +68,7 @@ func (r *run) release() {
 		r.views[i].Forget()
 	}
 	r.borrowed = 0 // a panic gives nothing back
-	runs := r.runs
+	runs := &r.of.runs
 	r.execution, r.ctx, r.out = nil, nil, nil
 	clear(r.path[:cap(r.path)])
 	r.path, r.text = r.path[:0], r.text[:0]

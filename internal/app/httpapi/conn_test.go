@@ -190,8 +190,10 @@ func TestNothingFollowsHalfAnAnswer(t *testing.T) {
 			}
 			defer func() { _ = client.Close() }()
 			const body = `{"query":"{hello}"}`
-			request := fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-			if _, err := io.WriteString(client, request+request); err != nil {
+			request := func(connection string) string {
+				return fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nConnection: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", connection, len(body), body)
+			}
+			if _, err := io.WriteString(client, request("keep-alive")+request("close")); err != nil {
 				t.Fatal(err)
 			}
 			// The connection may be reset, since a request was not read.

@@ -60,6 +60,10 @@ func (x *exchange) send() error {
 	if err := encode(&x.body, x.answer, x.executed, x.op.instant); err != nil {
 		return err
 	}
+	if x.exec.recycle != nil && x.op.executor == executorPlan {
+		x.exec.recycle(x.answer.Data)
+		x.answer.Data = nil // it is in the body
+	}
 	header := x.w.Header()
 	header["Content-Type"] = contentTypes[x.media]
 	if x.debug {

@@ -26,7 +26,13 @@ const (
 type guarded struct {
 	*executor.Executor
 	schema *ast.Schema
+	// recycle takes the memory of an answer's data that was made by a plan and is
+	// not used any more; nil: nobody does.
+	recycle func(data []byte)
 }
+
+// recycler is a schema that can use the memory of an answer's data again.
+type recycler interface{ Recycle(data []byte) }
 
 func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
 	documents := newLRU(documentEntries, documentBytes, func(text string, _ *ast.QueryDocument) int {
@@ -53,7 +59,11 @@ func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
 		exec.Use(&instants{operations: cfg.Operations, present: present})
 	}
 	exec.Use(answerLimit{cfg.Limits.Answer}) // the innermost: before anything copies an answer
-	return guarded{exec, cfg.Schema.Schema()}
+	g := guarded{Executor: exec, schema: cfg.Schema.Schema()}
+	if again, ok := cfg.Schema.(recycler); ok {
+		g.recycle = again.Recycle
+	}
+	return g
 }
 
 // CreateOperationContext parses and validates, and refuses what is too much.

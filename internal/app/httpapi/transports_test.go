@@ -126,3 +126,32 @@ func (s *server) executors(t *testing.T) string {
 	}
 	return strings.Join(found, " ")
 }
+
+// recyclingSchema writes over the memory that it is given back.
+type recyclingSchema struct {
+	rawSchema
+	given int
+}
+
+func (s *recyclingSchema) Recycle(data []byte) {
+	s.given++
+	for i := range data {
+		data[i] = '#'
+	}
+}
+
+// The memory of an answer is given back when it is not looked at any more, by
+// those transports that know when that is, and only to plans.
+func TestMemoryIsGivenBack(t *testing.T) {
+	for why, want := range map[string]int{"": 3, "no plan": 0} {
+		schema := &recyclingSchema{rawSchema: rawSchema{newFakeSchema(t), rawData, why}}
+		s := newServer(t, func(cfg *Config, _ *fakeSchema) { cfg.Schema = schema })
+		s.query(t, `{hello}`).want(t, 200, rawAnswer)
+		s.query(t, `{hello}`).want(t, 200, rawAnswer)
+		s.do(t, "GET", "/?query="+url.QueryEscape(`{hello}`), "").want(t, 200, rawAnswer)
+		s.query(t, `{hello}`, "Accept", mediaEvents).want(t, 200, ":\n\nevent: next\ndata: "+rawAnswer+"\n\nevent: complete\n\n")
+		if schema.given != want {
+			t.Errorf("%q: memory was given back %d times, want %d", why, schema.given, want)
+		}
+	}
+}

@@ -11,15 +11,14 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
-	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/pprof"
-	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -31,6 +30,7 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/mongostore/mongotest"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -106,13 +106,12 @@ func inFile(ctx context.Context, dir string) (driver.Engine, error) {
 
 // onServer opens an empty database that is dropped when it is closed.
 func onServer(ctx context.Context, name string) (driver.Engine, error) {
-	uri, err := url.Parse(name)
+	database := "asof_plantest_" + rand.Text()
+	uri, err := mongotest.WithDatabase(name, database)
 	if err != nil {
 		return nil, err
 	}
-	database := "asof_plantest_" + strconv.Itoa(os.Getpid())
-	uri.Path = "/" + database
-	engine, err := mongostore.Open(ctx, uri.String(), mongostore.Options{Collections: storage.CollectionsOf(model.Types)})
+	engine, err := mongostore.Open(ctx, uri, mongostore.Options{Collections: storage.CollectionsOf(model.Types)})
 	if err != nil {
 		return nil, err
 	}
