@@ -89,7 +89,7 @@ func (c *conn) get(coll *collection, ref driver.Ref, fields []string) (*driver.V
 		return known, nil
 	}
 	v, id, err := c.lookUp(coll, ref, fields, id)
-	if v != nil && c.whole {
+	if err == nil && v != nil && c.whole {
 		c.known.add(k, id, v, c.count)
 	}
 	return v, err

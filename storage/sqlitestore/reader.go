@@ -302,11 +302,13 @@ func (c *conn) takeSnapshot() error {
 	return nil
 }
 
-// letGo ends a connection's snapshot.
+// letGo ends a connection's snapshot. A statement that a panic left in the middle
+// would hold on to it, also for those who take the next one.
 func (c *conn) letGo() {
 	if c.AutocommitEnabled() {
 		return
 	}
+	c.SetInterrupt(nil) // resets those that stand on a row
 	if err := c.exec("COMMIT"); err != nil {
 		_ = c.exec("ROLLBACK") // if it fails, so will the next BEGIN, which is reported
 	}

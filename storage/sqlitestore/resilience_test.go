@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"zombiezen.com/go/sqlite"
+
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -207,6 +209,44 @@ func TestReadThatPanics(t *testing.T) {
 		if _, err := s.Query(t.Context(), &driver.Query{Collection: "things", At: driver.Forever}); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A read that panics in the middle of a statement does not hold on to what it saw:
+// neither its connection nor others are given what is of before a later write.
+func TestReadThatPanicsInAStatement(t *testing.T) {
+	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	commit := func(key string, expected int64) {
+		t.Helper()
+		w := &driver.Write{
+			ID: fmt.Sprint(key, expected), Collection: benchCollection, Key: key, Expected: expected, Op: driver.OpUpdate,
+			Data: fmt.Appendf(nil, `{"stars":%d}`, expected),
+		}
+		if _, err := s.Commit(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit("a", 0)
+	commit("b", 0)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_ = s.read(t.Context(), func(c *conn) error {
+			st, err := c.Prepare(sqlKeyScanEnd)
+			if err != nil {
+				return err
+			}
+			st.BindInt64(1, s.byName[benchCollection].id)
+			return c.rows(st, func(*sqlite.Stmt) error { panic("in a statement") })
+		})
+	}()
+	commit("a", 1)
+	got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: "a", At: driver.Forever}}, nil)
+	if err != nil || got[0].Number != 2 {
+		t.Errorf("got %+v, %v after version 2 was written", got, err)
 	}
 }
 
