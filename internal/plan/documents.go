@@ -19,7 +19,7 @@ func documentSelection(b *planning, t *storage.Type, set ast.SelectionSet, need 
 		case "version":
 			return writeVersion
 		case "versionInfo":
-			return versionInfo(b, f)
+			return versionInfo(b, f, s)
 		case "versions":
 			return versions(b, f, s, t)
 		default:
@@ -57,9 +57,9 @@ func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 		case stored.Kind == storage.KindRef && stored.Keys == f.Name:
 			need.add(stored.Stored)
 			if stored.List {
-				return storedList(i)
+				return copied(i, "[]") // never null
 			}
-			return stored1(i)
+			return copied(i, "")
 		case stored.Name != f.Name:
 			continue
 		}
@@ -69,30 +69,16 @@ func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 			return reference(b, f, s, stored, i)
 		case stored.Kind == storage.KindObject:
 			return nested(b, f, s, stored, i)
-		case stored.List && stored.NonNull:
-			return storedList(i)
 		default:
-			return stored1(i)
+			return copied(i, "")
 		}
 	}
 	return nil
 }
 
-// stored1 copies what is stored.
-func stored1(i int) writer[*storage.Object] {
-	return func(r *run, at *place, o *storage.Object) bool {
-		raw, err := o.RawField(i)
-		if err != nil {
-			r.fail(at, err)
-			return false
-		}
-		r.out = append(r.out, raw...)
-		return raw != nil
-	}
-}
-
-// storedList copies a stored list that is never null: nothing is an empty one.
-func storedList(i int) writer[*storage.Object] {
+// copied copies what is stored. Where nothing is, the field is null, or what is
+// given instead.
+func copied(i int, instead string) writer[*storage.Object] {
 	return func(r *run, at *place, o *storage.Object) bool {
 		raw, err := o.RawField(i)
 		switch {
@@ -100,11 +86,12 @@ func storedList(i int) writer[*storage.Object] {
 			r.fail(at, err)
 			return false
 		case raw == nil:
-			r.out = append(r.out, "[]"...)
+			r.out = append(r.out, instead...)
+			return instead != ""
 		default:
 			r.out = append(r.out, raw...)
+			return true
 		}
-		return true
 	}
 }
 

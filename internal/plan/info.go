@@ -7,19 +7,11 @@ import (
 )
 
 // versionInfo makes the writer of what is known of the version that was read.
-func versionInfo(b *planning, of graphql.CollectedField) writer[*storage.Object] {
-	inner := selectionOf(b, "VersionInfo", of.Selections, versionInfoField)
-	if inner == nil {
-		return nil
-	}
-	return func(r *run, at *place, o *storage.Object) bool {
-		r.enter(at)
-		defer r.leave()
-		return inner.write(r, *o.Of().VersionInfo())
-	}
+func versionInfo(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
+	return one(selectionOf(b, "VersionInfo", f.Selections, versionInfoField), s, func(o *storage.Object) storage.VersionInfo { return *o.Of().VersionInfo() })
 }
 
-func versionInfoField(b *planning, f graphql.CollectedField, _ *selection[storage.VersionInfo]) writer[storage.VersionInfo] {
+func versionInfoField(b *planning, f graphql.CollectedField, s *selection[storage.VersionInfo]) writer[storage.VersionInfo] {
 	switch f.Name {
 	case "number":
 		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.int(v.Number()) }
@@ -31,7 +23,7 @@ func versionInfoField(b *planning, f graphql.CollectedField, _ *selection[storag
 			return at != nil && r.instant(*at)
 		}
 	case "author":
-		return author(b, f)
+		return one(selectionOf(b, "Actor", f.Selections, authorField), s, func(v storage.VersionInfo) storage.VersionInfo { return v })
 	case "message":
 		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.Message()) }
 	case "operation":
@@ -50,20 +42,10 @@ func versionInfoField(b *planning, f graphql.CollectedField, _ *selection[storag
 	}
 }
 
-// author makes the writer of who wrote a version.
-func author(b *planning, of graphql.CollectedField) writer[storage.VersionInfo] {
-	inner := selectionOf(b, "Actor", of.Selections, func(_ *planning, f graphql.CollectedField, _ *selection[storage.VersionInfo]) writer[storage.VersionInfo] {
-		if f.Name != "id" {
-			return nil
-		}
-		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(v.Author().ID) }
-	})
-	if inner == nil {
+// authorField is a field of who wrote a version.
+func authorField(_ *planning, f graphql.CollectedField, _ *selection[storage.VersionInfo]) writer[storage.VersionInfo] {
+	if f.Name != "id" {
 		return nil
 	}
-	return func(r *run, at *place, v storage.VersionInfo) bool {
-		r.enter(at)
-		defer r.leave()
-		return inner.write(r, v)
-	}
+	return func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(v.Author().ID) }
 }

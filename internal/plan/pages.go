@@ -19,11 +19,11 @@ func connection(b *planning, t *storage.Type, typeName string, set ast.Selection
 	return selectionOf(b, typeName, set, func(b *planning, f graphql.CollectedField, s *selection[*storage.Page]) writer[*storage.Page] {
 		switch f.Name {
 		case "nodes":
-			return nodes(documentSelection(b, t, f.Selections, need), s)
+			return many(documentSelection(b, t, f.Selections, need), s, length, func(p *storage.Page, i int) *storage.Object { return &p.Docs[i].Object })
 		case "edges":
-			return edges(edgeSelection(b, t, f, need), s)
+			return many(edgeSelection(b, t, f, need), s, length, func(p *storage.Page, i int) edge { return edge{p, i} })
 		case "pageInfo":
-			return pageInfo(b, f)
+			return one(selectionOf(b, "PageInfo", f.Selections, pageInfoField), s, func(p *storage.Page) *storage.Page { return p })
 		case "totalCount":
 			return totalCount
 		default:
@@ -32,27 +32,7 @@ func connection(b *planning, t *storage.Type, typeName string, set ast.Selection
 	})
 }
 
-func nodes(inner *selection[*storage.Object], s *selection[*storage.Page]) writer[*storage.Page] {
-	if inner == nil {
-		return nil
-	}
-	if len(inner.loads) > 0 {
-		s.loads = append(s.loads, func(r *run, pages []*storage.Page) {
-			var objects []*storage.Object
-			for _, p := range pages {
-				for _, d := range p.Docs {
-					objects = append(objects, &d.Object)
-				}
-			}
-			inner.load(r, objects)
-		})
-	}
-	return func(r *run, at *place, p *storage.Page) bool {
-		r.enter(at)
-		defer r.leave()
-		return writeList(r, len(p.Docs), true, func(i int) bool { return inner.write(r, &p.Docs[i].Object) })
-	}
-}
+func length(p *storage.Page) int { return len(p.Docs) }
 
 func edgeSelection(b *planning, t *storage.Type, of graphql.CollectedField, need *names) *selection[edge] {
 	return selectionOf(b, of.Definition.Type.Name(), of.Selections, func(b *planning, f graphql.CollectedField, s *selection[edge]) writer[edge] {
@@ -60,78 +40,26 @@ func edgeSelection(b *planning, t *storage.Type, of graphql.CollectedField, need
 		case "cursor":
 			return func(r *run, _ *place, e edge) bool { return r.cursor(e.page, e.place) }
 		case "node":
-			return edgeNode(documentSelection(b, t, f.Selections, need), s)
+			return one(documentSelection(b, t, f.Selections, need), s, func(e edge) *storage.Object { return &e.page.Docs[e.place].Object })
 		default: // the changes of a version
 			return nil
 		}
 	})
 }
 
-func edgeNode(inner *selection[*storage.Object], s *selection[edge]) writer[edge] {
-	if inner == nil {
+// pageInfoField is a field of what lies around a page.
+func pageInfoField(_ *planning, f graphql.CollectedField, _ *selection[*storage.Page]) writer[*storage.Page] {
+	switch f.Name {
+	case "hasNextPage":
+		return func(r *run, _ *place, p *storage.Page) bool { return r.bool(p.HasNextPage) }
+	case "hasPreviousPage":
+		return func(r *run, _ *place, p *storage.Page) bool { return r.bool(p.HasPreviousPage) }
+	case "startCursor":
+		return func(r *run, _ *place, p *storage.Page) bool { return len(p.Docs) > 0 && r.cursor(p, 0) }
+	case "endCursor":
+		return func(r *run, _ *place, p *storage.Page) bool { return len(p.Docs) > 0 && r.cursor(p, len(p.Docs)-1) }
+	default:
 		return nil
-	}
-	if len(inner.loads) > 0 {
-		s.loads = append(s.loads, func(r *run, edges []edge) {
-			objects := make([]*storage.Object, len(edges))
-			for i, e := range edges {
-				objects[i] = &e.page.Docs[e.place].Object
-			}
-			inner.load(r, objects)
-		})
-	}
-	return func(r *run, at *place, e edge) bool {
-		r.enter(at)
-		defer r.leave()
-		return inner.write(r, &e.page.Docs[e.place].Object)
-	}
-}
-
-func edges(inner *selection[edge], s *selection[*storage.Page]) writer[*storage.Page] {
-	if inner == nil {
-		return nil
-	}
-	if len(inner.loads) > 0 {
-		s.loads = append(s.loads, func(r *run, pages []*storage.Page) {
-			var all []edge
-			for _, p := range pages {
-				for i := range p.Docs {
-					all = append(all, edge{p, i})
-				}
-			}
-			inner.load(r, all)
-		})
-	}
-	return func(r *run, at *place, p *storage.Page) bool {
-		r.enter(at)
-		defer r.leave()
-		return writeList(r, len(p.Docs), true, func(i int) bool { return inner.write(r, edge{p, i}) })
-	}
-}
-
-// pageInfo makes the writer of what lies around a page.
-func pageInfo(b *planning, of graphql.CollectedField) writer[*storage.Page] {
-	inner := selectionOf(b, "PageInfo", of.Selections, func(_ *planning, f graphql.CollectedField, _ *selection[*storage.Page]) writer[*storage.Page] {
-		switch f.Name {
-		case "hasNextPage":
-			return func(r *run, _ *place, p *storage.Page) bool { return r.bool(p.HasNextPage) }
-		case "hasPreviousPage":
-			return func(r *run, _ *place, p *storage.Page) bool { return r.bool(p.HasPreviousPage) }
-		case "startCursor":
-			return func(r *run, _ *place, p *storage.Page) bool { return len(p.Docs) > 0 && r.cursor(p, 0) }
-		case "endCursor":
-			return func(r *run, _ *place, p *storage.Page) bool { return len(p.Docs) > 0 && r.cursor(p, len(p.Docs)-1) }
-		default:
-			return nil
-		}
-	})
-	if inner == nil {
-		return nil
-	}
-	return func(r *run, at *place, p *storage.Page) bool {
-		r.enter(at)
-		defer r.leave()
-		return inner.write(r, p)
 	}
 }
 

@@ -189,3 +189,49 @@ func loadOne(s *selection[*storage.Object], r *run, d *storage.Document) {
 		s.load(r, []*storage.Object{&d.Object})
 	}
 }
+
+// one makes the writer of an object that each of the objects above it has, and
+// has what it needs read with what they need.
+func one[P, Q any](inner *selection[Q], s *selection[P], of func(object P) Q) writer[P] {
+	if inner == nil {
+		return nil
+	}
+	if len(inner.loads) > 0 {
+		s.loads = append(s.loads, func(r *run, objects []P) {
+			all := make([]Q, len(objects))
+			for i, o := range objects {
+				all[i] = of(o)
+			}
+			inner.load(r, all)
+		})
+	}
+	return func(r *run, at *place, object P) bool {
+		r.enter(at)
+		defer r.leave()
+		return inner.write(r, of(object))
+	}
+}
+
+// many is one for lists, whose elements are never null: each object above has n
+// of them.
+func many[P, Q any](inner *selection[Q], s *selection[P], n func(object P) int, of func(object P, i int) Q) writer[P] {
+	if inner == nil {
+		return nil
+	}
+	if len(inner.loads) > 0 {
+		s.loads = append(s.loads, func(r *run, objects []P) {
+			var all []Q
+			for _, o := range objects {
+				for i := range n(o) {
+					all = append(all, of(o, i))
+				}
+			}
+			inner.load(r, all)
+		})
+	}
+	return func(r *run, at *place, object P) bool {
+		r.enter(at)
+		defer r.leave()
+		return writeList(r, n(object), true, func(i int) bool { return inner.write(r, of(object, i)) })
+	}
+}
