@@ -32,10 +32,11 @@ type conn struct {
 }
 
 // The most strings that a connection remembers, then it starts afresh; and how
-// long they are at most.
+// long they, and the texts of lists, are at most.
 const (
 	maxInterned      = 4096
 	maxInternedBytes = 256
+	maxInternedNames = 2 << 10
 )
 
 func newConn(c *sqlite.Conn, s *Store) *conn {
@@ -134,8 +135,8 @@ func (c *conn) changed(s *sqlite.Stmt) ([]string, error) {
 		return known, nil
 	}
 	list, err := decodeNames(b)
-	if err != nil {
-		return nil, err
+	if err != nil || len(b) > maxInternedNames {
+		return list, err
 	}
 	if len(c.lists) >= maxInterned {
 		clear(c.lists)

@@ -1,12 +1,14 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"hash/maphash"
 	"slices"
 	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -71,6 +73,19 @@ const (
 	knownOverhead     = 512
 )
 
+// bytesOf is how many bytes a version takes, about. Lists of names that recur are
+// shared; long ones seldom do.
+func bytesOf(v *driver.Version) int {
+	names := 0
+	for _, name := range v.Changed {
+		names += len(name) + int(unsafe.Sizeof(name))
+	}
+	if names <= maxInternedNames {
+		names = 0
+	}
+	return len(v.Data) + len(v.Key) + len(v.Author) + len(v.Message) + len(v.Group) + names + knownOverhead
+}
+
 // unsettled is the count of a snapshot of which nothing is known.
 const unsettled = -1
 
@@ -134,7 +149,7 @@ func (d *knownDocument) find(ref driver.Ref, count int64) *driver.Version {
 
 // add keeps a version that was read in a snapshot.
 func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int64) {
-	size := len(v.Data) + len(v.Message) + knownOverhead
+	size := bytesOf(v)
 	if count == unsettled || size > min(maxKnownBytes, c.limit) {
 		return
 	}
@@ -147,7 +162,7 @@ func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int
 	}
 	d := shard.document(documentKey{k.collection, v.Key}, id)
 	d.last = max(d.last, v.RecordedAt)
-	place, there := slices.BinarySearchFunc(d.versions, v.Number, func(k knownVersion, n int64) int { return int(k.Number - n) })
+	place, there := slices.BinarySearchFunc(d.versions, v.Number, func(k knownVersion, n int64) int { return cmp.Compare(k.Number, n) })
 	if there {
 		return
 	}
@@ -203,7 +218,7 @@ func oldest(versions []knownVersion, but *driver.Version) int {
 }
 
 func (s *versionShard) drop(d *knownDocument, i int) {
-	size := len(d.versions[i].Data) + len(d.versions[i].Message) + knownOverhead
+	size := bytesOf(d.versions[i].Version)
 	d.versions = slices.Delete(d.versions, i, i+1)
 	d.bytes -= size
 	s.bytes -= size

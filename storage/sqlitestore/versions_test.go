@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -209,7 +210,7 @@ func TestVersionCacheIsBounded(t *testing.T) {
 		for _, d := range shard.docs.Values() {
 			size := len("document 000") + knownOverhead
 			for _, v := range d.versions {
-				size += len(v.Data) + knownOverhead
+				size += len(v.Data) + len(v.Key) + knownOverhead
 			}
 			if len(d.versions) > maxKnownVersions || d.bytes > size {
 				t.Errorf("%d versions of one document, %d bytes", len(d.versions), d.bytes)
@@ -223,6 +224,68 @@ func TestVersionCacheIsBounded(t *testing.T) {
 	}
 	if total > limit || total < limit/2 {
 		t.Errorf("%d bytes are kept of at most %d", total, limit)
+	}
+}
+
+// What is large about a version beside its data counts, too, and goes with it:
+// the bytes that are kept are those of what is there.
+func TestVersionCacheCountsAll(t *testing.T) {
+	long := strings.Repeat("x", 600)
+	names := strings.Split(strings.Repeat("a name of some length,", 300), ",")
+	for name, v := range map[string]driver.Version{
+		"key":     {Key: long},
+		"author":  {Key: "a", Author: long},
+		"message": {Key: "a", Message: long},
+		"group":   {Key: "a", Group: long},
+		"data":    {Key: "a", Data: []byte(long)},
+		"changed": {Key: "a", Changed: names},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := newVersionCache(versionCacheBytes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := documentKey{1, v.Key}
+			shard := c.shard(k)
+			c.seen(k, 1, 0)
+			empty := shard.bytes
+			v.Number, v.SupersededAt = 1, driver.Forever
+			c.add(k, 1, &v, c.current())
+			if took := shard.bytes - empty; took < knownOverhead+600 {
+				t.Errorf("it takes %d bytes", took)
+			}
+			c.committing()
+			c.committed([]*state{{coll: &collection{id: 1}, key: v.Key}}, true)
+			if shard.bytes != empty {
+				t.Errorf("%d bytes are left, want %d", shard.bytes, empty)
+			}
+		})
+	}
+}
+
+// A connection remembers lists that recur, and no long ones.
+func TestLongListsAreNotRemembered(t *testing.T) {
+	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	lists := [][]string{{"stars", "tags"}, strings.Split(strings.Repeat("a name of some length,", 300)+"end", ",")}
+	var refs []driver.Ref
+	for i, list := range lists {
+		w := &driver.Write{ID: benchKey(i), Collection: benchCollection, Key: benchKey(i), Op: driver.OpCreate, Changed: list, Data: []byte(`{}`)}
+		if _, err := s.Commit(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		refs = append(refs, driver.Ref{Key: w.Key, At: driver.Forever})
+	}
+	got, err := s.Get(t.Context(), benchCollection, refs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, list := range lists {
+		if !slices.Equal(got[i].Changed, list) {
+			t.Errorf("%d: %d names, want %d", i, len(got[i].Changed), len(list))
+		}
+	}
+	if known := s.readers.free[0].lists; len(known) != 1 {
+		t.Errorf("%d lists are remembered, want the short one", len(known))
 	}
 }
 
