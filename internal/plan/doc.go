@@ -5,10 +5,15 @@
 // operation; every other operation goes to the wrapped schema, whole. An
 // execution of a plan reads first and writes then:
 //
-//	request ─▶ operation (parsed, validated, limited) ─▶ plan (compile.go, kinds.go, documents.go)
-//	             read   store.Page / Document ─▶ documents   (roots.go)
-//	                    references, level by level, one call of the store for each (load.go)
-//	             write  stored bytes ─▶ appended to one buffer ─▶ graphql.Response.Data (write.go)
+//	bytes ─▶ operation (httpapi/exchange.go: parsed, validated, limited)
+//	      ─▶ plan, arguments (plan.go)
+//	           read   store.Page / Document ─▶ documents   (roots.go)
+//	                  references, level by level, one call of the store for each (load.go, refs.go)
+//	           write  stored bytes ─▶ appended to one buffer ─▶ graphql.Response.Data (write.go)
+//	      ─▶ bytes (httpapi/exchange.go)
+//
+// That is the way of a request. How a plan is made is in compile.go and args.go,
+// and the kinds of fields in documents.go, pages.go and info.go.
 //
 // Invariants:
 //
