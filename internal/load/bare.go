@@ -70,6 +70,16 @@ func openBare(path string) (*sqlite.Conn, error) {
 		CREATE TABLE IF NOT EXISTS current(key TEXT PRIMARY KEY, data BLOB);`, nil)
 }
 
+// nextLine reads a line, also a last one that no newline ends. It is valid until
+// the next one is read.
+func nextLine(r *bufio.Reader) ([]byte, error) {
+	text, err := r.ReadSlice('\n')
+	if err == io.EOF && len(text) > 0 {
+		err = nil
+	}
+	return text, err
+}
+
 // bareImport decompresses, parses and inserts every line in one table, a
 // thousand a transaction.
 func bareImport(events, db string) (int, error) {
@@ -90,8 +100,8 @@ func bareImport(events, db string) (int, error) {
 	lines := bufio.NewReaderSize(in, 1<<20)
 	n := 0
 	for {
-		text, err := lines.ReadSlice('\n')
-		if err == io.EOF {
+		text, err := nextLine(lines)
+		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return n, err
@@ -172,26 +182,27 @@ func bareCommits(dir string, size int, data []byte, length time.Duration) (float
 
 // bareScan fills a table with the last state of every software document of an
 // event file and returns the time of one scan for a text in the descriptions,
-// the median of 21, and the time of the event in the middle of the file.
-func bareScan(events, dir, text string) (took time.Duration, middle string, err error) {
+// the median of 21, how many documents it finds, and the time of the event in
+// the middle of the file.
+func bareScan(events, dir, text string) (took time.Duration, found int, middle string, err error) {
 	in, done, err := openEvents(events)
 	if err != nil {
-		return 0, "", err
+		return 0, 0, "", err
 	}
 	defer done()
 	last := map[string][]byte{}
 	var times []string
 	lines := bufio.NewReaderSize(in, 1<<20)
 	for {
-		event, err := lines.ReadSlice('\n')
-		if err == io.EOF {
+		event, err := nextLine(lines)
+		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return 0, "", err
+			return 0, 0, "", err
 		}
 		var l line
 		if err := json.Unmarshal(event, &l); err != nil {
-			return 0, "", err
+			return 0, 0, "", err
 		}
 		times = append(times, l.At)
 		if l.Collection == "software" {
@@ -204,30 +215,34 @@ func bareScan(events, dir, text string) (took time.Duration, middle string, err 
 	}
 	conn, err := openBare(filepath.Join(dir, "bare-scan-"+filepath.Base(events)+".db"))
 	if err != nil {
-		return 0, "", err
+		return 0, 0, "", err
 	}
 	defer func() { _ = conn.Close() }()
 	if err := sqlitex.ExecuteTransient(conn, "BEGIN", nil); err != nil {
-		return 0, "", err
+		return 0, 0, "", err
 	}
 	for key, data := range last {
 		if err := sqlitex.Execute(conn, `INSERT INTO current(key, data) VALUES(?, ?)`, &sqlitex.ExecOptions{Args: []any{key, string(data)}}); err != nil {
-			return 0, "", err
+			return 0, 0, "", err
 		}
 	}
 	if err := sqlitex.ExecuteTransient(conn, "COMMIT", nil); err != nil {
-		return 0, "", err
+		return 0, 0, "", err
 	}
 	var scans []time.Duration
 	for range 21 {
+		found = 0
 		began := time.Now()
 		err := sqlitex.Execute(conn, `SELECT key, data FROM current WHERE instr(json_extract(data, '$.description'), ?) > 0 ORDER BY key`,
-			&sqlitex.ExecOptions{Args: []any{text}, ResultFunc: func(*sqlite.Stmt) error { return nil }})
+			&sqlitex.ExecOptions{Args: []any{text}, ResultFunc: func(*sqlite.Stmt) error { found++; return nil }})
 		if err != nil {
-			return 0, "", err
+			return 0, 0, "", err
 		}
 		scans = append(scans, time.Since(began))
 	}
+	if len(times) == 0 {
+		return 0, 0, "", fmt.Errorf("%s has no events", events)
+	}
 	slices.Sort(times) // RFC 3339 in UTC sorts as text
-	return median(scans), times[len(times)/2], nil
+	return median(scans), found, times[len(times)/2], nil
 }

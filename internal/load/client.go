@@ -16,23 +16,35 @@ type request interface {
 	check(answer []byte) error
 }
 
-// fixed is the same body every time; the answer must hold want.
-type fixed struct{ send, want []byte }
+// fixed is the same body every time; the answer must hold want so many times,
+// or, where times is 0, once or more often.
+type fixed struct {
+	send, want []byte
+	times      int
+}
 
 func (f fixed) body() []byte { return f.send }
 
 func (f fixed) check(answer []byte) error {
-	if bytes.Contains(answer, []byte(`"errors"`)) || !bytes.Contains(answer, f.want) {
+	n := bytes.Count(answer, f.want)
+	switch {
+	case bytes.Contains(answer, []byte(`"errors"`)) || n == 0:
 		return fmt.Errorf("unexpected answer: %.300s", answer)
+	case f.times > 0 && n != f.times:
+		return fmt.Errorf("the answer holds %s %d times, want %d (see -projects): %.300s", f.want, n, f.times, answer)
 	}
 	return nil
 }
 
-// varied sends its bodies in turn, and begins again at the end.
+// documentIn is in an answer as often as it has documents.
+const documentIn = `"description":"`
+
+// varied sends its bodies in turn, and begins again at the end. Each answer must
+// hold so many documents.
 type varied struct {
-	bodies [][]byte
-	next   int
-	want   []byte
+	bodies    [][]byte
+	next      int
+	documents int
 }
 
 func (v *varied) body() []byte {
@@ -41,13 +53,15 @@ func (v *varied) body() []byte {
 	return body
 }
 
-func (v *varied) check(answer []byte) error { return fixed{want: v.want}.check(answer) }
+func (v *varied) check(answer []byte) error {
+	return fixed{want: []byte(documentIn), times: v.documents}.check(answer)
+}
 
 // vary gives n clients the same requests, each beginning at another one.
-func vary(n int, bodies [][]byte, want string) []request {
+func vary(n int, bodies [][]byte, documents int) []request {
 	clients := make([]request, n)
 	for i := range clients {
-		clients[i] = &varied{bodies: bodies, next: i * len(bodies) / n, want: []byte(want)}
+		clients[i] = &varied{bodies: bodies, next: i * len(bodies) / n, documents: documents}
 	}
 	return clients
 }
@@ -63,7 +77,8 @@ type measurement struct {
 }
 
 // drive sends requests over one connection a client, each waiting for its
-// answer before the next, for the given time. The first wrong answer ends it.
+// answer before the next, for the given time. A wrong answer ends its client, and
+// fails the measurement.
 func drive(url string, clients []request, length time.Duration) (measurement, error) {
 	host := &fasthttp.Client{MaxConnsPerHost: len(clients) + 1}
 	defer host.CloseIdleConnections()

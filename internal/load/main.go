@@ -76,6 +76,9 @@ func main() {
 	flag.StringVar(&c.keep, "dir", "", "work here and leave the files (default: a temporary directory)")
 	flag.StringVar(&c.mongodb, "mongodb", "", "compare the engine with a bare loop on the MongoDB server at this URI, and measure nothing else")
 	flag.Parse()
+	if err := c.check(); err != nil {
+		exit(err)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if c.mongodb != "" {
@@ -84,12 +87,43 @@ func main() {
 	exit(measure(ctx, c, os.Stdout))
 }
 
+// check refuses what measures nothing.
+func (c config) check() error {
+	for _, n := range []struct {
+		flag         string
+		value, least int
+	}{
+		{"-clients", c.clients, 1},
+		{"-writers", c.writers, 1},
+		{"-rounds", c.rounds, 1},
+		{"-length", int(c.length), 1},
+		{"-per-project", c.perProject, 2},
+		// Pages are full, and each writer has a document of its own.
+		{"-projects", c.projects, max(4*pageSize, c.writers)},
+	} {
+		if n.value < n.least {
+			return fmt.Errorf("%s is %d; the least is %d", n.flag, n.value, n.least)
+		}
+	}
+	return nil
+}
+
 func exit(err error) {
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "load:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// unused refuses a directory that holds stores of an earlier run: an import that
+// finds everything there measures nothing.
+func unused(dir string) error {
+	stores, err := filepath.Glob(filepath.Join(dir, "*.db"))
+	if err == nil && len(stores) > 0 {
+		err = fmt.Errorf("-dir: %s has %s of an earlier run; name an empty directory", dir, filepath.Base(stores[0]))
+	}
+	return err
 }
 
 func serveConstant(out io.Writer) error {
@@ -112,6 +146,8 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 		}
 		defer func() { _ = os.RemoveAll(temporary) }()
 		dir = temporary
+	} else if err := unused(dir); err != nil {
+		return err
 	}
 	self, err := os.Executable()
 	if err != nil {

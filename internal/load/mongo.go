@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	mathrand "math/rand/v2"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/mongostore/mongotest"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -47,26 +47,32 @@ const (
 // driver and server that does the same reads and writes, and the embedded
 // engine beside them. Nothing is served: what is compared is what an engine
 // costs. It makes a database of its own on the server and drops it.
-func compareMongo(ctx context.Context, c config, uri string, out io.Writer) error {
-	parsed, err := url.Parse(uri)
+func compareMongo(ctx context.Context, c config, uri string, out io.Writer) (err error) {
+	database := "asof_load_" + rand.Text()
+	store, err := mongotest.WithDatabase(uri, database)
 	if err != nil {
 		return fmt.Errorf("-mongodb: %w", err)
 	}
-	database := "asof_load_" + rand.Text()
-	parsed.Path = "/" + database
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetReadConcern(majorityReads).SetWriteConcern(durableWrites()))
 	if err != nil {
 		return fmt.Errorf("-mongodb: %w", err)
 	}
-	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
-	defer func() { _ = client.Database(database).Drop(context.WithoutCancel(ctx)) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
+		defer cancel()
+		dropped := client.Database(database).Drop(ctx)
+		if dropped != nil {
+			dropped = fmt.Errorf("the database %s is left behind: %w", database, dropped)
+		}
+		err = errors.Join(err, dropped, client.Disconnect(ctx))
+	}()
 	dir, err := os.MkdirTemp(c.keep, "asof-load-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	collections := []driver.Collection{{Name: docsName}}
-	remote, err := mongostore.Open(ctx, parsed.String(), mongostore.Options{Collections: collections})
+	remote, err := mongostore.Open(ctx, store, mongostore.Options{Collections: collections})
 	if err != nil {
 		return err
 	}
@@ -96,6 +102,9 @@ func compareMongo(ctx context.Context, c config, uri string, out io.Writer) erro
 		"go": runtime.Version(), "cpus": runtime.NumCPU(), "rounds": c.rounds, "seconds": c.length.Seconds(), "results": results,
 	})
 }
+
+// dropTimeout bounds how long the database is dropped.
+const dropTimeout = time.Minute
 
 // fill loads the same documents into an engine, and returns an instant in the
 // middle of the long history.

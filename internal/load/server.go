@@ -80,10 +80,16 @@ func peakOf(pid string) int64 {
 	return 0
 }
 
-var counterIn = regexp.MustCompile(`(?m)^(asof_store_(?:writes|commits)_total) (\S+)$`)
+// The counters of the server that tell how large its batches are.
+const (
+	writesCounter  = "asof_store_writes_total"
+	commitsCounter = "asof_store_commits_total"
+)
+
+var counterIn = regexp.MustCompile(`(?m)^(` + writesCounter + `|` + commitsCounter + `) (\S+)$`)
 
 // batches tells how many writes the server has handled, and in how many
-// transactions.
+// transactions; 0 where there was no write yet, as then it does not count.
 func (s *server) batches() (writes, commits float64, err error) {
 	resp, err := http.Get(strings.TrimSuffix(s.url, "/graphql") + "/metrics")
 	if err != nil {
@@ -94,18 +100,16 @@ func (s *server) batches() (writes, commits float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	counters := map[string]float64{}
 	for _, found := range counterIn.FindAllSubmatch(text, -1) {
-		n, err := strconv.ParseFloat(string(found[2]), 64)
-		if err != nil {
+		if counters[string(found[1])], err = strconv.ParseFloat(string(found[2]), 64); err != nil {
 			return 0, 0, err
 		}
-		if string(found[1]) == "asof_store_writes_total" {
-			writes = n
-		} else {
-			commits = n
-		}
 	}
-	return writes, commits, nil
+	if resp.StatusCode != http.StatusOK || len(counters) == 1 {
+		return 0, 0, fmt.Errorf("%s: status %d, counters of writes and commits: %v", resp.Request.URL, resp.StatusCode, counters)
+	}
+	return counters[writesCounter], counters[commitsCounter], nil
 }
 
 func (s *server) stop() {

@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 )
 
 // writeRounds measures durable updates, and whether they grow dearer with the
-// number of versions. The bare loop commits batches of the size that the
-// server's batches had on average.
+// number of versions. The bare loop commits documents of the same size, in
+// batches of the size that the server's batches had on average.
 func writeRounds(c config, servers map[string]*server, dir string) ([]result, error) {
 	newWriter := func(key string, version int) *writer { return &writer{key: key, version: version, stars: 1_000_000} }
 	fleet := make([]request, c.writers)
@@ -16,7 +17,7 @@ func writeRounds(c config, servers map[string]*server, dir string) ([]result, er
 		fleet[i] = newWriter(fmt.Sprintf("project-%04d", i), c.perProject)
 	}
 	short, long := newWriter("ten", fixedLengths["ten"]), newWriter("ten-thousand", fixedLengths["ten-thousand"])
-	data, err := json.Marshal(map[string]any{"description": string(make([]byte, 100)), "padding": fmt.Sprintf("%0600d", 0)})
+	data, err := json.Marshal(project("project-0000", rand.New(rand.NewPCG(1, 0))))
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +52,10 @@ func writeRounds(c config, servers map[string]*server, dir string) ([]result, er
 			if err != nil {
 				return nil, err
 			}
-			if k > commits {
-				size = max(1, int(math.Round((w-writes)/(k-commits))))
+			if k == commits {
+				return nil, fmt.Errorf("%s: the server counted no transactions for %d updates", s.name, m.Requests)
 			}
+			size = max(1, int(math.Round((w-writes)/(k-commits))))
 		}
 		rate, err := bareCommits(dir, size, data, c.length)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,7 +95,7 @@ func TestProxyCuts(t *testing.T) {
 		{"before", CutBefore(), false},
 		{"after", CutAfter(), true},
 	} {
-		asked := false
+		var asked atomic.Bool // also by the driver itself, at any time
 		p.Set(func(command Command) Answer {
 			if command.Name == "replSetInitiate" {
 				return c.answer
@@ -110,7 +111,7 @@ func TestProxyCuts(t *testing.T) {
 		p.Set(func(command Command) Answer {
 			if command.Hello() {
 				return Rewrite(func(reply bson.Raw) bson.D {
-					asked = true
+					asked.Store(true)
 					var d bson.D
 					if err := bson.Unmarshal(reply, &d); err != nil {
 						t.Error(err)
@@ -124,7 +125,7 @@ func TestProxyCuts(t *testing.T) {
 		if err := client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&h); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(h.Hosts, ","); !asked || (got == c.name+":1") != c.reaches {
+		if got := strings.Join(h.Hosts, ","); !asked.Load() || (got == c.name+":1") != c.reaches {
 			t.Errorf("cut %s the command: the server has the members %s", c.name, got)
 		}
 	}

@@ -252,6 +252,13 @@ func TestServersEndWithTheTest(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := false
+	t.Cleanup(func() {
+		if !ended { // the test failed before
+			_ = parent.Process.Kill()
+			_ = parent.Wait()
+		}
+	})
 	lines := bufio.NewScanner(out)
 	var said []string
 	for len(said) < 3 && lines.Scan() {
@@ -269,6 +276,7 @@ func TestServersEndWithTheTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // killed
+	ended = true
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	ticker := time.NewTicker(poll)

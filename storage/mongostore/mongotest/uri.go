@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,11 +63,23 @@ func URI(t T) string {
 	return uri
 }
 
-// WithDatabase is a URI with another database.
+// WithDatabase is a URI with another database. Where users log in with a
+// password and the URI does not say in which database they are, that is the
+// one that it named, or admin, as it would have been.
 func WithDatabase(uri, database string) (string, error) {
 	u, err := url.Parse(uri)
 	if err != nil {
-		return "", fmt.Errorf("%s=%q: %w", EnvURI, uri, err)
+		return "", fmt.Errorf("a MongoDB URI: %w", err)
+	}
+	query := u.Query()
+	mechanism := query.Get("authMechanism")
+	if u.User != nil && !query.Has("authSource") && (mechanism == "" || strings.HasPrefix(mechanism, "SCRAM-")) {
+		source := "admin"
+		if named := strings.Trim(u.Path, "/"); named != "" {
+			source = named
+		}
+		query.Set("authSource", source)
+		u.RawQuery = query.Encode()
 	}
 	u.Path = "/" + database
 	return u.String(), nil
