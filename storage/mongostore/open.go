@@ -68,7 +68,7 @@ func Open(ctx context.Context, uri string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	clientOptions := options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).ApplyURI(uri).
+	clientOptions := options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).SetDialer(dialer{}).ApplyURI(uri).
 		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(durable())
 	client, err := mongo.Connect(clientOptions)
 	if err != nil {

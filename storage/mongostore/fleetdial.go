@@ -1,0 +1,27 @@
+package mongostore
+
+import (
+	"context"
+	"net"
+)
+
+// dialer makes connections that are reset when they are closed: what was sent
+// on them and has not left this machine yet is thrown away. Otherwise the system
+// would go on sending it, for minutes where the network is interrupted, and a
+// command that was given up long ago would still be carried out.
+type dialer struct{}
+
+// DialContext implements options.ContextDialer.
+func (dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		if err := tcp.SetLinger(0); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+	}
+	return conn, nil
+}
