@@ -17,7 +17,7 @@ import (
 // Every write must find what it is for, unless the bulk is repeatable: then it
 // may find that it was done before.
 type bulk struct {
-	store      *Store
+	bind       bindFunc
 	target     *mongo.Collection
 	repeatable bool
 	models     []mongo.WriteModel
@@ -47,7 +47,10 @@ func (b *bulk) flush(ctx context.Context) error {
 	if len(b.models) == 0 {
 		return nil
 	}
-	ctx, cancel := b.store.step(ctx)
+	ctx, cancel, err := b.bind(ctx)
+	if err != nil {
+		return err
+	}
 	defer cancel()
 	result, err := b.target.BulkWrite(ctx, b.models, options.BulkWrite().SetOrdered(false))
 	sent := int64(len(b.models))

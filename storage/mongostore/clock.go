@@ -29,16 +29,21 @@ type clock struct {
 	kick func()
 
 	mu      sync.Mutex
+	life    string // what this server is called among the others, from when it came in until it is removed
 	mode    mode
 	last    driver.Instant   // the greatest instant handed out, to either side, or seen
 	flights []driver.Instant // times of commits in flight, ascending
 	changed chan struct{}    // closed, and replaced, when anything below or above changes
 	unclear bool             // a commit's outcome was given up
 
-	// While alone: instants up to floor may be handed out, and commits may
-	// take off until lease, a time of elapsed.
+	// The lease: it lasts a term from when the last exchange began, if there was
+	// one in this life.
+	term      time.Duration
+	confirmed moment
+	leased    bool
+
+	// While alone: instants up to floor may be handed out.
 	floor driver.Instant
-	lease time.Duration
 
 	// While shared: what the clock document was last seen to say.
 	mark   driver.Instant // later commits of any server get greater times
@@ -52,6 +57,7 @@ type clock struct {
 	loading bool
 	debts   int // deaths of servers whose loads are not completed yet
 	claimed bool
+	held    int // commits that waited for a load, and have no time yet
 
 	// What the next exchange is to achieve.
 	waiting []*ticket
@@ -136,7 +142,7 @@ func (c *clock) read(ctx context.Context, looked bool) (at driver.Instant, ok bo
 			if len(c.flights) > 0 {
 				at = c.flights[0] - 1
 			}
-			if at <= c.floor {
+			if at <= c.floor && c.left() > 0 {
 				c.last = max(c.last, at)
 				return at, true, nil
 			}
@@ -172,37 +178,57 @@ func (c *clock) loads() bool { return c.loading || c.debts > 0 }
 // takeOff returns a commit's time, greater than after and all handed out
 // before, when there is no load.
 func (c *clock) takeOff(ctx context.Context, after driver.Instant) (driver.Instant, error) {
-	return c.ticketFor(ctx, after, false)
+	return c.ticketFor(ctx, after, "")
 }
 
-// takeOffLoading is takeOff for what is part of a load.
-func (c *clock) takeOffLoading(ctx context.Context, after driver.Instant) (driver.Instant, error) {
-	return c.ticketFor(ctx, after, true)
+// takeOffLoading is takeOff for what is part of a load, which excludes others
+// since they knew this server as life.
+func (c *clock) takeOffLoading(ctx context.Context, after driver.Instant, life string) (driver.Instant, error) {
+	return c.ticketFor(ctx, after, life)
 }
 
-func (c *clock) ticketFor(ctx context.Context, after driver.Instant, loading bool) (driver.Instant, error) {
+func (c *clock) ticketFor(ctx context.Context, after driver.Instant, life string) (driver.Instant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var t *ticket
+	waited := false
+	pass := func() {
+		if waited {
+			waited = false
+			c.held--
+			c.broadcast()
+		}
+	}
+	defer pass()
 	for {
 		switch {
+		case life != "" && c.life != life:
+			if t != nil {
+				t.gone = true
+			}
+			return 0, errDead
 		case t != nil && t.done:
 			return t.time, nil
 		case t != nil && t.back:
 			t = nil
 			continue
 		case t != nil:
-		case c.loads() && !loading:
+		case c.loads() && life == "":
+			if !waited {
+				waited = true
+				c.held++
+			}
 		case c.mode == alone:
 			at := max(c.wall(), c.last+1, after+1)
-			if at <= c.floor && c.elapsed() < c.lease {
+			if at <= c.floor && c.left() > c.term/leastShare {
 				c.depart(at)
 				return at, nil
 			}
 			c.want(at)
 		case c.mode == shared:
-			t = &ticket{after: after, loading: loading}
+			t = &ticket{after: after, loading: life != ""}
 			c.waiting = append(c.waiting, t)
+			pass()
 			c.kick()
 		}
 		if err := c.await(ctx); err != nil {
@@ -233,7 +259,27 @@ func (c *clock) depart(at driver.Instant) {
 	c.flights = append(c.flights, at)
 }
 
-// land ends a flight whose outcome is certain.
+// flies reports whether a time is still in flight. The caller holds the lock.
+func (c *clock) flies(at driver.Instant) bool {
+	_, there := slices.BinarySearch(c.flights, at)
+	return there
+}
+
+// die forgets the life that others have ended, and begins another one under a
+// new name, so that nothing that was sent in the old one has an effect in it.
+// What was in flight is past for the others: it was carried out by then, or it
+// never will be. It reports whether a load was under way.
+func (c *clock) die(life string) (loading bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	loading = c.loads()
+	c.life, c.mode, c.leased, c.beat = life, joining, false, 0
+	c.flights, c.told, c.claimed = nil, 0, false
+	c.broadcast()
+	return loading
+}
+
+// land ends a flight whose outcome is certain. One of a former life has ended already.
 func (c *clock) land(at driver.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -13,15 +14,17 @@ import (
 
 // The clock document is what the servers on one database tell each other:
 //
-//	{_id: "clock", mark, n: number of servers, loader, servers: {<id>: {beat, alone, low, floor}}}
+//	{_id: "clock", mark, n: number of servers, loader, servers: {<id>: {beat, alone, low, floor, waits}}}
 //
 // mark is an instant that every later commit is after, of any server but one
 // that is alone. low is at most the time of every commit that its server has
 // in flight (0: none), floor at least every instant that a server that is
 // alone has handed out. beat counts the exchanges of a server: each is made on
 // condition that it is the next one, so that one that was delayed on its way
-// has no effect. loader is the server that loads; the others take no times until
-// it has ended.
+// has no effect. A server that was removed comes in again under another ID, for
+// the same reason. loader is the server that loads; the others take no times until
+// it has ended. waits says that a server was refused for that; the loader does not
+// begin again before that one had its turn.
 const clockID = "clock"
 
 // clockState is the clock document at one moment.
@@ -36,6 +39,7 @@ type serverState struct {
 	Alone bool           `bson:"alone"`
 	Low   driver.Instant `bson:"low"`
 	Floor driver.Instant `bson:"floor"`
+	Waits bool           `bson:"waits"`
 }
 
 // lowest is the lowest time that servers other than this one have in flight.
@@ -61,6 +65,16 @@ func (s *clockState) others(id string) (some, unaware bool) {
 	return some, unaware
 }
 
+// waits reports whether another server waits for a load to end.
+func (s *clockState) waits(id string) bool {
+	for other, state := range s.Servers {
+		if other != id && state.Waits {
+			return true
+		}
+	}
+	return false
+}
+
 // Why an exchange was not made.
 var (
 	// errRemoved: others took this server for dead.
@@ -75,12 +89,17 @@ type clockDocument struct {
 	meta *mongo.Collection
 	id   string
 	beat int64 // of the last exchange that is known to have been made
+	// patience is how long one command may take. It may be repeated then, by way
+	// of another connection.
+	patience time.Duration
 }
 
 func (d *clockDocument) field(name string) string { return "servers." + d.id + "." + name }
 
 // read reads the document.
 func (d *clockDocument) read(ctx context.Context) (*clockState, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
 	var state clockState
 	err := d.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Decode(&state)
 	if errors.Is(err, mongo.ErrNoDocuments) {
@@ -104,12 +123,10 @@ func (d *clockDocument) exchange(ctx context.Context, set bson.D, change bson.D,
 	for {
 		filter := append(bson.D{{Key: "_id", Value: clockID}, {Key: d.field("beat"), Value: d.beat}}, condition...)
 		fields := append(bson.D{{Key: d.field("beat"), Value: d.beat + 1}}, set...)
-		var before clockState
-		err := d.meta.FindOneAndUpdate(ctx, filter, append(bson.D{{Key: "$set", Value: fields}}, change...),
-			options.FindOneAndUpdate().SetReturnDocument(options.Before)).Decode(&before)
+		before, err := d.change(ctx, filter, append(bson.D{{Key: "$set", Value: fields}}, change...))
 		if err == nil {
 			d.beat++
-			return &before, nil
+			return before, nil
 		}
 		if !errors.Is(err, mongo.ErrNoDocuments) {
 			return nil, err
@@ -129,11 +146,27 @@ func (d *clockDocument) exchange(ctx context.Context, set bson.D, change bson.D,
 	}
 }
 
+func (d *clockDocument) change(ctx context.Context, filter, change bson.D) (*clockState, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	var before clockState
+	err := d.meta.FindOneAndUpdate(ctx, filter, change, options.FindOneAndUpdate().SetReturnDocument(options.Before)).Decode(&before)
+	return &before, err
+}
+
+// update changes the document where it is as expected, and reports whether it was.
+func (d *clockDocument) update(ctx context.Context, filter, change bson.D, o ...options.Lister[options.UpdateOneOptions]) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	result, err := d.meta.UpdateOne(ctx, filter, change, o...)
+	return err == nil && result.MatchedCount > 0, err
+}
+
 // join gives this server a part in the document.
-func (d *clockDocument) join(ctx context.Context, mark, low driver.Instant) error {
+func (d *clockDocument) join(ctx context.Context, mark driver.Instant) error {
 	for {
 		d.beat = 1
-		_, err := d.meta.UpdateOne(ctx,
+		_, err := d.update(ctx,
 			bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + d.id, Value: exists(false)}},
 			bson.D{
 				{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}},
@@ -141,7 +174,7 @@ func (d *clockDocument) join(ctx context.Context, mark, low driver.Instant) erro
 				{Key: "$set", Value: bson.D{
 					{Key: d.field("beat"), Value: d.beat},
 					{Key: d.field("alone"), Value: false},
-					{Key: d.field("low"), Value: int64(low)},
+					{Key: d.field("low"), Value: int64(0)},
 					{Key: d.field("floor"), Value: int64(0)},
 				}},
 			}, options.UpdateOne().SetUpsert(true))
@@ -164,7 +197,7 @@ func (d *clockDocument) join(ctx context.Context, mark, low driver.Instant) erro
 // Later commits are after all that it may have handed out, and wait until this
 // server has completed what the other one was loading.
 func (d *clockDocument) remove(ctx context.Context, id string, last serverState) (bool, error) {
-	result, err := d.meta.UpdateOne(ctx,
+	return d.update(ctx,
 		bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + id + ".beat", Value: last.Beat}, d.unloaded(id)},
 		bson.D{
 			{Key: "$set", Value: bson.D{{Key: "loader", Value: d.id}}},
@@ -172,16 +205,14 @@ func (d *clockDocument) remove(ctx context.Context, id string, last serverState)
 			{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
 			{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(last.Floor)}}},
 		})
-	return err == nil && result.MatchedCount > 0, err
 }
 
 // takeOver makes this server the one that completes the loads of a loader that
 // is not among the servers.
 func (d *clockDocument) takeOver(ctx context.Context, loader string) (bool, error) {
-	result, err := d.meta.UpdateOne(ctx,
+	return d.update(ctx,
 		bson.D{{Key: "_id", Value: clockID}, {Key: "loader", Value: loader}, {Key: "servers." + loader, Value: exists(false)}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "loader", Value: d.id}}}})
-	return err == nil && result.MatchedCount > 0, err
 }
 
 // leave takes this server out of the document, also as its loader.
@@ -198,10 +229,10 @@ func (d *clockDocument) leave(ctx context.Context, handedOut driver.Instant) err
 		{bson.D{{Key: "$ne", Value: d.id}}, gone},
 		{d.id, append(gone, bson.E{Key: "$set", Value: bson.D{{Key: "loader", Value: ""}}})},
 	} {
-		result, err := d.meta.UpdateOne(ctx, bson.D{
+		left, err := d.update(ctx, bson.D{
 			{Key: "_id", Value: clockID}, {Key: "servers." + d.id, Value: exists(true)}, {Key: "loader", Value: way.loader},
 		}, way.change)
-		if err != nil || result.MatchedCount > 0 {
+		if err != nil || left {
 			return err
 		}
 	}

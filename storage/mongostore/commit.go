@@ -19,7 +19,8 @@ import (
 const (
 	attemptTimeout = 10 * time.Second
 	// firstTimeout is how long the first attempt may take; each further one may
-	// take twice as long, up to attemptTimeout. While the outcome of one write is
+	// take twice as long, up to attemptTimeout. What has a time is bounded by the
+	// lease besides. While the outcome of one write is
 	// unknown, later ones of any document wait to be acknowledged, so that a
 	// connection that has fallen silent must not hold it up for long.
 	firstTimeout = 2 * time.Second
@@ -98,6 +99,7 @@ type committing struct {
 	w *driver.Write
 	// uncertain are the times of attempts that may still be applied.
 	uncertain []driver.Instant
+	lapsed    bool // the last attempt ended with the lease
 }
 
 // run tries until the outcome is certain. An attempt whose outcome is unknown
@@ -119,7 +121,7 @@ func (t *committing) run(life context.Context) (*driver.Version, error) {
 	for misses := 0; ; misses++ {
 		ctx, cancel := context.WithTimeout(life, timeout)
 		v, err := t.attempt(ctx, known, blind)
-		short := ctx.Err() != nil && timeout < attemptTimeout // with more time it may succeed
+		short := (ctx.Err() != nil || t.lapsed) && timeout < attemptTimeout // with more time it may succeed
 		cancel()
 		timeout = min(2*timeout, attemptTimeout)
 		if v != nil || err != nil && (len(t.uncertain) == 0 && !short || life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict) {
@@ -142,6 +144,7 @@ func (t *committing) run(life context.Context) (*driver.Version, error) {
 // so that the document must be looked at again.
 func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.Version, error) {
 	w := t.w
+	t.lapsed = false
 	if !blind {
 		var err error
 		if h, err = t.c.readHead(ctx, w.Key); err != nil {
@@ -163,7 +166,7 @@ func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.
 	if r.RecordedAt, err = t.c.store.clock.takeOff(ctx, after); err != nil {
 		return nil, err
 	}
-	made, err := t.write(ctx, h, r)
+	made, err := t.send(ctx, h, r)
 	if err != nil && uncertain(err) {
 		t.uncertain = append(t.uncertain, r.RecordedAt)
 		return nil, err
@@ -179,6 +182,20 @@ func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.
 	}
 	t.c.heads.put(w.Key, made)
 	return &r.Version, nil
+}
+
+// send writes under the lease by which the version has its time.
+func (t *committing) send(ctx context.Context, h *head, r *record) (*head, error) {
+	clock := t.c.store.clock
+	ctx, cancel, err := bind(ctx, func() (time.Duration, error) { return clock.flightLeft(r.RecordedAt) })
+	if err != nil {
+		t.lapsed = true
+		return nil, certain(err)
+	}
+	defer cancel()
+	made, err := t.write(ctx, h, r)
+	t.lapsed = errors.Is(err, context.DeadlineExceeded) || err != nil && ctx.Err() != nil
+	return made, err
 }
 
 // outcome says what became of the write, as far as the document tells: the

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/asof/asof/storage/driver"
@@ -26,11 +27,13 @@ import (
 //   - A server that comes in waits until nobody takes himself to be alone any
 //     more, before it hands out the first instant.
 //   - A server that has not moved the document in deadBeats beats, while
-//     others could, is removed. One that was alone stops committing well
-//     before that; one that shares finds no time to take.
+//     others could, is removed. It sends no commit any more well before that,
+//     nor reads at an instant of its own (see lease).
 //
-// What is assumed is that the database does not carry out a command later
-// than deadBeats beats after its server had stopped to beat.
+// What is assumed is that the database does not carry out a command later than
+// deadBeats-leaseBeats beats after its server has given it up. Until then it may
+// be on its way; the connection is reset when it is given up (see dialer), so that
+// what has not left this machine never does.
 //
 // One goroutine makes all changes of the document, one after the other.
 type fleet struct {
@@ -38,21 +41,31 @@ type fleet struct {
 	doc    *clockDocument
 	every  time.Duration         // between two beats
 	onBeat func(context.Context) // called now and then
-	// complete completes the loads of servers that are not there any more.
-	complete func(context.Context) error
+	// complete completes the loads of servers that are not there any more, in the
+	// life in which this one excludes others.
+	complete func(ctx context.Context, life string) error
 
 	life   context.Context
 	stop   context.CancelFunc
 	heirs  sync.WaitGroup
+	checks sync.WaitGroup // onBeat
 	kicked chan struct{}
 	ended  chan struct{}
 	silent map[string]silence
 	ahead  driver.Instant // how far the mark was ahead of this server's clock
+	// rejoining: it is not certain that this server came in again.
+	rejoining bool
+	// While another server loads: not before again, a time of elapsed, is the
+	// document asked whether it still does; waits: it says that this one waits.
+	// yield is until when this one lets those commit that waited for its load.
+	again, yield time.Duration
+	waits        bool
 
-	mu      sync.Mutex
-	looking bool
-	next    *lookCall
-	failed  error // of the last exchange
+	mu       sync.Mutex
+	looking  bool
+	next     *lookCall
+	checking bool  // onBeat is running
+	failed   error // of the last exchange
 }
 
 // silence is how long a server has not moved the document.
@@ -71,13 +84,21 @@ type lookCall struct {
 // How often servers beat, and what follows from how many beats that are missed.
 const (
 	beatEvery  = 500 * time.Millisecond
-	leaseBeats = 3 // a server that is alone stops to commit
-	aheadBeats = 4 // as many does it note instants ahead
+	leaseBeats = 3 // a server sends nothing any more that has a time
+	aheadBeats = 4 // as many does one that is alone note instants ahead
 	deadBeats  = 6 // a server is taken for dead
 	lookPause  = time.Millisecond
 	lookPauses = 50 * time.Millisecond
-	// joinPolls is how often a beat a server that comes in looks at the others.
+	// patienceBeats is how long an exchange may take before it is repeated, by way
+	// of another connection: less than a lease.
+	patienceBeats = 2
+	// leastShare is the part of a lease, one in so many, that must be left when a
+	// commit takes off, so that there is time for it.
+	leastShare = 6
+	// joinPolls is how often a beat a server that comes in looks at the others, and
+	// loadPolls one that waits for a load to end.
 	joinPolls = 5
+	loadPolls = 20
 	// aheadDecay is the part of ahead that is forgotten in a beat.
 	aheadDecay = 8
 	// skewBeats is how many beats are between two comparisons of clocks.
@@ -89,11 +110,11 @@ func newFleet(meta *mongo.Collection, c *clock, every time.Duration) *fleet {
 		every = beatEvery
 	}
 	f := &fleet{
-		clock: c, doc: &clockDocument{meta: meta, id: rand.Text()}, every: every,
-		onBeat: func(context.Context) {}, complete: func(context.Context) error { return nil },
+		clock: c, doc: &clockDocument{meta: meta, id: rand.Text(), patience: min(attemptTimeout, patienceBeats*every)}, every: every,
+		onBeat: func(context.Context) {}, complete: func(context.Context, string) error { return nil },
 		kicked: make(chan struct{}, 1), ended: make(chan struct{}), silent: make(map[string]silence),
 	}
-	c.kick = f.kick
+	c.kick, c.life, c.term = f.kick, f.doc.id, leaseBeats*every
 	return f
 }
 
@@ -106,7 +127,7 @@ func (f *fleet) kick() {
 
 // start comes in, and returns when instants can be handed out.
 func (f *fleet) start(ctx, life context.Context) error {
-	if err := f.doc.join(ctx, f.clock.last, 0); err != nil {
+	if err := persist(ctx, func() error { return f.doc.join(ctx, f.clock.last) }); err != nil {
 		return err
 	}
 	f.life, f.stop = context.WithCancel(life)
@@ -130,6 +151,8 @@ func (f *fleet) run(life context.Context) {
 	defer beat.Stop()
 	poll := time.NewTicker(f.every / joinPolls)
 	defer poll.Stop()
+	again := time.NewTimer(f.every)
+	defer again.Stop()
 	beats := 0
 	for {
 		due := false
@@ -137,22 +160,63 @@ func (f *fleet) run(life context.Context) {
 		case <-life.Done():
 			return
 		case <-f.kicked:
+		case <-again.C:
 		case <-poll.C:
 			f.clock.mu.Lock()
 			settled := f.clock.mode == alone || f.clock.mode == shared
 			f.clock.mu.Unlock()
-			if settled && f.failure() == nil {
+			if err := f.failure(); settled && (err == nil || errors.Is(err, errUnmet)) {
 				continue
 			}
 			due = true
 		case <-beat.C:
 			due = true
 			if beats++; beats%skewBeats == 0 {
-				f.onBeat(life)
+				f.check(life)
 			}
 		}
 		f.step(life, due)
+		if errors.Is(f.failure(), errUnmet) {
+			again.Reset(f.every / loadPolls)
+		}
 	}
+}
+
+// check calls onBeat beside the beats, which do not wait for it.
+func (f *fleet) check(life context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.checking {
+		return
+	}
+	f.checking = true
+	f.checks.Go(func() {
+		f.onBeat(life)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.checking = false
+	})
+}
+
+// persist repeats what failed for want of an answer, until the context ends.
+func persist(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		if err == nil || ctx.Err() != nil || !mongo.IsTimeout(err) {
+			return err
+		}
+		pause(ctx, firstPause)
+	}
+}
+
+// exchange changes the document, see clockDocument. One that is made renews the lease.
+func (f *fleet) exchange(ctx context.Context, set bson.D, change bson.D, condition ...bson.E) (*clockState, error) {
+	began := f.clock.moment()
+	before, err := f.doc.exchange(ctx, set, change, condition...)
+	if err == nil {
+		f.clock.confirm(began)
+	}
+	return before, err
 }
 
 // step makes the exchanges that are due in a mode.
@@ -165,7 +229,12 @@ func (f *fleet) step(life context.Context, due bool) {
 	var err error
 	switch now {
 	case joining:
-		err = f.comeIn(ctx)
+		if f.rejoining {
+			err = f.comeBack(ctx)
+		}
+		if err == nil {
+			err = f.comeIn(ctx)
+		}
 	case alone:
 		if err = f.claim(ctx); err == nil {
 			err = f.beatAlone(ctx)
@@ -220,164 +289,6 @@ func (f *fleet) listen(ctx context.Context, state *clockState) {
 	}
 }
 
-// look learns what the clock document says now. Those who ask at the same time
-// share one answer, to a question put after they asked. It is not the whole
-// where others removed this server and hand out times without it.
-func (f *fleet) look(ctx context.Context) (whole bool, err error) {
-	f.mu.Lock()
-	call := f.next
-	if call == nil {
-		call = &lookCall{done: make(chan struct{})}
-		f.next = call
-		if !f.looking {
-			f.looking = true
-			go f.answer()
-		}
-	}
-	f.mu.Unlock()
-	select {
-	case <-call.done:
-		return call.whole, call.err
-	case <-ctx.Done():
-		return false, driver.Errorf(driver.CodeUnavailable, "asking for the database's clock: the time was up: %w", ctx.Err())
-	}
-}
-
-// answer answers those who look, until there are none.
-func (f *fleet) answer() {
-	for {
-		f.mu.Lock()
-		call := f.next
-		f.next, f.looking = nil, call != nil
-		f.mu.Unlock()
-		if call == nil {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
-		state, err := f.doc.read(ctx)
-		cancel()
-		if err == nil {
-			call.whole = f.learn(state)
-		}
-		call.err = wrap(err, "asking for the database's clock")
-		close(call.done)
-	}
-}
-
-// learn takes a state of the document into account, unless it is not, or no
-// longer, the whole.
-func (f *fleet) learn(state *clockState) bool {
-	c := f.clock
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	own, there := state.Servers[f.doc.id]
-	_, unaware := state.others(f.doc.id)
-	if c.mode != shared || !there || unaware {
-		return false
-	}
-	c.mark, c.last = max(c.mark, state.Mark), max(c.last, state.Mark)
-	stable := min(state.Mark, state.lowest(f.doc.id)-1)
-	if own.Beat > c.beat && own.Low != 0 {
-		stable = min(stable, own.Low-1) // times were taken that are not known here yet
-	}
-	if stable > c.stable {
-		c.stable = stable
-		c.broadcast()
-	}
-	return true
-}
-
-// now returns an instant to read at.
-func (f *fleet) now(ctx context.Context) (driver.Instant, error) {
-	for wait := lookPause; ; wait = min(2*wait, lookPauses) {
-		looked := false
-		if f.shares() {
-			var err error
-			if looked, err = f.look(ctx); err != nil {
-				return 0, err
-			}
-			if !looked {
-				// The next exchange finds out that this server was removed.
-				pause(ctx, wait)
-				continue
-			}
-		}
-		if at, ok, err := f.clock.read(ctx, looked); ok || err != nil {
-			return at, err
-		}
-	}
-}
-
-func (f *fleet) shares() bool {
-	f.clock.mu.Lock()
-	defer f.clock.mu.Unlock()
-	return f.clock.mode == shared
-}
-
-// settle makes an instant stable, see driver.Engine.Settle.
-func (f *fleet) settle(ctx context.Context, at driver.Instant) error {
-	present, reached, err := f.clock.reach(ctx, at)
-	if err == nil && !reached && f.shares() {
-		// Another server's clock may be ahead of this one's.
-		if _, err = f.look(ctx); err == nil {
-			present, reached, err = f.clock.reach(ctx, at)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if !reached {
-		return invalidf("%s is in the future; the store's clock says %s", at, present)
-	}
-	return f.wait(ctx, at)
-}
-
-// wait returns when no commit with a time at or before an instant is in
-// flight, of this server or of another.
-func (f *fleet) wait(ctx context.Context, at driver.Instant) error {
-	pause := lookPause
-	for {
-		passed, own := f.clock.settled(at)
-		switch {
-		case passed:
-			return nil
-		case own:
-			if err := f.clock.awaitChange(ctx, at); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, err := f.look(ctx); err != nil {
-			return err
-		}
-		if passed, _ := f.clock.settled(at); passed {
-			return nil
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		pause = min(2*pause, lookPauses)
-	}
-}
-
-// acknowledge returns when every server knows that a commit has landed, and
-// all before it: whoever reads from then on, wherever, sees it.
-func (f *fleet) acknowledge(ctx context.Context, at driver.Instant) error {
-	if err := f.clock.awaitTold(ctx, at); err != nil {
-		return err
-	}
-	return f.wait(ctx, at)
-}
-
-// saw makes later commits come after an instant that was loaded.
-func (f *fleet) saw(ctx context.Context, at driver.Instant) error {
-	_, _, err := f.clock.reach(ctx, at)
-	return err
-}
-
 // leave goes out of the fleet. A server that does not know what became of its
 // commits, or did not complete what a dead one was loading, lets the others wait
 // until it is taken for dead.
@@ -385,9 +296,10 @@ func (f *fleet) leave(ctx context.Context) error {
 	f.stop()
 	<-f.ended
 	f.heirs.Wait()
+	f.checks.Wait()
 	handedOut, clear := f.clock.handedOut()
 	if !clear {
 		return nil
 	}
-	return f.doc.leave(ctx, handedOut)
+	return persist(ctx, func() error { return f.doc.leave(ctx, handedOut) })
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // quickBeat keeps tests short: what they wait for are beats.
-const quickBeat = 40 * time.Millisecond
+const quickBeat = 60 * time.Millisecond
 
 // newFleetServer opens a store as one of several on a database. It can be left
 // behind as a process that was killed leaves it.
@@ -70,7 +70,7 @@ func selfish(s *Store) {
 	kill(s)
 	s.clock.mu.Lock()
 	defer s.clock.mu.Unlock()
-	s.clock.mode, s.clock.floor, s.clock.lease = alone, driver.Forever, math.MaxInt64
+	s.clock.mode, s.clock.floor, s.clock.term = alone, driver.Forever, math.MaxInt64
 	s.clock.broadcast()
 }
 
@@ -362,7 +362,7 @@ func TestClockDrifts(t *testing.T) {
 	var skew atomic.Int64
 	s := newFleetServer(t, uri, Options{
 		Clock:   func() time.Time { return time.Now().Add(time.Duration(skew.Load())) },
-		MaxSkew: defaultSkew, beat: 5 * time.Millisecond,
+		MaxSkew: defaultSkew,
 	})
 	until := func(wanted func(error) bool) error {
 		for {

@@ -13,23 +13,25 @@ import (
 // in flight, and include lets them take off again. The loads of a server that
 // died are completed, before anything is committed, by the one that removes it.
 
-// exclude holds commits off. The caller calls include when it succeeds.
-func (f *fleet) exclude(ctx context.Context) error {
+// exclude holds commits off, and returns in which life of this server it does.
+// The caller calls include when it succeeds. Between two loads come the commits
+// that waited for the first one: those of this server take off, and others see
+// that it has ended.
+func (f *fleet) exclude(ctx context.Context) (life string, err error) {
 	c := f.clock
 	c.mu.Lock()
-	for c.loads() {
+	for c.loads() || c.claimed || c.held > 0 {
 		if err := c.await(ctx); err != nil {
 			c.mu.Unlock()
-			return err
+			return "", err
 		}
 	}
 	c.loading = true
 	c.mu.Unlock()
-	if err := f.quiet(ctx); err != nil {
+	if life, err = f.quiet(ctx); err != nil {
 		f.include()
-		return err
 	}
-	return nil
+	return life, err
 }
 
 // include ends what exclude began.
@@ -44,8 +46,9 @@ func (f *fleet) include() {
 	c.broadcast()
 }
 
-// quiet waits until no commit is in flight, while none can take off.
-func (f *fleet) quiet(ctx context.Context) error {
+// quiet waits until no commit is in flight, while none can take off. It returns
+// in which life of this server that is so.
+func (f *fleet) quiet(ctx context.Context) (life string, err error) {
 	c := f.clock
 	c.mu.Lock()
 	if c.mode != alone {
@@ -54,15 +57,16 @@ func (f *fleet) quiet(ctx context.Context) error {
 	for len(c.flights) > 0 || len(c.waiting) > 0 || c.mode != alone && (c.mode != shared || !c.claimed) {
 		if err := c.await(ctx); err != nil {
 			c.mu.Unlock()
-			return err
+			return "", err
 		}
 	}
 	mark := c.mark
 	if c.mode == alone {
 		mark = c.last
 	}
+	life = c.life
 	c.mu.Unlock()
-	return f.wait(ctx, mark)
+	return life, f.wait(ctx, mark)
 }
 
 // claim tells the others that there is a load, or that there is none any more.
@@ -76,15 +80,28 @@ func (f *fleet) claim(ctx context.Context) error {
 	if wanted == claimed || later {
 		return nil
 	}
+	if wanted && c.elapsed() < f.yield {
+		state, err := f.doc.read(ctx)
+		switch {
+		case err != nil:
+			return err
+		case state.waits(f.doc.id):
+			return errUnmet
+		}
+		f.yield = 0
+	}
 	loader, condition := f.doc.id, f.doc.unloaded()
 	if !wanted {
 		loader, condition = "", bson.E{Key: "loader", Value: f.doc.id}
 	}
-	before, err := f.doc.exchange(ctx, bson.D{{Key: "loader", Value: loader}}, nil, condition)
-	if errors.Is(err, errUnmet) && !wanted {
-		err = nil // another one has it
-	}
-	if err != nil {
+	before, err := f.exchange(ctx, bson.D{{Key: "loader", Value: loader}, {Key: f.doc.field("waits"), Value: false}}, nil, condition)
+	switch {
+	case err == nil:
+		f.waits = false
+		if !wanted && before.waits(f.doc.id) {
+			f.yield = c.elapsed() + f.every
+		}
+	case !errors.Is(err, errUnmet) || wanted:
 		return err // also where another one loads: it is tried again
 	}
 	c.mu.Lock()
@@ -105,24 +122,25 @@ func (f *fleet) bury(ctx context.Context, id string, last serverState) {
 		return // it moved, or another server loads: later, then
 	}
 	delete(f.silent, id)
-	f.owe()
+	f.owe(true)
 }
 
 // adopt completes the loads of a server that is still the loader, and was removed
 // before it knew.
 func (f *fleet) adopt(ctx context.Context, loader string) {
 	if taken, err := f.doc.takeOver(ctx, loader); taken || err != nil {
-		f.owe()
+		f.owe(true)
 	}
 }
 
 // owe makes commits wait until the loads of dead servers are completed, also
-// those that have asked for their times already.
-func (f *fleet) owe() {
+// those that have asked for their times already. claimed: the clock document
+// says already that this server loads.
+func (f *fleet) owe(claimed bool) {
 	c := f.clock
 	c.mu.Lock()
 	c.debts++
-	c.claimed = true
+	c.claimed = c.claimed || claimed
 	c.sendBack()
 	first := c.debts == 1
 	c.mu.Unlock()
@@ -141,8 +159,9 @@ func (f *fleet) inherit(life context.Context) {
 		c.mu.Unlock()
 		err := errors.New("a load of this server is under way")
 		if !loading {
-			if err = f.quiet(life); err == nil {
-				err = f.complete(life)
+			var id string
+			if id, err = f.quiet(life); err == nil {
+				err = f.complete(life, id)
 			}
 		}
 		if err != nil {

@@ -31,12 +31,12 @@ func two(round int, second string) []driver.Version {
 // of the versions were there. meanwhile is called before the end.
 func dieLoading(ctx context.Context, t *testing.T, dying *Store, vs []driver.Version, written int, meanwhile func()) {
 	t.Helper()
-	if err := dying.fleet.exclude(ctx); err != nil {
+	l := dying.newLoading(driver.Forever)
+	var err error
+	if l.life, err = dying.fleet.exclude(ctx); err != nil {
 		t.Fatal(err)
 	}
-	l := dying.newLoading(driver.Forever)
-	l.excludes = true
-	_, _, err := l.plan(ctx, vs)
+	_, _, err = l.plan(ctx, vs)
 	var j *journal
 	if err == nil {
 		j, err = dying.newJournal(l)
@@ -45,7 +45,7 @@ func dieLoading(ctx context.Context, t *testing.T, dying *Store, vs []driver.Ver
 		err = j.insert(ctx, 0)
 	}
 	if err == nil {
-		err = dying.addLoaded(ctx, vs[:written])
+		err = dying.addLoaded(ctx, vs[:written], l.life)
 	}
 	if err != nil {
 		t.Fatal(err)

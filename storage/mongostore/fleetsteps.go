@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 
@@ -12,7 +13,7 @@ import (
 
 // comeIn waits until all other servers know of this one.
 func (f *fleet) comeIn(ctx context.Context) error {
-	before, err := f.doc.exchange(ctx, nil, nil)
+	before, err := f.exchange(ctx, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -41,17 +42,25 @@ func (f *fleet) becomeShared(state *clockState, handedOut driver.Instant) {
 	f.learn(state)
 }
 
-// comeBack comes in again after others took this server for dead.
+// comeBack comes in again after others took this server for dead. Until it is
+// certain that it did, it is the same life that is tried again.
 func (f *fleet) comeBack(ctx context.Context) error {
 	c := f.clock
+	if !f.rejoining {
+		f.rejoining, f.waits = true, false
+		f.silent = make(map[string]silence)
+		id := rand.Text()
+		if c.die(id) {
+			f.owe(false) // also what this server was loading
+		}
+		f.doc.id, f.doc.beat = id, 0
+	}
 	c.mu.Lock()
-	c.mode = joining
-	low := c.lowest()
 	last := c.last
-	c.told, c.claimed = low, false
-	c.broadcast()
 	c.mu.Unlock()
-	return f.doc.join(ctx, last, low)
+	err := f.doc.join(ctx, last)
+	f.rejoining = err != nil
+	return err
 }
 
 // floorAhead is up to where a server that is alone may hand out instants. The
@@ -69,8 +78,7 @@ func (f *fleet) beatAlone(ctx context.Context) error {
 	c.mu.Lock()
 	floor := f.floorAhead()
 	c.mu.Unlock()
-	started := c.elapsed()
-	before, err := f.doc.exchange(ctx, bson.D{{Key: f.doc.field("floor"), Value: int64(floor)}}, nil)
+	before, err := f.exchange(ctx, bson.D{{Key: f.doc.field("floor"), Value: int64(floor)}}, nil)
 	if err != nil {
 		return err
 	}
@@ -79,7 +87,7 @@ func (f *fleet) beatAlone(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.floor, c.lease = floor, started+leaseBeats*f.every
+	c.floor = floor
 	c.broadcast()
 	return nil
 }
@@ -97,7 +105,7 @@ func (f *fleet) share(ctx context.Context) error {
 	if loads {
 		set = append(set, bson.E{Key: "loader", Value: f.doc.id})
 	}
-	before, err := f.doc.exchange(ctx, set, bson.D{{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(handedOut)}}}})
+	before, err := f.exchange(ctx, set, bson.D{{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(handedOut)}}}})
 	if err != nil {
 		return err
 	}
@@ -114,9 +122,11 @@ func (f *fleet) goAlone(ctx context.Context) error {
 	c.mu.Lock()
 	floor := f.floorAhead()
 	c.mu.Unlock()
-	started := c.elapsed()
-	before, err := f.doc.exchange(ctx, bson.D{
-		{Key: f.doc.field("alone"), Value: true}, {Key: f.doc.field("low"), Value: int64(0)}, {Key: f.doc.field("floor"), Value: int64(floor)},
+	before, err := f.exchange(ctx, bson.D{
+		{Key: f.doc.field("alone"), Value: true},
+		{Key: f.doc.field("low"), Value: int64(0)},
+		{Key: f.doc.field("floor"), Value: int64(floor)},
+		{Key: f.doc.field("waits"), Value: false},
 	}, nil, bson.E{Key: "n", Value: int64(1)})
 	if errors.Is(err, errUnmet) {
 		return nil // another server comes in
@@ -124,10 +134,11 @@ func (f *fleet) goAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.waits = false
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told = 0
-	c.mode, c.floor, c.lease = alone, max(floor, before.Mark), started+leaseBeats*f.every
+	c.mode, c.floor = alone, max(floor, before.Mark)
 	c.last = max(c.last, before.Mark)
 	f.assign(max(c.wall(), c.last+1))
 	c.broadcast()
@@ -151,19 +162,22 @@ func (f *fleet) assign(from driver.Instant) {
 }
 
 // beatShared takes times for the commits that wait, and tells others what has
-// landed. Without either it does nothing unless it is due.
+// landed, and that it waits for a load of theirs to end. Without any of it it does
+// nothing unless it is due.
 func (f *fleet) beatShared(ctx context.Context, due bool) error {
-	busy := f.claim(ctx)
-	if busy != nil && !errors.Is(busy, errUnmet) {
+	c := f.clock
+	refused := f.again > c.elapsed()
+	var busy error
+	if refused {
+		busy = errUnmet
+	} else if busy = f.claim(ctx); busy != nil && !errors.Is(busy, errUnmet) {
 		return busy
 	}
-	c := f.clock
 	c.mu.Lock()
 	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return t.gone })
 	n := driver.Instant(len(c.waiting))
 	low := c.lowest()
 	mark := c.wanted
-	idle := !due && n == 0 && low == c.told && mark <= c.mark
 	if due {
 		mark = max(mark, c.wall())
 		f.ahead -= f.ahead / aheadDecay
@@ -172,26 +186,34 @@ func (f *fleet) beatShared(ctx context.Context, due bool) error {
 	for _, t := range c.waiting {
 		first = max(first, t.after+1)
 	}
+	waits := n > 0 || c.loads() && !c.claimed
+	idle := !due && low == c.told && mark <= c.mark
 	c.mu.Unlock()
-	if idle {
-		return busy
-	}
 	var before *clockState
 	var err error
-	if n > 0 {
+	took := n > 0 && !refused
+	if took {
 		var reserved driver.Instant
 		before, reserved, err = f.reserve(ctx, low, first, n)
 		switch {
 		case err == nil:
-			first, mark = reserved, reserved+n-1
+			first, mark, busy = reserved, reserved+n-1, nil
 		case errors.Is(err, errUnmet):
-			busy, n = err, 0 // another server loads
+			busy, took = err, false // another server loads
 		default:
 			return err
 		}
 	}
-	if n == 0 {
-		if before, err = f.tell(ctx, low, mark); err != nil {
+	waits = waits && busy != nil
+	if busy != nil && !refused {
+		f.again = c.elapsed() + f.every/loadPolls
+	}
+	if !took {
+		n = 0
+		if idle && waits == f.waits {
+			return busy
+		}
+		if before, err = f.tell(ctx, low, mark, waits); err != nil {
 			return err
 		}
 	}
@@ -215,7 +237,7 @@ func (f *fleet) reserve(ctx context.Context, low, first, n driver.Instant) (*clo
 		if ended {
 			low = first
 		}
-		before, err := f.tell(ctx, low, first+n-1, bson.E{Key: "mark", Value: bson.D{{Key: "$lt", Value: int64(first)}}}, f.doc.unloaded())
+		before, err := f.tell(ctx, low, first+n-1, false, bson.E{Key: "mark", Value: bson.D{{Key: "$lt", Value: int64(first)}}}, f.doc.unloaded())
 		if !errors.Is(err, errUnmet) || before.Loader != "" && before.Loader != f.doc.id {
 			return before, first, err
 		}
@@ -227,11 +249,13 @@ func (f *fleet) reserve(ctx context.Context, low, first, n driver.Instant) (*clo
 	}
 }
 
-// tell says what is in flight, and raises the mark.
-func (f *fleet) tell(ctx context.Context, low, mark driver.Instant, condition ...bson.E) (*clockState, error) {
-	before, err := f.doc.exchange(ctx, bson.D{{Key: f.doc.field("low"), Value: int64(low)}},
+// tell says what is in flight, and whether this server waits for a load of
+// another one to end, and raises the mark.
+func (f *fleet) tell(ctx context.Context, low, mark driver.Instant, waits bool, condition ...bson.E) (*clockState, error) {
+	before, err := f.exchange(ctx, bson.D{{Key: f.doc.field("low"), Value: int64(low)}, {Key: f.doc.field("waits"), Value: waits}},
 		bson.D{{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(mark)}}}}, condition...)
 	if err == nil {
+		f.waits = waits
 		f.clock.mu.Lock()
 		f.clock.told = low
 		f.clock.mu.Unlock()

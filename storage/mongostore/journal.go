@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -24,8 +25,15 @@ import (
 type journal struct {
 	store    *Store
 	id       string
+	life     string // of this server, in which commits wait for the load
 	versions []driver.Version
 	parts    []bson.D
+
+	written bool // the first part is there
+	// doubted: it may be, by an attempt without an answer; the last one ended at
+	// lastDoubt, a time of elapsed.
+	doubted   bool
+	lastDoubt time.Duration
 }
 
 // maxJournalPart bounds the data in one document of a journal, in bytes.
@@ -38,7 +46,7 @@ func journalPart(load string, part int) bson.D {
 // newJournal writes down, in memory, what a load adds. From then on the load
 // shares nothing with its caller.
 func (s *Store) newJournal(l *loading) (*journal, error) {
-	j := &journal{store: s, id: rand.Text()}
+	j := &journal{store: s, id: rand.Text(), life: l.life}
 	var text []byte
 	for _, d := range l.order {
 		for _, r := range d.added {
@@ -59,7 +67,7 @@ func (s *Store) newJournal(l *loading) (*journal, error) {
 		data := packed[part*maxJournalPart : min(len(packed), (part+1)*maxJournalPart)]
 		j.parts = append(j.parts, bson.D{
 			{Key: "_id", Value: journalPart(j.id, part)},
-			{Key: "owner", Value: s.fleet.doc.id},
+			{Key: "owner", Value: l.life},
 			{Key: "parts", Value: int64(n)},
 			{Key: "data", Value: data},
 		})
@@ -125,30 +133,18 @@ func (j *journal) insert(ctx context.Context, part int) error {
 // tried again until it is done, as long as the store lives; after the store's
 // timeout those who wait are told so.
 func (j *journal) complete(life context.Context, l *loading, stuck chan<- error) error {
-	pause := firstPause
+	wait := firstPause
 	elapsed := j.store.clock.elapsed
 	began := elapsed()
-	written := false
-	for attempt := 0; ; attempt++ {
-		var err error
-		if !written {
-			err = j.insert(life, 0)
-			written = err == nil
-			if err != nil && !uncertain(err) {
-				return err
-			}
+	add := l.write
+	for {
+		done, err := j.begin(life)
+		if j.written {
+			done, err = j.add(life, add)
+			add = func(ctx context.Context) error { return j.store.addLoaded(ctx, j.versions, j.life) }
 		}
-		if written {
-			if attempt == 0 {
-				err = l.write(life)
-			} else {
-				err = j.store.addLoaded(life, j.versions)
-			}
-			if err == nil || hopeless(err) {
-				// Where it could not be removed it is found later, and adds nothing.
-				_ = j.store.removeJournal(life, j.id, int64(len(j.parts)))
-				return err
-			}
+		if done {
+			return err
 		}
 		if elapsed()-began > j.store.timeout {
 			select {
@@ -156,17 +152,77 @@ func (j *journal) complete(life context.Context, l *loading, stuck chan<- error)
 			default: // they were told
 			}
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-life.Done():
-		}
-		timer.Stop()
+		pause(life, wait)
 		if life.Err() != nil {
 			return err
 		}
-		pause = min(2*pause, longestPause)
+		wait = min(2*wait, longestPause)
 	}
+}
+
+// begin writes the first part: from then on the load will happen, at the latest
+// when another server completes it. It is done where it is certain that it will
+// not, or where this server has lost the right to it.
+func (j *journal) begin(life context.Context) (done bool, err error) {
+	if j.written {
+		return false, nil
+	}
+	clock := j.store.clock
+	ctx, cancel, err := keep(life, func() (time.Duration, error) { return clock.exclusionLeft(j.life) })
+	switch {
+	case errors.Is(err, errDead) && j.doubted:
+		return true, j.left()
+	case errors.Is(err, errDead):
+		_ = j.store.removeJournal(life, j.id, 0)
+		return true, driver.Errorf(driver.CodeUnavailable, "nothing was loaded, load it again: %w", err)
+	case err != nil:
+		return false, err
+	}
+	defer cancel()
+	err = j.insert(ctx, 0)
+	switch {
+	case err == nil:
+		j.written = true
+	case uncertain(err):
+		j.doubted, j.lastDoubt = true, clock.elapsed()
+	case j.doubted:
+		// It was refused, and an attempt before may have done it, or still do it.
+		if clock.elapsed()-j.lastDoubt < deadBeats*j.store.fleet.every {
+			return false, err
+		}
+		if left := j.store.removeJournal(ctx, j.id, 0); left != nil {
+			return false, left
+		}
+		return true, err
+	default:
+		_ = j.store.removeJournal(ctx, j.id, 0)
+		return true, err
+	}
+	return false, err
+}
+
+// add adds the versions, and forgets the load. It is done where they are there, or
+// can never be, or where another server completes it.
+func (j *journal) add(life context.Context, add func(context.Context) error) (done bool, err error) {
+	err = add(life)
+	if err != nil {
+		_, lost := j.store.clock.exclusionLeft(j.life)
+		switch {
+		case errors.Is(err, errDead) || errors.Is(lost, errDead):
+			return true, j.left()
+		case lost != nil || !hopeless(err): // without the others' consent nothing can be told from what is there
+			return false, err
+		}
+	}
+	// Where it could not be removed it is found later, and adds nothing.
+	_ = j.store.removeJournal(life, j.id, int64(len(j.parts)))
+	return true, err
+}
+
+// left is what a load ends with that was written down, or may have been, when
+// others took this server for dead.
+func (j *journal) left() error {
+	return driver.Errorf(driver.CodeUnavailable, "what is loaded was written down, and will be completed if that was done in time; loading the same again tells: %w", errDead)
 }
 
 // hopeless reports whether a load fails however often it is tried.
@@ -174,10 +230,11 @@ func hopeless(err error) bool { return driver.CodeOf(wrap(err, "")) == driver.Co
 
 func (s *Store) journal() *mongo.Collection { return s.db.Collection(journalName) }
 
-// addLoaded adds those of the versions that are not there yet, while commits wait.
-func (s *Store) addLoaded(ctx context.Context, vs []driver.Version) error {
+// addLoaded adds those of the versions that are not there yet, while commits wait,
+// in a life of this server.
+func (s *Store) addLoaded(ctx context.Context, vs []driver.Version, life string) error {
 	l := s.newLoading(driver.Forever) // they were checked when they were new
-	l.excludes, l.others = true, make(map[string]*collection)
+	l.life, l.others = life, make(map[string]*collection)
 	if _, _, err := l.plan(ctx, vs); err != nil {
 		return err
 	}
@@ -196,8 +253,9 @@ func (s *Store) removeJournal(ctx context.Context, load string, parts int64) err
 	return err
 }
 
-// completeLoads completes the loads of servers that are not there any more.
-func (s *Store) completeLoads(ctx context.Context) error {
+// completeLoads completes the loads of servers that are not there any more, in a
+// life of this server in which commits wait.
+func (s *Store) completeLoads(ctx context.Context, life string) error {
 	state, err := s.fleet.doc.read(ctx)
 	if err != nil {
 		return err
@@ -228,20 +286,23 @@ func (s *Store) completeLoads(ctx context.Context) error {
 		}
 	}
 	for load, parts := range loads {
-		if err := s.completeLoad(ctx, load, parts); err != nil {
+		if err := s.completeLoad(ctx, load, parts, life); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) completeLoad(ctx context.Context, load string, parts int64) error {
+func (s *Store) completeLoad(ctx context.Context, load string, parts int64, life string) error {
 	if parts > 0 {
 		versions, err := s.readJournal(ctx, load, parts)
 		if err == nil {
-			err = s.addLoaded(ctx, versions)
+			err = s.addLoaded(ctx, versions, life)
 		}
+		_, lost := s.clock.exclusionLeft(life)
 		switch {
+		case err != nil && lost != nil:
+			return err
 		case err == nil:
 			s.logger.Info("what a server that is gone was loading was completed", "versions", len(versions))
 		case hopeless(err):

@@ -30,8 +30,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	}
 	l := s.newLoading(s.clock.present())
 	if len(vs) > 1 {
-		l.excludes = true
-		if err := s.fleet.exclude(ctx); err != nil {
+		if l.life, err = s.fleet.exclude(ctx); err != nil {
 			leave()
 			return driver.LoadResult{}, wrap(err, "loading")
 		}
@@ -108,11 +107,13 @@ func (s *Store) loadWhole(ctx context.Context, l *loading, leave func()) error {
 	done := make(chan error, 1)
 	stuck := make(chan error, 1)
 	j, err := s.newJournal(l)
-	if err == nil {
-		err = j.prepare(ctx)
-	}
 	if err != nil {
 		leave()
+		return wrap(err, "loading")
+	}
+	if err = j.prepare(ctx); err != nil {
+		leave()
+		go func() { _ = s.removeJournal(s.life, j.id, 0) }() // nobody misses it
 		return wrap(err, "loading")
 	}
 	go func() {
@@ -148,9 +149,9 @@ type documentKey struct{ collection, key string }
 
 // loading is one Load on its way.
 type loading struct {
-	store    *Store
-	now      driver.Instant
-	excludes bool // commits wait for it
+	store *Store
+	now   driver.Instant
+	life  string // of this server, in which commits wait for it; empty: they do not
 	// others are collections that this server does not know, and the one that
 	// wrote the load down did; nil where there may be none.
 	others    map[string]*collection

@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -24,8 +25,10 @@ const (
 func (l *loading) write(ctx context.Context) error {
 	groups := make(map[*collection]*loadGroup)
 	takeOff := l.store.clock.takeOff
-	if l.excludes {
-		takeOff = l.store.clock.takeOffLoading
+	if l.life != "" {
+		takeOff = func(ctx context.Context, after driver.Instant) (driver.Instant, error) {
+			return l.store.clock.takeOffLoading(ctx, after, l.life)
+		}
 	}
 	for _, d := range l.order {
 		for rest := d.added; len(rest) > 0; {
@@ -99,6 +102,7 @@ type loadGroup struct {
 	takeOff func(context.Context, driver.Instant) (driver.Instant, error)
 	parts   []*loadPart
 	bytes   int64
+	sent    bool // of what the group adds, some may be there
 }
 
 // takes reports whether a part may be written together with the group. Parts of
@@ -108,13 +112,26 @@ func (g *loadGroup) takes(p *loadPart) bool {
 	return len(g.parts) < maxLoadDocuments && g.bytes+p.bytes <= maxLoadBytes && g.parts[last].loadedDocument != p.loadedDocument
 }
 
+// bindFunc bounds one command of a load, and refuses it where it may not be sent.
+type bindFunc func(context.Context) (context.Context, context.CancelFunc, error)
+
 func (g *loadGroup) write(ctx context.Context) (err error) {
-	// What the group adds arrives at an instant, as a commit does.
+	// What the group adds arrives at an instant, as a commit does, and is sent only
+	// under the lease by which this server has that.
 	arrival, err := g.takeOff(ctx, g.after())
 	if err != nil {
 		return err
 	}
 	defer func() { g.landed(arrival, err) }()
+	bind := func(ctx context.Context) (context.Context, context.CancelFunc, error) {
+		ctx, cancel := g.c.store.step(ctx)
+		ctx, release, err := keep(ctx, func() (time.Duration, error) { return g.c.store.clock.flightLeft(arrival) })
+		if err != nil {
+			cancel()
+			return nil, nil, err
+		}
+		return ctx, func() { release(); cancel() }, nil
+	}
 	for _, p := range g.parts {
 		for _, r := range p.added {
 			r.loaded = arrival
@@ -125,7 +142,7 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 	if err := g.readPrev(ctx); err != nil {
 		return err
 	}
-	runs := &bulk{store: g.c.store, target: g.c.history, repeatable: true}
+	runs := &bulk{bind: bind, target: g.c.history, repeatable: true}
 	for _, p := range g.parts {
 		if !p.alone {
 			continue
@@ -138,16 +155,24 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 	if err := runs.flush(ctx); err != nil {
 		return err
 	}
-	commit := &bulk{store: g.c.store, target: g.c.main}
-	for _, p := range g.parts {
-		if err := commit.add(ctx, p.commit(), p.bytes); err != nil {
+	g.sent = true
+	// New documents and others apart, so that each is one command, and its error
+	// says what became of it: the driver's error for several does not.
+	for _, fresh := range []bool{true, false} {
+		commit := &bulk{bind: bind, target: g.c.main}
+		for _, p := range g.parts {
+			if (p.head == nil) != fresh {
+				continue
+			}
+			if err := commit.add(ctx, p.commit(), p.bytes); err != nil {
+				return err
+			}
+		}
+		if err := commit.flush(ctx); err != nil {
 			return err
 		}
 	}
-	if err := commit.flush(ctx); err != nil {
-		return err
-	}
-	trim := &bulk{store: g.c.store, target: g.c.main, repeatable: true}
+	trim := &bulk{bind: bind, target: g.c.main, repeatable: true}
 	trims := make([]mongo.WriteModel, 0, len(g.parts))
 	for _, p := range g.parts {
 		moved, kept, size := g.c.bounds.cut(append(p.prev, p.chain...), p.made.size, len(p.current))
@@ -188,7 +213,7 @@ func (g *loadGroup) landed(arrival driver.Instant, err error) {
 	s := g.c.store
 	var coded *driver.Error
 	bulk, refused := errors.AsType[mongo.BulkWriteException](err)
-	if err == nil || errors.As(err, &coded) || refused && bulk.WriteConcernError == nil || !uncertain(err) {
+	if err == nil || !g.sent || errors.As(err, &coded) || refused && bulk.WriteConcernError == nil || !uncertain(err) {
 		s.clock.land(arrival)
 		return
 	}

@@ -1,0 +1,100 @@
+package mongostore
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asof/asof/storage/mongostore/mongotest"
+)
+
+// While a server loads without a break, the commits of others come between its
+// loads, and so do its own, and the loads of others.
+func TestLoadsTakeTurns(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	loader, other := newFleetServer(t, uri, Options{beat: beatEvery}), newFleetServer(t, uri, Options{beat: beatEvery})
+	until(ctx, t, loader, func(c *clock) bool { return c.mode == shared })
+	var loads atomic.Int64
+	loading, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		for loading.Err() == nil {
+			if _, err := loader.Load(ctx, two(int(loads.Load()), "things")); err != nil {
+				ended <- err
+				return
+			}
+			loads.Add(1)
+		}
+		ended <- nil
+	}()
+	for _, turn := range []struct {
+		name string
+		do   func(id string) error
+	}{
+		{"a commit of another server", func(id string) error {
+			_, err := other.Commit(ctx, write(id, id, 0))
+			return err
+		}},
+		{"a load of another server", func(id string) error {
+			vs := two(0, "things")
+			vs[0].Key, vs[1].Key = id+".0", id+".1"
+			_, err := other.Load(ctx, vs)
+			return err
+		}},
+		{"a commit of the same server", func(id string) error {
+			_, err := loader.Commit(ctx, write(id, id, 0))
+			return err
+		}},
+	} {
+		for round := range 4 {
+			for from := loads.Load(); loads.Load() == from && ctx.Err() == nil; { // until it loads again
+				if err := ctx.Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := loads.Load()
+			if err := turn.do(fmt.Sprintf("%s %d", turn.name, round)); err != nil {
+				t.Fatalf("%s: %v", turn.name, err)
+			}
+			const few = 10
+			if n := loads.Load() - before; n > few {
+				t.Errorf("%s waited for %d loads", turn.name, n)
+			}
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d loads", loads.Load())
+}
+
+// A load begins when the one before it has been released, and the commits that
+// waited for it have their times.
+func TestLoadWaitsForItsTurn(t *testing.T) {
+	tests := []struct {
+		name string
+		busy func(*clock)
+		wait bool
+	}{
+		{"nothing is in the way", func(*clock) {}, false},
+		{"others do not know yet that it has ended", func(c *clock) { c.claimed = true }, true},
+		{"a commit has not got its time yet", func(c *clock) { c.held = 1 }, true},
+		{"a load is under way", func(c *clock) { c.loading = true }, true},
+	}
+	for _, test := range tests {
+		c := newClock(time.Now, func() time.Duration { return 0 }, 1)
+		f := newFleet(nil, c, beatEvery)
+		c.mode = alone
+		test.busy(c)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if _, err := f.exclude(ended); (err != nil) != test.wait {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}

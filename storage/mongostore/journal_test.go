@@ -1,0 +1,111 @@
+package mongostore
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore/mongotest"
+)
+
+// A load that may have been written down, by a command without an answer, and is
+// refused then, has not happened, and does not happen later.
+func TestLoadRefusedAfterDoubt(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	proxy, behind, beside := pair(ctx, t, Options{})
+	var inserts atomic.Int64
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		switch {
+		case c.Name != "insert" || c.Collection() != journalName:
+			return mongotest.Pass()
+		case inserts.Add(1) == 1:
+			return mongotest.CutAfter()
+		default:
+			return mongotest.Reply(mongotest.Failure(13, "Unauthorized", "not any more"))
+		}
+	})
+	if _, err := behind.Load(ctx, two(0, "things")); driver.CodeOf(err) != driver.CodeUnavailable {
+		t.Errorf("Load: %v", err)
+	}
+	checkLoaded(ctx, t, beside, nil)
+	if _, err := beside.Commit(ctx, write("a", "a", 0)); err != nil {
+		t.Error(err)
+	}
+	if n := countVersions(t, beside); n != 1 {
+		t.Errorf("%d versions are there", n)
+	}
+}
+
+// Of a load that is refused when a part of it was written down nothing is left.
+func TestRefusedLoadLeavesNothing(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	proxy, behind, _ := pair(ctx, t, Options{})
+	l := behind.newLoading(driver.Forever)
+	var err error
+	if l.life, err = behind.fleet.exclude(ctx); err != nil {
+		t.Fatal(err)
+	}
+	defer behind.fleet.include()
+	if _, _, err = l.plan(ctx, two(0, "things")); err != nil {
+		t.Fatal(err)
+	}
+	j, err := behind.newJournal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.parts = append(j.parts, bson.D{{Key: "_id", Value: journalPart(j.id, 1)}, {Key: "owner", Value: l.life}})
+	if err := j.prepare(ctx); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if c.Name == "insert" && c.Collection() == journalName {
+			return mongotest.Reply(mongotest.Failure(13, "Unauthorized", "not any more"))
+		}
+		return mongotest.Pass()
+	})
+	if err := j.complete(ctx, l, make(chan error, 1)); err == nil {
+		t.Error("the load was not refused")
+	}
+	checkLoaded(ctx, t, behind, nil)
+}
+
+// A group of which a part may still be carried out stays in flight, though
+// another part of it was refused.
+func TestGroupInDoubtFlies(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	proxy, behind, _ := pair(ctx, t, Options{beat: beatEvery})
+	vs := two(0, "things")
+	if _, err := behind.Load(ctx, vs[:1]); err != nil {
+		t.Fatal(err)
+	}
+	vs[0].RecordedAt += 5
+	l := behind.newLoading(driver.Forever)
+	if _, _, err := l.plan(ctx, vs); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		switch {
+		case of("insert")(c):
+			return mongotest.CutAfter()
+		case of("update")(c):
+			return mongotest.Reply(mongotest.Failure(13, "Unauthorized", "not any more"))
+		default:
+			return mongotest.Pass()
+		}
+	})
+	if err := l.write(ctx); err == nil {
+		t.Error("the load was written")
+	}
+	behind.clock.mu.Lock()
+	defer behind.clock.mu.Unlock()
+	if len(behind.clock.flights) != 1 {
+		t.Errorf("in flight are %v", behind.clock.flights)
+	}
+}
