@@ -64,10 +64,10 @@ func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 			continue
 		}
 		need.add(stored.Stored)
-		switch {
-		case stored.Kind == storage.KindRef:
+		switch stored.Kind {
+		case storage.KindRef:
 			return reference(b, f, s, stored, i)
-		case stored.Kind == storage.KindObject:
+		case storage.KindObject:
 			return nested(b, f, s, stored, i)
 		default:
 			return copied(i, "")
