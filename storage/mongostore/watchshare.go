@@ -88,13 +88,21 @@ func (h *sharing) at(s *Store, from driver.Instant) (*sharedRound, driver.Instan
 	}
 	r := &sharedRound{from: from, done: make(chan struct{})}
 	h.rounds = append(h.rounds, r)
-	go h.read(s, r)
+	go h.make(s, r)
 	return r, 0
+}
+
+// make reads a round for all, and keeps it where there is still a watch.
+func (h *sharing) make(s *Store, r *sharedRound) {
+	h.read(s, r)
+	if s.waker.idle() {
+		h.forget()
+	}
 }
 
 var errTooLarge = errors.New("too much for a shared round")
 
-// read reads a round for all.
+// read reads a round.
 func (h *sharing) read(s *Store, r *sharedRound) {
 	to, err := s.Now(s.life)
 	to = max(to, r.from)
@@ -145,7 +153,7 @@ func (h *sharing) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n := len(h.rounds); n > 0 && h.rounds[n-1].to == 0 {
-		return // one is being read
+		return // one is being read, and they are forgotten then
 	}
 	h.rounds, h.versions, h.bytes = nil, 0, 0
 }

@@ -14,8 +14,9 @@ import (
 
 // waker wakes the watches of a store when something may have arrived: after a
 // commit or a load of this server, and after a change of the database, where
-// that has change streams. It has one stream for each collection while there
-// are watches, however many, and wakes them now and then all the same.
+// that has change streams. It has one stream while there are watches, however
+// many, and so takes no more than one connection of those that commits and reads
+// need, and wakes them now and then all the same.
 //
 // A stream says that, not what: watches read what is stored, so that one that
 // breaks, or begins late, costs time and nothing else.
@@ -24,8 +25,7 @@ type waker struct {
 	woken   chan struct{} // closed when there may be something; nil: nobody looks
 	watches int
 	stop    context.CancelFunc
-	open    int // streams
-	all     int // that there should be
+	guarded bool // the stream is open
 
 	found atomic.Bool // something had arrived when the watches were woken
 	// For tests: how long watches are left to sleep, instead of what is usual.
@@ -48,6 +48,8 @@ const (
 	lastIdle  = 50 * time.Millisecond
 	// reopenPause is how long after an error a stream is opened anew.
 	reopenPause = 5 * time.Second
+	// endedPause is that after the server has ended one.
+	endedPause = 50 * time.Millisecond
 )
 
 // ask wakes the watches now and then, ever more seldom while nothing arrives:
@@ -80,14 +82,14 @@ func (w *waker) ask(ctx context.Context) {
 }
 
 // look returns what is closed when something may have arrived since, and whether
-// the change streams of all collections are open.
+// the change stream is open.
 func (w *waker) look() (woken <-chan struct{}, guarded bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.woken == nil {
 		w.woken = make(chan struct{})
 	}
-	return w.woken, w.all > 0 && w.open == w.all
+	return w.woken, w.guarded
 }
 
 // wake wakes all watches.
@@ -100,6 +102,13 @@ func (w *waker) wake() {
 	}
 }
 
+// idle reports whether there are no watches.
+func (w *waker) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.watches == 0
+}
+
 // join is called by a watch that begins, and leave by one that ends.
 func (w *waker) join(s *Store) {
 	w.mu.Lock()
@@ -108,11 +117,9 @@ func (w *waker) join(s *Store) {
 		return
 	}
 	ctx, stop := context.WithCancel(s.life)
-	w.stop, w.open, w.all = stop, 0, len(s.collections)
+	w.stop, w.guarded = stop, false
 	go w.ask(ctx)
-	for _, c := range s.collections {
-		go w.listen(ctx, c)
-	}
+	go w.listen(ctx, s)
 }
 
 func (w *waker) leave(s *Store) {
@@ -120,38 +127,53 @@ func (w *waker) leave(s *Store) {
 	defer w.mu.Unlock()
 	if w.watches--; w.watches == 0 {
 		w.stop()
-		w.all = 0
+		w.guarded = false
 		s.sharing.forget()
 	}
 }
 
-// opened counts the streams that are open in the time of a context.
-func (w *waker) opened(ctx context.Context, n int) {
+// opened notes whether the stream is open, in the time of a context.
+func (w *waker) opened(ctx context.Context, open bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ctx.Err() == nil {
-		w.open += n
+		w.guarded = open
 	}
 }
 
-// listen wakes the watches with every change of a collection, until the context
-// ends, or the server says that it has no change streams.
-func (w *waker) listen(ctx context.Context, c *collection) {
+// listen wakes the watches with every change of the collections, until the
+// context ends, or the server says that it has no change streams.
+func (w *waker) listen(ctx context.Context, s *Store) {
 	for ctx.Err() == nil {
-		err := w.follow(ctx, c)
+		err := w.follow(ctx, s)
 		var refused mongo.ServerError
-		if ctx.Err() != nil || errors.As(err, &refused) && !isUnreachable(err) && !c.store.replicated(ctx) {
+		if ctx.Err() != nil || errors.As(err, &refused) && !isUnreachable(err) && !s.replicated(ctx) {
 			return
 		}
-		c.store.logger.WarnContext(ctx, "no change stream; watches find what other servers write by asking", "collection", c.name, "error", err)
+		if errors.Is(err, errStreamEnded) {
+			pause(ctx, endedPause)
+			continue
+		}
+		s.logger.WarnContext(ctx, "no change stream; watches find what other servers write by asking", "error", err)
 		pause(ctx, reopenPause)
 	}
 }
 
+// errStreamEnded: the server ended a stream, as it does when the database is
+// dropped or renamed.
+var errStreamEnded = errors.New("the server ended the change stream")
+
 // follow opens a stream and wakes the watches with every change.
-func (w *waker) follow(ctx context.Context, c *collection) error {
-	only := mongo.Pipeline{{{Key: "$project", Value: bson.D{{Key: "operationType", Value: 1}}}}}
-	stream, err := c.main.Watch(ctx, only, options.ChangeStream().SetMaxAwaitTime(streamAwait))
+func (w *waker) follow(ctx context.Context, s *Store) error {
+	var names bson.A
+	for _, c := range s.collections {
+		names = append(names, c.main.Name())
+	}
+	only := mongo.Pipeline{
+		{{Key: "$match", Value: bson.D{{Key: "ns.coll", Value: in(names)}}}},
+		{{Key: "$project", Value: bson.D{{Key: "operationType", Value: 1}}}},
+	}
+	stream, err := s.db.Watch(ctx, only, options.ChangeStream().SetMaxAwaitTime(streamAwait))
 	if err != nil {
 		return err
 	}
@@ -160,8 +182,8 @@ func (w *waker) follow(ctx context.Context, c *collection) error {
 		defer cancel()
 		_ = stream.Close(closing) // the server forgets it by itself otherwise
 	}()
-	w.opened(ctx, 1)
-	defer w.opened(ctx, -1)
+	w.opened(ctx, true)
+	defer w.opened(ctx, false)
 	w.wake() // what came before it was open
 	idle := firstIdle
 	for ctx.Err() == nil {
@@ -170,8 +192,11 @@ func (w *waker) follow(ctx context.Context, c *collection) error {
 			idle = firstIdle
 			continue
 		}
-		if err := stream.Err(); err != nil {
-			return err
+		switch {
+		case stream.Err() != nil:
+			return stream.Err()
+		case stream.ID() == 0:
+			return errStreamEnded
 		}
 		pause(ctx, idle)
 		idle = min(2*idle, lastIdle)
