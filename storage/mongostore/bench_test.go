@@ -53,6 +53,9 @@ func newBench(b *testing.B) *Store {
 	return s
 }
 
+// benchPrev is how many versions of these are in prev on average.
+const benchPrev = 12
+
 func benchData(i int) []byte {
 	return fmt.Appendf(nil, `{"name":"Tool","description":"%0400d","stars":%d,"tags":["a","b"],"release":{"tag":"1.0","published_at":"2024-01-01"}}`, 0, i)
 }
@@ -109,7 +112,7 @@ func BenchmarkCommit(b *testing.B) {
 			result, err := c.main.UpdateOne(ctx, guard("bare", r.Number, r.RecordedAt), bson.D{
 				{Key: "$set", Value: bson.D{{Key: "current", Value: encodeVersion(&next)}, {Key: "n", Value: int64(0)}, {Key: "size", Value: int64(0)}}},
 				{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{
-					{Key: "$each", Value: bson.A{supersede(&r, next.RecordedAt).raw}}, {Key: "$slice", Value: -DefaultVersions * 3 / 4},
+					{Key: "$each", Value: bson.A{supersede(&r, next.RecordedAt).raw}}, {Key: "$slice", Value: -benchPrev},
 				}}}},
 			})
 			if err != nil || result.MatchedCount != 1 {

@@ -177,6 +177,9 @@ func TestCommands(t *testing.T) {
 		{"the history of one document", func() {
 			log(driver.LogQuery{Collections: []string{"tools"}, Keys: []string{"go"}, Backward: true, Limit: 2})
 		}, 1},
+		{"the same, with what was before each", func() {
+			log(driver.LogQuery{Collections: []string{"tools"}, Keys: []string{"go"}, Backward: true, Limit: 1, Previous: true})
+		}, 1},
 		{"a load of new documents", func() { load(1, "a", "b") }, 4},
 		{"a load of more versions of them", func() { load(4, "a", "b") }, 7},
 	} {

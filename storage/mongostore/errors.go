@@ -33,6 +33,14 @@ var refusals = [...]struct {
 	{[]int{20, 10107, 13435, 13436, 10058}, driver.CodeUnavailable, "the server takes no writes, or not now; name all members of the replica set in --store, without directConnection"},
 	// ShutdownInProgress, PrimarySteppedDown, InterruptedAtShutdown, InterruptedDueToReplStateChange
 	{[]int{91, 189, 11600, 11602}, driver.CodeUnavailable, "the server is shutting down or gives up being the primary; try again"},
+	// UserWritesBlocked
+	{[]int{371}, driver.CodeUnavailable, "writes to the cluster are blocked, as while it is copied; try again when they are not"},
+	// NotYetInitialized
+	{[]int{94}, driver.CodeUnavailable, "the replica set is not initiated yet, or the server not part of it; try again"},
+	// StaleShardVersion, StaleEpoch, StaleConfig
+	{[]int{63, 150, 13388}, driver.CodeUnavailable, "what is on which shard has just changed; try again"},
+	// NamespaceNotFound
+	{[]int{26}, driver.CodeUnavailable, "the collection was dropped; start asof again, which makes what it needs"},
 	// OutOfDiskSpace
 	{[]int{14031}, driver.CodeUnavailable, "the disk of the server is full; make room and try again"},
 	// WriteConcernTimeout, UnknownReplWriteConcern, UnsatisfiableWriteConcern
@@ -41,11 +49,13 @@ var refusals = [...]struct {
 	{[]int{134}, driver.CodeUnavailable, "the server cannot tell yet what a majority has; try again"},
 	// ReadConcernMajorityNotEnabled
 	{[]int{148}, driver.CodeUnavailable, "the server reads nothing that a majority has; start it without enableMajorityReadConcern=false"},
-	// HostUnreachable, HostNotFound, NetworkTimeout, FailedToSatisfyReadPreference, SocketException
-	{[]int{6, 7, 89, 133, 9001}, driver.CodeUnavailable, "a part of the cluster cannot be reached; look whether its members are up"},
+	// HostUnreachable, HostNotFound, NetworkTimeout, FailedToSatisfyReadPreference,
+	// NetworkInterfaceExceededTimeLimit, SocketException
+	{[]int{6, 7, 89, 133, 202, 9001}, driver.CodeUnavailable, "a part of the cluster cannot be reached; look whether its members are up"},
 	// LockTimeout, CursorNotFound, LockBusy, WriteConflict, QueryPlanKilled, TransactionTooOld, CursorKilled,
-	// SnapshotTooOld, TransactionAborted, SnapshotUnavailable, NoSuchTransaction, Interrupted
-	{[]int{24, 43, 46, 112, 175, 225, 237, 239, 244, 246, 251, 11601}, driver.CodeUnavailable, "the server ended it on the way; try again"},
+	// SnapshotTooOld, TransactionAborted, SnapshotUnavailable, NoSuchTransaction, ExceededTimeLimit,
+	// TemporarilyUnavailable, Interrupted
+	{[]int{24, 43, 46, 112, 175, 225, 237, 239, 244, 246, 251, 262, 365, 11601}, driver.CodeUnavailable, "the server ended it on the way; try again"},
 	// IndexOptionsConflict, IndexKeySpecsConflict
 	{[]int{85, 86}, driver.CodeInvalid, "another program made an index there that is in the way; drop it, or use another database"},
 	// CannotCreateIndex
@@ -59,6 +69,10 @@ var refusals = [...]struct {
 	// Overflow (of the nesting of a command)
 	{[]int{15}, driver.CodeInvalid, "the conditions are nested too deeply"},
 }
+
+// retryLabels are what servers put on errors that another attempt may not have,
+// whatever their codes.
+var retryLabels = [...]string{"RetryableWriteError", "RetryableError", "SystemOverloadedError", "TransientTransactionError"}
 
 // wrap gives an error of the driver or the server the code that driver.Engine
 // promises, and says what was being done and what to do. Errors that have a
@@ -104,8 +118,11 @@ func explain(err error) (driver.Code, string) {
 			}
 		}
 	}
-	if isUnreachable(err) {
+	switch {
+	case isUnreachable(err):
 		return driver.CodeUnavailable, "the MongoDB server cannot be reached"
+	case isServer && slices.ContainsFunc(retryLabels[:], server.HasErrorLabel):
+		return driver.CodeUnavailable, "the server asks to try again"
 	}
 	return driver.CodeInternal, ""
 }

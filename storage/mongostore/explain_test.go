@@ -156,44 +156,64 @@ func TestPlans(t *testing.T) {
 			return nil
 		}
 	}
+	next := func(order driver.Order) func() error {
+		return func() error {
+			_, err := s.Query(ctx, &driver.Query{
+				Collection: "tools", At: present, Order: []driver.Order{order}, Limit: 10, After: &driver.Position{Values: []driver.Value{int64(500)}, Key: "k"},
+			})
+			return err
+		}
+	}
+	recordedAt := driver.Field{Meta: driver.MetaRecordedAt, Kind: driver.KindInstant}
 	const byID = "_id_"
 	var (
 		since    = nameOf(t, "current.at", "_id")
+		last     = nameOf(t, "current.at", "-_id")
+		inPrev   = nameOf(t, "prev.at")
 		byNumber = nameOf(t, "k", "n")
 		byTime   = nameOf(t, "k", "from", "to")
 		around   = nameOf(t, "to", "from")
+		changed  = []string{since, last, around}
 		// What declared indexes are called in the three places.
-		ofStars = []string{nameOf(t, "current.x.stars.i", "_id"), nameOf(t, "prev.x.stars.i"), nameOf(t, "vs.x.stars.i")}
-		ofTags  = []string{nameOf(t, "current.x.tags.l.s", "_id"), nameOf(t, "prev.x.tags.l.s"), nameOf(t, "vs.x.tags.l.s")}
+		up, down = nameOf(t, "current.x.stars.i", "_id"), nameOf(t, "current.x.stars.i", "-_id")
+		ofStars  = []string{up, down, nameOf(t, "prev.x.stars.i"), nameOf(t, "vs.x.stars.i")}
+		ofTags   = []string{nameOf(t, "current.x.tags.l.s", "_id"), nameOf(t, "prev.x.tags.l.s"), nameOf(t, "vs.x.tags.l.s")}
 	)
 	for _, c := range []struct {
 		name string
 		call func() error
 		// want are the indexes that may be used, wherever one narrows what is read.
 		want []string
+		// ordered: the index has the order as well.
+		ordered bool
 	}{
-		{"a current document", get(driver.Ref{Key: "k00007", At: driver.Forever}), []string{byID}},
-		{"several current documents", get(driver.Ref{Key: "k00007", At: driver.Forever}, driver.Ref{Key: "k00008", At: driver.Forever}), []string{byID}},
-		{"a recent version", get(driver.Ref{Key: "k00007", At: recent}), []string{byID}},
-		{"an old version", get(driver.Ref{Key: "k00007", At: old}), []string{byID, byNumber, byTime}},
-		{"an old version by number", get(driver.Ref{Key: "k00007", Number: 1}), []string{byID, byNumber, byTime}},
+		{"a current document", get(driver.Ref{Key: "k00007", At: driver.Forever}), []string{byID}, false},
+		{"several current documents", get(driver.Ref{Key: "k00007", At: driver.Forever}, driver.Ref{Key: "k00008", At: driver.Forever}), []string{byID}, false},
+		{"a recent version", get(driver.Ref{Key: "k00007", At: recent}), []string{byID}, false},
+		{"an old version", get(driver.Ref{Key: "k00007", At: old}), []string{byID, byNumber, byTime}, false},
+		{"an old version by number", get(driver.Ref{Key: "k00007", Number: 1}), []string{byID, byNumber, byTime}, false},
 		{"an update", func() error {
 			_, err := s.Commit(ctx, &driver.Write{ID: "one", Collection: "tools", Key: "k00009", Expected: versions, Op: driver.OpUpdate, Data: []byte(`{"stars":1}`)})
 			return err
-		}, []string{byID, since, byNumber, byTime}}, // each of which finds one document
-		{"current documents by a value", query(driver.Forever, few), ofStars[:1]},
-		{"current documents by an element", query(driver.Forever, tagged), ofTags[:1]},
-		{"present documents by a value", query(present, few), append(slices.Clone(ofStars), since, around)},
-		{"present documents in an order", query(present, nil, driver.Order{Field: stars}), append(slices.Clone(ofStars[:1]), since, around)},
-		{"recent versions by a value", query(recent, few), append(slices.Clone(ofStars), since, around)},
-		{"recent versions by an element", query(recent, tagged), append(slices.Clone(ofTags), since, around)},
-		{"old versions by a value", query(old, few), append(slices.Clone(ofStars), since, around)},
-		{"old versions by an element", query(old, tagged), append(slices.Clone(ofTags), since, around)},
+		}, []string{byID, since, last, byNumber, byTime}, false}, // each of which finds one document
+		{"current documents by a value", query(driver.Forever, few), []string{up, down}, false},
+		{"current documents by an element", query(driver.Forever, tagged), ofTags[:1], false},
+		{"present documents by a value", query(present, few), slices.Concat(ofStars, changed), false},
+		{"present documents in an order", query(present, nil, driver.Order{Field: stars}), []string{up, since, last}, true},
+		{"present documents in a descending order", query(present, nil, driver.Order{Field: stars, Desc: true}), []string{down, since, last}, true},
+		{"the next page of it", next(driver.Order{Field: stars, Desc: true}), []string{down, since, last}, true},
+		{"those that changed last", query(driver.Forever, nil, driver.Order{Field: recordedAt, Desc: true}), []string{last}, true},
+		{"recent versions by a value", query(recent, few), slices.Concat(ofStars, changed), false},
+		{"recent versions by an element", query(recent, tagged), slices.Concat(ofTags, changed), false},
+		{"old versions by a value", query(old, few), slices.Concat(ofStars, changed), false},
+		{"old versions by an element", query(old, tagged), slices.Concat(ofTags, changed), false},
 		{"how many there were by a value", func() error {
 			_, err := s.Count(ctx, &driver.Query{Collection: "tools", At: old, Filter: few})
 			return err
-		}, append(slices.Clone(ofStars), since, around)},
-		{"the log of one document", log(driver.LogQuery{Keys: []string{"k00007"}}), []string{byID, byNumber, byTime}},
+		}, slices.Concat(ofStars, changed), false},
+		{"the log of one document", log(driver.LogQuery{Keys: []string{"k00007"}}), []string{byID, byNumber, byTime}, false},
+		{"what changed last, of all documents", log(driver.LogQuery{Backward: true, Limit: 20}), []string{since, last, inPrev, around}, false},
+		{"a further page of it", log(driver.LogQuery{Backward: true, Limit: 20, After: &driver.LogPosition{At: recent, Collection: "tools", Key: "k", Number: 1}}), []string{since, last, inPrev, around}, false},
 	} {
 		if _, err := sent.take(); err != nil {
 			t.Fatal(err)
@@ -215,6 +235,9 @@ func TestPlans(t *testing.T) {
 				t.Errorf("%s: %v\n%v", c.name, err, command)
 				continue
 			}
+			if c.ordered && sorts(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: reply}) {
+				t.Errorf("%s: the server sorts all that there is:\n%v", c.name, command)
+			}
 			accesses, err := mongotest.Accesses(reply)
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -224,6 +247,46 @@ func TestPlans(t *testing.T) {
 					t.Errorf("%s: %s, want one of %q:\n%v", c.name, a, c.want, command)
 				}
 			}
+		}
+	}
+}
+
+// sorts reports whether the plan that was chosen sorts, instead of reading an index
+// that has the order.
+func sorts(v bson.RawValue) bool {
+	var values []bson.RawValue
+	switch v.Type {
+	case bson.TypeArray:
+		values, _ = v.Array().Values()
+	case bson.TypeEmbeddedDocument:
+		elements, _ := v.Document().Elements()
+		for _, e := range elements {
+			if name, _ := e.Value().StringValueOK(); e.Key() == "stage" && name == "SORT" {
+				return true
+			}
+			if e.Key() != "rejectedPlans" && e.Key() != "command" {
+				values = append(values, e.Value())
+			}
+		}
+	default: // holds nothing
+	}
+	return slices.ContainsFunc(values, sorts)
+}
+
+func TestSorts(t *testing.T) {
+	stage := func(name string, input any) bson.D {
+		return bson.D{{Key: "stage", Value: name}, {Key: "inputStage", Value: input}}
+	}
+	for _, c := range []struct {
+		reply bson.D
+		want  bool
+	}{
+		{bson.D{{Key: "winningPlan", Value: stage("LIMIT", stage("SORT", bson.D{}))}}, true},
+		{bson.D{{Key: "shards", Value: bson.A{bson.D{{Key: "winningPlan", Value: stage("SORT", bson.D{})}}}}}, true},
+		{bson.D{{Key: "winningPlan", Value: stage("SORT_MERGE", stage("IXSCAN", "SORT"))}, {Key: "rejectedPlans", Value: bson.A{stage("SORT", 1)}}}, false},
+	} {
+		if got := sorts(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: raw(t, c.reply)}); got != c.want {
+			t.Errorf("%v sorts: %t, want %t", c.reply, got, c.want)
 		}
 	}
 }

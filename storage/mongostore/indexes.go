@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -24,11 +25,16 @@ func (c *collection) declare(ctx context.Context, declared []driver.Index) error
 }
 
 // indexes lists what a collection and its overflow are indexed by. Each
-// declared index is there three times: on current versions, where the key
-// follows, which makes it an order; in prev; and in the overflow.
+// declared index is there on current versions, where the key follows, which makes
+// it an order; in prev; and in the overflow. Of a field that can be sorted by, two
+// are on current versions: keys ascend within an order whatever its direction, and
+// an index, read from either end, has the keys of equal values in its own
+// direction or in that against it. So descending orders need one whose keys
+// descend.
 func (c *collection) indexes(declared []driver.Index) (main, history []mongo.IndexModel) {
 	main = []mongo.IndexModel{
-		index("current.at", "_id"), // what changed since; the log
+		index("current.at", "_id"),  // what changed since; the log
+		index("current.at", "-_id"), // what changed last, by key at one time
 		index("prev.at"),
 		sparse(index("current." + loadedField)), // what was loaded since
 	}
@@ -48,6 +54,9 @@ func (c *collection) indexes(declared []driver.Index) (main, history []mongo.Ind
 			return at(list).value(d.Path) + "." + reading(d.Kind)
 		}
 		main = append(main, index(name("current"), "_id"), index(name("prev")))
+		if !d.List {
+			main = append(main, index(name("current"), "-_id"))
+		}
 		history = append(history, index(name("vs")))
 	}
 	return main, history
@@ -59,12 +68,17 @@ func sparse(m mongo.IndexModel) mongo.IndexModel {
 	return m
 }
 
+// index is one of some fields; descending where a minus is before the name.
 func index(fields ...string) mongo.IndexModel {
 	var keys bson.D
 	name := "asof"
 	for _, field := range fields {
-		keys = append(keys, bson.E{Key: field, Value: int32(1)})
 		name += "_" + field
+		direction := int32(1)
+		if rest, descending := strings.CutPrefix(field, "-"); descending {
+			field, direction = rest, -1
+		}
+		keys = append(keys, bson.E{Key: field, Value: direction})
 	}
 	// Older servers limit the length of names.
 	const longest = 100

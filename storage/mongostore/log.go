@@ -41,15 +41,16 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(driver.E
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var versions iter.Seq2[*record, error]
+	var near nearby
 	if len(q.Keys) == 1 {
-		versions = collections[0].logOne(ctx, q)
+		versions = collections[0].logOne(ctx, q, near.read)
 	} else {
 		versions = s.merge(ctx, q, collections)
 	}
 	var waiting []driver.Entry
 	flush := func() (bool, error) {
 		if q.Previous {
-			if err := s.fillPrevious(ctx, q, waiting); err != nil {
+			if err := s.fillPrevious(ctx, q, waiting, &near); err != nil {
 				return false, err
 			}
 		}
@@ -113,19 +114,48 @@ func (s *Store) logged(q *driver.LogQuery) ([]*collection, error) {
 	return collections, nil
 }
 
-// fillPrevious adds the previous versions, with one Get for each collection.
-func (s *Store) fillPrevious(ctx context.Context, q *driver.LogQuery, entries []driver.Entry) error {
-	refs := make(map[string][]driver.Ref)
+// nearby are versions of one document that were read last, whether or not they
+// were asked for: the previous versions of others are often among them.
+type nearby struct{ lists [2][]*record }
+
+func (n *nearby) read(list []*record) { n.lists[0], n.lists[1] = slices.Clone(list), n.lists[0] }
+
+// versionName tells a version from all others.
+type versionName struct {
+	collection, key string
+	number          int64
+}
+
+func nameOfVersion(v *driver.Version) versionName { return versionName{v.Collection, v.Key, v.Number} }
+
+// fillPrevious adds the previous versions: those that were read with the entries,
+// or near to them, and the others with one Get for each collection.
+func (s *Store) fillPrevious(ctx context.Context, q *driver.LogQuery, entries []driver.Entry, near *nearby) error {
+	known := make(map[versionName]*driver.Version)
+	for _, list := range near.lists {
+		for _, r := range list {
+			known[nameOfVersion(&r.Version)] = &r.Version
+		}
+	}
 	for _, e := range entries {
-		if v := e.Version; v.Number > 1 {
+		known[nameOfVersion(e.Version)] = e.Version
+	}
+	refs := make(map[string][]driver.Ref)
+	previous := func(v *driver.Version) versionName { return versionName{v.Collection, v.Key, v.Number - 1} }
+	for _, e := range entries {
+		if v := e.Version; v.Number > 1 && known[previous(v)] == nil {
 			refs[v.Collection] = append(refs[v.Collection], driver.Ref{Key: v.Key, Number: v.Number - 1})
 		}
 	}
-	found := make(map[string][]*record)
 	for name, list := range refs {
-		var err error
-		if found[name], err = s.collections[name].get(ctx, list); err != nil {
+		found, err := s.collections[name].get(ctx, list)
+		if err != nil {
 			return err
+		}
+		for _, r := range found {
+			if r != nil {
+				known[nameOfVersion(&r.Version)] = &r.Version
+			}
 		}
 	}
 	for i, e := range entries {
@@ -133,16 +163,15 @@ func (s *Store) fillPrevious(ctx context.Context, q *driver.LogQuery, entries []
 		if v.Number == 1 {
 			continue
 		}
-		r := found[v.Collection][0]
-		found[v.Collection] = found[v.Collection][1:]
-		if r == nil {
+		before := known[previous(v)]
+		if before == nil {
 			return layoutError(v.Collection, v.Key, "a version in the middle of its history is missing")
 		}
-		previous := r.Version
+		own := *before
 		if q.NoData {
-			previous.Data = nil
+			own.Data = nil
 		}
-		entries[i].Previous = &previous
+		entries[i].Previous = &own
 	}
 	return nil
 }

@@ -17,8 +17,9 @@ import (
 const runBatch = 4
 
 // logOne reads the history of one document in order. The document is read
-// first, whatever the direction, because versions move from it to the runs.
-func (c *collection) logOne(ctx context.Context, q *driver.LogQuery) iter.Seq2[*record, error] {
+// first, whatever the direction, because versions move from it to the runs. A
+// function is told of everything that is read before it is used.
+func (c *collection) logOne(ctx context.Context, q *driver.LogQuery, read func([]*record)) iter.Seq2[*record, error] {
 	return func(yield func(*record, error) bool) {
 		newest, err := c.newest(ctx, q)
 		if err != nil {
@@ -29,6 +30,7 @@ func (c *collection) logOne(ctx context.Context, q *driver.LogQuery) iter.Seq2[*
 			return
 		}
 		give := func(list []*record) bool {
+			read(list)
 			if q.Backward {
 				slices.Reverse(list)
 			}

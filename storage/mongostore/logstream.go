@@ -31,13 +31,14 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 		}
 		var sources []*source
 		var opened []*logging
+		h := &horizon{q: q}
 		defer func() {
 			for _, l := range opened {
 				l.close(ctx)
 			}
 		}()
 		for _, c := range collections {
-			l := &logging{c: c, q: q, begin: begin}
+			l := &logging{c: c, q: q, begin: begin, horizon: h}
 			opened = append(opened, l)
 			more, err := l.sources(ctx)
 			if err != nil {
@@ -91,8 +92,8 @@ type logging struct {
 	c       *collection
 	q       *driver.LogQuery
 	begin   driver.Instant
+	horizon *horizon
 	cursors []*mongo.Cursor
-	end     func()    // of the snapshot that they read
 	part    []*record // read of what was current, in order
 	ended   bool      // nothing follows the part
 	after   *driver.LogPosition
@@ -103,48 +104,74 @@ func (l *logging) close(ctx context.Context) {
 		closeCursor(ctx, cursor)
 	}
 	l.cursors = nil
-	if l.end != nil {
-		l.end()
-	}
 }
 
 // sources opens the streams, in the direction that versions move in: what was
-// current, prev, overflow. The database sorts before it answers, so that each
-// stream stands from then on.
+// current, prev, overflow. The database has sorted when it answers, so that each
+// stream stands from then on, and however slowly it is read, it needs no snapshot,
+// which servers keep for some minutes only. A scan that is none meets all the same
+// what had been superseded: those versions leave a document only for a run, which
+// is looked for later, and neither documents nor runs move by what they are found
+// by. What is met twice is dropped.
+//
+// Where there is a limit, each place is read as far as the ones before leave it
+// open (horizon).
 func (l *logging) sources(ctx context.Context) ([]*source, error) {
 	l.after = l.q.After
-	list := []*source{{next: func() (*record, error) { return l.nextCurrent(ctx) }}}
-	fields := []string{"prev", "vs"}
+	current := &source{next: func() (*record, error) { return l.nextCurrent(ctx) }}
 	var err error
-	l.end, err = l.c.store.openSnapshot(ctx, func(ctx context.Context) error {
-		l.close(ctx)
-		for _, field := range fields {
-			cursor, err := l.collection(field).Aggregate(ctx, l.superseded(field), options.Aggregate().SetAllowDiskUse(true))
-			if err != nil {
-				return err
-			}
-			l.cursors = append(l.cursors, cursor)
+	if current.head, err = current.next(); err != nil {
+		return nil, err
+	}
+	if current.head != nil {
+		l.horizon.add(current.head)
+		l.horizon.add(l.part...)
+	}
+	list := []*source{current}
+	for _, field := range []string{"prev", "vs"} {
+		s, err := l.open(ctx, field)
+		if err == nil {
+			s.head, err = s.next()
 		}
-		return nil
-	})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// open opens the stream of what was superseded in a list.
+func (l *logging) open(ctx context.Context, field string) (*source, error) {
+	cursor, err := l.collection(field).Aggregate(ctx, l.superseded(field), options.Aggregate().SetAllowDiskUse(true))
+	if l.q.Limit > 0 {
+		var found []*record
+		err := each(ctx, cursor, err, func(raw bson.Raw) error {
+			r, err := l.read(raw, field)
+			found = append(found, r)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		l.horizon.add(found...)
+		return &source{next: func() (r *record, _ error) {
+			if len(found) > 0 {
+				r, found = found[0], found[1:]
+			}
+			return r, nil
+		}}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	for i, field := range fields {
-		cursor := l.cursors[i]
-		list = append(list, &source{next: func() (*record, error) {
-			if !cursor.Next(ctx) {
-				return nil, cursor.Err()
-			}
-			return l.read(cursor.Current, field)
-		}})
-	}
-	for _, s := range list {
-		if s.head, err = s.next(); err != nil {
-			return nil, err
+	l.cursors = append(l.cursors, cursor)
+	return &source{next: func() (*record, error) {
+		if !cursor.Next(ctx) {
+			return nil, cursor.Err()
 		}
-	}
-	return list, nil
+		return l.read(cursor.Current, field)
+	}}, nil
 }
 
 func (l *logging) collection(field string) *mongo.Collection {
@@ -207,11 +234,16 @@ func (l *logging) superseded(list string) bson.A {
 
 // unwound is a pipeline over the versions in a list for which a condition holds.
 func (l *logging) unwound(list string, q *driver.LogQuery, condition, inside bson.D, limit int) bson.A {
+	q = l.horizon.bounded(q)
 	whole := *q
 	whole.After = nil // the key, which a position is about, is outside
 	within := append(bson.A{inside}, logConditions(at(""), l.c, &whole)...)
+	narrow := l.keys(at(list).key)
+	if list == "vs" {
+		narrow = append(narrow, runsOf(q)...)
+	}
 	stages := bson.A{
-		bson.D{{Key: "$match", Value: append(l.keys(at(list).key), bson.E{Key: list, Value: bson.D{{Key: "$elemMatch", Value: bson.D{{Key: "$and", Value: within}}}}})}},
+		bson.D{{Key: "$match", Value: append(narrow, bson.E{Key: list, Value: bson.D{{Key: "$elemMatch", Value: bson.D{{Key: "$and", Value: within}}}}})}},
 		bson.D{{Key: "$unwind", Value: "$" + list}},
 		bson.D{{Key: "$match", Value: bson.D{{Key: "$and", Value: append(bson.A{condition}, logConditions(at(list), l.c, q)...)}}}},
 		bson.D{{Key: "$sort", Value: l.order(at(list))}},
@@ -288,7 +320,7 @@ func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int) (
 	}
 	here := at("current")
 	conditions := bson.A{bson.D{{Key: "current.at", Value: bson.D{{Key: "$lte", Value: int64(l.begin)}}}}, l.keys("_id")}
-	conditions = append(conditions, logConditions(here, l.c, q)...)
+	conditions = append(conditions, logConditions(here, l.c, l.horizon.bounded(q))...)
 	cursor, err := l.c.main.Find(ctx, bson.D{{Key: "$and", Value: conditions}},
 		options.Find().SetSort(l.order(here)).SetLimit(int64(limit)).SetProjection(l.fields("current")).SetAllowDiskUse(true))
 	if err := each(ctx, cursor, err, take("current")); err != nil {

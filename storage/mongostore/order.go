@@ -73,6 +73,22 @@ func (p place) beyond(order []driver.Order, at *driver.Position, after bool) bso
 	return bson.D{{Key: "$or", Value: cases}}
 }
 
+// bound holds for versions after a position in an order, or before it, and for
+// some others: those that have the same value first, too. Unlike beyond, it is one
+// range of an index. Nil where there is nothing to say.
+func (p place) bound(order []driver.Order, at *driver.Position, after bool) bson.D {
+	if len(order) == 0 || at.Values[0] == nil {
+		return nil
+	}
+	first := order[0]
+	value, _ := operand(first.Field.Kind, at.Values[0])
+	if after != first.Desc {
+		return bson.D{{Key: p.field(first.Field), Value: bson.D{{Key: "$gte", Value: value}}}}
+	}
+	// null is less than every value, and missing
+	return bson.D{{Key: p.field(first.Field), Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: value}}}}}}
+}
+
 // row is a version that was found, with the values that it is sorted by, in
 // the form that the database compares; nil for null.
 type row struct {

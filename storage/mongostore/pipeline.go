@@ -26,8 +26,20 @@ func versionFields(prefix string) bson.D {
 
 // currentFilter selects documents whose current version is that of the instant.
 func (p *planned) currentFilter() bson.D {
+	here := at("current")
 	conditions := bson.A{bson.D{{Key: "current.del", Value: false}}}
-	conditions = append(conditions, p.pushed(at("current"))...)
+	for _, end := range []struct {
+		position *driver.Position
+		after    bool
+	}{{p.After, true}, {p.Before, false}} {
+		if end.position == nil || p.local {
+			continue
+		}
+		if bound := here.bound(p.Order, end.position, end.after); bound != nil {
+			conditions = append(conditions, bound)
+		}
+	}
+	conditions = append(conditions, p.pushed(here)...)
 	if p.At != driver.Forever {
 		conditions = append(conditions, bson.D{{Key: "current.at", Value: bson.D{{Key: "$lte", Value: int64(p.At)}}}})
 	}

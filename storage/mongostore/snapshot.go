@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -26,9 +27,11 @@ func (h *hello) snapshots() bool { return h.replicated() && h.MaxWireVersion >= 
 const (
 	snapshotTooOld      = 239
 	snapshotUnavailable = 246
-	// snapshotAttempts bounds how often another snapshot is tried: one cannot be
-	// read while a collection or an index was just made.
-	snapshotAttempts = 5
+	// snapshotAttempts bounds how often another snapshot is tried, with a pause
+	// before each that grows by snapshotPause: where a collection or an index was
+	// just made, none can be read until a majority has it.
+	snapshotAttempts = 8
+	snapshotPause    = 20 * time.Millisecond
 )
 
 func isSnapshotGone(err error) bool {
@@ -38,35 +41,31 @@ func isSnapshotGone(err error) bool {
 
 // inSnapshot lets a function read as of one moment, where the server can. The
 // function is called again, for another moment, when the server cannot read
-// that one.
+// that one. It leaves no cursor open: servers keep what a snapshot needs for some
+// minutes only.
 func (s *Store) inSnapshot(ctx context.Context, read func(context.Context) error) error {
-	end, err := s.openSnapshot(ctx, read)
-	end()
-	return err
-}
-
-// openSnapshot is inSnapshot for those who leave cursors open. They call end
-// when they have closed them; never nil.
-func (s *Store) openSnapshot(ctx context.Context, read func(context.Context) error) (end func(), err error) {
-	end = func() {}
 	if !s.snapshots {
-		return end, read(ctx)
+		return read(ctx)
 	}
 	for attempt := 1; ; attempt++ {
-		session, err := s.client.StartSession(options.Session().SetSnapshot(true))
-		if err != nil {
-			return end, err
+		err := s.readSnapshot(ctx, read)
+		switch {
+		case !isSnapshotGone(err):
+			return err
+		case attempt == snapshotAttempts:
+			return driver.Errorf(driver.CodeUnavailable, "the server has no snapshot to read from now: %w", err)
 		}
-		err = read(mongo.NewSessionContext(ctx, session))
-		if err == nil {
-			return func() { session.EndSession(ctx) }, nil
-		}
-		session.EndSession(ctx)
-		if !isSnapshotGone(err) {
-			return end, err
-		}
-		if attempt == snapshotAttempts {
-			return end, driver.Errorf(driver.CodeUnavailable, "the server has no snapshot to read from now: %w", err)
+		if pause(ctx, time.Duration(attempt)*snapshotPause); ctx.Err() != nil {
+			return driver.Errorf(driver.CodeUnavailable, "the request ended before the server had a snapshot to read from: %w", err)
 		}
 	}
+}
+
+func (s *Store) readSnapshot(ctx context.Context, read func(context.Context) error) error {
+	session, err := s.client.StartSession(options.Session().SetSnapshot(true))
+	if err != nil {
+		return err
+	}
+	defer session.EndSession(ctx)
+	return read(mongo.NewSessionContext(ctx, session))
 }

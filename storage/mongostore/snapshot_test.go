@@ -46,6 +46,23 @@ func TestSnapshotIsTriedAgain(t *testing.T) {
 	}
 }
 
+// Nobody waits for a snapshot longer than he has time.
+func TestSnapshotWaitEnds(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	s := newFleetServer(t, uri, Options{})
+	s.snapshots = true
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	err := s.inSnapshot(ctx, func(context.Context) error {
+		calls++
+		cancel()
+		return mongo.CommandError{Code: snapshotUnavailable}
+	})
+	if calls != 1 || driver.CodeOf(err) != driver.CodeUnavailable || !isSnapshotGone(err) {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+}
+
 // Documents move in the index by which they are scanned, from its end to its
 // beginning and back: each is met once.
 func TestScansAreSnapshots(t *testing.T) {
