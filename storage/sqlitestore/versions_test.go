@@ -1,12 +1,9 @@
 package sqlitestore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -95,56 +92,6 @@ func TestVersionsAreKeptUntilTheyChange(t *testing.T) {
 	}
 	if n := keptCount(s, key); n != 1 {
 		t.Errorf("%d versions are kept after a commit, want the second alone", n)
-	}
-}
-
-// A version is not kept where reading it failed half way: when it was superseded
-// is not known, and it would be given to those who ask for the current one.
-func TestVersionReadInPartIsNotKept(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "asof.db")
-	opts := Options{Collections: benchDeclared(), Sync: SyncOff, Readers: 1}
-	s, err := Open(t.Context(), path, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range int64(3) {
-		w := &driver.Write{
-			ID: fmt.Sprint(n), Collection: benchCollection, Key: "a", Expected: n, Op: driver.OpUpdate,
-			Data: fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat(fmt.Sprintf("state %d.", n+1), 400)),
-		}
-		if _, err := s.Commit(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	// Each of them has a page of its own. That of the second is damaged.
-	file, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const page = 4096
-	at := bytes.Index(file, []byte("state 2."))
-	if at < 0 || at/page == bytes.Index(file, []byte("state 1."))/page {
-		t.Fatalf("the second version is at %d", at)
-	}
-	file[at/page*page] = 0xff
-	writeFile(t, path, string(file))
-	if s, err = Open(t.Context(), path, opts); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Log(err)
-		}
-	}()
-	if got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: "a", Number: 1}}, nil); driver.CodeOf(err) != driver.CodeInternal {
-		t.Fatalf("got %v, %v, want the damaged page behind version 1", got, err)
-	}
-	got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: "a", At: driver.Forever}}, nil)
-	if err != nil || got[0].Number != 3 {
-		t.Errorf("got %+v, %v, want version 3", got, err)
 	}
 }
 

@@ -31,7 +31,9 @@ type writer struct {
 	arriving arriving
 	// What Stats tells.
 	writes, commits atomic.Int64
-	transactions    atomic.Int64 // that have succeeded, for the readers
+	// transactions are those that were committed, or were to be: each reader then
+	// takes a new snapshot, without which it could keep no versions.
+	transactions atomic.Int64
 
 	bulkFailed error     // the last try to make the indexes of a load; nil: none failed
 	bulkTried  time.Time // when that was
@@ -192,10 +194,10 @@ func (w *writer) transaction(f func() error) error {
 			w.store.known.committing()
 			err = w.exec("COMMIT")
 			w.store.known.committed(changed, err == nil)
+			w.transactions.Add(1)
 		}
 	}
 	if err == nil {
-		w.transactions.Add(1)
 		return nil
 	}
 	w.pending.reset()
