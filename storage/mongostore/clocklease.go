@@ -85,13 +85,6 @@ func (c *clock) leaseLeft() (time.Duration, error) {
 	return left, nil
 }
 
-// lives reports whether others have not taken this server for dead since a life began.
-func (c *clock) lives(life string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.life == life
-}
-
 // held is a context for commands that may be sent only as long as something
 // holds. The driver asks for the deadline each time before it sends a command,
 // also where it repeats one by itself, and sends nothing that is late.

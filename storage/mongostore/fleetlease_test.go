@@ -151,15 +151,23 @@ func of(name string) func(mongotest.Command) bool {
 	return func(c mongotest.Command) bool { return c.Name == name && c.Collection() == "things" }
 }
 
+// stateOf is what the clock document says.
+func stateOf(ctx context.Context, t *testing.T, s *Store) (state *clockState) {
+	t.Helper()
+	if err := persist(ctx, func() (err error) {
+		state, err = s.fleet.doc.read(ctx)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
 // gone waits until a server has removed another one.
 func gone(ctx context.Context, t *testing.T, s *Store, id string) {
 	t.Helper()
 	for there := true; there; {
-		state, err := s.fleet.doc.read(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, there = state.Servers[id]
+		_, there = stateOf(ctx, t, s).Servers[id]
 	}
 }
 
@@ -314,11 +322,7 @@ func TestNewLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := lifeOf(first)
-	state, err := second.fleet.doc.read(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	former := &clockDocument{meta: first.meta, id: id, beat: state.Servers[id].Beat, patience: time.Second}
+	former := &clockDocument{meta: first.meta, id: id, beat: stateOf(ctx, t, second).Servers[id].Beat, patience: attemptTimeout}
 	if _, err := second.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: clockID}}, bson.D{
 		{Key: "$unset", Value: bson.D{{Key: "servers." + id, Value: ""}}}, {Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
 	}); err != nil {
@@ -348,11 +352,7 @@ func beating(ctx context.Context, t *testing.T, s *Store, id string, times int64
 	t.Helper()
 	from := int64(0)
 	for {
-		state, err := s.fleet.doc.read(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, there := state.Servers[id]
+		server, there := stateOf(ctx, t, s).Servers[id]
 		switch {
 		case !there:
 			t.Fatal("the server was taken for dead")

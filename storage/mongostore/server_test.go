@@ -7,10 +7,16 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/asof/asof/storage/mongostore"
 	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
-func TestMain(m *testing.M) { os.Exit(mongotest.Main(m.Run)) }
+func TestMain(m *testing.M) {
+	if uri := os.Getenv(mongostore.StoppedVar); uri != "" {
+		os.Exit(mongostore.WriteForStop(uri, os.Stdin))
+	}
+	os.Exit(mongotest.Main(m.Run))
+}
 
 // server is the MongoDB server that the tests run on.
 type server struct {

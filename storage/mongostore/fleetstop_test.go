@@ -1,0 +1,136 @@
+//go:build unix
+
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore/mongotest"
+)
+
+// StoppedVar makes the test binary a server that writes into the database that it names.
+const StoppedVar = "ASOF_TEST_WRITE_FOR_STOP"
+
+// WriteForStop is a server on a database that writes without a break, until its
+// input ends. It returns the exit status.
+func WriteForStop(uri string, input io.Reader) int {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetDialer(dialer{}))
+	if err != nil {
+		return 1
+	}
+	_, database, _ := strings.Cut(strings.TrimPrefix(uri, "mongodb://"), "/")
+	database, _, _ = strings.Cut(database, "?")
+	s, err := open(ctx, client, database, Options{Collections: []driver.Collection{{Name: "things"}, {Name: "thingsToo"}}, beat: quickBeat})
+	if err != nil {
+		return 1
+	}
+	const writers = 8
+	for n := range writers {
+		go func() {
+			expected := int64(0)
+			for round := 0; ctx.Err() == nil; round++ {
+				id := fmt.Sprintf("%d.%d", n, round)
+				v, err := s.Commit(ctx, write(fmt.Sprintf("w%d", n), id, expected))
+				var conflict *driver.ConflictError
+				switch {
+				case err == nil:
+					expected = v.Number
+				case errors.As(err, &conflict):
+					expected = conflict.Actual
+				default:
+					round-- // the same write tells what became of it
+				}
+			}
+		}()
+	}
+	_, _ = io.Copy(io.Discard, input)
+	return 0
+}
+
+// A server whose process is stopped, for longer than it takes until others take it
+// for dead, and goes on: nothing that it was about to write appears at an instant
+// that others have read at meanwhile.
+func TestServerIsStopped(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	s := newFleetServer(t, uri, Options{})
+	child := exec.CommandContext(ctx, os.Args[0])
+	child.Env = append(os.Environ(), StoppedVar+"="+uri)
+	child.Stderr = os.Stderr
+	if _, err := child.StdinPipe(); err != nil { // open until this process ends
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}()
+	signal := func(signal os.Signal) {
+		t.Helper()
+		if err := child.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func() (at driver.Instant, seen string) {
+		t.Helper()
+		at, err := s.Now(ctx)
+		if err == nil {
+			seen, err = see(ctx, s, at)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at, seen
+	}
+	// goesOn waits until the other server has written something more.
+	goesOn := func(before string) {
+		for _, seen := look(); seen == before; _, seen = look() {
+			if ctx.Err() != nil {
+				t.Fatal("the server does not write")
+			}
+		}
+	}
+	_, first := look()
+	goesOn(first)
+	stops := 5
+	if testing.Short() {
+		stops = 3
+	}
+	seen := make(map[driver.Instant]string)
+	for stop := range stops {
+		signal(syscall.SIGSTOP)
+		for others := true; others; {
+			others, _ = stateOf(ctx, t, s).others(lifeOf(s))
+		}
+		if _, err := s.Commit(ctx, write("own", fmt.Sprint("own", stop), int64(stop))); err != nil {
+			t.Fatal(err)
+		}
+		at, there := look()
+		seen[at] = there
+		signal(syscall.SIGCONT)
+		goesOn(there)
+	}
+	for at, before := range seen {
+		if after, err := see(ctx, s, at); err != nil || after != before {
+			t.Errorf("at %d there is\n%s\nand was\n%s\n%v", at, after, before, err)
+		}
+	}
+}
