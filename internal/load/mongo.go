@@ -92,7 +92,11 @@ func compareMongo(ctx context.Context, c config, uri string, out io.Writer) (err
 	if err := bare.fill(ctx); err != nil {
 		return fmt.Errorf("filling: %w", err)
 	}
-	results, err := mongoRounds(ctx, c, mongoScenarios(remote, embedded, bare, middle))
+	scenarios, err := mongoScenarios(ctx, remote, embedded, bare, middle)
+	if err != nil {
+		return err
+	}
+	results, err := mongoRounds(ctx, c, scenarios)
 	if err != nil {
 		return err
 	}
@@ -161,7 +165,15 @@ type mongoScenario struct {
 	run                   operation
 }
 
-func mongoScenarios(remote, embedded driver.Engine, bare *bareMongo, middle driver.Instant) []mongoScenario {
+func mongoScenarios(ctx context.Context, remote, embedded driver.Engine, bare *bareMongo, middle driver.Instant) ([]mongoScenario, error) {
+	known, err := readAll(ctx, remote)
+	if err != nil {
+		return nil, err
+	}
+	knownEmbedded, err := readAll(ctx, embedded)
+	if err != nil {
+		return nil, err
+	}
 	get := func(engine driver.Engine, ref func(n int) driver.Ref) operation {
 		return func(ctx context.Context, n int) error {
 			found, err := engine.Get(ctx, docsName, []driver.Ref{ref(n)}, nil)
@@ -191,36 +203,48 @@ func mongoScenarios(remote, embedded driver.Engine, bare *bareMongo, middle driv
 		{name: "read as of, in the overflow", against: "point read", run: get(remote, old)},
 		{name: "point read, embedded", against: "point read", run: get(embedded, current)},
 		update(bareWrite, "", "", bare.update),
-		update(low, bareWrite, "time at most 1.3", updates(remote, short)),
-		update("update of version 100", low, "", updates(remote, func(int) string { return steadyKey })),
-		update("update of version 10,000", low, "time at most 1.2", updates(remote, func(int) string { return longKey })),
-		update("update, embedded", low, "", updates(embedded, short)),
-	}
+		update(low, bareWrite, "time at most 1.3", updates(remote, known, short)),
+		update("update of version 100", low, "", updates(remote, known, func(int) string { return steadyKey })),
+		update("update of version 10,000", low, "time at most 1.2", updates(remote, known, func(int) string { return longKey })),
+		update("update, embedded", low, "", updates(embedded, knownEmbedded, short)),
+	}, nil
 }
 
-// updates commits one version after the other, each from the one that the last
-// commit made, or, the first time, the one that was read.
-func updates(engine driver.Engine, key func(n int) string) operation {
-	known := map[string]*driver.Version{}
+// updates commits one version after the other, each from the one that is
+// known, which the commit makes the next.
+func updates(engine driver.Engine, known map[string]*driver.Version, key func(n int) string) operation {
 	return func(ctx context.Context, n int) error {
-		k := key(n)
-		v := known[k]
-		if v == nil {
-			found, err := engine.Get(ctx, docsName, []driver.Ref{{Key: k, At: driver.Forever}}, nil)
-			if err != nil {
-				return err
-			}
-			v = found[0]
-		}
+		v := known[key(n)]
 		made, err := engine.Commit(ctx, &driver.Write{
-			ID: rand.Text(), Collection: docsName, Key: k, Expected: v.Number, Op: driver.OpUpdate, Author: "ada", Message: "update",
+			ID: rand.Text(), Collection: docsName, Key: v.Key, Expected: v.Number, Op: driver.OpUpdate, Author: "ada", Message: "update",
 			Changed: []string{"stargazers_count"}, Data: v.Data,
 		})
 		if err == nil {
-			known[k] = made
+			known[v.Key] = made
 		}
 		return err
 	}
+}
+
+// readAll reads the documents that are updated, by their keys, so that no update
+// has to.
+func readAll(ctx context.Context, engine driver.Engine) (map[string]*driver.Version, error) {
+	refs := []driver.Ref{{Key: steadyKey, At: driver.Forever}, {Key: longKey, At: driver.Forever}}
+	for i := range mongoDocuments {
+		refs = append(refs, driver.Ref{Key: short(i), At: driver.Forever})
+	}
+	found, err := engine.Get(ctx, docsName, refs, nil)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]*driver.Version, len(found))
+	for i, v := range found {
+		if v == nil {
+			return nil, fmt.Errorf("%s was not found", refs[i].Key)
+		}
+		known[v.Key] = v
+	}
+	return known, nil
 }
 
 // mongoRounds runs all scenarios in turn, several rounds. The first round warms
