@@ -243,7 +243,7 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 	current := encodeVersion(r)
 	if h == nil {
 		_, err := t.c.main.InsertOne(ctx, bson.D{
-			{Key: "_id", Value: encodeString(r.Key)}, {Key: "n", Value: int64(0)}, {Key: "size", Value: int64(0)}, {Key: "current", Value: current},
+			{Key: "_id", Value: encodeString(r.Key)}, {Key: "n", Value: int64(0)}, {Key: "size", Value: int64(0)}, {Key: "current", Value: embedded(current)},
 		})
 		if mongo.IsDuplicateKeyError(err) && !isForeignIndex(err) {
 			return nil, nil
@@ -252,11 +252,11 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 	}
 	old := supersede(&h.record, r.RecordedAt)
 	made := &head{record: *r, n: h.n + 1, size: h.size + int64(len(old.raw))}
-	set := bson.D{{Key: "current", Value: current}}
+	set := bson.D{{Key: "current", Value: embedded(current)}}
 	var change bson.D
 	if b := t.c.bounds; made.n <= int64(b.Versions) && made.size <= int64(b.Bytes) {
 		set = append(set, bson.E{Key: "n", Value: made.n}, bson.E{Key: "size", Value: made.size})
-		change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: old.raw}}}}
+		change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: embedded(old.raw)}}}}
 	} else {
 		prev, still, err := t.c.readPrev(ctx, h)
 		if err != nil || !still {
@@ -276,7 +276,7 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 		} else {
 			// What has moved falls out at the front; what stays is not sent again.
 			change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{
-				{Key: "$each", Value: bson.A{old.raw}}, {Key: "$slice", Value: -made.n},
+				{Key: "$each", Value: raws(versions[len(versions)-1:])}, {Key: "$slice", Value: -made.n},
 			}}}}}
 		}
 	}

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -71,12 +73,19 @@ func (b Bounds) runs(versions []superseded) [][]superseded {
 	return append(list, versions[begin:])
 }
 
-func raws(versions []superseded) bson.A {
-	list := make(bson.A, len(versions))
+// embedded is an encoded document as the value of a field. The driver copies it as
+// it is, and would walk through a bson.Raw.
+func embedded(raw bson.Raw) bson.RawValue {
+	return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: raw}
+}
+
+// raws is a list of versions as the value of a field.
+func raws(versions []superseded) bson.RawValue {
+	at, list := bsoncore.AppendArrayStart(make([]byte, 0, sizeOf(versions)+int64(8*len(versions))+5))
 	for i, v := range versions {
-		list[i] = v.raw
+		list = bsoncore.AppendDocumentElement(list, strconv.Itoa(i), bsoncore.Document(v.raw))
 	}
-	return list
+	return bson.RawValue{Type: bson.TypeArray, Value: end(list, at)}
 }
 
 // runModel is the write of one run, with its size in bytes.
