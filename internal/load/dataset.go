@@ -49,11 +49,11 @@ func (s stretch) random(n int, seed uint64) []string {
 
 // writeDataset writes an invented catalogue in the import format: projects with
 // about perProject versions each, with their tags, licenses and platforms, and
-// the documents of fixedLengths. The same seed gives the same bytes.
+// the documents that lengths names, which are those of fixedLengths. The same seed gives the same bytes.
 //
 // It returns an instant in the middle of the random histories, and one in the
 // middle of each fixed one, and how far they reach.
-func writeDataset(w io.Writer, projects, perProject int, seed uint64) (moments, error) {
+func writeDataset(w io.Writer, projects, perProject int, lengths map[string]int, seed uint64) (moments, error) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	when := moments{fixed: map[string]time.Time{}, projects: projects}
 	out := json.NewEncoder(w)
@@ -101,8 +101,8 @@ func writeDataset(w io.Writer, projects, perProject int, seed uint64) (moments, 
 	for _, id := range []string{"ten", "fourteen-hundred", "ten-thousand", "hundred-thousand"} {
 		when.longest.first = at.Add(time.Second)
 		data := project(id, random)
-		for n := range fixedLengths[id] {
-			if n == fixedLengths[id]/2 {
+		for n := range lengths[id] {
+			if n == lengths[id]/2 {
 				when.fixed[id] = at
 			}
 			step(data, random)
@@ -153,6 +153,6 @@ func writeDatasetFile(path string, projects, perProject int, seed uint64) (momen
 		return moments{}, err
 	}
 	buffered := bufio.NewWriterSize(f, 1<<20)
-	when, err := writeDataset(buffered, projects, perProject, seed)
+	when, err := writeDataset(buffered, projects, perProject, fixedLengths, seed)
 	return when, errors.Join(err, buffered.Flush(), f.Close())
 }
