@@ -16,20 +16,27 @@ import (
 // exclude holds commits off, and returns in which life of this server it does.
 // The caller calls include when it succeeds. Between two loads come the commits
 // that waited for the first one: those of this server take off, and others see
-// that it has ended.
+// that it has ended. What dead servers were loading comes first, also where they
+// died while this one waited for its turn.
 func (f *fleet) exclude(ctx context.Context) (life string, err error) {
 	c := f.clock
-	c.mu.Lock()
-	for c.loads() || c.claimed || c.held > 0 {
-		if err := c.await(ctx); err != nil {
-			c.mu.Unlock()
-			return "", err
+	for owed := true; owed; {
+		c.mu.Lock()
+		for c.loads() || c.claimed || c.held > 0 {
+			if err := c.await(ctx); err != nil {
+				c.mu.Unlock()
+				return "", err
+			}
 		}
-	}
-	c.loading = true
-	c.mu.Unlock()
-	if life, err = f.quiet(ctx); err != nil {
-		f.include()
+		c.loading = true
+		c.mu.Unlock()
+		life, err = f.quiet(ctx)
+		c.mu.Lock()
+		owed = err == nil && c.debts > 0
+		c.mu.Unlock()
+		if err != nil || owed {
+			f.include()
+		}
 	}
 	return life, err
 }

@@ -73,6 +73,38 @@ func TestLoadsTakeTurns(t *testing.T) {
 	t.Logf("%d loads", loads.Load())
 }
 
+// A load that waits while another server loads comes after what that one was
+// loading also where it dies, and this server completes it.
+func TestLoadWaitsForHeir(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	heir := newFleetServer(t, uri, Options{})
+	dying := newFleetServer(t, uri, Options{})
+	until(ctx, t, heir, func(c *clock) bool { return c.mode == shared })
+	vs := two(0, "things")
+	later := two(0, "things")[1:]
+	later = append(later, two(1, "things")...)
+	later[0].RecordedAt += 5
+	later[0].Data = []byte(`{"a":1}`)
+	loaded := make(chan error, 1)
+	dieLoading(ctx, t, dying, vs, 1, func() {
+		go func() {
+			_, err := heir.Load(ctx, later)
+			loaded <- err
+		}()
+		until(ctx, t, heir, func(c *clock) bool { return c.loading })
+	})
+	if err := <-loaded; err != nil {
+		t.Errorf("a load that waited: %v", err)
+	}
+	h, err := heir.collections["things"].readHead(ctx, vs[1].Key)
+	if err != nil || h == nil || h.Number != 2 {
+		t.Errorf("%s is %+v, %v", vs[1].Key, h, err)
+	}
+	checkLoaded(ctx, t, heir, vs[:1])
+}
+
 // A load begins when the one before it has been released, and the commits that
 // waited for it have their times.
 func TestLoadWaitsForItsTurn(t *testing.T) {
