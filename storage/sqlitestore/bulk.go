@@ -27,6 +27,10 @@ const bulkVersions = 4096
 // touches stays in memory until it is committed.
 const bulkCache = 16 << 10
 
+// sortCache is its page cache while the indexes are made, in KiB. SQLite sorts as
+// much in memory as a cache may have, and the rest in files.
+const sortCache = 64 << 10
+
 // errBulk says that the indexes of versions are not there. Whoever meets it
 // lets go of what it holds, has them made (see indexed), and begins again.
 var errBulk = errors.New("the indexes of a large load are yet to be made")
@@ -96,8 +100,10 @@ func (w *writer) endBulk() error {
 // makeIndexes makes the indexes that are not there, each in a transaction of its
 // own, and sorts in temporary files or in memory.
 func (w *writer) makeIndexes(temporary string) error {
-	if err := w.exec("PRAGMA temp_store = " + temporary); err != nil {
-		return err
+	for _, query := range []string{"PRAGMA temp_store = " + temporary, pragma("cache_size", -sortCache)} {
+		if err := w.exec(query); err != nil {
+			return err
+		}
 	}
 	for _, query := range versionIndexes {
 		if err := w.transaction(func() error { return w.exec(query) }); err != nil {
