@@ -25,7 +25,7 @@ type ImportOptions struct {
 	// means 16 MiB.
 	MaxLine int
 	// BatchVersions and BatchBytes bound what is committed at once; 0 means
-	// 16384 versions and 12 MiB. A single longer line is a batch of its own.
+	// 32768 versions and 20 MiB. A single longer line is a batch of its own.
 	// Two batches are in memory at once.
 	BatchVersions, BatchBytes int
 	// Progress, if set, is called after every batch, from one goroutine.
@@ -39,8 +39,8 @@ func (o ImportOptions) withDefaults() ImportOptions {
 		}
 	}
 	set(&o.MaxLine, 16<<20)
-	set(&o.BatchVersions, 16384)
-	set(&o.BatchBytes, 12<<20)
+	set(&o.BatchVersions, 32768)
+	set(&o.BatchBytes, 20<<20)
 	return o
 }
 
@@ -72,14 +72,18 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 // returns is called. The window of compressed data, which can be 128 MB, is in
 // use, and by default the collector lets the heap grow to twice of that. The
 // setting is the whole process's; it costs little, as the window holds no
-// pointers.
+// pointers. At the end the window goes back to the system at once: closing the
+// store may want memory.
 func tighten() (restore func()) {
 	const percent = 12
 	before := debug.SetGCPercent(percent)
 	if before < percent { // the user wants less, or (negative) none
 		debug.SetGCPercent(before)
 	}
-	return func() { debug.SetGCPercent(before) }
+	return func() {
+		debug.SetGCPercent(before)
+		debug.FreeOSMemory()
+	}
 }
 
 func typesOf(store *storage.Store) map[string]*storage.Type {

@@ -28,18 +28,24 @@ type loader struct {
 // document. Those of one document lie together in a store, so that it is written
 // with less effort; nothing else depends on the order of different documents.
 type batch struct {
-	items    []item
-	ignored  []int64 // lines left out
+	versions []driver.Version
+	origins  []origin // of each version
+	ignored  []int64  // lines left out
 	bytes    int
-	order    []int32          // of the items, as they are loaded
-	versions []driver.Version // of the items in that order, while they are loaded
+	order    []int32 // of the versions, while they are sorted
+}
+
+// origin is what a line said beside its version.
+type origin struct {
+	line    int64
+	remarks []remark
 }
 
 // reuse empties a batch whose memory is used again.
 func (b *batch) reuse() {
-	clear(b.items)
 	clear(b.versions)
-	b.items, b.versions, b.ignored, b.bytes = b.items[:0], b.versions[:0], b.ignored[:0], 0
+	clear(b.origins)
+	b.versions, b.origins, b.ignored, b.bytes = b.versions[:0], b.origins[:0], b.ignored[:0], 0
 }
 
 // outcome is what became of a batch.
@@ -74,14 +80,16 @@ func (l *loader) run(ctx context.Context, jobs <-chan *job) error {
 // add takes what a job holds. It returns the job's error when what precedes it
 // is in the store.
 func (l *loader) add(ctx context.Context, j *job) error {
-	for _, it := range j.items {
+	for i := range j.items {
+		it := &j.items[i]
 		size := len(it.version.Data) + versionOverhead
-		if n := len(l.next.items); n > 0 && (n >= l.opts.BatchVersions || l.next.bytes+size > l.opts.BatchBytes) {
+		if n := len(l.next.versions); n > 0 && (n >= l.opts.BatchVersions || l.next.bytes+size > l.opts.BatchBytes) {
 			if err := l.flush(ctx); err != nil {
 				return err
 			}
 		}
-		l.next.items = append(l.next.items, it)
+		l.next.versions = append(l.next.versions, it.version)
+		l.next.origins = append(l.next.origins, origin{it.line, it.remarks})
 		l.next.bytes += size
 	}
 	l.next.ignored = append(l.next.ignored, j.ignored...)
@@ -114,7 +122,7 @@ func (l *loader) flush(ctx context.Context) error {
 		return err
 	}
 	if l.next, l.spare = l.spare, nil; l.next == nil {
-		l.next = &batch{items: make([]item, 0, len(b.items))}
+		l.next = &batch{versions: make([]driver.Version, 0, len(b.versions)), origins: make([]origin, 0, len(b.versions))}
 	}
 	loaded := make(chan outcome, 1)
 	l.loaded = loaded
@@ -160,14 +168,14 @@ func (l *loader) wait(ctx context.Context) error {
 func (l *loader) retry(ctx context.Context, o *outcome) (stopped *LineError) {
 	for {
 		var refused *driver.LoadError
-		if !errors.As(o.err, &refused) || refused.Index < 0 || refused.Index >= len(o.items) {
+		if !errors.As(o.err, &refused) || refused.Index < 0 || refused.Index >= len(o.versions) {
 			return stopped
 		}
-		stopped = &LineError{Line: o.items[o.order[refused.Index]].line, Err: refused.Err}
-		o.items = slices.DeleteFunc(o.items, func(it item) bool { return it.line >= stopped.Line })
+		stopped = &LineError{Line: o.origins[refused.Index].line, Err: refused.Err}
+		o.cut(stopped.Line)
 		o.result, o.err = driver.LoadResult{}, nil
 		l.store.DropPrepared() // the batch behind this one
-		if len(o.items) == 0 {
+		if len(o.versions) == 0 {
 			return stopped
 		}
 		if o.err = o.prepare(ctx, l.store); o.err == nil {
@@ -176,27 +184,57 @@ func (l *loader) retry(ctx context.Context, o *outcome) (stopped *LineError) {
 	}
 }
 
-// prepare fills versions from the items.
+// prepare puts the versions in order, and has the store prepare them.
 func (b *batch) prepare(ctx context.Context, store *storage.Store) error {
+	b.sort()
+	return store.PrepareLoad(ctx, b.versions)
+}
+
+// sort orders the versions by document and line.
+func (b *batch) sort() {
 	b.order = b.order[:0]
-	for i := range b.items {
+	for i := range b.versions {
 		b.order = append(b.order, int32(i))
 	}
 	slices.SortFunc(b.order, func(i, j int32) int {
-		x, y := &b.items[i].version, &b.items[j].version
+		x, y := &b.versions[i], &b.versions[j]
 		if order := strings.Compare(x.Collection, y.Collection); order != 0 {
 			return order
 		}
 		if order := strings.Compare(x.Key, y.Key); order != 0 {
 			return order
 		}
-		return cmp.Compare(i, j)
+		return cmp.Compare(b.origins[i].line, b.origins[j].line)
 	})
-	b.versions = slices.Grow(b.versions[:0], len(b.items))
-	for _, i := range b.order {
-		b.versions = append(b.versions, b.items[i].version)
+	// Each version is moved once, around the cycles of the permutation.
+	for start := range b.order {
+		version, origin := b.versions[start], b.origins[start]
+		at := start
+		for b.order[at] >= 0 {
+			from := int(b.order[at])
+			b.order[at] = -1 // it has what belongs there
+			if from == start {
+				b.versions[at], b.origins[at] = version, origin
+				break
+			}
+			b.versions[at], b.origins[at] = b.versions[from], b.origins[from]
+			at = from
+		}
 	}
-	return store.PrepareLoad(ctx, b.versions)
+}
+
+// cut leaves out what is on a line and behind it.
+func (b *batch) cut(line int64) {
+	n := 0
+	for i := range b.origins {
+		if b.origins[i].line < line {
+			b.versions[n], b.origins[n] = b.versions[i], b.origins[i]
+			n++
+		}
+	}
+	clear(b.versions[n:])
+	clear(b.origins[n:])
+	b.versions, b.origins = b.versions[:n], b.origins[:n]
 }
 
 // similar names a field that may be meant by a member that is not declared.
@@ -217,8 +255,8 @@ func (l *loader) count(o outcome, stopped *LineError) {
 			l.report.Ignored++
 		}
 	}
-	for i := range o.items {
-		for _, r := range o.items[i].remarks {
+	for i := range o.origins {
+		for _, r := range o.origins[i].remarks {
 			l.report.remark(r, l.similar)
 		}
 	}
