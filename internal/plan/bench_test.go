@@ -139,7 +139,7 @@ func TestAllocations(t *testing.T) {
 		name, query string
 		most        float64
 	}{
-		{"point", pointQuery, 39}, {"as of", asOfQuery, 39}, {"page of 50", pageQuery, 149},
+		{"point", pointQuery, 39}, {"as of", asOfQuery, 39}, {"page of 50", pageQuery, 79},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newServer(t, true)
