@@ -4,12 +4,21 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/asof/asof/storage/driver"
 )
 
 // same compares two versions, without a difference between no names and nil.
 func same(a, b *driver.Version) bool {
 	return a == nil && b == nil || sameButEnd(a, b) && a.SupersededAt == b.SupersededAt
+}
+
+// difference describes how versions, or what holds them, differ: all but what
+// readers of them have noted.
+func difference(want, got any) string {
+	return cmp.Diff(want, got, cmpopts.IgnoreFields(driver.Version{}, "Notes"))
 }
 
 // sameButEnd leaves out when the versions were superseded.

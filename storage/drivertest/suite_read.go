@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -330,14 +328,14 @@ func (s *suite) testRoundTrip(t *testing.T) {
 		"Query":         f.query(&driver.Query{At: made.RecordedAt})[0],
 		"Log":           f.log(&driver.LogQuery{})[0].Version,
 	} {
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := difference(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	f.clock.move(time.Second)
 	f.put(w.Key, `{"after":true}`)
 	want.SupersededAt = f.get(driver.Ref{Key: w.Key, Number: 2}).RecordedAt
-	if diff := cmp.Diff(want, f.get(driver.Ref{Key: w.Key, Number: 1})); diff != "" {
+	if diff := difference(want, f.get(driver.Ref{Key: w.Key, Number: 1})); diff != "" {
 		t.Errorf("superseded (-want +got):\n%s", diff)
 	}
 }

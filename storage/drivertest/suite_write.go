@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -146,7 +144,7 @@ func (s *suite) testConflictWritesNothing(t *testing.T) {
 		})
 		f.wantCode("a stale write", err, driver.CodeConflict)
 	}
-	if diff := cmp.Diff(before, f.log(&driver.LogQuery{})); diff != "" {
+	if diff := difference(before, f.log(&driver.LogQuery{})); diff != "" {
 		t.Errorf("the log changed (-before +after):\n%s", diff)
 	}
 	if got := f.count(&driver.Query{At: driver.Forever, Filter: eq(intField("n"), int64(9))}); got != 0 {

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,10 +46,20 @@ type killRequest struct {
 type killReply struct {
 	ID       int64
 	Now      driver.Instant
-	Versions []driver.Version // those of number 0 stand for nil
+	Versions killVersions
 	Conflict *driver.ConflictError
 	Code     driver.Code
 	Message  string
+}
+
+// killVersions are versions on the pipe, as JSON: gob takes only types whose
+// fields are all exported, and what readers note in a version is not.
+type killVersions []*driver.Version
+
+func (vs killVersions) GobEncode() ([]byte, error) { return json.Marshal([]*driver.Version(vs)) }
+
+func (vs *killVersions) GobDecode(b []byte) error {
+	return json.Unmarshal(b, (*[]*driver.Version)(vs))
 }
 
 // killCollections are served; killCollection is the one that is written to.
@@ -116,11 +127,6 @@ func answer(ctx context.Context, s *Store, r *killRequest) *killReply {
 		}
 		return reply
 	}
-	reply.Versions = make([]driver.Version, len(vs))
-	for i, v := range vs {
-		if v != nil {
-			reply.Versions[i] = *v
-		}
-	}
+	reply.Versions = vs
 	return reply
 }

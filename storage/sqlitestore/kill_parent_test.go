@@ -128,13 +128,7 @@ func (r *remote) versions(ctx context.Context, request *killRequest) ([]*driver.
 	if err != nil {
 		return nil, err
 	}
-	vs := make([]*driver.Version, len(reply.Versions))
-	for i := range vs {
-		if reply.Versions[i].Number > 0 {
-			vs[i] = &reply.Versions[i]
-		}
-	}
-	return vs, nil
+	return reply.Versions, nil
 }
 
 func (r *remote) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
