@@ -14,8 +14,6 @@ type changelog struct {
 	log    driver.LogQuery // without direction and place
 	seen   driver.Instant
 	fields []string // GraphQL names; none: all
-	ops    []driver.Op
-	group  *string
 }
 
 // changePlace is the place of a change: its version, and the index among the
@@ -52,7 +50,7 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 		}
 		v := e.Version
 		t := l.store.byCollection[v.Collection]
-		if t == nil || len(l.ops) > 0 && !slices.Contains(l.ops, v.Op) || l.group != nil && v.Group != *l.group {
+		if t == nil {
 			continue
 		}
 		place := changePlace{LogPosition: driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}}
@@ -286,12 +284,15 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 		if !ok {
 			return false, badInput("where.operation: there is no operation %s", quoteShort(string(o)))
 		}
-		l.ops = append(l.ops, op)
+		l.log.Ops = append(l.log.Ops, op)
 	}
 	if most := l.store.limits.FilterSize; len(keys)+len(fields)+len(authors)+len(w.DocumentType) > most {
 		return false, badInput("where: more than %d keys, fields, authors and types", most)
 	}
-	l.group, l.fields = w.ChangeGroup, fields
+	l.fields = fields
+	if w.ChangeGroup != nil {
+		l.log.Groups = []string{*w.ChangeGroup}
+	}
 	l.log.Keys, l.log.Authors = keys, authors
 	known := map[string]bool{}
 	for _, t := range types {

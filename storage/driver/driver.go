@@ -234,6 +234,8 @@ type LogQuery struct {
 	Collections []string // empty: all
 	Keys        []string // empty: all; needs exactly one collection
 	Authors     []string // empty: all
+	Ops         []Op     // empty: all
+	Groups      []string // empty: all; an empty string is that of versions without one
 	Changed     []string // stored top-level names, any of them; empty: all
 	// From and To bound RecordedAt, half-open [From, To). To 0 means no bound.
 	From, To Instant

@@ -36,7 +36,8 @@ func logged(q *driver.LogQuery, v *driver.Version) bool {
 		c := comparePositions(positionOf(v), *q.After)
 		behind = c > 0 && !q.Backward || c < 0 && q.Backward
 	}
-	return oneOf(q.Collections, v.Collection) && oneOf(q.Keys, v.Key) && oneOf(q.Authors, v.Author) && changed && behind &&
+	return oneOf(q.Collections, v.Collection) && oneOf(q.Keys, v.Key) && oneOf(q.Authors, v.Author) && oneOf(q.Groups, v.Group) &&
+		(len(q.Ops) == 0 || slices.Contains(q.Ops, v.Op)) && changed && behind &&
 		q.From <= v.RecordedAt && (q.To == 0 || v.RecordedAt < q.To) &&
 		q.FromNumber <= v.Number && (q.ToNumber == 0 || v.Number < q.ToNumber)
 }

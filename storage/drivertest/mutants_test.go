@@ -7,14 +7,10 @@ import (
 	"errors"
 	"iter"
 	"maps"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"testing"
-	"time"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -321,6 +317,20 @@ func mistakes() map[string]mistake {
 				return &asked, func([]driver.Entry) {}
 			}}
 		}},
+		"a log of all operations": {"Log/OrderAndConditions", func() *mutant {
+			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
+				asked := *q
+				asked.Ops = nil
+				return &asked, func([]driver.Entry) {}
+			}}
+		}},
+		"a log of all groups": {"Log/OrderAndConditions", func() *mutant {
+			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
+				asked := *q
+				asked.Groups = nil
+				return &asked, func([]driver.Entry) {}
+			}}
+		}},
 		"a log ordered by key": {"Log/OrderAndConditions", func() *mutant {
 			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
 				return q, func(entries []driver.Entry) {
@@ -378,56 +388,4 @@ func allMistakes() map[string]mistake {
 	maps.Copy(all, registerMistakes())
 	maps.Copy(all, watchMistakes())
 	return all
-}
-
-// mutantVar names the mutant that a child process runs the suite against.
-const mutantVar = "ASOF_DRIVERTEST_MUTANT"
-
-func TestMutant(t *testing.T) {
-	m, ok := allMistakes()[os.Getenv(mutantVar)]
-	if !ok {
-		t.Skip("run by TestSuiteNoticesMistakes, in a process of its own")
-	}
-	Run(t, Harness{
-		UniqueTimes: true,
-		New: func(*testing.T) Opener {
-			engine := m.mutant()
-			return func(_ *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {
-				if engine.model == nil {
-					engine.model = newModel(clock, collections)
-					return engine
-				}
-				engine.reopen(clock, collections)
-				if engine.open != nil {
-					engine.open(engine.model)
-				}
-				return engine
-			}
-		},
-	})
-}
-
-// TestSuiteNoticesMistakes runs the suite's tests against engines that have
-// the mistake which the test is for; each must fail.
-func TestSuiteNoticesMistakes(t *testing.T) {
-	if raced {
-		t.Skip("with the race detector the random tests try too little to notice everything")
-	}
-	for name, m := range allMistakes() {
-		t.Run(name, func(t *testing.T) {
-			group, test, _ := strings.Cut(m.caught, "/")
-			child := exec.Command(os.Args[0], "-test.run=^TestMutant$/^"+group+"$/^"+test+"$", "-test.v", "-test.timeout=1m")
-			child.Env = append(os.Environ(), mutantVar+"="+name)
-			out, err := child.CombinedOutput()
-			var exit *exec.ExitError
-			switch {
-			case err == nil:
-				t.Errorf("%s does not notice it:\n%.2000s", m.caught, out)
-			case !errors.As(err, &exit):
-				t.Fatal(err)
-			case !strings.Contains(string(out), "--- FAIL: TestMutant/"+m.caught):
-				t.Errorf("%s did not fail, but something else did:\n%.2000s", m.caught, out)
-			}
-		})
-	}
 }

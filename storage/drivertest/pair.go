@@ -312,8 +312,8 @@ func showLog(q *driver.LogQuery) string {
 	if q.After != nil {
 		after = fmt.Sprintf("(%d %s %q %d)", q.After.At, q.After.Collection, q.After.Key, q.After.Number)
 	}
-	return fmt.Sprintf("collections %q, keys %q, authors %q, changed %q, time [%d, %d), number [%d, %d), behind %s, backward %t, limit %d, previous %t, no data %t",
-		q.Collections, q.Keys, q.Authors, q.Changed, q.From, q.To, q.FromNumber, q.ToNumber, after, q.Backward, q.Limit, q.Previous, q.NoData)
+	return fmt.Sprintf("collections %q, keys %q, authors %q, operations %d, groups %q, changed %q, time [%d, %d), number [%d, %d), behind %s, backward %t, limit %d, previous %t, no data %t",
+		q.Collections, q.Keys, q.Authors, q.Ops, q.Groups, q.Changed, q.From, q.To, q.FromNumber, q.ToNumber, after, q.Backward, q.Limit, q.Previous, q.NoData)
 }
 
 // compareEverything compares all versions of both, and the summary.

@@ -34,9 +34,14 @@ func (s *suite) logFixture(t *testing.T) *fixture {
 	}
 	gone := v(collection, "b", 40, "eve")
 	gone.Deleted, gone.Data = true, nil
+	gone.Op = driver.OpDelete
+	restored := v(collection, "b", 50, "ann", "s")
+	restored.Op, restored.Group = driver.OpRestore, "🚀 release"
+	grouped := v("others", "a", 31, "bob", "s")
+	grouped.Group = "release"
 	f.load(
-		v(collection, "b", 10, "ann", "n", "s"), v(collection, "b", 30, "bob", "n"), gone, v(collection, "b", 50, "ann", "s"),
-		v("others", "a", 30, "ann", "n"), v("others", "a", 31, "bob", "s"),
+		v(collection, "b", 10, "ann", "n", "s"), v(collection, "b", 30, "bob", "n"), gone, restored,
+		v("others", "a", 30, "ann", "n"), grouped,
 		v(collection, "a", 30, "ann", "x"), v(collection, "a", 32, "ann"),
 		v(collection, "B", 30, "", "", "a.b"), v(collection, "é", 30, "ann", "n"),
 	)
@@ -69,6 +74,15 @@ func (s *suite) testLogConditions(t *testing.T) {
 		{"an unknown key", driver.LogQuery{Collections: things, Keys: []string{"missing"}}, []string{}},
 		{"one author", driver.LogQuery{Authors: []string{"bob"}}, []string{"t/b@2", "o/a@2"}},
 		{"two authors", driver.LogQuery{Authors: []string{"eve", ""}}, []string{"t/B@1", "t/b@3"}},
+		{"one operation", driver.LogQuery{Ops: []driver.Op{driver.OpRestore}}, []string{"t/b@4"}},
+		{"two operations", driver.LogQuery{Ops: []driver.Op{driver.OpRestore, driver.OpDelete}}, []string{"t/b@3", "t/b@4"}},
+		{"an operation that was not", driver.LogQuery{Ops: []driver.Op{driver.OpUpdate}}, []string{}},
+		{"operations of one key", driver.LogQuery{Collections: things, Keys: []string{"b"}, Ops: []driver.Op{driver.OpImport}}, []string{"t/b@1", "t/b@2"}},
+		{"one group", driver.LogQuery{Groups: []string{"release"}}, []string{"o/a@2"}},
+		{"two groups", driver.LogQuery{Groups: []string{"🚀 release", "release", "none"}}, []string{"o/a@2", "t/b@4"}},
+		{"without a group", driver.LogQuery{Groups: []string{""}, FromNumber: 2}, []string{"t/b@2", "t/a@2", "t/b@3"}},
+		{"a group of one key", driver.LogQuery{Collections: things, Keys: []string{"b"}, Groups: []string{"🚀 release"}}, []string{"t/b@4"}},
+		{"an unknown group", driver.LogQuery{Groups: []string{"rel"}}, []string{}},
 		{"one member", driver.LogQuery{Changed: []string{"s"}}, []string{"t/b@1", "o/a@2", "t/b@4"}},
 		{"any of two members", driver.LogQuery{Changed: []string{"x", "s"}}, []string{"t/b@1", "t/a@1", "o/a@2", "t/b@4"}},
 		{"an empty name", driver.LogQuery{Changed: []string{""}}, []string{"t/B@1"}},
@@ -159,6 +173,9 @@ func (s *suite) testLogPrevious(t *testing.T) {
 		{Previous: true},
 		{Previous: true, Backward: true},
 		{Previous: true, Authors: []string{"ann"}},
+		{Previous: true, Ops: []driver.Op{driver.OpDelete, driver.OpRestore}},
+		{Previous: true, Groups: []string{"release"}, Backward: true},
+		{Previous: true, Ops: []driver.Op{driver.OpRestore}, NoData: true},
 		{Previous: true, FromNumber: 3},
 		{Previous: true, From: 31, Limit: 2},
 		{Previous: true, Collections: []string{collection}, Keys: []string{"b"}, Backward: true, Limit: 1},

@@ -261,6 +261,12 @@ func (r *operations) randomLogQuery() *driver.LogQuery {
 	for range g.IntN(8) - 5 {
 		q.Authors = append(q.Authors, pick(g, g.authors))
 	}
+	for range g.IntN(10) - 7 {
+		q.Ops = append(q.Ops, driver.Op(1+g.IntN(int(driver.OpImport))))
+	}
+	for range g.IntN(10) - 7 {
+		q.Groups = append(q.Groups, pick(g, g.authors)) // which groups are taken from, too
+	}
 	for range g.IntN(8) - 5 {
 		q.Changed = append(q.Changed, pick(g, g.shape).name)
 	}

@@ -202,6 +202,20 @@ func logConditions(p place, c *collection, q *driver.LogQuery) bson.A {
 		}
 		add("by", "$in", authors)
 	}
+	if len(q.Ops) > 0 {
+		ops := make(bson.A, len(q.Ops))
+		for i, op := range q.Ops {
+			ops[i] = int64(op)
+		}
+		add("op", "$in", ops)
+	}
+	if len(q.Groups) > 0 {
+		groups := make(bson.A, len(q.Groups))
+		for i, group := range q.Groups {
+			groups[i] = encodeString(group)
+		}
+		add("grp", "$in", groups)
+	}
 	if len(q.Changed) > 0 {
 		add("ch", "$in", q.Changed)
 	}

@@ -156,5 +156,7 @@ func inLog(q *driver.LogQuery, r *record) bool {
 	return r.RecordedAt >= q.From && (q.To == 0 || r.RecordedAt < q.To) &&
 		r.Number >= q.FromNumber && (q.ToNumber == 0 || r.Number < q.ToNumber) &&
 		(len(q.Authors) == 0 || slices.Contains(q.Authors, r.Author)) &&
+		(len(q.Ops) == 0 || slices.Contains(q.Ops, r.Op)) &&
+		(len(q.Groups) == 0 || slices.Contains(q.Groups, r.Group)) &&
 		(len(q.Changed) == 0 || slices.ContainsFunc(r.Changed, func(name string) bool { return slices.Contains(q.Changed, name) }))
 }

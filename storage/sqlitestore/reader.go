@@ -126,8 +126,8 @@ func (c *conn) interned(s *sqlite.Stmt, col int) string {
 
 // changed returns the list in a column, without an allocation if it was seen
 // before.
-func (c *conn) changed(s *sqlite.Stmt) ([]string, error) {
-	b := c.raw(s, colChanged)
+func (c *conn) changed(s *sqlite.Stmt, col int) ([]string, error) {
+	b := c.raw(s, col)
 	if len(b) == 0 {
 		return nil, nil
 	}
@@ -149,7 +149,7 @@ func (c *conn) changed(s *sqlite.Stmt) ([]string, error) {
 // document that are named (nil: all) if data is set. The caller sets
 // SupersededAt.
 func (c *conn) version(s *sqlite.Stmt, collection string, data bool, fields []string) (*driver.Version, error) {
-	changed, err := c.changed(s)
+	changed, err := c.changed(s, colChanged)
 	if err != nil {
 		return nil, err
 	}

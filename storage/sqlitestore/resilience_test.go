@@ -81,6 +81,7 @@ func TestLogHoldsFewBytes(t *testing.T) {
 	}
 	for name, q := range map[string]driver.LogQuery{
 		"collection": {}, "collection, with the one before": {Previous: true},
+		"under conditions": {Authors: []string{""}}, "under conditions, with the one before": {Ops: []driver.Op{driver.OpImport}, Previous: true},
 		"document": {Keys: keys[:1]}, "document, with the one before": {Keys: keys[:1], Previous: true}, "documents": {Keys: keys},
 	} {
 		for _, backward := range []bool{false, true} {

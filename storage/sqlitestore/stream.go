@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"zombiezen.com/go/sqlite"
+
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -22,6 +24,7 @@ type stream struct {
 	q       *driver.LogQuery
 	coll    *collection
 	authors map[string]bool
+	groups  map[string]bool
 	changed map[string]bool
 
 	// What is left of a collection: from (at, key), inclusive, to (at, key),
@@ -49,6 +52,9 @@ func newStream(s *Store, q *driver.LogQuery, coll *collection) *stream {
 	}
 	if len(q.Authors) > 0 {
 		st.authors = setOf(q.Authors)
+	}
+	if len(q.Groups) > 0 {
+		st.groups = setOf(q.Groups)
 	}
 	if len(q.Changed) > 0 {
 		st.changed = setOf(q.Changed)
@@ -169,7 +175,9 @@ func (st *stream) read(ctx context.Context) error {
 // wanted tells whether a version passes the log's filters.
 func (st *stream) wanted(v *driver.Version) bool {
 	switch {
-	case st.authors != nil && !st.authors[v.Author]:
+	case st.authors != nil && !st.authors[v.Author],
+		st.groups != nil && !st.groups[v.Group],
+		len(st.q.Ops) > 0 && !slices.Contains(st.q.Ops, v.Op):
 		return false
 	case v.Number < st.q.FromNumber, st.q.ToNumber > 0 && v.Number >= st.q.ToNumber:
 		return false
@@ -264,6 +272,9 @@ func (st *stream) readDocument(c *conn) error {
 
 // readCollection reads a stretch of the index on commit times.
 func (st *stream) readCollection(c *conn) error {
+	if st.selects() {
+		return st.readSelected(c)
+	}
 	query := sqlLog
 	if st.q.Backward {
 		query = sqlLogBackward
@@ -272,12 +283,7 @@ func (st *stream) readCollection(c *conn) error {
 	if err != nil {
 		return err
 	}
-	s.BindInt64(1, st.coll.id)
-	s.BindInt64(2, st.from.at)
-	s.BindText(3, st.from.key)
-	s.BindInt64(4, st.to.at)
-	s.BindText(5, st.to.key)
-	s.BindInt64(6, int64(st.stretch))
+	st.bind(s)
 	n, size := 0, 0
 	row, err := s.Step()
 	for ; row && err == nil && size < st.bytes; row, err = s.Step() {
@@ -287,13 +293,7 @@ func (st *stream) readCollection(c *conn) error {
 			break
 		}
 		v.SupersededAt = next(s)
-		behind := place{at: int64(v.RecordedAt), key: v.Key}
-		if st.q.Backward {
-			st.to = behind
-		} else {
-			behind.key += "\x00"
-			st.from = behind
-		}
+		st.pass(place{at: int64(v.RecordedAt), key: v.Key})
 		if !st.wanted(v) {
 			continue
 		}
@@ -310,6 +310,26 @@ func (st *stream) readCollection(c *conn) error {
 	}
 	st.ended = n < st.stretch && !row
 	return finish(s, err)
+}
+
+// bind gives the statements of a collection's log what is left of it.
+func (st *stream) bind(s *sqlite.Stmt) {
+	s.BindInt64(1, st.coll.id)
+	s.BindInt64(2, st.from.at)
+	s.BindText(3, st.from.key)
+	s.BindInt64(4, st.to.at)
+	s.BindText(5, st.to.key)
+	s.BindInt64(6, int64(st.stretch))
+}
+
+// pass leaves behind what was read up to a place.
+func (st *stream) pass(p place) {
+	if st.q.Backward {
+		st.to = p
+		return
+	}
+	p.key += "\x00"
+	st.from = p
 }
 
 // previous reads the version before one.
