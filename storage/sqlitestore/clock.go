@@ -133,11 +133,6 @@ func (c *clock) settle(ctx context.Context, t driver.Instant) error {
 			c.mu.Unlock()
 			return nil
 		}
-		if t < c.flight {
-			c.cover(t)
-			c.mu.Unlock()
-			return nil
-		}
 		landed := c.landed
 		c.mu.Unlock()
 		select {
