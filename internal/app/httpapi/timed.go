@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,9 +17,14 @@ type timed struct {
 	now             func() time.Time
 	until           time.Time
 
-	mu     sync.Mutex
-	err    error
-	timer  context.Context // ends as this one; nil: nobody waits
+	timer atomic.Pointer[timer] // nil: nobody waits
+	mu    sync.Mutex            // for changes
+	err   error
+}
+
+// timer is a context that ends as a timed one.
+type timer struct {
+	context.Context
 	cancel context.CancelFunc
 }
 
@@ -40,36 +46,40 @@ func (t *timed) Value(key any) any {
 	if key == (operationKey{}) {
 		return t.op
 	}
-	t.mu.Lock()
-	timer := t.timer
-	t.mu.Unlock()
-	if timer != nil { // contexts that are made of this one look for the one that ends
-		return timer.Value(key)
+	if running := t.timer.Load(); running != nil { // contexts that are made of this one look for the one that ends
+		return running.Value(key)
 	}
 	return t.Context.Value(key)
 }
 
 // Done is closed when the context ends.
 func (t *timed) Done() <-chan struct{} {
+	if running := t.timer.Load(); running != nil {
+		return running.Done()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.timer == nil {
-		t.timer, t.cancel = context.WithTimeout(t.Context, t.until.Sub(t.now()))
+	running := t.timer.Load()
+	if running == nil {
+		ctx, cancel := context.WithTimeout(t.Context, t.until.Sub(t.now()))
 		if t.err != nil {
-			t.cancel()
+			cancel()
 		}
+		running = &timer{ctx, cancel}
+		t.timer.Store(running)
 	}
-	return t.timer.Done()
+	return running.Done()
 }
 
 // Err says why the context has ended.
 func (t *timed) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	running := t.timer.Load()
 	switch {
 	case t.err != nil:
-	case t.timer != nil:
-		t.err = t.timer.Err()
+	case running != nil:
+		t.err = running.Err()
 	case t.Context.Err() != nil:
 		t.err = t.Context.Err()
 	case !t.now().Before(t.until):
@@ -86,7 +96,7 @@ func (t *timed) end() {
 	if t.err = err; err == nil {
 		t.err = context.Canceled
 	}
-	if t.cancel != nil {
-		t.cancel()
+	if running := t.timer.Load(); running != nil {
+		running.cancel()
 	}
 }
