@@ -275,6 +275,8 @@ func (c *clock) die(life string) (loading bool) {
 	loading = c.loads()
 	c.life, c.mode, c.leased, c.beat = life, joining, false, 0
 	c.flights, c.told, c.claimed = nil, 0, false
+	// Nobody would end the flights of a load that has ended with the life.
+	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return t.loading })
 	c.broadcast()
 	return loading
 }

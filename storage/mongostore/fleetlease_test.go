@@ -346,6 +346,34 @@ func TestNewLife(t *testing.T) {
 	}
 }
 
+// What a load has asked for gets no time in the next life, where nobody would land it.
+func TestLoadEndsWithLife(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c := newClock(time.Now, func() time.Duration { return 0 }, 1)
+	c.mode, c.life, c.loading, c.claimed = shared, "first", true, true
+	asked := make(chan struct{})
+	c.kick = sync.OnceFunc(func() { close(asked) })
+	refused := make(chan error, 1)
+	go func() {
+		_, err := c.takeOffLoading(ctx, 0, "first")
+		refused <- err
+	}()
+	<-asked
+	if !c.die("second") {
+		t.Error("the load is not to be completed")
+	}
+	c.mu.Lock()
+	waiting := len(c.waiting)
+	c.mu.Unlock()
+	if waiting != 0 {
+		t.Errorf("%d wait for their times", waiting)
+	}
+	if err := <-refused; !errors.Is(err, errDead) {
+		t.Errorf("the load was told %v", err)
+	}
+}
+
 // beating waits until a server has moved the clock document some times more. It
 // fails where others take the server for dead meanwhile.
 func beating(ctx context.Context, t *testing.T, s *Store, id string, times int64) {
