@@ -1,0 +1,69 @@
+package mongostore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// keysOf writes indexes as their fields, with a minus where they descend.
+func keysOf(t *testing.T, models []mongo.IndexModel) (list []string) {
+	t.Helper()
+	names := make(map[string]string)
+	for _, m := range models {
+		var o options.IndexOptions
+		for _, set := range m.Options.List() {
+			if err := set(&o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var fields []string
+		for _, e := range m.Keys.(bson.D) {
+			name := e.Key
+			if e.Value == int32(-1) {
+				name = "-" + name
+			}
+			fields = append(fields, name)
+		}
+		keys := strings.Join(fields, " ")
+		if o.Sparse != nil && *o.Sparse {
+			keys += " sparse"
+		}
+		if other, there := names[*o.Name]; there {
+			t.Errorf("%s and %s have one name, %s", other, keys, *o.Name)
+		}
+		names[*o.Name] = keys
+		list = append(list, keys)
+	}
+	return list
+}
+
+// Fields that are sorted by have an index for each direction, with ascending keys.
+func TestIndexes(t *testing.T) {
+	main, history := (&collection{}).indexes([]driver.Index{
+		{Path: []string{"stars"}, Kind: driver.KindInt},
+		{Path: []string{"tags"}, Kind: driver.KindString, List: true},
+		{Path: []string{"release", strings.Repeat("a long name ", 20)}, Kind: driver.KindDate},
+	})
+	long := fmt.Sprintf("x.release.o.%s.d", strings.Repeat("a long name ", 20))
+	if diff := cmp.Diff([]string{
+		"current.at _id", "current.at -_id", "prev.at", "current.ld sparse",
+		"current.x.stars.i _id", "prev.x.stars.i", "current.x.stars.i -_id",
+		"current.x.tags.l.s _id", "prev.x.tags.l.s",
+		"current." + long + " _id", "prev." + long, "current." + long + " -_id",
+	}, keysOf(t, main)); diff != "" {
+		t.Errorf("of documents (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"k n", "k from to", "to from", "vs.x.stars.i", "vs.x.tags.l.s", "vs." + long,
+	}, keysOf(t, history)); diff != "" {
+		t.Errorf("of the overflow (-want +got):\n%s", diff)
+	}
+}
