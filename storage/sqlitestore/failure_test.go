@@ -170,3 +170,40 @@ func TestFileIsHeld(t *testing.T) {
 		t.Errorf("Commit, when the other program let go: %v, %v", v, err)
 	}
 }
+
+// A COMMIT that reports an error may have happened. The write is then reported as
+// failed, and what comes after fits to what is in the file.
+func TestCommitThatHappenedAndFailed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "asof.db")
+	fail := false
+	opts := Options{Collections: benchDeclared(), Sync: SyncOff, afterCommit: func() error {
+		if fail {
+			return errors.New("nobody knows")
+		}
+		return nil
+	}}
+	s, err := Open(t.Context(), path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range int64(6) {
+		fail = n%2 == 1
+		if _, err := s.Load(t.Context(), []driver.Version{{Collection: benchCollection, Key: fmt.Sprint("loaded", n), RecordedAt: 1, Op: driver.OpImport, Data: []byte(`{}`)}}); (err != nil) != fail {
+			t.Errorf("load %d: %v", n, err)
+		}
+		w := &driver.Write{ID: fmt.Sprint(n), Collection: benchCollection, Key: "a", Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"stars":%d}`, n)}
+		if _, err := s.Commit(t.Context(), w); (err != nil) != fail {
+			t.Errorf("commit %d: %v", n, err)
+		}
+		got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: "a", At: driver.Forever}, {Key: fmt.Sprint("loaded", n), At: driver.Forever}}, nil)
+		if err != nil || got[0] == nil || got[0].Number != n+1 || got[1] == nil {
+			t.Errorf("after commit %d: %+v, %v", n, got, err)
+		}
+	}
+	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -50,8 +50,10 @@ type Options struct {
 	// memory, for reads of the same ones; 0 stands for 8 MiB, less for none.
 	VersionCache int
 
-	// For tests: the size at which the disk is full, in pages (0: no limit),
+	// For tests: what goes wrong after a COMMIT (nil: nothing), the size at which
+	// the disk is full, in pages (0: no limit),
 	// another epochSlack, bulkVersions, smallDocument and idleTime.
+	afterCommit   func() error
 	maxPages      int
 	epochSlack    int64
 	bulkVersions  int

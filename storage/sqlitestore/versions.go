@@ -64,12 +64,14 @@ type knownVersion struct {
 }
 
 // Bounds of the cache: bytes in all; of one version, since larger ones would
-// drive too many others out; versions of one document; and what a version takes
-// beside its text, about, with its notes.
+// drive too many others out; versions of one document, and the share of a part
+// that it may have; and what a version takes beside its text, about, with its
+// notes.
 const (
 	versionCacheBytes = 8 << 20
 	maxKnownBytes     = 16 << 10
 	maxKnownVersions  = 64
+	documentShare     = 4
 	knownOverhead     = 512
 )
 
@@ -170,8 +172,12 @@ func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int
 	d.versions = slices.Insert(d.versions, place, knownVersion{v, count})
 	d.bytes += size
 	shard.bytes += size
-	if len(d.versions) > maxKnownVersions {
-		shard.drop(d, oldest(d.versions, v))
+	for len(d.versions) > maxKnownVersions || d.bytes > c.limit/documentShare {
+		i := oldest(d.versions, v)
+		if i < 0 {
+			break
+		}
+		shard.drop(d, i)
 	}
 	for shard.bytes > c.limit {
 		shard.docs.RemoveOldest()
@@ -206,11 +212,11 @@ func (s *versionShard) document(k documentKey, id docID) *knownDocument {
 }
 
 // oldest returns the place of the version that was kept first, as far as counts
-// tell, but for one.
+// tell, but for one, and for the document's last; -1 where there are no others.
 func oldest(versions []knownVersion, but *driver.Version) int {
 	first := -1
 	for i, v := range versions {
-		if v.Version != but && (first < 0 || v.count < versions[first].count) {
+		if v.Version != but && v.SupersededAt != driver.Forever && (first < 0 || v.count < versions[first].count) {
 			first = i
 		}
 	}

@@ -320,3 +320,36 @@ func TestSnapshotTakenDuringACommit(t *testing.T) {
 		t.Errorf("%v; a snapshot that was taken in peace has count %d", err, c.count)
 	}
 }
+
+// What is kept of one document leaves room for others, and keeps its current
+// version.
+func TestLongHistoryLeavesRoom(t *testing.T) {
+	c, err := newVersionCache(versionCacheBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := documentKey{1, "long"}
+	other := documentKey{1, ""}
+	for i := 0; c.shard(other) != c.shard(k) || i == 0; i++ {
+		other.key = fmt.Sprint("other", i)
+	}
+	c.add(other, 2, &driver.Version{Key: other.key, Number: 1, SupersededAt: driver.Forever}, c.current())
+	const last = 3 * maxKnownVersions
+	data := []byte(strings.Repeat("x", maxKnownBytes-2*knownOverhead))
+	add := func(n int64) {
+		v := &driver.Version{Key: k.key, Number: n, RecordedAt: driver.Instant(n), SupersededAt: driver.Instant(n + 1), Data: data}
+		if n == last {
+			v.SupersededAt = driver.Forever
+		}
+		c.add(k, 1, v, c.current())
+	}
+	add(last)
+	for n := range int64(last - 1) {
+		add(n + 1)
+	}
+	for _, k := range []documentKey{other, k} {
+		if v, _ := c.find(k, driver.Ref{Key: k.key, At: driver.Forever}, c.current()); v == nil {
+			t.Errorf("the current version of %q is not kept", k.key)
+		}
+	}
+}

@@ -192,7 +192,7 @@ func (w *writer) transaction(f func() error) error {
 		}
 		if err == nil {
 			w.store.known.committing()
-			err = w.exec("COMMIT")
+			err = w.commitNow()
 			w.store.known.committed(changed, err == nil)
 			w.transactions.Add(1)
 		}
@@ -210,6 +210,14 @@ func (w *writer) transaction(f func() error) error {
 	return err
 }
 
+func (w *writer) commitNow() error {
+	err := w.exec("COMMIT")
+	if err == nil && w.store.opts.afterCommit != nil {
+		err = w.store.opts.afterCommit()
+	}
+	return err
+}
+
 // restore makes what the writer remembers what the file says. Until it has
 // succeeded after a failure, nothing is written.
 func (w *writer) restore() error {
@@ -219,6 +227,10 @@ func (w *writer) restore() error {
 		}
 	}
 	if err := w.store.reload(w.conn); err != nil {
+		return err
+	}
+	// A COMMIT that failed may have happened.
+	if err := w.store.readArrivals(); err != nil {
 		return err
 	}
 	w.stale = false
