@@ -24,8 +24,8 @@ import (
 // StoppedVar makes the test binary a server that writes into the database that it names.
 const StoppedVar = "ASOF_TEST_WRITE_FOR_STOP"
 
-// WriteForStop is a server on a database that writes without a break, until its
-// input ends. It returns the exit status.
+// WriteForStop is a server on a database that writes and loads without a break,
+// until its input ends. It returns the exit status.
 func WriteForStop(uri string, input io.Reader) int {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
@@ -58,13 +58,44 @@ func WriteForStop(uri string, input io.Reader) int {
 			}
 		}()
 	}
-	_, _ = io.Copy(io.Discard, input)
-	return 0
+	refused := make(chan error, 1)
+	go func() {
+		for round := 0; ctx.Err() == nil; round++ {
+			_, err := s.Load(ctx, loadForStop(round))
+			for err != nil && driver.CodeOf(err) == driver.CodeUnavailable && ctx.Err() == nil {
+				_, err = s.Load(ctx, loadForStop(round)) // the same load tells what became of it
+			}
+			if err != nil && ctx.Err() == nil {
+				refused <- err
+				return
+			}
+		}
+	}()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, input)
+	}()
+	select {
+	case <-ended:
+		return 0
+	case err := <-refused:
+		fmt.Fprintln(os.Stderr, "a load was refused:", err)
+		return 1
+	}
+}
+
+// loadForStop is a load of two documents, apart from those that are written.
+func loadForStop(round int) []driver.Version {
+	vs := two(round, "thingsToo")
+	vs[0].Collection = "thingsToo"
+	return vs
 }
 
 // A server whose process is stopped, for longer than it takes until others take it
 // for dead, and goes on: nothing that it was about to write appears at an instant
-// that others have read at meanwhile.
+// that others have read at meanwhile, and each of its loads is there as a whole, or
+// not at all.
 func TestServerIsStopped(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -133,4 +164,29 @@ func TestServerIsStopped(t *testing.T) {
 			t.Errorf("at %d there is\n%s\nand was\n%s\n%v", at, after, before, err)
 		}
 	}
+	signal(os.Kill)
+	for others := true; others; {
+		others, _ = stateOf(ctx, t, s).others(lifeOf(s))
+	}
+	if _, err := s.Commit(ctx, write("own", "last", int64(stops))); err != nil { // after the last load was completed
+		t.Fatal(err)
+	}
+	vs, err := s.Query(ctx, &driver.Query{Collection: "thingsToo", At: driver.Forever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := make(map[string]int)
+	for _, v := range vs {
+		there[v.Key[1:]]++
+		if v.Number != 1 {
+			t.Errorf("%s was loaded %d times", v.Key, v.Number)
+		}
+	}
+	for round, n := range there {
+		if n != 2 {
+			t.Errorf("of load %s, %d documents are there", round, n)
+		}
+	}
+	checkLoaded(ctx, t, s, nil)
+	t.Logf("%d loads", len(there))
 }
