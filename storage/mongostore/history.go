@@ -130,11 +130,15 @@ func (c *collection) runModels(key string, moved []superseded) []runModel {
 // returns how many are there. Where a longer run is there already, left behind by
 // a server with larger bounds that was lost before its commit, they are as many as
 // that one has, so that no two runs hold the same version; but never the last of
-// the versions, unless it is among those that were to move.
+// the versions, unless it is among those that were to move. That one ends when the
+// last attempt says, where there were several.
 func (c *collection) overflow(ctx context.Context, key string, versions []superseded, n int) (moved int, err error) {
 	for moved < n {
 		run := c.bounds.runs(versions[moved:n])[0]
 		model := c.runModels(key, run)[0].model
+		if moved+len(run) == len(versions) {
+			model.Filter = c.endedLater(key, run)
+		}
 		_, err := c.history.ReplaceOne(ctx, model.Filter, model.Replacement, options.Replace().SetUpsert(true))
 		switch {
 		case err == nil:
@@ -150,6 +154,17 @@ func (c *collection) overflow(ctx context.Context, key string, versions []supers
 		moved += max(len(run), min(int(last-run[0].number)+1, len(versions)-1-moved))
 	}
 	return moved, nil
+}
+
+// endedLater selects what a run with the last of all versions takes the place of:
+// also a run of as many that an attempt to commit left behind, which was to
+// supersede that version at an earlier time than this one and did not.
+func (c *collection) endedLater(key string, run []superseded) bson.D {
+	k, last := encodeString(key), run[len(run)-1]
+	return bson.D{{Key: "_id", Value: bson.D{{Key: "k", Value: k}, {Key: "n", Value: run[0].number}}}, {Key: "k", Value: k}, {Key: "$or", Value: bson.A{
+		bson.D{{Key: "last", Value: bson.D{{Key: "$lt", Value: last.number}}}},
+		bson.D{{Key: "last", Value: last.number}, {Key: "to", Value: bson.D{{Key: "$lt", Value: int64(last.to)}}}},
+	}}}
 }
 
 // lastOfRun is the number of the last version in the run that begins with a

@@ -175,6 +175,43 @@ func TestRunIsThere(t *testing.T) {
 	}
 }
 
+// Of attempts to supersede a version that moves at once, the last says when it ended.
+func TestLastAttemptEndsRun(t *testing.T) {
+	s := openOverflowing(t, Bounds{})
+	ctx, c := t.Context(), s.collections["tools"]
+	commitMore(t, s, 1, 1, 0)
+	h, err := c.readHead(ctx, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := h.RecordedAt+5, h.RecordedAt+9
+	for _, attempt := range []struct {
+		name     string
+		at, want driver.Instant
+	}{
+		{"the first", first, first},
+		{"the second", second, second},
+		{"the second again", second, second},
+		{"the first, which was delayed", first, second},
+	} {
+		if n, err := c.overflow(ctx, "go", []superseded{supersede(&h.record, attempt.at)}, 1); err != nil || n != 1 {
+			t.Fatalf("%s: %d, %v", attempt.name, n, err)
+		}
+		var run struct {
+			To       driver.Instant `bson:"to"`
+			Versions []struct {
+				To driver.Instant `bson:"to"`
+			} `bson:"vs"`
+		}
+		if err := c.history.FindOne(ctx, bson.D{{Key: "k", Value: "go"}}).Decode(&run); err != nil {
+			t.Fatal(err)
+		}
+		if len(run.Versions) != 1 || run.To != attempt.want || run.Versions[0].To != attempt.want {
+			t.Errorf("%s: the run is %+v, want its end at %d", attempt.name, run, attempt.want)
+		}
+	}
+}
+
 // What a server knows of a document can be out of date in the number of versions
 // in prev only, after a load that another server has ended. The update finds out.
 func TestStaleNumberInPrev(t *testing.T) {
