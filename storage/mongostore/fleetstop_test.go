@@ -1,5 +1,3 @@
-//go:build unix
-
 package mongostore
 
 import (
@@ -8,17 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
-	"testing"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 // StoppedVar makes the test binary a server that writes into the database that it names.
@@ -90,103 +83,4 @@ func loadForStop(round int) []driver.Version {
 	vs := two(round, "thingsToo")
 	vs[0].Collection = "thingsToo"
 	return vs
-}
-
-// A server whose process is stopped, for longer than it takes until others take it
-// for dead, and goes on: nothing that it was about to write appears at an instant
-// that others have read at meanwhile, and each of its loads is there as a whole, or
-// not at all.
-func TestServerIsStopped(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	uri, _ := mongotest.NewServer(t).Database(t)
-	s := newFleetServer(t, uri, Options{})
-	child := exec.CommandContext(ctx, os.Args[0])
-	child.Env = append(os.Environ(), StoppedVar+"="+uri)
-	child.Stderr = os.Stderr
-	if _, err := child.StdinPipe(); err != nil { // open until this process ends
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = child.Process.Kill()
-		_ = child.Wait()
-	}()
-	signal := func(signal os.Signal) {
-		t.Helper()
-		if err := child.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-	}
-	look := func() (at driver.Instant, seen string) {
-		t.Helper()
-		at, err := s.Now(ctx)
-		if err == nil {
-			seen, err = see(ctx, s, at)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return at, seen
-	}
-	// goesOn waits until the other server has written something more.
-	goesOn := func(before string) {
-		for _, seen := look(); seen == before; _, seen = look() {
-			if ctx.Err() != nil {
-				t.Fatal("the server does not write")
-			}
-		}
-	}
-	_, first := look()
-	goesOn(first)
-	stops := 5
-	if testing.Short() {
-		stops = 3
-	}
-	seen := make(map[driver.Instant]string)
-	for stop := range stops {
-		signal(syscall.SIGSTOP)
-		for others := true; others; {
-			others, _ = stateOf(ctx, t, s).others(lifeOf(s))
-		}
-		if _, err := s.Commit(ctx, write("own", fmt.Sprint("own", stop), int64(stop))); err != nil {
-			t.Fatal(err)
-		}
-		at, there := look()
-		seen[at] = there
-		signal(syscall.SIGCONT)
-		goesOn(there)
-	}
-	for at, before := range seen {
-		if after, err := see(ctx, s, at); err != nil || after != before {
-			t.Errorf("at %d there is\n%s\nand was\n%s\n%v", at, after, before, err)
-		}
-	}
-	signal(os.Kill)
-	for others := true; others; {
-		others, _ = stateOf(ctx, t, s).others(lifeOf(s))
-	}
-	if _, err := s.Commit(ctx, write("own", "last", int64(stops))); err != nil { // after the last load was completed
-		t.Fatal(err)
-	}
-	vs, err := s.Query(ctx, &driver.Query{Collection: "thingsToo", At: driver.Forever})
-	if err != nil {
-		t.Fatal(err)
-	}
-	there := make(map[string]int)
-	for _, v := range vs {
-		there[v.Key[1:]]++
-		if v.Number != 1 {
-			t.Errorf("%s was loaded %d times", v.Key, v.Number)
-		}
-	}
-	for round, n := range there {
-		if n != 2 {
-			t.Errorf("of load %s, %d documents are there", round, n)
-		}
-	}
-	checkLoaded(ctx, t, s, nil)
-	t.Logf("%d loads", len(there))
 }
