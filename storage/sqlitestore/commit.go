@@ -139,7 +139,7 @@ func (w *writer) apply(r *request) (*driver.Version, error) {
 		return nil, &driver.ConflictError{Collection: v.Collection, Key: v.Key, Expected: in.Expected, Actual: st.number}
 	}
 	st.stored = true
-	if err := w.writeVersion(st, v, v.Number); err != nil {
+	if err := w.writeVersions(st, v.Number, v); err != nil {
 		return nil, err
 	}
 	if err := w.remember(id, st.id.version(v.Number)); err != nil {

@@ -114,19 +114,26 @@ func (w *writer) writeDocument(st *state, v *driver.Version, number, before int6
 	return w.Changes() == 1, nil
 }
 
-// writeVersion adds a row to the history: the version with a number.
-func (w *writer) writeVersion(st *state, v *driver.Version, number int64) error {
+// writeVersions adds rows to the history: versions of one document, with numbers
+// from first on.
+func (w *writer) writeVersions(st *state, first int64, vs ...*driver.Version) error {
 	s, err := w.Prepare(sqlInsertVersion)
 	if err != nil {
 		return err
 	}
-	if err := w.bindVersion(s, v); err != nil {
-		return err
-	}
-	s.BindInt64(1, st.id.version(number))
+	// A statement that is reset keeps what is bound.
 	s.BindInt64(2, int64(st.id))
 	s.BindInt64(10, st.coll.id)
-	s.BindText(11, v.Key)
-	_, err = s.Step()
-	return finish(s, err)
+	s.BindText(11, st.key)
+	for i, v := range vs {
+		if err := w.bindVersion(s, v); err != nil {
+			return err
+		}
+		s.BindInt64(1, st.id.version(first+int64(i)))
+		_, err = s.Step()
+		if err := finish(s, err); err != nil {
+			return err
+		}
+	}
+	return nil
 }

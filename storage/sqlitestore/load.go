@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 )
 
 // Load implements driver.Engine. The versions of one call are written in one
@@ -23,6 +22,8 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	if err := s.alive(ctx); err != nil {
 		return result, err
 	}
+	ahead := s.checkAhead(vs)
+	defer ahead.end() // vs are the caller's again
 	err := s.writer.submit(&request{ctx: ctx, run: func() error {
 		w := s.writer
 		var latest driver.Instant
@@ -40,7 +41,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 				if i%256 == 255 && ctx.Err() != nil {
 					return ctx.Err()
 				}
-				err := s.checkLoad(v)
+				err := ahead.check(i)
 				added := false
 				if err == nil {
 					added, err = w.load(s.byName[v.Collection], v, now)
@@ -81,13 +82,6 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		return driver.LoadResult{}, wrap(err, "loading versions")
 	}
 	return result, nil
-}
-
-func (s *Store) checkLoad(v *driver.Version) error {
-	if _, err := s.collection(v.Collection); err != nil {
-		return err
-	}
-	return check.Loaded(v)
 }
 
 // load adds one version, or reports that it is there already.
@@ -167,10 +161,8 @@ func (w *writer) flushDocuments() error {
 		if len(st.unwritten) == 0 {
 			continue
 		}
-		for i, v := range st.unwritten {
-			if err := w.writeVersion(st, v, st.written+1+int64(i)); err != nil {
-				return err
-			}
+		if err := w.writeVersions(st, st.written+1, st.unwritten...); err != nil {
+			return err
 		}
 		won, err := w.writeDocument(st, st.unwritten[len(st.unwritten)-1], st.number, st.written)
 		if err != nil {
