@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -28,6 +29,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	program = filepath.Join(dir, "asof")
+	clearVariables()
 	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "github.com/asof/asof")...)
 	var output bytes.Buffer
 	build.Stdout, build.Stderr = &output, &output
@@ -35,6 +37,19 @@ func buildAndRun(m *testing.M) int {
 		panic("building the program: " + err.Error() + "\n" + output.String())
 	}
 	return mongotest.Main(m.Run)
+}
+
+// clearVariables takes the program's variables, which are flags, out of the
+// environment: those of whoever runs the tests are not for the program under
+// test, and it warns of what it does not know.
+func clearVariables() {
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "ASOF_") && !strings.HasPrefix(name, "ASOF_TEST") {
+			if err := os.Unsetenv(name); err != nil {
+				panic(err)
+			}
+		}
+	}
 }
 
 // An engine says how to name an empty store of its own for a script.
