@@ -12,6 +12,7 @@ import (
 )
 
 func TestUsage(t *testing.T) {
+	t.Setenv("ASOF_ADDR", "127.0.0.1:0") // somebody may listen on the default one
 	dir := t.TempDir()
 	for _, c := range []struct {
 		args   string
