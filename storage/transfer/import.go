@@ -44,6 +44,10 @@ func (o ImportOptions) withDefaults() ImportOptions {
 	return o
 }
 
+// firstVersions is how many versions the first batch has. Each of the following
+// may have twice as many as the one before, so that the store is soon at work.
+const firstVersions = 8192
+
 // Import adds the versions that r holds to the store. Compressed data is told
 // by its first bytes.
 //
@@ -62,7 +66,7 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l := &loader{store: store, opts: opts, raw: src.raw, next: &batch{}}
+	l := &loader{store: store, opts: opts, raw: src.raw, next: &batch{}, most: min(firstVersions, opts.BatchVersions)}
 	err = l.run(ctx, parseAhead(ctx, src, opts, typesOf(store)))
 	l.report.Stopped = err != nil
 	return l.report, err

@@ -20,6 +20,7 @@ type loader struct {
 	report ImportReport
 
 	next   *batch       // gathers
+	most   int          // versions that it may have
 	spare  *batch       // the one before, for its memory; nil: there is none yet
 	loaded chan outcome // of the batch that the store has; nil: it has none
 }
@@ -83,7 +84,7 @@ func (l *loader) add(ctx context.Context, j *job) error {
 	for i := range j.items {
 		it := &j.items[i]
 		size := len(it.version.Data) + versionOverhead
-		if n := len(l.next.versions); n > 0 && (n >= l.opts.BatchVersions || l.next.bytes+size > l.opts.BatchBytes) {
+		if n := len(l.next.versions); n > 0 && (n >= l.most || l.next.bytes+size > l.opts.BatchBytes) {
 			if err := l.flush(ctx); err != nil {
 				return err
 			}
@@ -124,6 +125,7 @@ func (l *loader) flush(ctx context.Context) error {
 	if l.next, l.spare = l.spare, nil; l.next == nil {
 		l.next = &batch{versions: make([]driver.Version, 0, len(b.versions)), origins: make([]origin, 0, len(b.versions))}
 	}
+	l.most = min(2*l.most, l.opts.BatchVersions)
 	loaded := make(chan outcome, 1)
 	l.loaded = loaded
 	if prepared != nil {
