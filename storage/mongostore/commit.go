@@ -184,10 +184,21 @@ func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.
 	return &r.Version, nil
 }
 
+// largeWrite is how much JSON there is, in bytes, in a write that may well be longer
+// on its way than a lease lasts.
+const largeWrite = 128 << 10
+
 // send writes under the lease by which the version has its time.
 func (t *committing) send(ctx context.Context, h *head, r *record) (*head, error) {
 	clock := t.c.store.clock
-	ctx, cancel, err := bind(ctx, func() (time.Duration, error) { return clock.flightLeft(r.RecordedAt) })
+	hold, size := bind, len(r.Data)
+	if h != nil {
+		size += len(h.Data) // it is sent again, as history
+	}
+	if size > largeWrite {
+		hold = keep
+	}
+	ctx, cancel, err := hold(ctx, func() (time.Duration, error) { return clock.flightLeft(r.RecordedAt) })
 	if err != nil {
 		t.lapsed = true
 		return nil, certain(err)
