@@ -30,7 +30,7 @@ func (c *collection) declare(ctx context.Context, declared []driver.Index) error
 // are on current versions: keys ascend within an order whatever its direction, and
 // an index, read from either end, has the keys of equal values in its own
 // direction or in that against it. So descending orders need one whose keys
-// descend.
+// descend. As those only save a sort, there are no more than a collection may have.
 func (c *collection) indexes(declared []driver.Index) (main, history []mongo.IndexModel) {
 	main = []mongo.IndexModel{
 		index("current.at", "_id"),  // what changed since; the log
@@ -43,6 +43,7 @@ func (c *collection) indexes(declared []driver.Index) (main, history []mongo.Ind
 		index("k", "from", "to"), // a version at an instant
 		index("to", "from"),      // all versions at an instant
 	}
+	var descending []mongo.IndexModel
 	for _, d := range declared {
 		if len(d.Path) == 0 || len(d.Path) >= maxDepth {
 			continue
@@ -55,12 +56,16 @@ func (c *collection) indexes(declared []driver.Index) (main, history []mongo.Ind
 		}
 		main = append(main, index(name("current"), "_id"), index(name("prev")))
 		if !d.List {
-			main = append(main, index(name("current"), "-_id"))
+			descending = append(descending, index(name("current"), "-_id"))
 		}
 		history = append(history, index(name("vs")))
 	}
-	return main, history
+	room := max(0, min(len(descending), maxIndexes-len(main)))
+	return append(main, descending[:room]...), history
 }
+
+// maxIndexes is how many indexes MongoDB lets a collection have, besides that of _id.
+const maxIndexes = 63
 
 // sparse makes an index one of the documents that have the field.
 func sparse(m mongo.IndexModel) mongo.IndexModel {

@@ -55,9 +55,10 @@ func TestIndexes(t *testing.T) {
 	long := fmt.Sprintf("x.release.o.%s.d", strings.Repeat("a long name ", 20))
 	if diff := cmp.Diff([]string{
 		"current.at _id", "current.at -_id", "prev.at", "current.ld sparse",
-		"current.x.stars.i _id", "prev.x.stars.i", "current.x.stars.i -_id",
+		"current.x.stars.i _id", "prev.x.stars.i",
 		"current.x.tags.l.s _id", "prev.x.tags.l.s",
-		"current." + long + " _id", "prev." + long, "current." + long + " -_id",
+		"current." + long + " _id", "prev." + long,
+		"current.x.stars.i -_id", "current." + long + " -_id",
 	}, keysOf(t, main)); diff != "" {
 		t.Errorf("of documents (-want +got):\n%s", diff)
 	}
@@ -65,5 +66,20 @@ func TestIndexes(t *testing.T) {
 		"k n", "k from to", "to from", "vs.x.stars.i", "vs.x.tags.l.s", "vs." + long,
 	}, keysOf(t, history)); diff != "" {
 		t.Errorf("of the overflow (-want +got):\n%s", diff)
+	}
+}
+
+// A type with many indexes has those for descending orders as far as MongoDB lets it.
+func TestIndexesAreNotTooMany(t *testing.T) {
+	const most = 64 // with that of _id
+	for _, test := range []struct{ declared, want int }{{0, 5}, {19, 62}, {20, most}, {29, most}} {
+		var declared []driver.Index
+		for i := range test.declared {
+			declared = append(declared, driver.Index{Path: []string{fmt.Sprint("f", i)}, Kind: driver.KindInt})
+		}
+		main, _ := (&collection{}).indexes(declared)
+		if n := len(main) + 1; n != test.want {
+			t.Errorf("%d declared indexes make %d, want %d", test.declared, n, test.want)
+		}
 	}
 }
