@@ -28,6 +28,7 @@ type exchange struct {
 	get    bool
 	debug  bool
 	status int
+	place  place
 	body   bytes.Buffer     // the request's; later the answer's
 	rest   io.LimitedReader // of the request's body, while it is read
 	params graphql.RawParams
@@ -74,6 +75,7 @@ func (x *exchange) send() error {
 		// be copied to a larger map in each request, and again when it is sent.
 		header["Content-Length"] = []string{strconv.Itoa(x.body.Len())}
 	}
+	x.place.executed(x.body.Len())
 	return writeAtOnce(x.r, x.w, x.status, x.body.Bytes())
 }
 

@@ -22,6 +22,7 @@ type Handler struct {
 	exec    guarded
 	metrics *metrics
 	places  *semaphore.Weighted // for operations that are being executed
+	sending *semaphore.Weighted // bytes of answers of those that were
 	sockets *semaphore.Weighted
 	socket  transport.Websocket
 	ids     requestIDs
@@ -49,6 +50,7 @@ func New(cfg Config) (*Handler, error) {
 		cfg:     cfg,
 		metrics: newMetrics(cfg.Metrics),
 		places:  semaphore.NewWeighted(int64(cfg.Limits.Concurrent)),
+		sending: semaphore.NewWeighted(mostSending),
 		sockets: semaphore.NewWeighted(int64(cfg.Limits.WebSockets)),
 		ids:     newRequestIDs(),
 	}
@@ -154,12 +156,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 	x.media, x.get, x.status = answerMedia(r), op.transport == "GET", http.StatusOK
 	ctx, p := h.receive(w, r, x)
 	if p == nil {
-		var leave func()
-		if leave, p = h.enter(ctx); p == nil {
-			defer leave()
-			timed := newTimed(ctx, op, h.cfg.Now, h.cfg.Limits.Time)
-			defer timed.end()
-			h.execute(graphql.StartOperationTrace(timed), w, r, x)
+		if p = h.enter(ctx); p == nil {
+			h.execute(ctx, w, r, x)
 		}
 	}
 	if p != nil {
@@ -195,7 +193,13 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *exchange) (
 	return ctx, nil
 }
 
+// execute executes an operation that has a place, and sends its answer.
 func (h *Handler) execute(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) {
+	x.place = place{of: h, held: true}
+	defer x.place.leave()
+	timed := newTimed(ctx, x.op, h.cfg.Now, h.cfg.Limits.Time)
+	defer timed.end()
+	ctx = graphql.StartOperationTrace(timed)
 	switch x.op.transport {
 	case "GET":
 		transport.GET{}.Do(x, r.WithContext(ctx), x)
@@ -219,14 +223,46 @@ func (h *Handler) release(x *exchange) {
 	h.pool.Put(x)
 }
 
-// enter waits for a place among the operations that are executed; leave gives
-// it back.
-func (h *Handler) enter(ctx context.Context) (leave func(), p *problem) {
+// enter waits for a place among the operations that are executed.
+func (h *Handler) enter(ctx context.Context) *problem {
 	if !h.acquire(ctx, h.places) {
-		return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy or shutting down; try again in a moment"}
+		return &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy or shutting down; try again in a moment"}
 	}
 	h.metrics.inFlight.Inc()
-	return h.leave, nil
+	return nil
+}
+
+// mostSending is how many bytes of answers may be on their way to clients that
+// take their time, beside those that hold a place.
+const mostSending = 64 << 20
+
+// place is what an operation holds: a place among those that are executed, or
+// room for its answer while that is sent. Clients that do not read what they
+// asked for thus do not keep others out.
+type place struct {
+	of   *Handler
+	held bool
+	room int64
+}
+
+// executed gives the place back, if there is room for an answer of so many
+// bytes.
+func (p *place) executed(bytes int) {
+	if p.held && p.of.sending.TryAcquire(int64(bytes)) {
+		p.held, p.room = false, int64(bytes)
+		p.of.leave()
+	}
+}
+
+// leave gives back what the operation holds.
+func (p *place) leave() {
+	if p.held {
+		p.of.leave()
+	}
+	if p.room > 0 {
+		p.of.sending.Release(p.room)
+	}
+	*p = place{}
 }
 
 // acquire takes one of the places, if one gets free in time.
@@ -249,7 +285,10 @@ func (h *Handler) leave() {
 // that ends first.
 func (h *Handler) Drain(ctx context.Context) error {
 	defer h.close()
-	return h.places.Acquire(ctx, int64(h.cfg.Limits.Concurrent))
+	if err := h.places.Acquire(ctx, int64(h.cfg.Limits.Concurrent)); err != nil {
+		return err
+	}
+	return h.sending.Acquire(ctx, mostSending)
 }
 
 // WaitAtMost is how long a request that was read may take: to wait and to be

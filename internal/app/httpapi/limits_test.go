@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -204,6 +205,51 @@ func TestConcurrencyLimit(t *testing.T) {
 		t.Error(err)
 	}
 	s.query(t, `{hello}`).wantError(t, 503, CodeUnavailable, "shutting down")
+}
+
+// Clients that do not read what they asked for keep nobody out, as long as there
+// is room for their answers.
+func TestClientsThatDoNotRead(t *testing.T) {
+	const places = 2
+	for _, accept := range []string{"application/json", "text/event-stream"} {
+		t.Run(accept, func(t *testing.T) {
+			entered := make(chan bool)
+			s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+				cfg.Limits.Concurrent = places
+				schema.fields["block"] = func(context.Context) (any, error) {
+					entered <- true
+					return strings.Repeat("x", 9<<20), nil
+				}
+			})
+			var stalled []net.Conn
+			for range places + 1 {
+				c, err := net.Dial("tcp", s.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = c.Close() }()
+				stalled = append(stalled, c)
+				const body = `{"query":"{block}"}`
+				if _, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", accept, len(body), body); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-entered:
+				case <-t.Context().Done():
+				}
+			}
+			s.query(t, `{hello}`).want(t, http.StatusOK, `{"data":{"hello":"world"},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`)
+			if s.handler.sending.TryAcquire(mostSending) {
+				t.Fatal("no answer is under way any more")
+			}
+			for _, c := range stalled {
+				_ = c.Close()
+			}
+			if err := s.handler.Drain(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 func TestDrainIsBounded(t *testing.T) {

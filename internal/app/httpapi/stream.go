@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"golang.org/x/sync/semaphore"
 )
@@ -73,6 +74,9 @@ func (e *events) next(response *graphql.Response) {
 		panic(err) // an extension that is no JSON
 	}
 	to.WriteString("\n\n")
+	if response.HasNext == nil && e.x.op.kind != string(ast.Subscription) {
+		e.x.place.executed(to.Len())
+	}
 	e.flush()
 }
 
@@ -129,12 +133,11 @@ func (c *connection) enter(ctx context.Context) (leave func(), p *problem) {
 		return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, fmt.Sprintf(
 			"this connection has %d operations running, the most that it may have; wait until one of them is complete", c.h.cfg.Limits.PerSocket)}
 	}
-	free, p := c.h.enter(ctx)
-	if p != nil {
+	if p := c.h.enter(ctx); p != nil {
 		c.places.Release(1)
 		return nil, p
 	}
-	return func() { free(); c.places.Release(1) }, nil
+	return func() { c.h.leave(); c.places.Release(1) }, nil
 }
 
 func (c *connection) DispatchError(ctx context.Context, list gqlerror.List) *graphql.Response {
