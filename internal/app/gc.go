@@ -7,10 +7,10 @@ import (
 
 // What the collector is asked for while serving. Live memory is a few megabytes,
 // most of it caches, so that by default it would run some hundred times a second
-// under load; a heap four times the live one is still small. The limit makes it
-// thrifty again where requests hold much.
+// under load; a heap two and a half times the live one is still small. The limit
+// makes it thrifty again where requests hold much.
 const (
-	gcPercent   = 300
+	gcPercent   = 150
 	memoryLimit = 1 << 30 // bytes, soft
 )
 

@@ -215,7 +215,7 @@ func acquire(path string) (*os.File, error) {
 }
 
 // pageCache is what each connection may hold of the file in memory, in KiB.
-const pageCache = 6 << 10
+const pageCache = 4 << 10
 
 // connect opens a connection.
 func (s *Store) connect() (*conn, error) {
