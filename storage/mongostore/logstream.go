@@ -12,9 +12,6 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// logPart is how many of the versions that are current are read at a time.
-const logPart = 1000
-
 // source is a stream of versions in the order of a log, with the next one.
 type source struct {
 	next func() (*record, error) // nil at the end
@@ -38,7 +35,7 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 			}
 		}()
 		for _, c := range collections {
-			l := &logging{c: c, q: q, begin: begin, horizon: h}
+			l := &logging{c: c, q: q, begin: begin, since: begin, horizon: h}
 			opened = append(opened, l)
 			more, err := l.sources(ctx)
 			if err != nil {
@@ -89,10 +86,14 @@ func smallest(sources []*source, backward bool) (*record, error) {
 
 // logging reads the log of one collection as it was at an instant.
 type logging struct {
-	c       *collection
-	q       *driver.LogQuery
-	begin   driver.Instant
+	c     *collection
+	q     *driver.LogQuery
+	begin driver.Instant
+	// since is when the streams were opened: begin, unless they had to be opened
+	// again. They have what had been superseded then.
+	since   driver.Instant
 	horizon *horizon
+	lists   []*source // the streams of prev and overflow
 	cursors []*mongo.Cursor
 	part    []*record // read of what was current, in order
 	ended   bool      // nothing follows the part
@@ -114,6 +115,9 @@ func (l *logging) close(ctx context.Context) {
 // is looked for later, and neither documents nor runs move by what they are found
 // by. What is met twice is dropped.
 //
+// A load that comes later may supersede versions at times before, which are not in
+// the streams then; they are opened again (readPart).
+//
 // Where there is a limit, each place is read as far as the ones before leave it
 // open (horizon).
 func (l *logging) sources(ctx context.Context) ([]*source, error) {
@@ -127,23 +131,36 @@ func (l *logging) sources(ctx context.Context) ([]*source, error) {
 		l.horizon.add(current.head)
 		l.horizon.add(l.part...)
 	}
-	list := []*source{current}
-	for _, field := range []string{"prev", "vs"} {
-		s, err := l.open(ctx, field)
+	if err := l.openLists(ctx, l.q); err != nil {
+		return nil, err
+	}
+	return append([]*source{current}, l.lists...), nil
+}
+
+// openLists opens the streams of prev and overflow, as far as a query goes; where
+// they were open, again.
+func (l *logging) openLists(ctx context.Context, q *driver.LogQuery) error {
+	l.close(ctx)
+	for i, field := range []string{"prev", "vs"} {
+		s, err := l.open(ctx, field, q)
 		if err == nil {
 			s.head, err = s.next()
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		list = append(list, s)
+		if i < len(l.lists) {
+			*l.lists[i] = *s
+		} else {
+			l.lists = append(l.lists, s)
+		}
 	}
-	return list, nil
+	return nil
 }
 
 // open opens the stream of what was superseded in a list.
-func (l *logging) open(ctx context.Context, field string) (*source, error) {
-	cursor, err := l.collection(field).Aggregate(ctx, l.superseded(field), options.Aggregate().SetAllowDiskUse(true))
+func (l *logging) open(ctx context.Context, field string, q *driver.LogQuery) (*source, error) {
+	cursor, err := l.collection(field).Aggregate(ctx, l.superseded(field, q), options.Aggregate().SetAllowDiskUse(true))
 	if l.q.Limit > 0 {
 		var found []*record
 		err := each(ctx, cursor, err, func(raw bson.Raw) error {
@@ -225,16 +242,23 @@ func (l *logging) order(p place) bson.D {
 }
 
 // superseded is a pipeline over the versions in a list that had been
-// superseded when the log began.
-func (l *logging) superseded(list string) bson.A {
-	ended := bson.D{{Key: list + ".to", Value: bson.D{{Key: "$lte", Value: int64(l.begin)}}}}
-	inside := bson.D{{Key: "to", Value: bson.D{{Key: "$lte", Value: int64(l.begin)}}}}
-	return l.unwound(list, l.q, ended, inside, l.q.Limit)
+// superseded when the streams were opened.
+func (l *logging) superseded(list string, q *driver.LogQuery) bson.A {
+	ended := bson.D{{Key: "to", Value: bson.D{{Key: "$lte", Value: int64(l.since)}}}}
+	if l.since != l.begin {
+		ended = append(ended, bson.E{Key: "at", Value: bson.D{{Key: "$lte", Value: int64(l.begin)}}})
+	}
+	return l.unwound(list, q, ended, l.q.Limit)
 }
 
-// unwound is a pipeline over the versions in a list for which a condition holds.
-func (l *logging) unwound(list string, q *driver.LogQuery, condition, inside bson.D, limit int) bson.A {
+// unwound is a pipeline over the versions in a list for which a condition on their
+// own fields holds.
+func (l *logging) unwound(list string, q *driver.LogQuery, inside bson.D, limit int) bson.A {
 	q = l.horizon.bounded(q)
+	condition := bson.D{}
+	for _, e := range inside {
+		condition = append(condition, bson.E{Key: list + "." + e.Key, Value: e.Value})
+	}
 	whole := *q
 	whole.After = nil // the key, which a position is about, is outside
 	within := append(bson.A{inside}, logConditions(at(""), l.c, &whole)...)
@@ -252,93 +276,4 @@ func (l *logging) unwound(list string, q *driver.LogQuery, condition, inside bso
 		stages = append(stages, bson.D{{Key: "$limit", Value: int64(limit)}})
 	}
 	return append(stages, bson.D{{Key: "$project", Value: unwoundFields(list, l.fields(list))}})
-}
-
-// nextCurrent returns the next of the versions that were current when the log
-// began.
-func (l *logging) nextCurrent(ctx context.Context) (*record, error) {
-	if len(l.part) == 0 && !l.ended {
-		if err := l.readPart(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if len(l.part) == 0 {
-		return nil, nil
-	}
-	r := l.part[0]
-	l.part = l.part[1:]
-	return r, nil
-}
-
-// readPart reads the next of them from the three places where they may be by
-// now, one after the other. The first so many of all are among the first so
-// many of each.
-func (l *logging) readPart(ctx context.Context) error {
-	limit := logPart
-	if l.q.Limit > 0 {
-		limit = min(limit, l.q.Limit)
-	}
-	q := *l.q
-	q.After = l.after
-	var found []*record
-	err := l.c.store.inSnapshot(ctx, func(ctx context.Context) error {
-		var err error
-		found, err = l.findPart(ctx, &q, limit)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(found, func(a, b *record) int {
-		c := comparePositions(positionOf(a), positionOf(b))
-		if l.q.Backward {
-			return -c
-		}
-		return c
-	})
-	found = slices.CompactFunc(found, func(a, b *record) bool { return positionOf(a) == positionOf(b) })
-	if len(found) < limit {
-		l.ended = true
-	} else {
-		found = found[:limit]
-		after := positionOf(found[limit-1])
-		l.after = &after
-	}
-	l.part = found
-	return nil
-}
-
-// findPart looks for it in the three places.
-func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int) ([]*record, error) {
-	var found []*record
-	take := func(field string) func(bson.Raw) error {
-		return func(raw bson.Raw) error {
-			r, err := l.read(raw, field)
-			found = append(found, r)
-			return err
-		}
-	}
-	here := at("current")
-	conditions := bson.A{bson.D{{Key: "current.at", Value: bson.D{{Key: "$lte", Value: int64(l.begin)}}}}, l.keys("_id")}
-	conditions = append(conditions, logConditions(here, l.c, l.horizon.bounded(q))...)
-	cursor, err := l.c.main.Find(ctx, bson.D{{Key: "$and", Value: conditions}},
-		options.Find().SetSort(l.order(here)).SetLimit(int64(limit)).SetProjection(l.fields("current")).SetAllowDiskUse(true))
-	if err := each(ctx, cursor, err, take("current")); err != nil {
-		return nil, err
-	}
-	later, err := l.c.changedSince(ctx, l.begin)
-	if err != nil {
-		return nil, err
-	}
-	for _, list := range []string{"prev", "vs"} {
-		if !later {
-			break
-		}
-		cursor, err := l.collection(list).Aggregate(ctx,
-			l.unwound(list, q, holding(list+".", l.begin), holding("", l.begin), limit), options.Aggregate().SetAllowDiskUse(true))
-		if err := each(ctx, cursor, err, take(list)); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
 }
