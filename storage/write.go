@@ -269,12 +269,14 @@ func (s *Store) commit(ctx context.Context, op *operation, t *Type, message *str
 	}
 	v, err := s.engine.Commit(ctx, &w)
 	s.loaded.forget(w.Collection, w.Key)
-	switch {
+	switch refused := driver.RefusalOf(err); {
 	case err == nil:
 		op.reached(v.RecordedAt)
 		return v, nil
 	case isConflict(err):
 		return nil, err
+	case refused != "":
+		return nil, &Error{Code: CodeUnavailable, Message: refused + "; nothing was written", Cause: err}
 	case driver.CodeOf(err) == driver.CodeUnavailable || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return nil, &Error{
 			Code:    CodeUnavailable,

@@ -586,6 +586,8 @@ func TestEngineErrors(t *testing.T) {
 	secret := errors.New("disk /dev/sda1 is on fire")
 	e.engine.commitErr = driver.Errorf(driver.CodeUnavailable, "no: %w", secret)
 	wantError(t, update(), storage.CodeUnavailable, "may or may not have happened")
+	e.engine.commitErr = fmt.Errorf("no: %w", &driver.Error{Code: driver.CodeUnavailable, Message: "secret", Refused: "the disk is a picture"})
+	wantError(t, update(), storage.CodeUnavailable, "the disk is a picture; nothing was written")
 	e.engine.commitErr = driver.Errorf(driver.CodeInternal, "no: %w", secret)
 	err := update()
 	wantError(t, err, storage.CodeInternal, "internal error")

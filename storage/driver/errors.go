@@ -25,6 +25,9 @@ type Error struct {
 	Code    Code
 	Message string
 	Cause   error
+	// Refused, of a write: nothing of it was sent to the store, and this says
+	// why, to clients. Empty: it is not known, or the code says so.
+	Refused string
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -58,6 +61,21 @@ func (e *LoadError) Error() string { return e.Err.Error() }
 
 // Unwrap returns what was wrong.
 func (e *LoadError) Unwrap() error { return e.Err }
+
+// RefusalOf returns why a write was refused before anything of it was sent to the
+// store, in words for clients; "" where it may have been written.
+func RefusalOf(err error) string {
+	for {
+		var e *Error
+		if !errors.As(err, &e) {
+			return ""
+		}
+		if e.Refused != "" {
+			return e.Refused
+		}
+		err = e.Cause
+	}
+}
 
 // CodeOf returns the code of an error, "" for nil and CodeInternal for one
 // that has none.

@@ -49,5 +49,17 @@ func internalf(format string, args ...any) error {
 }
 
 func errClosed() error {
-	return driver.Errorf(driver.CodeUnavailable, "the store is closed")
+	return refused("the store is closed", driver.Errorf(driver.CodeUnavailable, "the store is closed"))
+}
+
+// errGivenUp is of a call whose context ended before it began.
+func errGivenUp(err error) error {
+	return refused("the request was cancelled or took too long", driver.Errorf(driver.CodeUnavailable, "the request ended before it began: %w", err))
+}
+
+// refused says of a write's error that nothing of it was sent to the database,
+// and why, to clients.
+func refused(why string, err *driver.Error) *driver.Error {
+	err.Refused = why
+	return err
 }

@@ -97,6 +97,9 @@ func TestFilesThatGo(t *testing.T) {
 					if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), want) {
 						t.Errorf("%s: %v (%q), want %q", call.name, err, driver.CodeOf(err), want)
 					}
+					if refusal := driver.RefusalOf(err); refusal != "the store takes no writes: its file was removed or replaced" {
+						t.Errorf("%s: clients are told %q", call.name, refusal)
+					}
 				}
 			}
 			got, err := s.Get(t.Context(), "things", []driver.Ref{{Key: "a", Number: 2}, {Key: "b", At: driver.Forever}}, nil)

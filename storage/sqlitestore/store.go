@@ -31,7 +31,7 @@ func (s *Store) alive(ctx context.Context) error {
 		return errClosed()
 	}
 	if err := ctx.Err(); err != nil {
-		return wrap(err, "the request ended")
+		return errGivenUp(err)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (w *writer) submit(r *request) error {
 		return r.err
 	case <-r.ctx.Done():
 		if r.claimed.CompareAndSwap(false, true) {
-			return wrap(r.ctx.Err(), "waiting to write")
+			return errGivenUp(r.ctx.Err())
 		}
 		<-r.ready
 		return r.err
@@ -150,7 +150,7 @@ func (w *writer) take(queue []*request) int {
 		switch {
 		case !r.claimed.CompareAndSwap(false, true):
 		case r.ctx.Err() != nil:
-			r.finish(wrap(r.ctx.Err(), "waiting to write"))
+			r.finish(errGivenUp(r.ctx.Err()))
 		case r.run != nil:
 			r.finish(r.run())
 			return n
