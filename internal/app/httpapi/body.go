@@ -83,8 +83,9 @@ func invalidUTF8(text []byte) int {
 	}
 }
 
-// loneSurrogate returns where valid JSON has an escape for half of a
-// surrogate pair, which decoding would replace silently; -1: nowhere.
+// loneSurrogate returns where valid JSON, or a string of a GraphQL document, has
+// an escape for half of a surrogate pair, which decoding would replace silently;
+// -1: nowhere.
 func loneSurrogate(text []byte) int {
 	for at := 0; ; {
 		next := bytes.IndexByte(text[at:], '\\')
@@ -92,11 +93,9 @@ func loneSurrogate(text []byte) int {
 			return -1
 		}
 		at += next
-		if text[at+1] != 'u' {
-			at += 2
-			continue
-		}
 		switch unit := escaped(text[at:]); {
+		case unit < 0: // another escape; \u{…} is never half a pair
+			at += 2
 		case unit >= 0xDC00 && unit <= 0xDFFF:
 			return at
 		case unit >= 0xD800 && unit <= 0xDBFF:

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -34,12 +33,13 @@ func (s *shapeLimit) MutateOperationParameters(ctx context.Context, params *grap
 	if len(params.Query) > s.limits.Query {
 		return refuse(CodeTooComplex, "the query has %d bytes; at most %d are allowed", len(params.Query), s.limits.Query)
 	}
-	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: params.Query}, s.limits.Tokens)
+	source := &ast.Source{Input: params.Query}
+	doc, err := parser.ParseQueryWithTokenLimit(source, s.limits.Tokens)
 	if err != nil {
-		if strings.Contains(err.Error(), "exceeded token limit") {
-			return refuse(CodeTooComplex, "the query has more than %d tokens (names, values and punctuators), the limit of this server", s.limits.Tokens)
-		}
-		return nil // the executor reports it, with its place
+		return s.syntaxProblem(source, err) // nil: the executor reports it, with its place
+	}
+	if err := halfPair(params.Query); err != nil {
+		return err
 	}
 	w := shapeWalk{limits: s.limits}
 	for _, fragment := range doc.Fragments {
