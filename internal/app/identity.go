@@ -20,30 +20,40 @@ func identify(r *http.Request) (context.Context, string, error) {
 	ctx := r.Context()
 	actor := storage.Anonymous
 	if given := r.Header["X-Actor"]; len(given) > 0 {
-		if err := checkActor(given); err != nil {
+		var err error
+		if actor, err = readActor(given); err != nil {
 			return nil, "", err
 		}
-		actor = given[0]
 	}
 	return storage.WithActor(ctx, storage.Actor{ID: actor}), actor, nil
 }
 
 const longestActor = 200 // bytes
 
-func checkActor(given []string) error {
+// readActor reads a name in UTF-8. Bytes that are not UTF-8 are the first 256
+// characters of Unicode (Latin-1): that is what browsers send, whose fetch takes
+// no others, and RFC 9110, 5.5 leaves open what they are.
+func readActor(given []string) (string, error) {
 	if len(given) > 1 {
-		return errors.New("the header X-Actor was given more than once")
+		return "", errors.New("the header X-Actor was given more than once")
 	}
 	name := given[0]
+	if !utf8.ValidString(name) {
+		characters := make([]rune, len(name))
+		for i := range len(name) {
+			characters[i] = rune(name[i])
+		}
+		name = string(characters)
+	}
 	switch {
 	case strings.TrimSpace(name) == "":
-		return errors.New("the header X-Actor is empty; leave it out to act as " + storage.Anonymous)
+		return "", errors.New("the header X-Actor is empty; leave it out to act as " + storage.Anonymous)
 	case len(name) > longestActor:
-		return fmt.Errorf("the header X-Actor is longer than %d bytes", longestActor)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return errors.New("the header X-Actor must be text in UTF-8 without control characters")
+		return "", fmt.Errorf("the header X-Actor is longer than %d bytes of UTF-8", longestActor)
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return "", errors.New("the header X-Actor must be text without control characters")
 	}
-	return nil
+	return name, nil
 }
 
 // checkAddress refuses to serve others than this machine without

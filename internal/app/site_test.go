@@ -92,15 +92,15 @@ func TestActor(t *testing.T) {
 			}
 		}
 	}
-	for _, actor := range []string{"Zoë", "anonymous"} {
+	for sent, actor := range map[string]string{"Zoë": "Zoë", "": "anonymous", "Jos\xe9": "José", "\xff": "ÿ", "Мария": "Мария"} {
 		body := p.query(t, read).body
 		if err := json.Unmarshal([]byte(body), &got); err != nil {
 			t.Fatal(err)
 		}
 		mutation := fmt.Sprintf(`mutation {updateProject(input: {key: "lanternfish", expectedVersion: %d, patch: {name: "By %s"}}) {__typename}}`,
 			got.Data.Project.Version, actor)
-		header := []string{"X-Actor", actor}
-		if actor == "anonymous" {
+		header := []string{"X-Actor", sent}
+		if sent == "" {
 			header = nil
 		}
 		if body := p.query(t, mutation, header...).body; !strings.Contains(body, `"UpdateProjectSuccess"`) {
@@ -111,7 +111,7 @@ func TestActor(t *testing.T) {
 			t.Errorf("written by %s, read as %s (%v)", actor, body, err)
 		}
 	}
-	for _, bad := range []string{" ", strings.Repeat("x", 201), "\xff", "a\tb"} {
+	for _, bad := range []string{" ", strings.Repeat("x", 201), strings.Repeat("\xe9", 101), "a\x85\xff", "\xa0", "a\tb"} {
 		if got := p.query(t, read, "X-Actor", bad); got.status != 400 || !strings.Contains(got.body, "BAD_USER_INPUT") {
 			t.Errorf("X-Actor %q: status %d, %s", bad, got.status, got.body)
 		}
