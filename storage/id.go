@@ -31,7 +31,7 @@ func appendID(b []byte, typeName, key string, number int64) []byte {
 // parseID is the inverse of encodeID; number is 0 where the id names none.
 func parseID(id string) (typeName, key string, number int64, err error) {
 	bad := func(why string) (string, string, int64, error) {
-		return "", "", 0, badInput("id %s is malformed: %s; an id looks like Project:vaultwarden or Project:vaultwarden@17", quoteShort(id), why)
+		return "", "", 0, badInput("id %s is malformed: %s; an id is the name of a type, a colon and a key, and for one version an at sign and its number, as in Type:some-key@17", quoteShort(id), why)
 	}
 	typeName, rest, ok := strings.Cut(id, ":")
 	if !ok || typeName == "" {
