@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -145,14 +146,14 @@ func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
 	if f.Definition.Arguments.ForName("first") != nil {
 		size, given := 0, false
 		for _, name := range [...]string{"first", "last"} {
-			n, ok := w.integer(f, name)
+			n, text, ok := w.integer(f, name)
 			if !ok {
 				continue
 			}
 			given = true
 			size = max(size, n)
 			if n > w.limits.PageSize && w.err == nil {
-				w.err = pageTooLarge(f, name, n, w.limits.PageSize)
+				w.err = pageTooLarge(f, name, text, w.limits.PageSize)
 			}
 		}
 		if !given {
@@ -173,8 +174,8 @@ func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
 	return listFactor, false
 }
 
-func pageTooLarge(f *ast.Field, argument string, n, limit int) *gqlerror.Error {
-	err := refuse(CodeBadInput, "%s: %d is more than the largest page of this server, %d; ask for less and follow pageInfo", argument, n, limit)
+func pageTooLarge(f *ast.Field, argument, n string, limit int) *gqlerror.Error {
+	err := refuse(CodeBadInput, "%s: %s is more than the largest page of this server, %d; ask for less and follow pageInfo", argument, shorten(n, 100), limit)
 	if f.Position != nil {
 		err.Locations = []gqlerror.Location{{Line: f.Position.Line, Column: f.Position.Column}}
 	}
@@ -182,35 +183,35 @@ func pageTooLarge(f *ast.Field, argument string, n, limit int) *gqlerror.Error {
 	return err
 }
 
-// integer is the value of an argument, if it has one that is not null.
-func (w *costWalk) integer(f *ast.Field, name string) (int, bool) {
+// integer is the value of an argument, within 32 bits, and as it was given; false
+// where it has none, or null.
+func (w *costWalk) integer(f *ast.Field, name string) (n int, text string, ok bool) {
 	argument := f.Arguments.ForName(name)
 	if argument == nil {
-		return 0, false
+		return 0, "", false
 	}
-	var text string
 	switch argument.Value.Kind {
 	case ast.IntValue:
 		text = argument.Value.Raw
 	case ast.Variable:
 		switch v := w.variables[argument.Value.Raw].(type) {
 		case int64:
-			return saturate(v), true
+			return saturate(v), strconv.FormatInt(v, 10), true
 		case int:
-			return v, true
+			return saturate(int64(v)), strconv.Itoa(v), true
 		case json.Number:
 			text = v.String()
 		default:
-			return 0, false
+			return 0, "", false
 		}
 	default:
-		return 0, false
+		return 0, "", false
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return math.MaxInt32, true // out of range; refused as too large
+	value, err := strconv.ParseInt(text, 10, 64) // out of range: the nearest
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0, "", false
 	}
-	return saturate(n), true
+	return saturate(value), text, true
 }
 
 // length is how many elements a list value has; 0 for other values.

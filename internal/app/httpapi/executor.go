@@ -76,7 +76,7 @@ func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.Raw
 		list = gqlerror.List{unknownOperation(oc.Doc, params.OperationName)}
 	}
 	for i, err := range list {
-		list[i] = variableError(g.schema, oc.Operation, err)
+		list[i] = variableError(g.schema, oc.Operation, params.Variables, err)
 	}
 	return oc, list
 }

@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -10,9 +13,10 @@ import (
 )
 
 // variableError puts into words what gqlparser says of a variable's value by a
-// path ("variable", its name, and the way into it) and two or three words. It
-// returns err where that is about something else.
-func variableError(schema *ast.Schema, operation *ast.OperationDefinition, err *gqlerror.Error) *gqlerror.Error {
+// path ("variable", its name, and the way into it) and two or three words, which
+// are Go's where they name a type. It returns err where that is about something
+// else.
+func variableError(schema *ast.Schema, operation *ast.OperationDefinition, variables map[string]any, err *gqlerror.Error) *gqlerror.Error {
 	if operation == nil || len(err.Path) < 2 || err.Path[0] != ast.PathName("variable") {
 		return err
 	}
@@ -49,8 +53,121 @@ func variableError(schema *ast.Schema, operation *ast.OperationDefinition, err *
 		said.Message = fmt.Sprintf("%s of type %q cannot be null", where, typ)
 	default:
 		said.Message = where + ": " + err.Message
+		if typ == nil {
+			break
+		}
+		if why := misfit(schema.Types[typ.Name()], valueAt(variables[string(name)], way)); why != "" {
+			said.Message = where + ": " + why
+		}
 	}
 	return &said
+}
+
+// valueAt is what a way into a client's value leads to; nil: nothing. Where a
+// list is wanted, the one value that stands for it is also its first element.
+func valueAt(value any, way ast.Path) any {
+	for _, step := range way {
+		switch step := step.(type) {
+		case ast.PathName:
+			object, _ := value.(map[string]any)
+			value = object[string(step)]
+		case ast.PathIndex:
+			if list, ok := value.([]any); ok && int(step) < len(list) {
+				value = list[step]
+			}
+		}
+	}
+	return value
+}
+
+// misfit says why a value is not of a type, and what is; "" where it may be.
+func misfit(def *ast.Definition, value any) string {
+	if def == nil {
+		return ""
+	}
+	var want string
+	switch {
+	case def.Kind == ast.InputObject:
+		want = "it is an object"
+		if len(def.Fields) > 0 {
+			want += fmt.Sprintf(", as {%q: …}", def.Fields[0].Name)
+		}
+	case def.Kind == ast.Enum:
+		want = enumWant(def, value)
+	case def.Name == "Int" && isInteger(value):
+		want = fmt.Sprintf("it has 32 bits: %d to %d", math.MinInt32, math.MaxInt32)
+	default:
+		want = scalarWants(def.Name)
+	}
+	if want == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s cannot be %s; %s", def.Name, asJSON(value), want)
+}
+
+// scalarWants says what a value of one of GraphQL's own scalars looks like.
+func scalarWants(name string) string {
+	switch name {
+	case "Int":
+		return "write a whole number without quotes, as 42"
+	case "Float":
+		return "write a number without quotes, as 0.5"
+	case "Boolean":
+		return "write true or false, without quotes"
+	case "String":
+		return `write it in quotes, as "text"`
+	case "ID":
+		return `write it as a string, as "vaultwarden", or as an integer`
+	default:
+		return ""
+	}
+}
+
+// enumWant says which value of an enum was meant, or what they are.
+func enumWant(def *ast.Definition, value any) string {
+	const most = 20
+	names := make([]string, len(def.EnumValues))
+	for i, v := range def.EnumValues {
+		names[i] = v.Name
+	}
+	given, _ := value.(string)
+	if near := core.SuggestionList(given, names); len(given) < 100 && len(near) > 0 {
+		return "did you mean " + core.QuotedOrList(near...) + "?"
+	}
+	more := ""
+	if len(names) > most {
+		names, more = names[:most], ", …"
+	}
+	return "it is one of " + strings.Join(names, ", ") + more
+}
+
+// isInteger reports whether a value is a number that is written as an integer.
+func isInteger(value any) bool {
+	number, ok := value.(json.Number)
+	digits := strings.TrimPrefix(number.String(), "-")
+	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+// asJSON writes a client's value as the client does, its first 100 characters.
+func asJSON(value any) string {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(value) != nil { // it was JSON
+		return "that"
+	}
+	return shorten(strings.TrimSuffix(text.String(), "\n"), 100)
+}
+
+// shorten keeps the first characters of a text that has more of them.
+func shorten(text string, most int) string {
+	for i := range text {
+		if most == 0 {
+			return text[:i] + "…"
+		}
+		most--
+	}
+	return text
 }
 
 // typeAt is the type of what a way into a value leads to, and the input type
