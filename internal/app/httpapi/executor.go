@@ -3,12 +3,14 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/executor"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/validator/rules"
 )
 
 // What the caches of documents hold at most. A parsed document takes about
@@ -78,7 +80,48 @@ func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.Raw
 	for i, err := range list {
 		list[i] = variableError(g.schema, oc.Operation, params.Variables, err)
 	}
-	return oc, list
+	return oc, tidy(list)
+}
+
+// tidy says each of the errors of a document once, does not repeat at length what
+// the client wrote, and gives the limit of gqlparser's validation its code.
+func tidy(list gqlerror.List) gqlerror.List {
+	if list == nil {
+		return nil
+	}
+	type said struct {
+		message string
+		at      gqlerror.Location
+	}
+	seen := make(map[said]bool, len(list))
+	tidied := make(gqlerror.List, 0, len(list))
+	for _, err := range list {
+		err.Message = abridge(err.Message)
+		this := said{message: err.Message}
+		if len(err.Locations) > 0 {
+			this.at = err.Locations[0]
+		}
+		if seen[this] {
+			continue
+		}
+		seen[this] = true
+		if err.Rule == rules.MaxIntrospectionDepth.Name {
+			err.Err = limited{CodeTooComplex}
+			err.Message = "the query asks for lists of the schema within each other more than 2 levels deep, the limit of introspection"
+		}
+		tidied = append(tidied, err)
+	}
+	return tidied
+}
+
+// abridge leaves out the middle of a long text: what the message of an error says
+// around what a client wrote is at its ends.
+func abridge(text string) string {
+	const most, end = 400, 150
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:end], "") + "…" + strings.ToValidUTF8(text[len(text)-end:], "")
 }
 
 func unknownOperation(doc *ast.QueryDocument, name string) *gqlerror.Error {

@@ -141,7 +141,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // panicked logs a panic, and is what the client is told of it.
 func (h *Handler) panicked(ctx context.Context, request string, failure any) *problem {
-	h.cfg.Logger.ErrorContext(ctx, "panic", "request", request, "value", fmt.Sprint(failure), "stack", string(debug.Stack()))
+	h.cfg.Logger.ErrorContext(namesRequest(ctx), "panic", "request", request, "value", fmt.Sprint(failure), "stack", string(debug.Stack()))
 	return &problem{http.StatusInternalServerError, CodeInternal, "something went wrong in the server; its log says what, under request " + request}
 }
 

@@ -126,7 +126,7 @@ func TestCost(t *testing.T) {
 	}
 	for document, text := range map[string]string{
 		`{items(first: 501) {nodes {id}}}`:                                                       "first: 501",
-		`{items(last: 99999999999999999999) {nodes {id}}}`:                                       "32-bit",
+		`{items(last: 99999999999999999999) {nodes {id}}}`:                                       "too large",
 		`query($n: Int = 600) {x: items(first: $n) {nodes {id}}}`:                                "first: 600",
 		`{nodes(ids: []) {more(first: 1000000) {nodes {id}}}}`:                                   "first: 1000000",
 		`{items {...F}} fragment F on ItemConnection {nodes {m: more(first: 502) {nodes {id}}}}`: "first: 502",

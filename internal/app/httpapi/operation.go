@@ -68,6 +68,15 @@ func RequestID(ctx context.Context) string {
 	return ""
 }
 
+// namesRequest is a context for a line of the log that has the request's id
+// already: a log that asks RequestID does not add it once more.
+func namesRequest(ctx context.Context) context.Context {
+	if operationOf(ctx) == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, operationKey{}, (*operation)(nil))
+}
+
 // CountRead counts versions of documents, and their bytes, that were read for
 // the context's operation. The error says that it has read more than it may,
 // and is for the client.
@@ -164,7 +173,7 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 			slog.Int("errors", len(op.errors)),
 			slog.String("error", clip(op.errors[0].Message)))
 	}
-	h.cfg.Logger.LogAttrs(ctx, level, "operation", attrs...)
+	h.cfg.Logger.LogAttrs(namesRequest(ctx), level, "operation", attrs...)
 }
 
 // clip keeps what clients sent from filling the log.

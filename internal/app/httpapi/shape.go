@@ -41,6 +41,9 @@ func (s *shapeLimit) MutateOperationParameters(ctx context.Context, params *grap
 	if err := halfPair(params.Query); err != nil {
 		return err
 	}
+	if err := hugeNumber(source); err != nil {
+		return err
+	}
 	w := shapeWalk{limits: s.limits}
 	for _, fragment := range doc.Fragments {
 		w.selections(fragment.SelectionSet, 1)

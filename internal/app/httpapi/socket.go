@@ -71,8 +71,8 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	}
 	socket.Do(w, r.WithContext(ctx), conn)
 	if opened != nil {
-		// gqlgen leaves a connection open whose connection_init it cannot read.
-		_ = opened.WriteClose(closeInvalid, "the payload of connection_init must be an object") // it never fails
+		// gqlgen leaves a connection open whose message it cannot read.
+		_ = opened.WriteClose(closeInvalid, "the message cannot be read") // it never fails
 	}
 }
 

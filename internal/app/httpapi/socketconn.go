@@ -66,8 +66,7 @@ func (c *socket) NextReader() (int, io.Reader, error) {
 		}
 		return int(kind), nil, err
 	}
-	if p := checkJSON(text, "the message"); p != nil {
-		reason := p.message
+	if reason := refusalOf(text); reason != "" {
 		const longest = 123 // bytes in a close frame
 		if len(reason) > longest {
 			reason = reason[:longest]
@@ -75,6 +74,37 @@ func (c *socket) NextReader() (int, io.Reader, error) {
 		return int(kind), nil, errors.Join(errors.New(reason), c.WriteClose(closeInvalid, reason))
 	}
 	return int(kind), bytes.NewReader(text), nil
+}
+
+// refusalOf says why a text is no message of a client; "": it is one. gqlgen's
+// transport would call it a normal closure.
+func refusalOf(text []byte) string {
+	if p := checkJSON(text, "the message"); p != nil {
+		return p.message
+	}
+	var message struct{ Type, ID any }
+	if err := json.Unmarshal(text, &message); err != nil {
+		return err.Error() // valid JSON always decodes
+	}
+	kind, isText := message.Type.(string)
+	if _, hasText := message.ID.(string); message.ID != nil && !hasText {
+		return `the "id" of a message must be a string`
+	}
+	switch {
+	case message.Type == nil:
+		return `the message has no "type"`
+	case !isText:
+		return `the "type" of a message must be a string`
+	case kind == "subscribe", kind == "complete", kind == "ping", kind == "pong":
+		return ""
+	case kind != "connection_init":
+		return `the "type" of a message must be connection_init, subscribe, complete, ping or pong`
+	}
+	var beginning struct{ Payload map[string]any }
+	if json.Unmarshal(text, &beginning) != nil {
+		return "the payload of connection_init must be an object"
+	}
+	return ""
 }
 
 // WriteJSON sends a message, with the answer that a stand-in in it names.

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -222,14 +224,34 @@ func TestWebSocketsAreDrained(t *testing.T) {
 
 func TestWebSocketBadMessages(t *testing.T) {
 	s := newServer(t, nil)
-	for _, message := range []string{
-		"nonsense", "", "[]", "{\"type\":\"subscribe\",\"id\":\"\xff\"}", `{"type":"subscribe","id":"1","payload":{"query":"{hello(name: \"\ud800\")}"}}`,
+	for message, reason := range map[string]string{
+		"nonsense": "the message is not valid JSON: invalid character 'o' in literal null (expecting 'u') (at byte 2)",
+		"":         `the message is empty; send a JSON object such as {"query": "{ __typename }"}`,
+		"[]":       "the message is a list: batches are not supported",
+		"{\"type\":\"subscribe\",\"id\":\"\xff\"}":                                      "the message is not valid UTF-8 (at byte 26)",
+		`{"type":"subscribe","id":"1","payload":{"query":"{hello(name: \"\ud800\")}"}}`: `the message has half of a surrogate pair (\ud800 at byte 64), which is no character`,
+		`{"type":"nope"}`:                            `the "type" of a message must be connection_init, subscribe, complete, ping or pong`,
+		`{"type":"next","id":"1"}`:                   `the "type" of a message must be connection_init, subscribe, complete, ping or pong`,
+		`{"type":7}`:                                 `the "type" of a message must be a string`,
+		`{"id":"1"}`:                                 `the message has no "type"`,
+		`{"type":"complete","id":1}`:                 `the "id" of a message must be a string`,
+		`{"type":"connection_init","payload":"ada"}`: "the payload of connection_init must be an object",
 	} {
-		c := s.connect(t, `{}`)
-		c.send(t, message)
-		if _, _, err := c.ReadMessage(); !websocket.IsCloseError(err, closeInvalid) {
-			t.Errorf("%q: %v", message, err)
+		check := func(c *client) {
+			t.Helper()
+			c.send(t, message)
+			_, _, err := c.ReadMessage()
+			if closed, ok := errors.AsType[*websocket.CloseError](err); !ok || closed.Code != closeInvalid || !strings.HasPrefix(closed.Text, reason) {
+				t.Errorf("%q: %v; want %d, %s", message, err, closeInvalid, reason)
+			}
 		}
+		check(s.connect(t, `{}`))
+		first, response, err := s.dial(t, subprotocol, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		check(first)
 	}
 	c := s.connect(t, `{}`)
 	c.send(t, `{"type":"subscribe","id":"1","payload":{"query":7}}`)
@@ -252,4 +274,44 @@ func TestEventThatCannotBeEncoded(t *testing.T) {
 	if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) || strings.Count(got, "event: ") != 2 {
 		t.Errorf("%q", got)
 	}
+}
+
+// Lines of a log that adds the request's id name it once.
+func TestLogNamesRequestsOnce(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Logger = slog.New(naming{cfg.Logger.Handler()})
+		cfg.Recover = func(ctx context.Context, _ any) error {
+			cfg.Logger.InfoContext(ctx, "recovered")
+			return errors.New("internal error")
+		}
+	})
+	c := s.connect(t, `{}`)
+	c.send(t, `{"type":"subscribe","id":"1","payload":{"query":"{hello}"}}`)
+	c.want(t, `{"type":"next","id":"1","payload":`+ok+`}`)
+	c.want(t, `{"type":"complete","id":"1"}`)
+	s.query(t, `{hello}`)
+	s.query(t, `{hello}`, "Accept", mediaEvents)
+	s.query(t, `{panics}`)
+	s.journal.mu.Lock()
+	defer s.journal.mu.Unlock()
+	lines := 0
+	for line := range strings.Lines(s.journal.buf.String()) {
+		lines++
+		if strings.Count(line, `"request":`) != 1 {
+			t.Errorf("the request is not named once: %s", line)
+		}
+	}
+	if lines < 4 {
+		t.Errorf("%d lines, want one for each operation", lines)
+	}
+}
+
+// naming adds the request's id to lines.
+type naming struct{ slog.Handler }
+
+func (n naming) Handle(ctx context.Context, r slog.Record) error {
+	if request := RequestID(ctx); request != "" {
+		r.AddAttrs(slog.String("request", request))
+	}
+	return n.Handler.Handle(ctx, r)
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -56,6 +57,55 @@ func plainMessage(err error) string {
 		return given.Message
 	}
 	return err.Error()
+}
+
+// hugeNumber refuses a document that parses and has a number which only a
+// variable can have: an executor reads an integer into 64 bits before it knows
+// what for.
+func hugeNumber(source *ast.Source) *gqlerror.Error {
+	if !mayBeHuge(source.Input) {
+		return nil
+	}
+	tokens := lexer.New(source)
+	for {
+		token, err := tokens.ReadToken()
+		if err != nil || token.Kind == lexer.EOF {
+			return nil
+		}
+		switch token.Kind {
+		case lexer.Int:
+			_, err = strconv.ParseInt(token.Value, 10, 64)
+		case lexer.Float:
+			_, err = strconv.ParseFloat(token.Value, 64)
+		default:
+		}
+		if err != nil {
+			refused := refuse(CodeBadInput, "the number %s is too large for the text of a query; "+
+				"write it in quotes (ID, Decimal) or send it in a variable", shorten(token.Value, 100))
+			refused.Locations = []gqlerror.Location{{Line: token.Pos.Line, Column: token.Pos.Column}}
+			return refused
+		}
+	}
+}
+
+// mayBeHuge reports whether a text has so many digits together, or an exponent,
+// that a number in it may be out of range.
+func mayBeHuge(text string) bool {
+	const digits = 19 // of the largest integer of 64 bits
+	together := 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c >= '0' && c <= '9':
+			if together++; together == digits {
+				return true
+			}
+		case together > 0 && c|0x20 == 'e':
+			return true
+		default:
+			together = 0
+		}
+	}
+	return false
 }
 
 // halfPair refuses a document that parses and has a string with an escape for

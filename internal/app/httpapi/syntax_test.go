@@ -99,3 +99,35 @@ func TestSyntaxErrors(t *testing.T) {
 		}
 	}
 }
+
+// What a client wrote at length is not repeated at length, nor an error twice.
+func TestErrorsAreShort(t *testing.T) {
+	s := newServer(t, nil)
+	digits := strings.Repeat("9", 50_000)
+	for name, c := range map[string]struct{ document, code, text string }{
+		"an integer":          {`{items(first: ` + digits + `) {nodes {id}}}`, CodeBadInput, "the number " + digits[:100] + "… is too large"},
+		"a large float":       {`{items(first: 1e999999999) {nodes {id}}}`, CodeBadInput, "the number 1e999999999 is too large"},
+		"a float":             {`{items(first: 1e99) {nodes {id}}}`, CodeBadInput, "non-integer value: 1e99"},
+		"below 64 bits":       {`{items(first: -9223372036854775809) {nodes {id}}}`, CodeBadInput, "the number -9223372036854775809 is too large"},
+		"64 bits":             {`{items(first: 9223372036854775807) {nodes {id}}}`, CodeBadInput, "first: 9223372036854775807 is more than the largest page"},
+		"a number for a text": {`{hello(name: 1.` + digits + `)}`, CodeBadInput, "String cannot represent a non string value: 1.999"},
+		"a name":              {`{` + strings.Repeat("a", 50_000) + `}`, CodeBadInput, `aaa" on type "Query".`},
+		"a directive":         {`{hello @a` + strings.Repeat("é", 3000) + `}`, CodeBadInput, ""},
+		"introspection": {
+			`{__schema {types {fields {type {fields {type {fields {name}}}}}}}}`, CodeTooComplex, "the limit of introspection",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := s.query(t, c.document)
+			a.wantError(t, 200, c.code, c.text)
+			if len(a.text) > 1000 {
+				t.Errorf("the answer has %d bytes", len(a.text))
+			}
+		})
+	}
+	s.query(t, `{hello(name: "`+digits+` 1e9999") items(first: 19) {nodes {id}}} # `+digits).want(t, 200, `{"data":…`)
+	a := s.query(t, `{helo hell}`)
+	if strings.Count(a.text, `"message"`) != 2 {
+		t.Errorf("two errors were wanted: %s", a.text)
+	}
+}
