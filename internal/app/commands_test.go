@@ -151,8 +151,13 @@ func TestFailuresLeaveNoStore(t *testing.T) {
 	dir := t.TempDir()
 	store := "--store=sqlite:" + filepath.Join(dir, "asof.db")
 	taken := serve(t)
-	if status, _, stderr := run(t, "", "serve", "--demo", store, "--addr="+strings.TrimPrefix(taken.url, "http://")); status != 1 || !strings.Contains(stderr, "cannot listen") {
+	if status, _, stderr := run(t, "", "serve", "--demo", store, "--addr="+strings.TrimPrefix(taken.url, "http://")); status != 1 || !strings.Contains(stderr, "cannot listen") || !strings.Contains(stderr, "asof itself is running") {
 		t.Errorf("serve: status %d: %s", status, stderr)
+	}
+	for wrong, text := range map[string]string{"asof.db": "write --store sqlite:asof.db", "sqlite:" + filepath.Join(dir, "none", "asof.db"): "there is no directory"} {
+		if _, _, stderr := run(t, "", "serve", "--store="+wrong, "--addr="+strings.TrimPrefix(taken.url, "http://")); !strings.Contains(stderr, text) {
+			t.Errorf("serve on a port that is taken: %s, want %q", stderr, text)
+		}
 	}
 	if status, _, stderr := run(t, "{nonsense}\n", "import", "-", store); status != 1 || !strings.Contains(stderr, "line 1") {
 		t.Errorf("import: status %d: %s", status, stderr)

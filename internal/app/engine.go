@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/asof/asof/graph/model"
@@ -11,20 +13,40 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// openEngine opens the store that --store names.
-func (m *Main) openEngine(ctx context.Context) (driver.Engine, error) {
+// checkStore refuses a --store that cannot be opened, as far as that can be told
+// without making anything.
+func (m *Main) checkStore() error {
 	name := m.flags.Store
 	scheme, rest, ok := strings.Cut(name, ":")
 	switch {
 	case ok && scheme == "sqlite" && rest != "":
-		return m.openSQLite(ctx, rest)
+		if dir := filepath.Dir(rest); !isDirectory(dir) {
+			return fmt.Errorf("there is no directory %s for the store (see --store)", dir)
+		}
+		return nil
 	case scheme == "mongodb" || scheme == "mongodb+srv":
-		return m.openMongo(ctx, name)
+		return nil
 	case !ok && name != "":
-		return nil, usageError{fmt.Errorf("--store %s: want sqlite:PATH or mongodb://HOST/DATABASE; for this file write --store sqlite:%s", name, name)}
+		return usageError{fmt.Errorf("--store %s: want sqlite:PATH or mongodb://HOST/DATABASE; for this file write --store sqlite:%s", name, name)}
 	default:
-		return nil, usageError{fmt.Errorf("--store %s: want sqlite:PATH, such as sqlite:./asof.db, or mongodb://HOST/DATABASE", name)}
+		return usageError{fmt.Errorf("--store %s: want sqlite:PATH, such as sqlite:./asof.db, or mongodb://HOST/DATABASE", name)}
 	}
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// openEngine opens the store that --store names.
+func (m *Main) openEngine(ctx context.Context) (driver.Engine, error) {
+	if err := m.checkStore(); err != nil {
+		return nil, err
+	}
+	if path, ok := strings.CutPrefix(m.flags.Store, "sqlite:"); ok {
+		return m.openSQLite(ctx, path)
+	}
+	return m.openMongo(ctx, m.flags.Store)
 }
 
 // openStore opens the engine and gives its documents their types.

@@ -3,7 +3,13 @@ package app
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator/rules"
+
+	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/demo"
 	"github.com/asof/asof/storage/driver"
 )
@@ -26,21 +32,24 @@ func (m *Main) fill(ctx context.Context, engine driver.Engine) error {
 }
 
 // greet says where the server is and what to ask first.
-func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine, stats driver.Stats) error {
+func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine, stats driver.Stats, schema *ast.Schema) error {
 	base := "http://" + addr
 	text := fmt.Sprintf("asof serves %s (%s, %s)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
 		m.storeName(), plural(stats.Documents, "document"), plural(stats.Versions, "version"), base, base)
 	switch {
-	case stats.Versions == 0:
+	case stats.Versions == 0 && demo.Fits(model.Types) == nil:
 		text += "\nThe store is empty. Fill it with \"asof import FILE\", or start with --demo to look around.\n"
+	case stats.Versions == 0:
+		text += "\nThe store is empty. Fill it with \"asof import FILE\" or by mutations; the Playground has a first query.\n"
 	case m.flags.Serve.Demo:
 		there, err := hasDemo(ctx, engine)
 		if err != nil {
 			return err
 		}
-		if there {
-			text += fmt.Sprintf(firstQuery, base)
-		} else {
+		switch query := firstQuery(base); {
+		case there && answers(schema, query):
+			text += query
+		case !there:
 			text += "\nThe store has documents of its own, so --demo left it as it is. For the demo, name another one with --store.\n"
 		}
 	}
@@ -58,9 +67,20 @@ func hasDemo(ctx context.Context, engine driver.Engine) (bool, error) {
 	return err == nil && found[0] != nil, err
 }
 
-// firstQuery shows what a document was and is, and who changed it. The verb is
-// the server's base URL.
-const firstQuery = `
+// answers reports whether the schema has all that a text's query asks for.
+func answers(schema *ast.Schema, text string) bool {
+	_, rest, _ := strings.Cut(text, "'query=")
+	document, _, ok := strings.Cut(rest, "'")
+	if !ok {
+		return false
+	}
+	_, err := gqlparser.LoadQueryWithRules(schema, document, rules.NewDefaultRules())
+	return err == nil
+}
+
+// firstQuery shows what a document was and is, and who changed it.
+func firstQuery(base string) string {
+	return fmt.Sprintf(`
 A first query, for the Playground or as it is here: the license of Lanternfish
 in the summer of 2025 and now, and who changed it.
 
@@ -69,4 +89,5 @@ in the summer of 2025 and now, and who changed it.
     now: project(key: "lanternfish") { version licenses { name }
       blame(fields: [licenses]) { changedBy { id } changedAt message } }
   }'
-`
+`, base)
+}

@@ -7,10 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/asof/asof/dataloader"
+	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/app/httpapi"
+	"github.com/asof/asof/internal/demo"
 	"github.com/asof/asof/internal/plan"
 	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
@@ -31,10 +34,18 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	if err := m.flags.Serve.check(); err != nil {
 		return err
 	}
-	// First of all, so that a server that cannot listen leaves no store behind.
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", m.flags.Serve.Addr)
+	if err := m.checkStore(); err != nil {
+		return err
+	}
+	if m.flags.Serve.Demo {
+		if err := demo.Fits(model.Types); err != nil {
+			return usageError{err}
+		}
+	}
+	// Before a store is made, so that a server that cannot listen leaves none behind.
+	listener, err := m.listen(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot listen on --addr %s: %w", m.flags.Serve.Addr, err)
+		return err
 	}
 	defer func() { _ = listener.Close() }() // again, where it was served
 	store, err := m.openStore(ctx)
@@ -68,7 +79,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		ConnContext:       httpapi.ConnContext,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
-	if err := m.greet(ctx, listener.Addr().String(), store.Engine(), stats); err != nil {
+	if err := m.greet(ctx, listener.Addr().String(), store.Engine(), stats, site.schema); err != nil {
 		return err
 	}
 	failed := make(chan error, 1)
@@ -81,6 +92,19 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	site.shutting.Store(true)
 	logger.Info("shutting down: finishing what was accepted")
 	return m.shutDown(context.WithoutCancel(ctx), server, site.api)
+}
+
+func (m *Main) listen(ctx context.Context) (net.Listener, error) {
+	addr := m.flags.Serve.Addr
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("cannot listen on --addr %s: another program does, or asof itself is running already; "+
+			"end that one, or choose another port, as in --addr 127.0.0.1:8081", addr)
+	case err != nil:
+		return nil, fmt.Errorf("cannot listen on --addr %s: %w", addr, err)
+	}
+	return listener, nil
 }
 
 // check refuses flags that contradict each other, before anything is opened.
@@ -119,6 +143,7 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*httpapi.Handler, error) {
 	f := &m.flags.Serve
 	schema := httpapi.BoundAnswers(resolvers.NewSchema(store), int(f.Limits.Answer))
+	site.schema = schema.Schema()
 	if f.Executor == "plan" {
 		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan), plan.WithMaxAnswer(int(f.Limits.Answer)))
 	}

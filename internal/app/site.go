@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/cors"
+	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/internal/web"
@@ -22,6 +23,7 @@ import (
 type site struct {
 	handler  http.Handler // everything
 	api      *httpapi.Handler
+	schema   *ast.Schema // that the API has
 	ping     func(context.Context) error
 	metrics  *prometheus.Registry
 	origins  []string

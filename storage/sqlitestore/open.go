@@ -120,7 +120,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	defer func() {
 		if err != nil {
 			err = wrap(err, "opening the store "+path)
-			if !strings.Contains(err.Error(), path) {
+			if !strings.Contains(err.Error(), filepath.Base(path)) { // by whatever way it is named
 				err = driver.Errorf(driver.CodeOf(err), "%s: %w", path, err)
 			}
 			if e := s.Close(); e != nil {
