@@ -93,53 +93,6 @@ type outcome struct {
 	err     error
 }
 
-// committing is one Commit on its way.
-type committing struct {
-	c *collection
-	w *driver.Write
-	// uncertain are the times of attempts that may still be applied.
-	uncertain []driver.Instant
-	lapsed    bool // the last attempt ended with the lease
-}
-
-// run tries until the outcome is certain. An attempt whose outcome is unknown
-// is tried again on the same condition: of all attempts, at most one can find
-// it fulfilled, and which version it made is looked up by the write's ID.
-func (t *committing) run(life context.Context) (*driver.Version, error) {
-	defer func() {
-		for _, at := range t.uncertain {
-			if life.Err() != nil {
-				t.c.store.clock.giveUp(at)
-			} else {
-				t.c.store.clock.land(at)
-			}
-		}
-	}()
-	known := t.c.heads.get(t.w.Key, t.w.Expected)
-	blind := t.w.Expected == 0 || known != nil // the first attempt needs no reading
-	pause, timeout := firstPause, firstTimeout
-	for misses := 0; ; misses++ {
-		ctx, cancel := context.WithTimeout(life, timeout)
-		v, err := t.attempt(ctx, known, blind)
-		short := (ctx.Err() != nil || t.lapsed) && timeout < attemptTimeout // with more time it may succeed
-		cancel()
-		timeout = min(2*timeout, attemptTimeout)
-		if v != nil || err != nil && (len(t.uncertain) == 0 && !short || life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict) {
-			return v, err
-		}
-		known, blind = nil, false
-		if err != nil || misses > 0 { // a document that is not as it was seen twice is seldom
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-life.Done():
-			}
-			timer.Stop()
-			pause = min(2*pause, longestPause)
-		}
-	}
-}
-
 // attempt tries once. It returns nil and nil where the condition did not hold,
 // so that the document must be looked at again.
 func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.Version, error) {
@@ -166,9 +119,10 @@ func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.
 	if r.RecordedAt, err = t.c.store.clock.takeOff(ctx, after); err != nil {
 		return nil, err
 	}
+	began := t.c.store.clock.elapsed()
 	made, err := t.send(ctx, h, r)
 	if err != nil && uncertain(err) {
-		t.uncertain = append(t.uncertain, r.RecordedAt)
+		t.doubt(r.RecordedAt, began)
 		return nil, err
 	}
 	t.c.store.clock.land(r.RecordedAt)
@@ -207,45 +161,6 @@ func (t *committing) send(ctx context.Context, h *head, r *record) (*head, error
 	made, err := t.write(ctx, h, r)
 	t.lapsed = errors.Is(err, context.DeadlineExceeded) || err != nil && ctx.Err() != nil
 	return made, err
-}
-
-// outcome says what became of the write, as far as the document tells: the
-// version that it made, the conflict that it lost to, or neither, where it can
-// still be made.
-func (t *committing) outcome(ctx context.Context, h *head) (*driver.Version, error) {
-	w := t.w
-	conflict := &driver.ConflictError{Collection: w.Collection, Key: w.Key, Expected: w.Expected}
-	switch {
-	case h == nil && w.Expected == 0:
-		return nil, nil
-	case h == nil:
-		return nil, conflict
-	case h.id == w.ID:
-		return &h.Version, nil
-	}
-	var made *record
-	var err error
-	switch {
-	case w.Expected == 0:
-		// It may have made any version that follows on none or on a tombstone.
-		made, err = t.c.findWrite(ctx, w.Key, w.ID)
-	case w.Expected < h.Number:
-		// It can have made only the version after the expected one.
-		var found []*record
-		if found, err = t.c.get(ctx, []driver.Ref{{Key: w.Key, Number: w.Expected + 1}}); err == nil && found[0] != nil && found[0].id == w.ID {
-			made = found[0]
-		}
-	}
-	switch {
-	case err != nil:
-		return nil, err
-	case made != nil:
-		return &made.Version, nil
-	case w.Expected == h.Number, w.Expected == 0 && h.Deleted:
-		return nil, nil
-	}
-	conflict.Actual = h.Number
-	return nil, conflict
 }
 
 // write makes a version the current one, on condition that the head still is;

@@ -118,6 +118,10 @@ func newFleet(meta *mongo.Collection, c *clock, every time.Duration) *fleet {
 	return f
 }
 
+// late is how long the database may still carry out a command after its server has
+// given it up.
+func (f *fleet) late() time.Duration { return (deadBeats - leaseBeats) * f.every }
+
 func (f *fleet) kick() {
 	select {
 	case f.kicked <- struct{}{}:

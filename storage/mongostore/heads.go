@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -78,7 +79,21 @@ func (c *collection) decodeHead(key string, raw bson.Raw) (*head, error) {
 
 // readHead reads a document's head; nil where there is none.
 func (c *collection) readHead(ctx context.Context, key string) (*head, error) {
-	raw, err := c.main.FindOne(ctx, byKey(key), options.FindOne().SetProjection(headFields())).Raw()
+	return c.readHeadFrom(ctx, c.main, key)
+}
+
+// readLastHead is readHead that sees all that the database has carried out by now,
+// also what a majority does not have yet: it waits for that.
+func (c *collection) readLastHead(ctx context.Context, key string) (*head, error) {
+	source := c.main
+	if c.store.majorities {
+		source = source.Clone(options.Collection().SetReadConcern(readconcern.Linearizable()))
+	}
+	return c.readHeadFrom(ctx, source, key)
+}
+
+func (c *collection) readHeadFrom(ctx context.Context, source *mongo.Collection, key string) (*head, error) {
+	raw, err := source.FindOne(ctx, byKey(key), options.FindOne().SetProjection(headFields())).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return nil, nil
 	}

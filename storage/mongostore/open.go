@@ -180,7 +180,7 @@ func (s *Store) greet(ctx context.Context, o Options) error {
 	if !hello.replicated() {
 		s.logger.Warn("the MongoDB server is not a replica set: what is acknowledged survives a crash of the server, but not the loss of its disk")
 	}
-	s.snapshots = hello.snapshots()
+	s.majorities, s.snapshots = hello.replicated(), hello.snapshots()
 	if o.MaxSkew == 0 || hello.LocalTime == 0 {
 		return nil
 	}

@@ -194,7 +194,7 @@ func TestConcerns(t *testing.T) {
 		seen[c.Name]++
 		switch c.Name {
 		case "find", "aggregate":
-			if level, _ := c.Body.Lookup("readConcern", "level").StringValueOK(); !slices.Contains([]string{"majority", "snapshot"}, level) {
+			if level, _ := c.Body.Lookup("readConcern", "level").StringValueOK(); !slices.Contains([]string{"majority", "snapshot", "linearizable"}, level) {
 				t.Errorf("a read that may be rolled back: %v", c.Body)
 			}
 		case "insert", "update", "findAndModify":

@@ -29,6 +29,8 @@ type Store struct {
 	apart   atomic.Pointer[driver.Error]
 	logger  *slog.Logger
 	timeout time.Duration
+	// majorities: what was carried out is not what a majority has.
+	majorities bool
 	// snapshots: the server can answer several commands as of one moment.
 	snapshots bool
 	writes    sync.Map // *outcome of writes on their way, by collection and ID

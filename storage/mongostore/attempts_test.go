@@ -1,0 +1,88 @@
+package mongostore
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asof/asof/storage/mongostore/mongotest"
+)
+
+// A write whose attempts have no answer ends, and holds up the others until then
+// only as long as one of them may still be carried out.
+func TestDoubtEnds(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		answer func(update int64) mongotest.Answer
+		err    string // empty: it succeeds
+	}{
+		{"never answered", func(int64) mongotest.Answer { return mongotest.Stall() }, "nothing was"},
+		{"cut each time", func(int64) mongotest.Answer { return mongotest.CutBefore() }, "nothing was"},
+		{"not answered for some time", func(n int64) mongotest.Answer {
+			if n <= 3 {
+				return mongotest.Stall()
+			}
+			return mongotest.Pass()
+		}, ""},
+		{"refused afterwards", func(n int64) mongotest.Answer {
+			if n <= 2 { // the driver may repeat it
+				return mongotest.CutBefore()
+			}
+			return mongotest.Reply(mongotest.Failure(13, "Unauthorized", "not any more"))
+		}, "not any more"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			proxy, behind, beside := pair(ctx, t, Options{})
+			if _, err := behind.Commit(ctx, write("a", "1", 0)); err != nil {
+				t.Fatal(err)
+			}
+			behind.majorities = true
+			var updates, reads atomic.Int64
+			reached := make(chan struct{})
+			proxy.Set(func(c mongotest.Command) mongotest.Answer {
+				if level, _ := c.Body.Lookup("readConcern", "level").StringValueOK(); of("find")(c) && level == "linearizable" {
+					reads.Add(1)
+				}
+				if !of("update")(c) {
+					return mongotest.Pass()
+				}
+				n := updates.Add(1)
+				if n == 1 {
+					close(reached)
+				}
+				return test.answer(n)
+			})
+			ended := make(chan error, 1)
+			go func() {
+				_, err := behind.Commit(ctx, write("a", "2", 1))
+				ended <- err
+			}()
+			<-reached
+			if _, err := beside.Commit(ctx, write("b", "b", 0)); err != nil {
+				t.Errorf("another server's commit: %v", err)
+			}
+			err := <-ended
+			if ctx.Err() != nil || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Fatalf("it ended with %v; want %q", err, test.err)
+			}
+			if reads.Load() == 0 {
+				t.Error("what a majority does not have yet was not waited for")
+			}
+			behind.clock.mu.Lock()
+			flights := len(behind.clock.flights)
+			behind.clock.mu.Unlock()
+			if flights != 0 {
+				t.Errorf("%d attempts are in flight at the end", flights)
+			}
+			proxy.Set(nil)
+			v, err := behind.Commit(ctx, write("a", "2", 1))
+			if err != nil || v.Number != 2 {
+				t.Fatalf("the same again: %v, %v", v, err)
+			}
+		})
+	}
+}
