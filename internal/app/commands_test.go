@@ -25,6 +25,10 @@ func TestUsage(t *testing.T) {
 		{"", 2, "expected one of"},
 		{"fly", 2, "unexpected argument fly"},
 		{"serve --nonsense", 2, "unknown flag --nonsense"},
+		{"serve --nonsense", 2, "\"asof serve --help\""},
+		{"import x --nonsense", 2, "\"asof import --help\""},
+		{"--nonsense", 2, "\"asof --help\""},
+		{"export --help", 0, "None, or -:"},
 		{"serve --addr=nonsense", 2, "want HOST:PORT"},
 		{"serve --addr=:8080", 2, "--insecure-no-auth"},
 		{"serve --addr=0.0.0.0:8080", 2, "--insecure-no-auth"},
@@ -175,6 +179,26 @@ func TestFailuresLeaveNoStore(t *testing.T) {
 	}
 	if status, out, stderr := run(t, "", "check", store); status != 0 || !strings.Contains(out, "is sound: 1 document, 1 version\n") {
 		t.Errorf("a store that was there: status %d: %s%s", status, out, stderr)
+	}
+}
+
+// An empty file is no store, and does not become one by being looked at.
+func TestEmptyFileIsNoStore(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "asof.db")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"check", "export"} {
+		if status, out, stderr := run(t, "", command, "--store=sqlite:"+file); status != 1 || !strings.Contains(stderr, "is an empty file, and no store") {
+			t.Errorf("%s: status %d: %s%s", command, status, out, stderr)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Size() != 0 {
+		t.Errorf("the file is %v (%v)", info, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("beside it are %v (%v)", left, err)
 	}
 }
 

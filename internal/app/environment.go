@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 
@@ -28,6 +29,23 @@ func variables(node *kong.Node) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// ignoreEmpty makes variables that are set to nothing count as not set, for the
+// flags of all commands: that is how a file for containers leaves one out.
+func ignoreEmpty(node *kong.Node) {
+	for _, flag := range node.Flags {
+		var set []string
+		for _, name := range flag.Tag.Envs {
+			if value, ok := os.LookupEnv(name); !ok || value != "" {
+				set = append(set, name)
+			}
+		}
+		flag.Tag.Envs = set
+	}
+	for _, child := range node.Children {
+		ignoreEmpty(child)
+	}
 }
 
 // unknownVariable is a variable that no flag reads.

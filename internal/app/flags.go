@@ -92,7 +92,7 @@ func (importFlags) Help() string {
 }
 
 type exportFlags struct {
-	File       string   `arg:"" optional:"" default:"-" help:"File to write, compressed if it ends in .gz or .zst; - for standard output."`
+	File       string   `arg:"" optional:"" default:"-" help:"File to write, compressed if it ends in .gz or .zst. None, or -: standard output."`
 	Collection []string `help:"A collection to write; may be repeated. Default: all." placeholder:"NAME"`
 }
 

@@ -67,6 +67,8 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("the definition of the flags: %w", err)
 	}
+	known := variables(parser.Model.Node)
+	ignoreEmpty(parser.Model.Node)
 	parsed, err := parser.Parse(args)
 	if done {
 		return true, nil
@@ -75,7 +77,7 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 		return false, err
 	}
 	m.command = parsed.Command()
-	m.unknown = unknownVariables(os.Environ(), variables(parser.Model.Node))
+	m.unknown = unknownVariables(os.Environ(), known)
 	return false, nil
 }
 
@@ -87,7 +89,7 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(m.Stderr, "asof: %v\nRun \"asof --help\" for what there is.\n", err)
+		_, _ = fmt.Fprintf(m.Stderr, "asof: %v\nRun \"%s --help\" for what there is.\n", err, m.near(err))
 		return exitUsage
 	}
 	if err = m.run(ctx); err == nil {
@@ -103,8 +105,18 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	return exitFailure
 }
 
+// near is the command that a mistake in the command line was made at, as far as
+// it was understood: what follows has flags of its own.
+func (m *Main) near(err error) string {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
+		return "asof"
+	}
+	return "asof " + parse.Context.Selected().Name
+}
+
 func (m *Main) run(ctx context.Context) error {
-	if m.command != "health" { // which is run every few seconds, where the server is
+	if m.command != "health" { // which says so where it fails: it is run every few seconds
 		warnUnknown(ctx, m.logger(), m.unknown)
 	}
 	switch m.command {
@@ -117,7 +129,11 @@ func (m *Main) run(ctx context.Context) error {
 	case "check":
 		return m.check(ctx)
 	case "health":
-		return m.health(ctx)
+		err := m.health(ctx)
+		if err != nil {
+			warnUnknown(ctx, m.logger(), m.unknown)
+		}
+		return err
 	default:
 		return usageError{fmt.Errorf("unknown command %q", m.command)}
 	}

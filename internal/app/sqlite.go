@@ -17,8 +17,11 @@ import (
 // openSQLite opens the store in a file. Commands that only read do not make one.
 func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, error) {
 	if m.command != "serve" && m.command != "import <file>" {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		switch info, err := os.Stat(path); {
+		case errors.Is(err, fs.ErrNotExist):
 			return nil, usageError{fmt.Errorf("there is no store at %s (see --store)", path)}
+		case err == nil && info.Size() == 0 && info.Mode().IsRegular() && isEmpty(path+"-wal"):
+			return nil, fmt.Errorf("%s is an empty file, and no store (see --store); if it was one, restore it from a backup", path)
 		}
 	}
 	sync := syncs[m.flags.Sync]
@@ -33,6 +36,12 @@ func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, erro
 		Clock:       m.Now,
 		Logger:      m.logger(),
 	})
+}
+
+// isEmpty reports whether a file is not there, or holds nothing.
+func isEmpty(path string) bool {
+	info, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
 }
 
 // newFile is the file that opening the store will make; "" where it is there, or

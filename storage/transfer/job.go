@@ -91,7 +91,7 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 		j.ignored = append(j.ignored, number)
 		return nil
 	case !known:
-		return fmt.Errorf("unknown collection %q; the schema has %s", v.Collection, collectionNames(p.types))
+		return fmt.Errorf("unknown collection %q; the schema has %s; declare it there, or import with --skip-unknown to leave such lines out", v.Collection, collectionNames(p.types))
 	case !v.Deleted:
 		if it.remarks, err = p.check(t, v.Data); err != nil {
 			return fmt.Errorf("%s %q: %w", v.Collection, v.Key, err)
