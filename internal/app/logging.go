@@ -11,9 +11,18 @@ import (
 func (m *Main) logger() *slog.Logger {
 	options := &slog.HandlerOptions{Level: m.flags.LogLevel}
 	if m.flags.LogFormat == "json" {
+		options.ReplaceAttr = inSeconds
 		return slog.New(named{slog.NewJSONHandler(m.Stderr, options)})
 	}
 	return slog.New(named{slog.NewTextHandler(m.Stderr, options)})
+}
+
+// inSeconds names the unit of a duration, which is a bare number in JSON.
+func inSeconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.Float64(a.Key+"Seconds", a.Value.Duration().Seconds())
+	}
+	return a
 }
 
 // named is a log whose lines name the request in which they were written.

@@ -46,6 +46,11 @@ func TestPages(t *testing.T) {
 	if got := p.do(t, "GET", "/none", ""); got.status != 404 {
 		t.Errorf("/none: status %d", got.status)
 	}
+	for _, path := range []string{"/", "/graphql/"} {
+		if got := p.do(t, "POST", path, `{"query":"{__typename}"}`); got.status != 405 || !strings.Contains(got.body, "GraphQL is at /graphql\n") {
+			t.Errorf("POST %s: status %d: %s", path, got.status, got.body)
+		}
+	}
 	if got := p.do(t, "POST", "/readyz", ""); got.status != 405 {
 		t.Errorf("POST /readyz: status %d", got.status)
 	}
@@ -78,6 +83,9 @@ func TestQueryIsMeasuredAndLogged(t *testing.T) {
 	if line["name"] != "Two" || line["actor"] != "ada" || line["request"] != "r-17" || line["documentsRead"] != 2.0 ||
 		line["asOf"] != got.Extensions.AsOf.Format(time.RFC3339Nano) {
 		t.Errorf("log: %v", line)
+	}
+	if took, ok := line["durationSeconds"].(float64); !ok || took <= 0 || took > 60 {
+		t.Errorf("the operation took %v s", line["durationSeconds"])
 	}
 }
 

@@ -100,7 +100,7 @@ func allowed(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Allow", "GET, HEAD")
-	http.Error(w, "only GET and HEAD are served here", http.StatusMethodNotAllowed)
+	http.Error(w, "only GET and HEAD are served here; GraphQL is at /graphql", http.StatusMethodNotAllowed)
 	return false
 }
 
