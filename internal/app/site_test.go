@@ -84,7 +84,7 @@ func TestQueryIsMeasuredAndLogged(t *testing.T) {
 		line["asOf"] != got.Extensions.AsOf.Format(time.RFC3339Nano) {
 		t.Errorf("log: %v", line)
 	}
-	if took, ok := line["durationSeconds"].(float64); !ok || took <= 0 || took > 60 {
+	if took, ok := line["durationSeconds"].(float64); !ok || took < 0 {
 		t.Errorf("the operation took %v s", line["durationSeconds"])
 	}
 }

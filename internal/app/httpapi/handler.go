@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,6 +135,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost && !jsonBody(r) {
 		WriteError(w, http.StatusUnsupportedMediaType, CodeBadInput,
 			"the Content-Type of a POST must be application/json (UTF-8)")
+		return
+	}
+	if encoding := r.Header["Content-Encoding"]; len(encoding) > 0 && r.Method == http.MethodPost && !strings.EqualFold(encoding[0], "identity") {
+		header.Set("Accept-Encoding", "identity") // RFC 9110, 15.5.16
+		WriteError(w, http.StatusUnsupportedMediaType, CodeBadInput,
+			"a request's Content-Encoding is not supported; send the body as it is")
 		return
 	}
 	h.serve(w, r, op)

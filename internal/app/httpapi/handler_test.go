@@ -139,6 +139,10 @@ func TestMethodsAndContentTypes(t *testing.T) {
 	} {
 		s.do(t, "POST", "/", body, "Content-Type", kind).wantError(t, 415, CodeBadInput, "application/json")
 	}
+	for _, encoding := range []string{"gzip", "br", "GZIP, identity"} {
+		s.do(t, "POST", "/", body, "Content-Type", mediaJSON, "Content-Encoding", encoding).wantError(t, 415, CodeBadInput, "Content-Encoding is not supported")
+	}
+	s.do(t, "POST", "/", body, "Content-Type", mediaJSON, "Content-Encoding", "identity").want(t, 200, ok)
 	for _, kind := range []string{"application/json; charset=utf-8", "Application/JSON", `application/json; charset="UTF-8"`} {
 		s.do(t, "POST", "/", body, "Content-Type", kind).want(t, 200, ok)
 	}
