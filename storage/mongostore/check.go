@@ -29,7 +29,7 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) error {
 			return wrap(err, "checking "+c.name)
 		}
 	}
-	return nil
+	return wrap(s.checkJournal(ctx, report), "checking what was loaded")
 }
 
 // check checks one document with its overflow.

@@ -9,7 +9,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/asof/asof/storage/driver"
@@ -22,6 +21,8 @@ import (
 // The first part is written last. From then on the load will happen: its server
 // completes it, or the server that finds that one to be dead. Whoever completes
 // it adds what is not there yet, so that it may be tried any number of times.
+// What can never be completed is kept, with the reason in the field failed, for
+// someone to look at.
 type journal struct {
 	store    *Store
 	id       string
@@ -91,18 +92,18 @@ func (s *Store) decodeJournal(text []byte) ([]driver.Version, error) {
 	for len(text) > 0 {
 		doc, rest, ok := bsoncore.ReadDocument(text)
 		if !ok {
-			return nil, internalf("a load that was written down is broken: it ends in the middle of a version")
+			return nil, brokenError{internalf("a load that was written down is broken: it ends in the middle of a version")}
 		}
 		text = rest
 		raw := bson.Raw(doc)
 		name, hasName := raw.Lookup("c").StringValueOK()
 		key, hasKey := raw.Lookup("k").StringValueOK()
 		if !hasName || !hasKey {
-			return nil, internalf("a load that was written down is broken: a version has no name")
+			return nil, brokenError{internalf("a load that was written down is broken: a version has no name")}
 		}
 		r, err := decodeVersion(name, decodeString(key), raw)
 		if err != nil {
-			return nil, err
+			return nil, brokenError{err}
 		}
 		versions = append(versions, r.Version)
 	}
@@ -215,7 +216,11 @@ func (j *journal) add(life context.Context, add func(context.Context) error) (do
 		}
 	}
 	// Where it could not be removed it is found later, and adds nothing.
-	_ = j.store.removeJournal(life, j.id, int64(len(j.parts)))
+	if err != nil {
+		_ = j.store.keepJournal(life, j.id, err)
+	} else {
+		_ = j.store.removeJournal(life, j.id, int64(len(j.parts)))
+	}
 	return true, err
 }
 
@@ -226,7 +231,15 @@ func (j *journal) left() error {
 }
 
 // hopeless reports whether a load fails however often it is tried.
-func hopeless(err error) bool { return driver.CodeOf(wrap(err, "")) == driver.CodeInvalid }
+func hopeless(err error) bool {
+	var broken brokenError
+	return errors.As(err, &broken) || driver.CodeOf(wrap(err, "")) == driver.CodeInvalid
+}
+
+// brokenError is what is wrong with what was written down.
+type brokenError struct{ error }
+
+func (e brokenError) Unwrap() error { return e.error }
 
 func (s *Store) journal() *mongo.Collection { return s.db.Collection(journalName) }
 
@@ -239,101 +252,4 @@ func (s *Store) addLoaded(ctx context.Context, vs []driver.Version, life string)
 		return err
 	}
 	return l.write(ctx)
-}
-
-// removeJournal forgets a load of so many parts, its first part first; 0: some
-// parts, without the first.
-func (s *Store) removeJournal(ctx context.Context, load string, parts int64) error {
-	ctx, cancel := s.step(ctx)
-	defer cancel()
-	if _, err := s.journal().DeleteOne(ctx, bson.D{{Key: "_id", Value: journalPart(load, 0)}}); err != nil || parts == 1 {
-		return err
-	}
-	_, err := s.journal().DeleteMany(ctx, bson.D{{Key: "_id.load", Value: load}})
-	return err
-}
-
-// completeLoads completes the loads of servers that are not there any more, in a
-// life of this server in which commits wait.
-func (s *Store) completeLoads(ctx context.Context, life string) error {
-	state, err := s.fleet.doc.read(ctx)
-	if err != nil {
-		return err
-	}
-	var found []struct {
-		ID struct {
-			Load string `bson:"load"`
-			Part int64  `bson:"part"`
-		} `bson:"_id"`
-		Owner string `bson:"owner"`
-		Parts int64  `bson:"parts"`
-	}
-	cursor, err := s.journal().Find(ctx, bson.D{}, options.Find().SetProjection(bson.D{{Key: "owner", Value: 1}, {Key: "parts", Value: 1}}))
-	if err != nil {
-		return err
-	}
-	if err := cursor.All(ctx, &found); err != nil {
-		return err
-	}
-	loads := make(map[string]int64) // those without an owner, by how many parts they have; 0: not whole
-	for _, f := range found {
-		if _, there := state.Servers[f.Owner]; there {
-			continue
-		}
-		loads[f.ID.Load] = max(loads[f.ID.Load], 0)
-		if f.ID.Part == 0 {
-			loads[f.ID.Load] = f.Parts
-		}
-	}
-	for load, parts := range loads {
-		if err := s.completeLoad(ctx, load, parts, life); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) completeLoad(ctx context.Context, load string, parts int64, life string) error {
-	if parts > 0 {
-		versions, err := s.readJournal(ctx, load, parts)
-		if err == nil {
-			err = s.addLoaded(ctx, versions, life)
-		}
-		_, lost := s.clock.exclusionLeft(life)
-		switch {
-		case err != nil && lost != nil:
-			return err
-		case err == nil:
-			s.logger.Info("what a server that is gone was loading was completed", "versions", len(versions))
-		case hopeless(err):
-			s.logger.Error("what a server that is gone was loading does not fit to what is there, and is given up", "error", err)
-		default:
-			return err
-		}
-	}
-	return s.removeJournal(ctx, load, parts)
-}
-
-// readJournal reads what a load that was written down adds.
-func (s *Store) readJournal(ctx context.Context, load string, parts int64) ([]driver.Version, error) {
-	var packed []byte
-	for part := range parts {
-		var doc struct {
-			Data []byte `bson:"data"`
-		}
-		if err := s.journal().FindOne(ctx, bson.D{{Key: "_id", Value: journalPart(load, int(part))}}).Decode(&doc); err != nil {
-			return nil, err
-		}
-		packed = append(packed, doc.Data...)
-	}
-	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		return nil, internalf("reading a load that was written down: %w", err)
-	}
-	defer decoder.Close()
-	text, err := decoder.DecodeAll(packed, nil)
-	if err != nil {
-		return nil, internalf("a load that was written down is broken: %w", err)
-	}
-	return s.decodeJournal(text)
 }
