@@ -12,6 +12,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/executor"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/resolvers"
@@ -100,6 +101,24 @@ func (e *env) do(query string, variables map[string]any) (string, []string) {
 		out = append(out, code+" "+err.Message)
 	}
 	return string(resp.Data), out
+}
+
+// The fields of a mutation are no transaction: what the README says of one that
+// fails between others.
+func TestFieldsOfAMutationStandAlone(t *testing.T) {
+	e := newEnv(t)
+	data, errs := e.do(`mutation ($tag: TagData!) {
+		before: createTag(input: {key: "a", data: $tag}) { __typename }
+		bad: createTag(input: {key: "", data: $tag}) { __typename }
+		after: createTag(input: {key: "b", data: $tag}) { __typename }
+	}`, map[string]any{"tag": map[string]any{"name": "X", "description": "d"}})
+	if diff := cmp.Diff([]string{"BAD_USER_INPUT input.key: the key is empty"}, errs); data != "null" || diff != "" {
+		t.Errorf("data %s, errors (-want +got):\n%s", data, diff)
+	}
+	data, errs = e.do(`{before: tag(key: "a") {version} after: tag(key: "b") {version}}`, nil)
+	if want := `{"before":{"version":1},"after":{"version":1}}`; data != want || errs != nil {
+		t.Errorf("written: %s, want %s; %v", data, want, errs)
+	}
 }
 
 func TestAnOperationEndToEnd(t *testing.T) {
