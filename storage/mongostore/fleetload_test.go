@@ -120,6 +120,34 @@ func TestLoadIsSeenEverywhere(t *testing.T) {
 	}
 }
 
+// What was there already when it was loaded again is there for who asks afterwards,
+// also where the load that added it ended without an answer.
+func TestLoadAgainIsSeen(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	proxy, behind, beside := pair(ctx, t, Options{})
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if of("insert")(c) {
+			return mongotest.CutAfter()
+		}
+		return mongotest.Pass()
+	})
+	vs := two(0, "things")[:1]
+	if _, err := behind.Load(ctx, vs); err == nil {
+		t.Fatal("the first load had an answer")
+	}
+	if r, err := beside.Load(ctx, vs); err != nil || r.Skipped != 1 {
+		t.Fatalf("loaded again: %+v, %v", r, err)
+	}
+	h, err := beside.collections["things"].readHead(ctx, vs[0].Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := beside.Now(ctx); err != nil || now < h.loaded {
+		t.Errorf("it arrived at %d; afterwards it was %d, %v", h.loaded, now, err)
+	}
+}
+
 // A loader that is not among the servers is taken for dead.
 func TestLoaderIsGone(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)

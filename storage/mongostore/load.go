@@ -49,8 +49,11 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	if err == nil {
 		err = s.fleet.saw(ctx, latest)
 	}
-	if err == nil && result.Added > 0 {
-		at, _ := s.clock.handedOut() // not before it arrived
+	if err == nil {
+		at := l.arrived()
+		if result.Added > 0 {
+			at, _ = s.clock.handedOut() // not before it arrived
+		}
 		err = s.fleet.acknowledge(ctx, at)
 	}
 	if err != nil {
@@ -84,6 +87,18 @@ func (l *loading) plan(ctx context.Context, vs []driver.Version) (result driver.
 		latest = max(latest, vs[i].RecordedAt)
 	}
 	return result, latest, nil
+}
+
+// arrived is when the last of what was there before the load had arrived, which may
+// be in flight still, of another server.
+func (l *loading) arrived() driver.Instant {
+	last := driver.Instant(0)
+	for _, d := range l.order {
+		if d.head != nil {
+			last = max(last, d.head.arrived())
+		}
+	}
+	return last
 }
 
 // simple reports whether a load is at most one update.
