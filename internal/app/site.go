@@ -15,6 +15,7 @@ import (
 	"github.com/rs/cors"
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/internal/web"
 )
@@ -54,7 +55,11 @@ func (s *site) assemble() error {
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
-	mux.Handle("/", web.Handler(web.Options{}))
+	example, err := example(s.schema, model.Types)
+	if err != nil {
+		return err
+	}
+	mux.Handle("/", web.Handler(web.Options{Example: example}))
 	s.handler = s.guard(mux)
 	return nil
 }

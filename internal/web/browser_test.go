@@ -3,6 +3,7 @@
 package web_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -68,6 +69,33 @@ func TestReturningVisitor(t *testing.T) {
 	b.WaitFor(t, "its variables", webtest.Text("variables.json")+`.includes("first")`)
 	b.WaitFor(t, "its headers", webtest.Text("request-headers.json")+`.includes("X-Actor")`)
 	b.WaitFor(t, "its tab, at the end", tabs+`.at(-1) === "Now"`)
+	if problems := b.Problems(); len(problems) > 0 {
+		t.Errorf("the page complains: %q", problems)
+	}
+}
+
+// An example of the server's takes the place of the ready queries.
+func TestExampleInBrowser(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("/", web.Handler(web.Options{Example: &web.Tab{
+		Query:     "# Mine: a \"quoted\" & <b>bold</b> word.\nquery Mine { __typename }\n",
+		Variables: json.RawMessage(`{"asOf": null}`),
+	}}))
+	mux.Handle("/graphql", fakeGraphQL(t, "testdata/schema.graphqls"))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	b := webtest.New(t)
+	b.Ready(t, server.URL)
+	tabs := `[...document.querySelectorAll(".graphiql-tab-button")].map((tab) => tab.title)`
+	if got := webtest.Eval[[]string](t, b, tabs); !slices.Equal(got, []string{"Mine"}) {
+		t.Errorf("the tabs are %q", got)
+	}
+	if got := webtest.Eval[string](t, b, webtest.Text("operation.graphql")); !strings.Contains(got, `# Mine: a "quoted" & <b>bold</b> word.`) {
+		t.Errorf("the query is %q", got)
+	}
+	b.WaitFor(t, "its variables", webtest.Text("variables.json")+`.includes("asOf")`)
+	b.Click(t, `button[aria-label="Show Examples"]`)
+	b.WaitFor(t, "the one example", `document.querySelectorAll(".asof-examples li").length === 1`)
 	if problems := b.Problems(); len(problems) > 0 {
 		t.Errorf("the page complains: %q", problems)
 	}

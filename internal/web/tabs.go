@@ -8,6 +8,10 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/validator/rules"
 )
 
 //go:embed playground/src/tabs/*.graphql playground/src/tabs/*.json
@@ -38,6 +42,20 @@ func Tabs() ([]Tab, error) {
 		tabs = append(tabs, tab)
 	}
 	return tabs, nil
+}
+
+// TabsFit reports whether a schema answers the ready queries.
+func TabsFit(schema *ast.Schema) (bool, error) {
+	tabs, err := Tabs()
+	if err != nil {
+		return false, err
+	}
+	for _, tab := range tabs {
+		if _, errs := gqlparser.LoadQueryWithRules(schema, tab.Query, rules.NewDefaultRules()); errs != nil {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func readTab(file string) (Tab, error) {

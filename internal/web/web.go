@@ -18,6 +18,7 @@
 package web
 
 import (
+	"encoding/json"
 	"fmt"
 	"html"
 	"net/http"
@@ -40,10 +41,16 @@ type Options struct {
 	// Playground's page; "graphql" if empty. Subscriptions go to the same URL
 	// by WebSocket.
 	GraphQL string
+	// Example takes the place of the ready queries, which are written for the
+	// demo's types; nil: they are shown.
+	Example *Tab
 }
 
 // endpointMark is where the built page keeps the endpoint's URL.
 const endpointMark = `name="asof-graphql" content="graphql"`
+
+// exampleMark is where the built page keeps the query in place of the ready ones.
+const exampleMark = `name="asof-example" content=""`
 
 // Handler serves the Playground at "/" and its files below it. Mount it at the
 // root, or below another path by http.StripPrefix.
@@ -65,20 +72,36 @@ func Handler(opts Options) http.Handler {
 			panic("web: embedded playground: " + err.Error())
 		}
 	}
+	if opts.Example != nil {
+		if err := files.setExample(opts.Example); err != nil {
+			panic("web: embedded playground: " + err.Error())
+		}
+	}
 	return files
 }
 
 func (s *fileSet) setEndpoint(url string) error {
+	return s.replace(endpointMark, `name="asof-graphql" content="`+html.EscapeString(url)+`"`)
+}
+
+func (s *fileSet) setExample(tab *Tab) error {
+	content, err := json.Marshal(map[string]any{"query": tab.Query, "variables": tab.Variables})
+	if err != nil {
+		return err
+	}
+	return s.replace(exampleMark, `name="asof-example" content="`+html.EscapeString(string(content))+`"`)
+}
+
+// replace puts a text in the page in the place of a mark.
+func (s *fileSet) replace(mark, text string) error {
 	page, err := s.byPath["index.html"].plain()
 	if err != nil {
 		return err
 	}
-	mark := `name="asof-graphql" content="` + html.EscapeString(url) + `"`
-	replaced := strings.Replace(string(page), endpointMark, mark, 1)
-	if replaced == string(page) && url != "graphql" {
-		return fmt.Errorf("index.html has no %s", endpointMark)
+	if !strings.Contains(string(page), mark) {
+		return fmt.Errorf("index.html has no %s", mark)
 	}
-	s.byPath["index.html"], err = newFile("index.html", []byte(replaced))
+	s.byPath["index.html"], err = newFile("index.html", []byte(strings.Replace(string(page), mark, text, 1)))
 	return err
 }
 

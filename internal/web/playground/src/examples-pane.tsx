@@ -1,5 +1,5 @@
 import { pick, useGraphiQL, useGraphiQLActions, type GraphiQLPlugin } from "@graphiql/react";
-import { defaultHeaders, examples, type Example } from "./examples";
+import { defaultHeaders, examples, isDemo, type Example } from "./examples";
 
 function useOpenExample(): (example: Example) => void {
   const { addTab, changeTab } = useGraphiQLActions();
@@ -25,7 +25,7 @@ function ExamplesPane() {
   return (
     <section aria-label="Examples" className="asof-examples">
       <h2>Examples</h2>
-      <p>Each opens in a tab, ready to run against the demo.</p>
+      <p>Each opens in a tab, ready to run{isDemo && " against the demo"}.</p>
       <ol>
         {examples.map((example) => (
           <li key={example.title}>

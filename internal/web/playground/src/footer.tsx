@@ -18,8 +18,8 @@ export function Footer() {
   return (
     <div className="asof-footer">
       {instant ? (
-        <span title="Ask again with this asOf and the answer will be the same for ever">
-          as of <time dateTime={instant}>{instant}</time>
+        <span title="What has no time of its own in the request is as of this instant, and the same for ever when it is asked for with this asOf. Pages after a cursor are as of their first page.">
+          request as of <time dateTime={instant}>{instant}</time>
         </span>
       ) : (
         <span />

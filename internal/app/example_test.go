@@ -1,0 +1,67 @@
+package app
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vektah/gqlparser/v2"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/web"
+	"github.com/asof/asof/resolvers"
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/drivertest"
+)
+
+// The Playground of a schema without the demo's types begins with a query that
+// the schema answers, whichever type is its first.
+func TestExampleIsAnswered(t *testing.T) {
+	p := serve(t, "--demo")
+	store, err := storage.New(drivertest.NewModel(nil, storage.CollectionsOf(model.Types)), model.Types)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := resolvers.NewSchema(store).Schema()
+	if tab, err := example(schema, model.Types); tab != nil || err != nil {
+		t.Errorf("the schema of the demo has %v (%v)", tab, err)
+	}
+	lacking := *schema
+	query := *schema.Query
+	query.Fields = slices.DeleteFunc(slices.Clone(query.Fields), func(f *ast.FieldDefinition) bool { return f.Name == "project" })
+	lacking.Query = &query
+	for i, typ := range model.Types {
+		t.Run(typ.Name, func(t *testing.T) {
+			tab, err := example(&lacking, model.Types[i:])
+			if err != nil || tab == nil {
+				t.Fatalf("%v, %v", tab, err)
+			}
+			body, err := json.Marshal(map[string]any{"query": tab.Query, "variables": tab.Variables})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := p.do(t, "POST", "/graphql", string(body), "Content-Type", "application/json").body
+			if strings.Contains(got, `"errors"`) || !strings.Contains(got, `"recordedAt"`) {
+				t.Errorf("%s\n%s", tab.Query, got)
+			}
+			if _, errs := gqlparser.LoadQuery(schema, tab.Query); errs != nil {
+				t.Error(errs)
+			}
+		})
+	}
+}
+
+// What the page is told of it is text of an attribute.
+func TestExampleInThePage(t *testing.T) {
+	needsPlayground(t)
+	tab := &web.Tab{Query: "# A \"quote\": & <b>\n{ __typename }", Variables: json.RawMessage(`{"asOf": null}`)}
+	answer := httptest.NewRecorder()
+	web.Handler(web.Options{Example: tab}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
+	const want = `name="asof-example" content="{&#34;query&#34;:&#34;# A \&#34;quote\&#34;: \u0026 \u003cb\u003e\n{ __typename }&#34;,&#34;variables&#34;:{&#34;asOf&#34;:null}}"`
+	if got := answer.Body.String(); !strings.Contains(got, want) {
+		t.Errorf("no %s in\n%s", want, got)
+	}
+}
