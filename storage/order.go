@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/cockroachdb/apd/v3"
 
@@ -32,14 +33,35 @@ func (s *Store) order(t *Type, orderBy []*OrderInput) ([]driver.Order, error) {
 			order.Field = driver.Field{Meta: driver.MetaRecordedAt, Kind: driver.KindInstant}
 		default:
 			f := t.object.field(o.Field)
-			if f == nil || f.List || f.Kind == KindObject || f.Kind == KindJSON {
-				return nil, badInput("orderBy[%d]: %s cannot be sorted by %s", i, t.Plural, quoteShort(o.Field))
+			if f == nil || !f.sortable() {
+				return nil, badInput("orderBy[%d]: %s cannot be sorted by %s%s", i, t.Plural, quoteShort(o.Field), t.similarOrder(o.Field))
 			}
 			order.Field = driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
 		}
 		out = append(out, order)
 	}
 	return out, nil
+}
+
+func (f *Field) sortable() bool {
+	return !f.List && f.Kind != KindObject && f.Kind != KindJSON
+}
+
+// similarOrder says what somebody meant who wrote a name in another case: names in
+// variables come here in any.
+func (t *Type) similarOrder(name string) string {
+	names := []string{"key", "version", "recordedAt"}
+	for i := range t.Fields {
+		if f := &t.Fields[i]; f.sortable() {
+			names = append(names, f.Name)
+		}
+	}
+	for _, known := range names {
+		if strings.EqualFold(known, name) {
+			return fmt.Sprintf("; did you mean %q?", known)
+		}
+	}
+	return ""
 }
 
 // position is the place of a document in an order.
