@@ -41,6 +41,14 @@ func (f *fleet) exclude(ctx context.Context) (life string, err error) {
 	return life, err
 }
 
+// exclude is that of the fleet, and ends with the store.
+func (s *Store) exclude(ctx context.Context) (life string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	return s.fleet.exclude(ctx)
+}
+
 // include ends what exclude began.
 func (f *fleet) include() {
 	c := f.clock

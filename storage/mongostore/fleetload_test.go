@@ -269,3 +269,23 @@ func TestHopeless(t *testing.T) {
 		}
 	}
 }
+
+// A load that waits for its turn ends with its store.
+func TestWaitingLoadEndsWithStore(t *testing.T) {
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	s := newFleetServer(t, uri, Options{beat: beatEvery})
+	wait := func(more int) {
+		s.clock.mu.Lock()
+		defer s.clock.mu.Unlock()
+		s.clock.held += more
+		s.clock.broadcast()
+	}
+	wait(1)
+	defer wait(-1)
+	s.giveUp()
+	if _, err := s.Load(ctx, two(0, "things")); driver.CodeOf(err) != driver.CodeUnavailable || ctx.Err() != nil {
+		t.Errorf("it ended with %v, when the time was up: %t", err, ctx.Err() != nil)
+	}
+}

@@ -30,7 +30,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	}
 	l := s.newLoading(s.clock.present())
 	if len(vs) > 1 {
-		if l.life, err = s.fleet.exclude(ctx); err != nil {
+		if l.life, err = s.exclude(ctx); err != nil {
 			leave()
 			return driver.LoadResult{}, wrap(err, "loading")
 		}
