@@ -1,6 +1,8 @@
 package mongostore
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -182,5 +184,37 @@ func TestLoadAmongCommits(t *testing.T) {
 	t.Logf("%d loads, %d refused; %d documents created beside", loads, refused, created)
 	for _, problem := range observeFleet(t, servers, 4) {
 		t.Error(problem)
+	}
+}
+
+// The commands of a load are as large as they are meant to be, also where what
+// searches look at is much larger than the data.
+func TestLoadCommandsAreBounded(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	s := newFleetServer(t, uri, Options{beat: beatEvery})
+	const documents = 4
+	var vs []driver.Version
+	for i := range documents {
+		data := append(append([]byte(`{"a":[1`), bytes.Repeat([]byte(",1"), 50_000)...), "]}"...)
+		vs = append(vs, driver.Version{Collection: "things", Key: fmt.Sprint(i), RecordedAt: 10, Op: driver.OpImport, Author: "import", Data: data})
+	}
+	size := int64(len(encodeVersion(&record{Version: vs[0]})))
+	if all := documents * size; all <= maxLoadBytes || all > 2*maxLoadBytes {
+		t.Fatalf("the versions have %d bytes; meant are some for two commands", all)
+	}
+	var inserts atomic.Int64
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if of("insert")(c) {
+			inserts.Add(1)
+		}
+		return mongotest.Pass()
+	})
+	if _, err := s.Load(ctx, vs); err != nil {
+		t.Fatal(err)
+	}
+	if n := inserts.Load(); n != 2 {
+		t.Errorf("%d commands", n)
 	}
 }

@@ -156,15 +156,16 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 		return err
 	}
 	g.sent = true
-	// New documents and others apart, so that each is one command, and its error
-	// says what became of it: the driver's error for several does not.
+	// New documents and others apart, and not more than the driver sends at once, so
+	// that each is one command, and its error says what became of it: the driver's
+	// error for several does not.
 	for _, fresh := range []bool{true, false} {
 		commit := &bulk{bind: bind, target: g.c.main}
 		for _, p := range g.parts {
 			if (p.head == nil) != fresh {
 				continue
 			}
-			if err := commit.add(ctx, p.commit(), p.bytes); err != nil {
+			if err := commit.add(ctx, p.commit(), p.sent()); err != nil {
 				return err
 			}
 		}
@@ -241,6 +242,15 @@ func (p *loadPart) plan() {
 	p.made.n += int64(len(p.chain))
 	p.current = encodeVersion(&p.made.record)
 	p.alone = p.made.size+int64(len(p.current)) > maxTogether
+}
+
+// sent is how large what commit sends is, in bytes.
+func (p *loadPart) sent() int64 {
+	bytes := int64(len(p.current))
+	for _, old := range p.chain {
+		bytes += int64(len(old.raw))
+	}
+	return bytes
 }
 
 // commit makes the last of the added versions current and the others history,
