@@ -100,10 +100,14 @@ func inArguments(ctx context.Context, err *gqlerror.Error) bool {
 }
 
 // Recover turns a panic in a resolver into an internal error, and logs it with
-// its stack.
+// its stack. It has the place of its field, as other errors have.
 func Recover(log *slog.Logger) graphql.RecoverFunc {
 	return func(ctx context.Context, p any) error {
 		log.ErrorContext(ctx, "a resolver panicked", "path", graphql.GetPath(ctx).String(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		return &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+		err := &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+		if fc := graphql.GetFieldContext(ctx); fc == nil || fc.Field.Field == nil {
+			return err // of an element, which has no place of its own
+		}
+		return graphql.AddFieldLocationToError(ctx, err)
 	}
 }

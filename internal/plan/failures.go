@@ -2,8 +2,10 @@ package plan
 
 import (
 	"context"
+	"errors"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
 // fail reports the error of a field, with the path to it and where it stands in
@@ -21,6 +23,16 @@ func (r *run) recovered(at *place, ok *bool) {
 		r.oc.Error(ctx, r.oc.Recover(ctx, failure))
 		*ok = false
 	}
+}
+
+// whileReading is the error of a panic while something was read, perhaps for
+// many fields: without the place of any.
+func (r *run) whileReading(failure any) error {
+	err := r.oc.RecoverFunc(r.ctx, failure)
+	if placed, ok := errors.AsType[*gqlerror.Error](err); ok && placed.Err != nil {
+		return placed.Err
+	}
+	return err
 }
 
 // context makes the context that the field would have had: presenters of errors

@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"github.com/99designs/gqlgen/graphql"
-
-	"github.com/asof/asof/storage"
-)
+import "github.com/asof/asof/storage"
 
 // queue holds what a field has read: a visit for each time that it is written,
 // and the objects of all visits, one visit after another.
@@ -49,8 +45,7 @@ func (q *queue) reset() {
 func (r *run) there(at *place, v *visit) bool {
 	switch {
 	case v.recovered != nil:
-		ctx := r.context(at)
-		r.oc.Error(ctx, graphql.ErrorOnPath(ctx, v.recovered))
+		r.fail(at, v.recovered)
 		return false
 	case v.err != nil:
 		r.fail(at, v.err)
@@ -117,7 +112,7 @@ func (r *run) loadVersions(id, args int, inner *selection[*storage.Page], object
 func (r *run) versionsOf(d *storage.Document, args int) (v visit) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			v = visit{recovered: r.oc.RecoverFunc(r.ctx, failure)}
+			v = visit{recovered: r.whileReading(failure)}
 		}
 	}()
 	given, _ := r.args[args].(*storage.VersionsArgs)

@@ -217,7 +217,7 @@ func (r *run) getKeys(t *storage.Type, refs []storage.KeyAt) (docs []*storage.Do
 			if r.loader.broken == nil { // one mark, however often it happens
 				r.loader.broken = new(storage.Document)
 			}
-			docs, recovered = slices.Repeat([]*storage.Document{r.loader.broken}, len(refs)), r.oc.RecoverFunc(r.ctx, failure)
+			docs, recovered = slices.Repeat([]*storage.Document{r.loader.broken}, len(refs)), r.whileReading(failure)
 		}
 	}()
 	docs, err = r.plan.store.GetKeys(r.ctx, t, refs, r.plan.refs[t].list)

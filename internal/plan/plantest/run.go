@@ -24,7 +24,8 @@ type Config struct {
 
 	Seed       uint64
 	Operations int
-	PerWorld   int // operations on one history; 0: 2,000
+	World      uint64 // the number of the first history; 0: 1
+	PerWorld   int    // operations on one history; 0: 2,000
 	// Differences is how many are looked for before the run ends; 0: 1.
 	Differences int
 	AsFound     bool // differences are not made smaller
@@ -47,7 +48,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.PerWorld == 0 {
 		cfg.PerWorld = perWorld
 	}
-	for world := uint64(1); report.Operations < cfg.Operations && len(report.Differences) < max(1, cfg.Differences); world++ {
+	for world := max(1, cfg.World); report.Operations < cfg.Operations && len(report.Differences) < max(1, cfg.Differences); world++ {
 		if err := cfg.world(ctx, world, report); err != nil {
 			return report, fmt.Errorf("world %d of seed %d: %w", world, cfg.Seed, err)
 		}

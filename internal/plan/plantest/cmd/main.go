@@ -49,6 +49,7 @@ func run() (same bool, err error) {
 	defer stop()
 	operations := flag.Int("operations", 100_000, "how many operations are compared")
 	seed := flag.Uint64("seed", 1, "what they are made from: the same seed, the same operations")
+	world := flag.Uint64("world", 1, "the first history, as the difference to look at again names it")
 	differences := flag.Int("differences", 5, "how many differences are looked for")
 	uri := flag.String("mongodb", "", "a MongoDB server, such as mongodb://127.0.0.1:27017, instead of SQLite; databases named asof_plantest_… are made and dropped")
 	profile := flag.String("cpuprofile", "", "a file for a profile")
@@ -71,7 +72,7 @@ func run() (same bool, err error) {
 	defer func() { _ = os.RemoveAll(dir) }() // the system cleans up what is left
 	cfg := plantest.Config{
 		Types: model.Types, Schema: graph.NewExecutableSchema(graph.Config{}).Schema(), Serve: plantest.Servers,
-		Seed: *seed, Operations: *operations, Differences: *differences,
+		Seed: *seed, World: *world, Operations: *operations, Differences: *differences,
 		Open: func() (driver.Engine, error) { return inFile(ctx, dir) },
 	}
 	if *uri != "" {
