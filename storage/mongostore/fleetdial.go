@@ -8,7 +8,9 @@ import (
 // dialer makes connections that are reset when they are closed: what was sent
 // on them and has not left this machine yet is thrown away. Otherwise the system
 // would go on sending it, for minutes where the network is interrupted, and a
-// command that was given up long ago would still be carried out.
+// command that was given up long ago would still be carried out. A connection on
+// which the time of a command was up is closed by the driver 400 ms later (v2.9:
+// it waits for a late answer that long), one whose context was canceled at once.
 type dialer struct{}
 
 // DialContext implements options.ContextDialer.
