@@ -149,7 +149,7 @@ func (j *journal) complete(life context.Context, l *loading, stuck chan<- error)
 		}
 		if elapsed()-began > j.store.timeout {
 			select {
-			case stuck <- err:
+			case stuck <- j.stuck(err):
 			default: // they were told
 			}
 		}
@@ -222,6 +222,14 @@ func (j *journal) add(life context.Context, add func(context.Context) error) (do
 		_ = j.store.removeJournal(life, j.id, int64(len(j.parts)))
 	}
 	return true, err
+}
+
+// stuck is what those are told who do not wait any longer.
+func (j *journal) stuck(err error) error {
+	if !j.written {
+		return driver.Errorf(driver.CodeUnavailable, "what is loaded may not have been written down yet, which is tried on; loading the same again tells: %w", err)
+	}
+	return driver.Errorf(driver.CodeUnavailable, "what is loaded was written down, and will be completed when the server takes it; loading the same again tells: %w", err)
 }
 
 // left is what a load ends with that was written down, or may have been, when

@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,5 +108,40 @@ func TestGroupInDoubtFlies(t *testing.T) {
 	defer behind.clock.mu.Unlock()
 	if len(behind.clock.flights) != 1 {
 		t.Errorf("in flight are %v", behind.clock.flights)
+	}
+}
+
+// Who does not wait any longer for a load is told whether it was written down; it
+// is completed either way.
+func TestLoadStuck(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		cut  func(mongotest.Command) bool
+		says string
+	}{
+		{"before it was written down", func(c mongotest.Command) bool { return c.Name == "insert" && c.Collection() == journalName }, "may not have been written down"},
+		{"afterwards", of("insert"), "was written down"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			proxy, behind, beside := pair(ctx, t, Options{})
+			behind.timeout = time.Second
+			proxy.Set(func(c mongotest.Command) mongotest.Answer {
+				if test.cut(c) {
+					return mongotest.CutBefore()
+				}
+				return mongotest.Pass()
+			})
+			vs := two(0, "things")
+			if _, err := behind.Load(ctx, vs); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("Load: %v; want that it %s", err, test.says)
+			}
+			proxy.Set(nil)
+			if _, err := beside.Commit(ctx, write("b", "b", 0)); err != nil {
+				t.Fatal(err)
+			}
+			checkLoaded(ctx, t, beside, vs)
+		})
 	}
 }

@@ -143,7 +143,7 @@ func (s *Store) loadWhole(ctx context.Context, l *loading, leave func()) error {
 	case err := <-done:
 		return wrap(err, "loading")
 	case err := <-stuck:
-		return driver.Errorf(driver.CodeUnavailable, "what is loaded was written down, and will be completed when the server takes it; loading the same again tells: %w", err)
+		return err
 	case <-ctx.Done():
 		return driver.Errorf(driver.CodeUnavailable,
 			"the request ended before all of it was loaded; loading the same again tells when it is: %w", ctx.Err())
