@@ -33,13 +33,9 @@ func newTimed(ctx context.Context, op *operation, now func() time.Time, length t
 	return &timed{Context: ctx, op: op, now: now, until: now().Add(length)}
 }
 
-// Deadline is when the time is over.
-func (t *timed) Deadline() (time.Time, bool) {
-	if earlier, ok := t.Context.Deadline(); ok && earlier.Before(t.until) {
-		return earlier, true
-	}
-	return t.until, true
-}
+// Deadline is when the time is over, by the system's clock, which the timer has:
+// who asks compares with that.
+func (t *timed) Deadline() (time.Time, bool) { return t.running().Deadline() }
 
 // Value returns the operation, or what the other context has.
 func (t *timed) Value(key any) any {
@@ -53,9 +49,12 @@ func (t *timed) Value(key any) any {
 }
 
 // Done is closed when the context ends.
-func (t *timed) Done() <-chan struct{} {
+func (t *timed) Done() <-chan struct{} { return t.running().Done() }
+
+// running starts the timer, unless it runs.
+func (t *timed) running() *timer {
 	if running := t.timer.Load(); running != nil {
-		return running.Done()
+		return running
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +67,7 @@ func (t *timed) Done() <-chan struct{} {
 		running = &timer{ctx, cancel}
 		t.timer.Store(running)
 	}
-	return running.Done()
+	return running
 }
 
 // Err says why the context has ended.

@@ -94,3 +94,19 @@ func TestTimedWithinTimed(t *testing.T) {
 		}
 	})
 }
+
+// A deadline is of the system's clock, whatever the server takes for the time:
+// drivers compare with that before they send anything.
+func TestDeadlineIsOfTheSystemsClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stands := time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC)
+		ctx := newTimed(t.Context(), &operation{}, func() time.Time { return stands }, time.Second)
+		defer ctx.end()
+		if until, ok := ctx.Deadline(); !ok || until != time.Now().Add(time.Second) {
+			t.Errorf("the deadline is %v, %v", until, ok)
+		}
+		if err := ctx.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
