@@ -56,7 +56,7 @@ func TestPlansRefuseTheSame(t *testing.T) {
 func TestPlansSayTheSameOnMongoDB(t *testing.T) {
 	cfg := config(t, mongodb(t))
 	if os.Getenv("ASOF_PLANTEST_OPERATIONS") == "" {
-		cfg.Operations = min(cfg.Operations, 2000)
+		cfg.Operations = min(cfg.Operations/3, 2000)
 	}
 	cfg.PerWorld = cfg.Operations/3 + 1
 	report, err := Run(t.Context(), cfg)
