@@ -230,6 +230,7 @@ func TestWebSocketBadMessages(t *testing.T) {
 		"[]":       "the message is a list: batches are not supported",
 		"{\"type\":\"subscribe\",\"id\":\"\xff\"}":                                      "the message is not valid UTF-8 (at byte 26)",
 		`{"type":"subscribe","id":"1","payload":{"query":"{hello(name: \"\ud800\")}"}}`: `the message has half of a surrogate pair (\ud800 at byte 64), which is no character`,
+
 		`{"type":"nope"}`:                            `the "type" of a message must be connection_init, subscribe, complete, ping or pong`,
 		`{"type":"next","id":"1"}`:                   `the "type" of a message must be connection_init, subscribe, complete, ping or pong`,
 		`{"type":7}`:                                 `the "type" of a message must be a string`,
