@@ -224,20 +224,21 @@ func TestWebSocketsAreDrained(t *testing.T) {
 
 func TestWebSocketBadMessages(t *testing.T) {
 	s := newServer(t, nil)
-	for message, reason := range map[string]string{
-		"nonsense": "the message is not valid JSON: invalid character 'o' in literal null (expecting 'u') (at byte 2)",
-		"":         `the message is empty; send a JSON object such as {"query": "{ __typename }"}`,
-		"[]":       "the message is a list: batches are not supported",
-		"{\"type\":\"subscribe\",\"id\":\"\xff\"}":                                      "the message is not valid UTF-8 (at byte 26)",
-		`{"type":"subscribe","id":"1","payload":{"query":"{hello(name: \"\ud800\")}"}}`: `the message has half of a surrogate pair (\ud800 at byte 64), which is no character`,
+	for _, bad := range [][2]string{
+		{"nonsense", "the message is not valid JSON: invalid character 'o' in literal null (expecting 'u') (at byte 2)"},
+		{"", `the message is empty; send a JSON object such as {"query": "{ __typename }"}`},
+		{"[]", "the message is a list: batches are not supported"},
+		{"{\"type\":\"subscribe\",\"id\":\"\xff\"}", "the message is not valid UTF-8 (at byte 26)"},
+		{`{"type":"subscribe","id":"1","payload":{"query":"{hello(name: \"\ud800\")}"}}`, `the message has half of a surrogate pair (\ud800 at byte 64), which is no character`},
 
-		`{"type":"nope"}`:                            `the "type" of a message must be connection_init, subscribe, complete, ping or pong`,
-		`{"type":"next","id":"1"}`:                   `the "type" of a message must be connection_init, subscribe, complete, ping or pong`,
-		`{"type":7}`:                                 `the "type" of a message must be a string`,
-		`{"id":"1"}`:                                 `the message has no "type"`,
-		`{"type":"complete","id":1}`:                 `the "id" of a message must be a string`,
-		`{"type":"connection_init","payload":"ada"}`: "the payload of connection_init must be an object",
+		{`{"type":"nope"}`, `the "type" of a message must be connection_init, subscribe, complete, ping or pong`},
+		{`{"type":"next","id":"1"}`, `the "type" of a message must be connection_init, subscribe, complete, ping or pong`},
+		{`{"type":7}`, `the "type" of a message must be a string`},
+		{`{"id":"1"}`, `the message has no "type"`},
+		{`{"type":"complete","id":1}`, `the "id" of a message must be a string`},
+		{`{"type":"connection_init","payload":"ada"}`, "the payload of connection_init must be an object"},
 	} {
+		message, reason := bad[0], bad[1]
 		check := func(c *client) {
 			t.Helper()
 			c.send(t, message)
