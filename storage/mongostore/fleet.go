@@ -139,7 +139,28 @@ func (f *fleet) start(ctx, life context.Context) error {
 	c := f.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.mode != alone && c.mode != shared || c.debts > 0 {
+	for c.mode != alone && c.mode != shared {
+		if err := c.await(ctx); err != nil {
+			return errors.Join(err, f.failure())
+		}
+	}
+	return nil
+}
+
+// owes reports whether loads of servers that are not there any more are being
+// completed.
+func (f *fleet) owes() bool {
+	f.clock.mu.Lock()
+	defer f.clock.mu.Unlock()
+	return f.clock.debts > 0
+}
+
+// paid waits until they are completed.
+func (f *fleet) paid(ctx context.Context) error {
+	c := f.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.debts > 0 {
 		if err := c.await(ctx); err != nil {
 			return errors.Join(err, f.failure())
 		}

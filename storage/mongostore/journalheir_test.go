@@ -106,3 +106,27 @@ func TestHopelessLoadIsKept(t *testing.T) {
 		})
 	}
 }
+
+// What a server that is gone was loading may take longer to complete than opening
+// may otherwise.
+func TestHeirHasPatience(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	proxy, uri, name := mongotest.NewServer(t).Behind(t)
+	direct, err := mongotest.WithDatabase(mongotest.URI(t), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vs := two(0, "things")
+	dieLoading(ctx, t, newFleetServer(t, direct, Options{}), vs, 1, func() {})
+	const timeout = 2 * time.Second
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if c.Name == "find" && c.Collection() == journalName {
+			late, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			<-late.Done()
+		}
+		return mongotest.Pass()
+	})
+	checkLoaded(ctx, t, newFleetServer(t, uri, Options{Timeout: timeout}), vs)
+}

@@ -110,6 +110,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		collections: make(map[string]*collection),
 	}
 	s.life, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	patience := ctx
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if err := s.greet(ctx, o); err != nil {
@@ -137,7 +138,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		}
 		floor = max(floor, last)
 	}
-	if err := s.join(ctx, o, floor); err != nil {
+	if err := s.join(ctx, patience, o, floor); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -49,15 +49,28 @@ func (s *Store) clocksApart() error {
 }
 
 // join makes the store one of the servers on the database. The first instant
-// that it hands out is after one that is known.
-func (s *Store) join(ctx context.Context, o Options, known driver.Instant) error {
+// that it hands out is after one that is known. It has patience with what a server
+// that is gone was loading: to complete that can take longer than opening may
+// otherwise.
+func (s *Store) join(ctx, patience context.Context, o Options, known driver.Instant) error {
 	s.clock = newClock(o.Clock, o.elapsed, known)
 	s.fleet = newFleet(s.meta, s.clock, o.beat)
 	s.fleet.onBeat = func(ctx context.Context) { s.compareAgain(ctx, o) }
 	s.fleet.complete = s.completeLoads
-	if err := s.fleet.start(ctx, s.life); err != nil {
+	err := s.fleet.start(ctx, s.life)
+	if err == nil && s.fleet.owes() {
+		s.logger.Info("what a server that is gone was loading is completed first; that can take minutes")
+		ctx, cancel := context.WithTimeout(patience, completingTimeouts*s.timeout)
+		defer cancel()
+		err = s.fleet.paid(ctx)
+	}
+	if err != nil {
 		s.giveUp()
 		return wrap(err, "joining the other servers on the database")
 	}
 	return nil
 }
+
+// completingTimeouts is how many times as long as opening otherwise the loads of
+// servers that are gone may take.
+const completingTimeouts = 20
