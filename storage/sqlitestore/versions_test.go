@@ -237,7 +237,9 @@ func TestLongListsAreNotRemembered(t *testing.T) {
 }
 
 // A page is one state of the collection: what a load brought is in all of its
-// documents or in none, while loads go on and versions are kept.
+// documents or in none, while loads go on and versions are kept. The instant that
+// is not for ever is after the last version of the last load, whose versions have
+// different times: between them, a page has some of them.
 func TestPagesAreOneStateDuringLoads(t *testing.T) {
 	const docs, loads = 12, 300
 	s := benchStore(t, Options{Sync: SyncOff, VersionCache: 64 << 10, Readers: 2})
@@ -257,7 +259,7 @@ func TestPagesAreOneStateDuringLoads(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var wait sync.WaitGroup
-	for _, at := range []driver.Instant{driver.Forever, 1000 * loads} {
+	for _, at := range []driver.Instant{driver.Forever, 1000*loads + docs} {
 		wait.Go(func() {
 			defer stop()
 			for ctx.Err() == nil {
