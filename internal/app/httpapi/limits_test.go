@@ -220,6 +220,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 			entered := make(chan bool)
 			s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 				cfg.Limits.Concurrent = places
+				cfg.Limits.Wait = time.Hour // for the answers before to be written down, however slow the machine
 				schema.fields["block"] = func(context.Context) (any, error) {
 					entered <- true
 					return strings.Repeat("x", 9<<20), nil
