@@ -41,6 +41,10 @@ type clock struct {
 	term      time.Duration
 	confirmed moment
 	leased    bool
+	// slow is how long the last exchange took, where that is too long, and quick
+	// when one last did not; for grace after that those who wait are not told.
+	slow, quick time.Duration
+	grace       time.Duration
 
 	// While alone: instants up to floor may be handed out.
 	floor driver.Instant
@@ -147,6 +151,9 @@ func (c *clock) read(ctx context.Context, looked bool) (at driver.Instant, ok bo
 				return at, true, nil
 			}
 			c.want(at)
+			if err := c.tooSlow(c.term); err != nil && c.left() <= 0 {
+				return 0, false, err
+			}
 		case shared:
 			if !looked {
 				return 0, false, nil
@@ -230,6 +237,12 @@ func (c *clock) ticketFor(ctx context.Context, after driver.Instant, life string
 			c.waiting = append(c.waiting, t)
 			pass()
 			c.kick()
+		}
+		if err := c.tooSlow(c.flightTerm()); err != nil {
+			if t != nil {
+				t.gone = true
+			}
+			return 0, err
 		}
 		if err := c.await(ctx); err != nil {
 			if t != nil && t.done {

@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -89,23 +88,27 @@ type clockDocument struct {
 	meta *mongo.Collection
 	id   string
 	beat int64 // of the last exchange that is known to have been made
-	// patience is how long one command may take. It may be repeated then, by way
-	// of another connection.
-	patience time.Duration
+	// changes and reads are patience with what changes the document, and with
+	// what reads it.
+	changes, reads *patience
 }
 
 func (d *clockDocument) field(name string) string { return "servers." + d.id + "." + name }
 
 // read reads the document.
 func (d *clockDocument) read(ctx context.Context) (*clockState, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
-	defer cancel()
+	return d.readWith(ctx, d.reads)
+}
+
+func (d *clockDocument) readWith(ctx context.Context, p *patience) (*clockState, error) {
 	var state clockState
-	err := d.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Decode(&state)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return &state, nil
-	}
-	return &state, err
+	return &state, p.try(ctx, func(ctx context.Context) error {
+		err := d.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Decode(&state)
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			return nil
+		}
+		return err
+	})
 }
 
 // unloaded is the condition that no other server loads, but for some.
@@ -119,8 +122,10 @@ func (d *clockDocument) unloaded(but ...string) bson.E {
 
 // exchange changes the document, sets fields in it, and returns
 // what it said before; with errUnmet, what it says instead of what was expected.
-func (d *clockDocument) exchange(ctx context.Context, set bson.D, change bson.D, condition ...bson.E) (*clockState, error) {
+// begins is called before each attempt.
+func (d *clockDocument) exchange(ctx context.Context, begins func(), set bson.D, change bson.D, condition ...bson.E) (*clockState, error) {
 	for {
+		begins()
 		filter := append(bson.D{{Key: "_id", Value: clockID}, {Key: d.field("beat"), Value: d.beat}}, condition...)
 		fields := append(bson.D{{Key: d.field("beat"), Value: d.beat + 1}}, set...)
 		before, err := d.change(ctx, filter, append(bson.D{{Key: "$set", Value: fields}}, change...))
@@ -147,19 +152,21 @@ func (d *clockDocument) exchange(ctx context.Context, set bson.D, change bson.D,
 }
 
 func (d *clockDocument) change(ctx context.Context, filter, change bson.D) (*clockState, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
-	defer cancel()
 	var before clockState
-	err := d.meta.FindOneAndUpdate(ctx, filter, change, options.FindOneAndUpdate().SetReturnDocument(options.Before)).Decode(&before)
-	return &before, err
+	return &before, d.changes.try(ctx, func(ctx context.Context) error {
+		return d.meta.FindOneAndUpdate(ctx, filter, change, options.FindOneAndUpdate().SetReturnDocument(options.Before)).Decode(&before)
+	})
 }
 
 // update changes the document where it is as expected, and reports whether it was.
 func (d *clockDocument) update(ctx context.Context, filter, change bson.D, o ...options.Lister[options.UpdateOneOptions]) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
-	defer cancel()
-	result, err := d.meta.UpdateOne(ctx, filter, change, o...)
-	return err == nil && result.MatchedCount > 0, err
+	matched := false
+	err := d.changes.try(ctx, func(ctx context.Context) error {
+		result, err := d.meta.UpdateOne(ctx, filter, change, o...)
+		matched = err == nil && result.MatchedCount > 0
+		return err
+	})
+	return matched, err
 }
 
 // join gives this server a part in the document.

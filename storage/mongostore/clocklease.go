@@ -44,6 +44,13 @@ func (c *clock) left() time.Duration {
 	return c.term - max(now.elapsed-c.confirmed.elapsed, now.wall.Sub(c.confirmed.wall))
 }
 
+// isLeased is whether there is a lease, which may be lost.
+func (c *clock) isLeased() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left() > 0
+}
+
 // errNotNow: there is no lease now, or no other right to what is to be sent.
 func errNotNow() error {
 	return driver.Errorf(driver.CodeUnavailable, "the database has not heard of this server for a while, so that others may take it for dead; try again")
@@ -80,6 +87,9 @@ func (c *clock) exclusionLeft(life string) (time.Duration, error) {
 func (c *clock) leaseLeft() (time.Duration, error) {
 	left := c.left()
 	if left <= 0 {
+		if err := c.tooSlow(c.flightTerm()); err != nil {
+			return 0, err
+		}
 		return 0, errNotNow()
 	}
 	return left, nil

@@ -60,6 +60,7 @@ type fleet struct {
 	// yield is until when this one lets those commit that waited for its load.
 	again, yield time.Duration
 	waits        bool
+	looks        *patience // with what only looks
 
 	mu       sync.Mutex
 	looking  bool
@@ -89,8 +90,8 @@ const (
 	deadBeats  = 6 // a server is taken for dead
 	lookPause  = time.Millisecond
 	lookPauses = 50 * time.Millisecond
-	// patienceBeats is how long an exchange may take before it is repeated, by way
-	// of another connection: less than a lease.
+	// patienceBeats is how long an exchange may take at first, before it is
+	// repeated: less than a lease.
 	patienceBeats = 2
 	// leastShare is the part of a lease, one in so many, that must be left when a
 	// commit takes off, so that there is time for it.
@@ -101,6 +102,9 @@ const (
 	loadPolls = 20
 	// aheadDecay is the part of ahead that is forgotten in a beat.
 	aheadDecay = 8
+	// noticed is the part of a beat, one in so many, by which an exchange is slow enough
+	// for others to have moved their clocks on before it arrives.
+	noticed = 8
 	// skewBeats is how many beats are between two comparisons of clocks.
 	skewBeats = 10
 )
@@ -109,12 +113,16 @@ func newFleet(meta *mongo.Collection, c *clock, every time.Duration) *fleet {
 	if every == 0 {
 		every = beatEvery
 	}
+	with := func(leased func() bool) *patience {
+		return &patience{least: min(attemptTimeout, patienceBeats*every), most: attemptTimeout, elapsed: c.elapsed, leased: leased}
+	}
 	f := &fleet{
-		clock: c, doc: &clockDocument{meta: meta, id: rand.Text(), patience: min(attemptTimeout, patienceBeats*every)}, every: every,
+		clock: c, doc: &clockDocument{meta: meta, id: rand.Text(), changes: with(c.isLeased), reads: with(c.isLeased)}, every: every,
+		looks:  with(func() bool { return false }), // nothing is lost by waiting
 		onBeat: func(context.Context) {}, complete: func(context.Context, string) error { return nil },
 		kicked: make(chan struct{}, 1), ended: make(chan struct{}), silent: make(map[string]silence),
 	}
-	c.kick, c.life, c.term = f.kick, f.doc.id, leaseBeats*every
+	c.kick, c.life, c.term, c.grace, c.quick = f.kick, f.doc.id, leaseBeats*every, slowBeats*every, c.elapsed()
 	return f
 }
 
@@ -236,18 +244,20 @@ func persist(ctx context.Context, do func() error) error {
 
 // exchange changes the document, see clockDocument. One that is made renews the lease.
 func (f *fleet) exchange(ctx context.Context, set bson.D, change bson.D, condition ...bson.E) (*clockState, error) {
-	began := f.clock.moment()
-	before, err := f.doc.exchange(ctx, set, change, condition...)
+	var began moment
+	before, err := f.doc.exchange(ctx, func() { began = f.clock.moment() }, set, change, condition...)
 	if err == nil {
 		f.clock.confirm(began)
+	}
+	if err == nil || ctx.Err() == nil && unanswered(err) {
+		f.clock.noteSlow(f.clock.elapsed()-began.elapsed, err == nil)
 	}
 	return before, err
 }
 
-// step makes the exchanges that are due in a mode.
+// step makes the exchanges that are due in a mode. Each command is bounded for
+// itself: a database that is slow is to be heard at last.
 func (f *fleet) step(life context.Context, due bool) {
-	ctx, cancel := context.WithTimeout(life, attemptTimeout)
-	defer cancel()
 	f.clock.mu.Lock()
 	now := f.clock.mode
 	f.clock.mu.Unlock()
@@ -255,22 +265,22 @@ func (f *fleet) step(life context.Context, due bool) {
 	switch now {
 	case joining:
 		if f.rejoining {
-			err = f.comeBack(ctx)
+			err = f.comeBack(life)
 		}
 		if err == nil {
-			err = f.comeIn(ctx)
+			err = f.comeIn(life)
 		}
 	case alone:
-		if err = f.claim(ctx); err == nil {
-			err = f.beatAlone(ctx)
+		if err = f.claim(life); err == nil {
+			err = f.beatAlone(life)
 		}
 	case between:
-		err = f.share(ctx)
+		err = f.share(life)
 	case shared:
-		err = f.beatShared(ctx, due)
+		err = f.beatShared(life, due)
 	}
 	if errors.Is(err, errRemoved) {
-		err = f.comeBack(ctx)
+		err = f.comeBack(life)
 	}
 	f.mu.Lock()
 	f.failed = err

@@ -322,7 +322,7 @@ func TestNewLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := lifeOf(first)
-	former := &clockDocument{meta: first.meta, id: id, beat: stateOf(ctx, t, second).Servers[id].Beat, patience: attemptTimeout}
+	former := &clockDocument{meta: first.meta, id: id, beat: stateOf(ctx, t, second).Servers[id].Beat, changes: first.fleet.doc.changes, reads: first.fleet.doc.reads}
 	if _, err := second.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: clockID}}, bson.D{
 		{Key: "$unset", Value: bson.D{{Key: "servers." + id, Value: ""}}}, {Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
 	}); err != nil {
@@ -341,7 +341,7 @@ func TestNewLife(t *testing.T) {
 	}
 	// Until the new life has as many beats as the former one had.
 	until(ctx, t, first, func(c *clock) bool { return c.beat > former.beat })
-	if _, err := former.exchange(ctx, bson.D{{Key: former.field("low"), Value: int64(1)}}, nil); !errors.Is(err, errRemoved) {
+	if _, err := former.exchange(ctx, func() {}, bson.D{{Key: former.field("low"), Value: int64(1)}}, nil); !errors.Is(err, errRemoved) {
 		t.Errorf("an exchange of the former life: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ func (f *fleet) answer() {
 		ctx, cancel := context.WithTimeout(f.life, attemptTimeout)
 		var state *clockState
 		err := persist(ctx, func() (err error) {
-			state, err = f.doc.read(ctx)
+			state, err = f.doc.readWith(ctx, f.looks)
 			return err
 		})
 		cancel()

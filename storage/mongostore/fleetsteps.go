@@ -237,6 +237,7 @@ func (f *fleet) reserve(ctx context.Context, low, first, n driver.Instant) (*clo
 		if ended {
 			low = first
 		}
+		began := f.clock.elapsed()
 		before, err := f.tell(ctx, low, first+n-1, false, bson.E{Key: "mark", Value: bson.D{{Key: "$lt", Value: int64(first)}}}, f.doc.unloaded())
 		if !errors.Is(err, errUnmet) || before.Loader != "" && before.Loader != f.doc.id {
 			return before, first, err
@@ -245,6 +246,10 @@ func (f *fleet) reserve(ctx context.Context, low, first, n driver.Instant) (*clo
 			// The clock that is ahead of the others is the one that they follow.
 			f.ahead = max(f.ahead, before.Mark-f.clock.wall())
 			first = before.Mark + step
+			// While it is on its way, the others go on with their clocks.
+			if took := f.clock.elapsed() - began; took > f.every/noticed {
+				first = max(first, f.clock.wall()+f.ahead+driver.Instant(took.Microseconds()))
+			}
 		}
 	}
 }
