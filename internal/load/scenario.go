@@ -107,6 +107,9 @@ func anyScenarios(clients int, when moments) []scenario {
 	long := bodies(many, func(i int) (string, map[string]any) {
 		return variables("$at: DateTime!") + `project(key: "hundred-thousand", asOf: $at) { ` + fields + ` } }`, map[string]any{"at": instants[i]}
 	})
+	numbers := bodies(many, func(i int) (string, map[string]any) {
+		return variables("$version: Int!") + `project(key: "hundred-thousand", version: $version) { ` + fields + ` } }`, map[string]any{"version": 1 + i*7919%fixedLengths["hundred-thousand"]}
+	})
 	page := func(at string) string {
 		return `projects(where: {stars: {gte: $stars}}, orderBy: [{field: stars, direction: DESC}], first: ` + strconv.Itoa(pageSize) + at + `) { nodes { ` + pageFields + ` } } }`
 	}
@@ -121,6 +124,7 @@ func anyScenarios(clients int, when moments) []scenario {
 	return []scenario{
 		{Name: "point, any document", Server: "asof", Against: "constant", Clients: vary(clients, point, 1)},
 		{Name: "point as of any instant, hundred-thousand", Server: "asof", Against: "point, hundred-thousand", Clients: vary(clients, long, 1)},
+		{Name: "point by any version, hundred-thousand", Server: "asof", Against: "point, hundred-thousand", Clients: vary(clients, numbers, 1)},
 		{Name: "page of 50, any part", Server: "asof", Against: "constant", Clients: vary(clients, pages, pageSize)},
 		{Name: "page of 50 as of any instant", Server: "asof", Against: "constant", Clients: vary(clients, past, pageSize)},
 	}
