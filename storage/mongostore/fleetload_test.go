@@ -261,12 +261,19 @@ func TestHopeless(t *testing.T) {
 		{"it does not fit", &driver.LoadError{Err: errors.New("another version")}, true},
 		{"the time was up", context.DeadlineExceeded, false},
 		{"what another try finds", driver.Errorf(driver.CodeUnavailable, "load it again"), false},
+		{"kept out by a validator", mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{{WriteError: mongo.WriteError{Code: 121}}}}, true},
+		{"kept out by an index", mongo.WriteException{WriteErrors: []mongo.WriteError{{Code: 11000, Message: "E11000 duplicate key error index: by_1 dup key"}}}, true},
+		{"there already", mongo.WriteException{WriteErrors: []mongo.WriteError{{Code: 11000, Message: "E11000 duplicate key error index: _id_ dup key"}}}, false},
 		{"a fault", errors.New("a fault"), false},
 	}
+	s := &Store{timeout: time.Minute}
 	for _, test := range tests {
-		if got := hopeless(test.err); got != test.want {
+		if got := s.hopeless(test.err, time.Second); got != test.want {
 			t.Errorf("%s: %t", test.name, got)
 		}
+	}
+	if !s.hopeless(errors.New("a fault"), time.Hour) {
+		t.Error("a fault is tried for ever")
 	}
 }
 

@@ -21,8 +21,7 @@ import (
 // The first part is written last. From then on the load will happen: its server
 // completes it, or the server that finds that one to be dead. Whoever completes
 // it adds what is not there yet, so that it may be tried any number of times.
-// What can never be completed is kept, with the reason in the field failed, for
-// someone to look at.
+// What cannot be completed is kept, see journalkept.go.
 type journal struct {
 	store    *Store
 	id       string
@@ -141,7 +140,7 @@ func (j *journal) complete(life context.Context, l *loading, stuck chan<- error)
 	for {
 		done, err := j.begin(life)
 		if j.written {
-			done, err = j.add(life, add)
+			done, err = j.add(life, add, elapsed()-began)
 			add = func(ctx context.Context) error { return j.store.addLoaded(ctx, j.versions, j.life) }
 		}
 		if done {
@@ -202,26 +201,26 @@ func (j *journal) begin(life context.Context) (done bool, err error) {
 	return false, err
 }
 
-// add adds the versions, and forgets the load. It is done where they are there, or
-// can never be, or where another server completes it.
-func (j *journal) add(life context.Context, add func(context.Context) error) (done bool, err error) {
+// add adds the versions, which was tried for some time, and forgets the load. It is
+// done where they are there, or cannot be, or where another server completes it.
+func (j *journal) add(life context.Context, add func(context.Context) error, tried time.Duration) (done bool, err error) {
 	err = add(life)
 	if err != nil {
 		_, lost := j.store.clock.exclusionLeft(j.life)
 		switch {
 		case errors.Is(err, errDead) || errors.Is(lost, errDead):
 			return true, j.left()
-		case lost != nil || !hopeless(err): // without the others' consent nothing can be told from what is there
+		case lost != nil || !j.store.hopeless(err, tried): // without the others' consent nothing can be told from what is there
 			return false, err
 		}
 	}
 	// Where it could not be removed it is found later, and adds nothing.
 	if err != nil {
-		_ = j.store.keepJournal(life, j.id, err)
-	} else {
-		_ = j.store.removeJournal(life, j.id, int64(len(j.parts)))
+		told, _ := j.store.keepJournal(life, j.id, err)
+		return true, told
 	}
-	return true, err
+	_ = j.store.removeJournal(life, j.id, int64(len(j.parts)))
+	return true, nil
 }
 
 // stuck is what those are told who do not wait any longer.
@@ -236,12 +235,6 @@ func (j *journal) stuck(err error) error {
 // others took this server for dead.
 func (j *journal) left() error {
 	return driver.Errorf(driver.CodeUnavailable, "what is loaded was written down, and will be completed if that was done in time; loading the same again tells: %w", errDead)
-}
-
-// hopeless reports whether a load fails however often it is tried.
-func hopeless(err error) bool {
-	var broken brokenError
-	return errors.As(err, &broken) || driver.CodeOf(wrap(err, "")) == driver.CodeInvalid
 }
 
 // brokenError is what is wrong with what was written down.

@@ -3,7 +3,7 @@ package mongostore
 import (
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -25,34 +25,8 @@ func (s *Store) removeJournal(ctx context.Context, load string, parts int64) err
 	return err
 }
 
-// failedField says, in a load that is kept, why it was given up.
-const failedField = "failed"
-
 // errForgotten: the load was completed, and its first part removed.
 var errForgotten = errors.New("the load is not written down any more")
-
-// keepJournal gives up a load that can never be completed, and keeps what was
-// written down, some of which may be there.
-func (s *Store) keepJournal(ctx context.Context, load string, reason error) error {
-	s.logger.Error("a load that was written down cannot be completed, and is given up; some of it may be there. It is kept in "+journalName, "load", load, "error", reason)
-	ctx, cancel := s.step(ctx)
-	defer cancel()
-	_, err := s.journal().UpdateMany(ctx, bson.D{{Key: "_id.load", Value: load}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: failedField, Value: encodeString(reason.Error())}}}})
-	return err
-}
-
-// checkJournal reports loads that were given up.
-func (s *Store) checkJournal(ctx context.Context, report func(string)) error {
-	cursor, err := s.journal().Find(ctx, bson.D{{Key: "_id.part", Value: int64(0)}, {Key: failedField, Value: exists(true)}},
-		options.Find().SetProjection(bson.D{{Key: failedField, Value: 1}}))
-	return each(ctx, cursor, err, func(raw bson.Raw) error {
-		load, _ := raw.Lookup("_id", "load").StringValueOK()
-		reason, _ := raw.Lookup(failedField).StringValueOK()
-		report(fmt.Sprintf("the load %s was given up, and only some of it may be there: %s. Load it again, and then remove it from %s", load, decodeString(reason), journalName))
-		return nil
-	})
-}
 
 // completeLoads completes the loads of servers that are not there any more, in a
 // life of this server in which commits wait.
@@ -96,29 +70,56 @@ func (s *Store) completeLoads(ctx context.Context, life string) error {
 	return nil
 }
 
+// completeLoad completes a load, or removes what is not whole. One that fails for a
+// reason that only an operator can remove is given up after a while.
 func (s *Store) completeLoad(ctx context.Context, load string, parts int64, life string) error {
 	if parts > 0 {
-		versions, err := s.readJournal(ctx, load, parts)
-		if err == nil {
-			err = s.addLoaded(ctx, versions, life)
-		}
+		n, err := s.addJournal(ctx, load, parts, life)
 		_, lost := s.clock.exclusionLeft(life)
 		switch {
 		case err != nil && lost != nil:
 			return err
 		case err == nil:
-			s.logger.Info("what a server that is gone was loading was completed", "versions", len(versions))
+			s.logger.Info("what a server that is gone was loading was completed", "versions", n)
 		case errors.Is(err, errForgotten):
-		case hopeless(err):
-			return s.keepJournal(ctx, load, err)
+		case s.hopeless(err, s.failing.since(load, s.clock.elapsed())):
+			delete(s.failing, load)
+			_, err := s.keepJournal(ctx, load, err)
+			return err
 		default:
 			if driver.CodeOf(wrap(err, "")) == driver.CodeInternal {
-				s.logger.Error("what a server that is gone was loading cannot be completed; nothing is committed until it is", "error", err)
+				s.logger.Error("what a server that is gone was loading cannot be completed; nothing is committed until it is, or given up", "error", err)
 			}
 			return err
 		}
 	}
+	delete(s.failing, load)
 	return s.removeJournal(ctx, load, parts)
+}
+
+// failing is when loads that cannot be completed were tried first, in times of
+// elapsed. Only the one goroutine that completes loads uses it.
+type failing map[string]time.Duration
+
+// since is for how long a load has been tried.
+func (f *failing) since(load string, now time.Duration) time.Duration {
+	if *f == nil {
+		*f = make(failing)
+	}
+	if _, there := (*f)[load]; !there {
+		(*f)[load] = now
+	}
+	return now - (*f)[load]
+}
+
+// addJournal adds what was written down of a load, and says how many versions
+// that are.
+func (s *Store) addJournal(ctx context.Context, load string, parts int64, life string) (int, error) {
+	versions, err := s.readJournal(ctx, load, parts)
+	if err != nil {
+		return 0, err
+	}
+	return len(versions), s.addLoaded(ctx, versions, life)
 }
 
 // readJournal reads what a load that was written down adds.

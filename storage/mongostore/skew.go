@@ -64,6 +64,13 @@ func (s *Store) join(ctx, patience context.Context, o Options, known driver.Inst
 		defer cancel()
 		err = s.fleet.paid(ctx)
 	}
+	if err == nil {
+		ctx, cancel := s.step(patience)
+		defer cancel()
+		if left := s.retryKept(ctx); left != nil {
+			s.logger.Warn("loads that were given up were not tried again", "error", left)
+		}
+	}
 	if err != nil {
 		s.giveUp()
 		return wrap(err, "joining the other servers on the database")

@@ -34,6 +34,7 @@ type Store struct {
 	majorities bool
 	// snapshots: the server can answer several commands as of one moment.
 	snapshots bool
+	failing   failing
 	writes    sync.Map // *outcome of writes on their way, by collection and ID
 	// collections has every collection that is declared now or was before.
 	collections map[string]*collection
