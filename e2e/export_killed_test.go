@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // An export that is killed leaves no file that looks complete: its name has
@@ -83,37 +80,15 @@ func contents(t *testing.T, name string) string {
 // of what was written and the end of the process.
 func killExport(t *testing.T, store, out string, size int64) (killed bool) {
 	t.Helper()
-	cmd := exec.Command(program, "export", "--store", store, out)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	for {
-		select {
-		case err := <-ended:
-			if err != nil && !wasKilled(err) {
-				t.Fatalf("%v\n%s", err, said.String())
-			}
-			return err != nil
-		case <-poll.C:
-		}
+	return killWhen(t, exec.Command(program, "export", "--store", store, out), func() bool {
 		parts, err := filepath.Glob(filepath.Join(filepath.Dir(out), ".*.part"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(parts) == 0 {
-			continue
+			return false
 		}
-		if info, err := os.Stat(parts[0]); err != nil || info.Size() < size {
-			continue // renamed meanwhile, or too early
-		}
-		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			t.Fatal(err)
-		}
-	}
+		info, err := os.Stat(parts[0])
+		return err == nil && info.Size() >= size // else renamed meanwhile, or too early
+	})
 }

@@ -75,6 +75,13 @@ func killImportAt(t *testing.T, file, history string, size int64) (killed bool) 
 	t.Helper()
 	cmd := exec.Command(program, "import", "--store", "sqlite:"+file, "-")
 	cmd.Stdin = strings.NewReader(history)
+	return killWhen(t, cmd, func() bool { return sizeOf(t, file) >= size })
+}
+
+// killWhen runs a command and kills it when it is time, which is asked every
+// millisecond; it returns false where the command ended before.
+func killWhen(t *testing.T, cmd *exec.Cmd, isTime func() bool) (killed bool) {
+	t.Helper()
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
@@ -88,16 +95,16 @@ func killImportAt(t *testing.T, file, history string, size int64) (killed bool) 
 		select {
 		case err := <-ended:
 			if err != nil && !wasKilled(err) {
-				t.Fatalf("the import ended with %v:\n%s", err, said.String())
+				t.Fatalf("%v ended with %v:\n%s", cmd.Args, err, said.String())
 			}
 			return err != nil
 		case <-poll.C:
-			if sizeOf(t, file) < size {
-				continue
-			}
-			if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-				t.Fatal(err)
-			}
+		}
+		if !isTime() {
+			continue
+		}
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
 		}
 	}
 }
