@@ -41,7 +41,7 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		err = check.Write(w)
 	}
 	if err == nil {
-		err = s.clocksApart()
+		err = refused(s.clocksApart())
 	}
 	if err != nil {
 		leave()
@@ -65,7 +65,11 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		own.Data, own.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
 		go func() {
 			defer leave()
-			o.version, o.err = (&committing{c: c, w: &own}).run(s.life)
+			t := &committing{c: c, w: &own}
+			o.version, o.err = t.run(s.life)
+			if o.err != nil && len(t.uncertain) == 0 {
+				o.err = refused(wrap(o.err, "committing"))
+			}
 			s.writes.Delete(id)
 			close(o.done)
 		}()

@@ -172,7 +172,32 @@ func internalf(format string, args ...any) error {
 }
 
 func errClosed() error {
-	return driver.Errorf(driver.CodeUnavailable, "the store is closed")
+	return refusedFor("the store is closed", driver.Errorf(driver.CodeUnavailable, "the store is closed"))
+}
+
+// errGivenUp is of a call whose context ended before it began.
+func errGivenUp(err error) error {
+	return refusedFor("the request was cancelled or took too long", driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err))
+}
+
+// refused says of a write's error, where it is one that has nothing to do with the
+// write itself, that nothing was written, and why, to clients.
+func refused(err error) error {
+	switch {
+	case driver.CodeOf(err) != driver.CodeUnavailable:
+		return err
+	case !isNeverSent(err) && (mongo.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded)):
+		return refusedFor("the store did not answer in time", err)
+	case isUnreachable(err):
+		return refusedFor("the store cannot be reached", err)
+	default:
+		return refusedFor("the store takes no writes now", err)
+	}
+}
+
+// refusedFor does not change the error, which others may have as well.
+func refusedFor(why string, err error) error {
+	return &driver.Error{Code: driver.CodeUnavailable, Message: err.Error(), Cause: err, Refused: why}
 }
 
 // isNeverSent reports whether an error says that nothing was sent to a server.

@@ -76,7 +76,7 @@ func (s *Store) begin(ctx context.Context) (leave func(), err error) {
 		return nil, errClosed()
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err)
+		return nil, errGivenUp(err)
 	}
 	s.running.Add(1)
 	return s.running.Done, nil
