@@ -36,6 +36,7 @@ type serveFlags struct {
 	CORSOrigin      []string      `name:"cors-origin" help:"An origin whose pages may use the API from a browser; may be repeated." placeholder:"ORIGIN"`
 	Executor        string        `help:"How queries are executed: plan (compiled, where all their fields are of known kinds) or gqlgen (by the generated code, all of them)." enum:"plan,gqlgen" default:"plan"`
 	Introspection   bool          `help:"Let clients ask for the schema." default:"true" negatable:""`
+	VersionCache    size          `help:"Memory for versions that were read, of the embedded store. The process grows by some three times as much." default:"8MB" placeholder:"SIZE"`
 	SlowOperation   time.Duration `help:"Log operations that take this long as warnings." default:"1s"`
 	ShutdownTimeout time.Duration `help:"How long to wait for running operations at the end." default:"30s"`
 

@@ -24,18 +24,23 @@ func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, erro
 			return nil, fmt.Errorf("%s is an empty file, and no store (see --store); if it was one, restore it from a backup", path)
 		}
 	}
+	return sqlitestore.Open(ctx, path, m.sqliteOptions())
+}
+
+func (m *Main) sqliteOptions() sqlitestore.Options {
 	sync := syncs[m.flags.Sync]
 	if m.command == "import <file>" && sync == sqlitestore.SyncFull {
 		// An import is acknowledged as a whole, when the store is closed, which
 		// syncs. What a loss of power takes before that is added by the next run.
 		sync = sqlitestore.SyncNormal
 	}
-	return sqlitestore.Open(ctx, path, sqlitestore.Options{
-		Collections: storage.CollectionsOf(model.Types),
-		Sync:        sync,
-		Clock:       m.Now,
-		Logger:      m.logger(),
-	})
+	return sqlitestore.Options{
+		Collections:  storage.CollectionsOf(model.Types),
+		Sync:         sync,
+		Clock:        m.Now,
+		Logger:       m.logger(),
+		VersionCache: int(m.flags.Serve.VersionCache),
+	}
 }
 
 // isEmpty reports whether a file is not there, or holds nothing.
