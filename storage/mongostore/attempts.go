@@ -18,6 +18,8 @@ type committing struct {
 	uncertain []driver.Instant
 	from, to  time.Duration
 	rounds    int // how often such attempts had to be settled
+	// ended is what an attempt moved to the overflow that was to supersede it.
+	ended *head
 }
 
 // maxRounds is how often a write is tried again whose attempts are not answered,
@@ -72,11 +74,8 @@ func (t *committing) settle(life context.Context) (*driver.Version, error) {
 	return nil, nil
 }
 
-// run tries until the outcome is certain. An attempt whose outcome is unknown
-// is tried again on the same condition: of all attempts, at most one can find
-// it fulfilled, and which version it made is looked up by the write's ID. Such
-// attempts hold up the acknowledgement of all commits, so that after some time it
-// is waited until they can have no effect any more, before there is another one.
+// run makes the write, see try, and sees to it that the version before says when it
+// ended, also where an earlier attempt made it than the last that was tried.
 func (t *committing) run(life context.Context) (*driver.Version, error) {
 	defer func() {
 		for _, at := range t.uncertain {
@@ -87,6 +86,24 @@ func (t *committing) run(life context.Context) (*driver.Version, error) {
 			}
 		}
 	}()
+	v, err := t.try(life)
+	if v != nil && len(t.uncertain) > 0 && t.ended != nil && t.ended.Number+1 == v.Number {
+		ctx, cancel := context.WithTimeout(life, attemptTimeout)
+		defer cancel()
+		old := supersede(&t.ended.record, v.RecordedAt)
+		if err := persist(ctx, func() error { return t.c.endRun(ctx, old, t.w.Key) }); err != nil {
+			t.c.store.logger.Error("the end of a version may be wrong; asof check tells", "collection", t.c.name, "key", t.w.Key, "version", old.number, "error", err)
+		}
+	}
+	return v, err
+}
+
+// try tries until the outcome is certain. An attempt whose outcome is unknown
+// is tried again on the same condition: of all attempts, at most one can find
+// it fulfilled, and which version it made is looked up by the write's ID. Such
+// attempts hold up the acknowledgement of all commits, so that after some time it
+// is waited until they can have no effect any more, before there is another one.
+func (t *committing) try(life context.Context) (*driver.Version, error) {
 	known := t.c.heads.get(t.w.Key, t.w.Expected)
 	blind := t.w.Expected == 0 || known != nil // the first attempt needs no reading
 	wait, timeout := firstPause, firstTimeout

@@ -22,6 +22,7 @@ type bulk struct {
 	repeatable bool
 	models     []mongo.WriteModel
 	bytes      int64
+	found      bool // that something was there before
 }
 
 func (b *bulk) add(ctx context.Context, model mongo.WriteModel, bytes int64) error {
@@ -56,6 +57,7 @@ func (b *bulk) flush(ctx context.Context) error {
 	sent := int64(len(b.models))
 	b.models, b.bytes = nil, 0
 	there, err := onlyDuplicates(err)
+	b.found = b.found || there
 	switch {
 	case err != nil:
 		return err

@@ -199,6 +199,9 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 			return nil, certain(err)
 		}
 		kept := versions[gone:]
+		if len(kept) == 0 {
+			t.ended = h
+		}
 		made.n, made.size = int64(len(kept)), sizeOf(kept)
 		set = append(set, bson.E{Key: "n", Value: made.n}, bson.E{Key: "size", Value: made.size})
 		if len(kept) == 0 {

@@ -94,52 +94,65 @@ type runModel struct {
 	size  int64
 }
 
-// runModels are the writes that put versions into runs. A run that is there
-// already has the same versions, since versions never change; a longer one is
-// left alone, and the write is refused as a duplicate. k is part of the
-// condition because a sharded collection is asked by it.
+// runModels are the writes that put versions into runs, see runOf.
 func (c *collection) runModels(key string, moved []superseded) []runModel {
 	if len(moved) == 0 {
 		return nil
 	}
-	k := encodeString(key)
 	var models []runModel
 	for _, run := range c.bounds.runs(moved) {
-		first, last := run[0], run[len(run)-1]
-		id := bson.D{{Key: "k", Value: k}, {Key: "n", Value: first.number}}
-		m := runModel{model: mongo.NewReplaceOneModel().SetUpsert(true).
-			SetFilter(bson.D{{Key: "_id", Value: id}, {Key: "k", Value: k}, {Key: "last", Value: bson.D{{Key: "$lt", Value: last.number}}}}).
-			SetReplacement(bson.D{
-				{Key: "_id", Value: id},
-				{Key: "k", Value: k},
-				{Key: "n", Value: first.number},
-				{Key: "last", Value: last.number},
-				{Key: "from", Value: int64(first.from)},
-				{Key: "to", Value: int64(last.to)},
-				{Key: "vs", Value: raws(run)},
-			})}
-		for _, v := range run {
-			m.size += int64(len(v.raw))
-		}
-		models = append(models, m)
+		models = append(models, runModel{c.runOf(key, run, false), sizeOf(run)})
 	}
 	return models
 }
 
+// runOf is the write of one run. One that is there already and holds as many has
+// the same versions, since versions never change, but for the end of the last one:
+// an attempt to commit may have left it behind which was to supersede that version at
+// another time and did not. Where the run ends with the last of all versions, several
+// attempts of one commit may be under way, and the latest counts. A shorter or longer run is
+// left alone, and the write is refused as a duplicate. k is part of the condition
+// because a sharded collection is asked by it.
+func (c *collection) runOf(key string, run []superseded, final bool) *mongo.ReplaceOneModel {
+	k := encodeString(key)
+	first, last := run[0], run[len(run)-1]
+	id := bson.D{{Key: "k", Value: k}, {Key: "n", Value: first.number}}
+	other := "$ne"
+	if final {
+		other = "$lt"
+	}
+	return mongo.NewReplaceOneModel().SetUpsert(true).
+		SetFilter(bson.D{
+			{Key: "_id", Value: id},
+			{Key: "k", Value: k},
+			{Key: "last", Value: last.number},
+			{Key: "to", Value: bson.D{{Key: other, Value: int64(last.to)}}},
+		}).
+		SetReplacement(bson.D{
+			{Key: "_id", Value: id},
+			{Key: "k", Value: k},
+			{Key: "n", Value: first.number},
+			{Key: "last", Value: last.number},
+			{Key: "from", Value: int64(first.from)},
+			{Key: "to", Value: int64(last.to)},
+			{Key: "vs", Value: raws(run)},
+		})
+}
+
 // overflow writes the first n versions into runs, one command for each, and
-// returns how many are there. Where a longer run is there already, left behind by
-// a server with larger bounds that was lost before its commit, they are as many as
+// returns how many are there. Where another run is there already, left behind by
+// a server with other bounds that was lost before its commit, they are as many as
 // that one has, so that no two runs hold the same version; but never the last of
-// the versions, unless it is among those that were to move. That one ends when the
-// last attempt says, where there were several.
+// the versions, unless it is among those that were to move.
 func (c *collection) overflow(ctx context.Context, key string, versions []superseded, n int) (moved int, err error) {
+	write := func(run []superseded, final bool) error {
+		model := c.runOf(key, run, final)
+		_, err := c.history.ReplaceOne(ctx, model.Filter, model.Replacement, options.Replace().SetUpsert(true))
+		return err
+	}
 	for moved < n {
 		run := c.bounds.runs(versions[moved:n])[0]
-		model := c.runModels(key, run)[0].model
-		if moved+len(run) == len(versions) {
-			model.Filter = c.endedLater(key, run)
-		}
-		_, err := c.history.ReplaceOne(ctx, model.Filter, model.Replacement, options.Replace().SetUpsert(true))
+		err := write(run, moved+len(run) == len(versions))
 		switch {
 		case err == nil:
 			moved += len(run)
@@ -147,24 +160,48 @@ func (c *collection) overflow(ctx context.Context, key string, versions []supers
 		case !mongo.IsDuplicateKeyError(err):
 			return 0, err
 		}
-		last, there, readErr := c.lastOfRun(ctx, key, run[0].number)
-		if readErr != nil || !there {
+		first := run[0].number
+		last, there, readErr := c.lastOfRun(ctx, key, first)
+		switch {
+		case readErr != nil || !there:
 			return 0, cmp.Or(readErr, err)
+		case last < first:
+			return 0, layoutError(c.name, key, "a run of the overflow ends before it begins")
 		}
-		moved += max(len(run), min(int(last-run[0].number)+1, len(versions)-1-moved))
+		has := int(last-first) + 1
+		if has < len(run) {
+			if err := write(versions[moved:moved+has], false); err != nil && !mongo.IsDuplicateKeyError(err) {
+				return 0, err
+			}
+			moved += has
+			continue
+		}
+		moved += max(len(run), min(has, len(versions)-1-moved))
 	}
 	return moved, nil
 }
 
-// endedLater selects what a run with the last of all versions takes the place of:
-// also a run of as many that an attempt to commit left behind, which was to
-// supersede that version at an earlier time than this one and did not.
-func (c *collection) endedLater(key string, run []superseded) bson.D {
-	k, last := encodeString(key), run[len(run)-1]
-	return bson.D{{Key: "_id", Value: bson.D{{Key: "k", Value: k}, {Key: "n", Value: run[0].number}}}, {Key: "k", Value: k}, {Key: "$or", Value: bson.A{
-		bson.D{{Key: "last", Value: bson.D{{Key: "$lt", Value: last.number}}}},
-		bson.D{{Key: "last", Value: last.number}, {Key: "to", Value: bson.D{{Key: "$lt", Value: int64(last.to)}}}},
-	}}}
+// endRun says when the last version in a run ended, where an attempt has put it there
+// that was to supersede it at another time than the one that did.
+func (c *collection) endRun(ctx context.Context, old superseded, key string) error {
+	k := encodeString(key)
+	run := bson.D{{Key: "k", Value: k}, {Key: "last", Value: old.number}, {Key: "to", Value: bson.D{{Key: "$ne", Value: int64(old.to)}}}}
+	var found struct {
+		First int64 `bson:"n"`
+	}
+	err := c.history.FindOne(ctx, run, options.FindOne().SetProjection(bson.D{{Key: "n", Value: 1}})).Decode(&found)
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return nil
+	case err != nil:
+		return err
+	}
+	run = append(bson.D{{Key: "_id", Value: bson.D{{Key: "k", Value: k}, {Key: "n", Value: found.First}}}}, run...)
+	_, err = c.history.UpdateOne(ctx, run, bson.D{{Key: "$set", Value: bson.D{
+		{Key: "to", Value: int64(old.to)},
+		{Key: "vs." + strconv.FormatInt(old.number-found.First, 10), Value: embedded(old.raw)},
+	}}})
+	return err
 }
 
 // lastOfRun is the number of the last version in the run that begins with a

@@ -142,17 +142,16 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 	if err := g.readPrev(ctx); err != nil {
 		return err
 	}
-	runs := &bulk{bind: bind, target: g.c.history, repeatable: true}
+	var alone []*moving
 	for _, p := range g.parts {
-		if !p.alone {
-			continue
+		if p.alone {
+			if gone := append(p.prev, p.chain...); len(gone) > 0 {
+				alone = append(alone, &moving{p, gone, len(gone)})
+			}
+			p.prev, p.chain, p.made.n, p.made.size = nil, nil, 0, 0
 		}
-		if err := runs.addAll(ctx, g.c.runModels(p.key, append(p.prev, p.chain...))); err != nil {
-			return err
-		}
-		p.prev, p.chain, p.made.n, p.made.size = nil, nil, 0, 0
 	}
-	if err := runs.flush(ctx); err != nil {
+	if err := g.overflow(ctx, bind, alone); err != nil {
 		return err
 	}
 	g.sent = true
@@ -173,28 +172,75 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	trim := &bulk{bind: bind, target: g.c.main, repeatable: true}
-	trims := make([]mongo.WriteModel, 0, len(g.parts))
+	var over []*moving
 	for _, p := range g.parts {
-		moved, kept, size := g.c.bounds.cut(append(p.prev, p.chain...), p.made.size, len(p.current))
-		if len(moved) > 0 {
-			if err := runs.addAll(ctx, g.c.runModels(p.key, moved)); err != nil {
-				return err
-			}
-			p.made.n, p.made.size = int64(len(kept)), size
-			trims = append(trims, p.trim())
+		versions := append(p.prev, p.chain...)
+		if moved, _, _ := g.c.bounds.cut(versions, p.made.size, len(p.current)); len(moved) > 0 {
+			over = append(over, &moving{p, versions, len(moved)})
 		}
+	}
+	if err := g.overflow(ctx, bind, over); err != nil {
+		return err
+	}
+	trim := &bulk{bind: bind, target: g.c.main, repeatable: true}
+	for _, m := range over {
+		kept := m.versions[m.n:]
+		m.made.n, m.made.size = int64(len(kept)), sizeOf(kept)
+		if err := trim.add(ctx, m.trim(), 0); err != nil {
+			return err
+		}
+	}
+	for _, p := range g.parts {
 		p.loadedDocument.head = p.made
+	}
+	return trim.flush(ctx)
+}
+
+// moving is versions of a part, of which the first n go to the overflow.
+type moving struct {
+	*loadPart
+	versions []superseded
+	n        int
+}
+
+// overflow writes versions into runs, and says how many are there: more than there
+// should be, where a run was left behind.
+func (g *loadGroup) overflow(ctx context.Context, bind bindFunc, list []*moving) error {
+	runs := &bulk{bind: bind, target: g.c.history, repeatable: true}
+	models := make([][]runModel, len(list))
+	for i, m := range list {
+		models[i] = g.c.runModels(m.key, m.versions[:m.n])
+		if err := runs.addAll(ctx, models[i][:1]); err != nil {
+			return err
+		}
 	}
 	if err := runs.flush(ctx); err != nil {
 		return err
 	}
-	for _, model := range trims {
-		if err := trim.add(ctx, model, 0); err != nil {
+	for i, m := range list {
+		if !runs.found {
+			if err := runs.addAll(ctx, models[i][1:]); err != nil {
+				return err
+			}
+			continue
+		}
+		// The first run may not be what was to be written, and the others follow on it.
+		if err := g.follow(ctx, bind, m); err != nil {
 			return err
 		}
 	}
-	return trim.flush(ctx)
+	return runs.flush(ctx)
+}
+
+// follow is overflow for a document of which runs may have been left behind.
+func (g *loadGroup) follow(ctx context.Context, bind bindFunc, m *moving) error {
+	ctx, cancel, err := bind(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	m.n, err = g.c.overflow(ctx, m.key, m.versions, m.n)
+	return err
 }
 
 // after is when the last of the versions arrived that the group's follow on.
