@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -14,14 +15,32 @@ import (
 )
 
 // declare makes the indexes of a collection. Those that are no longer declared
-// stay: other servers may still run with the schema that declares them.
+// stay: other servers may still run with the schema that declares them. As long as it
+// takes, the log says so after each time that a call may take otherwise.
 func (c *collection) declare(ctx context.Context, declared []driver.Index) error {
+	ended := make(chan struct{})
+	defer close(ended)
+	go c.tellWaiting(ended)
 	main, history := c.indexes(declared)
 	if _, err := c.main.Indexes().CreateMany(ctx, main); err != nil {
 		return err
 	}
 	_, err := c.history.Indexes().CreateMany(ctx, history)
 	return err
+}
+
+// tellWaiting logs that indexes are being made, until they are.
+func (c *collection) tellWaiting(ended <-chan struct{}) {
+	every := time.NewTicker(c.store.timeout)
+	defer every.Stop()
+	for times := time.Duration(1); ; times++ {
+		select {
+		case <-every.C:
+			c.store.logger.Info("the indexes of a large collection are being made; asof starts when they are there", "collection", c.name, "for", times*c.store.timeout)
+		case <-ended:
+			return
+		}
+	}
 }
 
 // indexes lists what a collection and its overflow are indexed by. Each

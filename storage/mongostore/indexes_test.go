@@ -1,9 +1,13 @@
 package mongostore
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 // keysOf writes indexes as their fields, with a minus where they descend.
@@ -82,4 +87,43 @@ func TestIndexesAreNotTooMany(t *testing.T) {
 			t.Errorf("%d declared indexes make %d, want %d", test.declared, n, test.want)
 		}
 	}
+}
+
+// Indexes that take longer to make than a call may otherwise are waited for, which
+// the log says.
+func TestIndexesAreWaitedFor(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	const timeout = time.Second
+	log := &told{text: make(chan string, 100)}
+	awaitTold := sync.OnceFunc(func() {
+		for text := ""; ctx.Err() == nil && !strings.Contains(text, "indexes of a large collection"); {
+			select {
+			case text = <-log.text:
+			case <-ctx.Done():
+			}
+		}
+	})
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if c.Name == "createIndexes" {
+			awaitTold()
+		}
+		return mongotest.Pass()
+	})
+	s := newFleetServer(t, uri, Options{Timeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err := s.Ping(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// told hands on what is logged.
+type told struct{ text chan string }
+
+func (l *told) Write(line []byte) (int, error) {
+	select {
+	case l.text <- string(line):
+	default:
+	}
+	return len(line), nil
 }

@@ -38,7 +38,8 @@ type Options struct {
 	Clock func() time.Time
 	// Logger gets warnings; nil means none.
 	Logger *slog.Logger
-	// Timeout ends calls whose context has no deadline. Default 30 s.
+	// Timeout ends calls whose context has no deadline. Default 30 s. Open takes
+	// longer where indexes have to be made, or a load to be completed.
 	Timeout time.Duration
 	// MaxSkew is how far Clock and the server's clock may be apart. Open
 	// refuses when they are further; 0 means that they are not compared.
@@ -110,26 +111,18 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		collections: make(map[string]*collection),
 	}
 	s.life, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
-	patience := ctx
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if err := s.greet(ctx, o); err != nil {
+	if err := s.prepare(ctx, o); err != nil {
 		return nil, err
 	}
-	known, err := s.register(ctx, o.Collections)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range known {
-		if err := s.add(name, o.Bounds[name]); err != nil {
-			return nil, err
-		}
-	}
+	// Indexes of a large collection take as long as they take.
 	for _, declared := range o.Collections {
 		if err := s.collections[declared.Name].declare(ctx, declared.Indexes); err != nil {
 			return nil, wrap(err, "making the indexes of "+declared.Name)
 		}
 	}
+	patience := ctx
+	ctx, cancel := s.step(ctx)
+	defer cancel()
 	var floor driver.Instant
 	for _, c := range s.collections {
 		last, err := c.lastCommit(ctx)
@@ -142,6 +135,26 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		return nil, err
 	}
 	return s, nil
+}
+
+// prepare finds out what the server and the database are, and which collections
+// there are.
+func (s *Store) prepare(ctx context.Context, o Options) error {
+	ctx, cancel := s.step(ctx)
+	defer cancel()
+	if err := s.greet(ctx, o); err != nil {
+		return err
+	}
+	known, err := s.register(ctx, o.Collections)
+	if err != nil {
+		return err
+	}
+	for _, name := range known {
+		if err := s.add(name, o.Bounds[name]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Store) add(name string, b Bounds) error {
