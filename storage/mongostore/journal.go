@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -23,11 +24,11 @@ import (
 // it adds what is not there yet, so that it may be tried any number of times.
 // What cannot be completed is kept, see journalkept.go.
 type journal struct {
-	store    *Store
-	id       string
-	life     string // of this server, in which commits wait for the load
-	versions []driver.Version
-	parts    []bson.D
+	store *Store
+	id    string
+	life  string // of this server, in which commits wait for the load
+	load  *loading
+	parts []bson.D
 
 	written bool // the first part is there
 	// doubted: it may be, by an attempt without an answer; the last one ended at
@@ -46,43 +47,79 @@ func journalPart(load string, part int) bson.D {
 // newJournal writes down, in memory, what a load adds. From then on the load
 // shares nothing with its caller.
 func (s *Store) newJournal(l *loading) (*journal, error) {
-	j := &journal{store: s, id: rand.Text(), life: l.life}
+	j := &journal{store: s, id: rand.Text(), life: l.life, load: l}
+	var packed bytes.Buffer
+	encoder, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(journalWindow), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return nil, internalf("writing a load down: %w", err)
+	}
 	var text []byte
 	for _, d := range l.order {
 		for _, r := range d.added {
 			var at int32
-			at, text = bsoncore.AppendDocumentStart(text)
+			at, text = bsoncore.AppendDocumentStart(text[:0])
 			text = bsoncore.AppendStringElement(text, "c", r.Collection)
 			text = bsoncore.AppendStringElement(text, "k", encodeString(r.Key))
 			text = end(appendVersion(text, r), at)
+			if _, err := encoder.Write(text); err != nil {
+				return nil, internalf("writing a load down: %w", err)
+			}
 		}
 	}
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-	if err != nil {
+	if err := encoder.Close(); err != nil {
 		return nil, internalf("writing a load down: %w", err)
 	}
-	packed := encoder.EncodeAll(text, nil)
-	n := (len(packed) + maxJournalPart - 1) / maxJournalPart
+	n := (packed.Len() + maxJournalPart - 1) / maxJournalPart
 	for part := range n {
-		data := packed[part*maxJournalPart : min(len(packed), (part+1)*maxJournalPart)]
 		j.parts = append(j.parts, bson.D{
 			{Key: "_id", Value: journalPart(j.id, part)},
 			{Key: "owner", Value: l.life},
 			{Key: "parts", Value: int64(n)},
-			{Key: "data", Value: data},
+			{Key: "data", Value: packed.Next(maxJournalPart)},
 		})
 	}
-	if j.versions, err = s.decodeJournal(text); err != nil {
-		return nil, err
-	}
-	i := 0
+	l.own()
+	return j, nil
+}
+
+// journalWindow is how far back what is written down is compared with, in bytes: that
+// much memory does it take.
+const journalWindow = 1 << 20
+
+// own copies what the caller of a load may change when it is told that the load
+// goes on without it, all at once.
+func (l *loading) own() {
+	size, names := 0, 0
 	for _, d := range l.order {
 		for _, r := range d.added {
-			r.Version = j.versions[i]
-			i++
+			size, names = size+len(r.Data), names+len(r.Changed)
 		}
 	}
-	return j, nil
+	data, changed := make([]byte, 0, size), make([]string, 0, names)
+	for _, d := range l.order {
+		for _, r := range d.added {
+			if r.Data != nil {
+				from := len(data)
+				data = append(data, r.Data...)
+				r.Data = data[from:len(data):len(data)]
+			}
+			from := len(changed)
+			changed = append(changed, r.Changed...)
+			r.Changed = changed[from:len(changed):len(changed)]
+		}
+	}
+}
+
+// versions are what a load adds, in an order in which it may be added.
+func (l *loading) versions() []driver.Version {
+	var vs []driver.Version
+	for _, d := range l.order {
+		for _, r := range d.added {
+			vs = append(vs, r.Version)
+		}
+	}
+	return vs
 }
 
 // decodeJournal reads the versions that were written down.
@@ -141,7 +178,7 @@ func (j *journal) complete(life context.Context, l *loading, stuck chan<- error)
 		done, err := j.begin(life)
 		if j.written {
 			done, err = j.add(life, add, elapsed()-began)
-			add = func(ctx context.Context) error { return j.store.addLoaded(ctx, j.versions, j.life) }
+			add = func(ctx context.Context) error { return j.store.addLoaded(ctx, j.load.versions(), j.life) }
 		}
 		if done {
 			return err
