@@ -1,0 +1,97 @@
+package arrows
+
+import "slices"
+
+// module is the path of what is tested.
+const module = "github.com/asof/asof"
+
+// What a package may speak beside Go, as one import stands for it.
+const (
+	gqlgen = "github.com/99designs/gqlgen/graphql"
+	parser = "github.com/vektah/gqlparser/v2/gqlerror"
+	web    = "net/http"
+	sqlite = "zombiezen.com/go/sqlite"
+	libc   = "modernc.org/sqlite/lib" // of SQLite
+	mongo  = "go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// outside returns all of these.
+func outside() []string { return []string{gqlgen, parser, web, sqlite, libc, mongo} }
+
+// place is what a package may import, apart from tests.
+type place struct {
+	knows     []string // packages of the module, as paths in it
+	speaks    []string // of outside
+	generated []string // what only its generated code knows, at which the linter does not look
+}
+
+// arrows returns the place of every package, by its path in the module.
+func arrows() map[string]place {
+	anything, graphQL := []string{gqlgen, parser, web}, []string{gqlgen, parser}
+	suite := []string{"storage/driver", "storage/driver/check"}
+	store := []string{"storage", "storage/driver"}
+	values := []string{"storage/normal", "storage/rawjson"}
+	both := []string{"storage/mongostore", "storage/sqlitestore"}
+	return map[string]place{
+		".": {knows: []string{"internal/app"}, speaks: anything},
+
+		"storage/driver":               {},
+		"storage/driver/check":         {knows: []string{"storage/driver"}},
+		"storage/drivertest":           {knows: suite},
+		"storage/sqlitestore":          {knows: suite, speaks: []string{sqlite, libc}},
+		"storage/mongostore":           {knows: suite, speaks: []string{mongo}},
+		"storage/mongostore/mongotest": {knows: suite, speaks: []string{mongo}},
+		"storage/rawjson":              {knows: values},
+		"storage/normal":               {knows: values},
+		"storage/diff":                 {knows: values},
+		"storage":                      {knows: joined(values, "storage/driver", "storage/diff")},
+		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/diff", "storage")},
+
+		"dataloader":  {knows: store},
+		"graph":       {knows: joined(store, "graph/model", "internal/scalar"), speaks: graphQL},
+		"graph/model": {knows: joined(store, "internal/scalar"), speaks: graphQL},
+		"resolvers": {
+			knows:  []string{"dataloader", "graph", "graph/model", "internal/scalar", "storage"},
+			speaks: graphQL, generated: []string{"storage/driver"},
+		},
+
+		"internal/app": {
+			knows: joined(both, "dataloader", "graph", "graph/model", "internal/app/httpapi", "internal/demo", "internal/plan", "internal/web",
+				"resolvers", "storage", "storage/driver", "storage/transfer"),
+			speaks: anything,
+		},
+		"internal/app/httpapi":    {speaks: anything},
+		"internal/demo":           {knows: joined(store, "storage/normal")},
+		"internal/plan":           {knows: joined(store, "dataloader", "internal/scalar"), speaks: graphQL},
+		"internal/scalar":         {knows: joined(store, "internal/scalar/literal"), speaks: graphQL},
+		"internal/scalar/literal": {speaks: anything},
+		"internal/web":            {speaks: anything},
+
+		"internal/codegen":             {knows: []string{"internal/scalar/literal"}, speaks: anything},
+		"internal/codegen/cmd":         {knows: []string{"internal/codegen", "internal/scalar/literal"}, speaks: anything},
+		"internal/codegen/codegentest": {knows: []string{"internal/codegen", "internal/scalar/literal"}, speaks: anything},
+
+		"internal/arrows":        {speaks: anything},
+		"internal/audit":         {speaks: anything},
+		"internal/container":     {speaks: anything},
+		"internal/web/webtest":   {speaks: anything},
+		"e2e":                    {speaks: anything},
+		"internal/load":          {knows: joined(both, "internal/load/constant", "storage/driver", "storage/mongostore/mongotest"), speaks: outside()},
+		"internal/load/constant": {speaks: anything},
+		"internal/plan/plantest": {knows: joined(values, "internal/app", "storage", "storage/driver"), speaks: anything},
+		"internal/plan/plantest/cmd": {
+			knows:  joined(both, "graph", "graph/model", "internal/plan/plantest", "storage", "storage/driver", "storage/mongostore/mongotest"),
+			speaks: joined(anything, mongo),
+		},
+	}
+}
+
+func joined(some []string, more ...string) []string { return slices.Concat(some, more) }
+
+// allows reports whether a package of this place may import another.
+func (p place) allows(path string) bool {
+	if inside, ok := cut(path); ok {
+		return slices.Contains(p.knows, inside)
+	}
+	return slices.Contains(p.speaks, path)
+}
