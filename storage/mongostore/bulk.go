@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -10,14 +11,44 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
+// Bounds of what one command of a load sends, in bytes. It must be carried out within
+// what is left of a lease, so that nothing of a load happens after others took its
+// server for dead. A database for which that is too much gets half of it the next
+// time, and a bit more each time that went well. A large write is sent alone, and may
+// outlast the lease as long as that is renewed, as in a commit.
+const (
+	maxBulkBytes = 1 << 20
+	minBulkBytes = 16 << 10
+)
+
+// bulkSize is how much is sent at once, which the store learns.
+type bulkSize struct{ bytes atomic.Int64 } // 0: most
+
+func (s *bulkSize) get() int64 {
+	if bytes := s.bytes.Load(); bytes != 0 {
+		return bytes
+	}
+	return maxBulkBytes
+}
+
+// learn takes into account how it went.
+func (s *bulkSize) learn(late bool) {
+	bytes := s.get()
+	if late {
+		s.bytes.Store(max(minBulkBytes, bytes/2))
+	} else if bytes < maxBulkBytes {
+		s.bytes.Store(min(maxBulkBytes, bytes+minBulkBytes))
+	}
+}
+
 // bulk gathers writes of different documents and sends them together, in
-// commands of at most maxLoadBytes. A server takes 48 MB at once; less keeps
-// the time that one command takes, and the memory, small.
+// commands of a bounded size.
 //
 // Every write must find what it is for, unless the bulk is repeatable: then it
 // may find that it was done before.
 type bulk struct {
 	bind       bindFunc
+	size       *bulkSize
 	target     *mongo.Collection
 	repeatable bool
 	models     []mongo.WriteModel
@@ -26,7 +57,7 @@ type bulk struct {
 }
 
 func (b *bulk) add(ctx context.Context, model mongo.WriteModel, bytes int64) error {
-	if len(b.models) > 0 && b.bytes+bytes > maxLoadBytes {
+	if len(b.models) > 0 && b.bytes+bytes > b.size.get() {
 		if err := b.flush(ctx); err != nil {
 			return err
 		}
@@ -48,13 +79,16 @@ func (b *bulk) flush(ctx context.Context) error {
 	if len(b.models) == 0 {
 		return nil
 	}
-	ctx, cancel, err := b.bind(ctx)
+	ctx, cancel, err := b.bind(ctx, len(b.models) == 1 && b.bytes > largeWrite)
 	if err != nil {
 		return err
 	}
 	defer cancel()
 	result, err := b.target.BulkWrite(ctx, b.models, options.BulkWrite().SetOrdered(false))
 	sent := int64(len(b.models))
+	if err == nil || sent > 1 {
+		b.size.learn(unanswered(err))
+	}
 	b.models, b.bytes = nil, 0
 	there, err := onlyDuplicates(err)
 	b.found = b.found || there

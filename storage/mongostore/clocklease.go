@@ -140,3 +140,23 @@ func keep(ctx context.Context, left func() (time.Duration, error)) (context.Cont
 	}()
 	return held{ctx, left}, cancel, nil
 }
+
+// freshShare is the part of a lease, one in so many, that is left to a command of a
+// load at least.
+const freshShare = 2
+
+// freshen waits until there is enough left for such a command, or as much as there
+// can be, or nothing.
+func (f *fleet) freshen(ctx context.Context, left func() (time.Duration, error)) error {
+	for last := f.clock.term; ; {
+		d, err := left()
+		if err != nil || d >= f.clock.term/freshShare || d > last {
+			return err
+		}
+		last = d
+		pause(ctx, min(d, f.every/joinPolls))
+		if err := ctx.Err(); err != nil {
+			return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock: the time was up: %w", err)
+		}
+	}
+}

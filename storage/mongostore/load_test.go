@@ -188,33 +188,85 @@ func TestLoadAmongCommits(t *testing.T) {
 }
 
 // The commands of a load are as large as they are meant to be, also where what
-// searches look at is much larger than the data.
+// searches look at is much larger than the data, and are to be carried out within the
+// lease, but for those of one document that is larger.
 func TestLoadCommandsAreBounded(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	for _, test := range []struct {
+		name              string
+		documents, digits int
+		commands          int64
+		leased            bool
+	}{
+		{"several documents in one command", 8, 8_000, 4, true},
+		{"one larger document in each", 2, 30_000, 2, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+			s := newFleetServer(t, uri, Options{beat: beatEvery})
+			var vs []driver.Version
+			for i := range test.documents {
+				data := append(append([]byte(`{"a":[1`), bytes.Repeat([]byte(",1"), test.digits)...), "]}"...)
+				vs = append(vs, driver.Version{Collection: "things", Key: fmt.Sprint(i), RecordedAt: 10, Op: driver.OpImport, Author: "import", Data: data})
+			}
+			size := len(encodeVersion(&record{Version: vs[0]}))
+			if each := int64(test.documents) / test.commands; test.leased && (int64(size)*each > maxBulkBytes || int64(size)*(each+1) <= maxBulkBytes) || !test.leased && size <= maxBulkBytes {
+				t.Fatalf("a version has %d bytes; meant are %d commands", size, test.commands)
+			}
+			var inserts atomic.Int64
+			proxy.Set(func(c mongotest.Command) mongotest.Answer {
+				if of("insert")(c) {
+					inserts.Add(1)
+					ms, _ := c.Body.Lookup("maxTimeMS").AsInt64OK()
+					if within := ms > 0 && ms <= s.clock.term.Milliseconds(); within != test.leased {
+						t.Errorf("a command may take %d ms", ms)
+					}
+				}
+				return mongotest.Pass()
+			})
+			if _, err := s.Load(ctx, vs); err != nil {
+				t.Fatal(err)
+			}
+			if n := inserts.Load(); n != test.commands {
+				t.Errorf("%d commands", n)
+			}
+		})
+	}
+}
+
+// A database that needs longer for a command of a load than a lease lasts gets less
+// at once, until it is in time.
+func TestLoadLearnsItsSize(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-	s := newFleetServer(t, uri, Options{beat: beatEvery})
-	const documents = 4
-	var vs []driver.Version
-	for i := range documents {
-		data := append(append([]byte(`{"a":[1`), bytes.Repeat([]byte(",1"), 50_000)...), "]}"...)
-		vs = append(vs, driver.Version{Collection: "things", Key: fmt.Sprint(i), RecordedAt: 10, Op: driver.OpImport, Author: "import", Data: data})
+	s := newFleetServer(t, uri, Options{beat: beatEvery / 5})
+	const documents, most = 64, 30
+	vs := make([]driver.Version, documents)
+	for i := range vs {
+		vs[i] = driver.Version{Collection: "things", Key: fmt.Sprint(i), RecordedAt: 10, Op: driver.OpImport, Author: "import", Data: fmt.Appendf(nil, `{"text":"%010000d"}`, i)}
 	}
-	size := int64(len(encodeVersion(&record{Version: vs[0]})))
-	if all := documents * size; all <= maxLoadBytes || all > 2*maxLoadBytes {
-		t.Fatalf("the versions have %d bytes; meant are some for two commands", all)
-	}
-	var inserts atomic.Int64
 	proxy.Set(func(c mongotest.Command) mongotest.Answer {
-		if of("insert")(c) {
-			inserts.Add(1)
+		if of("insert")(c) && c.Bytes > most*len(encodeVersion(&record{Version: vs[0]})) {
+			pause(ctx, 2*s.clock.term)
+			return mongotest.CutBefore()
 		}
 		return mongotest.Pass()
 	})
+	if r, err := s.Load(ctx, vs); err != nil || r.Added != documents {
+		t.Fatal(r, err)
+	}
+	small := s.bulkSize.get()
+	proxy.Set(nil)
+	for i := range vs {
+		vs[i].Key += " more"
+	}
 	if _, err := s.Load(ctx, vs); err != nil {
 		t.Fatal(err)
 	}
-	if n := inserts.Load(); n != 2 {
-		t.Errorf("%d commands", n)
+	if n := s.bulkSize.get(); small >= maxBulkBytes || n <= small {
+		t.Errorf("%d bytes at once, and then %d", small, n)
 	}
+	checkAll(t, s)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Bounds of what one command of a load reads or writes: documents, and bytes
-// of their history; and how many bytes of versions one document gets at once,
-// which is what its prev grows by until they have moved on.
+// Bounds of what a load reads and works out at once: documents, and bytes of their
+// history; and how many bytes of versions one document gets at once, which is what
+// its prev grows by until they have moved on.
 const (
 	maxLoadDocuments = 1000
 	maxLoadBytes     = 8 << 20
@@ -112,8 +112,9 @@ func (g *loadGroup) takes(p *loadPart) bool {
 	return len(g.parts) < maxLoadDocuments && g.bytes+p.bytes <= maxLoadBytes && g.parts[last].loadedDocument != p.loadedDocument
 }
 
-// bindFunc bounds one command of a load, and refuses it where it may not be sent.
-type bindFunc func(context.Context) (context.Context, context.CancelFunc, error)
+// bindFunc bounds one command of a load, which may be a large one, and refuses it
+// where it may not be sent.
+type bindFunc func(ctx context.Context, large bool) (context.Context, context.CancelFunc, error)
 
 func (g *loadGroup) write(ctx context.Context) (err error) {
 	// What the group adds arrives at an instant, as a commit does, and is sent only
@@ -123,9 +124,17 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { g.landed(arrival, err) }()
-	bind := func(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	bind := func(ctx context.Context, large bool) (context.Context, context.CancelFunc, error) {
+		left := func() (time.Duration, error) { return g.c.store.clock.flightLeft(arrival) }
+		hold := keep
+		if !large {
+			hold = bind
+			if err := g.c.store.fleet.freshen(ctx, left); err != nil {
+				return nil, nil, err
+			}
+		}
 		ctx, cancel := g.c.store.step(ctx)
-		ctx, release, err := keep(ctx, func() (time.Duration, error) { return g.c.store.clock.flightLeft(arrival) })
+		ctx, release, err := hold(ctx, left)
 		if err != nil {
 			cancel()
 			return nil, nil, err
@@ -159,7 +168,7 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 	// that each is one command, and its error says what became of it: the driver's
 	// error for several does not.
 	for _, fresh := range []bool{true, false} {
-		commit := &bulk{bind: bind, target: g.c.main}
+		commit := &bulk{bind: bind, size: &g.c.store.bulkSize, target: g.c.main}
 		for _, p := range g.parts {
 			if (p.head == nil) != fresh {
 				continue
@@ -182,7 +191,7 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 	if err := g.overflow(ctx, bind, over); err != nil {
 		return err
 	}
-	trim := &bulk{bind: bind, target: g.c.main, repeatable: true}
+	trim := &bulk{bind: bind, size: &g.c.store.bulkSize, target: g.c.main, repeatable: true}
 	for _, m := range over {
 		kept := m.versions[m.n:]
 		m.made.n, m.made.size = int64(len(kept)), sizeOf(kept)
@@ -206,7 +215,7 @@ type moving struct {
 // overflow writes versions into runs, and says how many are there: more than there
 // should be, where a run was left behind.
 func (g *loadGroup) overflow(ctx context.Context, bind bindFunc, list []*moving) error {
-	runs := &bulk{bind: bind, target: g.c.history, repeatable: true}
+	runs := &bulk{bind: bind, size: &g.c.store.bulkSize, target: g.c.history, repeatable: true}
 	models := make([][]runModel, len(list))
 	for i, m := range list {
 		models[i] = g.c.runModels(m.key, m.versions[:m.n])
@@ -234,7 +243,7 @@ func (g *loadGroup) overflow(ctx context.Context, bind bindFunc, list []*moving)
 
 // follow is overflow for a document of which runs may have been left behind.
 func (g *loadGroup) follow(ctx context.Context, bind bindFunc, m *moving) error {
-	ctx, cancel, err := bind(ctx)
+	ctx, cancel, err := bind(ctx, sizeOf(m.versions) > largeWrite)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ type Store struct {
 	// snapshots: the server can answer several commands as of one moment.
 	snapshots bool
 	failing   failing
+	bulkSize  bulkSize
 	writes    sync.Map // *outcome of writes on their way, by collection and ID
 	// collections has every collection that is declared now or was before.
 	collections map[string]*collection

@@ -142,8 +142,9 @@ func (m *message) reply(document any) ([]byte, error) {
 
 // Command is what a client asks of a server.
 type Command struct {
-	Name string   // such as find
-	Body bson.Raw // without what is sent in sections of its own, such as documents to insert
+	Name  string   // such as find
+	Body  bson.Raw // without what is sent in sections of its own, such as documents to insert
+	Bytes int      // of the whole message
 }
 
 // Collection is the collection that the command is about; empty where it names none.
@@ -177,7 +178,7 @@ func (m *message) command() (Command, error) {
 			return Command{}, errMalformed
 		}
 	}
-	return Command{Name: first.Key(), Body: body}, nil
+	return Command{Name: first.Key(), Body: body, Bytes: len(m.whole)}, nil
 }
 
 // Failure is the document with which a server says that a command failed.
