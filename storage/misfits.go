@@ -36,7 +36,11 @@ func (s *Store) Misfits(ctx context.Context, report func(Misfit)) error {
 				return fromDriver(err)
 			}
 			for _, v := range vs {
-				if _, err := t.Validate(v.Data); err != nil {
+				misfits, err := t.unreadable(v.Data, 1)
+				if len(misfits) > 0 {
+					err = misfits[0]
+				}
+				if err != nil {
 					report(Misfit{Type: t, Key: v.Key, Version: int(v.Number), Err: err})
 				}
 			}

@@ -137,8 +137,11 @@ func (o *ObjectType) checkField(i int, f *Field) error {
 	if !json.Valid(f.Default) || string(f.Default) == "null" {
 		return fmt.Errorf("the default %s is not a JSON value other than null", f.Default)
 	}
-	c := checker{strict: true}
+	c := checker{strict: true, exact: true, most: 1}
 	c.field(f, f.Default)
+	if len(c.misfits) > 0 {
+		return fmt.Errorf("the default does not fit: %w", c.misfits[0])
+	}
 	if c.err != nil {
 		return fmt.Errorf("the default does not fit: %w", c.err)
 	}

@@ -62,7 +62,8 @@ func readInstant(_ *Field, raw []byte) (driver.Instant, bool) {
 	return parseInstant(s)
 }
 
-// parseInstant reads RFC 3339 with an offset.
+// parseInstant reads RFC 3339 with an offset as it may lie in a store: earlier
+// programs accepted more than is written today, which package literal checks.
 func parseInstant(s string) (driver.Instant, bool) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil || t.UTC().Year() < 0 || t.UTC().Year() > 9999 {
@@ -71,7 +72,8 @@ func parseInstant(s string) (driver.Instant, bool) {
 	return driver.InstantOf(t), true
 }
 
-// isDate reports whether s is a day that exists, as "2006-01-02".
+// isDate reports whether s is a day that exists, as "2006-01-02". As with
+// instants, stores may hold a year 0000, which is not accepted any more.
 func isDate[S string | []byte](s S) bool {
 	if len(s) != 10 || s[4] != '-' || s[7] != '-' {
 		return false

@@ -4,23 +4,48 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/rawjson"
 )
+
+// maxMisfits bounds the misfits of one document that are told apart.
+const maxMisfits = 1000
 
 // Validate checks a document in normal form against the type, for versions that
 // were recorded elsewhere. It returns the paths of the members that the type
 // does not declare (stored names, with dots; those in lists without an index),
-// and, where reading a value would be an error, a *MisfitError.
+// and a *MisfitError for the first value that is not as the type declares it;
+// it looks no further.
 func (t *Type) Validate(data []byte) (undeclared []string, err error) {
-	if err := t.prepare(); err != nil {
+	c := checker{required: true, exact: true, most: 1}
+	if err := c.document(t, data); err != nil {
 		return nil, err
 	}
-	c := checker{required: true}
-	if !c.object(t.object, data) && c.err == nil {
-		return nil, fmt.Errorf("a document is a JSON object, not %s", sample(nonEmpty(data)))
+	if len(c.misfits) > 0 {
+		return c.undeclared, c.misfits[0]
 	}
-	return c.undeclared, c.err
+	return c.undeclared, nil
+}
+
+// ValidateAll is Validate for those who keep what does not fit: it goes on
+// behind each misfit, and returns at most 1,000 of them. The error is that of
+// data that is no document.
+func (t *Type) ValidateAll(data []byte) (undeclared []string, misfits []*MisfitError, err error) {
+	c := checker{required: true, exact: true, most: maxMisfits}
+	if err := c.document(t, data); err != nil {
+		return nil, nil, err
+	}
+	return c.undeclared, c.misfits, nil
+}
+
+// unreadable returns where reading a document in normal form would be an error:
+// the first such places, at most as many as are asked for.
+func (t *Type) unreadable(data []byte, most int) ([]*MisfitError, error) {
+	c := checker{required: true, most: most}
+	err := c.document(t, data)
+	return c.misfits, err
 }
 
 // MisfitError says that a value in a document is not what its type declares.
@@ -30,6 +55,9 @@ type MisfitError struct {
 	Found    string
 	// Missing says that a value is required and there is none, or a null.
 	Missing bool
+	// Readable says that the value can be read all the same: a moment or a day
+	// that is written in a way that is not accepted any more.
+	Readable bool
 }
 
 func (e *MisfitError) Error() string {
@@ -44,14 +72,30 @@ func nonEmpty(b []byte) []byte {
 }
 
 // checker walks a value and compares it with its declaration. The path is kept
-// as a list of frames, and written out only for an error.
+// as a list of frames, and written out only for a misfit.
 type checker struct {
 	strict     bool // nulls must be allowed, members declared
 	required   bool // what cannot be read as null or empty must be there
+	exact      bool // moments and days must be written as they are accepted now
+	most       int  // misfits, after which it stops
 	path       []step
 	undeclared []string
-	err        error
+	misfits    []*MisfitError
+	err        error // of a strict checker
 }
+
+// document checks a whole document. The error is about what is no document.
+func (c *checker) document(t *Type, data []byte) error {
+	if err := t.prepare(); err != nil {
+		return err
+	}
+	if !c.object(t.object, data) {
+		return fmt.Errorf("a document is a JSON object, not %s", sample(nonEmpty(data)))
+	}
+	return nil
+}
+
+func (c *checker) stopped() bool { return c.err != nil || len(c.misfits) >= c.most }
 
 type step struct {
 	name  string
@@ -84,7 +128,7 @@ func (c *checker) undeclaredPath(name string) string {
 	return string(append(b, name...))
 }
 
-// object returns false if the value is not an object or c.err is set.
+// object returns false if the value is not an object.
 func (c *checker) object(o *ObjectType, raw []byte) bool {
 	next := 0
 	var few [64]bool // most types have fewer fields
@@ -99,7 +143,7 @@ func (c *checker) object(o *ObjectType, raw []byte) bool {
 			if i, ok = o.byStored[string(name)]; !ok {
 				if i, ok = o.byStored[rawjson.Name(name)]; !ok {
 					c.unknown(rawjson.Name(name))
-					return c.err == nil
+					return !c.stopped()
 				}
 			}
 		}
@@ -108,14 +152,14 @@ func (c *checker) object(o *ObjectType, raw []byte) bool {
 		seen[i] = true
 		c.path = append(c.path, step{name: f.Stored})
 		c.field(f, raw[start:end])
-		if c.err == nil {
-			c.path = c.path[:len(c.path)-1]
-		}
-		return c.err == nil
+		c.path = c.path[:len(c.path)-1]
+		return !c.stopped()
 	})
-	if ok && c.required {
+	switch {
+	case c.stopped():
+		return true
+	case ok && c.required:
 		c.complete(o, seen)
-		return c.err == nil
 	}
 	return ok
 }
@@ -125,16 +169,16 @@ func (c *checker) object(o *ObjectType, raw []byte) bool {
 func (c *checker) complete(o *ObjectType, seen []bool) {
 	for i := range o.Fields {
 		f := &o.Fields[i]
-		if f.NonNull && f.Default == nil && !f.List && !seen[i] {
+		if f.NonNull && f.Default == nil && !f.List && !seen[i] && !c.stopped() {
 			c.path = append(c.path, step{name: f.Stored})
 			c.missing(f.typeName(true), "nothing")
-			return
+			c.path = c.path[:len(c.path)-1]
 		}
 	}
 }
 
 func (c *checker) missing(expected, found string) {
-	c.err = &MisfitError{Path: c.pathString(), Expected: expected, Found: found, Missing: true}
+	c.misfits = append(c.misfits, &MisfitError{Path: c.pathString(), Expected: expected, Found: found, Missing: true})
 }
 
 func (c *checker) unknown(name string) {
@@ -176,31 +220,51 @@ func (c *checker) field(f *Field, raw []byte) {
 		case c.required && (f.ElemNonNull || f.Kind == KindRef):
 			c.missing(f.expected(), "null")
 		}
-		return c.err == nil
+		return !c.stopped()
 	})
-	if c.err == nil {
-		c.path = c.path[:len(c.path)-1]
-		if !ok {
-			c.wrong(f.typeName(false), raw)
-		}
+	c.path = c.path[:len(c.path)-1]
+	if !ok && !c.stopped() {
+		c.wrong(f.typeName(false), raw)
 	}
 }
 
 // value checks one value that is not null, or one element of a list.
 func (c *checker) value(f *Field, raw []byte) {
 	if f.Kind == KindObject {
-		if !c.object(f.Object, raw) && c.err == nil {
+		if !c.object(f.Object, raw) {
 			c.wrong(f.expected(), raw)
 		}
 		return
 	}
 	if _, ok := rawScalar(f, raw); !ok {
 		c.wrong(f.expected(), raw)
+	} else if c.exact && !f.accepted(raw) {
+		c.wrong(f.expected(), raw)
+		c.misfits[len(c.misfits)-1].Readable = true
 	}
 }
 
 func (c *checker) wrong(expected string, raw []byte) {
-	c.err = &MisfitError{Path: c.pathString(), Expected: expected, Found: sample(nonEmpty(raw))}
+	c.misfits = append(c.misfits, &MisfitError{Path: c.pathString(), Expected: expected, Found: sample(nonEmpty(raw))})
+}
+
+// accepted reports whether a value that can be read is one that is accepted
+// now, too. Moments may be finer than they are read.
+func (f *Field) accepted(raw []byte) bool {
+	switch f.Kind {
+	case KindDateTime:
+		if isUTC(raw) {
+			return string(raw[1:5]) != "0000"
+		}
+		s, _ := rawjson.Unquote(raw)
+		_, err := literal.CutDateTime(s)
+		return err == nil
+	case KindDate:
+		s, _ := rawjson.Unquote(raw)
+		return !strings.HasPrefix(s, "0000")
+	default:
+		return true
+	}
 }
 
 // expected describes one value of a field.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
@@ -199,19 +200,27 @@ func instantInput(path string, v any) (driver.Instant, error) {
 	if at, ok := v.(driver.Instant); ok {
 		return at, nil
 	}
-	if s, ok := text(v); ok {
-		if at, ok := parseInstant(s); ok {
-			return at, nil
-		}
+	s, ok := text(v)
+	if !ok {
+		return 0, wrongInput(path, v, `a time with an offset, like "2026-01-31T12:00:00Z" or "2026-01-31T13:00:00+01:00"`)
 	}
-	return 0, wrongInput(path, v, `a time with an offset, like "2026-01-31T12:00:00Z" or "2026-01-31T13:00:00+01:00"`)
+	at, err := literal.DateTime(s)
+	if err != nil {
+		return 0, badInput("%s: %v", path, err)
+	}
+	return driver.InstantOf(at), nil
 }
 
 func dateInput(path string, v any) (string, error) {
-	if s, ok := text(v); ok && isDate(s) {
-		return s, nil
+	s, ok := text(v)
+	if !ok {
+		return "", wrongInput(path, v, `a day that exists, like "2026-01-31"`)
 	}
-	return "", wrongInput(path, v, `a day that exists, like "2026-01-31"`)
+	day, err := literal.Date(s)
+	if err != nil {
+		return "", badInput("%s: %v", path, err)
+	}
+	return day, nil
 }
 
 func decimalInput(path string, v any) (string, error) {

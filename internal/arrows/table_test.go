@@ -44,8 +44,8 @@ func arrows() map[string]place {
 		"storage/rawjson":              {knows: values},
 		"storage/normal":               {knows: values},
 		"storage/diff":                 {knows: values},
-		"storage":                      {knows: joined(values, "storage/driver", "storage/diff")},
-		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/diff", "storage")},
+		"storage":                      {knows: joined(values, "storage/driver", "storage/diff", "internal/scalar/literal")},
+		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/diff", "storage", "internal/scalar/literal")},
 
 		"dataloader":  {knows: store},
 		"graph":       {knows: joined(store, "graph/model", "internal/scalar"), speaks: graphQL},

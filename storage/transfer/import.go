@@ -57,6 +57,10 @@ const firstVersions = 8192
 // end of ctx, a Read of r that is under way is not waited for.
 func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportOptions) (ImportReport, error) {
 	opts = opts.withDefaults()
+	held, err := store.Engine().Stats(ctx)
+	if err != nil {
+		return ImportReport{}, err
+	}
 	src, err := openSource(r, opts.Name)
 	if err != nil {
 		return ImportReport{}, err
@@ -66,7 +70,9 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l := &loader{store: store, opts: opts, raw: src.raw, next: &batch{}, most: min(firstVersions, opts.BatchVersions)}
+	l := &loader{
+		store: store, opts: opts, raw: src.raw, next: &batch{}, most: min(firstVersions, opts.BatchVersions), held: held.Versions > 0,
+	}
 	err = l.run(ctx, parseAhead(ctx, src, opts, typesOf(store)))
 	l.report.Stopped = err != nil
 	return l.report, err

@@ -36,6 +36,7 @@ func types() []*storage.Type {
 				{Name: "labels", Kind: storage.KindString, List: true},
 				{Name: "maker", Kind: storage.KindObject, Object: maker},
 				{Name: "extra", Kind: storage.KindJSON},
+				{Name: "made", Kind: storage.KindDateTime},
 			},
 		},
 		{
@@ -177,7 +178,8 @@ func TestImportRemarks(t *testing.T) {
 	text := put("a", first, `{"name":"one","colour":"red","maker":{"name":"m","town":"x"}}`) +
 		put("a", second, `{"name":"two","colour":"red"}`) +
 		`{"collection":"cupboards","id":"c","at":"2024-01-01T00:00:00Z","by":"ann","op":"put","data":{}}` + "\n" +
-		put("a", third, `{"name":"three","size":"big"}`)
+		put("a", third, `{"size":"big","colour":"red","labels":["x",1,{}],"maker":{"name":2,"town":"x"}}`) +
+		put("a", "2024-01-04T00:00:00Z", `{"size":"big","colour":"red","made":"2024-01-01T1:00:00Z"}`)
 	if _, err := transfer.Import(t.Context(), newStore(t), strings.NewReader(text), transfer.ImportOptions{Lenient: true}); err == nil {
 		t.Error("an unknown collection is imported")
 	}
@@ -189,17 +191,50 @@ func TestImportRemarks(t *testing.T) {
 	if err := report.Print(&said); err != nil {
 		t.Fatal(err)
 	}
-	want := `3 versions added, 0 already there
+	want := `4 versions added, 0 already there
 1 version of collections that the schema does not declare left out
-things.colour is not declared in the schema: kept in 2 versions, not visible to GraphQL
-things.maker.town is not declared in the schema: kept in 1 version, not visible to GraphQL
-things size: expected Int, found the string "big": kept in 1 version, reading it is an error
+things.colour is not declared in the schema: kept in 4 versions, not visible to GraphQL
+things.maker.town is not declared in the schema: kept in 2 versions, not visible to GraphQL
+things labels[1]: expected String, found the number 1: kept in 1 version, reading it is an error
+things labels[2]: expected String, found an object: kept in 1 version, reading it is an error
+things made: expected DateTime (like "2006-01-02T15:04:05Z"), found the string "2024-01-01T1:00:00Z": kept in 1 version, can be read, not written
+things maker.name: expected String, found the number 2: kept in 1 version, reading it is an error
+things size: expected Int, found the string "big": kept in 2 versions, reading it is an error
 `
 	if diff := cmp.Diff(want, said.String()); diff != "" {
 		t.Error(diff)
 	}
 	if got := export(t, store); !strings.Contains(got, `"size":"big"`) || !strings.Contains(got, `"town":"x"`) {
 		t.Errorf("not kept: %s", got)
+	}
+}
+
+// An import that adds to what a store holds says from when on the past is
+// another.
+func TestImportSaysThatThePastHasChanged(t *testing.T) {
+	store := newStore(t)
+	for _, test := range []struct{ text, past string }{
+		{put("a", second, `{}`), ""}, // nobody can have read anything
+		{put("a", second, `{}`), ""}, // nothing is added
+		{put("b", first, `{}`) + put("c", third, `{}`), first},
+		{put("d", third, `{}`), third},
+	} {
+		report, err := transfer.Import(t.Context(), store, strings.NewReader(test.text), transfer.ImportOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		past := ""
+		if report.Past != 0 {
+			past = report.Past.String()
+		}
+		var said strings.Builder
+		if err := report.Print(&said); err != nil {
+			t.Fatal(err)
+		}
+		told := strings.Contains(said.String(), "what was read as of "+test.past+" or later may read differently now")
+		if past != test.past || told != (test.past != "") {
+			t.Errorf("%s: %q, %s", test.text, past, said.String())
+		}
 	}
 }
 

@@ -102,20 +102,26 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 }
 
 // check compares a document with its type. What the type does not declare is
-// remarked; so is, if the import is lenient, the first value of another type.
+// remarked; so is, if the import is lenient, every value of another type.
 func (p *jobParser) check(t *storage.Type, data []byte) (remarks []remark, err error) {
-	unknown, err := t.Validate(data)
-	if misfit, ok := errors.AsType[*storage.MisfitError](err); ok && misfit.Missing && !p.opts.Lenient {
+	var unknown []string
+	var misfits []*storage.MisfitError
+	if p.opts.Lenient {
+		unknown, misfits, err = t.ValidateAll(data)
+	} else {
+		unknown, err = t.Validate(data)
+	}
+	if misfit, ok := errors.AsType[*storage.MisfitError](err); ok && misfit.Missing {
 		return nil, fmt.Errorf("%w; the schema requires it: declare it nullable or give it a @default, or import with --lenient to keep the document as it is", err)
 	}
-	if err != nil && !p.opts.Lenient {
+	if err != nil {
 		return nil, fmt.Errorf("%w; declare it so in the schema, or import with --lenient to keep it as it is", err)
 	}
 	for _, path := range unknown {
 		remarks = append(remarks, remark{collection: t.Collection, path: path})
 	}
-	if err != nil {
-		remarks = append(remarks, remark{collection: t.Collection, problem: err.Error()})
+	for _, m := range misfits {
+		remarks = append(remarks, remark{collection: t.Collection, problem: m.Error(), readable: m.Readable})
 	}
 	return remarks, nil
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
 )
@@ -220,15 +220,11 @@ func (p *lineParser) syntax(err error, line []byte) error {
 
 // parseInstant reads an RFC 3339 time. What is finer than a microsecond is cut.
 func parseInstant(s string) (driver.Instant, error) {
-	var t time.Time
-	if t.UnmarshalText([]byte(s)) == nil {
-		return driver.InstantOf(t), nil
+	t, err := literal.CutDateTime(s)
+	if err != nil {
+		return 0, fmt.Errorf(`"at": %w`, err)
 	}
-	const good = `write it like "2006-01-02T15:04:05Z" or "2006-01-02T15:04:05.123456+02:00"`
-	if _, err := time.Parse("2006-01-02T15:04:05", s); err == nil {
-		return 0, fmt.Errorf(`"at" has no offset: %s; %s`, excerpt([]byte(s)), good)
-	}
-	return 0, fmt.Errorf(`"at" is not a time: %s; %s`, excerpt([]byte(s)), good)
+	return driver.InstantOf(t), nil
 }
 
 // describe names a kind of JSON value.

@@ -104,12 +104,17 @@ func TestParseLineErrors(t *testing.T) {
 		{"invalid UTF-8", replace(`"ann"`, "\"a\xffn\""), "is not valid JSON at byte 63: invalid UTF-8"},
 		{"invalid UTF-8 in data", replace(`"a":1`, "\"a\":\"\xc3\""), "invalid UTF-8"},
 		{"half a surrogate pair", replace(`"ann"`, `"\ud83d"`), "is not valid JSON"},
-		{"no offset", replace(`12:00:00Z`, `12:00:00`), `"at" has no offset: "2024-05-06T12:00:00"; write it like`},
-		{"impossible date", replace(`05-06T`, `02-30T`), `"at" is not a time: "2024-02-30T12:00:00Z"; write it like`},
-		{"impossible hour", replace(`T12`, `T25`), `"at" is not a time`},
-		{"date only", replace(`T12:00:00Z`, ``), `"at" is not a time: "2024-05-06"`},
+		{"no offset", replace(`12:00:00Z`, `12:00:00`), `"at": DateTime cannot be "2024-05-06T12:00:00": the offset is missing; write it as`},
+		{"impossible date", replace(`05-06T`, `02-30T`), `"at": DateTime cannot be "2024-02-30T12:00:00Z": there is no day 30 in 2024-02`},
+		{"impossible hour", replace(`T12`, `T25`), `there is no hour 25`},
+		{"date only", replace(`T12:00:00Z`, ``), `after the date comes T and a time`},
 		{"seconds since 1970", replace(`"2024-05-06T12:00:00Z"`, `1715000000`), `"at" must be a string, not a number`},
-		{"no minutes of offset", replace(`00Z`, `00+02`), `"at" is not a time`},
+		{"no minutes of offset", replace(`00Z`, `00+02`), `after the time comes Z or an offset like "+02:00"`},
+		{"an offset of a day", replace(`00Z`, `00+24:00`), `there is no offset +24:00`},
+		{"an hour of one digit", replace(`T12:00`, `T1:00`), `after the date comes T and a time`},
+		{"a comma", replace(`00Z`, `00,5Z`), `after the time comes Z or an offset`},
+		{"an unknown offset", replace(`00Z`, `00-00:00`), `-00:00 means that the offset is unknown`},
+		{"the year 0000", replace(`2024-`, `0000-`), `there is no year 0000`},
 	}
 	p := newLineParser()
 	for _, test := range tests {

@@ -18,6 +18,7 @@ type loader struct {
 	opts   ImportOptions
 	raw    *counter
 	report ImportReport
+	held   bool // there were versions in the store
 
 	next   *batch       // gathers
 	most   int          // versions that it may have
@@ -252,6 +253,13 @@ func (l *loader) similar(r remark) string {
 func (l *loader) count(o outcome, stopped *LineError) {
 	l.report.Added += o.result.Added
 	l.report.Skipped += o.result.Skipped
+	if l.held && o.result.Added > 0 {
+		for i := range o.versions {
+			if at := o.versions[i].RecordedAt; l.report.Past == 0 || at < l.report.Past {
+				l.report.Past = at
+			}
+		}
+	}
 	for _, line := range o.ignored {
 		if stopped == nil || line < stopped.Line {
 			l.report.Ignored++

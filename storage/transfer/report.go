@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/asof/asof/storage/driver"
 )
 
 // ImportReport says what an import did, whether or not it came to the end.
@@ -17,6 +19,10 @@ type ImportReport struct {
 	Remarks []Remark
 	// MoreRemarks counts what did not fit into Remarks any more.
 	MoreRemarks int64
+	// Past is set where versions were added to a store that held some already:
+	// what was read at an instant before it is as it was, and what was read at a
+	// later one may read differently now.
+	Past driver.Instant
 	// Stopped says that the import ended with an error.
 	Stopped bool
 
@@ -31,6 +37,8 @@ type Remark struct {
 	// Problem says which value that does not fit the schema Lenient kept; it is empty
 	// for a member that the schema does not declare.
 	Problem string
+	// Readable says that such a value can be read all the same.
+	Readable bool
 	// Similar is the stored name of a field that may be meant by a member that
 	// is not declared; empty if there is none.
 	Similar string
@@ -38,7 +46,10 @@ type Remark struct {
 }
 
 // remark identifies a Remark.
-type remark struct{ collection, path, problem string }
+type remark struct {
+	collection, path, problem string
+	readable                  bool
+}
 
 // maxRemarks bounds how many different ones are told apart.
 const maxRemarks = 1000
@@ -54,7 +65,7 @@ func (r *ImportReport) remark(m remark, similar func(remark) string) {
 			r.index = make(map[remark]int)
 		}
 		r.index[m] = len(r.Remarks)
-		r.Remarks = append(r.Remarks, Remark{Collection: m.collection, Path: m.path, Problem: m.problem, Similar: similar(m), Count: 1})
+		r.Remarks = append(r.Remarks, Remark{Collection: m.collection, Path: m.path, Problem: m.problem, Readable: m.readable, Similar: similar(m), Count: 1})
 	default:
 		r.MoreRemarks++
 	}
@@ -71,18 +82,24 @@ func (r *ImportReport) Print(w io.Writer) error {
 		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Collection, b.Collection), cmp.Compare(a.Path, b.Path))
 	})
 	for _, m := range remarks {
-		if m.Problem == "" {
-			hint := ""
-			if m.Similar != "" {
-				hint = fmt.Sprintf("; did you mean %s?", m.Similar)
-			}
+		hint := ""
+		if m.Similar != "" {
+			hint = fmt.Sprintf("; did you mean %s?", m.Similar)
+		}
+		switch {
+		case m.Problem == "":
 			p.line("%s.%s is not declared in the schema: kept in %s, not visible to GraphQL%s", m.Collection, m.Path, versions(m.Count), hint)
-		} else {
+		case m.Readable:
+			p.line("%s %s: kept in %s, can be read, not written", m.Collection, m.Problem, versions(m.Count))
+		default:
 			p.line("%s %s: kept in %s, reading it is an error", m.Collection, m.Problem, versions(m.Count))
 		}
 	}
 	if r.MoreRemarks > 0 {
 		p.line("and %d more of that kind", r.MoreRemarks)
+	}
+	if r.Past != 0 {
+		p.line("the store held versions already, and this adds to its past: what was read as of %s or later may read differently now", r.Past)
 	}
 	if r.Stopped {
 		p.line("the import stopped; what it added is kept, and importing again skips it")

@@ -32,7 +32,13 @@ const (
 // returns it in UTC. It is exact to the microsecond: further digits must be
 // zero. Leap seconds (":60") cannot be represented and are refused. Years are
 // 0001 to 9999, in UTC too.
-func DateTime(s string) (time.Time, error) {
+func DateTime(s string) (time.Time, error) { return moment(s, false) }
+
+// CutDateTime is DateTime for moments that were written down elsewhere: digits
+// beyond the microsecond are cut.
+func CutDateTime(s string) (time.Time, error) { return moment(s, true) }
+
+func moment(s string, cut bool) (time.Time, error) {
 	bad := func(format string, args ...any) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("DateTime cannot be %s: %s; write it as %q or %q",
 			show(s), fmt.Sprintf(format, args...), exampleDateTime, "2024-03-01T14:30:00.25+02:00")
@@ -57,31 +63,33 @@ func DateTime(s string) (time.Time, error) {
 	case s[17:19] > "59":
 		return bad("there is no second %s", s[17:19])
 	}
-	rest := s[19:]
+	rest, micros := s[19:], 0
 	if strings.HasPrefix(rest, ".") {
-		n := 1
-		for n < len(rest) && '0' <= rest[n] && rest[n] <= '9' {
-			n++
-		}
+		n := 1 + leadingDigits(rest[1:])
 		if n == 1 {
 			return bad("digits must follow the point")
 		}
-		if n > 7 && strings.Trim(rest[7:n], "0") != "" {
+		if !cut && n > 7 && strings.Trim(rest[7:n], "0") != "" {
 			return bad("moments are exact to the microsecond, which is 6 digits after the point")
 		}
-		if n > 10 {
-			s = s[:19] + rest[:7] + rest[n:] // zeros that time.Parse would not take
+		micros = number(rest[1:min(n, 7)])
+		for range 7 - min(n, 7) {
+			micros *= 10
 		}
 		rest = rest[n:]
 	}
 	if problem := offsetProblem(rest); problem != "" {
 		return bad("%s", problem)
 	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return bad("it is not a moment of RFC 3339")
+	minutes := number(s[11:13])*60 + number(s[14:16])
+	if rest != "Z" {
+		offset := number(rest[1:3])*60 + number(rest[4:6])
+		if rest[0] == '+' {
+			offset = -offset
+		}
+		minutes += offset
 	}
-	t = t.UTC()
+	t := time.Date(number(s[:4]), time.Month(number(s[5:7])), number(s[8:10]), 0, minutes, number(s[17:19]), micros*1000, time.UTC)
 	if t.Year() < 1 || t.Year() > 9999 {
 		return bad("its year in UTC is outside 0001 to 9999")
 	}
@@ -129,10 +137,14 @@ func dateProblem(s string) string {
 	if s[5:7] < "01" || s[5:7] > "12" {
 		return fmt.Sprintf("there is no month %s", s[5:7])
 	}
-	if _, err := time.Parse(time.DateOnly, s); err != nil {
+	if day := number(s[8:]); day < 1 || day > 28 && day > daysIn(number(s[:4]), number(s[5:7])) {
 		return fmt.Sprintf("there is no day %s in %s", s[8:], s[:7])
 	}
 	return ""
+}
+
+func daysIn(year, month int) int {
+	return time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }
 
 // Decimal checks an exact decimal number, written as in JSON ("-19.90",
@@ -184,6 +196,15 @@ func decimalProblem(s string) string {
 }
 
 func digits(s string) bool { return s != "" && leadingDigits(s) == len(s) }
+
+// number is the value of a few digits.
+func number(s string) int {
+	n := 0
+	for i := range len(s) {
+		n = 10*n + int(s[i]-'0')
+	}
+	return n
+}
 
 func leadingDigits(s string) int {
 	n := 0

@@ -72,6 +72,24 @@ func TestDateTime(t *testing.T) {
 	}
 }
 
+func TestCutDateTime(t *testing.T) {
+	for in, want := range map[string]string{
+		"2024-03-01T12:30:00.1234567Z":              "2024-03-01T12:30:00.123456Z",
+		"2024-03-01T12:30:00.999999999999999+23:59": "2024-02-29T12:31:00.999999Z",
+		"2024-03-01T12:30:00.000000001-01:30":       "2024-03-01T14:00:00Z",
+		"2024-12-31T23:30:00.5-00:30":               "2025-01-01T00:00:00.5Z",
+	} {
+		if got, err := literal.CutDateTime(in); err != nil || got.Format(time.RFC3339Nano) != want {
+			t.Errorf("CutDateTime(%q) = %v, %v; want %s", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"2024-03-01T12:30:00.Z", "2024-03-01T1:30:00Z", "2024-03-01T12:30:00,5Z", "2024-03-01T12:30:00.1234567-00:00"} {
+		if got, err := literal.CutDateTime(in); err == nil {
+			t.Errorf("CutDateTime(%q) = %v", in, got)
+		}
+	}
+}
+
 // checkError checks that an error says what is wrong, what was given and what
 // would be good, and stays short.
 func checkError(t *testing.T, in string, err error, parts ...string) {
