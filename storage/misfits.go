@@ -36,11 +36,7 @@ func (s *Store) Misfits(ctx context.Context, report func(Misfit)) error {
 				return fromDriver(err)
 			}
 			for _, v := range vs {
-				misfits, err := t.unreadable(v.Data, 1)
-				if len(misfits) > 0 {
-					err = misfits[0]
-				}
-				if err != nil {
+				if err := t.unreadable(v.Data); err != nil {
 					report(Misfit{Type: t, Key: v.Key, Version: int(v.Number), Err: err})
 				}
 			}

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/asof/asof/storage/diff"
@@ -54,6 +55,9 @@ func (s *Store) restoreOver(ctx context.Context, op *operation, t *Type, in Rest
 			return nil, err
 		}
 	}
+	if err := t.restorable(cur, target, data, in.Paths != nil); err != nil {
+		return nil, err
+	}
 	changed := normal.Changed(dataOf(cur), data)
 	if len(changed) == 0 && !cur.Deleted {
 		return s.wroteNothing(ctx, op, t, cur)
@@ -65,6 +69,40 @@ func (s *Store) restoreOver(ctx context.Context, op *operation, t *Type, in Rest
 		return nil, err
 	}
 	return s.wrote(t, cur, v), nil
+}
+
+// restorable refuses what would make a current document unreadable in a place
+// where it is not now: states of the past need not fit today's schema.
+func (t *Type) restorable(cur, target *driver.Version, data []byte, parts bool) error {
+	c := checker{required: true, schema: true, most: maxMisfits}
+	err := c.document(t, data)
+	if err != nil {
+		return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
+	}
+	if len(c.misfits) == 0 {
+		return nil
+	}
+	now := checker{required: true, schema: true, most: maxMisfits}
+	if !cur.Deleted {
+		if err := now.document(t, cur.Data); err != nil {
+			return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
+		}
+	}
+	for _, m := range c.misfits {
+		if slices.ContainsFunc(now.misfits, func(n *MisfitError) bool { return n.Path == m.Path }) {
+			continue
+		}
+		arg, instead := "input.to", "restore the fields that fit, with paths"
+		switch {
+		case parts:
+			arg, instead = "input.paths", "leave the path out"
+		case cur.Deleted:
+			instead = "create the document again, with values that fit"
+		}
+		return badInput("%s: what version %d of %s %q held could not be read under today's schema: %v; %s, or declare the field otherwise",
+			arg, target.Number, t.Name, target.Key, m, instead)
+	}
+	return nil
 }
 
 // restorePaths returns the current document with the values at the paths taken
@@ -83,7 +121,13 @@ func restorePaths(t *Type, now, then []byte, paths []string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := containers(t, arg, path, stored, names, now, then); err != nil {
+			return nil, err
+		}
 		value := valueAt(then, stored)
+		if f == nil && value == nil && valueAt(now, stored) == nil {
+			return nil, badInput("%s: there is nothing at %s, neither then nor now", arg, path)
+		}
 		if rawjson.IsNull(value) && f != nil && f.NonNull && f.Default == nil {
 			return nil, badInput("%s: %s had no value then, and it is declared %s", arg, path, f.typeName(true))
 		}
@@ -123,6 +167,36 @@ func (t *Type) storedPath(arg, path string, names []string) ([]string, *Field, e
 		}
 	}
 	return stored, f, nil
+}
+
+// containers checks what a path leads through, in both states. Inside JSON
+// values the schema does not tell. A list is restored as a whole, as places in
+// it mean something else after each change, and so is what was of another kind.
+func containers(t *Type, arg, path string, stored, names []string, states ...[]byte) error {
+	for _, state := range states {
+		o := t.object
+		for i := range len(stored) - 1 {
+			var f *Field
+			if o != nil {
+				f = &o.Fields[o.byStored[stored[i]]]
+				o = f.Object
+			}
+			state = valueAt(state, stored[i:i+1])
+			here := listPath(names[:i+1])
+			switch {
+			case state == nil:
+			case f != nil && rawjson.IsNull(state): // as if it were not there
+			case state[0] == '[':
+				return badInput("%s: %s lies in a list; restore the whole list, %s", arg, path, here)
+			case state[0] != '{':
+				return badInput("%s: %s was not an object in both versions, so nothing inside it can be restored; restore the whole of %s", arg, here, here)
+			}
+			if state == nil || rawjson.IsNull(state) {
+				break
+			}
+		}
+	}
+	return nil
 }
 
 func listPath(names []string) string {

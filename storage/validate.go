@@ -40,12 +40,17 @@ func (t *Type) ValidateAll(data []byte) (undeclared []string, misfits []*MisfitE
 	return c.undeclared, c.misfits, nil
 }
 
-// unreadable returns where reading a document in normal form would be an error:
-// the first such places, at most as many as are asked for.
-func (t *Type) unreadable(data []byte, most int) ([]*MisfitError, error) {
-	c := checker{required: true, most: most}
-	err := c.document(t, data)
-	return c.misfits, err
+// unreadable returns the first *MisfitError that reading a document in normal
+// form would come to.
+func (t *Type) unreadable(data []byte) error {
+	c := checker{required: true, most: 1}
+	if err := c.document(t, data); err != nil {
+		return err
+	}
+	if len(c.misfits) > 0 {
+		return c.misfits[0]
+	}
+	return nil
 }
 
 // MisfitError says that a value in a document is not what its type declares.
@@ -77,6 +82,7 @@ type checker struct {
 	strict     bool // nulls must be allowed, members declared
 	required   bool // what cannot be read as null or empty must be there
 	exact      bool // moments and days must be written as they are accepted now
+	schema     bool // paths are in the names of the GraphQL schema
 	most       int  // misfits, after which it stops
 	path       []step
 	undeclared []string
@@ -150,7 +156,7 @@ func (c *checker) object(o *ObjectType, raw []byte) bool {
 		next = i + 1
 		f := &o.Fields[i]
 		seen[i] = true
-		c.path = append(c.path, step{name: f.Stored})
+		c.enter(f)
 		c.field(f, raw[start:end])
 		c.path = c.path[:len(c.path)-1]
 		return !c.stopped()
@@ -164,13 +170,21 @@ func (c *checker) object(o *ObjectType, raw []byte) bool {
 	return ok
 }
 
+func (c *checker) enter(f *Field) {
+	name := f.Stored
+	if c.schema {
+		name = f.Name
+	}
+	c.path = append(c.path, step{name: name})
+}
+
 // complete looks for required fields that are not there. A missing list reads
 // as empty.
 func (c *checker) complete(o *ObjectType, seen []bool) {
 	for i := range o.Fields {
 		f := &o.Fields[i]
 		if f.NonNull && f.Default == nil && !f.List && !seen[i] && !c.stopped() {
-			c.path = append(c.path, step{name: f.Stored})
+			c.enter(f)
 			c.missing(f.typeName(true), "nothing")
 			c.path = c.path[:len(c.path)-1]
 		}

@@ -1,0 +1,93 @@
+package storage_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage"
+)
+
+// The places in a JSON value are checked against both states: the schema does
+// not know them.
+func TestRestoreInsideJSONValues(t *testing.T) {
+	const (
+		then = `{"name":"A","current_release":{"tag":"v1"},"commit_history":{"l":[1,2,3],"m":{"0":"obj"},"s":{"a":1},"n":null,"o":{"p":{"q":1}},"gone":{"x":1}}}`
+		now  = `{"name":"A","commit_history":{"l":[9,2,3],"m":["x","y","z"],"s":"text","n":{"a":1},"o":{"p":{"q":2,"r":3},"new":1}}}`
+	)
+	tests := []struct {
+		path string
+		bad  string
+		want string // the JSON value after it
+	}{
+		{path: "/commitHistory/l/0", bad: "lies in a list; restore the whole list, /commitHistory/l"},
+		{path: "/commitHistory/m/0", bad: "lies in a list; restore the whole list, /commitHistory/m"},
+		{path: "/commitHistory/l/0/x", bad: "lies in a list; restore the whole list, /commitHistory/l"},
+		{path: "/commitHistory/s/a", bad: "/commitHistory/s was not an object in both versions"},
+		{path: "/commitHistory/n/a", bad: "/commitHistory/n was not an object in both versions"},
+		{path: "/commitHistory/nothing", bad: "there is nothing at /commitHistory/nothing, neither then nor now"},
+		{path: "/commitHistory/nothing/below", bad: "there is nothing at /commitHistory/nothing/below"},
+		{path: "/commitHistory/o/p/z", bad: "there is nothing at"},
+		{path: "/commitHistory/l", want: `{"l":[1,2,3],"m":["x","y","z"],"s":"text","n":{"a":1},"o":{"p":{"q":2,"r":3},"new":1}}`},
+		{path: "/commitHistory/s", want: `{"l":[9,2,3],"m":["x","y","z"],"s":{"a":1},"n":{"a":1},"o":{"p":{"q":2,"r":3},"new":1}}`},
+		{path: "/commitHistory/o/p/q", want: `{"l":[9,2,3],"m":["x","y","z"],"s":"text","n":{"a":1},"o":{"p":{"q":1,"r":3},"new":1}}`},
+		{path: "/commitHistory/o/new", want: `{"l":[9,2,3],"m":["x","y","z"],"s":"text","n":{"a":1},"o":{"p":{"q":2,"r":3}}}`},
+		{path: "/commitHistory/gone/x", want: `{"l":[9,2,3],"m":["x","y","z"],"s":"text","n":{"a":1},"o":{"p":{"q":2,"r":3},"new":1},"gone":{"x":1}}`},
+		{path: "/currentRelease/tag", want: `{"l":[9,2,3],"m":["x","y","z"],"s":"text","n":{"a":1},"o":{"p":{"q":2,"r":3},"new":1}}`},
+	}
+	for _, tt := range tests {
+		e := newEnv(t)
+		e.load("software", "a", then)
+		e.load("software", "a", now)
+		res, err := e.projects.Restore(e.begin(), storage.RestoreInput{
+			Key: "a", ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(1)}, Paths: []string{tt.path},
+		})
+		if tt.bad != "" {
+			wantError(t, err, storage.CodeBadUserInput, "input.paths[0]: ", tt.bad)
+			continue
+		}
+		if s := asSuccess(t, res, err); !s.Changed {
+			t.Errorf("%s: nothing was changed", tt.path)
+		}
+		if diff := cmp.Diff(tt.want, string(must(e.get("a").JSON(fHistory))(t))); diff != "" {
+			t.Errorf("%s: %s", tt.path, diff)
+		}
+	}
+}
+
+// What was stored in the past need not fit the schema: a restore does not make a
+// document that can be read one that cannot.
+func TestRestoreKeepsTheDocumentReadable(t *testing.T) {
+	tests := []struct {
+		name      string
+		then, now string
+		paths     []string
+		bad       []string
+	}{
+		{"a required field", `{"stargazers_count":1}`, `{"name":"A"}`, nil, []string{"input.to: ", "version 1", "name: expected String!, found nothing", "with paths"}},
+		{"in the schema's names", `{"name":"A","current_release":{"published_at":1}}`, `{"name":"A"}`, nil, []string{"currentRelease.publishedAt: expected Date"}},
+		{"after a deletion", `{"stargazers_count":1}`, ``, nil, []string{"input.to: ", "name: expected String!", "create the document again"}},
+		{"by a path", `{"name":"A","stargazers_count":"many"}`, `{"name":"A","stargazers_count":1}`, []string{"/stars"}, []string{"input.paths: ", "stars: expected Int", "leave the path out"}},
+		{"another path", `{"stargazers_count":1}`, `{"name":"A"}`, []string{"/stars"}, nil},
+		{"not worse than it is", `{"stargazers_count":1}`, `{"stargazers_count":2}`, nil, nil},
+		{"another wrong value", `{"name":"A","stargazers_count":"many"}`, `{"name":"A","stargazers_count":"few"}`, nil, nil},
+		{"with a default", `{"name":"A"}`, `{"name":"B","archived":true}`, nil, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := newEnv(t)
+			e.load("software", "a", tt.then)
+			e.load("software", "a", tt.now)
+			res, err := e.projects.Restore(e.begin(), storage.RestoreInput{
+				Key: "a", ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(1)}, Paths: tt.paths,
+			})
+			if tt.bad != nil {
+				wantError(t, err, storage.CodeBadUserInput, tt.bad...)
+				return
+			}
+			if s := asSuccess(t, res, err); !s.Changed || s.Version != 3 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
