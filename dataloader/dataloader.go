@@ -231,7 +231,7 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 		select {
 		case <-e.done:
 		case <-ctx.Done():
-			return nil, &storage.Error{Code: storage.CodeUnavailable, Message: "the request was cancelled or took too long", Cause: ctx.Err()}
+			return nil, storage.Ended(ctx.Err())
 		}
 		if e.err != nil {
 			return nil, e.err

@@ -49,12 +49,17 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 		// the schema or breaks a limit.
 		code, out.Message = codeOf(shown), shown.Message
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		code, out.Message = storage.CodeUnavailable, "the request was cancelled or took too long"
+		code, out.Message = storage.CodeUnavailable, storage.Ended(err).Message
 	case shown != nil && inArguments(ctx, shown):
 		code, out.Message = storage.CodeBadUserInput, shown.Message
 	default:
 		code, out.Message = storage.CodeInternal, "internal error"
 		logCause(ctx, log, out.Path, code, err)
+	}
+	for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
+		if code == storage.CodeUnavailable && errors.Is(err, end) {
+			out.Err = end // for who has to know whether the request went on
+		}
 	}
 	out.Extensions = map[string]any{"code": string(code)}
 	if shown != nil {

@@ -191,7 +191,7 @@ func TestCausesAreLoggedAndNotShown(t *testing.T) {
 		logged string
 	}{
 		"internal":    {broken{err: driver.Errorf(driver.CodeInternal, "a secret")}, "INTERNAL internal error", "a secret"},
-		"cancelled":   {broken{err: context.Canceled}, "UNAVAILABLE the request was cancelled or took too long", "context canceled"},
+		"cancelled":   {broken{err: context.Canceled}, "UNAVAILABLE the request was given up by its sender", "context canceled"},
 		"unavailable": {broken{err: driver.Errorf(driver.CodeUnavailable, "a secret")}, "UNAVAILABLE the store cannot be reached at the moment; try again", "a secret"},
 		"panic":       {broken{panic: true}, "INTERNAL internal error", "a secret"},
 	} {

@@ -56,7 +56,7 @@ func fromDriver(err error) error {
 	}
 	switch code := driver.CodeOf(err); {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return &Error{Code: CodeUnavailable, Message: "the request was cancelled or took too long", Cause: err}
+		return Ended(err)
 	case code == driver.CodeUnavailable:
 		return &Error{Code: CodeUnavailable, Message: "the store cannot be reached at the moment; try again", Cause: err}
 	case code == driver.CodeInvalid:
@@ -66,6 +66,15 @@ func fromDriver(err error) error {
 	default:
 		return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
 	}
+}
+
+// Ended returns the error of a request whose context has ended, which err says.
+func Ended(err error) *Error {
+	message := "the request was given up by its sender"
+	if errors.Is(err, context.DeadlineExceeded) {
+		message = "the request took longer than this server allows; ask for less at a time"
+	}
+	return &Error{Code: CodeUnavailable, Message: message, Cause: err}
 }
 
 // ended returns an error once the context has ended. Work on long documents

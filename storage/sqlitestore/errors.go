@@ -54,7 +54,11 @@ func errClosed() error {
 
 // errGivenUp is of a call whose context ended before it began.
 func errGivenUp(err error) error {
-	return refused("the request was cancelled or took too long", driver.Errorf(driver.CodeUnavailable, "the request ended before it began: %w", err))
+	why := "the request was given up by its sender"
+	if errors.Is(err, context.DeadlineExceeded) {
+		why = "the request took longer than this server allows"
+	}
+	return refused(why, driver.Errorf(driver.CodeUnavailable, "the request ended before it began: %w", err))
 }
 
 // refused says of a write's error that nothing of it was sent to the database,

@@ -40,25 +40,22 @@ func (a *answers) keep(r *graphql.Response, instant string) (*graphql.Response, 
 	return &graphql.Response{Data: json.RawMessage(strconv.Quote(name))}, nil
 }
 
-// fill returns a message with the answer that its stand-in names; other messages
-// as they are.
-func (a *answers) fill(message []byte) []byte {
-	const before, after = `{"payload":`, `{"data":"`
-	rest, ok := bytes.CutPrefix(message, []byte(before+after))
+// fill returns the answer that a message's payload names; other payloads as they
+// are.
+func (a *answers) fill(payload []byte) []byte {
+	name, ok := bytes.CutPrefix(payload, []byte(`{"data":"`))
 	if !ok {
-		return message
+		return payload
 	}
-	name, rest, ok := bytes.Cut(rest, []byte(`"}`))
-	if !ok {
-		return message
+	if name, ok = bytes.CutSuffix(name, []byte(`"}`)); !ok {
+		return payload
 	}
 	a.mu.Lock()
-	text, ok := a.ready[string(name)]
-	delete(a.ready, string(name))
-	a.mu.Unlock()
+	defer a.mu.Unlock()
+	answer, ok := a.ready[string(name)]
 	if !ok {
-		return message
+		return payload
 	}
-	filled := make([]byte, 0, len(before)+len(text)+len(rest))
-	return append(append(append(filled, before...), text...), rest...)
+	delete(a.ready, string(name))
+	return answer
 }

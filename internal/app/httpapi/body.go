@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -36,26 +37,36 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 	case err != nil:
 		return &problem{http.StatusBadRequest, CodeBadInput, "the request body could not be read to its end"}
 	}
-	return checkJSON(buf.Bytes(), "the request body")
+	return checkJSON(buf.Bytes(), jsonText{
+		what: "the request body", like: `{"query": "{ __typename }"}`,
+		list: "batches are not supported; send one operation per request (it may have several root fields)",
+	})
+}
+
+// jsonText says what a text is that has to be a JSON object.
+type jsonText struct {
+	what string // "the request body"
+	like string // a good one
+	list string // what to do instead of a list
 }
 
 // checkJSON refuses what is not one JSON object in valid UTF-8.
-func checkJSON(text []byte, what string) *problem {
+func checkJSON(text []byte, is jsonText) *problem {
 	bad := func(format string, args ...any) *problem {
-		return &problem{http.StatusBadRequest, CodeBadInput, what + " " + fmt.Sprintf(format, args...)}
+		return &problem{http.StatusBadRequest, CodeBadInput, is.what + " " + fmt.Sprintf(format, args...)}
 	}
 	start := bytes.TrimLeft(text, " \t\r\n")
 	switch {
 	case len(start) == 0:
-		return bad(`is empty; send a JSON object such as {"query": "{ __typename }"}`)
+		return bad("is empty; send a JSON object such as %s", is.like)
 	case !utf8.Valid(text):
 		return bad("is not valid UTF-8 (at byte %d)", invalidUTF8(text))
 	case start[0] == '[':
-		return bad("is a list: batches are not supported; send one operation per request (it may have several root fields)")
+		return bad("is a list: %s", is.list)
 	case !json.Valid(text):
 		return bad("is not valid JSON: %v", syntaxError(text))
 	case start[0] != '{':
-		return bad("must be a JSON object")
+		return bad("must be a JSON object such as %s", is.like)
 	}
 	if at := loneSurrogate(text); at >= 0 {
 		return bad(`has half of a surrogate pair (\u%s at byte %d), which is no character`, text[at+2:at+6], at)
@@ -123,7 +134,9 @@ func escaped(text []byte) int64 {
 }
 
 // explainBody says why a JSON object is not a GraphQL request.
-func explainBody(text []byte) string {
+func explainBody(text []byte) string { return explainParams(text, "the request body") }
+
+func explainParams(text []byte, what string) string {
 	var params graphql.RawParams
 	err := json.Unmarshal(text, &params)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
@@ -133,7 +146,7 @@ func explainBody(text []byte) string {
 		}
 		return fmt.Sprintf("%q must be %s, not %s", wrong.Field, want, wrong.Value)
 	}
-	return fmt.Sprintf("the request body could not be decoded: %v", err)
+	return fmt.Sprintf("%s could not be decoded: %v", what, err)
 }
 
 // checkURL refuses query strings that gqlgen's GET transport would answer
@@ -161,8 +174,32 @@ func checkURL(r *http.Request) *problem {
 		if text == "" || text == "null" {
 			continue
 		}
-		if p := checkJSON([]byte(text), fmt.Sprintf("the parameter %q", name)); p != nil {
+		is := jsonText{what: fmt.Sprintf("the parameter %q", name), like: `{"key": "hearth"}`, list: "it must be an object such as "}
+		if name == "extensions" {
+			is.like = `{"persistedQuery": {"version": 1, "sha256Hash": "…"}}`
+		}
+		is.list += is.like
+		if p := checkJSON([]byte(text), is); p != nil {
 			return p
+		}
+	}
+	return nil
+}
+
+// readURL reads a request by GET that checkURL has let through, as gqlgen's
+// transport does.
+func readURL(r *http.Request, params *graphql.RawParams) error {
+	values := r.URL.Query()
+	params.Query, params.OperationName = values.Get("query"), values.Get("operationName")
+	for name, to := range map[string]*map[string]any{"variables": &params.Variables, "extensions": &params.Extensions} {
+		text := values.Get(name)
+		if text == "" {
+			continue
+		}
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.UseNumber()
+		if err := decoder.Decode(to); err != nil {
+			return fmt.Errorf("the parameter %q could not be decoded: %w", name, err)
 		}
 	}
 	return nil

@@ -19,6 +19,8 @@ const (
 	CodeNotFound    = "NOT_FOUND"
 	CodeUnavailable = "UNAVAILABLE"
 	CodeInternal    = "INTERNAL"
+	// CodeNotPersisted tells clients of persisted queries to send the query.
+	CodeNotPersisted = "PERSISTED_QUERY_NOT_FOUND"
 )
 
 // limited is the cause of an error by which a document was refused. gqlgen's

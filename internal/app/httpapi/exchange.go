@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -143,6 +144,8 @@ func (x *exchange) take(ctx context.Context, next graphql.ResponseHandler) {
 	if !x.executed {
 		x.status = statusOf(x.answer.Errors)
 		switch {
+		case errors.Is(ctx.Err(), context.Canceled):
+			x.status = statusCancelled
 		case ctx.Err() != nil:
 			x.status = http.StatusGatewayTimeout
 		case x.status == http.StatusOK && x.media == mediaGraphQL:

@@ -47,8 +47,8 @@ func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
 	if cfg.Recover != nil {
 		exec.SetRecoverFunc(cfg.Recover)
 	}
-	exec.Use(extension.AutomaticPersistedQuery{
-		Cache: newLRU(persistedCount, persistedBytes, func(hash, text string) int {
+	exec.Use(persistedQueries{
+		cache: newLRU(persistedCount, persistedBytes, func(hash, text string) int {
 			return len(hash) + len(text)
 		}),
 	})
@@ -132,7 +132,8 @@ func unknownOperation(doc *ast.QueryDocument, name string) *gqlerror.Error {
 }
 
 // DispatchOperation executes. The first response is never nil, not even when
-// the time is over before the execution begins.
+// the time is over before the execution begins. A query that its context ended
+// has one error, wherever that was noticed; what a mutation did is told.
 func (g guarded) DispatchOperation(ctx context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
 	if op := operationOf(ctx); op != nil {
 		op.executor = executorGqlgen // unless a plan is noted
@@ -141,12 +142,25 @@ func (g guarded) DispatchOperation(ctx context.Context, oc *graphql.OperationCon
 	answered := false
 	return func(ctx context.Context) *graphql.Response {
 		response := next(ctx)
-		if response == nil && !answered {
+		switch {
+		case response == nil && !answered:
 			response = &graphql.Response{Errors: gqlerror.List{unfinished(ctx)}}
+		case response != nil && brokenOff(response.Errors) && oc.Operation.Operation == ast.Query && ctx.Err() != nil:
+			response.Data, response.Errors = nil, gqlerror.List{unfinished(ctx)}
 		}
 		answered = true
 		return response
 	}, ctx
+}
+
+// brokenOff reports whether one of the errors is that a context has ended.
+func brokenOff(list gqlerror.List) bool {
+	for _, err := range list {
+		if errors.Is(err.Err, context.DeadlineExceeded) || errors.Is(err.Err, context.Canceled) {
+			return true
+		}
+	}
+	return false
 }
 
 // unfinished is the error for an operation that was not executed to its end.

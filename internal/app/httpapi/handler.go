@@ -116,30 +116,28 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch r.Method {
-	case http.MethodPost:
-		op.transport = "POST"
+	case http.MethodPost, http.MethodGet:
+		op.transport = r.Method
 		if acceptsEvents(r) {
-			op.transport = "SSE"
+			op.transport = transportEvents
 		}
-	case http.MethodGet:
-		op.transport = "GET"
 	case http.MethodOptions:
 		header.Set("Allow", allowed)
 		w.WriteHeader(http.StatusNoContent)
 		return
 	default:
 		header.Set("Allow", allowed)
-		WriteError(w, http.StatusMethodNotAllowed, CodeBadInput, "use GET or POST, not "+r.Method)
+		h.Refuse(w, r, RefusedMethod, http.StatusMethodNotAllowed, CodeBadInput, "use GET or POST, not "+r.Method)
 		return
 	}
 	if r.Method == http.MethodPost && !jsonBody(r) {
-		WriteError(w, http.StatusUnsupportedMediaType, CodeBadInput,
+		h.Refuse(w, r, RefusedType, http.StatusUnsupportedMediaType, CodeBadInput,
 			"the Content-Type of a POST must be application/json (UTF-8)")
 		return
 	}
 	if encoding := r.Header["Content-Encoding"]; len(encoding) > 0 && r.Method == http.MethodPost && !strings.EqualFold(encoding[0], "identity") {
 		header.Set("Accept-Encoding", "identity") // RFC 9110, 15.5.16
-		WriteError(w, http.StatusUnsupportedMediaType, CodeBadInput,
+		h.Refuse(w, r, RefusedEncoding, http.StatusUnsupportedMediaType, CodeBadInput,
 			"a request's Content-Encoding is not supported; send the body as it is")
 		return
 	}
@@ -154,13 +152,19 @@ func (h *Handler) panicked(ctx context.Context, request string, failure any) *pr
 
 const allowed = "GET, POST, OPTIONS"
 
+// The transports that are not methods, in the log.
+const (
+	transportEvents = "SSE"
+	transportSocket = "WebSocket"
+)
+
 var noStore = []string{"no-store"}
 
 // serve answers a request by POST or GET.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 	x, _ := h.pool.Get().(*exchange)
 	x.exec, x.w, x.r, x.op, x.debug = h.exec, w, r, op, h.cfg.Debug
-	x.media, x.get, x.status = answerMedia(r), op.transport == "GET", http.StatusOK
+	x.media, x.get, x.status = answerMedia(r), r.Method == http.MethodGet, http.StatusOK
 	ctx, p := h.receive(w, r, x)
 	if p == nil {
 		if p = h.enter(ctx); p == nil {
@@ -208,9 +212,9 @@ func (h *Handler) execute(ctx context.Context, w http.ResponseWriter, r *http.Re
 	defer timed.end()
 	ctx = graphql.StartOperationTrace(timed)
 	switch x.op.transport {
-	case "GET":
+	case http.MethodGet:
 		transport.GET{}.Do(x, r.WithContext(ctx), x)
-	case "SSE":
+	case transportEvents:
 		h.serveEvents(ctx, w, r, x)
 	default:
 		x.post(ctx, r)

@@ -13,6 +13,7 @@ type metrics struct {
 	operations *prometheus.CounterVec
 	durations  *prometheus.HistogramVec
 	documents  prometheus.Counter
+	refused    *prometheus.CounterVec
 	inFlight   prometheus.Gauge
 	webSockets prometheus.Gauge
 }
@@ -21,17 +22,22 @@ func newMetrics(to prometheus.Registerer) *metrics {
 	m := &metrics{
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "asof_operations_total",
-			Help: "GraphQL operations answered, by type, HTTP status (0 in streams), code of the first error, and what executed them.",
+			Help: "GraphQL operations answered, by type, HTTP status (0 in streams, 499 where the client did not wait), " +
+				"code of the first error (CANCELLED where the client did not wait), and what executed them.",
 		}, []string{"type", "status", "code", "executor"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "asof_operation_duration_seconds",
-			Help:    "Time from the arrival of a GraphQL operation to its answer.",
+			Help:    "Time from the arrival of a GraphQL operation to its answer, by type and by what executed it.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}, []string{"type"}),
+		}, []string{"type", "executor"}),
 		documents: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "asof_documents_read_total",
 			Help: "Versions of documents that operations read from the store.",
 		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "asof_requests_refused_total",
+			Help: "Requests that were refused before they were read, by what was wrong: host, origin, content-type, content-encoding, method, upgrade, websockets.",
+		}, []string{"reason"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "asof_operations_in_flight",
 			Help: "GraphQL operations that are being executed.",
@@ -42,7 +48,7 @@ func newMetrics(to prometheus.Registerer) *metrics {
 		}),
 	}
 	if to != nil {
-		to.MustRegister(m.operations, m.durations, m.documents, m.inFlight, m.webSockets)
+		to.MustRegister(m.operations, m.durations, m.documents, m.refused, m.inFlight, m.webSockets)
 	}
 	return m
 }
@@ -53,7 +59,7 @@ func (m *metrics) observe(op *operation, took time.Duration) {
 		kind = "none"
 	}
 	m.operations.WithLabelValues(kind, strconv.Itoa(op.status), op.code(), op.by()).Inc()
-	m.durations.WithLabelValues(kind).Observe(took.Seconds())
+	m.durations.WithLabelValues(kind, op.by()).Observe(took.Seconds())
 	if read := op.read.Load(); read > 0 {
 		m.documents.Add(float64(read))
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -31,7 +32,16 @@ type operation struct {
 	executor  string // executorPlan, executorGqlgen, or "" where nothing was executed
 	// unplanned is why it was not executed by a plan, where plans are made.
 	unplanned string
+	// left says that the client did not wait for the answer.
+	left bool
 }
+
+// What the log and the metrics say of operations whose client did not wait. No
+// client sees either: the status is nginx's.
+const (
+	codeCancelled   = "CANCELLED"
+	statusCancelled = 499
+)
 
 // The executors, as labels of metrics and in the log.
 const (
@@ -124,15 +134,26 @@ var byPlan = []string{executorPlan}
 
 // code is the first error's, or "OK".
 func (o *operation) code() string {
-	if len(o.errors) == 0 {
+	switch {
+	case len(o.errors) == 0:
 		return "OK"
+	case o.left:
+		return codeCancelled
+	default:
+		return codeOf(o.errors[0])
 	}
-	return codeOf(o.errors[0])
 }
 
-// finish logs and measures an operation that has been answered.
+// finish logs and measures an operation that has been answered. The context is
+// the client's.
 func (h *Handler) finish(ctx context.Context, op *operation) {
 	took := h.cfg.Now().Sub(op.start)
+	if op.code() == CodeUnavailable && errors.Is(ctx.Err(), context.Canceled) {
+		op.left = true
+		if op.status != 0 {
+			op.status = statusCancelled
+		}
+	}
 	h.metrics.observe(op, took)
 	level := slog.LevelInfo
 	switch {
@@ -160,7 +181,13 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 	if op.status != 0 {
 		attrs = append(attrs, slog.Int("status", op.status))
 	}
-	if len(op.errors) > 0 {
+	if op.unplanned != "" {
+		attrs = append(attrs, slog.String("unplanned", clip(op.unplanned)))
+	}
+	switch {
+	case op.left:
+		attrs = append(attrs, slog.Any("codes", []string{codeCancelled}))
+	case len(op.errors) > 0:
 		codes := make([]string, 0, 4)
 		for _, err := range op.errors {
 			if len(codes) == cap(codes) {

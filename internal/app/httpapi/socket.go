@@ -36,12 +36,16 @@ func (h *Handler) newSocket() transport.Websocket {
 // serveSocket upgrades a request and serves the WebSocket until it is closed.
 func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operation) {
 	if p := h.checkSocket(r); p != nil {
-		WriteError(w, p.status, p.code, p.message)
+		why := RefusedUpgrade
+		if p.status == http.StatusForbidden {
+			why = RefusedOrigin
+		}
+		h.Refuse(w, r, why, p.status, p.code, p.message)
 		return
 	}
 	if !h.sockets.TryAcquire(1) {
 		w.Header().Set("Retry-After", "10")
-		WriteError(w, http.StatusServiceUnavailable, CodeUnavailable, "too many WebSockets are open")
+		h.Refuse(w, r, RefusedSockets, http.StatusServiceUnavailable, CodeUnavailable, "too many WebSockets are open; try again in a moment")
 		return
 	}
 	defer h.sockets.Release(1)
@@ -59,15 +63,19 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 			Subprotocols:       []string{subprotocol},
 			InsecureSkipVerify: true, // checkSocket has checked the origin
 		},
-		patience: h.cfg.Limits.Time, now: h.cfg.Now, answers: conn.answers, opened: &opened,
+		patience: h.cfg.Limits.Time, now: h.cfg.Now, answers: conn.answers, talk: newConversation(), opened: &opened,
 	}
 	socket.InitFunc = func(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
 		if h.cfg.Identify == nil {
 			return ctx, nil, nil
 		}
 		identified, actor, err := h.cfg.Identify(withPayload(r.Clone(ctx), payload))
+		if err != nil {
+			refused := violation{closeForbidden, "Forbidden: " + err.Error()}
+			return ctx, nil, errors.Join(err, opened.WriteClose(refused.code, refused.text()))
+		}
 		conn.actor = actor
-		return identified, nil, err
+		return identified, nil, nil
 	}
 	socket.Do(w, r.WithContext(ctx), conn)
 	if opened != nil {

@@ -23,8 +23,9 @@ type sockets struct {
 	options  coderws.AcceptOptions
 	patience time.Duration // to send a message
 	now      func() time.Time
-	answers  *answers // of the connection
-	opened   **socket // is set when the request has been upgraded
+	answers  *answers      // of the connection
+	talk     *conversation // of the connection
+	opened   **socket      // is set when the request has been upgraded
 }
 
 // Accept upgrades a request.
@@ -52,75 +53,69 @@ var _ interface {
 	transport.WebsocketReadDeadliner
 } = (*socket)(nil)
 
-// closeInvalid is graphql-transport-ws's code for a message that it cannot read.
-const closeInvalid = 4400
-
-// NextReader reads a message.
+// NextReader reads the next message that the transport has to know of.
 func (c *socket) NextReader() (int, io.Reader, error) {
-	kind, text, err := c.conn.Read(context.Background())
-	if err != nil {
-		switch coderws.CloseStatus(err) {
-		case coderws.StatusNormalClosure, coderws.StatusNoStatusRcvd:
-			err = transport.ErrWebsocketClosed
-		default: // as it is
+	for {
+		kind, text, err := c.conn.Read(context.Background())
+		if err != nil {
+			switch coderws.CloseStatus(err) {
+			case coderws.StatusNormalClosure, coderws.StatusNoStatusRcvd:
+				err = transport.ErrWebsocketClosed
+			default: // as it is
+			}
+			return int(kind), nil, err
 		}
-		return int(kind), nil, err
-	}
-	if reason := refusalOf(text); reason != "" {
-		const longest = 123 // bytes in a close frame
-		if len(reason) > longest {
-			reason = reason[:longest]
+		m, wrong := readMessage(text)
+		wanted := false
+		if wrong == nil {
+			m, wanted, wrong = c.talk.received(m)
 		}
-		return int(kind), nil, errors.Join(errors.New(reason), c.WriteClose(closeInvalid, reason))
+		switch {
+		case wrong != nil: // gqlgen's transport would call it a normal closure, or go on
+			c.talk.end()
+			return int(kind), nil, errors.Join(errors.New(wrong.reason), c.WriteClose(wrong.code, wrong.text()))
+		case wanted:
+			given, err := json.Marshal(m)
+			return int(kind), bytes.NewReader(given), err
+		case m.Type == messagePing: // before the beginning, which the transport waits for
+			if err := c.write(message{Type: messagePong, Payload: m.Payload}); err != nil {
+				return int(kind), nil, err
+			}
+		}
 	}
-	return int(kind), bytes.NewReader(text), nil
 }
 
-// refusalOf says why a text is no message of a client; "": it is one. gqlgen's
-// transport would call it a normal closure.
-func refusalOf(text []byte) string {
-	if p := checkJSON(text, "the message"); p != nil {
-		return p.message
-	}
-	var message struct{ Type, ID any }
-	if err := json.Unmarshal(text, &message); err != nil {
-		return err.Error() // valid JSON always decodes
-	}
-	kind, isText := message.Type.(string)
-	if _, hasText := message.ID.(string); message.ID != nil && !hasText {
-		return `the "id" of a message must be a string`
-	}
-	switch {
-	case message.Type == nil:
-		return `the message has no "type"`
-	case !isText:
-		return `the "type" of a message must be a string`
-	case kind == "subscribe", kind == "complete", kind == "ping", kind == "pong":
-		return ""
-	case kind != "connection_init":
-		return `the "type" of a message must be connection_init, subscribe, complete, ping or pong`
-	}
-	var beginning struct{ Payload map[string]any }
-	if json.Unmarshal(text, &beginning) != nil {
-		return "the payload of connection_init must be an object"
-	}
-	return ""
-}
-
-// WriteJSON sends a message, with the answer that a stand-in in it names.
+// WriteJSON sends a message of the transport's, with the answer that a stand-in in
+// it names.
 func (c *socket) WriteJSON(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
+	var m message
+	if err := json.Unmarshal(text, &m); err != nil {
+		return err
+	}
+	m.Payload = c.answers.fill(m.Payload)
+	m, wanted := c.talk.sent(m)
+	if !wanted {
+		return nil
+	}
+	return c.write(m)
+}
+
+func (c *socket) write(m message) error {
 	late := time.AfterFunc(c.patience, func() { _ = c.conn.CloseNow() }) // its error is that of writing
 	defer late.Stop()
-	return c.conn.Write(context.Background(), coderws.MessageText, c.answers.fill(text))
+	return c.conn.Write(context.Background(), coderws.MessageText, m.text())
 }
 
 // WriteClose says goodbye, which waits for the client's answer, in the
 // background.
 func (c *socket) WriteClose(code int, message string) error {
+	if code == transport.WebsocketCloseProtocolError && !c.talk.hasBegun() {
+		code, message = closeInitTimeout, "Connection initialisation timeout" // as the protocol says it
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stopDeadline()

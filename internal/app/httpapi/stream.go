@@ -2,29 +2,26 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
-	"golang.org/x/sync/semaphore"
 )
 
 // serveEvents answers one operation with server-sent events (graphql-sse,
-// distinct connections): "next" with each answer, then "complete".
+// distinct connections): "next" with each answer, then "complete". By GET it is
+// what a browser's EventSource asks for; that has to be closed when the operation
+// is complete, or it asks again.
 func (h *Handler) serveEvents(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) {
-	if readParams(x.body.Bytes(), &x.params) != nil {
-		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, explainBody(x.body.Bytes())})
+	oc, list, p := x.subscribe(ctx, r)
+	if p != nil {
+		x.refuse(p)
 		_ = x.send() // where that fails, nobody is there any more
 		return
 	}
-	x.params.Headers = r.Header
-	e := &events{w: w, x: x}
-	oc, list := x.exec.CreateOperationContext(ctx, &x.params)
-	x.op.understood(oc)
 	ctx = graphql.WithOperationContext(ctx, oc)
-	e.begin()
+	e := &events{w: w, x: x}
 	defer func() {
 		failure := recover()
 		switch failure {
@@ -32,15 +29,18 @@ func (h *Handler) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 		case any(http.ErrAbortHandler):
 			panic(failure)
 		default: // the header was sent: the stream itself has to say it, and to end
+			e.begin()
 			x.body.Reset() // it may have a part of an event
 			e.next(&graphql.Response{Errors: h.panicked(ctx, x.op.request, failure).list()})
 			e.complete()
 		}
 	}()
 	if list != nil {
+		e.begin()
 		e.next(x.exec.DispatchError(ctx, list))
 	} else {
 		next, ctx := x.exec.DispatchOperation(ctx, oc)
+		e.begin()
 		for response := next(ctx); response != nil; response = next(ctx) {
 			e.next(response)
 		}
@@ -48,18 +48,47 @@ func (h *Handler) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 	e.complete()
 }
 
-// events writes server-sent events.
-type events struct {
-	w http.ResponseWriter
-	x *exchange
+// subscribe reads the operation whose answers are to be events. What is no request,
+// or may not be sent so, is no stream.
+func (x *exchange) subscribe(ctx context.Context, r *http.Request) (*graphql.OperationContext, gqlerror.List, *problem) {
+	if x.get {
+		if err := readURL(r, &x.params); err != nil { // checkURL has let it through
+			return nil, nil, &problem{http.StatusBadRequest, CodeBadInput, err.Error()}
+		}
+	} else if readParams(x.body.Bytes(), &x.params) != nil {
+		return nil, nil, &problem{http.StatusBadRequest, CodeBadInput, explainBody(x.body.Bytes())}
+	}
+	x.params.Headers = r.Header
+	oc, list := x.exec.CreateOperationContext(ctx, &x.params)
+	x.op.understood(oc)
+	if list == nil && x.get && oc.Operation.Operation == ast.Mutation {
+		x.Header().Set("Allow", "POST")
+		return nil, nil, &problem{http.StatusMethodNotAllowed, CodeBadInput, "a mutation cannot be sent by GET; send it by POST"}
+	}
+	return oc, list, nil
 }
 
-// begin sends the header, before anything is executed.
+// events writes server-sent events.
+type events struct {
+	w     http.ResponseWriter
+	x     *exchange
+	begun bool
+}
+
+// begin sends the header, unless it was sent: before anything is read, but when it
+// is known what executes the operation.
 func (e *events) begin() {
+	if e.begun {
+		return
+	}
+	e.begun = true
 	header := e.w.Header()
 	header.Set("Cache-Control", "no-cache")
 	header.Set("Connection", "keep-alive")
 	header.Set("Content-Type", mediaEvents)
+	if e.x.debug {
+		e.x.op.explain(header)
+	}
 	e.x.body.Reset()
 	e.x.body.WriteString(":\n\n")
 	e.flush()
@@ -90,112 +119,4 @@ func (e *events) flush() {
 	_, _ = e.w.Write(e.x.body.Bytes())
 	_ = http.NewResponseController(e.w).Flush()
 	e.x.body.Reset()
-}
-
-// connection executes the operations of one WebSocket.
-type connection struct {
-	h       *Handler
-	request string
-	actor   string
-	places  *semaphore.Weighted // for its operations, which also take the handler's
-	answers *answers
-}
-
-// running is an operation on a WebSocket, from its message to its end.
-type running struct {
-	op    *operation
-	leave func()
-}
-
-// runningExtension is where gqlgen carries a running operation.
-const runningExtension = "asofRunning"
-
-func (c *connection) CreateOperationContext(ctx context.Context, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
-	run := &running{op: &operation{
-		start: c.h.cfg.Now(), transport: "WebSocket", request: c.request, actor: c.actor, most: c.h.cfg.Limits.Read,
-	}}
-	leave, busy := c.enter(ctx)
-	if busy != nil {
-		oc := &graphql.OperationContext{}
-		oc.Stats.SetExtension(runningExtension, run)
-		return oc, gqlerror.List{refuse(busy.code, "%s", busy.message)}
-	}
-	run.leave = leave
-	oc, list := c.h.exec.CreateOperationContext(ctx, params)
-	run.op.understood(oc)
-	oc.Stats.SetExtension(runningExtension, run)
-	return oc, list
-}
-
-// enter waits for a place among the connection's operations, and among all.
-func (c *connection) enter(ctx context.Context) (leave func(), p *problem) {
-	if !c.h.acquire(ctx, c.places) {
-		return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, fmt.Sprintf(
-			"this connection has %d operations running, the most that it may have; wait until one of them is complete", c.h.cfg.Limits.PerSocket)}
-	}
-	if p := c.h.enter(ctx); p != nil {
-		c.places.Release(1)
-		return nil, p
-	}
-	return func() { c.h.leave(); c.places.Release(1) }, nil
-}
-
-func (c *connection) DispatchError(ctx context.Context, list gqlerror.List) *graphql.Response {
-	response := c.h.exec.DispatchError(ctx, list)
-	if run := runningOf(graphql.GetOperationContext(ctx)); run != nil {
-		run.op.errors = response.Errors
-		c.end(ctx, run)
-	}
-	return response
-}
-
-func (c *connection) DispatchOperation(socket context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
-	run := runningOf(oc)
-	ctx := newTimed(socket, run.op, c.h.cfg.Now, c.h.cfg.Limits.Time)
-	ended := false
-	end := func() {
-		if !ended {
-			ended = true
-			ctx.end()
-			c.end(ctx, run)
-		}
-	}
-	defer func() {
-		if failure := recover(); failure != nil {
-			end()
-			panic(failure)
-		}
-	}()
-	next, inner := c.h.exec.DispatchOperation(ctx, oc)
-	return func(ctx context.Context) *graphql.Response {
-		finished := false
-		defer func() {
-			if !finished {
-				end()
-			}
-		}()
-		response := next(ctx)
-		if response == nil {
-			return nil
-		}
-		run.op.errors = response.Errors
-		standIn, err := c.answers.keep(response, run.op.instant)
-		if err != nil {
-			panic(err) // an extension that is no JSON
-		}
-		finished = true // not yet: the transport asks again
-		return standIn
-	}, inner
-}
-
-func runningOf(oc *graphql.OperationContext) *running {
-	run, _ := oc.Stats.GetExtension(runningExtension).(*running)
-	return run
-}
-
-func (c *connection) end(ctx context.Context, run *running) {
-	if run.leave != nil {
-		run.leave()
-	}
-	c.h.finish(ctx, run.op)
 }

@@ -58,21 +58,16 @@ func TestMessagesAreFilledWithTheirAnswersOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, message := range []string{
-		`{"type":"complete","id":"1"}`,
-		`{"payload":{"data":"` + strings.Repeat("A", 26) + `1"},"type":"pong"}`,
-		`{"payload":{"data":"x`,
-		`{"payload":{"data":7},"id":"1","type":"next"}`,
-	} {
-		if got := string(a.fill([]byte(message))); got != message {
-			t.Errorf("%s became %s", message, got)
+	for _, payload := range []string{"", "null", `{"data":"` + strings.Repeat("A", 26) + `1"}`, `{"data":"x`, `{"data":7}`} {
+		if got := string(a.fill([]byte(payload))); got != payload {
+			t.Errorf("%s became %s", payload, got)
 		}
 	}
-	message := `{"payload":{"data":` + string(standIn.Data) + `},"id":"1","type":"next"}`
-	if got, want := string(a.fill([]byte(message))), `{"payload":{"data":`+rawData+`},"id":"1","type":"next"}`; got != want {
+	payload := `{"data":` + string(standIn.Data) + `}`
+	if got, want := string(a.fill([]byte(payload))), `{"data":`+rawData+`}`; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	if got := string(a.fill([]byte(message))); got != message || len(a.ready) != 0 {
+	if got := string(a.fill([]byte(payload))); got != payload || len(a.ready) != 0 {
 		t.Errorf("an answer was sent twice: %s", got)
 	}
 }
@@ -97,12 +92,23 @@ func TestWhatExecutedIsSaid(t *testing.T) {
 		if got := s.journal.lines(t)[0]["executor"]; got != test.log {
 			t.Errorf("%+v: the log says %q", test, got)
 		}
-		if got := s.executors(t); got != test.log {
+		if got, _ := s.journal.lines(t)[0]["unplanned"].(string); got != test.why {
+			t.Errorf("%+v: the log says %q why there is no plan", test, got)
+		}
+		if got := s.executors(t); got != test.log+" "+test.log { // of the counter and of the times
 			t.Errorf("%+v: the metrics say %q", test, got)
 		}
 		a = s.query(t, `{nothing}`)
 		if a.header.Get("X-Asof-Executor") != "" || s.journal.lines(t)[1]["executor"] != "none" {
 			t.Errorf("a query that was not executed: %+v", a)
+		}
+		for _, stream := range []answer{
+			s.query(t, `{hello}`, "Accept", mediaEvents),
+			s.do(t, "GET", "/?query="+url.QueryEscape(`{hello}`), "", "Accept", mediaEvents),
+		} {
+			if got := stream.header.Get("X-Asof-Executor"); got != test.header {
+				t.Errorf("%+v: the header of a stream says %q", test, got)
+			}
 		}
 	}
 }
