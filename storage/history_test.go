@@ -292,6 +292,45 @@ func TestBlameStopsEarly(t *testing.T) {
 	}
 }
 
+// A pinned document's diff is about what was there then, by number and by instant.
+func TestDiffOfAPinnedReadShowsNothingLater(t *testing.T) {
+	e := newEnv(t)
+	at := e.load("software", "a", `{"name":"one"}`)
+	later := e.clock.advance(time.Second)
+	ask := func(ref storage.VersionRef) []string {
+		t.Helper()
+		ctx := e.begin()
+		d := must(e.projects.Get(ctx, "a", &at, nil))(t)
+		var said []string
+		for _, args := range []struct {
+			from storage.VersionRef
+			to   *storage.VersionRef
+		}{{ref, nil}, {storage.VersionRef{Version: ptr(1)}, &ref}} {
+			got, err := e.store.Diff(ctx, d.Document, args.from, args.to)
+			if err != nil {
+				said = append(said, err.Error())
+			} else {
+				said = append(said, string(got.Before)+string(got.After))
+			}
+		}
+		return said
+	}
+	refs := map[string]storage.VersionRef{"version": {Version: ptr(2)}, "asOf": {AsOf: &later}}
+	before := map[string][]string{}
+	for name, ref := range refs {
+		before[name] = ask(ref)
+	}
+	e.update("ann", "a", 1, object{"name": "two"})
+	for name, ref := range refs {
+		if diff := cmp.Diff(before[name], ask(ref)); diff != "" {
+			t.Errorf("%s: a later write changed the answer: %s", name, diff)
+		}
+	}
+	d := must(e.projects.Get(e.begin(), "a", &at, nil))(t)
+	_, err := e.store.Diff(e.begin(), d.Document, storage.VersionRef{AsOf: &later}, nil)
+	wantError(t, err, storage.CodeAsOfInFuture, "read the document at a later moment")
+}
+
 func TestDiff(t *testing.T) {
 	e := newEnv(t)
 	first := e.load("software", "a", `{"name":"a","tags":["x"],"current_release":{"tag":"v1"},"undeclared":1}`)

@@ -189,7 +189,8 @@ func (l *changelog) countVersions(ctx context.Context, empty bool) (int, error) 
 }
 
 // Diff returns the difference between two versions of a document; to is the one
-// that was read where it is not given.
+// that was read where it is not given. What happened after the document was read
+// is in the future.
 // Errors: BAD_USER_INPUT for a reference that names no version or two,
 // VERSION_NOT_FOUND, AS_OF_IN_FUTURE.
 func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *VersionRef) (*DocumentDiff, error) {
@@ -197,13 +198,13 @@ func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *Vers
 	if err != nil {
 		return nil, err
 	}
-	before, err := s.referred(ctx, op, max(op.now(nil), d.seen), d.t, d.v.Key, "from", from)
+	before, err := s.referredFrom(ctx, op, d, "from", from)
 	if err != nil {
 		return nil, err
 	}
 	after := d.v
 	if to != nil {
-		if after, err = s.referred(ctx, op, max(op.now(nil), d.seen), d.t, d.v.Key, "to", *to); err != nil {
+		if after, err = s.referredFrom(ctx, op, d, "to", *to); err != nil {
 			return nil, err
 		}
 	}
@@ -232,6 +233,15 @@ func visibleState(t *Type, v *driver.Version) []byte {
 		return []byte("null")
 	}
 	return t.object.visible(v.Data)
+}
+
+// referredFrom is referred for what is known about a document that was read.
+func (s *Store) referredFrom(ctx context.Context, op *operation, d *Document, arg string, ref VersionRef) (*driver.Version, error) {
+	if ref.AsOf != nil && ref.Version == nil && *ref.AsOf > d.seen {
+		return nil, errorf(CodeAsOfInFuture, "%s: asOf %s is after %s, at which the document was read; to compare with later states, read the document at a later moment",
+			arg, *ref.AsOf, d.seen)
+	}
+	return s.referred(ctx, op, d.seen, d.t, d.v.Key, arg, ref)
 }
 
 // referred returns the version that a reference names, which may be a tombstone.
