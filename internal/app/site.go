@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
+	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/cors"
@@ -81,7 +82,7 @@ func (s *site) guard(next http.Handler) http.Handler {
 		header["Content-Security-Policy"] = policy // the Playground's pages set their own
 		header["Cross-Origin-Resource-Policy"] = resource
 		if !s.anyHost && !isLoopback(hostname(r.Host)) {
-			httpapi.WriteError(w, http.StatusMisdirectedRequest, httpapi.CodeForbidden,
+			s.api.Refuse(w, r, httpapi.RefusedHost, http.StatusMisdirectedRequest, httpapi.CodeForbidden,
 				"this server answers to the names of this machine only (localhost, 127.0.0.1, [::1]), not to the one in the request's Host header")
 			return
 		}
@@ -96,12 +97,13 @@ func hostname(hostport string) string {
 	return hostport
 }
 
-// compressed compresses answers for clients that can read them so. Small ones
-// are not worth it.
+// compressed compresses answers for clients that can read them so: by zstd, or
+// else by gzip, whichever they prefer. Small ones are not worth it.
 func compressed(next http.Handler) (http.Handler, error) {
 	wrap, err := gzhttp.NewWrapper(
 		gzhttp.MinSize(2<<10),
 		gzhttp.CompressionLevel(1),
+		gzhttp.ZstdCompressionLevel(int(zstd.SpeedFastest)),
 		gzhttp.ContentTypes([]string{"application/json", "application/graphql-response+json"}),
 	)
 	if err != nil {
@@ -109,7 +111,7 @@ func compressed(next http.Handler) (http.Handler, error) {
 	}
 	zipped := wrap(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header["Upgrade"] == nil && acceptsGzip(r) {
+		if r.Header["Upgrade"] == nil && acceptsCompressed(r) {
 			zipped.ServeHTTP(w, r)
 			return
 		}
@@ -117,9 +119,11 @@ func compressed(next http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-func acceptsGzip(r *http.Request) bool {
+// acceptsCompressed reports whether a client may read what is compressed; the
+// details are the wrapper's.
+func acceptsCompressed(r *http.Request) bool {
 	for _, line := range r.Header["Accept-Encoding"] {
-		if strings.Contains(line, "gzip") {
+		if strings.Contains(line, "gzip") || strings.Contains(line, "zstd") {
 			return true
 		}
 	}

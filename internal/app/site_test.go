@@ -1,6 +1,7 @@
 package app
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/asof/asof/internal/web"
 )
@@ -138,6 +141,13 @@ func TestHosts(t *testing.T) {
 			}
 		}
 	}
+	if metrics := p.do(t, "GET", "/metrics", "").body; !strings.Contains(metrics, `asof_requests_refused_total{reason="host"} 10`) {
+		t.Errorf("metrics:\n%s", metrics)
+	}
+	p.stop()
+	if log := p.stderr.String(); strings.Count(log, "request refused") != 10 || !strings.Contains(log, "host=evil.example.org") {
+		t.Errorf("log: %s", log)
+	}
 	open := serve(t, "--insecure-no-auth")
 	if got := open.do(t, "GET", "/healthz", "", "Host", "asof.example.org"); got.status != 200 {
 		t.Errorf("with --insecure-no-auth: status %d", got.status)
@@ -211,18 +221,55 @@ func TestArgumentErrorsHaveLocations(t *testing.T) {
 func TestCompression(t *testing.T) {
 	p := serve(t, "--demo")
 	large := `{projects(first: 50) {nodes {name description}}}`
-	got := p.query(t, large, "Accept-Encoding", "gzip")
-	if got.header.Get("Content-Encoding") != "gzip" || !strings.HasPrefix(got.body, "\x1f\x8b") {
-		t.Errorf("gzip was not used: %v", got.header)
+	plain := dataOf(p.query(t, large).body)
+	for accepted, want := range map[string]string{
+		"gzip": "gzip", "zstd": "zstd", "gzip, deflate, br, zstd": "zstd", "gzip, zstd;q=0.5": "gzip", "gzip;q=0, zstd": "zstd",
+		"zstd;q=0, gzip": "gzip", "br": "", "gzip;q=0, zstd;q=0": "",
+	} {
+		got := p.query(t, large, "Accept-Encoding", accepted)
+		if encoding := got.header.Get("Content-Encoding"); encoding != want {
+			t.Errorf("%s: %q was used, want %q", accepted, encoding, want)
+		}
+		if text := dataOf(decompressed(t, got)); text != plain {
+			t.Errorf("%s: the answer is another: %.200s", accepted, text)
+		}
 	}
-	got = p.query(t, large, "Accept-Encoding", "identity")
+	got := p.query(t, large, "Accept-Encoding", "identity")
 	if got.header.Get("Content-Encoding") != "" || !json.Valid([]byte(got.body)) || got.length != int64(len(got.body)) {
 		t.Errorf("identity: %v", got.header)
 	}
-	got = p.query(t, `{__typename}`, "Accept-Encoding", "gzip")
-	if got.header.Get("Content-Encoding") != "" {
-		t.Error("a small answer was compressed")
+	for _, accepted := range []string{"gzip", "zstd"} {
+		got = p.query(t, `{__typename}`, "Accept-Encoding", accepted)
+		if got.header.Get("Content-Encoding") != "" {
+			t.Error("a small answer was compressed")
+		}
 	}
+}
+
+// dataOf is an answer without the instant of its request.
+func dataOf(body string) string {
+	data, _, _ := strings.Cut(body, `,"extensions"`)
+	return data
+}
+
+func decompressed(t *testing.T, r reply) string {
+	t.Helper()
+	var from io.Reader = strings.NewReader(r.body)
+	var err error
+	switch r.header.Get("Content-Encoding") {
+	case "gzip":
+		from, err = gzip.NewReader(from)
+	case "zstd":
+		from, err = zstd.NewReader(from, zstd.WithDecoderConcurrency(1))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // A request that was accepted is answered although the server is told to end.

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/drivertest"
+)
+
+// stalled is an engine that does not answer reads of documents while its callers
+// wait, and then says so.
+type stalled struct{ driver.Engine }
+
+func (stalled) Query(ctx context.Context, _ *driver.Query) ([]*driver.Version, error) {
+	<-ctx.Done()
+	return nil, driver.Errorf(driver.CodeUnavailable, "reading: %w", ctx.Err())
+}
+
+func (stalled) Get(ctx context.Context, _ string, _ []driver.Ref, _ []string) ([]*driver.Version, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A query whose time is over has one answer, wherever that was noticed and
+// whatever executes it.
+func TestTimeIsOver(t *testing.T) {
+	const want = `{"errors":[{"message":"the request took longer than this server allows; ask for less at a time","extensions":{"code":"UNAVAILABLE"}}]`
+	for name, c := range map[string]struct{ limit, query string }{
+		"before the store": {"1ns", `{projects {nodes {name}}}`},
+		"in a page":        {"30ms", `{projects {nodes {name}}}`},
+		"in a document":    {"30ms", `{project(key: "a") {name}}`},
+		"in one of two":    {"30ms", `{__typename project(key: "a") {name}}`},
+	} {
+		for _, executor := range []string{"plan", "gqlgen"} {
+			t.Run(name+"/"+executor, func(t *testing.T) {
+				m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
+				engine := stalled{drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}
+				handler, err := m.Handler(engine, "--executor="+executor, "--max-time="+c.limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, media := range []string{"application/json", "application/graphql-response+json", "text/event-stream"} {
+					r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/graphql", strings.NewReader(`{"query":`+strconv.Quote(c.query)+`}`))
+					r.Header.Set("Content-Type", "application/json")
+					r.Header.Set("Accept", media)
+					w := httptest.NewRecorder()
+					handler.ServeHTTP(w, r)
+					status, body := http.StatusGatewayTimeout, w.Body.String()
+					if media == "text/event-stream" {
+						status = http.StatusOK
+						body = strings.TrimPrefix(body, ":\n\nevent: next\ndata: ")
+					}
+					if w.Code != status || !strings.HasPrefix(body, want) {
+						t.Errorf("%s: status %d: %s", media, w.Code, w.Body)
+					}
+				}
+			})
+		}
+	}
+}
