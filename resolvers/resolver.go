@@ -20,16 +20,21 @@ import (
 	"github.com/asof/asof/storage"
 )
 
-// Resolver holds what the resolvers need.
+// Resolver holds what the resolvers need. Its fields are not exported, as its
+// methods have the names of types and root fields.
 type Resolver struct {
-	Store       *storage.Store
+	store       *storage.Store
 	collections collections
 }
+
+// root is what the resolvers of each type embed, under a name that no root field
+// can have.
+type root = Resolver
 
 // New returns the resolvers of a store's documents. It registers the models
 // with the store, so it is called before the store is used.
 func New(store *storage.Store) *Resolver {
-	return &Resolver{Store: store, collections: newCollections(store)}
+	return &Resolver{store: store, collections: newCollections(store)}
 }
 
 // Config is what the generated executor is configured with.

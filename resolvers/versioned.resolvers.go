@@ -14,22 +14,22 @@ import (
 
 // Versions resolves License.versions.
 func (r *licenseResolver) Versions(ctx context.Context, obj *model.License, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.License], error) {
-	return r.collections.Licenses.Versions(ctx, obj.Document, from, to, author, fields, first, after, last, before)
+	return r.collections.Licenses.Versions(ctx, obj.Base(), from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves License.changelog.
 func (r *licenseResolver) Changelog(ctx context.Context, obj *model.License, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
-	return r.Store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
+	return r.store.DocumentChangelog(ctx, obj.Base(), fields, author, from, to, first, after, last, before)
 }
 
 // Blame resolves License.blame.
 func (r *licenseResolver) Blame(ctx context.Context, obj *model.License, fields []string) ([]*storage.FieldBlame, error) {
-	return r.Store.Blame(ctx, obj.Document, fields)
+	return r.store.Blame(ctx, obj.Base(), fields)
 }
 
 // Diff resolves License.diff.
 func (r *licenseResolver) Diff(ctx context.Context, obj *model.License, from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error) {
-	return r.Store.Diff(ctx, obj.Document, from, to)
+	return r.store.Diff(ctx, obj.Base(), from, to)
 }
 
 // Versions resolves LicenseHistory.versions.
@@ -39,17 +39,17 @@ func (r *licenseHistoryResolver) Versions(ctx context.Context, obj *storage.Hist
 
 // Changelog resolves LicenseHistory.changelog.
 func (r *licenseHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.License], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
-	return r.Store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
+	return r.store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
 }
 
 // Blame resolves LicenseHistory.blame.
 func (r *licenseHistoryResolver) Blame(ctx context.Context, obj *storage.History[*model.License], fields []string) ([]*storage.FieldBlame, error) {
-	return r.Store.Blame(ctx, obj.Document, fields)
+	return r.store.Blame(ctx, obj.Document, fields)
 }
 
 // Diff resolves LicenseHistory.diff.
 func (r *licenseHistoryResolver) Diff(ctx context.Context, obj *storage.History[*model.License], from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error) {
-	return r.Store.Diff(ctx, obj.Document, from, to)
+	return r.store.Diff(ctx, obj.Document, from, to)
 }
 
 // CreateProject resolves Mutation.createProject.
@@ -134,22 +134,22 @@ func (r *mutationResolver) RestorePlatform(ctx context.Context, input storage.Re
 
 // Versions resolves Platform.versions.
 func (r *platformResolver) Versions(ctx context.Context, obj *model.Platform, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Platform], error) {
-	return r.collections.Platforms.Versions(ctx, obj.Document, from, to, author, fields, first, after, last, before)
+	return r.collections.Platforms.Versions(ctx, obj.Base(), from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves Platform.changelog.
 func (r *platformResolver) Changelog(ctx context.Context, obj *model.Platform, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
-	return r.Store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
+	return r.store.DocumentChangelog(ctx, obj.Base(), fields, author, from, to, first, after, last, before)
 }
 
 // Blame resolves Platform.blame.
 func (r *platformResolver) Blame(ctx context.Context, obj *model.Platform, fields []string) ([]*storage.FieldBlame, error) {
-	return r.Store.Blame(ctx, obj.Document, fields)
+	return r.store.Blame(ctx, obj.Base(), fields)
 }
 
 // Diff resolves Platform.diff.
 func (r *platformResolver) Diff(ctx context.Context, obj *model.Platform, from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error) {
-	return r.Store.Diff(ctx, obj.Document, from, to)
+	return r.store.Diff(ctx, obj.Base(), from, to)
 }
 
 // Versions resolves PlatformHistory.versions.
@@ -159,52 +159,52 @@ func (r *platformHistoryResolver) Versions(ctx context.Context, obj *storage.His
 
 // Changelog resolves PlatformHistory.changelog.
 func (r *platformHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.Platform], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
-	return r.Store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
+	return r.store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
 }
 
 // Blame resolves PlatformHistory.blame.
 func (r *platformHistoryResolver) Blame(ctx context.Context, obj *storage.History[*model.Platform], fields []string) ([]*storage.FieldBlame, error) {
-	return r.Store.Blame(ctx, obj.Document, fields)
+	return r.store.Blame(ctx, obj.Document, fields)
 }
 
 // Diff resolves PlatformHistory.diff.
 func (r *platformHistoryResolver) Diff(ctx context.Context, obj *storage.History[*model.Platform], from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error) {
-	return r.Store.Diff(ctx, obj.Document, from, to)
+	return r.store.Diff(ctx, obj.Document, from, to)
 }
 
 // Licenses resolves Project.licenses.
 func (r *projectResolver) Licenses(ctx context.Context, obj *model.Project, asOf *driver.Instant) ([]*model.License, error) {
-	return dataloader.Refs(ctx, r.collections.Licenses, obj.Document, model.ProjectFieldLicenses, asOf)
+	return dataloader.Refs(ctx, r.collections.Licenses, obj.Base(), model.ProjectFieldLicenses, asOf)
 }
 
 // Platforms resolves Project.platforms.
 func (r *projectResolver) Platforms(ctx context.Context, obj *model.Project, asOf *driver.Instant) ([]*model.Platform, error) {
-	return dataloader.Refs(ctx, r.collections.Platforms, obj.Document, model.ProjectFieldPlatforms, asOf)
+	return dataloader.Refs(ctx, r.collections.Platforms, obj.Base(), model.ProjectFieldPlatforms, asOf)
 }
 
 // Tags resolves Project.tags.
 func (r *projectResolver) Tags(ctx context.Context, obj *model.Project, asOf *driver.Instant) ([]*model.Tag, error) {
-	return dataloader.Refs(ctx, r.collections.Tags, obj.Document, model.ProjectFieldTags, asOf)
+	return dataloader.Refs(ctx, r.collections.Tags, obj.Base(), model.ProjectFieldTags, asOf)
 }
 
 // Versions resolves Project.versions.
 func (r *projectResolver) Versions(ctx context.Context, obj *model.Project, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Project], error) {
-	return r.collections.Projects.Versions(ctx, obj.Document, from, to, author, fields, first, after, last, before)
+	return r.collections.Projects.Versions(ctx, obj.Base(), from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves Project.changelog.
 func (r *projectResolver) Changelog(ctx context.Context, obj *model.Project, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
-	return r.Store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
+	return r.store.DocumentChangelog(ctx, obj.Base(), fields, author, from, to, first, after, last, before)
 }
 
 // Blame resolves Project.blame.
 func (r *projectResolver) Blame(ctx context.Context, obj *model.Project, fields []string) ([]*storage.FieldBlame, error) {
-	return r.Store.Blame(ctx, obj.Document, fields)
+	return r.store.Blame(ctx, obj.Base(), fields)
 }
 
 // Diff resolves Project.diff.
 func (r *projectResolver) Diff(ctx context.Context, obj *model.Project, from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error) {
-	return r.Store.Diff(ctx, obj.Document, from, to)
+	return r.store.Diff(ctx, obj.Base(), from, to)
 }
 
 // Versions resolves ProjectHistory.versions.
@@ -214,27 +214,27 @@ func (r *projectHistoryResolver) Versions(ctx context.Context, obj *storage.Hist
 
 // Changelog resolves ProjectHistory.changelog.
 func (r *projectHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.Project], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
-	return r.Store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
+	return r.store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
 }
 
 // Blame resolves ProjectHistory.blame.
 func (r *projectHistoryResolver) Blame(ctx context.Context, obj *storage.History[*model.Project], fields []string) ([]*storage.FieldBlame, error) {
-	return r.Store.Blame(ctx, obj.Document, fields)
+	return r.store.Blame(ctx, obj.Document, fields)
 }
 
 // Diff resolves ProjectHistory.diff.
 func (r *projectHistoryResolver) Diff(ctx context.Context, obj *storage.History[*model.Project], from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error) {
-	return r.Store.Diff(ctx, obj.Document, from, to)
+	return r.store.Diff(ctx, obj.Document, from, to)
 }
 
 // Node resolves Query.node.
 func (r *queryResolver) Node(ctx context.Context, id string) (storage.Node, error) {
-	return r.Store.Node(ctx, id)
+	return r.store.Node(ctx, id)
 }
 
 // Nodes resolves Query.nodes.
 func (r *queryResolver) Nodes(ctx context.Context, ids []string) ([]storage.Node, error) {
-	return nodes(ctx, r.Store, ids)
+	return nodes(ctx, r.store, ids)
 }
 
 // Project resolves Query.project.
@@ -299,32 +299,32 @@ func (r *queryResolver) PlatformHistory(ctx context.Context, key string) (*stora
 
 // Changelog resolves Query.changelog.
 func (r *queryResolver) Changelog(ctx context.Context, where *storage.ChangelogWhere, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
-	return r.Store.Changelog(ctx, where, first, after, last, before)
+	return r.store.Changelog(ctx, where, first, after, last, before)
 }
 
 // RelatedTags resolves Tag.relatedTags.
 func (r *tagResolver) RelatedTags(ctx context.Context, obj *model.Tag, asOf *driver.Instant) ([]*model.Tag, error) {
-	return dataloader.Refs(ctx, r.collections.Tags, obj.Document, model.TagFieldRelatedTags, asOf)
+	return dataloader.Refs(ctx, r.collections.Tags, obj.Base(), model.TagFieldRelatedTags, asOf)
 }
 
 // Versions resolves Tag.versions.
 func (r *tagResolver) Versions(ctx context.Context, obj *model.Tag, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Tag], error) {
-	return r.collections.Tags.Versions(ctx, obj.Document, from, to, author, fields, first, after, last, before)
+	return r.collections.Tags.Versions(ctx, obj.Base(), from, to, author, fields, first, after, last, before)
 }
 
 // Changelog resolves Tag.changelog.
 func (r *tagResolver) Changelog(ctx context.Context, obj *model.Tag, fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
-	return r.Store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
+	return r.store.DocumentChangelog(ctx, obj.Base(), fields, author, from, to, first, after, last, before)
 }
 
 // Blame resolves Tag.blame.
 func (r *tagResolver) Blame(ctx context.Context, obj *model.Tag, fields []string) ([]*storage.FieldBlame, error) {
-	return r.Store.Blame(ctx, obj.Document, fields)
+	return r.store.Blame(ctx, obj.Base(), fields)
 }
 
 // Diff resolves Tag.diff.
 func (r *tagResolver) Diff(ctx context.Context, obj *model.Tag, from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error) {
-	return r.Store.Diff(ctx, obj.Document, from, to)
+	return r.store.Diff(ctx, obj.Base(), from, to)
 }
 
 // Versions resolves TagHistory.versions.
@@ -334,17 +334,17 @@ func (r *tagHistoryResolver) Versions(ctx context.Context, obj *storage.History[
 
 // Changelog resolves TagHistory.changelog.
 func (r *tagHistoryResolver) Changelog(ctx context.Context, obj *storage.History[*model.Tag], fields []string, author *string, from *driver.Instant, to *driver.Instant, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
-	return r.Store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
+	return r.store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, first, after, last, before)
 }
 
 // Blame resolves TagHistory.blame.
 func (r *tagHistoryResolver) Blame(ctx context.Context, obj *storage.History[*model.Tag], fields []string) ([]*storage.FieldBlame, error) {
-	return r.Store.Blame(ctx, obj.Document, fields)
+	return r.store.Blame(ctx, obj.Document, fields)
 }
 
 // Diff resolves TagHistory.diff.
 func (r *tagHistoryResolver) Diff(ctx context.Context, obj *storage.History[*model.Tag], from storage.VersionRef, to *storage.VersionRef) (*storage.DocumentDiff, error) {
-	return r.Store.Diff(ctx, obj.Document, from, to)
+	return r.store.Diff(ctx, obj.Document, from, to)
 }
 
 // License returns what resolves the fields of License.
@@ -379,22 +379,22 @@ func (r *Resolver) Tag() graph.TagResolver { return &tagResolver{r} }
 // TagHistory returns what resolves the fields of TagHistory.
 func (r *Resolver) TagHistory() graph.TagHistoryResolver { return &tagHistoryResolver{r} }
 
-type licenseResolver struct{ *Resolver }
+type licenseResolver struct{ *root }
 
-type licenseHistoryResolver struct{ *Resolver }
+type licenseHistoryResolver struct{ *root }
 
-type mutationResolver struct{ *Resolver }
+type mutationResolver struct{ *root }
 
-type platformResolver struct{ *Resolver }
+type platformResolver struct{ *root }
 
-type platformHistoryResolver struct{ *Resolver }
+type platformHistoryResolver struct{ *root }
 
-type projectResolver struct{ *Resolver }
+type projectResolver struct{ *root }
 
-type projectHistoryResolver struct{ *Resolver }
+type projectHistoryResolver struct{ *root }
 
-type queryResolver struct{ *Resolver }
+type queryResolver struct{ *root }
 
-type tagResolver struct{ *Resolver }
+type tagResolver struct{ *root }
 
-type tagHistoryResolver struct{ *Resolver }
+type tagHistoryResolver struct{ *root }

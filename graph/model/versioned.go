@@ -11,6 +11,12 @@ import (
 	"github.com/asof/asof/storage"
 )
 
+// What the models embed, under names that no field of the schema can have.
+type (
+	document = storage.Document
+	element  = storage.Object
+)
+
 // Types are all types of documents, in the order of the schema.
 var Types = []*storage.Type{ProjectType, TagType, LicenseType, PlatformType}
 
@@ -61,59 +67,69 @@ var ProjectType = &storage.Type{
 }
 
 // Project is a version of a document.
-type Project struct{ *storage.Document }
+type Project struct{ *document }
 
 // NewProject wraps a document of ProjectType.
 func NewProject(d *storage.Document) *Project { return &Project{d} }
 
 // Name reads name.
-func (v *Project) Name() (string, error) { return v.Object.String(ProjectFieldName) }
+func (v *Project) Name() (string, error) { return v.document.Object.String(ProjectFieldName) }
 
 // Description reads description.
-func (v *Project) Description() (string, error) { return v.Object.String(ProjectFieldDescription) }
+func (v *Project) Description() (string, error) {
+	return v.document.Object.String(ProjectFieldDescription)
+}
 
 // WebsiteUrl reads websiteUrl.
-func (v *Project) WebsiteUrl() (*string, error) { return v.Object.OptString(ProjectFieldWebsiteUrl) }
+func (v *Project) WebsiteUrl() (*string, error) {
+	return v.document.Object.OptString(ProjectFieldWebsiteUrl)
+}
 
 // SourceCodeUrl reads sourceCodeUrl.
 func (v *Project) SourceCodeUrl() (*string, error) {
-	return v.Object.OptString(ProjectFieldSourceCodeUrl)
+	return v.document.Object.OptString(ProjectFieldSourceCodeUrl)
 }
 
 // DemoUrl reads demoUrl.
-func (v *Project) DemoUrl() (*string, error) { return v.Object.OptString(ProjectFieldDemoUrl) }
+func (v *Project) DemoUrl() (*string, error) { return v.document.Object.OptString(ProjectFieldDemoUrl) }
 
 // LicenseKeys reads licenses: the keys that it refers to.
-func (v *Project) LicenseKeys() ([]string, error) { return v.Object.RefKeys(ProjectFieldLicenses) }
+func (v *Project) LicenseKeys() ([]string, error) {
+	return v.document.Object.RefKeys(ProjectFieldLicenses)
+}
 
 // PlatformKeys reads platforms: the keys that it refers to.
-func (v *Project) PlatformKeys() ([]string, error) { return v.Object.RefKeys(ProjectFieldPlatforms) }
+func (v *Project) PlatformKeys() ([]string, error) {
+	return v.document.Object.RefKeys(ProjectFieldPlatforms)
+}
 
 // TagKeys reads tags: the keys that it refers to.
-func (v *Project) TagKeys() ([]string, error) { return v.Object.RefKeys(ProjectFieldTags) }
+func (v *Project) TagKeys() ([]string, error) { return v.document.Object.RefKeys(ProjectFieldTags) }
 
 // RelatedSoftwareUrl reads relatedSoftwareUrl.
 func (v *Project) RelatedSoftwareUrl() (*string, error) {
-	return v.Object.OptString(ProjectFieldRelatedSoftwareUrl)
+	return v.document.Object.OptString(ProjectFieldRelatedSoftwareUrl)
 }
 
 // Stars reads stars.
-func (v *Project) Stars() (*int, error) { return v.Object.OptInt(ProjectFieldStars) }
+func (v *Project) Stars() (*int, error) { return v.document.Object.OptInt(ProjectFieldStars) }
 
 // Archived reads archived.
-func (v *Project) Archived() (*bool, error) { return v.Object.OptBool(ProjectFieldArchived) }
+func (v *Project) Archived() (*bool, error) { return v.document.Object.OptBool(ProjectFieldArchived) }
 
 // UpdatedAt reads updatedAt.
-func (v *Project) UpdatedAt() (*string, error) { return v.Object.OptString(ProjectFieldUpdatedAt) }
+func (v *Project) UpdatedAt() (*string, error) {
+	return v.document.Object.OptString(ProjectFieldUpdatedAt)
+}
 
 // CurrentRelease reads currentRelease.
 func (v *Project) CurrentRelease() (*Release, error) {
-	return object[Release](v.Object.Object(ProjectFieldCurrentRelease))
+	return object[Release](v.document.Object.Object(ProjectFieldCurrentRelease))
 }
 
 // CommitHistory reads commitHistory.
 func (v *Project) CommitHistory() (json.RawMessage, error) {
-	return v.Object.JSON(ProjectFieldCommitHistory)
+	return v.document.Object.JSON(ProjectFieldCommitHistory)
 }
 
 // What is made of Project by package storage.
@@ -151,32 +167,36 @@ var TagType = &storage.Type{
 }
 
 // Tag is a version of a document.
-type Tag struct{ *storage.Document }
+type Tag struct{ *document }
 
 // NewTag wraps a document of TagType.
 func NewTag(d *storage.Document) *Tag { return &Tag{d} }
 
 // Name reads name.
-func (v *Tag) Name() (string, error) { return v.Object.String(TagFieldName) }
+func (v *Tag) Name() (string, error) { return v.document.Object.String(TagFieldName) }
 
 // Description reads description.
-func (v *Tag) Description() (string, error) { return v.Object.String(TagFieldDescription) }
+func (v *Tag) Description() (string, error) { return v.document.Object.String(TagFieldDescription) }
 
 // RelatedTagKeys reads relatedTags: the keys that it refers to.
-func (v *Tag) RelatedTagKeys() ([]string, error) { return v.Object.RefKeys(TagFieldRelatedTags) }
+func (v *Tag) RelatedTagKeys() ([]string, error) {
+	return v.document.Object.RefKeys(TagFieldRelatedTags)
+}
 
 // DelegateTo reads delegateTo.
 func (v *Tag) DelegateTo() ([]*Link, error) {
-	return objects[Link](v.Object.Objects(TagFieldDelegateTo))
+	return objects[Link](v.document.Object.Objects(TagFieldDelegateTo))
 }
 
 // ExternalLinks reads externalLinks.
 func (v *Tag) ExternalLinks() ([]*Link, error) {
-	return objects[Link](v.Object.Objects(TagFieldExternalLinks))
+	return objects[Link](v.document.Object.Objects(TagFieldExternalLinks))
 }
 
 // Redirect reads redirect.
-func (v *Tag) Redirect() ([]*Link, error) { return objects[Link](v.Object.Objects(TagFieldRedirect)) }
+func (v *Tag) Redirect() ([]*Link, error) {
+	return objects[Link](v.document.Object.Objects(TagFieldRedirect))
+}
 
 // What is made of Tag by package storage.
 type (
@@ -207,19 +227,21 @@ var LicenseType = &storage.Type{
 }
 
 // License is a version of a document.
-type License struct{ *storage.Document }
+type License struct{ *document }
 
 // NewLicense wraps a document of LicenseType.
 func NewLicense(d *storage.Document) *License { return &License{d} }
 
 // Identifier reads identifier.
-func (v *License) Identifier() (string, error) { return v.Object.String(LicenseFieldIdentifier) }
+func (v *License) Identifier() (string, error) {
+	return v.document.Object.String(LicenseFieldIdentifier)
+}
 
 // Name reads name.
-func (v *License) Name() (*string, error) { return v.Object.OptString(LicenseFieldName) }
+func (v *License) Name() (*string, error) { return v.document.Object.OptString(LicenseFieldName) }
 
 // Url reads url.
-func (v *License) Url() (*string, error) { return v.Object.OptString(LicenseFieldUrl) }
+func (v *License) Url() (*string, error) { return v.document.Object.OptString(LicenseFieldUrl) }
 
 // What is made of License by package storage.
 type (
@@ -248,16 +270,18 @@ var PlatformType = &storage.Type{
 }
 
 // Platform is a version of a document.
-type Platform struct{ *storage.Document }
+type Platform struct{ *document }
 
 // NewPlatform wraps a document of PlatformType.
 func NewPlatform(d *storage.Document) *Platform { return &Platform{d} }
 
 // Name reads name.
-func (v *Platform) Name() (string, error) { return v.Object.String(PlatformFieldName) }
+func (v *Platform) Name() (string, error) { return v.document.Object.String(PlatformFieldName) }
 
 // Description reads description.
-func (v *Platform) Description() (string, error) { return v.Object.String(PlatformFieldDescription) }
+func (v *Platform) Description() (string, error) {
+	return v.document.Object.String(PlatformFieldDescription)
+}
 
 // What is made of Platform by package storage.
 type (
@@ -286,13 +310,13 @@ var ReleaseType = &storage.ObjectType{
 }
 
 // Release is an object inside a document.
-type Release struct{ *storage.Object }
+type Release struct{ *element }
 
 // Tag reads tag.
-func (v *Release) Tag() (*string, error) { return v.Object.OptString(ReleaseFieldTag) }
+func (v *Release) Tag() (*string, error) { return v.element.OptString(ReleaseFieldTag) }
 
 // PublishedAt reads publishedAt.
-func (v *Release) PublishedAt() (*string, error) { return v.Object.OptString(ReleaseFieldPublishedAt) }
+func (v *Release) PublishedAt() (*string, error) { return v.element.OptString(ReleaseFieldPublishedAt) }
 
 // The places of the fields in LinkType.
 const (
@@ -310,16 +334,16 @@ var LinkType = &storage.ObjectType{
 }
 
 // Link is an object inside a document.
-type Link struct{ *storage.Object }
+type Link struct{ *element }
 
 // Title reads title.
-func (v *Link) Title() (*string, error) { return v.Object.OptString(LinkFieldTitle) }
+func (v *Link) Title() (*string, error) { return v.element.OptString(LinkFieldTitle) }
 
 // Url reads url.
-func (v *Link) Url() (*string, error) { return v.Object.OptString(LinkFieldUrl) }
+func (v *Link) Url() (*string, error) { return v.element.OptString(LinkFieldUrl) }
 
 // object wraps a nested object; nil stays nil.
-func object[T ~struct{ *storage.Object }](o *storage.Object, err error) (*T, error) {
+func object[T ~struct{ *element }](o *storage.Object, err error) (*T, error) {
 	if o == nil || err != nil {
 		return nil, err
 	}
@@ -327,7 +351,7 @@ func object[T ~struct{ *storage.Object }](o *storage.Object, err error) (*T, err
 }
 
 // objects wraps a list of nested objects; nil stays nil.
-func objects[T ~struct{ *storage.Object }](list []*storage.Object, err error) ([]*T, error) {
+func objects[T ~struct{ *element }](list []*storage.Object, err error) ([]*T, error) {
 	if list == nil || err != nil {
 		return nil, err
 	}

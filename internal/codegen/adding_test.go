@@ -28,7 +28,7 @@ func codeBlocks(t *testing.T, file string) []string {
 }
 
 // TestBuiltServer builds one server for an example of a schema, the type that
-// docs/adding-a-type.md adds, and types with every kind of field, and uses it. The module's own schema is not read: who
+// docs/adding-a-type.md adds, types with every kind of field, and fields and types with every name that Go has already, and uses it. The module's own schema is not read: who
 // has added a type to it would find it here twice.
 func TestBuiltServer(t *testing.T) {
 	if testing.Short() {
@@ -42,6 +42,7 @@ func TestBuiltServer(t *testing.T) {
 	var sdl strings.Builder
 	for _, file := range []string{
 		"testdata/expand/catalogue.graphqls", "testdata/expand/kinds.graphqls", "testdata/expand/nested.graphqls", "testdata/expand/refs.graphqls",
+		"testdata/expand/gonames.graphqls",
 	} {
 		b, err := os.ReadFile(file)
 		if err != nil {
@@ -53,6 +54,7 @@ func TestBuiltServer(t *testing.T) {
 	url := codegentest.Serve(t, codegentest.Build(t, sdl.String()))
 	t.Run("adding a type", func(t *testing.T) { addingAType(t, url, blocks[1], blocks[2]) })
 	t.Run("every kind", func(t *testing.T) { everyKind(t, url) })
+	t.Run("every name", func(t *testing.T) { everyName(t, url) })
 }
 
 // Following docs/adding-a-type.md leads to a server that has the type.

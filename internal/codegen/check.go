@@ -31,6 +31,7 @@ func (r *reader) check() {
 	r.checkCollections()
 	r.checkRootFields()
 	r.checkTypeNames()
+	r.checkConstants()
 }
 
 // checkFields checks the fields of one type, and what they are stored as.
@@ -46,6 +47,8 @@ func (r *reader) checkFields(typ string, fields []*Field, nested bool) {
 			r.problems.add(f.pos, "%s: the name %s is reserved; choose another one for GraphQL and keep the stored name with @stored(as: %q)", where, f.Name, f.Stored)
 		case slices.Contains(notEnumValues(), f.Name):
 			r.problems.add(f.pos, "%s: true, false and null cannot name fields, as the names become enum values; choose another one and keep the stored name with @stored(as: %q)", where, f.Stored)
+		case slices.Contains(notResolved(), f.Name), f.IsRef() && !isMethod(f.Name):
+			r.problems.add(f.pos, "%s: the executor cannot have a field of the name %s; begin it with a letter, and keep the stored name with @stored(as: %q)", where, f.Name, f.Stored)
 		}
 		if other := stored[f.Stored]; other != nil {
 			r.problems.add(f.pos, "%s is stored as %q, and so is %s.%s; give one of them another name with @stored(as:)", where, f.Stored, typ, other.Name)
@@ -136,6 +139,9 @@ func (r *reader) checkRootFields() {
 	taken := map[string]string{"node": "the generated field node", "nodes": "the generated field nodes", "changelog": "the generated field changelog"}
 	for _, d := range r.catalogue.Documents {
 		for _, name := range []string{d.Singular, d.Plural, d.Singular + "History"} {
+			if slices.Contains(notResolved(), name) || !isMethod(name) {
+				r.problems.add(d.pos, "type %s: the executor cannot have a root field of the name %s; begin @versioned(plural:) with a letter", d.Name, name)
+			}
 			key := strings.ToLower(goName(name)) // resolvers are methods in Go
 			switch by := taken[key]; by {
 			case "":
@@ -192,6 +198,41 @@ func (r *reader) checkTypeNames() {
 			}
 			owners[name] = "generated for type " + w.name
 		}
+	}
+}
+
+// checkConstants looks for constants of the places of fields that have the name
+// of something else in package model.
+func (r *reader) checkConstants() {
+	owners := map[string]string{}
+	own := func(typ string, made []string) {
+		for _, name := range append(made, typ) {
+			owners[name] = "a name that type " + typ + " has in Go"
+		}
+	}
+	for _, d := range r.catalogue.Documents {
+		own(d.Name, goDocumentNames(d.Name))
+	}
+	for _, o := range r.catalogue.Objects {
+		own(o.Name, goObjectNames(o.Name))
+	}
+	check := func(typ string, fields []*Field) {
+		for _, f := range fields {
+			name, self := fieldIndex(typ, f), "the constant of a field of type "+typ
+			switch by := owners[name]; by {
+			case "":
+				owners[name] = self
+			case self: // fields that differ only in case have been reported
+			default:
+				r.problems.add(f.pos, "%s.%s has the constant %s in Go, which is also %s; rename one of them", typ, f.Name, name, by)
+			}
+		}
+	}
+	for _, d := range r.catalogue.Documents {
+		check(d.Name, d.Fields)
+	}
+	for _, o := range r.catalogue.Objects {
+		check(o.Name, o.Fields)
 	}
 }
 

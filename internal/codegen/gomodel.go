@@ -32,34 +32,35 @@ func accessor(k Kind) (name, goType string) {
 }
 
 // fieldGetter is the method of a model that reads a field; of a reference, the
-// one that reads its keys.
-func fieldGetter(owner string, f *Field) Getter {
+// one that reads its keys. view is the expression for the *storage.Object that
+// the model v is a view of.
+func fieldGetter(owner, view string, f *Field) Getter {
 	g := Getter{Field: f, Method: goName(f.Name)}
 	index := fieldIndex(owner, f)
 	switch {
 	case f.Kind == KindRef && f.List:
-		g.Method, g.Type, g.Expr = goName(f.KeyName), "[]string", "v.Object.RefKeys("+index+")"
+		g.Method, g.Type, g.Expr = goName(f.KeyName), "[]string", view+".RefKeys("+index+")"
 	case f.Kind == KindRef:
-		g.Method, g.Type, g.Expr = goName(f.KeyName), "*string", "v.Object.RefKey("+index+")"
+		g.Method, g.Type, g.Expr = goName(f.KeyName), "*string", view+".RefKey("+index+")"
 	case f.Kind == KindObject && f.List:
-		g.Type, g.Expr = "[]*"+f.TypeName(), "objects["+f.TypeName()+"](v.Object.Objects("+index+"))"
+		g.Type, g.Expr = "[]*"+f.TypeName(), "objects["+f.TypeName()+"]("+view+".Objects("+index+"))"
 	case f.Kind == KindObject:
-		g.Type, g.Expr = "*"+f.TypeName(), "object["+f.TypeName()+"](v.Object.Object("+index+"))"
+		g.Type, g.Expr = "*"+f.TypeName(), "object["+f.TypeName()+"]("+view+".Object("+index+"))"
 	case f.Kind == KindJSON && f.List:
-		g.Type, g.Expr = "[]json.RawMessage", "v.Object.JSONs("+index+")"
+		g.Type, g.Expr = "[]json.RawMessage", view+".JSONs("+index+")"
 	case f.Kind == KindJSON:
-		g.Type, g.Expr = "json.RawMessage", "v.Object.JSON("+index+")"
+		g.Type, g.Expr = "json.RawMessage", view+".JSON("+index+")"
 	default:
 		name, goType := accessor(f.Kind)
 		switch {
 		case f.List && f.ElemNonNull:
-			g.Type, g.Expr = "[]"+goType, "v.Object."+name+"s("+index+")"
+			g.Type, g.Expr = "[]"+goType, view+"."+name+"s("+index+")"
 		case f.List:
-			g.Type, g.Expr = "[]*"+goType, "v.Object.Opt"+name+"s("+index+")"
+			g.Type, g.Expr = "[]*"+goType, view+".Opt"+name+"s("+index+")"
 		case f.NonNull:
-			g.Type, g.Expr = goType, "v.Object."+name+"("+index+")"
+			g.Type, g.Expr = goType, view+"."+name+"("+index+")"
 		default:
-			g.Type, g.Expr = "*"+goType, "v.Object.Opt"+name+"("+index+")"
+			g.Type, g.Expr = "*"+goType, view+".Opt"+name+"("+index+")"
 		}
 	}
 	return g
@@ -69,15 +70,17 @@ func fieldGetter(owner string, f *Field) Getter {
 func fieldIndex(owner string, f *Field) string { return owner + "Field" + goName(f.Name) }
 
 // Getters are the methods of the document's model.
-func (d *Document) Getters() []Getter { return getters(d.Name, d.Fields) }
+func (d *Document) Getters() []Getter {
+	return getters(d.Name, "v.document.Object", d.Fields)
+}
 
 // Getters are the methods of the object's model.
-func (o *Object) Getters() []Getter { return getters(o.Name, o.Fields) }
+func (o *Object) Getters() []Getter { return getters(o.Name, "v.element", o.Fields) }
 
-func getters(owner string, fields []*Field) []Getter {
+func getters(owner, view string, fields []*Field) []Getter {
 	out := make([]Getter, len(fields))
 	for i, f := range fields {
-		out[i] = fieldGetter(owner, f)
+		out[i] = fieldGetter(owner, view, f)
 	}
 	return out
 }

@@ -90,13 +90,18 @@ func everyKind(t *testing.T, url string) {
 			if strings.Contains(query, "...all") {
 				query += all
 			}
-			var want map[string]any
-			if err := json.Unmarshal([]byte(test.want), &want); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, codegentest.Query(t, url, query)); diff != "" {
+			if diff := cmp.Diff(decoded(t, test.want), codegentest.Query(t, url, query)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// decoded is the data that a JSON text is.
+func decoded(t *testing.T, text string) (data map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &data); err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

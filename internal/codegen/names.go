@@ -105,31 +105,54 @@ func isReserved(name string, nested bool) bool {
 // names of fields become values of generated enums.
 func notEnumValues() []string { return []string{"true", "false", "null"} }
 
+// notResolved are the names of fields that gqlgen answers itself, for Apollo
+// Federation.
+func notResolved() []string { return []string{"_entities", "_service"} }
+
+// isMethod reports whether gqlgen finds a name in Go for a field that has a
+// resolver: what is left of it without underscores begins with a letter.
+func isMethod(field string) bool {
+	rest := strings.TrimLeft(field, "_")
+	return rest != "" && (rest[0] < '0' || rest[0] > '9')
+}
+
 // documentTypeNames are the names that one document type makes, in the schema
 // or in Go.
 func documentTypeNames(name string) []string {
-	names := []string{
-		name + "Connection", name + "Edge", name + "VersionConnection", name + "VersionEdge", name + "History",
-		name + "Where", name + "Order", name + "OrderField", name + "Field", name + "Data", name + "Patch",
-		name + "Conflict", name + "Success", name + "Type", "New" + name,
-	}
+	names := append(goDocumentNames(name),
+		name+"Where", name+"Order", name+"OrderField", name+"Field", name+"Data", name+"Patch",
+	)
 	for _, verb := range []string{"Create", "Update", "Delete", "Restore"} {
 		names = append(names, verb+name+"Input", verb+name+"Result", verb+name+"Success")
 	}
 	return names
 }
 
+// goDocumentNames are those of them that are names in package model.
+func goDocumentNames(name string) []string {
+	return []string{
+		name + "Connection", name + "Edge", name + "VersionConnection", name + "VersionEdge", name + "History",
+		name + "Conflict", name + "Success", name + "Type", "New" + name,
+	}
+}
+
 // objectTypeNames are the names that a nested object makes.
 func objectTypeNames(name string) []string {
-	return []string{name + "Where", name + "ListFilter", name + "Input", name + "Patch", name + "Type"}
+	return append(goObjectNames(name), name+"Where", name+"ListFilter", name+"Input", name+"Patch")
 }
+
+// goObjectNames are those of them that are names in package model.
+func goObjectNames(name string) []string { return []string{name + "Type"} }
 
 // enumTypeNames are the names of the types that an enum makes.
 func enumTypeNames(name string) []string { return []string{name + "Filter", name + "ListFilter"} }
 
 // goName is the name of a field's method in Go: "websiteUrl" → "WebsiteUrl",
-// "source_code" → "SourceCode". Names that models have already, and those that
-// package fmt looks for, get an underscore.
+// "source_code" → "SourceCode". An underscore is added to the names of methods
+// that must stay what they are: those that the executor calls on models, and
+// those that package fmt or go vet looks for. It tells them apart because models embed
+// under names that are not exported: gqlgen ignores underscores in the names of
+// fields in Go.
 func goName(field string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(field, "_") {
@@ -137,7 +160,9 @@ func goName(field string) string {
 	}
 	name := b.String()
 	taken := []string{
-		"Document", "Object", "Base", "IsNode", "IsDocument", "String", "Error", "Format", "GoString",
+		"Base", "IsNode", "IsDocument", "RawField", "String", "Error", "Format", "GoString",
+		"GobDecode", "GobEncode", "MarshalJSON", "MarshalXML", "ReadByte", "ReadRune",
+		"UnmarshalJSON", "UnmarshalXML", "UnreadByte", "UnreadRune", "WriteByte",
 	}
 	switch {
 	case name == "" || name[0] >= '0' && name[0] <= '9':

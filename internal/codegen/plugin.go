@@ -106,9 +106,9 @@ func (p *Plugin) resolverObjects(data *gqlgen.Data) ([]resolverObject, error) {
 func (c *Catalogue) resolverBodies() map[string]string {
 	page := "first, after, last, before"
 	bodies := map[string]string{
-		"Query.node":      "r.Store.Node(ctx, id)",
-		"Query.nodes":     "nodes(ctx, r.Store, ids)",
-		"Query.changelog": "r.Store.Changelog(ctx, where, " + page + ")",
+		"Query.node":      "r.store.Node(ctx, id)",
+		"Query.nodes":     "nodes(ctx, r.store, ids)",
+		"Query.changelog": "r.store.Changelog(ctx, where, " + page + ")",
 	}
 	for _, d := range c.Documents {
 		collection := "r.collections." + goName(d.Plural)
@@ -118,18 +118,18 @@ func (c *Catalogue) resolverBodies() map[string]string {
 		for _, verb := range []string{"Create", "Update", "Delete", "Restore"} {
 			bodies["Mutation."+strings.ToLower(verb)+d.Name] = collection + "." + verb + "(ctx, input)"
 		}
-		for _, name := range []string{d.Name, d.Name + "History"} {
-			bodies[name+".versions"] = collection + ".Versions(ctx, obj.Document, from, to, author, fields, " + page + ")"
-			bodies[name+".changelog"] = "r.Store.DocumentChangelog(ctx, obj.Document, fields, author, from, to, " + page + ")"
-			bodies[name+".blame"] = "r.Store.Blame(ctx, obj.Document, fields)"
-			bodies[name+".diff"] = "r.Store.Diff(ctx, obj.Document, from, to)"
+		for name, document := range map[string]string{d.Name: "obj.Base()", d.Name + "History": "obj.Document"} {
+			bodies[name+".versions"] = collection + ".Versions(ctx, " + document + ", from, to, author, fields, " + page + ")"
+			bodies[name+".changelog"] = "r.store.DocumentChangelog(ctx, " + document + ", fields, author, from, to, " + page + ")"
+			bodies[name+".blame"] = "r.store.Blame(ctx, " + document + ", fields)"
+			bodies[name+".diff"] = "r.store.Diff(ctx, " + document + ", from, to)"
 		}
 		for _, f := range d.Refs() {
 			load := "Ref"
 			if f.List {
 				load = "Refs"
 			}
-			bodies[d.Name+"."+f.Name] = fmt.Sprintf("dataloader.%s(ctx, r.collections.%s, obj.Document, model.%s, asOf)",
+			bodies[d.Name+"."+f.Name] = fmt.Sprintf("dataloader.%s(ctx, r.collections.%s, obj.Base(), model.%s, asOf)",
 				load, goName(f.Ref.Plural), fieldIndex(d.Name, f))
 		}
 	}
