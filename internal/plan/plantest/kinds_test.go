@@ -3,10 +3,13 @@ package plantest
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/asof/asof/internal/codegen/codegentest"
+	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 // moreNulls are objects in objects and lists in lists, with every place for a
@@ -32,8 +35,8 @@ type Leg { minutes: Int! seen: [DateTime!]! cost: Decimal open: Boolean! kind: P
 // The comparison for a schema that has every kind of field, in a program that is
 // generated and compiled for it.
 func TestPlansSayTheSameOfEveryKind(t *testing.T) {
-	if testing.Short() || race {
-		t.Skip("generates and compiles a program, without the race detector")
+	if testing.Short() {
+		t.Skip("generates and compiles a program")
 	}
 	dir := codegentest.Module(t)
 	var sdl strings.Builder
@@ -50,13 +53,15 @@ func TestPlansSayTheSameOfEveryKind(t *testing.T) {
 	}
 	codegentest.Generate(t, dir)
 	binary := filepath.Join(t.TempDir(), "compare")
-	codegentest.Run(t, dir, "go", "build", "-o", binary, "./internal/plan/plantest/cmd")
-	seed, operations := os.Getenv("ASOF_PLANTEST_SEED"), os.Getenv("ASOF_PLANTEST_OPERATIONS")
-	if seed == "" {
-		seed = "1"
+	codegentest.Run(t, dir, "go", slices.Concat([]string{"build"}, buildFlags(), []string{"-o", binary, "./internal/plan/plantest/cmd"})...)
+	compare := func(t *testing.T, operations uint64, flags ...string) {
+		t.Helper()
+		if race {
+			operations /= 10
+		}
+		seed, operations := number(t, seedVar, 1), number(t, operationsVar, operations)
+		t.Log(codegentest.Run(t, dir, binary, append(flags, "-seed", strconv.FormatUint(seed, 10), "-operations", strconv.FormatUint(operations, 10))...))
 	}
-	if operations == "" {
-		operations = "10000"
-	}
-	t.Log(codegentest.Run(t, dir, binary, "-seed", seed, "-operations", operations))
+	t.Run("sqlite", func(t *testing.T) { compare(t, 10_000) })
+	t.Run("mongodb", func(t *testing.T) { compare(t, 4000, "-mongodb", mongotest.URI(t)) })
 }

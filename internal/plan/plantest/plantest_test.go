@@ -13,6 +13,12 @@ import (
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
+// Variables of the environment that choose other operations, and more.
+const (
+	seedVar       = "ASOF_PLANTEST_SEED"
+	operationsVar = "ASOF_PLANTEST_OPERATIONS"
+)
+
 // sqlite opens empty stores in files of their own.
 func sqlite(t testing.TB) func() (driver.Engine, error) {
 	dir, n := t.TempDir(), 0
@@ -47,6 +53,6 @@ func config(t testing.TB, open func() (driver.Engine, error)) Config {
 	}
 	return Config{
 		Types: model.Types, Schema: graph.NewExecutableSchema(graph.Config{}).Schema(), Open: open, Serve: Servers,
-		Seed: number(t, "ASOF_PLANTEST_SEED", 1), Operations: int(number(t, "ASOF_PLANTEST_OPERATIONS", operations)), Differences: 3,
+		Seed: number(t, seedVar, 1), Operations: int(number(t, operationsVar, operations)), Differences: 3,
 	}
 }
