@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/asof/asof/internal/demo"
 	"github.com/asof/asof/internal/web"
 	"github.com/asof/asof/storage"
 )
@@ -15,12 +17,32 @@ import (
 // mostExampleFields is how many fields of a document the example asks for.
 const mostExampleFields = 6
 
-// example is the query with which the Playground begins where the schema does
-// not answer its ready ones; nil where it does. It is made from the first type.
-func example(schema *ast.Schema, types []*storage.Type) (*web.Tab, error) {
-	if fit, err := web.TabsFit(schema); fit || err != nil || len(types) == 0 {
-		return nil, err
+// playground is what the Playground has to know. Its ready queries are for the
+// demo: where the schema does not answer them, or the store does not hold what they
+// ask for, it begins with another query.
+func (s *site) playground(types []*storage.Type) (web.Options, error) {
+	fit, err := web.TabsFit(s.schema)
+	if err != nil || len(types) == 0 {
+		return web.Options{}, err
 	}
+	options := web.Options{Example: example(s.schema, types)}
+	if fit {
+		options.IsDemo = s.holdsDemo
+	}
+	return options, nil
+}
+
+// holdsDemo reports whether the store holds the demo's catalogue. A store that cannot
+// be asked may.
+func (s *site) holdsDemo(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	filled, err := demo.Filled(ctx, s.engine)
+	return filled || err != nil
+}
+
+// example is a query that any schema answers, made from the first type.
+func example(schema *ast.Schema, types []*storage.Type) *web.Tab {
 	first := types[0]
 	about := fmt.Sprintf(`# First look: the documents of the type %s, now or at an instant in
 # the variables, such as "2026-01-31T12:00:00Z", and what was done to each.
@@ -37,7 +59,7 @@ func example(schema *ast.Schema, types []*storage.Type) (*web.Tab, error) {
   }
 }
 `, first.Plural, strings.Join(exampleFields(schema, first), " "))
-	return &web.Tab{Name: "first-look", Title: "First look", Query: about + query, Variables: json.RawMessage(`{"asOf": null}`)}, nil
+	return &web.Tab{Name: "first-look", Title: "First look", Query: about + query, Variables: json.RawMessage(`{"asOf": null}`)}
 }
 
 // exampleFields are fields of a type that need neither arguments nor fields.

@@ -27,8 +27,8 @@ func TestExampleIsAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	schema := resolvers.NewSchema(store).Schema()
-	if tab, err := example(schema, model.Types); tab != nil || err != nil {
-		t.Errorf("the schema of the demo has %v (%v)", tab, err)
+	if options, err := (&site{schema: schema}).playground(model.Types); options.IsDemo == nil || err != nil {
+		t.Errorf("the schema of the demo has other queries: %v", err)
 	}
 	lacking := *schema
 	query := *schema.Query
@@ -36,10 +36,11 @@ func TestExampleIsAnswered(t *testing.T) {
 	lacking.Query = &query
 	for i, typ := range model.Types {
 		t.Run(typ.Name, func(t *testing.T) {
-			tab, err := example(&lacking, model.Types[i:])
-			if err != nil || tab == nil {
-				t.Fatalf("%v, %v", tab, err)
+			options, err := (&site{schema: &lacking}).playground(model.Types[i:])
+			if err != nil || options.Example == nil || options.IsDemo != nil {
+				t.Fatalf("%+v, %v", options, err)
 			}
+			tab := options.Example
 			body, err := json.Marshal(map[string]any{"query": tab.Query, "variables": tab.Variables})
 			if err != nil {
 				t.Fatal(err)
@@ -52,6 +53,24 @@ func TestExampleIsAnswered(t *testing.T) {
 				t.Error(errs)
 			}
 		})
+	}
+}
+
+// The ready queries are shown where they find something, which is looked for when
+// the page is asked for.
+func TestReadyQueriesAreForTheDemo(t *testing.T) {
+	needsPlayground(t)
+	const marked = `name="asof-example" content=""`
+	if page := serve(t, "--demo").do(t, "GET", "/", "").body; !strings.Contains(page, marked) {
+		t.Errorf("on the demo: %s", page)
+	}
+	p := serve(t)
+	if got := p.query(t, `mutation {createProject(input: {key: "lanternfish", data: {name: "Mine", description: "Mine", stars: 1}}) {__typename}}`).body; strings.Contains(got, `"errors"`) {
+		t.Fatal(got)
+	}
+	page := p.do(t, "GET", "/", "")
+	if !strings.Contains(page.body, "query FirstLook(") || page.header.Get("Etag") == "" {
+		t.Errorf("on another catalogue: %s", page.body)
 	}
 }
 

@@ -123,7 +123,7 @@ func (f *serveFlags) check() error {
 // newSite puts together everything that is served.
 func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error) {
 	s := &site{
-		ping:    store.Engine().Ping,
+		engine:  store.Engine(),
 		metrics: newRegistry(store.Engine(), logger),
 		origins: m.flags.Serve.CORSOrigin,
 		anyHost: m.flags.Serve.InsecureNoAuth,

@@ -19,6 +19,7 @@ import (
 	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/internal/web"
+	"github.com/asof/asof/storage/driver"
 )
 
 // site is everything that the server has at its address.
@@ -26,7 +27,7 @@ type site struct {
 	handler  http.Handler // everything
 	api      *httpapi.Handler
 	schema   *ast.Schema // that the API has
-	ping     func(context.Context) error
+	engine   driver.Engine
 	metrics  *prometheus.Registry
 	origins  []string
 	anyHost  bool // the Host header may name any host
@@ -56,11 +57,11 @@ func (s *site) assemble() error {
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
-	example, err := example(s.schema, model.Types)
+	options, err := s.playground(model.Types)
 	if err != nil {
 		return err
 	}
-	mux.Handle("/", web.Handler(web.Options{Example: example}))
+	mux.Handle("/", web.Handler(options))
 	s.handler = s.guard(mux)
 	return nil
 }
@@ -143,7 +144,7 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
-	if err := s.ping(ctx); err != nil {
+	if err := s.engine.Ping(ctx); err != nil {
 		if !s.unready.Swap(true) {
 			s.logger.Warn("not ready: the store cannot be reached", "error", err)
 		}

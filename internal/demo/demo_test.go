@@ -125,6 +125,9 @@ func TestStory(t *testing.T) {
 		{"openfish", "2025-12-31T00:00:00Z", func(p *project) bool { return cmp.Equal(p.Tags, []string{"photos"}) }},
 	}
 	store := newStore(t)
+	if filled, err := demo.Filled(t.Context(), store.Engine()); err != nil || filled {
+		t.Errorf("filled before: %v, %v", filled, err)
+	}
 	if filled, err := demo.Fill(t.Context(), store); err != nil || !filled {
 		t.Fatalf("filled: %v, %v", filled, err)
 	}
@@ -156,6 +159,9 @@ func TestStory(t *testing.T) {
 
 func TestFillOnlyAnEmptyStore(t *testing.T) {
 	store := newStore(t)
+	if filled, err := demo.Filled(t.Context(), store.Engine()); err != nil || filled {
+		t.Errorf("filled before: %v, %v", filled, err)
+	}
 	if filled, err := demo.Fill(t.Context(), store); err != nil || !filled {
 		t.Fatalf("filled: %v, %v", filled, err)
 	}
@@ -177,7 +183,13 @@ func TestFillOnlyAnEmptyStore(t *testing.T) {
 	if _, err := transfer.Export(t.Context(), store, &out, transfer.ExportOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	report, err := transfer.Import(context.WithoutCancel(t.Context()), newStore(t), &out, transfer.ImportOptions{})
+	other := newStore(t)
+	report, err := transfer.Import(context.WithoutCancel(t.Context()), other, &out, transfer.ImportOptions{})
+	for _, s := range []*storage.Store{store, other} {
+		if filled, err := demo.Filled(t.Context(), s.Engine()); err != nil || !filled {
+			t.Errorf("not filled: %v, %v", filled, err)
+		}
+	}
 	if err != nil || report.Added != count() || len(report.Remarks) != 0 {
 		t.Errorf("exported and imported: %+v, %v", report, err)
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -77,8 +78,15 @@ func (f file) plain() ([]byte, error) {
 	return io.ReadAll(z)
 }
 
-// A fileSet serves files by path, "index.html" also as "".
-type fileSet struct{ byPath map[string]file }
+// page is the one page, which is also served as "".
+const page = "index.html"
+
+// A fileSet serves files by path.
+type fileSet struct {
+	byPath map[string]file
+	demo   file                       // the page with the ready queries, where isDemo
+	isDemo func(context.Context) bool // nil: never
+}
 
 // load reads a directory in which every file is compressed and named NAME.gz.
 func load(dir fs.FS) (*fileSet, error) {
@@ -101,8 +109,8 @@ func load(dir fs.FS) (*fileSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := set.byPath["index.html"]; !ok {
-		return nil, errors.New("index.html is missing")
+	if _, ok := set.byPath[page]; !ok {
+		return nil, errors.New(page + " is missing")
 	}
 	return set, nil
 }
@@ -114,9 +122,12 @@ func (s *fileSet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	if name == "" {
-		name = "index.html"
+		name = page
 	}
 	f, ok := s.byPath[name]
+	if name == page && s.isDemo != nil && s.isDemo(r.Context()) {
+		f = s.demo
+	}
 	if !ok {
 		http.NotFound(w, r)
 		return

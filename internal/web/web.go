@@ -18,6 +18,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -42,8 +43,11 @@ type Options struct {
 	// by WebSocket.
 	GraphQL string
 	// Example takes the place of the ready queries, which are written for the
-	// demo's types; nil: they are shown.
+	// demo's types and documents; nil: they are shown.
 	Example *Tab
+	// IsDemo says, each time that the page is asked for, whether the ready queries
+	// are shown although there is an Example; nil: they are not.
+	IsDemo func(context.Context) bool
 }
 
 // endpointMark is where the built page keeps the endpoint's URL.
@@ -73,6 +77,7 @@ func Handler(opts Options) http.Handler {
 		}
 	}
 	if opts.Example != nil {
+		files.demo, files.isDemo = files.byPath[page], opts.IsDemo
 		if err := files.setExample(opts.Example); err != nil {
 			panic("web: embedded playground: " + err.Error())
 		}
@@ -94,14 +99,14 @@ func (s *fileSet) setExample(tab *Tab) error {
 
 // replace puts a text in the page in the place of a mark.
 func (s *fileSet) replace(mark, text string) error {
-	page, err := s.byPath["index.html"].plain()
+	plain, err := s.byPath[page].plain()
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(string(page), mark) {
-		return fmt.Errorf("index.html has no %s", mark)
+	if !strings.Contains(string(plain), mark) {
+		return fmt.Errorf("%s has no %s", page, mark)
 	}
-	s.byPath["index.html"], err = newFile("index.html", []byte(strings.Replace(string(page), mark, text, 1)))
+	s.byPath[page], err = newFile(page, []byte(strings.Replace(string(plain), mark, text, 1)))
 	return err
 }
 

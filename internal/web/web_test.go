@@ -5,6 +5,7 @@ package web_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -199,6 +200,27 @@ func TestOptionGraphQL(t *testing.T) {
 		if mark := `<meta name="asof-graphql" content="` + want + `"`; !strings.Contains(page, mark) {
 			t.Errorf("GraphQL %q: the page lacks %s:\n%s", url, mark, page)
 		}
+	}
+}
+
+// Which queries are in the page is looked at whenever it is asked for; its ETag
+// tells one from the other.
+func TestOptionIsDemo(t *testing.T) {
+	demo := false
+	h := web.Handler(web.Options{
+		GraphQL: "elsewhere", Example: &web.Tab{Query: "query Mine { __typename }"}, IsDemo: func(context.Context) bool { return demo },
+	})
+	etags := map[string]bool{}
+	for _, demo = range []bool{false, true, false} {
+		r := get(t, h, "GET", "/")
+		text := string(body(t, r))
+		if strings.Contains(text, "query Mine") == demo || !strings.Contains(text, `content="elsewhere"`) {
+			t.Errorf("demo %v: %s", demo, text)
+		}
+		etags[r.Header.Get("Etag")] = true
+	}
+	if len(etags) != 2 {
+		t.Errorf("the ETags are %v, want two", etags)
 	}
 }
 
