@@ -33,7 +33,7 @@ func (s *Store) Document(ctx context.Context, t *Type, key string, asOf *driver.
 		return nil, nil // no document has such a key
 	}
 	if version != nil {
-		return s.getVersion(ctx, op, t, key, *version, fields)
+		return s.getVersion(ctx, op, t, key, *version, fields, false)
 	}
 	at := op.begin
 	if asOf != nil {
@@ -57,13 +57,23 @@ func indexed(d *Document, fields []string) *Document {
 	return d
 }
 
-func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key string, number int, fields []string) (*Document, error) {
+// getVersion returns a document in one of its versions. A deletion is nil, unless
+// deletions are asked for: then it shows the state that was deleted.
+func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key string, number int, fields []string, deletions bool) (*Document, error) {
 	now := op.now(nil)
 	v, err := s.numbered(ctx, now, t, key, number, fields)
-	if err != nil || v == nil || v.Deleted {
+	if err != nil || v == nil || v.Deleted && !deletions {
 		return nil, err
 	}
-	return indexed(s.newDocument(t, v, v.RecordedAt, now, true), fields), nil
+	d := s.newDocument(t, v, v.RecordedAt, now, true)
+	if v.Deleted {
+		was, err := s.getFields(ctx, t, driver.Ref{Key: key, Number: v.Number - 1}, fields)
+		if err != nil || was == nil {
+			return nil, err
+		}
+		d.raw = was.Data
+	}
+	return indexed(d, fields), nil
 }
 
 // numbered returns a version by its number; nil for an unknown key. A version
@@ -151,7 +161,8 @@ func (s *Store) Settled(ctx context.Context, at driver.Instant) error {
 }
 
 // Node returns the document with a global id, at the version that the id names;
-// nil where it does not exist.
+// nil where it does not exist. The id of a deletion, which lists of versions
+// have, names what they show: the state that was deleted.
 func (s *Store) Node(ctx context.Context, id string) (Node, error) {
 	d, err := s.DocumentByID(ctx, id, everything)
 	if err != nil || d == nil {
@@ -170,12 +181,14 @@ func (s *Store) DocumentByID(ctx context.Context, id string, fields func(*Type) 
 	if err != nil {
 		return nil, err
 	}
-	var version *int
-	if number > 0 {
-		n := int(number)
-		version = &n
+	if number == 0 {
+		return s.Document(ctx, t, key, nil, nil, fields(t))
 	}
-	return s.Document(ctx, t, key, nil, version, fields(t))
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.getVersion(ctx, op, t, key, int(number), fields(t), true)
 }
 
 func (s *Store) resolveID(id string) (*Type, string, int64, error) {
@@ -268,6 +281,10 @@ func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked
 	if err != nil {
 		return nil, fromDriver(err)
 	}
+	was, err := s.deletedStates(ctx, t, vs, asked.refs, fields)
+	if err != nil {
+		return nil, err
+	}
 	docs := make([]*Document, len(vs))
 	var missing byID // places in asked
 	for i, v := range vs {
@@ -276,9 +293,12 @@ func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked
 		case ref.Number > 0 && (v == nil || v.RecordedAt > now):
 			missing.refs = append(missing.refs, driver.Ref{Key: ref.Key, At: now})
 			missing.places = append(missing.places, i)
-		case v == nil || v.Deleted:
+		case v == nil || v.Deleted && was[i] == nil:
 		case ref.Number > 0:
 			docs[i] = s.newDocument(t, v, v.RecordedAt, now, true)
+			if v.Deleted {
+				docs[i].raw = was[i].Data
+			}
 		default:
 			docs[i] = s.newDocument(t, v, now, now, false)
 		}
@@ -300,4 +320,28 @@ func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked
 		}
 	}
 	return bad, nil
+}
+
+// deletedStates returns, in the places of those versions that are deletions and
+// that were asked for by number, the ones before them: one read for all.
+func (s *Store) deletedStates(ctx context.Context, t *Type, vs []*driver.Version, refs []driver.Ref, fields []string) (map[int]*driver.Version, error) {
+	var before []driver.Ref
+	var places []int
+	for i, v := range vs {
+		if v != nil && v.Deleted && refs[i].Number > 0 {
+			before, places = append(before, driver.Ref{Key: v.Key, Number: v.Number - 1}), append(places, i)
+		}
+	}
+	if before == nil {
+		return nil, nil
+	}
+	found, err := s.engine.Get(ctx, t.Collection, before, fields)
+	if err != nil {
+		return nil, fromDriver(err)
+	}
+	was := make(map[int]*driver.Version, len(found))
+	for n, v := range found {
+		was[places[n]] = v
+	}
+	return was, nil
 }

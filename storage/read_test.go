@@ -205,6 +205,28 @@ func TestDeletedDocumentsKeepTheirHistory(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	// The ids of its versions lead back to what was shown.
+	var ids []string
+	for _, n := range versions.Nodes {
+		ids = append(ids, n.ID())
+	}
+	if diff := cmp.Diff([]string{"Project:a@3", "Project:a@2", "Project:a@1"}, ids); diff != "" {
+		t.Error(diff)
+	}
+	nodes, bad, err := e.store.Nodes(ctx, append(ids, "Project:a"))
+	if err != nil || bad != nil || len(nodes) != 4 || nodes[3] != nil {
+		t.Fatalf("%v %v %v", nodes, bad, err)
+	}
+	for i, id := range ids {
+		shown := versions.Nodes[i]
+		for _, n := range []storage.Node{nodes[i], must(e.store.Node(ctx, id))(t)} {
+			p, ok := n.(*project)
+			if !ok || p.ID() != id || must(p.String(fName))(t) != must(shown.String(fName))(t) ||
+				p.Version() != shown.Version() || p.VersionInfo().RecordedAt() != shown.VersionInfo().RecordedAt() {
+				t.Errorf("node %s is %v", id, n)
+			}
+		}
+	}
 	blames := must(e.store.Blame(ctx, h.Document, nil))(t)
 	if len(blames) != 1 || blames[0].Version() != 2 {
 		t.Errorf("blame of the deleted state: %+v", blames)
