@@ -16,6 +16,7 @@ func sdlFuncs() template.FuncMap {
 		"orderDescription":  orderDescription,
 		"keysDescription":   keysDescription,
 		"refers":            refers,
+		"stored":            stored,
 		"verbs":             verbs,
 		"a":                 article,
 		"upperFirst":        upperFirst,
@@ -113,6 +114,11 @@ func refers(f *Field) string {
 		return "the documents referred to"
 	}
 	return "the document referred to"
+}
+
+// stored says where documents are stored.
+func stored(d *Document) string {
+	return fmt.Sprintf("%s, stored in the collection %s.", d.Name, d.Collection)
 }
 
 // outcome is what the templates need to know about one mutation's results.

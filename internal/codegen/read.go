@@ -19,6 +19,10 @@ func Read(sources ...*ast.Source) (*Catalogue, error) {
 		documents: map[string]*Document{}, objects: map[string]*Object{}, enums: map[string]*Enum{},
 	}
 	for _, src := range sources {
+		if p := textProblem(src); p != nil {
+			r.problems = append(r.problems, *p)
+			continue
+		}
 		doc, err := parser.ParseSchema(src)
 		if err != nil {
 			r.problems = append(r.problems, syntaxProblem(src, err))
