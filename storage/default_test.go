@@ -77,10 +77,20 @@ func TestAnotherDefaultKeepsWhatWasWritten(t *testing.T) {
 		if got := must(main.String(1))(t); got != "red" {
 			t.Errorf("the color is %s", got)
 		}
-		// Writing what an absent value reads as is a change: now it is said.
-		s, ok := must(things.Update(t.Context(), storage.UpdateInput{Key: "imported", ExpectedVersion: 1, Patch: object{"size": 2}}))(t).(*storage.Success[*thing])
-		if !ok || !s.Changed || s.Version != 2 {
-			t.Errorf("%+v", s)
+		// Writing what an absent value reads as changes nothing that anybody sees.
+		for size, version := range map[any]int{2: 1, nil: 1} {
+			s, ok := must(things.Update(t.Context(), storage.UpdateInput{Key: "imported", ExpectedVersion: 1, Patch: object{"size": size}}))(t).(*storage.Success[*thing])
+			if !ok || s.Changed || s.Version != version {
+				t.Errorf("%v: %+v", size, s)
+			}
+		}
+		// Null is the default, which is stored like any other value.
+		s, ok := must(things.Update(t.Context(), storage.UpdateInput{Key: "given", ExpectedVersion: 1, Patch: object{"size": nil}}))(t).(*storage.Success[*thing])
+		if !ok || s.Version != 2 {
+			t.Fatalf("%+v", s)
+		}
+		if diff := cmp.Diff([]string{`REPLACE /size 7 -> 2`}, lines(must(s.Changes())(t))); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

@@ -12,8 +12,10 @@ import (
 
 // patched applies a patch to a stored document, as RFC 7396 does but for one
 // difference: lists and JSON values are replaced as a whole. An absent field is
-// untouched, null removes the member, nested objects are merged. Members keep
-// their places, new ones come last, and what the type does not declare stays.
+// untouched, null removes the member or sets its default, nested objects are
+// merged. Members keep their places, new ones come last, and what the type does
+// not declare stays. What would read as it does now is not written: nobody could
+// see the difference.
 // A nil document stands for one that is made now; then every non-null field
 // without a default must be given, and fields that are not given, or null, get
 // their defaults. They are stored, so that another default later changes
@@ -59,14 +61,16 @@ func patchObject(o *ObjectType, doc []byte, patch map[string]any, path string) (
 			if f.NonNull && f.Default == nil {
 				return nil, badInput("%s: null cannot be stored: the field is declared %s", here, f.typeName(true))
 			}
-			set[i] = !rawjson.IsNull(at[i].at(doc)) // what is null already stays as it is
+			// What is null already stays as it is, and what has a default is that.
+			values[i] = f.Default
+			set[i] = (f.Default != nil || !rawjson.IsNull(at[i].at(doc))) && !(doc != nil && f.readsSame(at[i].at(doc), f.Default))
 			continue
 		}
 		var err error
 		if values[i], err = f.patchValue(at[i].at(doc), v, here); err != nil {
 			return nil, err
 		}
-		set[i] = true
+		set[i] = doc == nil || !f.readsSame(at[i].at(doc), values[i])
 	}
 	return splice(o, doc, set, values), nil
 }
