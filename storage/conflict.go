@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/normal"
 )
 
 // maxSince bounds the changes that a conflict lists.
@@ -58,8 +55,17 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 	if err != nil {
 		return nil, err
 	}
-	k.overlapping = overlapping(t, s.changesBetween(t, base, cur, cur, at), cur.Data, after, patch)
-	k.mergeable = len(k.overlapping) == 0
+	over := &overlap{store: s, t: t, base: base, cur: cur, at: at}
+	if err := over.since(ctx); err != nil {
+		return nil, err
+	}
+	if k.overlapping, err = over.paths(ctx, after, patch); err != nil {
+		return nil, err
+	}
+	if over.again {
+		k.message += ", and was deleted and created again in between"
+	}
+	k.mergeable = len(k.overlapping) == 0 && !over.again
 	return k, nil
 }
 
@@ -78,32 +84,11 @@ func conflictMessage(t *Type, key string, expected int, cur *driver.Version) str
 	case expected == 0:
 		return fmt.Sprintf("%s %q exists already, at version %d", t.Name, key, cur.Number)
 	case cur.Deleted:
-		return fmt.Sprintf("%s %q is deleted: version %d is its deletion; restore it, or create it again", t.Name, key, cur.Number)
+		return fmt.Sprintf("%s %q is deleted: version %d is its deletion, and the same write would fail again; bring it back with restore%s and expectedVersion %d, or create it again with create%s",
+			t.Name, key, cur.Number, t.Name, cur.Number, t.Name)
 	default:
 		return fmt.Sprintf("%s %q is at version %d, not at version %d", t.Name, key, cur.Number, expected)
 	}
-}
-
-// overlapping returns the paths of the patch that were changed since the base,
-// and to something else than the patch sets. Now is the current document, and
-// after what the patch would make of it.
-func overlapping(t *Type, changes []*FieldChange, now, after []byte, patch map[string]any) []string {
-	out := []string{}
-	visibleNow, visibleAfter := t.object.visible(now), t.object.visible(after)
-	for _, path := range patchPaths(t.object, patch, "") {
-		touched := slices.ContainsFunc(changes, func(c *FieldChange) bool {
-			return c.Path == path || strings.HasPrefix(c.Path, path+"/") || strings.HasPrefix(path, c.Path+"/")
-		})
-		if !touched {
-			continue
-		}
-		names, _ := diff.Split(path)
-		a, b := valueAt(visibleNow, names), valueAt(visibleAfter, names)
-		if (a == nil) != (b == nil) || a != nil && !normal.Equal(a, b) {
-			out = append(out, path)
-		}
-	}
-	return out
 }
 
 // changesSince lists the changes after the base, up to the current version,

@@ -195,8 +195,14 @@ func TestNothingChangedMakesNoVersion(t *testing.T) {
 	e.load("software", "c", `{"name":"C","archived":null,"notes":1}`)
 	for key, patches := range map[string][]object{
 		"b": {
-			{"tags": []any{}}, {"archived": false}, {"archived": nil}, {"plan": nil}, {"price": "1.5"}, {"checkedAt": "2026-01-01T00:00:00Z"},
-			{"releases": []any{object{"tag": "v1", "notes": []any{}}, object{"notes": []any{}, "tag": nil}}}, {"currentRelease": object{"notes": []any{}}},
+			{"tags": []any{}},
+			{"archived": false},
+			{"archived": nil},
+			{"plan": nil},
+			{"price": "1.5"},
+			{"checkedAt": "2026-01-01T00:00:00Z"},
+			{"releases": []any{object{"tag": "v1", "notes": []any{}}, object{"notes": []any{}, "tag": nil}}},
+			{"currentRelease": object{"notes": []any{}}},
 		},
 		"c": {{"archived": false}, {"archived": nil}, {"releases": []any{}}, {"releases": nil}},
 	} {

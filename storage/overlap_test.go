@@ -1,0 +1,133 @@
+package storage_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage"
+)
+
+// A patch overlaps with what anybody changed since, also where somebody put
+// back what was there.
+func TestWhatOverlaps(t *testing.T) {
+	start := `{"name":"A","tags":["x"],"stargazers_count":1,"current_release":{"tag":"v1","published_at":"2026-01-01","secret":1},"commit_history":{"a":1}}`
+	tests := []struct {
+		name  string
+		steps []string // what others write, replacing the document; "" deletes
+		patch object
+		want  []string // none: it can be merged
+	}{
+		{"another field", []string{`{"name":"B"}`}, object{"stars": 2}, nil},
+		{"the same field", []string{`{"name":"B"}`}, object{"name": "C", "stars": 2}, []string{"/name"}},
+		{"there and back", []string{`{"name":"B"}`, `{"name":"A"}`}, object{"name": "C", "stars": 2}, []string{"/name"}},
+		{"there and back, the same value", []string{`{"name":"B"}`, `{"name":"A"}`}, object{"name": "A"}, nil},
+		{
+			"in an object",
+			[]string{`{"current_release":{"tag":"v2","published_at":"2026-01-01"}}`, `{"current_release":{"tag":"v1","published_at":"2026-01-01"}}`},
+			object{"currentRelease": object{"tag": "v3", "publishedAt": "2026-01-02"}},
+			[]string{"/currentRelease/tag"},
+		},
+		{
+			"in another part of it",
+			[]string{`{"current_release":{"tag":"v2","published_at":"2026-01-01"}}`, `{"current_release":{"tag":"v1","published_at":"2026-01-01"}}`},
+			object{"currentRelease": object{"publishedAt": "2026-01-02"}},
+			nil,
+		},
+		{
+			"what is not declared",
+			[]string{`{"current_release":{"tag":"v1","published_at":"2026-01-01","secret":2}}`, `{"current_release":{"tag":"v1","published_at":"2026-01-01","secret":3}}`},
+			object{"currentRelease": nil},
+			nil,
+		},
+		{"a JSON value", []string{`{"commit_history":{"a":2}}`, `{"commit_history":{"a":1}}`}, object{"commitHistory": object{"b": 1}}, []string{"/commitHistory"}},
+		{"a list emptied and filled", []string{`{"tags":[]}`, `{"tags":["x"]}`}, object{"tags": []any{"y"}}, []string{"/tags"}},
+		{"what is missing and what is empty", []string{`{"releases":[{}]}`, `{"releases":null}`}, object{"archived": false}, nil},
+		{"deleted and created again", []string{"", `{"stargazers_count":1}`}, object{"name": "C", "stars": 1}, []string{"/name", "/stars"}},
+		{"another document of this key", []string{"", `{"name":"A"}`}, object{}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := newEnv(t)
+			e.load("software", "a", start)
+			again := false
+			for _, step := range tt.steps {
+				if step != "" {
+					step = merged(t, start, step)
+				} else {
+					again = true
+				}
+				e.load("software", "a", step)
+			}
+			in := storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: tt.patch}
+			c := asConflict(t, must(e.projects.Update(e.begin(), in))(t), nil)
+			if diff := cmp.Diff(append([]string{}, tt.want...), c.OverlappingPaths); diff != "" {
+				t.Error(diff)
+			}
+			mergeable := len(tt.want) == 0 && !again
+			if c.Mergeable != mergeable || strings.Contains(c.Message, "deleted and created again") != again {
+				t.Errorf("%+v", c)
+			}
+			in.OnConflict = ptr(storage.Merge)
+			if s, ok := must(e.projects.Update(e.begin(), in))(t).(*storage.Success[*project]); ok != mergeable || ok && !s.Merged {
+				t.Errorf("merged: %t, want %t", ok, mergeable)
+			}
+		})
+	}
+}
+
+// merged is a document with other values of some members.
+func merged(t *testing.T, doc, members string) string {
+	t.Helper()
+	var all map[string]json.RawMessage
+	for _, text := range []string{doc, members} {
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return string(must(json.Marshal(all))(t))
+}
+
+// What is behind more versions than are compared counts as changed.
+func TestOverlapIsBounded(t *testing.T) {
+	e := newEnv(t)
+	e.load("software", "a", `{"name":"A","current_release":{"tag":"v1"}}`)
+	for i := range 1001 {
+		e.load("software", "a", `{"name":"A","current_release":{"tag":"v1","published_at":"`+[]string{"2026-01-01", "2026-01-02"}[i%2]+`"}}`)
+	}
+	c := asConflict(t, must(e.projects.Update(e.begin(), storage.UpdateInput{
+		Key: "a", ExpectedVersion: 1, Patch: object{"name": "B", "currentRelease": object{"tag": "v2"}},
+	}))(t), nil)
+	if diff := cmp.Diff([]string{"/currentRelease/tag"}, c.OverlappingPaths); diff != "" {
+		t.Error(diff)
+	}
+	c = asConflict(t, must(e.projects.Update(e.begin(), storage.UpdateInput{
+		Key: "a", ExpectedVersion: 3, Patch: object{"name": "B", "currentRelease": object{"tag": "v2"}},
+	}))(t), nil)
+	if !c.Mergeable {
+		t.Errorf("%+v", c)
+	}
+	if since := must(c.ChangesSince(e.begin()))(t); len(since) != 999 {
+		t.Errorf("%d changes", len(since))
+	}
+}
+
+// Who writes after a deletion is told how to go on: its number is the expected
+// one, so that trying again would not help.
+func TestConflictWithADeletion(t *testing.T) {
+	e := newEnv(t)
+	e.load("software", "a", `{"name":"A"}`)
+	e.load("software", "a", ``)
+	for name, res := range map[string]any{
+		"update": must(e.projects.Update(e.begin(), storage.UpdateInput{Key: "a", ExpectedVersion: 2, Patch: object{}}))(t),
+		"delete": must(e.projects.Delete(e.begin(), storage.DeleteInput{Key: "a", ExpectedVersion: 2}))(t),
+	} {
+		c := asConflict(t, res, nil)
+		if c.ExpectedVersion != 2 || c.ActualVersion != 2 || !strings.Contains(c.Message, `is deleted`) ||
+			!strings.Contains(c.Message, "restoreProject and expectedVersion 2, or create it again with createProject") {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
