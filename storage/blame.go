@@ -24,8 +24,8 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 		return nil, err
 	}
 	stored, err := d.t.storedNames("fields", fields)
-	if err != nil {
-		return nil, err
+	if err != nil || noneOf(fields) {
+		return []*FieldBlame{}, err
 	}
 	state := d.v
 	if state.Deleted {

@@ -203,7 +203,7 @@ func (s *Store) DocumentChangelog(ctx context.Context, d *Document, fields []str
 	if err != nil {
 		return nil, err
 	}
-	if empty {
+	if empty || noneOf(fields) {
 		return emptyChanges(p), nil
 	}
 	return l.page(ctx, op, argsHash("changelog", d.t.Name, d.v.Key, fields, author, from, to), p)
@@ -230,102 +230,4 @@ func emptyChanges(p paging) *FieldChangeConnection {
 		Edges: []*FieldChangeEdge{}, Nodes: []*FieldChange{}, PageInfo: p.info(false),
 		count: func(context.Context) (int, error) { return 0, nil },
 	}
-}
-
-// Changelog returns a page of the changes of all documents, newest version
-// first. Errors: BAD_USER_INPUT for unknown types and fields, and for keys
-// without the one type that they belong to.
-func (s *Store) Changelog(ctx context.Context, where *ChangelogWhere, first *int, after *string, last *int, before *string) (*FieldChangeConnection, error) {
-	op, err := s.operation(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.paging(first, after, last, before)
-	if err != nil {
-		return nil, err
-	}
-	if where == nil {
-		where = &ChangelogWhere{}
-	}
-	l := &changelog{store: s, seen: op.begin}
-	empty, err := l.where(where)
-	if err != nil {
-		return nil, err
-	}
-	if empty {
-		return emptyChanges(p), nil
-	}
-	return l.page(ctx, op, argsHash("changelog", where), p)
-}
-
-// where applies the conditions; it returns true if no change can meet them.
-func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
-	types := l.store.types
-	if w.DocumentType != nil {
-		types = nil
-		for _, name := range w.DocumentType {
-			t := l.store.byName[name]
-			if t == nil {
-				return false, badInput("where.documentType: there is no type %s", quoteShort(name))
-			}
-			if !slices.Contains(types, t) {
-				types = append(types, t)
-			}
-		}
-	}
-	keys, keyed := oneOf(w.Key, w.Keys)
-	if keyed && len(types) != 1 {
-		return false, badInput("where: a key belongs to one type of documents; give exactly one documentType with it")
-	}
-	fields, named := oneOf(w.Field, w.Fields)
-	authors, authored := oneOf(w.Author, w.Authors)
-	for _, o := range w.Operation {
-		op, ok := opOf(o)
-		if !ok {
-			return false, badInput("where.operation: there is no operation %s", quoteShort(string(o)))
-		}
-		l.log.Ops = append(l.log.Ops, op)
-	}
-	if most := l.store.limits.FilterSize; len(keys)+len(fields)+len(authors)+len(w.DocumentType) > most {
-		return false, badInput("where: more than %d keys, fields, authors and types", most)
-	}
-	l.fields = fields
-	if w.ChangeGroup != nil {
-		l.log.Groups = []string{*w.ChangeGroup}
-	}
-	l.log.Keys, l.log.Authors = keys, authors
-	known := map[string]bool{}
-	for _, t := range types {
-		has := !named
-		for _, name := range fields {
-			if f := t.object.field(name); f != nil {
-				has, known[name] = true, true
-				if !slices.Contains(l.log.Changed, f.Stored) {
-					l.log.Changed = append(l.log.Changed, f.Stored)
-				}
-			}
-		}
-		if has {
-			l.log.Collections = append(l.log.Collections, t.Collection)
-		}
-	}
-	for _, name := range fields {
-		if !known[name] {
-			return false, badInput("where: no type of documents has a field %s", quoteShort(name))
-		}
-	}
-	none := keyed && len(keys) == 0 || named && len(fields) == 0 || authored && len(authors) == 0 ||
-		w.Operation != nil && len(w.Operation) == 0 || len(l.log.Collections) == 0
-	empty, err = l.between("where.", w.From, w.To)
-	return empty || none, err
-}
-
-// oneOf joins a singular condition and its plural; given is false where neither
-// is there.
-func oneOf(one *string, many []string) (all []string, given bool) {
-	all = slices.Clone(many)
-	if one != nil {
-		all = append(all, *one)
-	}
-	return all, one != nil || many != nil
 }

@@ -114,15 +114,25 @@ func TestGlobalChangelog(t *testing.T) {
 		where storage.ChangelogWhere
 		want  []string
 	}{
-		"type":      {storage.ChangelogWhere{DocumentType: []string{"Tag"}}, []string{want[0], want[6]}},
-		"key":       {storage.ChangelogWhere{DocumentType: []string{"Project"}, Key: ptr("a")}, want[1:6]},
-		"field":     {storage.ChangelogWhere{Field: ptr("name")}, []string{want[0], want[1], want[3], want[6]}},
-		"own field": {storage.ChangelogWhere{Fields: []string{"stars"}}, want[2:3]},
-		"author":    {storage.ChangelogWhere{Author: ptr("bob")}, want[1:3]},
-		"operation": {storage.ChangelogWhere{Operation: []storage.Operation{storage.OperationCreate}}, want[3:6]},
-		"group":     {storage.ChangelogWhere{ChangeGroup: group}, want[1:3]},
-		"nobody":    {storage.ChangelogWhere{Authors: []string{}}, nil},
-		"no keys":   {storage.ChangelogWhere{DocumentType: []string{"Tag"}, Keys: []string{}}, nil},
+		"type":               {storage.ChangelogWhere{DocumentType: []string{"Tag"}}, []string{want[0], want[6]}},
+		"key":                {storage.ChangelogWhere{DocumentType: []string{"Project"}, Key: ptr("a")}, want[1:6]},
+		"field":              {storage.ChangelogWhere{Field: ptr("name")}, []string{want[0], want[1], want[3], want[6]}},
+		"own field":          {storage.ChangelogWhere{Fields: []string{"stars"}}, want[2:3]},
+		"author":             {storage.ChangelogWhere{Author: ptr("bob")}, want[1:3]},
+		"operation":          {storage.ChangelogWhere{Operation: []storage.Operation{storage.OperationCreate}}, want[3:6]},
+		"group":              {storage.ChangelogWhere{ChangeGroup: group}, want[1:3]},
+		"nobody":             {storage.ChangelogWhere{Authors: []string{}}, nil},
+		"no fields":          {storage.ChangelogWhere{Fields: []string{}}, nil},
+		"no types":           {storage.ChangelogWhere{DocumentType: []string{}}, nil},
+		"no types, a field":  {storage.ChangelogWhere{DocumentType: []string{}, Field: ptr("stars")}, nil},
+		"no operations":      {storage.ChangelogWhere{Operation: []storage.Operation{}}, nil},
+		"field and fields":   {storage.ChangelogWhere{Field: ptr("stars"), Fields: []string{"name"}}, nil},
+		"field in fields":    {storage.ChangelogWhere{Field: ptr("stars"), Fields: []string{"name", "stars"}}, want[2:3]},
+		"author and authors": {storage.ChangelogWhere{Author: ptr("bob"), Authors: []string{"ann"}}, nil},
+		"author in authors":  {storage.ChangelogWhere{Author: ptr("bob"), Authors: []string{"ann", "bob"}}, want[1:3]},
+		"key and keys":       {storage.ChangelogWhere{DocumentType: []string{"Project"}, Key: ptr("a"), Keys: []string{"b"}}, nil},
+		"key in keys":        {storage.ChangelogWhere{DocumentType: []string{"Project"}, Key: ptr("a"), Keys: []string{"b", "a"}}, want[1:6]},
+		"no keys":            {storage.ChangelogWhere{DocumentType: []string{"Tag"}, Keys: []string{}}, nil},
 	} {
 		conn := must(e.store.Changelog(e.begin(), &tt.where, nil, nil, nil, nil))(t)
 		if diff := cmp.Diff(tt.want, lines(conn.Nodes)); diff != "" {
@@ -142,9 +152,11 @@ func TestGlobalChangelog(t *testing.T) {
 		t.Errorf("counted %d", n)
 	}
 	for part, where := range map[string]storage.ChangelogWhere{
-		"exactly one documentType": {Key: ptr("a")},
-		"no type of documents has": {Field: ptr("nothing")},
-		"there is no type":         {DocumentType: []string{"Nothing"}},
+		"exactly one documentType":                                {Key: ptr("a")},
+		`where.field: no type of documents has a field "nothing"`: {Field: ptr("nothing")},
+		`where.fields: Tag has no field "stars"`:                  {DocumentType: []string{"Tag"}, Field: ptr("name"), Fields: []string{"stars"}},
+		`where.field: none of Tag, Project has a field "nothing"`: {DocumentType: []string{"Tag", "Project", "Tag"}, Field: ptr("nothing")},
+		"there is no type":                                        {DocumentType: []string{"Nothing"}},
 	} {
 		_, err := e.store.Changelog(e.begin(), &where, nil, nil, nil, nil)
 		wantError(t, err, storage.CodeBadUserInput, part)
@@ -290,45 +302,6 @@ func TestBlameStopsEarly(t *testing.T) {
 	if read != 1 {
 		t.Errorf("read %d versions for one field that changed in the last", read)
 	}
-}
-
-// A pinned document's diff is about what was there then, by number and by instant.
-func TestDiffOfAPinnedReadShowsNothingLater(t *testing.T) {
-	e := newEnv(t)
-	at := e.load("software", "a", `{"name":"one"}`)
-	later := e.clock.advance(time.Second)
-	ask := func(ref storage.VersionRef) []string {
-		t.Helper()
-		ctx := e.begin()
-		d := must(e.projects.Get(ctx, "a", &at, nil))(t)
-		var said []string
-		for _, args := range []struct {
-			from storage.VersionRef
-			to   *storage.VersionRef
-		}{{ref, nil}, {storage.VersionRef{Version: ptr(1)}, &ref}} {
-			got, err := e.store.Diff(ctx, d.Document, args.from, args.to)
-			if err != nil {
-				said = append(said, err.Error())
-			} else {
-				said = append(said, string(got.Before)+string(got.After))
-			}
-		}
-		return said
-	}
-	refs := map[string]storage.VersionRef{"version": {Version: ptr(2)}, "asOf": {AsOf: &later}}
-	before := map[string][]string{}
-	for name, ref := range refs {
-		before[name] = ask(ref)
-	}
-	e.update("ann", "a", 1, object{"name": "two"})
-	for name, ref := range refs {
-		if diff := cmp.Diff(before[name], ask(ref)); diff != "" {
-			t.Errorf("%s: a later write changed the answer: %s", name, diff)
-		}
-	}
-	d := must(e.projects.Get(e.begin(), "a", &at, nil))(t)
-	_, err := e.store.Diff(e.begin(), d.Document, storage.VersionRef{AsOf: &later}, nil)
-	wantError(t, err, storage.CodeAsOfInFuture, "read the document at a later moment")
 }
 
 func TestDiff(t *testing.T) {

@@ -65,8 +65,8 @@ type RestoreInput struct {
 	ClientMutationID *string
 }
 
-// ChangelogWhere selects changes. All conditions hold together; where there is
-// a singular and a plural, either of their values may match.
+// ChangelogWhere selects changes. All conditions hold together, also a singular
+// and its plural. Nil asks for everything, a list without elements for nothing.
 type ChangelogWhere struct {
 	DocumentType []string // type names
 	Key          *string  // needs exactly one document type, as does Keys

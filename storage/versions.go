@@ -95,6 +95,7 @@ func (s *Store) Versions(ctx context.Context, d *Document, args *VersionsArgs) (
 	if err != nil {
 		return nil, err
 	}
+	empty = empty || noneOf(fields)
 	hash := argsHash("versions", d.t.Name, d.v.Key, from, to, author, fields)
 	page := l.log
 	pinned := false
