@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -42,4 +43,49 @@ func TestImportOutOfRoom(t *testing.T) {
 		t.Errorf("%d versions in the end, want %d", n, lines)
 	}
 	run(t, program, "check", "--store", store)
+}
+
+// A server without room says of a write that nothing was written, and why;
+// everything that was acknowledged can be read. The room is a file system of
+// the server's own.
+func TestServeOutOfRoom(t *testing.T) {
+	const inOwnRoom = `exec unshare -rm sh -c 'mount -t tmpfs -o size=2m none "$0" && exec "$@"'`
+	dir := t.TempDir()
+	room := filepath.Join(dir, "room")
+	if err := os.Mkdir(room, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("sh", "-c", inOwnRoom+` "$0" true`, room).CombinedOutput(); err != nil {
+		t.Skipf("this system lets nobody mount a small file system: %v %s", err, out)
+	}
+	wrapped := filepath.Join(dir, "asof-in-room")
+	script := fmt.Sprintf("#!/bin/sh\n%s '%s' '%s' \"$@\"\n", inOwnRoom, room, program)
+	if err := os.WriteFile(wrapped, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t, wrapped, "sqlite:"+filepath.Join(room, "small.db"))
+	write := func(n int) answer {
+		return s.ask(t, `mutation ($key: ID!, $text: String!) { createTag(input: {key: $key, data: {name: "t", description: $text}}) { __typename } }`,
+			map[string]any{"key": fmt.Sprint("t", n), "text": strings.Repeat(fmt.Sprint(n, " "), 10_000)})
+	}
+	written := 0
+	var full answer
+	for ; len(full.Errors) == 0; written++ {
+		if written > 1000 {
+			t.Fatal("there was room for everything")
+		}
+		full = write(written)
+	}
+	written-- // without the one that failed
+	if got := full.Errors[0]; got.Extensions.Code != "UNAVAILABLE" || got.Message != "the store takes no writes now: its disk is full; nothing was written" {
+		t.Errorf("after %d writes: %+v", written, got)
+	}
+	if written == 0 {
+		t.Error("there was room for nothing")
+	}
+	read := s.ask(t, `query ($last: ID!, $next: ID!) { tags { totalCount } last: tag(key: $last) { version } next: tag(key: $next) { version } }`,
+		map[string]any{"last": fmt.Sprint("t", written-1), "next": fmt.Sprint("t", written)})
+	if want := fmt.Sprintf(`{"totalCount":%d}`, written); string(read.Data["tags"]) != want || string(read.Data["last"]) != `{"version":1}` || string(read.Data["next"]) != "null" {
+		t.Errorf("after %d writes there is %s (%v)", written, read.Data, read.Errors)
+	}
 }

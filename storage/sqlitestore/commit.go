@@ -37,9 +37,13 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 func (w *writer) commitBatch(batch []*request) {
 	err := w.tryBatch(batch)
 	if err != nil && len(batch) > 1 && !isOutage(err) {
+		var before uncommitted
+		certain := errors.As(err, &before)
 		for i, r := range batch {
 			if err := w.tryBatch(batch[i : i+1]); err != nil {
-				r.err = wrap(err, "writing")
+				if r.err = wrap(err, "writing"); !certain {
+					r.err = unsure(r.err)
+				}
 			}
 			close(r.ready)
 		}
@@ -70,7 +74,7 @@ func isOutage(err error) bool {
 // tryBatch commits writes in one transaction. Conflicts are results, not failures.
 func (w *writer) tryBatch(batch []*request) error {
 	if err := w.endBulk(); err != nil {
-		return err
+		return uncommitted{err}
 	}
 	w.store.clock.takeOff()
 	err := w.transaction(func() error {

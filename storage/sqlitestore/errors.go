@@ -21,6 +21,54 @@ func wrap(err error, doing string) error {
 	if errors.As(err, &coded) || errors.As(err, &conflict) || errors.As(err, &load) {
 		return err
 	}
+	return told(err, classified(err, doing))
+}
+
+// uncommitted is an error of a transaction before it was told to commit: nothing
+// of it is in the database, whatever happens.
+type uncommitted struct{ error }
+
+func (u uncommitted) Unwrap() error { return u.error }
+
+// told says to clients why nothing was written, where that is certain: of a
+// transaction that was not told to commit, and of one that found no room, as
+// what makes it valid is written last.
+func told(err error, coded *driver.Error) *driver.Error {
+	if coded.Code != driver.CodeUnavailable {
+		return coded
+	}
+	var before uncommitted
+	certain := errors.As(err, &before)
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultFull:
+		return refused("the store takes no writes now: its disk is full", coded)
+	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
+		if certain {
+			return refused("the store takes no writes now: its file cannot be written", coded)
+		}
+	case sqlite.ResultBusy, sqlite.ResultLocked:
+		if certain {
+			return refused("the store takes no writes now: another program holds its file", coded)
+		}
+	default:
+		if certain {
+			return refused("the store takes no writes now: its disk fails", coded)
+		}
+	}
+	return coded
+}
+
+// unsure is the error of a write that was refused, but which was part of a
+// transaction that may have happened.
+func unsure(err error) error {
+	if driver.RefusalOf(err) == "" {
+		return err
+	}
+	return driver.Errorf(driver.CodeOf(err), "%s", err)
+}
+
+// classified gives an error that has no code one.
+func classified(err error, doing string) *driver.Error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return driver.Errorf(driver.CodeUnavailable, "%s: %w", doing, err)
 	}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +45,33 @@ func TestErrors(t *testing.T) {
 		wrapped := wrap(fmt.Errorf("doing it: %w", c.err), "working")
 		if driver.CodeOf(wrapped) != c.code || !strings.Contains(wrapped.Error(), c.text) || !errors.Is(wrapped, c.err) {
 			t.Errorf("%s: %v (%q), want %q with code %q", c.name, wrapped, driver.CodeOf(wrapped), c.text, c.code)
+		}
+	}
+}
+
+// Clients are told that nothing was written where that is certain, and only
+// there.
+func TestCertainErrors(t *testing.T) {
+	const no = "the store takes no writes now: "
+	for _, c := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"a full disk", sqlite.ResultFull.ToError(), no + "its disk is full"},
+		{"a full disk before the end", uncommitted{sqlite.ResultFull.ToError()}, no + "its disk is full"},
+		{"a disk that fails", sqlite.ResultIOErrWrite.ToError(), ""},
+		{"a disk that fails before the end", uncommitted{sqlite.ResultIOErrWrite.ToError()}, no + "its disk fails"},
+		{"a file that takes no writes", sqlite.ResultReadOnly.ToError(), ""},
+		{"a file that takes no writes before the end", uncommitted{sqlite.ResultReadOnlyDBMoved.ToError()}, no + "its file cannot be written"},
+		{"held by another program", sqlite.ResultBusy.ToError(), ""},
+		{"held by another program before the end", uncommitted{fmt.Errorf("beginning: %w", sqlite.ResultBusySnapshot.ToError())}, no + "another program holds its file"},
+		{"a damaged file before the end", uncommitted{sqlite.ResultCorrupt.ToError()}, ""}, // the code says it
+		{"refused before", uncommitted{refused("why", driver.Errorf(driver.CodeUnavailable, "closed"))}, "why"},
+		{"refused after a transaction that may have happened", unsure(wrap(uncommitted{sqlite.ResultFull.ToError()}, "writing")), ""},
+	} {
+		if got := driver.RefusalOf(wrap(c.err, "writing")); got != c.want {
+			t.Errorf("%s: clients are told %q, want %q", c.name, got, c.want)
 		}
 	}
 }
@@ -154,8 +183,8 @@ func TestFileIsHeld(t *testing.T) {
 	}()
 	select {
 	case err := <-ended:
-		if driver.CodeOf(err) != driver.CodeUnavailable {
-			t.Errorf("Commit: %v (%q)", err, driver.CodeOf(err))
+		if driver.CodeOf(err) != driver.CodeUnavailable || driver.RefusalOf(err) == "" {
+			t.Errorf("Commit: %v (%q), refused: %q", err, driver.CodeOf(err), driver.RefusalOf(err))
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("Commit hangs past its deadline")
@@ -192,8 +221,8 @@ func TestCommitThatHappenedAndFailed(t *testing.T) {
 			t.Errorf("load %d: %v", n, err)
 		}
 		w := &driver.Write{ID: fmt.Sprint(n), Collection: benchCollection, Key: "a", Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"stars":%d}`, n)}
-		if _, err := s.Commit(t.Context(), w); (err != nil) != fail {
-			t.Errorf("commit %d: %v", n, err)
+		if _, err := s.Commit(t.Context(), w); (err != nil) != fail || driver.RefusalOf(err) != "" {
+			t.Errorf("commit %d: %v, refused: %q", n, err, driver.RefusalOf(err))
 		}
 		got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: "a", At: driver.Forever}, {Key: fmt.Sprint("loaded", n), At: driver.Forever}}, nil)
 		if err != nil || got[0] == nil || got[0].Number != n+1 || got[1] == nil {
@@ -205,5 +234,63 @@ func TestCommitThatHappenedAndFailed(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Writes that were committed together, which may have happened, are not reported
+// as certain to be lost when they are refused one by one.
+func TestUncertainBatchIsRefused(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("this system lets nobody move a file that is open")
+	}
+	path := filepath.Join(t.TempDir(), "asof.db")
+	var late atomic.Int64
+	s, err := Open(t.Context(), path, Options{
+		Collections: benchDeclared(), Sync: SyncOff,
+		Clock: func() time.Time { return time.Unix(1_700_000_000, late.Load()) },
+		afterCommit: func() error {
+			late.Store(int64(time.Hour))
+			if err := os.Rename(path, path+".moved"); err != nil {
+				t.Error(err)
+			}
+			return errors.New("nobody knows")
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }() // its file is gone
+	begun, gate := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 3)
+	go func() {
+		ended <- s.writer.submit(&request{ctx: t.Context(), run: func() error { close(begun); <-gate; return nil }})
+	}()
+	<-begun
+	for i := range 2 {
+		go func() {
+			_, err := s.Commit(t.Context(), &driver.Write{ID: fmt.Sprint(i), Collection: benchCollection, Key: fmt.Sprint(i), Op: driver.OpCreate, Data: []byte(`{}`)})
+			ended <- err
+		}()
+	}
+	queued := func() int {
+		s.writer.mu.Lock()
+		defer s.writer.mu.Unlock()
+		return len(s.writer.queue)
+	}
+	for queued() < 2 {
+		runtime.Gosched()
+	}
+	close(gate)
+	failed := 0
+	for range 3 {
+		if err := <-ended; err != nil {
+			failed++
+			if driver.CodeOf(err) != driver.CodeUnavailable || driver.RefusalOf(err) != "" {
+				t.Errorf("%v (%q), refused: %q", err, driver.CodeOf(err), driver.RefusalOf(err))
+			}
+		}
+	}
+	if failed != 2 {
+		t.Errorf("%d writes failed, want both", failed)
 	}
 }

@@ -235,6 +235,9 @@ func TestFullDisk(t *testing.T) {
 	if driver.CodeOf(full) != driver.CodeUnavailable || !strings.Contains(full.Error(), "disk is full") {
 		t.Fatalf("after %d writes: %v", n, full)
 	}
+	if why := driver.RefusalOf(full); why != "the store takes no writes now: its disk is full" {
+		t.Errorf("clients are told %q", why)
+	}
 	if _, err := s.Load(t.Context(), benchVersions(500, 500)); driver.CodeOf(err) != driver.CodeUnavailable {
 		t.Errorf("Load: %v", err)
 	}

@@ -171,8 +171,8 @@ func (r *request) finish(err error) {
 	close(r.ready)
 }
 
-// transaction runs f in one transaction. When it fails nothing has happened:
-// what the writer remembers is what the file says.
+// transaction runs f in one transaction. When it fails nothing has happened, but
+// for a COMMIT that failed, and what the writer remembers is what the file says.
 func (w *writer) transaction(f func() error) error {
 	w.cache.trim()
 	if err := w.store.here.recently(w.store.opts.Clock()); err != nil {
@@ -180,9 +180,10 @@ func (w *writer) transaction(f func() error) error {
 	}
 	if w.stale {
 		if err := w.restore(); err != nil {
-			return err
+			return uncommitted{err}
 		}
 	}
+	told := false // to commit
 	err := w.exec("BEGIN IMMEDIATE")
 	if err == nil {
 		err = f()
@@ -192,6 +193,7 @@ func (w *writer) transaction(f func() error) error {
 		}
 		if err == nil {
 			w.store.known.committing()
+			told = true
 			err = w.commitNow()
 			w.store.known.committed(changed, err == nil)
 			w.transactions.Add(1)
@@ -206,6 +208,9 @@ func (w *writer) transaction(f func() error) error {
 	w.stale = true
 	if e := w.restore(); e != nil {
 		w.store.log.Error("rolling back a failed write; it will be tried again before the next one", "error", e)
+	}
+	if !told {
+		return uncommitted{err}
 	}
 	return err
 }
