@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // Code is the extensions.code of a GraphQL error.
@@ -102,18 +103,23 @@ func (o *Object) nullElement(i int) error {
 // mistyped says that a version holds a value of another type.
 func (o *Object) mistyped(i int, raw []byte) error {
 	f := &o.typ.Fields[i]
+	whole := raw
+	if list := o.value(i); f.List && list[0] == '[' { // it is one of the elements
+		whole = list
+	}
 	return errorf(CodeInternal, "%s holds %s in field %s, which is declared %s; %s",
-		o.doc.describe(), sample(raw), o.fieldPath(i), f.typeName(true), advice(f, raw))
+		o.doc.describe(), sample(raw), o.fieldPath(i), f.typeName(true), advice(f, whole))
 }
 
+// advice says what to declare for a value, which for a list is the whole list.
 func advice(f *Field, raw []byte) string {
-	if fits := fittingType(raw); fits != "" && fits != f.elemName() {
+	if fits := fittingType(raw); fits != "" && fits != f.typeName(false) {
 		return fmt.Sprintf("declare %s: %s, or JSON, or correct the document", f.Name, fits)
 	}
 	return "declare it JSON, or correct the document"
 }
 
-// fittingType names a GraphQL type that can hold the value.
+// fittingType names a GraphQL type that can hold the value; "" for none.
 func fittingType(raw []byte) string {
 	switch raw[0] {
 	case '"':
@@ -121,9 +127,26 @@ func fittingType(raw []byte) string {
 	case 't', 'f':
 		return "Boolean"
 	case '[':
-		inner := "JSON"
-		if len(raw) > 2 && raw[1] != '[' && raw[1] != '{' && raw[1] != 'n' {
-			inner = fittingType(raw[1:])
+		inner := ""
+		rawjson.Elements(raw, func(start, end int) bool {
+			elem := raw[start:end]
+			fits := "JSON"
+			if elem[0] != '{' && elem[0] != '[' && elem[0] != 'n' {
+				fits = fittingType(elem)
+			}
+			switch numbers := inner + fits; {
+			case rawjson.IsNull(elem) || inner == fits:
+			case inner == "":
+				inner = fits
+			case numbers == "IntFloat" || numbers == "FloatInt":
+				inner = "Float"
+			default:
+				inner = "JSON"
+			}
+			return true
+		})
+		if inner == "" {
+			inner = "JSON"
 		}
 		return "[" + inner + "]"
 	case '{':

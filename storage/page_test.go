@@ -150,7 +150,7 @@ func TestPageRefuses(t *testing.T) {
 		want        string
 	}{
 		{name: "both", first: ptr(1), last: ptr(1), want: "first and last are both given"},
-		{name: "negative", first: ptr(-1), want: "first: -1 is negative"},
+		{name: "negative", first: ptr(-1), want: "first: -1 is negative; ask for 0 to 500"},
 		{name: "negative last", last: ptr(-1), want: "last: -1"},
 		{name: "huge", first: ptr(501), want: "at most 500"},
 		{name: "not a cursor", after: ptr("hello"), want: "not a cursor"},
@@ -270,6 +270,9 @@ func TestWhereRefuses(t *testing.T) {
 		where object
 		want  string
 	}{
+		{object{"tags": object{"has": nil}}, "where.tags.has: null cannot be compared with; ask for lists without elements with isEmpty: true"},
+		{object{"tags": object{"hasAny": []any{"x", nil}}}, "where.tags.hasAny[1]: null cannot be compared with; ask for lists without elements with isEmpty: true"},
+		{object{"versionInfo": object{"operation": object{"eq": nil}}}, "where.versionInfo.operation.eq: null cannot be compared with; every version has an operation"},
 		{object{"name": object{"eq": nil}}, "where.name.eq: null cannot be compared with; ask for missing values with isNull: true"},
 		{object{"name": nil}, "where.name: null is not a filter"},
 		{object{"name": object{"in": []any{"a", nil}}}, "where.name.in[1]: null"},

@@ -244,7 +244,9 @@ func TestOldVersionsUnderTheSchema(t *testing.T) {
 	e := newEnv(t)
 	e.load("software", "a", `{"stargazers_count":"many","plan":"TRIAL","updated_at":"2026-02-30","tags":["x",null],"current_release":5,"rating":true,"checkedAt":"soon","archived":"no","price":"a","releases":{}}`)
 	e.load("software", "b", `{"name":null,"stargazers_count":4294967296,"tags":"x","archived":null,"price":12.50,"checkedAt":"2026-01-01T01:00:00+01:00"}`)
-	a, b := e.get("a"), e.get("b")
+	e.load("software", "c", `{"tags":[1,null,2],"releases":[1,2.5,3],"description":[],"stargazers_count":[null,true]}`)
+	e.load("software", "d", `{"tags":["x",2],"releases":[{"tag":"v1"},"x"]}`)
+	a, b, c, d := e.get("a"), e.get("b"), e.get("c"), e.get("d")
 	read := func(_ any, err error) error { return err }
 	for _, tt := range []struct {
 		err  error
@@ -264,6 +266,12 @@ func TestOldVersionsUnderTheSchema(t *testing.T) {
 		{read(a.Bool(fArchived)), []string{`"no"`}},
 		{read(a.OptString(fPrice)), []string{`"a"`}},
 		{read(a.Objects(fReleases)), []string{"an object", "releases"}},
+		{read(c.RefKeys(fTags)), []string{"the number 1", "tags, which is declared [Tag]!", "; declare tags: [Int], or JSON"}},
+		{read(c.Objects(fReleases)), []string{"the number 1", "; declare releases: [Float], or JSON"}},
+		{read(c.OptString(fDescription)), []string{"a list", "; declare description: [JSON], or JSON"}},
+		{read(c.OptInt(fStars)), []string{"a list", "; declare stars: [Boolean], or JSON"}},
+		{read(d.RefKeys(fTags)), []string{"the number 2", "; declare tags: [JSON], or JSON"}},
+		{read(d.Objects(fReleases)), []string{`the string "x"`, "; declare releases: [JSON], or JSON"}},
 	} {
 		wantError(t, tt.err, storage.CodeInternal, tt.want...)
 	}

@@ -299,7 +299,7 @@ func (b *filterBuilder) scalarList(f *Field, target driver.Field, m map[string]a
 // operands converts the values of in, hasAny and the like.
 func (b *filterBuilder) operands(f *Field, v any, path string) ([]driver.Value, error) {
 	if v == nil {
-		return nil, nullOperand(path)
+		return nil, nullOperand(f, path)
 	}
 	list := asList(v)
 	if err := b.grow(path, len(list)); err != nil {
@@ -312,7 +312,7 @@ func (b *filterBuilder) operands(f *Field, v any, path string) ([]driver.Value, 
 			here = fmt.Sprintf("%s[%d]", path, i)
 		}
 		if elem == nil {
-			return nil, nullOperand(here)
+			return nil, nullOperand(f, here)
 		}
 		var err error
 		if values[i], err = b.operand(f, elem, here); err != nil {
@@ -335,6 +335,14 @@ func (b *filterBuilder) operand(f *Field, v any, path string) (driver.Value, err
 	return int64(op), nil
 }
 
-func nullOperand(path string) error {
-	return badInput("%s: null cannot be compared with; ask for missing values with isNull: true", path)
+// nullOperand says what there is in place of a comparison with null.
+func nullOperand(f *Field, path string) error {
+	instead := "ask for missing values with isNull: true"
+	switch {
+	case f.List:
+		instead = "ask for lists without elements with isEmpty: true"
+	case f.Kind == KindEnum && f.Enum == nil: // that of versionInfo
+		instead = "every version has an operation"
+	}
+	return badInput("%s: null cannot be compared with; %s", path, instead)
 }

@@ -42,7 +42,7 @@ func (b *filterBuilder) scalar(f *Field, target driver.Field, m map[string]any, 
 
 func (b *filterBuilder) condition(f *Field, target driver.Field, name string, v any, path string) (driver.Filter, error) {
 	if v == nil {
-		return nil, nullOperand(path)
+		return nil, nullOperand(f, path)
 	}
 	switch name {
 	case "isNull":
