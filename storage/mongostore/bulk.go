@@ -13,16 +13,24 @@ import (
 
 // Bounds of what one command of a load sends, in bytes. It must be carried out within
 // what is left of a lease, so that nothing of a load happens after others took its
-// server for dead. A database for which that is too much gets half of it the next
-// time, and a bit more each time that went well. A large write is sent alone, and may
-// outlast the lease as long as that is renewed, as in a commit.
+// server for dead. A large write is sent alone, and may outlast the lease as long
+// as that is renewed, as in a commit.
 const (
-	maxBulkBytes = 1 << 20
+	maxBulkBytes = 512 << 10
 	minBulkBytes = 16 << 10
 )
 
-// bulkSize is how much is sent at once, which the store learns.
-type bulkSize struct{ bytes atomic.Int64 } // 0: most
+// lenience is how many bulks may outlast a lease after one did not get that done.
+const lenience = 64
+
+// bulkSize is how much is sent at once, and how, which the store learns: a database
+// for which a lease is too short gets half as much the next time, and a bit more
+// each time that went well; and, as it is slow but to be used, for some time the
+// commands may outlast the lease.
+type bulkSize struct {
+	bytes   atomic.Int64 // 0: most
+	lenient atomic.Int64 // so many bulks may outlast a lease
+}
 
 func (s *bulkSize) get() int64 {
 	if bytes := s.bytes.Load(); bytes != 0 {
@@ -34,10 +42,16 @@ func (s *bulkSize) get() int64 {
 // learn takes into account how it went.
 func (s *bulkSize) learn(late bool) {
 	bytes := s.get()
-	if late {
+	switch {
+	case late:
 		s.bytes.Store(max(minBulkBytes, bytes/2))
-	} else if bytes < maxBulkBytes {
+		s.lenient.Store(lenience)
+		return
+	case bytes < maxBulkBytes:
 		s.bytes.Store(min(maxBulkBytes, bytes+minBulkBytes))
+	}
+	if n := s.lenient.Load(); n > 0 {
+		s.lenient.Store(n - 1)
 	}
 }
 
@@ -79,15 +93,15 @@ func (b *bulk) flush(ctx context.Context) error {
 	if len(b.models) == 0 {
 		return nil
 	}
-	ctx, cancel, err := b.bind(ctx, len(b.models) == 1 && b.bytes > largeWrite)
+	ctx, cancel, err := b.bind(ctx, b.size.lenient.Load() > 0 || len(b.models) == 1 && b.bytes > largeWrite)
 	if err != nil {
 		return err
 	}
 	defer cancel()
 	result, err := b.target.BulkWrite(ctx, b.models, options.BulkWrite().SetOrdered(false))
 	sent := int64(len(b.models))
-	if err == nil || sent > 1 {
-		b.size.learn(unanswered(err))
+	if late := unanswered(err); err == nil || late {
+		b.size.learn(late)
 	}
 	b.models, b.bytes = nil, 0
 	there, err := onlyDuplicates(err)

@@ -112,9 +112,9 @@ func (g *loadGroup) takes(p *loadPart) bool {
 	return len(g.parts) < maxLoadDocuments && g.bytes+p.bytes <= maxLoadBytes && g.parts[last].loadedDocument != p.loadedDocument
 }
 
-// bindFunc bounds one command of a load, which may be a large one, and refuses it
-// where it may not be sent.
-type bindFunc func(ctx context.Context, large bool) (context.Context, context.CancelFunc, error)
+// bindFunc bounds one command of a load, which may last longer than a lease or not, and
+// refuses it where it may not be sent.
+type bindFunc func(ctx context.Context, long bool) (context.Context, context.CancelFunc, error)
 
 func (g *loadGroup) write(ctx context.Context) (err error) {
 	// What the group adds arrives at an instant, as a commit does, and is sent only
@@ -124,10 +124,10 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { g.landed(arrival, err) }()
-	bind := func(ctx context.Context, large bool) (context.Context, context.CancelFunc, error) {
+	bind := func(ctx context.Context, long bool) (context.Context, context.CancelFunc, error) {
 		left := func() (time.Duration, error) { return g.c.store.clock.flightLeft(arrival) }
 		hold := keep
-		if !large {
+		if !long {
 			hold = bind
 			if err := g.c.store.fleet.freshen(ctx, left); err != nil {
 				return nil, nil, err
