@@ -48,7 +48,7 @@ func TestSuiteNoticesMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			group, test, _ := strings.Cut(m.caught, "/")
 			child := exec.Command(os.Args[0], "-test.run=^TestMutant$/^"+group+"$/^"+test+"$", "-test.v", "-test.timeout=1m")
-			child.Env = append(os.Environ(), mutantVar+"="+name)
+			child.Env = append(os.Environ(), mutantVar+"="+name, "ASOF_DRIVERTEST_SEED=1") // how soon it is noticed is a matter of luck
 			out, err := child.CombinedOutput()
 			var exit *exec.ExitError
 			switch {
