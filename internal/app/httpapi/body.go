@@ -137,6 +137,9 @@ func escaped(text []byte) int64 {
 func explainBody(text []byte) string { return explainParams(text, "the request body") }
 
 func explainParams(text []byte, what string) string {
+	if why := repeatedText(text, what, true); why != "" {
+		return why
+	}
 	var params graphql.RawParams
 	err := json.Unmarshal(text, &params)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
@@ -181,6 +184,9 @@ func checkURL(r *http.Request) *problem {
 		is.list += is.like
 		if p := checkJSON([]byte(text), is); p != nil {
 			return p
+		}
+		if why := repeatedText([]byte(text), is.what, false); why != "" {
+			return bad("%s", why)
 		}
 	}
 	return nil

@@ -11,12 +11,18 @@ import (
 
 // readParams decodes a request's body that checkJSON has found to be one JSON
 // object in valid UTF-8 without halves of surrogate pairs. What is not written
-// in the usual way (members of other names, in another case, or twice) is left
-// to package encoding/json, whose result is the same where both read it.
+// in the usual way (members of other names, or in another case) is left to
+// package encoding/json, whose result is the same where both read it. A member
+// that is there twice is errRepeated.
 func readParams(text []byte, params *graphql.RawParams) error {
 	s := paramScanner{text: text}
-	if s.params(params) {
+	switch usual := s.params(params); {
+	case s.again:
+		return errRepeated
+	case usual:
 		return nil
+	case len(repeated(text, true)) > 0:
+		return errRepeated
 	}
 	*params = graphql.RawParams{}
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -26,8 +32,9 @@ func readParams(text []byte, params *graphql.RawParams) error {
 
 // paramScanner reads JSON that is known to be valid.
 type paramScanner struct {
-	text []byte
-	at   int
+	text  []byte
+	at    int
+	again bool // a member was read that its object has already
 }
 
 // next returns the next character that is not space, and passes it.
@@ -144,7 +151,9 @@ func (s *paramScanner) members() map[string]any {
 		}
 		name := s.string()
 		s.next() // the colon
+		before := len(object)
 		object[name] = s.value(s.next())
+		s.again = s.again || len(object) == before
 	}
 	return object
 }

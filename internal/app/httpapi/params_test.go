@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -32,6 +33,9 @@ var bodies = []string{
 	`{"other":{"x":[1,"}"]},"query":"a"}`,
 	`{"headers":{"X":["y"]},"query":"a"}`,
 	`{"query":7}`,
+	`{"query":"a","Query":"b"}`,
+	`{"variables":{"a":1,"A":2,"b":{"a":1}},"query":"a"}`,
+	`{"variables":{"a":[{"b":1},{"b":1,"c":2,"\u0062":3}]},"query":"a"}`,
 	`{"query":"a","variables":[]}`,
 	`{"query":"a","variables":"x"}`,
 	`{"variables":{"a":{"a":{"a":[[[{}]]]}}},"query":""}`,
@@ -59,8 +63,8 @@ func checkParams(t *testing.T, body []byte) {
 	want, wantErr := decoded(body)
 	var got graphql.RawParams
 	err := readParams(body, &got)
-	if (err == nil) != (wantErr == nil) {
-		t.Fatalf("%s: %v, want %v", body, err, wantErr)
+	if way := repeated(body, true); (err == nil) != (wantErr == nil && len(way) == 0) || errors.Is(err, errRepeated) != (len(way) > 0) {
+		t.Fatalf("%s: %v, want %v, or that %q is repeated", body, err, wantErr, way)
 	}
 	if err != nil {
 		return

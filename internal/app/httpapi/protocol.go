@@ -157,6 +157,9 @@ func readMessage(text []byte) (message, *violation) {
 	if p := checkJSON(text, jsonText{what: "the message", like: `{"type": "ping"}`, list: "send one message at a time"}); p != nil {
 		return bad(p.message)
 	}
+	if why := repeatedText(text, "the message", true); why != "" {
+		return bad(why)
+	}
 	var given struct {
 		Type, ID any
 		Payload  json.RawMessage
