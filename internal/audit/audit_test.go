@@ -27,15 +27,19 @@ func TestAudits(t *testing.T) {
 		}
 		t.Skip("the npm package is not installed; run npm ci in internal/audit")
 	}
-	url := serve(t)
-	out, err := exec.CommandContext(t.Context(), "node", "run.mjs", url+"/graphql").CombinedOutput()
-	if err != nil || !strings.HasSuffix(string(out), fmt.Sprintf("\n%d passed, 0 failed\n", audits)) {
-		t.Errorf("%v\n%s", err, out)
+	for _, executor := range []string{"plan", "gqlgen"} {
+		t.Run(executor, func(t *testing.T) {
+			url := serve(t, "--executor="+executor)
+			out, err := exec.CommandContext(t.Context(), "node", "run.mjs", url+"/graphql").CombinedOutput()
+			if err != nil || !strings.HasSuffix(string(out), fmt.Sprintf("\n%d passed, 0 failed\n", audits)) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 
 // serve starts the program on a free port and returns its URL.
-func serve(t *testing.T) string {
+func serve(t *testing.T, flags ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
@@ -43,7 +47,7 @@ func serve(t *testing.T) string {
 	ended := make(chan int, 1)
 	go func() {
 		defer func() { _ = in.Close() }()
-		ended <- m.Run(ctx, []string{"serve", "--addr", "127.0.0.1:0", "--store", "sqlite:" + filepath.Join(t.TempDir(), "asof.db")})
+		ended <- m.Run(ctx, append([]string{"serve", "--addr=127.0.0.1:0", "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")}, flags...))
 	}()
 	t.Cleanup(func() {
 		cancel()

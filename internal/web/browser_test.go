@@ -43,6 +43,18 @@ func TestReturningVisitor(t *testing.T) {
 	b.Ready(t, url)
 	tabs := `[...document.querySelectorAll(".graphiql-tab-button")].map((tab) => tab.title)`
 	first := webtest.Eval[[]string](t, b, tabs)
+	if got := webtest.Eval[float64](t, b, `((row) => row.scrollWidth - row.clientWidth)(document.querySelector(".graphiql-tabs"))`); got > 0 {
+		t.Errorf("the row of tabs is %v pixels too narrow for them", got)
+	}
+	if got := webtest.Eval[float64](t, b, `((input) => {
+		const text = document.createElement("canvas").getContext("2d");
+		const style = getComputedStyle(input);
+		text.font = `+"`${style.fontWeight} ${style.fontSize} ${style.fontFamily}`"+`;
+		const room = input.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+		return text.measureText(input.placeholder).width - room;
+	})(document.querySelector(".graphiql-doc-explorer-search input"))`); got > 0 {
+		t.Errorf("the hint in the field of the search is cut off, by %v pixels", got)
+	}
 
 	b.Click(t, ".graphiql-tab-add")
 	b.WaitFor(t, "an empty tab", webtest.Text("operation.graphql")+` === ""`)

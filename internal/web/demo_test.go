@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -25,7 +26,7 @@ import (
 
 // demo starts the program with the demo's data in a store of its own and
 // returns its address. The program ends with the test.
-func demo(t *testing.T) string {
+func demo(t *testing.T, flags ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	stdout, greeting := io.Pipe()
@@ -33,9 +34,9 @@ func demo(t *testing.T) string {
 	ended := make(chan int, 1)
 	m := app.Main{Stdin: strings.NewReader(""), Stdout: greeting, Stderr: &stderr, Now: time.Now}
 	go func() {
-		status := m.Run(ctx, []string{
+		status := m.Run(ctx, append([]string{
 			"serve", "--demo", "--addr=127.0.0.1:0", "--store=sqlite:" + filepath.Join(t.TempDir(), "demo.db"),
-		})
+		}, flags...))
 		_ = greeting.Close()
 		ended <- status
 	}()
@@ -133,7 +134,15 @@ var onDemo = map[string]map[string]string{
 }
 
 func TestTabsOnDemo(t *testing.T) {
-	url := demo(t)
+	for _, executor := range executors() {
+		t.Run(executor, func(t *testing.T) { tabsOnDemo(t, demo(t, "--executor="+executor)) })
+	}
+}
+
+func executors() []string { return []string{"plan", "gqlgen"} }
+
+func tabsOnDemo(t *testing.T, url string) {
+	t.Helper()
 	tabs, err := web.Tabs()
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +177,13 @@ func TestTabsOnDemo(t *testing.T) {
 // TestDemoInBrowser is what a first-time visitor of the demo does: look around,
 // then run every tab.
 func TestDemoInBrowser(t *testing.T) {
-	url := demo(t)
+	for _, executor := range executors() {
+		t.Run(executor, func(t *testing.T) { demoInBrowser(t, demo(t, "--executor="+executor)) })
+	}
+}
+
+func demoInBrowser(t *testing.T, url string) {
+	t.Helper()
 	b := webtest.CheckPlayground(t, url, webtest.Expect{
 		Answer:      `"key": "hearth"`,
 		Description: "One request reads one instant",
@@ -194,7 +209,7 @@ func TestDemoInBrowser(t *testing.T) {
 			t.Errorf("%s: %s", tab.Name, answer)
 		}
 		if dir := os.Getenv(envScreenshots); dir != "" {
-			b.Screenshot(t, filepath.Join(dir, "demo-"+tab.Name+".png"))
+			b.Screenshot(t, filepath.Join(dir, "demo-"+path.Base(t.Name())+"-"+tab.Name+".png"))
 		}
 	}
 	if wrong := webtest.Eval[[]string](t, b, `wrongVariables`); len(wrong) > 0 {

@@ -14,12 +14,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/internal/web"
 )
@@ -241,6 +244,86 @@ func TestLicences(t *testing.T) {
 			t.Errorf("the licence of %s is missing", name)
 		}
 	}
+	// What comes inside packages: prettier's parser of JSON, Monaco's font of icons.
+	for _, line := range []string{`## @babel/parser@.*`, `@vscode/codicons .*\(CC-BY-4\.0\)`, `Attribution 4\.0 International`} {
+		if !regexp.MustCompile(`(?m)^` + line + `$`).MatchString(text) {
+			t.Errorf("no line is like %s", line)
+		}
+	}
+}
+
+// stamp is what the built files carry: the hash of what they were built from, and
+// that of each but the stamp's own, by path.
+func stamp(t *testing.T) (sources string, built map[string]string) {
+	t.Helper()
+	zipped, err := os.ReadFile("playground/dist/sources.txt.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(unzip(t, zipped))), "\n")
+	built = map[string]string{}
+	for _, line := range lines[1:] {
+		hash, name, _ := strings.Cut(line, "  ")
+		built[name] = hash
+	}
+	return lines[0], built
+}
+
+// builtFiles are the files in a directory of built ones, as they were before they
+// were compressed.
+func builtFiles(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	files := os.DirFS(dir)
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		zipped, err := fs.ReadFile(files, name)
+		found[strings.TrimSuffix(name, ".gz")] = unzip(t, zipped)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// The built files are what the build has written, all of it and nothing else.
+func TestBuiltFilesAreWhatWasBuilt(t *testing.T) {
+	_, want := stamp(t)
+	got := map[string]string{}
+	for name, content := range builtFiles(t, "playground/dist") {
+		if name != "sources.txt" {
+			got[name] = fmt.Sprintf("%x", sha256.Sum256(content))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(want) < 10 {
+		t.Errorf("playground/dist was changed after it was built (-built +there): run npm ci && npm run build in internal/web/playground\n%s", diff)
+	}
+}
+
+// Where ASOF_PLAYGROUND_BUILD is set, and npm ci was run in playground, the files are
+// built anew, which has to give the same.
+func TestBuildIsReproducible(t *testing.T) {
+	if os.Getenv("ASOF_PLAYGROUND_BUILD") == "" {
+		t.Skip("ASOF_PLAYGROUND_BUILD is not set: the Playground is not built anew")
+	}
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "npm", "run", "build", "--", "--outDir", dir, "--emptyOutDir")
+	build.Dir = "playground"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v (was npm ci run?)\n%s", err, out)
+	}
+	got, want := builtFiles(t, dir), builtFiles(t, "playground/dist")
+	for name := range want {
+		if !bytes.Equal(got[name], want[name]) {
+			t.Errorf("%s is another", name)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d files were built, %d are there", len(got), len(want))
+	}
 }
 
 // The built files carry the hash of what they were built from.
@@ -270,12 +353,8 @@ func TestBuiltFilesAreCurrent(t *testing.T) {
 		}
 		_, _ = fmt.Fprintf(hash, "%s\n%d\n%s", name, len(content), content) // a hash never fails
 	}
-	zipped, err := os.ReadFile("playground/dist/sources.txt.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := hex.EncodeToString(hash.Sum(nil))
-	if got := strings.TrimSpace(string(unzip(t, zipped))); got != want {
+	if got, _ := stamp(t); got != want {
 		t.Errorf("playground/dist was built from other sources: run npm ci && npm run build in internal/web/playground")
 	}
 }

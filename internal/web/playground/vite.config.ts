@@ -5,7 +5,8 @@ import { Licences } from "./build/licences.ts";
 import { stamp } from "./build/stamp.ts";
 
 const local = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-const licences = new Licences();
+// Monaco brings its font of icons along without naming where it comes from.
+const licences = new Licences(local("."), ["@vscode/codicons"]);
 
 export default defineConfig({
   // Relative URLs: the page works below any path of any host.
@@ -25,7 +26,7 @@ export default defineConfig({
     licences.collect(),
     licences.write("THIRD-PARTY-LICENSES.txt"),
     stamp(local("."), "sources.txt"),
-    compress(local("dist")),
+    compress("sources.txt"),
   ],
   worker: { format: "es", plugins: () => [licences.collect()] },
   build: {

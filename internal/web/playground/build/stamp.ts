@@ -18,6 +18,7 @@ function files(dir: string): string[] {
  * Writes fileName with the SHA-256 of the sources, so that a test can tell
  * without npm whether the built files are current: for each file, in the order
  * of the paths, its path, a line feed, its length in bytes, a line feed, its bytes.
+ * What was built of them follows when it is written (compress.ts).
  */
 export function stamp(root: string, fileName: string): Plugin {
   return {
