@@ -193,8 +193,7 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 			return nil, certain(err)
 		}
 		versions := append(prev, old)
-		moved, _, _ := b.cut(versions, made.size, len(current))
-		gone, err := t.c.overflow(ctx, r.Key, versions, len(moved))
+		gone, err := t.c.overflow(ctx, r.Key, versions, b.cut(versions, made.size, len(current)))
 		if err != nil {
 			return nil, certain(err)
 		}

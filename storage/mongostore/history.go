@@ -38,25 +38,25 @@ const maxTogether = 14 << 20
 // smaller is what an update rewrites.
 const keepShare = 4
 
-// cut divides superseded versions into what stays in prev and what moves to the
-// overflow: nothing where all fit, and otherwise so much that no more than a part
-// of each bound is taken. The last one stays, whatever the bounds, unless the
-// document would become too large with it: when it ended is not certain before the
-// commit that supersedes it, and what is in a run is never corrected.
-func (b Bounds) cut(versions []superseded, size int64, current int) (moved, kept []superseded, keptSize int64) {
-	kept, keptSize = versions, size
-	if len(kept) <= b.Versions && keptSize <= int64(b.Bytes) {
-		return nil, kept, keptSize
+// cut says how many of superseded versions, of so many bytes together, move to the
+// overflow, oldest first: none where all may stay in prev, and otherwise so many that no
+// more than a part of each bound is taken. The last one stays, whatever the bounds, unless
+// the document would become too large with it: when it ended is not certain before the
+// commit that supersedes it, and what is in a run is hardly ever corrected.
+func (b Bounds) cut(versions []superseded, size int64, current int) int {
+	if len(versions) <= b.Versions && size <= int64(b.Bytes) {
+		return 0
 	}
 	least := 1
 	if last := len(versions) - 1; last < 0 || len(versions[last].raw)+current > maxTogether {
 		least = 0
 	}
-	for len(kept) > max(least, b.Versions/keepShare) || len(kept) > least && keptSize > int64(b.Bytes)/keepShare {
-		keptSize -= int64(len(kept[0].raw))
+	kept := versions
+	for len(kept) > max(least, b.Versions/keepShare) || len(kept) > least && size > int64(b.Bytes)/keepShare {
+		size -= int64(len(kept[0].raw))
 		kept = kept[1:]
 	}
-	return versions[:len(versions)-len(kept)], kept, keptSize
+	return len(versions) - len(kept)
 }
 
 // runs divides versions into runs that are within the bounds.

@@ -184,8 +184,8 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 	var over []*moving
 	for _, p := range g.parts {
 		versions := append(p.prev, p.chain...)
-		if moved, _, _ := g.c.bounds.cut(versions, p.made.size, len(p.current)); len(moved) > 0 {
-			over = append(over, &moving{p, versions, len(moved)})
+		if n := g.c.bounds.cut(versions, p.made.size, len(p.current)); n > 0 {
+			over = append(over, &moving{p, versions, n})
 		}
 	}
 	if err := g.overflow(ctx, bind, over); err != nil {
