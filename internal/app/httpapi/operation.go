@@ -32,8 +32,6 @@ type operation struct {
 	executor  string // executorPlan, executorGqlgen, or "" where nothing was executed
 	// unplanned is why it was not executed by a plan, where plans are made.
 	unplanned string
-	// left says that the client did not wait for the answer.
-	left bool
 }
 
 // What the log and the metrics say of operations whose client did not wait. No
@@ -134,14 +132,10 @@ var byPlan = []string{executorPlan}
 
 // code is the first error's, or "OK".
 func (o *operation) code() string {
-	switch {
-	case len(o.errors) == 0:
+	if len(o.errors) == 0 {
 		return "OK"
-	case o.left:
-		return codeCancelled
-	default:
-		return codeOf(o.errors[0])
 	}
+	return codeOf(o.errors[0])
 }
 
 // finish logs and measures an operation that has been answered. The context is
@@ -149,7 +143,7 @@ func (o *operation) code() string {
 func (h *Handler) finish(ctx context.Context, op *operation) {
 	took := h.cfg.Now().Sub(op.start)
 	if op.code() == CodeUnavailable && errors.Is(ctx.Err(), context.Canceled) {
-		op.left = true
+		op.errors = gqlerror.List{{Message: "the client did not wait", Extensions: map[string]any{"code": codeCancelled}}}
 		if op.status != 0 {
 			op.status = statusCancelled
 		}
@@ -184,10 +178,7 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 	if op.unplanned != "" {
 		attrs = append(attrs, slog.String("unplanned", clip(op.unplanned)))
 	}
-	switch {
-	case op.left:
-		attrs = append(attrs, slog.Any("codes", []string{codeCancelled}))
-	case len(op.errors) > 0:
+	if len(op.errors) > 0 {
 		codes := make([]string, 0, 4)
 		for _, err := range op.errors {
 			if len(codes) == cap(codes) {
