@@ -20,7 +20,7 @@ import (
 func (c *collection) declare(ctx context.Context, declared []driver.Index) error {
 	ended := make(chan struct{})
 	defer close(ended)
-	go c.tellWaiting(ended)
+	go c.tellWaiting(c.store.timeout, ended)
 	main, history := c.indexes(declared)
 	if _, err := c.main.Indexes().CreateMany(ctx, main); err != nil {
 		return err
@@ -29,14 +29,14 @@ func (c *collection) declare(ctx context.Context, declared []driver.Index) error
 	return err
 }
 
-// tellWaiting logs that indexes are being made, until they are.
-func (c *collection) tellWaiting(ended <-chan struct{}) {
-	every := time.NewTicker(c.store.timeout)
+// tellWaiting logs from time to time that indexes are being made, until they are.
+func (c *collection) tellWaiting(each time.Duration, ended <-chan struct{}) {
+	every := time.NewTicker(each)
 	defer every.Stop()
 	for times := time.Duration(1); ; times++ {
 		select {
 		case <-every.C:
-			c.store.logger.Info("the indexes of a large collection are being made; asof starts when they are there", "collection", c.name, "for", times*c.store.timeout)
+			c.store.logger.Info("the indexes of a large collection are being made; asof starts when they are there", "collection", c.name, "for", times*each)
 		case <-ended:
 			return
 		}
