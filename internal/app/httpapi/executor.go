@@ -27,7 +27,8 @@ const (
 // error codes.
 type guarded struct {
 	*executor.Executor
-	schema *ast.Schema
+	schema     *ast.Schema
+	operations Operations // nil: they have no instants
 	// recycle takes the memory of an answer's data that was made by a plan and is
 	// not used any more; nil: nobody does.
 	recycle func(data []byte)
@@ -61,7 +62,7 @@ func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
 		exec.Use(&instants{operations: cfg.Operations, present: present})
 	}
 	exec.Use(answerLimit{cfg.Limits.Answer}) // the innermost: before anything copies an answer
-	g := guarded{Executor: exec, schema: cfg.Schema.Schema()}
+	g := guarded{Executor: exec, schema: cfg.Schema.Schema(), operations: cfg.Operations}
 	if again, ok := cfg.Schema.(recycler); ok {
 		g.recycle = again.Recycle
 	}
@@ -149,6 +150,9 @@ func (g guarded) DispatchOperation(ctx context.Context, oc *graphql.OperationCon
 			response.Data, response.Errors = nil, gqlerror.List{unfinished(ctx)}
 		}
 		answered = true
+		if op := operationOf(ctx); op != nil && op.instant == "" && g.operations != nil {
+			op.instant = g.operations.Instant(ctx) // nothing was executed, but it had begun
+		}
 		return response
 	}, ctx
 }

@@ -228,12 +228,35 @@ func (i *instants) InterceptOperation(ctx context.Context, next graphql.Operatio
 	return next(begun)
 }
 
+// nowPatience is how long an answer that needs nothing from the store waits for
+// the instant that it is of.
+const nowPatience = 100 * time.Millisecond
+
+// now is the instant of an operation that is refused before it begins; "" where
+// the store cannot tell it at once, or where the answer has no place for it: on a
+// WebSocket it is a list of errors, and made outside of any operation.
+func (i *instants) now(ctx context.Context) string {
+	if operationOf(ctx) == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, nowPatience)
+	defer cancel()
+	begun, err := i.operations.Begin(ctx)
+	if err != nil {
+		return ""
+	}
+	return i.operations.Instant(begun)
+}
+
 func (i *instants) InterceptResponse(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 	response := next(ctx)
 	if response == nil {
 		return nil
 	}
 	instant := i.operations.Instant(ctx)
+	if instant == "" {
+		instant = i.now(ctx)
+	}
 	if op := operationOf(ctx); op != nil {
 		op.instant = instant // added when the answer is encoded
 	} else {
