@@ -48,7 +48,7 @@ func (b Bounds) cut(versions []superseded, size int64, current int) int {
 		return 0
 	}
 	least := 1
-	if last := len(versions) - 1; last < 0 || len(versions[last].raw)+current > maxTogether {
+	if last := len(versions) - 1; last < 0 || len(versions[last].raw)+current > b.together {
 		least = 0
 	}
 	kept := versions

@@ -296,7 +296,7 @@ func (p *loadPart) plan() {
 	}
 	p.made.n += int64(len(p.chain))
 	p.current = encodeVersion(&p.made.record)
-	p.alone = p.made.size+int64(len(p.current)) > maxTogether
+	p.alone = p.made.size+int64(len(p.current)) > int64(p.c.bounds.together)
 }
 
 // sent is how large what commit sends is, in bytes.

@@ -21,6 +21,8 @@ import (
 type Bounds struct {
 	Versions int // default 64
 	Bytes    int // as stored; default 32 KB
+
+	together int // how large a document may get by what stays in prev; 0: maxTogether
 }
 
 // The default bounds.
@@ -175,6 +177,9 @@ func (s *Store) newCollection(name string, b Bounds) (*collection, error) {
 	}
 	if b.Bytes <= 0 {
 		b.Bytes = DefaultBytes
+	}
+	if b.together == 0 {
+		b.together = maxTogether
 	}
 	base := collectionName(name)
 	return &collection{

@@ -1,7 +1,6 @@
 package mongostore
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -96,14 +95,14 @@ func TestRunsAreLeftBehind(t *testing.T) {
 func TestLateAttemptEndsRun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	proxy, behind, beside := pair(ctx, t, Options{beat: beatEvery})
-	large := func(id string, expected int64) *driver.Write {
+	const large = 4000 // bytes of a version, more than half of what is to be in one document
+	proxy, behind, beside := pair(ctx, t, Options{beat: beatEvery, Bounds: map[string]Bounds{"things": {Bytes: large / 2, together: large}}})
+	text := func(id string, expected int64) *driver.Write {
 		w := write("a", id, expected)
-		const digits = 140_000 // each of them is 55 bytes in the search form, so that two do not fit into one document
-		w.Data = fmt.Appendf(nil, `{"digits":[%s1]}`, bytes.Repeat([]byte("1,"), digits))
+		w.Data = fmt.Appendf(nil, `{"text":"%0*d"}`, large/2, 0)
 		return w
 	}
-	if _, err := behind.Commit(ctx, large("1", 0)); err != nil {
+	if _, err := behind.Commit(ctx, text("1", 0)); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
@@ -132,7 +131,7 @@ func TestLateAttemptEndsRun(t *testing.T) {
 			return mongotest.Pass()
 		}
 	})
-	v, err := behind.Commit(ctx, large("2", 1))
+	v, err := behind.Commit(ctx, text("2", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
