@@ -62,11 +62,12 @@ type Engine interface {
 	Count(ctx context.Context, q *Query) (int64, error)
 
 	// Log reads versions, with their neighbours where asked, in the order in
-	// which they were committed: (RecordedAt, Collection, Key, Number). The
+	// which they were committed: (RecordedAt, Collection, Key, Number); where
+	// Histories are asked for, one after another, each in that order. The
 	// loop must not call the engine while it holds the iterator open longer
 	// than it needs to. Iteration ends after the first error.
-	// CodeInvalid: unknown collection, Keys without exactly one collection, a
-	// negative Limit.
+	// CodeInvalid: unknown collection, Keys or Histories without exactly one
+	// collection, Histories with Keys or After, a negative Limit.
 	Log(ctx context.Context, q *LogQuery) iter.Seq2[Entry, error]
 
 	// Commit makes one new version, if the document's current version is the
@@ -243,10 +244,30 @@ type LogQuery struct {
 	FromNumber, ToNumber int64
 	Backward             bool // newest first
 	After                *LogPosition
-	Limit                int  // 0: no limit
+	Limit                int  // 0: no limit; with Histories, of each of them
 	Previous             bool // fill Entry.Previous
+	// PreviousOfDeleted fills Entry.Previous of tombstones only.
+	PreviousOfDeleted bool
 	// NoData leaves Data nil, for callers that need only who and when.
 	NoData bool
+	// Fields are the stored top-level names that the caller will look at, as in
+	// Query; nil means all.
+	Fields []string
+	// Histories asks for the versions of several documents, each between bounds
+	// of its own; all other conditions hold for all of them. Nil: one log.
+	Histories []History
+	// Examined is told, where the engine knows, of versions that it looked at
+	// and left out, with the bytes that it read of them, before it goes on. An
+	// error ends the log, as its error. Nil: nobody wants to know.
+	Examined func(versions, bytes int) error
+}
+
+// History is the versions of one document that meet both a log's conditions and
+// these bounds, which mean what those of LogQuery mean.
+type History struct {
+	Key                  string
+	From, To             Instant
+	FromNumber, ToNumber int64
 }
 
 // LogPosition is a place in the commit order. LogQuery.After continues
@@ -262,4 +283,27 @@ type LogPosition struct {
 type Entry struct {
 	Version  *Version
 	Previous *Version
+	History  int // which of LogQuery.Histories it belongs to; else 0
+}
+
+// Of is the query for one of its histories: what both bound.
+func (q *LogQuery) Of(h History) *LogQuery {
+	one := *q
+	one.Histories, one.Keys = nil, []string{h.Key}
+	one.From, one.FromNumber = max(q.From, h.From), max(q.FromNumber, h.FromNumber)
+	one.To, one.ToNumber = earlier(q.To, h.To), earlier(q.ToNumber, h.ToNumber)
+	return &one
+}
+
+// earlier is the smaller of two ends, of which 0 is none.
+func earlier[T Instant | int64](a, b T) T {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// WithPrevious reports whether the version before one is asked for.
+func (q *LogQuery) WithPrevious(v *Version) bool {
+	return q.Previous || q.PreviousOfDeleted && v.Deleted
 }

@@ -237,6 +237,7 @@ func (c *contract) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver
 	return func(yield func(driver.Entry, error) bool) {
 		var last *driver.Version
 		ended, n := false, 0
+		var history historyCheck
 		for e, err := range c.Engine.Log(ctx, q) {
 			if ended {
 				c.report("Log went on after an error")
@@ -250,14 +251,14 @@ func (c *contract) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver
 				}
 			} else {
 				n++
-				c.entry(q, e, last)
+				c.entry(q, e, history.next(c.report, q, e, last))
 				last = e.Version
 			}
 			if !yield(e, err) {
 				return
 			}
 		}
-		if q.Limit > 0 && n > q.Limit {
+		if q.Limit > 0 && q.Histories == nil && n > q.Limit {
 			c.report("Log returned %d entries, with a limit of %d", n, q.Limit)
 		}
 	}
@@ -265,7 +266,8 @@ func (c *contract) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver
 
 func (c *contract) entry(q *driver.LogQuery, e driver.Entry, last *driver.Version) {
 	v := e.Version
-	c.version("Log", v, !q.NoData)
+	whole := !q.NoData && q.Fields == nil
+	c.version("Log", v, whole)
 	if !logged(q, v) {
 		c.report("Log returned %s %q version %d, which was not asked for: %s", v.Collection, v.Key, v.Number, showLog(q))
 	}
@@ -278,15 +280,15 @@ func (c *contract) entry(q *driver.LogQuery, e driver.Entry, last *driver.Versio
 	switch {
 	case q.NoData && (v.Data != nil || p != nil && p.Data != nil):
 		c.report("Log returned data that was not asked for")
-	case !q.Previous && p != nil:
+	case !q.WithPrevious(v) && p != nil:
 		c.report("Log returned a previous version that was not asked for")
-	case q.Previous && (p == nil) != (v.Number == 1):
+	case q.WithPrevious(v) && (p == nil) != (v.Number == 1):
 		c.report("Log returned %q version %d with the previous one %+v", v.Key, v.Number, p)
 	case p != nil && (p.Collection != v.Collection || p.Key != v.Key || p.Number != v.Number-1 || p.SupersededAt != v.RecordedAt):
 		c.report("Log returned %+v as the version before %+v", *p, *v)
 	}
 	if p != nil {
-		c.version("Log", p, !q.NoData)
+		c.version("Log", p, whole)
 	}
 }
 

@@ -18,6 +18,9 @@ func (m *model) checkLogQuery(q *driver.LogQuery) error {
 	if len(q.Keys) > 0 && len(q.Collections) != 1 {
 		return driver.Errorf(driver.CodeInvalid, "keys need exactly one collection, not %d", len(q.Collections))
 	}
+	if q.Histories != nil && (len(q.Collections) != 1 || len(q.Keys) > 0 || q.After != nil) {
+		return driver.Errorf(driver.CodeInvalid, "histories need exactly one collection, and neither keys nor a position")
+	}
 	if q.Limit < 0 {
 		return driver.Errorf(driver.CodeInvalid, "the limit %d is negative", q.Limit)
 	}

@@ -220,6 +220,14 @@ func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]driver.Entry, er
 	if err := m.checkLogQuery(q); err != nil {
 		return nil, err
 	}
+	if q.Histories != nil {
+		return m.histories(q), nil
+	}
+	return m.entries(q), nil
+}
+
+// entries are those of a log that is not divided into histories.
+func (m *model) entries(q *driver.LogQuery) []driver.Entry {
 	var entries []driver.Entry
 	for _, documents := range m.documents {
 		for _, versions := range documents {
@@ -228,7 +236,7 @@ func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]driver.Entry, er
 					continue
 				}
 				e := driver.Entry{Version: v}
-				if q.Previous && i > 0 {
+				if (q.Previous || q.PreviousOfDeleted && v.Deleted) && i > 0 {
 					e.Previous = versions[i-1]
 				}
 				if q.NoData {
@@ -248,7 +256,7 @@ func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]driver.Entry, er
 	if q.Limit > 0 && len(entries) > q.Limit {
 		entries = entries[:q.Limit]
 	}
-	return entries, nil
+	return entries
 }
 
 func withoutData(v *driver.Version) *driver.Version {

@@ -24,6 +24,7 @@ type mutant struct {
 	getFields func(m *model, ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error)
 	query     func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error)
 	log       func(m *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry))
+	logs      func(m *model, ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error]
 	now       func(m *model) driver.Instant
 	watch     func(m *model, ctx context.Context, q *driver.WatchQuery) iter.Seq2[driver.Arrival, error]
 	open      func(m *model)
@@ -71,7 +72,10 @@ func (m *mutant) Query(ctx context.Context, q *driver.Query) ([]*driver.Version,
 }
 
 func (m *mutant) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
-	if m.log == nil {
+	switch {
+	case m.logs != nil:
+		return m.logs(m.model, ctx, q)
+	case m.log == nil:
 		return m.model.Log(ctx, q)
 	}
 	return func(yield func(driver.Entry, error) bool) {
@@ -387,5 +391,6 @@ func allMistakes() map[string]mistake {
 	all := mistakes()
 	maps.Copy(all, registerMistakes())
 	maps.Copy(all, watchMistakes())
+	maps.Copy(all, historyMistakes())
 	return all
 }

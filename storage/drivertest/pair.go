@@ -299,7 +299,7 @@ func (p *pair) compareLog(q *driver.LogQuery) {
 		p.Fatalf("Log(%s): %d entries, want %d\ngot  %.500s\nwant %.500s", showLog(q), len(got), len(want), show(got), show(want))
 	}
 	for i := range want {
-		if !same(got[i].Version, want[i].Version) || !same(got[i].Previous, want[i].Previous) {
+		if got[i].History != want[i].History || !same(got[i].Version, want[i].Version) || !same(got[i].Previous, want[i].Previous) {
 			p.Fatalf("Log(%s), entry %d: %s after %s\nwant %s after %s", showLog(q), i, describe(got[i].Version), describe(got[i].Previous),
 				describe(want[i].Version), describe(want[i].Previous))
 		}
@@ -312,8 +312,8 @@ func showLog(q *driver.LogQuery) string {
 	if q.After != nil {
 		after = fmt.Sprintf("(%d %s %q %d)", q.After.At, q.After.Collection, q.After.Key, q.After.Number)
 	}
-	return fmt.Sprintf("collections %q, keys %q, authors %q, operations %d, groups %q, changed %q, time [%d, %d), number [%d, %d), behind %s, backward %t, limit %d, previous %t, no data %t",
-		q.Collections, q.Keys, q.Authors, q.Ops, q.Groups, q.Changed, q.From, q.To, q.FromNumber, q.ToNumber, after, q.Backward, q.Limit, q.Previous, q.NoData)
+	return fmt.Sprintf("collections %q, keys %q, authors %q, operations %d, groups %q, changed %q, time [%d, %d), number [%d, %d), behind %s, backward %t, limit %d, previous %t, of deletions %t, no data %t, histories %+v",
+		q.Collections, q.Keys, q.Authors, q.Ops, q.Groups, q.Changed, q.From, q.To, q.FromNumber, q.ToNumber, after, q.Backward, q.Limit, q.Previous, q.PreviousOfDeleted, q.NoData, q.Histories)
 }
 
 // compareEverything compares all versions of both, and the summary.

@@ -20,6 +20,10 @@ func (s *suite) logTests() []test {
 		{"NoData", s.testLogNoData},
 		{"MalformedQueries", s.testLogMalformed},
 		{"Stopping", s.testLogStopping},
+		{"Histories", s.testHistories},
+		{"HistoriesOfSomeFields", s.testHistoriesOfSomeFields},
+		{"LongHistories", s.testLongHistories},
+		{"ManyHistories", s.testManyHistories},
 	}
 }
 
@@ -221,6 +225,12 @@ func (s *suite) testLogMalformed(t *testing.T) {
 		"an unknown collection":  {Collections: []string{"unknown"}},
 		"one of two is unknown":  {Collections: []string{collection, "unknown"}},
 		"keys of an unknown one": {Collections: []string{"unknown"}, Keys: []string{"a"}},
+		"histories of all":       {Histories: []driver.History{{Key: "a"}}},
+		"histories of two":       {Collections: []string{collection, "others"}, Histories: []driver.History{{Key: "a"}}},
+		"histories and keys":     {Collections: []string{collection}, Keys: []string{"a"}, Histories: []driver.History{{Key: "a"}}},
+		"histories at a place":   {Collections: []string{collection}, After: &driver.LogPosition{At: 1}, Histories: []driver.History{{Key: "a"}}},
+		"histories, less than 0": {Collections: []string{collection}, Limit: -1, Histories: []driver.History{{Key: "a"}}},
+		"unknown histories":      {Collections: []string{"unknown"}, Histories: []driver.History{{Key: "a"}}},
 	} {
 		steps := 0
 		for _, err := range f.engine.Log(f.ctx, &q) {

@@ -229,7 +229,7 @@ func (r *operations) reopenRandomly() {
 
 func (r *operations) read() {
 	g := r.gen
-	switch g.IntN(5) {
+	switch g.IntN(6) {
 	case 0:
 		var refs []driver.Ref
 		for range g.IntN(12) {
@@ -242,9 +242,42 @@ func (r *operations) read() {
 		r.compareGet(refs)
 	case 1:
 		r.compareLog(r.randomLogQuery())
+	case 2:
+		r.compareHistories(r.randomHistories())
 	default:
 		r.compareQuery(r.randomQuery())
 	}
+}
+
+// randomHistories asks for the versions of some documents, the same ones more
+// than once now and then.
+func (r *operations) randomHistories() *driver.LogQuery {
+	g := r.gen
+	q := r.randomLogQuery()
+	q.Collections, q.Keys, q.After = []string{collection}, nil, nil
+	q.PreviousOfDeleted = g.chance(40)
+	q.Histories = []driver.History{}
+	for range g.IntN(9) {
+		h := driver.History{Key: r.key()}
+		if g.chance(40) {
+			h.To = g.instant()
+		}
+		if g.chance(20) {
+			h.From = g.instant()
+		}
+		last := int(numberOf(r.model.last(collection, h.Key)))
+		if g.chance(30) {
+			h.ToNumber = int64(g.IntN(last + 3))
+		}
+		if g.chance(20) {
+			h.FromNumber = int64(g.IntN(last + 3))
+		}
+		q.Histories = append(q.Histories, h)
+	}
+	if g.chance(60) {
+		q.Authors, q.Ops, q.Groups, q.Changed = nil, nil, nil, nil
+	}
+	return q
 }
 
 func (r *operations) randomLogQuery() *driver.LogQuery {

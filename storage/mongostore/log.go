@@ -40,6 +40,9 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(driver.E
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if q.Histories != nil {
+		return s.histories(ctx, q, collections[0], yield)
+	}
 	var versions iter.Seq2[*record, error]
 	var near nearby
 	if len(q.Keys) == 1 {
@@ -49,7 +52,7 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(driver.E
 	}
 	var waiting []driver.Entry
 	flush := func() (bool, error) {
-		if q.Previous {
+		if q.Previous || q.PreviousOfDeleted {
 			if err := s.fillPrevious(ctx, q, waiting, &near); err != nil {
 				return false, err
 			}
@@ -66,7 +69,7 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(driver.E
 		return true, nil
 	}
 	n, batch := 0, 1
-	if q.Previous {
+	if q.Previous || q.PreviousOfDeleted {
 		batch = previousBatch
 	}
 	for r, err := range versions {
@@ -95,6 +98,9 @@ func (s *Store) logged(q *driver.LogQuery) ([]*collection, error) {
 	}
 	if len(q.Keys) > 0 && len(q.Collections) != 1 {
 		return nil, invalidf("keys need exactly one collection, not %d", len(q.Collections))
+	}
+	if q.Histories != nil && (len(q.Collections) != 1 || len(q.Keys) > 0 || q.After != nil) {
+		return nil, invalidf("histories need exactly one collection, and neither keys nor a position")
 	}
 	names := slices.Clone(q.Collections)
 	if len(names) == 0 {
@@ -143,7 +149,7 @@ func (s *Store) fillPrevious(ctx context.Context, q *driver.LogQuery, entries []
 	refs := make(map[string][]driver.Ref)
 	previous := func(v *driver.Version) versionName { return versionName{v.Collection, v.Key, v.Number - 1} }
 	for _, e := range entries {
-		if v := e.Version; v.Number > 1 && known[previous(v)] == nil {
+		if v := e.Version; v.Number > 1 && q.WithPrevious(v) && known[previous(v)] == nil {
 			refs[v.Collection] = append(refs[v.Collection], driver.Ref{Key: v.Key, Number: v.Number - 1})
 		}
 	}
@@ -160,7 +166,7 @@ func (s *Store) fillPrevious(ctx context.Context, q *driver.LogQuery, entries []
 	}
 	for i, e := range entries {
 		v := e.Version
-		if v.Number == 1 {
+		if v.Number == 1 || !q.WithPrevious(v) {
 			continue
 		}
 		before := known[previous(v)]

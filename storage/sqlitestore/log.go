@@ -31,6 +31,9 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery, yield func(driv
 	if q.Limit < 0 {
 		return invalidf("a limit of %d versions", q.Limit)
 	}
+	if q.Histories != nil {
+		return s.readHistories(ctx, q, yield)
+	}
 	streams, err := s.streams(ctx, q)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func (st *stream) readSelected(c *conn) error {
 	}
 	size := 0
 	for _, id := range ids {
-		v, err := c.versionUntilNext(id, st.coll.name, !st.q.NoData)
+		v, err := c.versionUntilNext(id, st.coll.name, !st.q.NoData, st.q.Fields)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (st *stream) readSelected(c *conn) error {
 			continue // it is at the place that the log continues behind
 		}
 		e := driver.Entry{Version: v}
-		if st.q.Previous && v.Number > 1 {
+		if st.q.WithPrevious(v) && v.Number > 1 {
 			if e.Previous, err = st.previous(c, id-1, v); err != nil {
 				return err
 			}
@@ -91,6 +91,9 @@ func (st *stream) selectVersions(c *conn) (ids []int64, last place, n int, err e
 		ok, err := st.selected(c, s)
 		if ok {
 			ids = append(ids, s.ColumnInt64(selectID))
+		} else {
+			st.out.versions++
+			st.out.bytes += rowBytes + len(key) + s.ColumnLen(selectAuthor) + s.ColumnLen(selectGroup) + s.ColumnLen(selectChanged)
 		}
 		return err
 	}); err != nil {
@@ -117,7 +120,7 @@ func (st *stream) selected(c *conn, s *sqlite.Stmt) (bool, error) {
 }
 
 // versionUntilNext reads a version by its row.
-func (c *conn) versionUntilNext(id int64, collection string, data bool) (*driver.Version, error) {
+func (c *conn) versionUntilNext(id int64, collection string, data bool, fields []string) (*driver.Version, error) {
 	s, err := c.Prepare(sqlVersionUntilNext)
 	if err != nil {
 		return nil, err
@@ -126,7 +129,7 @@ func (c *conn) versionUntilNext(id int64, collection string, data bool) (*driver
 	var v *driver.Version
 	row, err := s.Step()
 	if row {
-		if v, err = c.version(s, collection, data, nil); err == nil {
+		if v, err = c.version(s, collection, data, fields); err == nil {
 			v.SupersededAt = next(s)
 		}
 	}

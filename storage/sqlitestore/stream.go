@@ -37,8 +37,26 @@ type stream struct {
 	rows    []driver.Entry
 	stretch int // rows
 	bytes   int
+	left    int // of a history: rows that are still wanted; 0: all
 	ended   bool
+	out     leftOut
 }
+
+// leftOut counts what was looked at and is not in the log.
+type leftOut struct{ versions, bytes int }
+
+// examined tells who asked of what was left out.
+func (o *leftOut) examined(q *driver.LogQuery) error {
+	if q.Examined == nil || o.versions == 0 {
+		return nil
+	}
+	n := *o
+	*o = leftOut{}
+	return q.Examined(n.versions, n.bytes)
+}
+
+// rowBytes is what is read of a version beside its texts, about.
+const rowBytes = 32
 
 type place struct {
 	at  int64
@@ -50,15 +68,7 @@ func newStream(s *Store, q *driver.LogQuery, coll *collection) *stream {
 	if q.Limit > 0 {
 		st.stretch = min(max(q.Limit, 8), maxStretch)
 	}
-	if len(q.Authors) > 0 {
-		st.authors = setOf(q.Authors)
-	}
-	if len(q.Groups) > 0 {
-		st.groups = setOf(q.Groups)
-	}
-	if len(q.Changed) > 0 {
-		st.changed = setOf(q.Changed)
-	}
+	st.conditions()
 	// What is committed from here on is not part of this log.
 	st.from, st.to = place{at: int64(q.From)}, place{at: int64(s.clock.read()) + 1}
 	if q.To != 0 {
@@ -87,6 +97,19 @@ func newStream(s *Store, q *driver.LogQuery, coll *collection) *stream {
 		st.from = behind
 	}
 	return st
+}
+
+// conditions prepares those that are looked at for each version.
+func (st *stream) conditions() {
+	if len(st.q.Authors) > 0 {
+		st.authors = setOf(st.q.Authors)
+	}
+	if len(st.q.Groups) > 0 {
+		st.groups = setOf(st.q.Groups)
+	}
+	if len(st.q.Changed) > 0 {
+		st.changed = setOf(st.q.Changed)
+	}
 }
 
 // later is the instant after one.
@@ -156,7 +179,11 @@ func (st *stream) fill(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := st.read(ctx); err != nil {
+		err := st.read(ctx)
+		if err == nil {
+			err = st.out.examined(st.q)
+		}
+		if err != nil {
 			return err
 		}
 		st.stretch = min(2*st.stretch, maxStretch)
@@ -229,7 +256,7 @@ func (st *stream) readDocument(c *conn) error {
 		id := s.ColumnInt64(colID)
 		inside := id >= low && id < high
 		var v *driver.Version
-		if v, err = c.version(s, st.coll.name, !st.q.NoData && (inside || st.q.Previous && id < low), nil); err != nil {
+		if v, err = c.version(s, st.coll.name, false, nil); err != nil {
 			break
 		}
 		older, newer := near, v
@@ -239,21 +266,31 @@ func (st *stream) readDocument(c *conn) error {
 		if near != nil {
 			older.SupersededAt = newer.RecordedAt
 		}
-		if kept && st.q.Backward && st.q.Previous {
+		wanted := inside && st.wanted(v)
+		isPrevious := kept && st.q.Backward && st.q.WithPrevious(near)
+		if !st.q.NoData && (wanted || isPrevious || !st.q.Backward && (st.q.Previous || st.q.PreviousOfDeleted)) {
+			v.Data = c.members(s, colData, st.q.Fields)
+		}
+		if isPrevious {
 			st.rows[len(st.rows)-1].Previous = v
 		}
 		if !inside && near != nil {
 			break // beyond the stretch
 		}
-		near, kept = v, inside && st.wanted(v)
-		if kept {
+		near, kept = v, wanted
+		switch {
+		case kept:
 			e := driver.Entry{Version: v}
-			if st.q.Previous && !st.q.Backward {
+			if !st.q.Backward && st.q.WithPrevious(v) {
 				e.Previous = older
 			}
 			st.rows = append(st.rows, e)
+		case inside:
+			st.out.versions++
+			st.out.bytes += rowBytes + len(v.Key) + len(v.Author) + len(v.Message) + len(v.Group)
 		}
-		if size += len(v.Data); inside && size >= st.bytes {
+		enough := st.left > 0 && len(st.rows) >= st.left
+		if size += len(v.Data); inside && (enough || size >= st.bytes) {
 			// Enough: the row behind this one is only its neighbour.
 			if st.q.Backward {
 				low = id
@@ -289,7 +326,7 @@ func (st *stream) readCollection(c *conn) error {
 	for ; row && err == nil && size < st.bytes; row, err = s.Step() {
 		n++
 		var v *driver.Version
-		if v, err = c.version(s, st.coll.name, !st.q.NoData, nil); err != nil {
+		if v, err = c.version(s, st.coll.name, !st.q.NoData, st.q.Fields); err != nil {
 			break
 		}
 		v.SupersededAt = next(s)
@@ -298,7 +335,7 @@ func (st *stream) readCollection(c *conn) error {
 			continue
 		}
 		e := driver.Entry{Version: v}
-		if st.q.Previous && v.Number > 1 {
+		if st.q.WithPrevious(v) && v.Number > 1 {
 			if e.Previous, err = st.previous(c, s.ColumnInt64(colID)-1, v); err != nil {
 				break
 			}
@@ -342,7 +379,7 @@ func (st *stream) previous(c *conn, id int64, v *driver.Version) (*driver.Versio
 	var p *driver.Version
 	row, err := s.Step()
 	if row {
-		p, err = c.version(s, st.coll.name, !st.q.NoData, nil)
+		p, err = c.version(s, st.coll.name, !st.q.NoData, st.q.Fields)
 	}
 	if err := finish(s, err); err != nil {
 		return nil, err

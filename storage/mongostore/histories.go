@@ -1,0 +1,295 @@
+package mongostore
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Histories of several documents are read together: what is in the documents with
+// one command, and what is in the overflow with another, where more is wanted. In
+// the overflow that is looked for by number where the numbers are known, which
+// follow on each other; where a time or other conditions say what is wanted, by
+// windows that grow, all documents in step.
+
+// How many versions are read together, about, and how many of a history without a
+// limit in one step.
+const (
+	versionsTogether = 10_000
+	firstWindow      = 64
+	mostWindow       = 1024
+)
+
+// histories is the part of a log of histories that is read at once.
+type histories struct {
+	c       *collection
+	q       *driver.LogQuery
+	parts   []*documentLog
+	byKey   map[string][]*documentLog
+	uniform bool // all have the same bounds
+	out     int  // versions that were read and are not wanted
+	outSize int
+}
+
+// documentLog is one of them.
+type documentLog struct {
+	q     *driver.LogQuery // with the bounds of both
+	place int              // in the query
+	known []*record        // read from the document, and then from its runs, by number
+	// What the overflow may still have: the numbers [low, high).
+	low, high int64
+	window    int64
+	// The run that has an instant is to be found first.
+	anchored bool
+	anchor   driver.Instant
+}
+
+// histories reads the histories of a query, one after another.
+func (s *Store) histories(ctx context.Context, q *driver.LogQuery, c *collection, yield func(driver.Entry, error) bool) error {
+	size := maxKeys
+	switch {
+	case q.Limit > 0:
+		size = max(1, min(size, versionsTogether/q.Limit))
+	case !q.NoData:
+		size = 1 + versionsTogether/mostWindow
+	}
+	for from := 0; from < len(q.Histories); from += size {
+		h := &histories{c: c, q: q, byKey: make(map[string][]*documentLog)}
+		for place := from; place < min(from+size, len(q.Histories)); place++ {
+			one := &documentLog{q: q.Of(q.Histories[place]), place: place}
+			h.parts = append(h.parts, one)
+			h.byKey[one.q.Keys[0]] = append(h.byKey[one.q.Keys[0]], one)
+		}
+		h.uniform = !slices.ContainsFunc(h.parts, func(one *documentLog) bool {
+			a, b := one.q, h.parts[0].q
+			return a.From != b.From || a.To != b.To || a.FromNumber != b.FromNumber || a.ToNumber != b.ToNumber
+		})
+		entries, err := h.read(ctx)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if !yield(e, nil) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// read reads what there is of all of them.
+func (h *histories) read(ctx context.Context) ([]driver.Entry, error) {
+	if err := h.documents(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		var open []*documentLog
+		for _, one := range h.parts {
+			if one.open() {
+				open = append(open, one)
+			}
+		}
+		if len(open) == 0 {
+			break
+		}
+		if err := h.runs(ctx, open); err != nil {
+			return nil, err
+		}
+	}
+	entries := h.entries()
+	if h.q.Examined != nil && h.out > 0 {
+		if err := h.q.Examined(h.out, h.outSize); err != nil {
+			return nil, err
+		}
+	}
+	if h.q.Previous || h.q.PreviousOfDeleted {
+		return entries, h.c.store.fillPrevious(ctx, h.q, entries, h.near())
+	}
+	return entries, nil
+}
+
+// documents reads the versions that are in the documents themselves.
+func (h *histories) documents(ctx context.Context) error {
+	keys := make(bson.A, 0, len(h.byKey))
+	for key := range h.byKey {
+		keys = append(keys, encodeString(key))
+	}
+	slices.SortFunc(keys, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+	stages := bson.A{bson.D{{Key: "$match", Value: bson.D{{Key: "_id", Value: in(keys)}}}}}
+	// The number of the oldest version in prev, which has none where nothing was
+	// superseded.
+	first := any(bson.D{{Key: "$arrayElemAt", Value: bson.A{"$prev.v", 0}}})
+	for _, list := range h.wanted() {
+		stages = append(stages, bson.D{{Key: "$project", Value: bson.D{{Key: "current", Value: 1}, {Key: "prev", Value: list}, {Key: "first", Value: first}}}})
+		first = 1
+	}
+	without := bson.D{{Key: "current.x", Value: 0}, {Key: "prev.x", Value: 0}}
+	if h.q.NoData {
+		without = append(without, bson.E{Key: "current.data", Value: 0}, bson.E{Key: "prev.data", Value: 0})
+	}
+	stages = append(stages, bson.D{{Key: "$project", Value: without}})
+	cursor, err := h.c.main.Aggregate(ctx, stages)
+	return each(ctx, cursor, err, h.document)
+}
+
+// wanted are expressions that leave of prev, one after the other, what can be in a
+// history, where that is the same of all of them; otherwise there are none.
+func (h *histories) wanted() []any {
+	q := h.parts[0].q
+	if !h.uniform || q.Limit == 0 || conditional(q) {
+		return nil
+	}
+	n := int64(q.Limit)
+	if q.Previous || q.PreviousOfDeleted {
+		n++
+	}
+	var bounds bson.A
+	add := func(field, op string, value any) {
+		bounds = append(bounds, bson.D{{Key: op, Value: bson.A{"$$p." + field, value}}})
+	}
+	keep := func() any {
+		return bson.D{{Key: "$filter", Value: bson.D{{Key: "input", Value: "$prev"}, {Key: "as", Value: "p"}, {Key: "cond", Value: bson.D{{Key: "$and", Value: bounds}}}}}}
+	}
+	number := func(place int) bson.D { return bson.D{{Key: "$arrayElemAt", Value: bson.A{"$prev.v", place}}} }
+	if q.To != 0 {
+		add("at", "$lt", int64(q.To))
+	}
+	if q.ToNumber != 0 {
+		add("v", "$lt", q.ToNumber)
+	}
+	if !q.Backward && q.From > 0 {
+		add("to", "$gt", int64(q.From)) // and the one before, which may be asked for
+	}
+	if !q.Backward && q.FromNumber > 1 {
+		add("v", "$gte", q.FromNumber-1)
+	}
+	var list []any
+	if bounds != nil {
+		list = append(list, keep())
+	}
+	// Numbers have no gaps.
+	if bounds = nil; q.Backward {
+		add("v", "$gt", bson.D{{Key: "$subtract", Value: bson.A{number(-1), n}}})
+	} else {
+		add("v", "$lte", bson.D{{Key: "$add", Value: bson.A{number(0), n}}})
+	}
+	return append(list, keep())
+}
+
+// conditional reports whether more than bounds says which versions are wanted.
+func conditional(q *driver.LogQuery) bool {
+	return len(q.Authors)+len(q.Ops)+len(q.Groups)+len(q.Changed) > 0
+}
+
+// document takes what was read of a document.
+func (h *histories) document(raw bson.Raw) error {
+	key, err := h.c.key(raw.Lookup("_id"))
+	if err != nil {
+		return err
+	}
+	records, err := h.c.list(key, raw.Lookup("prev"))
+	if err != nil {
+		return err
+	}
+	current, err := h.c.version(key, raw.Lookup("current"))
+	if err != nil {
+		return err
+	}
+	first, ok := raw.Lookup("first").Int64OK()
+	switch {
+	case ok:
+	case len(records) > 0:
+		first = records[0].Number
+	default:
+		first = current.Number
+	}
+	for _, one := range h.byKey[key] {
+		one.begin(append(slices.Clone(records), current), first)
+	}
+	return nil
+}
+
+// begin takes what is in the document, and says what may be in the overflow: the
+// versions before a number.
+func (o *documentLog) begin(records []*record, first int64) {
+	o.known = records
+	o.low, o.high = max(1, o.q.FromNumber), first
+	if o.q.Backward && (o.q.Previous || o.q.PreviousOfDeleted) {
+		o.low = max(1, o.low-1)
+	}
+	if o.q.ToNumber != 0 {
+		o.high = min(o.high, o.q.ToNumber)
+	}
+	o.window = firstWindow
+	if o.q.Limit == 0 && o.q.NoData {
+		o.window = math.MaxInt32
+	}
+	if o.low >= o.high {
+		return
+	}
+	// The overflow ends when what follows it begins.
+	end := driver.Forever
+	for _, r := range records {
+		if r.Number == first {
+			end = r.RecordedAt
+		}
+	}
+	switch {
+	case o.q.Backward && o.q.To != 0 && o.q.To <= end && !slices.ContainsFunc(records, func(r *record) bool { return r.RecordedAt < o.q.To }):
+		o.anchored, o.anchor = true, o.q.To-1
+	case !o.q.Backward && o.q.From > 0 && o.q.From < end:
+		o.anchored, o.anchor = true, o.q.From
+	case !o.q.Backward && o.q.From > 0 && end != driver.Forever:
+		o.high = o.low // the overflow ended before
+	}
+}
+
+// left is how many versions are still wanted, at least; 0: none.
+func (o *documentLog) left() int64 {
+	if o.q.Limit == 0 {
+		return math.MaxInt32
+	}
+	have := 0
+	var furthest *record
+	for _, r := range o.known {
+		// Going forward, what is in the document follows what is in the overflow.
+		if inLog(o.q, r) && (o.q.Backward || r.Number < o.low) {
+			have++
+			if furthest == nil || r.Number < furthest.Number {
+				furthest = r
+			}
+		}
+	}
+	if have == o.q.Limit && o.q.Backward && o.lacks(furthest) {
+		return 1
+	}
+	return int64(max(0, o.q.Limit-have))
+}
+
+// lacks reports whether the version before one is asked for and was not read.
+func (o *documentLog) lacks(v *record) bool {
+	return v.Number > 1 && o.q.WithPrevious(&v.Version) &&
+		!slices.ContainsFunc(o.known, func(r *record) bool { return r.Number == v.Number-1 })
+}
+
+// open reports whether the overflow has to be asked.
+func (o *documentLog) open() bool {
+	if o.low >= o.high {
+		return false
+	}
+	if o.q.Backward && o.q.From > 0 && slices.ContainsFunc(o.known, func(r *record) bool { return r.RecordedAt < o.q.From }) {
+		return false // what is before is not wanted
+	}
+	if !o.q.Backward && o.q.To != 0 && slices.ContainsFunc(o.known, func(r *record) bool { return r.Number < o.low && r.RecordedAt >= o.q.To }) {
+		return false // nor is what is behind
+	}
+	return o.left() > 0
+}
