@@ -8,6 +8,9 @@
 //     that were read together (a page, a list of references), in one read of
 //     the store. Nothing waits for a timer: the documents know their siblings,
 //     so a batch is complete when it is needed.
+//   - The first access to the versions of a document reads those of all documents
+//     that were read together with it, if it is by the same arguments, in the
+//     same way.
 //   - References resolve at the instant of the document that holds them, unless
 //     an argument names another.
 //   - An operation loads at most 100,000 documents, and follows at most a million
@@ -34,10 +37,11 @@ type Loader struct {
 	followed int // references
 	// large are the fields that hold too many references in documents that were
 	// read together: there each document's own are loaded by themselves.
-	large map[together]bool
+	large    map[siblings]bool
+	versions map[versionsKey]*versions
 }
 
-type together struct {
+type siblings struct {
 	batch *storage.Batch
 	t     *storage.Type
 	field int
@@ -80,7 +84,7 @@ type loaderKey struct{}
 
 // With returns a context that carries the operation's loader.
 func With(ctx context.Context, l *Loader) context.Context {
-	return context.WithValue(ctx, loaderKey{}, l)
+	return context.WithValue(context.WithValue(ctx, loaderKey{}, l), storage.VersionLoaderKey{}, l)
 }
 
 // Begin returns a context that carries a new loader, in one allocation.
@@ -95,7 +99,7 @@ type loaderContext struct {
 
 // Value returns the loader, or what the context has.
 func (c *loaderContext) Value(key any) any {
-	if key == (loaderKey{}) {
+	if key == (loaderKey{}) || key == (storage.VersionLoaderKey{}) {
 		return &c.loader
 	}
 	return c.Context.Value(key)
@@ -187,7 +191,7 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 	}
 	l.mu.Lock()
 	if l.docs == nil {
-		l.docs, l.large = map[docKey]*entry{}, map[together]bool{}
+		l.docs, l.large = map[docKey]*entry{}, map[siblings]bool{}
 	}
 	complete := true
 	for i, key := range keys {
@@ -206,14 +210,14 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 			wanted[i] = need(of(o.Of(), key))
 		}
 	}
-	if siblings := (together{o.Of().Siblings(), t, field}); !complete {
+	if read := (siblings{o.Of().Siblings(), t, field}); !complete {
 		own()
-		if !tooMany && !l.large[siblings] {
+		if !tooMany && !l.large[read] {
 			o.EachRef(field, func(d *storage.Document, key string) { need(of(d, key)) })
 			if tooMany {
 				forget()
 				own()
-				l.large[siblings] = siblings.batch != nil
+				l.large[read] = read.batch != nil
 			}
 		}
 	}

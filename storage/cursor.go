@@ -68,6 +68,16 @@ func appendCursor(dst []byte, hash string, at driver.Instant, key string, values
 	return base64.RawURLEncoding.AppendEncode(dst, append(raw, ']'))
 }
 
+// appendVersionCursor appends what encodeCursor makes of a version's number.
+func appendVersionCursor(dst []byte, hash string, at driver.Instant, number int64) []byte {
+	var buf [96]byte
+	raw := append(strconv.AppendInt(append(buf[:0], '['), cursorVersion, 10), ',')
+	raw = append(appendJSON(raw, hash), ',')
+	raw = append(strconv.AppendInt(raw, int64(at), 10), ',')
+	raw = append(strconv.AppendInt(raw, number, 10), ']')
+	return base64.RawURLEncoding.AppendEncode(dst, raw)
+}
+
 // appendJSON appends a string as encoding/json writes it.
 func appendJSON(dst []byte, s string) []byte {
 	for i := range len(s) {

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"slices"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -31,9 +30,14 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 	first *int, after *string, last *int, before *string,
 ) (*VersionConnection[T], error) {
 	s := c.store
-	pg, err := s.Versions(ctx, d, &VersionsArgs{
+	args := &VersionsArgs{
 		From: from, To: to, Author: author, Fields: fields, First: first, After: after, Last: last, Before: before,
-	})
+	}
+	read := s.Versions
+	if l, ok := ctx.Value(VersionLoaderKey{}).(VersionLoader); ok {
+		read = l.Versions
+	}
+	pg, err := read(ctx, d, args)
 	if err != nil {
 		return nil, err
 	}
@@ -56,137 +60,12 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 	return conn, nil
 }
 
-// VersionsArgs are the arguments of a list of versions; they are only read.
-type VersionsArgs struct {
-	From, To *driver.Instant
-	Author   *string
-	Fields   []string // names of the GraphQL schema
-	First    *int
-	After    *string
-	Last     *int
-	Before   *string
-}
-
-// VersionPage is a page of the versions of one document, newest first.
-type VersionPage struct {
-	Page
-	entries []driver.Entry
-}
-
-// Versions is Collection.Versions without models.
-func (s *Store) Versions(ctx context.Context, d *Document, args *VersionsArgs) (*VersionPage, error) {
-	from, to, author, fields := args.From, args.To, args.Author, args.Fields
-	op, err := s.operation(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.paging(args.First, args.After, args.Last, args.Before)
-	if err != nil {
-		return nil, err
-	}
-	l := &changelog{store: s, seen: d.seen, log: driver.LogQuery{Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}}}
-	if l.log.Changed, err = d.t.storedNames("fields", fields); err != nil {
-		return nil, err
-	}
-	if author != nil {
-		l.log.Authors = []string{*author}
-	}
-	empty, err := l.between("", from, to)
-	if err != nil {
-		return nil, err
-	}
-	empty = empty || noneOf(fields)
-	hash := argsHash("versions", d.t.Name, d.v.Key, from, to, author, fields)
-	page := l.log
-	pinned := false
-	for _, cur := range []struct {
-		arg    string
-		cursor *string
-		bound  func(number int64)
-	}{
-		{"after", p.after, func(n int64) { page.ToNumber = n }},
-		{"before", p.before, func(n int64) { page.FromNumber = n + 1 }},
-	} {
-		if cur.cursor == nil {
-			continue
-		}
-		seen, parts, err := decodeCursor(cur.arg, *cur.cursor, hash, 1)
-		if err != nil {
-			return nil, err
-		}
-		n, ok := number(parts[0])
-		if !ok || n < 1 {
-			return nil, badInput("%s: %s is not a cursor of this list", cur.arg, quoteShort(*cur.cursor))
-		}
-		if pinned && seen != l.seen {
-			return nil, badInput("%s: the cursors belong to lists read at different instants", cur.arg)
-		}
-		l.seen, pinned = seen, true
-		cur.bound(n)
-	}
-	if err := s.settled(ctx, op, l.seen); err != nil {
-		return nil, err
-	}
-	if l.log.To == 0 || l.log.To > l.seen+1 {
-		l.log.To = l.seen + 1
-	}
-	page.To = l.log.To
-	page.Backward, page.Previous, page.Limit = !p.backward, true, p.limit+1
-	pg := &VersionPage{}
-	if empty || page.ToNumber == 1 { // nothing is before the first version
-		pg.HasNextPage, pg.HasPreviousPage = p.around(false)
-		pg.count = func(ctx context.Context) (int, error) { return l.countVersions(ctx, empty) }
-		return pg, nil
-	}
-	for e, err := range s.engine.Log(ctx, &page) {
-		if err != nil {
-			return nil, fromDriver(err)
-		}
-		pg.entries = append(pg.entries, e)
-	}
-	if p.backward {
-		slices.Reverse(pg.entries)
-	}
-	more := false
-	pg.entries, more = trim(p, pg.entries)
-	pg.HasNextPage, pg.HasPreviousPage = p.around(more)
-	pg.count = func(ctx context.Context) (int, error) { return l.countVersions(ctx, false) }
-	pg.cursor = func(dst []byte, d *Document) []byte {
-		return append(dst, encodeCursor(hash, l.seen, d.v.Number)...)
-	}
-	pg.Docs = make([]*Document, len(pg.entries))
-	for i, e := range pg.entries {
-		pg.Docs[i] = s.newDocument(d.t, e.Version, e.Version.RecordedAt, l.seen, true)
-		if e.Version.Deleted && e.Previous != nil {
-			pg.Docs[i].raw = e.Previous.Data
-		}
-	}
-	inBatch(pg.Docs)
-	return pg, nil
-}
-
 // listChanges is changesBetween with a list that is never nil.
 func (s *Store) listChanges(t *Type, before, after *driver.Version, seen driver.Instant) []*FieldChange {
 	if out := s.changesBetween(t, before, after, after, seen); out != nil {
 		return out
 	}
 	return []*FieldChange{}
-}
-
-func (l *changelog) countVersions(ctx context.Context, empty bool) (int, error) {
-	if empty {
-		return 0, nil
-	}
-	q := l.log
-	q.NoData = true
-	n := 0
-	for _, err := range l.store.engine.Log(ctx, &q) {
-		if err != nil {
-			return 0, fromDriver(err)
-		}
-		n++
-	}
-	return n, nil
 }
 
 // Diff returns the difference between two versions of a document; to is the one

@@ -93,13 +93,33 @@ func (r *run) loadFound(inner *selection[*storage.Object], objects []*storage.Ob
 	inner.load(r, found)
 }
 
-// loadVersions reads a page of the versions of each document.
-func (r *run) loadVersions(id, args int, inner *selection[*storage.Page], objects []*storage.Object) {
+// loadVersions reads a page of the versions of each document, in one call of the
+// store.
+func (r *run) loadVersions(id, args int, members []string, inner *selection[*storage.Page], objects []*storage.Object) {
+	if len(objects) == 0 {
+		return
+	}
 	q := &r.queues[id]
+	docs := make([]*storage.Document, len(objects))
+	for i, o := range objects {
+		docs[i] = o.Of()
+	}
+	given, _ := r.args[args].(*storage.VersionsArgs)
+	projected := *given
+	projected.Members = members
+	found, recovered := r.versionsOf(docs, &projected)
 	var pages []*storage.Page
-	for _, o := range objects {
-		v := r.versionsOf(o.Of(), args)
-		if v.page != nil {
+	for i := range docs {
+		var v visit
+		switch {
+		case recovered != nil && i == 0:
+			v.recovered = recovered
+		case recovered != nil:
+			v.err = internalError()
+		case found[i].Err != nil:
+			v.err = found[i].Err
+		default:
+			v.page = &found[i].Page.Page
 			pages = append(pages, v.page)
 		}
 		q.add(v)
@@ -109,16 +129,17 @@ func (r *run) loadVersions(id, args int, inner *selection[*storage.Page], object
 	}
 }
 
-func (r *run) versionsOf(d *storage.Document, args int) (v visit) {
+func (r *run) versionsOf(docs []*storage.Document, args *storage.VersionsArgs) (found []storage.VersionsOf, recovered error) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			v = visit{recovered: r.whileReading(failure)}
+			recovered = r.whileReading(failure)
 		}
 	}()
-	given, _ := r.args[args].(*storage.VersionsArgs)
-	page, err := r.plan.store.Versions(r.ctx, d, given)
-	if err != nil {
-		return visit{err: err}
-	}
-	return visit{page: &page.Page}
+	return r.plan.store.VersionsTogether(r.ctx, docs, args), nil
+}
+
+// internalError is the error of what could not be read because reading for another
+// field panicked.
+func internalError() error {
+	return &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
 }

@@ -76,12 +76,13 @@ func totalCount(r *run, at *place, p *storage.Page) (ok bool) {
 
 // versions makes the writer of a page of a document's versions.
 func versions(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.Type) writer[*storage.Object] {
-	inner := connection(b, t, f.Definition.Type.Name(), f.Selections, &names{})
+	need := &names{list: []string{}}
+	inner := connection(b, t, f.Definition.Type.Name(), f.Selections, need)
 	if inner == nil {
 		return nil
 	}
 	id, args := b.queue(), b.arguments(f, versionsArguments)
-	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadVersions(id, args, inner, objects) })
+	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadVersions(id, args, need.list, inner, objects) })
 	return func(r *run, at *place, _ *storage.Object) bool {
 		v, _ := r.queues[id].take()
 		if !r.there(at, v) {

@@ -18,7 +18,30 @@ type loader struct {
 	followed int
 	broken   *storage.Document // stands for those whose reading panicked
 	keys     [][]byte          // of one visit
-	slots    []slot            // of one field
+	level    level             // what is wanted and was not read yet
+	free     level             // the memory of the last one
+}
+
+// level is what the fields of a plan that are equally deep want: they are read
+// together.
+type level struct {
+	fields []wanting
+	slots  []slot // of the fields, one after another
+}
+
+// wanting is a field that waits for documents.
+type wanting struct {
+	t      *storage.Type
+	queue  int
+	inner  *selection[*storage.Object]
+	visits [2]int // of the queue
+	slots  int    // how many
+}
+
+func (l *level) reset() {
+	clear(l.fields)
+	clear(l.slots)
+	l.fields, l.slots = l.fields[:0], l.slots[:0]
 }
 
 // cohort is the documents of one type that are read at one instant.
@@ -44,11 +67,15 @@ type slot struct {
 // wanted reports whether the document is still to be read.
 func (s slot) wanted() bool { return s.place >= len(s.in.docs) }
 
+// large reports whether levels took the memory of more than n references.
+func (l *loader) large(n int) bool { return cap(l.level.slots) > n || cap(l.free.slots) > n }
+
 func (l *loader) reset() {
 	clear(l.order)
 	clear(l.keys)
-	clear(l.slots)
-	*l = loader{order: l.order[:0], keys: l.keys[:0], slots: l.slots[:0]}
+	l.level.reset()
+	l.free.reset()
+	*l = loader{order: l.order[:0], keys: l.keys[:0], level: l.level, free: l.free}
 }
 
 func (l *loader) cohort(k cohortKey) *cohort {
@@ -67,12 +94,11 @@ func (l *loader) cohort(k cohortKey) *cohort {
 	return c
 }
 
-// loadRefs reads the documents that a field of the objects refers to, in one
-// call of the store, and then what belongs to these.
+// loadRefs finds out which documents a field of the objects refers to. They are
+// read with those of all other fields of the level.
 func (r *run) loadRefs(id, asOf int, t *storage.Type, inner *selection[*storage.Object], i int, objects []*storage.Object) {
 	q, l := &r.queues[id], &r.loader
-	first, before := len(q.visits), len(q.objects)
-	l.slots = l.slots[:0]
+	first, before := len(q.visits), len(l.level.slots)
 	arg, _ := r.args[asOf].(instantArg)
 	at := instantOf{arg: arg.at}
 	for _, o := range objects {
@@ -89,12 +115,33 @@ func (r *run) loadRefs(id, asOf int, t *storage.Type, inner *selection[*storage.
 		}
 		q.add(v)
 	}
-	r.fetch(t, q.visits[first:])
-	place := 0
-	for i := first; i < len(q.visits); i++ {
-		place += l.give(q, &q.visits[i], l.slots[place:])
+	l.level.fields = append(l.level.fields, wanting{t, id, inner, [2]int{first, len(q.visits)}, len(l.level.slots) - before})
+}
+
+// readLevels reads what is wanted, and what is wanted then, until that is nothing:
+// with one call of the store for each type and level.
+func (r *run) readLevels() {
+	l := &r.loader
+	for len(l.level.fields) > 0 {
+		now := l.level
+		l.level, l.free = l.free, level{}
+		for i := range now.fields {
+			r.fetch(now.fields[i].t, &now)
+		}
+		place := 0
+		for i := range now.fields {
+			w := &now.fields[i]
+			q := &r.queues[w.queue]
+			before, slots := len(q.objects), now.slots[place:place+w.slots]
+			for n := w.visits[0]; n < w.visits[1]; n++ {
+				slots = slots[l.give(q, &q.visits[n], slots):]
+			}
+			place += w.slots
+			r.loadFound(w.inner, q.objects[before:])
+		}
+		now.reset()
+		l.free = now
 	}
-	r.loadFound(inner, q.objects[before:])
 }
 
 // give hands a visit the documents in its slots, and returns how many of these
@@ -102,7 +149,7 @@ func (r *run) loadRefs(id, asOf int, t *storage.Type, inner *selection[*storage.
 func (l *loader) give(q *queue, v *visit, slots []slot) int {
 	n := v.n
 	if !v.failed() && l.broken != nil && slices.ContainsFunc(slots[:n], func(s slot) bool { return s.in.docs[s.place] == l.broken }) {
-		v.err = &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+		v.err = internalError()
 	}
 	if v.failed() {
 		v.n = 0
@@ -138,13 +185,13 @@ func (a *instantOf) of(r *run, t *storage.Type, d *storage.Document) (cohortKey,
 
 // want finds a slot for each key of a visit.
 func (l *loader) want(c *cohort) error {
-	keys, slots := len(c.keys), len(l.slots)
+	keys, slots := len(c.keys), len(l.level.slots)
 	for _, key := range l.keys {
 		place, known := c.places[string(key)]
 		if !known {
 			if l.loaded >= dataloader.MaxDocs {
 				l.forget(c, keys)
-				l.slots = l.slots[:slots]
+				l.level.slots = l.level.slots[:slots]
 				l.followed += len(l.keys)
 				return dataloader.TooMany()
 			}
@@ -153,11 +200,11 @@ func (l *loader) want(c *cohort) error {
 			c.keys = append(c.keys, string(key))
 			c.places[c.keys[place]] = place
 		}
-		l.slots = append(l.slots, slot{c, place})
+		l.level.slots = append(l.level.slots, slot{c, place})
 	}
 	if l.followed += len(l.keys); l.followed > dataloader.MaxFollowed {
 		l.forget(c, keys)
-		l.slots = l.slots[:slots]
+		l.level.slots = l.level.slots[:slots]
 		return dataloader.TooMany()
 	}
 	return nil
@@ -172,9 +219,9 @@ func (l *loader) forget(c *cohort, from int) {
 	c.keys = c.keys[:from]
 }
 
-// fetch reads the documents of a type that are wanted. Where that fails, the
+// fetch reads the documents of a type that a level wants. Where that fails, the
 // visits that wanted some have the error.
-func (r *run) fetch(t *storage.Type, visits []visit) {
+func (r *run) fetch(t *storage.Type, now *level) {
 	l := &r.loader
 	var refs []storage.KeyAt
 	for _, c := range l.order {
@@ -189,13 +236,8 @@ func (r *run) fetch(t *storage.Type, visits []visit) {
 		return
 	}
 	docs, err, recovered := r.getKeys(t, refs)
-	place := 0
-	for i := range visits {
-		v := &visits[i]
-		if (err != nil || recovered != nil) && slices.ContainsFunc(l.slots[place:place+v.n], slot.wanted) {
-			v.err, v.recovered, recovered = err, recovered, nil
-		}
-		place += v.n
+	if err != nil || recovered != nil {
+		r.failLevel(t, now, err, recovered)
 	}
 	for _, c := range l.order {
 		n := len(c.keys) - len(c.docs)
@@ -205,6 +247,26 @@ func (r *run) fetch(t *storage.Type, visits []visit) {
 			l.forget(c, len(c.docs))
 		default:
 			c.docs, docs = append(c.docs, docs[:n]...), docs[n:]
+		}
+	}
+}
+
+// failLevel gives those who wanted documents of a type the error of reading them.
+func (r *run) failLevel(t *storage.Type, now *level, err, recovered error) {
+	place := 0
+	for i := range now.fields {
+		w := &now.fields[i]
+		if w.t != t {
+			place += w.slots
+			continue
+		}
+		visits := r.queues[w.queue].visits[w.visits[0]:w.visits[1]]
+		for i := range visits {
+			v := &visits[i]
+			if slices.ContainsFunc(now.slots[place:place+v.n], slot.wanted) {
+				v.err, v.recovered, recovered = err, recovered, nil
+			}
+			place += v.n
 		}
 	}
 }

@@ -104,6 +104,7 @@ func (r *run) rootValue(at *place, write rootField) (ok bool) {
 			}
 			r.oc.Error(ctx, r.oc.Recover(ctx, failure))
 			r.back(start)
+			r.loader.level.reset() // nobody waits for it any more
 			r.path, ok = r.path[:0], false
 		}
 	}()
@@ -134,7 +135,7 @@ func (r *run) document(at *place, inner *selection[*storage.Object], d *storage.
 	if d == nil {
 		return false
 	}
-	loadOne(inner, r, d)
+	inner.read(r, &d.Object)
 	r.enter(at)
 	defer r.leave()
 	return inner.write(r, &d.Object)
@@ -157,9 +158,7 @@ func pageRoot(b *planning, f graphql.CollectedField, t *storage.Type) rootField 
 			r.fail(at, err)
 			return false
 		}
-		if len(inner.loads) > 0 {
-			inner.load(r, []*storage.Page{page})
-		}
+		inner.read(r, page)
 		r.enter(at)
 		defer r.leave()
 		return inner.write(r, page)
@@ -227,6 +226,7 @@ func nodesRoot(b *planning, f graphql.CollectedField) rootField {
 		for _, t := range b.store.Types() {
 			inner.loadType(r, t, docs)
 		}
+		r.readLevels()
 		r.enter(at)
 		defer r.leave()
 		return writeList(r, len(docs), false, func(i int) bool {

@@ -54,7 +54,7 @@ func (x *execution) answer(ctx context.Context) []byte {
 // release forgets the request, and keeps memory for the next.
 func (r *run) release() {
 	const kept = 1 << 10
-	if len(r.loader.keys) > kept || len(r.text) > kept {
+	if len(r.loader.keys) > kept || len(r.text) > kept || r.loader.large(16*kept) {
 		return
 	}
 	for i := range r.queues {
@@ -176,17 +176,20 @@ func (r *run) enter(at *place) { r.path = append(r.path, step{at: at}) }
 
 func (r *run) leave() { r.path = r.path[:len(r.path)-1] }
 
-// load reads what is needed to write the objects, for all of them at once.
+// load reads what is needed to write the objects, for all of them at once, or says
+// that it is wanted (readLevels).
 func (s *selection[P]) load(r *run, objects []P) {
 	for _, l := range s.loads {
 		l(r, objects)
 	}
 }
 
-// loadOne is load for one document.
-func loadOne(s *selection[*storage.Object], r *run, d *storage.Document) {
+// read reads all that is needed to write the object of a root field, whose
+// selection this is.
+func (s *selection[P]) read(r *run, object P) {
 	if len(s.loads) > 0 {
-		s.load(r, []*storage.Object{&d.Object})
+		s.load(r, []P{object})
+		r.readLevels()
 	}
 }
 
