@@ -175,7 +175,7 @@ func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
 }
 
 func pageTooLarge(f *ast.Field, argument, n string, limit int) *gqlerror.Error {
-	err := refuse(CodeBadInput, "%s: %s is more than the largest page of this server, %d; ask for less and follow pageInfo", argument, shorten(n, 100), limit)
+	err := refuse(CodeBadInput, "%s: %s is more than the largest page of this server, %d; ask for less and follow pageInfo", argument, shorten(n), limit)
 	if f.Position != nil {
 		err.Locations = []gqlerror.Location{{Line: f.Position.Line, Column: f.Position.Column}}
 	}

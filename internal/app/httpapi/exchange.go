@@ -139,6 +139,7 @@ func (x *exchange) DispatchOperation(ctx context.Context, oc *graphql.OperationC
 // take takes the first answer of an operation.
 func (x *exchange) take(ctx context.Context, next graphql.ResponseHandler) {
 	x.answer = next(ctx)
+	x.exec.tell(ctx, x.op)
 	x.op.errors = x.answer.Errors
 	x.executed = x.answer.Data != nil
 	if !x.executed {

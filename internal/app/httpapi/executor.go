@@ -146,19 +146,28 @@ func (g guarded) DispatchOperation(ctx context.Context, oc *graphql.OperationCon
 		switch {
 		case response == nil && !answered:
 			response = &graphql.Response{Errors: gqlerror.List{unfinished(ctx)}}
-		case response != nil && brokenOff(response.Errors) && oc.Operation.Operation == ast.Query && ctx.Err() != nil:
+		case response != nil && brokenOff(ctx, response.Errors):
 			response.Data, response.Errors = nil, gqlerror.List{unfinished(ctx)}
 		}
 		answered = true
-		if op := operationOf(ctx); op != nil && op.instant == "" && g.operations != nil {
-			op.instant = g.operations.Instant(ctx) // nothing was executed, but it had begun
-		}
 		return response
 	}, ctx
 }
 
-// brokenOff reports whether one of the errors is that a context has ended.
-func brokenOff(list gqlerror.List) bool {
+// tell notes the instant of an operation that had begun, but was not executed. The
+// context is that of its answer.
+func (g guarded) tell(ctx context.Context, op *operation) {
+	if op.instant == "" && g.operations != nil {
+		op.instant = g.operations.Instant(ctx)
+	}
+}
+
+// brokenOff reports whether one of the errors is that the context of a query has
+// ended.
+func brokenOff(ctx context.Context, list gqlerror.List) bool {
+	if len(list) == 0 || ctx.Err() == nil || graphql.GetOperationContext(ctx).Operation.Operation != ast.Query {
+		return false
+	}
 	for _, err := range list {
 		if errors.Is(err.Err, context.DeadlineExceeded) || errors.Is(err.Err, context.Canceled) {
 			return true

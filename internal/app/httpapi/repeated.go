@@ -20,7 +20,7 @@ func repeatedText(text []byte, what string, folded bool) string {
 	if len(way) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s has the member %q more than once; send it once", what, shorten(strings.TrimPrefix(asText(way), "."), 100))
+	return fmt.Sprintf("%s has the member %q more than once; send it once", what, shorten(strings.TrimPrefix(asText(way), ".")))
 }
 
 // repeated is the way to the first member that an object in valid JSON has more

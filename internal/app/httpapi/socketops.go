@@ -123,6 +123,7 @@ func (s *succession) answer(ctx context.Context) (standIn *graphql.Response) {
 		s.end(s.socket, s.run)
 		return nil
 	}
+	s.h.exec.tell(ctx, s.run.op)
 	return s.keep(response)
 }
 

@@ -42,6 +42,7 @@ func (h *Handler) serveEvents(ctx context.Context, w http.ResponseWriter, r *htt
 		next, ctx := x.exec.DispatchOperation(ctx, oc)
 		e.begin()
 		for response := next(ctx); response != nil; response = next(ctx) {
+			x.exec.tell(ctx, x.op)
 			e.next(response)
 		}
 	}

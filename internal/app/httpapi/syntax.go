@@ -81,7 +81,7 @@ func hugeNumber(source *ast.Source) *gqlerror.Error {
 		}
 		if err != nil {
 			refused := refuse(CodeBadInput, "the number %s is too large for the text of a query; "+
-				"write it in quotes (ID, Decimal) or send it in a variable", shorten(token.Value, 100))
+				"write it in quotes (ID, Decimal) or send it in a variable", shorten(token.Value))
 			refused.Locations = []gqlerror.Location{{Line: token.Pos.Line, Column: token.Pos.Column}}
 			return refused
 		}

@@ -156,11 +156,12 @@ func asJSON(value any) string {
 	if encoder.Encode(value) != nil { // it was JSON
 		return "that"
 	}
-	return shorten(strings.TrimSuffix(text.String(), "\n"), 100)
+	return shorten(strings.TrimSuffix(text.String(), "\n"))
 }
 
-// shorten keeps the first characters of a text that has more of them.
-func shorten(text string, most int) string {
+// shorten keeps the first hundred characters of a text that has more of them.
+func shorten(text string) string {
+	most := 100
 	for i := range text {
 		if most == 0 {
 			return text[:i] + "…"
