@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,8 +48,9 @@ type failing struct {
 	err   error
 	panic any
 	// mu guards what follows: gqlgen reads root fields at the same time.
-	mu   sync.Mutex
-	gets int
+	mu    sync.Mutex
+	gets  int
+	calls []string // what was read, in words
 	// fields are those that the last call asked for.
 	fields []string
 	// after is how many calls succeed before the others fail.
@@ -74,6 +77,7 @@ func (f *failing) Get(ctx context.Context, c string, refs []driver.Ref, fields [
 	f.mu.Lock()
 	f.gets++
 	f.fields = fields
+	f.calls = append(f.calls, fmt.Sprintf("get %s %d", c, len(refs)))
 	f.mu.Unlock()
 	if err := f.trouble(); err != nil {
 		return nil, err
@@ -84,11 +88,34 @@ func (f *failing) Get(ctx context.Context, c string, refs []driver.Ref, fields [
 func (f *failing) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
 	f.mu.Lock()
 	f.fields = q.Fields
+	f.calls = append(f.calls, "query "+q.Collection)
 	f.mu.Unlock()
 	if err := f.trouble(); err != nil {
 		return nil, err
 	}
 	return f.Engine.Query(ctx, q)
+}
+
+func (f *failing) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+	return func(yield func(driver.Entry, error) bool) {
+		call := fmt.Sprintf("log %s %d", strings.Join(q.Collections, " "), max(len(q.Keys), len(q.Histories)))
+		if q.NoData {
+			call += " without data"
+		}
+		f.mu.Lock()
+		f.fields = q.Fields
+		f.calls = append(f.calls, call)
+		f.mu.Unlock()
+		if err := f.trouble(); err != nil {
+			yield(driver.Entry{}, err)
+			return
+		}
+		for e, err := range f.Engine.Log(ctx, q) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 func (f *failing) Count(ctx context.Context, q *driver.Query) (int64, error) {

@@ -3,10 +3,13 @@ package plan_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/executor"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -22,6 +25,10 @@ func TestFailures(t *testing.T) {
 		`{ projects(where: {key: {in: ["a", "e", "f"]}}) { nodes { key tags { key relatedTags { key } } licenses { name } } } }`,
 		`{ project(key: "a") { tags(asOf: "1970-01-01T00:00:00.000012Z") { key } } }`,
 		`{ project(key: "a") { tags { key } again: tags { key name } } }`,
+		`{ project(key: "a") { tags { key } then: tags(asOf: "1970-01-01T00:00:00.000012Z") { key name } licenses { key } } }`,
+		`{ project(key: "a") { versions { nodes { name } } } }`,
+		`{ projects(where: {key: {in: ["a", "e", "f"]}}) { nodes { versions(first: 1) { nodes { name tags { name } } } } } }`,
+		`{ projects(where: {key: {in: ["a", "e"]}}) { nodes { versions(first: 1) { totalCount nodes { key } } } } }`,
 	}
 	failures := map[string]func(*failing){
 		"error":       func(f *failing) { f.err = driver.Errorf(driver.CodeUnavailable, "gone") },
@@ -75,15 +82,81 @@ func TestRootFieldInterceptors(t *testing.T) {
 	}
 }
 
-// References are read once for each level and collection, and with the fields
-// that are shown only.
-func TestReadsAreFew(t *testing.T) {
+// Nothing is planned where fields have interceptors, which see them all.
+func TestFieldInterceptors(t *testing.T) {
+	const query = `{ project(key: "a") { name tags { name } versions { nodes { name } } } }`
 	p := newPair(t, catalogue()...)
-	p.engine.gets = 0
-	p.do(p.fast, `{ projects(where: {key: {in: ["a", "e"]}}) { nodes { tags { name relatedTags { key } } more: tags { relatedTagKeys } licenses { name } } } }`, "")
-	if p.engine.gets != 2 { // tags, whose related tags are among them, and licenses
-		t.Errorf("%d reads of references", p.engine.gets)
+	p.compare(query, "", "")
+	var seen [2][]string
+	for i, exec := range []*executor.Executor{p.slow, p.fast} {
+		var mu sync.Mutex
+		exec.AroundFields(func(ctx context.Context, next graphql.Resolver) (any, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[i] = append(seen[i], graphql.GetFieldContext(ctx).Path().String())
+			return next(ctx)
+		})
 	}
+	p.compare(query, "", "fields have interceptors (AroundFields), which plans would pass by")
+	slices.Sort(seen[0])
+	slices.Sort(seen[1])
+	if !slices.Contains(seen[1], "project.tags") || !slices.Equal(seen[0], seen[1]) {
+		t.Errorf("seen %q, and with plans %q", seen[0], seen[1])
+	}
+}
+
+// What is read once for each level and collection, by both executors, and with the
+// fields that are shown only.
+func TestReadsAreFew(t *testing.T) {
+	const then = `asOf: "1970-01-01T00:00:00.000012Z"`
+	for _, test := range []struct {
+		query          string
+		planned, stock string
+	}{
+		{
+			`{ projects(where: {key: {in: ["a", "e"]}}) { nodes { tags { name relatedTags { key } } more: tags { relatedTagKeys } licenses { name } } } }`,
+			"query software, get tags 3, get licenses 2", // the related tags are among the tags
+			"query software, get tags 3, get licenses 2",
+		},
+		{
+			`{ tags(where: {key: {in: ["x", "y"]}}) { nodes { a: relatedTags { key } b: relatedTags(` + then + `) { key } c: relatedTags(asOf: "1970-01-01T00:00:00.000035Z") { key } } } }`,
+			"query tags, get tags 3",
+			"query tags, get tags 1, get tags 1, get tags 1", // fields do not know of each other
+		},
+		{
+			`{ projects(where: {key: {in: ["a", "e", "f", "d"]}}) { nodes { versions(first: 2) { nodes { name } } } } }`,
+			"query software, log software 3", "query software, log software 3",
+		},
+		{
+			`{ projects(where: {key: {in: ["a", "e"]}}) { nodes { versions { nodes { version } totalCount } } } }`,
+			"query software, log software 2 without data", "query software, log software 2",
+		},
+		{
+			`{ projects(where: {key: {in: ["a", "e"]}}) { nodes { versions(first: 1) { totalCount } } } }`,
+			"query software, log software 2 without data, log software 2 without data", "query software, log software 2, log software 2 without data",
+		},
+		{
+			`{ projects(where: {key: {in: ["a", "e"]}}) { nodes { versions { nodes { key tags { name versions(first: 1) { nodes { name } } } } } tags { name } } } }`,
+			// What versions refer to is read with what their documents refer to.
+			"query software, log software 2, get tags 8, log tags 4",
+			"query software, log software 2, get tags 5, log tags 4, get tags 3",
+		},
+		{
+			`{ nodes(ids: ["Project:a", "Tag:x", "Project:e", "Tag:x@1"]) { ... on Project { versions(last: 1) { nodes { name } } } ... on Tag { versions(last: 1) { nodes { name } } } } }`,
+			"get software 2, get tags 2, log software 2, log tags 1", // both of the tag are seen from now
+			"get software 2, get tags 2, log software 2, log tags 1",
+		},
+	} {
+		p := newPair(t, catalogue()...)
+		for exec, want := range map[*executor.Executor]string{p.fast: test.planned, p.slow: test.stock} {
+			p.engine.calls = nil
+			p.do(exec, test.query, "")
+			if got := strings.Join(p.engine.calls, ", "); got != want {
+				t.Errorf("%s, planned %t:\n got %s\nwant %s", test.query, exec == p.fast, got, want)
+			}
+		}
+	}
+	p := newPair(t, catalogue()...)
 	for query, want := range map[string]string{
 		`{ project(key: "a") { key } }`: "",
 		`{ project(key: "a") { name stars ... on Project { s: stars tagKeys currentRelease { tag } } } }`: "name stargazers_count tags current_release",
@@ -92,6 +165,8 @@ func TestReadsAreFew(t *testing.T) {
 		`{ project(key: "a") { tags { name relatedTags { description } } } }`:                             "name related_tags description",
 		`query ($yes: Boolean = false) { project(key: "a") { name stars @include(if: $yes) } }`:           "name",
 		`{ project(key: "a") { versionInfo { changedFields } } }`:                                         "",
+		`{ project(key: "a") { name versions { nodes { id version versionInfo { author { id } } } } } }`:  "",
+		`{ project(key: "a") { name versions { nodes { stars } edges { node { tagKeys } } } } }`:          "stargazers_count tags",
 	} {
 		p.do(p.fast, query, "")
 		if got := strings.Join(p.engine.fields, " "); got != want || p.engine.fields == nil {

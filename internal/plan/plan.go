@@ -36,6 +36,7 @@ func New(inner graphql.ExecutableSchema, store *storage.Store, options ...Option
 		ExecutableSchema: inner,
 		compiler:         newCompiler(inner.Schema(), store),
 		plans:            newCache(),
+		plain:            noInterceptor(inner),
 		observe:          func(context.Context, string) {},
 		most:             math.MaxInt,
 	}
@@ -53,7 +54,8 @@ type executable struct {
 	runs     sync.Pool // of *run
 	buffers  sync.Pool // of *[]byte, for answers
 	observe  func(ctx context.Context, why string)
-	most     int // bytes of an answer's data
+	most     int     // bytes of an answer's data
+	plain    uintptr // see noInterceptor
 }
 
 // Exec executes the context's operation.
@@ -72,6 +74,9 @@ func (e *executable) Exec(ctx context.Context) graphql.ResponseHandler {
 func (e *executable) prepare(x *execution) error {
 	if kind := x.oc.Operation.Operation; kind != ast.Query {
 		return unplanned("a " + string(kind) + " is not planned")
+	}
+	if codeOf(x.oc.ResolverMiddleware) != e.plain {
+		return errIntercepted
 	}
 	known := e.plans.of(x.oc)
 	if known.err != nil {
