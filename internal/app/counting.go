@@ -51,7 +51,9 @@ func (c counting) Query(ctx context.Context, q *driver.Query) ([]*driver.Version
 }
 
 func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
-	log := c.Engine.Log(ctx, q)
+	asked := *q
+	asked.Examined = func(versions, bytes int) error { return countThese(ctx, versions, bytes) }
+	log := c.Engine.Log(ctx, &asked)
 	return func(yield func(driver.Entry, error) bool) {
 		for entry, err := range log {
 			if err == nil {
@@ -81,7 +83,12 @@ func count(ctx context.Context, versions ...*driver.Version) error {
 			size += len(v.Data)
 		}
 	}
-	if err := httpapi.CountRead(ctx, found, size); err != nil {
+	return countThese(ctx, found, size)
+}
+
+// countThese counts so many versions, with so many bytes.
+func countThese(ctx context.Context, versions, bytes int) error {
+	if err := httpapi.CountRead(ctx, versions, bytes); err != nil {
 		return &storage.Error{Code: storage.CodeQueryTooComplex, Message: err.Error()}
 	}
 	return nil
