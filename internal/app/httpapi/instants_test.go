@@ -73,8 +73,8 @@ func TestRefusedOperationsWithoutInstant(t *testing.T) {
 		t.Errorf("WebSocket: %s", got)
 	}
 	select {
-	case <-waited:
-		t.Error("a list of errors waited for an instant")
+	case err := <-waited:
+		t.Errorf("a list of errors waited for an instant: %v", err)
 	default:
 	}
 }
