@@ -274,6 +274,9 @@ func (f *Field) accepted(raw []byte) bool {
 		_, err := literal.CutDateTime(s)
 		return err == nil
 	case KindDate:
+		if day, ok := plain(raw); ok {
+			return string(day[:4]) != "0000"
+		}
 		s, _ := rawjson.Unquote(raw)
 		return !strings.HasPrefix(s, "0000")
 	default:
