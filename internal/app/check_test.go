@@ -1,9 +1,14 @@
 package app
 
 import (
+	"encoding/binary"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // A document that does not fit the schema is refused, unless it is wanted; then
@@ -21,5 +26,65 @@ func TestCheckListsWhatDoesNotFit(t *testing.T) {
 	if status, out, errs := run(t, "", "check", store("odd.db")); status != 0 || !strings.Contains(out, `Tag "b", version 1, does not fit the schema: description: expected String!`) ||
 		!strings.Contains(out, "do not fit the schema: 1;") {
 		t.Errorf("check: status %d: %s%s", status, out, errs)
+	}
+}
+
+// What is wrong with a file is counted as people count.
+func TestCheckCountsProblems(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "asof.db")
+	const line = `{"collection":"tags","id":"a","at":"2025-01-01T00:00:00Z","by":"ada","op":"put","data":{"name":"A","description":""}}` + "\n"
+	if status, _, errs := run(t, line, "import", "-", "--store=sqlite:"+path); status != 0 {
+		t.Fatal(errs)
+	}
+	for _, c := range []struct{ spoil, want string }{
+		{`UPDATE collections SET live = 7 WHERE name = 'tags'`, path + " has 1 problem\n"},
+		{`UPDATE collections SET live = 3 WHERE name = 'licenses'`, path + " has 2 problems\n"},
+	} {
+		db, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sqlitex.ExecuteTransient(db, c.spoil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if status, out, errs := run(t, "", "check", "--store=sqlite:"+path); status != 1 || !strings.HasSuffix(errs, c.want) {
+			t.Errorf("check: status %d: %s%s, want …%s", status, out, errs, c.want)
+		}
+	}
+}
+
+// A file of an older program stays one that the older program can go on with, until
+// something is to be written to it.
+func TestLookingKeepsTheFormat(t *testing.T) {
+	old, err := os.ReadFile("../../storage/sqlitestore/testdata/format-1.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "asof.db")
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		command string
+		format  uint32
+	}{{"check", 1}, {"export", 1}, {"import", 2}} {
+		args := []string{c.command, "--store=sqlite:" + path}
+		if c.command == "import" {
+			args = append(args, "-")
+		}
+		if status, out, errs := run(t, "", args...); status != 0 {
+			t.Fatalf("%s: status %d: %s%s", c.command, status, out, errs)
+		}
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const userVersion = 60 // its place in a file of SQLite
+		if got := binary.BigEndian.Uint32(file[userVersion:]); got != c.format {
+			t.Errorf("after %s the file has format %d, want %d", c.command, got, c.format)
+		}
 	}
 }

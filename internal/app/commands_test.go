@@ -131,7 +131,7 @@ func TestImportExportCheck(t *testing.T) {
 	if status, _, errs := run(t, "", "import", file, store("two.db")); status != 0 {
 		t.Errorf("import of what was exported: %s", errs)
 	}
-	if status, out, errs := run(t, "", "check", store("two.db")); status != 0 || !strings.Contains(out, "is sound: 0 documents, 2 versions") {
+	if status, out, errs := run(t, "", "check", store("two.db")); status != 0 || !strings.Contains(out, "is sound: 0 documents now, 2 versions in all, with those of deleted documents\n") {
 		t.Errorf("check: status %d: %s%s", status, out, errs)
 	}
 	status, _, errs = run(t, lines+"{nonsense}\n", "import", "-", store("one.db"))
@@ -158,7 +158,7 @@ func TestFailuresLeaveNoStore(t *testing.T) {
 	if status, _, stderr := run(t, "", "serve", "--demo", store, "--addr="+strings.TrimPrefix(taken.url, "http://")); status != 1 || !strings.Contains(stderr, "cannot listen") || !strings.Contains(stderr, "asof itself is running") {
 		t.Errorf("serve: status %d: %s", status, stderr)
 	}
-	for wrong, text := range map[string]string{"asof.db": "write --store sqlite:asof.db", "sqlite:" + filepath.Join(dir, "none", "asof.db"): "there is no directory"} {
+	for wrong, text := range map[string]string{"asof.db": "write --store sqlite:asof.db", "sqlite:" + dir + "/asof.db?mode=ro": "a path to a file has no parameters; write --store sqlite:" + dir + "/asof.db", "sqlite:" + filepath.Join(dir, "none", "asof.db"): "there is no directory"} {
 		if _, _, stderr := run(t, "", "serve", "--store="+wrong, "--addr="+strings.TrimPrefix(taken.url, "http://")); !strings.Contains(stderr, text) {
 			t.Errorf("serve on a port that is taken: %s, want %q", stderr, text)
 		}
@@ -177,7 +177,7 @@ func TestFailuresLeaveNoStore(t *testing.T) {
 	if status, _, _ := run(t, "{nonsense}\n", "import", "-", store); status != 1 {
 		t.Errorf("import: status %d", status)
 	}
-	if status, out, stderr := run(t, "", "check", store); status != 0 || !strings.Contains(out, "is sound: 1 document, 1 version\n") {
+	if status, out, stderr := run(t, "", "check", store); status != 0 || !strings.Contains(out, "is sound: 1 document now, 1 version in all, ") {
 		t.Errorf("a store that was there: status %d: %s%s", status, out, stderr)
 	}
 }

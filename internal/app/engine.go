@@ -20,6 +20,9 @@ func (m *Main) checkStore() error {
 	scheme, rest, ok := strings.Cut(name, ":")
 	switch {
 	case ok && scheme == "sqlite" && rest != "":
+		if path, _, found := strings.Cut(rest, "?"); found && !isThere(rest) {
+			return usageError{fmt.Errorf("--store %s: a path to a file has no parameters; write --store sqlite:%s", name, path)}
+		}
 		if dir := filepath.Dir(rest); !isDirectory(dir) {
 			return fmt.Errorf("there is no directory %s for the store (see --store)", dir)
 		}
@@ -31,6 +34,11 @@ func (m *Main) checkStore() error {
 	default:
 		return usageError{fmt.Errorf("--store %s: want sqlite:PATH, such as sqlite:./asof.db, or mongodb://HOST/DATABASE", name)}
 	}
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func isDirectory(path string) bool {

@@ -116,7 +116,7 @@ func (m *Main) check(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	problems := 0
+	problems := int64(0)
 	var writing error
 	if err := engine.Check(ctx, func(problem string) {
 		problems++
@@ -127,7 +127,7 @@ func (m *Main) check(ctx context.Context) (err error) {
 		return fmt.Errorf("check of %s: %w", m.storeName(), err)
 	}
 	if problems > 0 {
-		return fmt.Errorf("%s has %d problems", m.storeName(), problems)
+		return fmt.Errorf("%s has %s", m.storeName(), plural(problems, "problem"))
 	}
 	if err := m.misfits(ctx, engine); err != nil {
 		return err
@@ -136,7 +136,8 @@ func (m *Main) check(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %s, %s\n", m.storeName(), plural(stats.Documents, "document"), plural(stats.Versions, "version"))
+	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %s now, %s in all, with those of deleted documents\n",
+		m.storeName(), plural(stats.Documents, "document"), plural(stats.Versions, "version"))
 	return errors.Join(err, writing)
 }
 

@@ -16,7 +16,7 @@ import (
 
 // openSQLite opens the store in a file. Commands that only read do not make one.
 func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, error) {
-	if m.command != "serve" && m.command != "import <file>" {
+	if m.onlyReads() {
 		switch info, err := os.Stat(path); {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, usageError{fmt.Errorf("there is no store at %s (see --store)", path)}
@@ -27,6 +27,9 @@ func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, erro
 	return sqlitestore.Open(ctx, path, m.sqliteOptions())
 }
 
+// onlyReads reports whether the command leaves the store as it is.
+func (m *Main) onlyReads() bool { return m.command != "serve" && m.command != "import <file>" }
+
 func (m *Main) sqliteOptions() sqlitestore.Options {
 	sync := syncs[m.flags.Sync]
 	if m.command == "import <file>" && sync == sqlitestore.SyncFull {
@@ -35,6 +38,7 @@ func (m *Main) sqliteOptions() sqlitestore.Options {
 		sync = sqlitestore.SyncNormal
 	}
 	return sqlitestore.Options{
+		Inspect:      m.onlyReads(),
 		Collections:  storage.CollectionsOf(model.Types),
 		Sync:         sync,
 		Clock:        m.Now,

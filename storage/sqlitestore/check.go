@@ -20,8 +20,10 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) error {
 		if err := c.integrity(report); err != nil {
 			return err
 		}
-		if err := s.checkArrivals(c, report); err != nil {
-			return err
+		if !s.unordered {
+			if err := s.checkArrivals(c, report); err != nil {
+				return err
+			}
 		}
 		for _, coll := range s.collections {
 			k := &checker{conn: c, coll: coll, report: report, epochs: make([][]epoch, len(coll.indexes)), live: make([]int64, len(coll.indexes))}

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -15,7 +16,7 @@ import (
 
 // Commit implements driver.Engine.
 func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
-	if err := s.alive(ctx); err != nil {
+	if err := cmp.Or(s.alive(ctx), s.inspecting()); err != nil {
 		return nil, err
 	}
 	coll, err := s.collection(w.Collection)

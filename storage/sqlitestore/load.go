@@ -19,7 +19,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	if len(vs) == 0 {
 		return result, nil
 	}
-	if err := s.alive(ctx); err != nil {
+	if err := cmp.Or(s.alive(ctx), s.inspecting()); err != nil {
 		return result, err
 	}
 	ahead := s.checkAhead(vs)

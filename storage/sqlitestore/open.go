@@ -50,6 +50,12 @@ type Options struct {
 	// memory, for reads of the same ones; 0 stands for 8 MiB, less for none.
 	VersionCache int
 
+	// Inspect says that the store is only read: the file, which has to be there,
+	// keeps its format, so that an older program can go on with it, and the
+	// collections and indexes that it has. Writes fail with CodeInvalid, and so
+	// does a watch where the file is of format 1.
+	Inspect bool
+
 	// For tests: what goes wrong after a COMMIT (nil: nothing), the size at which
 	// the disk is full, in pages (0: no limit),
 	// another epochSlack, bulkVersions, smallDocument and idleTime.
@@ -81,6 +87,7 @@ type Store struct {
 	bulk        bulk
 	known       *versionCache
 	id          storeID
+	unordered   bool // the file does not tell the order of arrival
 	closed      atomic.Bool
 }
 
@@ -243,8 +250,8 @@ func (s *Store) connect() (*conn, error) {
 	return newConn(c, s), nil
 }
 
-// prepare makes the file a store of this format with the declared indexes, and
-// reads what the writer keeps in memory.
+// prepare makes the file what the options say, and reads what the writer keeps
+// in memory.
 func (s *Store) prepare(ctx context.Context) error {
 	w := s.writer
 	if err := w.checkFormat(); err != nil {
@@ -253,21 +260,12 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := w.exec("PRAGMA journal_mode = WAL"); err != nil {
 		return err
 	}
-	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
+	bring := s.bringUp
+	if s.opts.Inspect {
+		bring = func(context.Context) error { return s.asItIs() }
+	}
+	if err := bring(ctx); err != nil {
 		return err
-	}
-	err := w.createSchema()
-	if err == nil {
-		err = s.declare(ctx)
-	}
-	if err == nil {
-		err = s.prepareWatch()
-	}
-	if err == nil {
-		err = w.exec("COMMIT")
-	}
-	if err != nil {
-		return err // closing the connection rolls back
 	}
 	if err := w.findBulk(); err != nil {
 		return err
@@ -287,6 +285,24 @@ func (s *Store) prepare(ctx context.Context) error {
 	s.clock = newClock(s.opts.Clock, last)
 	s.clock.lease = lease{file: s.lock, log: s.log}
 	return nil
+}
+
+// bringUp makes the file a store of this format with the declared indexes.
+func (s *Store) bringUp(ctx context.Context) error {
+	err := s.writer.exec("BEGIN IMMEDIATE")
+	if err == nil {
+		err = s.writer.createSchema()
+	}
+	if err == nil {
+		err = s.declare(ctx)
+	}
+	if err == nil {
+		err = s.prepareWatch()
+	}
+	if err == nil {
+		err = s.writer.exec("COMMIT")
+	}
+	return err // closing the connection rolls back
 }
 
 // closingSync is how a store syncs its last transaction.

@@ -6,6 +6,7 @@ import "github.com/asof/asof/storage/driver"
 const (
 	applicationID = 0x61736f66 // "asof"
 	formatVersion = 2
+	watchFormat   = 2 // the first that tells the order of arrival
 )
 
 // Identifiers are packed so that what is read together lies together:

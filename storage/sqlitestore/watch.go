@@ -96,6 +96,9 @@ func (s *Store) watch(ctx context.Context, q *driver.WatchQuery, yield func(driv
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
+	if err := s.ordered(); err != nil {
+		return err
+	}
 	r, err := s.newArrivals(q)
 	if err != nil {
 		return err

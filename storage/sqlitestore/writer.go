@@ -113,7 +113,7 @@ const idleTime = 2 * time.Second
 
 // wait returns when something was queued. Meanwhile it tidies up.
 func (w *writer) wait() {
-	if ix, _ := w.oversized(); ix == nil && !w.store.bulk.Load() {
+	if ix, _ := w.oversized(); w.store.opts.Inspect || ix == nil && !w.store.bulk.Load() {
 		<-w.wake
 		return
 	}
