@@ -122,6 +122,11 @@ func TestRequestsOnMongoDB(t *testing.T) {
 			"a page of 50 as of an instant, with tags and licenses",
 			`{ projects(asOf: "` + middle + `", ` + page + `) { nodes { ` + ten + ` tags { name } licenses { name } } } }`, nil, `"Tag 7"`,
 		},
+		{"a page of 50 with the last versions of each", `{ projects(` + page + `) { nodes { key versions(first: 3) { nodes { ` + ten + ` } } } } }`, nil, `"version":8`},
+		{
+			"a page of 50 with the first versions of each, and how many there are",
+			`{ projects(orderBy: [{field: key}], first: 50) { nodes { key versions(last: 2) { totalCount nodes { version } } } } }`, nil, `"totalCount":150`,
+		},
 		{"a page of a document's versions", `{ projectHistory(key: "project07") { versions(first: 5) { nodes { version } } } }`, nil, `"version":10`},
 		{"a page of a document's changelog", `{ projectHistory(key: "project07") { changelog(first: 5) { nodes { path } } } }`, nil, `"/stars"`},
 		{"a page of a long changelog", `{ projectHistory(key: "long") { changelog(first: 20) { nodes { path } } } }`, nil, `"/stars"`},

@@ -180,6 +180,14 @@ func TestCommands(t *testing.T) {
 		{"the same, with what was before each", func() {
 			log(driver.LogQuery{Collections: []string{"tools"}, Keys: []string{"go"}, Backward: true, Limit: 1, Previous: true})
 		}, 1},
+		{"the last versions of several documents", func() {
+			log(driver.LogQuery{
+				Collections: []string{"tools"}, Histories: []driver.History{{Key: "go", To: 9_000_000}, {Key: "c", To: 9_000_000}}, Backward: true, Limit: 1,
+			})
+		}, 1},
+		{"all versions of several documents, without data", func() {
+			log(driver.LogQuery{Collections: []string{"tools"}, Histories: []driver.History{{Key: "go"}, {Key: "c"}}, NoData: true})
+		}, 2},
 		{"a load of new documents", func() { load(1, "a", "b") }, 4},
 		{"a load of more versions of them", func() { load(4, "a", "b") }, 8},
 	} {

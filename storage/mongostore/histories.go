@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -136,7 +137,7 @@ func (h *histories) documents(ctx context.Context) error {
 		without = append(without, bson.E{Key: "current.data", Value: 0}, bson.E{Key: "prev.data", Value: 0})
 	}
 	stages = append(stages, bson.D{{Key: "$project", Value: without}})
-	cursor, err := h.c.main.Aggregate(ctx, stages)
+	cursor, err := h.c.main.Aggregate(ctx, stages, options.Aggregate().SetBatchSize(int32(len(keys))))
 	return each(ctx, cursor, err, h.document)
 }
 

@@ -21,7 +21,7 @@ func (h *histories) runs(ctx context.Context, open []*documentLog) error {
 	}
 	found := make(map[string][]*record)
 	fields := append((&logging{c: h.c, q: h.q}).fields("vs"), bson.E{Key: "k", Value: 1})
-	cursor, err := h.c.history.Find(ctx, oneOf(conditions), options.Find().SetProjection(fields))
+	cursor, err := h.c.history.Find(ctx, oneOf(conditions), options.Find().SetProjection(fields).SetBatchSize(maxKeys))
 	err = each(ctx, cursor, err, func(raw bson.Raw) error {
 		key, err := h.c.key(raw.Lookup("k"))
 		if err != nil {
