@@ -47,8 +47,8 @@ func TestGoNamesAreComplete(t *testing.T) {
 	}
 	for _, test := range tests {
 		has := []string{test.model.Elem().Name()}
-		for i := range test.model.NumMethod() {
-			has = append(has, test.model.Method(i).Name)
+		for m := range test.model.Methods() {
+			has = append(has, m.Name)
 		}
 		for _, f := range reflect.VisibleFields(test.model.Elem()) {
 			if f.IsExported() {
