@@ -92,3 +92,27 @@ func TestManyReferences(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// Versions of which only numbers and times are shown are read without documents.
+func TestVersionsWithoutDocumentsAreCheap(t *testing.T) {
+	p := serve(t, "--demo")
+	for _, fields := range []string{"version versionInfo {author {id} recordedAt}", "name"} {
+		got := p.query(t, `{projects(first: 20) {nodes {versions(first: 50) {nodes {`+fields+`}}}}}`)
+		if len(got.codes(t)) != 0 {
+			t.Fatal(got.body)
+		}
+	}
+	p.stop()
+	counted := regexp.MustCompile(`documentsRead=(\d+) bytesRead=(\d+)`).FindAllStringSubmatch(p.stderr.String(), -1)
+	if len(counted) != 2 || counted[0][1] != counted[1][1] {
+		t.Fatalf("counted %q:\n%s", counted, p.stderr)
+	}
+	bare, err := strconv.Atoi(counted[0][2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := strconv.Atoi(counted[1][2])
+	if err != nil || bare > whole/5 {
+		t.Errorf("%d bytes without documents, %d with their names, %v", bare, whole, err)
+	}
+}
