@@ -1,10 +1,9 @@
 package app
 
 import (
+	"maps"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/mongostore"
@@ -42,8 +41,8 @@ func TestEmbedBounds(t *testing.T) {
 			}
 			continue
 		}
-		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got)\n%s", c.values, err, diff)
+		if err != nil || !maps.Equal(c.want, got) {
+			t.Errorf("%s: %v, %v; want %v", c.values, got, err, c.want)
 		}
 	}
 }
