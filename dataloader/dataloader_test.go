@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,22 @@ type counting struct {
 	driver.Engine
 	gets sync.Map
 	fail atomic.Bool
+	logs atomic.Int64
+	// crash makes Log panic.
+	crash atomic.Bool
+}
+
+func (c *counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+	c.logs.Add(1)
+	if c.crash.Load() {
+		panic("a bug")
+	}
+	if c.fail.Load() {
+		return func(yield func(driver.Entry, error) bool) {
+			yield(driver.Entry{}, driver.Errorf(driver.CodeUnavailable, "away"))
+		}
+	}
+	return c.Engine.Log(ctx, q)
 }
 
 func (c *counting) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {

@@ -229,3 +229,34 @@ func (s *suite) testManyHistories(t *testing.T) {
 		t.Errorf("%d entries, the first of %q", len(got), got[0].Version.Key)
 	}
 }
+
+// randomHistories asks for the versions of some documents, the same ones more
+// than once now and then.
+func (r *operations) randomHistories() *driver.LogQuery {
+	g := r.gen
+	q := r.randomLogQuery()
+	q.Collections, q.Keys, q.After = []string{collection}, nil, nil
+	q.PreviousOfDeleted = g.chance(40)
+	q.Histories = []driver.History{}
+	for range g.IntN(9) {
+		h := driver.History{Key: r.key()}
+		if g.chance(40) {
+			h.To = g.instant()
+		}
+		if g.chance(20) {
+			h.From = g.instant()
+		}
+		last := int(numberOf(r.model.last(collection, h.Key)))
+		if g.chance(30) {
+			h.ToNumber = int64(g.IntN(last + 3))
+		}
+		if g.chance(20) {
+			h.FromNumber = int64(g.IntN(last + 3))
+		}
+		q.Histories = append(q.Histories, h)
+	}
+	if g.chance(60) {
+		q.Authors, q.Ops, q.Groups, q.Changed = nil, nil, nil, nil
+	}
+	return q
+}
