@@ -63,7 +63,7 @@ func tour(t *testing.T, text []byte, executor string) {
 	}
 }
 
-// The tour has every root field of the schema, for one type or another, and what
+// The tour has every root field of the demo's types, for one or another, and what
 // makes up an API with time: a reader of its ten requests has seen it.
 func TestTourShowsEverything(t *testing.T) {
 	text, err := os.ReadFile(readme)
@@ -91,11 +91,16 @@ func TestTourShowsEverything(t *testing.T) {
 	}](t, demo, "{ __schema { queryType { fields { name } } mutationType { fields { name } } } }", nil)
 	var want []string
 	for _, f := range schema.QueryType.Fields {
-		want = append(want, "query "+kindOf(f.Name))
+		if documentType.MatchString(f.Name) { // who adds a type adds nothing to the tour
+			want = append(want, "query "+kindOf(f.Name))
+		}
 	}
 	for _, f := range schema.MutationType.Fields {
-		want = append(want, "mutation "+kindOf(f.Name))
+		if documentType.MatchString(f.Name) {
+			want = append(want, "mutation "+kindOf(f.Name))
+		}
 	}
+	want = append(want, "query node", "query nodes", "query changelog")
 	want = append(want, strings.Fields(`versionInfo versions changelog blame diff jsonPatch totalCount endCursor
 		asOf version from to where orderBy first after fields authors expectedVersion patch onConflict paths message`)...)
 	for _, name := range want {
