@@ -177,7 +177,11 @@ func errClosed() error {
 
 // errGivenUp is of a call whose context ended before it began.
 func errGivenUp(err error) error {
-	return refusedFor("the request was cancelled or took too long", driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err))
+	why := "the request was given up by its sender"
+	if errors.Is(err, context.DeadlineExceeded) {
+		why = "the request took longer than this server allows"
+	}
+	return refusedFor(why, driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err))
 }
 
 // refused says of a write's error, where it is one that has nothing to do with the

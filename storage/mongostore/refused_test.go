@@ -48,7 +48,7 @@ func TestCommitRefused(t *testing.T) {
 			proxy.Set(slowly(s.life, 2*leaseBeats*s.fleet.every))
 			until(t.Context(), t, s, func(c *clock) bool { return c.tooSlow(c.term) != nil })
 		}, driver.CodeUnavailable, "the store takes no writes now"},
-		{"the request ended", 0, func(*Store, *mongotest.Proxy) {}, driver.CodeUnavailable, "the request was cancelled or took too long"},
+		{"the request ended", 0, func(*Store, *mongotest.Proxy) {}, driver.CodeUnavailable, "the request took longer than this server allows"},
 		{"closed", time.Minute, func(s *Store, _ *mongotest.Proxy) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
