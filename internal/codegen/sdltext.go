@@ -19,12 +19,9 @@ import (
 // written. The parser also hides why it cannot read a word.
 func textProblem(src *ast.Source) *Problem {
 	if at := invalidUTF8(src.Input); at >= 0 {
-		before := src.Input[:at]
-		return &Problem{
-			File: src.Name, Line: strings.Count(before, "\n") + 1,
-			Column:  utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1,
-			Message: fmt.Sprintf("the byte 0x%02x is not UTF-8; save the file as UTF-8", src.Input[at]),
-		}
+		p := &Problem{File: src.Name, Message: fmt.Sprintf("the byte 0x%02x is not UTF-8; save the file as UTF-8", src.Input[at])}
+		p.Line, p.Column = lineOf(src.Input[:at])
+		return p
 	}
 	tokens := lexer.New(src)
 	var runes []rune
@@ -52,19 +49,32 @@ func textProblem(src *ast.Source) *Problem {
 }
 
 func tokenProblem(src *ast.Source, token lexer.Token, err error) *Problem {
-	message := err.Error()
+	p := &Problem{File: src.Name, Line: token.Pos.Line, Column: token.Pos.Column, Message: err.Error()}
 	if g, ok := errors.AsType[*gqlerror.Error](err); ok {
-		message = g.Message
+		p.Message = g.Message
 	}
+	runes := []rune(src.Input) // positions of tokens count characters
+	start := min(token.Pos.Start, len(runes))
 	switch {
-	case strings.HasPrefix(message, "Cannot parse the unexpected character") && token.Pos.Start < utf8.RuneCountInString(src.Input):
+	case strings.HasPrefix(p.Message, "Cannot parse the unexpected character") && start < len(runes):
 		// the lexer names a byte
-		message = fmt.Sprintf("the character %q can only stand in a string or a comment; names have the letters A to Z, a to z, digits and _",
-			string([]rune(src.Input)[token.Pos.Start]))
-	case message == "Unterminated string.":
-		message = `the string does not end on its line; close it with ", or begin and end it with """ where it has several lines`
+		p.Message = fmt.Sprintf("the character %q can only stand in a string or a comment; names have the letters A to Z, a to z, digits and _", string(runes[start]))
+	case p.Message != "Unterminated string.":
+	case strings.HasSuffix(string(runes[:start]), `"""`):
+		p.Line, p.Column = lineOf(string(runes[:start-3]))
+		p.Message = `the string that begins here does not end; close it with """`
+	default:
+		p.Line, p.Column = lineOf(string(runes[:max(start-1, 0)]))
+		p.Message = `the string that begins here does not end on its line; close it with ", or begin and end it with """ where it has several lines`
 	}
-	return &Problem{File: src.Name, Line: token.Pos.Line, Column: token.Pos.Column, Message: "syntax error: " + message}
+	p.Message = "syntax error: " + p.Message
+	return p
+}
+
+// lineOf is the line and the column, from 1, of what comes after a text.
+func lineOf(before string) (line, column int) {
+	before = strings.ReplaceAll(strings.ReplaceAll(before, "\r\n", "\n"), "\r", "\n")
+	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
 }
 
 // invalidUTF8 is the place of the first byte that is not UTF-8; -1: none.

@@ -24,8 +24,13 @@ func TestTextProblems(t *testing.T) {
 		},
 		{
 			"unterminated", "type A @versioned(collection: \"a) {\n  a: Int\n}",
-			`a.graphqls:1:36: syntax error: the string does not end on its line; close it with ", or begin and end it with """ where it has several lines`,
+			`a.graphqls:1:31: syntax error: the string that begins here does not end on its line; close it with ", or begin and end it with """ where it has several lines`,
 		},
+		{
+			"unterminated block", "type A @versioned {\n  \"\"\"\n  About \"a\".\n  a: Int\n}\n",
+			`a.graphqls:2:3: syntax error: the string that begins here does not end; close it with """`,
+		},
+		{"unterminated at the end", `type A @versioned { a: Int @deprecated(reason: "`, `a.graphqls:1:48: syntax error: the string that begins here does not end on its line; close it with ", or begin and end it with """ where it has several lines`},
 		{"escape", `type A @versioned(collection: "\q") { a: Int }`, `a.graphqls:1:33: syntax error: Invalid character escape sequence: \q.`},
 	}
 	for _, test := range tests {
