@@ -230,7 +230,7 @@ func (i *instants) InterceptOperation(ctx context.Context, next graphql.Operatio
 
 // nowPatience is how long an answer that needs nothing from the store waits for
 // the instant that it is of.
-const nowPatience = 100 * time.Millisecond
+const nowPatience = time.Second
 
 // now is the instant of an operation that is refused before it begins; "" where
 // the store cannot tell it at once, or where the answer has no place for it: on a
