@@ -244,6 +244,9 @@ func (o *documentLog) begin(records []*record, first int64) {
 		}
 	}
 	switch {
+	case o.q.Backward && o.q.ToNumber != 0 && o.q.ToNumber <= first:
+		// The instant's version may be one of the document's, none of which were
+		// asked for: the overflow is read from the number on.
 	case o.q.Backward && o.q.To != 0 && o.q.To <= end && !slices.ContainsFunc(records, func(r *record) bool { return r.RecordedAt < o.q.To }):
 		o.anchored, o.anchor = true, o.q.To-1
 	case !o.q.Backward && o.q.From > 0 && o.q.From < end:
