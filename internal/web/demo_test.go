@@ -98,6 +98,8 @@ var onDemo = map[string]map[string]string{
 	"03-by-version": {
 		"data.then.versionInfo.number": "1", "data.then.versionInfo.author.id": "mira",
 		"data.then.currentRelease.tag": "v1.8.0", "data.now.currentRelease.tag": "v3.1.0",
+		"data.again.id": "Project:lanternfish@11", "data.again.currentRelease.tag": "v1.9.0",
+		"data.gone.versions.nodes.0.id": "Tag:bookmarks@2", "data.gone.versions.nodes.0.versionInfo.operation": "DELETE",
 	},
 	"04-who-changed-what": {
 		"data.project.changelog.nodes.0.path": "/name", "data.project.changelog.nodes.0.changedBy.id": "mira",
@@ -129,7 +131,8 @@ var onDemo = map[string]map[string]string{
 		"data.separate.tag.description": "Writing things down, and finding them again.",
 	},
 	"11-restore": {
-		"data.restoreTag.version": "3", "data.restoreTag.tag.name": "Bookmarks",
+		"data.created.tag.id": "Tag:weather", "data.deleted.version": "2", "data.whole.version": "3", "data.whole.tag.name": "Weather",
+		"data.part.changes.#": "2", `data.part.changes.#(path=="/name").newValue`: "Later Alligator",
 	},
 }
 
