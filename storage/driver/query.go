@@ -28,7 +28,8 @@ type Order struct {
 
 // Position is a place in a query's order: one value for each Order (nil for
 // null), then the key. Nothing has to be at the place, but where an Order is by
-// MetaKey, its value is Key.
+// MetaKey, its value is Key, and the values behind it are those of the document
+// with that key, if there is one: an engine need not look at them.
 type Position struct {
 	Values []Value
 	Key    string

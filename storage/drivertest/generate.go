@@ -318,6 +318,12 @@ func (g *generator) position(order []driver.Order, among []*driver.Version) *dri
 			p.Values[i] = g.operand(o.Field.Kind)
 		}
 	}
+	// Behind the key there is one document at most, whose values these are.
+	if i := slices.IndexFunc(order, func(o driver.Order) bool { return o.Field.Meta == driver.MetaKey }); i >= 0 {
+		if j := slices.IndexFunc(among, func(v *driver.Version) bool { return v.Key == p.Key }); j >= 0 {
+			copy(p.Values[i:], positionIn(order, among[j]).Values[i:])
+		}
+	}
 	return p
 }
 
