@@ -52,8 +52,11 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 		return k, nil
 	}
 	after, err := s.patched(t, cur.Data, patch, "input.patch")
-	if err != nil {
-		return nil, err
+	fits := err == nil
+	if !fits { // what the document has become; by itself the patch may be good
+		if after, err = s.patched(t, base.Data, patch, "input.patch"); err != nil {
+			return nil, err
+		}
 	}
 	over := &overlap{store: s, t: t, base: base, cur: cur, at: at}
 	if err := over.since(ctx); err != nil {
@@ -65,7 +68,7 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 	if over.again {
 		k.message += ", and was deleted and created again in between"
 	}
-	k.mergeable = len(k.overlapping) == 0 && !over.again
+	k.mergeable = fits && len(k.overlapping) == 0 && !over.again
 	return k, nil
 }
 

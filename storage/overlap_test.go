@@ -2,12 +2,15 @@ package storage_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/drivertest"
 )
 
 // A patch overlaps with what anybody changed since, also where somebody put
@@ -130,4 +133,44 @@ func TestConflictWithADeletion(t *testing.T) {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
+}
+
+// A patch that was right for what its author saw is a conflict also where the
+// document has become one that it does not fit.
+func TestConflictWithAnotherShape(t *testing.T) {
+	release := &storage.ObjectType{Name: "Release", Fields: []storage.Field{
+		{Name: "tag", Kind: storage.KindString, NonNull: true},
+		{Name: "notes", Kind: storage.KindString},
+	}}
+	types := []*storage.Type{{Name: "Thing", Singular: "thing", Plural: "things", Collection: "things", Fields: []storage.Field{
+		{Name: "release", Kind: storage.KindObject, Object: release},
+	}}}
+	clock := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	store, err := storage.New(drivertest.NewModel(clock.Now, storage.CollectionsOf(types)), types)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type thing struct{ *storage.Document }
+	things := storage.NewCollection(store, types[0], func(d *storage.Document) *thing { return &thing{d} })
+	if _, err := things.Create(t.Context(), storage.CreateInput{Key: "k", Data: object{"release": object{"tag": "1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	clock.advance(time.Second)
+	update := func(policy storage.ConflictPolicy, patch object) any {
+		t.Helper()
+		res, err := things.Update(t.Context(), storage.UpdateInput{Key: "k", ExpectedVersion: 1, Patch: patch, OnConflict: &policy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	update(storage.Reject, object{"release": nil})
+	for _, policy := range []storage.ConflictPolicy{storage.Reject, storage.Merge} {
+		c, ok := update(policy, object{"release": object{"notes": "n"}}).(*storage.Conflict[*thing])
+		if !ok || c.Mergeable || c.ActualVersion != 2 || !slices.Equal(c.OverlappingPaths, []string{"/release/notes"}) {
+			t.Errorf("%v: %+v", policy, c)
+		}
+	}
+	_, err = things.Update(t.Context(), storage.UpdateInput{Key: "k", ExpectedVersion: 1, Patch: object{"release": object{"notes": 1}}})
+	wantError(t, err, storage.CodeBadUserInput, "input.patch.release.notes")
 }

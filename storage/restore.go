@@ -55,7 +55,13 @@ func (s *Store) restoreOver(ctx context.Context, op *operation, t *Type, in Rest
 			return nil, err
 		}
 	}
-	if err := t.restorable(cur, target, data, in.Paths != nil); err != nil {
+	was := cur
+	if cur.Deleted { // it may come back as it was
+		if was, err = s.getOne(ctx, t, driver.Ref{Key: in.Key, Number: cur.Number - 1}); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.restorable(was, target, data, in.Paths != nil, cur.Deleted); err != nil {
 		return nil, err
 	}
 	changed := normal.Changed(dataOf(cur), data)
@@ -71,9 +77,10 @@ func (s *Store) restoreOver(ctx context.Context, op *operation, t *Type, in Rest
 	return s.wrote(t, cur, v), nil
 }
 
-// restorable refuses what would make a current document unreadable in a place
-// where it is not now: states of the past need not fit today's schema.
-func (t *Type) restorable(cur, target *driver.Version, data []byte, parts bool) error {
+// restorable refuses what would make a document unreadable in a place where it is
+// not now, or was not until it was deleted: states of the past need not fit today's
+// schema.
+func (t *Type) restorable(was, target *driver.Version, data []byte, parts, deleted bool) error {
 	c := checker{required: true, schema: true, most: maxMisfits}
 	err := c.document(t, data)
 	if err != nil {
@@ -83,8 +90,8 @@ func (t *Type) restorable(cur, target *driver.Version, data []byte, parts bool) 
 		return nil
 	}
 	now := checker{required: true, schema: true, most: maxMisfits}
-	if !cur.Deleted {
-		if err := now.document(t, cur.Data); err != nil {
+	if was != nil && !was.Deleted {
+		if err := now.document(t, was.Data); err != nil {
 			return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
 		}
 	}
@@ -96,7 +103,7 @@ func (t *Type) restorable(cur, target *driver.Version, data []byte, parts bool) 
 		switch {
 		case parts:
 			arg, instead = "input.paths", "leave the path out"
-		case cur.Deleted:
+		case deleted:
 			instead = "create the document again, with values that fit"
 		}
 		return badInput("%s: what version %d of %s %q held could not be read under today's schema: %v; %s, or declare the field otherwise",
@@ -128,7 +135,7 @@ func restorePaths(t *Type, now, then []byte, paths []string) ([]byte, error) {
 		if f == nil && value == nil && valueAt(now, stored) == nil {
 			return nil, badInput("%s: there is nothing at %s, neither then nor now", arg, path)
 		}
-		if rawjson.IsNull(value) && f != nil && f.NonNull && f.Default == nil {
+		if rawjson.IsNull(value) && f != nil && f.NonNull && f.Default == nil && (!f.List || value != nil) {
 			return nil, badInput("%s: %s had no value then, and it is declared %s", arg, path, f.typeName(true))
 		}
 		now = setAt(now, stored, value)

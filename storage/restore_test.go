@@ -66,7 +66,8 @@ func TestRestoreKeepsTheDocumentReadable(t *testing.T) {
 	}{
 		{"a required field", `{"stargazers_count":1}`, `{"name":"A"}`, nil, []string{"input.to: ", "version 1", "name: expected String!, found nothing", "with paths"}},
 		{"in the schema's names", `{"name":"A","current_release":{"published_at":1}}`, `{"name":"A"}`, nil, []string{"currentRelease.publishedAt: expected Date"}},
-		{"after a deletion", `{"stargazers_count":1}`, ``, nil, []string{"input.to: ", "name: expected String!", "create the document again"}},
+		{"as it was until its deletion", `{"stargazers_count":1}`, ``, nil, nil},
+		{"a list that there was not", `{"name":"A"}`, `{"name":"A","tags":["t"]}`, []string{"/tags"}, nil},
 		{"by a path", `{"name":"A","stargazers_count":"many"}`, `{"name":"A","stargazers_count":1}`, []string{"/stars"}, []string{"input.paths: ", "stars: expected Int", "leave the path out"}},
 		{"another path", `{"stargazers_count":1}`, `{"name":"A"}`, []string{"/stars"}, nil},
 		{"not worse than it is", `{"stargazers_count":1}`, `{"stargazers_count":2}`, nil, nil},
@@ -89,5 +90,19 @@ func TestRestoreKeepsTheDocumentReadable(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		})
+	}
+}
+
+// A deleted document comes back as it was, and no worse.
+func TestRestoreOfWorseThanWasDeleted(t *testing.T) {
+	e := newEnv(t)
+	for _, data := range []string{`{"stargazers_count":1}`, `{"name":"A"}`, ``} {
+		e.load("software", "a", data)
+	}
+	_, err := e.projects.Restore(e.begin(), storage.RestoreInput{Key: "a", ExpectedVersion: 3, To: &storage.VersionRef{Version: ptr(1)}})
+	wantError(t, err, storage.CodeBadUserInput, "input.to: ", "name: expected String!", "create the document again")
+	res, err := e.projects.Restore(e.begin(), storage.RestoreInput{Key: "a", ExpectedVersion: 3, To: &storage.VersionRef{Version: ptr(2)}})
+	if s := asSuccess(t, res, err); !s.Changed || s.Version != 4 {
+		t.Errorf("%+v", s)
 	}
 }

@@ -77,11 +77,14 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 		conn.actor = actor
 		return identified, nil, nil
 	}
+	defer func() {
+		if opened != nil {
+			// gqlgen leaves a connection open whose message it cannot read, or that
+			// made it panic.
+			_ = opened.WriteClose(closeInvalid, "the message cannot be read") // it never fails
+		}
+	}()
 	socket.Do(w, r.WithContext(ctx), conn)
-	if opened != nil {
-		// gqlgen leaves a connection open whose message it cannot read.
-		_ = opened.WriteClose(closeInvalid, "the message cannot be read") // it never fails
-	}
 }
 
 // withPayload adds the strings of a connection_init payload as headers, where

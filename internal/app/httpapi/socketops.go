@@ -40,9 +40,16 @@ func (c *connection) CreateOperationContext(ctx context.Context, params *graphql
 		return oc, gqlerror.List{refuse(busy.code, "%s", busy.message)}
 	}
 	run.leave = leave
+	understood := false
+	defer func() {
+		if !understood { // that panicked
+			leave()
+		}
+	}()
 	oc, list := c.h.exec.CreateOperationContext(ctx, params)
 	run.op.understood(oc)
 	oc.Stats.SetExtension(runningExtension, run)
+	understood = true
 	return oc, list
 }
 
