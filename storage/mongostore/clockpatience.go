@@ -37,8 +37,12 @@ func (p *patience) try(ctx context.Context, command func(context.Context) error)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case err == nil && p.elapsed()-began < p.least:
-		p.now = 0
+	case err == nil:
+		if took := p.elapsed() - began; took < p.least {
+			p.now = 0
+		} else {
+			p.now = min(p.now, 2*took) // what the database needs, and not what an outage needed
+		}
 	case !leased && ctx.Err() == nil && unanswered(err):
 		p.now = min(p.most, max(p.now, 2*given))
 	}

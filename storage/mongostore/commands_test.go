@@ -185,6 +185,10 @@ func TestCommands(t *testing.T) {
 				Collections: []string{"tools"}, Histories: []driver.History{{Key: "go", To: 9_000_000}, {Key: "c", To: 9_000_000}}, Backward: true, Limit: 1,
 			})
 		}, 1},
+		{"the first versions of several documents since an instant", func() {
+			since := driver.InstantOf(now)
+			log(driver.LogQuery{Collections: []string{"tools"}, Histories: []driver.History{{Key: "go", From: since}, {Key: "c", From: since}}, Limit: 1})
+		}, 1},
 		{"all versions of several documents, without data", func() {
 			log(driver.LogQuery{Collections: []string{"tools"}, Histories: []driver.History{{Key: "go"}, {Key: "c"}}, NoData: true})
 		}, 2},

@@ -21,7 +21,7 @@ import (
 // How many versions are read together, about, and how many of a history without a
 // limit in one step.
 const (
-	versionsTogether = 10_000
+	versionsTogether = 1_000
 	firstWindow      = 64
 	mostWindow       = 1024
 )
@@ -54,6 +54,8 @@ type documentLog struct {
 func (s *Store) histories(ctx context.Context, q *driver.LogQuery, c *collection, yield func(driver.Entry, error) bool) error {
 	size := maxKeys
 	switch {
+	case q.Limit == 0 && len(q.Histories) == 1: // it may be as long as it likes
+		return s.log(ctx, q.Of(q.Histories[0]), yield)
 	case q.Limit > 0:
 		size = max(1, min(size, versionsTogether/q.Limit))
 	case !q.NoData:
@@ -104,6 +106,9 @@ func (h *histories) read(ctx context.Context) ([]driver.Entry, error) {
 		if err := h.runs(ctx, open); err != nil {
 			return nil, err
 		}
+		if err := h.drop(open); err != nil {
+			return nil, err
+		}
 	}
 	entries := h.entries()
 	if h.q.Examined != nil && h.out > 0 {
@@ -117,6 +122,30 @@ func (h *histories) read(ctx context.Context) ([]driver.Entry, error) {
 	return entries, nil
 }
 
+// drop lets go of the data of versions that were looked at and are not wanted, of
+// which there can be any number where other conditions than bounds hold.
+func (h *histories) drop(list []*documentLog) error {
+	if !conditional(h.q) || h.q.Previous || h.q.PreviousOfDeleted {
+		return nil
+	}
+	size := 0
+	for _, one := range list {
+		for i, r := range one.known {
+			if len(r.Data) == 0 || inLog(one.q, r) {
+				continue
+			}
+			size += len(r.Data)
+			without := *r // others have it, too
+			without.Data = nil
+			one.known[i] = &without
+		}
+	}
+	if h.q.Examined == nil || size == 0 {
+		return nil
+	}
+	return h.q.Examined(0, size)
+}
+
 // documents reads the versions that are in the documents themselves.
 func (h *histories) documents(ctx context.Context) error {
 	keys := make(bson.A, 0, len(h.byKey))
@@ -127,10 +156,13 @@ func (h *histories) documents(ctx context.Context) error {
 	stages := bson.A{bson.D{{Key: "$match", Value: bson.D{{Key: "_id", Value: in(keys)}}}}}
 	// The number of the oldest version in prev, which has none where nothing was
 	// superseded.
-	first := any(bson.D{{Key: "$arrayElemAt", Value: bson.A{"$prev.v", 0}}})
+	oldest := func(field string) any { return bson.D{{Key: "$arrayElemAt", Value: bson.A{"$prev." + field, 0}}} }
+	first, begins := oldest("v"), oldest("at")
 	for _, list := range h.wanted() {
-		stages = append(stages, bson.D{{Key: "$project", Value: bson.D{{Key: "current", Value: 1}, {Key: "prev", Value: list}, {Key: "first", Value: first}}}})
-		first = 1
+		stages = append(stages, bson.D{{Key: "$project", Value: bson.D{
+			{Key: "current", Value: 1}, {Key: "prev", Value: list}, {Key: "first", Value: first}, {Key: "begins", Value: begins},
+		}}})
+		first, begins = 1, 1
 	}
 	without := bson.D{{Key: "current.x", Value: 0}, {Key: "prev.x", Value: 0}}
 	if h.q.NoData {
@@ -205,22 +237,23 @@ func (h *histories) document(raw bson.Raw) error {
 		return err
 	}
 	first, ok := raw.Lookup("first").Int64OK()
+	var end driver.Instant // of the overflow: when what follows it begins
 	switch {
-	case ok:
+	case ok && readInstant(&end, raw.Lookup("begins")):
 	case len(records) > 0:
-		first = records[0].Number
+		first, end = records[0].Number, records[0].RecordedAt
 	default:
-		first = current.Number
+		first, end = current.Number, current.RecordedAt
 	}
 	for _, one := range h.byKey[key] {
-		one.begin(append(slices.Clone(records), current), first)
+		one.begin(append(slices.Clone(records), current), first, end)
 	}
 	return nil
 }
 
 // begin takes what is in the document, and says what may be in the overflow: the
 // versions before a number.
-func (o *documentLog) begin(records []*record, first int64) {
+func (o *documentLog) begin(records []*record, first int64, end driver.Instant) {
 	o.known = records
 	o.low, o.high = max(1, o.q.FromNumber), first
 	if o.q.Backward && (o.q.Previous || o.q.PreviousOfDeleted) {
@@ -236,13 +269,6 @@ func (o *documentLog) begin(records []*record, first int64) {
 	if o.low >= o.high {
 		return
 	}
-	// The overflow ends when what follows it begins.
-	end := driver.Forever
-	for _, r := range records {
-		if r.Number == first {
-			end = r.RecordedAt
-		}
-	}
 	switch {
 	case o.q.Backward && o.q.ToNumber != 0 && o.q.ToNumber <= first:
 		// The instant's version may be one of the document's, none of which were
@@ -251,7 +277,7 @@ func (o *documentLog) begin(records []*record, first int64) {
 		o.anchored, o.anchor = true, o.q.To-1
 	case !o.q.Backward && o.q.From > 0 && o.q.From < end:
 		o.anchored, o.anchor = true, o.q.From
-	case !o.q.Backward && o.q.From > 0 && end != driver.Forever:
+	case !o.q.Backward && o.q.From > 0:
 		o.high = o.low // the overflow ended before
 	}
 }

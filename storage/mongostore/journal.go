@@ -173,11 +173,15 @@ func (j *journal) complete(life context.Context, l *loading, stuck chan<- error)
 	wait := firstPause
 	elapsed := j.store.clock.elapsed
 	began := elapsed()
+	failing := began // for how long the database says that it cannot be
 	add := l.write
 	for {
 		done, err := j.begin(life)
 		if j.written {
-			done, err = j.add(life, add, elapsed()-began)
+			done, err = j.add(life, add, elapsed()-failing)
+			if driver.CodeOf(wrap(err, "")) != driver.CodeInternal {
+				failing = elapsed()
+			}
 			add = func(ctx context.Context) error { return j.store.addLoaded(ctx, j.load.versions(), j.life) }
 		}
 		if done {

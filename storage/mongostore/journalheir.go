@@ -76,6 +76,9 @@ func (s *Store) completeLoad(ctx context.Context, load string, parts int64, life
 	if parts > 0 {
 		n, err := s.addJournal(ctx, load, parts, life)
 		_, lost := s.clock.exclusionLeft(life)
+		if driver.CodeOf(wrap(err, "")) != driver.CodeInternal {
+			delete(s.failing, load) // a database that cannot be reached says nothing about the load
+		}
 		switch {
 		case err != nil && lost != nil:
 			return err

@@ -243,7 +243,7 @@ func (g *loadGroup) overflow(ctx context.Context, bind bindFunc, list []*moving)
 
 // follow is overflow for a document of which runs may have been left behind.
 func (g *loadGroup) follow(ctx context.Context, bind bindFunc, m *moving) error {
-	ctx, cancel, err := bind(ctx, sizeOf(m.versions) > largeWrite)
+	ctx, cancel, err := bind(ctx, g.c.store.bulkSize.lenient.Load() > 0 || sizeOf(m.versions) > largeWrite)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,6 +77,14 @@ func writeFolded(b *strings.Builder, small rune) {
 	case 1:
 		writeLiteral(b, others[0])
 	default:
+		if slices.Max(others) < firstEscaped { // each is one character
+			b.WriteByte('[')
+			for _, r := range others {
+				b.WriteRune(r)
+			}
+			b.WriteByte(']')
+			return
+		}
 		b.WriteString("(?:")
 		for i, r := range others {
 			if i > 0 {
