@@ -238,3 +238,22 @@ func many[P, Q any](inner *selection[Q], s *selection[P], n func(object P) int, 
 		return writeList(r, n(object), true, func(i int) bool { return inner.write(r, of(object, i)) })
 	}
 }
+
+// copied copies what is stored. Where nothing is, the field is null, or what is
+// given instead.
+func copied(i int, instead string) writer[*storage.Object] {
+	return func(r *run, at *place, o *storage.Object) bool {
+		raw, err := o.RawField(i)
+		switch {
+		case err != nil:
+			r.fail(at, err)
+			return false
+		case raw == nil:
+			r.out = append(r.out, instead...)
+			return instead != ""
+		default:
+			r.out = append(r.out, raw...)
+			return true
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -229,4 +230,65 @@ func encode(to *bytes.Buffer, r *graphql.Response, executed bool, instant string
 	}
 	to.WriteByte('}')
 	return nil
+}
+
+// serve answers a request by POST or GET.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
+	x, _ := h.pool.Get().(*exchange)
+	x.exec, x.w, x.r, x.op, x.debug = h.exec, w, r, op, h.cfg.Debug
+	x.media, x.get, x.status = answerMedia(r), r.Method == http.MethodGet, http.StatusOK
+	ctx, p := h.receive(w, r, x)
+	if p == nil {
+		if p = h.enter(ctx); p == nil {
+			h.execute(ctx, w, r, x)
+		}
+	}
+	if p != nil {
+		if p.status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "1")
+		}
+		x.refuse(p)
+		_, _ = x.Write(nil)
+	}
+	op.status = x.status
+	h.finish(r.Context(), op)
+	h.release(x)
+}
+
+// receive reads a request and makes the context of its operation.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *exchange) (context.Context, *problem) {
+	ctx := r.Context()
+	if h.cfg.Identify != nil {
+		var err error
+		if ctx, x.op.actor, err = h.cfg.Identify(r); err != nil {
+			return nil, &problem{http.StatusBadRequest, CodeBadInput, err.Error()}
+		}
+	}
+	var p *problem
+	if x.get {
+		p = checkURL(r)
+	} else {
+		p = readBody(w, r, h.cfg.Limits.Body, &x.body, &x.rest)
+	}
+	if p != nil {
+		return nil, p
+	}
+	return ctx, nil
+}
+
+// execute executes an operation that has a place, and sends its answer.
+func (h *Handler) execute(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) {
+	x.place = place{of: h, held: true}
+	defer x.place.leave()
+	timed := newTimed(ctx, x.op, h.cfg.Now, h.cfg.Limits.Time)
+	defer timed.end()
+	ctx = graphql.StartOperationTrace(timed)
+	switch x.op.transport {
+	case http.MethodGet:
+		transport.GET{}.Do(x, r.WithContext(ctx), x)
+	case transportEvents:
+		h.serveEvents(ctx, w, r, x)
+	default:
+		x.post(ctx, r)
+	}
 }
