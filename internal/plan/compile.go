@@ -8,6 +8,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/asof/asof/internal/plan/args"
 	"github.com/asof/asof/storage"
 )
 
@@ -21,9 +22,8 @@ type plan struct {
 	err    error // why there is none
 	store  *storage.Store
 	root   *selection[struct{}]
-	args   []arguments // of the fields that have some
-	queues int         // how many fields read something that waits
-	fields int         // in all selections
+	args   []args.Field // of the fields that have some
+	queues int          // how many fields read something that waits
 	// refs are the stored names that are looked at in documents of a type that
 	// are reached by references; they are read once for all of these.
 	refs map[*storage.Type]*names
@@ -53,9 +53,10 @@ func newCompiler(schema *ast.Schema, store *storage.Store) *compiler {
 	return c
 }
 
-// compile makes the plan of the context's operation. It has an error where the
-// operation has a field of an unknown kind.
-func (c *compiler) compile(oc *graphql.OperationContext) *plan {
+// compile makes the plan of the context's operation, and says how many fields its
+// selections have. It has an error where the operation has a field of an unknown
+// kind.
+func (c *compiler) compile(oc *graphql.OperationContext) (*plan, int) {
 	b := &planning{
 		compiler: c, plan: &plan{store: c.store, refs: map[*storage.Type]*names{}},
 		// CollectFields keeps what it finds in its context, which must not be the
@@ -65,10 +66,9 @@ func (c *compiler) compile(oc *graphql.OperationContext) *plan {
 	b.plan.root = rootSelection(b)
 	b.oc = nil // the plan's functions hold b, but must not hold a request's variables
 	if b.plan.err != nil {
-		return &plan{err: b.plan.err}
+		return &plan{err: b.plan.err}, 0
 	}
-	b.plan.fields = b.fields
-	return b.plan
+	return b.plan, b.fields
 }
 
 // planning is a plan that is being made. It goes on after an error, to no

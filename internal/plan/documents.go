@@ -4,6 +4,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 )
 
@@ -37,12 +38,12 @@ func objectSelection(b *planning, t *storage.ObjectType, set ast.SelectionSet) *
 
 func writeID(r *run, _ *place, o *storage.Object) bool {
 	r.text = o.Of().AppendID(r.text[:0])
-	r.out = appendString(r.out, r.text)
+	r.out = scalar.AppendString(r.out, r.text)
 	return true
 }
 
 func writeKey(r *run, _ *place, o *storage.Object) bool {
-	r.out = appendString(r.out, o.Of().Key())
+	r.out = scalar.AppendString(r.out, o.Of().Key())
 	return true
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/asof/asof/internal/plan/args"
+	"github.com/asof/asof/internal/plan/plancache"
 	"github.com/asof/asof/storage"
 )
 
@@ -34,12 +36,11 @@ func WithMaxAnswer(n int) Option {
 func New(inner graphql.ExecutableSchema, store *storage.Store, options ...Option) graphql.ExecutableSchema {
 	e := &executable{
 		ExecutableSchema: inner,
-		compiler:         newCompiler(inner.Schema(), store),
-		plans:            newCache(),
 		plain:            noInterceptor(inner),
 		observe:          func(context.Context, string) {},
 		most:             math.MaxInt,
 	}
+	e.plans = plancache.New(newCompiler(inner.Schema(), store).compile)
 	for _, o := range options {
 		o(e)
 	}
@@ -49,13 +50,12 @@ func New(inner graphql.ExecutableSchema, store *storage.Store, options ...Option
 // executable is an executable schema with plans.
 type executable struct {
 	graphql.ExecutableSchema
-	compiler *compiler
-	plans    *cache
-	runs     sync.Pool // of *run
-	buffers  sync.Pool // of *[]byte, for answers
-	observe  func(ctx context.Context, why string)
-	most     int     // bytes of an answer's data
-	plain    uintptr // see noInterceptor
+	plans   *plancache.Cache[*plan]
+	runs    sync.Pool // of *run
+	buffers sync.Pool // of *[]byte, for answers
+	observe func(ctx context.Context, why string)
+	most    int     // bytes of an answer's data
+	plain   uintptr // see noInterceptor
 }
 
 // Exec executes the context's operation.
@@ -71,18 +71,16 @@ func (e *executable) Exec(ctx context.Context) graphql.ResponseHandler {
 
 // prepare finds the operation's plan, and the values of its arguments; an error
 // says why there is none.
-func (e *executable) prepare(x *execution) error {
+func (e *executable) prepare(x *execution) (err error) {
 	if kind := x.oc.Operation.Operation; kind != ast.Query {
 		return unplanned("a " + string(kind) + " is not planned")
 	}
 	if codeOf(x.oc.ResolverMiddleware) != e.plain {
 		return errIntercepted
 	}
-	known := e.plans.of(x.oc)
-	if known.err != nil {
-		return known.err
+	if x.plan, err = e.plans.Of(x.oc); err != nil {
+		return err
 	}
-	x.plan = e.plans.plan(known, e.compiler, x.oc)
 	if x.plan.err != nil {
 		return x.plan.err
 	}
@@ -100,7 +98,7 @@ type execution struct {
 	query    graphql.FieldContext
 	first    rootCall
 	few      [4]any
-	given    given
+	given    args.Given
 	response graphql.Response
 }
 

@@ -3,6 +3,7 @@ package plan
 import (
 	"strconv"
 
+	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
@@ -21,7 +22,7 @@ func (r *run) bool(b bool) bool {
 }
 
 func (r *run) string(s string) bool {
-	r.out = appendString(r.out, s)
+	r.out = scalar.AppendString(r.out, s)
 	return true
 }
 
@@ -38,34 +39,4 @@ func (r *run) instant(at driver.Instant) bool {
 func (r *run) cursor(p *storage.Page, place int) bool {
 	r.out = append(p.AppendCursor(append(r.out, '"'), place), '"')
 	return true
-}
-
-// appendString appends a JSON string with the escapes of graphql.MarshalString:
-// short ones for tabs, newlines and returns, \u00XX for other control
-// characters. Runs of what needs none are copied at once.
-func appendString[T string | []byte](dst []byte, s T) []byte {
-	const hex = "0123456789ABCDEF"
-	dst = append(dst, '"')
-	start := 0
-	for i := range len(s) {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(dst, s[start:i]...)
-		start = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		}
-	}
-	return append(append(dst, s[start:]...), '"')
 }

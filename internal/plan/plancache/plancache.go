@@ -1,0 +1,144 @@
+// Package plancache keeps what was made of parsed operations, of those used
+// last.
+//
+// Invariants:
+//
+//   - What is made depends on the operation and on the values of the variables in
+//     its @skip and @include, and on nothing else of a request.
+//   - The memory of what is kept is bounded, by an estimate of what it takes.
+//   - Nobody waits while something is made: what is needed by many at once may be
+//     made more than once, and is kept once.
+package plancache
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/vektah/gqlparser/v2/ast"
+)
+
+// What is kept at most, in bytes. A parsed document, which a plan refers to,
+// takes about thirty times the memory of its text, and a field of a plan about
+// fieldBytes: fragments that are spread in many places are compiled in each, so
+// that this can be much more.
+const (
+	cachedOperations = 1_000
+	cachedBytes      = 64 << 20
+	cachedEntry      = cachedBytes / 8 // of one operation
+	cachedVariants   = 16              // of one operation
+	documentFactor   = 30
+	fieldBytes       = 256
+)
+
+// Cache keeps a P for each operation, and for each combination of its conditions.
+type Cache[P any] struct {
+	compile func(oc *graphql.OperationContext) (made P, fields int)
+	mu      sync.Mutex // held for look-ups and changes only
+	entries *simplelru.LRU[*ast.OperationDefinition, *known[P]]
+	size    int // of all entries
+}
+
+// New returns an empty cache of what compile makes. It says how many fields that
+// has.
+func New[P any](compile func(oc *graphql.OperationContext) (made P, fields int)) *Cache[P] {
+	c := &Cache[P]{compile: compile}
+	entries, err := simplelru.NewLRU(cachedOperations, func(_ *ast.OperationDefinition, k *known[P]) { c.size -= k.size })
+	if err != nil {
+		panic(err) // only for a size below one
+	}
+	c.entries = entries
+	return c
+}
+
+// known is what is known of an operation without its variables.
+type known[P any] struct {
+	examination
+	// The cache's mutex guards what follows.
+	size     int          // bytes
+	variants map[string]P // by the values of the conditions
+}
+
+// Of returns what is made of the context's operation. An error says why nothing
+// can be: it has directives other than @skip and @include, or a condition is no
+// boolean.
+func (c *Cache[P]) Of(oc *graphql.OperationContext) (made P, err error) {
+	k := c.known(oc)
+	if k.err != nil {
+		return made, k.err
+	}
+	var buf [64]byte
+	values := buf[:0]
+	for _, name := range k.conditions {
+		on, ok := oc.Variables[name].(bool)
+		switch {
+		case !ok:
+			return made, fmt.Errorf("the variable $%s of a condition is not a boolean", name)
+		case on:
+			values = append(values, '1')
+		default:
+			values = append(values, '0')
+		}
+	}
+	c.mu.Lock()
+	made, ok := k.variants[string(values)]
+	c.mu.Unlock()
+	if !ok {
+		var fields int
+		made, fields = c.compile(oc)
+		c.keep(oc.Operation, k, string(values), made, fields)
+	}
+	return made, nil
+}
+
+// known returns what is known of the context's operation. What a document that is
+// too large for the cache needs is found out each time.
+func (c *Cache[P]) known(oc *graphql.OperationContext) *known[P] {
+	c.mu.Lock()
+	k, ok := c.entries.Get(oc.Operation)
+	c.mu.Unlock()
+	if ok {
+		return k
+	}
+	k = &known[P]{examination: examine(oc.Operation)}
+	if k.size = documentFactor * len(oc.RawQuery); k.size > cachedEntry {
+		return k
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other, ok := c.entries.Get(oc.Operation); ok {
+		return other // found out at the same time
+	}
+	c.size += k.size
+	c.entries.Add(oc.Operation, k)
+	c.shrink()
+	return k
+}
+
+// keep keeps what was made, unless its operation is not kept or has enough.
+func (c *Cache[P]) keep(operation *ast.OperationDefinition, k *known[P], values string, made P, fields int) {
+	size := (fields + 1) * fieldBytes
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kept, _ := c.entries.Peek(operation); kept != k || len(k.variants) >= cachedVariants || k.size+size > cachedEntry {
+		return
+	}
+	if _, ok := k.variants[values]; ok {
+		return // made at the same time
+	}
+	if k.variants == nil {
+		k.variants = map[string]P{}
+	}
+	k.variants[values] = made
+	k.size += size
+	c.size += size
+	c.shrink()
+}
+
+// shrink forgets what was used longest ago.
+func (c *Cache[P]) shrink() {
+	for c.size > cachedBytes {
+		c.entries.RemoveOldest()
+	}
+}

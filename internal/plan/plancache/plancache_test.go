@@ -1,0 +1,131 @@
+package plancache
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/parser"
+)
+
+func operation(size int) *graphql.OperationContext {
+	return &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Query}, RawQuery: strings.Repeat("x", size)}
+}
+
+func made(*graphql.OperationContext) (string, int) { return "made", 1 }
+
+// The cache keeps what was used last, and never more than its bounds.
+func TestCacheIsBounded(t *testing.T) {
+	c := New(made)
+	first := operation(10)
+	kept := c.known(first)
+	for range cachedOperations + 10 {
+		c.known(operation(10))
+		if c.known(first) != kept {
+			t.Fatal("what is used all the time was forgotten")
+		}
+	}
+	if n := c.entries.Len(); n > cachedOperations {
+		t.Errorf("%d operations", n)
+	}
+	for range 30 {
+		c.known(operation(cachedBytes / documentFactor / 10))
+	}
+	if c.size > cachedBytes || c.entries.Len() > 10 {
+		t.Errorf("%d bytes of %d operations", c.size, c.entries.Len())
+	}
+	before := c.entries.Len()
+	if c.known(operation(cachedEntry/documentFactor+1)) == nil || c.entries.Len() != before {
+		t.Error("a large operation was kept")
+	}
+}
+
+// What was made is kept for what it takes, whatever the length of its document,
+// and not counted for an operation that is gone meanwhile.
+func TestPlansAreBounded(t *testing.T) {
+	const manyFields = 10_000
+	c := New(made)
+	for range 100 {
+		oc := operation(2)
+		k := c.known(oc)
+		for _, values := range []string{"00", "01", "10", "11"} {
+			c.keep(oc.Operation, k, values, "large", manyFields)
+		}
+		if len(k.variants) == 0 || k.size > cachedEntry || c.size > cachedBytes {
+			t.Fatalf("%d variants, %d bytes, %d bytes in all", len(k.variants), k.size, c.size)
+		}
+	}
+	sum, fields := 0, 0
+	for _, k := range c.entries.Values() {
+		sum += k.size
+		fields += len(k.variants) * manyFields
+	}
+	if fields*fieldBytes > cachedBytes {
+		t.Errorf("%d fields are kept", fields)
+	}
+	gone := operation(2)
+	k := c.known(gone)
+	c.entries.Remove(gone.Operation)
+	c.keep(gone.Operation, k, "", "large", manyFields)
+	if c.size != sum || len(k.variants) > 0 {
+		t.Errorf("%d bytes are counted for entries of %d", c.size, sum)
+	}
+	oc := operation(2)
+	k = c.known(oc)
+	for i := range 3 * cachedVariants {
+		c.keep(oc.Operation, k, strconv.Itoa(i), "small", 0)
+	}
+	if len(k.variants) != cachedVariants {
+		t.Errorf("%d variants", len(k.variants))
+	}
+}
+
+// For each value of a condition something is made once, and nobody waits for it.
+func TestMakingHoldsNothing(t *testing.T) {
+	doc, err := parser.ParseQuery(&ast.Source{Input: "query ($c: Boolean!) { a @skip(if: $c) ...F } fragment F on Query { b @include(if: $c) }"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc.Operations[0].SelectionSet[1].(*ast.FragmentSpread).Definition = doc.Fragments[0] // as validation does
+	var c *Cache[bool]
+	calls := 0
+	c = New(func(oc *graphql.OperationContext) (bool, int) {
+		calls++
+		if !c.mu.TryLock() {
+			t.Fatal("the cache is locked")
+		}
+		c.mu.Unlock()
+		return oc.Variables["c"].(bool), 1
+	})
+	for range 3 {
+		for _, on := range []bool{true, false} {
+			oc := &graphql.OperationContext{Doc: doc, Operation: doc.Operations[0], Variables: map[string]any{"c": on}}
+			if got, err := c.Of(oc); err != nil || got != on {
+				t.Fatal(got, err)
+			}
+		}
+	}
+	if calls != 2 {
+		t.Errorf("made %d times, not once for each value", calls)
+	}
+}
+
+// What nothing can be made for is said, and nothing is tried.
+func TestNothingIsMade(t *testing.T) {
+	for query, want := range map[string]string{
+		"query ($c: Boolean) { a @skip(if: $c) }": "the variable $c of a condition is not a boolean",
+		"{ a { ... @other { b } } }":              "the directive @other is not planned",
+		"query @other { a }":                      "the directive @other is not planned",
+	} {
+		doc, err := parser.ParseQuery(&ast.Source{Input: query})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := New(func(*graphql.OperationContext) (int, int) { t.Error("made: " + query); return 0, 0 })
+		if _, err := c.Of(&graphql.OperationContext{Doc: doc, Operation: doc.Operations[0]}); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", query, err, want)
+		}
+	}
+}
