@@ -92,6 +92,32 @@ func TestStoreThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// Commands that only read refuse a store that there is not, on every engine, and
+// do not make one: it is a mistake in its name.
+func TestNoStore(t *testing.T) {
+	server := mongotest.NewServer(t)
+	uri, database := server.Database(t)
+	dir := t.TempDir()
+	for _, store := range []string{"sqlite:" + filepath.Join(dir, "none.db"), uri} {
+		for _, command := range [][]string{{"export", "-"}, {"check"}} {
+			cmd := exec.CommandContext(t.Context(), program, append(command, "--store", store)...)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			err := cmd.Run()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(stderr.String(), "asof: there is no store ") {
+				t.Errorf("%s of %s: %v, want exit status 2\n%s", command[0], store, err, stderr.String())
+			}
+		}
+	}
+	if names, err := server.Client.Database(database).ListCollectionNames(t.Context(), bson.D{}); err != nil || len(names) > 0 {
+		t.Errorf("the database was made, with the collections %q: %v", names, err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("files were made: %v, %v", files, err)
+	}
+}
+
 // newerSQLite is a store of a format that this program does not know.
 func newerSQLite(t *testing.T) string {
 	t.Helper()

@@ -15,7 +15,8 @@ import (
 // be apart.
 const maxSkew = 500 * time.Millisecond
 
-// openMongo opens the store in a database of MongoDB.
+// openMongo opens the store in a database of MongoDB. Commands that only read do
+// not make one.
 func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error) {
 	if err := mongostore.CheckURI(uri); driver.CodeOf(err) == driver.CodeInvalid {
 		return nil, usageError{err}
@@ -30,8 +31,12 @@ func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error)
 		Logger:      m.logger(),
 		MaxSkew:     maxSkew,
 		Bounds:      bounds,
+		Existing:    m.onlyReads(),
 	})
-	if err != nil {
+	switch {
+	case driver.CodeOf(err) == driver.CodeNotFound:
+		return nil, usageError{err}
+	case err != nil:
 		return nil, err
 	}
 	return store, nil

@@ -65,17 +65,66 @@ func TestClocksApart(t *testing.T) {
 	}
 }
 
+// A store of another layout is refused, and left as it is.
 func TestOtherLayout(t *testing.T) {
 	server := newServer(t)
 	uri := server.database(t)
-	_, err := server.client.Database(databaseName(t, uri)).Collection("asof.meta").InsertOne(t.Context(),
-		bson.D{{Key: "_id", Value: "store"}, {Key: "format", Value: int64(99)}})
-	if err != nil {
+	meta := server.client.Database(databaseName(t, uri)).Collection("asof.meta")
+	if _, err := meta.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "store"}, {Key: "format", Value: int64(99)}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mongostore.Open(t.Context(), uri, mongostore.Options{}); driver.CodeOf(err) != driver.CodeInvalid ||
-		!strings.Contains(err.Error(), "another version of asof (layout 99") {
+	_, err := mongostore.Open(t.Context(), uri, mongostore.Options{Collections: []driver.Collection{{Name: "things"}}})
+	if driver.CodeOf(err) != driver.CodeInvalid || !strings.Contains(err.Error(), "another version of asof (layout 99") {
 		t.Errorf("a database of layout 99: %v", err)
+	}
+	kept, err := meta.FindOne(t.Context(), bson.D{}).Raw()
+	if elements, _ := kept.Elements(); err != nil || len(elements) != 2 {
+		t.Errorf("it was changed: %v, %v", kept, err)
+	}
+}
+
+// A database in which another program keeps its documents is refused, and one
+// without a store by who only reads; nothing is written into either.
+func TestDatabaseOfAnother(t *testing.T) {
+	server := newServer(t)
+	things := []driver.Collection{{Name: "things"}}
+	for _, c := range []struct {
+		name    string
+		foreign []any
+		options mongostore.Options
+		code    driver.Code
+		text    string
+	}{
+		{"another program's", []any{bson.D{{Key: "_id", Value: "a"}, {Key: "name", Value: "theirs"}}}, mongostore.Options{Collections: things}, driver.CodeInvalid, "its collection things holds documents that are not asof's"},
+		{"an empty one, to be read", nil, mongostore.Options{Collections: things, Existing: true}, driver.CodeNotFound, "there is no store in the database "},
+		{"an empty one", nil, mongostore.Options{Collections: things}, "", ""},
+	} {
+		uri := server.database(t)
+		database := server.client.Database(databaseName(t, uri))
+		if c.foreign != nil {
+			if _, err := database.Collection("things").InsertMany(t.Context(), c.foreign); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := mongostore.Open(t.Context(), uri, c.options)
+		if driver.CodeOf(err) != c.code || err != nil && (!strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), database.Name())) {
+			t.Errorf("%s: %v (%q), want %q with code %q", c.name, err, driver.CodeOf(err), c.text, c.code)
+		}
+		if err == nil {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			c.options.Existing = true
+			if s, err = mongostore.Open(t.Context(), uri, c.options); err != nil {
+				t.Errorf("%s: when it was made: %v", c.name, err)
+			} else if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if n, err := database.Collection("asof.meta").CountDocuments(t.Context(), bson.D{}); err != nil || n != 0 {
+			t.Errorf("%s: %d documents in asof.meta, %v", c.name, n, err)
+		}
 	}
 }
 

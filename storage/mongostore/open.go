@@ -46,6 +46,8 @@ type Options struct {
 	// MaxSkew is how far Clock and the server's clock may be apart. Open
 	// refuses when they are further; 0 means that they are not compared.
 	MaxSkew time.Duration
+	// Existing: a store is not made where there is none; that has CodeNotFound.
+	Existing bool
 
 	// beat is how often servers tell each other that they are there; 0 means
 	// the default. elapsed measures how long something takes.
@@ -65,7 +67,8 @@ const (
 // Open connects to the database that a mongodb:// or mongodb+srv:// URI names,
 // and makes what is missing in it: collections, and declared indexes. Errors
 // of the URI have CodeInvalid, and so have a database that another version of
-// asof made, and collections or indexes of another program that are in the way.
+// asof made, one in which another program keeps documents, and collections or
+// indexes of another program that are in the way.
 func Open(ctx context.Context, uri string, o Options) (*Store, error) {
 	parsed, err := parseURI(uri)
 	if err != nil {
@@ -147,7 +150,7 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	if err := s.greet(ctx, o); err != nil {
 		return err
 	}
-	known, err := s.register(ctx, o.Collections)
+	known, err := s.register(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -209,33 +212,83 @@ func (s *Store) greet(ctx context.Context, o Options) error {
 	return nil
 }
 
-// register notes which collections there are, and returns all that there ever
-// were.
-func (s *Store) register(ctx context.Context, declared []driver.Collection) (known []string, err error) {
-	names := make(bson.A, len(declared))
-	for i, c := range declared {
-		names[i] = c.Name
-	}
-	var stored struct {
-		Format      int64    `bson:"format"`
-		Collections []string `bson:"collections"`
-	}
-	byID := bson.D{{Key: "_id", Value: storeID}}
-	_, err = s.meta.UpdateOne(ctx, byID, bson.D{
-		{Key: "$setOnInsert", Value: bson.D{{Key: "format", Value: int64(format)}}},
-		{Key: "$addToSet", Value: bson.D{{Key: "collections", Value: bson.D{{Key: "$each", Value: names}}}}},
-	}, options.UpdateOne().SetUpsert(true))
-	if err != nil && !mongo.IsDuplicateKeyError(err) {
+// storedStore is what asof.meta says of the store.
+type storedStore struct {
+	Format      int64    `bson:"format"`
+	Collections []string `bson:"collections"`
+}
+
+// stored reads it; nil where no store was made in the database.
+func (s *Store) stored(ctx context.Context) (*storedStore, error) {
+	var stored storedStore
+	switch err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: storeID}}).Decode(&stored); {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return nil, nil
+	case err != nil:
 		return nil, wrap(err, "preparing the database")
-	}
-	if err := s.meta.FindOne(ctx, byID).Decode(&stored); err != nil {
-		return nil, wrap(err, "preparing the database")
-	}
-	if stored.Format != format {
+	case stored.Format != format:
 		return nil, invalidf(
 			"the database was made by another version of asof (layout %d, this one knows %d); use that version, or another database", stored.Format, format)
 	}
+	return &stored, nil
+}
+
+// register notes which collections there are, and returns all that there ever
+// were. Nothing is written into a database that is not asof's.
+func (s *Store) register(ctx context.Context, o Options) (known []string, err error) {
+	stored, err := s.stored(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case stored == nil && o.Existing:
+		return nil, driver.Errorf(driver.CodeNotFound, "there is no store in the database %s of this MongoDB server (see --store)", s.db.Name())
+	case stored == nil:
+		if err := s.unused(ctx, o.Collections); err != nil {
+			return nil, err
+		}
+	}
+	names := make(bson.A, len(o.Collections))
+	for i, c := range o.Collections {
+		names[i] = c.Name
+	}
+	note := func(upsert bool) error {
+		_, err := s.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: storeID}, {Key: "format", Value: int64(format)}},
+			bson.D{{Key: "$addToSet", Value: bson.D{{Key: "collections", Value: bson.D{{Key: "$each", Value: names}}}}}},
+			options.UpdateOne().SetUpsert(upsert))
+		return err
+	}
+	if err = note(true); mongo.IsDuplicateKeyError(err) { // another server has just made it
+		err = note(false)
+	}
+	if err != nil {
+		return nil, wrap(err, "preparing the database")
+	}
+	if stored, err = s.stored(ctx); err != nil {
+		return nil, err
+	}
+	if stored == nil {
+		return nil, driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof started; start it again")
+	}
 	return stored.Collections, nil
+}
+
+// unused looks whether the collections of a store that is to be made hold
+// documents of another program.
+func (s *Store) unused(ctx context.Context, declared []driver.Collection) error {
+	for _, c := range declared {
+		name := collectionName(c.Name)
+		first, err := s.db.Collection(name).FindOne(ctx, bson.D{}, options.FindOne().SetProjection(bson.D{{Key: "current.v", Value: 1}})).Raw()
+		switch {
+		case errors.Is(err, mongo.ErrNoDocuments):
+			continue
+		case err != nil:
+			return wrap(err, "preparing the database")
+		}
+		if _, ours := first.Lookup("current", "v").Int64OK(); !ours {
+			return invalidf("the database %s is another program's: its collection %s holds documents that are not asof's; name another database in --store", s.db.Name(), name)
+		}
+	}
+	return nil
 }
 
 // lastCommit is the latest time of a version.
