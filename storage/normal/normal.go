@@ -163,10 +163,7 @@ func (p *parser) array(depth int) {
 	}
 	p.i++
 	p.out = append(p.out, '[')
-	p.space()
-	if p.i < len(p.in) && p.in[p.i] == ']' {
-		p.i++
-		p.out = append(p.out, ']')
+	if p.space(); p.takes(']') {
 		return
 	}
 	for p.err == nil {
@@ -174,19 +171,24 @@ func (p *parser) array(depth int) {
 		if p.value(depth); p.err != nil {
 			return
 		}
-		p.space()
-		if p.i < len(p.in) && p.in[p.i] == ',' {
-			p.i++
-			p.out = append(p.out, ',')
+		if p.space(); p.takes(',') {
 			continue
 		}
-		if p.i < len(p.in) && p.in[p.i] == ']' {
-			p.i++
-			p.out = append(p.out, ']')
+		if p.takes(']') {
 			return
 		}
 		p.unexpected("a comma or the end of the array")
 	}
+}
+
+// takes copies the character c, if it is the next, and reports whether it was.
+func (p *parser) takes(c byte) bool {
+	if p.i >= len(p.in) || p.in[p.i] != c {
+		return false
+	}
+	p.i++
+	p.out = append(p.out, c)
+	return true
 }
 
 func (p *parser) object(depth int) {
@@ -199,10 +201,7 @@ func (p *parser) object(depth int) {
 	set := nameSet{}
 	p.i++
 	p.out = append(p.out, '{')
-	p.space()
-	if p.i < len(p.in) && p.in[p.i] == '}' {
-		p.i++
-		p.out = append(p.out, '}')
+	if p.space(); p.takes('}') {
 		return
 	}
 	for p.err == nil {
@@ -223,25 +222,18 @@ func (p *parser) object(depth int) {
 		}
 		p.names = append(p.names, name)
 		p.space()
-		if p.i >= len(p.in) || p.in[p.i] != ':' {
+		if !p.takes(':') {
 			p.unexpected("a colon")
 			return
 		}
-		p.i++
-		p.out = append(p.out, ':')
 		p.space()
 		if p.value(depth); p.err != nil {
 			return
 		}
-		p.space()
-		if p.i < len(p.in) && p.in[p.i] == ',' {
-			p.i++
-			p.out = append(p.out, ',')
+		if p.space(); p.takes(',') {
 			continue
 		}
-		if p.i < len(p.in) && p.in[p.i] == '}' {
-			p.i++
-			p.out = append(p.out, '}')
+		if p.takes('}') {
 			return
 		}
 		p.unexpected("a comma or the end of the object")
