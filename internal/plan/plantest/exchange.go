@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/tidwall/gjson"
 )
 
@@ -26,7 +28,8 @@ const (
 	Get       Transport = "GET"
 	Events    Transport = "SSE"
 	WebSocket Transport = "WebSocket"
-	Zipped    Transport = "POST, gzip"
+	Gzip      Transport = "POST, gzip"
+	Zstd      Transport = "POST, zstd"
 	GraphQL   Transport = "POST, application/graphql-response+json"
 )
 
@@ -65,8 +68,10 @@ func send(ctx context.Context, h http.Handler, op *Operation, way Transport, num
 	switch way {
 	case Events:
 		r.Header.Set("Accept", "text/event-stream")
-	case Zipped:
+	case Gzip:
 		r.Header.Set("Accept-Encoding", "gzip")
+	case Zstd:
+		r.Header.Set("Accept-Encoding", "zstd")
 	case GraphQL:
 		r.Header.Set("Accept", "application/graphql-response+json")
 	default:
@@ -82,9 +87,9 @@ func answerOf(w *httptest.ResponseRecorder) answer {
 	header := w.Result().Header
 	a := answer{status: w.Code, body: w.Body.String(), how: header.Get(howHeader)}
 	header.Del(howHeader)
-	if header.Get("Content-Encoding") == "gzip" {
-		if text, err := unzip(w.Body); err != nil {
-			a.body = "not gzip: " + err.Error()
+	if encoding := header.Get("Content-Encoding"); encoding != "" {
+		if text, err := unpack(encoding, w.Body); err != nil {
+			a.body = "not " + encoding + ": " + err.Error()
 		} else {
 			a.body = text
 		}
@@ -97,13 +102,27 @@ func answerOf(w *httptest.ResponseRecorder) answer {
 	return a
 }
 
-// unzip is what a client reads.
-func unzip(r io.Reader) (string, error) {
-	zipped, err := gzip.NewReader(r)
-	if err != nil {
-		return "", err
+// unpack is what a client reads.
+func unpack(encoding string, r io.Reader) (string, error) {
+	var unpacked io.Reader
+	switch encoding {
+	case "gzip":
+		zipped, err := gzip.NewReader(r)
+		if err != nil {
+			return "", err
+		}
+		unpacked = zipped
+	case "zstd":
+		decoder, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return "", err
+		}
+		defer decoder.Close()
+		unpacked = decoder
+	default:
+		return "", errors.New("an encoding that nobody asked for")
 	}
-	text, err := io.ReadAll(zipped)
+	text, err := io.ReadAll(unpacked)
 	return string(text), err
 }
 

@@ -2,6 +2,7 @@ package plantest
 
 import (
 	"context"
+	"iter"
 	"sync/atomic"
 
 	"github.com/asof/asof/storage/driver"
@@ -54,6 +55,15 @@ func (f *frozen) Count(ctx context.Context, q *driver.Query) (int64, error) {
 		return 0, err
 	}
 	return f.Engine.Count(ctx, q)
+}
+
+func (f *frozen) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+	for _, collection := range q.Collections {
+		if err := f.hits(collection); err != nil {
+			return func(yield func(driver.Entry, error) bool) { yield(driver.Entry{}, err) }
+		}
+	}
+	return f.Engine.Log(ctx, q)
 }
 
 func (f *frozen) instant() driver.Instant { return driver.Instant(f.at.Load()) }

@@ -136,8 +136,10 @@ func wayFor(c *Choices, op *Operation) Transport {
 		return Events
 	case 4:
 		return WebSocket
-	case 5, 6:
-		return Zipped
+	case 5:
+		return Gzip
+	case 6:
+		return Zstd
 	case 7, 8:
 		return GraphQL
 	}
