@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -27,7 +28,7 @@ var update = flag.Bool("update", false, "write what the tests see into their gol
 // recorder collects the commands that a store sends.
 type recorder struct {
 	mu       sync.Mutex
-	commands []string
+	commands []bson.D
 }
 
 func (r *recorder) started(_ context.Context, e *event.CommandStartedEvent) {
@@ -46,16 +47,12 @@ func (r *recorder) started(_ context.Context, e *event.CommandStartedEvent) {
 			kept = append(kept, field)
 		}
 	}
-	text, err := bson.MarshalExtJSONIndent(kept, false, false, "", "  ")
-	if err != nil {
-		text = []byte(err.Error())
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.commands = append(r.commands, string(text))
+	r.commands = append(r.commands, kept)
 }
 
-func (r *recorder) take() []string {
+func (r *recorder) take() []bson.D {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	commands := r.commands
@@ -63,9 +60,32 @@ func (r *recorder) take() []string {
 	return commands
 }
 
+// shown writes a command for the golden file, behind the indexes that bound what
+// it reads; false where there is none.
+func shown(t *testing.T, command bson.D, keys indexKeys) (text string, bounded bool) {
+	t.Helper()
+	body, err := bson.MarshalExtJSONIndent(command, false, false, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	if by := keys.narrowedBy(command); by != nil {
+		lines = append(lines, "--- by "+strings.Join(by, ", or "))
+	}
+	if order := keys.orderedBy(command); order != "" {
+		lines = append(lines, "--- in the order of "+order)
+	}
+	if bounded = len(lines) > 0 || command[0].Key == "insert"; !bounded {
+		lines = append(lines, "--- reads the whole collection")
+	}
+	return strings.Join(append(lines, string(body)), "\n"), bounded
+}
+
 // TestCommands holds the commands that each kind of call sends against a
-// golden file, so that a change of how an index is used, or of how many
-// commands a call takes, is seen.
+// golden file, so that a change of how an index is used is seen, and their number
+// against the table in docs/mongodb.md. The first stage of each is bounded by an
+// index, but where the call says otherwise; those of the present leave the history
+// alone, and none fetches what filters see.
 func TestCommands(t *testing.T) {
 	uri := mongotest.URI(t)
 	ctx := t.Context()
@@ -76,12 +96,13 @@ func TestCommands(t *testing.T) {
 	}
 	now := time.UnixMicro(1_000_000).UTC()
 	database := "asof_test_" + rand.Text()
+	declared := []driver.Index{
+		{Path: []string{"stars"}, Kind: driver.KindInt}, {Path: []string{"tags"}, Kind: driver.KindString, List: true},
+	}
 	s, err := open(ctx, client, database, Options{
-		Clock:  func() time.Time { return now },
-		Bounds: map[string]Bounds{"tools": {Versions: 2}},
-		Collections: []driver.Collection{{Name: "tools", Indexes: []driver.Index{
-			{Path: []string{"stars"}, Kind: driver.KindInt}, {Path: []string{"tags"}, Kind: driver.KindString, List: true},
-		}}},
+		Clock:       func() time.Time { return now },
+		Bounds:      map[string]Bounds{"tools": {Versions: 2}},
+		Collections: []driver.Collection{{Name: "tools", Indexes: declared}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -143,66 +164,125 @@ func TestCommands(t *testing.T) {
 			t.Fatalf("%+v, %v", result, err)
 		}
 	}
+	count := func(q driver.Query) {
+		t.Helper()
+		q.Collection = "tools"
+		if _, err := s.Count(ctx, &q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose := func(expected int64) {
+		t.Helper()
+		_, err := s.Commit(ctx, &driver.Write{ID: "too late", Collection: "tools", Key: "go", Expected: expected, Op: driver.OpUpdate, Data: []byte(`{}`)})
+		if driver.CodeOf(err) != driver.CodeConflict {
+			t.Fatal(err)
+		}
+	}
+	arrived := func(since driver.Instant) {
+		t.Helper()
+		r := &sharedRound{from: since, done: make(chan struct{})}
+		if s.sharing.make(s, r); r.err != nil || len(r.versions) == 0 {
+			t.Fatalf("%d versions, %v", len(r.versions), r.err)
+		}
+	}
 	stars := driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}
 	many := driver.Compare{Field: stars, Op: driver.Ge, Value: int64(3)}
 	tagged := driver.Any{Field: driver.Field{Path: []string{"tags"}}, Filter: driver.Compare{Field: driver.Field{Kind: driver.KindString}, Op: driver.Eq, Value: "a"}}
+	named := driver.Text{Field: driver.Field{Path: []string{"name"}, Kind: driver.KindString}, Op: driver.Contains, Value: "Go*", Fold: true}
 	byStars := []driver.Order{{Field: stars, Desc: true}}
-	var seen strings.Builder
+	tools := s.collections["tools"]
+	main, history := tools.indexes(declared)
+	indexes := indexKeysOf(t, tools, main, history)
+	var seen, table strings.Builder
 	for _, c := range []struct {
 		name string
 		call func()
-		want int // how many commands it takes
+		// present: it is about the present, and looks at no history.
+		present bool
+		// all: no index says what it is about.
+		all bool
 	}{
-		{"the first version", func() { write(0) }, 1},
-		{"an update", func() { write(1) }, 1},
-		{"another update", func() { write(2) }, 1},
-		{"an update that moves history to the overflow", func() { write(3) }, 3},
-		{"current versions of several documents", func() { get(driver.Ref{Key: "go", At: driver.Forever}, driver.Ref{Key: "c", At: driver.Forever}) }, 1},
-		{"a recent version", func() { get(driver.Ref{Key: "go", At: 4_500_000}) }, 2},
-		{"an old version", func() { get(driver.Ref{Key: "go", At: 2_500_000}) }, 3},
-		{"a version by number", func() { get(driver.Ref{Key: "go", Number: 1}) }, 3},
+		{"a create", func() { write(0) }, true, false},
+		{"an update on a version that this server read or wrote last", func() { write(1) }, false, false},
+		{"the next one", func() { write(2) }, false, false},
+		{"one before which history moves to the overflow", func() { write(3) }, false, false},
+		{"one on a version that this server has not seen, or not remembered", func() { tools.heads.drop("go"); write(4) }, false, false},
+		{"an update on the version before the last, a conflict", func() { lose(4) }, false, false},
+		{"a current document", func() { get(driver.Ref{Key: "go", At: driver.Forever}) }, true, false},
+		{"several current documents, up to 1,000", func() { get(driver.Ref{Key: "go", At: driver.Forever}, driver.Ref{Key: "c", At: driver.Forever}) }, true, false},
+		{"a document as of a recent instant", func() { get(driver.Ref{Key: "go", At: 5_500_000}) }, false, false},
+		{"a document as of an instant of long ago", func() { get(driver.Ref{Key: "go", At: 2_500_000}) }, false, false},
+		{"a document by a recent number", func() { get(driver.Ref{Key: "go", Number: 4}) }, false, false},
+		{"a document by a number of long ago", func() { get(driver.Ref{Key: "go", Number: 1}) }, false, false},
 		{"a page of the present, by an index", func() {
 			query(driver.Query{At: 9_000_000, Filter: many, Order: byStars, Limit: 10})
-		}, 2},
+		}, true, false},
 		{"the next page", func() {
 			query(driver.Query{At: 9_000_000, Order: byStars, Limit: 10, After: &driver.Position{Values: []driver.Value{int64(4)}, Key: "go"}})
-		}, 2},
+		}, true, false},
+		{"a page of the present, of those with an element in a list", func() {
+			query(driver.Query{At: 9_000_000, Filter: tagged, Limit: 10})
+		}, true, false},
+		{"a page of the present, by a text in any case", func() { query(driver.Query{At: 9_000_000, Filter: named, Limit: 10}) }, true, true},
 		{"a page of the past, by an index", func() {
 			query(driver.Query{At: 3_500_000, Filter: driver.And{many, tagged}, Order: byStars, Limit: 10})
-		}, 4},
-		{"a text in any case", func() {
-			query(driver.Query{At: driver.Forever, Filter: driver.Text{Field: driver.Field{Path: []string{"name"}, Kind: driver.KindString}, Op: driver.Contains, Value: "Go*", Fold: true}})
-		}, 1},
-		{"what changed last", func() { log(driver.LogQuery{Backward: true, Limit: 2}) }, 4},
-		{"the history of one document", func() {
+		}, false, false},
+		{"a page of the past, by a text in any case", func() { query(driver.Query{At: 3_500_000, Filter: named, Limit: 10}) }, false, true},
+		{"how many there are, by an index", func() { count(driver.Query{At: 9_000_000, Filter: many}) }, true, false},
+		{"how many there were, by an index", func() { count(driver.Query{At: 3_500_000, Filter: many}) }, false, false},
+		{"the changelog of a type, a page of the newest", func() { log(driver.LogQuery{Backward: true, Limit: 1}) }, false, false},
+		{"the changelog of a type, a page of what an author did", func() { log(driver.LogQuery{Authors: []string{"ada"}, Backward: true, Limit: 1}) }, false, true},
+		{"the changelog of a type between two instants, a page of the oldest", func() { log(driver.LogQuery{From: 2_500_000, To: 4_500_000, Limit: 2}) }, false, false},
+		{"the changelog of several documents, a page", func() {
+			log(driver.LogQuery{Collections: []string{"tools"}, Keys: []string{"go", "c"}, Limit: 2})
+		}, false, false},
+		{"the history of one document, a page", func() {
 			log(driver.LogQuery{Collections: []string{"tools"}, Keys: []string{"go"}, Backward: true, Limit: 2})
-		}, 1},
-		{"the same, with what was before each", func() {
+		}, false, false},
+		{"a page of it in the overflow", func() {
+			log(driver.LogQuery{Collections: []string{"tools"}, Keys: []string{"go"}, Limit: 2})
+		}, false, false},
+		{"a page of it with what was before each", func() {
 			log(driver.LogQuery{Collections: []string{"tools"}, Keys: []string{"go"}, Backward: true, Limit: 1, Previous: true})
-		}, 1},
-		{"the last versions of several documents", func() {
+		}, false, false},
+		{"the last versions of several documents, up to 1,000", func() {
 			log(driver.LogQuery{
 				Collections: []string{"tools"}, Histories: []driver.History{{Key: "go", To: 9_000_000}, {Key: "c", To: 9_000_000}}, Backward: true, Limit: 1,
 			})
-		}, 1},
+		}, false, false},
 		{"the first versions of several documents since an instant", func() {
 			since := driver.InstantOf(now)
 			log(driver.LogQuery{Collections: []string{"tools"}, Histories: []driver.History{{Key: "go", From: since}, {Key: "c", From: since}}, Limit: 1})
-		}, 1},
-		{"all versions of several documents, without data", func() {
+		}, false, false},
+		{"how many versions several documents have", func() {
 			log(driver.LogQuery{Collections: []string{"tools"}, Histories: []driver.History{{Key: "go"}, {Key: "c"}}, NoData: true})
-		}, 2},
-		{"a load of new documents", func() { load(1, "a", "b") }, 4},
-		{"a load of more versions of them", func() { load(4, "a", "b") }, 8},
+		}, false, false},
+		{"what arrived since a position, a round of all watches", func() { arrived(4_500_000) }, false, false},
+		{"an import of new documents, with history that moves", func() { load(1, "a", "b") }, false, false},
+		{"an import of more versions of them", func() { load(4, "a", "b") }, false, false},
 	} {
 		recorded.take()
 		c.call()
 		commands := recorded.take()
-		if len(commands) != c.want {
-			t.Errorf("%s: %d commands, want %d", c.name, len(commands), c.want)
+		fmt.Fprintf(&table, "| %s | %d |\n", c.name, len(commands))
+		fmt.Fprintf(&seen, "=== %s\n", c.name)
+		all := false
+		for _, command := range commands {
+			text, bounded := shown(t, command, indexes)
+			all = all || !bounded
+			if c.present && strings.Contains(text, `"prev`) {
+				t.Errorf("%s: it looks at the history:\n%s", c.name, text)
+			}
+			if fetches(command, "x") {
+				t.Errorf("%s: it fetches what filters see:\n%s", c.name, text)
+			}
+			seen.WriteString(text + "\n")
 		}
-		fmt.Fprintf(&seen, "=== %s\n%s\n", c.name, strings.Join(commands, "\n"))
+		if all != c.all {
+			t.Errorf("%s: it reads a whole collection: %t, want %t", c.name, all, c.all)
+		}
 	}
+	documented(t, "call", table.String())
 	// What is left of a deadline depends on how fast the machine is; who loads,
 	// and what it is called, is made up.
 	differs := regexp.MustCompile(`"(maxTimeMS|load|owner|base64)": (\d+|"[^"]*")`)
@@ -219,5 +299,41 @@ func TestCommands(t *testing.T) {
 	}
 	if diff := cmp.Diff(same(string(want)), same(seen.String())); diff != "" {
 		t.Errorf("the commands have changed; look at the difference, and run the test with -update if it is right (-want +got):\n%s", diff)
+	}
+}
+
+// fetches reports whether what a command answers has a member of versions. Its
+// projection is the last, and names either what it has or what it has not.
+func fetches(command bson.D, name string) bool {
+	projection, _ := memberOf(command, "projection").(bson.D)
+	if stages, ok := memberOf(command, "pipeline").(bson.A); ok {
+		for _, stage := range stages {
+			if p, ok := memberOf(stage.(bson.D), "$project").(bson.D); ok {
+				projection = p
+			}
+		}
+	}
+	out, named := false, false
+	for _, e := range projection {
+		_, member, _ := strings.Cut(e.Key, ".")
+		out = out || member != "" && fmt.Sprint(e.Value) == "0"
+		named = named || member == name
+	}
+	return out != named
+}
+
+// documented holds a table against the one with the same head in docs/mongodb.md.
+func documented(t *testing.T, head, table string) {
+	t.Helper()
+	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "mongodb.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`\| ` + head + ` \| commands \|\n\|---\|---\|\n((?:\|.*\|\n)*)`).FindSubmatch(manual)
+	if found == nil {
+		t.Fatalf("docs/mongodb.md has no table with the head %q", head)
+	}
+	if diff := cmp.Diff(string(found[1]), table); diff != "" {
+		t.Errorf("the table in docs/mongodb.md (-documented +counted):\n%s", diff)
 	}
 }

@@ -168,6 +168,7 @@ func TestPlans(t *testing.T) {
 	const byID = "_id_"
 	var (
 		since    = nameOf(t, "current.at", "_id")
+		loaded   = nameOf(t, "current."+loadedField)
 		last     = nameOf(t, "current.at", "-_id")
 		inPrev   = nameOf(t, "prev.at")
 		byNumber = nameOf(t, "k", "n")
@@ -214,6 +215,25 @@ func TestPlans(t *testing.T) {
 		{"the log of one document", log(driver.LogQuery{Keys: []string{"k00007"}}), []string{byID, byNumber, byTime}, false},
 		{"what changed last, of all documents", log(driver.LogQuery{Backward: true, Limit: 20}), []string{since, last, inPrev, around}, false},
 		{"a further page of it", log(driver.LogQuery{Backward: true, Limit: 20, After: &driver.LogPosition{At: recent, Collection: "tools", Key: "k", Number: 1}}), []string{since, last, inPrev, around}, false},
+		{"what arrived since a position", func() error {
+			at, err := s.Now(ctx)
+			if err != nil {
+				return err
+			}
+			now = now.Add(time.Second)
+			write := &driver.Write{ID: "late", Collection: "tools", Key: "k00011", Expected: versions, Op: driver.OpUpdate, Data: []byte(`{"stars":1}`)}
+			if _, err := s.Commit(ctx, write); err != nil {
+				return err
+			}
+			if _, err := sent.take(); err != nil { // what the commit took
+				return err
+			}
+			r := &sharedRound{from: at, done: make(chan struct{})}
+			if s.sharing.make(s, r); r.err == nil && len(r.versions) != 1 {
+				return fmt.Errorf("%d versions arrived", len(r.versions))
+			}
+			return r.err
+		}, []string{since, last, loaded}, false},
 	} {
 		if _, err := sent.take(); err != nil {
 			t.Fatal(err)

@@ -46,27 +46,26 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 		}
 		var last driver.LogPosition
 		for {
-			r, err := smallest(sources, q.Backward)
-			if err != nil {
+			from := first(sources, q.Backward)
+			if from == nil {
+				return
+			}
+			if p := positionOf(from.head); p != last {
+				last = p
+				if !yield(from.head, nil) {
+					return // before what follows is asked for
+				}
+			}
+			if from.head, err = from.next(); err != nil {
 				yield(nil, err)
 				return
-			}
-			if r == nil {
-				return
-			}
-			if p := positionOf(r); p != last {
-				last = p
-				if !yield(r, nil) {
-					return
-				}
 			}
 		}
 	}
 }
 
-// smallest takes the next version out of the sources.
-func smallest(sources []*source, backward bool) (*record, error) {
-	var first *source
+// first is the source that has the next version; nil at the end.
+func first(sources []*source, backward bool) (first *source) {
 	for _, s := range sources {
 		if s.head == nil {
 			continue
@@ -75,13 +74,7 @@ func smallest(sources []*source, backward bool) (*record, error) {
 			first = s
 		}
 	}
-	if first == nil {
-		return nil, nil
-	}
-	r := first.head
-	var err error
-	first.head, err = first.next()
-	return r, err
+	return first
 }
 
 // logging reads the log of one collection as it was at an instant.
