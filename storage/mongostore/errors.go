@@ -66,6 +66,8 @@ var refusals = [...]struct {
 	{[]int{duplicateKey}, driver.CodeInternal, "another program made a unique index on the collection, which keeps documents out; drop it"},
 	// Location10334 (BSONObjectTooLarge), and those of updates and inserts
 	{[]int{10334, 17419, 17420}, driver.CodeInvalid, "the document is too large for MongoDB"},
+	// Location51091 (a regular expression that cannot be compiled)
+	{[]int{51091}, driver.CodeInvalid, "the text of a condition is too long for MongoDB"},
 	// Overflow (of the nesting of a command)
 	{[]int{15}, driver.CodeInvalid, "the conditions are nested too deeply"},
 }

@@ -1,6 +1,8 @@
 package mongostore
 
 import (
+	"cmp"
+
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/driver/check"
 )
@@ -43,7 +45,7 @@ func plan(f driver.Filter, element bool) (driver.Filter, error) {
 	case driver.In:
 		return planIn(f, element)
 	case driver.Text:
-		return f, check.Text(f, element)
+		return f, cmp.Or(check.Text(f, element), checkText(f))
 	case driver.Present:
 		if f.Field.Meta != driver.MetaNone {
 			return always{}, check.Place(f.Field, element)

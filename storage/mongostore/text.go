@@ -27,6 +27,28 @@ func textCondition(f driver.Text) bson.D {
 			return bson.D{{Key: "$gte", Value: value}, {Key: "$lt", Value: value + afterAll}}
 		}
 	}
+	return bson.D{{Key: "$regex", Value: pattern(f)}}
+}
+
+// maxPattern is how long a regular expression MongoDB takes, in bytes.
+const maxPattern = 32764
+
+// checkText refuses what would become a longer one.
+func checkText(f driver.Text) error {
+	if !f.Fold && (f.Op == driver.Equals || f.Op == driver.HasPrefix) || len(f.Value) < maxPattern/longestFolded {
+		return nil // none, or one that is certainly short enough
+	}
+	if n := len(pattern(f)); n > maxPattern {
+		return invalidf("the text of a condition, of %d bytes, is too long for MongoDB: the pattern made of it has %d bytes, at most %d are possible; ask for a part of it", len(f.Value), n, maxPattern)
+	}
+	return nil
+}
+
+// longestFolded is more than what a byte of a text becomes in a pattern.
+const longestFolded = 20
+
+// pattern is the regular expression for a match that is no range.
+func pattern(f driver.Text) string {
 	var b strings.Builder
 	if f.Op == driver.HasPrefix || f.Op == driver.Equals {
 		b.WriteString(`\A`)
@@ -45,7 +67,7 @@ func textCondition(f driver.Text) bson.D {
 	if f.Op == driver.HasSuffix || f.Op == driver.Equals {
 		b.WriteString(`\z`)
 	}
-	return bson.D{{Key: "$regex", Value: b.String()}}
+	return b.String()
 }
 
 // writeLiteral writes what matches one character of a text and nothing else.
