@@ -34,7 +34,8 @@ func TestLongTexts(t *testing.T) {
 		inside := c.text
 		inside.Field = driver.Field{Kind: driver.KindString}
 		for _, filter := range []driver.Filter{
-			c.text, driver.Not{Filter: driver.Or{c.text, driver.Present{Field: name}}},
+			c.text,
+			driver.Not{Filter: driver.Or{c.text, driver.Present{Field: name}}},
 			driver.Any{Field: driver.Field{Path: []string{"tags"}}, Filter: inside},
 		} {
 			q := &driver.Query{Collection: "things", At: driver.Forever, Filter: filter}
