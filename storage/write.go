@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/asof/asof/storage/driver"
@@ -26,7 +27,7 @@ type outcome struct {
 // finish turns an outcome into the member of the GraphQL union.
 func finish[T AnyDocument](c *Collection[T], o *outcome, err error, clientMutationID *string) (any, error) {
 	if err != nil {
-		return nil, err
+		return nil, Unwritten(err)
 	}
 	if k := o.conflict; k != nil {
 		return &Conflict[T]{
@@ -43,6 +44,21 @@ func finish[T AnyDocument](c *Collection[T], o *outcome, err error, clientMutati
 			return c.store.listChanges(c.t, o.before, o.version, o.version.RecordedAt), nil
 		},
 	}, nil
+}
+
+// unconfirmed is said of a commit that may have happened.
+const unconfirmed = "the store did not confirm the write: it may or may not have happened; read the document's version, or send the same write again, which is never applied twice"
+
+// Unwritten is the error of a write, with the certainty that nothing was written
+// where the store was not available: everything goes before the commit, so that
+// only a commit that was not confirmed lacks it.
+func Unwritten(err error) error {
+	const nothing = "; nothing was written"
+	var e *Error
+	if !errors.As(err, &e) || e.Code != CodeUnavailable || e.Message == unconfirmed || strings.HasSuffix(e.Message, nothing) {
+		return err
+	}
+	return &Error{Code: e.Code, Message: e.Message + nothing, Cause: err}
 }
 
 // Create makes a document that does not exist: a *Success[T], or a *Conflict[T]
@@ -278,11 +294,7 @@ func (s *Store) commit(ctx context.Context, op *operation, t *Type, message *str
 	case refused != "":
 		return nil, &Error{Code: CodeUnavailable, Message: refused + "; nothing was written", Cause: err}
 	case driver.CodeOf(err) == driver.CodeUnavailable || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
-		return nil, &Error{
-			Code:    CodeUnavailable,
-			Message: "the store did not confirm the write: it may or may not have happened; read the document's version, or send the same write again, which is never applied twice",
-			Cause:   err,
-		}
+		return nil, &Error{Code: CodeUnavailable, Message: unconfirmed, Cause: err}
 	}
 	return nil, fromDriver(err)
 }

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -297,6 +298,43 @@ func TestChangeGroups(t *testing.T) {
 	}
 	if author := e.get("a").VersionInfo().Author().ID; author != storage.Anonymous {
 		t.Errorf("author %s", author)
+	}
+}
+
+// away is an engine that cannot be reached for reads.
+type away struct{ driver.Engine }
+
+func (away) Get(context.Context, string, []driver.Ref, []string) ([]*driver.Version, error) {
+	return nil, driver.Errorf(driver.CodeUnavailable, "it is gone")
+}
+
+// A write that fails before it is committed is known not to have happened.
+func TestWritesOfAnUnreachableStore(t *testing.T) {
+	e := newEnv(t)
+	e.create("a", object{"name": "A"})
+	e.engine.Engine = away{e.engine.Engine}
+	one := 1
+	for name, write := range map[string]func(context.Context) error{
+		"update": func(ctx context.Context) error {
+			_, err := e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: object{"name": "B"}})
+			return err
+		},
+		"delete": func(ctx context.Context) error {
+			_, err := e.projects.Delete(ctx, storage.DeleteInput{Key: "a", ExpectedVersion: 1})
+			return err
+		},
+		"restore": func(ctx context.Context) error {
+			_, err := e.projects.Restore(ctx, storage.RestoreInput{Key: "a", ExpectedVersion: 1, To: &storage.VersionRef{Version: &one}})
+			return err
+		},
+		"create, where it is there": func(ctx context.Context) error {
+			_, err := e.projects.Create(ctx, storage.CreateInput{Key: "a", Data: object{"name": "A"}})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantError(t, write(e.begin()), storage.CodeUnavailable, "cannot be reached at the moment; try again; nothing was written")
+		})
 	}
 }
 

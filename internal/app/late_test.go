@@ -67,3 +67,32 @@ func TestTimeIsOver(t *testing.T) {
 		}
 	}
 }
+
+// timeless is an engine that cannot tell the time.
+type timeless struct{ driver.Engine }
+
+func (timeless) Now(context.Context) (driver.Instant, error) {
+	return 0, driver.Errorf(driver.CodeUnavailable, "it is gone")
+}
+
+// A mutation that the store cannot begin is told that nothing was written, which
+// has nothing to say of a query.
+func TestMutationBeforeTheStore(t *testing.T) {
+	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
+	handler, err := m.Handler(timeless{drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		`mutation {deleteTag(input: {key: "a", expectedVersion: 1}) {__typename}}`: "the store cannot be reached at the moment; try again; nothing was written",
+		`{tag(key: "a") {name}}`: "the store cannot be reached at the moment; try again",
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/graphql", strings.NewReader(`{"query":`+strconv.Quote(query)+`}`))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(got, `"message":"`+want+`"`) {
+			t.Errorf("%s: status %d: %s", query, w.Code, got)
+		}
+	}
+}

@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
 	"github.com/asof/asof/dataloader"
 	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/app/httpapi"
@@ -184,11 +187,23 @@ func (m *Main) shutDown(ctx context.Context, server *http.Server, api *httpapi.H
 type operations struct{ store *storage.Store }
 
 func (o operations) Begin(ctx context.Context) (context.Context, error) {
-	ctx, err := o.store.Begin(ctx)
-	if err != nil {
+	begun, err := o.store.Begin(ctx)
+	if err != nil && isMutation(ctx) {
+		return ctx, storage.Unwritten(err)
+	}
+	if ctx = begun; err != nil {
 		return ctx, err
 	}
 	return dataloader.Begin(ctx, o.store), nil
+}
+
+// isMutation reports whether a context is of an operation that writes.
+func isMutation(ctx context.Context) bool {
+	if !graphql.HasOperationContext(ctx) {
+		return false
+	}
+	op := graphql.GetOperationContext(ctx).Operation
+	return op != nil && op.Operation == ast.Mutation
 }
 
 func (o operations) Instant(ctx context.Context) string {
