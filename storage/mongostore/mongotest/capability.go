@@ -54,7 +54,7 @@ func (c Capability) String() string {
 }
 
 // probeTimeout bounds one question.
-const probeTimeout = 10 * time.Second
+const probeTimeout = time.Minute
 
 // probed is the database that questions are asked in. Nothing stays in it.
 const probed = "asof_test_probe"

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -242,7 +241,7 @@ func asParent() int {
 	if err := os.Setenv(envFake, "good"); err != nil {
 		return 1
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	s, err := Start(ctx, os.Args[0], 2)
 	if err != nil {

@@ -213,7 +213,7 @@ func (n *Node) await(ctx context.Context, wanted func(*hello) bool) error {
 		case <-ctx.Done():
 		}
 	}()
-	client, err := n.connect()
+	client, err := n.connect(selectionTimeout)
 	if err != nil {
 		return err
 	}
@@ -266,9 +266,9 @@ func exitOf(err error) error {
 // selectionTimeout is how long one question waits for a node.
 const selectionTimeout = time.Second
 
-// connect makes a client of this node alone.
-func (n *Node) connect() (*mongo.Client, error) {
-	o := options.Client().ApplyURI("mongodb://" + n.Addr() + "/?directConnection=true").SetServerSelectionTimeout(selectionTimeout)
+// connect makes a client of this node alone, which looks for it for some time.
+func (n *Node) connect(selection time.Duration) (*mongo.Client, error) {
+	o := options.Client().ApplyURI("mongodb://" + n.Addr() + "/?directConnection=true").SetServerSelectionTimeout(selection)
 	if n.user != nil {
 		o.SetAuth(*n.user)
 	}
@@ -277,7 +277,7 @@ func (n *Node) connect() (*mongo.Client, error) {
 
 // admin runs a command on the node's database admin.
 func (n *Node) admin(ctx context.Context, command bson.D) error {
-	client, err := n.connect()
+	client, err := n.connect(startTimeout)
 	if err != nil {
 		return err
 	}

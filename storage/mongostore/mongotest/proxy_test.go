@@ -18,7 +18,7 @@ func through(t *testing.T) (*Proxy, *mongo.Client) {
 	t.Helper()
 	s := fakeSet(t, 1)
 	p := NewProxy(t, s.Nodes()[0].Addr())
-	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + p.Addr() + "/?directConnection=true&retryReads=false").SetServerSelectionTimeout(5 * time.Second))
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + p.Addr() + "/?directConnection=true&retryReads=false").SetServerSelectionTimeout(startTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,9 +89,7 @@ func TestKillAndRestart(t *testing.T) {
 		}
 		killed = append(killed, primary)
 	}
-	short, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if err := s.AllUp(short); err == nil || !strings.Contains(err.Error(), "it is down") {
+	if err := inTime(t, []string{"it is down"}, s.AllUp); !says(err, "it is down") {
 		t.Errorf("two of three are down: %v", err)
 	}
 	for _, n := range killed {
@@ -110,6 +108,26 @@ func TestKillAndRestart(t *testing.T) {
 	}
 }
 
+// inTime makes a call that does not end before its time is over, and returns its error.
+// The time is short, and longer as long as the error lacks something: where the machine
+// is slow, a server may not even have begun.
+func inTime(t *testing.T, want []string, call func(ctx context.Context) error) error {
+	t.Helper()
+	for timeout := time.Second; ; timeout *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		err := call(ctx)
+		cancel()
+		if says(err, want...) || timeout > time.Minute {
+			return err
+		}
+	}
+}
+
+// says reports whether an error has some texts.
+func says(err error, texts ...string) bool {
+	return err != nil && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(err.Error(), text) })
+}
+
 func TestStepDown(t *testing.T) {
 	s := fakeSet(t, 3)
 	was, err := s.StepDown(t.Context())
@@ -122,9 +140,10 @@ func TestStepDown(t *testing.T) {
 	}
 	// The only member of a set elects itself again.
 	alone := fakeSet(t, 1)
-	short, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, err := alone.StepDown(short); err == nil || !strings.Contains(err.Error(), "did not step down") {
+	if err := inTime(t, []string{"did not step down"}, func(ctx context.Context) error {
+		_, err := alone.StepDown(ctx)
+		return err
+	}); !says(err, "did not step down") {
 		t.Errorf("a member stepped down that cannot: %v", err)
 	}
 }
@@ -172,12 +191,13 @@ func TestBadServers(t *testing.T) {
 		t.Run(c.mode, func(t *testing.T) {
 			t.Setenv(envFake, c.mode)
 			t.Setenv("TMPDIR", t.TempDir())
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			s, err := Start(ctx, os.Args[0], 1)
-			if err == nil {
-				t.Fatalf("it was started: %v", s.Stop())
-			}
+			err := inTime(t, c.want, func(ctx context.Context) error {
+				s, err := Start(ctx, os.Args[0], 1)
+				if err == nil {
+					t.Fatalf("it was started: %v", s.Stop())
+				}
+				return err
+			})
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("the error lacks %q:\n%v", want, err)
@@ -277,7 +297,7 @@ func TestServersEndWithTheTest(t *testing.T) {
 	}
 	_ = parent.Wait() // killed
 	ended = true
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
