@@ -96,3 +96,34 @@ func TestMutationBeforeTheStore(t *testing.T) {
 		}
 	}
 }
+
+// silent is an engine that does not answer while its callers wait.
+type silent struct{ driver.Engine }
+
+func (silent) Ping(ctx context.Context) error {
+	<-ctx.Done()
+	return driver.Errorf(driver.CodeUnavailable, "asking: %w", ctx.Err())
+}
+
+// Who asks whether the server is ready, and goes before the answer, does not make
+// it say in its log that it is not.
+func TestReadinessThatNobodyWaitsFor(t *testing.T) {
+	for _, gone := range []bool{true, false} {
+		var log strings.Builder
+		m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &log, Now: time.Now}
+		handler, err := m.Handler(silent{drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if gone {
+			cancel()
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/readyz", http.NoBody))
+		cancel()
+		if said := strings.Contains(log.String(), "not ready"); said == gone || !gone && w.Code != http.StatusServiceUnavailable {
+			t.Errorf("who asked has gone: %t; status %d, the log says:\n%s", gone, w.Code, log.String())
+		}
+	}
+}
