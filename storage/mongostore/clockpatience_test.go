@@ -64,7 +64,7 @@ func slowly(ctx context.Context, delay time.Duration) func(mongotest.Command) mo
 func TestSlowExchanges(t *testing.T) {
 	const beat = 200 * time.Millisecond
 	for _, shares := range []bool{false, true} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), hangs)
 		defer cancel()
 		proxy, uri, name := mongotest.NewServer(t).Behind(t)
 		if shares {
@@ -76,7 +76,7 @@ func TestSlowExchanges(t *testing.T) {
 		}
 		proxy.Set(slowly(ctx, patienceBeats*beat+beat/8))
 		behind := newFleetServer(t, uri, Options{beat: beat})
-		v, err := behind.Commit(ctx, write("a", "1", 0))
+		v, err := commitAgain(ctx, behind, write("a", "1", 0))
 		if err != nil {
 			t.Fatalf("shared %t: %v", shares, err)
 		}
@@ -92,10 +92,11 @@ func TestSlowExchanges(t *testing.T) {
 // the database is quicker.
 func TestTooSlowExchanges(t *testing.T) {
 	const beat = 100 * time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
 	s := newFleetServer(t, uri, Options{beat: beat})
+	impatient(s, slowBeats*beat)
 	proxy.Set(slowly(ctx, 2*leaseBeats*beat))
 	until(ctx, t, s, func(c *clock) bool { return c.tooSlow(c.term) != nil })
 	vs := two(0, "things")
@@ -116,7 +117,8 @@ func TestTooSlowExchanges(t *testing.T) {
 	}
 	proxy.Set(nil)
 	until(ctx, t, s, func(c *clock) bool { return c.slow == 0 })
-	if _, err := s.Commit(ctx, write("a", "1", 0)); err != nil {
+	impatient(s, hangs)
+	if _, err := commitAgain(ctx, s, write("a", "1", 0)); err != nil {
 		t.Errorf("when it is quick again: %v", err)
 	}
 	if err := s.Ping(ctx); err != nil {

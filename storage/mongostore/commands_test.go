@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,13 +95,15 @@ func TestCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.UnixMicro(1_000_000).UTC()
+	var now atomic.Int64 // in microseconds; the store looks at it at any time
+	now.Store(1_000_000)
 	database := "asof_test_" + rand.Text()
 	declared := []driver.Index{
 		{Path: []string{"stars"}, Kind: driver.KindInt}, {Path: []string{"tags"}, Kind: driver.KindString, List: true},
 	}
 	s, err := open(ctx, client, database, Options{
-		Clock:       func() time.Time { return now },
+		Clock:       func() time.Time { return time.UnixMicro(now.Load()).UTC() },
+		beat:        slowBeat,
 		Bounds:      map[string]Bounds{"tools": {Versions: 2}},
 		Collections: []driver.Collection{{Name: "tools", Indexes: declared}},
 	})
@@ -120,7 +123,7 @@ func TestCommands(t *testing.T) {
 	write := func(expected int64) {
 		t.Helper()
 		number++
-		now = now.Add(time.Second)
+		now.Add(1_000_000)
 		_, err := s.Commit(ctx, &driver.Write{
 			ID: fmt.Sprint("write ", number), Collection: "tools", Key: "go", Expected: expected, Op: driver.OpUpdate,
 			Changed: []string{"stars"}, Data: fmt.Appendf(nil, `{"stars":%d,"tags":["a"]}`, number),
@@ -251,7 +254,7 @@ func TestCommands(t *testing.T) {
 			})
 		}, false, false},
 		{"the first versions of several documents since an instant", func() {
-			since := driver.InstantOf(now)
+			since := driver.Instant(now.Load())
 			log(driver.LogQuery{Collections: []string{"tools"}, Histories: []driver.History{{Key: "go", From: since}, {Key: "c", From: since}}, Limit: 1})
 		}, false, false},
 		{"how many versions several documents have", func() {

@@ -151,6 +151,16 @@ func of(name string) func(mongotest.Command) bool {
 	return func(c mongotest.Command) bool { return c.Name == name && c.Collection() == "things" }
 }
 
+// await waits for what must happen.
+func await(ctx context.Context, t *testing.T, happened <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-happened:
+	case <-ctx.Done():
+		t.Fatal("it never came to what the test waits for")
+	}
+}
+
 // stateOf is what the clock document says.
 func stateOf(ctx context.Context, t *testing.T, s *Store) (state *clockState) {
 	t.Helper()
@@ -197,12 +207,12 @@ func pair(ctx context.Context, t *testing.T, o Options) (proxy *mongotest.Proxy,
 // A server whose commands hang, and that others take for dead, sends no commit at
 // a time that they have passed.
 func TestRemovedServerCommitsLater(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, behind, beside := pair(ctx, t, Options{Bounds: map[string]Bounds{"things": {Versions: 2}}})
 	n := int64(0)
 	for ; n < 3; n++ {
-		if _, err := behind.Commit(ctx, write("a", fmt.Sprint(n), n)); err != nil {
+		if _, err := commitAgain(ctx, behind, write("a", fmt.Sprint(n), n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -216,12 +226,12 @@ func TestRemovedServerCommitsLater(t *testing.T) {
 	}
 	committed := make(chan result, 1)
 	go func() {
-		v, err := behind.Commit(ctx, write("a", "late", n))
+		v, err := commitAgain(ctx, behind, write("a", "late", n))
 		committed <- result{v, err}
 	}()
-	<-reached
+	await(ctx, t, reached)
 	gone(ctx, t, beside, id)
-	if _, err := beside.Commit(ctx, write("b", "b", 0)); err != nil {
+	if _, err := commitAgain(ctx, beside, write("b", "b", 0)); err != nil {
 		t.Fatal(err)
 	}
 	now, err := beside.Now(ctx)
@@ -245,23 +255,40 @@ func TestRemovedServerCommitsLater(t *testing.T) {
 	}
 }
 
+// loadUntil loads, and does so again until a load has reached some place, where it
+// waits: on a slow machine one may be refused before. What that ended with is sent.
+func loadUntil(ctx context.Context, s *Store, vs []driver.Version, reached <-chan struct{}) <-chan error {
+	loaded := make(chan error, 1)
+	go func() {
+		for {
+			_, err := s.Load(ctx, vs)
+			select {
+			case <-reached:
+			default:
+				if driver.CodeOf(err) == driver.CodeUnavailable && ctx.Err() == nil {
+					continue
+				}
+			}
+			loaded <- err
+			return
+		}
+	}()
+	return loaded
+}
+
 // A server that others took for dead before its load was written down loads nothing.
 func TestRemovedServerLoadsNothing(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, behind, beside := pair(ctx, t, Options{})
 	id := lifeOf(behind)
 	reached, release := hang(proxy, of("find"), ofMeta)
 	defer release()
-	loaded := make(chan error, 1)
 	vs := two(0, "things")
-	go func() {
-		_, err := behind.Load(ctx, vs)
-		loaded <- err
-	}()
-	<-reached
+	loaded := loadUntil(ctx, behind, vs, reached)
+	await(ctx, t, reached)
 	gone(ctx, t, beside, id)
-	if _, err := beside.Commit(ctx, write("b", "b", 0)); err != nil {
+	if _, err := commitAgain(ctx, beside, write("b", "b", 0)); err != nil {
 		t.Fatal(err)
 	}
 	release()
@@ -272,7 +299,7 @@ func TestRemovedServerLoadsNothing(t *testing.T) {
 	if n := countVersions(t, beside); n != 1 {
 		t.Errorf("%d versions are there", n)
 	}
-	if _, err := behind.Load(ctx, vs); err != nil {
+	if _, err := loadAgain(ctx, behind, vs); err != nil {
 		t.Errorf("loading it again: %v", err)
 	}
 	checkLoaded(ctx, t, beside, vs)
@@ -281,22 +308,18 @@ func TestRemovedServerLoadsNothing(t *testing.T) {
 // What a server was loading when others took it for dead is completed before they
 // commit; the server itself says no more than that it does not know.
 func TestRemovedServerLoads(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, behind, beside := pair(ctx, t, Options{})
 	id := lifeOf(behind)
 	reached, release := hang(proxy, of("insert"), ofMeta)
 	defer release()
-	loaded := make(chan error, 1)
 	vs := two(0, "things")
-	go func() {
-		_, err := behind.Load(ctx, vs)
-		loaded <- err
-	}()
-	<-reached
+	loaded := loadUntil(ctx, behind, vs, reached)
+	await(ctx, t, reached)
 	gone(ctx, t, beside, id)
 	var conflict *driver.ConflictError
-	if _, err := beside.Commit(ctx, write(vs[1].Key, "b", 0)); !errors.As(err, &conflict) {
+	if _, err := commitAgain(ctx, beside, write(vs[1].Key, "b", 0)); !errors.As(err, &conflict) {
 		t.Errorf("a commit after the load of the same document: %v", err)
 	}
 	checkLoaded(ctx, t, beside, vs)
@@ -304,7 +327,7 @@ func TestRemovedServerLoads(t *testing.T) {
 	if err := <-loaded; err != nil && driver.CodeOf(err) != driver.CodeUnavailable {
 		t.Errorf("Load: %v", err)
 	}
-	if _, err := behind.Commit(ctx, write("c", "c", 0)); err != nil {
+	if _, err := commitAgain(ctx, behind, write("c", "c", 0)); err != nil {
 		t.Error(err)
 	}
 	checkLoaded(ctx, t, beside, vs)
@@ -313,26 +336,22 @@ func TestRemovedServerLoads(t *testing.T) {
 // A server that was removed begins anew: nobody waits for what it had in flight,
 // and what it had sent has no effect any more.
 func TestNewLife(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	first, second := newFleetServer(t, uri, Options{}), newFleetServer(t, uri, Options{})
-	flight, err := first.clock.takeOff(ctx, 0)
+	flight, err := again(ctx, func(ctx context.Context) (driver.Instant, error) { return first.clock.takeOff(ctx, 0) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := lifeOf(first)
-	former := &clockDocument{meta: first.meta, id: id, beat: stateOf(ctx, t, second).Servers[id].Beat, changes: first.fleet.doc.changes, reads: first.fleet.doc.reads}
-	if _, err := second.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: clockID}}, bson.D{
-		{Key: "$unset", Value: bson.D{{Key: "servers." + id, Value: ""}}}, {Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	beats := stateOf(ctx, t, second).Servers
+	id := remove(ctx, t, first)
+	former := &clockDocument{meta: first.meta, id: id, beat: beats[id].Beat, changes: first.fleet.doc.changes, reads: first.fleet.doc.reads}
 	until(ctx, t, first, func(c *clock) bool { return c.life != id && c.mode == shared })
 	if _, err := first.clock.flightLeft(flight); !errors.Is(err, errDead) {
 		t.Errorf("what was in flight may still be sent: %v", err)
 	}
-	v, err := second.Commit(ctx, write("a", "1", 0))
+	v, err := commitAgain(ctx, second, write("a", "1", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +367,7 @@ func TestNewLife(t *testing.T) {
 
 // What a load has asked for gets no time in the next life, where nobody would land it.
 func TestLoadEndsWithLife(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	c := newClock(time.Now, func() time.Duration { return 0 }, 1)
 	c.mode, c.life, c.loading, c.claimed = shared, "first", true, true

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,23 +32,28 @@ func two(round int, second string) []driver.Version {
 // of the versions were there. meanwhile is called before the end.
 func dieLoading(ctx context.Context, t *testing.T, dying *Store, vs []driver.Version, written int, meanwhile func()) {
 	t.Helper()
-	l := dying.newLoading(driver.Forever)
-	var err error
-	if l.life, err = dying.fleet.exclude(ctx); err != nil {
-		t.Fatal(err)
-	}
-	_, _, err = l.plan(ctx, vs)
-	var j *journal
-	if err == nil {
-		j, err = dying.newJournal(l)
-	}
-	if err == nil {
-		err = j.insert(ctx, 0)
-	}
-	if err == nil {
-		err = dying.addLoaded(ctx, vs[:written], l.life)
-	}
-	if err != nil {
+	if _, err := again(ctx, func(ctx context.Context) (*journal, error) {
+		l := dying.newLoading(driver.Forever)
+		var err error
+		if l.life, err = dying.fleet.exclude(ctx); err != nil {
+			return nil, err
+		}
+		_, _, err = l.plan(ctx, vs)
+		var j *journal
+		if err == nil {
+			j, err = dying.newJournal(l)
+		}
+		if err == nil {
+			err = j.insert(ctx, 0)
+		}
+		if err == nil {
+			err = dying.addLoaded(ctx, vs[:written], l.life)
+		}
+		if err != nil {
+			dying.fleet.include()
+		}
+		return j, err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	meanwhile()
@@ -77,12 +83,12 @@ func checkLoaded(ctx context.Context, t *testing.T, s *Store, vs []driver.Versio
 // A server that loads and goes at once holds off nobody's commits.
 func TestLoaderLeaves(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	stay := []*Store{newFleetServer(t, uri, Options{}), newFleetServer(t, uri, Options{})}
 	for round := range 3 {
 		loader := newFleetServer(t, uri, Options{})
-		if _, err := loader.Load(ctx, two(round, "things")); err != nil {
+		if _, err := loadAgain(ctx, loader, two(round, "things")); err != nil {
 			t.Fatal(err)
 		}
 		if err := loader.Close(); err != nil {
@@ -90,7 +96,7 @@ func TestLoaderLeaves(t *testing.T) {
 		}
 		for n, s := range stay {
 			id := fmt.Sprintf("c%d.%d", round, n)
-			if _, err := s.Commit(ctx, write(id, id, 0)); err != nil {
+			if _, err := commitAgain(ctx, s, write(id, id, 0)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -100,13 +106,13 @@ func TestLoaderLeaves(t *testing.T) {
 // What was loaded is there for who asks any server afterwards.
 func TestLoadIsSeenEverywhere(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	loader, other := newFleetServer(t, uri, Options{}), newFleetServer(t, uri, Options{})
 	until(ctx, t, loader, func(c *clock) bool { return c.mode == shared })
 	for round := range 20 {
 		vs := two(round, "things")[:1+round%2]
-		if _, err := loader.Load(ctx, vs); err != nil {
+		if _, err := loadAgain(ctx, loader, vs); err != nil {
 			t.Fatal(err)
 		}
 		now, err := other.Now(ctx)
@@ -123,20 +129,23 @@ func TestLoadIsSeenEverywhere(t *testing.T) {
 // What was there already when it was loaded again is there for who asks afterwards,
 // also where the load that added it ended without an answer.
 func TestLoadAgainIsSeen(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, behind, beside := pair(ctx, t, Options{})
+	inserted := make(chan struct{})
+	insert := sync.OnceFunc(func() { close(inserted) })
 	proxy.Set(func(c mongotest.Command) mongotest.Answer {
 		if of("insert")(c) {
+			insert()
 			return mongotest.CutAfter()
 		}
 		return mongotest.Pass()
 	})
 	vs := two(0, "things")[:1]
-	if _, err := behind.Load(ctx, vs); err == nil {
+	if err := <-loadUntil(ctx, behind, vs, inserted); err == nil {
 		t.Fatal("the first load had an answer")
 	}
-	if r, err := beside.Load(ctx, vs); err != nil || r.Skipped != 1 {
+	if r, err := loadAgain(ctx, beside, vs); err != nil || r.Skipped != 1 {
 		t.Fatalf("loaded again: %+v, %v", r, err)
 	}
 	h, err := beside.collections["things"].readHead(ctx, vs[0].Key)
@@ -151,7 +160,7 @@ func TestLoadAgainIsSeen(t *testing.T) {
 // A loader that is not among the servers is taken for dead.
 func TestLoaderIsGone(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	servers := []*Store{newFleetServer(t, uri, Options{}), newFleetServer(t, uri, Options{})}
 	if _, err := servers[0].meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: clockID}},
@@ -159,7 +168,7 @@ func TestLoaderIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, s := range servers {
-		if _, err := s.Commit(ctx, write(fmt.Sprint(n), fmt.Sprint(n), 0)); err != nil {
+		if _, err := commitAgain(ctx, s, write(fmt.Sprint(n), fmt.Sprint(n), 0)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -181,7 +190,7 @@ func TestHeirLeaves(t *testing.T) {
 // server died, and another one completes it.
 func TestCommitsWaitForHeir(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	heir := newFleetServer(t, uri, Options{})
 	dying := newFleetServer(t, uri, Options{})
@@ -190,7 +199,7 @@ func TestCommitsWaitForHeir(t *testing.T) {
 	committed := make(chan error, 1)
 	dieLoading(ctx, t, dying, vs, 1, func() {
 		go func() {
-			_, err := heir.Commit(ctx, write(vs[1].Key, "c", 0))
+			_, err := commitAgain(ctx, heir, write(vs[1].Key, "c", 0))
 			committed <- err
 		}()
 		for asked := false; !asked && ctx.Err() == nil; {
@@ -209,17 +218,17 @@ func TestCommitsWaitForHeir(t *testing.T) {
 // A load is completed by a server that does not know one of its collections.
 func TestHeirWithoutCollection(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	heir := newFleetServer(t, uri, Options{})
 	dying := newFleetServer(t, uri, Options{Collections: []driver.Collection{{Name: "things"}, {Name: newer}}})
 	vs := two(0, newer)
 	dieLoading(ctx, t, dying, vs, 1, func() {})
-	if _, err := heir.Commit(ctx, write("c", "c", 0)); err != nil {
+	if _, err := commitAgain(ctx, heir, write("c", "c", 0)); err != nil {
 		t.Error(err)
 	}
 	checkLoaded(ctx, t, heir, vs)
-	if _, err := heir.Load(ctx, two(1, newer)); driver.CodeOf(err) != driver.CodeInvalid {
+	if _, err := loadAgain(ctx, heir, two(1, newer)); driver.CodeOf(err) != driver.CodeInvalid {
 		t.Errorf("a load into a collection that is not known: %v", err)
 	}
 }
@@ -228,13 +237,13 @@ func TestHeirWithoutCollection(t *testing.T) {
 // nothing off.
 func TestLoadTooLarge(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	s := newFleetServer(t, uri, Options{})
 	vs := two(0, "things")
 	vs[1].Data = append(append([]byte(`{"a":[1`), bytes.Repeat([]byte(",1"), 500_000)...), "]}"...)
 	for _, load := range [][]driver.Version{vs, vs[1:]} {
-		_, err := s.Load(ctx, load)
+		_, err := loadAgain(ctx, s, load)
 		var refused *driver.LoadError
 		if !errors.As(err, &refused) || refused.Index != len(load)-1 || driver.CodeOf(err) != driver.CodeInvalid {
 			t.Errorf("a load of %d versions: %v", len(load), err)
@@ -244,7 +253,7 @@ func TestLoadTooLarge(t *testing.T) {
 		t.Errorf("%d versions are there", n)
 	}
 	checkLoaded(ctx, t, s, nil)
-	if _, err := s.Commit(ctx, write("c", "c", 0)); err != nil {
+	if _, err := commitAgain(ctx, s, write("c", "c", 0)); err != nil {
 		t.Error(err)
 	}
 }
@@ -280,7 +289,7 @@ func TestHopeless(t *testing.T) {
 // A load that waits for its turn ends with its store.
 func TestWaitingLoadEndsWithStore(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	s := newFleetServer(t, uri, Options{beat: beatEvery})
 	wait := func(more int) {

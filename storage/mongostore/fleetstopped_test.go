@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore/mongotest"
@@ -20,7 +19,7 @@ import (
 // that others have read at meanwhile, and each of its loads is there as a whole, or
 // not at all.
 func TestServerIsStopped(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	s := newFleetServer(t, uri, Options{})
@@ -74,7 +73,7 @@ func TestServerIsStopped(t *testing.T) {
 		for others := true; others; {
 			others, _ = stateOf(ctx, t, s).others(lifeOf(s))
 		}
-		if _, err := s.Commit(ctx, write("own", fmt.Sprint("own", stop), int64(stop))); err != nil {
+		if _, err := commitAgain(ctx, s, write("own", fmt.Sprint("own", stop), int64(stop))); err != nil {
 			t.Fatal(err)
 		}
 		at, there := look()
@@ -91,7 +90,7 @@ func TestServerIsStopped(t *testing.T) {
 	for others := true; others; {
 		others, _ = stateOf(ctx, t, s).others(lifeOf(s))
 	}
-	if _, err := s.Commit(ctx, write("own", "last", int64(stops))); err != nil { // after the last load was completed
+	if _, err := commitAgain(ctx, s, write("own", "last", int64(stops))); err != nil { // after the last load was completed
 		t.Fatal(err)
 	}
 	vs, err := s.Query(ctx, &driver.Query{Collection: "thingsToo", At: driver.Forever})

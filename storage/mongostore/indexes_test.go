@@ -92,7 +92,7 @@ func TestIndexesAreNotTooMany(t *testing.T) {
 // Indexes that take longer to make than a call may otherwise are waited for, which
 // the log says.
 func TestIndexesAreWaitedFor(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
 	const timeout = time.Second

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,15 +61,16 @@ func answering(proxy *mongotest.Proxy, reply bson.D) (end func()) {
 	return func() { proxy.Set(nil) }
 }
 
-// checkKept checks that one load was given up, and says why.
+// checkKept checks that a load was given up, and says why: one, or more where it was
+// loaded again.
 func checkKept(ctx context.Context, t *testing.T, s *Store, says string) {
 	t.Helper()
 	var problems []string
 	if err := s.checkJournal(ctx, func(problem string) { problems = append(problems, problem) }); err != nil {
 		t.Fatal(err)
 	}
-	if len(problems) != 1 || !strings.Contains(problems[0], says) {
-		t.Errorf("check reports %q; want one load, and that %s", problems, says)
+	if len(problems) == 0 || slices.ContainsFunc(problems, func(problem string) bool { return !strings.Contains(problem, says) }) {
+		t.Errorf("check reports %q; want a load, and that %s", problems, says)
 	}
 }
 
@@ -79,22 +81,22 @@ func TestLoadKeptOut(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		for _, o := range obstacles() {
 			t.Run(o.name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), hangs)
 				defer cancel()
 				proxy, behind, beside := pair(ctx, t, Options{Timeout: 2 * time.Second})
 				vs := two(0, "things")
 				remove := o.put(ctx, t, behind, proxy)
-				_, err := behind.Load(ctx, vs)
+				_, err := loadAgain(ctx, behind, vs)
 				if driver.CodeOf(err) != driver.CodeInternal || !strings.Contains(err.Error(), o.says) || !strings.Contains(err.Error(), "given up") {
 					t.Errorf("Load: %v (%q)", err, driver.CodeOf(err))
 				}
-				if _, err := beside.Commit(ctx, write("b", "b", 0)); err != nil {
+				if _, err := commitAgain(ctx, beside, write("b", "b", 0)); err != nil {
 					t.Fatal(err)
 				}
 				checkKept(ctx, t, beside, o.says)
 				remove()
 				if again {
-					if _, err := behind.Load(ctx, vs); err != nil {
+					if _, err := loadAgain(ctx, behind, vs); err != nil {
 						t.Fatalf("loaded again: %v", err)
 					}
 				}
@@ -108,7 +110,7 @@ func TestLoadKeptOut(t *testing.T) {
 func TestHeirGivesUp(t *testing.T) {
 	for _, o := range obstacles() {
 		t.Run(o.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), hangs)
 			defer cancel()
 			proxy, uri, name := mongotest.NewServer(t).Behind(t)
 			direct, err := mongotest.WithDatabase(mongotest.URI(t), name)
@@ -121,7 +123,7 @@ func TestHeirGivesUp(t *testing.T) {
 			remove := o.put(ctx, t, dying, proxy)
 			dieLoading(ctx, t, dying, vs, 0, func() {})
 			heir := newFleetServer(t, uri, Options{Timeout: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			if _, err := heir.Commit(ctx, write("b", "b", 0)); err != nil {
+			if _, err := commitAgain(ctx, heir, write("b", "b", 0)); err != nil {
 				t.Fatal(err)
 			}
 			checkKept(ctx, t, heir, o.says)

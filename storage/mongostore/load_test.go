@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -62,9 +61,12 @@ func TestLoadIsWhole(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := newFleetServer(t, uri+"&retryWrites=false&retryReads=false&serverSelectionTimeoutMS=2000", Options{Bounds: bounds})
-			s.timeout = 300 * time.Millisecond
-			var commands atomic.Int64
+			s := newFleetServer(t, uri+"&retryWrites=false&retryReads=false", Options{Bounds: bounds})
+			// Its caller waits until some commands have failed.
+			const enough = 4
+			ctx, giveUp := context.WithCancel(t.Context())
+			defer giveUp()
+			var commands, failed atomic.Int64
 			proxy.Set(func(c mongotest.Command) mongotest.Answer {
 				name := c.Collection()
 				if name == metaName && commands.Load() < last || !strings.HasPrefix(name, "things") && name != journalName && name != metaName {
@@ -80,10 +82,13 @@ func TestLoadIsWhole(t *testing.T) {
 				case n == last && name != metaName:
 					return answer()
 				default:
+					if failed.Add(1) == enough {
+						giveUp()
+					}
 					return mongotest.CutBefore()
 				}
 			})
-			_, err = s.Load(t.Context(), vs)
+			_, err = s.Load(ctx, vs)
 			if err == nil {
 				proxy.Set(nil)
 				if n := countVersions(t, s); n != len(vs) {
@@ -108,7 +113,7 @@ func TestLoadIsWhole(t *testing.T) {
 			if left, err := next.journal().CountDocuments(t.Context(), bson.D{}); err != nil || left != 0 {
 				t.Errorf("cut at command %d: %d parts of loads are left, %v", last, left, err)
 			}
-			if _, err := next.Load(t.Context(), vs); err != nil {
+			if _, err := loadAgain(t.Context(), next, vs); err != nil {
 				t.Errorf("cut at command %d, loading again: %v", last, err)
 			}
 			if n := countVersions(t, next); n != len(vs) {
@@ -135,7 +140,7 @@ func TestLoadAmongCommits(t *testing.T) {
 		var made atomic.Int64
 		for n, s := range servers {
 			done.Go(func() {
-				_, err := s.Commit(ctx, write(fmt.Sprintf("k%d.%d", round, n), fmt.Sprintf("%d.%d", n, round), 0))
+				_, err := commitAgain(ctx, s, write(fmt.Sprintf("k%d.%d", round, n), fmt.Sprintf("%d.%d", n, round), 0))
 				var conflict *driver.ConflictError
 				switch {
 				case err == nil:
@@ -149,7 +154,7 @@ func TestLoadAmongCommits(t *testing.T) {
 		for i := range vs {
 			vs[i].Collection, vs[i].Key, vs[i].Author = "things", fmt.Sprintf("k%d.%d", round, i), fmt.Sprintf("load %d", round)
 		}
-		_, err := servers[round%len(servers)].Load(ctx, vs)
+		_, err := loadAgain(ctx, servers[round%len(servers)], vs)
 		switch driver.CodeOf(err) {
 		case "":
 			loads++
@@ -201,10 +206,10 @@ func TestLoadCommandsAreBounded(t *testing.T) {
 		{"one larger document in each", 2, 30_000, 2, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), hangs)
 			defer cancel()
 			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-			s := newFleetServer(t, uri, Options{beat: beatEvery})
+			s := newFleetServer(t, uri, Options{beat: slowBeat, Timeout: 10 * leaseBeats * slowBeat})
 			var vs []driver.Version
 			for i := range test.documents {
 				data := append(append([]byte(`{"a":[1`), bytes.Repeat([]byte(",1"), test.digits)...), "]}"...)
@@ -225,7 +230,7 @@ func TestLoadCommandsAreBounded(t *testing.T) {
 				}
 				return mongotest.Pass()
 			})
-			if _, err := s.Load(ctx, vs); err != nil {
+			if _, err := loadAgain(ctx, s, vs); err != nil {
 				t.Fatal(err)
 			}
 			if n := inserts.Load(); n != test.commands {
@@ -238,7 +243,7 @@ func TestLoadCommandsAreBounded(t *testing.T) {
 // A database that needs longer for a command of a load than a lease lasts gets less
 // at once, and more again when it is quicker.
 func TestLoadLearnsItsSize(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
 	s := newFleetServer(t, uri, Options{beat: beatEvery / 5})
@@ -253,19 +258,24 @@ func TestLoadLearnsItsSize(t *testing.T) {
 		}
 		return mongotest.Pass()
 	})
-	if r, err := s.Load(ctx, vs); err != nil || r.Added != documents {
+	if r, err := loadAgain(ctx, s, vs); err != nil || r.Added+r.Skipped != documents {
 		t.Fatal(r, err)
 	}
 	small := s.bulkSize.get()
+	if small >= maxBulkBytes {
+		t.Errorf("%d bytes at once, where that is too slow", small)
+	}
 	proxy.Set(nil)
-	for i := range vs {
-		vs[i].Key += " more"
+	for n := small; n <= small && ctx.Err() == nil; n = s.bulkSize.get() { // as soon as the machine is quick enough
+		for i := range vs {
+			vs[i].Key += " more"
+		}
+		if _, err := loadAgain(ctx, s, vs); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := s.Load(ctx, vs); err != nil {
-		t.Fatal(err)
-	}
-	if n := s.bulkSize.get(); small >= maxBulkBytes || n <= small {
-		t.Errorf("%d bytes at once, and then %d", small, n)
+	if ctx.Err() != nil {
+		t.Errorf("it stays at %d bytes at once", small)
 	}
 	checkAll(t, s)
 }

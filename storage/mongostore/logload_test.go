@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore/mongotest"
@@ -21,7 +20,7 @@ func TestLogBesideLoad(t *testing.T) {
 				Collection: "things", Key: last, RecordedAt: at, Op: driver.OpImport, Author: "import", Data: fmt.Appendf(nil, `{"a":%d}`, at),
 			})
 		}
-		_, err := s.Load(ctx, vs)
+		_, err := loadAgain(ctx, s, vs)
 		return err
 	}
 	const late = one + 2*documents
@@ -31,7 +30,7 @@ func TestLogBesideLoad(t *testing.T) {
 	}
 	commit := func(ctx context.Context, s *Store, from, to int64) error {
 		for n := from; n < to; n++ {
-			if _, err := s.Commit(ctx, write(last, fmt.Sprint(n), n)); err != nil {
+			if _, err := commitAgain(ctx, s, write(last, fmt.Sprint(n), n)); err != nil {
 				return err
 			}
 		}
@@ -58,16 +57,16 @@ func TestLogBesideLoad(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			uri, _ := mongotest.NewServer(t).Database(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), hangs)
 			defer cancel()
-			s := newFleetServer(t, uri, Options{beat: beatEvery, Bounds: map[string]Bounds{"things": {Versions: 3}}})
+			s := newFleetServer(t, uri, Options{beat: slowBeat, Bounds: map[string]Bounds{"things": {Versions: 3}}})
 			var vs []driver.Version
 			for i := range documents {
 				vs = append(vs, driver.Version{
 					Collection: "things", Key: fmt.Sprintf("k%04d", i), RecordedAt: one + driver.Instant(i), Op: driver.OpImport, Author: "import", Data: []byte(`{}`),
 				})
 			}
-			if _, err := s.Load(ctx, vs); err != nil {
+			if _, err := loadAgain(ctx, s, vs); err != nil {
 				t.Fatal(err)
 			}
 			told := make(map[string]int)

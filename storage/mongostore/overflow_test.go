@@ -28,7 +28,7 @@ func openOverflowing(t *testing.T, b Bounds) *Store {
 	}
 	now := time.UnixMicro(1_000_000).UTC()
 	s, err := open(ctx, client, "asof_test_"+rand.Text(), Options{
-		Clock: func() time.Time { return now }, Collections: []driver.Collection{{Name: "tools"}}, Bounds: map[string]Bounds{"tools": b},
+		Clock: func() time.Time { return now }, beat: slowBeat, Collections: []driver.Collection{{Name: "tools"}}, Bounds: map[string]Bounds{"tools": b},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -43,7 +42,7 @@ func TestRunsAreLeftBehind(t *testing.T) {
 			for i := range vs {
 				vs[i] = driver.Version{Collection: "tools", Key: "go", RecordedAt: now - driver.Instant(len(vs)-i), Op: driver.OpImport, Data: fmt.Appendf(nil, `{"n":%d}`, i)}
 			}
-			if _, err := s.Load(t.Context(), vs); err != nil {
+			if _, err := loadAgain(t.Context(), s, vs); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -54,7 +53,7 @@ func TestRunsAreLeftBehind(t *testing.T) {
 			for i := range early {
 				early[i] = driver.Version{Collection: "tools", Key: "go", RecordedAt: driver.Instant(10 + i), Op: driver.OpImport, Data: fmt.Appendf(nil, `{"n":%d}`, i)}
 			}
-			if _, err := s.Load(ctx, early); err != nil {
+			if _, err := loadAgain(ctx, s, early); err != nil {
 				t.Fatal(err)
 			}
 			c := s.collections["tools"]
@@ -93,7 +92,7 @@ func TestRunsAreLeftBehind(t *testing.T) {
 // A version that moves to the overflow before it is superseded ended when the attempt
 // says that was carried out, though a later one said otherwise.
 func TestLateAttemptEndsRun(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	const large = 4000 // bytes of a version, more than half of what is to be in one document
 	proxy, behind, beside := pair(ctx, t, Options{beat: beatEvery, Bounds: map[string]Bounds{"things": {Bytes: large / 2, together: large}}})
@@ -102,7 +101,7 @@ func TestLateAttemptEndsRun(t *testing.T) {
 		w.Data = fmt.Appendf(nil, `{"text":"%0*d"}`, large/2, 0)
 		return w
 	}
-	if _, err := behind.Commit(ctx, text("1", 0)); err != nil {
+	if _, err := commitAgain(ctx, behind, text("1", 0)); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
@@ -131,7 +130,7 @@ func TestLateAttemptEndsRun(t *testing.T) {
 			return mongotest.Pass()
 		}
 	})
-	v, err := behind.Commit(ctx, text("2", 1))
+	v, err := commitAgain(ctx, behind, text("2", 1))
 	if err != nil {
 		t.Fatal(err)
 	}

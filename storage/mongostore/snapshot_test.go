@@ -84,7 +84,7 @@ func TestScansAreSnapshots(t *testing.T) {
 			Collection: "things", Key: fmt.Sprintf("k%d", d), RecordedAt: 1_000_000, Op: driver.OpImport, Data: fmt.Appendf(nil, `{"stars":%d}`, d),
 		})
 	}
-	if _, err := s.Load(t.Context(), vs); err != nil {
+	if _, err := loadAgain(t.Context(), s, vs); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -95,7 +95,7 @@ func TestScansAreSnapshots(t *testing.T) {
 				for d := writer; d < documents && ctx.Err() == nil; d += writers {
 					w := write(fmt.Sprintf("k%d", d), fmt.Sprintf("%d.%d", d, n), n)
 					w.Data = fmt.Appendf(nil, `{"stars":%d}`, (int64(d)+n*documents/2)%documents)
-					if _, err := s.Commit(t.Context(), w); err != nil {
+					if _, err := commitAgain(t.Context(), s, w); err != nil {
 						t.Error(err)
 						return
 					}

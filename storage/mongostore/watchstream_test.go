@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"testing"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -41,7 +40,7 @@ func TestWatchesHaveOneStream(t *testing.T) {
 			return mongotest.Pass()
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	begun, finished := make(chan struct{}, 2), make(chan error, 2)
 	for range cap(begun) {
@@ -89,7 +88,7 @@ func TestWatchesHaveOneStream(t *testing.T) {
 func TestSharedRoundsAreForgotten(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
 	s := newFleetServer(t, uri, Options{})
-	if _, err := s.Commit(t.Context(), write("k", "k", 0)); err != nil {
+	if _, err := commitAgain(t.Context(), s, write("k", "k", 0)); err != nil {
 		t.Fatal(err)
 	}
 	h := &s.sharing
