@@ -108,7 +108,7 @@ type test struct {
 }
 
 // testTimeout ends a test whose engine hangs; no test comes near it.
-const testTimeout = 5 * time.Minute
+const testTimeout = 15 * time.Minute
 
 // fixture is one test's engine with shorthands that fail the test.
 type fixture struct {

@@ -193,7 +193,7 @@ func (r register) step(c *Call) (possible bool, next register) {
 
 // orderTimeout bounds the search for an order, which is quick where there is
 // one, and can take for ever where there is none.
-const orderTimeout = time.Minute
+const orderTimeout = 5 * time.Minute
 
 // order looks for an order of the operations that explains their answers.
 func (d *ending) order(of string, operations []porcupine.Operation) {

@@ -39,7 +39,8 @@ func (s *suite) growthFixture(t *testing.T) *fixture {
 
 // A document with 5,000 versions reads like one with ten. The two are read in
 // turn, the fastest reading of each counts, and the bound is generous: what is
-// linear in the number of versions is slower by hundreds.
+// linear in the number of versions is slower by hundreds. They are read more often as
+// long as the machine may be why they differ.
 func (s *suite) testReadsDoNotSlow(t *testing.T) {
 	f := s.growthFixture(t)
 	instants := func(key string) []driver.Instant {
@@ -85,8 +86,12 @@ func (s *suite) testReadsDoNotSlow(t *testing.T) {
 			}
 		},
 	} {
+		const enough, most = 12, 200
 		best := map[string]time.Duration{}
-		for range 12 {
+		apart := func() bool { return best["many"] > 8*best["few"]+2*time.Millisecond }
+		// The model scans; it is not an engine to be held to this.
+		_, naive := f.raw.(*model)
+		for n := 0; n < enough || n < most && !naive && apart(); n++ {
 			for _, key := range []string{"few", "many"} {
 				start := time.Now() //nolint:forbidigo // a duration is measured
 				read(key)
@@ -96,8 +101,7 @@ func (s *suite) testReadsDoNotSlow(t *testing.T) {
 				}
 			}
 		}
-		// The model scans; it is not an engine to be held to this.
-		if _, naive := f.raw.(*model); !naive && best["many"] > 8*best["few"]+2*time.Millisecond {
+		if !naive && apart() {
 			t.Errorf("%s: %s with %d versions, %s with 10", name, best["many"], manyVersions, best["few"])
 		}
 	}
