@@ -37,7 +37,12 @@ func TestExportKilled(t *testing.T) {
 			t.Fatalf("%s has %d bytes, too few to be killed in between", whole, len(want))
 		}
 		killed := 0
-		for tenths, before := range map[int]string{0: "", 1: "an earlier export\n", 5: "", 9: "an earlier export\n"} {
+		kills := []struct {
+			tenths int
+			before string
+		}{{0, ""}, {1, "an earlier export\n"}, {5, ""}, {9, "an earlier export\n"}}
+		for i := 0; i < len(kills) || killed == 0 && !t.Failed(); i++ { // on a slow machine every kill may come too late
+			tenths, before := kills[i%len(kills)].tenths, kills[i%len(kills)].before
 			t.Run(fmt.Sprintf("%s after %d tenths, before it %q", ending, tenths, before), func(t *testing.T) {
 				out := filepath.Join(t.TempDir(), "export"+ending)
 				if before != "" {
@@ -58,9 +63,6 @@ func TestExportKilled(t *testing.T) {
 					t.Errorf("exported again it has %d bytes, want %d", len(now), len(want))
 				}
 			})
-		}
-		if killed == 0 {
-			t.Errorf("%s: every export was faster than its kill", ending)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestStoreThatCannotBeUsed(t *testing.T) {
 			}
 			return mongotest.Pass()
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		cmd := exec.CommandContext(ctx, program, "serve", "--addr", "127.0.0.1:0", "--store", c.store)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -166,7 +166,7 @@ func emptyFile(t *testing.T) string {
 func TestDatabaseAway(t *testing.T) {
 	server := mongotest.NewServer(t)
 	proxy, uri, _ := server.Behind(t)
-	s := startServer(t, program, uri+"&serverSelectionTimeoutMS=1000&heartbeatFrequencyMS=500", "--max-time", "3s")
+	s := startServer(t, program, uri+"&serverSelectionTimeoutMS=300000&heartbeatFrequencyMS=500", "--max-time", "2s")
 	status := func(path string) int {
 		t.Helper()
 		resp, err := http.Get(s.url + path)
@@ -179,22 +179,35 @@ func TestDatabaseAway(t *testing.T) {
 		return resp.StatusCode
 	}
 	const create = `mutation($key: ID!) {createPlatform(input: {key: $key, data: {name: "n", description: "d"}}) {__typename ... on CreatePlatformSuccess {version}}}`
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
 	check := func(when string, ready bool, key string) {
 		t.Helper()
 		want, code := http.StatusOK, ""
 		if !ready {
 			want, code = http.StatusServiceUnavailable, "UNAVAILABLE"
 		}
-		if got := status("/readyz"); got != want {
+		// A slow machine may need several requests until one is answered in time.
+		got := status("/readyz")
+		for ready && got != want && ctx.Err() == nil {
+			got = status("/readyz")
+		}
+		if got != want {
 			t.Errorf("%s: /readyz: %d, want %d", when, got, want)
 		}
 		if got := status("/healthz"); got != http.StatusOK {
 			t.Errorf("%s: /healthz: %d", when, got)
 		}
 		for _, query := range []string{`query($key: ID!) {platform(key: $key) {name}}`, create} {
-			var got string
-			if a := s.ask(t, query, map[string]any{"key": key}); len(a.Errors) > 0 {
-				got = a.Errors[0].Extensions.Code
+			ask := func() (code string) {
+				if a := s.ask(t, query, map[string]any{"key": key}); len(a.Errors) > 0 {
+					code = a.Errors[0].Extensions.Code
+				}
+				return code
+			}
+			got := ask()
+			for ready && got == "UNAVAILABLE" && ctx.Err() == nil {
+				got = ask()
 			}
 			if got != code {
 				t.Errorf("%s: %s: the code is %q, want %q", when, query, got, code)
@@ -207,21 +220,13 @@ func TestDatabaseAway(t *testing.T) {
 	if err := proxy.Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for status("/readyz") != http.StatusOK {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatal("the database is back, and the server is not ready")
-		}
-	}
 	check("back", true, "c")
 	// What was asked for while it was away may have been written since, or not.
 	for _, key := range []string{"a", "c"} {
 		a := s.ask(t, `query($key: ID!) {platform(key: $key) {name}}`, map[string]any{"key": key})
+		for len(a.Errors) > 0 && a.Errors[0].Extensions.Code == "UNAVAILABLE" && ctx.Err() == nil {
+			a = s.ask(t, `query($key: ID!) {platform(key: $key) {name}}`, map[string]any{"key": key})
+		}
 		if string(a.Data["platform"]) == "null" || len(a.Errors) > 0 {
 			t.Errorf("%s is not there (%v)", key, a.Errors)
 		}

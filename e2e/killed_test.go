@@ -29,9 +29,11 @@ func TestImportKilled(t *testing.T) {
 		t.Fatalf("%d versions exported, want %d", n, lines)
 	}
 	size := sizeOf(t, filepath.Join(dir, "whole.db"))
-	between := 0                                  // kills of imports that had added something, and not all
-	for _, part := range []int64{1, 3, 5, 7, 9} { // tenths of the store
-		file := filepath.Join(dir, fmt.Sprintf("killed%d.db", part))
+	between := 0                                      // kills of imports that had added something, and not all
+	parts := []int64{1, 3, 5, 7, 9}                   // tenths of the store
+	for i := 0; i < len(parts) || between == 0; i++ { // on a slow machine all may come too early or too late
+		part := parts[i%len(parts)]
+		file := filepath.Join(dir, fmt.Sprintf("killed%d.db", i))
 		store := "sqlite:" + file
 		ended := killImportAt(t, file, history.String(), part*size/10)
 		run(t, program, "check", "--store", store)
@@ -48,9 +50,6 @@ func TestImportKilled(t *testing.T) {
 		if got := run(t, program, "export", "--store", store, "-"); got != want {
 			t.Errorf("killed at %d tenths: completed, it differs: %d bytes, want %d", part, len(got), len(want))
 		}
-	}
-	if between == 0 {
-		t.Error("every kill came too early or too late")
 	}
 }
 

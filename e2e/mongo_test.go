@@ -27,7 +27,7 @@ func mongoDatabase(t mongotest.T, later func(func())) string {
 	name := mongotest.URI(t)
 	database := "asof_e2e_" + rand.Text()
 	later(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		client, err := mongo.Connect(options.Client().ApplyURI(name))
 		if err != nil {
