@@ -15,7 +15,7 @@ import (
 )
 
 // startTimeout bounds how long a server may take to print its address.
-const startTimeout = 30 * time.Second
+const startTimeout = 5 * time.Minute
 
 // Serve starts a program that Build made, on an empty store, and returns the
 // URL of its GraphQL endpoint. The server is stopped when the test ends.

@@ -21,7 +21,7 @@ type socket struct {
 }
 
 // socketTimeout is how long a server may keep silent.
-const socketTimeout = 20 * time.Second
+const socketTimeout = 5 * time.Minute
 
 // overSocket sends an operation over the WebSocket to the server with an index,
 // and returns all messages up to the end of the operation.

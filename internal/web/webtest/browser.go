@@ -31,8 +31,9 @@ import (
 const (
 	envChromium = "ASOF_CHROMIUM"
 	envRequire  = "ASOF_REQUIRE_BROWSER"
-	// patience bounds one step in the browser; the slowest takes about 5 s.
-	patience = 30 * time.Second
+	// patience bounds one step in the browser; the slowest takes about 5 s, on a
+	// machine that is not slow.
+	patience = 5 * time.Minute
 )
 
 // quietFeatures are those parts of Chromium that ask its maker's servers by
@@ -87,7 +88,9 @@ func New(t *testing.T) *Browser {
 
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		chromedp.UserDataDir(t.TempDir()),
+		// The profile is in a directory that chromedp makes, and removes when the
+		// last process of the browser has stopped writing to it.
+		chromedp.WSURLReadTimeout(patience),
 		chromedp.NoSandbox, // containers have no user namespaces
 		chromedp.DisableGPU,
 		chromedp.ProxyServer(proxy.URL),
