@@ -266,8 +266,8 @@ func (o *versionList) fill() {
 	}
 }
 
-// count counts all versions in a list, and in all others, with one range read. It
-// is done for pages that do not show the whole list.
+// count counts all versions in a list, and in all others. It is done for pages
+// that do not show the whole list.
 func (l *versionLists) count(ctx context.Context, place int) (int, error) {
 	l.counting.Lock()
 	defer l.counting.Unlock()
@@ -279,13 +279,48 @@ func (l *versionLists) count(ctx context.Context, place int) (int, error) {
 	for _, one := range l.lists {
 		q.Histories = append(q.Histories, driver.History{Key: one.key, To: one.history.To})
 	}
-	counted := make([]int, len(l.lists))
-	for e, err := range l.store.engine.Log(ctx, &q) {
-		if err != nil {
-			return 0, fromDriver(err)
-		}
-		counted[e.History]++
+	count := l.countEach
+	if len(q.Authors)+len(q.Ops)+len(q.Groups)+len(q.Changed) == 0 {
+		count = l.countNumbers
+	}
+	counted, err := count(ctx, &q)
+	if err != nil {
+		return 0, err
 	}
 	l.counted = counted
 	return counted[place], nil
+}
+
+// countEach counts the versions of histories with one range read.
+func (l *versionLists) countEach(ctx context.Context, q *driver.LogQuery) ([]int, error) {
+	counted := make([]int, len(l.lists))
+	for e, err := range l.store.engine.Log(ctx, q) {
+		if err != nil {
+			return nil, fromDriver(err)
+		}
+		counted[e.History]++
+	}
+	return counted, nil
+}
+
+// countNumbers counts the versions of histories that nothing but times bounds.
+// Numbers have no gaps, so that the last one tells, and where there is a beginning
+// the first, however long the histories are.
+func (l *versionLists) countNumbers(ctx context.Context, q *driver.LogQuery) ([]int, error) {
+	counted := make([]int, len(l.lists))
+	q.Limit = 1
+	ends := func(backward bool, use func(*int, int)) error {
+		q.Backward = backward
+		for e, err := range l.store.engine.Log(ctx, q) {
+			if err != nil {
+				return fromDriver(err)
+			}
+			use(&counted[e.History], int(e.Version.Number))
+		}
+		return nil
+	}
+	if err := ends(true, func(n *int, last int) { *n = last }); err != nil || q.From == 0 {
+		return counted, err
+	}
+	return counted, ends(false, func(n *int, first int) { *n -= first - 1 })
 }
