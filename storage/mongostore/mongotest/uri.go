@@ -86,7 +86,7 @@ func WithDatabase(uri, database string) (string, error) {
 }
 
 // dropTimeout bounds how long a database of a test is dropped.
-const dropTimeout = time.Minute
+const dropTimeout = 5 * time.Minute
 
 // Server is the server that the tests run on, with a client of it.
 type Server struct {
