@@ -118,7 +118,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost, http.MethodGet:
 		op.transport = r.Method
-		if acceptsEvents(r) {
+		if answerMedia(r) == mediaEvents {
 			op.transport = transportEvents
 		}
 	case http.MethodOptions:

@@ -13,9 +13,11 @@ const (
 	mediaEvents  = "text/event-stream"
 )
 
-// answerMedia chooses the media type of the answer by the Accept header: the
-// more specific range wins, then the higher quality, then the earlier one.
-// Without a preference it is application/json, which every client knows.
+// answerMedia chooses the media type of the answer by the Accept header (RFC
+// 9110, 12.5.1): the higher quality wins, then the earlier one. A range with
+// wildcards stands for application/json, which every client knows, unless a JSON
+// type is named. Clients that could read server-sent events but name another type
+// first do not get them. Without a preference it is application/json.
 func answerMedia(r *http.Request) string {
 	accept := r.Header["Accept"]
 	if len(accept) == 0 {
@@ -29,35 +31,44 @@ func answerMedia(r *http.Request) string {
 			return mediaGraphQL
 		}
 	}
-	best, quality := mediaJSON, 0.0
+	best, quality, wild := mediaJSON, 0.0, true
 	for _, header := range accept {
 		for part := range strings.SplitSeq(header, ",") {
-			media, params, err := mime.ParseMediaType(part)
-			if err != nil || media != mediaJSON && media != mediaGraphQL {
-				continue
-			}
-			q := 1.0
-			if text, ok := params["q"]; ok {
-				if q, err = strconv.ParseFloat(text, 64); err != nil {
-					continue
+			media, q := mediaRange(part)
+			switch media {
+			case mediaJSON, mediaGraphQL:
+				if q > quality || wild && best == mediaJSON && q > 0 {
+					best, quality, wild = media, q, false
 				}
-			}
-			if q > quality {
-				best, quality = media, q
+			case mediaEvents:
+				if q > quality {
+					best, quality, wild = media, q, false
+				}
+			case "*/*", "application/*":
+				if q > quality && (wild || best == mediaEvents) {
+					best, quality, wild = mediaJSON, q, true
+				}
 			}
 		}
 	}
 	return best
 }
 
-// acceptsEvents reports whether the client asks for server-sent events.
-func acceptsEvents(r *http.Request) bool {
-	for _, header := range r.Header["Accept"] {
-		if strings.Contains(header, mediaEvents) {
-			return true
-		}
+// mediaRange reads one part of an Accept header; quality 0: not acceptable.
+func mediaRange(part string) (media string, quality float64) {
+	media, params, err := mime.ParseMediaType(part)
+	if err != nil {
+		return "", 0
 	}
-	return false
+	text, ok := params["q"]
+	if !ok {
+		return media, 1
+	}
+	quality, err = strconv.ParseFloat(text, 64)
+	if err != nil || quality > 1 {
+		return "", 0
+	}
+	return media, quality
 }
 
 // jsonBody reports whether the request's body is said to be JSON in UTF-8.
