@@ -75,7 +75,7 @@ func (t *committing) settle(life context.Context) (*driver.Version, error) {
 }
 
 // run makes the write, see try, and sees to it that the version before says when it
-// ended, also where an earlier attempt made it than the last that was tried.
+// ended, also where another attempt superseded it than the last that moved it.
 func (t *committing) run(life context.Context) (*driver.Version, error) {
 	defer func() {
 		for _, at := range t.uncertain {
@@ -87,15 +87,28 @@ func (t *committing) run(life context.Context) (*driver.Version, error) {
 		}
 	}()
 	v, err := t.try(life)
-	if v != nil && len(t.uncertain) > 0 && t.ended != nil && t.ended.Number+1 == v.Number {
+	if t.ended != nil && (v != nil || driver.CodeOf(err) == driver.CodeConflict) {
 		ctx, cancel := context.WithTimeout(life, attemptTimeout)
 		defer cancel()
-		old := supersede(&t.ended.record, v.RecordedAt)
-		if err := persist(ctx, func() error { return t.c.endRun(ctx, old, t.w.Key) }); err != nil {
-			t.c.store.logger.Error("the end of a version may be wrong; asof check tells", "collection", t.c.name, "key", t.w.Key, "version", old.number, "error", err)
+		if err := persist(ctx, func() error { return t.end(ctx, v) }); err != nil {
+			t.c.store.logger.Error("the end of a version may be wrong; asof check tells", "collection", t.c.name, "key", t.w.Key, "version", t.ended.Number, "error", err)
 		}
 	}
 	return v, err
+}
+
+// end says of a version that was moved to the overflow before it was superseded when
+// it ended: several may have moved it, this write and others, at different times, of
+// whom one superseded it, with the version that was made, or with another.
+func (t *committing) end(ctx context.Context, made *driver.Version) error {
+	if made == nil || made.Number != t.ended.Number+1 {
+		found, err := t.c.get(ctx, []driver.Ref{{Key: t.w.Key, Number: t.ended.Number + 1}})
+		if err != nil || found[0] == nil {
+			return err
+		}
+		made = &found[0].Version
+	}
+	return t.c.endRun(ctx, supersede(&t.ended.record, made.RecordedAt), t.w.Key)
 }
 
 // try tries until the outcome is certain. An attempt whose outcome is unknown
