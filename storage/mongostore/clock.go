@@ -35,6 +35,7 @@ type clock struct {
 	flights []driver.Instant // times of commits in flight, ascending
 	changed chan struct{}    // closed, and replaced, when anything below or above changes
 	unclear bool             // a commit's outcome was given up
+	emptied bool             // there is no store any more: nothing is handed out
 
 	// The lease: it lasts a term from when the last exchange began, if there was
 	// one in this life.
@@ -67,22 +68,6 @@ type clock struct {
 	waiting []*ticket
 	wanted  driver.Instant // to be at most the floor, or the mark
 }
-
-// mode is how a server takes part in the clock.
-type mode int
-
-const (
-	// joining: other servers may not know of this one yet. Nothing is handed out.
-	joining mode = iota
-	// alone: no other server is there, and none begins before it has seen
-	// that this one knows of it.
-	alone
-	// between: about to be shared; nothing is handed out.
-	between
-	// shared: every commit time, and every instant to read at, comes from the
-	// clock document.
-	shared
-)
 
 // ticket is a commit that waits for its time.
 type ticket struct {
@@ -164,6 +149,9 @@ func (c *clock) read(ctx context.Context, looked bool) (at driver.Instant, ok bo
 			}
 			return at, true, nil
 		case joining, between:
+			if c.emptied {
+				return 0, false, errEmptied
+			}
 		}
 		if err := c.await(ctx); err != nil {
 			return 0, false, err
@@ -216,6 +204,11 @@ func (c *clock) ticketFor(ctx context.Context, after driver.Instant, life string
 			return 0, errDead
 		case t != nil && t.done:
 			return t.time, nil
+		case c.emptied:
+			if t != nil {
+				t.gone = true
+			}
+			return 0, errEmptied
 		case t != nil && t.back:
 			t = nil
 			continue
@@ -341,8 +334,11 @@ func (c *clock) settled(at driver.Instant) (yes, own bool) {
 func (c *clock) awaitChange(ctx context.Context, at driver.Instant) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.passed(at) {
+	switch {
+	case c.passed(at):
 		return nil
+	case c.emptied:
+		return errEmptied
 	}
 	return c.await(ctx)
 }
@@ -382,6 +378,9 @@ func (c *clock) reach(ctx context.Context, at driver.Instant) (driver.Instant, b
 			}
 			c.want(at)
 		case joining, between:
+			if c.emptied {
+				return 0, false, errEmptied
+			}
 		}
 		if err := c.await(ctx); err != nil {
 			return 0, false, err

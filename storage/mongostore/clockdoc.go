@@ -169,11 +169,15 @@ func (d *clockDocument) update(ctx context.Context, filter, change bson.D, o ...
 	return matched, err
 }
 
-// join gives this server a part in the document.
-func (d *clockDocument) join(ctx context.Context, mark driver.Instant) error {
+// errEmptied: the document was there, and is not any more.
+var errEmptied = driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof ran; restore it, or start asof again for an empty store")
+
+// join gives this server a part in the document, which it makes where there is none;
+// one that comes in again does not: then there is no store any more, see errEmptied.
+func (d *clockDocument) join(ctx context.Context, mark driver.Instant, again bool) error {
 	for {
 		d.beat = 1
-		_, err := d.update(ctx,
+		joined, err := d.update(ctx,
 			bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + d.id, Value: exists(false)}},
 			bson.D{
 				{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}},
@@ -184,8 +188,8 @@ func (d *clockDocument) join(ctx context.Context, mark driver.Instant) error {
 					{Key: d.field("low"), Value: int64(0)},
 					{Key: d.field("floor"), Value: int64(0)},
 				}},
-			}, options.UpdateOne().SetUpsert(true))
-		if !mongo.IsDuplicateKeyError(err) {
+			}, options.UpdateOne().SetUpsert(!again))
+		if !mongo.IsDuplicateKeyError(err) && (err != nil || joined || !again) {
 			return err
 		}
 		// It was made by another server meanwhile, or this one is in it already.
@@ -196,6 +200,9 @@ func (d *clockDocument) join(ctx context.Context, mark driver.Instant) error {
 		if own, there := state.Servers[d.id]; there {
 			d.beat = own.Beat
 			return nil
+		}
+		if again && state.Servers == nil {
+			return errEmptied
 		}
 	}
 }

@@ -139,7 +139,7 @@ func (f *fleet) kick() {
 
 // start comes in, and returns when instants can be handed out.
 func (f *fleet) start(ctx, life context.Context) error {
-	if err := persist(ctx, func() error { return f.doc.join(ctx, f.clock.last) }); err != nil {
+	if err := persist(ctx, func() error { return f.doc.join(ctx, f.clock.last, false) }); err != nil {
 		return err
 	}
 	f.life, f.stop = context.WithCancel(life)

@@ -58,8 +58,12 @@ func (f *fleet) comeBack(ctx context.Context) error {
 	c.mu.Lock()
 	last := c.last
 	c.mu.Unlock()
-	err := f.doc.join(ctx, last)
+	err := f.doc.join(ctx, last, true)
 	f.rejoining = err != nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.emptied = errors.Is(err, errEmptied)
+	c.broadcast()
 	return err
 }
 
