@@ -38,7 +38,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	}
 	result, latest, err := l.plan(ctx, vs)
 	if err == nil && l.simple() {
-		err = wrap(l.write(ctx), "loading")
+		err = wrap(l.writeOne(ctx), "loading")
 	}
 	if err != nil || l.simple() {
 		leave()

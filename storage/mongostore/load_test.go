@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -276,6 +277,44 @@ func TestLoadLearnsItsSize(t *testing.T) {
 	}
 	if ctx.Err() != nil {
 		t.Errorf("it stays at %d bytes at once", small)
+	}
+	checkAll(t, s)
+}
+
+// The lease of a load of one document ends, before anything of it was sent: it is
+// written under the next one.
+func TestLoadOfOneOutlivesLease(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	const begin, later = 1_000_000, 1_000_100
+	var elapsed, now atomic.Int64
+	now.Store(begin)
+	s := newFleetServer(t, uri, Options{
+		beat: beatEvery, Bounds: map[string]Bounds{"things": {Versions: 1}}, Clock: func() time.Time { return time.UnixMicro(now.Load()) },
+		elapsed: func() time.Duration { return time.Duration(elapsed.Load()) },
+	})
+	for n := range int64(2) { // so that what is there is read when the load has its time
+		if _, err := commitAgain(ctx, s, write("a", fmt.Sprint(n), n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var finds atomic.Int64
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if of("find")(c) {
+			if finds.Add(1) == 2 { // the first one is to plan it
+				elapsed.Add(int64(2 * leaseBeats * beatEvery))
+			}
+		}
+		return mongotest.Pass()
+	})
+	now.Store(later)
+	r, err := s.Load(ctx, []driver.Version{{Collection: "things", Key: "a", RecordedAt: later, Op: driver.OpImport, Author: "import", Data: []byte(`{"n":1}`)}})
+	if err != nil || r.Added != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if n := finds.Load(); n < 2 {
+		t.Errorf("%d reads: the lease did not end", n)
 	}
 	checkAll(t, s)
 }

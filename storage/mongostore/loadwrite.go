@@ -57,6 +57,24 @@ func (l *loading) write(ctx context.Context) error {
 	return nil
 }
 
+// writeOne is write for a load of one update, which was not written down before. Its
+// lease can end before anything was sent, as where the database stands still for a
+// moment: then it is tried again under another one, as a commit is, for some time.
+func (l *loading) writeOne(ctx context.Context) error {
+	began := l.store.clock.elapsed()
+	for {
+		err := l.write(ctx)
+		if _, again := errors.AsType[unsentError](err); !again || ctx.Err() != nil || l.store.clock.elapsed()-began > l.store.timeout {
+			return err
+		}
+	}
+}
+
+// unsentError is why a group was not written, of which nothing was sent.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
 // loadPart is versions that one document gets at once.
 type loadPart struct {
 	*loadedDocument
@@ -124,21 +142,29 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { g.landed(arrival, err) }()
+	begun := false // something may have been sent
 	bind := func(ctx context.Context, long bool) (context.Context, context.CancelFunc, error) {
 		left := func() (time.Duration, error) { return g.c.store.clock.flightLeft(arrival) }
+		refused := func(err error) (context.Context, context.CancelFunc, error) {
+			if !begun {
+				err = unsentError{err}
+			}
+			return nil, nil, err
+		}
 		hold := keep
 		if !long {
 			hold = bind
 			if err := g.c.store.fleet.freshen(ctx, left); err != nil {
-				return nil, nil, err
+				return refused(err)
 			}
 		}
 		ctx, cancel := g.c.store.step(ctx)
 		ctx, release, err := hold(ctx, left)
 		if err != nil {
 			cancel()
-			return nil, nil, err
+			return refused(err)
 		}
+		begun = true
 		return ctx, func() { release(); cancel() }, nil
 	}
 	for _, p := range g.parts {
