@@ -267,13 +267,17 @@ func TestSkewedServers(t *testing.T) {
 
 // Servers that use their own clocks only do not pass the test above.
 func TestSelfishServersAreFound(t *testing.T) {
-	servers := newFleetOf(t)
-	for _, s := range servers {
-		selfish(s)
+	const tries = 5 // where the machine is slow their clocks are not far apart, compared with that
+	for range tries {
+		servers := newFleetOf(t)
+		for _, s := range servers {
+			selfish(s)
+		}
+		if broken := observeFleet(t, servers, 40); len(broken) > 0 {
+			return
+		}
 	}
-	if broken := observeFleet(t, servers, 40); len(broken) == 0 {
-		t.Error("nothing was found to be wrong")
-	}
+	t.Error("nothing was found to be wrong")
 }
 
 // A server comes in, and another goes, while one writes: its reads stay.

@@ -3,10 +3,13 @@ package mongotest
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -102,9 +105,21 @@ func (p *Proxy) Down() {
 	p.serving.Wait()
 }
 
-// Up takes connections, again at the same address after Down.
+// Up takes connections, again at the same address after Down. Where somebody's own
+// connection has that now, it waits for the end of it.
 func (p *Proxy) Up(ctx context.Context) error {
+	free, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", p.addr)
+	for errors.Is(err, syscall.EADDRINUSE) && free.Err() == nil {
+		select {
+		case <-ticker.C:
+		case <-free.Done():
+		}
+		listener, err = new(net.ListenConfig).Listen(ctx, "tcp", p.addr)
+	}
 	if err != nil {
 		return err
 	}
