@@ -3940,10 +3940,10 @@ func (ec *executionContext) _DocumentDiff_from(ctx context.Context, field graphq
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionInfo) graphql.Marshaler {
-			return ec.marshalNVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx, selections, v)
+			return ec.marshalOVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_DocumentDiff_from(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -3972,10 +3972,10 @@ func (ec *executionContext) _DocumentDiff_to(ctx context.Context, field graphql.
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionInfo) graphql.Marshaler {
-			return ec.marshalNVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx, selections, v)
+			return ec.marshalOVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_DocumentDiff_to(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -4014,7 +4014,7 @@ func (ec *executionContext) _DocumentDiff_changes(ctx context.Context, field gra
 			return ec.fieldContext_DocumentDiff_changes(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Changes, nil
+			return obj.Changes()
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []*storage.FieldChange) graphql.Marshaler {
@@ -4028,7 +4028,7 @@ func (ec *executionContext) fieldContext_DocumentDiff_changes(_ context.Context,
 	fc = &graphql.FieldContext{
 		Object:     "DocumentDiff",
 		Field:      field,
-		IsMethod:   false,
+		IsMethod:   true,
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_FieldChange(ctx, field)
@@ -14166,12 +14166,12 @@ func (ec *executionContext) _DocumentDiff(ctx context.Context, sel ast.Selection
 			out.Values[i] = graphql.MarshalString("DocumentDiff")
 		case "from":
 			out.Values[i] = ec._DocumentDiff_from(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "to":
 			out.Values[i] = ec._DocumentDiff_to(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "before":
@@ -19634,6 +19634,13 @@ func (ec *executionContext) marshalOTagWhere2map(ctx context.Context, sel ast.Se
 	_ = ctx
 	res := scalar.MarshalInput(v)
 	return res
+}
+
+func (ec *executionContext) marshalOVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx context.Context, sel ast.SelectionSet, v *storage.VersionInfo) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._VersionInfo(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOVersionRef2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionRef(ctx context.Context, v any) (*storage.VersionRef, error) {

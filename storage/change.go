@@ -81,16 +81,22 @@ func (b *FieldBlame) ChangedBy() *Actor { return &Actor{ID: b.v.Author} }
 // Message is what the writer said about it; nil for nothing.
 func (b *FieldBlame) Message() *string { return optional(b.v.Message) }
 
-// DocumentDiff is the difference between two versions of a document.
+// DocumentDiff is the difference between two states of a document.
 type DocumentDiff struct {
+	// From and To are nil for a moment before the first version.
 	From, To *VersionInfo
-	Changes  []*FieldChange
 	// Before and After are the states in GraphQL names; JSON null where the
-	// document was deleted.
+	// document did not exist, or was deleted.
 	Before, After json.RawMessage
 	// JSONPatch leads from Before to After (RFC 6902).
 	JSONPatch json.RawMessage
+	changes   func() ([]*FieldChange, error)
 }
+
+// Changes are the differences, each with the version that made it: see
+// Store.attribute. In a diff that leads back in time the values are those before
+// and after the diff, and the version is the one that is taken back.
+func (d *DocumentDiff) Changes() ([]*FieldChange, error) { return d.changes() }
 
 func optional(s string) *string {
 	if s == "" {

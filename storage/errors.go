@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
@@ -107,6 +108,10 @@ func (o *Object) mistyped(i int, raw []byte) error {
 	if list := o.value(i); f.List && list[0] == '[' { // it is one of the elements
 		whole = list
 	}
+	if f.Kind == KindEnum && raw[0] == '"' {
+		return errorf(CodeInternal, "%s holds %s in field %s, which is declared as one of %v; declare that value again, or the field String or JSON, or correct the document",
+			o.doc.describe(), sample(raw), o.fieldPath(i), f.Enum)
+	}
 	return errorf(CodeInternal, "%s holds %s in field %s, which is declared %s; %s",
 		o.doc.describe(), sample(raw), o.fieldPath(i), f.typeName(true), advice(f, whole))
 }
@@ -171,7 +176,8 @@ func sample(raw []byte) string {
 	}
 	text := string(raw)
 	if len(text) > most {
-		text = string([]rune(text[:most])[:most/2]) + "…"
+		runes := []rune(strings.ToValidUTF8(text[:most], ""))
+		text = string(runes[:min(len(runes), most/2)]) + "…"
 	}
 	if kind == "" {
 		return text

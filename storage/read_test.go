@@ -256,7 +256,7 @@ func TestOldVersionsUnderTheSchema(t *testing.T) {
 		{read(b.String(fName)), []string{`Project "b", version 1,`, "non-null field name"}},
 		{read(a.OptInt(fStars)), []string{`the string "many"`, "field stars, which is declared Int", "declare stars: String"}},
 		{read(b.OptInt(fStars)), []string{"4294967296", "declare stars: Float"}},
-		{read(a.OptString(fPlan)), []string{"TRIAL"}},
+		{read(a.OptString(fPlan)), []string{"TRIAL", "declared as one of [FREE PAID]; declare that value again"}},
 		{read(a.OptString(fUpdatedAt)), []string{"2026-02-30", "Date"}},
 		{read(a.RefKeys(fTags)), []string{"null", "tags"}},
 		{read(b.RefKeys(fTags)), []string{`the string "x"`, "tags"}},

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"sync"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -69,10 +70,10 @@ func (s *Store) listChanges(t *Type, before, after *driver.Version, seen driver.
 }
 
 // Diff returns the difference between two versions of a document; to is the one
-// that was read where it is not given. What happened after the document was read
-// is in the future.
+// that was read where it is not given. At an instant before its first version the
+// document is nothing. What happened after the document was read is in the future.
 // Errors: BAD_USER_INPUT for a reference that names no version or two,
-// VERSION_NOT_FOUND, AS_OF_IN_FUTURE.
+// VERSION_NOT_FOUND for a number, AS_OF_IN_FUTURE.
 func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *VersionRef) (*DocumentDiff, error) {
 	op, err := s.operation(ctx)
 	if err != nil {
@@ -91,37 +92,58 @@ func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *Vers
 	if err := ended(ctx); err != nil {
 		return nil, err
 	}
-	changes := s.changesBetween(d.t, before, after, after, d.seen)
+	changes := s.changesBetween(d.t, before, after, d.v, d.seen)
 	if err := s.detail(ctx, len(changes)); err != nil {
 		return nil, err
 	}
-	if changes == nil {
-		changes = []*FieldChange{}
-	}
 	return &DocumentDiff{
-		From:      &VersionInfo{typ: d.t, v: before, seen: d.seen},
-		To:        &VersionInfo{typ: d.t, v: after, seen: d.seen},
-		Changes:   changes,
+		From:      s.info(d.t, before, d.seen),
+		To:        s.info(d.t, after, d.seen),
 		Before:    visibleState(d.t, before),
 		After:     visibleState(d.t, after),
-		JSONPatch: jsonPatch(changes, before.Deleted, after.Deleted),
+		JSONPatch: jsonPatch(changes, !live(before), !live(after)),
+		changes: sync.OnceValues(func() ([]*FieldChange, error) {
+			if len(changes) == 0 {
+				return []*FieldChange{}, nil
+			}
+			older, newer, back := before, after, false
+			if after == nil || before != nil && before.Number > after.Number {
+				older, newer, back = after, before, true
+			}
+			return changes, s.attribute(ctx, d.t, older, newer, changes, back)
+		}),
 	}, nil
 }
 
+// info is nil for no version.
+func (s *Store) info(t *Type, v *driver.Version, seen driver.Instant) *VersionInfo {
+	if v == nil {
+		return nil
+	}
+	return &VersionInfo{typ: t, v: v, seen: seen}
+}
+
 func visibleState(t *Type, v *driver.Version) []byte {
-	if v.Deleted {
+	if !live(v) {
 		return []byte("null")
 	}
 	return t.object.visible(v.Data)
 }
 
-// referredFrom is referred for what is known about a document that was read.
+// referredFrom is referred for what is known about a document that was read; nil
+// for a moment before its first version.
 func (s *Store) referredFrom(ctx context.Context, op *operation, d *Document, arg string, ref VersionRef) (*driver.Version, error) {
-	if ref.AsOf != nil && ref.Version == nil && *ref.AsOf > d.seen {
+	if ref.AsOf == nil || ref.Version != nil {
+		return s.referred(ctx, op, d.seen, d.t, d.v.Key, arg, ref)
+	}
+	if *ref.AsOf > d.seen {
 		return nil, errorf(CodeAsOfInFuture, "%s: asOf %s is after %s, at which the document was read; to compare with later states, read the document at a later moment",
 			arg, *ref.AsOf, d.seen)
 	}
-	return s.referred(ctx, op, d.seen, d.t, d.v.Key, arg, ref)
+	if err := s.settled(ctx, op, *ref.AsOf); err != nil {
+		return nil, err
+	}
+	return s.getOne(ctx, d.t, driver.Ref{Key: d.v.Key, At: *ref.AsOf})
 }
 
 // referred returns the version that a reference names, which may be a tombstone.

@@ -61,8 +61,8 @@ func TestHistoryOfWhatWasJustWritten(t *testing.T) {
 	log := must(e.store.DocumentChangelog(ctx, s.Document.Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
 	versions := must(e.projects.Versions(ctx, s.Document.Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
 	diff := must(e.store.Diff(ctx, s.Document.Document, storage.VersionRef{Version: ptr(2)}, nil))(t)
-	if len(log.Nodes) != 5 || len(versions.Nodes) != 4 || len(diff.Changes) != 1 {
-		t.Errorf("%v, %d versions, %v", lines(log.Nodes), len(versions.Nodes), lines(diff.Changes))
+	if len(log.Nodes) != 5 || len(versions.Nodes) != 4 || len(must(diff.Changes())(t)) != 1 {
+		t.Errorf("%v, %d versions, %v", lines(log.Nodes), len(versions.Nodes), lines(must(diff.Changes())(t)))
 	}
 }
 
