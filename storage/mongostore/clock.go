@@ -45,6 +45,7 @@ type clock struct {
 	// slow is how long the last exchange took, where that is too long, and quick
 	// when one last did not; for grace after that those who wait are not told.
 	slow, quick time.Duration
+	slows       int // how many exchanges in a row were slow
 	grace       time.Duration
 
 	// While alone: instants up to floor may be handed out.

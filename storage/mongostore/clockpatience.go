@@ -56,6 +56,11 @@ func unanswered(err error) bool { return mongo.IsTimeout(err) && !isNeverSent(er
 // who wait for its clock are told so.
 const slowBeats = 20
 
+// leastSlow is how many exchanges in a row must have been: one alone is as slow where
+// this process, or its machine, stood still for as long, which is no fault of the
+// database's.
+const leastSlow = 2
+
 // noteSlow notes how long an exchange took, or when it was given up. As long as
 // exchanges take longer than a lease lasts, there is none.
 func (c *clock) noteSlow(took time.Duration, made bool) {
@@ -64,9 +69,10 @@ func (c *clock) noteSlow(took time.Duration, made bool) {
 	switch {
 	case took >= c.flightTerm():
 		c.slow = took
+		c.slows++
 		c.broadcast()
 	case made:
-		c.slow, c.quick = 0, c.elapsed()
+		c.slow, c.slows, c.quick = 0, 0, c.elapsed()
 	}
 }
 
@@ -78,7 +84,7 @@ func (c *clock) flightTerm() time.Duration { return c.term - c.term/leastShare }
 // some time, where the database has needed longer for each of them for a while.
 // The caller holds the lock.
 func (c *clock) tooSlow(than time.Duration) error {
-	if c.slow < than || c.slow == 0 || c.elapsed()-c.quick < c.grace {
+	if c.slow < than || c.slows < leastSlow || c.elapsed()-c.quick < c.grace {
 		return nil
 	}
 	return driver.Errorf(driver.CodeUnavailable,

@@ -125,3 +125,25 @@ func TestTooSlowExchanges(t *testing.T) {
 		t.Errorf("when it is quick again: %v", err)
 	}
 }
+
+// A database that was too slow once is not told to be: this process may have stood
+// still. One that goes on to be is, until it is quick again.
+func TestStoodStill(t *testing.T) {
+	const beat = time.Second
+	elapsed := time.Duration(0)
+	c := newClock(time.Now, func() time.Duration { return elapsed }, 1)
+	newFleet(nil, c, beat)
+	for i, step := range []struct {
+		took time.Duration
+		told bool
+	}{{beat, false}, {time.Hour, false}, {beat, false}, {time.Hour, false}, {leaseBeats * beat, true}, {leaseBeats * beat, true}, {beat, false}} {
+		elapsed += step.took
+		c.noteSlow(step.took, true)
+		c.mu.Lock()
+		err := c.tooSlow(c.term)
+		c.mu.Unlock()
+		if (err != nil) != step.told {
+			t.Errorf("exchange %d, of %v: %v", i, step.took, err)
+		}
+	}
+}
