@@ -37,7 +37,7 @@ func TestUsage(t *testing.T) {
 		{"serve --addr=127.0.0.1:99999", 1, "cannot listen"},
 		{"serve --cors-origin=*", 2, "name the origins"},
 		{"serve --cors-origin=example.org", 2, "want scheme://host"},
-		{"serve --cors-origin=https://example.org/", 2, "want scheme://host"},
+		{"serve --cors-origin=http://localhost:5173/", 2, "no slash at its end; write http://localhost:5173\n"},
 		{"serve --store=mongodb://localhost", 2, "names no database"},
 		{"serve --store=mongodb://", 2, "URI is not valid"},
 		{"check --store=mongodb://127.0.0.1:1/asof?serverSelectionTimeoutMS=100", 1, "cannot be reached"},

@@ -27,6 +27,7 @@ type site struct {
 	handler  http.Handler // everything
 	api      *httpapi.Handler
 	schema   *ast.Schema // that the API has
+	noSchema bool        // clients may not ask for it
 	engine   driver.Engine
 	metrics  *prometheus.Registry
 	origins  []string
@@ -46,7 +47,9 @@ func (s *site) assemble() error {
 		api = cors.New(cors.Options{
 			AllowedOrigins: s.origins,
 			AllowedMethods: []string{http.MethodGet, http.MethodPost},
-			AllowedHeaders: []string{"Content-Type", "X-Actor", "X-Request-Id"},
+			// Any: who may send them is decided by the origin. Clients add names of their
+			// own (Apollo-Require-Preflight, Authorization, those of tracing …).
+			AllowedHeaders: []string{"*"},
 			ExposedHeaders: []string{"X-Request-Id", "Retry-After"},
 			MaxAge:         600,
 		}).Handler(api)

@@ -133,16 +133,3 @@ func mentions(header http.Header, name, token string) bool {
 	}
 	return false
 }
-
-// CheckOrigin returns an error for what is not the origin of a page, such as
-// "https://app.example.org" or "http://localhost:3000".
-func CheckOrigin(origin string) error {
-	u, err := url.Parse(origin)
-	switch {
-	case origin == "*":
-		return errors.New(`origin "*": name the origins that may use the API, one by one`)
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || origin != u.Scheme+"://"+u.Host:
-		return fmt.Errorf("origin %q: want scheme://host or scheme://host:port", origin)
-	}
-	return nil
-}
