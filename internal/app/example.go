@@ -22,10 +22,14 @@ const mostExampleFields = 6
 // ask for, it begins with another query.
 func (s *site) playground(types []*storage.Type) (web.Options, error) {
 	fit, err := web.TabsFit(s.schema)
-	if err != nil || len(types) == 0 {
+	if err != nil {
 		return web.Options{}, err
 	}
-	options := web.Options{Example: example(s.schema, types)}
+	options := web.Options{NoIntrospection: s.noSchema}
+	if len(types) == 0 {
+		return options, nil
+	}
+	options.Example = example(s.schema, types)
 	if fit {
 		options.IsDemo = s.holdsDemo
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/asof/asof/internal/web"
 )
 
 // codes returns the codes of an answer's errors.
@@ -110,8 +112,25 @@ func TestIntrospection(t *testing.T) {
 	if got := serve(t).query(t, query); !strings.HasPrefix(got.body, `{"data":{"__schema":{"queryType":{"name":"Query"}}}`) {
 		t.Error(got.body)
 	}
-	if got := serve(t, "--no-introspection").query(t, query); len(got.codes(t)) != 1 || strings.Contains(got.body, `"queryType"`) {
-		t.Error(got.body)
+	p := serve(t, "--no-introspection")
+	for name, query := range map[string]string{
+		"schema":          query,
+		"type":            `{__type(name: "Query") {name}}`,
+		"beside others":   `{tags {totalCount} __schema {queryType {name}}}`,
+		"inline fragment": `{... on Query {__schema {queryType {name}}}}`,
+		"fragments":       `query {...A} fragment A on Query {...B __typename} fragment B on Query {s: __schema {queryType {name}}}`,
+	} {
+		got := p.query(t, query)
+		if fmt.Sprint(got.codes(t)) != "[FORBIDDEN]" || !strings.Contains(got.body, "--no-introspection") ||
+			!strings.Contains(got.body, `"locations":[{"line":1,`) || strings.Contains(got.body, `"data"`) {
+			t.Errorf("%s: %s", name, got.body)
+		}
+	}
+	if got := p.query(t, `query {...A ...A} fragment A on Query {__typename tag(key: "none") {__typename}}`); len(got.codes(t)) != 0 {
+		t.Errorf("__typename: %s", got.body)
+	}
+	if page := p.do(t, "GET", "/", "").body; web.Enabled() && !strings.Contains(page, `name="asof-introspection" content="off"`) {
+		t.Errorf("the Playground does not know of it: %s", page)
 	}
 }
 

@@ -126,11 +126,12 @@ func (f *serveFlags) check() error {
 // newSite puts together everything that is served.
 func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error) {
 	s := &site{
-		engine:  store.Engine(),
-		metrics: newRegistry(store.Engine(), logger),
-		origins: m.flags.Serve.CORSOrigin,
-		anyHost: m.flags.Serve.InsecureNoAuth,
-		logger:  logger,
+		engine:   store.Engine(),
+		metrics:  newRegistry(store.Engine(), logger),
+		origins:  m.flags.Serve.CORSOrigin,
+		anyHost:  m.flags.Serve.InsecureNoAuth,
+		noSchema: !m.flags.Serve.Introspection,
+		logger:   logger,
 	}
 	var err error
 	if s.api, err = m.api(store, s, logger); err != nil {

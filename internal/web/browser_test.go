@@ -3,7 +3,9 @@
 package web_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -108,6 +110,52 @@ func TestExampleInBrowser(t *testing.T) {
 	b.WaitFor(t, "its variables", webtest.Text("variables.json")+`.includes("asOf")`)
 	b.Click(t, `button[aria-label="Show Examples"]`)
 	b.WaitFor(t, "the one example", `document.querySelectorAll(".asof-examples li").length === 1`)
+	if problems := b.Problems(); len(problems) > 0 {
+		t.Errorf("the page complains: %q", problems)
+	}
+}
+
+// Where the server does not tell its schema the page says so at the place of the
+// documentation, does not ask for it, and sends queries as ever.
+func TestNoIntrospectionInBrowser(t *testing.T) {
+	fake := fakeGraphQL(t, "testdata/schema.graphqls")
+	asked := make(chan string, 100)
+	mux := http.NewServeMux()
+	mux.Handle("/", web.Handler(web.Options{NoIntrospection: true}))
+	mux.HandleFunc("/graphql", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		asked <- string(body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		fake.ServeHTTP(w, r)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	b := webtest.New(t)
+	b.Open(t, server.URL)
+	b.WaitFor(t, "the query editor", `document.querySelector(".graphiql-query-editor .view-line span")`)
+	b.WaitFor(t, "the reason", `document.querySelector(".asof-no-schema-pane")?.innerText.includes("--no-introspection")`)
+	if got := webtest.Eval[bool](t, b, `document.querySelector('button[aria-label^="Re-fetch"]')?.checkVisibility() ?? false`); got {
+		t.Error("the schema can be asked for again")
+	}
+	if answer := b.RunQuery(t); !strings.Contains(answer, "Lanternfish") || strings.Contains(answer, `"errors"`) {
+		t.Errorf("the first tab's answer: %s", answer)
+	}
+	b.Click(t, `button[aria-label="Show Examples"]`)
+	b.WaitFor(t, "the examples", `document.querySelectorAll(".asof-examples li").length > 1`)
+	b.Click(t, `button[aria-label="Show Documentation Explorer"]`)
+	b.WaitFor(t, "the reason again", `document.querySelector(".asof-no-schema-pane")`)
+	close(asked)
+	for body := range asked {
+		if strings.Contains(body, "__schema") {
+			t.Errorf("the schema was asked for: %.100s", body)
+		}
+	}
+	if complaints := webtest.Eval[[]string](t, b, webtest.Complaints); len(complaints) > 0 {
+		t.Errorf("the editors underline: %q", complaints)
+	}
 	if problems := b.Problems(); len(problems) > 0 {
 		t.Errorf("the page complains: %q", problems)
 	}

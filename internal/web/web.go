@@ -48,6 +48,9 @@ type Options struct {
 	// IsDemo says, each time that the page is asked for, whether the ready queries
 	// are shown although there is an Example; nil: they are not.
 	IsDemo func(context.Context) bool
+	// NoIntrospection: the server does not tell its schema. The page then says so,
+	// instead of asking for it.
+	NoIntrospection bool
 }
 
 // endpointMark is where the built page keeps the endpoint's URL.
@@ -55,6 +58,9 @@ const endpointMark = `name="asof-graphql" content="graphql"`
 
 // exampleMark is where the built page keeps the query in place of the ready ones.
 const exampleMark = `name="asof-example" content=""`
+
+// introspectionMark is where the built page keeps whether to ask for the schema.
+const introspectionMark = `name="asof-introspection" content="on"`
 
 // Handler serves the Playground at "/" and its files below it. Mount it at the
 // root, or below another path by http.StripPrefix.
@@ -76,7 +82,12 @@ func Handler(opts Options) http.Handler {
 			panic("web: embedded playground: " + err.Error())
 		}
 	}
-	if opts.Example != nil {
+	if opts.NoIntrospection {
+		if err := files.replace(introspectionMark, `name="asof-introspection" content="off"`); err != nil {
+			panic("web: embedded playground: " + err.Error())
+		}
+	}
+	if opts.Example != nil { // the last: the page as it is until here is the demo's
 		files.demo, files.isDemo = files.byPath[page], opts.IsDemo
 		if err := files.setExample(opts.Example); err != nil {
 			panic("web: embedded playground: " + err.Error())

@@ -57,6 +57,8 @@ func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
 	exec.Use(&costLimit{limits: cfg.Limits, weight: cfg.Weight})
 	if cfg.Introspection {
 		exec.Use(extension.Introspection{})
+	} else {
+		exec.Use(noIntrospection{})
 	}
 	if cfg.Operations != nil {
 		exec.Use(&instants{operations: cfg.Operations, present: present})

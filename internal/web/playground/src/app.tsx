@@ -8,6 +8,7 @@ import { EXAMPLES_PLUGIN } from "./examples-pane";
 import { fetcher } from "./fetcher";
 import { isFirstVisit } from "./first-visit";
 import { Footer } from "./footer";
+import { hasNoSchema, NO_SCHEMA_PLUGIN } from "./no-schema";
 import { TabStrip } from "./tab-strip";
 import { VariablesCheck } from "./variables-check";
 
@@ -60,6 +61,10 @@ export function App() {
     <GraphiQL
       fetcher={fetcher}
       plugins={plugins}
+      // Where the server does not tell its schema it is not asked for it.
+      schema={hasNoSchema ? null : undefined}
+      referencePlugin={hasNoSchema ? NO_SCHEMA_PLUGIN : DOC_EXPLORER_PLUGIN}
+      className={hasNoSchema ? "asof-no-schema" : undefined}
       // The schema's documentation is open at first.
       visiblePlugin={isFirstVisit ? DOC_EXPLORER_PLUGIN.title : undefined}
       defaultTabs={defaultTabs}
