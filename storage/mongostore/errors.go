@@ -123,6 +123,8 @@ func explain(err error) (driver.Code, string) {
 	switch {
 	case isUnreachable(err):
 		return driver.CodeUnavailable, "the MongoDB server cannot be reached"
+	case strings.Contains(err.Error(), " reports wire version "): // the driver has no type for it
+		return driver.CodeUnavailable, "the MongoDB server is too old for asof, or too new; it needs 4.4, and 7.0 or 8.0 is recommended"
 	case isServer && slices.ContainsFunc(retryLabels[:], server.HasErrorLabel):
 		return driver.CodeUnavailable, "the server asks to try again"
 	}
