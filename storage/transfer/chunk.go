@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -81,9 +82,11 @@ func (c *chunker) cut(buf []byte, at int, end error) chunk {
 		out.end = &LineError{Line: c.line, Err: end}
 	case len(c.rest) > c.maxLine:
 		out.end = &LineError{Line: c.line, Err: tooLong(c.maxLine)}
-	case len(bytes.TrimSpace(c.rest)) > 0:
-		out.end = &LineError{Line: c.line, Err: fmt.Errorf(
-			"%w: it ends here without a newline; if the line is complete, put one at its end", ErrTruncated)}
+	case len(bytes.TrimSpace(c.rest)) == 0:
+	case c.rest[0] == '{' && json.Valid(c.rest): // an object that is cut off is none
+		out.text = append(buf, '\n')
+	default:
+		out.end = &LineError{Line: c.line, Err: fmt.Errorf("%w: it ends here in the middle of a line", ErrTruncated)}
 	}
 	return out
 }

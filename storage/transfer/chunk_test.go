@@ -53,6 +53,16 @@ func TestChunksOfEverySize(t *testing.T) {
 	}
 }
 
+// The newline behind a last line that is whole is added.
+func TestLastLineWithoutNewline(t *testing.T) {
+	for _, before := range []string{"", "a\n", "a\n\n", strings.Repeat("x", chunkBytes-10) + "\n"} {
+		lines, end := chunks(t, strings.NewReader(before+`{"c":{"d":"}"}}`), 2*chunkBytes)
+		if got := strings.Join(lines, ""); !errors.Is(end, io.EOF) || got != before+`{"c":{"d":"}"}}`+"\n" {
+			t.Errorf("%d bytes, %v", len(got), end)
+		}
+	}
+}
+
 func TestChunkEnds(t *testing.T) {
 	broken := errors.New("the disk is gone")
 	tests := []struct {
@@ -62,7 +72,8 @@ func TestChunkEnds(t *testing.T) {
 		line  int64 // of the error
 		want  string
 	}{
-		{"no newline at the end", strings.NewReader("a\nb\nc"), 2, 3, "the file is cut off: it ends here without a newline"},
+		{"no newline at the end", strings.NewReader("a\nb\nc"), 2, 3, "the file is cut off: it ends here in the middle of a line"},
+		{"a part of an object at the end", strings.NewReader("a\nb\n" + `{"c":{}`), 2, 3, "the file is cut off: it ends here in the middle of a line"},
 		{"broken", io.MultiReader(strings.NewReader("a\nb\nc"), iotest.ErrReader(broken)), 2, 3, "the disk is gone"},
 		{"ends unexpectedly", io.MultiReader(strings.NewReader("a\n"), iotest.ErrReader(io.ErrUnexpectedEOF)), 1, 2, "unexpected EOF"},
 		{"too long", strings.NewReader("a\n" + strings.Repeat("x", 3*chunkBytes) + "\n"), 1, 2, "is longer than the 600000 bytes"},

@@ -14,7 +14,8 @@
 //     came before that line is in the store, durably; the line and what follows
 //     is not. Running it again skips what is there.
 //   - A file that was cut off is never taken for a whole one: compressed files
-//     carry checksums, and the last line of a plain one must end in a newline.
+//     carry checksums, and the last line of a plain one must be a whole object,
+//     with a newline behind it or without.
 //   - Memory does not grow with the size of the file: lines, batches and what
 //     is in flight between the goroutines are bounded in bytes.
 //   - A file that Export was writing when it was killed never carries the name
