@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -140,7 +141,16 @@ func enumNames(e *Enum) string {
 
 // article puts "a" or "an" before a type's name.
 func article(name string) string {
-	if strings.ContainsAny(name[:1], "AEIOUaeiou") {
+	lower := strings.ToLower(name)
+	begins := func(with string) bool { return strings.HasPrefix(lower, with) }
+	vowel := strings.ContainsAny(lower[:1], "aeiou")
+	switch {
+	case slices.ContainsFunc([]string{"unin", "unim"}, begins), slices.ContainsFunc([]string{"heir", "hono", "hour"}, begins):
+		vowel = true
+	case slices.ContainsFunc([]string{"eu", "one", "ubi", "uni", "us", "uti"}, begins): // spoken with a consonant
+		vowel = false
+	}
+	if vowel {
 		return "an " + name
 	}
 	return "a " + name

@@ -91,7 +91,7 @@ func (r *reader) declareType(def *ast.Definition) {
 	case ast.Object:
 		switch {
 		case isRootType(def.Name):
-			r.problems.add(def.Position, "type %s is generated from the @versioned types and cannot be written here", def.Name)
+			r.problems.add(def.Position, "type %s belongs to the API, which is generated from the @versioned types, and cannot be written here", def.Name)
 		case versioned:
 			r.declareDocument(def)
 		default:
