@@ -16,7 +16,7 @@ func (p *lineParser) usual(line []byte) (v driver.Version, ok bool) {
 		return v, false
 	}
 	var seen uint
-	op := ""
+	var op ops
 	for i := 1; ; {
 		name, start, end := rawjson.Member(line, i)
 		if end < 0 {
@@ -59,8 +59,11 @@ func memberOf(name []byte) int {
 	return -1
 }
 
+// ops is what a line says of what its version does.
+type ops struct{ op, operation string }
+
 // set fills in a member other than the document.
-func set(v *driver.Version, op *string, member int, text string) (err error) {
+func set(v *driver.Version, op *ops, member int, text string) (err error) {
 	switch member {
 	case memberCollection:
 		v.Collection = text
@@ -75,7 +78,9 @@ func set(v *driver.Version, op *string, member int, text string) (err error) {
 	case memberSource:
 		v.Group = text
 	case memberOp:
-		*op = text
+		op.op = text
+	case memberOperation:
+		op.operation = text
 	}
 	return err
 }

@@ -81,6 +81,21 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 // progressEvery is how many lines lie between two reports of progress.
 const progressEvery = 1000
 
+// operationName is what a line says of an operation that does not follow from the
+// rest of it.
+func operationName(op driver.Op) string {
+	switch op {
+	case driver.OpCreate:
+		return "CREATE"
+	case driver.OpUpdate:
+		return "UPDATE"
+	case driver.OpRestore:
+		return "RESTORE"
+	default:
+		return ""
+	}
+}
+
 // appendLine appends the line of one version, with its newline.
 func appendLine(b []byte, v *driver.Version) ([]byte, error) {
 	var err error
@@ -111,6 +126,9 @@ func appendLine(b []byte, v *driver.Version) ([]byte, error) {
 		member(memberOp, "delete")
 	} else {
 		member(memberOp, "put")
+	}
+	if name := operationName(v.Op); name != "" {
+		member(memberOperation, name)
 	}
 	if err != nil {
 		return b, fmt.Errorf("%s %q version %d: %w", v.Collection, v.Key, v.Number, err)

@@ -23,11 +23,18 @@ const (
 	memberMessage
 	memberSource
 	memberOp
+	memberOperation
 	memberData
 	memberCount
 )
 
-var memberNames = [memberCount]string{"collection", "id", "at", "by", "message", "source", "op", "data"}
+var memberNames = [memberCount]string{"collection", "id", "at", "by", "message", "source", "op", "operation", "data"}
+
+// operations are what memberOperation can say of a version, beside what op does.
+// Without it a version that puts a document is an import.
+var operations = map[string]driver.Op{
+	"CREATE": driver.OpCreate, "UPDATE": driver.OpUpdate, "RESTORE": driver.OpRestore, "IMPORT": driver.OpImport, "DELETE": driver.OpDelete,
+}
 
 // required are the members that every line has; data depends on op.
 const required = 1<<memberCollection | 1<<memberID | 1<<memberAt | 1<<memberBy | 1<<memberOp
@@ -71,7 +78,7 @@ func (p *lineParser) strict(line []byte) (driver.Version, error) {
 		return v, fmt.Errorf("is %s; each line must be one JSON object", describe(tok.Kind()))
 	}
 	var seen, nulls uint
-	var op string
+	var op ops
 	for p.dec.PeekKind() != '}' {
 		member, err := p.member(line)
 		if err != nil {
@@ -114,7 +121,7 @@ func (p *lineParser) strict(line []byte) (driver.Version, error) {
 }
 
 // complete checks what only the whole line can tell.
-func (p *lineParser) complete(v *driver.Version, op string, seen, nulls uint) error {
+func (p *lineParser) complete(v *driver.Version, op ops, seen, nulls uint) error {
 	for m := range memberCount {
 		switch bit := uint(1) << m; {
 		case required&bit == 0:
@@ -130,10 +137,15 @@ func (p *lineParser) complete(v *driver.Version, op string, seen, nulls uint) er
 	case v.Key == "":
 		return errors.New(`"id" is empty`)
 	}
-	switch op {
+	named := (seen&^nulls)&(1<<memberOperation) != 0
+	switch op.op {
 	case "put":
-		v.Op = driver.OpImport
+		if v.Op = operations[op.operation]; !named {
+			v.Op = driver.OpImport
+		}
 		switch {
+		case v.Op == 0 || v.Op == driver.OpDelete:
+			return fmt.Errorf(`"operation" of a put must be CREATE, UPDATE, RESTORE or IMPORT, or left out, not %s`, excerpt([]byte(op.operation)))
 		case seen&(1<<memberData) == 0:
 			return errors.New(`has no "data"; a put carries the document as it was after it`)
 		case nulls&(1<<memberData) != 0:
@@ -144,8 +156,11 @@ func (p *lineParser) complete(v *driver.Version, op string, seen, nulls uint) er
 		if v.Data != nil {
 			return errors.New(`is a delete with "data"; leave "data" out, or write "op":"put"`)
 		}
+		if named && op.operation != "DELETE" {
+			return fmt.Errorf(`"operation" of a delete must be DELETE, or left out, not %s`, excerpt([]byte(op.operation)))
+		}
 	default:
-		return fmt.Errorf(`"op" must be "put" or "delete", not %s`, excerpt([]byte(op)))
+		return fmt.Errorf(`"op" must be "put" or "delete", not %s`, excerpt([]byte(op.op)))
 	}
 	return nil
 }

@@ -49,6 +49,9 @@ func randomHistory(r *rand.Rand, n int) string {
 		} else {
 			line["data"] = map[string]any{"name": keys[r.IntN(len(keys))], "extra": randomValue(r, 3), keys[r.IntN(len(keys))]: randomValue(r, 2)}
 		}
+		if line["op"] == "put" && r.IntN(2) == 0 {
+			line["operation"] = []string{"CREATE", "UPDATE", "RESTORE"}[r.IntN(3)]
+		}
 		existed[collection+key] = true
 		text, _ := jsonOf(line)
 		out.Write(text)
