@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -36,6 +37,7 @@ type clock struct {
 	changed chan struct{}    // closed, and replaced, when anything below or above changes
 	unclear bool             // a commit's outcome was given up
 	emptied bool             // there is no store any more: nothing is handed out
+	failed  error            // why the last exchange was not made; nil: it was
 
 	// The lease: it lasts a term from when the last exchange began, if there was
 	// one in this life.
@@ -102,7 +104,7 @@ func (c *clock) await(ctx context.Context) error {
 	case <-changed:
 		return nil
 	case <-ctx.Done():
-		return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock: the time was up: %w", ctx.Err())
+		return c.timeUp(ctx)
 	}
 }
 
@@ -137,7 +139,7 @@ func (c *clock) read(ctx context.Context, looked bool) (at driver.Instant, ok bo
 				return at, true, nil
 			}
 			c.want(at)
-			if err := c.tooSlow(c.term); err != nil && c.left() <= 0 {
+			if err := cmp.Or(c.tooSlow(c.term), c.refusal()); err != nil && c.left() <= 0 {
 				return 0, false, err
 			}
 		case shared:
@@ -150,8 +152,8 @@ func (c *clock) read(ctx context.Context, looked bool) (at driver.Instant, ok bo
 			}
 			return at, true, nil
 		case joining, between:
-			if c.emptied {
-				return 0, false, errEmptied
+			if err := c.refusal(); err != nil {
+				return 0, false, err
 			}
 		}
 		if err := c.await(ctx); err != nil {
@@ -205,11 +207,6 @@ func (c *clock) ticketFor(ctx context.Context, after driver.Instant, life string
 			return 0, errDead
 		case t != nil && t.done:
 			return t.time, nil
-		case c.emptied:
-			if t != nil {
-				t.gone = true
-			}
-			return 0, errEmptied
 		case t != nil && t.back:
 			t = nil
 			continue
@@ -232,7 +229,7 @@ func (c *clock) ticketFor(ctx context.Context, after driver.Instant, life string
 			pass()
 			c.kick()
 		}
-		if err := c.tooSlow(c.flightTerm()); err != nil {
+		if err := cmp.Or(c.tooSlow(c.flightTerm()), c.refusal()); err != nil {
 			if t != nil {
 				t.gone = true
 			}
@@ -373,14 +370,17 @@ func (c *clock) reach(ctx context.Context, at driver.Instant) (driver.Instant, b
 				return at, true, nil
 			}
 			c.want(at)
+			if err := c.refusal(); err != nil {
+				return 0, false, err
+			}
 		case shared:
 			if at <= c.mark {
 				return at, true, nil
 			}
 			c.want(at)
 		case joining, between:
-			if c.emptied {
-				return 0, false, errEmptied
+			if err := c.refusal(); err != nil {
+				return 0, false, err
 			}
 		}
 		if err := c.await(ctx); err != nil {

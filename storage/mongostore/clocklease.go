@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -87,7 +88,7 @@ func (c *clock) exclusionLeft(life string) (time.Duration, error) {
 func (c *clock) leaseLeft() (time.Duration, error) {
 	left := c.left()
 	if left <= 0 {
-		if err := c.tooSlow(c.flightTerm()); err != nil {
+		if err := cmp.Or(c.tooSlow(c.flightTerm()), c.refusal()); err != nil {
 			return 0, err
 		}
 		return 0, errNotNow()

@@ -148,8 +148,11 @@ func (f *fleet) start(ctx, life context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.mode != alone && c.mode != shared {
+		if err := c.refusal(); err != nil {
+			return err
+		}
 		if err := c.await(ctx); err != nil {
-			return errors.Join(err, f.failure())
+			return err
 		}
 	}
 	return nil
@@ -170,7 +173,7 @@ func (f *fleet) paid(ctx context.Context) error {
 	defer c.mu.Unlock()
 	for c.debts > 0 {
 		if err := c.await(ctx); err != nil {
-			return errors.Join(err, f.failure())
+			return err
 		}
 	}
 	return nil
@@ -282,6 +285,7 @@ func (f *fleet) step(life context.Context, due bool) {
 	if errors.Is(err, errRemoved) {
 		err = f.comeBack(life)
 	}
+	f.clock.noteFailure(err)
 	f.mu.Lock()
 	f.failed = err
 	f.mu.Unlock()

@@ -114,14 +114,14 @@ func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
 // Ping implements driver.Engine. It finds out whether documents can be read and
 // written, with two commands. A server whose clock is too far from that of the
 // database cannot answer as it should, and says so; nor can one whose database is
-// too slow for it.
+// too slow for it, or refuses what it says of itself.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if err := cmp.Or(s.clocksApart(), s.fleet.tooSlow()); err != nil {
+	if err := cmp.Or(s.clocksApart(), s.fleet.tooSlow(), s.fleet.stuck()); err != nil {
 		return err
 	}
 	return wrap(s.ping(ctx), "asking the server whether it answers")

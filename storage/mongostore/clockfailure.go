@@ -1,0 +1,80 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// A server whose exchanges fail has no lease after a while, and hands out nothing.
+// Those who wait for it are told why: at once where the database refuses the
+// exchange for a reason that does not go away by itself, such as a full disk or a
+// right that was taken away; else when their time is up, since another primary may be
+// elected until then.
+
+// noteFailure notes how the last exchange ended.
+func (c *clock) noteFailure(err error) {
+	if errors.Is(err, errUnmet) {
+		err = nil // it was answered
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed = wrap(err, "telling other servers that this one is there"); err != nil {
+		c.broadcast()
+	}
+}
+
+// timeUp is the error of who waited for the clock until its context ended. The
+// caller does not hold the lock.
+func (c *clock) timeUp(ctx context.Context) error {
+	c.mu.Lock()
+	failed := c.failed
+	c.mu.Unlock()
+	if failed == nil {
+		return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock: the time was up: %w", ctx.Err())
+	}
+	return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock (%v): the time was up: %w", failed, ctx.Err())
+}
+
+// refusal is what those are told who need not wait any longer; nil: they should.
+// The caller holds the lock.
+func (c *clock) refusal() error {
+	switch {
+	case c.emptied:
+		return errEmptied
+	case c.failed == nil || c.left() > 0 || !staysRefused(c.failed):
+		return nil
+	default:
+		return c.failed
+	}
+}
+
+// passing are the codes of errors that end when there is a primary again; see refusals.
+var passing = [...]int{10107, 13435, 13436, 10058, 91, 189, 11600, 11602, 94}
+
+// staysRefused reports whether an error is an answer that stays the same until somebody
+// does something about it.
+func staysRefused(err error) bool {
+	var server mongo.ServerError
+	if !errors.As(err, &server) || mongo.IsTimeout(err) || mongo.IsNetworkError(err) {
+		return false
+	}
+	return !slices.ContainsFunc(retryLabels[:], server.HasErrorLabel) && !server.HasErrorLabel("NoWritesPerformed") &&
+		!slices.ContainsFunc(passing[:], server.HasErrorCode)
+}
+
+// stuck is why nothing can be written, and by a server that is alone nothing read;
+// nil while this server has a lease.
+func (f *fleet) stuck() error {
+	c := f.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left() > 0 {
+		return nil
+	}
+	return c.failed
+}

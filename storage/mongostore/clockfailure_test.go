@@ -1,0 +1,118 @@
+package mongostore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore/mongotest"
+)
+
+// A database that refuses what a server says of itself can be written no more, and
+// by a server that is alone not be read as of now. Everybody is told why: at once,
+// where that stays so until somebody does something, else when the time is up; and so
+// is who asks whether the server is ready. It goes on when the database does.
+func TestExchangesAreRefused(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		answer mongotest.Answer
+		atOnce bool
+		text   string
+	}{
+		{"a full disk", mongotest.Reply(mongotest.Failure(14031, "OutOfDiskSpace", "available disk space")), true, "the disk of the server is full"},
+		{"a right that was taken away", mongotest.Reply(mongotest.Failure(13, "Unauthorized", "not authorized")), true, "needs the role readWrite"},
+		{"writes that are blocked", mongotest.Reply(mongotest.Failure(371, "UserWritesBlocked", "blocked")), true, "writes to the cluster are blocked"},
+		{"something new", mongotest.Reply(mongotest.Failure(99999, "SomethingNew", "as yet unknown")), true, "as yet unknown"},
+		{"no primary", mongotest.Reply(mongotest.Failure(10107, "NotWritablePrimary", "not primary", "RetryableWriteError", "NoWritesPerformed")), false, "not primary"},
+		{"a connection that breaks", mongotest.CutBefore(), false, "cannot be reached"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), hangs)
+			defer cancel()
+			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+			s := newFleetServer(t, uri, Options{})
+			t.Cleanup(func() { proxy.Set(nil) })
+			if _, err := commitAgain(ctx, s, write("a", "1", 0)); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Set(func(c mongotest.Command) mongotest.Answer {
+				if slices.Contains([]string{"insert", "update", "delete", "findAndModify"}, c.Name) {
+					return test.answer
+				}
+				return mongotest.Pass()
+			})
+			until(ctx, t, s, func(c *clock) bool { return c.left() <= 0 && c.failed != nil })
+			calls := []struct {
+				name string
+				call func(context.Context) error
+			}{
+				{"Now", func(ctx context.Context) error { _, err := s.Now(ctx); return err }},
+				{"Commit", func(ctx context.Context) error { _, err := s.Commit(ctx, write("a", "2", 1)); return err }},
+				{"Ping", s.Ping},
+			}
+			for _, call := range calls {
+				ctx, cancel := ctx, context.CancelFunc(func() {})
+				if !test.atOnce {
+					ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+				}
+				err := call.call(ctx)
+				cancel()
+				if driver.CodeOf(err) != codeOf(test.text) || call.name != "Commit" && !strings.Contains(err.Error(), test.text) {
+					t.Errorf("%s: %v (%q), want %q", call.name, err, driver.CodeOf(err), test.text)
+				}
+				if call.name == "Commit" && test.atOnce && codeOf(test.text) == driver.CodeUnavailable && driver.RefusalOf(err) == "" {
+					t.Errorf("who writes is not told that nothing was written: %v", err)
+				}
+			}
+			proxy.Set(nil)
+			for _, call := range calls {
+				for {
+					err := call.call(ctx)
+					if err == nil {
+						break
+					}
+					if ctx.Err() != nil {
+						t.Fatalf("%s, when the database is well again: %v", call.name, err)
+					}
+				}
+			}
+			if h, err := s.collections["things"].readHead(ctx, "a"); err != nil || h.Number != 2 {
+				t.Errorf("%v, %v", h, err)
+			}
+		})
+	}
+}
+
+// codeOf is the code of an error that says something.
+func codeOf(text string) driver.Code {
+	if text == "as yet unknown" {
+		return driver.CodeInternal
+	}
+	return driver.CodeUnavailable
+}
+
+// A server that cannot come in among the others says at once why.
+func TestComingInIsRefused(t *testing.T) {
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if c.Name == "findAndModify" {
+			return mongotest.Reply(bson.D{{Key: "ok", Value: 0.0}, {Key: "code", Value: int32(13)}, {Key: "codeName", Value: "Unauthorized"}, {Key: "errmsg", Value: "not authorized"}})
+		}
+		return mongotest.Pass()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	s, err := Open(ctx, uri, Options{Timeout: hangs})
+	if err == nil {
+		_ = s.Close()
+	}
+	if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "needs the role readWrite") {
+		t.Errorf("%v (%q)", err, driver.CodeOf(err))
+	}
+}
