@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,7 +77,8 @@ func shown(t *testing.T, command bson.D, keys indexKeys) (text string, bounded b
 	if order := keys.orderedBy(command); order != "" {
 		lines = append(lines, "--- in the order of "+order)
 	}
-	if bounded = len(lines) > 0 || command[0].Key == "insert"; !bounded {
+	reads := slices.Contains([]string{"find", "aggregate", "update", "delete"}, command[0].Key)
+	if bounded = len(lines) > 0 || !reads; !bounded {
 		lines = append(lines, "--- reads the whole collection")
 	}
 	return strings.Join(append(lines, string(body)), "\n"), bounded
@@ -261,6 +263,11 @@ func TestCommands(t *testing.T) {
 			log(driver.LogQuery{Collections: []string{"tools"}, Histories: []driver.History{{Key: "go"}, {Key: "c"}}, NoData: true})
 		}, false, false},
 		{"what arrived since a position, a round of all watches", func() { arrived(4_500_000) }, false, false},
+		{"how much there is, for each type and once more", func() {
+			if _, err := s.Stats(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}, true, false},
 		{"an import of new documents, with history that moves", func() { load(1, "a", "b") }, false, false},
 		{"an import of more versions of them", func() { load(4, "a", "b") }, false, false},
 	} {

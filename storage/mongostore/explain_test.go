@@ -165,9 +165,9 @@ func TestPlans(t *testing.T) {
 		}
 	}
 	recordedAt := driver.Field{Meta: driver.MetaRecordedAt, Kind: driver.KindInstant}
-	const byID = "_id_"
+	const byID, counted = "_id_", "how much there is"
 	var (
-		since    = nameOf(t, "current.at", "_id")
+		since    = nameOf(t, "current.at", "_id", "current.v", "current.del")
 		loaded   = nameOf(t, "current."+loadedField)
 		last     = nameOf(t, "current.at", "-_id")
 		inPrev   = nameOf(t, "prev.at")
@@ -215,6 +215,10 @@ func TestPlans(t *testing.T) {
 		{"the log of one document", log(driver.LogQuery{Keys: []string{"k00007"}}), []string{byID, byNumber, byTime}, false},
 		{"what changed last, of all documents", log(driver.LogQuery{Backward: true, Limit: 20}), []string{since, last, inPrev, around}, false},
 		{"a further page of it", log(driver.LogQuery{Backward: true, Limit: 20, After: &driver.LogPosition{At: recent, Collection: "tools", Key: "k", Number: 1}}), []string{since, last, inPrev, around}, false},
+		{counted, func() error {
+			_, err := s.Stats(ctx)
+			return err
+		}, []string{since}, false},
 		{"what arrived since a position", func() error {
 			at, err := s.Now(ctx)
 			if err != nil {
@@ -255,8 +259,12 @@ func TestPlans(t *testing.T) {
 				t.Errorf("%s: %v\n%v", c.name, err, command)
 				continue
 			}
-			if c.ordered && sorts(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: reply}) {
+			plan := bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: reply}
+			if c.ordered && hasStage(plan, "SORT") {
 				t.Errorf("%s: the server sorts all that there is:\n%v", c.name, command)
+			}
+			if c.name == counted && hasStage(plan, "FETCH") {
+				t.Errorf("%s: the server reads documents:\n%v", c.name, command)
 			}
 			accesses, err := mongotest.Accesses(reply)
 			if err != nil {
@@ -271,9 +279,9 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// sorts reports whether the plan that was chosen sorts, instead of reading an index
-// that has the order.
-func sorts(v bson.RawValue) bool {
+// hasStage reports whether the plan that was chosen has a stage, such as SORT, instead
+// of reading an index that has the order.
+func hasStage(v bson.RawValue, stage string) bool {
 	var values []bson.RawValue
 	switch v.Type {
 	case bson.TypeArray:
@@ -281,7 +289,7 @@ func sorts(v bson.RawValue) bool {
 	case bson.TypeEmbeddedDocument:
 		elements, _ := v.Document().Elements()
 		for _, e := range elements {
-			if name, _ := e.Value().StringValueOK(); e.Key() == "stage" && name == "SORT" {
+			if name, _ := e.Value().StringValueOK(); e.Key() == "stage" && name == stage {
 				return true
 			}
 			if e.Key() != "rejectedPlans" && e.Key() != "command" {
@@ -290,10 +298,10 @@ func sorts(v bson.RawValue) bool {
 		}
 	default: // holds nothing
 	}
-	return slices.ContainsFunc(values, sorts)
+	return slices.ContainsFunc(values, func(v bson.RawValue) bool { return hasStage(v, stage) })
 }
 
-func TestSorts(t *testing.T) {
+func TestHasStage(t *testing.T) {
 	stage := func(name string, input any) bson.D {
 		return bson.D{{Key: "stage", Value: name}, {Key: "inputStage", Value: input}}
 	}
@@ -305,7 +313,7 @@ func TestSorts(t *testing.T) {
 		{bson.D{{Key: "shards", Value: bson.A{bson.D{{Key: "winningPlan", Value: stage("SORT", bson.D{})}}}}}, true},
 		{bson.D{{Key: "winningPlan", Value: stage("SORT_MERGE", stage("IXSCAN", "SORT"))}, {Key: "rejectedPlans", Value: bson.A{stage("SORT", 1)}}}, false},
 	} {
-		if got := sorts(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: raw(t, c.reply)}); got != c.want {
+		if got := hasStage(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: raw(t, c.reply)}, "SORT"); got != c.want {
 			t.Errorf("%v sorts: %t, want %t", c.reply, got, c.want)
 		}
 	}

@@ -52,8 +52,8 @@ func (c *collection) tellWaiting(each time.Duration, ended <-chan struct{}) {
 // descend. As those only save a sort, there are no more than a collection may have.
 func (c *collection) indexes(declared []driver.Index) (main, history []mongo.IndexModel) {
 	main = []mongo.IndexModel{
-		index("current.at", "_id"),  // what changed since; the log
-		index("current.at", "-_id"), // what changed last, by key at one time
+		index("current.at", "_id", "current.v", "current.del"), // what changed since; the log; how many there are, see Stats
+		index("current.at", "-_id"),                            // what changed last, by key at one time
 		index("prev.at"),
 		sparse(index("current." + loadedField)), // what was loaded since
 	}

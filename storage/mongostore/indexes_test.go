@@ -59,7 +59,7 @@ func TestIndexes(t *testing.T) {
 	})
 	long := fmt.Sprintf("x.release.o.%s.d", strings.Repeat("a long name ", 20))
 	if diff := cmp.Diff([]string{
-		"current.at _id", "current.at -_id", "prev.at", "current.ld sparse",
+		"current.at _id current.v current.del", "current.at -_id", "prev.at", "current.ld sparse",
 		"current.x.stars.i _id", "prev.x.stars.i",
 		"current.x.tags.l.s _id", "prev.x.tags.l.s",
 		"current." + long + " _id", "prev." + long,
