@@ -166,7 +166,7 @@ func emptyFile(t *testing.T) string {
 func TestDatabaseAway(t *testing.T) {
 	server := mongotest.NewServer(t)
 	proxy, uri, _ := server.Behind(t)
-	s := startServer(t, program, uri+"&serverSelectionTimeoutMS=300000&heartbeatFrequencyMS=500", "--max-time", "2s")
+	s := startServer(t, program, uri+"&heartbeatFrequencyMS=500", "--max-time", "2s")
 	status := func(path string) int {
 		t.Helper()
 		resp, err := http.Get(s.url + path)

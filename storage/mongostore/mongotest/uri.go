@@ -65,7 +65,8 @@ func URI(t T) string {
 
 // WithDatabase is a URI with another database. Where users log in with a
 // password and the URI does not say in which database they are, that is the
-// one that it named, or admin, as it would have been.
+// one that it named, or admin, as it would have been. A slow machine gets a minute to
+// find the server, where the URI does not say otherwise.
 func WithDatabase(uri, database string) (string, error) {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -79,8 +80,11 @@ func WithDatabase(uri, database string) (string, error) {
 			source = named
 		}
 		query.Set("authSource", source)
-		u.RawQuery = query.Encode()
 	}
+	if !query.Has("serverSelectionTimeoutMS") {
+		query.Set("serverSelectionTimeoutMS", "60000")
+	}
+	u.RawQuery = query.Encode()
 	u.Path = "/" + database
 	return u.String(), nil
 }

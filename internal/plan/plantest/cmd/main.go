@@ -132,7 +132,7 @@ func onServer(ctx context.Context, name string) (driver.Engine, error) {
 }
 
 // dropTimeout bounds how long a database is dropped.
-const dropTimeout = time.Minute
+const dropTimeout = 5 * time.Minute
 
 // temporary is an engine whose data goes when it is closed.
 type temporary struct {
