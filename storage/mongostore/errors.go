@@ -62,6 +62,8 @@ var refusals = [...]struct {
 	{[]int{67}, driver.CodeInvalid, "MongoDB cannot make this index"},
 	// InvalidNamespace, CommandNotSupportedOnView
 	{[]int{73, 166}, driver.CodeInvalid, "there can be no documents of asof under this name; use another database"},
+	// DatabaseDifferCase
+	{[]int{13297}, driver.CodeInvalid, "another database of the server has this name in other upper and lower case; name that one, or another"},
 	// duplicateKey
 	{[]int{duplicateKey}, driver.CodeInternal, "another program made a unique index on the collection, which keeps documents out; drop it"},
 	// Location10334 (BSONObjectTooLarge), and those of updates and inserts
@@ -105,6 +107,8 @@ func explain(err error) (driver.Code, string) {
 		return driver.CodeUnavailable, "the request ended"
 	case isAuth(err): // also where it is why there is no connection
 		return driver.CodeUnavailable, "the user or the password of --store is wrong"
+	case strings.Contains(err.Error(), "Type: ReplicaSetNoPrimary, Servers: []"): // each was asked, and left out
+		return driver.CodeUnavailable, "none of the servers that --store names is a member of the replica set that it names (replicaSet=…)"
 	case isNeverSent(err):
 		return driver.CodeUnavailable, "the MongoDB server cannot be reached"
 	case isTooLarge(err):

@@ -59,6 +59,7 @@ func TestErrors(t *testing.T) {
 		uncertain bool
 	}{
 		{"a pattern that the server cannot compile", command(51091), driver.CodeInvalid, "too long for MongoDB", false},
+		{"a name in another case", command(13297), driver.CodeInvalid, "upper and lower case", false},
 		{"a refusal", command(13), driver.CodeUnavailable, "readWrite", false},
 		{"a wrong password", fmt.Errorf("handshake: %w", &auth.Error{}), driver.CodeUnavailable, "the password of --store is wrong", true},
 		{"a pool that a wrong password cleared", cleared("connection() error occurred during connection handshake: auth error: sasl"), driver.CodeUnavailable, "the password of --store is wrong", false},

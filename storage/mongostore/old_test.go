@@ -1,6 +1,7 @@
 package mongostore_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -34,6 +35,26 @@ func TestOldServer(t *testing.T) {
 		_ = s.Close()
 	}
 	if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "too old for asof") || !strings.Contains(err.Error(), "4.4") {
+		t.Errorf("%v (%q)", err, driver.CodeOf(err))
+	}
+}
+
+// A replica set that the server is not a member of is named as what is wrong, and not
+// a server that cannot be reached.
+func TestOtherReplicaSet(t *testing.T) {
+	uri, err := url.Parse(newServer(t).database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := uri.Query()
+	query.Set("replicaSet", "another")
+	query.Set("serverSelectionTimeoutMS", "2000") // nothing is waited for that comes
+	uri.RawQuery = query.Encode()
+	s, err := mongostore.Open(t.Context(), uri.String(), mongostore.Options{})
+	if err == nil {
+		_ = s.Close()
+	}
+	if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "is a member of the replica set that it names") {
 		t.Errorf("%v (%q)", err, driver.CodeOf(err))
 	}
 }
