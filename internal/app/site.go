@@ -101,13 +101,15 @@ func hostname(hostport string) string {
 	return hostport
 }
 
-// compressed compresses answers for clients that can read them so: by zstd, or
-// else by gzip, whichever they prefer. Small ones are not worth it.
+// compressed compresses answers for clients that can read them so: by gzip or by
+// zstd, whichever they prefer, and gzip where they take both alike, as some say so
+// and cannot read zstd. Small answers are not worth it.
 func compressed(next http.Handler) (http.Handler, error) {
 	wrap, err := gzhttp.NewWrapper(
 		gzhttp.MinSize(2<<10),
 		gzhttp.CompressionLevel(1),
 		gzhttp.ZstdCompressionLevel(int(zstd.SpeedFastest)),
+		gzhttp.PreferZstd(false),
 		gzhttp.ContentTypes([]string{"application/json", "application/graphql-response+json"}),
 	)
 	if err != nil {

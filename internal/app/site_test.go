@@ -232,7 +232,7 @@ func TestCompression(t *testing.T) {
 	large := `{projects(first: 50) {nodes {name description}}}`
 	plain := dataOf(p.query(t, large).body)
 	for accepted, want := range map[string]string{
-		"gzip": "gzip", "zstd": "zstd", "gzip, deflate, br, zstd": "zstd", "gzip, zstd;q=0.5": "gzip", "gzip;q=0, zstd": "zstd",
+		"gzip": "gzip", "zstd": "zstd", "gzip, deflate, br, zstd": "gzip", "zstd, gzip": "gzip", "gzip;q=0.5, zstd": "zstd", "gzip, zstd;q=0.5": "gzip", "gzip;q=0, zstd": "zstd",
 		"zstd;q=0, gzip": "gzip", "br": "", "gzip;q=0, zstd;q=0": "",
 	} {
 		got := p.query(t, large, "Accept-Encoding", accepted)
