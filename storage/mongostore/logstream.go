@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 
@@ -175,13 +176,49 @@ func (l *logging) open(ctx context.Context, field string, q *driver.LogQuery) (*
 	if err != nil {
 		return nil, err
 	}
+	stream := &versionStream{l: l, field: field, q: *q, cursor: cursor}
 	l.cursors = append(l.cursors, cursor)
-	return &source{next: func() (*record, error) {
-		if !cursor.Next(ctx) {
-			return nil, cursor.Err()
+	return &source{next: func() (*record, error) { return stream.next(ctx) }}, nil
+}
+
+// versionStream is what was superseded in a list, as the database sorts it. Servers
+// give up cursors that nobody asks for ten minutes, as when all that an export has to
+// tell for so long is elsewhere; then it goes on with another one, behind what it told.
+type versionStream struct {
+	l      *logging
+	field  string
+	q      driver.LogQuery
+	cursor *mongo.Cursor
+	moved  bool // by the cursor
+}
+
+func (v *versionStream) next(ctx context.Context) (*record, error) {
+	for {
+		if v.cursor.Next(ctx) {
+			r, err := v.l.read(v.cursor.Current, v.field)
+			if err == nil {
+				p := positionOf(r)
+				v.q.After, v.moved = &p, true
+			}
+			return r, err
 		}
-		return l.read(cursor.Current, field)
-	}}, nil
+		err := v.cursor.Err()
+		if !isCursorGone(err) || !v.moved {
+			return nil, err
+		}
+		v.moved = false
+		if v.cursor, err = v.l.collection(v.field).Aggregate(ctx, v.l.superseded(v.field, &v.q), options.Aggregate().SetAllowDiskUse(true)); err != nil {
+			return nil, err
+		}
+		v.l.cursors = append(v.l.cursors, v.cursor)
+	}
+}
+
+// isCursorGone reports whether an error says that the server gave up a cursor
+// (CursorNotFound, CursorKilled).
+func isCursorGone(err error) bool {
+	var server mongo.ServerError
+	return errors.As(err, &server) && (server.HasErrorCode(43) || server.HasErrorCode(237))
 }
 
 func (l *logging) collection(field string) *mongo.Collection {
