@@ -321,7 +321,7 @@ func (s *suite) testReadersAndWriters(t *testing.T) {
 				}
 				f.clock.move(time.Microsecond)
 			case i == 3:
-				_, err = f.engine.Load(ctx, []driver.Version{loaded(fmt.Sprintf("load%d", n/3), driver.Instant(n+1), g.document())})
+				_, _, err = f.loadAgain(ctx, []driver.Version{loaded(fmt.Sprintf("load%d", n/3), driver.Instant(n+1), g.document())})
 			case i == 4:
 				q := &driver.LogQuery{Collections: []string{collection}, Keys: []string{key}, Previous: true}
 				if n%2 == 0 {

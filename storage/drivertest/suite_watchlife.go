@@ -190,7 +190,7 @@ func (s *suite) testWatchMany(t *testing.T) {
 					t.Errorf("Commit: %v", err)
 				}
 				if n%8 == 0 {
-					_, err := f.engine.Load(f.ctx, []driver.Version{loaded(fmt.Sprint("l", i, n), driver.Instant(1+n), `{}`)})
+					_, _, err := f.loadAgain(f.ctx, []driver.Version{loaded(fmt.Sprint("l", i, n), driver.Instant(1+n), `{}`)})
 					if err != nil {
 						t.Errorf("Load: %v", err)
 					}
