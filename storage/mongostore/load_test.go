@@ -309,8 +309,12 @@ func TestLoadOfOneOutlivesLease(t *testing.T) {
 		return mongotest.Pass()
 	})
 	now.Store(later)
-	r, err := s.Load(ctx, []driver.Version{{Collection: "things", Key: "a", RecordedAt: later, Op: driver.OpImport, Author: "import", Data: []byte(`{"n":1}`)}})
-	if err != nil || r.Added != 1 {
+	vs := []driver.Version{{Collection: "things", Key: "a", RecordedAt: later, Op: driver.OpImport, Author: "import", Data: []byte(`{"n":1}`)}}
+	r, err := s.Load(ctx, vs)
+	for driver.CodeOf(err) == driver.CodeUnavailable && !strings.Contains(err.Error(), errNotNow().Error()) && ctx.Err() == nil {
+		r, err = s.Load(ctx, vs) // what was sent had no answer, where the machine is slow
+	}
+	if err != nil || r.Added+r.Skipped != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if n := finds.Load(); n < 2 {
