@@ -1,8 +1,8 @@
 package storage
 
 import (
-	"bytes"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/asof/asof/storage/driver"
@@ -15,9 +15,10 @@ import (
 // than it must.
 //
 // Elements of lists have other places in each version, so there the last version
-// counts that had the same effect on the list: that set or removed the same value.
-// Where there is none, as what was added was changed later, it is the last one that
-// changed the same part of any element, or anything in the list.
+// counts that had the same effect on the list: that set or removed the same value,
+// and each change of a version explains one difference. Where there is none, as what
+// was added was changed later, it is the last one that changed the same part of any
+// element, or anything in the list.
 func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Version, changes []*FieldChange, back bool) error {
 	first := int64(0)
 	if older != nil {
@@ -36,7 +37,9 @@ func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Ver
 	open := make([]*difference, len(changes))
 	for i, c := range changes {
 		open[i] = newDifference(c, back)
-		q.Changed = append(q.Changed, t.object.field(c.Field).Stored)
+		if name := t.object.field(c.Field).Stored; !slices.Contains(q.Changed, name) {
+			q.Changed = append(q.Changed, name)
+		}
 	}
 	all := open
 	for e, err := range s.engine.Log(ctx, q) {
@@ -46,14 +49,8 @@ func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Ver
 		if err := ended(ctx); err != nil {
 			return err
 		}
-		made := s.changesBetween(t, e.Previous, e.Version, e.Version, e.Version.RecordedAt)
-		left := open[:0:0]
-		for _, d := range open {
-			if !d.madeBy(made) {
-				left = append(left, d)
-			}
-		}
-		if open = left; len(open) == 0 {
+		made := newEffects(s.changesBetween(t, e.Previous, e.Version, e.Version, e.Version.RecordedAt))
+		if open = made.explain(open); len(open) == 0 {
 			break
 		}
 	}
@@ -80,7 +77,7 @@ type likeness int
 
 const (
 	unlike likeness = iota
-	near            // it lies at the path, above it or below it
+	near            // it lies above the path, or below it
 	alike           // at the path, with places in lists left open
 	exact           // it had the same effect
 )
@@ -94,33 +91,102 @@ func newDifference(c *FieldChange, back bool) *difference {
 	return d
 }
 
-// madeBy looks at the changes of a version, and reports whether it has to be the
-// one that is looked for. Versions come newest first.
-func (d *difference) madeBy(changes []*FieldChange) bool {
-	for _, c := range changes {
-		if how := d.like(c); how > d.how {
-			d.how, d.best = how, c.v
-		}
-	}
-	return d.how == exact || d.how > unlike && !d.inList
+// effects are the changes of one version, found by what they did: looking one
+// up takes the same time however many there are.
+type effects struct {
+	whole, value map[effect]int // how many changes did this and explain nothing yet
+	patterns     map[string]bool
+	above        map[string]bool // the patterns above those
+	v            *driver.Version
 }
 
-func (d *difference) like(c *FieldChange) likeness {
-	if c.Field != d.change.Field {
-		return unlike
+// effect is what a change did at a pattern; in effects.value old is left out of
+// those that set a value.
+type effect struct{ pattern, old, now string }
+
+// nothing stands for a value that is not there, in an effect.
+const nothing = "nothing"
+
+func newEffects(changes []*FieldChange) *effects {
+	made := &effects{whole: map[effect]int{}, value: map[effect]int{}, patterns: map[string]bool{}, above: map[string]bool{}}
+	for _, c := range changes {
+		pattern, _ := patternOf(c.Path)
+		whole, value := effectsOf(pattern, c.OldValue, c.NewValue)
+		made.whole[whole]++
+		made.value[value]++
+		made.patterns[pattern] = true
+		for up := parentOf(pattern); up != "" && !made.above[up]; up = parentOf(up) {
+			made.above[up] = true
+		}
+		made.v = c.v
 	}
-	pattern, _ := patternOf(c.Path)
-	switch {
-	case pattern == d.pattern && (d.now != nil && bytes.Equal(d.now, c.NewValue) || d.now == nil && bytes.Equal(d.old, c.OldValue)):
-		return exact
-	case pattern == d.pattern:
-		return alike
-	case strings.HasPrefix(pattern, d.pattern+"/") || strings.HasPrefix(d.pattern, pattern+"/"):
-		return near
-	default:
-		return unlike
-	}
+	return made
 }
+
+func effectsOf(pattern string, old, now []byte) (whole, value effect) {
+	text := func(raw []byte) string {
+		if raw == nil {
+			return nothing
+		}
+		return string(raw)
+	}
+	whole = effect{pattern, text(old), text(now)}
+	if value = whole; now != nil {
+		value.old = ""
+	}
+	return whole, value
+}
+
+// explain notes which of the differences the version made, and returns those for
+// which earlier versions must be looked at. Versions come newest first. Changes
+// that are the same in old and new value are given out before those that only set
+// the same value.
+func (made *effects) explain(open []*difference) (left []*difference) {
+	if made.v == nil { // nothing visible
+		return open
+	}
+	for _, d := range open {
+		whole, value := effectsOf(d.pattern, d.old, d.now)
+		if made.whole[whole] > 0 {
+			made.whole[whole]--
+			made.value[value]--
+			d.how, d.best = exact, made.v
+		}
+	}
+	for _, d := range open {
+		if d.how == exact {
+			continue
+		}
+		if _, value := effectsOf(d.pattern, d.old, d.now); made.value[value] > 0 {
+			made.value[value]--
+			d.how, d.best = exact, made.v
+		} else if how := made.like(d.pattern); how > d.how {
+			d.how, d.best = how, made.v
+		}
+		if d.how != exact && (d.how == unlike || d.inList) {
+			left = append(left, d)
+		}
+	}
+	return left
+}
+
+func (made *effects) like(pattern string) likeness {
+	if made.patterns[pattern] {
+		return alike
+	}
+	if made.above[pattern] {
+		return near
+	}
+	for up := parentOf(pattern); up != ""; up = parentOf(up) {
+		if made.patterns[up] {
+			return near
+		}
+	}
+	return unlike
+}
+
+// parentOf is the pattern above; "" above a field.
+func parentOf(pattern string) string { return pattern[:strings.LastIndexByte(pattern, '/')] }
 
 // patternOf is a JSON Pointer with a star for each segment that can be a place in
 // a list; inList reports whether there is one.

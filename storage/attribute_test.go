@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -55,6 +56,62 @@ func TestDifferencesNameTheirVersions(t *testing.T) {
 		if diff := cmp.Diff(test.want, made(got)); diff != "" {
 			t.Errorf("%d to %d: %s", test.from, test.to, diff)
 		}
+	}
+}
+
+// A value that is there more than once was set by as many changes.
+func TestDifferencesOfTheSameValue(t *testing.T) {
+	for _, test := range []struct{ name, states, want string }{
+		{"added twice", `{"tags":["a"]} {"tags":["a","x"]} {"tags":["a","x","x"]}`, "ADD /tags/1 2, ADD /tags/2 3"},
+		{"set twice", `{"releases":[{"tag":"1"},{"tag":"2"}]} {"releases":[{"tag":"9"},{"tag":"2"}]} {"releases":[{"tag":"9"},{"tag":"9"}]}`,
+			"REPLACE /releases/0/tag 2, REPLACE /releases/1/tag 3"},
+		{"removed twice", `{"tags":["x","a","x"]} {"tags":["x","a"]} {"tags":["a"]}`, "REMOVE /tags/0 3, REMOVE /tags/1 2"},
+		{"one of two", `{"tags":["a"]} {"tags":["a","x"]} {"tags":["a","x"],"name":"n"}`, "ADD /name 3, ADD /tags/1 2"},
+	} {
+		e := newEnv(t)
+		for state := range strings.SplitSeq(test.states, " ") {
+			e.load("software", "a", state)
+		}
+		d := e.get("a")
+		for _, back := range []bool{false, true} {
+			from, to := ptr(1), ptr(3)
+			if back {
+				from, to = to, from
+			}
+			var got []string
+			for _, c := range must(must(e.store.Diff(e.begin(), d.Document, storage.VersionRef{Version: from}, &storage.VersionRef{Version: to}))(t).Changes())(t) {
+				got = append(got, fmt.Sprint(c.Version()))
+			}
+			var want []string
+			for part := range strings.SplitSeq(test.want, ", ") {
+				want = append(want, part[strings.LastIndexByte(part, ' ')+1:])
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, back %t: versions %s", test.name, back, diff)
+			}
+		}
+	}
+}
+
+// As many differences as an operation may tell are explained in time that grows with
+// them, and not with their square.
+func TestManyDifferences(t *testing.T) {
+	e := newEnv(t)
+	state := func(version int) string {
+		var b strings.Builder
+		for i := range 40_000 {
+			fmt.Fprintf(&b, `,"%d-%d"`, version, i)
+		}
+		return `{"name":"n","tags":[` + b.String()[1:] + `]}`
+	}
+	for version := range 3 {
+		e.load("software", "a", state(version))
+	}
+	changes := must(must(e.store.Diff(e.begin(), e.get("a").Document, storage.VersionRef{Version: ptr(1)}, nil))(t).Changes())(t)
+	if len(changes) == 0 || changes[0].Version() != 3 || changes[len(changes)-1].Version() != 3 {
+		t.Errorf("%d changes", len(changes))
 	}
 }
 

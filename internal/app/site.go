@@ -150,10 +150,8 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := s.engine.Ping(ctx); err != nil {
-		if r.Context().Err() != nil {
-			return // who asked has gone, which says nothing about the store
-		}
-		if !s.unready.Swap(true) {
+		// That who asked has gone says nothing about the store.
+		if r.Context().Err() == nil && !s.unready.Swap(true) {
 			s.logger.Warn("not ready: the store cannot be reached", "error", err)
 		}
 		plain(w, http.StatusServiceUnavailable, "the store cannot be reached")

@@ -102,6 +102,7 @@ func (x *exchange) post(ctx context.Context, r *http.Request) {
 var contentTypes = map[string][]string{
 	mediaJSON:    {mediaJSON + "; charset=utf-8"},
 	mediaGraphQL: {mediaGraphQL + "; charset=utf-8"},
+	mediaEvents:  {mediaJSON + "; charset=utf-8"}, // of refusals, before there are events
 }
 
 // refuse answers a request that is not executed.

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // CheckOrigin returns an error for what is not the origin of a page as browsers
@@ -18,6 +20,12 @@ func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("origin %q: want scheme://host or scheme://host:port, such as http://localhost:5173", origin)
+	}
+	if strings.ContainsFunc(u.Host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return fmt.Errorf("origin %q: browsers send the name of a host in punycode, as xn--…; write that", origin)
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || strconv.FormatUint(n, 10) != u.Port()) {
+		return fmt.Errorf("origin %q: a port is a number from 0 to 65535, without zeros before it", origin)
 	}
 	host := strings.ToLower(u.Host)
 	standard := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]

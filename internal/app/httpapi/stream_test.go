@@ -26,7 +26,11 @@ func TestServerSentEvents(t *testing.T) {
 	if !strings.Contains(a.text, `"code":"BAD_USER_INPUT"`) || !strings.HasSuffix(a.text, "event: complete\n\n") {
 		t.Errorf("%+v", a)
 	}
-	s.post(t, `{"query": 1}`, "Accept", mediaEvents).wantError(t, 400, CodeBadInput, `"query" must be a string`)
+	refused := s.post(t, `{"query": 1}`, "Accept", mediaEvents)
+	refused.wantError(t, 400, CodeBadInput, `"query" must be a string`)
+	if got := refused.header.Get("Content-Type"); got != mediaJSON+"; charset=utf-8" {
+		t.Errorf("a refusal has the Content-Type %q", got)
+	}
 	s.post(t, `{"query": `, "Accept", mediaEvents).wantError(t, 400, CodeBadInput, "not valid JSON")
 	s.do(t, "POST", "/", "{}", "Accept", mediaEvents, "Content-Type", "text/plain").wantError(t, 415, CodeBadInput, "")
 	lines := s.journal.lines(t)
