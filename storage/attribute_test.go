@@ -63,8 +63,10 @@ func TestDifferencesNameTheirVersions(t *testing.T) {
 func TestDifferencesOfTheSameValue(t *testing.T) {
 	for _, test := range []struct{ name, states, want string }{
 		{"added twice", `{"tags":["a"]} {"tags":["a","x"]} {"tags":["a","x","x"]}`, "ADD /tags/1 2, ADD /tags/2 3"},
-		{"set twice", `{"releases":[{"tag":"1"},{"tag":"2"}]} {"releases":[{"tag":"9"},{"tag":"2"}]} {"releases":[{"tag":"9"},{"tag":"9"}]}`,
-			"REPLACE /releases/0/tag 2, REPLACE /releases/1/tag 3"},
+		{
+			"set twice", `{"releases":[{"tag":"1"},{"tag":"2"}]} {"releases":[{"tag":"9"},{"tag":"2"}]} {"releases":[{"tag":"9"},{"tag":"9"}]}`,
+			"REPLACE /releases/0/tag 2, REPLACE /releases/1/tag 3",
+		},
 		{"removed twice", `{"tags":["x","a","x"]} {"tags":["x","a"]} {"tags":["a"]}`, "REMOVE /tags/0 3, REMOVE /tags/1 2"},
 		{"one of two", `{"tags":["a"]} {"tags":["a","x"]} {"tags":["a","x"],"name":"n"}`, "ADD /name 3, ADD /tags/1 2"},
 	} {
