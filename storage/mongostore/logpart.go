@@ -113,7 +113,7 @@ func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, o
 		}
 	}
 	still := bson.D{before, {Key: "to", Value: bson.D{{Key: "$gt", Value: int64(l.since)}}}}
-	for _, list := range []string{"prev", "vs"} {
+	for _, list := range superseding {
 		if !later {
 			break
 		}

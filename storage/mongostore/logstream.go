@@ -131,11 +131,15 @@ func (l *logging) sources(ctx context.Context) ([]*source, error) {
 	return append([]*source{current}, l.lists...), nil
 }
 
+// superseding are the lists of what was superseded, in the direction that versions
+// move in.
+var superseding = [...]string{"prev", "vs"}
+
 // openLists opens the streams of prev and overflow, as far as a query goes; where
 // they were open, again.
 func (l *logging) openLists(ctx context.Context, q *driver.LogQuery) error {
 	l.close(ctx)
-	for i, field := range []string{"prev", "vs"} {
+	for i, field := range superseding {
 		s, err := l.open(ctx, field, q)
 		if err == nil {
 			s.head, err = s.next()
@@ -183,7 +187,9 @@ func (l *logging) open(ctx context.Context, field string, q *driver.LogQuery) (*
 
 // versionStream is what was superseded in a list, as the database sorts it. Servers
 // give up cursors that nobody asks for ten minutes, as when all that an export has to
-// tell for so long is elsewhere; then it goes on with another one, behind what it told.
+// tell for so long is elsewhere; then it goes on behind what it told, with both lists
+// opened again: what a new cursor on prev does not meet, since commits have moved it to
+// the overflow, came too late for the one that was opened there before.
 type versionStream struct {
 	l      *logging
 	field  string
@@ -193,25 +199,23 @@ type versionStream struct {
 }
 
 func (v *versionStream) next(ctx context.Context) (*record, error) {
-	for {
-		if v.cursor.Next(ctx) {
-			r, err := v.l.read(v.cursor.Current, v.field)
-			if err == nil {
-				p := positionOf(r)
-				v.q.After, v.moved = &p, true
-			}
-			return r, err
+	if v.cursor.Next(ctx) {
+		r, err := v.l.read(v.cursor.Current, v.field)
+		if err == nil {
+			p := positionOf(r)
+			v.q.After, v.moved = &p, true
 		}
-		err := v.cursor.Err()
-		if !isCursorGone(err) || !v.moved {
-			return nil, err
-		}
-		v.moved = false
-		if v.cursor, err = v.l.collection(v.field).Aggregate(ctx, v.l.superseded(v.field, &v.q), options.Aggregate().SetAllowDiskUse(true)); err != nil {
-			return nil, err
-		}
-		v.l.cursors = append(v.l.cursors, v.cursor)
+		return r, err
 	}
+	err := v.cursor.Err()
+	if !isCursorGone(err) || !v.moved {
+		return nil, err
+	}
+	// All before what this one told last has been told, of the other list too.
+	if err := v.l.openLists(ctx, &v.q); err != nil {
+		return nil, err
+	}
+	return v.l.lists[slices.Index(superseding[:], v.field)].head, nil
 }
 
 // isCursorGone reports whether an error says that the server gave up a cursor
