@@ -16,14 +16,16 @@ import (
 // right that was taken away; else when their time is up, since another primary may be
 // elected until then.
 
-// noteFailure notes how the last exchange ended.
-func (c *clock) noteFailure(err error) {
+// noteFailure notes how the last exchange ended. Those who wait are told where it was
+// due: most of them ask for another one when they are woken, which would follow at once
+// on each that a database refuses without delay.
+func (c *clock) noteFailure(err error, due bool) {
 	if errors.Is(err, errUnmet) {
 		err = nil // it was answered
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed = wrap(err, "telling other servers that this one is there"); err != nil {
+	if c.failed = wrap(err, "telling other servers that this one is there"); err != nil && due {
 		c.broadcast()
 	}
 }
@@ -38,6 +40,15 @@ func (c *clock) timeUp(ctx context.Context) error {
 		return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock: the time was up: %w", ctx.Err())
 	}
 	return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock (%v): the time was up: %w", failed, ctx.Err())
+}
+
+// awaitTurn is await for a load, which can end unless nothing can be written. The caller
+// holds the lock, and has it again afterwards.
+func (c *clock) awaitTurn(ctx context.Context) error {
+	if err := c.refusal(); err != nil {
+		return err
+	}
+	return c.await(ctx)
 }
 
 // refusal is what those are told who need not wait any longer; nil: they should.

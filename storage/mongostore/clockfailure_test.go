@@ -2,8 +2,10 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,5 +116,57 @@ func TestComingInIsRefused(t *testing.T) {
 	}
 	if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "needs the role readWrite") {
 		t.Errorf("%v (%q)", err, driver.CodeOf(err))
+	}
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it waited until the time was up: %v", err)
+	}
+}
+
+// Who waits for the clock of a database that answers with an error at once does not
+// make the server ask again and again without a pause.
+func TestFailedExchangesPause(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		answer mongotest.Answer
+	}{
+		{"the time limit was exceeded", mongotest.Reply(mongotest.Failure(262, "ExceededTimeLimit", "no", "RetryableWriteError"))},
+		{"not yet initialized", mongotest.Reply(mongotest.Failure(94, "NotYetInitialized", "no"))},
+		{"too slow", mongotest.Reply(mongotest.Failure(50, "MaxTimeMSExpired", "operation exceeded time limit"))},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), hangs)
+			defer cancel()
+			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+			s := newFleetServer(t, uri, Options{beat: beatEvery})
+			t.Cleanup(func() { proxy.Set(nil) })
+			if _, err := commitAgain(ctx, s, write("a", "1", 0)); err != nil {
+				t.Fatal(err)
+			}
+			var exchanges atomic.Int64
+			proxy.Set(func(c mongotest.Command) mongotest.Answer {
+				if c.Name == "findAndModify" {
+					exchanges.Add(1)
+					return test.answer
+				}
+				return mongotest.Pass()
+			})
+			until(ctx, t, s, func(c *clock) bool { return c.left() <= 0 && c.failed != nil })
+			for _, call := range []struct {
+				name string
+				call func(context.Context) error
+			}{
+				{"Now", func(ctx context.Context) error { _, err := s.Now(ctx); return err }},
+				{"Commit", func(ctx context.Context) error { _, err := s.Commit(ctx, write("a", "2", 1)); return err }},
+			} {
+				const beats, most = 4, 1000 // tens are what is due, and tens of thousands without a pause
+				waiting, end := context.WithTimeout(ctx, beats*beatEvery)
+				before := exchanges.Load()
+				err := call.call(waiting)
+				end()
+				if n := exchanges.Load() - before; err == nil || n > most {
+					t.Errorf("%s, which ended with %v: %d commands about the clock in %d beats", call.name, err, n, beats)
+				}
+			}
+		})
 	}
 }

@@ -285,7 +285,7 @@ func (f *fleet) step(life context.Context, due bool) {
 	if errors.Is(err, errRemoved) {
 		err = f.comeBack(life)
 	}
-	f.clock.noteFailure(err)
+	f.clock.noteFailure(err, due)
 	f.mu.Lock()
 	f.failed = err
 	f.mu.Unlock()
