@@ -17,13 +17,13 @@ import (
 // The caller calls include when it succeeds. Between two loads come the commits
 // that waited for the first one: those of this server take off, and others see
 // that it has ended. What dead servers were loading comes first, also where they
-// died while this one waited for its turn.
+// died while this one waited for its turn. Where the clock is refused, so is the load.
 func (f *fleet) exclude(ctx context.Context) (life string, err error) {
 	c := f.clock
 	for owed := true; owed; {
 		c.mu.Lock()
 		for c.loads() || c.claimed || c.held > 0 {
-			if err := c.await(ctx); err != nil {
+			if err := c.awaitTurn(ctx); err != nil {
 				c.mu.Unlock()
 				return "", err
 			}
@@ -70,7 +70,7 @@ func (f *fleet) quiet(ctx context.Context) (life string, err error) {
 		f.kick()
 	}
 	for len(c.flights) > 0 || len(c.waiting) > 0 || c.mode != alone && (c.mode != shared || !c.claimed) {
-		if err := c.await(ctx); err != nil {
+		if err := c.awaitTurn(ctx); err != nil {
 			c.mu.Unlock()
 			return "", err
 		}
