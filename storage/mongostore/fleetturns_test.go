@@ -3,7 +3,7 @@ package mongostore
 import (
 	"context"
 	"fmt"
-	"math"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,8 +51,8 @@ func TestLoadsTakeTurns(t *testing.T) {
 			return err
 		}},
 	} {
-		least := int64(math.MaxInt64)
-		for round := range 4 {
+		var waited []int64
+		for round := range 5 {
 			for from := loads.Load(); loads.Load() == from && ctx.Err() == nil; { // until it loads again
 				if err := ctx.Err(); err != nil {
 					t.Fatal(err)
@@ -62,12 +62,13 @@ func TestLoadsTakeTurns(t *testing.T) {
 			if err := turn.do(fmt.Sprintf("%s %d", turn.name, round)); err != nil {
 				t.Fatalf("%s: %v", turn.name, err)
 			}
-			least = min(least, loads.Load()-before)
+			waited = append(waited, loads.Load()-before)
 		}
 		// It may have been slow to ask, so that not each time counts.
+		slices.Sort(waited)
 		const few = 10
-		if least > few {
-			t.Errorf("%s waited for %d loads at least", turn.name, least)
+		if waited[len(waited)/2] > few {
+			t.Errorf("%s waited for %d loads", turn.name, waited)
 		}
 	}
 	stop()

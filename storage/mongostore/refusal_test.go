@@ -2,6 +2,7 @@ package mongostore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -183,7 +184,13 @@ func TestServerRefuses(t *testing.T) {
 					text = c.ofCommit
 				}
 				wanted := says(c.code, text)
-				err := withinSome(t, timeout, call.name, wanted, func(ctx context.Context) error { return call.call(ctx, s, key) })
+				err := withinSome(t, timeout, call.name, wanted, func(ctx context.Context) error {
+					err := call.call(ctx, s, key)
+					if !c.patient && ctx.Err() != nil {
+						return errors.New("not before the time was up: " + fmt.Sprint(err)) // without its code
+					}
+					return err
+				})
 				if !wanted(err) {
 					t.Errorf("%s: %v (%q), want %q with code %q", call.name, err, driver.CodeOf(err), text, c.code)
 				}
