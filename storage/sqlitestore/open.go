@@ -155,7 +155,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
-	s.readers = newPool(opts.Readers, &s.writer.transactions)
+	s.readers = newPool(opts.Readers)
 	for range opts.Readers {
 		c, err := s.connect()
 		if err != nil {

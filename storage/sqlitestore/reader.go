@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/tidwall/gjson"
@@ -23,12 +22,11 @@ type conn struct {
 	lists   map[string][]string
 	grab    grabber
 	bulk    *bulk
-	small   int   // see smallDocument
-	whole   bool  // the last document that was read was read in full
-	seen    int64 // the commits that its snapshot holds, or held, at least
+	small   int  // see smallDocument
+	whole   bool // the last document that was read was read in full
 
 	known *versionCache
-	count int64 // of the snapshot, see versionCache
+	count int64 // of the snapshot, or of the last one; see versionCache
 }
 
 // The most strings that a connection remembers, then it starts afresh; and how
@@ -220,14 +218,15 @@ func finish(s *sqlite.Stmt, err error) error {
 // the warmest.
 //
 // A connection that it lends sees one snapshot, which holds everything that was
-// committed before. It keeps the snapshot until something new is committed:
-// taking one is a good part of what a small read costs. Nobody else writes to
-// the file, so the writer's count of commits says when that is. A snapshot that
-// nobody uses would keep the log from being written over; see yield.
+// committed before. It keeps the snapshot until something new is about to be
+// committed: taking one is a good part of what a small read costs. Nobody else
+// writes to the file, so the writer's count (see versionCache) says when that is.
+// While a transaction is being committed, a new snapshot may hold it already, so
+// that an old one must not be read from any more: who read later would see less. A
+// snapshot that nobody uses would keep the log from being written over; see yield.
 type pool struct {
-	tokens  chan struct{} // one for each connection that is free
-	gone    chan struct{} // closed when the store closes
-	commits *atomic.Int64 // transactions of the writer
+	tokens chan struct{} // one for each connection that is free
+	gone   chan struct{} // closed when the store closes
 
 	mu   sync.Mutex
 	free []*conn
@@ -236,8 +235,8 @@ type pool struct {
 	yielding int
 }
 
-func newPool(size int, commits *atomic.Int64) *pool {
-	return &pool{tokens: make(chan struct{}, size), gone: make(chan struct{}), commits: commits}
+func newPool(size int) *pool {
+	return &pool{tokens: make(chan struct{}, size), gone: make(chan struct{})}
 }
 
 // add gives the pool a connection.
@@ -270,20 +269,22 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 // lend returns the connection of a token, with a snapshot of what is committed.
 func (p *pool) lend() (*conn, error) {
 	c := p.pop()
-	n := p.commits.Load() // before the snapshot is taken, which is when it is first read from
-	if !c.AutocommitEnabled() {
-		if c.seen == n {
-			return c, nil
-		}
-		c.letGo()
+	if c.isLatest() {
+		return c, nil
 	}
-	c.seen = n
+	c.letGo()
 	if err := c.takeSnapshot(); err != nil {
 		c.letGo()
 		p.put(c)
 		return nil, wrap(err, "beginning to read")
 	}
 	return c, nil
+}
+
+// isLatest reports whether the connection has a snapshot of all that is committed,
+// and nothing is being committed.
+func (c *conn) isLatest() bool {
+	return !c.AutocommitEnabled() && c.count != unsettled && c.count == c.known.count.Load()
 }
 
 // takeSnapshot begins to read. SQLite takes the snapshot with the first row that
@@ -343,7 +344,7 @@ func (p *pool) pop() *conn {
 // put takes a connection back.
 func (p *pool) put(c *conn) {
 	p.mu.Lock()
-	if p.yielding > 0 || c.seen != p.commits.Load() {
+	if p.yielding > 0 || !c.isLatest() {
 		c.letGo()
 	}
 	p.free = append(p.free, c)

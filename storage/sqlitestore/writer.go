@@ -31,9 +31,6 @@ type writer struct {
 	arriving arriving
 	// What Stats tells.
 	writes, commits atomic.Int64
-	// transactions are those that were committed, or were to be: each reader then
-	// takes a new snapshot, without which it could keep no versions.
-	transactions atomic.Int64
 
 	bulkFailed error     // the last try to make the indexes of a load; nil: none failed
 	bulkTried  time.Time // when that was
@@ -196,7 +193,6 @@ func (w *writer) transaction(f func() error) error {
 			told = true
 			err = w.commitNow()
 			w.store.known.committed(changed, err == nil)
-			w.transactions.Add(1)
 		}
 	}
 	if err == nil {
