@@ -62,6 +62,6 @@ func TestPlansSayTheSameOfEveryKind(t *testing.T) {
 		seed, operations := number(t, seedVar, 1), number(t, operationsVar, operations)
 		t.Log(codegentest.Run(t, dir, binary, append(flags, "-seed", strconv.FormatUint(seed, 10), "-operations", strconv.FormatUint(operations, 10))...))
 	}
-	t.Run("sqlite", func(t *testing.T) { compare(t, 10_000) })
-	t.Run("mongodb", func(t *testing.T) { compare(t, 4000, "-mongodb", mongotest.URI(t)) })
+	t.Run("sqlite", func(t *testing.T) { compare(t, 8000) })
+	t.Run("mongodb", func(t *testing.T) { compare(t, 3000, "-mongodb", mongotest.URI(t)) })
 }
