@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -39,6 +40,28 @@ func (e *Error) Unwrap() error { return e.Cause }
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
+}
+
+// Refused is an error of a write of which nothing was sent to the store, and why,
+// to clients. It does not change err, which others may have as well.
+func Refused(why string, err error) *Error {
+	return &Error{Code: CodeOf(err), Message: err.Error(), Cause: err, Refused: why}
+}
+
+// Closed is the error of a call to an engine that is closed.
+func Closed() *Error {
+	const text = "the store is closed"
+	return Refused(text, Errorf(CodeUnavailable, text))
+}
+
+// GivenUp is the error of a call whose context ended, with err, before the call
+// began.
+func GivenUp(err error) *Error {
+	why := "the request was given up by its sender"
+	if errors.Is(err, context.DeadlineExceeded) {
+		why = "the request took longer than this server allows"
+	}
+	return Refused(why, Errorf(CodeUnavailable, "the request ended before it began: %w", err))
 }
 
 // ConflictError is a lost compare-and-swap. Its code is CodeConflict.

@@ -179,19 +179,6 @@ func internalf(format string, args ...any) error {
 	return driver.Errorf(driver.CodeInternal, format, args...)
 }
 
-func errClosed() error {
-	return refusedFor("the store is closed", driver.Errorf(driver.CodeUnavailable, "the store is closed"))
-}
-
-// errGivenUp is of a call whose context ended before it began.
-func errGivenUp(err error) error {
-	why := "the request was given up by its sender"
-	if errors.Is(err, context.DeadlineExceeded) {
-		why = "the request took longer than this server allows"
-	}
-	return refusedFor(why, driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err))
-}
-
 // refused says of a write's error, where it is one that has nothing to do with the
 // write itself, that nothing was written, and why, to clients.
 func refused(err error) error {
@@ -199,17 +186,12 @@ func refused(err error) error {
 	case driver.CodeOf(err) != driver.CodeUnavailable:
 		return err
 	case !isNeverSent(err) && (mongo.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded)):
-		return refusedFor("the store did not answer in time", err)
+		return driver.Refused("the store did not answer in time", err)
 	case isUnreachable(err):
-		return refusedFor("the store cannot be reached", err)
+		return driver.Refused("the store cannot be reached", err)
 	default:
-		return refusedFor("the store takes no writes now", err)
+		return driver.Refused("the store takes no writes now", err)
 	}
-}
-
-// refusedFor does not change the error, which others may have as well.
-func refusedFor(why string, err error) error {
-	return &driver.Error{Code: driver.CodeUnavailable, Message: err.Error(), Cause: err, Refused: why}
 }
 
 // isNeverSent reports whether an error says that nothing was sent to a server.

@@ -74,10 +74,10 @@ func (s *Store) begin(ctx context.Context) (leave func(), err error) {
 	s.gate.RLock()
 	defer s.gate.RUnlock()
 	if s.closed {
-		return nil, errClosed()
+		return nil, driver.Closed()
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, errGivenUp(err)
+		return nil, driver.GivenUp(err)
 	}
 	s.running.Add(1)
 	return s.running.Done, nil

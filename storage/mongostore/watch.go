@@ -36,7 +36,7 @@ func (s *Store) Watch(ctx context.Context, q *driver.WatchQuery) iter.Seq2[drive
 		case err == nil:
 			return
 		case s.life.Err() != nil:
-			err = errClosed()
+			err = driver.Closed()
 		}
 		yield(driver.Arrival{}, wrap(err, "watching"))
 	}

@@ -125,7 +125,7 @@ func (c *clock) settle(ctx context.Context, t driver.Instant) error {
 		}
 		if c.stopped {
 			c.mu.Unlock()
-			return errClosed()
+			return driver.Closed()
 		}
 		if c.flight == 0 {
 			c.last = max(c.last, t)

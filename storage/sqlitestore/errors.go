@@ -41,18 +41,18 @@ func told(err error, coded *driver.Error) *driver.Error {
 	certain := errors.As(err, &before)
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultFull:
-		return refused("the store takes no writes now: its disk is full", coded)
+		return driver.Refused("the store takes no writes now: its disk is full", coded)
 	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
 		if certain {
-			return refused("the store takes no writes now: its file cannot be written", coded)
+			return driver.Refused("the store takes no writes now: its file cannot be written", coded)
 		}
 	case sqlite.ResultBusy, sqlite.ResultLocked:
 		if certain {
-			return refused("the store takes no writes now: another program holds its file", coded)
+			return driver.Refused("the store takes no writes now: another program holds its file", coded)
 		}
 	default:
 		if certain {
-			return refused("the store takes no writes now: its disk fails", coded)
+			return driver.Refused("the store takes no writes now: its disk fails", coded)
 		}
 	}
 	return coded
@@ -94,24 +94,4 @@ func invalidf(format string, args ...any) error {
 
 func internalf(format string, args ...any) error {
 	return driver.Errorf(driver.CodeInternal, format, args...)
-}
-
-func errClosed() error {
-	return refused("the store is closed", driver.Errorf(driver.CodeUnavailable, "the store is closed"))
-}
-
-// errGivenUp is of a call whose context ended before it began.
-func errGivenUp(err error) error {
-	why := "the request was given up by its sender"
-	if errors.Is(err, context.DeadlineExceeded) {
-		why = "the request took longer than this server allows"
-	}
-	return refused(why, driver.Errorf(driver.CodeUnavailable, "the request ended before it began: %w", err))
-}
-
-// refused says of a write's error that nothing of it was sent to the database,
-// and why, to clients.
-func refused(why string, err *driver.Error) *driver.Error {
-	err.Refused = why
-	return err
 }

@@ -67,7 +67,7 @@ func TestCertainErrors(t *testing.T) {
 		{"held by another program", sqlite.ResultBusy.ToError(), ""},
 		{"held by another program before the end", uncommitted{fmt.Errorf("beginning: %w", sqlite.ResultBusySnapshot.ToError())}, no + "another program holds its file"},
 		{"a damaged file before the end", uncommitted{sqlite.ResultCorrupt.ToError()}, ""}, // the code says it
-		{"refused before", uncommitted{refused("why", driver.Errorf(driver.CodeUnavailable, "closed"))}, "why"},
+		{"refused before", uncommitted{driver.Refused("why", driver.Errorf(driver.CodeUnavailable, "closed"))}, "why"},
 		{"refused after a transaction that may have happened", unsure(wrap(uncommitted{sqlite.ResultFull.ToError()}, "writing")), ""},
 	} {
 		if got := driver.RefusalOf(wrap(c.err, "writing")); got != c.want {

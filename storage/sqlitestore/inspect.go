@@ -47,7 +47,7 @@ func (s *Store) inspecting() error {
 	if !s.opts.Inspect {
 		return nil
 	}
-	return refused("the store takes no writes: it is only looked at",
+	return driver.Refused("the store takes no writes: it is only looked at",
 		driver.Errorf(driver.CodeInvalid, "the store was opened to be looked at, and takes no writes"))
 }
 

@@ -68,14 +68,14 @@ func (p *presence) check() error {
 		case errors.Is(err, fs.ErrNotExist):
 			what = "deleted or moved away"
 		case err != nil: // perhaps not for long
-			return refused("the store takes no writes now: its file cannot be looked at",
+			return driver.Refused("the store takes no writes now: its file cannot be looked at",
 				driver.Errorf(driver.CodeUnavailable, "cannot look at %s, and without that nothing is written: %w", file.name, err))
 		case !os.SameFile(is, file.is):
 			what = "replaced"
 		default:
 			continue
 		}
-		p.missed.CompareAndSwap(nil, refused("the store takes no writes: its file was removed or replaced",
+		p.missed.CompareAndSwap(nil, driver.Refused("the store takes no writes: its file was removed or replaced",
 			driver.Errorf(driver.CodeUnavailable, "%s", missedText(file.name, what))))
 		return p.missed.Load()
 	}

@@ -248,7 +248,7 @@ func (p *pool) add(c *conn) {
 func (p *pool) get(ctx context.Context) (*conn, error) {
 	select {
 	case <-p.gone:
-		return nil, errClosed()
+		return nil, driver.Closed()
 	default:
 	}
 	select {
@@ -260,7 +260,7 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 	case <-p.tokens:
 		return p.lend()
 	case <-p.gone:
-		return nil, errClosed()
+		return nil, driver.Closed()
 	case <-ctx.Done():
 		return nil, wrap(ctx.Err(), "waiting for a read connection")
 	}

@@ -28,10 +28,10 @@ func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
 // alive returns an error when the store is closed or the context has ended.
 func (s *Store) alive(ctx context.Context) error {
 	if s.closed.Load() {
-		return errClosed()
+		return driver.Closed()
 	}
 	if err := ctx.Err(); err != nil {
-		return errGivenUp(err)
+		return driver.GivenUp(err)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (w *writer) submit(r *request) error {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		return errClosed()
+		return driver.Closed()
 	}
 	w.queue = append(w.queue, r)
 	w.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *writer) submit(r *request) error {
 		return r.err
 	case <-r.ctx.Done():
 		if r.claimed.CompareAndSwap(false, true) {
-			return errGivenUp(r.ctx.Err())
+			return driver.GivenUp(r.ctx.Err())
 		}
 		<-r.ready
 		return r.err
@@ -147,7 +147,7 @@ func (w *writer) take(queue []*request) int {
 		switch {
 		case !r.claimed.CompareAndSwap(false, true):
 		case r.ctx.Err() != nil:
-			r.finish(errGivenUp(r.ctx.Err()))
+			r.finish(driver.GivenUp(r.ctx.Err()))
 		case r.run != nil:
 			r.finish(r.run())
 			return n
