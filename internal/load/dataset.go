@@ -84,10 +84,10 @@ func writeDataset(w io.Writer, projects, perProject int, lengths map[string]int,
 		state[i] = project(fmt.Sprintf("project-%04d", i), random)
 	}
 	for n := range perProject {
-		switch n {
-		case 1:
+		if n == 1 {
 			when.pages.first = at
-		case perProject / 2:
+		}
+		if n == perProject/2 {
 			when.page = at
 		}
 		for i, data := range state {
@@ -147,12 +147,12 @@ func step(data map[string]any, random *rand.Rand) {
 }
 
 // writeDatasetFile writes the dataset to a file.
-func writeDatasetFile(path string, projects, perProject int, seed uint64) (moments, error) {
+func writeDatasetFile(path string, projects, perProject int, lengths map[string]int, seed uint64) (moments, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return moments{}, err
 	}
 	buffered := bufio.NewWriterSize(f, 1<<20)
-	when, err := writeDataset(buffered, projects, perProject, fixedLengths, seed)
+	when, err := writeDataset(buffered, projects, perProject, lengths, seed)
 	return when, errors.Join(err, buffered.Flush(), f.Close())
 }

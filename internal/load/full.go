@@ -37,7 +37,8 @@ const housekeeping = 15 * time.Second
 // by an index now and as of the event in the middle of the file, and an
 // unindexed filter.
 func full(ctx context.Context, c config, dir, asof string) ([]result, error) {
-	s, err := start(ctx, asof, "serve", "--addr", "127.0.0.1:0", "--store", "sqlite:"+filepath.Join(dir, "import.db"), "--log-level", "warn")
+	command := serving(asof, filepath.Join(dir, "import.db"))
+	s, err := start(ctx, command[0], command[1:]...)
 	if err != nil {
 		return nil, err
 	}

@@ -122,13 +122,19 @@ func fewer() map[string]int {
 // The catalogue has the lengths that are said, in the order of time, and its
 // moments lie within.
 func TestDataset(t *testing.T) {
+	for _, each := range []int{2, 4} {
+		t.Run(fmt.Sprint(each), func(t *testing.T) { testDataset(t, each) })
+	}
+}
+
+func testDataset(t *testing.T, each int) {
 	var one, two bytes.Buffer
 	lengths := fewer()
-	when, err := writeDataset(&one, 5, 4, lengths, 1)
+	when, err := writeDataset(&one, 5, each, lengths, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := writeDataset(&two, 5, 4, lengths, 1); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
+	if _, err := writeDataset(&two, 5, each, lengths, 1); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
 		t.Errorf("the same seed gave other bytes (%v)", err)
 	}
 	versions, before := map[string]int{}, map[string]int{}
@@ -157,7 +163,7 @@ func TestDataset(t *testing.T) {
 	}
 	want := maps.Clone(lengths)
 	for i := range 5 {
-		want[fmt.Sprintf("project-%04d", i)] = 4
+		want[fmt.Sprintf("project-%04d", i)] = each
 	}
 	if !maps.Equal(versions, want) {
 		t.Errorf("versions %v, want %v", versions, want)

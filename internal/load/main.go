@@ -158,7 +158,7 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 		return fmt.Errorf("building the server: %w\n%s", err, built)
 	}
 	events := filepath.Join(dir, "catalogue.ndjson")
-	when, err := writeDatasetFile(events, c.projects, c.perProject, 1)
+	when, err := writeDatasetFile(events, c.projects, c.perProject, fixedLengths, 1)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,10 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	store := "sqlite:" + filepath.Join(dir, "asof.db")
+	wide, err := importWide(ctx, dir, asof)
+	if err != nil {
+		return err
+	}
 	servers := map[string]*server{}
 	defer func() {
 		for _, s := range servers {
@@ -175,7 +178,8 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 	}()
 	for name, args := range map[string][]string{
 		"constant": {self, "constant"},
-		"asof":     {asof, "serve", "--addr", "127.0.0.1:0", "--store", store, "--log-level", "warn"},
+		"asof":     serving(asof, filepath.Join(dir, "asof.db")),
+		"wide":     serving(asof, wide),
 	} {
 		s, err := start(ctx, args[0], args[1:]...)
 		if err != nil {
@@ -212,6 +216,23 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 		"go": runtime.Version(), "cpus": runtime.NumCPU(), "clients": c.clients, "writers": c.writers,
 		"rounds": c.rounds, "seconds": c.length.Seconds(), "projects": c.projects, "versionsEach": c.perProject, "results": results,
 	})
+}
+
+// serving is the command that serves an embedded store.
+func serving(asof, db string) []string {
+	return []string{asof, "serve", "--addr", "127.0.0.1:0", "--store", "sqlite:" + db, "--log-level", "warn"}
+}
+
+// importWide makes a store that has as many documents, of one version each, as
+// the longest history of the other has versions: what a read of another one
+// each time costs where most are not in memory.
+func importWide(ctx context.Context, dir, asof string) (db string, err error) {
+	events, db := filepath.Join(dir, "wide.ndjson"), filepath.Join(dir, "wide.db")
+	if _, err := writeDatasetFile(events, wideDocuments, 1, nil, 2); err != nil {
+		return "", err
+	}
+	_, _, err = run(ctx, asof, "import", "--store", "sqlite:"+db, events)
+	return db, err
 }
 
 // imports loads the invented catalogue (which the read scenarios need) and, if
@@ -257,7 +278,7 @@ func readRounds(c config, servers map[string]*server, when moments) ([]result, e
 	}
 	for _, s := range comparisons {
 		r := summarize(s.Name, s.Against, s.Target, rounds)
-		r.Name, r.Median = s.Name+", planned", nil
+		r.Name, r.Median = s.Name+", against "+s.Against, nil
 		results = append(results, r)
 	}
 	return results, nil

@@ -29,6 +29,10 @@ func query(text string, variables map[string]any) []byte {
 	return body
 }
 
+// wideDocuments is how many documents the store has that is read all over, which
+// is as many as the longest history has versions.
+var wideDocuments = fixedLengths["hundred-thousand"]
+
 // pageSize is how many documents a page holds, of every server: pages of other
 // sizes cost something else.
 const pageSize = 50
@@ -103,6 +107,10 @@ func anyScenarios(clients int, when moments) []scenario {
 	point := bodies(when.projects, func(i int) (string, map[string]any) {
 		return variables("$key: ID!") + `project(key: $key) { ` + fields + ` } }`, map[string]any{"key": fmt.Sprintf("project-%04d", i*1231%when.projects)}
 	})
+	// All of them, in an order that does not come back to a page of the file soon.
+	wide := bodies(wideDocuments, func(i int) (string, map[string]any) {
+		return variables("$key: ID!") + `project(key: $key) { ` + fields + ` } }`, map[string]any{"key": fmt.Sprintf("project-%04d", i*7919%wideDocuments)}
+	})
 	instants := when.longest.random(many, 2)
 	long := bodies(many, func(i int) (string, map[string]any) {
 		return variables("$at: DateTime!") + `project(key: "hundred-thousand", asOf: $at) { ` + fields + ` } }`, map[string]any{"at": instants[i]}
@@ -123,17 +131,21 @@ func anyScenarios(clients int, when moments) []scenario {
 	})
 	return []scenario{
 		{Name: "point, any document", Server: "asof", Against: "constant", Clients: vary(clients, point, 1)},
-		{Name: "point as of any instant, hundred-thousand", Server: "asof", Against: "point, hundred-thousand", Clients: vary(clients, long, 1)},
-		{Name: "point by any version, hundred-thousand", Server: "asof", Against: "point, hundred-thousand", Clients: vary(clients, numbers, 1)},
+		{Name: "point, any of 100,000 documents", Server: "wide", Against: "constant", Clients: vary(clients, wide, 1)},
+		{Name: "point as of any instant, hundred-thousand", Server: "asof", Against: "point, any of 100,000 documents", Clients: vary(clients, long, 1)},
+		{Name: "point by any version, hundred-thousand", Server: "asof", Against: "point, any of 100,000 documents", Clients: vary(clients, numbers, 1)},
 		{Name: "page of 50, any part", Server: "asof", Against: "constant", Clients: vary(clients, pages, pageSize)},
 		{Name: "page of 50 as of any instant", Server: "asof", Against: "constant", Clients: vary(clients, past, pageSize)},
 	}
 }
 
 // comparisons are further ratios of scenarios: what planned queries are aimed
-// at, against one constant document.
+// at, against one constant document, and what reads of versions that are not in
+// memory cost beside one that is.
 var comparisons = []scenario{
 	{Name: "point", Against: "constant", Target: 1.1},
+	{Name: "point as of any instant, hundred-thousand", Against: "point, hundred-thousand"},
+	{Name: "point by any version, hundred-thousand", Against: "point, hundred-thousand"},
 	{Name: "point as of, ten", Against: "constant", Target: 1},
 	{Name: "point by version, ten", Against: "constant", Target: 1},
 	{Name: "page of 50", Against: "constant", Target: 0.3},
