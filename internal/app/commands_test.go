@@ -163,6 +163,12 @@ func TestFailuresLeaveNoStore(t *testing.T) {
 			t.Errorf("serve on a port that is taken: %s, want %q", stderr, text)
 		}
 	}
+	for wrong, text := range map[string]string{"--store=mongodb://localhost": "names no database", "--mongodb-embed=0": "want VERSIONS"} {
+		status, _, stderr := run(t, "", "serve", "--addr="+strings.TrimPrefix(taken.url, "http://"), "--store=mongodb://127.0.0.1:1/asof", wrong)
+		if status != 2 || !strings.Contains(stderr, text) {
+			t.Errorf("serve %s on a port that is taken: status %d: %s", wrong, status, stderr)
+		}
+	}
 	if status, _, stderr := run(t, "{nonsense}\n", "import", "-", store); status != 1 || !strings.Contains(stderr, "line 1") {
 		t.Errorf("import: status %d: %s", status, stderr)
 	}

@@ -27,7 +27,9 @@ func (m *Main) checkStore() error {
 			return fmt.Errorf("there is no directory %s for the store (see --store)", dir)
 		}
 		return nil
-	case scheme == "mongodb" || scheme == "mongodb+srv":
+	case scheme == "mongodb": // of mongodb+srv, the hosts have to be looked up
+		return m.checkMongo()
+	case scheme == "mongodb+srv":
 		return nil
 	case !ok && name != "":
 		return usageError{fmt.Errorf("--store %s: want sqlite:PATH or mongodb://HOST/DATABASE; for this file write --store sqlite:%s", name, name)}

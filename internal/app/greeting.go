@@ -31,8 +31,8 @@ func (m *Main) fill(ctx context.Context, engine driver.Engine) error {
 	return err
 }
 
-// greet says where the server is and what to ask first.
-func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine, stats driver.Stats, schema *ast.Schema) error {
+// greeting says where the server is and what to ask first.
+func (m *Main) greeting(ctx context.Context, addr string, engine driver.Engine, stats driver.Stats, schema *ast.Schema) (string, error) {
 	base := "http://" + addr
 	text := fmt.Sprintf("asof serves %s (%s, %s)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
 		m.storeName(), plural(stats.Documents, "document"), plural(stats.Versions, "version"), base, base)
@@ -44,7 +44,7 @@ func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine, sta
 	case m.flags.Serve.Demo:
 		there, err := hasDemo(ctx, engine)
 		if err != nil {
-			return err
+			return "", err
 		}
 		switch query := firstQuery(base); {
 		case there && answers(schema, query):
@@ -53,8 +53,7 @@ func (m *Main) greet(ctx context.Context, addr string, engine driver.Engine, sta
 			text += "\nThe store has documents of its own, so --demo left it as it is. For the demo, name another one with --store.\n"
 		}
 	}
-	_, err := fmt.Fprintln(m.Stdout, text)
-	return err
+	return text, nil
 }
 
 // hasDemo reports whether the store holds what the first query asks for.

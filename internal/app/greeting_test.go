@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"io"
 	"path/filepath"
 	"strings"
@@ -18,8 +17,7 @@ import (
 // store and flags.
 func greeting(t *testing.T, schema *ast.Schema, store string, args ...string) string {
 	t.Helper()
-	var out bytes.Buffer
-	m := Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: io.Discard, Now: time.Now}
+	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
 	if _, err := m.ParseFlags(append([]string{"serve", "--sync=off", "--store=sqlite:" + store}, args...)); err != nil {
 		t.Fatal(err)
 	}
@@ -40,10 +38,11 @@ func greeting(t *testing.T, schema *ast.Schema, store string, args ...string) st
 	if schema == nil {
 		schema = resolvers.NewSchema(opened).Schema()
 	}
-	if err := m.greet(t.Context(), "127.0.0.1:8080", opened.Engine(), stats, schema); err != nil {
+	text, err := m.greeting(t.Context(), "127.0.0.1:8080", opened.Engine(), stats, schema)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return out.String()
+	return text
 }
 
 func TestGreeting(t *testing.T) {

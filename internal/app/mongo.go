@@ -15,11 +15,20 @@ import (
 // be apart.
 const maxSkew = 500 * time.Millisecond
 
+// checkMongo refuses a --store and a --mongodb-embed that are written wrongly.
+func (m *Main) checkMongo() error {
+	if err := mongostore.CheckURI(m.flags.Store); driver.CodeOf(err) == driver.CodeInvalid {
+		return usageError{err}
+	}
+	_, err := embedBounds(m.flags.MongoDBEmbed, model.Types)
+	return err
+}
+
 // openMongo opens the store in a database of MongoDB. Commands that only read do
 // not make one.
 func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error) {
-	if err := mongostore.CheckURI(uri); driver.CodeOf(err) == driver.CodeInvalid {
-		return nil, usageError{err}
+	if err := m.checkMongo(); err != nil {
+		return nil, err
 	}
 	bounds, err := embedBounds(m.flags.MongoDBEmbed, model.Types)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 )
 
 // serve answers requests until the context ends; then it finishes those that
-// it accepted.
+// it accepted. Until the store is open, it answers that it is not.
 func (m *Main) serve(ctx context.Context) (err error) {
 	if err := m.flags.Serve.check(); err != nil {
 		return err
@@ -51,42 +51,35 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = listener.Close() }() // again, where it was served
-	store, err := m.openStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Engine().Close()) }()
-	if m.flags.Serve.Demo {
-		if err := m.fill(ctx, store.Engine()); err != nil {
-			return err
-		}
-	}
 	logger := m.logger()
-	stats, err := store.Engine().Stats(ctx)
-	if err != nil {
-		return err
-	}
-	warnUndeclared(ctx, logger, store, stats)
-	site, err := m.newSite(store, logger)
-	if err != nil {
-		return err
-	}
-	defer easeGC()()
+	door := newDoor(m.flags.Serve.CORSOrigin)
 	server := &http.Server{
-		Handler:           site.handler,
+		Handler:           door,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       headerTimeout + bodyTimeout,
-		WriteTimeout:      headerTimeout + bodyTimeout + site.api.WaitAtMost() + answerTimeout,
+		WriteTimeout:      headerTimeout + bodyTimeout + m.flags.Serve.Limits.limits().WaitAtMost() + answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
 		ConnContext:       httpapi.ConnContext,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
-	if err := m.greet(ctx, listener.Addr().String(), store.Engine(), stats, site.schema); err != nil {
-		return err
-	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(httpapi.Gather(listener)) }()
+	defer func() { _ = server.Close() }() // again, where it was shut down
+	site, greeting, err := m.openSite(ctx, listener.Addr().String(), logger)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		logger.Info("shutting down: the store was not open yet", "error", err)
+		return m.shutDown(context.WithoutCancel(ctx), server, nil)
+	case err != nil:
+		return err
+	}
+	defer func() { err = errors.Join(err, site.engine.Close()) }()
+	defer easeGC()()
+	door.open(site)
+	if _, err := fmt.Fprintln(m.Stdout, greeting); err != nil {
+		return err
+	}
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving: %w", err)
@@ -95,6 +88,37 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	site.shutting.Store(true)
 	logger.Info("shutting down: finishing what was accepted")
 	return m.shutDown(context.WithoutCancel(ctx), server, site.api)
+}
+
+// openSite opens the store, and returns what is served over it, and what to say
+// about that.
+func (m *Main) openSite(ctx context.Context, addr string, logger *slog.Logger) (_ *site, greeting string, err error) {
+	store, err := m.openStore(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	engine := store.Engine()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, engine.Close())
+		}
+	}()
+	if m.flags.Serve.Demo {
+		if err := m.fill(ctx, engine); err != nil {
+			return nil, "", err
+		}
+	}
+	stats, err := engine.Stats(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	warnUndeclared(ctx, logger, store, stats)
+	site, err := m.newSite(store, logger)
+	if err != nil {
+		return nil, "", err
+	}
+	greeting, err = m.greeting(ctx, addr, engine, stats, site.schema)
+	return site, greeting, err
 }
 
 func (m *Main) listen(ctx context.Context) (net.Listener, error) {
@@ -170,12 +194,12 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 }
 
 // shutDown stops accepting, waits for what was accepted and closes what is
-// left after the time for that.
+// left after the time for that. There is no api where the store was not open.
 func (m *Main) shutDown(ctx context.Context, server *http.Server, api *httpapi.Handler) error {
 	ctx, cancel := context.WithTimeout(ctx, m.flags.Serve.ShutdownTimeout)
 	defer cancel()
 	err := server.Shutdown(ctx)
-	if err == nil {
+	if err == nil && api != nil {
 		err = api.Drain(ctx)
 	}
 	if err != nil {

@@ -43,21 +43,10 @@ func (s *site) assemble() error {
 	if err != nil {
 		return err
 	}
-	if len(s.origins) > 0 {
-		api = cors.New(cors.Options{
-			AllowedOrigins: s.origins,
-			AllowedMethods: []string{http.MethodGet, http.MethodPost},
-			// Any: who may send them is decided by the origin. Clients add names of their
-			// own (Apollo-Require-Preflight, Authorization, those of tracing …).
-			AllowedHeaders: []string{"*"},
-			ExposedHeaders: []string{"X-Request-Id", "Retry-After"},
-			MaxAge:         600,
-		}).Handler(api)
-	}
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", s.forPeople(s.noteOrigins(api)))
+	mux.Handle("/graphql", s.forPeople(s.noteOrigins(crossOrigin(s.origins, api))))
 	mux.Handle("GET /graphiql", http.RedirectHandler("./", http.StatusFound))
-	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
 	options, err := s.playground(model.Types)
@@ -65,18 +54,32 @@ func (s *site) assemble() error {
 		return err
 	}
 	mux.Handle("/", web.Handler(options))
-	s.handler = s.guard(mux)
+	s.handler = withHeaders(s.origins, s.guard(mux))
 	return nil
 }
 
-// guard sets the headers that every answer has, and refuses names that are not
-// this server's: a page of another site whose name was made to point here
-// (DNS rebinding) would otherwise be of the same origin.
-func (s *site) guard(next http.Handler) http.Handler {
+// crossOrigin lets pages of these origins use the API.
+func crossOrigin(origins []string, api http.Handler) http.Handler {
+	if len(origins) == 0 {
+		return api
+	}
+	return cors.New(cors.Options{
+		AllowedOrigins: origins,
+		AllowedMethods: []string{http.MethodGet, http.MethodPost},
+		// Any: who may send them is decided by the origin. Clients add names of their
+		// own (Apollo-Require-Preflight, Authorization, those of tracing …).
+		AllowedHeaders: []string{"*"},
+		ExposedHeaders: []string{"X-Request-Id", "Retry-After"},
+		MaxAge:         600,
+	}).Handler(api)
+}
+
+// withHeaders sets the headers that every answer has.
+func withHeaders(origins []string, next http.Handler) http.Handler {
 	nosniff, referrer := []string{"nosniff"}, []string{"no-referrer"}
 	policy := []string{"default-src 'none'; frame-ancestors 'none'"}
 	resource := []string{"same-origin"}
-	if len(s.origins) > 0 {
+	if len(origins) > 0 {
 		resource = []string{"cross-origin"}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,6 +88,15 @@ func (s *site) guard(next http.Handler) http.Handler {
 		header["Referrer-Policy"] = referrer
 		header["Content-Security-Policy"] = policy // the Playground's pages set their own
 		header["Cross-Origin-Resource-Policy"] = resource
+		next.ServeHTTP(w, r)
+	})
+}
+
+// guard refuses names that are not this server's: a page of another site whose
+// name was made to point here (DNS rebinding) would otherwise be of the same
+// origin.
+func (s *site) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.anyHost && !isLoopback(hostname(r.Host)) {
 			s.api.Refuse(w, r, httpapi.RefusedHost, http.StatusMisdirectedRequest, httpapi.CodeForbidden,
 				"this server answers to the names of this machine only (localhost, 127.0.0.1, [::1]), not to the one in the request's Host header")
@@ -137,7 +149,7 @@ func acceptsCompressed(r *http.Request) bool {
 }
 
 // healthz says that the process is up.
-func (s *site) healthz(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }
+func healthz(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }
 
 // readyz says whether requests can be answered: the store can be reached, and
 // the server is not shutting down. Why it cannot be reached is in the log, once

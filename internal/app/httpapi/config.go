@@ -97,6 +97,13 @@ func DefaultLimits() Limits {
 	}
 }
 
+// WaitAtMost is how long a request that was read may take: to wait and to be
+// executed.
+func (l Limits) WaitAtMost() time.Duration {
+	l = l.withDefaults()
+	return l.Wait + l.Time
+}
+
 // withDefaults fills in what is zero.
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits()

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
@@ -240,7 +239,3 @@ func (h *Handler) Drain(ctx context.Context) error {
 	}
 	return h.sending.Acquire(ctx, mostSending)
 }
-
-// WaitAtMost is how long a request that was read may take: to wait and to be
-// executed.
-func (h *Handler) WaitAtMost() time.Duration { return h.cfg.Limits.Wait + h.cfg.Limits.Time }
