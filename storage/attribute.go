@@ -94,26 +94,25 @@ func newDifference(c *FieldChange, back bool) *difference {
 // effects are the changes of one version, found by what they did: looking one
 // up takes the same time however many there are.
 type effects struct {
-	whole, value map[effect]int // how many changes did this and explain nothing yet
-	patterns     map[string]bool
-	above        map[string]bool // the patterns above those
-	v            *driver.Version
+	whole, part map[effect]int // how many changes did this and explain nothing yet
+	patterns    map[string]bool
+	above       map[string]bool // the patterns above those
+	v           *driver.Version
 }
 
-// effect is what a change did at a pattern; in effects.value old is left out of
-// those that set a value.
+// effect is what a change did at a pattern: it removed the old value, set the new
+// one, or did both. Each of these is a part of it.
 type effect struct{ pattern, old, now string }
 
-// nothing stands for a value that is not there, in an effect.
-const nothing = "nothing"
+func effectOf(pattern string, old, now []byte) effect {
+	return effect{pattern, string(old), string(now)}
+}
 
 func newEffects(changes []*FieldChange) *effects {
-	made := &effects{whole: map[effect]int{}, value: map[effect]int{}, patterns: map[string]bool{}, above: map[string]bool{}}
+	made := &effects{whole: map[effect]int{}, part: map[effect]int{}, patterns: map[string]bool{}, above: map[string]bool{}}
 	for _, c := range changes {
 		pattern, _ := patternOf(c.Path)
-		whole, value := effectsOf(pattern, c.OldValue, c.NewValue)
-		made.whole[whole]++
-		made.value[value]++
+		made.count(effectOf(pattern, c.OldValue, c.NewValue), 1)
 		made.patterns[pattern] = true
 		for up := parentOf(pattern); up != "" && !made.above[up]; up = parentOf(up) {
 			made.above[up] = true
@@ -123,33 +122,24 @@ func newEffects(changes []*FieldChange) *effects {
 	return made
 }
 
-func effectsOf(pattern string, old, now []byte) (whole, value effect) {
-	text := func(raw []byte) string {
-		if raw == nil {
-			return nothing
-		}
-		return string(raw)
-	}
-	whole = effect{pattern, text(old), text(now)}
-	if value = whole; now != nil {
-		value.old = ""
-	}
-	return whole, value
+// count adds so many changes of an effect.
+func (made *effects) count(e effect, n int) {
+	made.whole[e] += n
+	made.part[effect{pattern: e.pattern, old: e.old}] += n
+	made.part[effect{pattern: e.pattern, now: e.now}] += n
 }
 
 // explain notes which of the differences the version made, and returns those for
 // which earlier versions must be looked at. Versions come newest first. Changes
 // that are the same in old and new value are given out before those that only set
-// the same value.
+// the same value, or only removed it.
 func (made *effects) explain(open []*difference) (left []*difference) {
 	if made.v == nil { // nothing visible
 		return open
 	}
 	for _, d := range open {
-		whole, value := effectsOf(d.pattern, d.old, d.now)
-		if made.whole[whole] > 0 {
-			made.whole[whole]--
-			made.value[value]--
+		if e := effectOf(d.pattern, d.old, d.now); made.whole[e] > 0 {
+			made.count(e, -1)
 			d.how, d.best = exact, made.v
 		}
 	}
@@ -157,8 +147,12 @@ func (made *effects) explain(open []*difference) (left []*difference) {
 		if d.how == exact {
 			continue
 		}
-		if _, value := effectsOf(d.pattern, d.old, d.now); made.value[value] > 0 {
-			made.value[value]--
+		e := effectOf(d.pattern, d.old, d.now)
+		if d.now != nil {
+			e.old = ""
+		}
+		if made.part[e] > 0 {
+			made.part[e]--
 			d.how, d.best = exact, made.v
 		} else if how := made.like(d.pattern); how > d.how {
 			d.how, d.best = how, made.v

@@ -68,6 +68,7 @@ func TestDifferencesOfTheSameValue(t *testing.T) {
 			"REPLACE /releases/0/tag 2, REPLACE /releases/1/tag 3",
 		},
 		{"removed twice", `{"tags":["x","a","x"]} {"tags":["x","a"]} {"tags":["a"]}`, "REMOVE /tags/0 3, REMOVE /tags/1 2"},
+		{"replaced, what replaced it removed", `{"tags":["x"]} {"tags":["y"]} {"tags":[]}`, "REMOVE /tags/0 2"},
 		{"one of two", `{"tags":["a"]} {"tags":["a","x"]} {"tags":["a","x"],"name":"n"}`, "ADD /name 3, ADD /tags/1 2"},
 	} {
 		e := newEnv(t)
