@@ -54,6 +54,7 @@ func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
 		}),
 	})
 	exec.Use(&shapeLimit{limits: cfg.Limits, known: documents})
+	exec.Use(conditions{})
 	exec.Use(&costLimit{limits: cfg.Limits, weight: cfg.Weight})
 	if cfg.Introspection {
 		exec.Use(extension.Introspection{})
