@@ -15,13 +15,24 @@ import (
 // clientsPage is what client programmers are told.
 const clientsPage = "../docs/clients.md"
 
+// onDemo has a check made of a demo with each executor.
+func onDemo(t *testing.T, check func(t *testing.T, demo *server), flags ...string) {
+	for _, executor := range executors() {
+		t.Run(executor, func(t *testing.T) {
+			flags := append([]string{"--demo", "--executor", executor}, flags...)
+			check(t, startServer(t, program, "sqlite:"+filepath.Join(t.TempDir(), "demo.db"), flags...))
+		})
+	}
+}
+
 // Each of the page's own queries is answered by the demo.
-func TestClientsQueries(t *testing.T) {
+func TestClientsQueries(t *testing.T) { onDemo(t, clientsQueries) }
+
+func clientsQueries(t *testing.T, demo *server) {
 	text, err := os.ReadFile(clientsPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	demo := startServer(t, program, "sqlite:"+filepath.Join(t.TempDir(), "demo.db"), "--demo")
 	variables := map[string]any{
 		"at": "2025-06-20T00:00:00Z", "last": "2025-06-14T00:00:00Z",
 		"input": map[string]any{"key": "home-automation", "expectedVersion": 1, "patch": map[string]any{"name": "Home"}},
@@ -45,8 +56,9 @@ func TestClientsQueries(t *testing.T) {
 
 // What the page says of caches: an id names a version, not the references of the
 // instant at which it was read; with the instant, or by version, they are told apart.
-func TestClientsCaches(t *testing.T) {
-	demo := startServer(t, program, "sqlite:"+filepath.Join(t.TempDir(), "demo.db"), "--demo")
+func TestClientsCaches(t *testing.T) { onDemo(t, clientsCaches) }
+
+func clientsCaches(t *testing.T, demo *server) {
 	const tags = `id tags { name } pinned: tags(asOf: $at) { name }`
 	for at, want := range map[string]string{
 		"2025-04-02T00:00:00Z": `{"id":"Project:hearth@16","tags":[{"name":"Home automation"}],"pinned":[{"name":"Home automation"}]}`,
@@ -76,8 +88,9 @@ func TestClientsCaches(t *testing.T) {
 }
 
 // What the page says of writes that are sent again because no answer came.
-func TestClientsRetries(t *testing.T) {
-	demo := startServer(t, program, "sqlite:"+filepath.Join(t.TempDir(), "demo.db"), "--demo")
+func TestClientsRetries(t *testing.T) { onDemo(t, clientsRetries) }
+
+func clientsRetries(t *testing.T, demo *server) {
 	const conflict = `... on TagConflict { actualVersion mergeable overlappingPaths current { name versionInfo { operation author { id } } } }`
 	const update = `mutation { updateTag(input: { key: "k", expectedVersion: 1, patch: { name: "B" }%s }) {
 		... on UpdateTagSuccess { version changed } ` + conflict + ` } }`
@@ -114,8 +127,9 @@ func TestClientsRetries(t *testing.T) {
 }
 
 // What the page says of codes and statuses, for both media types of answers.
-func TestClientsErrors(t *testing.T) {
-	demo := startServer(t, program, "sqlite:"+filepath.Join(t.TempDir(), "demo.db"), "--demo", "--no-introspection")
+func TestClientsErrors(t *testing.T) { onDemo(t, clientsErrors, "--no-introspection") }
+
+func clientsErrors(t *testing.T, demo *server) {
 	text, err := os.ReadFile(clientsPage)
 	if err != nil {
 		t.Fatal(err)
