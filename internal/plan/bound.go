@@ -10,6 +10,10 @@ const (
 	largestStart  = 256 << 10
 )
 
+// mostReused is how many elements a list has at most that is kept for another
+// execution.
+const mostReused = 4 << 10
+
 // Recycle takes the data of an answer of a plan that nobody will look at any
 // more. Whoever does not call it leaves the memory to the collector.
 func (e *executable) Recycle(data []byte) {

@@ -20,7 +20,6 @@ const mostFields = 10_000
 // the answer, one for each field, in the order of the answer.
 type plan struct {
 	err    error // why there is none
-	store  *storage.Store
 	root   *selection[struct{}]
 	args   []args.Field // of the fields that have some
 	queues int          // how many fields read something that waits
@@ -31,60 +30,51 @@ type plan struct {
 }
 
 // names is a set of stored names.
-type names struct{ list []string }
+type names []string
 
-// compiler makes plans for one schema and store.
-type compiler struct {
-	schema *ast.Schema
-	store  *storage.Store
-	types  map[string]*storage.Type // by name
-	roots  map[string]rootKind      // by field
-}
-
-func newCompiler(schema *ast.Schema, store *storage.Store) *compiler {
-	c := &compiler{schema: schema, store: store, types: map[string]*storage.Type{}, roots: map[string]rootKind{
-		"node": nodeRoot, "nodes": nodesRoot,
-	}}
-	for _, t := range store.Types() {
-		c.types[t.Name] = t
-		c.roots[t.Singular] = func(p *planning, f graphql.CollectedField) rootField { return documentRoot(p, f, t) }
-		c.roots[t.Plural] = func(p *planning, f graphql.CollectedField) rootField { return pageRoot(p, f, t) }
+func (n *names) add(more ...string) {
+	for _, name := range more {
+		if !slices.Contains(*n, name) {
+			*n = append(*n, name)
+		}
 	}
-	return c
 }
 
 // compile makes the plan of the context's operation, and says how many fields its
 // selections have. It has an error where the operation has a field of an unknown
 // kind.
-func (c *compiler) compile(oc *graphql.OperationContext) (*plan, int) {
+func (e *executable) compile(oc *graphql.OperationContext) (made *plan, fields int) {
 	b := &planning{
-		compiler: c, plan: &plan{store: c.store, refs: map[*storage.Type]*names{}},
+		executable: e, plan: &plan{refs: map[*storage.Type]*names{}},
 		// CollectFields keeps what it finds in its context, which must not be the
 		// request's.
 		oc: &graphql.OperationContext{Doc: oc.Doc, Operation: oc.Operation, Variables: oc.Variables},
 	}
-	b.plan.root = rootSelection(b)
-	b.oc = nil // the plan's functions hold b, but must not hold a request's variables
-	if b.plan.err != nil {
-		return &plan{err: b.plan.err}, 0
-	}
+	defer func() {
+		switch failure := recover().(type) {
+		case nil:
+		case unplanned:
+			made, fields = &plan{err: failure}, 0
+		default:
+			panic(failure)
+		}
+	}()
+	b.plan.root = selectionOf(b, "Query", oc.Operation.SelectionSet, rootField)
 	return b.plan, b.fields
 }
 
-// planning is a plan that is being made. It goes on after an error, to no
-// effect.
+// planning is a plan that is being made. Its functions must not hold it, as it
+// holds a request's variables.
 type planning struct {
-	*compiler
+	*executable
 	plan   *plan
 	oc     *graphql.OperationContext
 	fields int
 }
 
-// giveUp says why there will be no plan.
+// giveUp says why there will be no plan, to compile, by a panic.
 func (b *planning) giveUp(format string, args ...any) {
-	if b.plan.err == nil {
-		b.plan.err = unplanned(fmt.Sprintf(format, args...))
-	}
+	panic(unplanned(fmt.Sprintf(format, args...)))
 }
 
 // queue returns the place of a new queue.
@@ -93,26 +83,15 @@ func (b *planning) queue() int {
 	return b.plan.queues - 1
 }
 
-// reached are the names that are looked at in documents reached by references.
-func (b *planning) reached(t *storage.Type) *names {
-	if b.plan.refs[t] == nil {
-		b.plan.refs[t] = &names{list: []string{}}
-	}
-	return b.plan.refs[t]
-}
-
-func (n *names) add(name string) {
-	if !slices.Contains(n.list, name) {
-		n.list = append(n.list, name)
-	}
-}
-
 // selection is what is asked of objects of one type; P is how they are held.
 type selection[P any] struct {
 	fields []field[P]
 	// loads read what fields need before they can be written, for all objects at
 	// once.
 	loads []func(r *run, objects []P)
+	// need are the stored names that are looked at in documents; never nil, which
+	// would be all.
+	need names
 }
 
 // field is one field of a selection.
@@ -137,18 +116,20 @@ type place struct {
 // kind makes the writer of a field; nil where it knows no such field.
 type kind[P any] func(b *planning, f graphql.CollectedField, s *selection[P]) writer[P]
 
+// table is a kind of fields that need nothing to be made.
+func table[P any](writers map[string]writer[P]) kind[P] {
+	return func(_ *planning, f graphql.CollectedField, _ *selection[P]) writer[P] { return writers[f.Name] }
+}
+
 // selectionOf compiles selections on objects of a type, all of whose fields are
 // made by kind.
 func selectionOf[P any](b *planning, typeName string, set ast.SelectionSet, kind kind[P]) *selection[P] {
-	if b.plan.err != nil {
-		return nil
-	}
-	collected := graphql.CollectFields(b.oc, set, b.satisfied(typeName))
+	def := b.Schema().Types[typeName]
+	collected := graphql.CollectFields(b.oc, set, append([]string{typeName}, def.Interfaces...))
 	if b.fields += len(collected); b.fields > mostFields {
 		b.giveUp("the operation has more than %d fields", mostFields)
-		return nil
 	}
-	s := &selection[P]{fields: make([]field[P], len(collected))}
+	s := &selection[P]{fields: make([]field[P], len(collected)), need: names{}}
 	for i, f := range collected {
 		to := &s.fields[i]
 		to.place = place{object: typeName, field: f}
@@ -158,21 +139,12 @@ func selectionOf[P any](b *planning, typeName string, set ast.SelectionSet, kind
 			to.write = constant[P](`"` + typeName + `"`)
 			continue
 		}
-		if def := b.schema.Types[typeName].Fields.ForName(f.Name); def != nil {
-			to.nonNull = def.Type.NonNull
-			to.write = kind(b, f, s)
-		}
-		if to.write == nil {
+		to.nonNull = def.Fields.ForName(f.Name).Type.NonNull
+		if to.write = kind(b, f, s); to.write == nil {
 			b.giveUp("%s.%s is not planned", typeName, f.Name)
-			return nil
 		}
 	}
 	return s
-}
-
-// satisfied are the type and the interfaces that it implements.
-func (b *planning) satisfied(typeName string) []string {
-	return append([]string{typeName}, b.schema.Types[typeName].Interfaces...)
 }
 
 // constant appends the same text each time.

@@ -13,8 +13,9 @@
 //	      ─▶ bytes (httpapi/exchange.go)
 //
 // That is the way of a request. How a plan is made is in compile.go and args.go,
-// and the kinds of fields in documents.go, pages.go and info.go. Plans are kept
-// by package plancache, and package args reads what fields are given.
+// and the kinds of fields in documents.go, refs.go, pages.go, versions.go and
+// info.go. Plans are kept by package plancache, and package args reads what fields
+// are given.
 //
 // Invariants:
 //

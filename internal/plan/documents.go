@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -8,9 +10,8 @@ import (
 	"github.com/asof/asof/storage"
 )
 
-// documentSelection compiles what is asked of documents of a type. The stored
-// names that it looks at are added to need.
-func documentSelection(b *planning, t *storage.Type, set ast.SelectionSet, need *names) *selection[*storage.Object] {
+// documentSelection compiles what is asked of documents of a type.
+func documentSelection(b *planning, t *storage.Type, set ast.SelectionSet) *selection[*storage.Object] {
 	return selectionOf(b, t.Name, set, func(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
 		switch f.Name {
 		case "id":
@@ -24,15 +25,8 @@ func documentSelection(b *planning, t *storage.Type, set ast.SelectionSet, need 
 		case "versions":
 			return versions(b, f, s, t)
 		default:
-			return storedField(b, f, s, t.Object(), need)
+			return storedField(b, f, s, t.Object())
 		}
-	})
-}
-
-// objectSelection compiles what is asked of objects nested in documents.
-func objectSelection(b *planning, t *storage.ObjectType, set ast.SelectionSet) *selection[*storage.Object] {
-	return selectionOf(b, t.Name, set, func(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
-		return storedField(b, f, s, t, &names{})
 	})
 }
 
@@ -42,55 +36,72 @@ func writeID(r *run, _ *place, o *storage.Object) bool {
 	return true
 }
 
-func writeKey(r *run, _ *place, o *storage.Object) bool {
-	r.out = scalar.AppendString(r.out, o.Of().Key())
-	return true
-}
+func writeKey(r *run, _ *place, o *storage.Object) bool { return r.string(o.Of().Key()) }
 
 func writeVersion(r *run, _ *place, o *storage.Object) bool { return r.int(o.Of().Version()) }
 
-// storedField makes the writer of a field that is stored in documents, or of one
-// that shows the keys of a reference.
-func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.ObjectType, need *names) writer[*storage.Object] {
-	for i := range t.Fields {
-		stored := &t.Fields[i]
+// storedField makes the writer of a field that is stored in documents, or in
+// objects nested in them, or of one that shows the keys of a reference.
+func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.ObjectType) writer[*storage.Object] {
+	i := slices.IndexFunc(t.Fields, func(stored storage.Field) bool {
+		return stored.Name == f.Name || stored.Kind == storage.KindRef && stored.Keys == f.Name
+	})
+	if i < 0 {
+		return nil
+	}
+	stored := &t.Fields[i]
+	s.need.add(stored.Stored)
+	switch {
+	case stored.Name != f.Name && stored.List: // keys
+		return copied(i, "[]") // never null
+	case stored.Name != f.Name:
+		return copied(i, "")
+	case stored.Kind == storage.KindRef:
+		return reference(b, f, s, stored, i)
+	case stored.Kind == storage.KindObject:
+		return nested(b, f, s, stored, i)
+	default:
+		return copied(i, "")
+	}
+}
+
+// copied copies what is stored. Where nothing is, the field is null, or what is
+// given instead.
+func copied(i int, instead string) writer[*storage.Object] {
+	return func(r *run, at *place, o *storage.Object) bool {
+		raw, err := o.RawField(i)
 		switch {
-		case stored.Kind == storage.KindRef && stored.Keys == f.Name:
-			need.add(stored.Stored)
-			if stored.List {
-				return copied(i, "[]") // never null
-			}
-			return copied(i, "")
-		case stored.Name != f.Name:
-			continue
-		}
-		need.add(stored.Stored)
-		switch stored.Kind {
-		case storage.KindRef:
-			return reference(b, f, s, stored, i)
-		case storage.KindObject:
-			return nested(b, f, s, stored, i)
+		case err != nil:
+			r.fail(at, err)
+			return false
+		case raw == nil:
+			r.out = append(r.out, instead...)
+			return instead != ""
 		default:
-			return copied(i, "")
+			r.out = append(r.out, raw...)
+			return true
 		}
 	}
-	return nil
 }
 
 // nested makes the writer of an object, or a list of objects, in a document.
 func nested(b *planning, f graphql.CollectedField, s *selection[*storage.Object], stored *storage.Field, i int) writer[*storage.Object] {
-	inner := objectSelection(b, stored.Object, f.Selections)
-	if inner == nil {
-		return nil
-	}
-	if len(inner.loads) > 0 {
-		id := b.queue()
-		s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadNested(id, inner, stored, i, objects) })
-		return queued(id, inner, stored.List, stored.ElemNonNull)
-	}
+	inner := selectionOf(b, stored.Object.Name, f.Selections, func(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
+		return storedField(b, f, s, stored.Object)
+	})
 	if stored.List {
+		below(s, inner, func(all []*storage.Object, o *storage.Object) []*storage.Object {
+			objects, _ := o.Objects(i) // an error is told when it is written
+			return append(all, slices.DeleteFunc(objects, isNull)...)
+		})
 		return nestedList(inner, i, stored.ElemNonNull)
 	}
+	below(s, inner, func(all []*storage.Object, o *storage.Object) []*storage.Object {
+		if object, _ := o.Object(i); object != nil {
+			return append(all, object)
+		}
+		return all
+	})
 	return func(r *run, at *place, o *storage.Object) bool {
 		child := r.borrow()
 		defer r.giveBack()
@@ -98,27 +109,22 @@ func nested(b *planning, f graphql.CollectedField, s *selection[*storage.Object]
 		if err != nil {
 			r.fail(at, err)
 		}
-		if !there {
-			return false
-		}
-		r.enter(at)
-		defer r.leave()
-		return inner.write(r, child)
+		return there && inner.writeIn(r, at, child)
 	}
 }
+
+func isNull(o *storage.Object) bool { return o == nil }
 
 func nestedList(inner *selection[*storage.Object], i int, elemNonNull bool) writer[*storage.Object] {
 	return func(r *run, at *place, o *storage.Object) bool {
 		child := r.borrow()
 		defer r.giveBack()
-		r.enter(at)
-		list := r.list(elemNonNull)
+		list := r.list(at, elemNonNull)
 		there, err := o.EachNested(child, i, func(element *storage.Object) {
 			list.next()
 			list.done(element != nil && inner.write(r, element))
 		})
 		ok := list.end()
-		r.leave()
 		if err != nil {
 			r.fail(at, err)
 		}
@@ -126,36 +132,5 @@ func nestedList(inner *selection[*storage.Object], i int, elemNonNull bool) writ
 			r.back(list.start)
 		}
 		return ok && there
-	}
-}
-
-// reference makes the writer of a reference, or a list of references: null for
-// a document that does not exist.
-func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Object], stored *storage.Field, i int) writer[*storage.Object] {
-	t := b.types[stored.Ref]
-	inner := documentSelection(b, t, f.Selections, b.reached(t))
-	if inner == nil {
-		return nil
-	}
-	id, asOf := b.queue(), b.arguments(f, asOfArgument)
-	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadRefs(id, asOf, t, inner, i, objects) })
-	return queued(id, inner, stored.List, false)
-}
-
-// queued makes the writer of a field whose objects were read before and wait.
-func queued(id int, inner *selection[*storage.Object], list, elemNonNull bool) writer[*storage.Object] {
-	return func(r *run, at *place, _ *storage.Object) bool {
-		v, objects := r.queues[id].take()
-		if !r.there(at, v) {
-			return false
-		}
-		r.enter(at)
-		defer r.leave()
-		if !list {
-			return objects[0] != nil && inner.write(r, objects[0])
-		}
-		return writeList(r, len(objects), elemNonNull, func(k int) bool {
-			return objects[k] != nil && inner.write(r, objects[k])
-		})
 	}
 }

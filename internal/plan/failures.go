@@ -2,10 +2,8 @@ package plan
 
 import (
 	"context"
-	"errors"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
 // fail reports the error of a field, with the path to it and where it stands in
@@ -15,33 +13,22 @@ func (r *run) fail(at *place, err error) {
 	r.oc.Error(ctx, graphql.AddFieldLocationToError(ctx, err))
 }
 
-// recovered reports a panic while a field was read, whose value is null then. It
-// is deferred.
-func (r *run) recovered(at *place, ok *bool) {
+// recovered reports a panic while a field was read or written, which is null
+// then. It is deferred, with the lengths that the path and the data had before.
+func (r *run) recovered(at *place, path, start int, ok *bool) {
 	if failure := recover(); failure != nil {
+		r.path, *ok = r.path[:path], false
+		r.back(start)
+		r.loader.wanted = reused(r.loader.wanted) // nobody waits for it any more
 		ctx := r.context(at)
 		r.oc.Error(ctx, r.oc.Recover(ctx, failure))
-		*ok = false
 	}
-}
-
-// whileReading is the error of a panic while something was read, perhaps for
-// many fields: without the place of any.
-func (r *run) whileReading(failure any) error {
-	err := r.oc.RecoverFunc(r.ctx, failure)
-	if placed, ok := errors.AsType[*gqlerror.Error](err); ok && placed.Err != nil {
-		return placed.Err
-	}
-	return err
 }
 
 // context makes the context that the field would have had: presenters of errors
 // look for the path and the arguments.
 func (r *run) context(at *place) context.Context {
-	return r.fieldContext(r.pathContext(r.ctx), at)
-}
-
-func (r *run) pathContext(ctx context.Context) context.Context {
+	ctx := r.ctx
 	for i := range r.path {
 		if s := &r.path[i]; s.at != nil {
 			ctx = r.fieldContext(ctx, s.at)
@@ -50,7 +37,7 @@ func (r *run) pathContext(ctx context.Context) context.Context {
 			ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{Index: &index})
 		}
 	}
-	return ctx
+	return r.fieldContext(ctx, at)
 }
 
 func (r *run) fieldContext(ctx context.Context, at *place) context.Context {

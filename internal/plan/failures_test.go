@@ -162,7 +162,7 @@ func TestReadsAreFew(t *testing.T) {
 		`{ project(key: "a") { name stars ... on Project { s: stars tagKeys currentRelease { tag } } } }`: "name stargazers_count tags current_release",
 		`{ projects(orderBy: [{field: updatedAt}, {field: key}]) { nodes { name } edges { cursor } } }`:   "name updated_at",
 		`{ nodes(ids: ["Tag:x"]) { ... on Project { stars } ... on Tag { name description } } }`:          "name description",
-		`{ project(key: "a") { tags { name relatedTags { description } } } }`:                             "name related_tags description",
+		`{ project(key: "a") { tags { name relatedTags { description } } } }`:                             "description name related_tags",
 		`query ($yes: Boolean = false) { project(key: "a") { name stars @include(if: $yes) } }`:           "name",
 		`{ project(key: "a") { versionInfo { changedFields } } }`:                                         "",
 		`{ project(key: "a") { name versions { nodes { id version versionInfo { author { id } } } } } }`:  "",

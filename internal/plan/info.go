@@ -12,40 +12,30 @@ func versionInfo(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 }
 
 func versionInfoField(b *planning, f graphql.CollectedField, s *selection[storage.VersionInfo]) writer[storage.VersionInfo] {
-	switch f.Name {
-	case "number":
-		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.int(v.Number()) }
-	case "recordedAt":
-		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.instant(v.RecordedAt()) }
-	case "supersededAt":
-		return func(r *run, _ *place, v storage.VersionInfo) bool {
-			at := v.SupersededAt()
-			return at != nil && r.instant(*at)
-		}
-	case "author":
-		return one(selectionOf(b, "Actor", f.Selections, authorField), s, func(v storage.VersionInfo) storage.VersionInfo { return v })
-	case "message":
-		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.Message()) }
-	case "operation":
-		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(string(v.Operation())) }
-	case "changeGroup":
-		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.ChangeGroup()) }
-	case "isCurrent":
-		return func(r *run, _ *place, v storage.VersionInfo) bool { return r.bool(v.IsCurrent()) }
-	case "changedFields":
-		return func(r *run, _ *place, v storage.VersionInfo) bool {
-			fields := v.ChangedFields()
-			return writeList(r, len(fields), true, func(i int) bool { return r.string(fields[i]) })
-		}
-	default:
-		return nil
+	if f.Name == "author" {
+		return one(selectionOf(b, "Actor", f.Selections, table(authorFields)), s, func(v storage.VersionInfo) storage.VersionInfo { return v })
 	}
+	return versionInfoFields[f.Name]
 }
 
-// authorField is a field of who wrote a version.
-func authorField(_ *planning, f graphql.CollectedField, _ *selection[storage.VersionInfo]) writer[storage.VersionInfo] {
-	if f.Name != "id" {
-		return nil
-	}
-	return func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(v.Author().ID) }
+var versionInfoFields = map[string]writer[storage.VersionInfo]{
+	"number":     func(r *run, _ *place, v storage.VersionInfo) bool { return r.int(v.Number()) },
+	"recordedAt": func(r *run, _ *place, v storage.VersionInfo) bool { return r.instant(v.RecordedAt()) },
+	"supersededAt": func(r *run, _ *place, v storage.VersionInfo) bool {
+		at := v.SupersededAt()
+		return at != nil && r.instant(*at)
+	},
+	"message":     func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.Message()) },
+	"operation":   func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(string(v.Operation())) },
+	"changeGroup": func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.ChangeGroup()) },
+	"isCurrent":   func(r *run, _ *place, v storage.VersionInfo) bool { return r.bool(v.IsCurrent()) },
+	"changedFields": func(r *run, at *place, v storage.VersionInfo) bool {
+		fields := v.ChangedFields()
+		return writeList(r, at, len(fields), true, func(i int) bool { return r.string(fields[i]) })
+	},
+}
+
+// authorFields are those of who wrote a version.
+var authorFields = map[string]writer[storage.VersionInfo]{
+	"id": func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(v.Author().ID) },
 }

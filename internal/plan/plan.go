@@ -36,11 +36,12 @@ func WithMaxAnswer(n int) Option {
 func New(inner graphql.ExecutableSchema, store *storage.Store, options ...Option) graphql.ExecutableSchema {
 	e := &executable{
 		ExecutableSchema: inner,
+		store:            store,
 		plain:            noInterceptor(inner),
 		observe:          func(context.Context, string) {},
 		most:             math.MaxInt,
 	}
-	e.plans = plancache.New(newCompiler(inner.Schema(), store).compile)
+	e.plans = plancache.New(e.compile)
 	for _, o := range options {
 		o(e)
 	}
@@ -50,6 +51,7 @@ func New(inner graphql.ExecutableSchema, store *storage.Store, options ...Option
 // executable is an executable schema with plans.
 type executable struct {
 	graphql.ExecutableSchema
+	store   *storage.Store
 	plans   *plancache.Cache[*plan]
 	runs    sync.Pool // of *run
 	buffers sync.Pool // of *[]byte, for answers

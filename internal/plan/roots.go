@@ -11,37 +11,43 @@ import (
 	"github.com/asof/asof/storage"
 )
 
-// rootKind makes the writer of a root field.
-type rootKind func(b *planning, f graphql.CollectedField) rootField
-
-// rootField reads a root field, and what belongs to it, and appends it.
-type rootField func(r *run, at *place) bool
-
-// rootSelection compiles the operation's root fields.
-func rootSelection(b *planning) *selection[struct{}] {
-	return selectionOf(b, "Query", b.oc.Operation.SelectionSet, func(b *planning, f graphql.CollectedField, _ *selection[struct{}]) writer[struct{}] {
-		kind := b.roots[f.Name]
-		if kind == nil {
-			return nil
+// rootField makes the writer of a root field: what reads it, and what belongs to
+// it, and appends it.
+func rootField(b *planning, f graphql.CollectedField, _ *selection[struct{}]) writer[struct{}] {
+	switch f.Name {
+	case "node":
+		return intercepted(nodeRoot(b, f))
+	case "nodes":
+		return intercepted(nodesRoot(b, f))
+	}
+	for _, t := range b.store.Types() {
+		switch f.Name {
+		case t.Singular:
+			return intercepted(documentRoot(b, f, t))
+		case t.Plural:
+			return intercepted(pageRoot(b, f, t))
 		}
-		write := kind(b, f)
-		if write == nil {
-			return nil
-		}
-		return func(r *run, at *place, _ struct{}) bool { return r.root(at, write) }
-	})
+	}
+	return nil
+}
+
+// intercepted has a root field written within the interceptors of root fields.
+func intercepted(write writer[struct{}]) writer[struct{}] {
+	return func(r *run, at *place, _ struct{}) bool { return r.root(at, write) }
 }
 
 // root answers a root field within the interceptors of root fields. Null that
 // an interceptor answers is allowed for any field.
-func (r *run) root(at *place, write rootField) bool {
+func (r *run) root(at *place, write writer[struct{}]) bool {
 	outer := r.ctx
 	call := &r.first
 	if call.r != nil {
 		call = new(rootCall)
 	}
-	*call = rootCall{r: r, at: at, write: write, start: len(r.out)}
-	call.field = graphql.RootFieldContext{Object: at.field.Name, Field: at.field}
+	*call = rootCall{
+		r: r, at: at, write: write, start: len(r.out),
+		field: graphql.RootFieldContext{Object: at.field.Name, Field: at.field},
+	}
 	shown := r.oc.RootResolverMiddleware(graphql.WithRootFieldContext(outer, &call.field), call.next)
 	r.ctx = outer
 	switch {
@@ -68,7 +74,7 @@ func (r *run) root(at *place, write rootField) bool {
 type rootCall struct {
 	r          *run
 	at         *place
-	write      rootField
+	write      writer[struct{}]
 	field      graphql.RootFieldContext
 	start, end int
 	invalid    bool // null, where that is not allowed
@@ -77,7 +83,7 @@ type rootCall struct {
 // next is called by the last interceptor.
 func (c *rootCall) next(ctx context.Context) graphql.Marshaler {
 	c.r.ctx = ctx
-	if !c.r.rootValue(c.at, c.write) {
+	if !c.written() {
 		c.invalid = c.at.field.Definition.Type.NonNull
 		return graphql.Null
 	}
@@ -91,160 +97,112 @@ func (c *rootCall) MarshalGQL(w io.Writer) {
 	_, _ = w.Write(c.r.out[min(c.start, kept):min(c.end, kept)])
 }
 
-// rootValue turns panics into errors of what was being written.
-func (r *run) rootValue(at *place, write rootField) (ok bool) {
-	start := len(r.out)
-	defer func() {
-		if failure := recover(); failure != nil {
-			ctx := r.ctx
-			if len(r.path) == 0 {
-				ctx = r.fieldContext(ctx, at)
-			} else {
-				ctx = r.pathContext(ctx)
-			}
-			r.oc.Error(ctx, r.oc.Recover(ctx, failure))
-			r.back(start)
-			r.loader.level.reset() // nobody waits for it any more
-			r.path, ok = r.path[:0], false
-		}
-	}()
-	return write(r, at)
+// written writes the value, and turns panics into errors.
+func (c *rootCall) written() (ok bool) {
+	defer c.r.recovered(c.at, len(c.r.path), len(c.r.out), &ok)
+	return c.write(c.r, c.at, struct{}{})
 }
 
-// documentRoot makes the writer of one document.
-func documentRoot(b *planning, f graphql.CollectedField, t *storage.Type) rootField {
-	need := &names{list: []string{}}
-	inner := documentSelection(b, t, f.Selections, need)
-	if inner == nil {
-		return nil
-	}
-	id := b.arguments(f, documentArguments)
-	return func(r *run, at *place) bool {
-		args, _ := r.args[id].(*documentArgs)
-		d, err := b.store.Document(r.ctx, t, args.key, args.asOf, args.version, need.list)
-		return r.document(at, inner, d, err)
-	}
-}
-
-// document appends a document that was read; false for none.
-func (r *run) document(at *place, inner *selection[*storage.Object], d *storage.Document, err error) bool {
+// show reads what belongs to what a root field has found, and writes that; false
+// for nil.
+func show[T any](r *run, at *place, inner *selection[*T], found *T, err error) bool {
 	if err != nil {
 		r.fail(at, err)
 		return false
 	}
-	if d == nil {
+	if found == nil {
 		return false
 	}
-	inner.read(r, &d.Object)
-	r.enter(at)
-	defer r.leave()
-	return inner.write(r, &d.Object)
+	if len(inner.loads) > 0 {
+		inner.load(r, []*T{found})
+		r.readLevels()
+	}
+	return inner.writeIn(r, at, found)
+}
+
+// documentRoot makes the writer of one document.
+func documentRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[struct{}] {
+	inner, id := documentSelection(b, t, f.Selections), b.arguments(f, documentArguments)
+	return func(r *run, at *place, _ struct{}) bool {
+		args, _ := r.args[id].(*documentArgs)
+		d, err := r.of.store.Document(r.ctx, t, args.key, args.asOf, args.version, inner.need)
+		if d == nil {
+			return show(r, at, inner, nil, err)
+		}
+		return show(r, at, inner, &d.Object, err)
+	}
 }
 
 // pageRoot makes the writer of a page of documents.
-func pageRoot(b *planning, f graphql.CollectedField, t *storage.Type) rootField {
-	need := &names{list: []string{}}
-	inner := connection(b, t, f.Definition.Type.Name(), f.Selections, need)
-	if inner == nil {
-		return nil
-	}
-	id := b.arguments(f, pageArguments)
-	return func(r *run, at *place) bool {
+func pageRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[struct{}] {
+	inner, id := connection(b, f, t), b.arguments(f, pageArguments)
+	return func(r *run, at *place, _ struct{}) bool {
 		args, _ := r.args[id].(*storage.PageArgs)
 		projected := *args
-		projected.Fields = need.list
-		page, err := b.store.Page(r.ctx, t, &projected)
-		if err != nil {
-			r.fail(at, err)
-			return false
-		}
-		inner.read(r, page)
-		r.enter(at)
-		defer r.leave()
-		return inner.write(r, page)
+		projected.Fields = inner.need
+		page, err := r.of.store.Page(r.ctx, t, &projected)
+		return show(r, at, inner, page, err)
 	}
 }
 
-// anyType is what is asked of documents whose type is not known before they are
-// read.
-type anyType struct {
-	byType map[*storage.Type]*selection[*storage.Object]
-	needs  map[*storage.Type]*names
-}
+// anyDocument is what is asked of documents whose type is not known before they
+// are read.
+type anyDocument map[*storage.Type]*selection[*storage.Object]
 
-func anyDocument(b *planning, f graphql.CollectedField) *anyType {
-	a := &anyType{byType: map[*storage.Type]*selection[*storage.Object]{}, needs: map[*storage.Type]*names{}}
+func anySelection(b *planning, f graphql.CollectedField) anyDocument {
+	a := anyDocument{}
 	for _, t := range b.store.Types() {
-		need := &names{list: []string{}}
-		a.byType[t], a.needs[t] = documentSelection(b, t, f.Selections, need), need
-	}
-	if b.plan.err != nil {
-		return nil
+		a[t] = documentSelection(b, t, f.Selections)
 	}
 	return a
 }
 
-func (a *anyType) fields(t *storage.Type) []string { return a.needs[t].list }
+func (a anyDocument) need(t *storage.Type) []string { return a[t].need }
 
 // nodeRoot makes the writer of a document by its global id.
-func nodeRoot(b *planning, f graphql.CollectedField) rootField {
-	inner := anyDocument(b, f)
-	if inner == nil {
-		return nil
-	}
-	id := b.arguments(f, idArgument)
-	return func(r *run, at *place) bool {
+func nodeRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
+	inner, id := anySelection(b, f), b.arguments(f, idArgument)
+	return func(r *run, at *place, _ struct{}) bool {
 		given, _ := r.args[id].(string)
-		d, err := b.store.DocumentByID(r.ctx, given, inner.fields)
+		d, err := r.of.store.DocumentByID(r.ctx, given, inner.need)
 		if d == nil {
-			return r.document(at, nil, nil, err)
+			return show[storage.Object](r, at, nil, nil, err)
 		}
-		return r.document(at, inner.byType[d.Type()], d, err)
+		return show(r, at, inner[d.Type()], &d.Object, err)
 	}
 }
 
 // nodesRoot makes the writer of documents by their global ids.
-func nodesRoot(b *planning, f graphql.CollectedField) rootField {
-	inner := anyDocument(b, f)
-	if inner == nil {
-		return nil
-	}
-	id := b.arguments(f, idsArgument)
-	return func(r *run, at *place) bool {
+func nodesRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
+	inner, id := anySelection(b, f), b.arguments(f, idsArgument)
+	return func(r *run, at *place, _ struct{}) bool {
 		given, _ := r.args[id].([]string)
-		docs, bad, err := b.store.DocumentsByID(r.ctx, given, inner.fields)
+		docs, bad, err := r.of.store.DocumentsByID(r.ctx, given, inner.need)
 		if err != nil {
 			r.fail(at, err)
 			return false
 		}
-		if len(bad) > 0 {
-			ctx := r.context(at)
-			for _, b := range bad {
-				scalar.FailedElement(ctx, b.Index, b.Err)
+		for _, b := range bad {
+			scalar.FailedElement(r.context(at), b.Index, b.Err)
+		}
+		for _, t := range r.of.store.Types() {
+			if s := inner[t]; len(s.loads) > 0 {
+				s.load(r, ofType(t, docs))
 			}
 		}
-		for _, t := range b.store.Types() {
-			inner.loadType(r, t, docs)
-		}
 		r.readLevels()
-		r.enter(at)
-		defer r.leave()
-		return writeList(r, len(docs), false, func(i int) bool {
-			return docs[i] != nil && inner.byType[docs[i].Type()].write(r, &docs[i].Object)
+		return writeList(r, at, len(docs), false, func(i int) bool {
+			return docs[i] != nil && inner[docs[i].Type()].write(r, &docs[i].Object)
 		})
 	}
 }
 
-func (a *anyType) loadType(r *run, t *storage.Type, docs []*storage.Document) {
-	s := a.byType[t]
-	if len(s.loads) == 0 {
-		return
-	}
-	var objects []*storage.Object
+// ofType are the documents of a type.
+func ofType(t *storage.Type, docs []*storage.Document) (objects []*storage.Object) {
 	for _, d := range docs {
 		if d != nil && d.Type() == t {
 			objects = append(objects, &d.Object)
 		}
 	}
-	s.load(r, objects)
+	return objects
 }

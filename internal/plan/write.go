@@ -53,26 +53,29 @@ func (x *execution) answer(ctx context.Context) []byte {
 
 // release forgets the request, and keeps memory for the next.
 func (r *run) release() {
-	const kept = 1 << 10
-	if len(r.loader.keys) > kept || len(r.text) > kept || r.loader.large(16*kept) {
-		return
-	}
 	for i := range r.queues {
-		if r.queues[i].large(kept) {
-			return
-		}
-		r.queues[i].reset()
+		r.queues[i] = queue{visits: reused(r.queues[i].visits)}
 	}
-	r.loader.reset()
 	for i := range r.views {
 		r.views[i].Forget()
 	}
-	r.borrowed = 0 // a panic gives nothing back
-	runs := &r.of.runs
-	r.execution, r.ctx, r.out = nil, nil, nil
-	clear(r.path[:cap(r.path)])
-	r.path, r.text = r.path[:0], r.text[:0]
-	runs.Put(r)
+	r.loader.reset()
+	pool := &r.of.runs
+	*r = run{
+		queues: r.queues, views: r.views, loader: r.loader, text: reused(r.text),
+		path: reused(r.path[:cap(r.path)]), // nothing is left of it
+	}
+	pool.Put(r)
+}
+
+// reused returns the memory of a list, without what is in it, unless it is so
+// large that it should not be kept.
+func reused[T any](list []T) []T {
+	if cap(list) > mostReused {
+		return nil
+	}
+	clear(list)
+	return list[:0]
 }
 
 // write appends an object. It returns false, and has appended nothing, where a
@@ -105,9 +108,18 @@ func (s *selection[P]) write(r *run, object P) bool {
 	return true
 }
 
-// writeList appends a list of n elements, as write appends an object.
-func writeList(r *run, n int, nonNull bool, element func(i int) bool) bool {
-	l := r.list(nonNull)
+// writeIn appends an object that is the value of a field.
+func (s *selection[P]) writeIn(r *run, at *place, object P) bool {
+	r.path = append(r.path, step{at: at})
+	ok := s.write(r, object)
+	r.path = r.path[:len(r.path)-1]
+	return ok
+}
+
+// writeList appends a list of n elements that is the value of a field, as write
+// appends an object.
+func writeList(r *run, at *place, n int, nonNull bool, element func(i int) bool) bool {
+	l := r.list(at, nonNull)
 	for i := range n {
 		l.next()
 		l.done(element(i))
@@ -124,10 +136,10 @@ type listing struct {
 	invalid bool
 }
 
-func (r *run) list(nonNull bool) listing {
+func (r *run) list(at *place, nonNull bool) listing {
 	l := listing{r: r, start: len(r.out), nonNull: nonNull}
 	r.out = append(r.out, '[')
-	r.path = append(r.path, step{})
+	r.path = append(r.path, step{at: at}, step{})
 	return l
 }
 
@@ -151,7 +163,7 @@ func (l *listing) done(ok bool) {
 // end ends the list. It returns false, and nothing is appended, where an element
 // is null that must not be.
 func (l *listing) end() bool {
-	l.r.leave()
+	l.r.path = l.r.path[:len(l.r.path)-2]
 	if l.invalid {
 		l.r.back(l.start)
 		return false
@@ -171,89 +183,3 @@ func (r *run) borrow() *storage.Object {
 }
 
 func (r *run) giveBack() { r.borrowed-- }
-
-func (r *run) enter(at *place) { r.path = append(r.path, step{at: at}) }
-
-func (r *run) leave() { r.path = r.path[:len(r.path)-1] }
-
-// load reads what is needed to write the objects, for all of them at once, or says
-// that it is wanted (readLevels).
-func (s *selection[P]) load(r *run, objects []P) {
-	for _, l := range s.loads {
-		l(r, objects)
-	}
-}
-
-// read reads all that is needed to write the object of a root field, whose
-// selection this is.
-func (s *selection[P]) read(r *run, object P) {
-	if len(s.loads) > 0 {
-		s.load(r, []P{object})
-		r.readLevels()
-	}
-}
-
-// one makes the writer of an object that each of the objects above it has, and
-// has what it needs read with what they need.
-func one[P, Q any](inner *selection[Q], s *selection[P], of func(object P) Q) writer[P] {
-	if inner == nil {
-		return nil
-	}
-	if len(inner.loads) > 0 {
-		s.loads = append(s.loads, func(r *run, objects []P) {
-			all := make([]Q, len(objects))
-			for i, o := range objects {
-				all[i] = of(o)
-			}
-			inner.load(r, all)
-		})
-	}
-	return func(r *run, at *place, object P) bool {
-		r.enter(at)
-		defer r.leave()
-		return inner.write(r, of(object))
-	}
-}
-
-// many is one for lists, whose elements are never null: each object above has n
-// of them.
-func many[P, Q any](inner *selection[Q], s *selection[P], n func(object P) int, of func(object P, i int) Q) writer[P] {
-	if inner == nil {
-		return nil
-	}
-	if len(inner.loads) > 0 {
-		s.loads = append(s.loads, func(r *run, objects []P) {
-			var all []Q
-			for _, o := range objects {
-				for i := range n(o) {
-					all = append(all, of(o, i))
-				}
-			}
-			inner.load(r, all)
-		})
-	}
-	return func(r *run, at *place, object P) bool {
-		r.enter(at)
-		defer r.leave()
-		return writeList(r, n(object), true, func(i int) bool { return inner.write(r, of(object, i)) })
-	}
-}
-
-// copied copies what is stored. Where nothing is, the field is null, or what is
-// given instead.
-func copied(i int, instead string) writer[*storage.Object] {
-	return func(r *run, at *place, o *storage.Object) bool {
-		raw, err := o.RawField(i)
-		switch {
-		case err != nil:
-			r.fail(at, err)
-			return false
-		case raw == nil:
-			r.out = append(r.out, instead...)
-			return instead != ""
-		default:
-			r.out = append(r.out, raw...)
-			return true
-		}
-	}
-}
