@@ -65,8 +65,14 @@ func TestExportKilled(t *testing.T) {
 				}
 			})
 		}
+		if killed == 0 {
+			t.Errorf("%s: of %d kills none came before the file was whole", ending, mostKills)
+		}
 	}
 }
+
+// mostKills bounds how often a kill is tried until one comes in between.
+const mostKills = 100
 
 // contents reads a file; nothing where there is none.
 func contents(t *testing.T, name string) string {
