@@ -35,7 +35,11 @@ func TestImportKilled(t *testing.T) {
 		tenths int64 // of the store
 		sent   int   // so much of the history comes before
 	}{
-		{1, history.Len()}, {3, history.Len()}, {5, history.Len()}, {7, history.Len()}, {9, history.Len()},
+		{1, history.Len()},
+		{3, history.Len()},
+		{5, history.Len()},
+		{7, history.Len()},
+		{9, history.Len()},
 		// Without its last line the import cannot end, and this is more than its first
 		// batch makes of the store: so it is between its beginning and its end for certain.
 		{3, last},
