@@ -63,7 +63,7 @@ func arrows() map[string]place {
 		"internal/app/httpapi":    {speaks: anything},
 		"internal/demo":           {knows: joined(store, "storage/normal")},
 		"internal/plan":           {knows: joined(store, "dataloader", "internal/plan/args", "internal/plan/plancache", "internal/scalar"), speaks: graphQL},
-		"internal/plan/args":      {speaks: graphQL},
+		"internal/plan/args":      {knows: joined(store, "internal/scalar"), speaks: graphQL},
 		"internal/plan/plancache": {speaks: graphQL},
 		"internal/scalar":         {knows: joined(store, "internal/scalar/literal"), speaks: graphQL},
 		"internal/scalar/literal": {speaks: anything},

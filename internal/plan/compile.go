@@ -83,6 +83,16 @@ func (b *planning) queue() int {
 	return b.plan.queues - 1
 }
 
+// arguments returns the place of a field's arguments in those of an execution.
+func (b *planning) arguments(f graphql.CollectedField, read func(g *args.Given) any) int {
+	field, err := args.Of(f, read)
+	if err != nil {
+		b.giveUp("%v", err)
+	}
+	b.plan.args = append(b.plan.args, field)
+	return len(b.plan.args) - 1
+}
+
 // selection is what is asked of objects of one type; P is how they are held.
 type selection[P any] struct {
 	fields []field[P]

@@ -12,10 +12,9 @@
 //	           write  stored bytes ─▶ appended to one buffer ─▶ graphql.Response.Data (write.go)
 //	      ─▶ bytes (httpapi/exchange.go)
 //
-// That is the way of a request. How a plan is made is in compile.go and args.go,
-// and the kinds of fields in documents.go, refs.go, pages.go, versions.go and
-// info.go. Plans are kept by package plancache, and package args reads what fields
-// are given.
+// That is the way of a request. How a plan is made is in compile.go, and the kinds
+// of fields in documents.go, refs.go, pages.go, versions.go and info.go. Plans are
+// kept by package plancache, and package args reads what fields are given.
 //
 // Invariants:
 //

@@ -86,7 +86,15 @@ func (e *executable) prepare(x *execution) (err error) {
 	if x.plan.err != nil {
 		return x.plan.err
 	}
-	return x.arguments()
+	x.args = x.few[:0]
+	for i := range x.plan.args {
+		value, err := x.plan.args[i].Value(&x.given, x.oc.Variables)
+		if err != nil {
+			return err
+		}
+		x.args = append(x.args, value)
+	}
+	return nil
 }
 
 // execution is one execution of a plan, from Exec to its response.

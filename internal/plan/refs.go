@@ -7,6 +7,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/asof/asof/dataloader"
+	"github.com/asof/asof/internal/plan/args"
 	"github.com/asof/asof/storage"
 )
 
@@ -20,8 +21,8 @@ func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Obje
 		b.plan.refs[t] = &names{}
 	}
 	b.plan.refs[t].add(inner.need...)
-	id, asOf := b.queue(), b.arguments(f, asOfArgument)
-	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadRefs(wanting{t, id, inner}, asOf, i, objects) })
+	id, given := b.queue(), b.arguments(f, args.OfReference)
+	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadRefs(wanting{t, id, inner}, given, i, objects) })
 	return func(r *run, at *place, _ *storage.Object) bool {
 		v := r.take(id, at)
 		if v == nil {
@@ -67,12 +68,12 @@ func (l *loader) reset() {
 
 // loadRefs finds out which documents a field of the objects refers to. They are
 // read with those of all other fields of the level.
-func (r *run) loadRefs(w wanting, asOf, i int, objects []*storage.Object) {
+func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 	q, l := &r.queues[w.queue], &r.loader
-	arg, _ := r.args[asOf].(instantArg)
+	arg, _ := r.args[given].(args.Reference)
 	settled := func() error { return nil }
-	if arg.at != nil { // it is checked once, and where it is used
-		settled = sync.OnceValue(func() error { return r.of.store.Settled(r.ctx, *arg.at) })
+	if arg.AsOf != nil { // it is checked once, and where it is used
+		settled = sync.OnceValue(func() error { return r.of.store.Settled(r.ctx, *arg.AsOf) })
 	}
 	for _, o := range objects {
 		var v visit
@@ -82,8 +83,8 @@ func (r *run) loadRefs(w wanting, asOf, i int, objects []*storage.Object) {
 		}
 		if v.err == nil && len(l.keys) > 0 {
 			at, pinned := o.Of().At(), o.Of().Pinned()
-			if arg.at != nil {
-				at, pinned = *arg.at, true
+			if arg.AsOf != nil {
+				at, pinned = *arg.AsOf, true
 			}
 			before := len(l.places)
 			l.places, v.err = l.Want(l.places, w.t, at, pinned, l.keys)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/asof/asof/internal/plan/args"
 	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 )
@@ -122,10 +123,10 @@ func show[T any](r *run, at *place, inner *selection[*T], found *T, err error) b
 
 // documentRoot makes the writer of one document.
 func documentRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[struct{}] {
-	inner, id := documentSelection(b, t, f.Selections), b.arguments(f, documentArguments)
+	inner, id := documentSelection(b, t, f.Selections), b.arguments(f, args.OfDocument)
 	return func(r *run, at *place, _ struct{}) bool {
-		args, _ := r.args[id].(*documentArgs)
-		d, err := r.of.store.Document(r.ctx, t, args.key, args.asOf, args.version, inner.need)
+		given, _ := r.args[id].(*args.Document)
+		d, err := r.of.store.Document(r.ctx, t, given.Key, given.AsOf, given.Version, inner.need)
 		if d == nil {
 			return show(r, at, inner, nil, err)
 		}
@@ -135,10 +136,10 @@ func documentRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer
 
 // pageRoot makes the writer of a page of documents.
 func pageRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[struct{}] {
-	inner, id := connection(b, f, t), b.arguments(f, pageArguments)
+	inner, id := connection(b, f, t), b.arguments(f, args.OfPage)
 	return func(r *run, at *place, _ struct{}) bool {
-		args, _ := r.args[id].(*storage.PageArgs)
-		projected := *args
+		given, _ := r.args[id].(*storage.PageArgs)
+		projected := *given
 		projected.Fields = inner.need
 		page, err := r.of.store.Page(r.ctx, t, &projected)
 		return show(r, at, inner, page, err)
@@ -161,7 +162,7 @@ func (a anyDocument) need(t *storage.Type) []string { return a[t].need }
 
 // nodeRoot makes the writer of a document by its global id.
 func nodeRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
-	inner, id := anySelection(b, f), b.arguments(f, idArgument)
+	inner, id := anySelection(b, f), b.arguments(f, args.OfNode)
 	return func(r *run, at *place, _ struct{}) bool {
 		given, _ := r.args[id].(string)
 		d, err := r.of.store.DocumentByID(r.ctx, given, inner.need)
@@ -174,7 +175,7 @@ func nodeRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
 
 // nodesRoot makes the writer of documents by their global ids.
 func nodesRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
-	inner, id := anySelection(b, f), b.arguments(f, idsArgument)
+	inner, id := anySelection(b, f), b.arguments(f, args.OfNodes)
 	return func(r *run, at *place, _ struct{}) bool {
 		given, _ := r.args[id].([]string)
 		docs, bad, err := r.of.store.DocumentsByID(r.ctx, given, inner.need)

@@ -3,14 +3,15 @@ package plan
 import (
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/asof/asof/internal/plan/args"
 	"github.com/asof/asof/storage"
 )
 
 // versions makes the writer of a page of a document's versions.
 func versions(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.Type) writer[*storage.Object] {
 	inner := connection(b, f, t)
-	id, args := b.queue(), b.arguments(f, versionsArguments)
-	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadVersions(id, args, inner, objects) })
+	id, given := b.queue(), b.arguments(f, args.OfVersions)
+	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadVersions(id, given, inner, objects) })
 	return func(r *run, at *place, _ *storage.Object) bool {
 		v := r.take(id, at)
 		return v != nil && inner.writeIn(r, at, v.page)
@@ -19,13 +20,13 @@ func versions(b *planning, f graphql.CollectedField, s *selection[*storage.Objec
 
 // loadVersions reads a page of the versions of each document, in one call of the
 // store.
-func (r *run) loadVersions(id, args int, inner *selection[*storage.Page], objects []*storage.Object) {
+func (r *run) loadVersions(id, given int, inner *selection[*storage.Page], objects []*storage.Object) {
 	docs := make([]*storage.Document, len(objects))
 	for i, o := range objects {
 		docs[i] = o.Of()
 	}
-	given, _ := r.args[args].(*storage.VersionsArgs)
-	projected := *given
+	args, _ := r.args[given].(*storage.VersionsArgs)
+	projected := *args
 	projected.Members = inner.need
 	var found []storage.VersionsOf
 	_, err := r.call(func() error {

@@ -1,5 +1,6 @@
 // Package args reads the arguments of fields, for operations that are compiled:
-// what names no variable is read once, and the rest for each request.
+// what names no variable is read once, and the rest for each request (args.go).
+// Which fields have which is in kinds.go.
 //
 // Invariants: values are read by the functions that the generated code reads them
 // with, and in its order. Where one cannot be read there is an error, which does

@@ -29,9 +29,12 @@ func (r *reader) read(g *args.Given) any {
 	}
 }
 
-func field(t *testing.T, query string) graphql.CollectedField {
+const schema = "type Query { a(key: String!, first: Int = 7, names: [String!]): Int }"
+
+// field is the only field of a query.
+func field(t *testing.T, schemaText, query string) graphql.CollectedField {
 	t.Helper()
-	schema := gqlparser.MustLoadSchema(&ast.Source{Input: "type Query { a(key: String!, first: Int = 7, names: [String!]): Int }"})
+	schema := gqlparser.MustLoadSchema(&ast.Source{Input: schemaText})
 	doc, errs := gqlparser.LoadQueryWithRules(schema, query, nil)
 	if errs != nil {
 		t.Fatal(errs)
@@ -57,7 +60,7 @@ func TestArguments(t *testing.T) {
 		{`query ($n: String!) { a(key: "k", names: ["m", $n]) }`, map[string]any{"n": "v"}, read{"k", &seven, []string{"m", "v"}}, 1, 1},
 	} {
 		r := &reader{}
-		f, err := args.Of(field(t, test.query), r.read)
+		f, err := args.Of(field(t, schema, test.query), r.read)
 		if err != nil {
 			t.Fatal(test.query, err)
 		}
@@ -87,10 +90,10 @@ func TestUnreadable(t *testing.T) {
 			return "good", nil
 		})}
 	}
-	if _, err := args.Of(field(t, `{ a(key: "bad") }`), read); !errors.Is(err, args.ErrUnreadable) {
+	if _, err := args.Of(field(t, schema, `{ a(key: "bad") }`), read); !errors.Is(err, args.ErrUnreadable) {
 		t.Errorf("a constant: %v", err)
 	}
-	f, err := args.Of(field(t, `query ($k: String!) { a(key: $k) }`), read)
+	f, err := args.Of(field(t, schema, `query ($k: String!) { a(key: $k) }`), read)
 	if err != nil {
 		t.Fatal(err)
 	}
