@@ -67,7 +67,8 @@ type bulk struct {
 	repeatable bool
 	models     []mongo.WriteModel
 	bytes      int64
-	found      bool // that something was there before
+	sent       int   // before models
+	there      []int // which of all that was added found something that was there before
 }
 
 func (b *bulk) add(ctx context.Context, model mongo.WriteModel, bytes int64) error {
@@ -77,15 +78,6 @@ func (b *bulk) add(ctx context.Context, model mongo.WriteModel, bytes int64) err
 		}
 	}
 	b.models, b.bytes = append(b.models, model), b.bytes+bytes
-	return nil
-}
-
-func (b *bulk) addAll(ctx context.Context, runs []runModel) error {
-	for _, run := range runs {
-		if err := b.add(ctx, run.model, run.size); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -99,33 +91,37 @@ func (b *bulk) flush(ctx context.Context) error {
 	}
 	defer cancel()
 	result, err := b.target.BulkWrite(ctx, b.models, options.BulkWrite().SetOrdered(false))
-	sent := int64(len(b.models))
+	sent := len(b.models)
 	if late := unanswered(err); err == nil || late {
 		b.size.learn(late)
 	}
 	b.models, b.bytes = nil, 0
 	there, err := onlyDuplicates(err)
-	b.found = b.found || there
+	for _, i := range there {
+		b.there = append(b.there, b.sent+i)
+	}
+	b.sent += sent
 	switch {
 	case err != nil:
 		return err
-	case !b.repeatable && (there || result.InsertedCount+result.MatchedCount < sent):
+	case !b.repeatable && (len(there) > 0 || result.InsertedCount+result.MatchedCount < int64(sent)):
 		return driver.Errorf(driver.CodeUnavailable, "a document of %s was changed while it was loaded; load it again", b.target.Name())
 	}
 	return nil
 }
 
 // onlyDuplicates takes errors of writes that found their document made by
-// another out of the error of a bulk, and tells whether there were any.
-func onlyDuplicates(err error) (some bool, rest error) {
+// another out of the error of a bulk, and tells which those are.
+func onlyDuplicates(err error) (which []int, rest error) {
 	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
 	if !ok || bulk.WriteConcernError != nil {
-		return false, err
+		return nil, err
 	}
 	for _, e := range bulk.WriteErrors {
 		if e.Code != duplicateKey || ofForeignIndex(e.WriteError) {
-			return false, err
+			return nil, err
 		}
+		which = append(which, e.Index)
 	}
-	return len(bulk.WriteErrors) > 0, nil
+	return which, nil
 }

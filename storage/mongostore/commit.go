@@ -193,7 +193,7 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 			return nil, certain(err)
 		}
 		versions := append(prev, old)
-		gone, err := t.c.overflow(ctx, r.Key, versions, b.cut(versions, made.size, len(current)))
+		gone, err := t.c.overflow(ctx, r.Key, versions, b.cut(versions, made.size, len(current)), true)
 		if err != nil {
 			return nil, certain(err)
 		}

@@ -51,7 +51,9 @@ func TestTwoServersMoveOneVersion(t *testing.T) {
 				}
 			}
 			moving, moved, committed := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			overflow := func(c mongotest.Command) bool { return c.Name == "update" && c.Collection() == "things.history" }
+			overflow := func(c mongotest.Command) bool {
+				return (c.Name == "insert" || c.Name == "update") && c.Collection() == "things.history"
+			}
 			commits := func(c mongotest.Command) bool { return c.Name == "update" && c.Collection() == "things" }
 			// The winner has its time first, and the loser a later one, while the
 			// version is still current.

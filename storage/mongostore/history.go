@@ -88,71 +88,39 @@ func raws(versions []superseded) bson.RawValue {
 	return bson.RawValue{Type: bson.TypeArray, Value: end(list, at)}
 }
 
-// runModel is the write of one run, with its size in bytes.
-type runModel struct {
-	model *mongo.ReplaceOneModel
-	size  int64
-}
-
-// runModels are the writes that put versions into runs, see runOf.
-func (c *collection) runModels(key string, moved []superseded) []runModel {
-	if len(moved) == 0 {
-		return nil
-	}
-	var models []runModel
-	for _, run := range c.bounds.runs(moved) {
-		models = append(models, runModel{c.runOf(key, run, false), sizeOf(run)})
-	}
-	return models
-}
-
-// runOf is the write of one run. One that is there already and holds as many has
-// the same versions, since versions never change, but for the end of the last one:
-// an attempt to commit may have left it behind which was to supersede that version at
-// another time and did not. Where the run ends with the last of all versions, several
-// attempts of one commit may be under way, and the latest counts. A shorter or longer run is
-// left alone, and the write is refused as a duplicate. k is part of the condition
-// because a sharded collection is asked by it.
-func (c *collection) runOf(key string, run []superseded, final bool) *mongo.ReplaceOneModel {
-	k := encodeString(key)
+// runOf is the document of one run.
+func runOf(key string, run []superseded) bson.D {
 	first, last := run[0], run[len(run)-1]
-	id := bson.D{{Key: "k", Value: k}, {Key: "n", Value: first.number}}
-	other := "$ne"
-	if final {
-		other = "$lt"
-	}
-	return mongo.NewReplaceOneModel().SetUpsert(true).
-		SetFilter(bson.D{
-			{Key: "_id", Value: id},
-			{Key: "k", Value: k},
-			{Key: "last", Value: last.number},
-			{Key: "to", Value: bson.D{{Key: other, Value: int64(last.to)}}},
-		}).
-		SetReplacement(bson.D{
-			{Key: "_id", Value: id},
-			{Key: "k", Value: k},
-			{Key: "n", Value: first.number},
-			{Key: "last", Value: last.number},
-			{Key: "from", Value: int64(first.from)},
-			{Key: "to", Value: int64(last.to)},
-			{Key: "vs", Value: raws(run)},
-		})
+	return append(byRun(key, first.number), bson.D{
+		{Key: "n", Value: first.number},
+		{Key: "last", Value: last.number},
+		{Key: "from", Value: int64(first.from)},
+		{Key: "to", Value: int64(last.to)},
+		{Key: "vs", Value: raws(run)},
+	}...)
+}
+
+// runID is the _id of the run that begins with a number.
+func runID(key string, first int64) bson.D {
+	return bson.D{{Key: "k", Value: encodeString(key)}, {Key: "n", Value: first}}
+}
+
+// byRun selects the run that begins with a number. k is part of the condition because
+// a sharded collection is asked by it.
+func byRun(key string, first int64) bson.D {
+	return bson.D{{Key: "_id", Value: runID(key, first)}, {Key: "k", Value: encodeString(key)}}
 }
 
 // overflow writes the first n versions into runs, one command for each, and
 // returns how many are there. Where another run is there already, left behind by
 // a server with other bounds that was lost before its commit, they are as many as
 // that one has, so that no two runs hold the same version; but never the last of
-// the versions, unless it is among those that were to move.
-func (c *collection) overflow(ctx context.Context, key string, versions []superseded, n int) (moved int, err error) {
-	write := func(run []superseded, final bool) error {
-		model := c.runOf(key, run, final)
-		_, err := c.history.ReplaceOne(ctx, model.Filter, model.Replacement, options.Replace().SetUpsert(true))
-		return err
-	}
+// the versions, unless it is among those that were to move. When that one ends is
+// what an attempt to commit says, of which several may be under way.
+func (c *collection) overflow(ctx context.Context, key string, versions []superseded, n int, attempt bool) (moved int, err error) {
 	for moved < n {
 		run := c.bounds.runs(versions[moved:n])[0]
-		err := write(run, moved+len(run) == len(versions))
+		_, err := c.history.InsertOne(ctx, runOf(key, run))
 		switch {
 		case err == nil:
 			moved += len(run)
@@ -169,35 +137,49 @@ func (c *collection) overflow(ctx context.Context, key string, versions []supers
 			return 0, layoutError(c.name, key, "a run of the overflow ends before it begins")
 		}
 		has := int(last-first) + 1
-		if has < len(run) {
-			if err := write(versions[moved:moved+has], false); err != nil && !mongo.IsDuplicateKeyError(err) {
-				return 0, err
-			}
-			moved += has
+		if has > len(run) {
+			moved += max(len(run), min(has, len(versions)-1-moved))
 			continue
 		}
-		moved += max(len(run), min(has, len(versions)-1-moved))
+		if err := c.correctRun(ctx, key, run[:has], attempt && moved+has == len(versions)); err != nil {
+			return 0, err
+		}
+		moved += has
 	}
 	return moved, nil
+}
+
+// correctRun says when the last version in a run ended that is there already. It has
+// the same versions, since versions never change, but for the end of the last one:
+// an attempt to commit may have left it behind which was to supersede that version at
+// another time and did not. Where several attempts of one commit may be under way,
+// the latest counts.
+func (c *collection) correctRun(ctx context.Context, key string, run []superseded, several bool) error {
+	first, last := run[0], run[len(run)-1]
+	other := "$ne"
+	if several {
+		other = "$lt"
+	}
+	_, err := c.history.ReplaceOne(ctx, append(byRun(key, first.number),
+		bson.E{Key: "last", Value: last.number}, bson.E{Key: "to", Value: bson.D{{Key: other, Value: int64(last.to)}}}), runOf(key, run))
+	return err
 }
 
 // endRun says when the last version in a run ended, where an attempt has put it there
 // that was to supersede it at another time than the one that did.
 func (c *collection) endRun(ctx context.Context, old superseded, key string) error {
-	k := encodeString(key)
-	run := bson.D{{Key: "k", Value: k}, {Key: "last", Value: old.number}, {Key: "to", Value: bson.D{{Key: "$ne", Value: int64(old.to)}}}}
+	ends := bson.D{{Key: "last", Value: old.number}, {Key: "to", Value: bson.D{{Key: "$ne", Value: int64(old.to)}}}}
 	var found struct {
 		First int64 `bson:"n"`
 	}
-	err := c.history.FindOne(ctx, run, options.FindOne().SetProjection(bson.D{{Key: "n", Value: 1}})).Decode(&found)
+	err := c.history.FindOne(ctx, append(bson.D{{Key: "k", Value: encodeString(key)}}, ends...), options.FindOne().SetProjection(bson.D{{Key: "n", Value: 1}})).Decode(&found)
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments):
 		return nil
 	case err != nil:
 		return err
 	}
-	run = append(bson.D{{Key: "_id", Value: bson.D{{Key: "k", Value: k}, {Key: "n", Value: found.First}}}}, run...)
-	_, err = c.history.UpdateOne(ctx, run, bson.D{{Key: "$set", Value: bson.D{
+	_, err = c.history.UpdateOne(ctx, append(byRun(key, found.First), ends...), bson.D{{Key: "$set", Value: bson.D{
 		{Key: "to", Value: int64(old.to)},
 		{Key: "vs." + strconv.FormatInt(old.number-found.First, 10), Value: embedded(old.raw)},
 	}}})
@@ -207,12 +189,10 @@ func (c *collection) endRun(ctx context.Context, old superseded, key string) err
 // lastOfRun is the number of the last version in the run that begins with a
 // number; false where there is no such run.
 func (c *collection) lastOfRun(ctx context.Context, key string, first int64) (last int64, there bool, err error) {
-	k := encodeString(key)
 	var run struct {
 		Last int64 `bson:"last"`
 	}
-	err = c.history.FindOne(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "k", Value: k}, {Key: "n", Value: first}}}, {Key: "k", Value: k}},
-		options.FindOne().SetProjection(bson.D{{Key: "last", Value: 1}})).Decode(&run)
+	err = c.history.FindOne(ctx, byRun(key, first), options.FindOne().SetProjection(bson.D{{Key: "last", Value: 1}})).Decode(&run)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return 0, false, nil // a unique index of another program is in the way
 	}

@@ -289,7 +289,7 @@ func (s *Store) journal() *mongo.Collection { return s.db.Collection(journalName
 // in a life of this server.
 func (s *Store) addLoaded(ctx context.Context, vs []driver.Version, life string) error {
 	l := s.newLoading(driver.Forever) // they were checked when they were new
-	l.life, l.others = life, make(map[string]*collection)
+	l.life, l.resumed, l.others = life, true, make(map[string]*collection)
 	if _, _, err := l.plan(ctx, vs); err != nil {
 		return err
 	}

@@ -72,6 +72,9 @@ func (l *loading) plan(ctx context.Context, vs []driver.Version) (result driver.
 	if err := l.read(ctx, vs); err != nil {
 		return result, 0, wrap(err, "reading what is there")
 	}
+	if l.resumed {
+		l.resume(vs)
+	}
 	for i := range vs {
 		added, err := l.add(ctx, &vs[i])
 		switch {
@@ -167,6 +170,8 @@ type loading struct {
 	store *Store
 	now   driver.Instant
 	life  string // of this server, in which commits wait for it; empty: they do not
+	// resumed: it was written down, so that some of it may be there.
+	resumed bool
 	// others are collections that this server does not know, and the one that
 	// wrote the load down did; nil where there may be none.
 	others    map[string]*collection
@@ -180,6 +185,9 @@ type loadedDocument struct {
 	key   string
 	head  *head     // before the load; nil: no document
 	added []*record // versions that follow on the head
+	// reached: the head is of this load, which adds versions in order, so that those
+	// before it are there as well.
+	reached bool
 	// past has what is in prev and, once it was asked for, in the overflow,
 	// by time.
 	past     map[driver.Instant]*record
@@ -248,6 +256,16 @@ func (l *loading) readHeads(ctx context.Context, c *collection, keys []string) e
 	})
 }
 
+// resume notes how far the documents have got.
+func (l *loading) resume(vs []driver.Version) {
+	for i := range vs {
+		v, d := &vs[i], l.documents[documentKey{vs[i].Collection, vs[i].Key}]
+		if d != nil && d.head != nil && v.Number == d.head.Number && v.RecordedAt == d.head.RecordedAt && sameContent(v, &d.head.Version) {
+			d.reached = true
+		}
+	}
+}
+
 // add plans one version. It reports false where the version is there already.
 func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
 	d := l.documents[documentKey{v.Collection, v.Key}]
@@ -256,6 +274,9 @@ func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
 	}
 	if err := check.Loaded(v); err != nil {
 		return false, refusal{err}
+	}
+	if d.reached && v.Number <= d.head.Number {
+		return false, nil
 	}
 	last := d.last()
 	if last != nil && v.RecordedAt <= last.RecordedAt {

@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -239,32 +240,102 @@ type moving struct {
 }
 
 // overflow writes versions into runs, and says how many are there: more than there
-// should be, where a run was left behind.
+// should be, where other runs were left behind. Of those the first one tells, on which
+// the others follow.
 func (g *loadGroup) overflow(ctx context.Context, bind bindFunc, list []*moving) error {
-	runs := &bulk{bind: bind, size: &g.c.store.bulkSize, target: g.c.history, repeatable: true}
-	models := make([][]runModel, len(list))
-	for i, m := range list {
-		models[i] = g.c.runModels(m.key, m.versions[:m.n])
-		if err := runs.addAll(ctx, models[i][:1]); err != nil {
+	others := make(map[*moving]bool)
+	for _, first := range []bool{true, false} {
+		var runs []movingRun
+		for _, m := range list {
+			if others[m] {
+				continue
+			}
+			all := g.c.bounds.runs(m.versions[:m.n])
+			part := all[1:]
+			if first {
+				part = all[:1]
+			}
+			for _, run := range part {
+				runs = append(runs, movingRun{m, run})
+			}
+		}
+		if err := g.insertRuns(ctx, bind, runs, others); err != nil {
 			return err
 		}
 	}
-	if err := runs.flush(ctx); err != nil {
-		return err
-	}
-	for i, m := range list {
-		if !runs.found {
-			if err := runs.addAll(ctx, models[i][1:]); err != nil {
+	for _, m := range list {
+		if others[m] {
+			if err := g.follow(ctx, bind, m); err != nil {
 				return err
 			}
-			continue
 		}
-		// The first run may not be what was to be written, and the others follow on it.
-		if err := g.follow(ctx, bind, m); err != nil {
+	}
+	return nil
+}
+
+// movingRun is a run of versions of a part.
+type movingRun struct {
+	*moving
+	run []superseded
+}
+
+// insertRuns writes runs, and notes for which parts others are there.
+func (g *loadGroup) insertRuns(ctx context.Context, bind bindFunc, runs []movingRun, others map[*moving]bool) error {
+	write := &bulk{bind: bind, size: &g.c.store.bulkSize, target: g.c.history, repeatable: true}
+	for _, r := range runs {
+		if err := write.add(ctx, mongo.NewInsertOneModel().SetDocument(runOf(r.key, r.run)), sizeOf(r.run)); err != nil {
 			return err
 		}
 	}
-	return runs.flush(ctx)
+	if err := write.flush(ctx); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(write.there, maxKeys) {
+		there := make(map[runKey]runEnd)
+		ids := make(bson.A, len(part))
+		for i, n := range part {
+			ids[i] = runID(runs[n].key, runs[n].run[0].number)
+		}
+		if err := g.readEnds(ctx, ids, there); err != nil {
+			return err
+		}
+		for _, n := range part {
+			last := runs[n].run[len(runs[n].run)-1]
+			if there[runKey{encodeString(runs[n].key), runs[n].run[0].number}] != (runEnd{last.number, last.to}) {
+				others[runs[n].moving] = true
+			}
+		}
+	}
+	return nil
+}
+
+// runKey says which run it is, and runEnd where it ends.
+type (
+	runKey struct {
+		Key   string `bson:"k"`
+		First int64  `bson:"n"`
+	}
+	runEnd struct {
+		Last int64          `bson:"last"`
+		To   driver.Instant `bson:"to"`
+	}
+)
+
+// readEnds reads where runs end.
+func (g *loadGroup) readEnds(ctx context.Context, ids bson.A, ends map[runKey]runEnd) error {
+	ctx, cancel := g.c.store.step(ctx)
+	defer cancel()
+	cursor, err := g.c.history.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}}, options.Find().
+		SetProjection(bson.D{{Key: "last", Value: 1}, {Key: "to", Value: 1}}).SetBatchSize(int32(len(ids))))
+	return each(ctx, cursor, err, func(raw bson.Raw) error {
+		var run struct {
+			ID  runKey `bson:"_id"`
+			End runEnd `bson:",inline"`
+		}
+		err := bson.Unmarshal(raw, &run)
+		ends[run.ID] = run.End
+		return err
+	})
 }
 
 // follow is overflow for a document of which runs may have been left behind.
@@ -274,7 +345,7 @@ func (g *loadGroup) follow(ctx context.Context, bind bindFunc, m *moving) error 
 		return err
 	}
 	defer cancel()
-	m.n, err = g.c.overflow(ctx, m.key, m.versions, m.n)
+	m.n, err = g.c.overflow(ctx, m.key, m.versions, m.n, false)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -21,8 +22,14 @@ import (
 // of its own.
 func openOverflowing(t *testing.T, b Bounds) *Store {
 	t.Helper()
+	return openRecorded(t, b, new(recorder))
+}
+
+// openRecorded is openOverflowing where it matters what the store sends.
+func openRecorded(t *testing.T, b Bounds, sent *recorder) *Store {
+	t.Helper()
 	ctx := t.Context()
-	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI(t)))
+	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI(t)).SetMonitor(&event.CommandMonitor{Started: sent.started}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +171,7 @@ func TestRunIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := wide.overflow(ctx, "go", prev, len(prev)); err != nil || n != 8 {
+	if n, err := wide.overflow(ctx, "go", prev, len(prev), true); err != nil || n != 8 {
 		t.Fatal(n, err)
 	}
 	commitMore(t, s, 10, 24, 0)
@@ -194,7 +201,7 @@ func TestLastAttemptEndsRun(t *testing.T) {
 		{"the second again", second, second},
 		{"the first, which was delayed", first, second},
 	} {
-		if n, err := c.overflow(ctx, "go", []superseded{supersede(&h.record, attempt.at)}, 1); err != nil || n != 1 {
+		if n, err := c.overflow(ctx, "go", []superseded{supersede(&h.record, attempt.at)}, 1, true); err != nil || n != 1 {
 			t.Fatalf("%s: %d, %v", attempt.name, n, err)
 		}
 		var run struct {

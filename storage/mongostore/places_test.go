@@ -78,11 +78,7 @@ func faultyCommit(t *testing.T, server *server, f fault, command string, w *driv
 		}
 		return at, numberAt(ctx, t, s, w, at)
 	}
-	// The last matching command of an update that overflows is the one that commits.
 	left := 1
-	if w.Expected == 5 {
-		left = 2
-	}
 	p.hold = make(chan struct{})
 	p.script = func(name string) fault {
 		if name != command {

@@ -75,7 +75,7 @@ func TestRunsAreLeftBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			untrue[11] = supersede(r, r.SupersededAt+100)
-			if n, err := narrow.overflow(ctx, "go", untrue, len(untrue)); err != nil || n != len(untrue) {
+			if n, err := narrow.overflow(ctx, "go", untrue, len(untrue), true); err != nil || n != len(untrue) {
 				t.Fatal(n, err)
 			}
 			test.more(t, s)
@@ -86,6 +86,141 @@ func TestRunsAreLeftBehind(t *testing.T) {
 			}
 			checkAll(t, s)
 		})
+	}
+}
+
+// imported is versions of a document that follow on a number, for a load.
+func imported(key string, after, n int64) []driver.Version {
+	vs := make([]driver.Version, n)
+	for i := range vs {
+		number := after + 1 + int64(i)
+		vs[i] = driver.Version{
+			Collection: "tools", Key: key, Number: number, RecordedAt: 10 * driver.Instant(number), Op: driver.OpImport, Data: fmt.Appendf(nil, `{"n":%d}`, number),
+		}
+	}
+	return vs
+}
+
+// Runs that are there as a load writes them are not written again, nor read one by
+// one; only a document of which others are there is looked at for itself.
+func TestLoadFindsRuns(t *testing.T) {
+	const before, moved, run = 30, 24, 6
+	for _, test := range []struct {
+		name   string
+		untrue int // which run ends at a time that did not come true
+		want   []string
+	}{
+		{"all as they are to be", -1, []string{"insert", "find", "insert", "find"}},
+		{"the last one ends otherwise", moved/run - 1, []string{
+			"insert", "find", "insert", "find",
+			"insert", "find", "update", "insert", "find", "update", "insert", "find", "update", "insert", "find", "update", "insert", "find", "update",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var sent recorder
+			ctx, s := t.Context(), openRecorded(t, Bounds{Versions: before}, &sent)
+			c := s.collections["tools"]
+			keys := []string{"a", "b"}
+			var more []driver.Version
+			for _, key := range keys {
+				if _, err := loadAgain(ctx, s, imported(key, 0, before)); err != nil {
+					t.Fatal(err)
+				}
+				more = append(more, imported(key, before, 1)...)
+			}
+			c.bounds.Versions = run
+			for i, key := range keys {
+				h, err := c.readHead(ctx, key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				prev, still, err := c.readPrev(ctx, h)
+				if err != nil || !still {
+					t.Fatal(still, err)
+				}
+				if i == 0 && test.untrue >= 0 {
+					last := (test.untrue+1)*run - 1
+					r, err := decodeVersion("tools", key, prev[last].raw)
+					if err != nil {
+						t.Fatal(err)
+					}
+					prev[last] = supersede(r, r.SupersededAt+5)
+				}
+				if n, err := c.overflow(ctx, key, prev, moved, true); err != nil || n != moved {
+					t.Fatal(n, err)
+				}
+			}
+			sent.take()
+			if _, err := s.Load(ctx, more); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, command := range sent.take() {
+				if command[0].Value == c.history.Name() {
+					got = append(got, command[0].Key)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("what was asked of the overflow (-want +got):\n%s", diff)
+			}
+			checkAll(t, s)
+		})
+	}
+}
+
+// A version that was to be superseded by a commit that is lost ends when what is
+// loaded begins, though that is earlier.
+func TestLoadEndsRun(t *testing.T) {
+	const large = 4000 // bytes of a version, more than half of what is to be in one document
+	s := openOverflowing(t, Bounds{Bytes: large / 2, together: large})
+	ctx, c := t.Context(), s.collections["tools"]
+	vs := imported("go", 0, 2)
+	for i := range vs {
+		vs[i].Data = fmt.Appendf(nil, `{"text":"%0*d"}`, large/2, i)
+	}
+	if _, err := loadAgain(ctx, s, vs[:1]); err != nil {
+		t.Fatal(err)
+	}
+	h, err := c.readHead(ctx, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := supersede(&h.record, vs[1].RecordedAt+5)
+	if n, err := c.overflow(ctx, "go", []superseded{lost}, 1, true); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	if _, err := loadAgain(ctx, s, vs[1:]); err != nil {
+		t.Fatal(err)
+	}
+	checkAll(t, s)
+}
+
+// A load that goes on looks at the heads of its documents to know what is there, and
+// at nothing else.
+func TestLoadGoesOn(t *testing.T) {
+	var sent recorder
+	ctx, s := t.Context(), openRecorded(t, Bounds{Versions: 4}, &sent)
+	vs := slices.Concat(imported("a", 0, 10), imported("b", 0, 10))
+	if err := s.addLoaded(ctx, vs[:15], ""); err != nil {
+		t.Fatal(err)
+	}
+	sent.take()
+	if err := s.addLoaded(ctx, vs, ""); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, command := range sent.take() {
+		got = append(got, fmt.Sprint(command[0].Key, " ", command[0].Value))
+	}
+	// The heads, and of the document that is not complete what it has, what follows,
+	// and what moves on.
+	if diff := cmp.Diff([]string{"find tools", "find tools", "update tools", "insert tools.history", "insert tools.history", "update tools"}, got); diff != "" {
+		t.Errorf("the commands (-want +got):\n%s", diff)
+	}
+	checkAll(t, s)
+	vs[9].Data = []byte(`{"n":0}`)
+	if err := s.addLoaded(ctx, vs, ""); err == nil {
+		t.Error("another version is there, and was taken for that of the load")
 	}
 }
 
