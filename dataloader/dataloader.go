@@ -235,7 +235,7 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 		select {
 		case <-e.done:
 		case <-ctx.Done():
-			return nil, storage.Ended(ctx.Err())
+			return nil, storage.Unanswered(ctx, ctx.Err())
 		}
 		if e.err != nil {
 			return nil, e.err

@@ -52,7 +52,7 @@ func (l *Loader) Versions(ctx context.Context, d *storage.Document, args *storag
 	select {
 	case <-v.done:
 	case <-ctx.Done():
-		return nil, storage.Ended(ctx.Err())
+		return nil, storage.Unanswered(ctx, ctx.Err())
 	}
 	found, ok := v.pages[d]
 	if !ok { // reading them panicked

@@ -44,7 +44,7 @@ func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Ver
 	all := open
 	for e, err := range s.engine.Log(ctx, q) {
 		if err != nil {
-			return fromDriver(err)
+			return fromDriver(ctx, err)
 		}
 		if err := ended(ctx); err != nil {
 			return err

@@ -45,7 +45,7 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	if b.open > 0 {
 		for e, err := range s.engine.Log(ctx, q) {
 			if err != nil {
-				return nil, fromDriver(err)
+				return nil, fromDriver(ctx, err)
 			}
 			if err := ended(ctx); err != nil {
 				return nil, err

@@ -43,7 +43,7 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 	}
 	for e, err := range l.store.engine.Log(ctx, &q) {
 		if err != nil {
-			return fromDriver(err)
+			return fromDriver(ctx, err)
 		}
 		if err := ended(ctx); err != nil {
 			return err

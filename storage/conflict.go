@@ -104,7 +104,7 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 	out := []*FieldChange{}
 	for e, err := range s.engine.Log(ctx, q) {
 		if err != nil {
-			return nil, fromDriver(err)
+			return nil, fromDriver(ctx, err)
 		}
 		changes := s.changesBetween(t, e.Previous, e.Version, e.Version, seen)
 		slices.Reverse(changes)

@@ -48,7 +48,7 @@ func errorf(code Code, format string, args ...any) *Error {
 func badInput(format string, args ...any) *Error { return errorf(CodeBadUserInput, format, args...) }
 
 // fromDriver turns an engine's error into one for users.
-func fromDriver(err error) error {
+func fromDriver(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -58,7 +58,10 @@ func fromDriver(err error) error {
 	}
 	switch code := driver.CodeOf(err); {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return Ended(err)
+		if driver.RefusalOf(err) != "" { // the store was not asked
+			return Ended(err)
+		}
+		return Unanswered(ctx, err)
 	case code == driver.CodeUnavailable:
 		return &Error{Code: CodeUnavailable, Message: "the store cannot be reached at the moment; try again", Cause: err}
 	case code == driver.CodeInvalid:
@@ -79,9 +82,25 @@ func Ended(err error) *Error {
 	return &Error{Code: CodeUnavailable, Message: message, Cause: err}
 }
 
+// Unanswered returns the error of a request whose context has ended, which err
+// says, while it waited for the store. Where nothing at all came from the store's
+// database, that is why, and not the request.
+func Unanswered(ctx context.Context, err error) *Error {
+	e := Ended(err)
+	if op, ok := ctx.Value(operationKey{}).(*operation); ok && errors.Is(err, context.DeadlineExceeded) && op.heardNothing() {
+		e.Message = "the database did not answer within the time that this server allows; try again"
+	}
+	return e
+}
+
 // ended returns an error once the context has ended. Work on long documents
 // looks at it between two versions.
-func ended(ctx context.Context) error { return fromDriver(ctx.Err()) }
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return Ended(err)
+	}
+	return nil
+}
 
 // missing says that a version has no value for a non-null field.
 func (o *Object) missing(i int) error {

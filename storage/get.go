@@ -110,7 +110,7 @@ func (s *Store) getOne(ctx context.Context, t *Type, ref driver.Ref) (*driver.Ve
 func (s *Store) getFields(ctx context.Context, t *Type, ref driver.Ref, fields []string) (*driver.Version, error) {
 	vs, err := s.engine.Get(ctx, t.Collection, []driver.Ref{ref}, fields)
 	if err != nil {
-		return nil, fromDriver(err)
+		return nil, fromDriver(ctx, err)
 	}
 	return vs[0], nil
 }
@@ -126,7 +126,7 @@ func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt, fields []str
 	}
 	vs, err := s.engine.Get(ctx, t.Collection, rs, fields)
 	if err != nil {
-		return nil, fromDriver(err)
+		return nil, fromDriver(ctx, err)
 	}
 	docs := make([]*Document, len(refs))
 	all := make([]Document, len(refs)) // allocated together
@@ -279,7 +279,7 @@ func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*Ty
 func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked *byID, fields []string, out []*Document) ([]ElementError, error) {
 	vs, err := s.engine.Get(ctx, t.Collection, asked.refs, fields)
 	if err != nil {
-		return nil, fromDriver(err)
+		return nil, fromDriver(ctx, err)
 	}
 	was, err := s.deletedStates(ctx, t, vs, asked.refs, fields)
 	if err != nil {
@@ -311,7 +311,7 @@ func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked
 	// An unknown key is null, a version that never was an error.
 	lasts, err := s.engine.Get(ctx, t.Collection, missing.refs, []string{})
 	if err != nil {
-		return nil, fromDriver(err)
+		return nil, fromDriver(ctx, err)
 	}
 	var bad []ElementError
 	for n, last := range lasts {
@@ -337,7 +337,7 @@ func (s *Store) deletedStates(ctx context.Context, t *Type, vs []*driver.Version
 	}
 	found, err := s.engine.Get(ctx, t.Collection, before, fields)
 	if err != nil {
-		return nil, fromDriver(err)
+		return nil, fromDriver(ctx, err)
 	}
 	was := make(map[int]*driver.Version, len(found))
 	for n, v := range found {

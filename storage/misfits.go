@@ -26,14 +26,14 @@ const misfitsPage = 500
 func (s *Store) Misfits(ctx context.Context, report func(Misfit)) error {
 	now, err := s.engine.Now(ctx)
 	if err != nil {
-		return fromDriver(err)
+		return fromDriver(ctx, err)
 	}
 	for _, t := range s.types {
 		q := &driver.Query{Collection: t.Collection, At: now, Limit: misfitsPage}
 		for {
 			vs, err := s.engine.Query(ctx, q)
 			if err != nil {
-				return fromDriver(err)
+				return fromDriver(ctx, err)
 			}
 			for _, v := range vs {
 				if err := t.unreadable(v.Data); err != nil {

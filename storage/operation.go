@@ -13,7 +13,11 @@ import (
 // operation is what the parts of one GraphQL operation share.
 type operation struct {
 	begin driver.Instant
-	last  atomic.Int64 // the latest instant that it committed at or showed; 0: none
+	// distant is an engine whose database is elsewhere, and heard what had come from
+	// there when the operation began.
+	distant driver.Distant
+	heard   int64
+	last    atomic.Int64 // the latest instant that it committed at or showed; 0: none
 	// id is the group of what it writes, made for the first write.
 	id     string
 	idOnce sync.Once
@@ -31,7 +35,7 @@ type (
 // does not name one, and the group of what the operation writes.
 func (s *Store) Begin(ctx context.Context) (context.Context, error) {
 	begun := &operationContext{Context: ctx}
-	if err := s.begin(ctx, &begun.operation); err != nil {
+	if err := s.begin(begun, &begun.operation); err != nil {
 		return ctx, err
 	}
 	return begun, nil
@@ -52,10 +56,17 @@ func (c *operationContext) Value(key any) any {
 }
 
 func (s *Store) begin(ctx context.Context, op *operation) error {
+	if distant, ok := s.engine.(driver.Distant); ok {
+		op.distant, op.heard = distant, distant.Heard()
+	}
 	now, err := s.engine.Now(ctx)
 	op.begin = now
-	return fromDriver(err)
+	return fromDriver(ctx, err)
 }
+
+// heardNothing reports whether nothing came from a database that is elsewhere
+// since the operation began.
+func (o *operation) heardNothing() bool { return o.distant != nil && o.distant.Heard() == o.heard }
 
 // group is shared by all that the operation writes.
 func (o *operation) group() string {
@@ -142,9 +153,9 @@ func (s *Store) settled(ctx context.Context, op *operation, at driver.Instant) e
 	if driver.CodeOf(err) == driver.CodeInvalid {
 		now, nowErr := s.engine.Now(ctx)
 		if nowErr != nil {
-			return fromDriver(nowErr)
+			return fromDriver(ctx, nowErr)
 		}
 		return errorf(CodeAsOfInFuture, "asOf %s is in the future: the server's time is %s", at, now)
 	}
-	return fromDriver(err)
+	return fromDriver(ctx, err)
 }

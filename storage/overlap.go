@@ -38,7 +38,7 @@ func (o *overlap) since(ctx context.Context) error {
 	q.NoData = true
 	for e, err := range o.store.engine.Log(ctx, q) {
 		if err != nil {
-			return fromDriver(err)
+			return fromDriver(ctx, err)
 		}
 		o.again = o.again || e.Version.Deleted
 		for _, name := range e.Version.Changed {
@@ -111,7 +111,7 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 	compared := 0
 	for e, err := range o.store.engine.Log(ctx, q) {
 		if err != nil {
-			return nil, fromDriver(err)
+			return nil, fromDriver(ctx, err)
 		}
 		if err := ended(ctx); err != nil {
 			return nil, err

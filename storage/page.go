@@ -163,7 +163,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	q.Fields = fieldsOf(q, args.Fields)
 	vs, err := s.engine.Query(ctx, q)
 	if err != nil {
-		return nil, fromDriver(err)
+		return nil, fromDriver(ctx, err)
 	}
 	vs, more := trim(p, vs)
 	pg := &Page{Docs: make([]*Document, len(vs))}
@@ -183,7 +183,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	}
 	pg.count = func(ctx context.Context) (int, error) {
 		n, err := s.engine.Count(ctx, &driver.Query{Collection: t.Collection, At: q.At, Filter: q.Filter})
-		return int(n), fromDriver(err)
+		return int(n), fromDriver(ctx, err)
 	}
 	return pg, nil
 }

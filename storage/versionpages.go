@@ -211,7 +211,7 @@ func (l *versionLists) read(ctx context.Context) error {
 	if asked != nil {
 		for e, err := range l.store.engine.Log(ctx, &q) {
 			if err != nil {
-				return fromDriver(err)
+				return fromDriver(ctx, err)
 			}
 			pg := asked[e.History].page
 			pg.entries = append(pg.entries, e)
@@ -296,7 +296,7 @@ func (l *versionLists) countEach(ctx context.Context, q *driver.LogQuery) ([]int
 	counted := make([]int, len(l.lists))
 	for e, err := range l.store.engine.Log(ctx, q) {
 		if err != nil {
-			return nil, fromDriver(err)
+			return nil, fromDriver(ctx, err)
 		}
 		counted[e.History]++
 	}
@@ -313,7 +313,7 @@ func (l *versionLists) countNumbers(ctx context.Context, q *driver.LogQuery) ([]
 		q.Backward = backward
 		for e, err := range l.store.engine.Log(ctx, q) {
 			if err != nil {
-				return fromDriver(err)
+				return fromDriver(ctx, err)
 			}
 			use(&counted[e.History], int(e.Version.Number))
 		}

@@ -63,7 +63,7 @@ func (s *Store) Watch(ctx context.Context, q WatchQuery) iter.Seq2[*Event, error
 		}
 		for a, err := range s.engine.Watch(ctx, &asked) {
 			if err != nil {
-				yield(nil, fromDriver(err))
+				yield(nil, fromDriver(ctx, err))
 				return
 			}
 			e := &Event{Position: string(a.Position)}

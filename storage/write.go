@@ -172,7 +172,7 @@ func (s *Store) update(ctx context.Context, t *Type, in UpdateInput) (*outcome, 
 			continue // somebody was faster: look at what is there now
 		}
 		if err != nil {
-			return nil, fromDriver(err)
+			return nil, fromDriver(ctx, err)
 		}
 		o := s.wrote(t, cur, v)
 		o.merged = merged
@@ -244,7 +244,7 @@ func (s *Store) shows(ctx context.Context, op *operation, at driver.Instant) err
 		return nil
 	}
 	if err := s.engine.Settle(ctx, at); err != nil {
-		return fromDriver(err)
+		return fromDriver(ctx, err)
 	}
 	op.reached(at)
 	return nil
@@ -296,5 +296,5 @@ func (s *Store) commit(ctx context.Context, op *operation, t *Type, message *str
 	case driver.CodeOf(err) == driver.CodeUnavailable || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return nil, &Error{Code: CodeUnavailable, Message: unconfirmed, Cause: err}
 	}
-	return nil, fromDriver(err)
+	return nil, fromDriver(ctx, err)
 }

@@ -14,6 +14,17 @@ import (
 // done for an operation, such as an import, is not limited.
 type counting struct{ driver.Engine }
 
+// counted counts what is read of an engine, which stays distant if it is.
+func counted(engine driver.Engine) driver.Engine {
+	if distant, ok := engine.(driver.Distant); ok {
+		return struct {
+			counting
+			driver.Distant
+		}{counting{engine}, distant}
+	}
+	return counting{engine}
+}
+
 // getTogether is how many versions are read before they are counted: references
 // can lead to many documents at once.
 const getTogether = 256

@@ -65,7 +65,7 @@ func (m *Main) openStore(ctx context.Context) (*storage.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := storage.New(counting{engine}, model.Types, storage.WithLogger(m.logger()), storage.WithLimits(m.flags.Serve.Limits.storage()))
+	store, err := storage.New(counted(engine), model.Types, storage.WithLogger(m.logger()), storage.WithLimits(m.flags.Serve.Limits.storage()))
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}

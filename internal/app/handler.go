@@ -25,7 +25,7 @@ func (m *Main) Handler(engine driver.Engine, flags ...string) (http.Handler, err
 		return nil, err
 	}
 	logger := m.logger()
-	store, err := storage.New(counting{engine}, model.Types, storage.WithLogger(logger), storage.WithLimits(m.flags.Serve.Limits.storage()))
+	store, err := storage.New(counted(engine), model.Types, storage.WithLogger(logger), storage.WithLimits(m.flags.Serve.Limits.storage()))
 	if err != nil {
 		return nil, err
 	}

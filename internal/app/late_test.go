@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,6 +65,77 @@ func TestTimeIsOver(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// distant is an engine of a database that is elsewhere, from which something comes
+// (talks) while a read waits for its answer, or nothing does.
+type distant struct {
+	stalled
+	talks bool
+	heard *atomic.Int64
+}
+
+func (d distant) Heard() int64 { return d.heard.Load() }
+
+func (d distant) Now(ctx context.Context) (driver.Instant, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, driver.GivenUp(err)
+	}
+	return d.stalled.Now(ctx)
+}
+
+func (d distant) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	if d.talks {
+		d.heard.Add(1)
+	}
+	return d.stalled.Query(ctx, q)
+}
+
+func (d distant) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+	if d.talks {
+		d.heard.Add(1)
+	}
+	return d.stalled.Get(ctx, collection, refs, fields)
+}
+
+// A request that got nothing from the database at all is not told to ask for less.
+func TestDatabaseIsSilent(t *testing.T) {
+	const silent, long = "the database did not answer within the time that this server allows; try again",
+		"the request took longer than this server allows; ask for less at a time"
+	for _, c := range []struct {
+		name, limit string
+		talks       bool
+		want        string
+	}{
+		{"silent", "30ms", false, silent},
+		{"slow", "30ms", true, long},
+		{"not asked", "1ns", false, long},
+	} {
+		for query, more := range map[string]string{
+			`{projects {nodes {name}}}`:             "",
+			`{project(key: "a") {name}}`:            "",
+			`{__typename project(key: "a") {name}}`: "",
+			`mutation {updateTag(input: {key: "a", expectedVersion: 1, patch: {name: "B"}}) {__typename}}`: "; nothing was written",
+		} {
+			for _, executor := range []string{"plan", "gqlgen"} {
+				t.Run(c.name+"/"+executor, func(t *testing.T) {
+					m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
+					engine := distant{stalled{drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}, c.talks, new(atomic.Int64)}
+					handler, err := m.Handler(engine, "--executor="+executor, "--max-time="+c.limit)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/graphql", strings.NewReader(`{"query":`+strconv.Quote(query)+`}`))
+					r.Header.Set("Content-Type", "application/json")
+					w := httptest.NewRecorder()
+					handler.ServeHTTP(w, r)
+					if got := w.Body.String(); !strings.Contains(got, `"message":"`+c.want+more+`"`) || !strings.Contains(got, `"code":"UNAVAILABLE"`) {
+						t.Errorf("%s: status %d: %s", query, w.Code, got)
+					}
+				})
+			}
 		}
 	}
 }

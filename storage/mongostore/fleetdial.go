@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"net"
+	"sync/atomic"
 )
 
 // dialer makes connections that are reset when they are closed: what was sent
@@ -11,10 +12,11 @@ import (
 // command that was given up long ago would still be carried out. A connection on
 // which the time of a command was up is closed by the driver 400 ms later (v2.9:
 // it waits for a late answer that long), one whose context was canceled at once.
-type dialer struct{}
+// It counts what comes on them.
+type dialer struct{ heard atomic.Int64 }
 
 // DialContext implements options.ContextDialer.
-func (dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -25,5 +27,20 @@ func (dialer) DialContext(ctx context.Context, network, address string) (net.Con
 			return nil, err
 		}
 	}
-	return conn, nil
+	return heardConn{conn, &d.heard}, nil
 }
+
+type heardConn struct {
+	net.Conn
+	heard *atomic.Int64
+}
+
+// Read reads, and counts.
+func (c heardConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.heard.Add(int64(n))
+	return n, err
+}
+
+// Heard implements driver.Distant.
+func (s *Store) Heard() int64 { return s.dialer.heard.Load() }

@@ -22,7 +22,7 @@ const StoppedVar = "ASOF_TEST_WRITE_FOR_STOP"
 func WriteForStop(uri string, input io.Reader) int {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetDialer(dialer{}))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetDialer(new(dialer)))
 	if err != nil {
 		return 1
 	}

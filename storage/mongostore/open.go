@@ -74,7 +74,8 @@ func Open(ctx context.Context, uri string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	clientOptions := options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).SetDialer(dialer{}).ApplyURI(uri).
+	dials := new(dialer)
+	clientOptions := options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).SetDialer(dials).ApplyURI(uri).
 		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(durable())
 	client, err := mongo.Connect(clientOptions)
 	if err != nil {
@@ -88,6 +89,7 @@ func Open(ctx context.Context, uri string, o Options) (*Store, error) {
 		_ = client.Disconnect(closing)
 		return nil, err
 	}
+	s.dialer = dials
 	return s, nil
 }
 

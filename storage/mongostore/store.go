@@ -20,6 +20,7 @@ import (
 // Store is an engine over a database of MongoDB. It implements driver.Engine.
 type Store struct {
 	client  *mongo.Client
+	dialer  *dialer // what client has, once the store is open
 	db      *mongo.Database
 	meta    *mongo.Collection
 	clock   *clock

@@ -148,9 +148,9 @@ func (g guarded) DispatchOperation(ctx context.Context, oc *graphql.OperationCon
 		response := next(ctx)
 		switch {
 		case response == nil && !answered:
-			response = &graphql.Response{Errors: gqlerror.List{unfinished(ctx)}}
+			response = &graphql.Response{Errors: gqlerror.List{unfinished(ctx, nil)}}
 		case response != nil && brokenOff(ctx, response.Errors):
-			response.Data, response.Errors = nil, gqlerror.List{unfinished(ctx)}
+			response.Data, response.Errors = nil, gqlerror.List{unfinished(ctx, response.Errors)}
 		}
 		answered = true
 		return response
@@ -179,11 +179,18 @@ func brokenOff(ctx context.Context, list gqlerror.List) bool {
 	return false
 }
 
-// unfinished is the error for an operation that was not executed to its end.
-func unfinished(ctx context.Context) *gqlerror.Error {
+// unfinished is the error for an operation that was not executed to its end: what
+// the first of its errors says of that, where one was presented.
+func unfinished(ctx context.Context, list gqlerror.List) *gqlerror.Error {
 	message := "the request was given up by its sender"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		message = "the request took longer than this server allows; ask for less at a time"
+	}
+	for _, err := range list {
+		if errors.Is(err.Err, ctx.Err()) && err.Message != err.Err.Error() {
+			message = err.Message
+			break
+		}
 	}
 	return &gqlerror.Error{Message: message, Extensions: map[string]any{"code": CodeUnavailable}}
 }
