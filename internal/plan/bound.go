@@ -10,10 +10,6 @@ const (
 	largestStart  = 256 << 10
 )
 
-// mostReused is how many elements a list has at most that is kept for another
-// execution.
-const mostReused = 4 << 10
-
 // Recycle takes the data of an answer of a plan that nobody will look at any
 // more. Whoever does not call it leaves the memory to the collector.
 func (e *executable) Recycle(data []byte) {
@@ -32,6 +28,19 @@ func (e *executable) buffer(size int64) []byte {
 	}
 	return make([]byte, 0, min(size+size/8+64, largestStart))
 }
+
+// reused returns the memory of a list of an execution for another one, without
+// what is in it, unless it is too large to be kept.
+func reused[T any](list []T) []T {
+	if cap(list) > mostReused {
+		return nil
+	}
+	clear(list)
+	return list[:0]
+}
+
+// mostReused is how many elements such a list has at most.
+const mostReused = 4 << 10
 
 // An answer's data may be longer than whoever sends it allows (WithMaxAnswer).
 // It is written to its end even so, but no more is kept of it than one byte too

@@ -127,21 +127,27 @@ func (r *run) fetch(t *storage.Type, level []wanting) {
 	if panicked {
 		docs = slices.Repeat([]*storage.Document{broken}, len(refs))
 	}
+	if err != nil {
+		r.refuse(t, level, panicked, err)
+	}
+	r.loader.Fill(t, docs)
+}
+
+// refuse gives the visits that want documents of a type the error of reading them.
+func (r *run) refuse(t *storage.Type, level []wanting, panicked bool, err error) {
 	for _, w := range level {
-		if err == nil || w.t != t {
-			continue
-		}
 		visits := r.queues[w.queue].visits
 		for i := range visits {
-			if v := &visits[i]; slices.ContainsFunc(v.places, dataloader.Place.Wanted) {
-				v.err = err
-				if panicked {
-					err = errElsewhere()
-				}
+			v := &visits[i]
+			if w.t != t || !slices.ContainsFunc(v.places, dataloader.Place.Wanted) {
+				continue
+			}
+			v.err = err
+			if panicked {
+				err = errElsewhere()
 			}
 		}
 	}
-	r.loader.Fill(t, docs)
 }
 
 // found are the documents that a field's visits found, if something is to be read

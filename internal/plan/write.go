@@ -68,16 +68,6 @@ func (r *run) release() {
 	pool.Put(r)
 }
 
-// reused returns the memory of a list, without what is in it, unless it is so
-// large that it should not be kept.
-func reused[T any](list []T) []T {
-	if cap(list) > mostReused {
-		return nil
-	}
-	clear(list)
-	return list[:0]
-}
-
 // write appends an object. It returns false, and has appended nothing, where a
 // non-null field is null; all fields are written even so, for their errors.
 func (s *selection[P]) write(r *run, object P) bool {
