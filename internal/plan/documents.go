@@ -59,7 +59,7 @@ func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 	case stored.Kind == storage.KindRef:
 		return reference(b, f, s, stored, i)
 	case stored.Kind == storage.KindObject:
-		return nested(b, f, s, stored, i)
+		return nested(b, f, stored, i)
 	default:
 		return copied(i, "")
 	}
@@ -84,24 +84,15 @@ func copied(i int, instead string) writer[*storage.Object] {
 	}
 }
 
-// nested makes the writer of an object, or a list of objects, in a document.
-func nested(b *planning, f graphql.CollectedField, s *selection[*storage.Object], stored *storage.Field, i int) writer[*storage.Object] {
+// nested makes the writer of an object, or a list of objects, in a document. Only
+// documents refer to others: nothing is read for what is nested in them.
+func nested(b *planning, f graphql.CollectedField, stored *storage.Field, i int) writer[*storage.Object] {
 	inner := selectionOf(b, stored.Object.Name, f.Selections, func(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
 		return storedField(b, f, s, stored.Object)
 	})
 	if stored.List {
-		below(s, inner, func(all []*storage.Object, o *storage.Object) []*storage.Object {
-			objects, _ := o.Objects(i) // an error is told when it is written
-			return append(all, slices.DeleteFunc(objects, isNull)...)
-		})
 		return nestedList(inner, i, stored.ElemNonNull)
 	}
-	below(s, inner, func(all []*storage.Object, o *storage.Object) []*storage.Object {
-		if object, _ := o.Object(i); object != nil {
-			return append(all, object)
-		}
-		return all
-	})
 	return func(r *run, at *place, o *storage.Object) bool {
 		child := r.borrow()
 		defer r.giveBack()
@@ -112,8 +103,6 @@ func nested(b *planning, f graphql.CollectedField, s *selection[*storage.Object]
 		return there && inner.writeIn(r, at, child)
 	}
 }
-
-func isNull(o *storage.Object) bool { return o == nil }
 
 func nestedList(inner *selection[*storage.Object], i int, elemNonNull bool) writer[*storage.Object] {
 	return func(r *run, at *place, o *storage.Object) bool {

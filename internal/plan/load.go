@@ -48,9 +48,10 @@ func (s *selection[P]) load(r *run, objects []P) {
 	}
 }
 
-// below has what inner needs read with what s needs, for the objects that add
-// finds in one of those above.
+// below has what inner needs read with what s needs, also the stored names that it
+// looks at, for the objects that add finds in one of those above.
 func below[P, Q any](s *selection[P], inner *selection[Q], add func(all []Q, object P) []Q) {
+	s.need.add(inner.need...)
 	if len(inner.loads) == 0 {
 		return
 	}
@@ -66,7 +67,6 @@ func below[P, Q any](s *selection[P], inner *selection[Q], add func(all []Q, obj
 // one makes the writer of an object that each of the objects above it has, and
 // has what it needs read with what they need.
 func one[P, Q any](inner *selection[Q], s *selection[P], of func(object P) Q) writer[P] {
-	s.need.add(inner.need...)
 	below(s, inner, func(all []Q, object P) []Q { return append(all, of(object)) })
 	return func(r *run, at *place, object P) bool { return inner.writeIn(r, at, of(object)) }
 }

@@ -49,7 +49,6 @@ func edgeSelection(b *planning, of graphql.CollectedField, t *storage.Type) *sel
 // many makes the writer of a list of what is in all places of a page, as one
 // does of a single object.
 func many[Q any](inner *selection[Q], s *selection[*storage.Page], of func(e edge) Q) writer[*storage.Page] {
-	s.need.add(inner.need...)
 	below(s, inner, func(all []Q, p *storage.Page) []Q {
 		for i := range p.Docs {
 			all = append(all, of(edge{p, i}))
