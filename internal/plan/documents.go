@@ -65,25 +65,6 @@ func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 	}
 }
 
-// copied copies what is stored. Where nothing is, the field is null, or what is
-// given instead.
-func copied(i int, instead string) writer[*storage.Object] {
-	return func(r *run, at *place, o *storage.Object) bool {
-		raw, err := o.RawField(i)
-		switch {
-		case err != nil:
-			r.fail(at, err)
-			return false
-		case raw == nil:
-			r.out = append(r.out, instead...)
-			return instead != ""
-		default:
-			r.out = append(r.out, raw...)
-			return true
-		}
-	}
-}
-
 // nested makes the writer of an object, or a list of objects, in a document. Only
 // documents refer to others: nothing is read for what is nested in them.
 func nested(b *planning, f graphql.CollectedField, stored *storage.Field, i int) writer[*storage.Object] {

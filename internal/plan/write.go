@@ -98,6 +98,25 @@ func (s *selection[P]) write(r *run, object P) bool {
 	return true
 }
 
+// copied copies what is stored. Where nothing is, the field is null, or what is
+// given instead.
+func copied(i int, instead string) writer[*storage.Object] {
+	return func(r *run, at *place, o *storage.Object) bool {
+		raw, err := o.RawField(i)
+		switch {
+		case err != nil:
+			r.fail(at, err)
+			return false
+		case raw == nil:
+			r.out = append(r.out, instead...)
+			return instead != ""
+		default:
+			r.out = append(r.out, raw...)
+			return true
+		}
+	}
+}
+
 // writeIn appends an object that is the value of a field.
 func (s *selection[P]) writeIn(r *run, at *place, object P) bool {
 	r.path = append(r.path, step{at: at})
