@@ -42,7 +42,7 @@ func TestBuiltServer(t *testing.T) {
 	var sdl strings.Builder
 	for _, file := range []string{
 		"testdata/expand/catalogue.graphqls", "testdata/expand/kinds.graphqls", "testdata/expand/nested.graphqls", "testdata/expand/refs.graphqls",
-		"testdata/expand/gonames.graphqls",
+		"testdata/expand/gonames.graphqls", "testdata/expand/deprecated.graphqls",
 	} {
 		b, err := os.ReadFile(file)
 		if err != nil {

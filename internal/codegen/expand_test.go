@@ -67,8 +67,16 @@ func TestExpand(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden(t, strings.TrimSuffix(file, ".graphqls")+".expanded.graphqls", got)
-			if _, err := gqlparser.LoadSchema(&ast.Source{Name: "expanded", Input: got}); err != nil {
-				t.Errorf("the expansion is not a valid schema: %v", err)
+			schema, err := gqlparser.LoadSchema(&ast.Source{Name: "expanded", Input: got})
+			if err != nil {
+				t.Fatalf("the expansion is not a valid schema: %v", err)
+			}
+			for _, def := range schema.Types {
+				for _, f := range def.Fields {
+					if def.Kind == ast.InputObject && f.Directives.ForName("deprecated") != nil && f.Type.NonNull && f.DefaultValue == nil {
+						t.Errorf("%s.%s must be given, and is deprecated", def.Name, f.Name) // the parser lets it pass
+					}
+				}
 			}
 		})
 	}

@@ -77,6 +77,39 @@ func everyKind(t *testing.T, url string) {
 				"friends": [{"name": "P"}], "team": {"name": "T", "members": [{"name": "P"}, null], "memberKeys": ["p", "nobody"], "news": [], "newsKeys": []}}}}`,
 		},
 		{
+			"what is deprecated, where it is written, compared and sorted by",
+			`{ input: __type(name: "SizeInput") { inputFields(includeDeprecated: true) { name isDeprecated deprecationReason } }
+				where: __type(name: "SizeWhere") { inputFields(includeDeprecated: true) { name isDeprecated deprecationReason } }
+				order: __type(name: "PartOrderField") { enumValues { name } }
+				all: __type(name: "PartOrderField") { enumValues(includeDeprecated: true) { name isDeprecated deprecationReason } } }`,
+			`{"input": {"inputFields": [
+					{"name": "height", "isDeprecated": false, "deprecationReason": null},
+					{"name": "width", "isDeprecated": false, "deprecationReason": null},
+					{"name": "depth", "isDeprecated": true, "deprecationReason": "They are all flat."}]},
+				"where": {"inputFields": [
+					{"name": "and", "isDeprecated": false, "deprecationReason": null},
+					{"name": "or", "isDeprecated": false, "deprecationReason": null},
+					{"name": "not", "isDeprecated": false, "deprecationReason": null},
+					{"name": "height", "isDeprecated": false, "deprecationReason": null},
+					{"name": "width", "isDeprecated": true, "deprecationReason": "They are all square."},
+					{"name": "depth", "isDeprecated": true, "deprecationReason": "They are all flat."}]},
+				"order": {"enumValues": [{"name": "key"}, {"name": "version"}, {"name": "recordedAt"}, {"name": "name"}]},
+				"all": {"enumValues": [
+					{"name": "key", "isDeprecated": false, "deprecationReason": null},
+					{"name": "version", "isDeprecated": false, "deprecationReason": null},
+					{"name": "recordedAt", "isDeprecated": false, "deprecationReason": null},
+					{"name": "name", "isDeprecated": false, "deprecationReason": null},
+					{"name": "code", "isDeprecated": true, "deprecationReason": "Use name."},
+					{"name": "colour", "isDeprecated": true, "deprecationReason": "Nobody paints parts."},
+					{"name": "grade", "isDeprecated": true, "deprecationReason": "No longer supported"}]}}`,
+		},
+		{
+			"what is deprecated still works",
+			`mutation { createPart(input: {key: "part", data: {name: "N", code: "C", colour: "red", size: {height: 1, width: 2, depth: 3}}}) {
+				... on CreatePartSuccess { part { code colour grade size { depth } } } } }`,
+			`{"createPart": {"part": {"code": "C", "colour": "red", "grade": "B", "size": {"depth": 3}}}}`,
+		},
+		{
 			"absent references",
 			`mutation { createPerson(input: {key: "q", data: {name: "Q"}}) { ... on CreatePersonSuccess { person { bossKey friendKeys teamKey boss { name } friends { name } } } } }`,
 			`{"createPerson": {"person": {"bossKey": null, "friendKeys": [], "teamKey": null, "boss": null, "friends": []}}}`,

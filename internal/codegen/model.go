@@ -151,6 +151,15 @@ func (f *Field) DataType() string {
 	return t
 }
 
+// DataDeprecated is Deprecated in the data of a new document: GraphQL lets no input
+// field be deprecated that must be given.
+func (f *Field) DataDeprecated() string {
+	if f.Required() {
+		return ""
+	}
+	return f.Deprecated
+}
+
 // PatchType is the field's type in a patch, where everything is optional.
 func (f *Field) PatchType() string { return f.inputType("Patch") }
 

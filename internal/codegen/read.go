@@ -280,7 +280,9 @@ func (r *reader) reference(f *Field, where string, isRef, nested bool) bool {
 	return true
 }
 
-// deprecated renders @deprecated again, for the generated type.
+// deprecated renders @deprecated again, for the generated type. GraphQL's default
+// for the reason is written out: gqlgen tells clients of none without it, and they
+// take what has no reason for what is not deprecated.
 func deprecated(dirs map[string]map[string]*ast.Value) string {
 	args, ok := dirs["deprecated"]
 	if !ok {
@@ -289,7 +291,7 @@ func deprecated(dirs map[string]map[string]*ast.Value) string {
 	if v := args["reason"]; v != nil {
 		return fmt.Sprintf("@deprecated(reason: %s)", quote(v.Raw))
 	}
-	return "@deprecated"
+	return `@deprecated(reason: "No longer supported")`
 }
 
 // quote renders a GraphQL string: JSON's escapes are among GraphQL's.
