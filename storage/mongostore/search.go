@@ -52,10 +52,10 @@ func appendValue(dst []byte, v gjson.Result, depth int) []byte {
 		if s == "" || s[0] != '-' && (s[0] < '0' || s[0] > '9') {
 			return dst
 		}
-		return appendReadings(dst, v, driver.KindInstant, driver.KindDate, driver.KindDecimal)
+		return appendReadings(dst, textAs, s, driver.KindInstant, driver.KindDate, driver.KindDecimal)
 	case gjson.Number:
 		before := len(dst)
-		dst = appendReadings(dst, v, driver.KindInt, driver.KindFloat, driver.KindDecimal)
+		dst = appendReadings(dst, numberAs, v.Raw, driver.KindInt, driver.KindFloat, driver.KindDecimal)
 		if len(dst) == before {
 			dst = bsoncore.AppendBooleanElement(dst, readingCut, true)
 		}
@@ -67,9 +67,9 @@ func appendValue(dst []byte, v gjson.Result, depth int) []byte {
 	return dst
 }
 
-func appendReadings(dst []byte, v gjson.Result, kinds ...driver.Kind) []byte {
+func appendReadings(dst []byte, read func(driver.Kind, string) any, s string, kinds ...driver.Kind) []byte {
 	for _, kind := range kinds {
-		switch x := readAs(kind, v).(type) {
+		switch x := read(kind, s).(type) {
 		case int64:
 			dst = bsoncore.AppendInt64Element(dst, reading(kind), x)
 		case string:

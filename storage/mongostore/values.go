@@ -44,49 +44,58 @@ const (
 // readAs returns a stored JSON value as a kind, in the form that the database
 // compares: string, int64 or bool; nil where it is not of the kind.
 func readAs(kind driver.Kind, v gjson.Result) any {
-	switch kind {
-	case driver.KindString:
-		if v.Type == gjson.String {
-			return encodeString(text(v))
-		}
-	case driver.KindInt:
-		if v.Type == gjson.Number {
-			if i, err := strconv.ParseInt(v.Raw, 10, 64); err == nil {
-				return i
-			}
-		}
-	case driver.KindFloat:
-		if v.Type == gjson.Number {
-			if f, err := strconv.ParseFloat(v.Raw, 64); err == nil {
-				return ordered(f)
-			}
-		}
-	case driver.KindBool:
-		if v.Type == gjson.True || v.Type == gjson.False {
+	switch v.Type {
+	case gjson.String:
+		return textAs(kind, text(v))
+	case gjson.True, gjson.False:
+		if kind == driver.KindBool {
 			return v.Type == gjson.True
 		}
+	case gjson.Number:
+		return numberAs(kind, v.Raw)
+	case gjson.Null, gjson.JSON:
+	}
+	return nil
+}
+
+// textAs is readAs for what a string says.
+func textAs(kind driver.Kind, s string) any {
+	switch kind {
+	case driver.KindString:
+		return encodeString(s)
 	case driver.KindInstant:
-		if v.Type == gjson.String {
-			if t, ok := instant(text(v)); ok {
-				return t
-			}
+		if t, ok := instant(s); ok {
+			return t
 		}
 	case driver.KindDate:
-		if v.Type == gjson.String {
-			if s := text(v); isDate(s) {
-				return s
-			}
+		if isDate(s) {
+			return s
 		}
 	case driver.KindDecimal:
-		s := v.Raw
-		if v.Type == gjson.String {
-			s = text(v)
+		if m, ok := decimal(s); ok {
+			return m
 		}
-		if v.Type == gjson.String || v.Type == gjson.Number {
-			if m, ok := decimal(s); ok {
-				return m
-			}
+	case driver.KindInt, driver.KindFloat, driver.KindBool:
+	}
+	return nil
+}
+
+// numberAs is readAs for a number as it is written.
+func numberAs(kind driver.Kind, raw string) any {
+	switch kind {
+	case driver.KindInt:
+		if i, err := strconv.ParseInt(raw, 10, 64); err == nil {
+			return i
 		}
+	case driver.KindFloat:
+		if f, err := strconv.ParseFloat(raw, 64); err == nil {
+			return ordered(f)
+		}
+	case driver.KindDecimal:
+		if m, ok := decimal(raw); ok {
+			return m
+		}
+	case driver.KindString, driver.KindBool, driver.KindInstant, driver.KindDate:
 	}
 	return nil
 }
