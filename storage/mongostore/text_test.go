@@ -13,6 +13,7 @@ import (
 // A text whose pattern MongoDB would not take is refused before it is sent, wherever
 // it is in a filter, with what to do; one that it takes is not.
 func TestLongTexts(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	s := newFleetServer(t, uri, Options{})
 	name := driver.Field{Path: []string{"name"}, Kind: driver.KindString}
@@ -55,16 +56,20 @@ func TestLongTexts(t *testing.T) {
 
 // No byte of a text becomes more of a pattern than is assumed where it is not measured.
 func TestLongestFolded(t *testing.T) {
-	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if !utf8.ValidRune(r) {
-			continue
-		}
-		for _, text := range []string{string(r), string(r)[:1]} {
-			for _, fold := range []bool{false, true} {
-				if n := len(pattern(driver.Text{Op: driver.Contains, Value: text, Fold: fold})); n > longestFolded*len(text) {
-					t.Fatalf("%q becomes %d bytes", text, n)
-				}
+	t.Parallel()
+	check := func(text string) {
+		for _, fold := range []bool{false, true} {
+			if n := len(pattern(driver.Text{Op: driver.Contains, Value: text, Fold: fold})); n > longestFolded*len(text) {
+				t.Fatalf("%q becomes %d bytes", text, n)
 			}
 		}
+	}
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if utf8.ValidRune(r) {
+			check(string(r))
+		}
+	}
+	for b := range 1 << 8 { // what text is cut to that is cut in the middle of a character
+		check(string([]byte{byte(b)}))
 	}
 }
