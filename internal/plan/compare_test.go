@@ -47,6 +47,7 @@ type failing struct {
 	driver.Engine
 	err   error
 	panic any
+	only  string // the collection that is in trouble; "": all
 	// mu guards what follows: gqlgen reads root fields at the same time.
 	mu    sync.Mutex
 	gets  int
@@ -57,7 +58,10 @@ type failing struct {
 	after int
 }
 
-func (f *failing) trouble() error {
+func (f *failing) trouble(collections ...string) error {
+	if f.only != "" && !slices.Contains(collections, f.only) {
+		return nil
+	}
 	f.mu.Lock()
 	f.after--
 	fine := f.after >= 0
@@ -79,7 +83,7 @@ func (f *failing) Get(ctx context.Context, c string, refs []driver.Ref, fields [
 	f.fields = fields
 	f.calls = append(f.calls, fmt.Sprintf("get %s %d", c, len(refs)))
 	f.mu.Unlock()
-	if err := f.trouble(); err != nil {
+	if err := f.trouble(c); err != nil {
 		return nil, err
 	}
 	return f.Engine.Get(ctx, c, refs, fields)
@@ -90,7 +94,7 @@ func (f *failing) Query(ctx context.Context, q *driver.Query) ([]*driver.Version
 	f.fields = q.Fields
 	f.calls = append(f.calls, "query "+q.Collection)
 	f.mu.Unlock()
-	if err := f.trouble(); err != nil {
+	if err := f.trouble(q.Collection); err != nil {
 		return nil, err
 	}
 	return f.Engine.Query(ctx, q)
@@ -106,7 +110,7 @@ func (f *failing) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.
 		f.fields = q.Fields
 		f.calls = append(f.calls, call)
 		f.mu.Unlock()
-		if err := f.trouble(); err != nil {
+		if err := f.trouble(q.Collections...); err != nil {
 			yield(driver.Entry{}, err)
 			return
 		}
@@ -119,7 +123,7 @@ func (f *failing) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.
 }
 
 func (f *failing) Count(ctx context.Context, q *driver.Query) (int64, error) {
-	if err := f.trouble(); err != nil {
+	if err := f.trouble(q.Collection); err != nil {
 		return 0, err
 	}
 	return f.Engine.Count(ctx, q)

@@ -52,6 +52,17 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// What was not read because reading panicked is an error of all that want it, also
+// of those that come later.
+func TestPanicOfReferences(t *testing.T) {
+	p := newPair(t, catalogue()...)
+	p.engine.panic, p.engine.only = "a secret", "tags"
+	got := p.compare(`{ a: project(key: "a") { tags { key } } b: project(key: "a") { name tags { key relatedTags { key } } } }`, "", "")
+	if strings.Count(got, `"code":"INTERNAL"`) != 2 || strings.Contains(got, "secret") {
+		t.Error(got)
+	}
+}
+
 // Interceptors of root fields see planned operations, and may change what they
 // answer.
 func TestRootFieldInterceptors(t *testing.T) {

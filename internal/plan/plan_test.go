@@ -49,6 +49,7 @@ func TestAnswersAreTheSame(t *testing.T) {
 		{"references", `{ project(key: "a") { tags { id name description relatedTags { id name } relatedTagKeys } licenses { identifier name } platforms { name } } }`, ``},
 		{"references in the past", `{ project(key: "a", version: 1) { tags { id name relatedTags { id name } } } }`, ``},
 		{"references at another instant", `{ project(key: "a") { now: tags { name } then: tags(asOf: "1970-01-01T00:00:00.000012Z") { id name relatedTags { id name } } } }`, ``},
+		{"references to what has not changed since", `{ project(key: "a") { tags(asOf: "1970-01-01T00:00:00.000035Z") { id relatedTags { id } } } }`, ``},
 		{"references in the future", `query ($t: DateTime) { project(key: "a") { tags(asOf: $t) { name } } e: project(key: "f", version: 1) { tags(asOf: $t) { name } } }`, `{"t":"2090-01-01T00:00:00Z"}`},
 		{"references that cannot be read", `{ project(key: "b\"q") { tags { key name relatedTags { name } } } }`, ``},
 		{"references to what has no value", `{ projects { nodes { key licenses { identifier } } } }`, ``},
