@@ -147,7 +147,8 @@ func (s *Store) referredFrom(ctx context.Context, op *operation, d *Document, ar
 }
 
 // referred returns the version that a reference names, which may be a tombstone.
-// Numbers that are not there at the instant now are none.
+// Numbers that are not there at the instant now are none. The document was there
+// when it was read: it is NOT_FOUND where the database was emptied since.
 func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant, t *Type, key, arg string, ref VersionRef) (*driver.Version, error) {
 	switch {
 	case ref.Version != nil && ref.AsOf != nil:
