@@ -99,6 +99,9 @@ func scalarJSON(f *Field, v *ast.Value) (text, problem string) {
 		}
 		return specialJSON(f.Kind, v.Raw)
 	case KindJSON:
+		if problem := jsonProblem(v); problem != "" {
+			return "", problem
+		}
 		value, err := v.Value(nil)
 		if err != nil {
 			return "", err.Error()
@@ -111,6 +114,27 @@ func scalarJSON(f *Field, v *ast.Value) (text, problem string) {
 	default: // KindObject and KindRef have no defaults
 		return "", mismatch
 	}
+}
+
+// jsonProblem says why a literal is no JSON value, or "": a number that has more
+// than 64 bits, or an object that has a member twice.
+func jsonProblem(v *ast.Value) string {
+	_, integer := strconv.ParseInt(v.Raw, 10, 64)
+	_, float := strconv.ParseFloat(v.Raw, 64)
+	if v.Kind == ast.IntValue && integer != nil || v.Kind == ast.FloatValue && float != nil {
+		return v.Raw + " is too large: numbers have 64 bits here"
+	}
+	members := map[string]bool{}
+	for _, c := range v.Children {
+		if v.Kind == ast.ObjectValue && members[c.Name] {
+			return fmt.Sprintf("the member %q is given twice", c.Name)
+		}
+		members[c.Name] = true
+		if problem := jsonProblem(c.Value); problem != "" {
+			return problem
+		}
+	}
+	return ""
 }
 
 // specialJSON renders the scalars that GraphQL lacks, in their normal form.

@@ -66,11 +66,17 @@ func (r *reader) directives(list ast.DirectiveList, place string, allowed ...str
 
 func (r *reader) directiveArgs(d *ast.Directive, spec directiveSpec) map[string]*ast.Value {
 	args := map[string]*ast.Value{}
+	given := map[string]bool{}
 	for _, a := range d.Arguments {
+		again := given[a.Name]
+		given[a.Name] = true
 		i := slices.IndexFunc(spec.args, func(s directiveArg) bool { return s.name == a.Name })
 		switch {
 		case i < 0:
 			r.problems.add(a.Position, "@%s has no argument %q; %s", d.Name, a.Name, argumentNames(spec))
+			continue
+		case again:
+			r.problems.add(a.Position, "@%s(%s:) is given twice", d.Name, a.Name)
 			continue
 		case len(spec.args[i].kinds) > 0 && !slices.Contains(spec.args[i].kinds, a.Value.Kind):
 			r.problems.add(a.Position, "@%s(%s:) must be a string in quotes, not %s", d.Name, a.Name, a.Value)

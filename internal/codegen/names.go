@@ -150,7 +150,7 @@ func enumTypeNames(name string) []string { return []string{name + "Filter", name
 // goName is the name of a field's method in Go: "websiteUrl" → "WebsiteUrl",
 // "source_code" → "SourceCode". An underscore is added to the names of methods
 // that must stay what they are: those that the executor calls on models, and
-// those that package fmt or go vet looks for. It tells them apart because models embed
+// those that gqlgen, package fmt or go vet looks for. It tells them apart because models embed
 // under names that are not exported: gqlgen ignores underscores in the names of
 // fields in Go.
 func goName(field string) string {
@@ -161,8 +161,9 @@ func goName(field string) string {
 	name := b.String()
 	taken := []string{
 		"Base", "IsNode", "IsDocument", "RawField", "String", "Error", "Format", "GoString",
-		"GobDecode", "GobEncode", "MarshalJSON", "MarshalXML", "ReadByte", "ReadRune",
-		"UnmarshalJSON", "UnmarshalXML", "UnreadByte", "UnreadRune", "WriteByte",
+		"GobDecode", "GobEncode", "MarshalGQL", "MarshalGQLContext", "MarshalJSON", "MarshalXML",
+		"ReadByte", "ReadRune", "UnmarshalGQL", "UnmarshalGQLContext", "UnmarshalJSON", "UnmarshalXML",
+		"UnreadByte", "UnreadRune", "WriteByte",
 	}
 	switch {
 	case name == "" || name[0] >= '0' && name[0] <= '9':
