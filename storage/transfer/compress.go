@@ -98,12 +98,15 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, decompressError(err)
 }
 
+// errFollowed is damage behind data that is as it was compressed.
+var errFollowed = fmt.Errorf("%w: something else follows it", ErrCorrupt)
+
 func decompressError(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: the compressed data ends too early", ErrTruncated)
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, zstd.ErrMagicMismatch):
-		return fmt.Errorf("%w: something else follows it", ErrCorrupt)
+		return errFollowed
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
 		return fmt.Errorf("the zstd data needs a window of more than %d MB; compress it again without --ultra --long", maxWindow>>20)
 	default:

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"io"
 	"runtime"
 	"runtime/debug"
@@ -75,6 +76,7 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	}
 	err = l.run(ctx, parseAhead(ctx, src, opts, typesOf(store)))
 	l.report.Stopped = err != nil
+	l.report.Suspect = l.report.Added > 0 && errors.Is(err, ErrCorrupt) && !errors.Is(err, errFollowed)
 	return l.report, err
 }
 

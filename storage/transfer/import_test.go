@@ -316,20 +316,28 @@ func TestImportDamaged(t *testing.T) {
 		name, file string
 		data       []byte
 		want       error
+		suspect    bool // what was added
 	}{
-		{"gzip checksum", "x.gz", flip(gz), transfer.ErrCorrupt},
-		{"zstd checksum", "x.zst", flip(zst), transfer.ErrCorrupt},
-		{"something behind gzip", "x.gz", append(bytes.Clone(gz), "garbage......"...), transfer.ErrCorrupt},
-		{"something behind zstd", "x.zst", append(bytes.Clone(zst), "garbage......"...), transfer.ErrCorrupt},
-		{"empty gzip", "x.gz", nil, transfer.ErrTruncated},
-		{"not gzip", "x.gz", []byte(line), nil},
-		{"not zstd", "x.zst", gz, nil},
+		{"gzip checksum", "x.gz", flip(gz), transfer.ErrCorrupt, true},
+		{"zstd checksum", "x.zst", flip(zst), transfer.ErrCorrupt, false},
+		{"something behind gzip", "x.gz", append(bytes.Clone(gz), "garbage......"...), transfer.ErrCorrupt, false},
+		{"something behind zstd", "x.zst", append(bytes.Clone(zst), "garbage......"...), transfer.ErrCorrupt, false},
+		{"empty gzip", "x.gz", nil, transfer.ErrTruncated, false},
+		{"not gzip", "x.gz", []byte(line), nil, false},
+		{"not zstd", "x.zst", gz, nil, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := transfer.Import(t.Context(), newStore(t), bytes.NewReader(test.data), transfer.ImportOptions{Name: test.file})
+			report, err := transfer.Import(t.Context(), newStore(t), bytes.NewReader(test.data), transfer.ImportOptions{Name: test.file})
 			if err == nil || test.want != nil && !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
+			}
+			var summary strings.Builder
+			if err := report.Print(&summary); err != nil {
+				t.Error(err)
+			}
+			if suspect := strings.Contains(summary.String(), "may be wrong"); suspect != test.suspect {
+				t.Errorf("%d added, %v, and the summary is %q", report.Added, err, &summary)
 			}
 		})
 	}

@@ -25,6 +25,9 @@ type ImportReport struct {
 	Past driver.Instant
 	// Stopped says that the import ended with an error.
 	Stopped bool
+	// Suspect says that the compressed data is damaged: its checksum is at its
+	// end, and so what was added before that was known may be wrong.
+	Suspect bool
 
 	index map[remark]int // into Remarks
 }
@@ -101,7 +104,10 @@ func (r *ImportReport) Print(w io.Writer) error {
 	if r.Past != 0 {
 		p.line("the store held versions already, and this adds to its past: what was read as of %s or later may read differently now", r.Past)
 	}
-	if r.Stopped {
+	switch {
+	case r.Suspect:
+		p.line("the import stopped; what it added is kept, and may be wrong, as damage is noticed late: go back to a copy of the store, or to an empty one, before you import again")
+	case r.Stopped:
 		p.line("the import stopped; what it added is kept, and importing again skips it")
 	}
 	return p.err
