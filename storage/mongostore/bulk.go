@@ -30,6 +30,7 @@ const lenience = 64
 type bulkSize struct {
 	bytes   atomic.Int64 // 0: most
 	lenient atomic.Int64 // so many bulks may outlast a lease
+	carried atomic.Int64 // so many bulks made what is loaded part of documents
 }
 
 func (s *bulkSize) get() int64 {
@@ -106,6 +107,8 @@ func (b *bulk) flush(ctx context.Context) error {
 		return err
 	case !b.repeatable && (len(there) > 0 || result.InsertedCount+result.MatchedCount < int64(sent)):
 		return driver.Errorf(driver.CodeUnavailable, "a document of %s was changed while it was loaded; load it again", b.target.Name())
+	case !b.repeatable:
+		b.size.carried.Add(1)
 	}
 	return nil
 }

@@ -167,12 +167,12 @@ func (j *journal) insert(ctx context.Context, part int) error {
 }
 
 // complete writes the first part, and then adds the versions. What fails is
-// tried again until it is done, as long as the store lives; after the store's
-// timeout those who wait are told so.
+// tried again until it is done, as long as the store lives; when nothing was added
+// for the store's timeout, those who wait are told so.
 func (j *journal) complete(life context.Context, l *loading, stuck chan<- error) error {
 	wait := firstPause
 	elapsed := j.store.clock.elapsed
-	began := elapsed()
+	began, carried := elapsed(), j.store.bulkSize.carried.Load()
 	failing := began // for how long the database says that it cannot be
 	add := l.write
 	for {
@@ -186,6 +186,9 @@ func (j *journal) complete(life context.Context, l *loading, stuck chan<- error)
 		}
 		if done {
 			return err
+		}
+		if n := j.store.bulkSize.carried.Load(); n != carried {
+			began, carried = elapsed(), n
 		}
 		if elapsed()-began > j.store.timeout {
 			select {

@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 // A load that may have been written down, by a command without an answer, and is
 // refused then, has not happened, and does not happen later.
 func TestLoadRefusedAfterDoubt(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, behind, beside := pair(ctx, t, Options{beat: beatEvery})
@@ -117,6 +119,7 @@ func TestGroupInDoubtFlies(t *testing.T) {
 // Who does not wait any longer for a load is told whether it was written down; it
 // is completed either way.
 func TestLoadStuck(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		cut  func(mongotest.Command) bool
@@ -153,4 +156,33 @@ func TestLoadStuck(t *testing.T) {
 			checkLoaded(ctx, t, beside, vs)
 		})
 	}
+}
+
+// A load that gets on, however slowly, is not said to be stuck.
+func TestLoadGetsOn(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	const documents = 10 // each lets it wait twice as long for the next as the one before
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	s := newFleetServer(t, uri+"&retryWrites=false", Options{beat: beatEvery})
+	s.timeout = time.Second
+	s.bulkSize.bytes.Store(1)
+	vs := loaded(2*documents, 1)
+	vs = slices.DeleteFunc(vs, func(v driver.Version) bool { return v.Collection != "things" })
+	inserts := 0
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if !of("insert")(c) {
+			return mongotest.Pass()
+		}
+		s.bulkSize.bytes.Store(1) // one document each time
+		if inserts++; inserts%2 == 0 {
+			return mongotest.CutBefore()
+		}
+		return mongotest.Pass()
+	})
+	if result, err := s.Load(ctx, vs); err != nil || result.Added != documents {
+		t.Errorf("%+v, %v", result, err)
+	}
+	checkLoaded(ctx, t, s, vs)
 }
