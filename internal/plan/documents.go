@@ -68,9 +68,10 @@ func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 // nested makes the writer of an object, or a list of objects, in a document. Only
 // documents refer to others: nothing is read for what is nested in them.
 func nested(b *planning, f graphql.CollectedField, stored *storage.Field, i int) writer[*storage.Object] {
-	inner := selectionOf(b, stored.Object.Name, f.Selections, func(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
+	fields := func(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
 		return storedField(b, f, s, stored.Object)
-	})
+	}
+	inner := selectionOf(b, stored.Object.Name, f.Selections, fields)
 	if stored.List {
 		return nestedList(inner, i, stored.ElemNonNull)
 	}
