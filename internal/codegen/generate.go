@@ -35,6 +35,9 @@ func Generate() (err error) {
 	if err != nil {
 		return fmt.Errorf("read gqlgen.yml: %w", err)
 	}
+	if len(cfg.Sources) == 0 {
+		return errors.New("there is no schema.graphqls, or what else gqlgen.yml names as the schema; write your types there")
+	}
 	catalogue, err := Read(cfg.Sources...)
 	if err != nil {
 		return err

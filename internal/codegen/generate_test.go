@@ -98,6 +98,11 @@ func TestGenerateFailsCleanly(t *testing.T) {
 			writeFile(t, dir, "schema.graphqls", "type Note @versioned { text: String! }\n")
 			writeFile(t, dir, "storage/model.go", "package storage\n\nfunc broken( {\n")
 		}, "storage/model.go:3:14: "},
+		{"no schema", func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "schema.graphqls")); err != nil {
+				t.Fatal(err)
+			}
+		}, "there is no schema.graphqls"},
 		{"no configuration", func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, "gqlgen.yml")); err != nil {
 				t.Fatal(err)
