@@ -54,8 +54,8 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 	out := bufio.NewWriterSize(w, 256<<10)
 	var done Progress
 	var line []byte
-	// One iteration reads one snapshot. Reading page by page could see a
-	// document's later versions and miss earlier ones that an import adds.
+	// Versions that are committed meanwhile are later than all that is read. Those
+	// that are loaded into the past meanwhile may be in it or not.
 	for entry, err := range store.Engine().Log(ctx, &query) {
 		if err != nil {
 			return done.Lines, err

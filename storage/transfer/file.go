@@ -42,7 +42,7 @@ func CreateFile(path string) (*File, error) {
 		f.file, err = os.OpenFile(f.path, os.O_WRONLY, 0)
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		f.temp = filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+"."+rand.Text()[:10]+".part")
-		f.file, err = os.OpenFile(f.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		f.file, err = createLike(f.temp, info)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot write %s: %w", path, err)
@@ -51,6 +51,24 @@ func CreateFile(path string) (*File, error) {
 	f.codec, err = compressor(f.out, path)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// createLike makes a file with the permissions of the one that it will replace;
+// nil: there is none.
+func createLike(path string, old fs.FileInfo) (*os.File, error) {
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if old == nil {
+		return os.OpenFile(path, flags, 0o666)
+	}
+	f, err := os.OpenFile(path, flags, old.Mode().Perm())
+	if err != nil {
+		return nil, err
+	}
+	// The process's mask may have taken some away.
+	if err := f.Chmod(old.Mode().Perm()); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(path))
 	}
 	return f, nil
 }

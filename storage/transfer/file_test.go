@@ -64,6 +64,37 @@ func TestCreateFile(t *testing.T) {
 	}
 }
 
+// A file that nobody else may read is not replaced by one that others may.
+func TestCreateFileKeepsPermissions(t *testing.T) {
+	for _, mode := range []os.FileMode{0o600, 0o666} {
+		path := filepath.Join(t.TempDir(), "x.ndjson")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		before, err := os.Stat(path) // some systems know fewer permissions
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := CreateFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after.Mode() != before.Mode() {
+			t.Errorf("%v, want %v", after.Mode(), before.Mode())
+		}
+	}
+}
+
 func TestCreateFileAbandoned(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.ndjson")
