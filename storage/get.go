@@ -29,7 +29,7 @@ func (s *Store) Document(ctx context.Context, t *Type, key string, asOf *driver.
 	if asOf != nil && version != nil {
 		return nil, errorf(CodeAmbiguousVersion, "asOf and version are both given: name the state by one of them")
 	}
-	if checkKey(key) != "" {
+	if KeyProblem(key) != "" {
 		return nil, nil // no document has such a key
 	}
 	if version != nil {

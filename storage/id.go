@@ -48,7 +48,7 @@ func parseID(id string) (typeName, key string, number int64, err error) {
 	if !ok {
 		return bad("a percent sign is not followed by two hexadecimal digits (a percent sign in a key is written %25)")
 	}
-	if why := checkKey(key); why != "" {
+	if why := KeyProblem(key); why != "" {
 		return bad("its key " + why)
 	}
 	return typeName, key, number, nil
@@ -80,8 +80,9 @@ func unescapeKey(s string) (string, bool) {
 // maxKey is the length of the longest key, in bytes.
 const maxKey = 512
 
-// checkKey says what is wrong with a key; "" if nothing is.
-func checkKey(key string) string {
+// KeyProblem says why no document can have the key, such as "is empty"; "" if
+// one can.
+func KeyProblem(key string) string {
 	switch {
 	case key == "":
 		return "is empty"

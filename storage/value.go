@@ -35,7 +35,7 @@ func (f *Field) encode(path string, v any) ([]byte, error) {
 			return nil, badInput("%s: the text is not valid UTF-8", path)
 		}
 		if f.Kind == KindRef {
-			if why := checkKey(s); why != "" {
+			if why := KeyProblem(s); why != "" {
 				return nil, badInput("%s: %s cannot be the key of a %s: it %s", path, quoteShort(s), f.Ref, why)
 			}
 		}

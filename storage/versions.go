@@ -11,7 +11,7 @@ import (
 // where it never existed.
 func (c *Collection[T]) History(ctx context.Context, key string) (*History[T], error) {
 	op, err := c.store.operation(ctx)
-	if err != nil || checkKey(key) != "" {
+	if err != nil || KeyProblem(key) != "" {
 		return nil, err
 	}
 	v, err := c.store.getOne(ctx, c.t, driver.Ref{Key: key, At: op.begin})

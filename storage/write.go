@@ -92,7 +92,7 @@ func (c *Collection[T]) Restore(ctx context.Context, in RestoreInput) (any, erro
 
 // request checks what all writes have in common and returns the operation.
 func (s *Store) request(ctx context.Context, key string, expected int, message *string) (*operation, error) {
-	if why := checkKey(key); why != "" {
+	if why := KeyProblem(key); why != "" {
 		return nil, badInput("input.key: the key %s", why)
 	}
 	if expected < 1 {

@@ -106,7 +106,7 @@ func TestImportErrors(t *testing.T) {
 	good := put("a", first, `{"name":"one"}`) + put("a", second, `{"name":"two"}`)
 	tests := []struct{ name, bad, want string }{
 		{"not JSON", "oops\n", "line 3: is not valid JSON at byte 1"},
-		{"blank lines count", "\n\r\n[]\n", "line 5: is a list"},
+		{"blank lines count", "\n\r\n \t\n[]\n", "line 6: is a list"},
 		{"unknown collection", `{"collection":"thing","id":"a","at":"2024-01-03T00:00:00Z","by":"ann","op":"delete"}` + "\n", `line 3: unknown collection "thing"; the schema has boxes, things; declare it there, or import with --skip-unknown`},
 		{"not later", put("a", second, `{"name":"other"}`), `line 3: `},
 		{"earlier", put("a", "2024-01-01T12:00:00Z", `{"name":"other"}`), `line 3: `},

@@ -63,7 +63,7 @@ func (p *jobParser) run(j *job) {
 	number := j.firstLine
 	for line := range bytes.Lines(j.text) {
 		line = bytes.TrimRight(line, "\r\n")
-		if len(line) > 0 {
+		if len(bytes.TrimSpace(line)) > 0 {
 			if err := p.line(j, number, line); err != nil {
 				j.err = &LineError{Line: number, Err: err}
 				return

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/asof/asof/internal/scalar/literal"
+	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
 )
@@ -131,11 +132,11 @@ func (p *lineParser) complete(v *driver.Version, op ops, seen, nulls uint) error
 			return fmt.Errorf("%q must be a string, not null", memberNames[m])
 		}
 	}
-	switch {
-	case v.Collection == "":
+	if v.Collection == "" {
 		return errors.New(`"collection" is empty`)
-	case v.Key == "":
-		return errors.New(`"id" is empty`)
+	}
+	if why := storage.KeyProblem(v.Key); why != "" {
+		return errors.New(`"id" ` + why)
 	}
 	named := (seen&^nulls)&(1<<memberOperation) != 0
 	switch op.op {

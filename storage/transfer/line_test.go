@@ -105,6 +105,8 @@ func TestParseLineErrors(t *testing.T) {
 		{"no data", replace(`,"data":{"a":1}`, ``), `has no "data"`},
 		{"empty collection", replace(`"c"`, `""`), `"collection" is empty`},
 		{"empty id", replace(`"k"`, `""`), `"id" is empty`},
+		{"long id", replace(`"k"`, `"`+strings.Repeat("k", 513)+`"`), `"id" is longer than 512 bytes`},
+		{"id with NUL", replace(`"k"`, `"k\u0000"`), `"id" contains a NUL character`},
 		{"id is a number", replace(`"k"`, `7`), `"id" must be a string, not a number`},
 		{"by is null", replace(`"ann"`, `null`), `"by" must be a string, not null`},
 		{"op unknown", replace(`"put"`, `"PUT"`), `"op" must be "put" or "delete", not "PUT"`},
