@@ -22,6 +22,10 @@ type Harness struct {
 	// UniqueTimes says that the times of commits strictly increase across all
 	// documents, not only within each.
 	UniqueTimes bool
+	// Parallel says that tests run beside each other, as is quicker where an engine
+	// waits for another process most of the time. Those that measure, those that are
+	// many callers themselves and those of documents of many megabytes still run alone.
+	Parallel bool
 }
 
 // Opener opens the data of one test: empty at first and, after the engine was
@@ -57,24 +61,34 @@ func Run(t *testing.T, h Harness) {
 	for _, group := range []struct {
 		name  string
 		tests []test
+		alone bool
 	}{
-		{"Read", s.readTests()},
-		{"Filter", s.filterTests()},
-		{"Page", s.pageTests()},
-		{"Write", s.writeTests()},
-		{"Time", s.timeTests()},
-		{"Log", s.logTests()},
-		{"Load", s.loadTests()},
-		{"Watch", s.watchTests()},
-		{"Lifecycle", s.lifecycleTests()},
-		{"Hostile", s.hostileTests()},
-		{"Growth", s.growthTests()},
-		{"Linear", s.linearTests()},
-		{"Random", s.randomTests()},
+		{"Read", s.readTests(), false},
+		{"Filter", s.filterTests(), false},
+		{"Page", s.pageTests(), false},
+		{"Write", s.writeTests(), false},
+		{"Time", s.timeTests(), false},
+		{"Log", s.logTests(), false},
+		{"Load", s.loadTests(), false},
+		{"Watch", s.watchTests(), false},
+		{"Lifecycle", s.lifecycleTests(), false},
+		{"Hostile", s.hostileTests(), true},
+		{"Growth", s.growthTests(), true},
+		{"Linear", s.linearTests(), true},
+		{"Random", s.randomTests(), false},
 	} {
+		beside := h.Parallel && !group.alone
 		t.Run(group.name, func(t *testing.T) {
+			if beside {
+				t.Parallel()
+			}
 			for _, test := range group.tests {
-				t.Run(test.name, test.run)
+				t.Run(test.name, func(t *testing.T) {
+					if beside {
+						t.Parallel()
+					}
+					test.run(t)
+				})
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 // A write whose attempts have no answer ends, and holds up the others until then
 // only as long as one of them may still be carried out.
 func TestDoubtEnds(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		answer func(update int64) mongotest.Answer

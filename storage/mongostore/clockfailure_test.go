@@ -125,6 +125,7 @@ func TestComingInIsRefused(t *testing.T) {
 // Who waits for the clock of a database that answers with an error at once does not
 // make the server ask again and again without a pause.
 func TestFailedExchangesPause(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		answer mongotest.Answer

@@ -62,6 +62,7 @@ func slowly(ctx context.Context, delay time.Duration) func(mongotest.Command) mo
 // A database that changes the clock document in a bit less than a lease, but each
 // time in more than an exchange gets at first, is slow, and no more.
 func TestSlowExchanges(t *testing.T) {
+	t.Parallel()
 	const beat = 200 * time.Millisecond
 	for _, shares := range []bool{false, true} {
 		ctx, cancel := context.WithTimeout(t.Context(), hangs)
@@ -91,6 +92,7 @@ func TestSlowExchanges(t *testing.T) {
 // are told why, whether they have a deadline or not, and everything goes on when
 // the database is quicker.
 func TestTooSlowExchanges(t *testing.T) {
+	t.Parallel()
 	const beat = 100 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()

@@ -12,6 +12,7 @@ import (
 // Soon after its database was dropped a store reads and writes nothing any more,
 // until there is a store again.
 func TestEmptiedDatabase(t *testing.T) {
+	t.Parallel()
 	server := newServer(t)
 	uri := server.database(t)
 	things := []driver.Collection{{Name: "things"}}

@@ -16,6 +16,7 @@ import (
 // both move it to the overflow before they commit. It ended when the one that
 // succeeded says, though the other one had a later time, whichever was later at what.
 func TestTwoServersMoveOneVersion(t *testing.T) {
+	t.Parallel()
 	for name, movesLast := range map[string]bool{"the winner moves it last": false, "the loser moves it last": true} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), hangs)

@@ -246,6 +246,7 @@ func newFleetOf(t *testing.T) []*Store {
 // Three servers whose clocks are as far apart as they may be: what one of them
 // read stays what it was, for all of them. ASOF_DRIVERTEST_SCALE makes it longer.
 func TestSkewedServers(t *testing.T) {
+	t.Parallel()
 	rounds := 40
 	if testing.Short() {
 		rounds = 10
@@ -267,6 +268,7 @@ func TestSkewedServers(t *testing.T) {
 
 // Servers that use their own clocks only do not pass the test above.
 func TestSelfishServersAreFound(t *testing.T) {
+	t.Parallel()
 	const tries = 5 // where the machine is slow their clocks are not far apart, compared with that
 	for range tries {
 		servers := newFleetOf(t)
@@ -282,6 +284,7 @@ func TestSelfishServersAreFound(t *testing.T) {
 
 // A server comes in, and another goes, while one writes: its reads stay.
 func TestServersComeAndGo(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	first := newFleetServer(t, uri, Options{Clock: offBy(defaultSkew)})
 	for range 3 {
@@ -368,6 +371,7 @@ func remove(ctx context.Context, t *testing.T, s *Store) (id string) {
 
 // A server that others took for dead takes no times until it has come in again.
 func TestRemovedServerComesBack(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	ctx := t.Context()
 	first := newFleetServer(t, uri, Options{Clock: offBy(-defaultSkew)})
@@ -381,6 +385,7 @@ func TestRemovedServerComesBack(t *testing.T) {
 // A server that does not know yet that others took it for dead reads at no
 // instant at which they went on without it.
 func TestNowOfRemovedServer(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
@@ -420,6 +425,7 @@ func until(ctx context.Context, t *testing.T, s *Store, wanted func(*clock) bool
 // A clock that goes wrong while the server runs: it says so, and writes
 // nothing until it is right again.
 func TestClockDrifts(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()

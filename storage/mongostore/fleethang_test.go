@@ -50,11 +50,13 @@ func goesOnBeating(t *testing.T, o Options, times int64, counts func(c mongotest
 
 // An exchange that gets no answer is repeated before others take the server for dead.
 func TestExchangeHangs(t *testing.T) {
+	t.Parallel()
 	goesOnBeating(t, Options{beat: 200 * time.Millisecond}, 8, func(c mongotest.Command, _ string) bool { return c.Name == "findAndModify" })
 }
 
 // A comparison of the clocks that gets no answer holds up nothing.
 func TestComparisonHangs(t *testing.T) {
+	t.Parallel()
 	goesOnBeating(t, Options{beat: 100 * time.Millisecond, MaxSkew: defaultSkew}, 10, func(c mongotest.Command, database string) bool {
 		name, _ := c.Body.Lookup("$db").StringValueOK()
 		return c.Hello() && name == database

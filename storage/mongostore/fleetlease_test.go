@@ -207,6 +207,7 @@ func pair(ctx context.Context, t *testing.T, o Options) (proxy *mongotest.Proxy,
 // A server whose commands hang, and that others take for dead, sends no commit at
 // a time that they have passed.
 func TestRemovedServerCommitsLater(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, behind, beside := pair(ctx, t, Options{Bounds: map[string]Bounds{"things": {Versions: 2}}})
@@ -278,6 +279,7 @@ func loadUntil(ctx context.Context, s *Store, vs []driver.Version, reached <-cha
 
 // A server that others took for dead before its load was written down loads nothing.
 func TestRemovedServerLoadsNothing(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, behind, beside := pair(ctx, t, Options{})
@@ -308,6 +310,7 @@ func TestRemovedServerLoadsNothing(t *testing.T) {
 // What a server was loading when others took it for dead is completed before they
 // commit; the server itself says no more than that it does not know.
 func TestRemovedServerLoads(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, behind, beside := pair(ctx, t, Options{})

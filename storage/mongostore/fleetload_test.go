@@ -82,6 +82,7 @@ func checkLoaded(ctx context.Context, t *testing.T, s *Store, vs []driver.Versio
 
 // A server that loads and goes at once holds off nobody's commits.
 func TestLoaderLeaves(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
@@ -105,6 +106,7 @@ func TestLoaderLeaves(t *testing.T) {
 
 // What was loaded is there for who asks any server afterwards.
 func TestLoadIsSeenEverywhere(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
@@ -189,6 +191,7 @@ func TestHeirLeaves(t *testing.T) {
 // Commits that waited for the load of a server come after it also where that
 // server died, and another one completes it.
 func TestCommitsWaitForHeir(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
@@ -236,6 +239,7 @@ func TestHeirWithoutCollection(t *testing.T) {
 // A load with a document that MongoDB cannot take changes nothing, and holds
 // nothing off.
 func TestLoadTooLarge(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()

@@ -19,6 +19,7 @@ import (
 // that others have read at meanwhile, and each of its loads is there as a whole, or
 // not at all.
 func TestServerIsStopped(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	uri, _ := mongotest.NewServer(t).Database(t)

@@ -14,6 +14,7 @@ import (
 // While a server loads without a break, the commits of others come between its
 // loads, and so do its own, and the loads of others.
 func TestLoadsTakeTurns(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	uri, _ := mongotest.NewServer(t).Database(t)
@@ -81,6 +82,7 @@ func TestLoadsTakeTurns(t *testing.T) {
 // A load that waits while another server loads comes after what that one was
 // loading also where it dies, and this server completes it.
 func TestLoadWaitsForHeir(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()

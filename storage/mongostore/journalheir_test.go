@@ -110,6 +110,7 @@ func TestHopelessLoadIsKept(t *testing.T) {
 // What a server that is gone was loading may take longer to complete than opening
 // may otherwise.
 func TestHeirHasPatience(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, uri, name := mongotest.NewServer(t).Behind(t)

@@ -51,6 +51,7 @@ func countVersions(t *testing.T, s *Store) int {
 // A server is lost at every command of a load: all of it is there for the next
 // one, or nothing, and repeating it completes it.
 func TestLoadIsWhole(t *testing.T) {
+	t.Parallel()
 	server := mongotest.NewServer(t)
 	vs := loaded(3, 4)
 	bounds := map[string]Bounds{"things": {Versions: 2}}
@@ -131,6 +132,7 @@ func TestLoadIsWhole(t *testing.T) {
 // While a load makes documents, others create the same ones, on this server and
 // on another: it happens as a whole before each of them, or not at all.
 func TestLoadAmongCommits(t *testing.T) {
+	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
 	servers := []*Store{newFleetServer(t, uri, Options{}), newFleetServer(t, uri, Options{})}
 	ctx := t.Context()
@@ -197,6 +199,7 @@ func TestLoadAmongCommits(t *testing.T) {
 // searches look at is much larger than the data, and are to be carried out within the
 // lease, but for those of one document that is larger.
 func TestLoadCommandsAreBounded(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name              string
 		documents, digits int
@@ -244,6 +247,7 @@ func TestLoadCommandsAreBounded(t *testing.T) {
 // A database that needs longer for a command of a load than a lease lasts gets less
 // at once, and more again when it is quicker.
 func TestLoadLearnsItsSize(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)

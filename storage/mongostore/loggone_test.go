@@ -38,6 +38,7 @@ func cutShort(most int) mongotest.Answer {
 // A log whose cursors the server gives up on the way, as it does where nobody asks
 // for long, tells all there is, once; one that never answers is an error.
 func TestLogOutlivesItsCursors(t *testing.T) {
+	t.Parallel()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
 	s := newFleetServer(t, uri, Options{Bounds: map[string]Bounds{"things": {Versions: 40}}})
 	const documents, versions = 10, 130 // several answers of 101 versions from prev, and from the overflow

@@ -12,6 +12,7 @@ import (
 // A log that is read while versions are loaded leaves out none that was there when
 // it began, wherever what was loaded has moved them.
 func TestLogBesideLoad(t *testing.T) {
+	t.Parallel()
 	const documents, last, one = logPart + 200, "k1199", driver.Instant(10)
 	load := func(ctx context.Context, s *Store, versions ...driver.Instant) error {
 		var vs []driver.Version

@@ -41,6 +41,7 @@ func number(t *testing.T, name string, otherwise int64) int64 {
 // Set ASOF_CUTS for more cuts than the 300 that it makes, and
 // ASOF_DRIVERTEST_SEED for other ones.
 func TestLostReplies(t *testing.T) {
+	t.Parallel()
 	server := newServer(t)
 	const databases = 8
 	cuts := number(t, cutsVar, 300) / databases

@@ -15,6 +15,7 @@ import (
 // Of a write of which nothing is there clients are told so, and why, as far as it
 // is theirs to know; of one that may be there they are not.
 func TestCommitRefused(t *testing.T) {
+	t.Parallel()
 	// end ends the request.
 	type spoil func(s *Store, proxy *mongotest.Proxy, end func())
 	onUpdate := func(answer mongotest.Answer) spoil {

@@ -227,6 +227,7 @@ func TestLoadGoesOn(t *testing.T) {
 // A version that moves to the overflow before it is superseded ended when the attempt
 // says that was carried out, though a later one said otherwise.
 func TestLateAttemptEndsRun(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	const large = 4000 // bytes of a version, more than half of what is to be in one document

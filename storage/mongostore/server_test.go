@@ -1,7 +1,10 @@
 package mongostore_test
 
 import (
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,7 +18,25 @@ func TestMain(m *testing.M) {
 	if uri := os.Getenv(mongostore.StoppedVar); uri != "" {
 		os.Exit(mongostore.WriteForStop(uri, os.Stdin))
 	}
-	os.Exit(mongotest.Main(m.Run))
+	os.Exit(mongotest.Main(func() int {
+		flag.Parse()
+		if err := besideEachOther(); err != nil {
+			panic(err)
+		}
+		return m.Run()
+	}))
+}
+
+// besideEachOther lets more tests run at once than there are processors, unless it
+// was said how many: most of the time they wait, for the database or for beats.
+func besideEachOther() error {
+	const share = 2
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if said {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(share*runtime.GOMAXPROCS(0)))
 }
 
 // server is the MongoDB server that the tests run on.

@@ -59,6 +59,7 @@ func wholeStory(seen []seenVersion, want map[string]int64) (problems []string) {
 // Watches that move from server to server, all of which write and load, whose
 // clocks differ, and one of which is killed, are told everything once.
 func TestWatchOfSeveralServers(t *testing.T) {
+	t.Parallel()
 	server := mongotest.NewServer(t)
 	uri, _ := server.Database(t)
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
