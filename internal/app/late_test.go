@@ -199,3 +199,45 @@ func TestReadinessThatNobodyWaitsFor(t *testing.T) {
 		}
 	}
 }
+
+// answering is an engine whose state is told.
+type answering struct {
+	driver.Engine
+	err error
+}
+
+func (a *answering) Ping(context.Context) error { return a.err }
+
+// Each reason why the server is not ready is in its log once, however often it is
+// asked, and again after it was ready.
+func TestReasonsWhyNotReady(t *testing.T) {
+	var log strings.Builder
+	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &log, Now: time.Now}
+	engine := &answering{Engine: drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}
+	handler, err := m.Handler(engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ error, logged string }{
+		{"", ""},
+		{"no server: after 1 s", "not ready"},
+		{"no server: after 2 s", ""},
+		{"it was emptied", "not ready"},
+		{"it was emptied", ""},
+		{"no server: after 3 s", "not ready"},
+		{"", "ready again"},
+		{"", ""},
+		{"no server: after 4 s", "not ready"},
+	} {
+		log.Reset()
+		engine.err = nil
+		if c.error != "" {
+			engine.err = driver.Errorf(driver.CodeUnavailable, "%s", c.error)
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/readyz", http.NoBody))
+		if got := log.String(); (got == "") != (c.logged == "") || !strings.Contains(got, c.logged) || (w.Code == http.StatusOK) != (c.error == "") {
+			t.Errorf("%q: status %d, want %q in the log: %q", c.error, w.Code, c.logged, got)
+		}
+	}
+}

@@ -34,7 +34,7 @@ type site struct {
 	anyHost  bool // the Host header may name any host
 	logger   *slog.Logger
 	shutting atomic.Bool
-	unready  atomic.Bool // as readyz said last
+	unready  atomic.Value // string: why, as the log says; empty: it is ready
 }
 
 // assemble puts the parts at their paths.
@@ -153,7 +153,7 @@ func healthz(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "
 
 // readyz says whether requests can be answered: the store can be reached, and
 // the server is not shutting down. Why it cannot be reached is in the log, once
-// until it can.
+// until it can or the reason is another one.
 func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.shutting.Load() {
 		plain(w, http.StatusServiceUnavailable, "shutting down")
@@ -163,13 +163,13 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := s.engine.Ping(ctx); err != nil {
 		// That who asked has gone says nothing about the store.
-		if r.Context().Err() == nil && !s.unready.Swap(true) {
+		if reason, _, _ := strings.Cut(err.Error(), ": "); r.Context().Err() == nil && s.unready.Swap(reason) != reason {
 			s.logger.Warn("not ready: the store cannot be reached", "error", err)
 		}
 		plain(w, http.StatusServiceUnavailable, "the store cannot be reached")
 		return
 	}
-	if s.unready.Swap(false) {
+	if before := s.unready.Swap(""); before != nil && before != "" {
 		s.logger.Info("ready again: the store can be reached")
 	}
 	plain(w, http.StatusOK, "ready")
