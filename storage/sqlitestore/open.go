@@ -73,6 +73,7 @@ type Store struct {
 	opts Options
 	log  *slog.Logger
 	lock *os.File
+	file *os.File // the database, see lockDatabase
 	here presence
 
 	collections []*collection
@@ -142,6 +143,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		return nil, err
 	}
 	if s.lock, err = acquire(s.path); err != nil {
+		return nil, err
+	}
+	if s.file, err = acquireDatabase(s.path); err != nil {
 		return nil, err
 	}
 	if err := checkHeader(s.path); err != nil {
@@ -218,7 +222,24 @@ func acquire(path string) (*os.File, error) {
 	if err != nil {
 		return nil, driver.Errorf(driver.CodeUnavailable, "cannot lock %s: %w", name, err)
 	}
-	return nil, driver.Errorf(driver.CodeUnavailable, "%s: another process is using it, such as a running server; stop that one, or name another file", path)
+	return nil, errUsed(path, "")
+}
+
+func errUsed(path, how string) error {
+	return driver.Errorf(driver.CodeUnavailable, "%s: another process is using it%s, such as a running server; stop that one, or name another file", path, how)
+}
+
+// acquireDatabase takes the lock that keeps servers away that open the same file by
+// another name. It is taken before SQLite makes a log for that name.
+func acquireDatabase(path string) (*os.File, error) {
+	f, taken, err := lockDatabase(path)
+	switch {
+	case err != nil:
+		return nil, driver.Errorf(driver.CodeUnavailable, "cannot lock %s: %w", path, err)
+	case !taken:
+		return nil, errUsed(path, " by another name (a link, or a mount of the file)")
+	}
+	return f, nil
 }
 
 // pageCache is what each connection may hold of the file in memory, in KiB.
@@ -337,8 +358,10 @@ func (s *Store) Close() error {
 		// The last connection to close moves the log into the file.
 		errs = append(errs, s.writer.conn.Close())
 	}
-	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
+	for _, f := range []*os.File{s.file, s.lock} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

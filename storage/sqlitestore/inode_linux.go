@@ -1,0 +1,36 @@
+package sqlitestore
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+)
+
+const (
+	// setOpenFileLock is F_OFD_SETLK of fcntl(2): a lock of the open file, not of the
+	// process, whose locks are SQLite's.
+	setOpenFileLock = 37
+	// lockedByte is the place of the lock, where SQLite has none and no page.
+	lockedByte = 1<<62 - 1
+)
+
+// lockDatabase takes a lock on the database file itself: it may have several names
+// (hard links, or mounts of the one file), each with a log and a lock file of its
+// own, and two servers would write over each other's pages. The file, which
+// is made where there is none, must stay open for longer than SQLite's connections:
+// closing it drops their locks.
+func lockDatabase(path string) (f *os.File, taken bool, err error) {
+	if f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return nil, false, err
+	}
+	lock := &syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: lockedByte, Len: 1}
+	if err = syscall.FcntlFlock(f.Fd(), setOpenFileLock, lock); err == nil {
+		return f, true, nil
+	}
+	_ = f.Close() // nothing was written to it
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
+		err = nil
+	}
+	return nil, false, err
+}
