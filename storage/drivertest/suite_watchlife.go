@@ -64,6 +64,8 @@ func (s *suite) testWatchRefuses(t *testing.T) {
 		"no position":              {After: "nonsense"},
 		"half a position":          {After: ours[:len(ours)/2]},
 		"a longer position":        {After: ours + "00000000"},
+		"a character more":         {After: ours + "0"},
+		"a line's end":             {After: ours + "\n"},
 		"a position and from now":  {After: ours, FromNow: true},
 		"an unknown collection":    {Collections: []string{collection, "unknown"}},
 	} {

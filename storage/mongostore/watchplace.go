@@ -75,7 +75,7 @@ func readText(b []byte) (text string, rest []byte, ok bool) {
 
 func (p *watchPlace) decode(position driver.WatchPosition) error {
 	b, err := positionEncoding.DecodeString(string(position))
-	if err != nil || len(b) < identityBytes {
+	if err != nil || positionEncoding.EncodeToString(b) != string(position) || len(b) < identityBytes {
 		return malformed(position)
 	}
 	if !bytes.Equal(b[:identityBytes], p.store) {

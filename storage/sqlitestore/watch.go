@@ -55,7 +55,7 @@ func (id storeID) position(t turn) driver.WatchPosition {
 // turn reads a position.
 func (id storeID) turn(p driver.WatchPosition) (turn, error) {
 	b, err := positionEncoding.DecodeString(string(p))
-	if err != nil || len(b) < len(id) {
+	if err != nil || positionEncoding.EncodeToString(b) != string(p) || len(b) < len(id) {
 		return turn{}, invalidf("%q is not a position of a watch", shorten(string(p)))
 	}
 	if !bytes.Equal(b[:len(id)], id[:]) {
