@@ -36,6 +36,10 @@ func TestOpenRefuses(t *testing.T) {
 		{"mongodb://ann:s3cret/@localhost/asof", "not valid", driver.CodeInvalid},
 		{"mongodb+srv://ann:s3cret@asof.invalid/asof", "cannot be found", driver.CodeUnavailable},
 		{"mongodb://localhost/asof?w=nonsense&tls=maybe", "not valid", driver.CodeInvalid},
+		{"mongodb://localhost/as%20of", `the database "as of"`, driver.CodeInvalid},
+		{"mongodb://localhost/" + strings.Repeat("a", 64), "at most 63 bytes", driver.CodeInvalid},
+		{"mongodb://localhost/asof?retryWrites=true&tlss=true", "has the option tlss, which", driver.CodeInvalid},
+		{"mongodb://127.0.0.1:1/" + strings.Repeat("a", 63) + "?retryWrites=true&w=majority&appName=asof&authSource=admin", "cannot be reached", driver.CodeUnavailable},
 		{"mongodb://127.0.0.1:1/asof", "cannot be reached", driver.CodeUnavailable},
 		{"mongodb://" + silent.Addr().String() + "/asof", "cannot be reached", driver.CodeUnavailable},
 	} {
@@ -185,11 +189,12 @@ func TestForeignDocuments(t *testing.T) {
 	foreign := []any{
 		bson.D{{Key: "_id", Value: "plain"}, {Key: "name", Value: "somebody else's"}},
 		bson.D{{Key: "_id", Value: "odd"}, {Key: "current", Value: bson.D{{Key: "v", Value: "one"}}}},
+		bson.D{{Key: "_id", Value: "dated"}, {Key: "current", Value: bson.D{{Key: "at", Value: time.Now()}}}},
 	}
 	if _, err := main.InsertMany(ctx, foreign); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"plain", "odd"} {
+	for _, key := range []string{"plain", "odd", "dated"} {
 		_, err := s.Get(ctx, "things", []driver.Ref{{Key: key, At: driver.Forever}}, nil)
 		if driver.CodeOf(err) != driver.CodeInternal || !strings.Contains(err.Error(), "layout of asof's documents") {
 			t.Errorf("Get of %s: %v", key, err)
@@ -205,6 +210,11 @@ func TestForeignDocuments(t *testing.T) {
 	problems := 0
 	if err := s.Check(ctx, func(string) { problems++ }); err != nil || problems != len(foreign) {
 		t.Errorf("Check: %d problems, %v; want %d", problems, err, len(foreign))
+	}
+	if again, err := mongostore.Open(ctx, uri, mongostore.Options{Collections: []driver.Collection{{Name: "things"}}}); err != nil {
+		t.Errorf("opening the store again: %v", err)
+	} else if err := again.Close(); err != nil {
+		t.Error(err)
 	}
 	// Changed behind the store's back, what filters see is no longer the data.
 	if _, err := main.UpdateOne(ctx, bson.D{{Key: "_id", Value: "ours"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "current.data", Value: `{"n":2}`}}}}); err != nil {

@@ -293,14 +293,16 @@ func (s *Store) unused(ctx context.Context, declared []driver.Collection) error 
 	return nil
 }
 
-// lastCommit is the latest time of a version.
+// lastCommit is the latest time of a version. Documents of another program are
+// left to those who read them.
 func (c *collection) lastCommit(ctx context.Context) (driver.Instant, error) {
 	var last struct {
 		Current struct {
 			At int64 `bson:"at"`
 		} `bson:"current"`
 	}
-	err := c.main.FindOne(ctx, bson.D{}, options.FindOne().
+	ours := bson.D{{Key: "current.at", Value: bson.D{{Key: "$type", Value: "long"}}}}
+	err := c.main.FindOne(ctx, ours, options.FindOne().
 		SetSort(bson.D{{Key: "current.at", Value: -1}}).SetProjection(bson.D{{Key: "current.at", Value: 1}})).Decode(&last)
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return 0, nil
