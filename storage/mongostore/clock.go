@@ -370,20 +370,14 @@ func (c *clock) reach(ctx context.Context, at driver.Instant) (driver.Instant, b
 				return at, true, nil
 			}
 			c.want(at)
-			if err := c.refusal(); err != nil {
-				return 0, false, err
-			}
 		case shared:
 			if at <= c.mark {
 				return at, true, nil
 			}
 			c.want(at)
 		case joining, between:
-			if err := c.refusal(); err != nil {
-				return 0, false, err
-			}
 		}
-		if err := c.await(ctx); err != nil {
+		if err := c.awaitTurn(ctx); err != nil {
 			return 0, false, err
 		}
 	}

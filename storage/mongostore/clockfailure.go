@@ -42,8 +42,8 @@ func (c *clock) timeUp(ctx context.Context) error {
 	return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock (%v): the time was up: %w", failed, ctx.Err())
 }
 
-// awaitTurn is await for a load, which can end unless nothing can be written. The caller
-// holds the lock, and has it again afterwards.
+// awaitTurn is await for what comes only if something can be written, such as the turn of
+// a load. The caller holds the lock, and has it again afterwards.
 func (c *clock) awaitTurn(ctx context.Context) error {
 	if err := c.refusal(); err != nil {
 		return err
@@ -62,6 +62,13 @@ func (c *clock) refusal() error {
 	default:
 		return c.failed
 	}
+}
+
+// refused is refusal for those who do not hold the lock.
+func (c *clock) refused() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refusal()
 }
 
 // passing are the codes of errors that end when there is a primary again; see refusals.

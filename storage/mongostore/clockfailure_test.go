@@ -171,3 +171,45 @@ func TestFailedExchangesPause(t *testing.T) {
 		})
 	}
 }
+
+// Servers that share a database are told at once, too, where they ask for an instant that
+// nobody can tell the others any more, and where others have removed a server that
+// cannot come in again.
+func TestSharingServersAreRefused(t *testing.T) {
+	full := mongotest.Reply(mongotest.Failure(14031, "OutOfDiskSpace", "available disk space"))
+	refuse := func(c mongotest.Command) mongotest.Answer {
+		if slices.Contains([]string{"insert", "update", "delete", "findAndModify"}, c.Name) {
+			return full
+		}
+		return mongotest.Pass()
+	}
+	told := func(t *testing.T, err error) {
+		t.Helper()
+		if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "the disk of the server is full") || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v (%q)", err, driver.CodeOf(err))
+		}
+	}
+	t.Run("Settle", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), hangs)
+		defer cancel()
+		proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+		newFleetServer(t, uri, Options{})
+		s := newFleetServer(t, uri, Options{})
+		until(ctx, t, s, func(c *clock) bool { return c.mode == shared })
+		t.Cleanup(func() { proxy.Set(nil) })
+		proxy.Set(refuse)
+		until(ctx, t, s, func(c *clock) bool { return c.refusal() != nil && c.wall() > c.mark })
+		told(t, s.Settle(ctx, s.clock.wall()))
+	})
+	t.Run("Now, removed", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), hangs)
+		defer cancel()
+		proxy, behind, beside := pair(ctx, t, Options{})
+		t.Cleanup(func() { proxy.Set(nil) })
+		proxy.Set(refuse)
+		gone(ctx, t, beside, lifeOf(behind))
+		until(ctx, t, behind, func(c *clock) bool { return c.refusal() != nil })
+		_, err := behind.Now(ctx)
+		told(t, err)
+	})
+}

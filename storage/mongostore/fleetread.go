@@ -88,7 +88,10 @@ func (f *fleet) now(ctx context.Context) (driver.Instant, error) {
 				return 0, err
 			}
 			if !looked {
-				// The next exchange finds out that this server was removed.
+				// The next exchange finds out that this server was removed, unless it is refused.
+				if err := f.clock.refused(); err != nil {
+					return 0, err
+				}
 				pause(ctx, wait)
 				continue
 			}
