@@ -117,7 +117,7 @@ func (t *committing) end(ctx context.Context, made *driver.Version) error {
 // attempts hold up the acknowledgement of all commits, so that after some time it
 // is waited until they can have no effect any more, before there is another one.
 func (t *committing) try(life context.Context) (*driver.Version, error) {
-	known := t.c.heads.get(t.w.Key, t.w.Expected)
+	known := t.c.remembered(t.w.Key, t.w.Expected)
 	blind := t.w.Expected == 0 || known != nil // the first attempt needs no reading
 	wait, timeout := firstPause, firstTimeout
 	var last error

@@ -211,7 +211,7 @@ func TestCommands(t *testing.T) {
 		{"an update on a version that this server read or wrote last", func() { write(1) }, false, false},
 		{"the next one", func() { write(2) }, false, false},
 		{"one before which history moves to the overflow", func() { write(3) }, false, false},
-		{"one on a version that this server has not seen, or not remembered", func() { tools.heads.drop("go"); write(4) }, false, false},
+		{"one on a version that this server has not seen, or not remembered", func() { tools.forget("go"); write(4) }, false, false},
 		{"an update on the version before the last, a conflict", func() { lose(4) }, false, false},
 		{"a current document", func() { get(driver.Ref{Key: "go", At: driver.Forever}) }, true, false},
 		{"several current documents, up to 1,000", func() { get(driver.Ref{Key: "go", At: driver.Forever}, driver.Ref{Key: "c", At: driver.Forever}) }, true, false},

@@ -131,14 +131,14 @@ func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.
 	}
 	t.c.store.clock.land(r.RecordedAt)
 	if err != nil {
-		t.c.heads.drop(w.Key)
+		t.c.forget(w.Key)
 		return nil, err
 	}
 	if made == nil {
-		t.c.heads.drop(w.Key)
+		t.c.forget(w.Key)
 		return nil, nil
 	}
-	t.c.heads.put(w.Key, made)
+	t.c.remember(w.Key, made)
 	return &r.Version, nil
 }
 

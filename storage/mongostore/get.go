@@ -83,7 +83,7 @@ func (g *getting) current(ctx context.Context, keys []string, byKey map[string][
 		if err != nil {
 			return err
 		}
-		g.c.heads.put(key, h)
+		g.c.remember(key, h)
 		for _, i := range byKey[key] {
 			switch ref := g.refs[i]; {
 			case ref.Number == h.Number, ref.Number == 0 && ref.At >= h.RecordedAt:

@@ -3,8 +3,9 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"sync"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -20,44 +21,75 @@ type head struct {
 	n, size int64
 }
 
-// heads remembers the heads read or written last, so that an update of what
-// was just read takes one round trip. What it holds may be out of date: the
-// update's own condition finds out.
-type heads struct{ cache *lru.Cache[string, *head] }
-
-// Bounds of what is remembered.
-const (
-	maxHeads    = 4096
-	maxHeadData = 32 << 10 // bytes
-)
-
-func newHeads() (*heads, error) {
-	cache, err := lru.New[string, *head](maxHeads)
-	if err != nil {
-		return nil, internalf("%w", err)
-	}
-	return &heads{cache}, nil
+// heads remembers the heads read or written last, of all collections, so that
+// an update of what was just read takes one round trip. What it holds may be out
+// of date: the update's own condition finds out.
+type heads struct {
+	mu    sync.Mutex // held for look-ups and changes only
+	known *simplelru.LRU[documentKey, *head]
+	size  int // of all that are known, in bytes
+	bound int // of size
 }
 
-func (h *heads) get(key string, number int64) *head {
-	if known, ok := h.cache.Get(key); ok && known.Number == number {
+// Bounds of what is remembered, in bytes. There is room for several documents of
+// any size that the database takes.
+const (
+	headBytes    = 64 << 20
+	headOverhead = 512 // of one head, beside its texts
+)
+
+func newHeads(bound int) *heads {
+	h := &heads{bound: bound}
+	known, err := simplelru.NewLRU(1+bound/headOverhead, func(_ documentKey, gone *head) { h.size -= gone.memory() })
+	if err != nil {
+		panic(err) // only for a size below one
+	}
+	h.known = known
+	return h
+}
+
+// memory is what a head takes, in bytes, about.
+func (h *head) memory() int { return headOverhead + len(h.Key) + len(h.Message) + len(h.Data) }
+
+func (h *heads) get(d documentKey, number int64) *head {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if known, ok := h.known.Get(d); ok && known.Number == number {
 		return known
 	}
 	return nil
 }
 
 // put remembers a head, unless a later one is known.
-func (h *heads) put(key string, known *head) {
-	if len(known.Data) > maxHeadData {
-		h.cache.Remove(key)
+func (h *heads) put(d documentKey, known *head) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if before, ok := h.known.Peek(d); ok && before.Number > known.Number {
 		return
 	}
-	if before, ok := h.cache.Peek(key); !ok || before.Number <= known.Number {
-		h.cache.Add(key, known)
+	h.known.Remove(d)
+	h.known.Add(d, known)
+	for h.size += known.memory(); h.size > h.bound; {
+		h.known.RemoveOldest()
 	}
 }
 
-func (h *heads) drop(key string) { h.cache.Remove(key) }
+func (h *heads) drop(d documentKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.known.Remove(d)
+}
+
+// remembered is a document's head with a number, if it is known.
+func (c *collection) remembered(key string, number int64) *head {
+	return c.store.heads.get(documentKey{c.name, key}, number)
+}
+
+func (c *collection) remember(key string, known *head) {
+	c.store.heads.put(documentKey{c.name, key}, known)
+}
+
+func (c *collection) forget(key string) { c.store.heads.drop(documentKey{c.name, key}) }
 
 // headFields is the projection that decodeHead needs.
 func headFields() bson.D {
@@ -102,7 +134,7 @@ func (c *collection) readHeadFrom(ctx context.Context, source *mongo.Collection,
 	}
 	h, err := c.decodeHead(key, raw)
 	if err == nil {
-		c.heads.put(key, h)
+		c.remember(key, h)
 	}
 	return h, err
 }
@@ -120,7 +152,7 @@ func (s *Store) Remembered(collection, key string, number int64) *driver.Version
 	if c == nil {
 		return nil
 	}
-	if h := c.heads.get(key, number); h != nil {
+	if h := c.remembered(key, number); h != nil {
 		return &h.Version
 	}
 	return nil

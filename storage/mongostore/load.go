@@ -163,6 +163,7 @@ func isRefusal(err error) bool {
 	return ok
 }
 
+// documentKey names a document of any collection.
 type documentKey struct{ collection, key string }
 
 // loading is one Load on its way.
@@ -198,10 +199,7 @@ type loadedDocument struct {
 func (l *loading) read(ctx context.Context, vs []driver.Version) error {
 	keys := make(map[*collection][]string)
 	for i := range vs {
-		c, err := l.collection(vs[i].Collection)
-		if err != nil {
-			return err
-		}
+		c := l.collection(vs[i].Collection)
 		d := documentKey{vs[i].Collection, vs[i].Key}
 		if c == nil || l.documents[d] != nil {
 			continue
@@ -222,19 +220,16 @@ func (l *loading) read(ctx context.Context, vs []driver.Version) error {
 }
 
 // collection looks up a collection; nil: there is none.
-func (l *loading) collection(name string) (*collection, error) {
+func (l *loading) collection(name string) *collection {
 	c := l.store.collections[name]
 	if c == nil {
 		c = l.others[name]
 	}
-	if c != nil || l.others == nil {
-		return c, nil
-	}
-	c, err := l.store.newCollection(name, Bounds{})
-	if err == nil {
+	if c == nil && l.others != nil {
+		c = l.store.newCollection(name, Bounds{})
 		l.others[name] = c
 	}
-	return c, err
+	return c
 }
 
 func (l *loading) readHeads(ctx context.Context, c *collection, keys []string) error {

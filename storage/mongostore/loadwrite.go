@@ -173,7 +173,7 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 			r.loaded = arrival
 		}
 		p.plan()
-		g.c.heads.drop(p.key)
+		g.c.forget(p.key)
 	}
 	if err := g.readPrev(ctx); err != nil {
 		return err

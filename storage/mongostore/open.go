@@ -115,7 +115,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 	db := client.Database(database)
 	s := &Store{
 		client: client, db: db, meta: db.Collection(metaName), logger: o.Logger, timeout: o.Timeout,
-		collections: make(map[string]*collection),
+		heads: newHeads(headBytes), collections: make(map[string]*collection),
 	}
 	s.life, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.prepare(ctx, o); err != nil {
@@ -157,26 +157,12 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 		return err
 	}
 	for _, name := range known {
-		if err := s.add(name, o.Bounds[name]); err != nil {
-			return err
-		}
+		s.collections[name] = s.newCollection(name, o.Bounds[name])
 	}
 	return nil
 }
 
-func (s *Store) add(name string, b Bounds) error {
-	c, err := s.newCollection(name, b)
-	if err == nil {
-		s.collections[name] = c
-	}
-	return err
-}
-
-func (s *Store) newCollection(name string, b Bounds) (*collection, error) {
-	heads, err := newHeads()
-	if err != nil {
-		return nil, err
-	}
+func (s *Store) newCollection(name string, b Bounds) *collection {
 	if b.Versions <= 0 {
 		b.Versions = DefaultVersions
 	}
@@ -189,8 +175,8 @@ func (s *Store) newCollection(name string, b Bounds) (*collection, error) {
 	base := collectionName(name)
 	return &collection{
 		name: name, main: s.db.Collection(base), history: s.db.Collection(base + historySuffix),
-		store: s, bounds: b, heads: heads,
-	}, nil
+		store: s, bounds: b,
+	}
 }
 
 // greet asks the server what it is, and compares the clocks.

@@ -167,10 +167,7 @@ func TestRunIsThere(t *testing.T) {
 	if err != nil || !still {
 		t.Fatal(still, err)
 	}
-	wide, err := s.newCollection("tools", Bounds{Versions: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wide := s.newCollection("tools", Bounds{Versions: 64})
 	if n, err := wide.overflow(ctx, "go", prev, len(prev), true); err != nil || n != 8 {
 		t.Fatal(n, err)
 	}
@@ -225,13 +222,13 @@ func TestStaleNumberInPrev(t *testing.T) {
 	s := openOverflowing(t, Bounds{Versions: 8})
 	c := s.collections["tools"]
 	commitMore(t, s, 1, 7, 0)
-	h := c.heads.get("go", 7)
+	h := c.remembered("go", 7)
 	if h == nil {
 		t.Fatal("the head that was written last is not known")
 	}
 	stale := *h
 	stale.n, stale.size = h.n+1, 10*h.size
-	c.heads.put("go", &stale)
+	c.remember("go", &stale)
 	commitMore(t, s, 8, 8, 0)
 	got, n, size, bytes := readPlaces(t, s)
 	if diff := cmp.Diff(placed{nil, numbersFrom(1, 7)}, got); diff != "" {

@@ -12,7 +12,7 @@ func currentProjection(keysOnly bool) bson.D {
 	if keysOnly {
 		return bson.D{{Key: "_id", Value: 1}}
 	}
-	return versionFields("current")
+	return headFields()
 }
 
 // versionFields is a projection to a version without its search form.

@@ -86,13 +86,27 @@ func (r *reader) all(ctx context.Context, cursor *mongo.Cursor, err error, field
 			r.rows = append(r.rows, row{version: &driver.Version{Key: key}})
 			continue
 		}
-		found, err := r.c.version(key, cursor.Current.Lookup(field))
+		found, err := r.record(key, cursor.Current, field)
 		if err != nil {
 			return err
 		}
 		r.rows = append(r.rows, newRow(r.p.Order, &found.Version))
 	}
 	return cursor.Err()
+}
+
+// record reads a version that is in a field. Who was shown a current one may be about
+// to update it, so it is remembered.
+func (r *reader) record(key string, raw bson.Raw, field string) (*record, error) {
+	if field != "current" {
+		return r.c.version(key, raw.Lookup(field))
+	}
+	h, err := r.c.decodeHead(key, raw)
+	if err != nil {
+		return nil, err
+	}
+	r.c.remember(key, h)
+	return &h.record, nil
 }
 
 // evaluate filters, and cuts at the positions, what the database could not.

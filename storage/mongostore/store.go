@@ -37,6 +37,7 @@ type Store struct {
 	snapshots bool
 	failing   failing
 	bulkSize  bulkSize
+	heads     *heads
 	writes    sync.Map // *outcome of writes on their way, by collection and ID
 	// collections has every collection that is declared now or was before.
 	collections map[string]*collection
@@ -54,7 +55,6 @@ type collection struct {
 	main, history *mongo.Collection
 	store         *Store
 	bounds        Bounds
-	heads         *heads
 }
 
 // enter lets a call in, unless the store is closed or the context has ended.
