@@ -15,10 +15,10 @@ import (
 // than it must.
 //
 // Elements of lists have other places in each version, so there the last version
-// counts that had the same effect on the list: that set or removed the same value,
-// and each change of a version explains one difference. Where there is none, as what
-// was added was changed later, it is the last one that changed the same part of any
-// element, or anything in the list.
+// counts that had the same effect on the list: that set the same value, or removed
+// the same element, and each change of a version explains one difference. Where there
+// is none, as what was added was changed later, it is the last one that changed the
+// same part of any element, or anything in the list.
 func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Version, changes []*FieldChange, back bool) error {
 	first := int64(0)
 	if older != nil {
@@ -67,6 +67,7 @@ type difference struct {
 	change   *FieldChange
 	pattern  string
 	inList   bool
+	element  bool   // of a list, by the schema: in JSON, names can look like places
 	old, now []byte // in the order in which versions were made
 	best     *driver.Version
 	how      likeness // of the best
@@ -88,6 +89,7 @@ func newDifference(c *FieldChange, back bool) *difference {
 		d.old, d.now = c.NewValue, c.OldValue
 	}
 	d.pattern, d.inList = patternOf(c.Path)
+	d.element = strings.HasSuffix(d.pattern, "/*") && c.typ.object.field(c.Field).Kind != KindJSON
 	return d
 }
 
@@ -132,7 +134,7 @@ func (made *effects) count(e effect, n int) {
 // explain notes which of the differences the version made, and returns those for
 // which earlier versions must be looked at. Versions come newest first. Changes
 // that are the same in old and new value are given out before those that only set
-// the same value, or only removed it.
+// the same value, or put something else in the place of the same element.
 func (made *effects) explain(open []*difference) (left []*difference) {
 	if made.v == nil { // nothing visible
 		return open
@@ -151,7 +153,7 @@ func (made *effects) explain(open []*difference) (left []*difference) {
 		if d.now != nil {
 			e.old = ""
 		}
-		if made.part[e] > 0 {
+		if (d.now != nil || d.element) && made.part[e] > 0 {
 			made.part[e]--
 			d.how, d.best = exact, made.v
 		} else if how := made.like(d.pattern); how > d.how {

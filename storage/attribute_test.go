@@ -69,6 +69,11 @@ func TestDifferencesOfTheSameValue(t *testing.T) {
 		},
 		{"removed twice", `{"tags":["x","a","x"]} {"tags":["x","a"]} {"tags":["a"]}`, "REMOVE /tags/0 3, REMOVE /tags/1 2"},
 		{"replaced, what replaced it removed", `{"tags":["x"]} {"tags":["y"]} {"tags":[]}`, "REMOVE /tags/0 2"},
+		{"changed and removed, by a name like a place", `{"commit_history":{"2024":1}} {"commit_history":{"2024":2}} {"commit_history":{}}`, "REMOVE /commitHistory/2024 3"},
+		{
+			"changed and removed in an element",
+			`{"releases":[{"tag":"x","notes":["n"]}]} {"releases":[{"tag":"y","notes":["n"]}]} {"releases":[{"notes":["n"]}]}`, "REMOVE /releases/0/tag 3",
+		},
 		{"one of two", `{"tags":["a"]} {"tags":["a","x"]} {"tags":["a","x"],"name":"n"}`, "ADD /name 3, ADD /tags/1 2"},
 	} {
 		e := newEnv(t)
