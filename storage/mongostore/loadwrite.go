@@ -240,28 +240,52 @@ type moving struct {
 }
 
 // overflow writes versions into runs, and says how many are there: more than there
-// should be, where other runs were left behind. Of those the first one tells, on which
-// the others follow.
+// should be, where other runs were left behind. Those of a document follow on each
+// other from the first of its versions on, so that only where a run begins with that
+// it is looked at which there are, before more are written.
 func (g *loadGroup) overflow(ctx context.Context, bind bindFunc, list []*moving) error {
-	others := make(map[*moving]bool)
-	for _, first := range []bool{true, false} {
-		var runs []movingRun
-		for _, m := range list {
-			if others[m] {
-				continue
-			}
-			all := g.c.bounds.runs(m.versions[:m.n])
-			part := all[1:]
-			if first {
-				part = all[:1]
-			}
-			for _, run := range part {
-				runs = append(runs, movingRun{m, run})
+	var first, rest []movingRun
+	for _, m := range list {
+		for i, run := range g.c.bounds.runs(m.versions[:m.n]) {
+			if r := (movingRun{m, run}); i == 0 {
+				first = append(first, r)
+			} else {
+				rest = append(rest, r)
 			}
 		}
-		if err := g.insertRuns(ctx, bind, runs, others); err != nil {
-			return err
+	}
+	there, err := g.insertRuns(ctx, bind, first)
+	if err != nil {
+		return err
+	}
+	begun, others := make(map[*moving]bool), make(map[*moving]bool)
+	for _, r := range there {
+		begun[r.moving] = true
+	}
+	look := there
+	for _, r := range rest {
+		if begun[r.moving] {
+			look = append(look, r)
 		}
+	}
+	ends, err := g.readEnds(ctx, look)
+	if err != nil {
+		return err
+	}
+	for i, r := range look {
+		if end, is := ends[r.id()]; end != r.end() && (is || i < len(there)) {
+			others[r.moving] = true
+		}
+	}
+	rest = slices.DeleteFunc(rest, func(r movingRun) bool {
+		_, is := ends[r.id()]
+		return is || others[r.moving]
+	})
+	if there, err = g.insertRuns(ctx, bind, rest); err != nil {
+		return err
+	}
+	for _, r := range there { // of an attempt without an answer, which came after all
+		others[r.moving] = true
 	}
 	for _, m := range list {
 		if others[m] {
@@ -279,36 +303,6 @@ type movingRun struct {
 	run []superseded
 }
 
-// insertRuns writes runs, and notes for which parts others are there.
-func (g *loadGroup) insertRuns(ctx context.Context, bind bindFunc, runs []movingRun, others map[*moving]bool) error {
-	write := &bulk{bind: bind, size: &g.c.store.bulkSize, target: g.c.history, repeatable: true}
-	for _, r := range runs {
-		if err := write.add(ctx, mongo.NewInsertOneModel().SetDocument(runOf(r.key, r.run)), sizeOf(r.run)); err != nil {
-			return err
-		}
-	}
-	if err := write.flush(ctx); err != nil {
-		return err
-	}
-	for part := range slices.Chunk(write.there, maxKeys) {
-		there := make(map[runKey]runEnd)
-		ids := make(bson.A, len(part))
-		for i, n := range part {
-			ids[i] = runID(runs[n].key, runs[n].run[0].number)
-		}
-		if err := g.readEnds(ctx, ids, there); err != nil {
-			return err
-		}
-		for _, n := range part {
-			last := runs[n].run[len(runs[n].run)-1]
-			if there[runKey{encodeString(runs[n].key), runs[n].run[0].number}] != (runEnd{last.number, last.to}) {
-				others[runs[n].moving] = true
-			}
-		}
-	}
-	return nil
-}
-
 // runKey says which run it is, and runEnd where it ends.
 type (
 	runKey struct {
@@ -321,8 +315,44 @@ type (
 	}
 )
 
-// readEnds reads where runs end.
-func (g *loadGroup) readEnds(ctx context.Context, ids bson.A, ends map[runKey]runEnd) error {
+func (r movingRun) id() runKey { return runKey{encodeString(r.key), r.run[0].number} }
+
+func (r movingRun) end() runEnd {
+	last := r.run[len(r.run)-1]
+	return runEnd{last.number, last.to}
+}
+
+// insertRuns writes runs, and returns those in whose place there is one already.
+func (g *loadGroup) insertRuns(ctx context.Context, bind bindFunc, runs []movingRun) (there []movingRun, err error) {
+	write := &bulk{bind: bind, size: &g.c.store.bulkSize, target: g.c.history, repeatable: true}
+	for _, r := range runs {
+		if err := write.add(ctx, mongo.NewInsertOneModel().SetDocument(runOf(r.key, r.run)), sizeOf(r.run)); err != nil {
+			return nil, err
+		}
+	}
+	err = write.flush(ctx)
+	for _, i := range write.there {
+		there = append(there, runs[i])
+	}
+	return there, err
+}
+
+// readEnds reads where runs end that are there.
+func (g *loadGroup) readEnds(ctx context.Context, runs []movingRun) (map[runKey]runEnd, error) {
+	ends := make(map[runKey]runEnd)
+	for part := range slices.Chunk(runs, maxKeys) {
+		ids := make(bson.A, len(part))
+		for i, r := range part {
+			ids[i] = runID(r.key, r.run[0].number)
+		}
+		if err := g.readSomeEnds(ctx, ids, ends); err != nil {
+			return nil, err
+		}
+	}
+	return ends, nil
+}
+
+func (g *loadGroup) readSomeEnds(ctx context.Context, ids bson.A, ends map[runKey]runEnd) error {
 	ctx, cancel := g.c.store.step(ctx)
 	defer cancel()
 	cursor, err := g.c.history.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}}, options.Find().

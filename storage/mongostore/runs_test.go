@@ -107,10 +107,10 @@ func TestLoadFindsRuns(t *testing.T) {
 		untrue int // which run ends at a time that did not come true
 		want   []string
 	}{
-		{"all as they are to be", -1, []string{"insert", "find", "insert", "find"}},
+		{"all as they are to be", -1, []string{"insert", "find", "insert"}},
 		{"the last one ends otherwise", moved/run - 1, []string{
-			"insert", "find", "insert", "find",
-			"insert", "find", "update", "insert", "find", "update", "insert", "find", "update", "insert", "find", "update", "insert", "find", "update",
+			"insert", "find", "insert",
+			"insert", "find", "update", "insert", "find", "update", "insert", "find", "update", "insert", "find", "update", "insert",
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -163,6 +163,38 @@ func TestLoadFindsRuns(t *testing.T) {
 			checkAll(t, s)
 		})
 	}
+}
+
+// A server was lost when a commit had moved some versions, of which the last run has
+// fewer than a load puts there. The load goes on where that ends.
+func TestLoadFollowsRuns(t *testing.T) {
+	const before, run, left = 30, 6, 8
+	ctx, s := t.Context(), openOverflowing(t, Bounds{Versions: before})
+	if _, err := loadAgain(ctx, s, imported("go", 0, before)); err != nil {
+		t.Fatal(err)
+	}
+	c := s.collections["tools"]
+	c.bounds.Versions = run
+	h, err := c.readHead(ctx, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prev, still, err := c.readPrev(ctx, h)
+	if err != nil || !still {
+		t.Fatal(still, err)
+	}
+	if n, err := c.overflow(ctx, "go", prev, left, true); err != nil || n != left {
+		t.Fatal(n, err)
+	}
+	if _, err := loadAgain(ctx, s, imported("go", before, 1)); err != nil {
+		t.Fatal(err)
+	}
+	got, _, _, _ := readPlaces(t, s)
+	all := slices.Concat(append(slices.Clone(got.Runs), got.Prev)...)
+	if diff := cmp.Diff(numbersFrom(1, before), all); diff != "" {
+		t.Errorf("the versions in runs and prev, %v (-want +got):\n%s", got, diff)
+	}
+	checkAll(t, s)
 }
 
 // A version that was to be superseded by a commit that is lost ends when what is
