@@ -99,7 +99,7 @@ func newer(p, q driver.LogPosition) bool {
 // page reads a page of the list with one range read. The hash is that of the
 // arguments.
 func (l *changelog) page(ctx context.Context, op *operation, hash string, p paging) (*FieldChangeConnection, error) {
-	from, to, err := l.places(hash, p)
+	from, to, err := l.places(op, hash, p)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (l *changelog) page(ctx context.Context, op *operation, hash string, p pagi
 }
 
 // places reads the cursors, and pins the list to their instant.
-func (l *changelog) places(hash string, p paging) (after, before *changePlace, err error) {
+func (l *changelog) places(op *operation, hash string, p paging) (after, before *changePlace, err error) {
 	var out [2]*changePlace
 	pinned := false
 	for i, c := range []struct {
@@ -161,6 +161,9 @@ func (l *changelog) places(hash string, p paging) (after, before *changePlace, e
 		}
 		if pinned && seen != l.seen {
 			return nil, nil, badInput("%s: the cursors belong to lists read at different instants", c.arg)
+		}
+		if err := op.goesOn(c.arg, seen, l.seen); err != nil {
+			return nil, nil, err
 		}
 		l.seen, pinned = seen, true
 		at, ok1 := number(parts[0])

@@ -111,10 +111,20 @@ func decodeCursor(arg, cursor, hash string, places int) (driver.Instant, []any, 
 		return 0, nil, badInput("%s: the cursor comes from a list with other arguments; use it with the ones that it was made with", arg)
 	}
 	at, ok := number(parts[2])
-	if !ok || len(parts) != 3+places {
+	if !ok || at < 1 || len(parts) != 3+places { // nothing is recorded before
 		return 0, nil, badInput("%s: %s is not a cursor of this list", arg, quoteShort(cursor))
 	}
 	return driver.Instant(at), parts[3:], nil
+}
+
+// goesOn checks the instant of a cursor of a list that belongs to a document, which
+// was read as of another one. What comes after that does not show, unless the
+// document was read as of now, which differs between servers.
+func (o *operation) goesOn(arg string, at, read driver.Instant) error {
+	if at > read && read < o.begin {
+		return badInput("%s: the cursor belongs to a list read at %s, not at %s", arg, at, read)
+	}
+	return nil
 }
 
 func number(v any) (int64, bool) {

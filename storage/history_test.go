@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -188,7 +189,7 @@ func TestVersions(t *testing.T) {
 		t.Errorf("a list of what was read before shows what came later: %d versions", len(later.Edges))
 	}
 	now := must(e.projects.Versions(e.begin(), e.get("a").Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
-	_, err := e.projects.Versions(e.begin(), d.Document, nil, nil, nil, nil, ptr(2), ptr(now.Edges[0].Cursor()), nil, ptr(conn.Edges[3].Cursor()))
+	_, err := e.projects.Versions(e.begin(), d.Document, nil, nil, nil, nil, ptr(2), ptr(conn.Edges[0].Cursor()), nil, ptr(now.Edges[3].Cursor()))
 	wantError(t, err, storage.CodeBadUserInput, "different instants")
 	if got, info, _ := numbers(nil, ptr(2), ptr(conn.Edges[1].Cursor()), nil, nil); got != "3=2 2=1" || !info.HasNextPage || !info.HasPreviousPage {
 		t.Errorf("after: %s %+v", got, info)
@@ -209,6 +210,69 @@ func TestVersions(t *testing.T) {
 	if v.Number() != 4 || v.IsCurrent() || *v.SupersededAt() != conn.Nodes[0].VersionInfo().RecordedAt() || cmp.Diff([]string{"name"}, v.ChangedFields()) != "" || v.Operation() != storage.OperationUpdate {
 		t.Errorf("version info %+v", v)
 	}
+}
+
+// A cursor does not show what came after the document was read as of an instant,
+// nor what the operation cannot read yet.
+func TestCursorsOfOtherInstants(t *testing.T) {
+	e := newEnv(t)
+	then := e.load("software", "a", `{"name":"1"}`)
+	for i := range 3 {
+		e.load("software", "a", fmt.Sprintf(`{"name":"%d"}`, i+2))
+	}
+	lists := map[string]func(d *project, after *string) (n int, end *string, err error){
+		"versions": func(d *project, after *string) (int, *string, error) {
+			conn, err := e.projects.Versions(e.begin(), d.Document, nil, nil, nil, nil, ptr(1), after, nil, nil)
+			if err != nil {
+				return 0, nil, err
+			}
+			return must(conn.TotalCount(e.begin()))(t), conn.PageInfo.EndCursor(), nil
+		},
+		"changelog": func(d *project, after *string) (int, *string, error) {
+			conn, err := e.store.DocumentChangelog(e.begin(), d.Document, nil, nil, nil, nil, ptr(1), after, nil, nil)
+			if err != nil {
+				return 0, nil, err
+			}
+			return must(conn.TotalCount(e.begin()))(t), conn.PageInfo.EndCursor(), nil
+		},
+	}
+	past := must(e.projects.Get(e.begin(), "a", &then, nil))(t)
+	for name, list := range lists {
+		t.Run(name, func(t *testing.T) {
+			_, own, err := list(past, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, end, err := list(e.get("a"), nil)
+			if err != nil || all < 4 {
+				t.Fatal(all, err)
+			}
+			e.load("software", "a", `{"name":"`+name+`"}`)
+			for d, after := range map[*project]*string{past: own, e.get("a"): end} {
+				if _, _, err := list(d, after); err != nil {
+					t.Errorf("the next page as of %s: %v", d.At(), err)
+				}
+			}
+			_, _, err = list(past, end)
+			wantError(t, err, storage.CodeBadUserInput, "after: the cursor belongs to a list read at")
+			for _, at := range []string{"-1", "0"} {
+				_, _, err := list(past, forged(t, *own, at))
+				wantError(t, err, storage.CodeBadUserInput, "is not a cursor of this list")
+			}
+		})
+	}
+}
+
+// forged is a cursor with another instant.
+func forged(t *testing.T, cursor, at string) *string {
+	t.Helper()
+	raw := must(base64.RawURLEncoding.DecodeString(cursor))(t)
+	var parts []json.RawMessage
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		t.Fatal(err)
+	}
+	parts[2] = json.RawMessage(at)
+	return ptr(base64.RawURLEncoding.EncodeToString(must(json.Marshal(parts))(t)))
 }
 
 func TestBlame(t *testing.T) {
