@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,6 +137,33 @@ func TestHeirGivesUp(t *testing.T) {
 			checkLoaded(ctx, t, newFleetServer(t, direct, Options{}), vs)
 		})
 	}
+}
+
+// What was given up is completed by opening the store also where the database does not
+// answer for a moment.
+func TestKeptLoadIsTriedOn(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	uri += "&retryWrites=false"
+	before := newFleetServer(t, uri, Options{})
+	vs := two(0, "things")
+	o := obstacles()[1]
+	remove := o.put(ctx, t, before, proxy)
+	if _, err := loadAgain(ctx, before, vs); driver.CodeOf(err) != driver.CodeInternal {
+		t.Fatalf("what is kept out was loaded: %v", err)
+	}
+	checkKept(ctx, t, before, o.says)
+	remove()
+	var inserts atomic.Int32
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if of("insert")(c) && inserts.Add(1) == 1 {
+			return mongotest.CutBefore()
+		}
+		return mongotest.Pass()
+	})
+	checkLoaded(ctx, t, newFleetServer(t, uri, Options{}), vs)
 }
 
 // mongoURI is where a store is, without a proxy.

@@ -67,7 +67,12 @@ func (s *Store) join(ctx, patience context.Context, o Options, known driver.Inst
 	if err == nil {
 		ctx, cancel := s.step(patience)
 		defer cancel()
-		if left := s.retryKept(ctx); left != nil {
+		left := s.retryKept(ctx)
+		for wait := firstPause; driver.CodeOf(wrap(left, "")) == driver.CodeUnavailable && ctx.Err() == nil; wait = min(2*wait, longestPause) {
+			pause(ctx, wait)
+			left = s.retryKept(ctx)
+		}
+		if left != nil {
 			s.logger.Warn("loads that were given up were not tried again", "error", left)
 		}
 	}
