@@ -19,13 +19,15 @@ const (
 // (hard links, or mounts of the one file), each with a log and a lock file of its
 // own, and two servers would write over each other's pages. The file, which
 // is made where there is none, must stay open for longer than SQLite's connections:
-// closing it drops their locks.
+// closing it drops their locks. A system that has no such locks (a kernel before
+// 3.15, some sandboxes) relies on the lock file, as others do.
 func lockDatabase(path string) (f *os.File, taken bool, err error) {
 	if f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
 		return nil, false, err
 	}
 	lock := &syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: lockedByte, Len: 1}
-	if err = syscall.FcntlFlock(f.Fd(), setOpenFileLock, lock); err == nil {
+	err = syscall.FcntlFlock(f.Fd(), setOpenFileLock, lock)
+	if err == nil || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) {
 		return f, true, nil
 	}
 	_ = f.Close() // nothing was written to it

@@ -3,8 +3,11 @@ package sqlitestore
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -48,5 +51,48 @@ func TestTwoServersOnLinkedFiles(t *testing.T) {
 	}()
 	if got, err := second.Get(t.Context(), benchCollection, []driver.Ref{{Key: "k", At: driver.Forever}}, nil); err != nil || got[0] == nil {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// withoutOpenFileLocks makes the kernel answer this thread, which nobody else gets,
+// as one does that does not know such locks.
+func withoutOpenFileLocks(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // until the test ends, and the thread with it
+	const (
+		setNoNewPrivileges, setFilter = 38, 2 // of prctl(2)
+		call, command                 = 0, 24 // where a filter finds them: seccomp(2)
+		refuse, allow                 = 0x50000 | uint32(syscall.EINVAL), 0x7fff0000
+	)
+	load := func(at uint32) syscall.SockFilter {
+		return syscall.SockFilter{Code: syscall.BPF_LD | syscall.BPF_W | syscall.BPF_ABS, K: at}
+	}
+	unless := func(is uint32, skip uint8) syscall.SockFilter {
+		return syscall.SockFilter{Code: syscall.BPF_JMP | syscall.BPF_JEQ | syscall.BPF_K, Jf: skip, K: is}
+	}
+	answer := func(what uint32) syscall.SockFilter { return syscall.SockFilter{Code: syscall.BPF_RET, K: what} }
+	filter := []syscall.SockFilter{load(call), unless(syscall.SYS_FCNTL, 3), load(command), unless(setOpenFileLock, 1), answer(refuse), answer(allow)}
+	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if _, _, err := syscall.Syscall6(syscall.SYS_PRCTL, setNoNewPrivileges, 1, 0, 0, 0, 0); err != 0 {
+		t.Skip(err)
+	}
+	if _, _, err := syscall.Syscall(syscall.SYS_PRCTL, syscall.PR_SET_SECCOMP, setFilter, uintptr(unsafe.Pointer(&program))); err != 0 {
+		t.Skip(err)
+	}
+}
+
+// Where the system has no locks of an open file, the lock file is what there is.
+func TestSystemWithoutOpenFileLocks(t *testing.T) {
+	withoutOpenFileLocks(t)
+	path := filepath.Join(t.TempDir(), "asof.db")
+	s, err := Open(t.Context(), path, Options{Collections: benchDeclared()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := Open(t.Context(), path, Options{Collections: benchDeclared()}); driver.CodeOf(err) != driver.CodeUnavailable {
+		t.Errorf("%v, %v", second, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
