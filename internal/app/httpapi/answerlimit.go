@@ -42,6 +42,12 @@ func (l answerLimit) InterceptResponse(ctx context.Context, next graphql.Respons
 	return response
 }
 
+// mostErrors is how many errors an answer lists: what fails in a document can fail
+// in every place of a list that refers to it, under every alias.
+const mostErrors = 1000
+
+var moreErrors = fmt.Sprintf("more failed than the %d errors that this server lists: ask for fewer documents, a smaller page or fewer fields and aliases", mostErrors)
+
 // BoundAnswers returns a schema that answers as inner does, but leaves off the
 // data of an answer, while it is put together, once it is longer than so many
 // bytes. What is left is longer by at least one, so that Limits.Answer, which is

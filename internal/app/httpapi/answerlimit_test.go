@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
 // An answer that is too long is one error, on every transport; the longest that
@@ -36,5 +37,35 @@ func TestAnswerLimit(t *testing.T) {
 	}
 	if line := s.journal.lines(t)[0]; line["errors"] != 1.0 || !strings.Contains(line["error"].(string), text) {
 		t.Errorf("log: %v", line)
+	}
+}
+
+// An answer lists no more errors than a client can use, and says that there are
+// others, which nobody has looked at.
+func TestErrorsAreBounded(t *testing.T) {
+	presented, failures := 0, mostErrors
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Present = func(ctx context.Context, err error) *gqlerror.Error {
+			presented++
+			return presentPlainly(ctx, err)
+		}
+		schema.fields["hello"] = func(ctx context.Context) (any, error) {
+			for range failures {
+				graphql.AddErrorf(ctx, "an error")
+			}
+			return "world", nil
+		}
+	})
+	for range 2 {
+		for _, text := range []string{s.query(t, `{hello}`).text, s.query(t, `{hello}`, "Accept", mediaEvents).text} {
+			listed, more := strings.Count(text, `"an error"`), strings.Count(text, moreErrors)
+			if listed != mostErrors || (more == 1) != (failures > mostErrors) || !strings.Contains(text, `{"hello":"world"}`) {
+				t.Errorf("of %d errors %d are listed, and %d times that there are more", failures, listed, more)
+			}
+		}
+		failures = 3 * mostErrors
+	}
+	if presented != 4*mostErrors {
+		t.Errorf("%d errors were made for four answers", presented)
 	}
 }

@@ -61,10 +61,19 @@ func New(cfg Config) (*Handler, error) {
 	return h, nil
 }
 
-// present shows an error to the client as the schema's presenter does. By which
-// limit a document was refused only this package knows.
+// present shows an error to the client as the schema's presenter does, and no more
+// than mostErrors of an operation. By which limit a document was refused only this
+// package knows.
 func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
+		if op := operationOf(ctx); op != nil {
+			switch n := op.failed.Add(1); {
+			case n == mostErrors+1:
+				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": CodeTooComplex}}
+			case n > mostErrors:
+				return nil
+			}
+		}
 		if refused, ok := errors.AsType[*gqlerror.Error](err); ok {
 			if _, ok := errors.AsType[limited](refused.Err); ok {
 				return refused
