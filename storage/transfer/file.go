@@ -66,8 +66,13 @@ func createLike(path string, old fs.FileInfo) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The process's mask may have taken some away.
-	if err := f.Chmod(old.Mode().Perm()); err != nil {
+	// The process's mask may have taken some away. Where all files have the same,
+	// as on disks without owners, nobody may set them.
+	info, err := f.Stat()
+	if err == nil && info.Mode().Perm() != old.Mode().Perm() {
+		err = f.Chmod(old.Mode().Perm())
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(path))
 	}
 	return f, nil
