@@ -140,6 +140,27 @@ func TestImportExportCheck(t *testing.T) {
 	}
 }
 
+// An export does not replace the store that it is of, by whatever name.
+func TestExportSparesTheStore(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "asof.db"), filepath.Join(dir, "link.db")
+	const line = `{"collection":"tags","id":"a","at":"2025-01-01T00:00:00Z","by":"ada","op":"put","data":{"name":"A","description":""}}` + "\n"
+	if status, _, stderr := run(t, line, "import", "-", "--store=sqlite:"+file); status != 0 {
+		t.Fatalf("import: status %d: %s", status, stderr)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Skip(err)
+	}
+	for _, to := range []string{file, link} {
+		if status, out, stderr := run(t, "", "export", to, "--store=sqlite:"+file); status != 2 || !strings.Contains(stderr, to+" is the store itself") {
+			t.Errorf("export to %s: status %d: %s%s", to, status, out, stderr)
+		}
+	}
+	if status, out, stderr := run(t, "", "check", "--store=sqlite:"+file); status != 0 {
+		t.Errorf("check: status %d: %s%s", status, out, stderr)
+	}
+}
+
 // The way to see all flags helps against a wrong flag, and not against a file
 // that is not there.
 func TestHelpIsNamedForFlagsOnly(t *testing.T) {

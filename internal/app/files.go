@@ -54,6 +54,9 @@ func (m *Main) importFile(ctx context.Context) (err error) {
 // exportFile writes every version to a file.
 func (m *Main) exportFile(ctx context.Context) (err error) {
 	f := &m.flags.Export
+	if m.isStore(f.File) {
+		return usageError{fmt.Errorf("%s is the store itself, which an export would replace; name the file to write, and the store with --store", f.File)}
+	}
 	store, err := m.openStore(ctx)
 	if err != nil {
 		return err

@@ -53,6 +53,20 @@ func isEmpty(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
 }
 
+// isStore reports whether a name is one of the store's file.
+func (m *Main) isStore(name string) bool {
+	path, ok := strings.CutPrefix(m.flags.Store, "sqlite:")
+	if !ok {
+		return false
+	}
+	store, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	file, err := os.Stat(name)
+	return err == nil && os.SameFile(store, file)
+}
+
 // newFile is the file that opening the store will make; "" where it is there, or
 // is not in a file.
 func (m *Main) newFile() string {
