@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -218,20 +219,26 @@ func TestReasonsWhyNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ error, logged string }{
-		{"", ""},
-		{"no server: after 1 s", "not ready"},
-		{"no server: after 2 s", ""},
-		{"it was emptied", "not ready"},
-		{"it was emptied", ""},
-		{"no server: after 3 s", "not ready"},
-		{"", "ready again"},
-		{"", ""},
-		{"no server: after 4 s", "not ready"},
+	for _, c := range []struct{ error, cause, logged string }{
+		{"", "", ""},
+		{"asking: no server", "after 1 s", "not ready"},
+		{"asking: no server", "after 2 s", ""},
+		{"asking: a wrong password", "after 2 s", "not ready"},
+		{"it was emptied", "", "not ready"},
+		{"it was emptied", "", ""},
+		{"too slow: 1 s", "", "not ready"},
+		{"too slow: 2 s", "", ""},
+		{"asking: no server", "after 3 s", "not ready"},
+		{"", "", "ready again"},
+		{"", "", ""},
+		{"asking: no server", "after 4 s", "not ready"},
 	} {
 		log.Reset()
 		engine.err = nil
-		if c.error != "" {
+		switch {
+		case c.cause != "":
+			engine.err = driver.Errorf(driver.CodeUnavailable, "%s: %w", c.error, errors.New(c.cause))
+		case c.error != "":
 			engine.err = driver.Errorf(driver.CodeUnavailable, "%s", c.error)
 		}
 		w := httptest.NewRecorder()

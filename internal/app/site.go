@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -163,7 +164,7 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := s.engine.Ping(ctx); err != nil {
 		// That who asked has gone says nothing about the store.
-		if reason, _, _ := strings.Cut(err.Error(), ": "); r.Context().Err() == nil && s.unready.Swap(reason) != reason {
+		if reason := reasonOf(err); r.Context().Err() == nil && s.unready.Swap(reason) != reason {
 			s.logger.Warn("not ready: the store cannot be reached", "error", err)
 		}
 		plain(w, http.StatusServiceUnavailable, "the store cannot be reached")
@@ -173,6 +174,16 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 		s.logger.Info("ready again: the store can be reached")
 	}
 	plain(w, http.StatusOK, "ready")
+}
+
+// reasonOf is what an error says without what is another each time, such as how
+// long it took: the words of what caused it, or else what follows a colon.
+func reasonOf(err error) string {
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Cause != nil {
+		return strings.TrimSuffix(e.Message, e.Cause.Error())
+	}
+	reason, _, _ := strings.Cut(err.Error(), ": ")
+	return reason
 }
 
 const readyTimeout = 2 * time.Second
