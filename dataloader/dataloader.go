@@ -14,8 +14,9 @@
 //   - References resolve at the instant of the document that holds them, unless
 //     an argument names another.
 //   - An operation loads at most 100,000 documents, and follows at most a million
-//     references: lists in documents can be long, and what a loader has read it
-//     keeps. What needs more is refused with QUERY_TOO_COMPLEX.
+//     references, where an empty one counts as well, and so does a list of versions:
+//     lists in documents can be long, and what a loader has read it keeps. What needs
+//     more is refused with QUERY_TOO_COMPLEX.
 //   - Results come in the order of the keys, with a null for each document that
 //     does not exist, whatever the order in which the store returns them.
 package dataloader
@@ -122,11 +123,11 @@ func Refs[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T
 // RefsIn is Refs for an object nested in a document.
 func RefsIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], o *storage.Object, field int, asOf *driver.Instant) ([]T, error) {
 	keys, err := o.RefKeys(field)
-	if err != nil || keys == nil {
+	if err != nil {
 		return nil, err
 	}
 	docs, err := from(ctx, coll.Store()).load(ctx, coll.Type(), o, field, keys, asOf)
-	if err != nil {
+	if err != nil || keys == nil {
 		return nil, err
 	}
 	out := make([]T, len(docs))
@@ -146,11 +147,15 @@ func Ref[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T]
 func RefIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], o *storage.Object, field int, asOf *driver.Instant) (T, error) {
 	var none T
 	key, err := o.RefKey(field)
-	if err != nil || key == nil {
+	if err != nil {
 		return none, err
 	}
-	docs, err := from(ctx, coll.Store()).load(ctx, coll.Type(), o, field, []string{*key}, asOf)
-	if err != nil {
+	var keys []string
+	if key != nil {
+		keys = []string{*key}
+	}
+	docs, err := from(ctx, coll.Store()).load(ctx, coll.Type(), o, field, keys, asOf)
+	if err != nil || key == nil {
 		return none, err
 	}
 	return coll.Wrap(docs[0]), nil
@@ -159,8 +164,8 @@ func RefIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[
 // load returns the documents with the keys, and loads in the same read what the
 // siblings of o refer to.
 func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, field int, keys []string, asOf *driver.Instant) ([]*storage.Document, error) {
-	if len(keys) == 0 {
-		return nil, nil
+	if err := l.follow(len(keys)); err != nil || len(keys) == 0 {
+		return nil, err
 	}
 	if asOf != nil {
 		if err := l.store.Settled(ctx, *asOf); err != nil {
@@ -221,7 +226,7 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 			}
 		}
 	}
-	if l.followed += len(keys); tooMany || l.followed > MaxFollowed {
+	if tooMany {
 		forget()
 		l.mu.Unlock()
 		return nil, TooMany()
@@ -243,6 +248,16 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 		docs[i] = e.doc
 	}
 	return docs, nil
+}
+
+// follow counts references that are followed; an empty one, too.
+func (l *Loader) follow(n int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.followed += max(n, 1); l.followed > MaxFollowed {
+		return TooMany()
+	}
+	return nil
 }
 
 // fetch reads documents in one go and hands them to whoever waits. What failed

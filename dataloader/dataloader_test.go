@@ -349,3 +349,42 @@ func TestTooManyReferences(t *testing.T) {
 		t.Errorf("more than a million references: %v", err)
 	}
 }
+
+// References that lead nowhere count as well: each takes memory in an answer. So do
+// lists of versions.
+func TestTooManyEmptyReferences(t *testing.T) {
+	e := newEnv(t)
+	e.load("projects", "p", `{"tags":[],"owner":null}`)
+	ctx := e.begin()
+	n, err := e.projects.Get(ctx, "p", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.versionsOf(ctx, n, 1, ""); err != nil {
+		t.Fatal(err)
+	}
+	for i := range dataloader.MaxFollowed - 1 {
+		var err error
+		if i%2 == 0 {
+			_, err = dataloader.Refs(ctx, e.tags, n.Document, fTags, nil)
+		} else {
+			_, err = dataloader.Ref(ctx, e.tags, n.Document, fOwner, nil)
+		}
+		if err != nil {
+			t.Fatalf("after %d references: %v", i, err)
+		}
+	}
+	var levels dataloader.Levels
+	if err := levels.Follow(dataloader.MaxFollowed); err != nil || levels.Full() {
+		t.Errorf("as many as allowed: %v", err)
+	}
+	_, list := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil)
+	_, single := dataloader.Ref(ctx, e.tags, n.Document, fOwner, nil)
+	_, versions := e.versionsOf(ctx, n, 1, "")
+	for name, err := range map[string]error{"a list": list, "a single one": single, "versions": versions, "of levels": levels.Follow(1)} {
+		var refused *storage.Error
+		if !errors.As(err, &refused) || refused.Code != storage.CodeQueryTooComplex {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

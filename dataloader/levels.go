@@ -49,7 +49,9 @@ func (p Place) Document() *storage.Document { return p.in.docs[p.n] }
 func (l *Levels) Want(places []Place, t *storage.Type, at driver.Instant, pinned bool, keys [][]byte) ([]Place, error) {
 	c := l.cohort(cohortKey{t, at, pinned})
 	known, before := len(c.keys), len(places)
-	l.followed += len(keys)
+	if err := l.Follow(len(keys)); err != nil {
+		return places, err
+	}
 	for _, key := range keys {
 		n, there := c.places[string(key)]
 		if !there {
@@ -64,12 +66,20 @@ func (l *Levels) Want(places []Place, t *storage.Type, at driver.Instant, pinned
 		}
 		places = append(places, Place{c, n})
 	}
-	if l.followed > MaxFollowed {
-		l.forget(c, known)
-		return places[:before], TooMany()
-	}
 	return places, nil
 }
+
+// Follow counts references, or what is looked at as if it were one. Where it
+// refuses them (TooMany), all that comes later is refused, too.
+func (l *Levels) Follow(n int) error {
+	if l.followed += n; l.Full() {
+		return TooMany()
+	}
+	return nil
+}
+
+// Full reports whether Follow refuses more.
+func (l *Levels) Full() bool { return l.followed > MaxFollowed }
 
 func (l *Levels) cohort(k cohortKey) *cohort {
 	if l.last != nil && l.last.cohortKey == k {

@@ -24,6 +24,9 @@ type versions struct {
 // Versions implements storage.VersionLoader: it reads the versions of all
 // documents that were read together with d, in one read of the store.
 func (l *Loader) Versions(ctx context.Context, d *storage.Document, args *storage.VersionsArgs) (*storage.VersionPage, error) {
+	if err := l.follow(1); err != nil {
+		return nil, err
+	}
 	text, err := json.Marshal(args)
 	if err != nil {
 		return nil, &storage.Error{Code: storage.CodeInternal, Message: "internal error", Cause: err}

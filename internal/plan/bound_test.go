@@ -76,6 +76,28 @@ func TestMemoryOfAnswers(t *testing.T) {
 	}
 }
 
+// What is looked at in each of many references takes memory before any of it is
+// written: references that are empty, or cannot be read, and lists of versions count
+// as those do that lead somewhere. A root field that needs too many is refused.
+func TestReferencesAreBounded(t *testing.T) {
+	list := func(tag string) string {
+		return `{"name":"n","description":"d","tags":[` + strings.Repeat(`,"`+tag+`"`, 20_000)[1:] + `]}`
+	}
+	p := newPair(t, version{"tags", "none", 10, `{"name":"n","description":"d"}`}, version{"tags", "wrong", 10, `{"name":"n","description":"d","related_tags":7}`},
+		version{"software", "none", 20, list("none")}, version{"software", "wrong", 20, list("wrong")})
+	for _, c := range []struct{ key, field string }{{"none", "relatedTags { key }"}, {"wrong", "relatedTags { key }"}, {"none", "versions(first: -1) { totalCount }"}} {
+		var fields strings.Builder
+		for i := range 60 {
+			fmt.Fprintf(&fields, " f%d: %s", i, c.field)
+		}
+		got := p.do(p.fast, fmt.Sprintf(`{ few: project(key: "none") { tags { key } } many: nodes(ids: ["Project:%s"]) { id ... on Project { tags {%s } } } last: project(key: "none") { name } }`,
+			c.key, fields.String()), "")
+		if data, errs, _ := strings.Cut(got, "\n"); !strings.HasPrefix(data, "null") || strings.Count(errs, `"code"`) != 1 || !strings.Contains(errs, `["many"]`) || !strings.Contains(errs, "QUERY_TOO_COMPLEX") {
+			t.Errorf("%v: %.200s, errors %.200s", c, data, errs)
+		}
+	}
+}
+
 // Plans that are kept do not keep the variables of the request that they were
 // compiled for.
 func TestPlansForgetVariables(t *testing.T) {

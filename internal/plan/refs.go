@@ -76,6 +76,9 @@ func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 		settled = sync.OnceValue(func() error { return r.of.store.Settled(r.ctx, *arg.AsOf) })
 	}
 	for _, o := range objects {
+		if l.Full() {
+			return
+		}
 		var v visit
 		l.keys, v.null, v.err = o.AppendRefs(l.keys[:0], i)
 		if v.err == nil && len(l.keys) > 0 {
@@ -89,6 +92,8 @@ func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 			before := len(l.places)
 			l.places, v.err = l.Want(l.places, w.t, at, pinned, l.keys)
 			v.places = l.places[before:]
+		} else {
+			_ = l.Follow(1) // where that is too much, all is
 		}
 		q.visits = append(q.visits, v)
 	}
@@ -96,10 +101,11 @@ func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 }
 
 // readLevels reads what is wanted, and what is wanted then, until that is nothing:
-// with one call of the store for each type and level.
-func (r *run) readLevels() {
+// with one call of the store for each type and level. Where more would be followed
+// than is allowed, nothing can be written, as visits are missing.
+func (r *run) readLevels() error {
 	l := &r.loader
-	for read := 0; read < len(l.wanted); {
+	for read := 0; read < len(l.wanted) && !l.Full(); {
 		level := l.wanted[read:]
 		read = len(l.wanted)
 		for _, w := range level {
@@ -110,6 +116,7 @@ func (r *run) readLevels() {
 		}
 	}
 	l.wanted = reused(l.wanted)
+	return l.Follow(0)
 }
 
 // fetch reads the documents of a type that a level wants. Where that fails, the

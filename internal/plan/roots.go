@@ -107,18 +107,15 @@ func (c *rootCall) written() (ok bool) {
 // show reads what belongs to what a root field has found, and writes that; false
 // for nil.
 func show[T any](r *run, at *place, inner *selection[*T], found *T, err error) bool {
+	if err == nil && found != nil && len(inner.loads) > 0 {
+		inner.load(r, []*T{found})
+		err = r.readLevels()
+	}
 	if err != nil {
 		r.fail(at, err)
 		return false
 	}
-	if found == nil {
-		return false
-	}
-	if len(inner.loads) > 0 {
-		inner.load(r, []*T{found})
-		r.readLevels()
-	}
-	return inner.writeIn(r, at, found)
+	return found != nil && inner.writeIn(r, at, found)
 }
 
 // documentRoot makes the writer of one document.
@@ -191,7 +188,10 @@ func nodesRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
 				s.load(r, ofType(t, docs))
 			}
 		}
-		r.readLevels()
+		if err := r.readLevels(); err != nil {
+			r.fail(at, err)
+			return false
+		}
 		return writeList(r, at, len(docs), false, func(i int) bool {
 			return docs[i] != nil && inner[docs[i].Type()].write(r, &docs[i].Object)
 		})

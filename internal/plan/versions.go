@@ -21,6 +21,9 @@ func versions(b *planning, f graphql.CollectedField, s *selection[*storage.Objec
 // loadVersions reads a page of the versions of each document, in one call of the
 // store.
 func (r *run) loadVersions(id, given int, inner *selection[*storage.Page], objects []*storage.Object) {
+	if r.loader.Follow(len(objects)) != nil {
+		return
+	}
 	docs := make([]*storage.Document, len(objects))
 	for i, o := range objects {
 		docs[i] = o.Of()
