@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/asof/asof/graph/model"
@@ -105,14 +106,16 @@ func (d distant) Get(ctx context.Context, collection string, refs []driver.Ref, 
 func TestDatabaseIsSilent(t *testing.T) {
 	const silent, long = "the database did not answer within the time that this server allows; try again",
 		"the request took longer than this server allows; ask for less at a time"
+	inTime := func(t *testing.T, test func(*testing.T)) { t.Helper(); synctest.Test(t, test) } // until it waits for the store
 	for _, c := range []struct {
 		name, limit string
+		begin       func(*testing.T, func(*testing.T))
 		talks       bool
 		want        string
 	}{
-		{"silent", "30ms", false, silent},
-		{"slow", "30ms", true, long},
-		{"not asked", "1ns", false, long},
+		{"silent", "30ms", inTime, false, silent},
+		{"slow", "30ms", inTime, true, long},
+		{"not asked", "1ns", func(t *testing.T, test func(*testing.T)) { t.Helper(); test(t) }, false, long},
 	} {
 		for query, more := range map[string]string{
 			`{projects {nodes {name}}}`:             "",
@@ -121,7 +124,8 @@ func TestDatabaseIsSilent(t *testing.T) {
 			`mutation {updateTag(input: {key: "a", expectedVersion: 1, patch: {name: "B"}}) {__typename}}`: "; nothing was written",
 		} {
 			for _, executor := range []string{"plan", "gqlgen"} {
-				t.Run(c.name+"/"+executor, func(t *testing.T) {
+				test := func(t *testing.T) {
+					t.Helper()
 					m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
 					engine := distant{stalled{drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}, c.talks, new(atomic.Int64)}
 					handler, err := m.Handler(engine, "--executor="+executor, "--max-time="+c.limit)
@@ -135,7 +139,8 @@ func TestDatabaseIsSilent(t *testing.T) {
 					if got := w.Body.String(); !strings.Contains(got, `"message":"`+c.want+more+`"`) || !strings.Contains(got, `"code":"UNAVAILABLE"`) {
 						t.Errorf("%s: status %d: %s", query, w.Code, got)
 					}
-				})
+				}
+				t.Run(c.name+"/"+executor, func(t *testing.T) { c.begin(t, test) })
 			}
 		}
 	}
