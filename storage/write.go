@@ -13,7 +13,8 @@ import (
 // maxMessage is the length of the longest message, in bytes.
 const maxMessage = 16 << 10
 
-// mergeAttempts bounds how often a merge is tried while others write.
+// mergeAttempts bounds how often a merge is tried while others write, and to create
+// what others create and delete.
 const mergeAttempts = 10
 
 // outcome is what a write came to.
@@ -113,21 +114,25 @@ func (s *Store) create(ctx context.Context, t *Type, in CreateInput) (*outcome, 
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.commit(ctx, op, t, in.Message, driver.Write{
-		Key: in.Key, Expected: 0, Op: driver.OpCreate, Changed: normal.Changed(nil, data), Data: data,
-	})
-	if isConflict(err) {
+	for attempt := 1; ; attempt++ {
+		v, err := s.commit(ctx, op, t, in.Message, driver.Write{
+			Key: in.Key, Expected: 0, Op: driver.OpCreate, Changed: normal.Changed(nil, data), Data: data,
+		})
+		if err == nil {
+			return s.wrote(t, nil, v), nil
+		}
+		if !isConflict(err) {
+			return nil, err
+		}
 		cur, err := s.current(ctx, t, in.Key)
 		if err != nil {
 			return nil, err
 		}
-		k, err := s.newConflict(ctx, op, t, in.Key, 0, cur, nil)
-		return s.lost(ctx, op, k, err)
+		if live(cur) || attempt > mergeAttempts { // else somebody has deleted it since
+			k, err := s.newConflict(ctx, op, t, in.Key, 0, cur, nil)
+			return s.lost(ctx, op, k, err)
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s.wrote(t, nil, v), nil
 }
 
 func (s *Store) update(ctx context.Context, t *Type, in UpdateInput) (*outcome, error) {

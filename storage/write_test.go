@@ -97,6 +97,43 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// fickle is an engine on which somebody else creates a document, and deletes it
+// when that was in the way.
+type fickle struct {
+	driver.Engine
+	create, remove func()
+}
+
+func (e *fickle) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+	create, remove := e.create, e.remove
+	if create == nil {
+		return e.Engine.Commit(ctx, w)
+	}
+	e.create = nil
+	create()
+	v, err := e.Engine.Commit(ctx, w)
+	remove()
+	return v, err
+}
+
+// What was in the way of a new document, and is deleted before anybody can look at
+// it, is no conflict: there would be no document to show.
+func TestCreateWhatOthersDelete(t *testing.T) {
+	between := &fickle{}
+	e := newEnvOver(t, func(engine driver.Engine) driver.Engine {
+		between.Engine = engine
+		return between
+	})
+	between.create = func() { e.create("a", object{"name": "theirs"}) }
+	between.remove = func() {
+		asSuccess(t, must(e.projects.Delete(e.begin(), storage.DeleteInput{Key: "a", ExpectedVersion: 1}))(t), nil)
+	}
+	s := asSuccess(t, must(e.projects.Create(e.begin(), storage.CreateInput{Key: "a", Data: object{"name": "ours"}}))(t), nil)
+	if name := must(e.get("a").String(fName))(t); s.Version != 3 || name != "ours" {
+		t.Errorf("version %d, %q", s.Version, name)
+	}
+}
+
 func TestInputIsChecked(t *testing.T) {
 	e := newEnv(t)
 	e.create("a", object{"name": "A", "tags": []any{}})
