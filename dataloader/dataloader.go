@@ -164,13 +164,16 @@ func RefIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[
 // load returns the documents with the keys, and loads in the same read what the
 // siblings of o refer to.
 func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, field int, keys []string, asOf *driver.Instant) ([]*storage.Document, error) {
-	if err := l.follow(len(keys)); err != nil || len(keys) == 0 {
+	if err := l.follow(len(keys)); err != nil {
 		return nil, err
 	}
 	if asOf != nil {
 		if err := l.store.Settled(ctx, *asOf); err != nil {
 			return nil, err
 		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
 	}
 	of := func(d *storage.Document, key string) docKey {
 		if asOf != nil {

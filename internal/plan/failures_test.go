@@ -63,6 +63,16 @@ func TestPanicOfReferences(t *testing.T) {
 	}
 }
 
+// The future is an error whatever it is that would be read then, by both executors.
+func TestReferencesInTheFuture(t *testing.T) {
+	p := newPair(t, catalogue()...)
+	got := p.compare(`query ($t: DateTime = "2090-01-01T00:00:00Z") { some: project(key: "e") { tags(asOf: $t) { key } } none: project(key: "f", version: 1) { tags(asOf: $t) { key } }
+		null: tag(key: "y", version: 1) { key relatedTags(asOf: $t) { key } } }`, "", "")
+	if !strings.HasPrefix(got, `{"some":null,"none":null,"null":{"key":"y","relatedTags":null}}`) || strings.Count(got, "AS_OF_IN_FUTURE") != 3 {
+		t.Error(got)
+	}
+}
+
 // Interceptors of root fields see planned operations, and may change what they
 // answer.
 func TestRootFieldInterceptors(t *testing.T) {

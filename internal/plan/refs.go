@@ -72,7 +72,7 @@ func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 	q, l := &r.queues[w.queue], &r.loader
 	arg, _ := r.args[given].(args.Reference)
 	settled := func() error { return nil }
-	if arg.AsOf != nil { // it is checked once, and where it is used
+	if arg.AsOf != nil { // it is checked once
 		settled = sync.OnceValue(func() error { return r.of.store.Settled(r.ctx, *arg.AsOf) })
 	}
 	for _, o := range objects {
@@ -81,7 +81,7 @@ func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 		}
 		var v visit
 		l.keys, v.null, v.err = o.AppendRefs(l.keys[:0], i)
-		if v.err == nil && len(l.keys) > 0 {
+		if v.err == nil {
 			v.err = settled()
 		}
 		if v.err == nil && len(l.keys) > 0 {
