@@ -163,13 +163,20 @@ func TestLoadGetsOn(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
-	const documents = 10 // each lets it wait twice as long for the next as the one before
+	const documents, timeout = 4, time.Minute
+	var passed atomic.Int64 // of which nobody waits
+	began := time.Now()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-	s := newFleetServer(t, uri+"&retryWrites=false", Options{beat: beatEvery})
-	s.timeout = time.Second
+	s := newFleetServer(t, uri+"&retryWrites=false", Options{
+		Timeout: timeout, beat: beatEvery,
+		elapsed: func() time.Duration { return time.Since(began) + time.Duration(passed.Load()) },
+	})
 	s.bulkSize.bytes.Store(1)
 	vs := loaded(2*documents, 1)
 	vs = slices.DeleteFunc(vs, func(v driver.Version) bool { return v.Collection != "things" })
+	for i := range vs {
+		vs[i].Data = fmt.Appendf(nil, `{"text":"%0*d"}`, 2*minBulkBytes, 0)
+	}
 	inserts := 0
 	proxy.Set(func(c mongotest.Command) mongotest.Answer {
 		if !of("insert")(c) {
@@ -177,12 +184,16 @@ func TestLoadGetsOn(t *testing.T) {
 		}
 		s.bulkSize.bytes.Store(1) // one document each time
 		if inserts++; inserts%2 == 0 {
+			passed.Add(int64(timeout / 2))
 			return mongotest.CutBefore()
 		}
 		return mongotest.Pass()
 	})
 	if result, err := s.Load(ctx, vs); err != nil || result.Added != documents {
 		t.Errorf("%+v, %v", result, err)
+	}
+	if passed.Load() <= int64(timeout) {
+		t.Errorf("it took no longer than %v", time.Duration(passed.Load()))
 	}
 	checkLoaded(ctx, t, s, vs)
 }
