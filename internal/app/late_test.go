@@ -243,8 +243,8 @@ func TestReasonsWhyNotReady(t *testing.T) {
 		switch {
 		case c.cause != "":
 			engine.err = driver.Errorf(driver.CodeUnavailable, "%s: %w", c.error, errors.New(c.cause))
-		case c.error != "":
-			engine.err = driver.Errorf(driver.CodeUnavailable, "%s", c.error)
+		case c.error != "": // as of a file that is missing
+			engine.err = driver.Refused("no writes", driver.Errorf(driver.CodeUnavailable, "%s", c.error))
 		}
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/readyz", http.NoBody))

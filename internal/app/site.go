@@ -179,11 +179,15 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 // reasonOf is what an error says without what is another each time, such as how
 // long it took: the words of what caused it, or else what follows a colon.
 func reasonOf(err error) string {
-	if e, ok := errors.AsType[*driver.Error](err); ok && e.Cause != nil {
-		return strings.TrimSuffix(e.Message, e.Cause.Error())
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || e.Cause == nil {
+		reason, _, _ := strings.Cut(err.Error(), ": ")
+		return reason
 	}
-	reason, _, _ := strings.Cut(err.Error(), ": ")
-	return reason
+	if said := strings.TrimSuffix(e.Message, e.Cause.Error()); said != "" {
+		return said
+	}
+	return reasonOf(e.Cause)
 }
 
 const readyTimeout = 2 * time.Second
