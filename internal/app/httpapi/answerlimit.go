@@ -51,8 +51,9 @@ var moreErrors = fmt.Sprintf("more failed than the %d errors that this server li
 // BoundAnswers returns a schema that answers as inner does, but leaves off the
 // data of an answer, while it is put together, once it is longer than so many
 // bytes. What is left is longer by at least one, so that Limits.Answer, which is
-// no greater, refuses it. It is for schemas that keep what an answer is made of
-// until it is complete.
+// no greater, refuses it. Where the time of a query is over, no more of its fields
+// are resolved. It is for schemas that keep what an answer is made of until it is
+// complete, and look at nothing else meanwhile.
 func BoundAnswers(inner graphql.ExecutableSchema, most int) graphql.ExecutableSchema {
 	return boundedSchema{inner, most}
 }
@@ -62,7 +63,7 @@ type boundedSchema struct {
 	most int
 }
 
-// Exec executes the context's operation with all of its root fields bounded.
+// Exec executes the context's operation with all of its fields bounded.
 func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	oc := graphql.GetOperationContext(ctx)
 	field := oc.RootResolverMiddleware
@@ -72,6 +73,15 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 			return value
 		}
 		return boundedValue{value, s.most}
+	}
+	if oc.Operation.Operation == ast.Query { // what a mutation did is told
+		resolve := oc.ResolverMiddleware
+		oc.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			return resolve(ctx, next)
+		}
 	}
 	return s.ExecutableSchema.Exec(ctx)
 }

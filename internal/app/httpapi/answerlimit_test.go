@@ -2,8 +2,12 @@ package httpapi
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -67,5 +71,53 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 	if presented != 4*mostErrors {
 		t.Errorf("%d errors were made for four answers", presented)
+	}
+}
+
+// No field of a query is resolved when its time is over, also where so many have
+// failed before that this is not among the errors; those of a mutation are.
+func TestFieldsEndWithTheTime(t *testing.T) {
+	const all = 2 * mostErrors
+	for _, c := range []struct {
+		document   string
+		ends       int // after so many fields
+		fails      error
+		wantStatus int
+		want       int // fields
+	}{
+		{`{hello}`, 3, nil, http.StatusGatewayTimeout, 3},
+		{`{hello}`, mostErrors + 1, errors.New("an error"), http.StatusGatewayTimeout, mostErrors + 1},
+		{`{hello}`, all + 1, nil, http.StatusOK, all},
+		{`mutation {change}`, 3, nil, http.StatusOK, all},
+	} {
+		var seconds atomic.Int64
+		resolved := 0
+		field := func(ctx context.Context) (any, error) {
+			for range all {
+				_, err := graphql.GetOperationContext(ctx).ResolverMiddleware(ctx, func(context.Context) (any, error) {
+					if resolved++; resolved == c.ends {
+						seconds.Add(60)
+					}
+					return nil, c.fails
+				})
+				graphql.AddError(ctx, err)
+			}
+			return "done", nil
+		}
+		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+			cfg.Now = func() time.Time { return time.Unix(seconds.Load(), 0) }
+			cfg.Limits.Time = time.Minute
+			cfg.Schema = BoundAnswers(schema, 1<<20)
+			schema.fields["hello"], schema.fields["change"] = field, field
+		})
+		got := s.query(t, c.document)
+		if c.wantStatus == http.StatusOK {
+			got.want(t, c.wantStatus, `{"data":{…`)
+		} else {
+			got.wantError(t, c.wantStatus, CodeUnavailable, "took longer than this server allows")
+		}
+		if resolved != c.want || strings.Contains(got.text, "data") != (c.wantStatus == http.StatusOK) {
+			t.Errorf("%s, after %d: %d fields are resolved, want %d: %s", c.document, c.ends, resolved, c.want, got.text)
+		}
 	}
 }

@@ -176,7 +176,8 @@ func brokenOff(ctx context.Context, list gqlerror.List) bool {
 			return true
 		}
 	}
-	return false
+	op := operationOf(ctx)
+	return op != nil && op.broken.Load()
 }
 
 // unfinished is the error for an operation that was not executed to its end: what

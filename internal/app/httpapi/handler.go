@@ -71,6 +71,9 @@ func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 			case n == mostErrors+1:
 				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": CodeTooComplex}}
 			case n > mostErrors:
+				if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+					op.broken.Store(true)
+				}
 				return nil
 			}
 		}

@@ -29,6 +29,7 @@ type operation struct {
 	most      int64        // bytes that it may read
 	status    int          // of the HTTP response; 0 in streams
 	failed    atomic.Int64 // errors, also those that its answer does not list
+	broken    atomic.Bool  // one that is not listed is that its context has ended
 	errors    gqlerror.List
 	executor  string // executorPlan, executorGqlgen, or "" where nothing was executed
 	// unplanned is why it was not executed by a plan, where plans are made.
