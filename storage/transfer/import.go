@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
@@ -55,7 +56,8 @@ const firstVersions = 8192
 // It stops at the first line that it cannot keep: the error is then, or wraps,
 // a *LineError. The report says in any case what was kept, and the store holds
 // exactly that; importing the same data again skips it. After an error or the
-// end of ctx, a Read of r that is under way is not waited for.
+// end of ctx, a Read of r that is under way is not waited for; but compressed data
+// is read to its end where something was kept, which tells whether it is damaged.
 func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportOptions) (ImportReport, error) {
 	opts = opts.withDefaults()
 	held, err := store.Engine().Stats(ctx)
@@ -74,11 +76,19 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	l := &loader{
 		store: store, opts: opts, raw: src.raw, next: &batch{}, most: min(firstVersions, opts.BatchVersions), held: held.Versions > 0,
 	}
-	err = l.run(ctx, parseAhead(ctx, src, opts, typesOf(store)))
+	jobs := parseAhead(ctx, src, opts, typesOf(store))
+	err = l.run(ctx, jobs)
+	_, wrong := errors.AsType[*LineError](err)
+	if wrong && src.compressed && l.report.Added > 0 && !errors.Is(err, ErrCorrupt) && isDamaged(l.readOn(ctx, jobs)) {
+		err = fmt.Errorf("%w; %w", err, ErrCorrupt) // of which that line is the first that was noticed
+	}
 	l.report.Stopped = err != nil
-	l.report.Suspect = l.report.Added > 0 && errors.Is(err, ErrCorrupt) && !errors.Is(err, errFollowed)
+	l.report.Suspect = l.report.Added > 0 && isDamaged(err)
 	return l.report, err
 }
+
+// isDamaged reports whether an error says that decompressed data may be wrong.
+func isDamaged(err error) bool { return errors.Is(err, ErrCorrupt) && !errors.Is(err, errFollowed) }
 
 // tighten keeps the heap near to what is in use, until the function that it
 // returns is called. The window of compressed data, which can be 128 MB, is in

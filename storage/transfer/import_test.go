@@ -307,6 +307,9 @@ func TestImportCutAnywhere(t *testing.T) {
 func TestImportDamaged(t *testing.T) {
 	line := put("a", first, `{"name":"one"}`)
 	gz, zst := pack(t, "gz", line), pack(t, "zst", line)
+	const many = 20_000 // are read in several parts
+	wrong := pack(t, "gz", line+"{\n")
+	early := pack(t, "gz", line+"{\n"+strings.Repeat(line, many))
 	flip := func(b []byte) []byte {
 		b = bytes.Clone(b)
 		b[len(b)-2] ^= 0x40 // in the checksum
@@ -322,6 +325,9 @@ func TestImportDamaged(t *testing.T) {
 		{"zstd checksum", "x.zst", flip(zst), transfer.ErrCorrupt, false},
 		{"something behind gzip", "x.gz", append(bytes.Clone(gz), "garbage......"...), transfer.ErrCorrupt, false},
 		{"something behind zstd", "x.zst", append(bytes.Clone(zst), "garbage......"...), transfer.ErrCorrupt, false},
+		{"a line before the checksum", "x.gz", flip(wrong), transfer.ErrCorrupt, true},
+		{"a line long before the checksum", "x.gz", flip(early), transfer.ErrCorrupt, true},
+		{"a line of a whole file", "x.gz", early, nil, false},
 		{"empty gzip", "x.gz", nil, transfer.ErrTruncated, false},
 		{"not gzip", "x.gz", []byte(line), nil, false},
 		{"not zstd", "x.zst", gz, nil, false},
@@ -329,7 +335,7 @@ func TestImportDamaged(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			report, err := transfer.Import(t.Context(), newStore(t), bytes.NewReader(test.data), transfer.ImportOptions{Name: test.file})
-			if err == nil || test.want != nil && !errors.Is(err, test.want) {
+			if err == nil || test.want != nil && !errors.Is(err, test.want) || test.want == nil && errors.Is(err, transfer.ErrCorrupt) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			var summary strings.Builder
