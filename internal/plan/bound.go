@@ -54,8 +54,15 @@ const mostReused = 4 << 10
 func (r *run) bound() {
 	if most := r.of.most; len(r.out)-most > 1 {
 		r.out = r.out[:most+1]
+		if r.dropped++; r.dropped%dropsPerLook == 0 {
+			r.late = r.ctx.Err()
+		}
 	}
 }
+
+// dropsPerLook is after how many fields whose data is dropped the time is looked
+// at. When it is over, nothing more is written, and the operation has that error.
+const dropsPerLook = 1 << 10
 
 // back takes away what was written since the data was n bytes long.
 func (r *run) back(n int) { r.out = r.out[:min(n, len(r.out))] }

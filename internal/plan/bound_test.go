@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -95,6 +96,38 @@ func TestReferencesAreBounded(t *testing.T) {
 		if data, errs, _ := strings.Cut(got, "\n"); !strings.HasPrefix(data, "null") || strings.Count(errs, `"code"`) != 1 || !strings.Contains(errs, `["many"]`) || !strings.Contains(errs, "QUERY_TOO_COMPLEX") {
 			t.Errorf("%v: %.200s, errors %.200s", c, data, errs)
 		}
+	}
+}
+
+// ending is a context that ends when it was looked at so many times.
+type ending struct {
+	context.Context
+	after, looks int
+}
+
+func (c *ending) Err() error {
+	if c.looks++; c.looks <= c.after {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// What is too long for an answer is not written to its end where the time is over.
+func TestLongAnswersEndWithTheTime(t *testing.T) {
+	p := newPair(t, version{"tags", "links", 10, `{"name":"n","description":"d","redirect":[` + strings.Repeat(",{}", 10_000)[1:] + `]}`})
+	long := p.executor(plan.New(resolvers.NewSchema(p.store), p.store, plan.WithMaxAnswer(1<<20)))
+	short := p.executor(plan.New(resolvers.NewSchema(p.store), p.store, plan.WithMaxAnswer(1<<10)))
+	const query = `tag(key: "links") { a: redirect { title } b: redirect { title url } }`
+	ctx := &ending{Context: t.Context(), after: 1 << 20}
+	if got := p.doIn(ctx, long, "{"+query+"}", ""); strings.Contains(got, "took longer") {
+		t.Errorf("%.300s", got)
+	}
+	p.engine.gets = 0
+	ctx = &ending{Context: t.Context(), after: ctx.looks - 1} // before and while the document is read, and not behind the answer
+	got := p.doIn(ctx, short, "{"+query+` other: tag(key: "links") { name } }`, "")
+	_, errs, _ := strings.Cut(got, "\n")
+	if strings.Count(errs, "took longer") != 1 || p.engine.gets != 1 {
+		t.Errorf("%d reads: %s", p.engine.gets, errs)
 	}
 }
 

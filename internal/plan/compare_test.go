@@ -179,7 +179,13 @@ func (p *pair) executor(schema graphql.ExecutableSchema) *executor.Executor {
 // do executes a request and returns the answer as it would be written.
 func (p *pair) do(exec *executor.Executor, query, variables string) string {
 	p.t.Helper()
-	ctx, err := p.store.Begin(graphql.StartOperationTrace(p.t.Context()))
+	return p.doIn(p.t.Context(), exec, query, variables)
+}
+
+// doIn is do in a context.
+func (p *pair) doIn(ctx context.Context, exec *executor.Executor, query, variables string) string {
+	p.t.Helper()
+	ctx, err := p.store.Begin(graphql.StartOperationTrace(ctx))
 	if err != nil {
 		p.t.Fatal(err)
 	}

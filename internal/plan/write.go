@@ -11,9 +11,12 @@ import (
 // run is one execution of a plan, by one goroutine.
 type run struct {
 	*execution
-	ctx  context.Context // of the root field that is being answered
-	out  []byte          // the answer's data, as far as it is written (bound.go)
-	path []step          // to what is being written
+	ctx context.Context // of the root field that is being answered
+	out []byte          // the answer's data, as far as it is written (bound.go)
+	// dropped is how many fields of it were too many, and late why there are no more.
+	dropped int
+	late    error
+	path    []step // to what is being written
 	// queues hold what was read and is not written yet.
 	queues []queue
 	loader loader
@@ -45,6 +48,9 @@ func (x *execution) answer(ctx context.Context) []byte {
 	if !x.plan.root.write(r, struct{}{}) {
 		r.out = append(r.out, "null"...)
 	}
+	if r.late != nil {
+		r.oc.Error(ctx, r.late)
+	}
 	out := r.out
 	x.plan.size.Store(int64(len(out)))
 	r.release()
@@ -75,6 +81,9 @@ func (s *selection[P]) write(r *run, object P) bool {
 	r.out = append(r.out, '{')
 	valid := true
 	for i := range s.fields {
+		if r.late != nil {
+			break
+		}
 		f := &s.fields[i]
 		before := len(r.out)
 		if before > start+1 {
