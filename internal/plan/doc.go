@@ -19,7 +19,9 @@
 // Invariants:
 //
 //   - The answer is the wrapped schema's, byte for byte: data, errors and their
-//     order within a root field, null where a non-null field has no value.
+//     order within a root field, null where a non-null field has no value. Only
+//     what is refused while it is executed, as it follows too many references or
+//     its time is over, may be refused elsewhere.
 //   - What versions and instants mean is decided in package storage; nothing here
 //     compares times.
 //   - An operation is planned whole or not at all, and that is decided before
