@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -52,11 +53,15 @@ var moreErrors = fmt.Sprintf("more failed than the %d errors that this server li
 // data of an answer, while it is put together, once it is longer than so many
 // bytes. What is left is longer by at least one, so that Limits.Answer, which is
 // no greater, refuses it. Where the time of a query is over, no more of its fields
-// are resolved. It is for schemas that keep what an answer is made of until it is
-// complete, and look at nothing else meanwhile.
+// are resolved, and of a mutation, which has to tell what it did, only lateFields. It
+// is for schemas that keep what an answer is made of until it is complete, and look at
+// nothing else meanwhile.
 func BoundAnswers(inner graphql.ExecutableSchema, most int) graphql.ExecutableSchema {
 	return boundedSchema{inner, most}
 }
+
+// lateFields is how many fields tell what a mutation did whose time is over.
+const lateFields = 10_000
 
 type boundedSchema struct {
 	graphql.ExecutableSchema
@@ -74,14 +79,16 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		}
 		return boundedValue{value, s.most}
 	}
-	if oc.Operation.Operation == ast.Query { // what a mutation did is told
-		resolve := oc.ResolverMiddleware
-		oc.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			return resolve(ctx, next)
+	var late atomic.Int64 // fields
+	if oc.Operation.Operation == ast.Query {
+		late.Store(lateFields)
+	}
+	resolve := oc.ResolverMiddleware
+	oc.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {
+		if err := ctx.Err(); err != nil && late.Add(1) > lateFields {
+			return nil, err
 		}
+		return resolve(ctx, next)
 	}
 	return s.ExecutableSchema.Exec(ctx)
 }
