@@ -60,8 +60,12 @@ func BoundAnswers(inner graphql.ExecutableSchema, most int) graphql.ExecutableSc
 	return boundedSchema{inner, most}
 }
 
-// lateFields is how many fields tell what a mutation did whose time is over.
-const lateFields = 10_000
+const (
+	// fieldsPerLook is after how many fields the time is looked at.
+	fieldsPerLook = 64
+	// lateFields is how many more tell what a mutation did whose time is over.
+	lateFields = 10_000
+)
 
 type boundedSchema struct {
 	graphql.ExecutableSchema
@@ -79,14 +83,17 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		}
 		return boundedValue{value, s.most}
 	}
-	var late atomic.Int64 // fields
-	if oc.Operation.Operation == ast.Query {
-		late.Store(lateFields)
+	allowed := int64(0)
+	if oc.Operation.Operation == ast.Mutation {
+		allowed = lateFields
 	}
+	var fields, late atomic.Int64
 	resolve := oc.ResolverMiddleware
 	oc.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {
-		if err := ctx.Err(); err != nil && late.Add(1) > lateFields {
-			return nil, err
+		if fields.Add(1)%fieldsPerLook == 0 || late.Load() > 0 {
+			if err := ctx.Err(); err != nil && late.Add(1) > allowed {
+				return nil, err
+			}
 		}
 		return resolve(ctx, next)
 	}
