@@ -104,19 +104,25 @@ func (l *loading) arrived() driver.Instant {
 	return last
 }
 
-// simple reports whether a load is at most one update.
+// simple reports whether a load is at most one update, before which nothing is written
+// that no document has had: see loadPart.alone.
 func (l *loading) simple() bool {
-	updates := 0
+	var one *loadedDocument
 	for _, d := range l.order {
-		if len(d.added) == 0 {
-			continue
-		}
-		updates++
-		if len(d.part(d.added).added) < len(d.added) {
+		switch {
+		case len(d.added) == 0:
+		case one != nil:
 			return false
+		default:
+			one = d
 		}
 	}
-	return updates <= 1
+	if one == nil || len(one.added) == 1 {
+		return true
+	}
+	p := one.part(one.added)
+	p.plan()
+	return len(p.added) == len(one.added) && !p.alone
 }
 
 // loadWhole makes all of a load happen, or nothing. When the context ends on
