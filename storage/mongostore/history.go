@@ -137,14 +137,15 @@ func (c *collection) overflow(ctx context.Context, key string, versions []supers
 			return 0, layoutError(c.name, key, "a run of the overflow ends before it begins")
 		}
 		has := int(last-first) + 1
-		if has > len(run) {
+		end := moved + has
+		if end > n && end >= len(versions) { // the last one is in it, and stays
 			moved += max(len(run), min(has, len(versions)-1-moved))
 			continue
 		}
-		if err := c.correctRun(ctx, key, run[:has], attempt && moved+has == len(versions)); err != nil {
+		if err := c.correctRun(ctx, key, versions[moved:end], attempt && end == len(versions)); err != nil {
 			return 0, err
 		}
-		moved += has
+		moved = end
 	}
 	return moved, nil
 }

@@ -197,6 +197,46 @@ func TestLoadFollowsRuns(t *testing.T) {
 	checkAll(t, s)
 }
 
+// A longer run that is there is taken over as a whole where all of its versions are to
+// move, the last one as well, which ends when it ended.
+func TestLongerRunIsTakenOver(t *testing.T) {
+	const moved = 4
+	ctx, s := t.Context(), openOverflowing(t, Bounds{Versions: 2 * moved})
+	if _, err := loadAgain(ctx, s, imported("go", 0, moved+1)); err != nil {
+		t.Fatal(err)
+	}
+	c := s.collections["tools"]
+	h, err := c.readHead(ctx, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prev, still, err := c.readPrev(ctx, h)
+	if err != nil || !still {
+		t.Fatal(still, err)
+	}
+	last, err := decodeVersion("tools", "go", prev[moved-1].raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	untrue := append(slices.Clone(prev[:moved-1]), supersede(last, last.SupersededAt+5))
+	for _, versions := range [][]superseded{untrue, prev} {
+		if n, err := c.overflow(ctx, "go", versions, moved, false); err != nil || n != moved {
+			t.Fatal(n, err)
+		}
+		c.bounds.Versions = moved / 2
+	}
+	var run struct {
+		To driver.Instant `bson:"to"`
+	}
+	if err := c.history.FindOne(ctx, bson.D{{Key: "k", Value: "go"}}).Decode(&run); err != nil {
+		t.Fatal(err)
+	}
+	got, _, _, _ := readPlaces(t, s)
+	if diff := cmp.Diff([][]int64{numbersFrom(1, moved)}, got.Runs); diff != "" || run.To != last.SupersededAt {
+		t.Errorf("the first run ends at %d, want %d; the runs (-want +got):\n%s", run.To, last.SupersededAt, diff)
+	}
+}
+
 // A version that was to be superseded by a commit that is lost ends when what is
 // loaded begins, though that is earlier.
 func TestLoadEndsRun(t *testing.T) {
