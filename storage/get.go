@@ -80,13 +80,26 @@ func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key stri
 // that was recorded after now is not there yet. Now is later than the beginning
 // of the operation where that has written something itself.
 func (s *Store) numbered(ctx context.Context, now driver.Instant, t *Type, key string, number int, fields []string) (*driver.Version, error) {
-	if number < 1 {
-		return nil, badInput("version %d: versions are counted from 1", number)
+	if err := checkNumber(number); err != nil {
+		return nil, err
 	}
 	v, err := s.getFields(ctx, t, driver.Ref{Key: key, Number: int64(number)}, fields)
 	if err != nil {
 		return nil, err
 	}
+	return s.there(ctx, now, t, key, int64(number), v)
+}
+
+func checkNumber(number int) error {
+	if number < 1 {
+		return badInput("version %d: versions are counted from 1", number)
+	}
+	return nil
+}
+
+// there returns what was found for a number, nil for nothing, where it was there
+// at an instant; nil for an unknown key.
+func (s *Store) there(ctx context.Context, now driver.Instant, t *Type, key string, number int64, v *driver.Version) (*driver.Version, error) {
 	if v != nil && v.RecordedAt <= now {
 		return v, nil
 	}
@@ -94,7 +107,7 @@ func (s *Store) numbered(ctx context.Context, now driver.Instant, t *Type, key s
 	if err != nil || last == nil {
 		return nil, err
 	}
-	return nil, noVersion(t, key, int64(number), last)
+	return nil, noVersion(t, key, number, last)
 }
 
 func noVersion(t *Type, key string, number int64, last *driver.Version) error {

@@ -400,6 +400,10 @@ func TestDiff(t *testing.T) {
 			checkPatch(t, got)
 		}
 	}
+	e.engine.gets.Store(0)
+	if _ = must(e.store.Diff(ctx, d.Document, storage.VersionRef{AsOf: &first}, &storage.VersionRef{Version: ptr(3)}))(t); e.engine.gets.Load() != 1 {
+		t.Errorf("%d reads of two versions", e.engine.gets.Load())
+	}
 	if def := must(e.store.Diff(ctx, d.Document, storage.VersionRef{Version: ptr(1)}, nil))(t); def.To.Number() != 4 {
 		t.Errorf("to version %d by default", def.To.Number())
 	}
@@ -415,6 +419,10 @@ func TestDiff(t *testing.T) {
 	} {
 		_, err := e.store.Diff(ctx, d.Document, tt.ref, nil)
 		wantError(t, err, tt.code)
+		_, err = e.store.Diff(ctx, d.Document, storage.VersionRef{Version: ptr(2)}, &tt.ref)
+		wantError(t, err, tt.code)
+		_, err = e.store.Diff(ctx, d.Document, storage.VersionRef{Version: ptr(9)}, &tt.ref)
+		wantError(t, err, storage.CodeVersionNotFound, "no version 9")
 	}
 }
 

@@ -79,15 +79,9 @@ func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *Vers
 	if err != nil {
 		return nil, err
 	}
-	before, err := s.referredFrom(ctx, op, d, "from", from)
+	before, after, err := s.compared(ctx, op, d, from, to)
 	if err != nil {
 		return nil, err
-	}
-	after := d.v
-	if to != nil {
-		if after, err = s.referredFrom(ctx, op, d, "to", *to); err != nil {
-			return nil, err
-		}
 	}
 	if err := ended(ctx); err != nil {
 		return nil, err
@@ -130,20 +124,72 @@ func visibleState(t *Type, v *driver.Version) []byte {
 	return t.object.visible(v.Data)
 }
 
-// referredFrom is referred for what is known about a document that was read; nil
-// for a moment before its first version.
-func (s *Store) referredFrom(ctx context.Context, op *operation, d *Document, arg string, ref VersionRef) (*driver.Version, error) {
-	if ref.AsOf == nil || ref.Version != nil {
-		return s.referred(ctx, op, d.seen, d.t, d.v.Key, arg, ref)
+// compared returns the versions of a document that references name, read at once;
+// the one that was read where to is not given, nil for a moment before its first
+// version. What is wrong with from is said before what is wrong with to.
+func (s *Store) compared(ctx context.Context, op *operation, d *Document, from VersionRef, to *VersionRef) (before, after *driver.Version, err error) {
+	first, err := s.refFrom(ctx, op, d, "from", from)
+	if err != nil {
+		return nil, nil, err
 	}
-	if *ref.AsOf > d.seen {
-		return nil, errorf(CodeAsOfInFuture, "%s: asOf %s is after %s, at which the document was read; to compare with later states, read the document at a later moment",
+	refs := []driver.Ref{first}
+	var wrong error
+	if to != nil {
+		var second driver.Ref
+		if second, wrong = s.refFrom(ctx, op, d, "to", *to); wrong == nil {
+			refs = append(refs, second)
+		}
+	}
+	vs, err := s.engine.Get(ctx, d.t.Collection, refs, nil)
+	if err != nil {
+		return nil, nil, fromDriver(ctx, err)
+	}
+	for i, ref := range refs {
+		if ref.Number == 0 {
+			continue
+		}
+		if vs[i], err = s.there(ctx, d.seen, d.t, d.v.Key, ref.Number, vs[i]); err != nil {
+			return nil, nil, err
+		}
+		if vs[i] == nil {
+			return nil, nil, errorf(CodeNotFound, "%s: there is no %s %q", [...]string{"from", "to"}[i], d.t.Name, d.v.Key)
+		}
+	}
+	if to == nil {
+		return vs[0], d.v, nil
+	}
+	if wrong != nil {
+		return nil, nil, wrong
+	}
+	return vs[0], vs[1], nil
+}
+
+// refFrom checks what can be checked of a reference to a version of a document
+// before anything is read.
+func (s *Store) refFrom(ctx context.Context, op *operation, d *Document, arg string, ref VersionRef) (driver.Ref, error) {
+	at := driver.Ref{Key: d.v.Key}
+	switch {
+	case ref.Version != nil && ref.AsOf != nil:
+		return at, bothGiven(arg)
+	case ref.Version != nil:
+		at.Number = int64(*ref.Version)
+		return at, checkNumber(*ref.Version)
+	case ref.AsOf == nil:
+		return at, noneGiven(arg)
+	case *ref.AsOf > d.seen:
+		return at, errorf(CodeAsOfInFuture, "%s: asOf %s is after %s, at which the document was read; to compare with later states, read the document at a later moment",
 			arg, *ref.AsOf, d.seen)
 	}
-	if err := s.settled(ctx, op, *ref.AsOf); err != nil {
-		return nil, err
-	}
-	return s.getOne(ctx, d.t, driver.Ref{Key: d.v.Key, At: *ref.AsOf})
+	at.At = *ref.AsOf
+	return at, s.settled(ctx, op, at.At)
+}
+
+func bothGiven(arg string) error {
+	return errorf(CodeAmbiguousVersion, "%s: version and asOf are both given: name the state by one of them", arg)
+}
+
+func noneGiven(arg string) error {
+	return badInput("%s: name a version by its number (version) or by an instant (asOf)", arg)
 }
 
 // referred returns the version that a reference names, which may be a tombstone.
@@ -152,7 +198,7 @@ func (s *Store) referredFrom(ctx context.Context, op *operation, d *Document, ar
 func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant, t *Type, key, arg string, ref VersionRef) (*driver.Version, error) {
 	switch {
 	case ref.Version != nil && ref.AsOf != nil:
-		return nil, errorf(CodeAmbiguousVersion, "%s: version and asOf are both given: name the state by one of them", arg)
+		return nil, bothGiven(arg)
 	case ref.Version != nil:
 		v, err := s.numbered(ctx, now, t, key, *ref.Version, nil)
 		if err == nil && v == nil {
@@ -160,7 +206,7 @@ func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant,
 		}
 		return v, err
 	case ref.AsOf == nil:
-		return nil, badInput("%s: name a version by its number (version) or by an instant (asOf)", arg)
+		return nil, noneGiven(arg)
 	}
 	if err := s.settled(ctx, op, *ref.AsOf); err != nil {
 		return nil, err
