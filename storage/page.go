@@ -105,6 +105,8 @@ type PageArgs struct {
 	// Fields are the stored names of the top-level members that the caller will
 	// look at; nil: all. What cursors are made of need not be among them.
 	Fields []string
+	// CountOnly says that the caller looks at nothing but TotalCount.
+	CountOnly bool
 }
 
 // Page is a page of documents, or of the versions of one, without models. It is
@@ -160,6 +162,14 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	if err := s.settled(ctx, op, q.At); err != nil {
 		return nil, err
 	}
+	count := func(ctx context.Context) (int, error) {
+		n, err := s.engine.Count(ctx, &driver.Query{Collection: t.Collection, At: q.At, Filter: q.Filter})
+		return int(n), fromDriver(ctx, err)
+	}
+	if args.CountOnly {
+		n, err := count(ctx)
+		return &Page{count: known(n)}, err
+	}
 	q.Fields = fieldsOf(q, args.Fields)
 	vs, err := s.engine.Query(ctx, q)
 	if err != nil {
@@ -181,11 +191,15 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		pos := position(d, q.Order)
 		return appendCursor(dst, hash(), q.At, pos.Key, pos.Values)
 	}
-	pg.count = func(ctx context.Context) (int, error) {
-		n, err := s.engine.Count(ctx, &driver.Query{Collection: t.Collection, At: q.At, Filter: q.Filter})
-		return int(n), fromDriver(ctx, err)
+	if pg.count = count; !more && p.after == nil && p.before == nil {
+		pg.count = known(len(vs)) // the page is the whole list
 	}
 	return pg, nil
+}
+
+// known counts what was counted.
+func known(n int) counter {
+	return func(context.Context) (int, error) { return n, nil }
 }
 
 // fieldsOf adds to the names that a caller will look at those that cursors are

@@ -121,6 +121,44 @@ func TestCursorsOfExtremeDecimals(t *testing.T) {
 	}
 }
 
+// What is on one page is counted already, and only then; who wants nothing but the
+// number is shown nothing else.
+func TestPagesThatAreTheWholeList(t *testing.T) {
+	e := newEnv(t)
+	for i := range 3 {
+		e.load("software", fmt.Sprint(i), `{"name":"x"}`)
+	}
+	ctx := e.begin()
+	second := must(e.projects.Page(ctx, nil, nil, ptr(2), nil, nil, nil, nil))(t).PageInfo.EndCursor()
+	for _, c := range []struct {
+		name   string
+		args   storage.PageArgs
+		counts int64
+	}{
+		{"all", storage.PageArgs{First: ptr(3)}, 0},
+		{"all, from the end", storage.PageArgs{Last: ptr(3)}, 0},
+		{"some", storage.PageArgs{First: ptr(2)}, 1},
+		{"none of them", storage.PageArgs{First: ptr(0)}, 1},
+		{"the rest", storage.PageArgs{First: ptr(3), After: second}, 1},
+		{"what was before", storage.PageArgs{Last: ptr(3), Before: second}, 1},
+		{"the number", storage.PageArgs{First: ptr(3), CountOnly: true}, 1},
+	} {
+		e.engine.counts.Store(0)
+		page := must(e.store.Page(ctx, e.projects.Type(), &c.args))(t)
+		for range 2 {
+			if n := must(page.TotalCount(ctx))(t); n != 3 {
+				t.Errorf("%s: %d, want 3", c.name, n)
+			}
+		}
+		if n := e.engine.counts.Load(); min(n, 1) != c.counts || c.args.CountOnly && (n != 1 || page.Docs != nil) {
+			t.Errorf("%s: counted %d times, %d documents", c.name, n, len(page.Docs))
+		}
+	}
+	if none := must(e.projects.Page(ctx, object{"name": object{"eq": "y"}}, nil, ptr(0), nil, nil, nil, nil))(t); must(none.TotalCount(ctx))(t) != 0 {
+		t.Error("there is something")
+	}
+}
+
 func TestPageRefuses(t *testing.T) {
 	e := newEnv(t)
 	at := e.load("software", "a", `{"name":"a"}`)

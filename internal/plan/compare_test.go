@@ -123,6 +123,9 @@ func (f *failing) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.
 }
 
 func (f *failing) Count(ctx context.Context, q *driver.Query) (int64, error) {
+	f.mu.Lock()
+	f.calls = append(f.calls, "count "+q.Collection)
+	f.mu.Unlock()
 	if err := f.trouble(q.Collection); err != nil {
 		return 0, err
 	}

@@ -148,6 +148,9 @@ func TestReadsAreFew(t *testing.T) {
 			`{ projects(where: {key: {in: ["a", "e", "f", "d"]}}) { nodes { versions(first: 2) { nodes { name } } } } }`,
 			"query software, log software 3", "query software, log software 3",
 		},
+		{`{ projects(first: 2) { n: totalCount ... on ProjectConnection { __typename totalCount } } }`, "count software", "query software, count software, count software"},
+		{`{ projects(first: 2) { totalCount pageInfo { hasNextPage } } }`, "query software, count software", "query software, count software"},
+		{`{ projects(first: 9) { totalCount nodes { key } } }`, "query software", "query software"}, // the page is all there is
 		{
 			`{ projects(where: {key: {in: ["a", "e"]}}) { nodes { versions { nodes { version } totalCount } } } }`,
 			"query software, log software 2 without data", "query software, log software 2",

@@ -55,6 +55,7 @@ func TestAnswersAreTheSame(t *testing.T) {
 		{"references to what has no value", `{ projects { nodes { key licenses { identifier } } } }`, ``},
 		{"a page", `{ projects { totalCount nodes { ...all } pageInfo { hasNextPage hasPreviousPage startCursor endCursor __typename } __typename } } ` + everything, ``},
 		{"a page of good ones", `{ projects(where: {key: {in: ["a", "e"]}}) { nodes { ...all tags { name } } edges { cursor node { key tags { key relatedTags { key } } } } } } ` + everything, ``},
+		{"how many there are", `{ projects(first: 1, where: {key: {ne: "a"}}) { __typename totalCount } tags(first: -1) { totalCount } }`, ``},
 		{"an empty page", `{ projects(where: {name: {eq: "nobody"}}) { totalCount nodes { name } edges { cursor } pageInfo { hasNextPage startCursor endCursor } } }`, ``},
 		{"a page in the past", `{ tags(asOf: "1970-01-01T00:00:00.000012Z", where: {key: {ne: "bad"}}) { nodes { id name } totalCount } }`, ``},
 		{

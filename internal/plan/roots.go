@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 
 	"github.com/99designs/gqlgen/graphql"
 
@@ -134,10 +135,13 @@ func documentRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer
 // pageRoot makes the writer of a page of documents.
 func pageRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[struct{}] {
 	inner, id := connection(b, f, t), b.arguments(f, args.OfPage)
+	countOnly := !slices.ContainsFunc(inner.fields, func(to field[*storage.Page]) bool {
+		return to.field.Name != "totalCount" && to.field.Name != "__typename"
+	})
 	return func(r *run, at *place, _ struct{}) bool {
 		given, _ := r.args[id].(*storage.PageArgs)
 		projected := *given
-		projected.Fields = inner.need
+		projected.Fields, projected.CountOnly = inner.need, countOnly
 		page, err := r.of.store.Page(r.ctx, t, &projected)
 		return show(r, at, inner, page, err)
 	}
