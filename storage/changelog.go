@@ -23,10 +23,17 @@ type changePlace struct {
 	index int
 }
 
+// moreVersions is how many times as many versions are asked for where those before
+// had too few changes for a page.
+const moreVersions = 4
+
 // each calls yield with the changes from one place to another (exclusive, nil:
-// the end), newest first or in the exact reverse of that.
-func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, yield func(changePlace, *FieldChange) bool) error {
+// the end), newest first or in the exact reverse of that. Where not all of them are
+// likely to be wanted, versions is how many probably have enough; 0 for all. An
+// engine that knows need not look for the others.
+func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, versions int, yield func(changePlace, *FieldChange) bool) error {
 	q := l.log
+	q.Limit = versions
 	q.Backward, q.Previous = !reverse, true
 	if q.To == 0 || q.To > l.seen+1 {
 		q.To = l.seen + 1
@@ -41,38 +48,55 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 		}
 		q.After = &from
 	}
-	for e, err := range l.store.engine.Log(ctx, &q) {
-		if err != nil {
-			return fromDriver(ctx, err)
+	for {
+		n := 0
+		var last driver.LogPosition
+		for e, err := range l.store.engine.Log(ctx, &q) {
+			if err != nil {
+				return fromDriver(ctx, err)
+			}
+			if err := ended(ctx); err != nil {
+				return err
+			}
+			n, last = n+1, positionOf(e.Version)
+			if !l.version(e, reverse, after, until, yield) {
+				return nil
+			}
 		}
-		if err := ended(ctx); err != nil {
-			return err
+		if q.Limit == 0 || n < q.Limit {
+			return nil
 		}
-		v := e.Version
-		t := l.store.byCollection[v.Collection]
-		if t == nil {
+		q.After, q.Limit = &last, moreVersions*q.Limit
+	}
+}
+
+func positionOf(v *driver.Version) driver.LogPosition {
+	return driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}
+}
+
+// version calls yield with the changes of one version; false where no more are wanted.
+func (l *changelog) version(e driver.Entry, reverse bool, after, until *changePlace, yield func(changePlace, *FieldChange) bool) bool {
+	v := e.Version
+	t := l.store.byCollection[v.Collection]
+	if t == nil {
+		return true
+	}
+	place := changePlace{LogPosition: positionOf(v)}
+	changes := l.store.changesBetween(t, e.Previous, v, v, l.seen)
+	for n := range changes {
+		place.index = n
+		if reverse {
+			place.index = len(changes) - 1 - n
+		}
+		c := changes[place.index]
+		if len(l.fields) > 0 && !slices.Contains(l.fields, c.Field) || after != nil && !place.behind(*after, reverse) {
 			continue
 		}
-		place := changePlace{LogPosition: driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}}
-		changes := l.store.changesBetween(t, e.Previous, v, v, l.seen)
-		for n := range changes {
-			place.index = n
-			if reverse {
-				place.index = len(changes) - 1 - n
-			}
-			c := changes[place.index]
-			if len(l.fields) > 0 && !slices.Contains(l.fields, c.Field) || after != nil && !place.behind(*after, reverse) {
-				continue
-			}
-			if until != nil && !until.behind(place, reverse) {
-				return nil
-			}
-			if !yield(place, c) {
-				return nil
-			}
+		if until != nil && !until.behind(place, reverse) || !yield(place, c) {
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 // behind reports whether p comes after q in the list (or in its reverse).
@@ -114,7 +138,8 @@ func (l *changelog) page(ctx context.Context, op *operation, hash string, p pagi
 		change *FieldChange
 	}
 	var items []item
-	err = l.each(ctx, p.backward, from, to, func(at changePlace, c *FieldChange) bool {
+	// Each version has a change or more, the one of the place and one behind the page too.
+	err = l.each(ctx, p.backward, from, to, p.limit+2, func(at changePlace, c *FieldChange) bool {
 		items = append(items, item{at, c})
 		return len(items) <= p.limit
 	})
@@ -138,7 +163,7 @@ func (l *changelog) page(ctx context.Context, op *operation, hash string, p pagi
 	}
 	conn.count = func(ctx context.Context) (int, error) {
 		n := 0
-		err := l.each(ctx, false, nil, nil, func(changePlace, *FieldChange) bool { n++; return true })
+		err := l.each(ctx, false, nil, nil, 0, func(changePlace, *FieldChange) bool { n++; return true })
 		return n, err
 	}
 	return conn, nil

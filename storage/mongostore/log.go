@@ -51,13 +51,13 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(driver.E
 		versions = s.merge(ctx, q, collections)
 	}
 	var waiting []driver.Entry
-	flush := func() (bool, error) {
+	flush := func(n int) (bool, error) {
 		if q.Previous || q.PreviousOfDeleted {
-			if err := s.fillPrevious(ctx, q, waiting, &near); err != nil {
+			if err := s.fillPrevious(ctx, q, waiting[:n], &near); err != nil {
 				return false, err
 			}
 		}
-		for _, e := range waiting {
+		for _, e := range waiting[:n] {
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
@@ -65,7 +65,10 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(driver.E
 				return false, nil
 			}
 		}
-		waiting = waiting[:0]
+		if n > 0 && len(q.Keys) == 1 {
+			near.told = waiting[n-1].Version
+		}
+		waiting = slices.Delete(waiting, 0, n)
 		return true, nil
 	}
 	n, batch := 0, 1
@@ -83,11 +86,15 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(driver.E
 		if len(waiting) < batch {
 			continue
 		}
-		if more, err := flush(); err != nil || !more {
+		ready := len(waiting)
+		if ready > 1 && q.Backward && near.follows(waiting[ready-1].Version) {
+			ready--
+		}
+		if more, err := flush(ready); err != nil || !more {
 			return err
 		}
 	}
-	_, err = flush()
+	_, err = flush(len(waiting))
 	return err
 }
 
@@ -122,9 +129,18 @@ func (s *Store) logged(q *driver.LogQuery) ([]*collection, error) {
 
 // nearby are versions of one document that were read last, whether or not they
 // were asked for: the previous versions of others are often among them.
-type nearby struct{ lists [2][]*record }
+type nearby struct {
+	lists [2][]*record
+	told  *driver.Version // the last entry's
+}
 
 func (n *nearby) read(list []*record) { n.lists[0], n.lists[1] = slices.Clone(list), n.lists[0] }
+
+// follows reports whether a version is the first of those that were read last, so that
+// of a history that is read backward the one before it comes next.
+func (n *nearby) follows(v *driver.Version) bool {
+	return len(n.lists[0]) > 0 && n.lists[0][0].Number == v.Number
+}
 
 // versionName tells a version from all others.
 type versionName struct {
@@ -138,6 +154,9 @@ func nameOfVersion(v *driver.Version) versionName { return versionName{v.Collect
 // or near to them, and the others with one Get for each collection.
 func (s *Store) fillPrevious(ctx context.Context, q *driver.LogQuery, entries []driver.Entry, near *nearby) error {
 	known := make(map[versionName]*driver.Version)
+	if near.told != nil {
+		known[nameOfVersion(near.told)] = near.told
+	}
 	for _, list := range near.lists {
 		for _, r := range list {
 			known[nameOfVersion(&r.Version)] = &r.Version

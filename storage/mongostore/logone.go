@@ -13,8 +13,13 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// runBatch is how many runs are read at a time.
-const runBatch = 4
+// How many runs are read at a time: few at first, as the versions that are wanted are
+// often among them, and then twice as many each time. Runs without data are small.
+const (
+	runBatch       = 4
+	mostRuns       = 64
+	mostRunsNoData = 1024
+)
 
 // logOne reads the history of one document in order. The document is read
 // first, whatever the direction, because versions move from it to the runs. A
@@ -123,7 +128,15 @@ func (c *collection) runs(ctx context.Context, q *driver.LogQuery, before int64,
 	if !q.Backward {
 		bound = 1
 	}
+	batch, most := int32(runBatch), int32(mostRuns)
+	if q.NoData {
+		most = mostRunsNoData
+	}
 	for cursor.Next(ctx) {
+		if cursor.RemainingBatchLength() == 0 {
+			batch = min(2*batch, most)
+			cursor.SetBatchSize(batch)
+		}
 		records, err := c.list(key, cursor.Current.Lookup("vs"))
 		if err != nil {
 			return false, err
