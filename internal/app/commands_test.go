@@ -40,6 +40,8 @@ func TestUsage(t *testing.T) {
 		{"serve --cors-origin=http://localhost:5173/", 2, "no slash at its end; write http://localhost:5173\n"},
 		{"serve --store=mongodb://localhost", 2, "names no database"},
 		{"serve --store=mongodb://", 2, "URI is not valid"},
+		{"serve --store=mongodb://localhost/asof?minPoolSize=200", 2, "URI is not valid: minPoolSize"},
+		{"check --store=mongodb://localhost/asof?tlsCAFile=/nope", 2, "URI is not valid: open /nope"},
 		{"check --store=mongodb://127.0.0.1:1/asof?serverSelectionTimeoutMS=100", 1, "cannot be reached"},
 		{"serve --store=asof.db", 2, "write --store sqlite:asof.db"},
 		{"serve --max-time=30", 2, "write 30s for seconds"},
@@ -84,18 +86,49 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// A store is shown without what can have a password: the user and the options of a URI.
 func TestStoreNameHasNoPassword(t *testing.T) {
 	for store, want := range map[string]string{
-		"sqlite:./a@b:c.db":               "sqlite:./a@b:c.db",
-		"mongodb://localhost/asof":        "mongodb://localhost/asof",
-		"mongodb://ann:secret@h,i/asof?x": "mongodb://ann:xxxxx@h,i/asof?x",
-		"mongodb://ann:sec[ret@h:1,i:2/a": "mongodb://ann:xxxxx@h:1,i:2/a",
-		"mongodb://ann:se@c/ret@h/asof":   "mongodb://ann:xxxxx@h/asof",
-		"mongodb://ann@h/asof":            "mongodb://ann@h/asof",
+		"sqlite:./a@b:c.db":                         "sqlite:./a@b:c.db",
+		"mongodb://localhost/asof":                  "mongodb://localhost/asof",
+		"mongodb+srv://ann:secret@h/asof":           "mongodb+srv://h/asof",
+		"mongodb://ann:secret@h,i/asof?x":           "mongodb://h,i/asof",
+		"mongodb://ann:sec[ret@h:1,i:2/a":           "mongodb://h:1,i:2/a",
+		"mongodb://ann:se?ret@h/asof":               "mongodb://h/asof",
+		"mongodb://ann:se@c/ret@h/asof":             "mongodb://h/asof",
+		"mongodb://ann@h/asof":                      "mongodb://h/asof",
+		"mongodb://h/asof?proxyPassword=secret":     "mongodb://h/asof",
+		"mongodb://ann@h/asof?proxyPassword=sec@et": "mongodb://h/asof",
 	} {
 		m := &Main{flags: flags{Store: store}}
 		if got := m.storeName(); got != want {
 			t.Errorf("%s is shown as %s, want %s", store, got, want)
+		}
+	}
+}
+
+// What is refused is not repeated where a password may be.
+func TestRefusedStoreHasNoPassword(t *testing.T) {
+	for store, want := range map[string]string{
+		"mongodb//u:s3cret@h/x":                    "--store mongodb…: want",
+		"mongo:u:s3cret@h/x":                       "--store mongo…: want",
+		"mongo://u:s3cret@h/x":                     "--store mongo…: want",
+		"MONGODB://u:s3cret@h/x":                   "--store MONGODB…: want",
+		"mongodb//h/x?proxyPassword=s3cret":        "--store mongodb…: want",
+		"://u:s3cret@h/x":                          "--store …: want",
+		"mongodb:u:s3cret@h/x":                     `scheme must be "mongodb" or "mongodb+srv"`,
+		"mongodb://u:s3cret/asof":                  "port must be an integer",
+		"mongodb://u:p@s3cret:s3cret@h/asof":       "write %40 for @",
+		"mongodb://u:p@h/s3cret@h/asof":            "write %40 for @",
+		"mongodb+srv://u:p@s3cret.invalid/x@h/a":   "write %40 for @",
+		"mongodb://h/x?proxyPassword=s3cret%zz":    "invalid option value",
+		"mongodb://h/x?retryWrites=s3cret":         `invalid value for "retryWrites"`,
+		"mongodb://h/x?tlsInsecure=a\"b\\s3cret\"": `invalid value for "tlsInsecure"`,
+		"./s3cret.db":                              "write --store sqlite:./s3cret.db", // is no password
+	} {
+		status, out, errs := run(t, "", "check", "--store="+store)
+		if status != 2 || !strings.Contains(errs, want) || strings.Contains(out+errs, "s3cret") && !strings.Contains(want, "s3cret") {
+			t.Errorf("%s: status %d: %s%s", store, status, out, errs)
 		}
 	}
 }

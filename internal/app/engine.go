@@ -31,10 +31,10 @@ func (m *Main) checkStore() error {
 		return m.checkMongo()
 	case scheme == "mongodb+srv":
 		return nil
-	case !ok && name != "":
+	case name != "" && unknownStore(name) == name:
 		return usageError{fmt.Errorf("--store %s: want sqlite:PATH or mongodb://HOST/DATABASE; for this file write --store sqlite:%s", name, name)}
 	default:
-		return usageError{fmt.Errorf("--store %s: want sqlite:PATH, such as sqlite:./asof.db, or mongodb://HOST/DATABASE", name)}
+		return usageError{fmt.Errorf("--store %s: want sqlite:PATH, such as sqlite:./asof.db, or mongodb://HOST/DATABASE", unknownStore(name))}
 	}
 }
 

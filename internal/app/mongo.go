@@ -51,18 +51,20 @@ func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error)
 	return store, nil
 }
 
-// storeName is --store without a password, to be shown. It does not depend on
-// the whole being a valid URI.
+// storeName is the --store that was opened as it may be shown: without what can have a
+// password.
 func (m *Main) storeName() string {
-	name := m.flags.Store
-	scheme, rest, ok := strings.Cut(name, "://")
-	at := strings.LastIndex(rest, "@")
-	if !ok || at < 0 {
-		return name
+	if strings.HasPrefix(m.flags.Store, "sqlite:") {
+		return m.flags.Store
 	}
-	user, _, secret := strings.Cut(rest[:at], ":")
-	if !secret {
-		return name
+	return mongostore.Name(m.flags.Store)
+}
+
+// unknownStore is what may be shown of a --store that is of no kind: a password can
+// follow on a colon, or be where an @ or options are.
+func unknownStore(store string) string {
+	if !strings.ContainsAny(store, ":@?") {
+		return store
 	}
-	return scheme + "://" + user + ":xxxxx" + rest[at:]
+	return store[:strings.IndexAny(store, ":/@?")] + "…"
 }

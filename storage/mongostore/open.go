@@ -9,8 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/asof/asof/storage/driver"
@@ -20,7 +18,7 @@ import (
 // quarter moves to the overflow. Zero means the default.
 type Bounds struct {
 	Versions int // default 64
-	Bytes    int // as stored; default 32 KB
+	Bytes    int // as stored, or a few versions where that is more; default 32 KB
 
 	together int // how large a document may get by what stays in prev; 0: maxTogether
 }
@@ -70,18 +68,12 @@ const (
 // asof made, one in which another program keeps documents, and collections or
 // indexes of another program that are in the way.
 func Open(ctx context.Context, uri string, o Options) (*Store, error) {
-	parsed, err := parseURI(uri)
+	dials := new(dialer)
+	client, database, err := connect(uri, dials)
 	if err != nil {
 		return nil, err
 	}
-	dials := new(dialer)
-	clientOptions := options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).SetDialer(dials).ApplyURI(uri).
-		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(durable())
-	client, err := mongo.Connect(clientOptions)
-	if err != nil {
-		return nil, invalidf("the MongoDB URI is not valid: %w", err)
-	}
-	s, err := open(ctx, client, parsed.Database, o)
+	s, err := open(ctx, client, database, o)
 	if err != nil {
 		// What went wrong first is what counts.
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closingTimeout)

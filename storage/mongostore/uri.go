@@ -1,12 +1,18 @@
 package mongostore
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 
 	"github.com/asof/asof/storage/driver"
@@ -17,18 +23,50 @@ import (
 // CodeInvalid; CodeUnavailable when the hosts cannot be looked up. They do not
 // show a password.
 func CheckURI(uri string) error {
-	_, err := parseURI(uri)
-	return err
+	client, _, err := connect(uri, nowhere{})
+	if err != nil {
+		return err
+	}
+	return client.Disconnect(context.Background())
+}
+
+// Name is what may be shown of a URI: where the servers are, and the database. The
+// user may have a password, and so may options.
+func Name(uri string) string {
+	scheme, rest, _ := strings.Cut(uri, "://")
+	if _, after, user := strings.Cut(rest, "@"); user {
+		rest = after
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	return scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
+}
+
+// connect makes a client of the servers that a URI names, and says which database it
+// names. Whatever is wrong with the URI, it finds before any server is asked.
+func connect(uri string, d options.ContextDialer) (client *mongo.Client, database string, err error) {
+	parsed, err := parseURI(uri)
+	if err != nil {
+		return nil, "", err
+	}
+	client, err = mongo.Connect(options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).SetDialer(d).ApplyURI(uri).
+		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(durable()))
+	if err != nil {
+		return nil, "", uriError(err)
+	}
+	return client, parsed.Database, nil
 }
 
 func parseURI(uri string) (*connstring.ConnString, error) {
+	_, rest, _ := strings.Cut(uri, "://")
+	_, rest, _ = strings.Cut(rest, "@")
+	if rest, _, _ = strings.Cut(rest, "?"); strings.Contains(rest, "@") {
+		// What follows on the first one would be taken for the host, and be shown.
+		return nil, invalidf("the MongoDB URI is not valid: in a user and a password, write %%40 for @")
+	}
 	parsed, err := connstring.ParseAndValidate(uri)
-	var lookup *net.DNSError
 	switch {
-	case errors.As(err, &lookup):
-		return nil, driver.Errorf(driver.CodeUnavailable, "the MongoDB server cannot be found: %w", err)
 	case err != nil:
-		return nil, invalidf("the MongoDB URI is not valid: %w", err)
+		return nil, uriError(err)
 	case parsed.Database == "":
 		return nil, invalidf("the MongoDB URI names no database; add one, such as mongodb://localhost:27017/asof")
 	case strings.ContainsAny(parsed.Database, "/\\. \"$\x00") || len(parsed.Database) > maxDatabaseName:
@@ -37,8 +75,49 @@ func parseURI(uri string) (*connstring.ConnString, error) {
 		// The driver takes no notice of them, whatever they were to do: tlss=true.
 		return nil, invalidf("the MongoDB URI has the option %s, which the driver does not know; correct or remove it", slices.Min(slices.Collect(maps.Keys(parsed.UnknownOptions))))
 	}
+	// Nor of these values.
+	if level := parsed.ReadConcernLevel; level != "" && !slices.Contains(readConcerns[:], level) {
+		return nil, invalidf("the MongoDB URI has an unknown readConcernLevel; there are %s, and asof reads with majority, whatever it says", strings.Join(readConcerns[:], ", "))
+	}
+	for _, name := range parsed.Compressors {
+		if !slices.Contains(compressors[:], name) {
+			return nil, invalidf("the MongoDB URI has an unknown one of compressors; there are %s", strings.Join(compressors[:], ", "))
+		}
+	}
 	return parsed, nil
 }
 
 // maxDatabaseName is how long the name of a database may be, in bytes.
 const maxDatabaseName = 63
+
+// What the options readConcernLevel and compressors can say.
+var (
+	readConcerns = [...]string{"available", "linearizable", "local", "majority", "snapshot"}
+	compressors  = [...]string{"snappy", "zlib", "zstd"}
+)
+
+// repeated finds what the driver's errors repeat of a URI, which may be of a password;
+// behind "for" they name an option.
+var repeated = regexp.MustCompile(`(for )?"(?:[^"\\]|\\.)*"`)
+
+// uriError says what the driver finds wrong with a URI.
+func uriError(err error) error {
+	var lookup *net.DNSError
+	if errors.As(err, &lookup) {
+		return driver.Errorf(driver.CodeUnavailable, "the MongoDB server cannot be found: %w", err)
+	}
+	return invalidf("the MongoDB URI is not valid: %s", repeated.ReplaceAllStringFunc(err.Error(), func(text string) string {
+		if strings.HasPrefix(text, "for ") || text == `"mongodb"` || text == `"mongodb+srv"` {
+			return text
+		}
+		return "…"
+	}))
+}
+
+// nowhere is the way to servers that are not to be asked.
+type nowhere struct{}
+
+// DialContext implements options.ContextDialer.
+func (nowhere) DialContext(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("only the URI is looked at")
+}
