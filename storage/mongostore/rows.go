@@ -14,7 +14,8 @@ import (
 )
 
 // rows reads what a query finds in all three places, each version once. Only
-// their keys are read where the caller wants to count.
+// their keys are read where the caller wants to count, and knows that there are
+// later versions.
 func (c *collection) rows(ctx context.Context, p *planned, keysOnly bool) ([]row, error) {
 	if _, none := p.filter.(never); none {
 		return nil, nil
@@ -26,8 +27,10 @@ func (c *collection) rows(ctx context.Context, p *planned, keysOnly bool) ([]row
 	if err := r.all(ctx, cursor, err, "current"); err != nil {
 		return nil, err
 	}
-	if later, err := c.changedSince(ctx, p.At); err != nil || !later {
-		return r.rows, err
+	if !keysOnly {
+		if later, err := c.changedSince(ctx, p.At); err != nil || !later {
+			return r.rows, err
+		}
 	}
 	cursor, err = c.main.Aggregate(ctx, p.prevPipeline(keysOnly), options.Aggregate().SetAllowDiskUse(true))
 	if err := r.all(ctx, cursor, err, "prev"); err != nil {
