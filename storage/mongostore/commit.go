@@ -184,7 +184,7 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 	made := &head{record: *r, n: h.n + 1, size: h.size + int64(len(old.raw))}
 	set := bson.D{{Key: "current", Value: embedded(current)}}
 	var change bson.D
-	if b := t.c.bounds; made.n <= int64(b.Versions) && made.size <= int64(b.Bytes) {
+	if b := t.c.bounds.beside(len(current)); made.n <= int64(b.Versions) && made.size <= int64(b.Bytes) {
 		set = append(set, bson.E{Key: "n", Value: made.n}, bson.E{Key: "size", Value: made.size})
 		change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: embedded(old.raw)}}}}
 	} else {
@@ -193,7 +193,7 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 			return nil, certain(err)
 		}
 		versions := append(prev, old)
-		gone, err := t.c.overflow(ctx, r.Key, versions, b.cut(versions, made.size, len(current)), true)
+		gone, err := t.c.overflow(ctx, b, r.Key, versions, b.cut(versions, made.size, len(current)), true)
 		if err != nil {
 			return nil, certain(err)
 		}

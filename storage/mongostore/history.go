@@ -38,6 +38,19 @@ const maxTogether = 14 << 20
 // smaller is what an update rewrites.
 const keepShare = 4
 
+// fewVersions are about as many as stay in prev, however large they are, unless they take
+// more than mostOfFew bytes together: with fewer, each update would move one.
+const (
+	fewVersions = 5
+	mostOfFew   = 1 << 20
+)
+
+// beside are the bounds of the history beside a current version of so many bytes.
+func (b Bounds) beside(current int) Bounds {
+	b.Bytes = max(b.Bytes, min(fewVersions*current, mostOfFew, b.together-current))
+	return b
+}
+
 // cut says how many of superseded versions, of so many bytes together, move to the
 // overflow, oldest first: none where all may stay in prev, and otherwise so many that no
 // more than a part of each bound is taken. The last one stays, whatever the bounds, unless
@@ -117,9 +130,9 @@ func byRun(key string, first int64) bson.D {
 // that one has, so that no two runs hold the same version; but never the last of
 // the versions, unless it is among those that were to move. When that one ends is
 // what an attempt to commit says, of which several may be under way.
-func (c *collection) overflow(ctx context.Context, key string, versions []superseded, n int, attempt bool) (moved int, err error) {
+func (c *collection) overflow(ctx context.Context, b Bounds, key string, versions []superseded, n int, attempt bool) (moved int, err error) {
 	for moved < n {
-		run := c.bounds.runs(versions[moved:n])[0]
+		run := b.runs(versions[moved:n])[0]
 		_, err := c.history.InsertOne(ctx, runOf(key, run))
 		switch {
 		case err == nil:

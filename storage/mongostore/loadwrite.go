@@ -211,7 +211,7 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 	var over []*moving
 	for _, p := range g.parts {
 		versions := append(p.prev, p.chain...)
-		if n := g.c.bounds.cut(versions, p.made.size, len(p.current)); n > 0 {
+		if n := p.bounds().cut(versions, p.made.size, len(p.current)); n > 0 {
 			over = append(over, &moving{p, versions, n})
 		}
 	}
@@ -246,7 +246,7 @@ type moving struct {
 func (g *loadGroup) overflow(ctx context.Context, bind bindFunc, list []*moving) error {
 	var first, rest []movingRun
 	for _, m := range list {
-		for i, run := range g.c.bounds.runs(m.versions[:m.n]) {
+		for i, run := range m.bounds().runs(m.versions[:m.n]) {
 			if r := (movingRun{m, run}); i == 0 {
 				first = append(first, r)
 			} else {
@@ -375,7 +375,7 @@ func (g *loadGroup) follow(ctx context.Context, bind bindFunc, m *moving) error 
 		return err
 	}
 	defer cancel()
-	m.n, err = g.c.overflow(ctx, m.key, m.versions, m.n, false)
+	m.n, err = g.c.overflow(ctx, m.bounds(), m.key, m.versions, m.n, false)
 	return err
 }
 
@@ -426,6 +426,9 @@ func (p *loadPart) plan() {
 	p.alone = p.made.size+int64(len(p.current)) > int64(p.c.bounds.together)
 }
 
+// bounds are those of the history beside what will be current.
+func (p *loadPart) bounds() Bounds { return p.c.bounds.beside(len(p.current)) }
+
 // sent is how large what commit sends is, in bytes.
 func (p *loadPart) sent() int64 {
 	bytes := int64(len(p.current))
@@ -472,7 +475,8 @@ func (g *loadGroup) readPrev(ctx context.Context) error {
 	parts := make(map[string]*loadPart)
 	var ids bson.A
 	for _, p := range g.parts {
-		over := p.made.n > int64(g.c.bounds.Versions) || p.made.size > int64(g.c.bounds.Bytes)
+		b := p.bounds()
+		over := p.made.n > int64(b.Versions) || p.made.size > int64(b.Bytes)
 		if p.head != nil && p.head.n > 0 && over {
 			parts[p.key] = p
 			ids = append(ids, encodeString(p.key))

@@ -137,7 +137,7 @@ func TestOverflow(t *testing.T) {
 		{"at the bound", Bounds{Versions: 8}, 9, 0, placed{nil, numbersFrom(1, 8)}},
 		{"one", Bounds{Versions: 1}, 4, 0, placed{[][]int64{{1}, {2}}, []int64{3}}},
 		{"by size", Bounds{Bytes: 10_000}, 10, 1000, placed{[][]int64{numbersFrom(1, 4), numbersFrom(5, 8)}, []int64{9}}},
-		{"larger than the bound", Bounds{Bytes: 500}, 4, 1000, placed{[][]int64{{1}, {2}}, []int64{3}}},
+		{"larger than the bound", Bounds{Bytes: 500}, 11, 1000, placed{[][]int64{numbersFrom(1, 4), numbersFrom(5, 8)}, []int64{9, 10}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := openOverflowing(t, test.bounds)
@@ -168,7 +168,7 @@ func TestRunIsThere(t *testing.T) {
 		t.Fatal(still, err)
 	}
 	wide := s.newCollection("tools", Bounds{Versions: 64})
-	if n, err := wide.overflow(ctx, "go", prev, len(prev), true); err != nil || n != 8 {
+	if n, err := wide.overflow(ctx, wide.bounds, "go", prev, len(prev), true); err != nil || n != 8 {
 		t.Fatal(n, err)
 	}
 	commitMore(t, s, 10, 24, 0)
@@ -198,7 +198,7 @@ func TestLastAttemptEndsRun(t *testing.T) {
 		{"the second again", second, second},
 		{"the first, which was delayed", first, second},
 	} {
-		if n, err := c.overflow(ctx, "go", []superseded{supersede(&h.record, attempt.at)}, 1, true); err != nil || n != 1 {
+		if n, err := c.overflow(ctx, c.bounds, "go", []superseded{supersede(&h.record, attempt.at)}, 1, true); err != nil || n != 1 {
 			t.Fatalf("%s: %d, %v", attempt.name, n, err)
 		}
 		var run struct {
@@ -236,5 +236,21 @@ func TestStaleNumberInPrev(t *testing.T) {
 	}
 	if n != int64(len(got.Prev)) || size != bytes {
 		t.Errorf("the document says that prev has %d versions and %d bytes; it has %d and %d", n, size, len(got.Prev), bytes)
+	}
+}
+
+// An update takes one command also where a few versions are larger than what a document
+// holds of others: only now and then does history move.
+func TestUpdatesOfLargerDocuments(t *testing.T) {
+	const before, updates = 12, 24
+	for _, bytes := range []int{2_000, 8_000, 20_000, 90_000} {
+		var sent recorder
+		s := openRecorded(t, Bounds{}, &sent)
+		commitMore(t, s, 1, before, bytes)
+		sent.take()
+		commitMore(t, s, before+1, before+updates, bytes)
+		if n := len(sent.take()); n > updates+updates/2 {
+			t.Errorf("%d updates of %d bytes took %d commands", updates, bytes, n)
+		}
 	}
 }

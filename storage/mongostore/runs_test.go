@@ -72,7 +72,7 @@ func TestRunsAreLeftBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			untrue[11] = supersede(r, r.SupersededAt+100)
-			if n, err := narrow.overflow(ctx, "go", untrue, len(untrue), true); err != nil || n != len(untrue) {
+			if n, err := narrow.overflow(ctx, narrow.bounds, "go", untrue, len(untrue), true); err != nil || n != len(untrue) {
 				t.Fatal(n, err)
 			}
 			test.more(t, s)
@@ -143,7 +143,7 @@ func TestLoadFindsRuns(t *testing.T) {
 					}
 					prev[last] = supersede(r, r.SupersededAt+5)
 				}
-				if n, err := c.overflow(ctx, key, prev, moved, true); err != nil || n != moved {
+				if n, err := c.overflow(ctx, c.bounds, key, prev, moved, true); err != nil || n != moved {
 					t.Fatal(n, err)
 				}
 			}
@@ -183,7 +183,7 @@ func TestLoadFollowsRuns(t *testing.T) {
 	if err != nil || !still {
 		t.Fatal(still, err)
 	}
-	if n, err := c.overflow(ctx, "go", prev, left, true); err != nil || n != left {
+	if n, err := c.overflow(ctx, c.bounds, "go", prev, left, true); err != nil || n != left {
 		t.Fatal(n, err)
 	}
 	if _, err := loadAgain(ctx, s, imported("go", before, 1)); err != nil {
@@ -220,7 +220,7 @@ func TestLongerRunIsTakenOver(t *testing.T) {
 	}
 	untrue := append(slices.Clone(prev[:moved-1]), supersede(last, last.SupersededAt+5))
 	for _, versions := range [][]superseded{untrue, prev} {
-		if n, err := c.overflow(ctx, "go", versions, moved, false); err != nil || n != moved {
+		if n, err := c.overflow(ctx, c.bounds, "go", versions, moved, false); err != nil || n != moved {
 			t.Fatal(n, err)
 		}
 		c.bounds.Versions = moved / 2
@@ -255,7 +255,7 @@ func TestLoadEndsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := supersede(&h.record, vs[1].RecordedAt+5)
-	if n, err := c.overflow(ctx, "go", []superseded{lost}, 1, true); err != nil || n != 1 {
+	if n, err := c.overflow(ctx, c.bounds, "go", []superseded{lost}, 1, true); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	if _, err := loadAgain(ctx, s, vs[1:]); err != nil {
