@@ -21,11 +21,18 @@ func (c *collection) declare(ctx context.Context, declared []driver.Index) error
 	ended := make(chan struct{})
 	defer close(ended)
 	go c.tellWaiting(c.store.timeout, ended)
+	how := options.CreateIndexes()
+	if c.store.majorities {
+		// By default every member that votes has to have made an index before it is
+		// there: one that is down would keep asof from starting. A server that is no
+		// member refuses to be asked for a quorum.
+		how.SetCommitQuorumMajority()
+	}
 	main, history := c.indexes(declared)
-	if _, err := c.main.Indexes().CreateMany(ctx, main); err != nil {
+	if _, err := c.main.Indexes().CreateMany(ctx, main, how); err != nil {
 		return err
 	}
-	_, err := c.history.Indexes().CreateMany(ctx, history)
+	_, err := c.history.Indexes().CreateMany(ctx, history, how)
 	return err
 }
 
