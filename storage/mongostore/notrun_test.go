@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,7 +14,8 @@ import (
 )
 
 // The manual lists every test that needs more of a server than one with its protocol,
-// and says how to run exactly those.
+// and says how to run exactly those, and every test to which a proxy says what a server
+// would; and no test that is not there.
 func TestManualListsWhatHasNotRun(t *testing.T) {
 	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "mongodb.md"))
 	if err != nil {
@@ -23,38 +25,57 @@ func TestManualListsWhatHasNotRun(t *testing.T) {
 	if !found {
 		t.Fatal("the manual has no list of what has not run")
 	}
-	pattern := regexp.MustCompile(`-run '([^']+)' \./storage/mongostore\n`).FindStringSubmatch(section)
-	if pattern == nil {
-		t.Fatal("the manual does not say how to run what has not run")
+	commands := map[string]*regexp.Regexp{}
+	for _, command := range regexp.MustCompile(`-run '([^']+)' \./(\S+)\n`).FindAllStringSubmatch(section, -1) {
+		commands[command[2]] = regexp.MustCompile(command[1])
 	}
-	runs := regexp.MustCompile(pattern[1])
-	needy := needyTests(t)
-	if len(needy) == 0 {
-		t.Fatal("no test asks for anything")
-	}
-	for _, name := range needy {
-		if !strings.Contains(section, "`"+name+"`") {
-			t.Errorf("the manual does not list %s", name)
+	listed := func(name string) bool { return strings.Contains(section, "`"+name+"`") }
+	var tests []string
+	for dir, path := range map[string]string{"storage/mongostore": ".", "e2e": filepath.Join("..", "..", "e2e")} {
+		calls := callsOf(t, path)
+		needy := testsThat(calls, "mongotest.Requires", "mongotest.New", "mongotest.NewLocked")
+		runs := commands[dir]
+		if len(needy) > 0 && runs == nil {
+			t.Fatalf("the manual does not say how to run what has not run of %s", dir)
 		}
-		if !runs.MatchString(name) {
-			t.Errorf("the manual's command does not run %s", name)
+		for _, name := range needy {
+			if !listed(name) {
+				t.Errorf("the manual does not list %s, which needs what the stand-in has not", name)
+			}
+			if !runs.MatchString(name) {
+				t.Errorf("the manual's command does not run %s", name)
+			}
 		}
+		if runs != nil {
+			for name := range strings.SplitSeq(runs.String(), "|") {
+				if !slices.ContainsFunc(needy, func(test string) bool { return strings.HasPrefix(test, name) }) {
+					t.Errorf("the manual's command asks for %s, which runs on any server, or is not there", name)
+				}
+			}
+		}
+		for _, name := range testsThat(calls, "mongotest.Reply", "mongotest.Rewrite") {
+			if !listed(name) {
+				t.Errorf("the manual does not list %s, to which a proxy answers", name)
+			}
+		}
+		tests = append(tests, testsThat(calls)...)
 	}
-	for name := range strings.SplitSeq(pattern[1], "|") {
-		if !slices.ContainsFunc(needy, func(test string) bool { return strings.HasPrefix(test, name) }) {
-			t.Errorf("the manual's command asks for %s, which runs on any server, or is not there", name)
+	for _, name := range regexp.MustCompile("`(Test[^`]*)`").FindAllStringSubmatch(section, -1) {
+		if !slices.Contains(tests, name[1]) {
+			t.Errorf("the manual lists %s, which is not there", name[1])
 		}
 	}
 }
 
-// needyTests are the tests of this package that ask a server for what it can do, or
-// for servers of their own.
-func needyTests(t *testing.T) (names []string) {
+// callsOf lists, for each function and method of the tests in a directory, what it
+// names: other ones, and what packages have. Methods are told by their names alone.
+func callsOf(t *testing.T, dir string) map[string][]string {
 	t.Helper()
-	files, err := filepath.Glob("*_test.go")
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	calls := map[string][]string{}
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -62,18 +83,44 @@ func needyTests(t *testing.T) (names []string) {
 		}
 		for _, d := range file.Decls {
 			f, ok := d.(*ast.FuncDecl)
-			if !ok || !strings.HasPrefix(f.Name.Name, "Test") {
+			if !ok {
 				continue
 			}
 			ast.Inspect(f, func(n ast.Node) bool {
-				if s, ok := n.(*ast.SelectorExpr); ok {
-					if of, ok := s.X.(*ast.Ident); ok && of.Name == "mongotest" && slices.Contains([]string{"Requires", "New", "NewLocked"}, s.Sel.Name) {
-						names = append(names, f.Name.Name)
+				switch n := n.(type) {
+				case *ast.Ident:
+					calls[f.Name.Name] = append(calls[f.Name.Name], n.Name)
+				case *ast.SelectorExpr:
+					if of, ok := n.X.(*ast.Ident); ok {
+						calls[f.Name.Name] = append(calls[f.Name.Name], of.Name+"."+n.Sel.Name)
 					}
 				}
 				return true
 			})
 		}
 	}
-	return names
+	return calls
+}
+
+// testsThat are the tests that name one of these, by themselves or by what they call;
+// all tests where nothing is asked for.
+func testsThat(calls map[string][]string, names ...string) (tests []string) {
+	reaches := map[string]bool{}
+	for _, name := range names {
+		reaches[name] = true
+	}
+	for more := true; more; {
+		more = false
+		for caller, called := range calls {
+			if !reaches[caller] && (names == nil || slices.ContainsFunc(called, func(name string) bool { return reaches[name] })) {
+				reaches[caller], more = true, true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(reaches)) {
+		if strings.HasPrefix(name, "Test") && name != "TestMain" {
+			tests = append(tests, name)
+		}
+	}
+	return tests
 }
