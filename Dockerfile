@@ -5,6 +5,10 @@
 #   docker build -t asof .
 #   docker run --rm -p 127.0.0.1:8080:8080 -v asof:/data -e ASOF_INSECURE_NO_AUTH=true asof
 #
+# The store is in the volume "asof". To have it in a directory of the machine
+# instead (-v /srv/asof:/data), give that to the user of the container before:
+# chown 65532:65532 /srv/asof
+#
 # asof has no authentication of its own yet, so it refuses to listen on other
 # addresses than the machine's own, and a container's port can be published only
 # when it listens on all of them. ASOF_INSECURE_NO_AUTH=true says that this is
