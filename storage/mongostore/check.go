@@ -29,7 +29,12 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) error {
 			return wrap(err, "checking "+c.name)
 		}
 	}
-	return wrap(s.checkJournal(ctx, report), "checking what was loaded")
+	for _, loaded := range []func(context.Context, func(string)) error{s.checkLoads, s.checkJournal} {
+		if err := loaded(ctx, report); err != nil {
+			return wrap(err, "checking what was loaded")
+		}
+	}
+	return wrap(s.checkMeta(ctx, report), "checking "+metaName)
 }
 
 // check checks one document with its overflow.

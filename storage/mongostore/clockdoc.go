@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -29,6 +30,7 @@ const clockID = "clock"
 // clockState is the clock document at one moment.
 type clockState struct {
 	Mark    driver.Instant         `bson:"mark"`
+	N       int64                  `bson:"n"`
 	Loader  string                 `bson:"loader"`
 	Servers map[string]serverState `bson:"servers"`
 }
@@ -39,6 +41,49 @@ type serverState struct {
 	Low   driver.Instant `bson:"low"`
 	Floor driver.Instant `bson:"floor"`
 	Waits bool           `bson:"waits"`
+}
+
+// spoiledError: another program wrote into the clock document. Nothing is handed out, until
+// somebody does something about it.
+type spoiledError struct{ error }
+
+func (e spoiledError) Unwrap() error { return e.error }
+
+func spoiled(format string, args ...any) error {
+	return spoiledError{driver.Errorf(driver.CodeUnavailable,
+		"another program wrote into the document %q of %s (%w); stop all asof servers on the database and remove the document: asof makes it anew when it starts",
+		clockID, metaName, fmt.Errorf(format, args...))}
+}
+
+// decode reads the document as it came.
+func (s *clockState) decode(raw bson.Raw) error {
+	if err := bson.Unmarshal(raw, s); err != nil {
+		return spoiled("%w", err)
+	}
+	return nil
+}
+
+// check says what is wrong with a document in which servers would not find each other:
+// they wait for those that are not there, or take themselves to be alone.
+func (s *clockState) check() error {
+	if s.N != int64(len(s.Servers)) {
+		return spoiled("n is %d, and there are %d servers", s.N, len(s.Servers))
+	}
+	for id, server := range s.Servers {
+		if server.Beat < 1 {
+			return spoiled("servers.%s has no beat", id)
+		}
+	}
+	return nil
+}
+
+// reached is an instant that every commit so far was at or before.
+func (s *clockState) reached() driver.Instant {
+	at := s.Mark
+	for _, server := range s.Servers {
+		at = max(at, server.Floor)
+	}
+	return at
 }
 
 // lowest is the lowest time that servers other than this one have in flight.
@@ -103,11 +148,14 @@ func (d *clockDocument) read(ctx context.Context) (*clockState, error) {
 func (d *clockDocument) readWith(ctx context.Context, p *patience) (*clockState, error) {
 	var state clockState
 	return &state, p.try(ctx, func(ctx context.Context) error {
-		err := d.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Decode(&state)
-		if errors.Is(err, mongo.ErrNoDocuments) {
+		raw, err := d.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Raw()
+		switch {
+		case errors.Is(err, mongo.ErrNoDocuments):
 			return nil
+		case err != nil:
+			return err
 		}
-		return err
+		return state.decode(raw)
 	})
 }
 
@@ -154,7 +202,11 @@ func (d *clockDocument) exchange(ctx context.Context, begins func(), set bson.D,
 func (d *clockDocument) change(ctx context.Context, filter, change bson.D) (*clockState, error) {
 	var before clockState
 	return &before, d.changes.try(ctx, func(ctx context.Context) error {
-		return d.meta.FindOneAndUpdate(ctx, filter, change, options.FindOneAndUpdate().SetReturnDocument(options.Before)).Decode(&before)
+		raw, err := d.meta.FindOneAndUpdate(ctx, filter, change, options.FindOneAndUpdate().SetReturnDocument(options.Before)).Raw()
+		if err != nil {
+			return err
+		}
+		return before.decode(raw)
 	})
 }
 

@@ -31,7 +31,7 @@ var errForgotten = errors.New("the load is not written down any more")
 // completeLoads completes the loads of servers that are not there any more, in a
 // life of this server in which commits wait.
 func (s *Store) completeLoads(ctx context.Context, life string) error {
-	var found []struct {
+	type part struct {
 		ID struct {
 			Load string `bson:"load"`
 			Part int64  `bson:"part"`
@@ -39,11 +39,16 @@ func (s *Store) completeLoads(ctx context.Context, life string) error {
 		Owner string `bson:"owner"`
 		Parts int64  `bson:"parts"`
 	}
+	var found []part
 	cursor, err := s.journal().Find(ctx, bson.D{{Key: failedField, Value: exists(false)}}, options.Find().SetProjection(bson.D{{Key: "owner", Value: 1}, {Key: "parts", Value: 1}}))
+	err = each(ctx, cursor, err, func(raw bson.Raw) error {
+		var p part
+		if bson.Unmarshal(raw, &p) == nil { // else it is another program's, see checkLoads
+			found = append(found, p)
+		}
+		return nil
+	})
 	if err != nil {
-		return err
-	}
-	if err := cursor.All(ctx, &found); err != nil {
 		return err
 	}
 	// Who wrote down what was found was among the servers before, and is not taken

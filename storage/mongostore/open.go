@@ -130,6 +130,9 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		}
 		floor = max(floor, last)
 	}
+	if err := s.meet(ctx, floor); err != nil {
+		return nil, wrap(err, "looking for other servers on the database")
+	}
 	if err := s.join(ctx, patience, o, floor); err != nil {
 		return nil, err
 	}

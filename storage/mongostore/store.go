@@ -35,10 +35,12 @@ type Store struct {
 	majorities bool
 	// snapshots: the server can answer several commands as of one moment.
 	snapshots bool
-	failing   failing
-	bulkSize  bulkSize
-	heads     *heads
-	writes    sync.Map // *outcome of writes on their way, by collection and ID
+	// mended is what was wrong with the clock document before this server came in.
+	mended   string
+	failing  failing
+	bulkSize bulkSize
+	heads    *heads
+	writes   sync.Map // *outcome of writes on their way, by collection and ID
 	// collections has every collection that is declared now or was before.
 	collections map[string]*collection
 	// life ends when the store gives up what is still running.
@@ -55,6 +57,7 @@ type collection struct {
 	main, history *mongo.Collection
 	store         *Store
 	bounds        Bounds
+	latest        atomic.Int64 // the last instant of a version that changedSince has seen
 }
 
 // enter lets a call in, unless the store is closed or the context has ended.
