@@ -312,6 +312,11 @@ func TestRequestsOnMongoDB(t *testing.T) {
 		t.Logf("%s: %q", r.name, least)
 		return len(least)
 	}
+	for _, query := range []string{`{ projects(asOf: "` + middle + `") { nodes { key } } }`, `{ tags(asOf: "` + middle + `") { nodes { key } } }`} {
+		if a := s.ask(t, query, nil); len(a.Errors) > 0 { // the first page of the past finds out what is past
+			t.Fatal(a.Errors)
+		}
+	}
 	alone := make([]int, len(requests))
 	for i := range requests {
 		if !requests[i].fleet {

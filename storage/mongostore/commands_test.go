@@ -230,11 +230,16 @@ func TestCommands(t *testing.T) {
 		}, true, false},
 		{"a page of the present, by a text in any case", func() { query(driver.Query{At: 9_000_000, Filter: named, Limit: 10}) }, true, true},
 		{"a page of the past, by an index", func() {
+			tools.latest.Store(0)
 			query(driver.Query{At: 3_500_000, Filter: driver.And{many, tagged}, Order: byStars, Limit: 10})
 		}, false, false},
-		{"a page of the past, by a text in any case", func() { query(driver.Query{At: 3_500_000, Filter: named, Limit: 10}) }, false, true},
+		{"another one of that instant or of one before", func() {
+			query(driver.Query{At: 3_500_000, Filter: driver.And{many, tagged}, Order: byStars, Limit: 10})
+		}, false, false},
+		{"a page of the past, by a text in any case", func() { tools.latest.Store(0); query(driver.Query{At: 3_500_000, Filter: named, Limit: 10}) }, false, true},
 		{"how many there are, by an index", func() { count(driver.Query{At: 9_000_000, Filter: many}) }, true, false},
-		{"how many there were, by an index", func() { count(driver.Query{At: 3_500_000, Filter: many}) }, false, false},
+		{"how many there were, by an index", func() { tools.latest.Store(0); count(driver.Query{At: 3_500_000, Filter: many}) }, false, false},
+		{"how many at that instant or at one before", func() { count(driver.Query{At: 3_500_000, Filter: many}) }, false, false},
 		{"the changelog of a type, a page of the newest", func() { log(driver.LogQuery{Backward: true, Limit: 1}) }, false, false},
 		{"the changelog of a type, a page of what an author did", func() { log(driver.LogQuery{Authors: []string{"ada"}, Backward: true, Limit: 1}) }, false, true},
 		{"the changelog of a type between two instants, a page of the oldest", func() { log(driver.LogQuery{From: 2_500_000, To: 4_500_000, Limit: 2}) }, false, false},

@@ -145,7 +145,7 @@ func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 
 // count counts what a query finds.
 func (c *collection) count(ctx context.Context, p *planned) (int64, error) {
-	if !p.local {
+	if !p.local && !c.knownSince(p.At) {
 		n, err := c.main.CountDocuments(ctx, p.currentFilter())
 		if err != nil {
 			return 0, err

@@ -48,18 +48,30 @@ func (p *planned) sorting() []driver.Order {
 	return p.Order
 }
 
-// changedSince reports whether any document has a version after an instant.
+// changedSince reports whether any document has a version after an instant. What is
+// after one stays so, and needs no second look.
 func (c *collection) changedSince(ctx context.Context, at driver.Instant) (bool, error) {
 	if at == driver.Forever {
 		return false, nil
 	}
-	err := c.main.FindOne(ctx, bson.D{{Key: "current.at", Value: bson.D{{Key: "$gt", Value: int64(at)}}}},
-		options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Err()
+	if c.knownSince(at) {
+		return true, nil
+	}
+	last, err := c.main.FindOne(ctx, bson.D{{Key: "current.at", Value: bson.D{{Key: "$gt", Value: int64(at)}}}},
+		options.FindOne().SetSort(bson.D{{Key: "current.at", Value: -1}}).SetProjection(bson.D{{Key: "_id", Value: 0}, {Key: "current.at", Value: 1}})).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return false, nil
 	}
+	if latest, ok := last.Lookup("current", "at").Int64OK(); ok {
+		for old := c.latest.Load(); old < latest && !c.latest.CompareAndSwap(old, latest); {
+			old = c.latest.Load()
+		}
+	}
 	return err == nil, err
 }
+
+// knownSince is changedSince as far as it is known without asking.
+func (c *collection) knownSince(at driver.Instant) bool { return int64(at) < c.latest.Load() }
 
 // reader collects rows, each document once.
 type reader struct {
