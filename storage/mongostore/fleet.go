@@ -234,10 +234,11 @@ func (f *fleet) check(life context.Context) {
 	})
 }
 
-// persist repeats what failed for want of an answer, until the context ends.
+// persist repeats what failed for want of an answer, until the context ends; where the
+// connection broke, a few times.
 func persist(ctx context.Context, do func() error) error {
 	for {
-		err := do()
+		err := insist(ctx, do)
 		if err == nil || ctx.Err() != nil || !mongo.IsTimeout(err) {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -115,7 +116,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 	}
 	// Indexes of a large collection take as long as they take.
 	for _, declared := range o.Collections {
-		if err := s.collections[declared.Name].declare(ctx, declared.Indexes); err != nil {
+		if err := insist(ctx, func() error { return s.collections[declared.Name].declare(ctx, declared.Indexes) }); err != nil {
 			return nil, wrap(err, "making the indexes of "+declared.Name)
 		}
 	}
@@ -124,13 +125,15 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 	defer cancel()
 	var floor driver.Instant
 	for _, c := range s.collections {
-		last, err := c.lastCommit(ctx)
-		if err != nil {
+		if err := insist(ctx, func() error {
+			last, err := c.lastCommit(ctx)
+			floor = max(floor, last)
+			return err
+		}); err != nil {
 			return nil, wrap(err, "reading "+c.name)
 		}
-		floor = max(floor, last)
 	}
-	if err := s.meet(ctx, floor); err != nil {
+	if err := insist(ctx, func() error { return s.meet(ctx, floor) }); err != nil {
 		return nil, wrap(err, "looking for other servers on the database")
 	}
 	if err := s.join(ctx, patience, o, floor); err != nil {
@@ -144,17 +147,33 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 func (s *Store) prepare(ctx context.Context, o Options) error {
 	ctx, cancel := s.step(ctx)
 	defer cancel()
-	if err := s.greet(ctx, o); err != nil {
+	if err := insist(ctx, func() error { return s.greet(ctx, o) }); err != nil {
 		return err
 	}
-	known, err := s.register(ctx, o)
-	if err != nil {
+	return insist(ctx, func() error {
+		known, err := s.register(ctx, o)
+		for _, name := range known {
+			s.collections[name] = s.newCollection(name, o.Bounds[name])
+		}
 		return err
+	})
+}
+
+// insist repeats what can be done twice where the connection broke on the way, a few
+// times: the driver does that for some commands only, and for writes not on a server
+// alone. It does not look for a server longer than the driver does.
+func insist(ctx context.Context, do func() error) error {
+	const attempts = 5
+	wait := firstPause
+	for attempt := 1; ; attempt++ {
+		err := do()
+		var selection topology.ServerSelectionError
+		if err == nil || attempt == attempts || ctx.Err() != nil || !isUnreachable(err) || errors.As(err, &selection) || isAuth(err) {
+			return err
+		}
+		pause(ctx, wait)
+		wait *= 2
 	}
-	for _, name := range known {
-		s.collections[name] = s.newCollection(name, o.Bounds[name])
-	}
-	return nil
 }
 
 func (s *Store) newCollection(name string, b Bounds) *collection {
