@@ -86,6 +86,16 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// Nor is a password repeated of a URI that was written where none belongs.
+func TestMisplacedStoreHasNoPassword(t *testing.T) {
+	const uri = "mongodb://u:s3c@r/et@h/x"
+	for _, args := range [][]string{{"check", uri}, {uri}, {"import", uri}, {"serve", "--addr", uri}, {"check", "--nonsense=" + uri}, {"check", "--store=sqlite:" + uri}} {
+		if status, out, errs := run(t, "", args...); status == 0 || strings.Contains(out+errs, "s3c") || strings.Contains(out+errs, "et@") {
+			t.Errorf("%s: status %d: %s%s", args, status, out, errs)
+		}
+	}
+}
+
 // A store is shown without what can have a password: the user and the options of a URI.
 func TestStoreNameHasNoPassword(t *testing.T) {
 	for store, want := range map[string]string{

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"time"
 
@@ -68,3 +69,10 @@ func unknownStore(store string) string {
 	}
 	return store[:strings.IndexAny(store, ":/@?")] + "…"
 }
+
+// userInfo is the user and the password of a URI of MongoDB, with what is before and after.
+var userInfo = regexp.MustCompile(`(?i)(mongo\S*?:/+)\S*(@)`)
+
+// withoutUser says what is wrong without repeating them of a URI that was written
+// where none belongs.
+func withoutUser(err error) string { return userInfo.ReplaceAllString(err.Error(), "$1…$2") }
