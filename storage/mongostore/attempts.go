@@ -170,8 +170,8 @@ func (t *committing) outcome(ctx context.Context, h *head) (*driver.Version, err
 	case w.Expected == 0:
 		// It may have made any version that follows on none or on a tombstone.
 		made, err = t.c.findWrite(ctx, w.Key, w.ID)
-	case w.Expected < h.Number:
-		// It can have made only the version after the expected one.
+	case w.Expected+1 < h.Number:
+		// It can have made only the version after the expected one, which this is not.
 		var found []*record
 		if found, err = t.c.get(ctx, []driver.Ref{{Key: w.Key, Number: w.Expected + 1}}); err == nil && found[0] != nil && found[0].id == w.ID {
 			made = found[0]
