@@ -161,7 +161,11 @@ func (l *changelog) page(ctx context.Context, op *operation, hash string, p pagi
 	if n := len(items); n > 0 {
 		conn.PageInfo.start, conn.PageInfo.end = conn.Edges[0].cursor, conn.Edges[n-1].cursor
 	}
+	whole := !more && from == nil && to == nil
 	conn.count = func(ctx context.Context) (int, error) {
+		if whole {
+			return len(items), nil
+		}
 		n := 0
 		err := l.each(ctx, false, nil, nil, 0, func(changePlace, *FieldChange) bool { n++; return true })
 		return n, err
