@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -118,7 +119,7 @@ func (s *Store) checkMeta(ctx context.Context, report func(string)) error {
 		case storeID:
 			problems = storeProblems(raw)
 		case clockID:
-			problems = clockProblems(raw)
+			problems = clockProblems(raw, s.clock.wall())
 		default:
 			report(fmt.Sprintf("%s %s: this is no document of asof's; remove it", metaName, raw.Lookup("_id")))
 		}
@@ -151,7 +152,11 @@ func storeProblems(raw bson.Raw) []string {
 	return problems
 }
 
-func clockProblems(raw bson.Raw) []string {
+// farAhead is more than any clock was ahead of this server's by mistake. One that was
+// does no harm otherwise.
+const farAhead = driver.Instant(365 * 24 * time.Hour / time.Microsecond)
+
+func clockProblems(raw bson.Raw, now driver.Instant) []string {
 	problems := clockShape.problems("", whole(raw))
 	servers, _ := raw.Lookup("servers").DocumentOK()
 	elements, _ := servers.Elements()
@@ -168,15 +173,18 @@ func clockProblems(raw bson.Raw) []string {
 	if state.N != int64(len(state.Servers)) {
 		problems = append(problems, fmt.Sprintf("n is %d, and there are %d servers", state.N, len(state.Servers)))
 	}
-	negative := func(name string, at driver.Instant) {
-		if at < 0 {
+	plausible := func(name string, at driver.Instant) {
+		switch {
+		case at < 0:
 			problems = append(problems, fmt.Sprintf("%s is %d", name, at))
+		case at > now+farAhead:
+			problems = append(problems, fmt.Sprintf("%s is %s, which is in the future; what is committed until then gets later times", name, at))
 		}
 	}
-	negative("mark", state.Mark)
+	plausible("mark", state.Mark)
 	for _, id := range slices.Sorted(maps.Keys(state.Servers)) {
-		negative("servers."+id+".low", state.Servers[id].Low)
-		negative("servers."+id+".floor", state.Servers[id].Floor)
+		plausible("servers."+id+".low", state.Servers[id].Low)
+		plausible("servers."+id+".floor", state.Servers[id].Floor)
 	}
 	return problems
 }

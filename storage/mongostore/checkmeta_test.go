@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -77,6 +78,7 @@ func TestMetaIsChecked(t *testing.T) {
 		{"an identity of another type", change(storeID, bson.D{{Key: "identity", Value: "x"}}), "", `asof.meta "store": identity is no binary, but a string`},
 		{"a foreign member of the clock", change(clockID, bson.D{{Key: "theirs", Value: 1}}), "", `asof.meta "clock": theirs is not asof's`},
 		{"a mark of zero", change(clockID, bson.D{{Key: "mark", Value: int64(0)}}), "", `asof.meta "clock": mark was `},
+		{"a mark that is far away", change(clockID, bson.D{{Key: "mark", Value: int64(driver.InstantOf(time.Now().AddDate(2, 0, 0)))}}), "", "which is in the future"},
 		{"no clock", func(ctx context.Context, s *Store) error {
 			_, err := s.meta.DeleteOne(ctx, bson.D{{Key: "_id", Value: clockID}})
 			return err
