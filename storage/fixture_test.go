@@ -191,7 +191,7 @@ func TestOnSQLite(t *testing.T) {
 		"OneInstantForAnOperation": TestOneInstantForAnOperation, "LaterWritesNeverShowInAPinnedRead": TestLaterWritesNeverShowInAPinnedRead, "IDs": TestIDs,
 		"DeletedDocumentsKeepTheirHistory": TestDeletedDocumentsKeepTheirHistory, "OldVersionsUnderTheSchema": TestOldVersionsUnderTheSchema, "NestedViews": TestNestedViews,
 		"PagesPinTheirInstant": TestPagesPinTheirInstant, "PagesBothWays": TestPagesBothWays, "PageRefuses": TestPageRefuses, "Where": TestWhere,
-		"OrderAndCursorsOfEveryKind": TestOrderAndCursorsOfEveryKind, "CursorsOfExtremeDecimals": TestCursorsOfExtremeDecimals, "ChangelogOfADocument": TestChangelogOfADocument, "GlobalChangelog": TestGlobalChangelog,
+		"OrderAndCursorsOfEveryKind": TestOrderAndCursorsOfEveryKind, "CursorsOfExtremeDecimals": TestCursorsOfExtremeDecimals, "ChangelogOfADocument": TestChangelogOfADocument, "GlobalChangelog": TestGlobalChangelog, "ChangelogsAreWalked": TestChangelogsAreWalked,
 		"Versions": TestVersions, "Blame": TestBlame, "BlameStopsEarly": TestBlameStopsEarly, "Diff": TestDiff, "HistoryOfWhatWasJustWritten": TestHistoryOfWhatWasJustWritten, "Create": TestCreate, "InputIsChecked": TestInputIsChecked,
 		"PatchTellsNullFromAbsent": TestPatchTellsNullFromAbsent, "NothingChangedMakesNoVersion": TestNothingChangedMakesNoVersion, "ConflictSaysEverything": TestConflictSaysEverything,
 		"Merge": TestMerge, "AConflictIsShownAtASettledInstant": TestAConflictIsShownAtASettledInstant, "CompareAndSwapIsTheEngines": TestCompareAndSwapIsTheEngines, "ConcurrentUpdatesLoseNothing": TestConcurrentUpdatesLoseNothing,
