@@ -88,11 +88,24 @@ func TestUsage(t *testing.T) {
 
 // Nor is a password repeated of a URI that was written where none belongs.
 func TestMisplacedStoreHasNoPassword(t *testing.T) {
-	const uri = "mongodb://u:s3c@r/et@h/x"
-	for _, args := range [][]string{{"check", uri}, {uri}, {"import", uri}, {"serve", "--addr", uri}, {"check", "--nonsense=" + uri}, {"check", "--store=sqlite:" + uri}} {
-		if status, out, errs := run(t, "", args...); status == 0 || strings.Contains(out+errs, "s3c") || strings.Contains(out+errs, "et@") {
-			t.Errorf("%s: status %d: %s%s", args, status, out, errs)
+	for _, uri := range []string{
+		"mongodb://u:s3c@r/et@h/x", "mongodb+srv://h/x?proxyPassword=s3cr@et", "mongodb//u:s3cr@et@h/x", "mongodb:u:s3cr@et@h/x", "mongodb://h?proxyPassword=s3cr@et",
+	} {
+		for _, args := range [][]string{
+			{"check", uri},
+			{uri},
+			{"import", uri, "--store=sqlite:" + filepath.Join(t.TempDir(), "x.db")},
+			{"serve", "--addr", uri},
+			{"check", "--nonsense=" + uri},
+			{"check", "--store=sqlite:" + uri},
+		} {
+			if status, out, errs := run(t, "", args...); status == 0 || strings.Contains(out+errs, "s3c") || strings.Contains(out+errs, "et@") || strings.Contains(out+errs, "@et") {
+				t.Errorf("%s: status %d: %s%s", args, status, out, errs)
+			}
 		}
+	}
+	if _, _, errs := run(t, "", "check", "--store=sqlite:mongodb://u:s3c@h/x"); !strings.Contains(errs, "mongodb:/… for the store") {
+		t.Error(errs) // what is behind it is said
 	}
 }
 

@@ -89,13 +89,13 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(m.Stderr, "asof: %s\nRun \"%s --help\" for what there is.\n", withoutUser(err), m.near(err))
+		_, _ = fmt.Fprintf(m.Stderr, "asof: %s\nRun \"%s --help\" for what there is.\n", withoutSecrets(err), m.near(err))
 		return exitUsage
 	}
 	if err = m.run(ctx); err == nil {
 		return exitOK
 	}
-	_, _ = fmt.Fprintf(m.Stderr, "asof: %s\n", withoutUser(err))
+	_, _ = fmt.Fprintf(m.Stderr, "asof: %s\n", withoutSecrets(err))
 	if _, usage := errors.AsType[usageError](err); usage {
 		return exitUsage
 	}

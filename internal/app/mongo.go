@@ -70,9 +70,11 @@ func unknownStore(store string) string {
 	return store[:strings.IndexAny(store, ":/@?")] + "…"
 }
 
-// userInfo is the user and the password of a URI of MongoDB, with what is before and after.
-var userInfo = regexp.MustCompile(`(?i)(mongo\S*?:/+)\S*(@)`)
+// secretURI is a URI of MongoDB, or what was to be one, with what may be a password: in
+// what is before an @, or in options. Before it is the scheme, and behind it the text
+// goes on.
+var secretURI = regexp.MustCompile(`(?i)(mongo\S*?(?::/*|//))\S*[@?]\S*?(:?(?:\s|$))`)
 
-// withoutUser says what is wrong without repeating them of a URI that was written
+// withoutSecrets says what is wrong without repeating them of a URI that was written
 // where none belongs.
-func withoutUser(err error) string { return userInfo.ReplaceAllString(err.Error(), "$1…$2") }
+func withoutSecrets(err error) string { return secretURI.ReplaceAllString(err.Error(), "$1…$2") }
