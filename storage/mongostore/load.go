@@ -37,12 +37,13 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		leave = func(leave func()) func() { return func() { s.fleet.include(); leave() } }(leave)
 	}
 	result, latest, err := l.plan(ctx, vs)
-	if err == nil && l.simple() {
-		err = wrap(l.writeOne(ctx), "loading")
-	}
-	if err != nil || l.simple() {
+	switch {
+	case err != nil:
 		leave()
-	} else {
+	case l.simple(): // to be asked before anything is written, which changes the heads
+		err = wrap(l.writeOne(ctx), "loading")
+		leave()
+	default:
 		err = s.loadWhole(ctx, l, leave)
 	}
 	s.waker.wake()

@@ -389,3 +389,21 @@ func TestLateAttemptEndsRun(t *testing.T) {
 	}
 	checkAll(t, beside)
 }
+
+// A load of one update is made once, whatever its document looks like afterwards.
+func TestLoadIsMadeOnce(t *testing.T) {
+	const versions, bytes = 3, maxLoadPart/9 - 1000 // which are just small enough for one update
+	s := openOverflowing(t, Bounds{})
+	vs := imported("go", 0, versions)
+	for i := range vs {
+		vs[i].Data = fmt.Appendf(nil, `{"text":"%0*d"}`, bytes, i)
+	}
+	if _, err := s.Load(t.Context(), vs); err != nil {
+		t.Fatal(err)
+	}
+	got, _, _, _ := readPlaces(t, s)
+	if diff := cmp.Diff(numbersFrom(1, versions-1), slices.Concat(append(got.Runs, got.Prev)...)); diff != "" {
+		t.Errorf("the versions in runs and prev, %v (-want +got):\n%s", got, diff)
+	}
+	checkAll(t, s)
+}
