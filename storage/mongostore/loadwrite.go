@@ -476,7 +476,7 @@ func (g *loadGroup) readPrev(ctx context.Context) error {
 	var ids bson.A
 	for _, p := range g.parts {
 		b := p.bounds()
-		over := p.made.n > int64(b.Versions) || p.made.size > int64(b.Bytes)
+		over := p.alone || p.made.n > int64(b.Versions) || p.made.size > int64(b.Bytes)
 		if p.head != nil && p.head.n > 0 && over {
 			parts[p.key] = p
 			ids = append(ids, encodeString(p.key))

@@ -407,3 +407,22 @@ func TestLoadIsMadeOnce(t *testing.T) {
 	}
 	checkAll(t, s)
 }
+
+// The history of a document moves on with what is in it already, also where that is
+// little, and it is what is loaded that does not leave room for it.
+func TestLittleHistoryBesideLargeLoad(t *testing.T) {
+	const large = 4000 // bytes that are to be in one document
+	ctx, s := t.Context(), openOverflowing(t, Bounds{Bytes: large, together: large})
+	vs := imported("go", 0, 4)
+	vs[3].Data = fmt.Appendf(nil, `{"text":"%0*d"}`, large/2-200, 0)
+	for _, part := range [][]driver.Version{vs[:3], vs[3:]} {
+		if _, err := loadAgain(ctx, s, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, _, _, _ := readPlaces(t, s)
+	if diff := cmp.Diff(placed{Runs: [][]int64{numbersFrom(1, 3)}}, got); diff != "" {
+		t.Errorf("where the versions are (-want +got):\n%s", diff)
+	}
+	checkAll(t, s)
+}
