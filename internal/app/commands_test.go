@@ -196,7 +196,8 @@ func TestImportExportCheck(t *testing.T) {
 	}
 }
 
-// An export does not replace the store that it is of, by whatever name.
+// An export does not replace the store that it is of, by whatever name, nor a file that
+// the store has beside it, which would be gone when the store is closed.
 func TestExportSparesTheStore(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "asof.db"), filepath.Join(dir, "link.db")
@@ -207,9 +208,11 @@ func TestExportSparesTheStore(t *testing.T) {
 	if err := os.Symlink(file, link); err != nil {
 		t.Skip(err)
 	}
-	for _, to := range []string{file, link} {
-		if status, out, stderr := run(t, "", "export", to, "--store=sqlite:"+file); status != 2 || !strings.Contains(stderr, to+" is the store itself") {
-			t.Errorf("export to %s: status %d: %s%s", to, status, out, stderr)
+	for _, to := range []string{file, link, file + "-wal", file + "-shm", file + ".lock"} {
+		for _, from := range []string{file, link} {
+			if status, out, stderr := run(t, "", "export", to, "--store=sqlite:"+from); status != 2 || !strings.Contains(stderr, to+" is a file of the store") {
+				t.Errorf("export of %s to %s: status %d: %s%s", from, to, status, out, stderr)
+			}
 		}
 	}
 	if status, out, stderr := run(t, "", "check", "--store=sqlite:"+file); status != 0 {

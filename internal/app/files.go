@@ -55,7 +55,7 @@ func (m *Main) importFile(ctx context.Context) (err error) {
 func (m *Main) exportFile(ctx context.Context) (err error) {
 	f := &m.flags.Export
 	if m.isStore(f.File) {
-		return usageError{fmt.Errorf("%s is the store itself, which an export would replace; name the file to write, and the store with --store", f.File)}
+		return usageError{fmt.Errorf("%s is a file of the store, which an export would replace; name the file to write, and the store with --store", f.File)}
 	}
 	store, err := m.openStore(ctx)
 	if err != nil {

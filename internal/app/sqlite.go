@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/asof/asof/graph/model"
@@ -53,18 +55,32 @@ func isEmpty(path string) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
 }
 
-// isStore reports whether a name is one of the store's file.
+// isStore reports whether a name is one of the store's file, or of those that are
+// beside it while it is open.
 func (m *Main) isStore(name string) bool {
 	path, ok := strings.CutPrefix(m.flags.Store, "sqlite:")
 	if !ok {
 		return false
 	}
-	store, err := os.Stat(path)
+	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return false
 	}
-	file, err := os.Stat(name)
-	return err == nil && os.SameFile(store, file)
+	switch rest, beside := strings.CutPrefix(filepath.Base(name), filepath.Base(path)); {
+	case beside && slices.Contains([]string{"-wal", "-shm", ".lock"}, rest):
+		return isSameFile(filepath.Dir(name), filepath.Dir(path))
+	default:
+		return isSameFile(name, path)
+	}
+}
+
+func isSameFile(name, other string) bool {
+	one, err := os.Stat(name)
+	if err != nil {
+		return false
+	}
+	two, err := os.Stat(other)
+	return err == nil && os.SameFile(one, two)
 }
 
 // newFile is the file that opening the store will make; "" where it is there, or
