@@ -38,6 +38,7 @@ type clock struct {
 	unclear bool             // a commit's outcome was given up
 	emptied bool             // there is no store any more: nothing is handed out
 	failed  error            // why the last exchange was not made; nil: it was
+	fails   int              // how many in a row were not
 
 	// The lease: it lasts a term from when the last exchange began, if there was
 	// one in this life.
@@ -139,7 +140,7 @@ func (c *clock) read(ctx context.Context, looked bool) (at driver.Instant, ok bo
 				return at, true, nil
 			}
 			c.want(at)
-			if err := cmp.Or(c.tooSlow(c.term), c.refusal()); err != nil && c.left() <= 0 {
+			if err := cmp.Or(c.tooSlow(c.term), c.refusal(), c.away()); err != nil && c.left() <= 0 {
 				return 0, false, err
 			}
 		case shared:
@@ -152,7 +153,7 @@ func (c *clock) read(ctx context.Context, looked bool) (at driver.Instant, ok bo
 			}
 			return at, true, nil
 		case joining, between:
-			if err := c.refusal(); err != nil {
+			if err := cmp.Or(c.refusal(), c.away()); err != nil {
 				return 0, false, err
 			}
 		}
@@ -229,7 +230,11 @@ func (c *clock) ticketFor(ctx context.Context, after driver.Instant, life string
 			pass()
 			c.kick()
 		}
-		if err := cmp.Or(c.tooSlow(c.flightTerm()), c.refusal()); err != nil {
+		err := cmp.Or(c.tooSlow(c.flightTerm()), c.refusal())
+		if err == nil && life == "" {
+			err = c.away()
+		}
+		if err != nil {
 			if t != nil {
 				t.gone = true
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -25,7 +26,10 @@ func (c *clock) noteFailure(err error, due bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed = wrap(err, "telling other servers that this one is there"); err != nil && due {
+	c.failed, c.fails = wrap(err, "telling other servers that this one is there"), c.fails+1
+	if err == nil {
+		c.fails = 0
+	} else if due {
 		c.broadcast()
 	}
 }
@@ -69,6 +73,33 @@ func (c *clock) refused() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.refusal()
+}
+
+// For how many beats, and exchanges, a database must have been out of reach before nobody
+// waits for it any longer: another primary is elected in less (12 s, by default). One
+// exchange alone fails as well where this machine stood still.
+const (
+	awayBeats = 30
+	awayFails = 2
+)
+
+// away is what those are told who would wait for a database that has been out of reach
+// for so long that it will hardly be back in time; nil: they should. Loads wait all the
+// same. The caller holds the lock.
+func (c *clock) away() error {
+	gone := c.elapsed() - c.quick
+	if c.fails < awayFails || c.left() > 0 || gone < c.grace*awayBeats/slowBeats || !isUnreachable(c.failed) {
+		return nil
+	}
+	// What it wraps is that the time of an exchange was up, not that of a request.
+	return driver.Errorf(driver.CodeUnavailable, "the MongoDB server has been out of reach for %v: %v", gone.Round(time.Second), c.failed)
+}
+
+// isAway is away for those who do not hold the lock.
+func (c *clock) isAway() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away()
 }
 
 // passing are the codes of errors that end when there is a primary again; see refusals.

@@ -329,6 +329,10 @@ func (f *fleet) listen(ctx context.Context, state *clockState) {
 	}
 }
 
+// leaveTimeout is how long a server tries to say that it leaves. The others find out
+// without that, and a supervisor that ends a program kills it after a while, often 10 s.
+const leaveTimeout = 5 * time.Second
+
 // leave goes out of the fleet. A server that does not know what became of its
 // commits, or did not complete what a dead one was loading, lets the others wait
 // until it is taken for dead.
@@ -341,5 +345,7 @@ func (f *fleet) leave(ctx context.Context) error {
 	if !clear {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
 	return persist(ctx, func() error { return f.doc.leave(ctx, handedOut) })
 }
