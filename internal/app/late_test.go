@@ -169,7 +169,7 @@ func TestMutationBeforeTheStore(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
-		if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(got, `"message":"`+want+`"`) {
+		if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(got, `"message":"`+want+`"`) {
 			t.Errorf("%s: status %d: %s", query, w.Code, got)
 		}
 	}

@@ -78,6 +78,9 @@ func (x *exchange) send() error {
 		header["Content-Length"] = []string{strconv.Itoa(x.body.Len())}
 	}
 	x.place.executed(x.body.Len())
+	if x.status == http.StatusServiceUnavailable {
+		x.w.Header().Set("Retry-After", "1")
+	}
 	return writeAtOnce(x.r, x.w, x.status, x.body.Bytes())
 }
 
@@ -245,9 +248,6 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 		}
 	}
 	if p != nil {
-		if p.status == http.StatusServiceUnavailable {
-			w.Header().Set("Retry-After", "1")
-		}
 		x.refuse(p)
 		_, _ = x.Write(nil)
 	}
