@@ -126,10 +126,9 @@ func byRun(key string, first int64) bson.D {
 
 // overflow writes the first n versions into runs, one command for each, and
 // returns how many are there. Where another run is there already, left behind by
-// a server with other bounds that was lost before its commit, they are as many as
-// that one has, so that no two runs hold the same version; but never the last of
-// the versions, unless it is among those that were to move. When that one ends is
-// what an attempt to commit says, of which several may be under way.
+// a server that was lost before its commit, they are as many as that one has, be it
+// all of the versions, so that no two runs hold the same one. When the last of them
+// ends is what an attempt to commit says, of which several may be under way.
 func (c *collection) overflow(ctx context.Context, b Bounds, key string, versions []superseded, n int, attempt bool) (moved int, err error) {
 	for moved < n {
 		run := b.runs(versions[moved:n])[0]
@@ -151,7 +150,7 @@ func (c *collection) overflow(ctx context.Context, b Bounds, key string, version
 		}
 		has := int(last-first) + 1
 		end := moved + has
-		if end > n && end >= len(versions) { // the last one is in it, and stays
+		if end > len(versions) { // others know of later ones, so that this comes too late
 			moved += max(len(run), min(has, len(versions)-1-moved))
 			continue
 		}

@@ -179,6 +179,35 @@ func TestRunIsThere(t *testing.T) {
 	}
 }
 
+// A server was lost before a commit that had moved the current version as well, behind
+// others. It stays where it is, and ends when it ends.
+func TestCurrentVersionIsInRun(t *testing.T) {
+	const before, after = 3, 9
+	s := openOverflowing(t, Bounds{Versions: before})
+	ctx, c := t.Context(), s.collections["tools"]
+	commitMore(t, s, 1, before, 0)
+	h, err := c.readHead(ctx, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prev, still, err := c.readPrev(ctx, h)
+	if err != nil || !still {
+		t.Fatal(still, err)
+	}
+	lost := append(prev, supersede(&h.record, h.RecordedAt+1))
+	if n, err := c.overflow(ctx, c.bounds, "go", lost, before, true); err != nil || n != before {
+		t.Fatal(n, err)
+	}
+	c.bounds.Versions = before - 1 // or other bounds for what is larger
+	commitMore(t, s, before+1, after, 0)
+	got, _, _, _ := readPlaces(t, s)
+	all := slices.Concat(append(slices.Clone(got.Runs), got.Prev)...)
+	if diff := cmp.Diff(numbersFrom(1, after-1), all); diff != "" {
+		t.Errorf("the versions in runs and prev, %v (-want +got):\n%s", got, diff)
+	}
+	checkAll(t, s)
+}
+
 // Of attempts to supersede a version that moves at once, the last says when it ended.
 func TestLastAttemptEndsRun(t *testing.T) {
 	s := openOverflowing(t, Bounds{})
