@@ -238,7 +238,7 @@ func TestFailuresLeaveNoStore(t *testing.T) {
 	if status, _, stderr := run(t, "", "serve", "--demo", store, "--addr="+strings.TrimPrefix(taken.url, "http://")); status != 1 || !strings.Contains(stderr, "cannot listen") || !strings.Contains(stderr, "asof itself is running") {
 		t.Errorf("serve: status %d: %s", status, stderr)
 	}
-	for wrong, text := range map[string]string{"asof.db": "write --store sqlite:asof.db", "sqlite:" + dir + "/asof.db?mode=ro": "a path to a file has no parameters; write --store sqlite:" + dir + "/asof.db", "sqlite:" + filepath.Join(dir, "none", "asof.db"): "there is no directory"} {
+	for wrong, text := range map[string]string{"asof.db": "write --store sqlite:asof.db", "sqlite://m.db": "write sqlite:m.db, and for one of the root sqlite:/m.db", "sqlite:" + dir + "/asof.db?mode=ro": "a path to a file has no parameters; write --store sqlite:" + dir + "/asof.db", "sqlite:" + filepath.Join(dir, "none", "asof.db"): "there is no directory"} {
 		if _, _, stderr := run(t, "", "serve", "--store="+wrong, "--addr="+strings.TrimPrefix(taken.url, "http://")); !strings.Contains(stderr, text) {
 			t.Errorf("serve on a port that is taken: %s, want %q", stderr, text)
 		}

@@ -19,6 +19,8 @@ func (m *Main) checkStore() error {
 	name := m.flags.Store
 	scheme, rest, ok := strings.Cut(name, ":")
 	switch {
+	case ok && scheme == "sqlite" && strings.HasPrefix(rest, "//"):
+		return usageError{fmt.Errorf("--store %s: for a file of the directory asof runs in write sqlite:%s, and for one of the root sqlite:/%[2]s", name, strings.TrimLeft(rest, "/"))}
 	case ok && scheme == "sqlite" && rest != "":
 		if path, _, found := strings.Cut(rest, "?"); found && !isThere(rest) {
 			return usageError{fmt.Errorf("--store %s: a path to a file has no parameters; write --store sqlite:%s", name, path)}

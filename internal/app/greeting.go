@@ -86,7 +86,7 @@ in the summer of 2025 and now, and who changed it.
   curl -sG %s/graphql --data-urlencode 'query={
     summer: project(key: "lanternfish", asOf: "2025-07-01T00:00:00Z") { version licenses { name } }
     now: project(key: "lanternfish") { version licenses { name }
-      blame(fields: [licenses]) { changedBy { id } changedAt message } }
+      blame(fields: [licenses]) { path changedBy { id } changedAt message } }
   }'
 `, base)
 }

@@ -99,8 +99,8 @@ func CountRead(ctx context.Context, versions, bytes int) error {
 	if op.bytes.Add(int64(bytes)) <= op.most {
 		return nil
 	}
-	return fmt.Errorf("the operation reads more than %d bytes of documents and their versions, the limit of this server: "+
-		"ask for fewer documents, a smaller page or a shorter time", op.most)
+	return fmt.Errorf("the operation reads more than %d bytes of documents and their versions, the limit of this server (--max-read): "+
+		"ask for fewer documents, a smaller page or a shorter time (from, to), or leave out totalCount, which looks at all there are", op.most)
 }
 
 // understood notes what the document says.
