@@ -149,6 +149,7 @@ func TestReadsAreFew(t *testing.T) {
 			"query software, log software 3", "query software, log software 3",
 		},
 		{`{ projects(first: 2) { n: totalCount ... on ProjectConnection { __typename totalCount } } }`, "count software", "query software, count software, count software"},
+		{`{ projects(first: 2) { __typename } }`, "query software", "query software"}, // which is less than to count all
 		{`{ projects(first: 2) { totalCount pageInfo { hasNextPage } } }`, "query software, count software", "query software, count software"},
 		{`{ projects(first: 9) { totalCount nodes { key } } }`, "query software", "query software"}, // the page is all there is
 		{

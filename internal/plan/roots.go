@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"slices"
 
 	"github.com/99designs/gqlgen/graphql"
 
@@ -135,13 +134,20 @@ func documentRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer
 // pageRoot makes the writer of a page of documents.
 func pageRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[struct{}] {
 	inner, id := connection(b, f, t), b.arguments(f, args.OfPage)
-	countOnly := !slices.ContainsFunc(inner.fields, func(to field[*storage.Page]) bool {
-		return to.field.Name != "totalCount" && to.field.Name != "__typename"
-	})
+	counts, shows := false, false
+	for i := range inner.fields {
+		switch inner.fields[i].field.Name {
+		case "totalCount":
+			counts = true
+		case "__typename":
+		default:
+			shows = true
+		}
+	}
 	return func(r *run, at *place, _ struct{}) bool {
 		given, _ := r.args[id].(*storage.PageArgs)
 		projected := *given
-		projected.Fields, projected.CountOnly = inner.need, countOnly
+		projected.Fields, projected.CountOnly = inner.need, counts && !shows
 		page, err := r.of.store.Page(r.ctx, t, &projected)
 		return show(r, at, inner, page, err)
 	}
