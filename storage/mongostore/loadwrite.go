@@ -43,7 +43,7 @@ func (l *loading) write(ctx context.Context) error {
 				g = nil
 			}
 			if g == nil {
-				g = &loadGroup{c: d.c, takeOff: takeOff}
+				g = &loadGroup{c: d.c, takeOff: takeOff, beside: l.life == ""}
 				groups[d.c] = g
 			}
 			g.parts = append(g.parts, p)
@@ -121,6 +121,7 @@ type loadGroup struct {
 	takeOff func(context.Context, driver.Instant) (driver.Instant, error)
 	parts   []*loadPart
 	bytes   int64
+	beside  bool // others may commit meanwhile
 	sent    bool // of what the group adds, some may be there
 }
 
@@ -242,10 +243,17 @@ type moving struct {
 // overflow writes versions into runs, and says how many are there: more than there
 // should be, where other runs were left behind. Those of a document follow on each
 // other from the first of its versions on, so that only where a run begins with that
-// it is looked at which there are, before more are written.
+// it is looked at which there are, before more are written. Where others may write
+// runs meanwhile, it is looked before each.
 func (g *loadGroup) overflow(ctx context.Context, bind bindFunc, list []*moving) error {
 	var first, rest []movingRun
 	for _, m := range list {
+		if g.beside {
+			if err := g.follow(ctx, bind, m); err != nil {
+				return err
+			}
+			continue
+		}
 		for i, run := range m.bounds().runs(m.versions[:m.n]) {
 			if r := (movingRun{m, run}); i == 0 {
 				first = append(first, r)
@@ -368,7 +376,7 @@ func (g *loadGroup) readSomeEnds(ctx context.Context, ids bson.A, ends map[runKe
 	})
 }
 
-// follow is overflow for a document of which runs may have been left behind.
+// follow is overflow for a document of which other runs may be there.
 func (g *loadGroup) follow(ctx context.Context, bind bindFunc, m *moving) error {
 	ctx, cancel, err := bind(ctx, g.c.store.bulkSize.lenient.Load() > 0 || sizeOf(m.versions) > largeWrite)
 	if err != nil {

@@ -2,13 +2,16 @@ package mongostore
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore/mongotest"
@@ -425,4 +428,66 @@ func TestLittleHistoryBesideLargeLoad(t *testing.T) {
 		t.Errorf("where the versions are (-want +got):\n%s", diff)
 	}
 	checkAll(t, s)
+}
+
+// What a load of one version moves, a commit may move meanwhile, in other runs.
+func TestCommitBesideLoad(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	const before, large, medium = 5, 400, 150 // versions, and bytes of them
+	proxy, behind, beside := pair(ctx, t, Options{beat: beatEvery, Bounds: map[string]Bounds{"things": {Bytes: 300}}})
+	text := func(bytes int) []byte { return fmt.Appendf(nil, `{"text":"%0*d"}`, bytes, 0) }
+	commit := func(expected int64, bytes int) (*driver.Version, error) {
+		w := write("go", rand.Text(), expected)
+		w.Data = text(bytes)
+		return commitAgain(ctx, beside, w)
+	}
+	var last *driver.Version
+	for n := range int64(before) {
+		var err error
+		if last, err = commit(n, large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, committed := beside.collections["things"], make(chan error, 1)
+	var inserts atomic.Int64
+	proxy.Set(func(command mongotest.Command) mongotest.Answer {
+		if command.Name == "insert" && command.Collection() == c.history.Name() && inserts.Add(1) == 2 {
+			go func() {
+				_, err := commit(before+1, medium) // which is acknowledged after the load
+				committed <- err
+			}()
+			for ctx.Err() == nil {
+				if h, err := c.readHead(ctx, "go"); err == nil && h.Number == before+2 {
+					break
+				}
+			}
+		}
+		return mongotest.Pass()
+	})
+	v := driver.Version{Collection: "things", Key: "go", RecordedAt: last.RecordedAt + 1, Op: driver.OpImport, Data: text(0)}
+	if _, err := behind.Load(ctx, []driver.Version{v}); err != nil && driver.CodeOf(err) != driver.CodeUnavailable {
+		t.Fatal(err)
+	}
+	if err := <-committed; err != nil {
+		t.Fatal(err)
+	}
+	cursor, err := c.history.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{{Key: "n", Value: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs []struct {
+		First int64 `bson:"n"`
+		Last  int64 `bson:"last"`
+	}
+	if err := cursor.All(ctx, &runs); err != nil {
+		t.Fatal(err)
+	}
+	for i, run := range runs {
+		if i > 0 && run.First != runs[i-1].Last+1 {
+			t.Errorf("the runs do not follow on each other: %v", runs)
+		}
+	}
+	checkAll(t, beside)
 }
