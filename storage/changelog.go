@@ -120,8 +120,8 @@ func newer(p, q driver.LogPosition) bool {
 	return p.Number > q.Number
 }
 
-// page reads a page of the list with one range read. The hash is that of the
-// arguments.
+// page reads a page of the list, with one range read where each version shows a
+// change. The hash is that of the arguments.
 func (l *changelog) page(ctx context.Context, op *operation, hash string, p paging) (*FieldChangeConnection, error) {
 	from, to, err := l.places(op, hash, p)
 	if err != nil {
