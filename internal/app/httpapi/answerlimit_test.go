@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
@@ -71,6 +72,26 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 	if presented != 4*mostErrors {
 		t.Errorf("%d errors were made for four answers", presented)
+	}
+}
+
+// What became of each change is told, however much fails in what is shown of those
+// before.
+func TestErrorsOfChangesAreToldBesideOthers(t *testing.T) {
+	s := newServer(t, func(_ *Config, schema *fakeSchema) {
+		schema.fields["change"] = func(ctx context.Context) (any, error) {
+			root := graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: graphql.CollectedField{Field: &ast.Field{Alias: "change"}}})
+			graphql.AddErrorf(root, "nothing was written")
+			inner := graphql.WithFieldContext(root, &graphql.FieldContext{Field: graphql.CollectedField{Field: &ast.Field{Alias: "value"}}})
+			for range mostErrors {
+				graphql.AddErrorf(inner, "an error")
+			}
+			return nil, nil
+		}
+	})
+	got := s.query(t, `mutation {one: change two: change three: change}`).text
+	if written, listed, more := strings.Count(got, "nothing was written"), strings.Count(got, `"an error"`), strings.Count(got, moreErrors); written != 3 || listed != mostErrors || more != 1 {
+		t.Errorf("%d errors of changes and %d others are told, and %d times that there are more", written, listed, more)
 	}
 }
 

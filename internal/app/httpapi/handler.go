@@ -12,6 +12,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"golang.org/x/sync/semaphore"
 )
@@ -62,11 +63,11 @@ func New(cfg Config) (*Handler, error) {
 }
 
 // present shows an error to the client as the schema's presenter does, and no more
-// than mostErrors of an operation. By which limit a document was refused only this
-// package knows.
+// than mostErrors of an operation beside what became of its changes. By which limit a
+// document was refused only this package knows.
 func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
-		if op := operationOf(ctx); op != nil {
+		if op := operationOf(ctx); op != nil && !ofChange(ctx) {
 			switch n := op.failed.Add(1); {
 			case n == mostErrors+1:
 				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": CodeTooComplex}}
@@ -91,6 +92,13 @@ func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 		}
 		return shown
 	}
+}
+
+// ofChange reports whether a context is that of a mutation's root field, whose error
+// says whether something was written.
+func ofChange(ctx context.Context) bool {
+	return graphql.HasOperationContext(ctx) && graphql.GetOperationContext(ctx).Operation != nil &&
+		graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation && len(graphql.GetPath(ctx)) == 1
 }
 
 // presentPlainly is the presenter of schemas that have none.
