@@ -26,6 +26,7 @@ type Handler struct {
 	sending *semaphore.Weighted // bytes of answers of those that were
 	sockets *semaphore.Weighted
 	socket  transport.Websocket
+	origins *http.CrossOriginProtection
 	ids     requestIDs
 	pool    sync.Pool // of *exchange
 	// closing ends when the WebSockets are to be closed.
@@ -38,10 +39,9 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Schema == nil || cfg.Now == nil || cfg.Logger == nil {
 		return nil, errors.New("httpapi: Schema, Now and Logger are required")
 	}
-	for _, origin := range cfg.Origins {
-		if err := CheckOrigin(origin); err != nil {
-			return nil, err
-		}
+	origins, err := trusted(cfg.Origins)
+	if err != nil {
+		return nil, err
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	if cfg.Present == nil {
@@ -53,6 +53,7 @@ func New(cfg Config) (*Handler, error) {
 		places:  semaphore.NewWeighted(int64(cfg.Limits.Concurrent)),
 		sending: semaphore.NewWeighted(mostSending),
 		sockets: semaphore.NewWeighted(int64(cfg.Limits.WebSockets)),
+		origins: origins,
 		ids:     newRequestIDs(),
 	}
 	h.closing, h.close = context.WithCancel(context.Background())
@@ -147,6 +148,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		header.Set("Allow", allowed)
 		h.Refuse(w, r, RefusedMethod, http.StatusMethodNotAllowed, CodeBadInput, "use GET or POST, not "+r.Method)
+		return
+	}
+	if r.Method == http.MethodGet && !h.mayGet(r) {
+		h.Refuse(w, r, RefusedOrigin, http.StatusForbidden, CodeForbidden, refusedGet)
 		return
 	}
 	if r.Method == http.MethodPost && !jsonBody(r) {

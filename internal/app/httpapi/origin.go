@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -45,4 +46,56 @@ func CheckOrigin(origin string) error {
 		why = "browsers send it in lower case"
 	}
 	return errors.New("origin " + fmt.Sprintf("%q", origin) + ": " + why + "; write " + sent)
+}
+
+// trusted allows pages of these origins, and of the server's own. An origin that is
+// not one is an error.
+func trusted(origins []string) (*http.CrossOriginProtection, error) {
+	t := http.NewCrossOriginProtection()
+	for _, origin := range origins {
+		if err := CheckOrigin(origin); err != nil {
+			return nil, err
+		}
+		if err := t.AddTrustedOrigin(origin); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// mayUse reports whether a request is not from a page of an origin that is not
+// allowed, as far as its sender says where it comes from.
+func (h *Handler) mayUse(r *http.Request) bool {
+	asked := *r
+	asked.Method = http.MethodPost // of GET, Check allows any
+	return h.origins.Check(&asked) == nil
+}
+
+// refusedGet is what the sender of a GET that mayGet refuses is told.
+const refusedGet = "this GET may have been caused by a page of another site, in a browser that does not ask whether it may: " +
+	"send the operation by POST, or with the header graphql-require-preflight: 1 (pages of other origins have to be listed with --cors-origin)"
+
+// mayGet reports whether a GET is not from a page that has no right to send it.
+// Browsers send the GET of any page (an image, a script) without asking, unless it
+// has a header that needs a preflight: that is only let through for origins that
+// are allowed. Where there is none, the browser says in Sec-Fetch-Site or Origin
+// where the request comes from; but plain HTTP to another machine has neither, and
+// then all that tells programs from browsers is the User-Agent, which no page can
+// change without a preflight.
+func (h *Handler) mayGet(r *http.Request) bool {
+	for _, name := range [...]string{"Graphql-Require-Preflight", "Apollo-Require-Preflight", "X-Apollo-Operation-Name"} {
+		if r.Header[name] != nil {
+			return true
+		}
+	}
+	if jsonBody(r) {
+		return true
+	}
+	if !h.mayUse(r) {
+		return false
+	}
+	agent := r.Header.Get("User-Agent")
+	return r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != "" ||
+		// All current browsers, and what loads media for Safari.
+		!strings.Contains(agent, "Mozilla/") && !strings.Contains(agent, "AppleCoreMedia")
 }

@@ -14,7 +14,7 @@ type Refusal string
 const (
 	RefusedHost     Refusal = "host"         // a name that is not this server's
 	RefusedType     Refusal = "content-type" // a body that is not said to be JSON
-	RefusedOrigin   Refusal = "origin"       // of a WebSocket
+	RefusedOrigin   Refusal = "origin"       // of a WebSocket or a GET
 	RefusedEncoding Refusal = "content-encoding"
 	RefusedMethod   Refusal = "method"
 	RefusedUpgrade  Refusal = "upgrade"    // no WebSocket that is spoken here

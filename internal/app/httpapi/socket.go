@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -112,14 +110,10 @@ func (h *Handler) checkSocket(r *http.Request) *problem {
 	case !mentions(r.Header, "Sec-Websocket-Protocol", subprotocol):
 		return bad("the WebSocket must offer the subprotocol " + subprotocol)
 	}
-	origin := r.Header.Get("Origin")
-	if origin == "" || slices.Contains(h.cfg.Origins, origin) { // no browser, or an allowed page
+	if h.mayUse(r) {
 		return nil
 	}
-	if u, err := url.Parse(origin); err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
-		return nil
-	}
-	return &problem{http.StatusForbidden, CodeForbidden, fmt.Sprintf("pages of %s may not use this API (see --cors-origin)", clip(origin))}
+	return &problem{http.StatusForbidden, CodeForbidden, fmt.Sprintf("pages of %s may not use this API (see --cors-origin)", clip(r.Header.Get("Origin")))}
 }
 
 // mentions reports whether a header that is a list holds a token.
