@@ -75,6 +75,23 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 }
 
+// Nor is an alias that is as long as the document repeated for each of them.
+func TestErrorsWithLongPathsAreBounded(t *testing.T) {
+	s := newServer(t, func(_ *Config, schema *fakeSchema) {
+		schema.fields["hello"] = func(ctx context.Context) (any, error) {
+			inner := graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: graphql.CollectedField{Field: &ast.Field{Alias: strings.Repeat("a", 90_000)}}})
+			for range mostErrors {
+				graphql.AddErrorf(inner, "an error")
+			}
+			return "world", nil
+		}
+	})
+	got := s.query(t, `{hello}`).text
+	if len(got) > mostErrors*(shortPath+200) || strings.Count(got, moreErrors) != 1 || strings.Count(got, `"an error"`) < 2 {
+		t.Errorf("%d bytes: …%s", len(got), got[len(got)-300:])
+	}
+}
+
 // What became of each change is told, however much fails in what is shown of those
 // before.
 func TestErrorsOfChangesAreToldBesideOthers(t *testing.T) {

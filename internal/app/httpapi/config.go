@@ -33,8 +33,9 @@ type Config struct {
 	// use the API from a browser, beside the server's own.
 	Origins       []string
 	Introspection bool
-	Logger        *slog.Logger
-	Now           func() time.Time
+	// Logger gets what clients sent as they sent it, and is expected to Clip it.
+	Logger *slog.Logger
+	Now    func() time.Time
 	// Slow is how long an operation may take before it is logged as a warning.
 	Slow time.Duration
 	// Debug adds a header to answers that says what executed the operation, where

@@ -90,7 +90,7 @@ type problem struct {
 
 // list is the problem as GraphQL errors.
 func (p *problem) list() gqlerror.List {
-	return gqlerror.List{{Message: p.message, Extensions: map[string]any{"code": p.code}}}
+	return gqlerror.List{{Message: Clip(p.message), Extensions: map[string]any{"code": p.code}}}
 }
 
 // WriteError answers with one GraphQL error, as JSON.

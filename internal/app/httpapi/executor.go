@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/executor"
@@ -100,7 +99,7 @@ func tidy(list gqlerror.List) gqlerror.List {
 	seen := make(map[said]bool, len(list))
 	tidied := make(gqlerror.List, 0, len(list))
 	for _, err := range list {
-		err.Message = abridge(err.Message)
+		err.Message = Clip(err.Message)
 		this := said{message: err.Message}
 		if len(err.Locations) > 0 {
 			this.at = err.Locations[0]
@@ -116,16 +115,6 @@ func tidy(list gqlerror.List) gqlerror.List {
 		tidied = append(tidied, err)
 	}
 	return tidied
-}
-
-// abridge leaves out the middle of a long text: what the message of an error says
-// around what a client wrote is at its ends.
-func abridge(text string) string {
-	const most, end = 400, 150
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:end], "") + "…" + strings.ToValidUTF8(text[len(text)-end:], "")
 }
 
 func unknownOperation(doc *ast.QueryDocument, name string) *gqlerror.Error {

@@ -68,16 +68,15 @@ func New(cfg Config) (*Handler, error) {
 // document was refused only this package knows.
 func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
-		if op := operationOf(ctx); op != nil && !ofChange(ctx) {
-			switch n := op.failed.Add(1); {
-			case n == mostErrors+1:
+		op := operationOf(ctx)
+		if op != nil && !ofChange(ctx) && op.failed.Add(1) > mostErrors {
+			if op.more.CompareAndSwap(false, true) {
 				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": CodeTooComplex}}
-			case n > mostErrors:
-				if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-					op.broken.Store(true)
-				}
-				return nil
 			}
+			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+				op.broken.Store(true)
+			}
+			return nil
 		}
 		if refused, ok := errors.AsType[*gqlerror.Error](err); ok {
 			if _, ok := errors.AsType[limited](refused.Err); ok {
@@ -85,6 +84,12 @@ func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 			}
 		}
 		shown := presenter(ctx, err)
+		if shown != nil {
+			shown.Message = Clip(shown.Message)
+			if op != nil && !ofChange(ctx) {
+				op.failed.Add(int64(len(shown.Path.String()) / shortPath))
+			}
+		}
 		field := graphql.GetFieldContext(ctx)
 		if shown != nil && len(shown.Locations) == 0 && field != nil && field.Args == nil && field.Field.Field != nil &&
 			len(field.Field.Arguments) > 0 && field.Field.Position != nil {
@@ -94,6 +99,10 @@ func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 		return shown
 	}
 }
+
+// shortPath is how long a path may be, in bytes, for its error to count as one: it has
+// the aliases, which may be as long as the document.
+const shortPath = 512
 
 // ofChange reports whether a context is that of a mutation's root field, whose error
 // says whether something was written.

@@ -28,7 +28,8 @@ type operation struct {
 	bytes     atomic.Int64 // of them
 	most      int64        // bytes that it may read
 	status    int          // of the HTTP response; 0 in streams
-	failed    atomic.Int64 // errors, also those that its answer does not list
+	failed    atomic.Int64 // errors, also those that its answer does not list; more for those that are long
+	more      atomic.Bool  // its answer says that it does not list them all
 	broken    atomic.Bool  // one that is not listed is that its context has ended
 	errors    gqlerror.List
 	executor  string // executorPlan, executorGqlgen, or "" where nothing was executed
@@ -126,7 +127,7 @@ func (o *operation) explain(header http.Header) {
 	case o.executor == executorPlan:
 		header["X-Asof-Executor"] = byPlan
 	case o.unplanned != "":
-		header["X-Asof-Executor"] = []string{executorGqlgen + "; " + o.unplanned}
+		header["X-Asof-Executor"] = []string{Clip(executorGqlgen + "; " + o.unplanned)}
 	}
 }
 
@@ -178,7 +179,7 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 		attrs = append(attrs, slog.Int("status", op.status))
 	}
 	if op.unplanned != "" {
-		attrs = append(attrs, slog.String("unplanned", clip(op.unplanned)))
+		attrs = append(attrs, slog.String("unplanned", op.unplanned))
 	}
 	if len(op.errors) > 0 {
 		codes := make([]string, 0, 4)
@@ -191,18 +192,9 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 		attrs = append(attrs,
 			slog.Any("codes", codes),
 			slog.Int("errors", len(op.errors)),
-			slog.String("error", clip(op.errors[0].Message)))
+			slog.String("error", op.errors[0].Message))
 	}
 	h.cfg.Logger.LogAttrs(namesRequest(ctx), level, "operation", attrs...)
-}
-
-// clip keeps what clients sent from filling the log.
-func clip(text string) string {
-	const most = 300
-	if len(text) <= most {
-		return text
-	}
-	return text[:most] + "…"
 }
 
 // instants begins every operation in the store, and says in every answer

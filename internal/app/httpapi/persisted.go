@@ -45,7 +45,7 @@ func (p persistedQueries) MutateOperationParameters(ctx context.Context, params 
 		return refuse(CodeBadInput, `extensions.persistedQuery must be an object with "version": %s, a number, `+
 			`and "sha256Hash", the SHA-256 of the query in hexadecimal`, persistedVersion)
 	case version != persistedVersion:
-		return refuse(CodeBadInput, "extensions.persistedQuery has the version %s; this server knows version %s only", clip(string(version)), persistedVersion)
+		return refuse(CodeBadInput, "extensions.persistedQuery has the version %s; this server knows version %s only", version, persistedVersion)
 	case params.Query == "":
 		known, ok := p.cache.Get(ctx, hash)
 		if !ok {

@@ -34,12 +34,12 @@ func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request, why Refusal, st
 	h.cfg.Logger.LogAttrs(r.Context(), slog.LevelWarn, "request refused",
 		slog.String("reason", string(why)),
 		slog.Int("status", status),
-		slog.String("method", clip(r.Method)),
-		slog.String("path", clip(r.URL.Path)),
-		slog.String("host", clip(r.Host)),
-		slog.String("origin", clip(r.Header.Get("Origin"))),
-		slog.String("contentType", clip(r.Header.Get("Content-Type"))),
+		slog.String("method", r.Method),
+		slog.String("path", r.URL.Path),
+		slog.String("host", r.Host),
+		slog.String("origin", r.Header.Get("Origin")),
+		slog.String("contentType", r.Header.Get("Content-Type")),
 		slog.String("request", request),
-		slog.String("error", clip(message)))
+		slog.String("error", message))
 	WriteError(w, status, code, message)
 }

@@ -113,7 +113,7 @@ func (h *Handler) checkSocket(r *http.Request) *problem {
 	if h.mayUse(r) {
 		return nil
 	}
-	return &problem{http.StatusForbidden, CodeForbidden, fmt.Sprintf("pages of %s may not use this API (see --cors-origin)", clip(r.Header.Get("Origin")))}
+	return &problem{http.StatusForbidden, CodeForbidden, fmt.Sprintf("pages of %s may not use this API (see --cors-origin)", r.Header.Get("Origin"))}
 }
 
 // mentions reports whether a header that is a list holds a token.
