@@ -78,8 +78,10 @@ func arrows() map[string]place {
 		"internal/container":     {speaks: anything},
 		"internal/web/webtest":   {speaks: anything},
 		"e2e":                    {speaks: anything},
-		"internal/load":          {knows: joined(both, "internal/load/constant", "storage/driver", "storage/mongostore/mongotest"), speaks: outside()},
+		"internal/load":          {knows: joined(both, "internal/load/constant", "internal/load/hostile", "internal/load/process", "storage/driver", "storage/mongostore/mongotest"), speaks: outside()},
 		"internal/load/constant": {speaks: anything},
+		"internal/load/hostile":  {knows: []string{"internal/load/process"}, speaks: anything},
+		"internal/load/process":  {speaks: anything},
 		"internal/plan/plantest": {knows: joined(values, "internal/app", "storage", "storage/driver"), speaks: anything},
 		"internal/plan/plantest/cmd": {
 			knows:  joined(both, "graph", "graph/model", "internal/plan/plantest", "storage", "storage/driver", "storage/mongostore/mongotest"),

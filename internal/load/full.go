@@ -3,14 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/asof/asof/internal/load/process"
 )
 
 // scan compares an unindexed filter, over HTTP with one client, with the bare
 // SQL scan of the same documents with the same predicate. It also returns the
 // time of the event in the middle of the file.
-func scan(c config, s *server, events, dir, text string) (result, string, error) {
+func scan(c config, s *process.Server, events, dir, text string) (result, string, error) {
 	bare, found, middle, err := bareScan(events, dir, text)
 	if err != nil {
 		return result{}, "", err
@@ -20,7 +23,7 @@ func scan(c config, s *server, events, dir, text string) (result, string, error)
 	}
 	most := max(found, pageSize)
 	scanned := fmt.Sprintf(`query Scan($text: String!) { projects(where: {description: {contains: $text}}, first: %d) { nodes { key name } } }`, most)
-	m, err := drive(s.url, []request{fixed{query(scanned, map[string]any{"text": text}), []byte(`"key":`), found}}, c.length)
+	m, err := drive(s.URL, []request{fixed{query(scanned, map[string]any{"text": text}), []byte(`"key":`), found}}, c.length)
 	if err != nil {
 		return result{}, "", err
 	}
@@ -38,11 +41,11 @@ const housekeeping = 15 * time.Second
 // unindexed filter.
 func full(ctx context.Context, c config, dir, asof string) ([]result, error) {
 	command := serving(asof, filepath.Join(dir, "import.db"))
-	s, err := start(ctx, command[0], command[1:]...)
+	s, err := process.Start(ctx, os.Stderr, command[0], command[1:]...)
 	if err != nil {
 		return nil, err
 	}
-	defer s.stop()
+	defer s.Stop()
 	scanned, middle, err := scan(c, s, c.importFile, dir, "music")
 	if err != nil {
 		return nil, err
@@ -57,14 +60,14 @@ func full(ctx context.Context, c config, dir, asof string) ([]result, error) {
 	}
 	// After a bulk load the server tidies its indexes of the past for some
 	// seconds, beside what it serves; that is not what is measured.
-	if _, err := drive(s.url, list[1].Clients, housekeeping); err != nil {
+	if _, err := drive(s.URL, list[1].Clients, housekeeping); err != nil {
 		return nil, fmt.Errorf("warming up: %w", err)
 	}
 	rounds := make([]map[string]measurement, c.rounds)
 	for i := range rounds {
 		rounds[i] = map[string]measurement{}
 		for _, p := range list {
-			m, err := drive(s.url, p.Clients, c.length)
+			m, err := drive(s.URL, p.Clients, c.length)
 			if err != nil {
 				return nil, fmt.Errorf("%s of %s: %w", p.Name, c.importFile, err)
 			}
@@ -75,7 +78,7 @@ func full(ctx context.Context, c config, dir, asof string) ([]result, error) {
 	for _, p := range list {
 		results = append(results, summarize(p.Name, p.Against, p.Target, rounds))
 	}
-	results = append(results, result{Name: "server's peak memory", PeakMiB: s.peak() >> 20})
+	results = append(results, result{Name: "server's peak memory", PeakMiB: s.Usage().Peak >> 20})
 	for i := range results {
 		results[i].Name += ", " + filepath.Base(c.importFile)
 	}

@@ -92,7 +92,7 @@ func TestBatches(t *testing.T) {
 			}
 			_, _ = fmt.Fprint(w, text)
 		}))
-		writes, commits, err := (&server{url: at.URL + "/graphql"}).batches()
+		writes, commits, err := batches(at.URL + "/graphql")
 		at.Close()
 		if (err != nil) != fails || !fails && (writes != 320 || commits != 40) {
 			t.Errorf("%q: %v writes in %v transactions, %v", text, writes, commits, err)
@@ -100,12 +100,12 @@ func TestBatches(t *testing.T) {
 	}
 	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
 	defer none.Close()
-	if writes, commits, err := (&server{url: none.URL + "/graphql"}).batches(); writes != 0 || commits != 0 || err != nil {
+	if writes, commits, err := batches(none.URL + "/graphql"); writes != 0 || commits != 0 || err != nil {
 		t.Errorf("before the first write: %v writes in %v transactions, %v", writes, commits, err)
 	}
 	missing := httptest.NewServer(http.NotFoundHandler())
 	defer missing.Close()
-	if _, _, err := (&server{url: missing.URL + "/graphql"}).batches(); err == nil {
+	if _, _, err := batches(missing.URL + "/graphql"); err == nil {
 		t.Error("a server without counters told its batches")
 	}
 }

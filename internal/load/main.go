@@ -5,6 +5,7 @@
 //	go run ./internal/load -projects 2350 -per-project 300
 //	go run ./internal/load -import FILE    # also import FILE, against the bare loop
 //	go run ./internal/load -mongodb URI    # instead: the engines, and a bare loop on that server
+//	go run ./internal/load hostile         # instead: attacks (package hostile)
 //
 // The yardsticks: a gqlgen server with constant documents (package constant),
 // and bare loops on the same driver and file system (bare.go). Servers are
@@ -31,6 +32,8 @@ import (
 	"time"
 
 	"github.com/asof/asof/internal/load/constant"
+	"github.com/asof/asof/internal/load/hostile"
+	"github.com/asof/asof/internal/load/process"
 )
 
 type config struct {
@@ -60,6 +63,13 @@ func main() {
 	// The yardsticks run as children of the same program.
 	if len(os.Args) > 1 && os.Args[1] == "constant" {
 		exit(serveConstant(os.Stdout))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "hostile" {
+		self, err := os.Executable()
+		if err == nil {
+			err = hostile.Main([]string{self, "hostile"}, os.Args[2:], os.Stdout)
+		}
+		exit(err)
 	}
 	if len(os.Args) == 4 && os.Args[1] == "bare-import" {
 		_, err := bareImport(os.Args[2], os.Args[3])
@@ -170,10 +180,10 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	servers := map[string]*server{}
+	servers := map[string]*process.Server{}
 	defer func() {
 		for _, s := range servers {
-			s.stop()
+			s.Stop()
 		}
 	}()
 	for name, args := range map[string][]string{
@@ -181,7 +191,7 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 		"asof":     serving(asof, filepath.Join(dir, "asof.db")),
 		"wide":     serving(asof, wide),
 	} {
-		s, err := start(ctx, args[0], args[1:]...)
+		s, err := process.Start(ctx, os.Stderr, args[0], args[1:]...)
 		if err != nil {
 			return err
 		}
@@ -202,7 +212,7 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 		return err
 	}
 	results = append(results, writes...)
-	results = append(results, result{Name: "server's peak memory", PeakMiB: servers["asof"].peak() >> 20})
+	results = append(results, result{Name: "server's peak memory", PeakMiB: servers["asof"].Usage().Peak >> 20})
 	if c.importFile != "" {
 		full, err := full(ctx, c, dir, asof)
 		if err != nil {
@@ -259,13 +269,13 @@ func imports(ctx context.Context, c config, dir, self, asof, events string) ([]r
 	return results, nil
 }
 
-func readRounds(c config, servers map[string]*server, when moments) ([]result, error) {
+func readRounds(c config, servers map[string]*process.Server, when moments) ([]result, error) {
 	list := append(scenarios(c.clients, when), anyScenarios(c.clients, when)...)
 	rounds := make([]map[string]measurement, c.rounds)
 	for i := range rounds {
 		rounds[i] = map[string]measurement{}
 		for _, s := range list {
-			m, err := drive(servers[s.Server].url, s.Clients, c.length)
+			m, err := drive(servers[s.Server].URL, s.Clients, c.length)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.Name, err)
 			}

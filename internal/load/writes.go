@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+
+	"github.com/asof/asof/internal/load/process"
 )
 
 // writeRounds measures durable updates, and whether they grow dearer with the
 // number of versions. The bare loop commits documents of the same size, in
 // batches of the size that the server's batches had on average.
-func writeRounds(c config, servers map[string]*server, dir string) ([]result, error) {
+func writeRounds(c config, servers map[string]*process.Server, dir string) ([]result, error) {
 	newWriter := func(key string, version int) *writer { return &writer{key: key, version: version, stars: 1_000_000} }
 	fleet := make([]request, c.writers)
 	for i := range fleet {
@@ -36,11 +38,11 @@ func writeRounds(c config, servers map[string]*server, dir string) ([]result, er
 			{"update of version 10", "asof", []request{short}},
 			{"update of version 10,000", "asof", []request{long}},
 		} {
-			writes, commits, err := servers["asof"].batches()
+			writes, commits, err := batches(servers["asof"].URL)
 			if err != nil {
 				return nil, err
 			}
-			m, err := drive(servers[s.server].url, s.clients, c.length)
+			m, err := drive(servers[s.server].URL, s.clients, c.length)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -48,7 +50,7 @@ func writeRounds(c config, servers map[string]*server, dir string) ([]result, er
 			if s.name != "durable updates" {
 				continue
 			}
-			w, k, err := servers["asof"].batches()
+			w, k, err := batches(servers["asof"].URL)
 			if err != nil {
 				return nil, err
 			}
