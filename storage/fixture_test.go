@@ -173,7 +173,7 @@ func newEngine(t *testing.T, c *clock, collections []driver.Collection) driver.E
 	if !strings.HasPrefix(t.Name(), onSQLite+"/") {
 		return drivertest.NewModel(c.Now, collections)
 	}
-	engine, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlitestore.Options{Collections: collections, Clock: c.Now})
+	engine, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlitestore.Options{Collections: collections, Clock: c.Now, Elapsed: drivertest.Elapsed(c.Now)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,13 @@
 package app
 
 import (
+	"bytes"
 	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -86,5 +88,28 @@ func TestLookingKeepsTheFormat(t *testing.T) {
 		if got := binary.BigEndian.Uint32(file[userVersion:]); got != c.format {
 			t.Errorf("after %s the file has format %d, want %d", c.command, got, c.format)
 		}
+	}
+}
+
+// Versions that lie in the future are reported, and repaired when asked for.
+func TestCheckReportsAndRepairsTheFuture(t *testing.T) {
+	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")
+	line := `{"collection":"tags","id":"a","at":"` + time.Now().AddDate(0, 6, 0).UTC().Format(time.RFC3339) + `","by":"ada","op":"put","data":{"name":"A","description":""}}` + "\n"
+	var out bytes.Buffer
+	wrong := Main{Stdin: strings.NewReader(line), Stdout: &out, Stderr: &out, Now: func() time.Time { return time.Now().AddDate(1, 0, 0) }}
+	if status := wrong.Run(t.Context(), []string{"import", "-", store}); status != 0 {
+		t.Fatal(out.String())
+	}
+	if status, out, _ := run(t, "", "check", store); status != 1 || !strings.Contains(out, "tags: versions in the future: 1, from ") || !strings.Contains(out, "asof check --repair") {
+		t.Errorf("check: status %d: %s", status, out)
+	}
+	if status, out, errs := run(t, "", "check", "--repair", store); status != 0 || !strings.Contains(out, "is sound: 1 document now") || !strings.Contains(errs, "gave versions that lay in the future other times") {
+		t.Errorf("check --repair: status %d: %s%s", status, out, errs)
+	}
+	if status, out, errs := run(t, "", "check", store); status != 0 {
+		t.Errorf("check: status %d: %s%s", status, out, errs)
+	}
+	if status, _, errs := run(t, "", "check", "--repair", "--store=mongodb://127.0.0.1:1/asof"); status != 2 || !strings.Contains(errs, "only a store in a file can be repaired") {
+		t.Errorf("check --repair of MongoDB: status %d: %s", status, errs)
 	}
 }

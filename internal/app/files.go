@@ -121,12 +121,17 @@ func (m *Main) check(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	problems := int64(0)
 	var writing error
-	if err := engine.Check(ctx, func(problem string) {
+	report := func(problem string) {
 		problems++
 		if _, err := fmt.Fprintln(m.Stdout, problem); err != nil {
 			writing = err
 		}
-	}); err != nil {
+	}
+	err = engine.Check(ctx, report)
+	if err == nil {
+		err = storage.Future(ctx, engine, driver.InstantOf(m.Now()), report)
+	}
+	if err != nil {
 		return fmt.Errorf("check of %s: %w", m.storeName(), err)
 	}
 	if problems > 0 {

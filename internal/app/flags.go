@@ -97,7 +97,9 @@ type exportFlags struct {
 	Collection []string `help:"A collection to write; may be repeated. Default: all." placeholder:"NAME"`
 }
 
-type checkFlags struct{}
+type checkFlags struct {
+	Repair bool `help:"Give versions that lie in the future, since a clock was wrong, times that have passed and that their order and identifiers allow."`
+}
 
 type healthFlags struct {
 	Addr    string        `help:"Address that the server listens on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"regexp"
 	"strings"
 	"time"
@@ -35,13 +36,16 @@ func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error)
 	if err != nil {
 		return nil, err
 	}
+	if m.flags.Check.Repair {
+		return nil, usageError{errors.New("--repair: only a store in a file can be repaired")}
+	}
 	store, err := mongostore.Open(ctx, uri, mongostore.Options{
 		Collections: storage.CollectionsOf(model.Types),
 		Clock:       m.Now,
 		Logger:      m.logger(),
 		MaxSkew:     maxSkew,
 		Bounds:      bounds,
-		Existing:    m.onlyReads(),
+		Existing:    !m.makesStore(),
 	})
 	switch {
 	case driver.CodeOf(err) == driver.CodeNotFound:

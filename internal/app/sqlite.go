@@ -16,9 +16,9 @@ import (
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
-// openSQLite opens the store in a file. Commands that only read do not make one.
+// openSQLite opens the store in a file, and makes one where the command may.
 func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, error) {
-	if m.onlyReads() {
+	if !m.makesStore() {
 		switch info, err := os.Stat(path); {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, usageError{fmt.Errorf("there is no store at %s (see --store)", path)}
@@ -30,7 +30,10 @@ func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, erro
 }
 
 // onlyReads reports whether the command leaves the store as it is.
-func (m *Main) onlyReads() bool { return m.command != "serve" && m.command != "import <file>" }
+func (m *Main) onlyReads() bool { return !m.makesStore() && !m.flags.Check.Repair }
+
+// makesStore reports whether the command makes a store where there is none.
+func (m *Main) makesStore() bool { return m.command == "serve" || m.command == "import <file>" }
 
 func (m *Main) sqliteOptions() sqlitestore.Options {
 	sync := syncs[m.flags.Sync]
@@ -41,6 +44,7 @@ func (m *Main) sqliteOptions() sqlitestore.Options {
 	}
 	return sqlitestore.Options{
 		Inspect:      m.onlyReads(),
+		Repair:       m.flags.Check.Repair,
 		Collections:  storage.CollectionsOf(model.Types),
 		Sync:         sync,
 		Clock:        m.Now,

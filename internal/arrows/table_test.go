@@ -29,6 +29,7 @@ type place struct {
 func arrows() map[string]place {
 	anything, graphQL := []string{gqlgen, parser, web}, []string{gqlgen, parser}
 	suite := []string{"storage/driver", "storage/driver/check"}
+	engine := joined(suite, "storage/clock")
 	store := []string{"storage", "storage/driver"}
 	values := []string{"storage/normal", "storage/rawjson"}
 	both := []string{"storage/mongostore", "storage/sqlitestore"}
@@ -37,10 +38,11 @@ func arrows() map[string]place {
 
 		"storage/driver":               {},
 		"storage/driver/check":         {knows: []string{"storage/driver"}},
+		"storage/clock":                {knows: []string{"storage/driver"}},
 		"storage/drivertest":           {knows: suite},
-		"storage/sqlitestore":          {knows: suite, speaks: []string{sqlite, libc}},
-		"storage/mongostore":           {knows: suite, speaks: []string{mongo}},
-		"storage/mongostore/mongotest": {knows: suite, speaks: []string{mongo}},
+		"storage/sqlitestore":          {knows: engine, speaks: []string{sqlite, libc}},
+		"storage/mongostore":           {knows: engine, speaks: []string{mongo}},
+		"storage/mongostore/mongotest": {knows: engine, speaks: []string{mongo}},
 		"storage/rawjson":              {knows: values},
 		"storage/normal":               {knows: values},
 		"storage/diff":                 {knows: values},

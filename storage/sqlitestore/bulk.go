@@ -76,7 +76,7 @@ func (w *writer) endBulk() error {
 	if !w.store.bulk.Load() {
 		return nil
 	}
-	if w.bulkFailed != nil && w.store.clock.now().Sub(w.bulkTried).Abs() < bulkPause {
+	if w.bulkFailed != nil && w.store.opts.Clock().Sub(w.bulkTried).Abs() < bulkPause {
 		return w.bulkFailed
 	}
 	// What is sorted should not have to fit in memory.
@@ -93,7 +93,7 @@ func (w *writer) endBulk() error {
 		w.store.checkpoints.wrote(softLog / pagesOfWrite)
 	}
 	err = errors.Join(err, w.exec("PRAGMA temp_store = MEMORY"), w.exec(pragma("cache_size", -pageCache)))
-	w.bulkFailed, w.bulkTried = err, w.store.clock.now()
+	w.bulkFailed, w.bulkTried = err, w.store.opts.Clock()
 	return err
 }
 

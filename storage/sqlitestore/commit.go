@@ -77,7 +77,7 @@ func (w *writer) tryBatch(batch []*request) error {
 	if err := w.endBulk(); err != nil {
 		return uncommitted{err}
 	}
-	w.store.clock.takeOff()
+	w.store.clock.Begin()
 	err := w.transaction(func() error {
 		for _, r := range batch {
 			r.version, r.err = nil, nil
@@ -94,7 +94,7 @@ func (w *writer) tryBatch(batch []*request) error {
 		}
 		return nil
 	})
-	w.store.clock.land() // before a watch can tell: whoever hears of a version can read at its instant
+	w.store.clock.End() // before a watch can tell: whoever hears of a version can read at its instant
 	if err == nil {
 		w.landed()
 	}
@@ -135,7 +135,7 @@ func (w *writer) apply(r *request) (*driver.Version, error) {
 				return nil, err
 			}
 		}
-		v.RecordedAt = w.store.clock.next()
+		v.RecordedAt = w.store.clock.Next()
 		if won, err = w.writeDocument(st, v, v.Number, expected); err != nil {
 			return nil, err
 		}

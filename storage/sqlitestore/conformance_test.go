@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 			return func(t *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {
 				t.Helper()
 				s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{
-					Collections: collections, Clock: clock, Sync: sqlitestore.SyncOff,
+					Collections: collections, Clock: clock, Elapsed: drivertest.Elapsed(clock), Sync: sqlitestore.SyncOff,
 				})
 				if err != nil {
 					t.Fatalf("Open: %v", err)

@@ -23,7 +23,7 @@ func harness(opts Options) drivertest.Harness {
 			return func(t *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {
 				t.Helper()
 				opts := opts
-				opts.Collections, opts.Clock = collections, clock
+				opts.Collections, opts.Clock, opts.Elapsed = collections, clock, drivertest.Elapsed(clock)
 				s, err := Open(t.Context(), path, opts)
 				if err != nil {
 					t.Fatal(err)

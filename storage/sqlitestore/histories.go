@@ -30,7 +30,7 @@ func (s *Store) readHistories(ctx context.Context, q *driver.LogQuery, yield fun
 	if err != nil {
 		return err
 	}
-	h := &histories{store: s, q: q, coll: coll, now: driver.Instant(s.clock.read())}
+	h := &histories{store: s, q: q, coll: coll, now: s.clock.Now()}
 	for h.open != nil || h.next < len(q.Histories) {
 		if err := ctx.Err(); err != nil {
 			return err

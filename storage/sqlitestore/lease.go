@@ -7,20 +7,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/asof/asof/storage/driver"
 )
-
-// leaseAhead is how far ahead of the clock the lease is noted, and so how
-// often: reads within it cost nothing.
-const leaseAhead = driver.Instant(2 * time.Second / time.Microsecond)
 
 // lease is an instant that no reader was given a later one than, noted in the
 // lock file before. After a process was killed, commits begin behind it, so
 // that an instant that was only read at, and is in no table, does not get a
 // commit when the clock was set back meanwhile. A clock that was not set back
-// passes the lease within leaseAhead; until then the store's runs before it,
+// passes the lease within clock.Bound; until then the store's runs before it,
 // by no more however often the process is killed.
 //
 // It is one write to the system's memory, not to the disk: it survives the end
@@ -29,9 +24,8 @@ const leaseAhead = driver.Instant(2 * time.Second / time.Microsecond)
 // The note is beside the tables so that a reader waits neither for the writer
 // nor for the disk.
 type lease struct {
-	file  io.WriterAt
-	log   *slog.Logger
-	until driver.Instant
+	file io.WriterAt
+	log  *slog.Logger
 	// failed is the last error that was logged, so that a broken disk is
 	// reported once and not by every read.
 	failed string
@@ -45,25 +39,12 @@ const leaseBytes = 16
 // that is logged and reads go on: what is lost is the safety from a kill
 // together with a clock that goes back.
 func (l *lease) extend(until driver.Instant) {
-	if l.file == nil {
-		return
-	}
-	l.until = until
 	err := l.note(until)
 	text := fmt.Sprint(err)
 	if err != nil && text != l.failed {
 		l.log.Error("noting up to which instant was read failed; if the process is killed and the clock set back, a commit may get a time that was read at", "error", err)
 	}
 	l.failed = text
-}
-
-// end notes that nothing lies ahead: the tables have the latest instant.
-func (l *lease) end() error {
-	if l.file == nil {
-		return nil
-	}
-	l.until = driver.Forever
-	return l.note(0)
 }
 
 func (l *lease) note(t driver.Instant) error {

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asof/asof/storage/clock"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/drivertest"
 )
 
 // leaseClock is moved by hand.
@@ -36,7 +38,7 @@ func killed(t *testing.T, path string) string {
 
 func openAt(t *testing.T, path string, c *leaseClock) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), path, Options{Collections: formatDeclared(), Clock: c.now})
+	s, err := Open(t.Context(), path, Options{Collections: formatDeclared(), Clock: c.now, Elapsed: drivertest.Elapsed(c.now)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,20 +84,20 @@ func TestKillAndAClockSetBack(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			path, clock := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{start}
-			s := openAt(t, path, clock)
+			path, at := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{start}
+			s := openAt(t, path, at)
 			w := &driver.Write{ID: "1", Collection: "things", Key: "a", Op: driver.OpCreate, Data: []byte(`{"n":1}`)}
 			if _, err := s.Commit(t.Context(), w); err != nil {
 				t.Fatal(err)
 			}
-			clock.t = clock.t.Add(time.Hour)
-			pinned := c.read(t, s, clock)
+			at.t = at.t.Add(time.Hour)
+			pinned := c.read(t, s, at)
 
-			latest := driver.InstantOf(clock.t) + leaseAhead
+			latest := driver.InstantOf(at.t.Add(clock.Bound))
 			for kill := range 5 {
 				// Each time the clock is further back.
-				clock.t = clock.t.Add(-48 * time.Hour)
-				s = openAt(t, killed(t, s.path), clock)
+				at.t = at.t.Add(-48 * time.Hour)
+				s = openAt(t, killed(t, s.path), at)
 				now, err := s.Now(t.Context())
 				if err != nil || now < pinned || now > latest+driver.Instant(kill) {
 					t.Errorf("after kill %d Now is %s, %v; want from %s to %s", kill, now, err, pinned, latest)
@@ -118,8 +120,8 @@ func TestKillAndAClockSetBack(t *testing.T) {
 
 // A store that was closed leaves no lease: it does not run ahead of the clock.
 func TestNoLeaseAfterClosing(t *testing.T) {
-	path, clock := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{formatClock()}
-	s := openAt(t, path, clock)
+	path, at := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{formatClock()}
+	s := openAt(t, path, at)
 	before, err := s.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +129,7 @@ func TestNoLeaseAfterClosing(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := openAt(t, path, clock).Now(t.Context()); err != nil || now != before {
+	if now, err := openAt(t, path, at).Now(t.Context()); err != nil || now != before {
 		t.Errorf("opened again, Now is %s, %v; want %s", now, err, before)
 	}
 }
@@ -135,12 +137,12 @@ func TestNoLeaseAfterClosing(t *testing.T) {
 // A lock file that holds something else than a lease is none.
 func TestForeignLease(t *testing.T) {
 	for _, content := range []string{"", "short", strings.Repeat("\x00", leaseBytes), strings.Repeat("x", 100)} {
-		path, clock := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{formatClock()}
+		path, at := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{formatClock()}
 		if err := os.WriteFile(path+".lock", []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if now, err := openAt(t, path, clock).Now(t.Context()); err != nil || now != driver.InstantOf(clock.t) {
-			t.Errorf("%q: Now is %s, %v; want %s", content, now, err, clock.t)
+		if now, err := openAt(t, path, at).Now(t.Context()); err != nil || now != driver.InstantOf(at.t) {
+			t.Errorf("%q: Now is %s, %v; want %s", content, now, err, at.t)
 		}
 	}
 }
@@ -156,11 +158,11 @@ func (d *brokenDisk) WriteAt([]byte, int64) (int, error) {
 func TestLeaseThatCannotBeNoted(t *testing.T) {
 	var log strings.Builder
 	disk, now := new(brokenDisk), &leaseClock{formatClock()}
-	c := newClock(now.now, 0)
-	c.lease = lease{file: disk, log: slog.New(slog.NewTextHandler(io.Writer(&log), nil))}
+	l := lease{file: disk, log: slog.New(slog.NewTextHandler(io.Writer(&log), nil))}
+	c := clock.New(clock.Options{Now: now.now, Elapsed: drivertest.Elapsed(now.now), Cover: l.extend})
 	for range 3 {
 		now.t = now.t.Add(time.Minute)
-		if at := c.read(); at != driver.InstantOf(now.t) {
+		if at := c.Now(); at != driver.InstantOf(now.t) {
 			t.Errorf("Now is %s, want %s", at, now.t)
 		}
 	}

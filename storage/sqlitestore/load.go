@@ -27,7 +27,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	err := s.writer.submit(&request{ctx: ctx, run: func() error {
 		w := s.writer
 		var latest driver.Instant
-		now := s.clock.present()
+		now := s.clock.Present()
 		begin := true
 		load := func() error {
 			result = driver.LoadResult{}
@@ -72,7 +72,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 			}
 		}
 		if err == nil {
-			s.clock.saw(latest)
+			s.clock.Saw(latest)
 			w.landed()
 			s.checkpoints.wrote(result.Added)
 		}

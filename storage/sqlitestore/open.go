@@ -14,6 +14,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/asof/asof/storage/clock"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -37,8 +38,10 @@ type Options struct {
 	// those; other collections in the file stay as they are.
 	Collections []driver.Collection
 	Sync        Sync
-	// Clock is the source of commit times; nil is time.Now.
-	Clock func() time.Time
+	// Clock is the time of day, for commit times; nil is time.Now. Elapsed
+	// measures what passes, see clock.Options; nil is the system's.
+	Clock   func() time.Time
+	Elapsed func() time.Duration
 	// Readers is how many reads run at once; 0 stands for two for each CPU,
 	// and at least four.
 	Readers int
@@ -55,6 +58,11 @@ type Options struct {
 	// collections and indexes that it has. Writes fail with CodeInvalid, and so
 	// does a watch where the file is of format 1.
 	Inspect bool
+
+	// Repair says that versions which lie in the future get times that the order of
+	// commits and the identifiers of their attempts allow. CodeUnavailable: there
+	// are not enough for all of them yet.
+	Repair bool
 
 	// For tests: what goes wrong after a COMMIT (nil: nothing), the size at which
 	// the disk is full, in pages (0: no limit),
@@ -80,7 +88,8 @@ type Store struct {
 	byName      map[string]*collection
 	byID        map[int64]*collection
 
-	clock       *clock
+	clock       *clock.Clock
+	lease       *lease
 	writer      *writer
 	readers     *pool
 	checkpoints *checkpointer
@@ -299,12 +308,15 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.opts.Repair {
+		last = 0 // repair has seen to what was handed out
+	}
 	last = max(last, driver.Instant(handedOut))
 	for _, coll := range s.collections {
 		last = max(last, coll.last)
 	}
-	s.clock = newClock(s.opts.Clock, last)
-	s.clock.lease = lease{file: s.lock, log: s.log}
+	s.lease = &lease{file: s.lock, log: s.log}
+	s.clock = clock.New(clock.Options{Now: s.opts.Clock, Elapsed: s.opts.Elapsed, Last: last, Cover: s.lease.extend, Logger: s.log})
 	return nil
 }
 
@@ -319,6 +331,9 @@ func (s *Store) bringUp(ctx context.Context) error {
 	}
 	if err == nil {
 		err = s.prepareWatch()
+	}
+	if err == nil && s.opts.Repair {
+		err = s.repair()
 	}
 	if err == nil {
 		err = s.writer.exec("COMMIT")
@@ -343,10 +358,10 @@ func (s *Store) Close() error {
 		err := s.writer.exec("PRAGMA synchronous = " + closingSync[s.opts.Sync])
 		if err == nil {
 			// Where commits were not synced, this one syncs all that is in the log.
-			_, err = s.writer.integer("UPDATE clock SET last = max(last, ?1)", int64(s.clock.stop()))
+			_, err = s.writer.integer("UPDATE clock SET last = max(last, ?1)", int64(s.clock.Stop()))
 		}
 		if err == nil {
-			err = s.clock.end()
+			err = s.lease.note(0) // nothing lies ahead: the table has it
 		}
 		errs = append(errs, wrap(err, "noting the time of closing"))
 		s.checkpoints.stop()

@@ -14,7 +14,7 @@ func (s *Store) Now(ctx context.Context) (driver.Instant, error) {
 	if err := s.alive(ctx); err != nil {
 		return 0, err
 	}
-	return s.clock.read(), nil
+	return s.clock.Now(), nil
 }
 
 // Settle implements driver.Engine.
@@ -22,7 +22,7 @@ func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
-	return s.clock.settle(ctx, at)
+	return wrap(s.clock.Settle(ctx, at), "waiting for commits in flight")
 }
 
 // alive returns an error when the store is closed or the context has ended.

@@ -70,7 +70,7 @@ func newStream(s *Store, q *driver.LogQuery, coll *collection) *stream {
 	}
 	st.conditions()
 	// What is committed from here on is not part of this log.
-	st.from, st.to = place{at: int64(q.From)}, place{at: int64(s.clock.read()) + 1}
+	st.from, st.to = place{at: int64(q.From)}, place{at: int64(s.clock.Now()) + 1}
 	if q.To != 0 {
 		st.to.at = min(st.to.at, int64(q.To))
 	}

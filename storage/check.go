@@ -2,7 +2,9 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/agnivade/levenshtein"
 
@@ -45,6 +47,47 @@ func (s *Store) Misfits(ctx context.Context, report func(Misfit)) error {
 			}
 			q.After = &driver.Position{Key: vs[len(vs)-1].Key}
 		}
+	}
+	return nil
+}
+
+// maxAhead is how far instants may be ahead of a clock before Future reports them.
+const maxAhead = driver.Instant(time.Second / time.Microsecond)
+
+// Future reports versions that lie in the future, a line for each collection: a
+// clock was wrong when they were committed. It can say so only where the clock that
+// says what is present is right.
+func Future(ctx context.Context, engine driver.Engine, present driver.Instant, report func(problem string)) error {
+	now, err := engine.Now(ctx)
+	if err != nil || now <= present+maxAhead {
+		return err
+	}
+	type found struct {
+		versions    int
+		first, last driver.Instant
+	}
+	var collections []string
+	all := map[string]*found{}
+	for e, err := range engine.Log(ctx, &driver.LogQuery{From: present + maxAhead, NoData: true}) {
+		if err != nil {
+			return err
+		}
+		f := all[e.Version.Collection]
+		if f == nil {
+			f = &found{first: e.Version.RecordedAt}
+			all[e.Version.Collection] = f
+			collections = append(collections, e.Version.Collection)
+		}
+		f.versions++
+		f.last = e.Version.RecordedAt
+	}
+	for _, name := range collections {
+		f := all[name]
+		report(fmt.Sprintf("%s: versions in the future: %d, from %s to %s, while this machine's clock says %s; if that is right, asof check --repair gives them times that have passed",
+			name, f.versions, f.first, f.last, present))
+	}
+	if len(collections) == 0 {
+		report(fmt.Sprintf("the store's clock is ahead: commits get times after %s, while this machine's clock says %s; if that is right, asof check --repair sets it back", now, present))
 	}
 	return nil
 }

@@ -1,0 +1,190 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/drivertest"
+)
+
+// One look at a clock that is a year ahead for a moment changes nothing of what is
+// committed afterwards.
+func TestAClockThatJumpedOnce(t *testing.T) {
+	day, passed := formatClock(), time.Duration(0)
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), Options{
+		Collections: formatDeclared(), Clock: func() time.Time { return day }, Elapsed: func() time.Duration { return passed },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	day = day.AddDate(1, 0, 0)
+	if _, err := s.Now(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(t.Context(), []driver.Version{{Collection: "things", Key: "loaded", RecordedAt: driver.InstantOf(day), Op: driver.OpImport, Data: []byte(`{}`)}}); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Errorf("a version of the future was loaded: %v", err)
+	}
+	day, passed = day.AddDate(-1, 0, 0).Add(time.Second), passed+time.Second
+	v, err := s.Commit(t.Context(), &driver.Write{ID: "1", Collection: "things", Key: "a", Op: driver.OpCreate, Data: []byte(`{"n":1}`)})
+	if err != nil || v.RecordedAt != driver.InstantOf(day) {
+		t.Fatalf("a commit afterwards: %+v, %v; want it at %s", v, err, day)
+	}
+	found, err := s.Query(t.Context(), &driver.Query{Collection: "things", At: driver.InstantOf(day)})
+	if err != nil || len(found) != 1 {
+		t.Errorf("as of now there are %v, %v", found, err)
+	}
+}
+
+// What a clock that was wrong has left is repaired: times lie between what was right
+// and now, in their order, at those of the attempts where these are known; all else
+// is as it was.
+func TestRepair(t *testing.T) {
+	start := formatClock()
+	path, at := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{start}
+	open := func(repair bool) (*Store, error) {
+		return Open(t.Context(), path, Options{Collections: benchDeclared(), Clock: at.now, Elapsed: drivertest.Elapsed(at.now), epochSlack: 2, Repair: repair})
+	}
+	s, err := open(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := map[string]int64{}
+	put := func(id, key string) *driver.Version {
+		t.Helper()
+		n := numbers[key]
+		v, err := s.Commit(t.Context(), &driver.Write{ID: id, Collection: benchCollection, Key: key, Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"name":"%s","stars":%d}`, id, n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers[key] = v.Number
+		return v
+	}
+	attempt := func(at time.Time) string {
+		id := uuid.Must(uuid.NewV7())
+		ms := at.UnixMilli()
+		for i := range 6 {
+			id[i] = byte(ms >> (40 - 8*i))
+		}
+		return id.String()
+	}
+	var right []*driver.Version
+	for i := range 20 {
+		right = append(right, put(fmt.Sprint("right", i), fmt.Sprint("k", i%5)))
+		at.t = at.t.Add(time.Second)
+	}
+	last := right[len(right)-1].RecordedAt
+	before := at.t
+	at.t = at.t.AddDate(1, 0, 0)
+	put(attempt(at.t), "k0") // while the clock was ahead
+	at.t = before
+	var attempted []driver.Instant
+	for i := range 20 { // since then
+		at.t = at.t.Add(time.Minute)
+		if i%2 == 0 {
+			attempted = append(attempted, driver.InstantOf(at.t))
+			put(attempt(at.t), fmt.Sprint("k", i%5))
+			continue
+		}
+		put(fmt.Sprint("unknown", i), fmt.Sprint("k", i%5))
+	}
+	whole := versionsIn(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	at.t = at.t.Add(time.Minute)
+	s, err = open(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	present := driver.InstantOf(at.t)
+	if now, err := s.Now(t.Context()); err != nil || now != present {
+		t.Errorf("repaired, Now is %s, %v; want %s", now, err, present)
+	}
+	repaired := versionsIn(t, s)
+	latest, n := last, 0
+	var found []driver.Instant
+	for i, v := range repaired {
+		if i < len(right) {
+			continue
+		}
+		if v.RecordedAt <= latest || v.RecordedAt > present {
+			t.Errorf("version %d of all is at %s, the one before at %s, and now is %s", i, v.RecordedAt, latest, present)
+		}
+		if latest = v.RecordedAt; (i-len(right))%2 == 1 {
+			found = append(found, v.RecordedAt)
+		}
+		n++
+	}
+	if diff := cmp.Diff(attempted, found); diff != "" || n != 21 {
+		t.Errorf("%d versions; -when they were attempted, +their times:\n%s", n, diff)
+	}
+	for _, all := range [][]*driver.Version{whole, repaired} {
+		for i, v := range all {
+			c := *v
+			c.Notes, c.SupersededAt = nil, 0
+			if i >= len(right) {
+				c.RecordedAt = 0
+			}
+			all[i] = &c
+		}
+	}
+	if diff := cmp.Diff(whole, repaired); diff != "" {
+		t.Errorf("-what was, +what is, beside times:\n%s", diff)
+	}
+	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
+		t.Error(err)
+	}
+	if v := put("next", "k0"); v.RecordedAt != present+1 {
+		t.Errorf("the next commit is at %s, want %s", v.RecordedAt, present+1)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Where there is no room for times, nothing is changed.
+func TestRepairWithoutRoom(t *testing.T) {
+	path, at := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{formatClock()}
+	s := openAt(t, path, at)
+	for i := range 3 {
+		if _, err := s.Commit(t.Context(), &driver.Write{ID: fmt.Sprint(i), Collection: "things", Key: fmt.Sprint(i), Op: driver.OpCreate, Data: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := versionsIn(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	at.t = before[0].RecordedAt.Time()
+	if _, err := Open(t.Context(), path, Options{Clock: at.now, Elapsed: drivertest.Elapsed(at.now), Repair: true}); driver.CodeOf(err) != driver.CodeUnavailable {
+		t.Errorf("repaired without room: %v", err)
+	}
+	if diff := cmp.Diff(before, versionsIn(t, openAt(t, path, at))); diff != "" {
+		t.Errorf("-what was, +what is:\n%s", diff)
+	}
+}
+
+func versionsIn(t *testing.T, s *Store) []*driver.Version {
+	t.Helper()
+	var all []*driver.Version
+	for e, err := range s.Log(t.Context(), &driver.LogQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e.Version)
+	}
+	return slices.Clip(all)
+}
