@@ -2,8 +2,10 @@ package storage_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -216,11 +218,15 @@ func TestWritesOnWhatIsRemembered(t *testing.T) {
 // settling notes the instants that it was asked to settle.
 type settling struct {
 	driver.Engine
-	at []driver.Instant
+	at    []driver.Instant
+	fails error
 }
 
 func (s *settling) Settle(ctx context.Context, at driver.Instant) error {
 	s.at = append(s.at, at)
+	if s.fails != nil {
+		return s.fails
+	}
 	return s.Engine.Settle(ctx, at)
 }
 
@@ -250,6 +256,44 @@ func TestAConflictIsShownAtASettledInstant(t *testing.T) {
 			}
 			if at, _ := storage.InstantOf(ctx); at != theirs {
 				t.Errorf("the operation says %s, and shows what was recorded at %s", at, theirs)
+			}
+		})
+	}
+}
+
+// A server that was stopped may read what another has written before its own clock
+// is there: nothing in that is the client's mistake.
+func TestAConflictThatIsAheadOfTheClock(t *testing.T) {
+	for name, write := range map[string]func(e *env, ctx context.Context) (any, error){
+		"create": func(e *env, ctx context.Context) (any, error) {
+			return e.projects.Create(ctx, storage.CreateInput{Key: "a", Data: object{"name": "mine"}})
+		},
+		"update": func(e *env, ctx context.Context) (any, error) {
+			return e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: object{"name": "mine"}})
+		},
+		"update to what is there": func(e *env, ctx context.Context) (any, error) {
+			return e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: object{"stars": 7}, OnConflict: ptr(storage.Merge)})
+		},
+		"delete": func(e *env, ctx context.Context) (any, error) {
+			return e.projects.Delete(ctx, storage.DeleteInput{Key: "a", ExpectedVersion: 1})
+		},
+		"restore": func(e *env, ctx context.Context) (any, error) {
+			return e.projects.Restore(ctx, storage.RestoreInput{Key: "a", ExpectedVersion: 1, To: &storage.VersionRef{Version: ptr(1)}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			e.create("a", object{"name": "A", "tags": []any{}, "stars": 1})
+			ctx := e.begin()
+			e.update("bob", "a", 1, object{"name": "theirs", "stars": 7})
+			e.engine.Engine = &settling{Engine: e.engine.Engine, fails: driver.Errorf(driver.CodeInvalid, "it is in the future")}
+			result, err := write(e, ctx)
+			refused := new(storage.Error)
+			if !errors.As(err, &refused) || refused.Code != storage.CodeUnavailable || !strings.HasSuffix(refused.Message, "; nothing was written") {
+				t.Errorf("%v, %v; want %s, and that nothing was written", result, err, storage.CodeUnavailable)
+			}
+			if v := e.get("a").Version(); v != 2 {
+				t.Errorf("the document is at version %d", v)
 			}
 		})
 	}

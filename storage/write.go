@@ -248,7 +248,10 @@ func (s *Store) shows(ctx context.Context, op *operation, at driver.Instant) err
 	if at <= op.begin {
 		return nil
 	}
-	if err := s.engine.Settle(ctx, at); err != nil {
+	switch err := s.engine.Settle(ctx, at); {
+	case driver.CodeOf(err) == driver.CodeInvalid: // not an instant that the client has named
+		return &Error{Code: CodeUnavailable, Message: "the document was last written at " + at.String() + ", where the store's clock is not yet; try again", Cause: err}
+	case err != nil:
 		return fromDriver(ctx, err)
 	}
 	op.reached(at)
