@@ -8,8 +8,9 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/secure/precis"
 
 	"github.com/asof/asof/storage"
 )
@@ -32,7 +33,8 @@ const longestActor = 200 // bytes
 
 // readActor reads a name in UTF-8. Bytes that are not UTF-8 are the first 256
 // characters of Unicode (Latin-1): that is what browsers send, whose fetch takes
-// no others, and RFC 9110, 5.5 leaves open what they are.
+// no others, and RFC 9110, 5.5 leaves open what they are. A name has only what is
+// seen (the FreeformClass of RFC 8264), so that nobody signs as somebody else.
 func readActor(given []string) (string, error) {
 	if len(given) > 1 {
 		return "", errors.New("the header X-Actor was given more than once")
@@ -50,8 +52,11 @@ func readActor(given []string) (string, error) {
 		return "", errors.New("the header X-Actor is empty; leave it out to act as " + storage.Anonymous)
 	case len(name) > longestActor:
 		return "", fmt.Errorf("the header X-Actor is longer than %d bytes of UTF-8", longestActor)
-	case strings.ContainsFunc(name, unicode.IsControl):
-		return "", errors.New("the header X-Actor must be text without control characters")
+	case strings.TrimSpace(name) != name:
+		return "", errors.New("the header X-Actor begins or ends with a blank; leave it out")
+	}
+	if _, err := precis.NewFreeform().String(name); err != nil {
+		return "", errors.New("the header X-Actor must be text without control characters, marks that change the direction of writing, or other characters that are not seen")
 	}
 	return name, nil
 }

@@ -103,7 +103,7 @@ func TestActor(t *testing.T) {
 			}
 		}
 	}
-	for sent, actor := range map[string]string{"Zoë": "Zoë", "": "anonymous", "Jos\xe9": "José", "\xff": "ÿ", "Мария": "Мария"} {
+	for sent, actor := range map[string]string{"Zoë": "Zoë", "": "anonymous", "Jos\xe9": "José", "\xff": "ÿ", "Мария": "Мария", "Ada K. Lovelace": "Ada K. Lovelace", "مهدی\u200cپور": "مهدی\u200cپور"} {
 		body := p.query(t, read).body
 		if err := json.Unmarshal([]byte(body), &got); err != nil {
 			t.Fatal(err)
@@ -122,7 +122,13 @@ func TestActor(t *testing.T) {
 			t.Errorf("written by %s, read as %s (%v)", actor, body, err)
 		}
 	}
-	for _, bad := range []string{" ", strings.Repeat("x", 201), strings.Repeat("\xe9", 101), "a\x85\xff", "\xa0", "a\tb"} {
+	for _, bad := range []string{
+		" ", strings.Repeat("x", 201), strings.Repeat("\xe9", 101), "a\x85\xff", "\xa0", "a\tb",
+		"\u00a0ada", "ada\u3000", "ada\u00a0", // blanks around it
+		"a\u202edmin", "ad\u2066a", "a\u200eda", "a\u061cda", // they change the direction of writing
+		"ad\u200ba", "ad\u200da", "a\u00adda", "a\u2060da", "\ufeffada", "ada\U000e0041", "ada\ufe0f", "ada\u3164", "a\u034fda", // not seen
+		"a\u2028da", "a\ue000", "a\ufdd0", "a\U0010ffff", // no characters that one could know
+	} {
 		if got := p.query(t, read, "X-Actor", bad); got.status != 400 || !strings.Contains(got.body, "BAD_USER_INPUT") {
 			t.Errorf("X-Actor %q: status %d, %s", bad, got.status, got.body)
 		}
