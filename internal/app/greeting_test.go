@@ -80,4 +80,8 @@ func TestFirstQuery(t *testing.T) {
 			t.Errorf("no %s in %s", text, got)
 		}
 	}
+	p.stop()
+	if log := p.stderr.String(); !strings.Contains(log, "msg=operation") || strings.Contains(log, "not planned") {
+		t.Errorf("what everybody sees first is logged as if something were wrong: %s", log)
+	}
 }

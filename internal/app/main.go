@@ -22,6 +22,7 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -49,7 +50,8 @@ const (
 
 // ParseFlags reads the command line (without the program's name) and the
 // ASOF_… variables of the environment. It returns done where there is nothing
-// left to run: after --help and --version.
+// left to run: after --help and --version, which are also commands, and without
+// arguments.
 func (m *Main) ParseFlags(args []string) (done bool, err error) {
 	parser, err := kong.New(&m.flags,
 		kong.Name("asof"),
@@ -69,7 +71,7 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 	}
 	known := variables(parser.Model.Node)
 	ignoreEmpty(parser.Model.Node)
-	parsed, err := parser.Parse(args)
+	parsed, err := parser.Parse(spelledOut(args))
 	if done {
 		return true, nil
 	}
@@ -79,6 +81,20 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 	m.command = parsed.Command()
 	m.unknown = unknownVariables(os.Environ(), known)
 	return false, nil
+}
+
+// spelledOut are the arguments with what people type to look around in the words of
+// the parser.
+func spelledOut(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "version":
+		return append([]string{"--version"}, args[1:]...)
+	}
+	return args
 }
 
 // Run parses the command line, does what it says until that is done or the

@@ -178,7 +178,8 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 	if op.status != 0 {
 		attrs = append(attrs, slog.Int("status", op.status))
 	}
-	if op.unplanned != "" {
+	// Why there is no plan matters where that took long: what is seldom asked has none.
+	if op.unplanned != "" && (level > slog.LevelInfo || h.cfg.Logger.Enabled(ctx, slog.LevelDebug)) {
 		attrs = append(attrs, slog.String("unplanned", op.unplanned))
 	}
 	if len(op.errors) > 0 {
