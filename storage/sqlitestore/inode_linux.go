@@ -22,7 +22,7 @@ const (
 // closing it drops their locks. A system that has no such locks (a kernel before
 // 3.15, some sandboxes) relies on the lock file, as others do.
 func lockDatabase(path string) (f *os.File, taken bool, err error) {
-	if f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+	if f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, newFile); err != nil {
 		return nil, false, err
 	}
 	lock := &syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: lockedByte, Len: 1}

@@ -205,6 +205,10 @@ func realPath(path string) (string, error) {
 	return path, nil // a new file
 }
 
+// newFile is the mode of new files, which SQLite gives to those that it makes beside
+// the database: what they hold is nobody else's business.
+const newFile = 0o600
+
 // acquire takes the lock that keeps a second server away from a file. It is a
 // file of its own, because closing any handle of a database file would drop
 // SQLite's own locks on it.
@@ -213,7 +217,7 @@ func acquire(path string) (*os.File, error) {
 		return nil, invalidf("%s is a directory; name a file in it, such as %s", path, filepath.Join(path, "asof.db"))
 	}
 	name := path + ".lock"
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, newFile)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		if _, missing := os.Stat(filepath.Dir(path)); missing == nil {

@@ -56,11 +56,11 @@ func CreateFile(path string) (*File, error) {
 }
 
 // createLike makes a file with the permissions of the one that it will replace;
-// nil: there is none.
+// nil: there is none, and only the owner may read it, as with the store.
 func createLike(path string, old fs.FileInfo) (*os.File, error) {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if old == nil {
-		return os.OpenFile(path, flags, 0o666)
+		return os.OpenFile(path, flags, 0o600)
 	}
 	f, err := os.OpenFile(path, flags, old.Mode().Perm())
 	if err != nil {
