@@ -1,45 +1,36 @@
 package httpapi
 
 import (
-	"context"
-
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// conditions refuses operations whose @skip or @include has a variable that is
+// checkConditions refuses an operation whose @skip or @include has a variable that is
 // null: a document may use one that is nullable and has a default, which null
 // replaces. gqlgen panics there.
-type conditions struct{}
-
-var _ interface {
-	graphql.HandlerExtension
-	graphql.OperationContextMutator
-} = conditions{}
-
-func (conditions) ExtensionName() string { return "Conditions" }
-
-func (conditions) Validate(graphql.ExecutableSchema) error { return nil }
-
-func (conditions) MutateOperationContext(_ context.Context, op *graphql.OperationContext) *gqlerror.Error {
-	for _, v := range op.Operation.VariableDefinitions {
-		value, given := op.Variables[v.Variable]
-		if !given || value != nil || v.Type.Name() != "Boolean" {
-			continue
-		}
-		if c := conditionOn(v.Variable, op.Operation.SelectionSet, map[*ast.FragmentDefinition]bool{}); c != nil {
-			err := refuse(CodeBadInput, "variable %q cannot be null: it is a condition of @%s", "$"+v.Variable, c.Name)
-			err.Locations = []gqlerror.Location{{Line: c.Position.Line, Column: c.Position.Column}}
-			return err
+func checkConditions(oc *graphql.OperationContext) *gqlerror.Error {
+	nulls := map[string]bool{}
+	for _, v := range oc.Operation.VariableDefinitions {
+		if value, given := oc.Variables[v.Variable]; given && value == nil && v.Type.Name() == "Boolean" {
+			nulls[v.Variable] = true
 		}
 	}
-	return nil
+	if len(nulls) == 0 {
+		return nil
+	}
+	found, variable := conditionOn(nulls, oc.Operation.SelectionSet, map[*ast.FragmentDefinition]bool{})
+	if found == nil {
+		return nil
+	}
+	err := refuse(CodeBadInput, "variable %q cannot be null: it is a condition of @%s", "$"+variable, found.Name)
+	err.Locations = []gqlerror.Location{{Line: found.Position.Line, Column: found.Position.Column}}
+	return err
 }
 
-// conditionOn finds a @skip or @include that depends on a variable; nil: none
-// does. Each fragment is looked at once.
-func conditionOn(variable string, set ast.SelectionSet, seen map[*ast.FragmentDefinition]bool) *ast.Directive {
+// conditionOn finds a @skip or @include that depends on one of some variables, and
+// which; nil: none does. Each fragment is looked at once.
+func conditionOn(variables map[string]bool, set ast.SelectionSet, seen map[*ast.FragmentDefinition]bool) (*ast.Directive, string) {
 	for _, selection := range set {
 		var directives ast.DirectiveList
 		var inner ast.SelectionSet
@@ -56,14 +47,14 @@ func conditionOn(variable string, set ast.SelectionSet, seen map[*ast.FragmentDe
 			}
 		}
 		for _, d := range directives {
-			if a := d.Arguments.ForName("if"); a != nil && a.Value.Kind == ast.Variable && a.Value.Raw == variable &&
+			if a := d.Arguments.ForName("if"); a != nil && a.Value.Kind == ast.Variable && variables[a.Value.Raw] &&
 				(d.Name == "skip" || d.Name == "include") {
-				return d
+				return d, a.Value.Raw
 			}
 		}
-		if found := conditionOn(variable, inner, seen); found != nil {
-			return found
+		if found, variable := conditionOn(variables, inner, seen); found != nil {
+			return found, variable
 		}
 	}
-	return nil
+	return nil, ""
 }

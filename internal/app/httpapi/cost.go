@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"math"
@@ -30,16 +29,8 @@ const (
 	listFactor  = 5  // objects that are expected in a list that has no pages
 )
 
-var _ interface {
-	graphql.HandlerExtension
-	graphql.OperationContextMutator
-} = (*costLimit)(nil)
-
-func (*costLimit) ExtensionName() string { return "CostLimit" }
-
-func (*costLimit) Validate(graphql.ExecutableSchema) error { return nil }
-
-func (c *costLimit) MutateOperationContext(_ context.Context, op *graphql.OperationContext) *gqlerror.Error {
+// check refuses an operation that is too much.
+func (c *costLimit) check(op *graphql.OperationContext) *gqlerror.Error {
 	w := costWalk{limits: &c.limits, weight: c.weight, variables: op.Variables}
 	total := w.set(op.Operation.SelectionSet, false)
 	total.cost = plus(total.cost, total.once)
@@ -47,7 +38,7 @@ func (c *costLimit) MutateOperationContext(_ context.Context, op *graphql.Operat
 	case w.err != nil:
 		return w.err
 	case total.roots > c.limits.RootFields:
-		return refuse(CodeTooComplex, "the operation has %d root fields; at most %d are allowed", total.roots, c.limits.RootFields)
+		return refuse(CodeTooComplex, "the operation has %s root fields; at most %d are allowed", roughly(total.roots), c.limits.RootFields)
 	case total.depth > c.limits.Depth:
 		return refuse(CodeTooComplex, "the operation nests %d levels deep; at most %d are allowed", total.depth, c.limits.Depth)
 	case total.cost > c.limits.Cost:
@@ -62,7 +53,7 @@ type extent struct {
 	cost  int // saturates at math.MaxInt
 	once  int // the weights of the leaves at its own level: a page has them once
 	depth int
-	roots int // fields at its own level
+	roots int // fields at its own level; saturates too
 }
 
 type costWalk struct {
@@ -96,7 +87,7 @@ func (w *costWalk) set(set ast.SelectionSet, counted bool) extent {
 		total.cost = plus(total.cost, e.cost)
 		total.once = plus(total.once, e.once)
 		total.depth = max(total.depth, e.depth)
-		total.roots += e.roots
+		total.roots = plus(total.roots, e.roots)
 	}
 	return total
 }

@@ -6,20 +6,9 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/executor"
-	"github.com/99designs/gqlgen/graphql/handler/extension"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"github.com/vektah/gqlparser/v2/validator/rules"
-)
-
-// What the caches of documents hold at most. A parsed document takes about
-// thirty times the memory of its text.
-const (
-	documentEntries = 1_000
-	documentBytes   = 64 << 20
-	documentFactor  = 30
-	persistedCount  = 1_000
-	persistedBytes  = 16 << 20
 )
 
 // guarded is gqlgen's executor with the limits in front, and with this API's
@@ -28,6 +17,9 @@ type guarded struct {
 	*executor.Executor
 	schema     *ast.Schema
 	operations Operations // nil: they have no instants
+	documents  *documents
+	cost       *costLimit
+	open       bool // introspection is answered
 	// recycle takes the memory of an answer's data that was made by a plan and is
 	// not used any more; nil: nobody does.
 	recycle func(data []byte)
@@ -37,34 +29,24 @@ type guarded struct {
 type recycler interface{ Recycle(data []byte) }
 
 func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
-	documents := newLRU(documentEntries, documentBytes, func(text string, _ *ast.QueryDocument) int {
-		return documentFactor * len(text)
-	})
 	exec := executor.New(cfg.Schema)
-	exec.SetQueryCache(documents)
-	exec.SetParserTokenLimit(cfg.Limits.Tokens)
+	exec.SetQueryCache(validDocument{})
 	exec.SetErrorPresenter(present)
 	if cfg.Recover != nil {
 		exec.SetRecoverFunc(cfg.Recover)
-	}
-	exec.Use(persistedQueries{
-		cache: newLRU(persistedCount, persistedBytes, func(hash, text string) int {
-			return len(hash) + len(text)
-		}),
-	})
-	exec.Use(&shapeLimit{limits: cfg.Limits, known: documents})
-	exec.Use(conditions{})
-	exec.Use(&costLimit{limits: cfg.Limits, weight: cfg.Weight})
-	if cfg.Introspection {
-		exec.Use(extension.Introspection{})
-	} else {
-		exec.Use(noIntrospection{})
 	}
 	if cfg.Operations != nil {
 		exec.Use(&instants{operations: cfg.Operations, present: present})
 	}
 	exec.Use(answerLimit{cfg.Limits.Answer}) // the innermost: before anything copies an answer
-	g := guarded{Executor: exec, schema: cfg.Schema.Schema(), operations: cfg.Operations}
+	g := guarded{
+		Executor:   exec,
+		schema:     cfg.Schema.Schema(),
+		operations: cfg.Operations,
+		documents:  newDocuments(cfg),
+		cost:       &costLimit{limits: cfg.Limits, weight: cfg.Weight},
+		open:       cfg.Introspection,
+	}
 	if again, ok := cfg.Schema.(recycler); ok {
 		g.recycle = again.Recycle
 	}
@@ -76,14 +58,38 @@ func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.Raw
 	if params.Query == "" && params.Extensions["persistedQuery"] == nil {
 		return &graphql.OperationContext{}, gqlerror.List{refuse(CodeBadInput, `the request has no "query"`)}
 	}
-	oc, list := g.Executor.CreateOperationContext(ctx, params)
-	if list != nil && oc.Doc != nil && oc.Operation == nil {
-		list = gqlerror.List{unknownOperation(oc.Doc, params.OperationName)}
+	doc, list := g.documents.of(ctx, params)
+	if list != nil {
+		return &graphql.OperationContext{}, tidy(list)
 	}
-	for i, err := range list {
-		list[i] = variableError(g.schema, oc.Operation, params.Variables, err)
+	oc, list := g.Executor.CreateOperationContext(context.WithValue(ctx, documentKey{}, doc), params)
+	switch {
+	case list == nil:
+		if err := g.check(oc); err != nil {
+			list = gqlerror.List{err}
+		}
+	case oc.Operation == nil:
+		list = gqlerror.List{unknownOperation(doc, params.OperationName)}
+	default:
+		for i, err := range list {
+			list[i] = variableError(g.schema, oc.Operation, params.Variables, err)
+		}
 	}
 	return oc, tidy(list)
+}
+
+// check refuses an operation by what its variables make of it.
+func (g guarded) check(oc *graphql.OperationContext) *gqlerror.Error {
+	if err := checkConditions(oc); err != nil {
+		return err
+	}
+	if err := g.cost.check(oc); err != nil {
+		return err
+	}
+	if oc.DisableIntrospection = !g.open; g.open {
+		return nil
+	}
+	return checkNoIntrospection(oc.Operation)
 }
 
 // tidy says each of the errors of a document once, does not repeat at length what

@@ -1,34 +1,21 @@
 package httpapi
 
 import (
-	"context"
-
-	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// noIntrospection refuses operations that ask for the schema, on a server that is
-// not to tell it. gqlgen by itself has an error for the field that does not say
+// checkNoIntrospection refuses an operation that asks for the schema, on a server that
+// is not to tell it. gqlgen by itself has an error for the field that does not say
 // why. __typename is no such question: clients need it for every object.
-type noIntrospection struct{}
-
-var _ interface {
-	graphql.HandlerExtension
-	graphql.OperationContextMutator
-} = noIntrospection{}
-
-func (noIntrospection) ExtensionName() string { return "NoIntrospection" }
-
-func (noIntrospection) Validate(graphql.ExecutableSchema) error { return nil }
-
-func (noIntrospection) MutateOperationContext(_ context.Context, op *graphql.OperationContext) *gqlerror.Error {
-	if field := schemaField(op.Operation.SelectionSet, map[*ast.FragmentDefinition]bool{}); field != nil {
-		err := refuse(CodeForbidden, "introspection is turned off on this server (--no-introspection): it does not answer %s", field.Name)
-		err.Locations = []gqlerror.Location{{Line: field.Position.Line, Column: field.Position.Column}}
-		return err
+func checkNoIntrospection(op *ast.OperationDefinition) *gqlerror.Error {
+	field := schemaField(op.SelectionSet, map[*ast.FragmentDefinition]bool{})
+	if field == nil {
+		return nil
 	}
-	return nil
+	err := refuse(CodeForbidden, "introspection is turned off on this server (--no-introspection): it does not answer %s", field.Name)
+	err.Locations = []gqlerror.Location{{Line: field.Position.Line, Column: field.Position.Column}}
+	return err
 }
 
 // schemaField finds what asks for the schema at the root of an operation; nil:

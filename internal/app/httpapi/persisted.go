@@ -14,52 +14,42 @@ import (
 // that is spoken, the only one there is.
 const persistedVersion = "1"
 
-// persistedQueries keeps the documents that clients have sent with their hashes,
+// persistedQueries keeps the valid documents that clients have sent with their hashes,
 // so that the hash alone can be sent from then on (automatic persisted queries, as
 // Apollo's clients have them). gqlgen's extension does the same with errors that
-// do not say what to do.
-type persistedQueries struct {
-	cache graphql.Cache[string] // documents by hash
-}
+// do not say what to do, and with documents of any kind.
+type persistedQueries struct{ documents *lru[string] } // by hash
 
-var _ interface {
-	graphql.HandlerExtension
-	graphql.OperationParameterMutator
-} = persistedQueries{}
-
-func (persistedQueries) ExtensionName() string { return "PersistedQueries" }
-
-func (persistedQueries) Validate(graphql.ExecutableSchema) error { return nil }
-
-// MutateOperationParameters puts the document in the place of its hash.
-func (p persistedQueries) MutateOperationParameters(ctx context.Context, params *graphql.RawParams) *gqlerror.Error {
+// find puts the document in the place of its hash. It returns the hash of a document
+// that was sent with it, to be kept; "": there is nothing to keep.
+func (p persistedQueries) find(ctx context.Context, params *graphql.RawParams) (keep string, refused *gqlerror.Error) {
 	given := params.Extensions["persistedQuery"]
 	if given == nil {
-		return nil
+		return "", nil
 	}
 	object, _ := given.(map[string]any)
 	hash, isText := object["sha256Hash"].(string)
 	version, isNumber := object["version"].(json.Number)
 	switch {
 	case !isText || !isNumber:
-		return refuse(CodeBadInput, `extensions.persistedQuery must be an object with "version": %s, a number, `+
+		return "", refuse(CodeBadInput, `extensions.persistedQuery must be an object with "version": %s, a number, `+
 			`and "sha256Hash", the SHA-256 of the query in hexadecimal`, persistedVersion)
 	case version != persistedVersion:
-		return refuse(CodeBadInput, "extensions.persistedQuery has the version %s; this server knows version %s only", version, persistedVersion)
+		return "", refuse(CodeBadInput, "extensions.persistedQuery has the version %s; this server knows version %s only", version, persistedVersion)
 	case params.Query == "":
-		known, ok := p.cache.Get(ctx, hash)
+		known, ok := p.documents.Get(ctx, hash)
 		if !ok {
 			// Clients look for these words, and send the query as well.
-			return refuse(CodeNotPersisted, "PersistedQueryNotFound")
+			return "", refuse(CodeNotPersisted, "PersistedQueryNotFound")
 		}
 		params.Query = known
+		return "", nil
 	case hashOf(params.Query) != hash:
-		return refuse(CodeBadInput, `extensions.persistedQuery.sha256Hash does not match "query": `+
+		return "", refuse(CodeBadInput, `extensions.persistedQuery.sha256Hash does not match "query": `+
 			"send the SHA-256 of exactly the text that is sent, in lower-case hexadecimal")
 	default:
-		p.cache.Add(ctx, hash, params.Query)
+		return hash, nil
 	}
-	return nil
 }
 
 // hashOf is how clients name a document.

@@ -1,50 +1,13 @@
 package httpapi
 
 import (
-	"context"
-
-	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
-	"github.com/vektah/gqlparser/v2/parser"
 )
 
-// shapeLimit refuses documents by what can be seen before they are validated:
-// validation compares fields with each other, so its cost must be bounded too.
-// It runs only for documents that are not in the cache of valid ones.
-type shapeLimit struct {
-	limits Limits
-	known  graphql.Cache[*ast.QueryDocument]
-}
-
-var _ interface {
-	graphql.HandlerExtension
-	graphql.OperationParameterMutator
-} = (*shapeLimit)(nil)
-
-func (*shapeLimit) ExtensionName() string { return "ShapeLimit" }
-
-func (*shapeLimit) Validate(graphql.ExecutableSchema) error { return nil }
-
-func (s *shapeLimit) MutateOperationParameters(ctx context.Context, params *graphql.RawParams) *gqlerror.Error {
-	if _, ok := s.known.Get(ctx, params.Query); ok {
-		return nil
-	}
-	if len(params.Query) > s.limits.Query {
-		return refuse(CodeTooComplex, "the query has %d bytes; at most %d are allowed", len(params.Query), s.limits.Query)
-	}
-	source := &ast.Source{Input: params.Query}
-	doc, err := parser.ParseQueryWithTokenLimit(source, s.limits.Tokens)
-	if err != nil {
-		return s.syntaxProblem(source, err) // nil: the executor reports it, with its place
-	}
-	if err := halfPair(params.Query); err != nil {
-		return err
-	}
-	if err := hugeNumber(source); err != nil {
-		return err
-	}
-	w := shapeWalk{limits: s.limits}
+// checkShape refuses a document by what can be seen before it is validated.
+func checkShape(doc *ast.QueryDocument, limits *Limits) *gqlerror.Error {
+	w := shapeWalk{limits: limits}
 	for _, fragment := range doc.Fragments {
 		w.selections(fragment.SelectionSet, 1)
 	}
@@ -56,7 +19,7 @@ func (s *shapeLimit) MutateOperationParameters(ctx context.Context, params *grap
 
 // shapeWalk visits every field of a document once.
 type shapeWalk struct {
-	limits          Limits
+	limits          *Limits
 	fields, aliases int
 	err             *gqlerror.Error
 }
