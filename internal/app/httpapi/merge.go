@@ -82,6 +82,7 @@ func (m *merging) collect(fields []*ast.Field) []namesake {
 			case *ast.Field:
 				name := cmp.Or(s.Alias, s.Name)
 				if places == nil {
+					m.spend(2) // for what follows
 					places = map[string]int{}
 				}
 				at, ok := places[name]

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,10 +124,8 @@ func (m *documentMaker) selection(on string, depth int) string {
 // overlap reports whether an object can be of both types.
 func (m *documentMaker) overlap(a, b string) bool {
 	for _, one := range m.schema.GetPossibleTypes(m.schema.Types[a]) {
-		for _, other := range m.schema.GetPossibleTypes(m.schema.Types[b]) {
-			if one == other {
-				return true
-			}
+		if slices.Contains(m.schema.GetPossibleTypes(m.schema.Types[b]), one) {
+			return true
 		}
 	}
 	return false

@@ -22,7 +22,7 @@ func TestHalfPairs(t *testing.T) {
 		`{a(b: "\ud83d\u{1F600}")}`:                       {Line: 1, Column: 8},
 		`{a(b: "\ud83d\\ude00")}`:                         {Line: 1, Column: 8},
 		`{a(b: "\\\ud800")}`:                              {Line: 1, Column: 10},
-		"{ # \"\n a(b: \"é\", c: [{d: \"\\udc00\"}])}":  {Line: 2, Column: 21},
+		"{ # \"\n a(b: \"é\", c: [{d: \"\\udc00\"}])}":    {Line: 2, Column: 21},
 		`query($x: String = "\ud800") {a}`:                {Line: 1, Column: 21},
 		`{a @include(if: "\ud800")}`:                      {Line: 1, Column: 18},
 		`{a(b: """ "\""" """ c: "\ud800")}`:               {Line: 1, Column: 25},

@@ -164,7 +164,9 @@ func (b *budget) observe(events *core.Events) {
 // value takes the steps of converting and printing a value, as the rules do with every
 // value and with the values in it, and returns about how long its text is.
 func (b *budget) value(v *ast.Value) (length int) {
-	b.spend(1)
+	if b.spend(1); v.Kind == ast.ObjectValue {
+		b.spend(2) // for a map
+	}
 	length = len(v.Raw)
 	for _, child := range v.Children {
 		length += len(child.Name) + b.value(child.Value)
