@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -19,7 +20,7 @@ type guarded struct {
 	operations Operations // nil: they have no instants
 	documents  *documents
 	cost       *costLimit
-	open       bool // introspection is answered
+	secrecy    secrecy // where introspection is not answered
 	// recycle takes the memory of an answer's data that was made by a plan and is
 	// not used any more; nil: nobody does.
 	recycle func(data []byte)
@@ -29,6 +30,11 @@ type guarded struct {
 type recycler interface{ Recycle(data []byte) }
 
 func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
+	var secret secrecy
+	if !cfg.Introspection {
+		secret = keepSecret(cfg.Schema.Schema())
+		present = secret.presenter(present)
+	}
 	exec := executor.New(cfg.Schema)
 	exec.SetQueryCache(validDocument{})
 	exec.SetErrorPresenter(present)
@@ -45,7 +51,7 @@ func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
 		operations: cfg.Operations,
 		documents:  newDocuments(cfg),
 		cost:       &costLimit{limits: cfg.Limits, weight: cfg.Weight},
-		open:       cfg.Introspection,
+		secrecy:    secret,
 	}
 	if again, ok := cfg.Schema.(recycler); ok {
 		g.recycle = again.Recycle
@@ -60,7 +66,7 @@ func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.Raw
 	}
 	doc, list := g.documents.of(ctx, params)
 	if list != nil {
-		return &graphql.OperationContext{}, tidy(list)
+		return &graphql.OperationContext{}, g.tidy(list, params)
 	}
 	oc, list := g.Executor.CreateOperationContext(context.WithValue(ctx, documentKey{}, doc), params)
 	switch {
@@ -72,10 +78,10 @@ func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.Raw
 		list = gqlerror.List{unknownOperation(doc, params.OperationName)}
 	default:
 		for i, err := range list {
-			list[i] = variableError(g.schema, oc.Operation, params.Variables, err)
+			list[i] = variableError(g.schema, oc.Operation, params.Variables, g.secrecy.names == nil, err)
 		}
 	}
-	return oc, tidy(list)
+	return oc, g.tidy(list, params)
 }
 
 // check refuses an operation by what its variables make of it.
@@ -86,17 +92,24 @@ func (g guarded) check(oc *graphql.OperationContext) *gqlerror.Error {
 	if err := g.cost.check(oc); err != nil {
 		return err
 	}
-	if oc.DisableIntrospection = !g.open; g.open {
+	if oc.DisableIntrospection = g.secrecy.names != nil; !oc.DisableIntrospection {
 		return nil
 	}
 	return checkNoIntrospection(oc.Operation)
 }
 
-// tidy says each of the errors of a document once, does not repeat at length what
-// the client wrote, and gives the limit of gqlparser's validation its code.
-func tidy(list gqlerror.List) gqlerror.List {
+// tidy says each of the errors of a request once, does not repeat at length what the
+// client wrote, nor what it is not to know, and gives the limit of gqlparser's
+// validation its code.
+func (g guarded) tidy(list gqlerror.List, params *graphql.RawParams) gqlerror.List {
 	if list == nil {
 		return nil
+	}
+	sent := params.Query
+	if g.secrecy.names != nil {
+		if variables, err := json.Marshal(params.Variables); err == nil { // they were JSON
+			sent += string(variables)
+		}
 	}
 	type said struct {
 		message string
@@ -105,20 +118,19 @@ func tidy(list gqlerror.List) gqlerror.List {
 	seen := make(map[said]bool, len(list))
 	tidied := make(gqlerror.List, 0, len(list))
 	for _, err := range list {
-		err.Message = Clip(err.Message)
-		this := said{message: err.Message}
-		if len(err.Locations) > 0 {
-			this.at = err.Locations[0]
-		}
-		if seen[this] {
-			continue
-		}
-		seen[this] = true
 		if err.Rule == rules.MaxIntrospectionDepth.Name {
 			err.Err = limited{CodeTooComplex}
 			err.Message = "the query asks for lists of the schema within each other more than 2 levels deep, the limit of introspection"
 		}
-		tidied = append(tidied, err)
+		err.Message = Clip(g.secrecy.censor(err.Message, sent))
+		this := said{message: err.Message}
+		if len(err.Locations) > 0 {
+			this.at = err.Locations[0]
+		}
+		if !seen[this] {
+			seen[this] = true
+			tidied = append(tidied, err)
+		}
 	}
 	return tidied
 }

@@ -1,6 +1,11 @@
 package httpapi
 
 import (
+	"context"
+	"regexp"
+	"strings"
+
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -40,4 +45,81 @@ func schemaField(set ast.SelectionSet, seen map[*ast.FragmentDefinition]bool) (f
 		}
 	}
 	return nil
+}
+
+// secrecy takes out of errors what a server without introspection is not to tell: the
+// names of the schema that the client has not sent.
+type secrecy struct {
+	names   map[string]bool // nil: there are no secrets
+	pattern *regexp.Regexp  // a name, and a character that says that it is one
+}
+
+// keepSecret returns the secrecy of a schema.
+func keepSecret(schema *ast.Schema) secrecy {
+	s := secrecy{map[string]bool{}, regexp.MustCompile(`["\[.@]?[_A-Za-z][_0-9A-Za-z]*`)}
+	for _, def := range schema.Types {
+		if def.BuiltIn {
+			continue
+		}
+		s.names[def.Name] = true
+		for _, value := range def.EnumValues {
+			s.names[value.Name] = true
+		}
+		for _, field := range def.Fields {
+			s.names[field.Name] = true
+			for _, argument := range field.Arguments {
+				s.names[argument.Name] = true
+			}
+		}
+	}
+	return s
+}
+
+// censor is a message without the names that are not among what was sent. A word in
+// lower case is a name where it is in quotes, behind a dot, or in a list.
+func (s secrecy) censor(message, sent string) string {
+	if s.names == nil {
+		return message
+	}
+	const most = 4_000 // bytes; of longer ones less is shown than that, with names that are whole
+	if len(message) > most {
+		message = message[:most/2] + "…" + message[len(message)-most/2:]
+	}
+	return s.pattern.ReplaceAllStringFunc(message, func(found string) string {
+		name := strings.TrimLeft(found, `"[.@`)
+		if !s.names[name] || name == found && name == strings.ToLower(name) || hasWord(sent, name) {
+			return found
+		}
+		return strings.TrimSuffix(found, name) + "…"
+	})
+}
+
+// presenter is a presenter of errors that censors what fields say of bad input.
+func (s secrecy) presenter(present graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
+	if s.names == nil {
+		return present
+	}
+	return func(ctx context.Context, err error) *gqlerror.Error {
+		shown := present(ctx, err)
+		if shown != nil && codeOf(shown) == CodeBadInput && graphql.GetFieldContext(ctx) != nil {
+			shown.Message = s.censor(shown.Message, graphql.GetOperationContext(ctx).RawQuery)
+		}
+		return shown
+	}
+}
+
+// hasWord reports whether a text has a name that is not a part of another.
+func hasWord(text, name string) bool {
+	letter := func(at int) bool {
+		return at >= 0 && at < len(text) && (text[at] == '_' || text[at] >= '0' && text[at] <= '9' || text[at]|0x20 >= 'a' && text[at]|0x20 <= 'z')
+	}
+	for at := 0; ; at++ {
+		next := strings.Index(text[at:], name)
+		if next < 0 {
+			return false
+		}
+		if at += next; !letter(at-1) && !letter(at+len(name)) {
+			return true
+		}
+	}
 }

@@ -15,8 +15,8 @@ import (
 // variableError puts into words what gqlparser says of a variable's value by a
 // path ("variable", its name, and the way into it) and two or three words, which
 // are Go's where they name a type. It returns err where that is about something
-// else.
-func variableError(schema *ast.Schema, operation *ast.OperationDefinition, variables map[string]any, err *gqlerror.Error) *gqlerror.Error {
+// else. With hints it says what the schema has instead.
+func variableError(schema *ast.Schema, operation *ast.OperationDefinition, variables map[string]any, hints bool, err *gqlerror.Error) *gqlerror.Error {
 	if operation == nil || len(err.Path) < 2 || err.Path[0] != ast.PathName("variable") {
 		return err
 	}
@@ -44,8 +44,8 @@ func variableError(schema *ast.Schema, operation *ast.OperationDefinition, varia
 		for _, field := range within.Fields {
 			names = append(names, field.Name)
 		}
-		if near := core.SuggestionList(fmt.Sprint(given), names); len(near) > 0 {
-			said.Message += "; did you mean " + core.QuotedOrList(near...) + "?"
+		if near := nearest(fmt.Sprint(given), names); hints && near != "" {
+			said.Message += "; " + near
 		}
 	case err.Message == "must be defined" && typ != nil:
 		said.Message = fmt.Sprintf("%s of type %q was not provided", where, typ)
@@ -56,7 +56,7 @@ func variableError(schema *ast.Schema, operation *ast.OperationDefinition, varia
 		if typ == nil {
 			break
 		}
-		if why := misfit(schema.Types[typ.Name()], valueAt(variables[string(name)], way)); why != "" {
+		if why := misfit(schema.Types[typ.Name()], valueAt(variables[string(name)], way), hints); why != "" {
 			said.Message = where + ": " + why
 		}
 	}
@@ -81,7 +81,7 @@ func valueAt(value any, way ast.Path) any {
 }
 
 // misfit says why a value is not of a type, and what is; "" where it may be.
-func misfit(def *ast.Definition, value any) string {
+func misfit(def *ast.Definition, value any, hints bool) string {
 	if def == nil {
 		return ""
 	}
@@ -89,10 +89,10 @@ func misfit(def *ast.Definition, value any) string {
 	switch {
 	case def.Kind == ast.InputObject:
 		want = "it is an object"
-		if len(def.Fields) > 0 {
+		if hints && len(def.Fields) > 0 {
 			want += fmt.Sprintf(", as {%q: …}", def.Fields[0].Name)
 		}
-	case def.Kind == ast.Enum:
+	case def.Kind == ast.Enum && hints:
 		want = enumWant(def, value)
 	case def.Name == "Int" && isInteger(value):
 		want = fmt.Sprintf("it has 32 bits: %d to %d", math.MinInt32, math.MaxInt32)
@@ -131,14 +131,27 @@ func enumWant(def *ast.Definition, value any) string {
 		names[i] = v.Name
 	}
 	given, _ := value.(string)
-	if near := core.SuggestionList(given, names); len(given) < 100 && len(near) > 0 {
-		return "did you mean " + core.QuotedOrList(near...) + "?"
+	if near := nearest(given, names); near != "" {
+		return near
 	}
 	more := ""
 	if len(names) > most {
 		names, more = names[:most], ", …"
 	}
 	return "it is one of " + strings.Join(names, ", ") + more
+}
+
+// nearest says which names may have been meant by another; "": none, or that is so long
+// that comparing takes too much.
+func nearest(given string, names []string) string {
+	if len(given) > longestHint {
+		return ""
+	}
+	near := core.SuggestionList(given, names)
+	if len(near) == 0 {
+		return ""
+	}
+	return "did you mean " + core.QuotedOrList(near...) + "?"
 }
 
 // isInteger reports whether a value is a number that is written as an integer.

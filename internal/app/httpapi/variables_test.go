@@ -61,7 +61,7 @@ func TestVariableErrors(t *testing.T) {
 			if !ok {
 				t.Fatalf("error %v", err)
 			}
-			got := variableError(schema, query.Operations[0], c.variables, given)
+			got := variableError(schema, query.Operations[0], c.variables, true, given)
 			if diff := cmp.Diff(c.want, got.Message); diff != "" {
 				t.Error(diff)
 			}
@@ -71,7 +71,7 @@ func TestVariableErrors(t *testing.T) {
 		})
 	}
 	other := gqlerror.Errorf("something else")
-	if got := variableError(schema, query.Operations[0], nil, other); got != other {
+	if got := variableError(schema, query.Operations[0], nil, true, other); got != other {
 		t.Errorf("another error was changed to %v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -293,7 +294,7 @@ func measure(text string, fn func() gqlerror.List) cost {
 	took.bytes = after.TotalAlloc - before.TotalAlloc
 	if len(list) > 0 {
 		took.said = "invalid"
-		if l, ok := list[0].Err.(limited); ok {
+		if l, ok := errors.AsType[limited](list[0].Err); ok {
 			took.said = l.code
 		}
 	}
