@@ -78,6 +78,7 @@ func arrows() map[string]place {
 		"internal/arrows":        {speaks: anything},
 		"internal/audit":         {speaks: anything},
 		"internal/container":     {speaks: anything},
+		"internal/notices":       {speaks: anything},
 		"internal/web/webtest":   {speaks: anything},
 		"e2e":                    {speaks: anything},
 		"internal/load":          {knows: joined(both, "internal/load/constant", "internal/load/hostile", "internal/load/process", "storage/driver", "storage/mongostore/mongotest"), speaks: outside()},

@@ -72,8 +72,8 @@ func readCompose(t *testing.T) compose {
 func TestComposeNames(t *testing.T) {
 	c := readCompose(t)
 	for name, s := range c.Services {
-		if s.Image == "" || s.Build == "" && !strings.Contains(s.Image, ":") {
-			t.Errorf("%s: image %q without a version", name, s.Image)
+		if s.Build == "" && !pinned.MatchString(s.Image) {
+			t.Errorf("%s: image %q: want NAME:TAG@sha256:DIGEST", name, s.Image)
 		}
 		for _, network := range s.Networks {
 			if _, ok := c.Networks[network]; !ok {
