@@ -23,7 +23,12 @@ require (
 	zombiezen.com/go/sqlite v1.4.2
 )
 
-require github.com/anishathalye/porcupine v1.3.1
+require (
+	github.com/KimMachineGun/automemlimit v1.0.1
+	github.com/anishathalye/porcupine v1.3.1
+)
+
+require github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
 
 require (
 	github.com/xdg-go/pbkdf2 v1.0.0 // indirect

@@ -40,6 +40,8 @@ type serveFlags struct {
 	SlowOperation   time.Duration `help:"Log operations that take this long as warnings." default:"1s"`
 	ShutdownTimeout time.Duration `help:"How long to wait for running operations at the end." default:"30s"`
 
+	Proxies int `help:"Trusted proxies in front of the server, each of which adds the address that it was asked from to X-Forwarded-For. Clients share places and memory by their addresses." default:"0" placeholder:"N"`
+
 	Limits limitFlags `embed:"" prefix:"max-"`
 }
 
@@ -55,9 +57,11 @@ type limitFlags struct {
 	Cost       int           `help:"Fields that an answer may hold, pages counted in full; blame, diffs and changelogs count for more." default:"50000"`
 	Document   size          `help:"Size of a document that is written through the API; at most 8MB." default:"1MB" placeholder:"SIZE"`
 	Read       size          `help:"Size of the documents and versions that an operation reads." default:"64MB" placeholder:"SIZE"`
-	Answer     size          `help:"Size of an answer." default:"64MB" placeholder:"SIZE"`
+	Answer     size          `help:"Size of an answer." default:"16MB" placeholder:"SIZE"`
+	Memory     size          `help:"Memory for the whole program; requests may hold half of it, those of one client a quarter. Default: a quarter of what the machine has, or its container." placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"64"`
+	Slow       int           `help:"Operations at a time that took long when they were executed last, beside those that did not; more wait. Default: half of the processors, for MongoDB 16." placeholder:"N"`
 	Sockets    int           `help:"Open WebSockets; over one a client can send many operations (GraphQL over WebSocket)." default:"1000"`
 	PerSocket  int           `help:"Operations at a time on one WebSocket; more wait for a second." default:"16"`
 }
@@ -66,7 +70,7 @@ func (f limitFlags) limits() httpapi.Limits {
 	return httpapi.Limits{
 		Body: int64(f.Body), Query: int(f.Query), Variables: int(f.Body), Tokens: f.Tokens, Depth: f.Depth, Fields: f.Fields,
 		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Read: int64(f.Read), Answer: int(f.Answer), Time: f.Time,
-		Concurrent: f.Concurrent, WebSockets: f.Sockets, PerSocket: f.PerSocket,
+		Concurrent: f.Concurrent, Slow: f.Slow, Memory: requestMemory(f.memory()), WebSockets: f.Sockets, PerSocket: f.PerSocket,
 	}
 }
 

@@ -30,6 +30,12 @@ func (f limitFlags) Validate() error {
 			return fmt.Errorf("--max-%s must be positive", name)
 		}
 	}
+	switch {
+	case f.Slow < 0:
+		return errors.New("--max-slow must be positive")
+	case f.Memory != 0 && f.Memory < leastMemory:
+		return fmt.Errorf("--max-memory must be at least %d bytes (%dMB)", leastMemory, leastMemory>>20)
+	}
 	if f.Document > largestDocument {
 		return fmt.Errorf("--max-document must be at most %d bytes (8MB)", largestDocument)
 	}

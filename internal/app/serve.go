@@ -20,6 +20,7 @@ import (
 	"github.com/asof/asof/internal/plan"
 	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
 )
 
 // Bounds of what a connection may take, beside those of operations.
@@ -57,7 +58,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		Handler:           door,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       headerTimeout + bodyTimeout,
-		WriteTimeout:      headerTimeout + bodyTimeout + m.flags.Serve.Limits.limits().WaitAtMost() + answerTimeout,
+		WriteTimeout:      headerTimeout + bodyTimeout + 2*m.flags.Serve.Limits.Time + answerTimeout, // a long answer has its own
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
 		ConnContext:       httpapi.ConnContext,
@@ -75,7 +76,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, site.engine.Close()) }()
-	defer easeGC()()
+	defer limitMemory(m.flags.Serve.Limits.memory())()
 	door.open(site)
 	if _, err := fmt.Fprintln(m.Stdout, greeting); err != nil {
 		return err
@@ -139,6 +140,9 @@ func (f *serveFlags) check() error {
 	if err := checkAddress(f.Addr, f.InsecureNoAuth); err != nil {
 		return err
 	}
+	if f.Proxies < 0 {
+		return usageError{errors.New("--proxies must not be negative")}
+	}
 	for _, origin := range f.CORSOrigin {
 		if err := httpapi.CheckOrigin(origin); err != nil {
 			return usageError{fmt.Errorf("--cors-origin: %w", err)}
@@ -173,7 +177,14 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	schema := httpapi.BoundAnswers(resolvers.NewSchema(store), int(f.Limits.Answer))
 	site.schema = schema.Schema()
 	if f.Executor == "plan" {
-		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan), plan.WithMaxAnswer(int(f.Limits.Answer)))
+		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan), plan.WithMaxAnswer(int(f.Limits.Answer)), plan.WithMemory(httpapi.CountMemory))
+	}
+	limits := f.Limits.limits()
+	if _, ok := store.Engine().(driver.Distant); ok { // it waits for others, and does not keep processors
+		limits.SlowAfter = 100 * time.Millisecond
+		if limits.Slow == 0 {
+			limits.Slow = limits.Concurrent / 4
+		}
 	}
 	return httpapi.New(httpapi.Config{
 		Schema:        schema,
@@ -182,7 +193,8 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Present:       resolvers.ErrorPresenter(logger),
 		Recover:       resolvers.Recover(logger),
 		Weight:        weight,
-		Limits:        f.Limits.limits(),
+		Client:        clientAddress(f.Proxies),
+		Limits:        limits,
 		Origins:       f.CORSOrigin,
 		Introspection: f.Introspection,
 		Logger:        logger,

@@ -1,5 +1,7 @@
 package plan
 
+import "errors"
+
 // The memory of an answer that was sent is used for another one, unless it is
 // too small to be worth it or too large to be kept, in bytes. A new one gets as
 // much as the last answer of the same plan took, which may have been much longer,
@@ -42,27 +44,29 @@ func reused[T any](list []T) []T {
 // mostReused is how many elements such a list has at most.
 const mostReused = 4 << 10
 
-// An answer's data may be longer than whoever sends it allows (WithMaxAnswer).
-// It is written to its end even so, but no more is kept of it than one byte too
-// many: what lies behind can still be taken away, where a non-null field has no
-// value, and what remains is an answer if it is short enough. Places in the data
-// that are recorded are right where they are within what is allowed, and beyond
-// it where they are not.
+// writtenPerLook is after how many bytes memory is taken for them: twice as much, since
+// what grows is copied.
+const writtenPerLook = 64 << 10
 
-// bound drops what is too long. It is called after each field, so that not more
-// than one is held in excess.
+// errLong ends the writing of an answer that is too long. Whoever sends answers refuses it
+// by its length.
+var errLong = errors.New("the answer is too long")
+
+// bound ends the writing of an answer that is too long, or that there is no memory for. It
+// is called after each field.
 func (r *run) bound() {
-	if most := r.of.most; len(r.out)-most > 1 {
-		r.out = r.out[:most+1]
-		if r.dropped++; r.dropped%dropsPerLook == 0 {
-			r.late = r.ctx.Err()
-		}
+	switch {
+	case r.late != nil:
+	case len(r.out) > r.of.most:
+		r.late = errLong
+	case len(r.out)-r.counted >= writtenPerLook:
+		r.late = r.of.memory(r.ctx, 2*(len(r.out)-r.counted))
+		r.counted = len(r.out)
+	}
+	if errors.Is(r.late, errLong) {
+		r.out = r.out[:min(len(r.out), r.of.most+1)]
 	}
 }
-
-// dropsPerLook is after how many fields whose data is dropped the time is looked
-// at. When it is over, nothing more is written, and the operation has that error.
-const dropsPerLook = 1 << 10
 
 // back takes away what was written since the data was n bytes long.
 func (r *run) back(n int) { r.out = r.out[:min(n, len(r.out))] }

@@ -30,6 +30,12 @@ func WithMaxAnswer(n int) Option {
 	return func(e *executable) { e.most = n }
 }
 
+// WithMemory has fn called while an answer is written, with the bytes that it takes beside
+// those that were told before. An error ends the writing; the answer has that error.
+func WithMemory(fn func(ctx context.Context, bytes int) error) Option {
+	return func(e *executable) { e.memory = fn }
+}
+
 // New returns a schema that answers as inner does, whose documents are in the
 // store, and compiles the queries that it knows how to. The store's operation
 // (storage.Store.Begin) has to be in the context of an execution, as for inner.
@@ -40,6 +46,7 @@ func New(inner graphql.ExecutableSchema, store *storage.Store, options ...Option
 		plain:            noInterceptor(inner),
 		observe:          func(context.Context, string) {},
 		most:             math.MaxInt,
+		memory:           func(context.Context, int) error { return nil },
 	}
 	e.plans = plancache.New(e.compile)
 	for _, o := range options {
@@ -56,7 +63,8 @@ type executable struct {
 	runs    sync.Pool // of *run
 	buffers sync.Pool // of *[]byte, for answers
 	observe func(ctx context.Context, why string)
-	most    int     // bytes of an answer's data
+	most    int // bytes of an answer's data
+	memory  func(ctx context.Context, bytes int) error
 	plain   uintptr // see noInterceptor
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"errors"
 
 	"github.com/99designs/gqlgen/graphql"
 
@@ -11,12 +12,11 @@ import (
 // run is one execution of a plan, by one goroutine.
 type run struct {
 	*execution
-	ctx context.Context // of the root field that is being answered
-	out []byte          // the answer's data, as far as it is written (bound.go)
-	// dropped is how many fields of it were too many, and late why there are no more.
-	dropped int
-	late    error
-	path    []step // to what is being written
+	ctx     context.Context // of the root field that is being answered
+	out     []byte          // the answer's data, as far as it is written (bound.go)
+	late    error           // why no more of it is written
+	counted int             // bytes of it that memory was taken for
+	path    []step          // to what is being written
 	// queues hold what was read and is not written yet.
 	queues []queue
 	loader loader
@@ -48,10 +48,13 @@ func (x *execution) answer(ctx context.Context) []byte {
 	if !x.plan.root.write(r, struct{}{}) {
 		r.out = append(r.out, "null"...)
 	}
-	if r.late != nil {
+	out := r.out
+	switch {
+	case errors.Is(r.late, errLong): // also where some was taken away again
+		out = append(out, make([]byte, max(r.of.most+1-len(out), 0))...)
+	case r.late != nil:
 		r.oc.Error(ctx, r.late)
 	}
-	out := r.out
 	x.plan.size.Store(int64(len(out)))
 	r.release()
 	return out

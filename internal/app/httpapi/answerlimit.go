@@ -30,16 +30,23 @@ func (answerLimit) Validate(graphql.ExecutableSchema) error { return nil }
 
 func (l answerLimit) InterceptResponse(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
 	response := next(ctx)
-	if response == nil || len(response.Data) <= l.most {
+	if response == nil {
+		return nil
+	}
+	op := operationOf(ctx)
+	code, message := CodeTooComplex, fmt.Sprintf("the answer is longer than %d bytes, the limit of this server: "+
+		"ask for fewer documents, a smaller page or fewer fields and aliases", l.most)
+	switch {
+	case op != nil && op.starved.Load():
+		code, message = CodeUnavailable, noMemory+": ask for less, or try again in a moment"
+	case len(response.Data) <= l.most:
 		return response
 	}
-	message := fmt.Sprintf("the answer is longer than %d bytes, the limit of this server: "+
-		"ask for fewer documents, a smaller page or fewer fields and aliases", l.most)
 	if graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation {
 		message += "; the mutation was executed, do not repeat it"
 	}
 	response.Data = nil
-	response.Errors = gqlerror.List{{Message: message, Extensions: map[string]any{"code": CodeTooComplex}}}
+	response.Errors = gqlerror.List{{Message: message, Extensions: map[string]any{"code": code}}}
 	return response
 }
 
@@ -61,8 +68,10 @@ func BoundAnswers(inner graphql.ExecutableSchema, most int) graphql.ExecutableSc
 }
 
 const (
-	// fieldsPerLook is after how many fields the time is looked at.
+	// fieldsPerLook is after how many fields the time is looked at, and memory is taken
+	// for them: some fieldBytes each.
 	fieldsPerLook = 64
+	fieldBytes    = 400
 	// lateFields is how many more tell what a mutation did whose time is over.
 	lateFields = 10_000
 )
@@ -81,7 +90,7 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		if value == nil || value == graphql.Null || value == graphql.RequiredNull { // executors compare with these
 			return value
 		}
-		return boundedValue{value, s.most}
+		return boundedValue{ctx, value, s.most}
 	}
 	allowed := int64(0)
 	if oc.Operation.Operation == ast.Mutation {
@@ -90,7 +99,12 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	var fields, late atomic.Int64
 	resolve := oc.ResolverMiddleware
 	oc.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {
-		if fields.Add(1)%fieldsPerLook == 0 || late.Load() > 0 {
+		if n := fields.Add(1); n%fieldsPerLook == 0 || late.Load() > 0 {
+			if n%fieldsPerLook == 0 {
+				if err := CountMemory(ctx, fieldsPerLook*fieldBytes); err != nil && allowed == 0 {
+					return nil, err
+				}
+			}
 			if err := ctx.Err(); err != nil && late.Add(1) > allowed {
 				return nil, err
 			}
@@ -102,6 +116,7 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 
 // boundedValue writes a value as long as there is room for it.
 type boundedValue struct {
+	ctx context.Context
 	graphql.Marshaler
 	most int
 }
@@ -115,32 +130,43 @@ func (v boundedValue) MarshalGQL(w io.Writer) {
 		v.Marshaler.MarshalGQL(w)
 		return
 	}
-	v.Marshaler.MarshalGQL(boundedWriter{data, v.most})
+	v.Marshaler.MarshalGQL(&boundedWriter{ctx: v.ctx, data: data, most: v.most, counted: data.Len()})
 }
 
-// boundedWriter writes to a buffer until that is one byte too long, and then
-// nothing more.
+// boundedWriter writes to a buffer until that is one byte too long, or until there is no
+// memory for it, and then nothing more.
 type boundedWriter struct {
+	ctx  context.Context
 	data interface {
 		io.Writer
 		Len() int
 	}
-	most int
+	most    int
+	counted int // bytes for which memory is held
 }
 
-func (w boundedWriter) Write(p []byte) (int, error) {
-	if room := max(w.most+1-w.data.Len(), 0); len(p) > room {
-		_, _ = w.data.Write(p[:room]) // buffers do not fail
-		return len(p), nil
+// writtenPerLook is after how many bytes memory is taken for them: twice as much, since a
+// buffer that grows is copied.
+const writtenPerLook = 64 << 10
+
+func (w *boundedWriter) room(n int) int {
+	length := w.data.Len()
+	if length-w.counted >= writtenPerLook {
+		if CountMemory(w.ctx, 2*(length-w.counted)) != nil {
+			w.most = length - 1
+		}
+		w.counted = length
 	}
-	return w.data.Write(p)
+	return min(n, max(w.most+1-length, 0))
+}
+
+func (w *boundedWriter) Write(p []byte) (int, error) {
+	_, err := w.data.Write(p[:w.room(len(p))]) // buffers do not fail
+	return len(p), err
 }
 
 // WriteString is Write without a copy, where the buffer can.
-func (w boundedWriter) WriteString(p string) (int, error) {
-	if room := max(w.most+1-w.data.Len(), 0); len(p) > room {
-		_, _ = io.WriteString(w.data, p[:room])
-		return len(p), nil
-	}
-	return io.WriteString(w.data, p)
+func (w *boundedWriter) WriteString(p string) (int, error) {
+	_, err := io.WriteString(w.data, p[:w.room(len(p))])
+	return len(p), err
 }

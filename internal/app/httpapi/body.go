@@ -2,45 +2,50 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/asof/asof/internal/app/admission"
 )
 
-// readBody reads a request's body into buf, at most limit bytes, and refuses
-// what no JSON request could be. It uses body as it likes.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer, body *io.LimitedReader) *problem {
+// readBody reads the request's body, at most the limit, as fast as the client has to send
+// it, with memory held for it.
+func (x *exchange) readBody(ctx context.Context) *problem {
+	limit := x.h.cfg.Limits.Body
 	tooLarge := func() *problem {
+		x.w.Header().Set("Connection", "close") // the rest is not read
 		return &problem{
 			http.StatusRequestEntityTooLarge, CodeBadInput,
 			fmt.Sprintf("the request body is larger than %d bytes, the limit of this server", limit),
 		}
 	}
-	if r.ContentLength > limit {
-		w.Header().Set("Connection", "close") // the rest is not read
+	if x.r.ContentLength > limit {
 		return tooLarge()
 	}
-	body.R, body.N = r.Body, limit+1
-	_, err := buf.ReadFrom(body)
+	connection := http.NewResponseController(x.w)
+	_ = connection.SetReadDeadline(deadline(x.h.slowest(int(limit)))) // where it can
+	x.rest.R, x.rest.N = x.r.Body, limit+1
+	err := readHeld(ctx, x.h, &x.rest, &x.body, x.op.hold)
 	switch {
-	case int64(buf.Len()) > limit:
-		w.Header().Set("Connection", "close")
+	case int64(x.body.Len()) > limit:
 		return tooLarge()
+	case errors.Is(err, admission.ErrSpent):
+		x.w.Header().Set("Connection", "close")
+		return &problem{http.StatusServiceUnavailable, CodeUnavailable, noMemory + "; nothing was executed; try again in a moment"}
 	case err != nil:
 		return &problem{http.StatusBadRequest, CodeBadInput, "the request body could not be read to its end"}
 	}
-	return checkJSON(buf.Bytes(), jsonText{
-		what: "the request body", like: `{"query": "{ __typename }"}`,
-		list: "batches are not supported; send one operation per request (it may have several root fields)",
-	})
+	_ = connection.SetReadDeadline(time.Time{}) // the server sets one for the next request
+	return nil
 }
 
 // jsonText says what a text is that has to be a JSON object.
@@ -152,9 +157,8 @@ func explainParams(text []byte, what string) string {
 	return fmt.Sprintf("%s could not be decoded: %v", what, err)
 }
 
-// checkURL refuses query strings that gqlgen's GET transport would answer
-// without a code, and says how long the query is and all the rest.
-func checkURL(r *http.Request) *problem {
+// readURL reads the parameters of a request by GET.
+func readURL(r *http.Request, params *graphql.RawParams) *problem {
 	bad := func(format string, args ...any) *problem {
 		return &problem{http.StatusBadRequest, CodeBadInput, fmt.Sprintf(format, args...)}
 	}
@@ -172,7 +176,8 @@ func checkURL(r *http.Request) *problem {
 			return bad("the parameter %q was given %d times", name, len(list))
 		}
 	}
-	for _, name := range [...]string{"variables", "extensions"} {
+	params.Query, params.OperationName = values.Get("query"), values.Get("operationName")
+	for name, to := range map[string]*map[string]any{"variables": &params.Variables, "extensions": &params.Extensions} {
 		text := values.Get(name)
 		if text == "" || text == "null" {
 			continue
@@ -188,25 +193,9 @@ func checkURL(r *http.Request) *problem {
 		if why := repeatedText([]byte(text), is.what, false); why != "" {
 			return bad("%s", why)
 		}
-	}
-	return nil
-}
-
-// readURL reads a request by GET that checkURL has let through, as gqlgen's
-// transport does.
-func readURL(r *http.Request, params *graphql.RawParams) error {
-	values := r.URL.Query()
-	params.Query, params.OperationName = values.Get("query"), values.Get("operationName")
-	for name, to := range map[string]*map[string]any{"variables": &params.Variables, "extensions": &params.Extensions} {
-		text := values.Get(name)
-		if text == "" {
-			continue
-		}
-		decoder := json.NewDecoder(strings.NewReader(text))
-		decoder.UseNumber()
-		if err := decoder.Decode(to); err != nil {
-			return fmt.Errorf("the parameter %q could not be decoded: %w", name, err)
-		}
+		scanner := paramScanner{text: []byte(text)}
+		scanner.next() // the brace
+		*to = scanner.members()
 	}
 	return nil
 }

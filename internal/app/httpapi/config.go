@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -19,6 +20,9 @@ type Config struct {
 	// operation's. An error's text is shown to the sender, with status 400.
 	// Nil: nobody.
 	Identify func(*http.Request) (context.Context, string, error)
+	// Client names whoever sends a request, for its share of places and memory. Nil: by
+	// the address that the request comes from.
+	Client func(*http.Request) string
 	// Present turns an error into what the client sees, with a code, and logs
 	// what the client does not see; nil: the error's text.
 	Present graphql.ErrorPresenterFunc
@@ -70,7 +74,12 @@ type Limits struct {
 	Answer     int           // bytes of an answer's data
 	Time       time.Duration // from the request's arrival to its answer
 	Concurrent int           // operations at a time
-	Wait       time.Duration // for one of these places, then 503
+	Slow       int           // of these, that are not expected to be over within SlowAfter, at a time
+	SlowAfter  time.Duration // how long an operation takes that is slow
+	Wait       time.Duration // for a place or memory, then 503
+	Grace      time.Duration // to send a request or take an answer, beside what its size allows
+	Rate       int           // bytes a second: how much longer than Grace a size may take
+	Memory     int64         // bytes that all requests hold together, as far as they are counted
 	WebSockets int           // open connections
 	PerSocket  int           // operations at a time on one of them
 }
@@ -89,20 +98,18 @@ func DefaultLimits() Limits {
 		PageSize:   500,
 		Cost:       50_000,
 		Read:       64 << 20,
-		Answer:     64 << 20,
+		Answer:     16 << 20,
 		Time:       30 * time.Second,
 		Concurrent: 64,
+		Slow:       max(runtime.GOMAXPROCS(0)/2, 1),
+		SlowAfter:  10 * time.Millisecond,
 		Wait:       time.Second,
+		Grace:      10 * time.Second,
+		Rate:       256 << 10,
+		Memory:     1 << 30,
 		WebSockets: 1_000,
 		PerSocket:  16,
 	}
-}
-
-// WaitAtMost is how long a request that was read may take: to wait and to be
-// executed.
-func (l Limits) WaitAtMost() time.Duration {
-	l = l.withDefaults()
-	return l.Wait + l.Time
 }
 
 // withDefaults fills in what is zero.
@@ -122,7 +129,12 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Answer, d.Answer)
 	set(&l.Time, d.Time)
 	set(&l.Concurrent, d.Concurrent)
+	set(&l.Slow, d.Slow)
+	set(&l.SlowAfter, d.SlowAfter)
 	set(&l.Wait, d.Wait)
+	set(&l.Grace, d.Grace)
+	set(&l.Rate, d.Rate)
+	set(&l.Memory, d.Memory)
 	set(&l.WebSockets, d.WebSockets)
 	set(&l.PerSocket, d.PerSocket)
 	return l

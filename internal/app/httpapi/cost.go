@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"math"
@@ -27,13 +28,18 @@ type costLimit struct {
 const (
 	defaultPage = 20 // documents on a page when neither first nor last is given
 	listFactor  = 5  // objects that are expected in a list that has no pages
+	// quickCost is up to which cost an operation without pages is expected to be quick.
+	quickCost = 500
 )
 
 // check refuses an operation that is too much.
-func (c *costLimit) check(op *graphql.OperationContext) *gqlerror.Error {
+func (c *costLimit) check(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
 	w := costWalk{limits: &c.limits, weight: c.weight, variables: op.Variables}
 	total := w.set(op.Operation.SelectionSet, false)
 	total.cost = plus(total.cost, total.once)
+	if o := operationOf(ctx); o != nil {
+		o.mayBeLong = w.lists || total.cost > quickCost
+	}
 	switch {
 	case w.err != nil:
 		return w.err
@@ -61,6 +67,7 @@ type costWalk struct {
 	weight    func(parent, field, result string) int
 	variables map[string]any
 	fragments map[fragmentUse]extent
+	lists     bool // there are pages
 	err       *gqlerror.Error
 }
 
@@ -135,6 +142,7 @@ func (w *costWalk) extra(f *ast.Field) int {
 // whether that already counts the lists directly below it.
 func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
 	if f.Definition.Arguments.ForName("first") != nil {
+		w.lists = true
 		size, given := 0, false
 		for _, name := range [...]string{"first", "last"} {
 			n, text, ok := w.integer(f, name)

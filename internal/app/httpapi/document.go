@@ -12,7 +12,7 @@ import (
 // each token, at most, and its text.
 const (
 	documentEntries = 1_000
-	documentBytes   = 64 << 20
+	documentBytes   = 32 << 20
 	tokenBytes      = 300
 	persistedCount  = 1_000
 	persistedBytes  = 16 << 20

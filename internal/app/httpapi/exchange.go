@@ -8,98 +8,185 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/99designs/gqlgen/graphql/handler/transport"
-	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// exchange is one request and its one answer. It reads what was posted itself;
-// requests by GET are read by gqlgen's transport, which executes on the exchange
-// and writes to it. The exchange decides the status code and the media type and
-// encodes the answer, which the transport does only for an empty stand-in. That
-// leaves "data" out where nothing was executed, and saves passes over the data,
-// which is JSON already.
+// exchange is one request by POST or GET, and its answer.
 type exchange struct {
-	exec   guarded
+	h      *Handler
 	w      http.ResponseWriter
 	r      *http.Request
 	op     *operation
 	media  string // of the answer
-	get    bool
-	debug  bool
 	status int
-	place  place
 	body   bytes.Buffer     // the request's; later the answer's
 	rest   io.LimitedReader // of the request's body, while it is read
 	params graphql.RawParams
-	answer *graphql.Response
-	// executed says that the operation was begun, so that there is "data".
-	executed bool
 }
 
-var (
-	_ http.ResponseWriter   = (*exchange)(nil)
-	_ graphql.GraphExecutor = (*exchange)(nil)
-)
-
-// Header returns the response's header.
-func (x *exchange) Header() http.Header { return x.w.Header() }
-
-// WriteHeader ignores the transport's status.
-func (x *exchange) WriteHeader(int) {}
-
-// Write sends the answer instead of the transport's stand-in.
-func (x *exchange) Write(standIn []byte) (int, error) { return len(standIn), x.send() }
-
-// send sends the answer.
-func (x *exchange) send() error {
-	if x.answer == nil {
-		// The transport refused a request by itself, without a code.
-		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, "the request could not be decoded"})
+// serve answers a request by POST or GET.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
+	x, _ := h.pool.Get().(*exchange)
+	x.h, x.w, x.r, x.op = h, w, r, op
+	x.media, x.status = answerMedia(r), http.StatusOK
+	op.get, op.client = r.Method == http.MethodGet, h.clientOf(r)
+	op.hold = h.memory.Hold(op.client)
+	defer op.hold.Set(0)
+	if p := x.exchange(); p != nil {
+		_ = x.refuse(p) // where that fails, nobody is there any more
 	}
+	op.status = x.status
+	h.finish(r.Context(), op)
+	h.release(x)
+}
+
+// exchange reads the request, executes it and sends the answer. A problem is what to
+// send instead.
+func (x *exchange) exchange() *problem {
+	ctx, p := x.identify()
+	if p != nil {
+		return p
+	}
+	if !x.op.get {
+		if p := x.readBody(ctx); p != nil {
+			return p
+		}
+	}
+	run, p := x.h.begin(ctx, x.op, x.body.Len(), &x.params, x.decode)
+	if p != nil {
+		return p
+	}
+	defer run.end()
+	if run.status == http.StatusMethodNotAllowed {
+		x.w.Header().Set("Allow", "POST")
+	}
+	if x.op.transport == transportEvents && run.status != http.StatusMethodNotAllowed {
+		x.events(run)
+		return nil
+	}
+	response := run.answer()
+	x.status = x.statusOf(run, response)
+	_ = x.send(response, !run.refused && response.Data != nil) // where that fails, nobody is there any more
+	return nil
+}
+
+// identify makes the context of the request's operation.
+func (x *exchange) identify() (context.Context, *problem) {
+	if x.h.cfg.Identify == nil {
+		return x.r.Context(), nil
+	}
+	ctx, actor, err := x.h.cfg.Identify(x.r)
+	if err != nil {
+		return nil, &problem{http.StatusBadRequest, CodeBadInput, err.Error()}
+	}
+	x.op.actor = actor
+	return ctx, nil
+}
+
+// decode reads the parameters.
+func (x *exchange) decode() *problem {
+	x.params.Headers = x.r.Header
+	if x.op.get {
+		return readURL(x.r, &x.params)
+	}
+	text := x.body.Bytes()
+	if p := checkJSON(text, jsonText{
+		what: "the request body", like: `{"query": "{ __typename }"}`,
+		list: "batches are not supported; send one operation per request (it may have several root fields)",
+	}); p != nil {
+		return p
+	}
+	if p := x.h.wait(x.r.Context(), x.op.hold, decodedSize(text)); p != nil {
+		return p
+	}
+	if readParams(text, &x.params) != nil {
+		return &problem{http.StatusBadRequest, CodeBadInput, explainBody(text)}
+	}
+	return nil
+}
+
+// statusOf is the status of an answer.
+func (x *exchange) statusOf(run *run, response *graphql.Response) int {
+	switch {
+	case run.status != 0:
+		return run.status
+	case run.refused && x.media == mediaGraphQL:
+		return http.StatusBadRequest
+	case run.refused || response.Data != nil:
+		return http.StatusOK
+	case errors.Is(run.ctx.Err(), context.Canceled):
+		return statusCancelled
+	case run.ctx.Err() != nil:
+		return http.StatusGatewayTimeout
+	}
+	status := statusOf(response.Errors)
+	if status == http.StatusOK && x.media == mediaGraphQL {
+		return http.StatusBadRequest // there is no data
+	}
+	return status
+}
+
+// refuse answers a request that is not executed.
+func (x *exchange) refuse(p *problem) error {
+	x.status = p.status
+	x.op.errors = p.list()
+	return x.send(&graphql.Response{Errors: x.op.errors}, false)
+}
+
+// send sends an answer, with its data if the operation was executed.
+func (x *exchange) send(response *graphql.Response, executed bool) error {
 	x.body.Reset()
-	if err := encode(&x.body, x.answer, x.executed, x.op.instant); err != nil {
+	text, err := encode(&x.body, response, executed, x.op.instant)
+	if err != nil {
 		return err
-	}
-	if x.exec.recycle != nil && x.op.executor == executorPlan {
-		x.exec.recycle(x.answer.Data)
-		x.answer.Data = nil // it is in the body
 	}
 	header := x.w.Header()
 	header["Content-Type"] = contentTypes[x.media]
-	if x.debug {
+	if x.h.cfg.Debug {
 		x.op.explain(header)
 	}
-	if x.body.Len() > shortAnswer {
+	if x.status == http.StatusServiceUnavailable {
+		header.Set("Retry-After", "1")
+	}
+	length := text.length()
+	if length > shortAnswer {
 		// A shorter one is measured by net/http: with one more, the header would
 		// be copied to a larger map in each request, and again when it is sent.
-		header["Content-Length"] = []string{strconv.Itoa(x.body.Len())}
+		header["Content-Length"] = []string{strconv.Itoa(length)}
 	}
-	x.place.executed(x.body.Len())
-	if x.status == http.StatusServiceUnavailable {
-		x.w.Header().Set("Retry-After", "1")
+	x.h.allowToSend(x.w, length)
+	if length > mostHeld {
+		x.w.WriteHeader(x.status)
+		return text.writeTo(x.w)
+	}
+	x.body.Write(text.data)
+	x.body.Write(text.after)
+	if x.h.exec.recycle != nil && x.op.executor == executorPlan {
+		x.h.exec.recycle(response.Data)
+		response.Data = nil // it is in the body
 	}
 	return writeAtOnce(x.r, x.w, x.status, x.body.Bytes())
 }
 
-// post executes what was posted.
-func (x *exchange) post(ctx context.Context, r *http.Request) {
-	if readParams(x.body.Bytes(), &x.params) != nil {
-		x.refuse(&problem{http.StatusBadRequest, CodeBadInput, explainBody(x.body.Bytes())})
-		_ = x.send() // where that fails, nobody is there any more
-		return
+// slowest is how long sending so many bytes may take, in either direction: who is slower is
+// dropped.
+func (h *Handler) slowest(bytes int) time.Duration {
+	return h.cfg.Limits.Grace + time.Duration(float64(bytes)/float64(h.cfg.Limits.Rate)*float64(time.Second))
+}
+
+// deadline is the time in so long, by the system's clock.
+func deadline(in time.Duration) time.Time {
+	return time.Now().Add(in) //nolint:forbidigo // connections compare their deadlines with the system's clock
+}
+
+// allowToSend bounds the time in which the client has to take so many bytes more, where
+// the connection can.
+func (h *Handler) allowToSend(w http.ResponseWriter, bytes int) {
+	if bytes > shortAnswer { // what is shorter fits into the buffers of the system
+		_ = http.NewResponseController(w).SetWriteDeadline(deadline(h.slowest(bytes)))
 	}
-	x.params.Headers = r.Header
-	oc, list := x.CreateOperationContext(ctx, &x.params)
-	if list != nil {
-		x.DispatchError(graphql.WithOperationContext(ctx, oc), list)
-	} else {
-		next, ctx := x.exec.DispatchOperation(ctx, oc)
-		x.take(ctx, next)
-	}
-	_ = x.send() // as above
 }
 
 var contentTypes = map[string][]string{
@@ -108,78 +195,66 @@ var contentTypes = map[string][]string{
 	mediaEvents:  {mediaJSON + "; charset=utf-8"}, // of refusals, before there are events
 }
 
-// refuse answers a request that is not executed.
-func (x *exchange) refuse(p *problem) {
-	x.status = p.status
-	x.answer = &graphql.Response{Errors: p.list()}
-	x.op.errors = x.answer.Errors
-}
+// answerText is a response as JSON. The data is not copied: it may be long.
+type answerText struct{ before, data, after []byte }
 
-// CreateOperationContext is called when the transport has decoded the request.
-func (x *exchange) CreateOperationContext(ctx context.Context, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
-	oc, list := x.exec.CreateOperationContext(ctx, params)
-	x.op.understood(oc)
-	switch {
-	case params.Query == "":
-		x.status = http.StatusBadRequest // not a GraphQL request
-	case list != nil && x.media == mediaGraphQL:
-		x.status = http.StatusBadRequest
-	case list == nil && x.get && oc.Operation.Operation != ast.Query:
-		x.status = http.StatusMethodNotAllowed
-		x.Header().Set("Allow", "POST")
-		return oc, gqlerror.List{refuse(CodeBadInput, "a %s cannot be sent by GET; send it by POST", oc.Operation.Operation)}
-	}
-	return oc, list
-}
+func (t *answerText) length() int { return len(t.before) + len(t.data) + len(t.after) }
 
-// DispatchOperation executes the operation.
-func (x *exchange) DispatchOperation(ctx context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
-	next, ctx := x.exec.DispatchOperation(ctx, oc)
-	return func(ctx context.Context) *graphql.Response {
-		x.take(ctx, next)
-		return &graphql.Response{}
-	}, ctx
-}
-
-// take takes the first answer of an operation.
-func (x *exchange) take(ctx context.Context, next graphql.ResponseHandler) {
-	x.answer = next(ctx)
-	x.exec.tell(ctx, x.op)
-	x.op.errors = x.answer.Errors
-	x.executed = x.answer.Data != nil
-	if !x.executed {
-		x.status = statusOf(x.answer.Errors)
-		switch {
-		case errors.Is(ctx.Err(), context.Canceled):
-			x.status = statusCancelled
-		case ctx.Err() != nil:
-			x.status = http.StatusGatewayTimeout
-		case x.status == http.StatusOK && x.media == mediaGraphQL:
-			x.status = http.StatusBadRequest // there is no data
+// writeTo writes the parts.
+func (t *answerText) writeTo(w io.Writer) error {
+	for _, part := range [...][]byte{t.before, t.data, t.after} {
+		if _, err := w.Write(part); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// DispatchError answers for a request that is not executed.
-func (x *exchange) DispatchError(ctx context.Context, list gqlerror.List) *graphql.Response {
-	x.answer = x.exec.DispatchError(ctx, list)
-	x.op.errors = x.answer.Errors
-	return &graphql.Response{}
-}
-
-// encodeAny writes a response of a stream, also a part of one that comes later
-// than the first (@defer). The instant is that of encode.
-func encodeAny(to *bytes.Buffer, r *graphql.Response, instant string) error {
-	if r.HasNext == nil && r.Path == nil && r.Label == "" {
-		return encode(to, r, r.Data != nil, instant)
+// encode makes the text of a response: errors first, data only where an operation was
+// executed. The instant, whose text needs no escapes, is what the extensions say of it; ""
+// for nothing. Mostly it is all that they say. What is before the data is written behind
+// what buf holds, and begins there.
+func encode(buf *bytes.Buffer, r *graphql.Response, executed bool, instant string) (answerText, error) {
+	if r.HasNext != nil || r.Path != nil || r.Label != "" { // a part that comes later than the first (@defer)
+		addInstant(r, instant)
+		err := json.NewEncoder(buf).Encode(r)
+		return answerText{before: bytes.TrimRight(buf.Bytes(), "\n")}, err
 	}
-	addInstant(r, instant)
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
+	extended := instant != "" || len(r.Extensions) > 0
+	buf.WriteByte('{')
+	if len(r.Errors) > 0 {
+		errs, err := json.Marshal(r.Errors)
+		if err != nil {
+			return answerText{}, err
+		}
+		buf.WriteString(`"errors":`)
+		buf.Write(errs)
+		if executed || extended {
+			buf.WriteByte(',')
+		}
 	}
-	_, err = to.Write(text)
-	return err
+	t := answerText{}
+	if executed {
+		buf.WriteString(`"data":`)
+		t.data = r.Data
+	}
+	t.before = buf.Bytes()
+	if executed && extended {
+		t.after = append(t.after, ',')
+	}
+	switch {
+	case len(r.Extensions) > 0:
+		addInstant(r, instant)
+		text, err := json.Marshal(r.Extensions)
+		if err != nil {
+			return answerText{}, err
+		}
+		t.after = append(append(t.after, `"extensions":`...), text...)
+	case extended:
+		t.after = append(append(append(t.after, `"extensions":{"asOf":"`...), instant...), `"}`...)
+	}
+	t.after = append(t.after, '}')
+	return t, nil
 }
 
 // addInstant adds the instant to the extensions, if there is one.
@@ -191,105 +266,4 @@ func addInstant(r *graphql.Response, instant string) {
 		r.Extensions = make(map[string]any, 1)
 	}
 	r.Extensions["asOf"] = instant
-}
-
-// encode writes a response as JSON: errors first, data only where an operation
-// was executed. The instant, whose text needs no escapes, is what the extensions
-// say of it; "" for nothing. Mostly it is all that they say.
-func encode(to *bytes.Buffer, r *graphql.Response, executed bool, instant string) error {
-	extended := instant != "" || len(r.Extensions) > 0
-	to.Grow(len(r.Data) + 64) // and what is around it
-	to.WriteByte('{')
-	if len(r.Errors) > 0 {
-		errs, err := json.Marshal(r.Errors)
-		if err != nil {
-			return err
-		}
-		to.WriteString(`"errors":`)
-		to.Write(errs)
-		if executed || extended {
-			to.WriteByte(',')
-		}
-	}
-	if executed {
-		to.WriteString(`"data":`)
-		to.Write(r.Data)
-		if extended {
-			to.WriteByte(',')
-		}
-	}
-	switch {
-	case len(r.Extensions) > 0:
-		addInstant(r, instant)
-		text, err := json.Marshal(r.Extensions)
-		if err != nil {
-			return err
-		}
-		to.WriteString(`"extensions":`)
-		to.Write(text)
-	case extended:
-		to.WriteString(`"extensions":{"asOf":"`)
-		to.WriteString(instant)
-		to.WriteString(`"}`)
-	}
-	to.WriteByte('}')
-	return nil
-}
-
-// serve answers a request by POST or GET.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
-	x, _ := h.pool.Get().(*exchange)
-	x.exec, x.w, x.r, x.op, x.debug = h.exec, w, r, op, h.cfg.Debug
-	x.media, x.get, x.status = answerMedia(r), r.Method == http.MethodGet, http.StatusOK
-	ctx, p := h.receive(w, r, x)
-	if p == nil {
-		if p = h.enter(ctx); p == nil {
-			h.execute(ctx, w, r, x)
-		}
-	}
-	if p != nil {
-		x.refuse(p)
-		_, _ = x.Write(nil)
-	}
-	op.status = x.status
-	h.finish(r.Context(), op)
-	h.release(x)
-}
-
-// receive reads a request and makes the context of its operation.
-func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *exchange) (context.Context, *problem) {
-	ctx := r.Context()
-	if h.cfg.Identify != nil {
-		var err error
-		if ctx, x.op.actor, err = h.cfg.Identify(r); err != nil {
-			return nil, &problem{http.StatusBadRequest, CodeBadInput, err.Error()}
-		}
-	}
-	var p *problem
-	if x.get {
-		p = checkURL(r)
-	} else {
-		p = readBody(w, r, h.cfg.Limits.Body, &x.body, &x.rest)
-	}
-	if p != nil {
-		return nil, p
-	}
-	return ctx, nil
-}
-
-// execute executes an operation that has a place, and sends its answer.
-func (h *Handler) execute(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) {
-	x.place = place{of: h, held: true}
-	defer x.place.leave()
-	timed := newTimed(ctx, x.op, h.cfg.Now, h.cfg.Limits.Time)
-	defer timed.end()
-	ctx = graphql.StartOperationTrace(timed)
-	switch x.op.transport {
-	case http.MethodGet:
-		transport.GET{}.Do(x, r.WithContext(ctx), x)
-	case transportEvents:
-		h.serveEvents(ctx, w, r, x)
-	default:
-		x.post(ctx, r)
-	}
 }

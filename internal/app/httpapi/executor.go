@@ -71,7 +71,7 @@ func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.Raw
 	oc, list := g.Executor.CreateOperationContext(context.WithValue(ctx, documentKey{}, doc), params)
 	switch {
 	case list == nil:
-		if err := g.check(oc); err != nil {
+		if err := g.check(ctx, oc); err != nil {
 			list = gqlerror.List{err}
 		}
 	case oc.Operation == nil:
@@ -85,11 +85,11 @@ func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.Raw
 }
 
 // check refuses an operation by what its variables make of it.
-func (g guarded) check(oc *graphql.OperationContext) *gqlerror.Error {
+func (g guarded) check(ctx context.Context, oc *graphql.OperationContext) *gqlerror.Error {
 	if err := checkConditions(oc); err != nil {
 		return err
 	}
-	if err := g.cost.check(oc); err != nil {
+	if err := g.cost.check(ctx, oc); err != nil {
 		return err
 	}
 	if oc.DisableIntrospection = g.secrecy.names != nil; !oc.DisableIntrospection {

@@ -5,16 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/asof/asof/internal/app/admission"
 )
 
 // Handler serves one schema at one URL.
@@ -22,13 +25,15 @@ type Handler struct {
 	cfg     Config
 	exec    guarded
 	metrics *metrics
-	places  *semaphore.Weighted // for operations that are being executed
-	sending *semaphore.Weighted // bytes of answers of those that were
-	sockets *semaphore.Weighted
-	socket  transport.Websocket
-	origins *http.CrossOriginProtection
-	ids     requestIDs
-	pool    sync.Pool // of *exchange
+	gate    *admission.Gate
+	memory  *admission.Budget
+	sockets *admission.Budget
+	// running counts operations from their beginning until their answers are sent.
+	running    *semaphore.Weighted
+	socketInit time.Duration // from the opening of a WebSocket to connection_init
+	origins    *http.CrossOriginProtection
+	ids        requestIDs
+	pool       sync.Pool // of *exchange
 	// closing ends when the WebSockets are to be closed.
 	closing context.Context
 	close   context.CancelFunc
@@ -49,16 +54,20 @@ func New(cfg Config) (*Handler, error) {
 	}
 	h := &Handler{
 		cfg:     cfg,
-		metrics: newMetrics(cfg.Metrics),
-		places:  semaphore.NewWeighted(int64(cfg.Limits.Concurrent)),
-		sending: semaphore.NewWeighted(mostSending),
-		sockets: semaphore.NewWeighted(int64(cfg.Limits.WebSockets)),
-		origins: origins,
-		ids:     newRequestIDs(),
+		memory:  admission.NewBudget(cfg.Limits.Memory, freeMemory),
+		sockets: admission.NewBudget(int64(cfg.Limits.WebSockets), 0),
+		gate: admission.NewGate(admission.Config{
+			Fast: cfg.Limits.Concurrent, Slow: cfg.Limits.Slow, Long: cfg.Limits.SlowAfter,
+			Wait: cfg.Limits.Wait, WaitSlow: cfg.Limits.Time / 3, Now: cfg.Now,
+		}),
+		running:    semaphore.NewWeighted(math.MaxInt64),
+		socketInit: initTimeout,
+		origins:    origins,
+		ids:        newRequestIDs(),
 	}
+	h.metrics = newMetrics(cfg.Metrics, h.gate, h.memory)
 	h.closing, h.close = context.WithCancel(context.Background())
 	h.exec = newExecutor(&h.cfg, present(cfg.Present))
-	h.socket = h.newSocket()
 	h.pool.New = func() any { return new(exchange) }
 	return h, nil
 }
@@ -206,47 +215,9 @@ func (h *Handler) release(x *exchange) {
 	h.pool.Put(x)
 }
 
-// enter waits for a place among the operations that are executed.
-func (h *Handler) enter(ctx context.Context) *problem {
-	if !h.acquire(ctx, h.places) {
-		return &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy or shutting down; try again in a moment"}
-	}
-	h.metrics.inFlight.Inc()
-	return nil
-}
-
-// mostSending is how many bytes of answers may be on their way to clients that
-// take their time, beside those that hold a place.
-const mostSending = 64 << 20
-
-// place is what an operation holds: a place among those that are executed, or
-// room for its answer while that is sent. Clients that do not read what they
-// asked for thus do not keep others out.
-type place struct {
-	of   *Handler
-	held bool
-	room int64
-}
-
-// executed gives the place back, if there is room for an answer of so many
-// bytes.
-func (p *place) executed(bytes int) {
-	if p.held && p.of.sending.TryAcquire(int64(bytes)) {
-		p.held, p.room = false, int64(bytes)
-		p.of.leave()
-	}
-}
-
-// leave gives back what the operation holds.
-func (p *place) leave() {
-	if p.held {
-		p.of.leave()
-	}
-	if p.room > 0 {
-		p.of.sending.Release(p.room)
-	}
-	*p = place{}
-}
+// freeMemory is how many bytes a request may hold that are not counted. What most requests
+// need is not more.
+const freeMemory = 16 << 10
 
 // acquire takes one of the places, if one gets free in time.
 func (h *Handler) acquire(ctx context.Context, places *semaphore.Weighted) bool {
@@ -258,18 +229,10 @@ func (h *Handler) acquire(ctx context.Context, places *semaphore.Weighted) bool 
 	return places.Acquire(wait, 1) == nil
 }
 
-func (h *Handler) leave() {
-	h.metrics.inFlight.Dec()
-	h.places.Release(1)
-}
-
 // Drain refuses new operations, waits until those that were accepted are
 // answered, and closes the WebSockets. It returns the context's error when
 // that ends first.
 func (h *Handler) Drain(ctx context.Context) error {
 	defer h.close()
-	if err := h.places.Acquire(ctx, int64(h.cfg.Limits.Concurrent)); err != nil {
-		return err
-	}
-	return h.sending.Acquire(ctx, mostSending)
+	return h.running.Acquire(ctx, math.MaxInt64)
 }

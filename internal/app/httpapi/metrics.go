@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/asof/asof/internal/app/admission"
 )
 
 // metrics counts operations. The labels have few values: a code is one of the
@@ -14,11 +16,10 @@ type metrics struct {
 	durations  *prometheus.HistogramVec
 	documents  prometheus.Counter
 	refused    *prometheus.CounterVec
-	inFlight   prometheus.Gauge
 	webSockets prometheus.Gauge
 }
 
-func newMetrics(to prometheus.Registerer) *metrics {
+func newMetrics(to prometheus.Registerer, gate *admission.Gate, memory *admission.Budget) *metrics {
 	m := &metrics{
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "asof_operations_total",
@@ -38,17 +39,21 @@ func newMetrics(to prometheus.Registerer) *metrics {
 			Name: "asof_requests_refused_total",
 			Help: "Requests that were refused before they were read, by what was wrong: host, origin, content-type, content-encoding, method, upgrade, websockets.",
 		}, []string{"reason"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "asof_operations_in_flight",
-			Help: "GraphQL operations that are being executed.",
-		}),
 		webSockets: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "asof_websockets",
 			Help: "Open WebSocket connections.",
 		}),
 	}
 	if to != nil {
-		to.MustRegister(m.operations, m.durations, m.documents, m.refused, m.inFlight, m.webSockets)
+		to.MustRegister(m.operations, m.durations, m.documents, m.refused, m.webSockets,
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "asof_operations_in_flight",
+				Help: "GraphQL operations that are being executed.",
+			}, func() float64 { return float64(gate.Inside()) }),
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "asof_requests_held_bytes",
+				Help: "Memory that requests hold, as it is counted for --max-memory.",
+			}, func() float64 { return float64(memory.Held()) }))
 	}
 	return m
 }

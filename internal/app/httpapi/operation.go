@@ -11,6 +11,8 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/asof/asof/internal/app/admission"
 )
 
 // operation is what is logged and measured of one request, or of one
@@ -35,6 +37,13 @@ type operation struct {
 	executor  string // executorPlan, executorGqlgen, or "" where nothing was executed
 	// unplanned is why it was not executed by a plan, where plans are made.
 	unplanned string
+
+	client string          // who sent it, for its share of what there is
+	hold   *admission.Hold // the memory that it holds; nil: that is not counted
+	get    bool            // it came by GET
+	// mayBeLong says that it lists documents or reads histories.
+	mayBeLong bool
+	starved   atomic.Bool // there was no memory for what it asks for
 }
 
 // What the log and the metrics say of operations whose client did not wait. No
@@ -98,11 +107,14 @@ func CountRead(ctx context.Context, versions, bytes int) error {
 	}
 	op.read.Add(int64(versions))
 	if op.bytes.Add(int64(bytes)) <= op.most {
-		return nil
+		return CountMemory(ctx, bytes+versions*perVersion)
 	}
 	return fmt.Errorf("the operation reads more than %d bytes of documents and their versions, the limit of this server (--max-read): "+
 		"ask for fewer documents, a smaller page or a shorter time (from, to), or leave out totalCount, which looks at all there are", op.most)
 }
+
+// perVersion is how many bytes a version takes beside its data, about.
+const perVersion = 256
 
 // understood notes what the document says.
 func (o *operation) understood(oc *graphql.OperationContext) {
@@ -229,9 +241,9 @@ const nowPatience = time.Second
 
 // now is the instant of an operation that is refused before it begins; "" where
 // the store cannot tell it at once, or where the answer has no place for it: on a
-// WebSocket it is a list of errors, and made outside of any operation.
+// WebSocket it is a list of errors.
 func (i *instants) now(ctx context.Context) string {
-	if operationOf(ctx) == nil {
+	if op := operationOf(ctx); op == nil || op.transport == transportSocket {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, nowPatience)

@@ -2,15 +2,16 @@ package httpapi
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
-	"sync"
-
-	"github.com/99designs/gqlgen/graphql"
 )
 
-// Why a WebSocket is closed, as graphql-transport-ws has it: an error of the
-// protocol ends the connection at once.
+// subprotocol is the only one that is spoken (graphql-transport-ws, as its
+// specification in the repository enisdenjo/graphql-ws has it); the older graphql-ws is
+// not.
+const subprotocol = "graphql-transport-ws"
+
+// Why a WebSocket is closed, as the protocol has it: an error of the protocol ends the
+// connection at once.
 const (
 	closeInvalid      = 4400 // a message that cannot be read
 	closeUnauthorized = 4401 // an operation before connection_init
@@ -37,9 +38,10 @@ func (v *violation) text() string {
 	return strings.ToValidUTF8(v.reason[:longestReason], "")
 }
 
-// The types of messages that are looked at.
+// The types of messages.
 const (
 	messageInit      = "connection_init"
+	messageAck       = "connection_ack"
 	messageSubscribe = "subscribe"
 	messageNext      = "next"
 	messageError     = "error"
@@ -48,107 +50,28 @@ const (
 	messagePong      = "pong"
 )
 
-// message is one of the protocol. The order of its members is that in which it is
-// written.
+// message is one of a client.
 type message struct {
-	Payload json.RawMessage `json:"payload,omitempty"`
-	ID      string          `json:"id,omitempty"`
-	Type    string          `json:"type"`
+	Type    string
+	ID      string
+	Payload json.RawMessage
 }
 
-// text writes a message; its payload, which may be long, as it is.
-func (m message) text() []byte {
-	id, _ := json.Marshal(m.ID) // strings always encode
-	text := make([]byte, 0, len(m.Payload)+len(id)+len(m.Type)+len(`{"payload":,"id":,"type":""}`))
-	text = append(text, '{')
-	if len(m.Payload) > 0 {
-		text = append(append(append(text, `"payload":`...), m.Payload...), ',')
+// messageText is a message to a client around its payload, which is written as it is and
+// may have several parts; none: there is no payload.
+func messageText(kind, id string, payload answerText) answerText {
+	if payload.length() == 0 {
+		payload.before = []byte{'{'}
+	} else {
+		payload.before = append([]byte(`{"payload":`), payload.before...)
+		payload.after = append(payload.after, ',')
 	}
-	if m.ID != "" {
-		text = append(append(append(text, `"id":`...), id...), ',')
+	if id != "" {
+		name, _ := json.Marshal(id) // strings always encode
+		payload.after = append(append(append(payload.after, `"id":`...), name...), ',')
 	}
-	return append(append(append(text, `"type":"`...), m.Type...), `"}`...)
-}
-
-// conversation keeps a WebSocket to the protocol, which gqlgen's transport does not
-// in all: it stands between the connection and the transport, and knows which
-// operations the client waits for. The transport knows them by names that are never
-// used again, so that nothing of an operation that its client has ended can be taken
-// for a part of the next one of the same id.
-type conversation struct {
-	mu    sync.Mutex
-	begun bool
-	last  int
-	names map[string]string // of operations, by the client's id
-	ids   map[string]string // the client's, by name
-}
-
-func newConversation() *conversation {
-	return &conversation{names: map[string]string{}, ids: map[string]string{}}
-}
-
-// received is what the transport gets instead of a client's message; false: nothing.
-func (t *conversation) received(m message) (message, bool, *violation) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	name, waited := t.names[m.ID]
-	switch {
-	case m.Type == messageInit && t.begun:
-		return m, false, &violation{closeInitTwice, "Too many initialisation requests"}
-	case m.Type == messageInit:
-		t.begun = true
-	case m.Type == messageSubscribe && !t.begun:
-		return m, false, &violation{closeUnauthorized, "Unauthorized: send connection_init, and wait for connection_ack"}
-	case m.Type == messageSubscribe && waited:
-		return m, false, &violation{closeTwice, "Subscriber for " + m.ID + " already exists"}
-	case m.Type == messageSubscribe:
-		t.last++
-		name = strconv.Itoa(t.last)
-		t.names[m.ID], t.ids[name] = name, m.ID
-		m.ID = name
-	case m.Type == messageComplete:
-		delete(t.names, m.ID)
-		delete(t.ids, name)
-		m.ID = name
-		return m, waited, nil
-	}
-	return m, t.begun, nil
-}
-
-// sent is what the client gets instead of the transport's message; false: nothing,
-// because it has ended the operation, or knows that it has ended.
-func (t *conversation) sent(m message) (message, bool) {
-	switch m.Type {
-	case messageNext, messageError, messageComplete:
-	default:
-		return m, true
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	id, waited := t.ids[m.ID]
-	if m.Type != messageNext {
-		delete(t.ids, m.ID)
-		if waited {
-			delete(t.names, id)
-		}
-	}
-	m.ID = id
-	return m, waited
-}
-
-// end forgets the operations: nothing of them is sent any more.
-func (t *conversation) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	clear(t.names)
-	clear(t.ids)
-}
-
-// hasBegun reports whether there was a connection_init.
-func (t *conversation) hasBegun() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.begun
+	payload.after = append(append(append(payload.after, `"type":"`...), kind...), `"}`...)
+	return payload
 }
 
 // readMessage reads a client's message.
@@ -192,9 +115,6 @@ func readMessage(text []byte) (message, *violation) {
 		}
 		if !isObject {
 			return bad(`the payload of subscribe must be an object such as {"query": "{ __typename }"}`)
-		}
-		if readParams(m.Payload, new(graphql.RawParams)) != nil {
-			return bad(explainParams(m.Payload, "the payload of subscribe"))
 		}
 	default:
 		return bad(`the "type" of a message must be connection_init, subscribe, complete, ping or pong`)

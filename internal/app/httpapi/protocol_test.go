@@ -77,7 +77,7 @@ func TestWebSocketViolations(t *testing.T) {
 
 func TestWebSocketWithoutABeginning(t *testing.T) {
 	s := newServer(t, nil)
-	s.handler.socket.InitTimeout = time.Millisecond
+	s.handler.socketInit = time.Millisecond
 	s.open(t).wantClosed(t, 4408, "Connection initialisation timeout")
 }
 
@@ -113,10 +113,10 @@ func TestWebSocketErrorsEndOperations(t *testing.T) {
 		"not persisted":  `{"extensions":{"persistedQuery":{"version":1,"sha256Hash":"x"}}}`,
 	} {
 		c.send(t, `{"type":"subscribe","id":"a","payload":`+payload+`}`)
-		c.send(t, subscribeMessage("b", "{hello}"))
 		if got := c.receive(t); !strings.HasPrefix(got, `{"payload":[{"message":`) || !strings.HasSuffix(got, `,"id":"a","type":"error"}`) || !strings.Contains(got, `"code":"`) {
 			t.Errorf("%s: %s", name, got)
 		}
+		c.send(t, subscribeMessage("b", "{hello}"))
 		c.want(t, `{"type":"next","id":"b","payload":`+ok+`}`)
 		c.want(t, `{"type":"complete","id":"b"}`)
 	}
@@ -146,7 +146,7 @@ func TestWebSocketIDIsUsedAgain(t *testing.T) {
 	c.send(t, subscribeMessage("a", "{hello}"))
 	c.want(t, `{"type":"next","id":"a","payload":`+ok+`}`)
 	c.want(t, `{"type":"complete","id":"a"}`)
-	if err := s.handler.places.Acquire(t.Context(), int64(s.handler.cfg.Limits.Concurrent)); err != nil {
+	if err := s.handler.Drain(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,34 +1,52 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"strings"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/99designs/gqlgen/graphql/handler/transport"
-	coderws "github.com/coder/websocket"
+	"github.com/coder/websocket"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 	"golang.org/x/sync/semaphore"
-)
 
-// subprotocol is the only one that is spoken; the older graphql-ws is not.
-const subprotocol = "graphql-transport-ws"
+	"github.com/asof/asof/internal/app/admission"
+)
 
 const (
-	socketInit = 10 * time.Second // from the upgrade to connection_init
-	socketPing = 20 * time.Second // a connection without a pong for two of these is closed
+	initTimeout  = 10 * time.Second // from the upgrade to connection_init
+	pingInterval = 20 * time.Second // a connection without a message for two of these is dropped
 )
 
-func (h *Handler) newSocket() transport.Websocket {
-	limit := h.cfg.Limits.Body
-	return transport.Websocket{
-		InitTimeout:      socketInit,
-		PingPongInterval: socketPing,
-		PayloadReadLimit: &limit,
-	}
+// socket is a WebSocket that is open. One goroutine reads its messages, and each of its
+// operations has one.
+type socket struct {
+	h       *Handler
+	conn    *websocket.Conn
+	opening *http.Request // the request that opened it
+	request string        // its id
+	client  string
+	ctx     context.Context // ends with the connection
+	places  *semaphore.Weighted
+	// as is the context of operations, and actor who sends them, since connection_init.
+	as    context.Context
+	actor string
+
+	timer *time.Timer // for connection_init, and for pings from then on
+	heard atomic.Bool // since the last ping
+	begun atomic.Bool // by connection_init
+
+	mu      sync.Mutex
+	running map[string]*socketOperation // those that the client waits for, by its ids
+	ended   sync.WaitGroup              // operations
 }
 
 // serveSocket upgrades a request and serves the WebSocket until it is closed.
@@ -41,89 +59,320 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 		h.Refuse(w, r, why, p.status, p.code, p.message)
 		return
 	}
-	if !h.sockets.TryAcquire(1) {
+	client := h.clientOf(r)
+	open := h.sockets.Hold(client)
+	if open.Grow(1) != nil {
 		w.Header().Set("Retry-After", "10")
-		h.Refuse(w, r, RefusedSockets, http.StatusServiceUnavailable, CodeUnavailable, "too many WebSockets are open; try again in a moment")
+		h.Refuse(w, r, RefusedSockets, http.StatusServiceUnavailable, CodeUnavailable,
+			"too many WebSockets are open, of all clients or of this one; try again in a moment")
 		return
 	}
-	defer h.sockets.Release(1)
+	defer open.Set(0)
 	h.metrics.webSockets.Inc()
 	defer h.metrics.webSockets.Dec()
-
-	ctx, cancel := context.WithCancel(graphql.StartOperationTrace(r.Context()))
-	defer cancel()
-	defer context.AfterFunc(h.closing, cancel)()
-	conn := &connection{h: h, request: op.request, places: semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket)), answers: newAnswers()}
-	var opened *socket
-	socket := h.socket
-	socket.Implementation = sockets{
-		options: coderws.AcceptOptions{
-			Subprotocols:       []string{subprotocol},
-			InsecureSkipVerify: true, // checkSocket has checked the origin
-		},
-		patience: h.cfg.Limits.Time, now: h.cfg.Now, answers: conn.answers, talk: newConversation(), opened: &opened,
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+		Subprotocols:       []string{subprotocol},
+		InsecureSkipVerify: true, // checkSocket has checked the origin
+	})
+	if err != nil {
+		return // it was answered
 	}
-	socket.InitFunc = func(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
-		if h.cfg.Identify == nil {
-			return ctx, nil, nil
-		}
-		identified, actor, err := h.cfg.Identify(withPayload(r.Clone(ctx), payload))
-		if err != nil {
-			refused := violation{closeForbidden, "Forbidden: " + err.Error()}
-			return ctx, nil, errors.Join(err, opened.WriteClose(refused.code, refused.text()))
-		}
-		conn.actor = actor
-		return identified, nil, nil
+	conn.SetReadLimit(h.cfg.Limits.Body)
+	ctx, cancel := context.WithCancel(r.Context())
+	s := &socket{
+		h: h, conn: conn, opening: r, request: op.request, client: client, ctx: ctx,
+		places:  semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket)),
+		running: map[string]*socketOperation{},
 	}
-	defer func() {
-		if opened != nil {
-			// gqlgen leaves a connection open whose message it cannot read, or that
-			// made it panic.
-			_ = opened.WriteClose(closeInvalid, "the message cannot be read") // it never fails
-		}
-	}()
-	socket.Do(w, r.WithContext(ctx), conn)
+	s.timer = time.AfterFunc(h.socketInit, s.tick)
+	stop := context.AfterFunc(h.closing, func() { _ = conn.Close(websocket.StatusNormalClosure, "") })
+	wrong := s.listen()
+	s.timer.Stop()
+	s.mu.Lock()
+	clear(s.running) // nothing is sent any more
+	s.mu.Unlock()
+	cancel()
+	if stop(); wrong != nil {
+		_ = conn.Close(websocket.StatusCode(wrong.code), wrong.text()) // whether it is heard or not
+	}
+	_ = conn.CloseNow()
+	s.ended.Wait()
 }
 
-// withPayload adds the strings of a connection_init payload as headers, where
-// the upgrade had none of that name: scripts in browsers cannot set headers
-// of an upgrade.
-func withPayload(r *http.Request, payload transport.InitPayload) *http.Request {
-	for name := range payload {
-		if value := payload.GetString(name); value != "" && r.Header.Get(name) == "" {
-			r.Header.Set(name, value)
-		}
-	}
-	return r
-}
-
-// checkSocket refuses what cannot become a WebSocket of this API.
-func (h *Handler) checkSocket(r *http.Request) *problem {
-	bad := func(message string) *problem {
-		return &problem{http.StatusBadRequest, CodeBadInput, message}
-	}
+// tick closes a connection that does not begin in time, or that is silent, and asks others
+// whether they are there.
+func (s *socket) tick() {
 	switch {
-	case r.Method != http.MethodGet || !mentions(r.Header, "Upgrade", "websocket") || !mentions(r.Header, "Connection", "upgrade"):
-		return bad("only an upgrade to a WebSocket is supported")
-	case r.Header.Get("Sec-Websocket-Version") != "13" || r.Header.Get("Sec-Websocket-Key") == "":
-		return bad("this is not a WebSocket handshake of version 13")
-	case !mentions(r.Header, "Sec-Websocket-Protocol", subprotocol):
-		return bad("the WebSocket must offer the subprotocol " + subprotocol)
+	case !s.begun.Load():
+		_ = s.conn.Close(closeInitTimeout, "Connection initialisation timeout")
+	case !s.heard.Swap(false):
+		_ = s.conn.CloseNow()
+	default:
+		s.send(messagePing, "", answerText{})
+		s.timer.Reset(pingInterval)
 	}
-	if h.mayUse(r) {
+}
+
+// listen reads messages until the connection ends. A violation is why it has to be closed;
+// nil where it is closed.
+func (s *socket) listen() *violation {
+	for {
+		hold := s.h.memory.Hold(s.client)
+		m, wrong, err := s.read(hold)
+		if err == nil && wrong == nil {
+			s.heard.Store(true)
+			wrong = s.receive(m, hold)
+		} else {
+			hold.Set(0)
+		}
+		if wrong != nil || err != nil {
+			return wrong
+		}
+	}
+}
+
+// read reads the next message.
+func (s *socket) read(hold *admission.Hold) (message, *violation, error) {
+	_, r, err := s.conn.Reader(s.ctx)
+	if err != nil {
+		return message{}, nil, err
+	}
+	var text bytes.Buffer
+	if err := readHeld(s.ctx, s.h, r, &text, hold); err != nil {
+		if errors.Is(err, admission.ErrSpent) {
+			return message{}, &violation{int(websocket.StatusTryAgainLater), noMemory}, nil
+		}
+		return message{}, nil, err
+	}
+	if text.Len() >= longRequest {
+		place, err := s.h.gate.Enter(s.ctx, s.client, true)
+		if err != nil {
+			return message{}, &violation{int(websocket.StatusTryAgainLater), busy().message}, nil
+		}
+		defer place.Leave()
+	}
+	m, wrong := readMessage(text.Bytes())
+	return m, wrong, nil
+}
+
+// readHeld reads r to its end, holding as much memory as the buffer takes.
+func readHeld(ctx context.Context, h *Handler, r io.Reader, to *bytes.Buffer, hold *admission.Hold) error {
+	for {
+		if to.Available() < bytes.MinRead {
+			more := max(to.Cap(), 8*bytes.MinRead)
+			if hold.Grow(int64(more)) != nil {
+				timed, cancel := context.WithTimeout(ctx, h.cfg.Limits.Wait)
+				err := hold.GrowWait(timed, int64(more))
+				cancel()
+				if err != nil {
+					return err
+				}
+			}
+			to.Grow(more)
+		}
+		n, err := r.Read(to.AvailableBuffer()[:to.Available()])
+		to.Write(to.AvailableBuffer()[:n])
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// receive does what a message says. The hold, with the memory of the message, is given
+// back.
+func (s *socket) receive(m message, hold *admission.Hold) *violation {
+	if m.Type == messageSubscribe {
+		return s.subscribe(m, hold)
+	}
+	defer hold.Set(0)
+	switch m.Type {
+	case messageInit:
+		return s.init(m)
+	case messagePing:
+		s.send(messagePong, "", answerText{data: m.Payload})
+	case messageComplete:
+		s.mu.Lock()
+		if o := s.running[m.ID]; o != nil {
+			delete(s.running, m.ID)
+			o.cancel()
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+func (s *socket) init(m message) *violation {
+	if s.begun.Load() {
+		return &violation{closeInitTwice, "Too many initialisation requests"}
+	}
+	s.as = s.ctx
+	if s.h.cfg.Identify != nil {
+		var payload map[string]any
+		_ = json.Unmarshal(m.Payload, &payload) // readMessage has looked at it
+		as, actor, err := s.h.cfg.Identify(withPayload(s.opening.Clone(s.ctx), payload))
+		if err != nil {
+			return &violation{closeForbidden, "Forbidden: " + err.Error()}
+		}
+		s.as, s.actor = as, actor
+	}
+	s.begun.Store(true)
+	s.timer.Reset(pingInterval)
+	s.send(messageAck, "", answerText{})
+	return nil
+}
+
+// socketOperation is an operation on a WebSocket.
+type socketOperation struct {
+	*socket
+	id     string // the client's
+	op     *operation
+	cancel context.CancelFunc
+}
+
+// subscribe begins an operation, in a goroutine of its own.
+func (s *socket) subscribe(m message, hold *admission.Hold) *violation {
+	if !s.begun.Load() {
+		hold.Set(0)
+		return &violation{closeUnauthorized, "Unauthorized: send connection_init, and wait for connection_ack"}
+	}
+	ctx, cancel := context.WithCancel(s.as)
+	o := &socketOperation{socket: s, id: m.ID, cancel: cancel, op: &operation{
+		start: s.h.cfg.Now(), transport: transportSocket, request: s.request, actor: s.actor,
+		most: s.h.cfg.Limits.Read, client: s.client, hold: hold,
+	}}
+	s.mu.Lock()
+	other := s.running[m.ID]
+	if other == nil {
+		s.running[m.ID] = o
+	}
+	s.mu.Unlock()
+	if other != nil {
+		cancel()
+		hold.Set(0)
+		return &violation{closeTwice, "Subscriber for " + m.ID + " already exists"}
+	}
+	if !s.h.acquire(ctx, s.places) {
+		o.refuse(&problem{http.StatusServiceUnavailable, CodeUnavailable, fmt.Sprintf(
+			"this connection has %d operations running, the most that it may have; wait until one of them is complete", s.h.cfg.Limits.PerSocket)})
+		o.end(ctx)
 		return nil
 	}
-	return &problem{http.StatusForbidden, CodeForbidden, fmt.Sprintf("pages of %s may not use this API (see --cors-origin)", r.Header.Get("Origin"))}
+	s.ended.Go(func() {
+		defer o.end(ctx)
+		defer s.places.Release(1)
+		o.execute(ctx, m.Payload)
+	})
+	return nil
 }
 
-// mentions reports whether a header that is a list holds a token.
-func mentions(header http.Header, name, token string) bool {
-	for _, line := range header[name] {
-		for part := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.TrimSpace(part), token) {
-				return true
-			}
-		}
+// end notes that an operation is over.
+func (o *socketOperation) end(ctx context.Context) {
+	o.mu.Lock()
+	if o.running[o.id] == o {
+		delete(o.running, o.id)
 	}
-	return false
+	o.mu.Unlock()
+	o.op.hold.Set(0)
+	o.h.finish(ctx, o.op)
+	o.cancel()
+}
+
+// execute executes the operation and sends its answers. A panic is an answer that says so,
+// and the last.
+func (o *socketOperation) execute(ctx context.Context, payload []byte) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			o.op.errors = o.h.panicked(ctx, o.request, failure).list()
+			o.answer(&graphql.Response{Errors: o.op.errors}, false)
+			o.complete()
+		}
+	}()
+	var params graphql.RawParams
+	run, p := o.h.begin(ctx, o.op, len(payload), &params, func() *problem {
+		if p := o.h.wait(ctx, o.op.hold, decodedSize(payload)); p != nil {
+			return p
+		}
+		if readParams(payload, &params) != nil {
+			return &problem{closeInvalid, CodeBadInput, explainParams(payload, "the payload of subscribe")}
+		}
+		return nil
+	})
+	switch {
+	case p != nil && p.status == closeInvalid:
+		wrong := violation{closeInvalid, p.message}
+		_ = o.conn.Close(websocket.StatusCode(wrong.code), wrong.text()) // whether it is heard or not
+		o.op.errors = p.list()
+		return
+	case p != nil:
+		o.refuse(p)
+		return
+	}
+	defer run.end()
+	response := run.answer()
+	if run.refused {
+		o.fail(response.Errors)
+		return
+	}
+	for ; response != nil; response = run.answer() {
+		o.answer(response, response.Data != nil)
+	}
+	o.complete()
+}
+
+// refuse sends why the operation is not executed, which is its last message.
+func (o *socketOperation) refuse(p *problem) {
+	o.op.errors = p.list()
+	o.fail(o.op.errors)
+}
+
+func (o *socketOperation) fail(list gqlerror.List) {
+	text, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // an extension that is no JSON
+	}
+	o.tell(messageError, answerText{data: text})
+}
+
+// answer sends an answer.
+func (o *socketOperation) answer(response *graphql.Response, executed bool) {
+	text, err := encode(new(bytes.Buffer), response, executed, o.op.instant)
+	if err != nil {
+		panic(err) // an extension that is no JSON
+	}
+	o.tell(messageNext, text)
+}
+
+func (o *socketOperation) complete() { o.tell(messageComplete, answerText{}) }
+
+// tell sends a message of the operation, unless the client has ended it. What is not
+// followed by others ends it for the client.
+func (o *socketOperation) tell(kind string, payload answerText) {
+	o.mu.Lock()
+	waited := o.running[o.id] == o
+	if waited && kind != messageNext {
+		delete(o.running, o.id)
+	}
+	o.mu.Unlock()
+	if waited {
+		o.send(kind, o.id, payload)
+	}
+}
+
+// send sends a message. A client that takes it too slowly is dropped: then, and in
+// general where sending fails, the connection ends.
+func (s *socket) send(kind, id string, payload answerText) {
+	text := messageText(kind, id, payload)
+	ctx, cancel := context.WithTimeout(s.ctx, s.h.slowest(text.length()))
+	defer cancel()
+	if text.length() <= mostHeld {
+		_ = s.conn.Write(ctx, websocket.MessageText, slices.Concat(text.before, text.data, text.after))
+		return
+	}
+	w, err := s.conn.Writer(ctx, websocket.MessageText)
+	if err == nil && text.writeTo(w) == nil {
+		_ = w.Close()
+	}
 }

@@ -74,7 +74,7 @@ func TestWebSocketThatLeaves(t *testing.T) {
 	for range running {
 		<-ended
 	}
-	if err := s.handler.places.Acquire(t.Context(), int64(s.handler.cfg.Limits.Concurrent)); err != nil {
+	if err := s.handler.Drain(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -83,10 +83,10 @@ func TestWebSocketThatLeaves(t *testing.T) {
 func TestWebSocketThatDoesNotRead(t *testing.T) {
 	answered := make(chan bool, 1)
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
-		cfg.Limits.Time = 50 * time.Millisecond
+		cfg.Limits.Grace, cfg.Limits.Rate = time.Millisecond, 1<<30
 		schema.fields["hello"] = func(context.Context) (any, error) {
 			answered <- true
-			return strings.Repeat("x", 32<<20), nil // more than the buffers between take
+			return strings.Repeat("x", 8<<20), nil // more than the buffers between take
 		}
 	})
 	// Where the machine is slow the time is over before the operation begins: then
@@ -109,7 +109,7 @@ func TestWebSocketThatDoesNotRead(t *testing.T) {
 		case <-refused:
 		}
 	}
-	if err := s.handler.places.Acquire(t.Context(), int64(s.handler.cfg.Limits.Concurrent)); err != nil {
+	if err := s.handler.Drain(t.Context()); err != nil {
 		t.Error("the operation holds its place")
 	}
 }

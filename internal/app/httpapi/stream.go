@@ -1,123 +1,56 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// serveEvents answers one operation with server-sent events (graphql-sse,
-// distinct connections): "next" with each answer, then "complete". By GET it is
-// what a browser's EventSource asks for; that has to be closed when the operation
-// is complete, or it asks again.
-func (h *Handler) serveEvents(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) {
-	oc, list, p := x.subscribe(ctx, r)
-	if p != nil {
-		x.refuse(p)
-		_ = x.send() // where that fails, nobody is there any more
-		return
+// events answers an operation with server-sent events (graphql-sse, distinct
+// connections): "next" with each answer, then "complete". By GET it is what a browser's
+// EventSource asks for; that has to be closed when the operation is complete, or it asks
+// again. A panic is an answer that says so, and the last.
+func (x *exchange) events(run *run) {
+	header := x.w.Header()
+	header.Set("Cache-Control", "no-cache")
+	header.Set("Connection", "keep-alive")
+	header.Set("Content-Type", mediaEvents)
+	if x.h.cfg.Debug {
+		x.op.explain(header)
 	}
-	ctx = graphql.WithOperationContext(ctx, oc)
-	e := &events{w: w, x: x}
 	defer func() {
-		failure := recover()
-		switch failure {
+		switch failure := recover(); failure {
 		case nil:
 		case any(http.ErrAbortHandler):
 			panic(failure)
 		default: // the header was sent: the stream itself has to say it, and to end
-			e.begin()
-			x.body.Reset() // it may have a part of an event
-			e.next(&graphql.Response{Errors: h.panicked(ctx, x.op.request, failure).list()})
-			e.complete()
+			x.op.errors = x.h.panicked(run.ctx, x.op.request, failure).list()
+			x.event(&graphql.Response{Errors: x.op.errors}, false)
+			x.flush([]byte("event: complete\n\n"))
 		}
 	}()
-	if list != nil {
-		e.begin()
-		e.next(x.exec.DispatchError(ctx, list))
-	} else {
-		next, ctx := x.exec.DispatchOperation(ctx, oc)
-		e.begin()
-		for response := next(ctx); response != nil; response = next(ctx) {
-			x.exec.tell(ctx, x.op)
-			e.next(response)
-		}
+	x.flush([]byte(":\n\n")) // before anything is read
+	for response := run.answer(); response != nil; response = run.answer() {
+		x.event(response, !run.refused && response.Data != nil)
 	}
-	e.complete()
+	x.flush([]byte("event: complete\n\n"))
 }
 
-// subscribe reads the operation whose answers are to be events. What is no request,
-// or may not be sent so, is no stream.
-func (x *exchange) subscribe(ctx context.Context, r *http.Request) (*graphql.OperationContext, gqlerror.List, *problem) {
-	if x.get {
-		if err := readURL(r, &x.params); err != nil { // checkURL has let it through
-			return nil, nil, &problem{http.StatusBadRequest, CodeBadInput, err.Error()}
-		}
-	} else if readParams(x.body.Bytes(), &x.params) != nil {
-		return nil, nil, &problem{http.StatusBadRequest, CodeBadInput, explainBody(x.body.Bytes())}
-	}
-	x.params.Headers = r.Header
-	oc, list := x.exec.CreateOperationContext(ctx, &x.params)
-	x.op.understood(oc)
-	if list == nil && x.get && oc.Operation.Operation == ast.Mutation {
-		x.Header().Set("Allow", "POST")
-		return nil, nil, &problem{http.StatusMethodNotAllowed, CodeBadInput, "a mutation cannot be sent by GET; send it by POST"}
-	}
-	return oc, list, nil
-}
-
-// events writes server-sent events.
-type events struct {
-	w     http.ResponseWriter
-	x     *exchange
-	begun bool
-}
-
-// begin sends the header, unless it was sent: before anything is read, but when it
-// is known what executes the operation.
-func (e *events) begin() {
-	if e.begun {
-		return
-	}
-	e.begun = true
-	header := e.w.Header()
-	header.Set("Cache-Control", "no-cache")
-	header.Set("Connection", "keep-alive")
-	header.Set("Content-Type", mediaEvents)
-	if e.x.debug {
-		e.x.op.explain(header)
-	}
-	e.x.body.Reset()
-	e.x.body.WriteString(":\n\n")
-	e.flush()
-}
-
-// next sends an answer.
-func (e *events) next(response *graphql.Response) {
-	e.x.op.errors = response.Errors
-	to := &e.x.body
-	to.WriteString("event: next\ndata: ")
-	if err := encodeAny(to, response, e.x.op.instant); err != nil {
+// event sends an answer. Errors mean that nobody is there any more.
+func (x *exchange) event(response *graphql.Response, executed bool) {
+	x.body.Reset()
+	x.body.WriteString("event: next\ndata: ")
+	text, err := encode(&x.body, response, executed, x.op.instant)
+	if err != nil {
 		panic(err) // an extension that is no JSON
 	}
-	to.WriteString("\n\n")
-	if response.HasNext == nil && e.x.op.kind != string(ast.Subscription) {
-		e.x.place.executed(to.Len())
-	}
-	e.flush()
+	text.after = append(text.after, "\n\n"...)
+	x.h.allowToSend(x.w, max(text.length(), shortAnswer+1))
+	_ = text.writeTo(x.w)
+	_ = http.NewResponseController(x.w).Flush()
 }
 
-func (e *events) complete() {
-	e.x.body.WriteString("event: complete\n\n")
-	e.flush()
-}
-
-// flush sends what was written. Errors mean that nobody is there any more.
-func (e *events) flush() {
-	_, _ = e.w.Write(e.x.body.Bytes())
-	_ = http.NewResponseController(e.w).Flush()
-	e.x.body.Reset()
+func (x *exchange) flush(text []byte) {
+	_, _ = x.w.Write(text)
+	_ = http.NewResponseController(x.w).Flush()
 }

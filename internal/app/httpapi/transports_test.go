@@ -52,27 +52,6 @@ func TestTransportsWriteAnswersAsTheyAre(t *testing.T) {
 	}
 }
 
-// What a client says cannot be taken for the name of an answer.
-func TestMessagesAreFilledWithTheirAnswersOnly(t *testing.T) {
-	a := newAnswers()
-	standIn, err := a.keep(&graphql.Response{Data: []byte(rawData)}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, payload := range []string{"", "null", `{"data":"` + strings.Repeat("A", 26) + `1"}`, `{"data":"x`, `{"data":7}`} {
-		if got := string(a.fill([]byte(payload))); got != payload {
-			t.Errorf("%s became %s", payload, got)
-		}
-	}
-	payload := `{"data":` + string(standIn.Data) + `}`
-	if got, want := string(a.fill([]byte(payload))), `{"data":`+rawData+`}`; got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-	if got := string(a.fill([]byte(payload))); got != payload || len(a.ready) != 0 {
-		t.Errorf("an answer was sent twice: %s", got)
-	}
-}
-
 // The log says why an operation had no plan where it was slow, or where the log is
 // to have everything.
 func TestWhyThereIsNoPlan(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 // that this can be much more.
 const (
 	cachedOperations = 1_000
-	cachedBytes      = 64 << 20
+	cachedBytes      = 32 << 20
 	cachedEntry      = cachedBytes / 8 // of one operation
 	cachedVariants   = 16              // of one operation
 	documentFactor   = 30

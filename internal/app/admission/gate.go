@@ -1,0 +1,312 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// ErrBusy is the error of a [Gate] where no place got free in time.
+var ErrBusy = errors.New("no place among the operations got free in time")
+
+const (
+	// remembered is of how many operations it is remembered how long they took.
+	remembered = 10_000
+	// halfLife is after how long what a client has used counts half.
+	halfLife = 10 * time.Second
+	// muchUsed is how much execution a client may have used, so that what is not known
+	// of it still counts as short.
+	muchUsed = time.Second
+	// unknownUse is what an operation in the fast lane that is not known counts as used
+	// until it has ended.
+	unknownUse = 250 * time.Millisecond
+)
+
+// Config says how many operations are executed at a time.
+type Config struct {
+	Fast int           // operations that are known or expected to be short
+	Slow int           // others, at a time
+	Long time.Duration // from how long on an operation is slow
+	Wait time.Duration // for a place in the fast lane
+	// WaitSlow is how long an operation waits for a place in the slow lane.
+	WaitSlow time.Duration
+	Now      func() time.Time
+}
+
+// Gate lets operations begin: a queue with two lanes, in which the place that gets free
+// goes to the client that has used the least (least attained service, as in multilevel
+// feedback queues: Corbató et al., "An Experimental Time-Sharing System", 1962). Which
+// lane an operation takes follows from how long it took when it was executed last.
+type Gate struct {
+	cfg  Config
+	seed maphash.Seed
+
+	mu      sync.Mutex
+	inside  int // operations that have a place
+	lanes   [2]lane
+	clients map[string]*client
+	times   *simplelru.LRU[uint64, time.Duration] // of operations, see observe
+}
+
+const (
+	fast = iota
+	slow
+)
+
+// lane is a number of places and who waits for one.
+type lane struct {
+	free    int
+	waiting []*waiter // in the order of their arrival
+}
+
+type waiter struct {
+	client  *client
+	granted chan struct{} // is closed when the waiter has a place
+}
+
+// client is what is known of one that has, or lately had, an operation.
+type client struct {
+	name  string
+	used  float64   // nanoseconds of execution, halved every halfLife
+	since time.Time // that used is as of
+	refs  int       // operations that wait or are executed
+}
+
+// NewGate returns a gate. Places are at least one in each lane.
+func NewGate(cfg Config) *Gate {
+	g := &Gate{cfg: cfg, seed: maphash.MakeSeed(), clients: map[string]*client{}}
+	g.lanes[fast].free, g.lanes[slow].free = max(cfg.Fast, 1), max(cfg.Slow, 1)
+	times, err := simplelru.NewLRU[uint64, time.Duration](remembered, nil)
+	if err != nil {
+		panic(err) // only for a size below one
+	}
+	g.times = times
+	return g
+}
+
+// Place is a place among the operations that are executed. Its methods are called by
+// one goroutine at a time.
+type Place struct {
+	gate    *Gate
+	client  *client
+	lane    int
+	began   time.Time // when the place was taken
+	charged time.Duration
+	key     [2]uint64 // of the operation: this client's, and anybody's; 0: not known yet
+}
+
+// Enter waits for a place for a client's request, whose operation is not known yet. Long
+// says that reading it will take long. The error is ErrBusy or the context's.
+func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error) {
+	g.mu.Lock()
+	c := g.clients[name]
+	if c == nil {
+		g.forget()
+		c = &client{name: name, since: g.cfg.Now()}
+		g.clients[name] = c
+	}
+	c.refs++
+	g.mu.Unlock()
+	p := &Place{gate: g, client: c}
+	if long {
+		p.lane = slow
+	}
+	if err := p.take(ctx); err != nil {
+		g.mu.Lock()
+		c.refs--
+		g.mu.Unlock()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Operation says which operation the place is for: one of a text that clients choose,
+// with its name. It moves to the slow lane if it took long before, or, where nothing is
+// known of it, if it may or its client has used much. Write says that it takes long only
+// by ten times as much, as it waits for the disk. The place is lost with an error.
+func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, write bool) error {
+	g := p.gate
+	var h maphash.Hash
+	h.SetSeed(g.seed)
+	_, _ = h.WriteString(name)
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(text)
+	p.key[1] = h.Sum64()
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(p.client.name)
+	p.key[0] = h.Sum64()
+	long := g.cfg.Long
+	if write {
+		long *= 10
+	}
+	g.mu.Lock()
+	took, known := g.times.Get(p.key[0])
+	if !known {
+		took, known = g.times.Get(p.key[1])
+	}
+	if !known {
+		if used := g.used(p.client); mayBeLong || used > float64(muchUsed) {
+			took = long
+		} else {
+			p.charged = unknownUse
+			p.client.used += float64(unknownUse)
+		}
+	}
+	move := took >= long && p.lane == fast
+	g.mu.Unlock()
+	if !move {
+		return nil
+	}
+	p.release()
+	p.lane = slow
+	if err := p.take(ctx); err != nil {
+		p.end()
+		return err
+	}
+	return nil
+}
+
+// Leave gives the place back, and notes how long the operation took.
+func (p *Place) Leave() {
+	took := p.gate.cfg.Now().Sub(p.began)
+	p.gate.mu.Lock()
+	p.gate.observe(p.key, took)
+	p.gate.used(p.client)
+	p.client.used = max(p.client.used+float64(took-p.charged), 0)
+	p.gate.mu.Unlock()
+	p.charged = 0
+	p.release()
+	p.end()
+}
+
+// end forgets what was charged, of a place that is given back.
+func (p *Place) end() {
+	p.gate.mu.Lock()
+	defer p.gate.mu.Unlock()
+	p.client.used = max(p.client.used-float64(p.charged), 0)
+	p.charged = 0
+	p.client.refs--
+}
+
+// observe notes that an operation took so long. A time that is shorter than what is
+// known replaces it, since it was not waiting for others; a longer one raises it to
+// twice that, or to a quarter of its own.
+func (g *Gate) observe(keys [2]uint64, took time.Duration) {
+	if keys[0] == 0 {
+		return
+	}
+	for _, key := range keys {
+		if known, ok := g.times.Get(key); ok && took > known {
+			g.times.Add(key, min(took, max(2*known, took/4)))
+			continue
+		}
+		g.times.Add(key, took)
+	}
+}
+
+// used brings what a client has used up to date and returns it.
+func (g *Gate) used(c *client) float64 {
+	now := g.cfg.Now()
+	c.used *= math.Exp2(-float64(now.Sub(c.since)) / float64(halfLife))
+	c.since = now
+	return c.used
+}
+
+// forgetAt is from how many clients on those that have used nothing are forgotten.
+const forgetAt = 10_000
+
+// forget forgets clients that have nothing running, and whose use counts no more, where
+// there are many; of all, if these are not enough.
+func (g *Gate) forget() {
+	if len(g.clients) < forgetAt {
+		return
+	}
+	for _, bound := range [...]float64{float64(time.Millisecond), math.Inf(1)} {
+		for name, c := range g.clients {
+			if c.refs == 0 && g.used(c) < bound {
+				delete(g.clients, name)
+			}
+		}
+		if len(g.clients) < forgetAt/2 {
+			return
+		}
+	}
+}
+
+// take waits for a place in the lane.
+func (p *Place) take(ctx context.Context) error {
+	g := p.gate
+	l := &g.lanes[p.lane]
+	g.mu.Lock()
+	if l.free > 0 {
+		l.free--
+		g.inside++
+		g.mu.Unlock()
+		p.began = g.cfg.Now()
+		return nil
+	}
+	w := &waiter{client: p.client, granted: make(chan struct{})}
+	l.waiting = append(l.waiting, w)
+	g.mu.Unlock()
+
+	wait := g.cfg.Wait
+	if p.lane == slow {
+		wait = g.cfg.WaitSlow
+	}
+	timed, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	select {
+	case <-w.granted:
+		p.began = g.cfg.Now()
+		return nil
+	case <-timed.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i := slices.Index(l.waiting, w); i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+	} else { // it was granted at the same time
+		g.passOn(l)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return ErrBusy
+}
+
+// release gives the place back to its lane.
+func (p *Place) release() {
+	p.gate.mu.Lock()
+	defer p.gate.mu.Unlock()
+	p.gate.passOn(&p.gate.lanes[p.lane])
+}
+
+// passOn gives a place of a lane to whoever of those that wait has used the least.
+func (g *Gate) passOn(l *lane) {
+	if len(l.waiting) == 0 {
+		l.free++
+		g.inside--
+		return
+	}
+	next := 0
+	for i, w := range l.waiting {
+		if g.used(w.client) < l.waiting[next].client.used {
+			next = i
+		}
+	}
+	close(l.waiting[next].granted)
+	l.waiting = slices.Delete(l.waiting, next, next+1)
+}
+
+// Inside is how many operations have a place.
+func (g *Gate) Inside() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.inside
+}

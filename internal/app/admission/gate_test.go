@@ -1,0 +1,206 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func newGate(fast, slow int) *Gate {
+	return NewGate(Config{Fast: fast, Slow: slow, Long: 10 * time.Millisecond, Wait: time.Second, WaitSlow: 10 * time.Second, Now: time.Now})
+}
+
+// enter enters, and says what the operation is.
+func enter(t *testing.T, g *Gate, client, text string, mayBeLong bool) *Place {
+	t.Helper()
+	p, err := g.Enter(t.Context(), client, false)
+	if err == nil {
+		err = p.Operation(t.Context(), "", text, mayBeLong, false)
+	}
+	if err != nil {
+		t.Fatalf("%s, %s: %v", client, text, err)
+	}
+	return p
+}
+
+// execute executes an operation that takes so long.
+func execute(t *testing.T, g *Gate, client, text string, took time.Duration) *Place {
+	t.Helper()
+	p := enter(t, g, client, text, false)
+	time.Sleep(took)
+	p.Leave()
+	return p
+}
+
+// What took long is slow from then on; one quick execution makes it fast again, and one
+// that was delayed a little does not make it slow.
+func TestLaneFollowsFromTheLastTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 10)
+		steps := []struct {
+			took time.Duration
+			lane int
+		}{
+			{time.Millisecond, fast},
+			{15 * time.Millisecond, fast}, // raised to 3.75 ms
+			{15 * time.Millisecond, fast}, // 7.5 ms
+			{time.Millisecond, fast},
+			{time.Second, fast}, // 250 ms
+			{time.Second, slow},
+			{time.Millisecond, slow},
+			{time.Millisecond, fast},
+		}
+		for i, step := range steps {
+			if p := execute(t, g, "a", "{x}", step.took); p.lane != step.lane {
+				t.Errorf("step %d: lane %d, want %d", i, p.lane, step.lane)
+			}
+		}
+		execute(t, g, "a", "{slow}", time.Second)
+		if p := enter(t, g, "b", "{slow}", false); p.lane != slow {
+			t.Error("what took long for one client is not expected to for another")
+		}
+		if p := enter(t, g, "b", "{new}", true); p.lane != slow {
+			t.Error("what is not known and may be long is fast")
+		}
+	})
+}
+
+// One client cannot make slow what is fast for another.
+func TestTimesAreOfClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 10)
+		execute(t, g, "a", "{x}", time.Millisecond)
+		for range 5 {
+			execute(t, g, "b", "{x}", time.Second)
+		}
+		if p := enter(t, g, "a", "{x}", false); p.lane != fast {
+			t.Error("what another client asked for made it slow")
+		}
+	})
+}
+
+// Who has used much may only do quickly what is known to be quick, until a while later.
+func TestMuchUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 10)
+		execute(t, g, "a", "{known}", time.Millisecond)
+		var lanes string
+		for i := range 8 {
+			lanes += fmt.Sprint(execute(t, g, "a", fmt.Sprintf("{x%d}", i), 300*time.Millisecond).lane)
+		}
+		if lanes != "00001111" {
+			t.Errorf("lanes %s", lanes)
+		}
+		if p := enter(t, g, "a", "{known}", false); p.lane != fast {
+			t.Error("what is known to be quick is slow")
+		}
+		time.Sleep(5 * halfLife)
+		if p := enter(t, g, "a", "{later}", false); p.lane != fast {
+			t.Error("what was used long ago still counts")
+		}
+	})
+}
+
+// Operations that are not known count while they are executed.
+func TestUnknownOperationsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(100, 100)
+		lanes := [2]int{}
+		var places []*Place
+		for i := range 20 {
+			p := enter(t, g, "a", fmt.Sprintf("{x%d}", i), false)
+			lanes[p.lane]++
+			places = append(places, p)
+		}
+		if lanes[fast] > 5 {
+			t.Errorf("%d operations of one client that are not known were begun as fast ones", lanes[fast])
+		}
+		for _, p := range places {
+			p.Leave()
+		}
+		if used := g.clients["a"].used; used != 0 {
+			t.Errorf("operations that took no time left a use of %v", used)
+		}
+	})
+}
+
+// A place goes to the client that has used the least.
+func TestPlacesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 1)
+		order := make(chan string, 100)
+		begin := func(client string) {
+			go func() {
+				p, err := g.Enter(t.Context(), client, true)
+				if err != nil {
+					order <- err.Error()
+					return
+				}
+				order <- client
+				time.Sleep(300 * time.Millisecond)
+				p.Leave()
+			}()
+			synctest.Wait()
+		}
+		for range 4 {
+			begin("a")
+		}
+		begin("b")
+		begin("b")
+		time.Sleep(time.Minute)
+		got := ""
+		for range 6 {
+			got += <-order
+		}
+		if got != "abbaaa" && got != "ababaa" {
+			t.Errorf("order %s", got)
+		}
+	})
+}
+
+// Waiting has an end, also by the context; no place is lost by it.
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, 1)
+		held := enter(t, g, "a", "{x}", false)
+		began := time.Now()
+		if _, err := g.Enter(t.Context(), "b", false); !errors.Is(err, ErrBusy) || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := g.Enter(ctx, "b", false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		slowly, err := g.Enter(t.Context(), "a", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held.Leave()
+		slowly.Leave()
+		if g.Inside() != 0 || g.lanes[fast].free != 1 || g.lanes[slow].free != 1 {
+			t.Errorf("%d operations, lanes %+v", g.Inside(), g.lanes)
+		}
+		for name, c := range g.clients {
+			if c.refs != 0 {
+				t.Errorf("client %s: %d operations", name, c.refs)
+			}
+		}
+	})
+}
+
+// What is known of clients is bounded.
+func TestClientsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 10)
+		for i := range 3 * forgetAt {
+			execute(t, g, fmt.Sprint(i), "{x}", time.Second/10)
+		}
+		if len(g.clients) > forgetAt {
+			t.Errorf("%d clients", len(g.clients))
+		}
+	})
+}

@@ -1,0 +1,218 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+)
+
+// byHeader names clients by a header of the test's.
+func byHeader(r *http.Request) string { return r.Header.Get("X-Client") }
+
+// upload sends a request up to the given part of its body, and leaves it there.
+func (s *server) upload(t *testing.T, client, body string, length int) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nX-Client: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", client, length, body); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Bodies that are not complete hold memory: who sends more of them than there is room for
+// is refused, and others are not.
+func TestBodiesTakeMemory(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Limits.Memory = 4 << 20
+		cfg.Limits.Wait = time.Millisecond
+		cfg.Client = byHeader
+	})
+	const length = 900 << 10
+	part := `{"query":"` + strings.Repeat(" ", length-100)
+	first := s.upload(t, "a", part, length)
+	second := s.upload(t, "a", part, length)
+	for s.handler.memory.Held() < 3*length/2 {
+		runtime.Gosched()
+	}
+	a := s.post(t, `{"query":"{hello}","variables":{"x":"`+strings.Repeat("x", length)+`"}}`, "X-Client", "a")
+	a.wantError(t, http.StatusServiceUnavailable, CodeUnavailable, "--max-memory")
+	if a.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	s.post(t, `{"query":"{hello}"}`, "X-Client", "a").want(t, http.StatusOK, ok)
+	s.post(t, `{"query":"{hello}","variables":{"x":"`+strings.Repeat("x", length)+`"}}`, "X-Client", "b").want(t, http.StatusOK, ok)
+	_, _ = first.Close(), second.Close()
+	for s.handler.memory.Held() > 0 {
+		runtime.Gosched()
+	}
+}
+
+// Who takes an answer too slowly, or sends a request so, is dropped.
+func TestSlowClientsAreDropped(t *testing.T) {
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Limits.Grace, cfg.Limits.Rate = time.Millisecond, 1<<30
+		cfg.Limits.Body = 1 << 10
+		schema.fields["hello"] = func(context.Context) (any, error) { return strings.Repeat("x", 8<<20), nil }
+	})
+	const body = `{"query":"{hello}"}`
+	s.upload(t, "", body, len(body))
+	for s.journal.buf.Len() == 0 { // until it was answered
+		runtime.Gosched()
+	}
+	if err := s.handler.Drain(t.Context()); err != nil || s.handler.memory.Held() > 0 {
+		t.Errorf("%v, %d bytes are held", err, s.handler.memory.Held())
+	}
+	c := s.upload(t, "", body, len(body)+10)
+	if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 400 ") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// Variables take the memory that they are decoded to.
+func TestVariablesTakeMemory(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Limits.Memory = 40 << 20
+		cfg.Limits.Wait = time.Millisecond
+	})
+	for name, element := range map[string]string{"objects": `{}`, "members": `{"a":1}`, "lists": `[[]]`, "numbers": `1,2,3`, "text": `"` + strings.Repeat("x", 1000) + `"`} {
+		text := []byte(`{"x":[` + strings.Repeat(element+",", (1<<20-100)/(len(element)+1)) + `1]}`)
+		var decoded map[string]any
+		size := allocated(func() {
+			s := paramScanner{text: text}
+			s.next()
+			decoded = s.members()
+		})
+		runtime.KeepAlive(decoded)
+		if counted := decodedSize(text); counted < size/2 {
+			t.Errorf("%s: %d bytes are counted for %d", name, counted, size)
+		}
+		a := s.post(t, `{"query":"{hello}","variables":`+string(text)+`}`)
+		if want := decodedSize(text) > 18<<20; want != (a.status == http.StatusServiceUnavailable) {
+			t.Errorf("%s: status %d, %d bytes", name, a.status, decodedSize(text))
+		}
+	}
+	if held := s.handler.memory.Held(); held > 0 {
+		t.Errorf("%d bytes are still held", held)
+	}
+}
+
+// allocated is how many bytes fn allocates.
+func allocated(fn func()) int64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fn()
+	runtime.ReadMemStats(&after)
+	return int64(after.TotalAlloc - before.TotalAlloc)
+}
+
+// An operation that reads more than there is memory for is refused as a whole; a mutation
+// says that it was executed.
+func TestReadsTakeMemory(t *testing.T) {
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Limits.Memory = 4 << 20
+		read := func(ctx context.Context) (any, error) {
+			_ = CountRead(ctx, 1, 3<<20)
+			return "read", nil
+		}
+		schema.fields["hello"], schema.fields["change"] = read, read
+	})
+	a := s.query(t, `{hello}`)
+	a.wantError(t, http.StatusServiceUnavailable, CodeUnavailable, "--max-memory")
+	if a.header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	s.query(t, `mutation {change}`).wantError(t, http.StatusServiceUnavailable, CodeUnavailable, "the mutation was executed")
+	c := s.connect(t, `{}`)
+	c.send(t, subscribeMessage("1", "{hello}"))
+	if got := c.receive(t); !strings.Contains(got, "--max-memory") {
+		t.Error(got)
+	}
+	c.want(t, `{"type":"complete","id":"1"}`)
+}
+
+// What an answer of the generated executor takes is counted while it is put together.
+func TestAnswersTakeMemory(t *testing.T) {
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Limits.Memory = 2 << 20
+		cfg.Schema = BoundAnswers(schema, 16<<20)
+		schema.fields["hello"] = func(ctx context.Context) (any, error) {
+			oc := graphql.GetOperationContext(ctx)
+			value := oc.RootResolverMiddleware(ctx, func(context.Context) graphql.Marshaler {
+				return graphql.WriterFunc(func(w io.Writer) {
+					for range 100_000 {
+						_, _ = io.WriteString(w, strings.Repeat("x", 100))
+					}
+				})
+			})
+			var text bytes.Buffer
+			value.MarshalGQL(&text)
+			return text.Len(), nil
+		}
+	})
+	s.query(t, `{hello}`).wantError(t, http.StatusServiceUnavailable, CodeUnavailable, "--max-memory")
+}
+
+// A client does not have more than half of the WebSockets.
+func TestWebSocketsAreShared(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Limits.WebSockets = 4
+		cfg.Client = byHeader
+	})
+	open := func(client string) int {
+		_, response, err := s.dial(t, subprotocol, http.Header{"X-Client": {client}})
+		if response == nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	got := []int{open("a"), open("a"), open("a"), open("b"), open("b"), open("c")}
+	if want := []int{101, 101, 503, 101, 101, 503}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("statuses %v, want %v", got, want)
+	}
+}
+
+// Operations that may take long do not keep out those that do not.
+func TestSlowOperationsKeepNobodyOut(t *testing.T) {
+	entered, release := make(chan bool), make(chan bool)
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Limits.Slow = 1
+		cfg.Client = byHeader
+		schema.fields["items"] = func(context.Context) (any, error) {
+			entered <- true
+			<-release
+			return map[string]any{}, nil
+		}
+	})
+	done := make(chan answer)
+	const attackers = 20
+	for i := range attackers { // what took no time would be known as quick
+		go func() { done <- s.query(t, fmt.Sprintf(`{a%d: items {nodes {id}}}`, i)) }()
+	}
+	for range attackers {
+		<-entered
+		select {
+		case <-entered:
+			t.Error("two slow operations are executed")
+		default:
+		}
+		s.query(t, `{hello}`, "X-Client", "another").want(t, http.StatusOK, ok)
+		release <- true
+		if a := <-done; a.status != http.StatusOK {
+			t.Errorf("status %d: %s", a.status, a.text)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/asof/asof/internal/app/admission"
+)
+
+// run is one operation on its way: it is read, has a place, is executed, and gives one
+// answer or several. All transports execute by it.
+type run struct {
+	h     *Handler
+	op    *operation
+	place *admission.Place // nil: none any more
+	timed *timed
+	ctx   context.Context // that answers are asked for with
+	next  graphql.ResponseHandler
+	// refused says that the answer is why the operation is not executed; status is the
+	// HTTP status for that, 0: the usual one.
+	refused bool
+	status  int
+}
+
+// longRequest is the size of a request, in bytes, from which on reading it takes long.
+const longRequest = 128 << 10
+
+// documentFactor is how many times as much memory a parsed document takes as its text,
+// about.
+const documentFactor = 30
+
+// begin waits for a place for what a client has sent, of size bytes, reads it by decode,
+// and begins to execute it. A problem says that nothing was begun; otherwise end has to be
+// called after the last answer was sent.
+func (h *Handler) begin(ctx context.Context, op *operation, size int, params *graphql.RawParams, decode func() *problem) (_ *run, p *problem) {
+	if !h.running.TryAcquire(1) {
+		return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is shutting down; nothing was executed"}
+	}
+	r := &run{h: h, op: op}
+	begun := false
+	defer func() {
+		if !begun { // refused, or panicked
+			r.end()
+		}
+	}()
+	var err error
+	if r.place, err = h.gate.Enter(ctx, op.client, size >= longRequest); err != nil {
+		return nil, busy()
+	}
+	r.timed = newTimed(ctx, op, h.cfg.Now, h.cfg.Limits.Time)
+	if p := decode(); p != nil {
+		return nil, p
+	}
+	if p := h.wait(ctx, op.hold, int64(documentFactor*len(params.Query))); p != nil {
+		return nil, p
+	}
+	if p := r.start(params); p != nil {
+		return nil, p
+	}
+	begun = true
+	return r, nil
+}
+
+// start begins to execute what was read.
+func (r *run) start(params *graphql.RawParams) *problem {
+	ctx, exec := graphql.StartOperationTrace(r.timed), &r.h.exec
+	oc, list := exec.CreateOperationContext(ctx, params)
+	r.op.understood(oc)
+	if params.Query == "" {
+		r.status = http.StatusBadRequest // not a GraphQL request
+	}
+	if list == nil && r.op.get && !readable(r.op.transport, oc.Operation.Operation) {
+		r.status = http.StatusMethodNotAllowed
+		list = gqlerror.List{refuse(CodeBadInput, "a %s cannot be sent by GET; send it by POST", oc.Operation.Operation)}
+	}
+	if list != nil {
+		r.refused = true
+		r.ctx = graphql.WithOperationContext(ctx, oc)
+		r.next = graphql.OneShot(exec.DispatchError(r.ctx, list))
+		return nil
+	}
+	err := r.place.Operation(ctx, oc.Operation.Name, oc.RawQuery, r.op.mayBeLong, oc.Operation.Operation == ast.Mutation)
+	if err != nil {
+		r.place = nil
+		return busy()
+	}
+	r.next, r.ctx = exec.DispatchOperation(ctx, oc)
+	return nil
+}
+
+// readable reports whether an operation may be sent by GET: those that write nothing.
+func readable(transport string, kind ast.Operation) bool {
+	return kind == ast.Query || kind == ast.Subscription && transport == transportEvents
+}
+
+// answer returns the next answer, with the number of its bytes noted as held until end; nil
+// at the end.
+func (r *run) answer() *graphql.Response {
+	response := r.next(r.ctx)
+	if response == nil {
+		return nil
+	}
+	r.h.exec.tell(r.ctx, r.op)
+	r.op.errors = response.Errors
+	if response.HasNext == nil && r.op.kind != string(ast.Subscription) {
+		r.executed(len(response.Data))
+	}
+	return response
+}
+
+// executed gives back the place, and the memory that an answer of so many bytes does not
+// need: a client that takes its time keeps only that.
+func (r *run) executed(bytes int) {
+	if r.place != nil {
+		r.place.Leave()
+		r.place = nil
+	}
+	r.op.hold.Set(int64(bytes))
+}
+
+// end gives back what the operation still has.
+func (r *run) end() {
+	r.executed(0)
+	if r.timed != nil {
+		r.timed.end()
+	}
+	r.h.running.Release(1)
+}
+
+// busy is what is said where there is no place.
+func busy() *problem {
+	return &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy; nothing was executed; try again in a moment"}
+}
+
+// wait takes memory for a request that is not executed yet, when there is some within the
+// time for that.
+func (h *Handler) wait(ctx context.Context, hold *admission.Hold, bytes int64) *problem {
+	if hold.Grow(bytes) == nil {
+		return nil
+	}
+	timed, cancel := context.WithTimeout(ctx, h.cfg.Limits.Wait)
+	defer cancel()
+	if hold.GrowWait(timed, bytes) == nil {
+		return nil
+	}
+	return &problem{http.StatusServiceUnavailable, CodeUnavailable, noMemory + "; nothing was executed; try again in a moment"}
+}
+
+const noMemory = "the server holds as much for the requests of all clients, or of this one, as its memory allows (--max-memory)"
+
+// CountMemory counts bytes that the context's operation holds beside what CountRead
+// counts. The error says that there is no room for them; the operation's answer will say so
+// whatever becomes of the error.
+func CountMemory(ctx context.Context, bytes int) error {
+	op := operationOf(ctx)
+	if op == nil || op.hold == nil || op.hold.Grow(int64(bytes)) == nil {
+		return nil
+	}
+	op.starved.Store(true)
+	return errors.New(noMemory)
+}
+
+// decodedSize estimates the bytes that a JSON text takes when it is decoded: a map takes
+// some 350 with its first members, whatever they are, and any other value some 60.
+func decodedSize(text []byte) int64 {
+	const object, list, value = 350, 64, 64
+	size := int64(len(text))
+	for _, c := range text {
+		switch c {
+		case '{':
+			size += object
+		case '[':
+			size += list
+		case ',', ':':
+			size += value
+		}
+	}
+	return size
+}
+
+// clientOf names whoever sends a request, as far as that is known.
+func (h *Handler) clientOf(r *http.Request) string {
+	if h.cfg.Client != nil {
+		return h.cfg.Client(r)
+	}
+	host, _, _ := strings.Cut(r.RemoteAddr, ":")
+	return host
+}

@@ -1,0 +1,30 @@
+package app
+
+import (
+	"math"
+	"runtime/debug"
+	"testing"
+)
+
+func TestMemoryLimit(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	restore := limitMemory(1 << 30)
+	if got := debug.SetMemoryLimit(-1); got >= 1<<30 || got < 900<<20 {
+		t.Errorf("the collector's limit is %d", got)
+	}
+	restore()
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("the collector's limit is %d afterwards, was %d", got, before)
+	}
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	limitMemory(1 << 30)()
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("the collector's limit is %d, where the environment has one", got)
+	}
+	if got := (limitFlags{}).memory(); got < leastMemory || got == math.MaxInt64 {
+		t.Errorf("%d bytes by default", got)
+	}
+	if got := (limitFlags{Memory: 300 << 20}).memory(); got != 300<<20 {
+		t.Errorf("%d bytes of 300 MB", got)
+	}
+}
