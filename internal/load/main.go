@@ -5,6 +5,7 @@
 //	go run ./internal/load -projects 2350 -per-project 300
 //	go run ./internal/load -import FILE    # also import FILE, against the bare loop
 //	go run ./internal/load -mongodb URI    # instead: the engines, and a bare loop on that server
+//	go run ./internal/load -against OTHER  # instead: reads of this build against another's
 //	go run ./internal/load hostile         # instead: attacks (package hostile)
 //
 // The yardsticks: a gqlgen server with constant documents (package constant),
@@ -43,6 +44,7 @@ type config struct {
 	importFile               string
 	keep                     string
 	mongodb                  string
+	against                  string
 }
 
 // result is one line of the report.
@@ -85,6 +87,7 @@ func main() {
 	flag.StringVar(&c.importFile, "import", "", "an export file to import against the bare loop (default: the invented catalogue)")
 	flag.StringVar(&c.keep, "dir", "", "work here and leave the files (default: a temporary directory)")
 	flag.StringVar(&c.mongodb, "mongodb", "", "compare the engine with a bare loop on the MongoDB server at this URI, and measure nothing else")
+	flag.StringVar(&c.against, "against", "", "compare point reads and pages with those of this other build of the program, and measure nothing else")
 	flag.Parse()
 	if err := c.check(); err != nil {
 		exit(err)
@@ -166,6 +169,9 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 	asof := filepath.Join(dir, "asof")
 	if built, err := exec.CommandContext(ctx, "go", "build", "-o", asof, "github.com/asof/asof").CombinedOutput(); err != nil {
 		return fmt.Errorf("building the server: %w\n%s", err, built)
+	}
+	if c.against != "" {
+		return against(ctx, c, dir, asof, c.against, out)
 	}
 	events := filepath.Join(dir, "catalogue.ndjson")
 	when, err := writeDatasetFile(events, c.projects, c.perProject, fixedLengths, 1)

@@ -23,20 +23,19 @@ type expensive struct {
 	variables map[string]any // of the operation
 	declare   string         // what declares them: "($w: ProjectWhere)"
 	fragments string
-	mutation  bool
+	whole     string // instead: the document
 }
 
 // document repeats the field for so many aliases, with pages of so many.
 func (e expensive) document(aliases, page int) string {
-	var text strings.Builder
-	kind := "query"
-	if e.mutation {
-		kind = "mutation"
+	if e.whole != "" {
+		return e.whole
 	}
-	text.WriteString(kind + " " + e.declare + "{")
+	var text strings.Builder
+	text.WriteString("query " + e.declare + "{")
 	field := strings.ReplaceAll(e.field, "{N}", fmt.Sprint(page))
 	for i := range aliases {
-		fmt.Fprintf(&text, "a%d:%s ", i, strings.ReplaceAll(field, "{I}", fmt.Sprint(i)))
+		fmt.Fprintf(&text, "a%d:%s ", i, field)
 	}
 	text.WriteString("}" + strings.ReplaceAll(e.fragments, "{N}", fmt.Sprint(page)))
 	return text.String()
@@ -75,7 +74,7 @@ func rank(s *process.Server, list []expensive, out io.Writer) ([]cost, error) {
 			tried := ""
 			for _, page := range []int{500, 100, 25, 5, 1} {
 				document := e.document(aliases, page)
-				if document == tried {
+				if document == tried || e.whole != "" && aliases > 1 {
 					break // it has no pages
 				}
 				tried = document
@@ -122,7 +121,7 @@ func measure(s *process.Server, client *http.Client, body []byte) (cost, error) 
 		return c, err
 	}
 	c.took = time.Since(began)
-	if c.took > 20*time.Millisecond {
+	if c.took > 100*time.Millisecond {
 		settle(s, time.Minute) // the collector may be at work
 	}
 	after := s.Usage()
@@ -134,20 +133,17 @@ func measure(s *process.Server, client *http.Client, body []byte) (cost, error) 
 	return c, nil
 }
 
-// settle waits until the server does nothing, which is told by its CPU time, or
-// until the time is over.
+// settle waits until the server does nothing, which is told by its CPU time over a
+// while, or until the time is over, and returns how long that took.
 func settle(s *process.Server, most time.Duration) time.Duration {
-	const step = 30 * time.Millisecond
+	const while, little = 300 * time.Millisecond, 20 * time.Millisecond
 	began := time.Now()
-	for quiet, last := 0, s.Usage().CPU; quiet < 2 && time.Since(began) < most && s.Alive(); {
-		time.Sleep(step)
-		now := s.Usage().CPU
-		if now-last > 10*time.Millisecond {
-			quiet = 0
-		} else {
-			quiet++
+	for time.Since(began) < most && s.Alive() {
+		before := s.Usage().CPU
+		time.Sleep(while)
+		if s.Usage().CPU-before <= little {
+			break
 		}
-		last = now
 	}
 	return time.Since(began)
 }

@@ -184,6 +184,7 @@ type Result struct {
 	Answers   map[string]int // to the attacker
 	Broken    []string       // what was not held
 	overgrown atomic.Bool
+	used      atomic.Int64 // CPU time of the server so far
 }
 
 // Ratio is how much slower a normal client's slowest requests of a class became.
@@ -248,7 +249,7 @@ func (b *bench) try(ctx context.Context, a attack) (*Result, error) {
 	var idle, attacked latencies
 	for range b.Rounds {
 		idle.add(client.read(ctx, b.Length))
-		before, logged, began := s.Usage(), log.n.Load(), time.Now()
+		before, logged, began := s.Usage().CPU, log.n.Load(), time.Now()
 		done := make(chan error, 1)
 		go func() { done <- b.launch(ctx, s.URL, a.name, r) }()
 		time.Sleep(ramp)
@@ -259,11 +260,12 @@ func (b *bench) try(ctx context.Context, a attack) (*Result, error) {
 		r.Settling = max(r.Settling, settle(s, 2*time.Minute))
 		r.Wall += time.Since(began)
 		r.Logged += log.n.Load() - logged
+		now := s.Usage()
+		r.CPU += max(now.CPU, time.Duration(r.used.Load())) - before
 		if !s.Alive() {
 			break
 		}
-		now := s.Usage()
-		r.CPU, r.Peak = r.CPU+now.CPU-before.CPU, max(r.Peak, now.Peak)
+		r.Peak = max(r.Peak, now.Peak)
 	}
 	for class := range classes {
 		r.Idle[class], r.Attacked[class] = idle.quantile(class, .99), attacked.quantile(class, .99)
@@ -277,8 +279,10 @@ func (b *bench) try(ctx context.Context, a attack) (*Result, error) {
 // watch kills a server that takes too much memory.
 func (b *bench) watch(ctx context.Context, s *process.Server, r *Result) {
 	for ctx.Err() == nil && s.Alive() {
-		if rss := s.Usage().RSS; rss > b.Ceiling {
-			r.Peak = rss
+		u := s.Usage()
+		r.used.Store(max(int64(u.CPU), r.used.Load()))
+		if u.RSS > b.Ceiling {
+			r.Peak = u.RSS
 			r.overgrown.Store(true)
 			s.Kill()
 		}

@@ -183,5 +183,9 @@ func requests(k keysOf) []expensive {
 	add("projects, a field 3,000 times", "projects(first:{N}){nodes{"+strings.Repeat("...{key}", 900)+"}}")
 	add("projects, a reference 300 times", "projects(first:{N}){nodes{"+strings.Repeat("tags{name}", 300)+"}}")
 	add("projects, deep fragments", "projects(first:{N}){nodes{"+strings.Repeat("...{", 150)+"key"+strings.Repeat("}", 150)+"}}")
+	unique := &attacker{}
+	for name, fields := range map[string]int{"8 KB": 999, "64 KB": 8_900} {
+		list = append(list, expensive{name: "a document whose fields conflict, " + name, whole: conflictsOf(unique, fields)})
+	}
 	return list
 }
