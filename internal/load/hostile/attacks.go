@@ -1,6 +1,8 @@
 package hostile
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -371,8 +373,8 @@ func floods() []attack {
 			})
 		}
 	}
-	raw := func(bytes string) func(s *socket) error {
-		return func(s *socket) error { _, err := s.Write([]byte(bytes)); return err }
+	raw := func(frame string) func(s *socket) error {
+		return func(s *socket) error { _, err := s.Write([]byte(frame)); return err }
 	}
 	text := strings.Repeat("t", 1_000_000)
 	return []attack{
@@ -395,18 +397,26 @@ func floods() []attack {
 			return s.send(frameText, `{"type":"ping"}`)
 		}, false)},
 		{name: "malformed frames", sends: "100 WebSockets: frames without a mask, of no kind, longer than memory", data: demoData, drops: true, run: func(ctx context.Context, a *attacker) {
-			for _, bytes := range []string{"\x81\x05hello", "\xff\x80\x00\x00\x00\x00", "\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00", "\x01\x80\x00\x00\x00\x00"} {
-				go frames(25, raw(bytes), true)(ctx, a)
+			for _, frame := range []string{"\x81\x05hello", "\xff\x80\x00\x00\x00\x00", "\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00", "\x01\x80\x00\x00\x00\x00"} {
+				go frames(25, raw(frame), true)(ctx, a)
 			}
 			<-ctx.Done()
 		}},
-		{name: "pipelined requests", sends: "64 connections: requests without reading the answers", data: demoData, drops: true, run: func(ctx context.Context, a *attacker) {
+		{name: "pipelined requests", sends: "64 connections: a hundred requests before the first answer is read", data: demoData, run: func(ctx context.Context, a *attacker) {
 			one := operation("{projects(first:50){nodes{name description tags{name}}}}", nil)
 			a.hold(ctx, 64, 4096, func(ctx context.Context, c net.Conn) {
-				all := strings.Repeat(string(one.bytes(a.addr)), 100)
+				const together = 100
+				all := bytes.Repeat(one.bytes(a.addr), together)
+				in := bufio.NewReader(c)
 				for ctx.Err() == nil {
-					if _, err := c.Write([]byte(all)); err != nil {
+					if _, err := c.Write(all); err != nil {
+						a.ended(ctx)
 						return
+					}
+					for range together {
+						if !a.answer(ctx, in) {
+							return
+						}
 					}
 				}
 			})
