@@ -21,11 +21,16 @@ const (
 // is made where there is none, must stay open for longer than SQLite's connections:
 // closing it drops their locks. A system that has no such locks (a kernel before
 // 3.15, some sandboxes) relies on the lock file, as others do.
-func lockDatabase(path string) (f *os.File, taken bool, err error) {
-	if f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, newFile); err != nil {
+func lockDatabase(path string, inspect bool) (f *os.File, taken bool, err error) {
+	f, shared, err := openToLock(path, inspect)
+	if err != nil {
 		return nil, false, err
 	}
-	lock := &syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: lockedByte, Len: 1}
+	kind := int16(syscall.F_WRLCK)
+	if shared {
+		kind = syscall.F_RDLCK
+	}
+	lock := &syscall.Flock_t{Type: kind, Whence: io.SeekStart, Start: lockedByte, Len: 1}
 	err = syscall.FcntlFlock(f.Fd(), setOpenFileLock, lock)
 	if err == nil || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) {
 		return f, true, nil

@@ -7,10 +7,14 @@ import (
 	"syscall"
 )
 
-// lockFile takes the exclusive lock that one server holds on a store. The
-// system drops it when the process ends, however it ends.
-func lockFile(f *os.File) (taken bool, err error) {
-	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err {
+// lockFile takes the lock that one server holds on a store, or many who only read
+// share. The system drops it when the process ends, however it ends.
+func lockFile(f *os.File, shared bool) (taken bool, err error) {
+	kind := syscall.LOCK_EX
+	if shared {
+		kind = syscall.LOCK_SH
+	}
+	switch err := syscall.Flock(int(f.Fd()), kind|syscall.LOCK_NB); err {
 	case nil:
 		return true, nil
 	case syscall.EWOULDBLOCK:

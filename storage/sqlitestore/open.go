@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -56,7 +58,8 @@ type Options struct {
 	// Inspect says that the store is only read: the file, which has to be there,
 	// keeps its format, so that an older program can go on with it, and the
 	// collections and indexes that it has. Writes fail with CodeInvalid, and so
-	// does a watch where the file is of format 1.
+	// does a watch where the file is of format 1. Neither the file nor its directory
+	// needs to be writable if the store was closed: nothing is in a log then.
 	Inspect bool
 
 	// Repair says that versions which lie in the future get times that the order of
@@ -98,6 +101,7 @@ type Store struct {
 	known       *versionCache
 	id          storeID
 	unordered   bool // the file does not tell the order of arrival
+	frozen      bool // nobody writes to the file while it is open, nor was anything left in a log
 	closed      atomic.Bool
 }
 
@@ -136,6 +140,10 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	}
 	defer func() {
 		if err != nil {
+			if opts.Inspect && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCantOpen && isOpen(s.path) {
+				err = driver.Errorf(driver.CodeUnavailable, "the store was not closed, and what %s-wal holds can only be read where files can be made beside it; "+
+					"copy both into another directory: %w", path, err)
+			}
 			err = wrap(err, "opening the store "+path)
 			if !strings.Contains(err.Error(), filepath.Base(path)) { // by whatever way it is named
 				err = driver.Errorf(driver.CodeOf(err), "%s: %w", path, err)
@@ -151,12 +159,13 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if s.path, err = realPath(path); err != nil {
 		return nil, err
 	}
-	if s.lock, err = acquire(s.path); err != nil {
+	if s.lock, err = acquire(s.path, opts.Inspect); err != nil {
 		return nil, err
 	}
-	if s.file, err = acquireDatabase(s.path); err != nil {
+	if s.file, err = acquireDatabase(s.path, opts.Inspect); err != nil {
 		return nil, err
 	}
+	s.frozen = opts.Inspect && !isOpen(s.path)
 	if err := checkHeader(s.path); err != nil {
 		return nil, err
 	}
@@ -179,7 +188,11 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if c, err = s.connect(); err != nil {
 		return nil, err
 	}
-	if err := s.here.observe(s.path, s.lock); err != nil {
+	names := []string{s.path}
+	if !s.frozen {
+		names = append(names, s.path+"-wal")
+	}
+	if err := s.here.observe(s.lock, names...); err != nil {
 		return nil, err
 	}
 	s.checkpoints = startCheckpointer(s, c)
@@ -211,23 +224,28 @@ const newFile = 0o600
 
 // acquire takes the lock that keeps a second server away from a file. It is a
 // file of its own, because closing any handle of a database file would drop
-// SQLite's own locks on it.
-func acquire(path string) (*os.File, error) {
+// SQLite's own locks on it. A store that is only inspected, where no file can be
+// made, need not have one: no server can have made it either.
+func acquire(path string, inspect bool) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, invalidf("%s is a directory; name a file in it, such as %s", path, filepath.Join(path, "asof.db"))
 	}
 	name := path + ".lock"
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, newFile)
+	f, shared, err := openToLock(name, inspect)
 	switch {
+	case shared && errors.Is(err, os.ErrNotExist):
+		return nil, nil
 	case errors.Is(err, os.ErrNotExist):
 		if _, missing := os.Stat(filepath.Dir(path)); missing == nil {
 			return nil, driver.Errorf(driver.CodeInvalid, "no file can be made in the directory %s: %w", filepath.Dir(path), err)
 		}
 		return nil, driver.Errorf(driver.CodeInvalid, "there is no directory %s: %w", filepath.Dir(path), err)
+	case shared && err != nil:
+		return nil, driver.Errorf(driver.CodeUnavailable, "cannot find out whether a server uses the store: %w", err)
 	case err != nil:
-		return nil, driver.Errorf(driver.CodeUnavailable, "cannot write in the directory of the store, which it needs even to read: %w", err)
+		return nil, driver.Errorf(driver.CodeUnavailable, "cannot write in the directory of the store: %w", err)
 	}
-	taken, err := lockFile(f)
+	taken, err := lockFile(f, shared)
 	if taken {
 		return f, nil
 	}
@@ -238,14 +256,26 @@ func acquire(path string) (*os.File, error) {
 	return nil, errUsed(path, "")
 }
 
+// openToLock opens a file that is to be locked, and makes it where there is none.
+// To inspect a store, one that cannot be written is opened to read it, which is
+// enough for a lock that is shared with others who do.
+func openToLock(name string, inspect bool) (f *os.File, shared bool, err error) {
+	f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, newFile)
+	if inspect && (errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS)) {
+		f, err = os.Open(name)
+		return f, true, err
+	}
+	return f, false, err
+}
+
 func errUsed(path, how string) error {
 	return driver.Errorf(driver.CodeUnavailable, "%s: another process is using it%s, such as a running server; stop that one, or name another file", path, how)
 }
 
 // acquireDatabase takes the lock that keeps servers away that open the same file by
 // another name. It is taken before SQLite makes a log for that name.
-func acquireDatabase(path string) (*os.File, error) {
-	f, taken, err := lockDatabase(path)
+func acquireDatabase(path string, inspect bool) (*os.File, error) {
+	f, taken, err := lockDatabase(path, inspect)
 	switch {
 	case err != nil:
 		return nil, driver.Errorf(driver.CodeUnavailable, "cannot lock %s: %w", path, err)
@@ -260,7 +290,17 @@ const pageCache = 4 << 10
 
 // connect opens a connection.
 func (s *Store) connect() (*conn, error) {
-	c, err := sqlite.OpenConn(s.path, sqlite.OpenReadWrite, sqlite.OpenCreate)
+	name, flags := s.path, []sqlite.OpenFlags{sqlite.OpenReadWrite, sqlite.OpenCreate}
+	if s.frozen {
+		absolute, err := filepath.Abs(s.path)
+		if err != nil {
+			return nil, err
+		}
+		// SQLite makes no log then, for which it would have to write in the directory.
+		place := url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(absolute), "/"), RawQuery: "immutable=1"}
+		name, flags = place.String(), []sqlite.OpenFlags{sqlite.OpenReadOnly, sqlite.OpenURI}
+	}
+	c, err := sqlite.OpenConn(name, flags...)
 	if err != nil {
 		return nil, err
 	}
@@ -291,8 +331,10 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := w.checkFormat(); err != nil {
 		return err
 	}
-	if err := w.exec("PRAGMA journal_mode = WAL"); err != nil {
-		return err
+	if !s.frozen {
+		if err := w.exec("PRAGMA journal_mode = WAL"); err != nil {
+			return err
+		}
 	}
 	bring := s.bringUp
 	if s.opts.Inspect {
@@ -308,9 +350,11 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last, err := readLease(s.lock)
-	if err != nil {
-		return err
+	last := driver.Instant(0)
+	if s.lock != nil {
+		if last, err = readLease(s.lock); err != nil {
+			return err
+		}
 	}
 	if s.opts.Repair {
 		last = 0 // repair has seen to what was handed out
@@ -319,8 +363,12 @@ func (s *Store) prepare(ctx context.Context) error {
 	for _, coll := range s.collections {
 		last = max(last, coll.last)
 	}
-	s.lease = &lease{file: s.lock, log: s.log}
-	s.clock = clock.New(clock.Options{Now: s.opts.Clock, Elapsed: s.opts.Elapsed, Last: last, Cover: s.lease.extend, Logger: s.log})
+	options := clock.Options{Now: s.opts.Clock, Elapsed: s.opts.Elapsed, Last: last, Logger: s.log}
+	if !s.opts.Inspect { // which tells nobody at which instants it reads
+		s.lease = &lease{file: s.lock, log: s.log}
+		options.Cover = s.lease.extend
+	}
+	s.clock = clock.New(options)
 	return nil
 }
 
@@ -345,6 +393,31 @@ func (s *Store) bringUp(ctx context.Context) error {
 	return err // closing the connection rolls back
 }
 
+// isOpen reports whether a file is in use, or was not closed: some of what it holds
+// is in a log beside it.
+func isOpen(path string) bool {
+	for _, log := range [...]string{path + "-wal", path + "-journal"} {
+		if info, err := os.Stat(log); err == nil && info.Size() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// noteEnd writes what is still to be written when the store is closed.
+func (s *Store) noteEnd() error {
+	indexes := wrap(s.writer.endBulk(), "making the indexes of a load")
+	err := s.writer.exec("PRAGMA synchronous = " + closingSync[s.opts.Sync])
+	if err == nil {
+		// Where commits were not synced, this one syncs all that is in the log.
+		_, err = s.writer.integer("UPDATE clock SET last = max(last, ?1)", int64(s.clock.Stop()))
+	}
+	if err == nil {
+		err = s.lease.note(0) // nothing lies ahead: the table has it
+	}
+	return errors.Join(indexes, wrap(err, "noting the time of closing"))
+}
+
 // closingSync is how a store syncs its last transaction.
 var closingSync = map[Sync]string{SyncFull: "FULL", SyncNormal: "FULL", SyncOff: "OFF"}
 
@@ -358,16 +431,9 @@ func (s *Store) Close() error {
 	var errs []error
 	if s.checkpoints != nil { // opened: the writer runs
 		s.writer.close()
-		errs = append(errs, wrap(s.writer.endBulk(), "making the indexes of a load"))
-		err := s.writer.exec("PRAGMA synchronous = " + closingSync[s.opts.Sync])
-		if err == nil {
-			// Where commits were not synced, this one syncs all that is in the log.
-			_, err = s.writer.integer("UPDATE clock SET last = max(last, ?1)", int64(s.clock.Stop()))
+		if !s.opts.Inspect {
+			errs = append(errs, s.noteEnd())
 		}
-		if err == nil {
-			err = s.lease.note(0) // nothing lies ahead: the table has it
-		}
-		errs = append(errs, wrap(err, "noting the time of closing"))
 		s.checkpoints.stop()
 	}
 	if s.readers != nil {

@@ -36,16 +36,19 @@ type presentFile struct {
 	is   os.FileInfo // device and inode
 }
 
-// observe notes which files an open store has: the database, its log and its
-// lock. The shared memory beside them is used by name only where another
-// process opens the database, which the lock prevents.
-func (p *presence) observe(path string, lock *os.File) error {
-	is, err := lock.Stat()
-	if err != nil {
-		return driver.Errorf(driver.CodeUnavailable, "cannot look at %s: %w", lock.Name(), err)
+// observe notes which files an open store has: its lock, if not nil, the database,
+// and its log where it has one. The shared memory beside them is used by name only
+// where another process opens the database, which the lock prevents.
+func (p *presence) observe(lock *os.File, names ...string) error {
+	var files []presentFile
+	if lock != nil {
+		is, err := lock.Stat()
+		if err != nil {
+			return driver.Errorf(driver.CodeUnavailable, "cannot look at %s: %w", lock.Name(), err)
+		}
+		files = append(files, presentFile{lock.Name(), is})
 	}
-	files := []presentFile{{lock.Name(), is}}
-	for _, name := range []string{path, path + "-wal"} {
+	for _, name := range names {
 		is, err := os.Stat(name)
 		if err != nil {
 			return driver.Errorf(driver.CodeUnavailable, "cannot look at %s: %w", name, err)

@@ -115,14 +115,14 @@ func TestFilesThatGo(t *testing.T) {
 func TestFilesAreLookedAtOnceInAWhile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "asof.db")
 	var p presence
-	lock, err := acquire(path)
+	lock, err := acquire(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = lock.Close() }()
 	writeFile(t, path, "")
 	writeFile(t, path+"-wal", "")
-	if err := p.observe(path, lock); err != nil {
+	if err := p.observe(lock, path, path+"-wal"); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Unix(1e9, 0)

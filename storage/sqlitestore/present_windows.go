@@ -11,7 +11,7 @@ import (
 // replace a file that is open.
 type presence struct{}
 
-func (*presence) observe(string, *os.File) error { return nil }
+func (*presence) observe(*os.File, ...string) error { return nil }
 
 func (*presence) check() error { return nil }
 
