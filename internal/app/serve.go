@@ -118,6 +118,11 @@ func (m *Main) openSite(ctx context.Context, addr string, logger *slog.Logger) (
 	if err != nil {
 		return nil, "", err
 	}
+	soon, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if now, err := engine.Now(soon); err == nil { // else operations find out
+		site.ahead.look(ctx, now)
+	}
 	greeting, err = m.greeting(ctx, addr, engine, stats, site.schema)
 	return site, greeting, err
 }
@@ -154,6 +159,7 @@ func (f *serveFlags) check() error {
 // newSite puts together everything that is served.
 func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error) {
 	s := &site{
+		ahead:    ahead{now: m.Now, logger: logger},
 		engine:   store.Engine(),
 		metrics:  newRegistry(store.Engine(), logger),
 		origins:  m.flags.Serve.CORSOrigin,
@@ -188,7 +194,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	}
 	return httpapi.New(httpapi.Config{
 		Schema:        schema,
-		Operations:    operations{store},
+		Operations:    operations{store, &site.ahead},
 		Identify:      identify,
 		Present:       resolvers.ErrorPresenter(logger),
 		Recover:       resolvers.Recover(logger),
@@ -221,10 +227,16 @@ func (m *Main) shutDown(ctx context.Context, server *http.Server, api *httpapi.H
 }
 
 // operations ties GraphQL operations to the store.
-type operations struct{ store *storage.Store }
+type operations struct {
+	store *storage.Store
+	ahead *ahead
+}
 
 func (o operations) Begin(ctx context.Context) (context.Context, error) {
 	begun, err := o.store.Begin(ctx)
+	if at, ok := storage.InstantOf(begun); ok {
+		o.ahead.look(ctx, at)
+	}
 	if err != nil && isMutation(ctx) {
 		return ctx, storage.Unwritten(err)
 	}

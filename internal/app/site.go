@@ -30,6 +30,7 @@ type site struct {
 	schema   *ast.Schema // that the API has
 	noSchema bool        // clients may not ask for it
 	engine   driver.Engine
+	ahead    ahead
 	metrics  *prometheus.Registry
 	origins  []string
 	anyHost  bool // the Host header may name any host
