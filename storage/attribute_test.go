@@ -106,7 +106,7 @@ func TestDifferencesOfTheSameValue(t *testing.T) {
 // As many differences as an operation may tell are explained in time that grows with
 // them, and not with their square.
 func TestManyDifferences(t *testing.T) {
-	e := newEnv(t)
+	e := newEnv(t, storage.WithLimits(storage.Limits{Details: 100_000}))
 	state := func(version int) string {
 		var b strings.Builder
 		for i := range 40_000 {

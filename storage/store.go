@@ -33,7 +33,7 @@ type Limits struct {
 
 // DefaultLimits are the limits of a store that is not told otherwise.
 func DefaultLimits() Limits {
-	return Limits{PageDefault: 20, PageMax: 500, DocumentBytes: 8 << 20, FilterDepth: 16, FilterSize: 1000, OrderFields: 8, Details: 100_000}
+	return Limits{PageDefault: 20, PageMax: 500, DocumentBytes: 8 << 20, FilterDepth: 16, FilterSize: 1000, OrderFields: 8, Details: 25_000}
 }
 
 // Option configures a Store.

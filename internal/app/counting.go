@@ -72,7 +72,7 @@ func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.
 	return func(yield func(driver.Entry, error) bool) {
 		for entry, err := range log {
 			if err == nil {
-				err = count(ctx, entry.Version)
+				err = count(ctx, entry.Version, entry.Previous)
 			}
 			if !yield(entry, err) || err != nil {
 				return

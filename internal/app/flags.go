@@ -56,10 +56,11 @@ type limitFlags struct {
 	Page       int           `help:"Documents on a page (first and last)." default:"500"`
 	Cost       int           `help:"Fields that an answer may hold, pages counted in full; blame, diffs and changelogs count for more." default:"50000"`
 	Document   size          `help:"Size of a document that is written through the API; at most 8MB." default:"1MB" placeholder:"SIZE"`
-	Read       size          `help:"Size of the documents and versions that an operation reads." default:"64MB" placeholder:"SIZE"`
-	Answer     size          `help:"Size of an answer." default:"16MB" placeholder:"SIZE"`
+	Read       size          `help:"Size of the documents and versions that an operation reads." default:"32MB" placeholder:"SIZE"`
+	Answer     size          `help:"Size of an answer." default:"8MB" placeholder:"SIZE"`
 	Memory     size          `help:"Memory for the whole program; requests may hold half of it, those of one client a quarter. Default: a quarter of what the machine has, or its container." placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
+	Execution  time.Duration `help:"Processor time that a query may take, with the embedded store." default:"750ms"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"64"`
 	Slow       int           `help:"Operations at a time that took long when they were executed last, beside those that did not; more wait. Default: half of the processors, for MongoDB 16." placeholder:"N"`
 	Sockets    int           `help:"Open WebSockets; over one a client can send many operations (GraphQL over WebSocket)." default:"1000"`
@@ -69,7 +70,7 @@ type limitFlags struct {
 func (f limitFlags) limits() httpapi.Limits {
 	return httpapi.Limits{
 		Body: int64(f.Body), Query: int(f.Query), Variables: int(f.Body), Tokens: f.Tokens, Depth: f.Depth, Fields: f.Fields,
-		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Read: int64(f.Read), Answer: int(f.Answer), Time: f.Time,
+		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Read: int64(f.Read), Answer: int(f.Answer), Time: f.Time, Execution: f.Execution,
 		Concurrent: f.Concurrent, Slow: f.Slow, Memory: requestMemory(f.memory()), WebSockets: f.Sockets, PerSocket: f.PerSocket,
 	}
 }

@@ -24,7 +24,7 @@ func positive(digits string) (int64, error) {
 func (f limitFlags) Validate() error {
 	for name, n := range map[string]int{
 		"tokens": f.Tokens, "depth": f.Depth, "fields": f.Fields, "aliases": f.Aliases, "root-fields": f.RootFields,
-		"page": f.Page, "cost": f.Cost, "concurrent": f.Concurrent, "sockets": f.Sockets, "per-socket": f.PerSocket, "time": int(f.Time),
+		"page": f.Page, "cost": f.Cost, "concurrent": f.Concurrent, "sockets": f.Sockets, "per-socket": f.PerSocket, "time": int(f.Time), "execution": int(f.Execution),
 	} {
 		if n <= 0 {
 			return fmt.Errorf("--max-%s must be positive", name)

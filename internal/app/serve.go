@@ -187,7 +187,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	}
 	limits := f.Limits.limits()
 	if _, ok := store.Engine().(driver.Distant); ok { // it waits for others, and does not keep processors
-		limits.SlowAfter = 100 * time.Millisecond
+		limits.SlowAfter, limits.Execution = 100*time.Millisecond, limits.Time
 		if limits.Slow == 0 {
 			limits.Slow = limits.Concurrent / 4
 		}
@@ -205,6 +205,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Introspection: f.Introspection,
 		Logger:        logger,
 		Now:           m.Now,
+		CPU:           cpuTime,
 		Slow:          f.SlowOperation,
 		Debug:         !f.InsecureNoAuth,
 		Metrics:       site.metrics,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -85,7 +86,10 @@ type boundedSchema struct {
 func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	oc := graphql.GetOperationContext(ctx)
 	field := oc.RootResolverMiddleware
+	var one sync.Mutex // root fields are executed one after another, or all would hold what they read before one is refused
 	oc.RootResolverMiddleware = func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
+		one.Lock()
+		defer one.Unlock()
 		value := field(ctx, next)
 		if value == nil || value == graphql.Null || value == graphql.RequiredNull { // executors compare with these
 			return value

@@ -40,6 +40,9 @@ type Config struct {
 	// Logger gets what clients sent as they sent it, and is expected to Clip it.
 	Logger *slog.Logger
 	Now    func() time.Time
+	// CPU returns the processor time that the process has used; nil: Limits.Execution does
+	// not count.
+	CPU func() time.Duration
 	// Slow is how long an operation may take before it is logged as a warning.
 	Slow time.Duration
 	// Debug adds a header to answers that says what executed the operation, where
@@ -73,6 +76,7 @@ type Limits struct {
 	Read       int64         // bytes of documents and versions that an operation reads from the store
 	Answer     int           // bytes of an answer's data
 	Time       time.Duration // from the request's arrival to its answer
+	Execution  time.Duration // of processor time that a query takes
 	Concurrent int           // operations at a time
 	Slow       int           // of these, that are not expected to be over within SlowAfter, at a time
 	SlowAfter  time.Duration // how long an operation takes that is slow
@@ -97,9 +101,10 @@ func DefaultLimits() Limits {
 		RootFields: 50,
 		PageSize:   500,
 		Cost:       50_000,
-		Read:       64 << 20,
-		Answer:     16 << 20,
+		Read:       32 << 20,
+		Answer:     8 << 20,
 		Time:       30 * time.Second,
+		Execution:  750 * time.Millisecond,
 		Concurrent: 64,
 		Slow:       max(runtime.GOMAXPROCS(0)/2, 1),
 		SlowAfter:  10 * time.Millisecond,
@@ -128,6 +133,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Read, d.Read)
 	set(&l.Answer, d.Answer)
 	set(&l.Time, d.Time)
+	set(&l.Execution, d.Execution)
 	set(&l.Concurrent, d.Concurrent)
 	set(&l.Slow, d.Slow)
 	set(&l.SlowAfter, d.SlowAfter)

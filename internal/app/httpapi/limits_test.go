@@ -224,7 +224,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 				cfg.Limits.Memory = 1 << 30
 				schema.fields["block"] = func(context.Context) (any, error) {
 					entered <- true
-					return strings.Repeat("x", 9<<20), nil
+					return strings.Repeat("x", 7<<20), nil
 				}
 			})
 			var stalled []net.Conn
@@ -245,7 +245,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 				}
 			}
 			s.query(t, `{hello}`).want(t, http.StatusOK, `{"data":{"hello":"world"},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`)
-			if held := s.handler.memory.Held(); held < 9<<20-freeMemory {
+			if held := s.handler.memory.Held(); held < 7<<20-freeMemory {
 				t.Fatalf("%d bytes are held for answers that are not read", held)
 			}
 			for _, c := range stalled {

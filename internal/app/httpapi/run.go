@@ -85,10 +85,14 @@ func (r *run) start(params *graphql.RawParams) *problem {
 		r.next = graphql.OneShot(exec.DispatchError(r.ctx, list))
 		return nil
 	}
-	err := r.place.Operation(ctx, oc.Operation.Name, oc.RawQuery, r.op.mayBeLong, oc.Operation.Operation == ast.Mutation)
-	if err != nil {
+	write := oc.Operation.Operation == ast.Mutation
+	// The request's context, since who waits with the operation's starts its timer.
+	if err := r.place.Operation(r.timed.Context, oc.Operation.Name, oc.RawQuery, r.op.mayBeLong, write); err != nil {
 		r.place = nil
 		return busy()
+	}
+	if !write && r.h.cfg.CPU != nil {
+		r.timed.execute(r.h.cfg.Limits.Execution, r.h.cfg.CPU)
 	}
 	r.next, r.ctx = exec.DispatchOperation(ctx, oc)
 	return nil

@@ -17,9 +17,29 @@ type timed struct {
 	now             func() time.Time
 	until           time.Time
 
+	// What follows is of execution, see execute.
+	executing  time.Time
+	most, used time.Duration
+	cpu        func() time.Duration
+
 	timer atomic.Pointer[timer] // nil: nobody waits
 	mu    sync.Mutex            // for changes
 	err   error
+}
+
+// execute says that the operation is executed from now on, and may take so long: by the
+// clock, and by the processor time of the process, since a machine that is busy with other
+// things says nothing of an operation. It has to be called before the context is shared. The
+// end is noticed by those that look whether they may go on.
+func (t *timed) execute(most time.Duration, cpu func() time.Duration) {
+	t.most, t.cpu = most, cpu
+	t.executing = t.now()
+	t.used = cpu()
+}
+
+// exhausted reports whether the operation was executed for as long as it may be.
+func (t *timed) exhausted(now time.Time) bool {
+	return t.cpu != nil && now.Sub(t.executing) >= t.most && t.cpu()-t.used >= t.most
 }
 
 // timer is a context that ends as a timed one.
@@ -74,14 +94,14 @@ func (t *timed) running() *timer {
 func (t *timed) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	running := t.timer.Load()
+	running, now := t.timer.Load(), t.now()
 	switch {
 	case t.err != nil:
-	case running != nil:
+	case running != nil && running.Err() != nil:
 		t.err = running.Err()
-	case t.Context.Err() != nil:
+	case running == nil && t.Context.Err() != nil:
 		t.err = t.Context.Err()
-	case !t.now().Before(t.until):
+	case running == nil && !now.Before(t.until), t.exhausted(now):
 		t.err = context.DeadlineExceeded
 	}
 	return t.err
