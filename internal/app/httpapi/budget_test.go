@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,4 +217,60 @@ func TestSlowOperationsKeepNobodyOut(t *testing.T) {
 			t.Errorf("status %d: %s", a.status, a.text)
 		}
 	}
+}
+
+// A query ends when it has been executed for long, by the clock and by the processor; a
+// mutation goes on.
+func TestExecutionIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		document  string
+		wall, cpu time.Duration // that each field takes
+		status    int
+	}{
+		{`{hello}`, time.Second, time.Second, http.StatusGatewayTimeout},
+		{`{hello}`, time.Second, 0, http.StatusOK}, // another process had the processors
+		{`{hello}`, 0, time.Second, http.StatusOK}, // another operation had them
+		{`mutation {change}`, time.Second, time.Second, http.StatusOK},
+	} {
+		var wall, cpu atomic.Int64
+		field := func(ctx context.Context) (any, error) {
+			wall.Add(int64(c.wall))
+			cpu.Add(int64(c.cpu))
+			return "done", ctx.Err()
+		}
+		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+			cfg.Now = func() time.Time { return time.Unix(0, wall.Load()) }
+			cfg.CPU = func() time.Duration { return time.Duration(cpu.Load()) }
+			schema.fields["hello"], schema.fields["change"] = field, field
+		})
+		if a := s.query(t, c.document); a.status != c.status {
+			t.Errorf("%+v: status %d, %s", c, a.status, a.text)
+		}
+	}
+}
+
+// Root fields of the generated executor are executed one after another: together, they
+// would hold what all of them read before the first is refused.
+func TestRootFieldsTakeTurns(t *testing.T) {
+	var inside, most atomic.Int64
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Schema = BoundAnswers(schema, 1<<20)
+		schema.fields["hello"] = func(ctx context.Context) (any, error) {
+			oc := graphql.GetOperationContext(ctx)
+			var fields sync.WaitGroup
+			for range 10 {
+				fields.Go(func() {
+					oc.RootResolverMiddleware(ctx, func(context.Context) graphql.Marshaler {
+						most.Store(max(most.Load(), inside.Add(1)))
+						runtime.Gosched()
+						inside.Add(-1)
+						return graphql.Null
+					})
+				})
+			}
+			fields.Wait()
+			return most.Load(), nil
+		}
+	})
+	s.query(t, `{hello}`).want(t, http.StatusOK, `{"data":{"hello":1},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`)
 }
