@@ -29,11 +29,17 @@ func TestWhatClientsSendIsClipped(t *testing.T) {
 				}
 				kind := []string{"Content-Type", "application/json"}
 				checkClipped(t, name+" by POST", p.do(t, "POST", "/graphql", string(body), kind...))
+				if format == "text" {
+					continue // only the log differs
+				}
 				checkClipped(t, name+" by POST, with events", p.do(t, "POST", "/graphql", string(body), append(kind, "Accept", "text/event-stream")...))
 				checkSocketClipped(t, name, p.url, body)
 			}
 			const most = 50 << 10 // the server reads no more of a header
 			for name, request := range longRequests(most) {
+				if format == "text" {
+					break
+				}
 				values := url.Values{}
 				for name, value := range request {
 					text, ok := value.(string)
@@ -135,9 +141,6 @@ func longRequests(bytes int) map[string]map[string]any {
 		"no string":           `{project(key: TEXT) {key}}`,
 	} {
 		requests[what] = map[string]any{"query": strings.NewReplacer("NAME", name, "TEXT", strings.ToValidUTF8(text[:len(text)*9/10], ""), "DIGITS", digits).Replace(document)}
-		requests[what+" in a persisted query"] = map[string]any{"query": requests[what]["query"], "extensions": map[string]any{
-			"persistedQuery": map[string]any{"version": 1, "sha256Hash": "x"},
-		}}
 	}
 	for what, query := range map[string]string{
 		"variable":          `query($v: ID!) {project(key: $v) {key}}`,
