@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/99designs/gqlgen/graphql/introspection"
+
 	"github.com/asof/asof/internal/web"
 )
 
@@ -131,6 +133,28 @@ func TestIntrospection(t *testing.T) {
 	}
 	if page := p.do(t, "GET", "/", "").body; web.Enabled() && !strings.Contains(page, `name="asof-introspection" content="off"`) {
 		t.Errorf("the Playground does not know of it: %s", page)
+	}
+}
+
+// The schema can be asked for as a whole, and not as often as an operation has room for.
+func TestIntrospectionIsBounded(t *testing.T) {
+	p := serve(t)
+	if got := p.query(t, introspection.Query); len(got.codes(t)) != 0 || !strings.Contains(got.body, `"name":"Mutation"`) {
+		t.Errorf("the whole schema: %.500s", got.body)
+	}
+	var types, names strings.Builder
+	for i := range 48 {
+		fmt.Fprintf(&types, "t%d: types {...F} ", i)
+		fmt.Fprintf(&names, "n%d: __typename ", i)
+	}
+	for name, query := range map[string]string{
+		"fields": `{__schema {` + types.String() + `}} fragment F on __Type {fields {name args {name type {kind ofType {kind name}}} type {name kind ofType {name kind}}}
+			inputFields {name type {name kind ofType {name kind ofType {name}}}}}`,
+		"names of types": `{__schema {` + types.String() + `}} fragment F on __Type {fields {` + names.String() + `}}`,
+	} {
+		if got := p.query(t, query); fmt.Sprint(got.codes(t)) != "[QUERY_TOO_COMPLEX]" || strings.Contains(got.body, `"data"`) || !strings.Contains(got.body, "the answer has more than 200000 fields") {
+			t.Errorf("%s: %.500s", name, got.body)
+		}
 	}
 }
 

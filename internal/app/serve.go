@@ -180,7 +180,7 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 // api serves the schema over the store.
 func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*httpapi.Handler, error) {
 	f := &m.flags.Serve
-	schema := httpapi.BoundAnswers(resolvers.NewSchema(store), int(f.Limits.Answer))
+	schema := httpapi.BoundAnswers(resolvers.NewSchema(store), f.Limits.limits())
 	site.schema = schema.Schema()
 	if f.Executor == "plan" {
 		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan), plan.WithMaxAnswer(int(f.Limits.Answer)), plan.WithMemory(httpapi.CountMemory))

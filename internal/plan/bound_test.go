@@ -37,7 +37,7 @@ func TestMaxAnswer(t *testing.T) {
 		for n := range len(data) + 10 {
 			for name, schema := range map[string]graphql.ExecutableSchema{
 				"plan":   plan.New(resolvers.NewSchema(p.store), p.store, plan.WithMaxAnswer(n)),
-				"gqlgen": httpapi.BoundAnswers(resolvers.NewSchema(p.store), n),
+				"gqlgen": httpapi.BoundAnswers(resolvers.NewSchema(p.store), httpapi.Limits{Answer: n}),
 			} {
 				got := p.do(p.executor(schema), query, "")
 				cut, _, _ := strings.Cut(got, "\n")

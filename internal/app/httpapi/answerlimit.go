@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sync"
 	"sync/atomic"
 
@@ -34,6 +36,9 @@ func (l answerLimit) InterceptResponse(ctx context.Context, next graphql.Respons
 	if response == nil {
 		return nil
 	}
+	if len(response.Errors) > 0 && errors.Is(response.Errors[0].Err, errInsteadOfAll) {
+		response.Errors = response.Errors[:1]
+	}
 	op := operationOf(ctx)
 	code, message := CodeTooComplex, fmt.Sprintf("the answer is longer than %d bytes, the limit of this server: "+
 		"ask for fewer documents, a smaller page or fewer fields and aliases", l.most)
@@ -58,14 +63,28 @@ const mostErrors = 1000
 var moreErrors = fmt.Sprintf("more failed than the %d errors that this server lists: ask for fewer documents, a smaller page or fewer fields and aliases", mostErrors)
 
 // BoundAnswers returns a schema that answers as inner does, but leaves off the
-// data of an answer, while it is put together, once it is longer than so many
-// bytes. What is left is longer by at least one, so that Limits.Answer, which is
-// no greater, refuses it. Where the time of a query is over, no more of its fields
-// are resolved, and of a mutation, which has to tell what it did, only lateFields. It
-// is for schemas that keep what an answer is made of until it is complete, and look at
-// nothing else meanwhile.
-func BoundAnswers(inner graphql.ExecutableSchema, most int) graphql.ExecutableSchema {
-	return boundedSchema{inner, most}
+// data of an answer, while it is put together, once it is longer than Limits.Answer, by
+// at least one byte, so that it is refused. Where the time of a query is over, no more of
+// its fields are resolved, and of a mutation, which has to tell what it did, only
+// lateFields. An operation that resolves more than resolvedPerCost times Limits.Cost
+// fields and elements of lists is refused, whatever was expected of it; of a mutation,
+// what is shown of its changes. It is for schemas that keep what an answer is made of
+// until it is complete, and look at nothing else meanwhile.
+func BoundAnswers(inner graphql.ExecutableSchema, limits Limits) graphql.ExecutableSchema {
+	limits = limits.withDefaults()
+	return boundedSchema{inner, limits.Answer, max(resolvedPerCost*int64(limits.Cost), wholeSchema(inner.Schema()))}
+}
+
+// wholeSchema is more than what tools resolve that ask for the whole schema.
+func wholeSchema(schema *ast.Schema) (fields int64) {
+	const each = 40 // of what has a type, which may be lists within each other
+	for _, def := range schema.Types {
+		fields += each * int64(1+len(def.EnumValues))
+		for _, f := range def.Fields {
+			fields += each * int64(1+len(f.Arguments))
+		}
+	}
+	return fields
 }
 
 const (
@@ -75,11 +94,18 @@ const (
 	fieldBytes    = 400
 	// lateFields is how many more tell what a mutation did whose time is over.
 	lateFields = 10_000
+	// resolvedPerCost is how many times larger than expected an answer may be: lists
+	// may be longer, and introspection is expected to have each field once.
+	resolvedPerCost = 4
 )
+
+// errInsteadOfAll is the cause of an error that is told alone.
+var errInsteadOfAll = errors.New("the operation is refused as a whole")
 
 type boundedSchema struct {
 	graphql.ExecutableSchema
-	most int
+	answer int   // bytes
+	fields int64 // with the elements of lists
 }
 
 // Exec executes the context's operation with all of its fields bounded.
@@ -94,28 +120,95 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		if value == nil || value == graphql.Null || value == graphql.RequiredNull { // executors compare with these
 			return value
 		}
-		return boundedValue{ctx, value, s.most}
+		return boundedValue{ctx, value, s.answer}
 	}
-	allowed := int64(0)
-	if oc.Operation.Operation == ast.Mutation {
-		allowed = lateFields
+	r := &resolved{bounded: s, resolve: oc.ResolverMiddleware, mutation: oc.Operation.Operation == ast.Mutation}
+	oc.ResolverMiddleware = r.field
+	next := s.ExecutableSchema.Exec(ctx)
+	return func(ctx context.Context) *graphql.Response {
+		if oc.Operation.Operation == ast.Subscription {
+			r.fields.Store(0) // of the next answer
+		}
+		response := next(ctx)
+		if response != nil && !r.mutation && r.fields.Load() > s.fields {
+			err := r.tooMany()
+			err.Err = errInsteadOfAll
+			response.Data, response.Errors = nil, gqlerror.List{err}
+		}
+		return response
 	}
-	var fields, late atomic.Int64
-	resolve := oc.ResolverMiddleware
-	oc.ResolverMiddleware = func(ctx context.Context, next graphql.Resolver) (any, error) {
-		if n := fields.Add(1); n%fieldsPerLook == 0 || late.Load() > 0 {
-			if n%fieldsPerLook == 0 {
-				if err := CountMemory(ctx, fieldsPerLook*fieldBytes); err != nil && allowed == 0 {
-					return nil, err
-				}
-			}
-			if err := ctx.Err(); err != nil && late.Add(1) > allowed {
-				return nil, err
+}
+
+// resolved counts what an operation has resolved.
+type resolved struct {
+	bounded      boundedSchema
+	resolve      graphql.FieldMiddleware
+	mutation     bool
+	fields, late atomic.Int64
+}
+
+// field resolves a field, if it may.
+func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error) {
+	if err := r.count(ctx, 1); err != nil {
+		return nil, err
+	}
+	value, err := r.resolve(ctx, next)
+	if more := unresolved(ctx, value); err == nil && more > 0 {
+		if err := r.count(ctx, more); err != nil {
+			return nil, err
+		}
+	}
+	return value, err
+}
+
+// unresolved is how much of the answer a field's value makes that is not resolved for
+// itself: the elements of a list, and __typename in each, or in an object.
+func unresolved(ctx context.Context, value any) int64 {
+	objects, elements := 1, 0
+	if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.Type().Elem().Kind() != reflect.Uint8 {
+		objects, elements = list.Len(), list.Len()
+	}
+	names := 0
+	if f := graphql.GetFieldContext(ctx); f != nil && len(f.Field.Selections) > 0 {
+		for _, selected := range graphql.CollectFields(graphql.GetOperationContext(ctx), f.Field.Selections, nil) { // of any type
+			if selected.Name == "__typename" {
+				names++
 			}
 		}
-		return resolve(ctx, next)
 	}
-	return s.ExecutableSchema.Exec(ctx)
+	return int64(elements + objects*names)
+}
+
+// count counts some more; an error says that these are too many, or too late.
+func (r *resolved) count(ctx context.Context, more int64) error {
+	now := r.fields.Add(more)
+	if now > r.bounded.fields && !ofChange(ctx) {
+		return r.tooMany()
+	}
+	looks := now/fieldsPerLook - (now-more)/fieldsPerLook
+	if looks == 0 && r.late.Load() == 0 {
+		return nil
+	}
+	allowed := int64(0)
+	if r.mutation {
+		allowed = lateFields
+	}
+	if err := CountMemory(ctx, int(looks)*fieldsPerLook*fieldBytes); err != nil && allowed == 0 {
+		return err
+	}
+	if err := ctx.Err(); err != nil && r.late.Add(1) > allowed {
+		return err
+	}
+	return nil
+}
+
+func (r *resolved) tooMany() *gqlerror.Error {
+	return &gqlerror.Error{
+		Err: limited{CodeTooComplex},
+		Message: fmt.Sprintf("the answer has more than %d fields and elements of lists, the limit of this server: "+
+			"ask for fewer documents, a smaller page, or less of the schema at a time", r.bounded.fields),
+		Extensions: map[string]any{"code": CodeTooComplex},
+	}
 }
 
 // boundedValue writes a value as long as there is room for it.

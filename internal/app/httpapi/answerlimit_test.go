@@ -147,7 +147,7 @@ func TestFieldsEndWithTheTime(t *testing.T) {
 		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 			cfg.Now = func() time.Time { return time.Unix(seconds.Load(), 0) }
 			cfg.Limits.Time = time.Minute
-			cfg.Schema = BoundAnswers(schema, 1<<20)
+			cfg.Schema = BoundAnswers(schema, cfg.Limits)
 			schema.fields["hello"], schema.fields["change"] = field, field
 		})
 		got := s.query(t, c.document)
@@ -156,6 +156,51 @@ func TestFieldsEndWithTheTime(t *testing.T) {
 		}
 		if got.status != c.wantStatus || resolved != c.want || strings.Contains(got.text, `"done"`) != (c.wantStatus == http.StatusOK) {
 			t.Errorf("%s, after %d: status %d, %d fields are resolved, want %d: %.300s", c.document, c.ends, got.status, resolved, c.want, got.text)
+		}
+	}
+}
+
+// An operation that resolves more than an answer may have is refused as a whole; a
+// mutation still tells of each of its changes.
+func TestResolvedFieldsAreBounded(t *testing.T) {
+	const most = resolvedPerCost * 2000
+	for _, c := range []struct {
+		document string
+		resolve  func(i int) any
+		want     int // resolved
+	}{
+		{`{hello}`, func(int) any { return "x" }, most},
+		{`{hello}`, func(int) any { return make([]string, most/10-1) }, 10},
+		{`{hello}`, func(int) any { return make([]byte, most+1) }, most},
+		{`mutation {change again: change}`, func(int) any { return "x" }, most},
+	} {
+		resolved, changes := 0, 0
+		field := func(ctx context.Context) (any, error) {
+			changes++
+			for i := range most + 10 {
+				_, err := graphql.GetOperationContext(ctx).ResolverMiddleware(ctx, func(context.Context) (any, error) {
+					resolved++
+					return c.resolve(i), nil
+				})
+				if err != nil {
+					graphql.AddError(ctx, err)
+				}
+			}
+			return "done", nil
+		}
+		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+			cfg.Limits.Cost = 2000
+			cfg.Schema = BoundAnswers(schema, cfg.Limits)
+			schema.fields["hello"], schema.fields["change"] = field, field
+		})
+		got := s.query(t, c.document)
+		if c.document[0] == '{' {
+			got.wantError(t, http.StatusOK, CodeTooComplex, "the answer has more than 8000 fields")
+		} else if changes != 2 || strings.Count(got.text, `"done"`) != 2 || !strings.Contains(got.text, "the answer has more than 8000 fields") {
+			t.Errorf("%d changes: %.500s", changes, got.text)
+		}
+		if resolved != c.want {
+			t.Errorf("%s: %d fields are resolved, want %d", c.document, resolved, c.want)
 		}
 	}
 }

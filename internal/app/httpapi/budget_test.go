@@ -149,7 +149,7 @@ func TestReadsTakeMemory(t *testing.T) {
 func TestAnswersTakeMemory(t *testing.T) {
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 		cfg.Limits.Memory = 2 << 20
-		cfg.Schema = BoundAnswers(schema, 16<<20)
+		cfg.Schema = BoundAnswers(schema, Limits{Answer: 16 << 20})
 		schema.fields["hello"] = func(ctx context.Context) (any, error) {
 			oc := graphql.GetOperationContext(ctx)
 			value := oc.RootResolverMiddleware(ctx, func(context.Context) graphql.Marshaler {

@@ -175,6 +175,14 @@ func TestFragmentBomb(t *testing.T) {
 	}
 	b.WriteString(` fragment F60 on Item {id}`)
 	s.query(t, b.String()).wantError(t, 200, CodeTooComplex, "may return")
+	// At the root they are more fields than an integer can count.
+	b.Reset()
+	b.WriteString(`{...F0}`)
+	for i := range 64 {
+		fmt.Fprintf(&b, " fragment F%d on Query {...F%d ...F%d}", i, i+1, i+1)
+	}
+	b.WriteString(` fragment F64 on Query {hello}`)
+	s.query(t, b.String()).wantError(t, 200, CodeTooComplex, "the operation has more than 10^18 root fields")
 }
 
 func TestConcurrencyLimit(t *testing.T) {
