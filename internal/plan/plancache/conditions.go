@@ -6,14 +6,21 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// examination is what the directives of an operation say.
+// examination is what is known of an operation by its document.
 type examination struct {
-	err        error    // names one that is not known here
+	size       int      // an estimate of what it takes, in bytes
+	err        error    // names a directive that is not known here
 	conditions []string // the variables in @skip and @include
 }
 
 func examine(operation *ast.OperationDefinition) examination {
 	w := walk{seen: map[*ast.FragmentDefinition]bool{}}
+	for _, v := range operation.VariableDefinitions {
+		w.size += nodeBytes
+		if v.DefaultValue != nil {
+			w.value(v.DefaultValue)
+		}
+	}
 	w.directives(operation.Directives)
 	w.set(operation.SelectionSet)
 	return w.examination
@@ -26,8 +33,10 @@ type walk struct {
 
 func (w *walk) set(set ast.SelectionSet) {
 	for _, s := range set {
+		w.size += nodeBytes
 		switch s := s.(type) {
 		case *ast.Field:
+			w.arguments(s.Arguments)
 			w.directives(s.Directives)
 			w.set(s.SelectionSet)
 		case *ast.InlineFragment:
@@ -46,6 +55,8 @@ func (w *walk) set(set ast.SelectionSet) {
 
 func (w *walk) directives(list ast.DirectiveList) {
 	for _, d := range list {
+		w.size += nodeBytes
+		w.arguments(d.Arguments)
 		if d.Name != "skip" && d.Name != "include" {
 			w.err = fmt.Errorf("the directive @%s is not planned", d.Name)
 			continue
@@ -55,5 +66,19 @@ func (w *walk) directives(list ast.DirectiveList) {
 				w.conditions = append(w.conditions, a.Value.Raw)
 			}
 		}
+	}
+}
+
+func (w *walk) arguments(list ast.ArgumentList) {
+	for _, a := range list {
+		w.size += nodeBytes
+		w.value(a.Value)
+	}
+}
+
+func (w *walk) value(v *ast.Value) {
+	w.size += nodeBytes
+	for _, child := range v.Children {
+		w.value(child.Value)
 	}
 }

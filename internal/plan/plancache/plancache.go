@@ -19,8 +19,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// What is kept at most, in bytes. A parsed document, which a plan refers to,
-// takes about thirty times the memory of its text, and a field of a plan about
+// What is kept at most, in bytes. A plan refers to the parsed document, in which a
+// field, an argument or a value takes about nodeBytes. A field of a plan takes about
 // fieldBytes: fragments that are spread in many places are compiled in each, so
 // that this can be much more.
 const (
@@ -28,7 +28,7 @@ const (
 	cachedBytes      = 32 << 20
 	cachedEntry      = cachedBytes / 8 // of one operation
 	cachedVariants   = 16              // of one operation
-	documentFactor   = 30
+	nodeBytes        = 250
 	fieldBytes       = 256
 )
 
@@ -55,8 +55,7 @@ func New[P any](compile func(oc *graphql.OperationContext) (made P, fields int))
 // known is what is known of an operation without its variables.
 type known[P any] struct {
 	examination
-	// The cache's mutex guards what follows.
-	size     int          // bytes
+	// The cache's mutex guards what follows, and the size, which is also that of them.
 	variants map[string]P // by the values of the conditions
 }
 
@@ -102,7 +101,7 @@ func (c *Cache[P]) known(oc *graphql.OperationContext) *known[P] {
 		return k
 	}
 	k = &known[P]{examination: examine(oc.Operation)}
-	if k.size = documentFactor * len(oc.RawQuery); k.size > cachedEntry {
+	if k.size += len(oc.RawQuery); k.size > cachedEntry {
 		return k
 	}
 	c.mu.Lock()

@@ -31,13 +31,13 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Errorf("%d operations", n)
 	}
 	for range 30 {
-		c.known(operation(cachedBytes / documentFactor / 10))
+		c.known(operation(cachedBytes / 10))
 	}
 	if c.size > cachedBytes || c.entries.Len() > 10 {
 		t.Errorf("%d bytes of %d operations", c.size, c.entries.Len())
 	}
 	before := c.entries.Len()
-	if c.known(operation(cachedEntry/documentFactor+1)) == nil || c.entries.Len() != before {
+	if c.known(operation(cachedEntry+1)) == nil || c.entries.Len() != before {
 		t.Error("a large operation was kept")
 	}
 }
@@ -127,5 +127,18 @@ func TestNothingIsMade(t *testing.T) {
 		if _, err := c.Of(&graphql.OperationContext{Doc: doc, Operation: doc.Operations[0]}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", query, err, want)
 		}
+	}
+}
+
+// What a document has beside fields is counted too.
+func TestValuesAreCounted(t *testing.T) {
+	const values = 5_000
+	doc, err := parser.ParseQuery(&ast.Source{Input: "{ a(b: [" + strings.Repeat("1 ", values) + "]) @skip(if: false) ...F } fragment F on Query { a(b: [" + strings.Repeat("1 ", values) + "]) }"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc.Operations[0].SelectionSet[1].(*ast.FragmentSpread).Definition = doc.Fragments[0] // as validation does
+	if size := examine(doc.Operations[0]).size; size < 2*values*nodeBytes || size > 2*(values+10)*nodeBytes {
+		t.Errorf("%d bytes", size)
 	}
 }
