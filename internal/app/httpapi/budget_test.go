@@ -254,7 +254,7 @@ func TestExecutionIsBounded(t *testing.T) {
 func TestRootFieldsTakeTurns(t *testing.T) {
 	var inside, most atomic.Int64
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
-		cfg.Schema = BoundAnswers(schema, 1<<20)
+		cfg.Schema = BoundAnswers(schema, cfg.Limits)
 		schema.fields["hello"] = func(ctx context.Context) (any, error) {
 			oc := graphql.GetOperationContext(ctx)
 			var fields sync.WaitGroup

@@ -8,7 +8,8 @@
 //   - Whatever arrives is refused or answered, never a panic, and what one
 //     request may cost is bounded before it is paid: bytes before they are
 //     read, tokens before they are parsed, shape before the document is
-//     validated, cost before it is executed, time while it is.
+//     validated, steps while it is, cost before it is executed, time and fields
+//     while it is.
 //   - A mutation is executed only for a POST with a JSON body, or over a
 //     WebSocket whose origin was checked, so that no other site can make a
 //     browser send one.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -129,6 +131,13 @@ func TestCheckingEnds(t *testing.T) {
 	if list := check(t.Context(), worst["fields unknown"](64<<10)); len(list) != mostInvalid {
 		t.Errorf("%d errors", len(list))
 	}
+	var seconds atomic.Int64
+	late := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Now = func() time.Time { return time.Unix(seconds.Add(1), 0) } // whenever it is looked at
+		cfg.Limits.Time = 50 * time.Second
+	})
+	late.query(t, `{hello}`).want(t, 200, ok)
+	late.query(t, dear).wantError(t, 504, CodeUnavailable, "the request took longer than this server allows")
 	func() {
 		defer func() {
 			if recover() != any("a rule fails") {

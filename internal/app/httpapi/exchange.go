@@ -109,12 +109,13 @@ func (x *exchange) decode() *problem {
 
 // statusOf is the status of an answer.
 func (x *exchange) statusOf(run *run, response *graphql.Response) int {
+	refused := run.refused && codeOf(response.Errors[0]) != CodeUnavailable // its time was over
 	switch {
 	case run.status != 0:
 		return run.status
-	case run.refused && x.media == mediaGraphQL:
+	case refused && x.media == mediaGraphQL:
 		return http.StatusBadRequest
-	case run.refused || response.Data != nil:
+	case refused || response.Data != nil:
 		return http.StatusOK
 	case errors.Is(run.ctx.Err(), context.Canceled):
 		return statusCancelled
