@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -92,18 +91,16 @@ func copyFile(from, to string) (err error) {
 // Root is the module's root directory.
 func Root(t testing.TB) string {
 	t.Helper()
-	_, file, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("the place of this file is not known")
+	place, err := os.Getwd() // the directory of the package that is tested
+	if err != nil {
+		t.Fatal(err)
 	}
-	dir := filepath.Dir(file)
-	for dir != filepath.Dir(dir) {
+	for dir := place; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir
 		}
-		dir = filepath.Dir(dir)
 	}
-	t.Fatalf("no go.mod above %s", file)
+	t.Fatalf("no go.mod above %s", place)
 	return ""
 }
 
