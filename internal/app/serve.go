@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -186,8 +187,9 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan), plan.WithMaxAnswer(int(f.Limits.Answer)), plan.WithMemory(httpapi.CountMemory))
 	}
 	limits := f.Limits.limits()
+	limits.Fast = min(limits.Concurrent, 2*runtime.GOMAXPROCS(0))
 	if _, ok := store.Engine().(driver.Distant); ok { // it waits for others, and does not keep processors
-		limits.SlowAfter, limits.Execution = 100*time.Millisecond, limits.Time
+		limits.SlowAfter, limits.Execution, limits.Fast = 100*time.Millisecond, limits.Time, limits.Concurrent
 		if limits.Slow == 0 {
 			limits.Slow = limits.Concurrent / 4
 		}

@@ -30,10 +30,11 @@ const (
 
 // Config says how many operations are executed at a time.
 type Config struct {
-	Fast int           // operations that are known or expected to be short
-	Slow int           // others, at a time
-	Long time.Duration // from how long on an operation is slow
-	Wait time.Duration // for a place in the fast lane
+	Fast  int           // operations that are read, or known or expected to be short
+	Slow  int           // others
+	Write int           // operations that write, which wait for the disk
+	Long  time.Duration // from how long on an operation is slow
+	Wait  time.Duration // for a place in the fast lane
 	// WaitSlow is how long an operation waits for a place in the slow lane.
 	WaitSlow time.Duration
 	Now      func() time.Time
@@ -49,7 +50,7 @@ type Gate struct {
 
 	mu      sync.Mutex
 	inside  int // operations that have a place
-	lanes   [2]lane
+	lanes   [3]lane
 	clients map[string]*client
 	times   *simplelru.LRU[uint64, time.Duration] // of operations, see observe
 }
@@ -57,6 +58,7 @@ type Gate struct {
 const (
 	fast = iota
 	slow
+	write
 )
 
 // lane is a number of places and who waits for one.
@@ -81,7 +83,9 @@ type client struct {
 // NewGate returns a gate. Places are at least one in each lane.
 func NewGate(cfg Config) *Gate {
 	g := &Gate{cfg: cfg, seed: maphash.MakeSeed(), clients: map[string]*client{}}
-	g.lanes[fast].free, g.lanes[slow].free = max(cfg.Fast, 1), max(cfg.Slow, 1)
+	for i, places := range [...]int{fast: cfg.Fast, slow: cfg.Slow, write: cfg.Write} {
+		g.lanes[i].free = max(places, 1)
+	}
 	times, err := simplelru.NewLRU[uint64, time.Duration](remembered, nil)
 	if err != nil {
 		panic(err) // only for a size below one
@@ -126,11 +130,37 @@ func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error
 	return p, nil
 }
 
+// Unknown says that what the place is for is read for the first time. It moves to the slow
+// lane if its client has used much. The place is lost with an error.
+func (p *Place) Unknown(ctx context.Context) error {
+	p.gate.mu.Lock()
+	used := p.gate.used(p.client)
+	p.gate.mu.Unlock()
+	if used > float64(muchUsed) {
+		return p.move(ctx, slow)
+	}
+	return nil
+}
+
+// move takes a place in another lane instead.
+func (p *Place) move(ctx context.Context, to int) error {
+	if p.lane == to {
+		return nil
+	}
+	p.release()
+	p.lane = to
+	if err := p.take(ctx); err != nil {
+		p.end()
+		return err
+	}
+	return nil
+}
+
 // Operation says which operation the place is for: one of a text that clients choose,
 // with its name. It moves to the slow lane if it took long before, or, where nothing is
-// known of it, if it may or its client has used much. Write says that it takes long only
-// by ten times as much, as it waits for the disk. The place is lost with an error.
-func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, write bool) error {
+// known of it, if it may or its client has used much. One that writes moves to the lane for
+// that unless it takes ten times as long. The place is lost with an error.
+func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, writes bool) error {
 	g := p.gate
 	var h maphash.Hash
 	h.SetSeed(g.seed)
@@ -142,8 +172,9 @@ func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, wri
 	_, _ = h.WriteString(p.client.name)
 	p.key[0] = h.Sum64()
 	long := g.cfg.Long
-	if write {
-		long *= 10
+	to := fast
+	if writes {
+		to, long = write, 10*long
 	}
 	g.mu.Lock()
 	took, known := g.times.Get(p.key[0])
@@ -151,25 +182,18 @@ func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, wri
 		took, known = g.times.Get(p.key[1])
 	}
 	if !known {
-		if used := g.used(p.client); mayBeLong || used > float64(muchUsed) {
+		if used := g.used(p.client); mayBeLong && !writes || used > float64(muchUsed) {
 			took = long
 		} else {
 			p.charged = unknownUse
 			p.client.used += float64(unknownUse)
 		}
 	}
-	move := took >= long && p.lane == fast
 	g.mu.Unlock()
-	if !move {
-		return nil
+	if took >= long || p.lane == slow {
+		to = slow
 	}
-	p.release()
-	p.lane = slow
-	if err := p.take(ctx); err != nil {
-		p.end()
-		return err
-	}
-	return nil
+	return p.move(ctx, to)
 }
 
 // Leave gives the place back, and notes how long the operation took.

@@ -10,7 +10,7 @@ import (
 )
 
 func newGate(fast, slow int) *Gate {
-	return NewGate(Config{Fast: fast, Slow: slow, Long: 10 * time.Millisecond, Wait: time.Second, WaitSlow: 10 * time.Second, Now: time.Now})
+	return NewGate(Config{Fast: fast, Slow: slow, Write: 10, Long: 10 * time.Millisecond, Wait: time.Second, WaitSlow: 10 * time.Second, Now: time.Now})
 }
 
 // enter enters, and says what the operation is.
@@ -201,6 +201,48 @@ func TestClientsAreForgotten(t *testing.T) {
 		}
 		if len(g.clients) > forgetAt {
 			t.Errorf("%d clients", len(g.clients))
+		}
+	})
+}
+
+// Operations that write have places of their own: they wait for the disk, and not for each
+// other.
+func TestWritesHaveALane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, 1)
+		for i := range 10 {
+			p, err := g.Enter(t.Context(), "a", false)
+			if err == nil {
+				err = p.Operation(t.Context(), "", fmt.Sprint(i), true, true)
+			}
+			if err != nil || p.lane != write {
+				t.Fatalf("%v, %+v", err, p)
+			}
+		}
+		if g.Inside() != 10 {
+			t.Errorf("%d operations", g.Inside())
+		}
+	})
+}
+
+// Who has used much reads what is not known beside the others.
+func TestUnknownAfterMuchUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 1)
+		read := func() *Place {
+			p, err := g.Enter(t.Context(), "a", false)
+			if err == nil {
+				err = p.Unknown(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			p.Leave()
+			return p
+		}
+		if first, second := read(), read(); first.lane != fast || second.lane != slow {
+			t.Errorf("lanes %d, %d", first.lane, second.lane)
 		}
 	})
 }

@@ -78,6 +78,7 @@ type Limits struct {
 	Time       time.Duration // from the request's arrival to its answer
 	Execution  time.Duration // of processor time that a query takes
 	Concurrent int           // operations at a time
+	Fast       int           // of these, that read and are expected to be over within SlowAfter; 0: all
 	Slow       int           // of these, that are not expected to be over within SlowAfter, at a time
 	SlowAfter  time.Duration // how long an operation takes that is slow
 	Wait       time.Duration // for a place or memory, then 503
@@ -135,6 +136,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Time, d.Time)
 	set(&l.Execution, d.Execution)
 	set(&l.Concurrent, d.Concurrent)
+	set(&l.Fast, l.Concurrent)
 	set(&l.Slow, d.Slow)
 	set(&l.SlowAfter, d.SlowAfter)
 	set(&l.Wait, d.Wait)

@@ -68,6 +68,11 @@ func (d *documents) of(ctx context.Context, params *graphql.RawParams) (*ast.Que
 	return doc.parsed, nil
 }
 
+// isKnown reports whether the document of a request need not be read.
+func (d *documents) isKnown(params *graphql.RawParams) bool {
+	return params.Query == "" || d.known.has(params.Query)
+}
+
 // read parses a document, and refuses what is too large or not valid: first by what
 // costs the least to know.
 func (d *documents) read(ctx context.Context, text string) (document, gqlerror.List) {

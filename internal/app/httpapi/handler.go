@@ -28,6 +28,7 @@ type Handler struct {
 	gate    *admission.Gate
 	memory  *admission.Budget
 	sockets *admission.Budget
+	rates   messageRates
 	// running counts operations from their beginning until their answers are sent.
 	running    *semaphore.Weighted
 	socketInit time.Duration // from the opening of a WebSocket to connection_init
@@ -56,8 +57,9 @@ func New(cfg Config) (*Handler, error) {
 		cfg:     cfg,
 		memory:  admission.NewBudget(cfg.Limits.Memory, freeMemory),
 		sockets: admission.NewBudget(int64(cfg.Limits.WebSockets), 0),
+		rates:   messageRates{limiters: map[string]*sharedLimiter{}},
 		gate: admission.NewGate(admission.Config{
-			Fast: cfg.Limits.Concurrent, Slow: cfg.Limits.Slow, Long: cfg.Limits.SlowAfter,
+			Fast: cfg.Limits.Fast, Slow: cfg.Limits.Slow, Write: cfg.Limits.Concurrent, Long: cfg.Limits.SlowAfter,
 			Wait: cfg.Limits.Wait, WaitSlow: cfg.Limits.Time / 3, Now: cfg.Now,
 		}),
 		running:    semaphore.NewWeighted(math.MaxInt64),

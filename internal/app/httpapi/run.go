@@ -57,8 +57,14 @@ func (h *Handler) begin(ctx context.Context, op *operation, size int, params *gr
 	if p := decode(); p != nil {
 		return nil, p
 	}
-	if p := h.wait(ctx, op.hold, int64(documentFactor*len(params.Query))); p != nil {
-		return nil, p
+	if !h.exec.documents.isKnown(params) {
+		if err := r.place.Unknown(ctx); err != nil {
+			r.place = nil
+			return nil, busy()
+		}
+		if p := h.wait(ctx, op.hold, int64(documentFactor*len(params.Query))); p != nil {
+			return nil, p
+		}
 	}
 	if p := r.start(params); p != nil {
 		return nil, p

@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
 	"github.com/asof/asof/internal/app/admission"
 )
@@ -25,6 +26,41 @@ const (
 	initTimeout  = 10 * time.Second // from the upgrade to connection_init
 	pingInterval = 20 * time.Second // a connection without a message for two of these is dropped
 )
+
+// messageRate is how many messages a second a client may send over all its WebSockets, and as
+// many at once. Who sends more waits.
+const messageRate = 1_000
+
+// messageRates has a limiter for each client with WebSockets.
+type messageRates struct {
+	mu       sync.Mutex
+	limiters map[string]*sharedLimiter
+}
+
+type sharedLimiter struct {
+	*rate.Limiter
+	sockets int
+}
+
+// of returns the limiter of a client's WebSockets, for one more of them; done says that this
+// one is closed.
+func (m *messageRates) of(client string) (limiter *rate.Limiter, done func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.limiters[client]
+	if l == nil {
+		l = &sharedLimiter{Limiter: rate.NewLimiter(messageRate, messageRate)}
+		m.limiters[client] = l
+	}
+	l.sockets++
+	return l.Limiter, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if l.sockets--; l.sockets == 0 {
+			delete(m.limiters, client)
+		}
+	}
+}
 
 // socket is a WebSocket that is open. One goroutine reads its messages, and each of its
 // operations has one.
@@ -36,6 +72,7 @@ type socket struct {
 	client  string
 	ctx     context.Context // ends with the connection
 	places  *semaphore.Weighted
+	rate    *rate.Limiter // of messages
 	// as is the context of operations, and actor who sends them, since connection_init.
 	as    context.Context
 	actor string
@@ -79,8 +116,10 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	}
 	conn.SetReadLimit(h.cfg.Limits.Body)
 	ctx, cancel := context.WithCancel(r.Context())
+	limiter, done := h.rates.of(client)
+	defer done()
 	s := &socket{
-		h: h, conn: conn, opening: r, request: op.request, client: client, ctx: ctx,
+		rate: limiter, h: h, conn: conn, opening: r, request: op.request, client: client, ctx: ctx,
 		places:  semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket)),
 		running: map[string]*socketOperation{},
 	}
@@ -133,6 +172,9 @@ func (s *socket) listen() *violation {
 
 // read reads the next message.
 func (s *socket) read(hold *admission.Hold) (message, *violation, error) {
+	if err := s.rate.Wait(s.ctx); err != nil {
+		return message{}, nil, err
+	}
 	_, r, err := s.conn.Reader(s.ctx)
 	if err != nil {
 		return message{}, nil, err
