@@ -184,7 +184,7 @@ func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, wri
 	if !known {
 		if used := g.used(p.client); mayBeLong && !writes || used > float64(muchUsed) {
 			took = long
-		} else {
+		} else if !writes {
 			p.charged = unknownUse
 			p.client.used += float64(unknownUse)
 		}
