@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// attacker is one hostile client with many connections. It counts what it is
+// attacker is one hostile client with many connections, all from attackerAddress,
+// which is what the system takes where none is asked for. It counts what it is
 // answered.
 type attacker struct {
 	addr   string // of the server
-	source string // the address that it comes from
 	number atomic.Int64
 
 	mu   sync.Mutex
@@ -57,7 +57,7 @@ func (a *attacker) next() int64 { return a.number.Add(1) }
 // dial makes a connection; its receive buffer is of so many bytes, or, for 0, as
 // large as the system likes.
 func (a *attacker) dial(ctx context.Context, buffer int) (net.Conn, error) {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.source)}, Timeout: 10 * time.Second}
+	dialer := net.Dialer{Timeout: 10 * time.Second}
 	if buffer > 0 {
 		dialer.Control = func(_, _ string, raw syscall.RawConn) error {
 			var failed error

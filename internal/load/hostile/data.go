@@ -57,7 +57,7 @@ func store(ctx context.Context, asof, dir, data, catalogue string) (string, erro
 
 // What enlarge and edit make.
 const (
-	largeTags    = 62 // of a megabyte each: an operation may read 64 MB
+	largeTags    = 62 // of a megabyte each: an operation may read 64 MB of them
 	largeText    = 1_000_000
 	selfTag      = "r" // refers to itself all over
 	selfCount    = 200_000
@@ -175,8 +175,8 @@ func longest(url, plural string) (string, error) {
 	return found.Data.L.Nodes[0].Key, nil
 }
 
-// middle returns an instant in the middle of a project's history.
-func middle(url, key string) (string, error) {
+// midway returns an instant in the middle of a project's history.
+func midway(url, key string) (string, error) {
 	answer, err := ask(url, "query($k:ID!){projectHistory(key:$k){versions(first:500){nodes{versionInfo{recordedAt}}}}}", map[string]any{"k": key})
 	if err != nil {
 		return "", err

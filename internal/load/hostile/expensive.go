@@ -187,7 +187,7 @@ func (b *bench) searchIn(s *process.Server, data string, out io.Writer) error {
 	}
 	var costs []cost
 	for _, k := range keys {
-		if k.middle, err = middle(s.URL, k.project); err != nil {
+		if k.middle, err = midway(s.URL, k.project); err != nil {
 			return err
 		}
 		list := slices.DeleteFunc(requests(k), func(e expensive) bool { return !b.Only(e.name) })

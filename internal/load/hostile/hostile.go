@@ -170,7 +170,7 @@ func (b *bench) serve(ctx context.Context, data string, log io.Writer) (*process
 // Result is what one attack did.
 type Result struct {
 	Name      string
-	Idle      [classes]time.Duration // p99 of the normal client
+	Idle      [classes]time.Duration // p99 of the normal client, the median of the rounds
 	Attacked  [classes]time.Duration
 	IdleP50   time.Duration // of its point reads
 	P50       time.Duration
@@ -246,14 +246,14 @@ func (b *bench) try(ctx context.Context, a attack) (*Result, error) {
 	go b.watch(watching, s, r)
 	client.read(ctx, time.Second) // what it asks for first is not in memory
 	settle(s, time.Minute)
-	var idle, attacked latencies
+	var idle, attacked []latencies
 	for range b.Rounds {
-		idle.add(client.read(ctx, b.Length))
+		idle = append(idle, client.read(ctx, b.Length))
 		before, logged, began := s.Usage().CPU, log.n.Load(), time.Now()
 		done := make(chan error, 1)
 		go func() { done <- b.launch(ctx, s.URL, a.name, r) }()
 		time.Sleep(ramp)
-		attacked.add(client.read(ctx, b.Length))
+		attacked = append(attacked, client.read(ctx, b.Length))
 		if err := <-done; err != nil {
 			return nil, err
 		}
@@ -268,10 +268,16 @@ func (b *bench) try(ctx context.Context, a attack) (*Result, error) {
 		r.Peak = max(r.Peak, now.Peak)
 	}
 	for class := range classes {
-		r.Idle[class], r.Attacked[class] = idle.quantile(class, .99), attacked.quantile(class, .99)
+		r.Idle[class], r.Attacked[class] = middle(idle, class, .99), middle(attacked, class, .99)
 	}
-	r.IdleP50, r.P50 = idle.quantile(pointReads, .5), attacked.quantile(pointReads, .5)
-	r.Failed, r.Requests = attacked.failed, attacked.total
+	r.IdleP50, r.P50 = middle(idle, pointReads, .5), middle(attacked, pointReads, .5)
+	r.Failed = map[string]int{}
+	for _, round := range attacked {
+		r.Requests += round.total
+		for why, n := range round.failed {
+			r.Failed[why] += n
+		}
+	}
 	r.judge(a, b.Memory, b.Slack, s.Alive())
 	return r, nil
 }
@@ -320,7 +326,7 @@ func child(name, url, length string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), took)
 	defer cancel()
 	addr := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/graphql")
-	a := &attacker{addr: addr, source: attackerAddress, said: map[string]int{}}
+	a := &attacker{addr: addr, said: map[string]int{}}
 	a.number.Store(time.Now().UnixMicro() % 1e9) // other numbers in each round
 	list := attacks()
 	i := slices.IndexFunc(list, func(known attack) bool { return known.name == name })

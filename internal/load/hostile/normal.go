@@ -67,19 +67,6 @@ type latencies struct {
 	total  int
 }
 
-func (l *latencies) add(more latencies) {
-	for class, took := range more.took {
-		l.took[class] = append(l.took[class], took...)
-	}
-	if l.failed == nil {
-		l.failed = map[string]int{}
-	}
-	for why, n := range more.failed {
-		l.failed[why] += n
-	}
-	l.total += more.total
-}
-
 // quantile is the latency that so many of a class do not exceed; 0: there were none.
 func (l *latencies) quantile(class int, q float64) time.Duration {
 	took := l.took[class]
@@ -88,6 +75,17 @@ func (l *latencies) quantile(class int, q float64) time.Duration {
 	}
 	slices.Sort(took)
 	return took[min(int(float64(len(took))*q), len(took)-1)]
+}
+
+// middle is the median of the quantiles of all rounds: what disturbed one of them
+// is not the server's.
+func middle(rounds []latencies, class int, q float64) time.Duration {
+	var each []time.Duration
+	for _, l := range rounds {
+		each = append(each, l.quantile(class, q))
+	}
+	slices.Sort(each)
+	return each[len(each)/2]
 }
 
 // A normal client sends one request in each of these.
