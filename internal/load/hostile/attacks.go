@@ -177,8 +177,8 @@ func randomDocument(a *attacker) request {
 	return operation(text.String(), nil)
 }
 
-// answerTags is how many texts of a megabyte an answer may have: the limit is 16 MB.
-const answerTags = 15
+// answerTags is how many texts of a megabyte an answer may have: the limit is 8 MB.
+const answerTags = 7
 
 // largeAnswers are answers as large as can be, which nobody reads.
 func largeAnswers() []attack {
@@ -215,7 +215,7 @@ func largeAnswers() []attack {
 			})
 		}
 	}
-	const who = "64 connections: answers of 15 MB, "
+	const who = "64 connections: answers of 7 MB, "
 	return []attack{
 		{name: "large answers, read at once", sends: who + "read as fast as they come", data: largeData, run: posting(64, ask)},
 		{name: "large answers, compressed", sends: who + "as gzip", data: largeData, run: posting(64, with("Accept-Encoding", "gzip"))},
@@ -223,7 +223,7 @@ func largeAnswers() []attack {
 		{name: "large answers, 1 KB/s", sends: who + "read at 1 KB/s", data: largeData, drops: true, run: slowly(ask, 1<<10)},
 		{name: "large answers, compressed, not read", sends: who + "as gzip, not read", data: largeData, drops: true, run: slowly(with("Accept-Encoding", "gzip"), 0)},
 		{name: "large answers by SSE, not read", sends: who + "as server-sent events, not read", data: largeData, drops: true, run: slowly(with("Accept", "text/event-stream"), 0)},
-		{name: "large answers by WebSocket, not read", sends: "64 WebSockets: four answers of 15 MB each, not read", data: largeData, drops: true, run: sockets(0)},
+		{name: "large answers by WebSocket, not read", sends: "64 WebSockets: four answers of 7 MB each, not read", data: largeData, drops: true, run: sockets(0)},
 		{name: "large answers by WebSocket, 1 KB/s", sends: "the same, read at 1 KB/s", data: largeData, drops: true, run: sockets(1 << 10)},
 	}
 }

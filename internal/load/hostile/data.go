@@ -175,9 +175,9 @@ func longest(url, plural string) (string, error) {
 	return found.Data.L.Nodes[0].Key, nil
 }
 
-// midway returns an instant in the middle of a project's history.
+// midway returns an instant in the middle of the last versions of a project.
 func midway(url, key string) (string, error) {
-	answer, err := ask(url, "query($k:ID!){projectHistory(key:$k){versions(first:500){nodes{versionInfo{recordedAt}}}}}", map[string]any{"k": key})
+	answer, err := ask(url, "query($k:ID!){projectHistory(key:$k){versions(first:20){nodes{versionInfo{recordedAt}}}}}", map[string]any{"k": key})
 	if err != nil {
 		return "", err
 	}

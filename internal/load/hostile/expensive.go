@@ -23,6 +23,7 @@ type expensive struct {
 	variables map[string]any // of the operation
 	declare   string         // what declares them: "($w: ProjectWhere)"
 	fragments string
+	writes    bool   // it is a mutation
 	whole     string // instead: the document
 }
 
@@ -32,7 +33,11 @@ func (e expensive) document(aliases, page int) string {
 		return e.whole
 	}
 	var text strings.Builder
-	text.WriteString("query " + e.declare + "{")
+	kind := "query"
+	if e.writes {
+		kind = "mutation"
+	}
+	text.WriteString(kind + " " + e.declare + "{")
 	field := strings.ReplaceAll(e.field, "{N}", fmt.Sprint(page))
 	for i := range aliases {
 		fmt.Fprintf(&text, "a%d:%s ", i, field)

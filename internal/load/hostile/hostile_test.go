@@ -1,10 +1,78 @@
 package hostile
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
 )
+
+// The attacker is this program, as it is the command's when that runs.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "hostile" {
+		if err := Main(nil, os.Args[2:], os.Stdout); err != nil {
+			_, _ = os.Stderr.WriteString(err.Error() + "\n")
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// The short form of the attacks: the server lives, keeps its budget of memory,
+// answers as it should, and a normal client is served meanwhile. How much slower
+// is measured by the command: here the median has a bound that a busy machine
+// keeps, if not at once then when it is tried again.
+func TestAttacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("it needs /proc to see what the server uses")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := newBench(t.Context(), Config{
+		Dir: t.TempDir(), Memory: 512 << 20, Ceiling: 2 << 30, Length: 700 * time.Millisecond, Rounds: 1, Quantile: .5, Slack: 20,
+		Only: func(string) bool { return true }, Self: []string{self, "hostile"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	var short []attack
+	for _, a := range attacks() {
+		if a.short {
+			short = append(short, a)
+		}
+	}
+	const tries = 3
+	for try := 1; len(short) > 0; try++ {
+		var table strings.Builder
+		results, err := b.attack(t.Context(), short, &table)
+		t.Log("\n" + table.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again []attack
+		for i, r := range results {
+			if len(r.Broken) > 0 {
+				again = append(again, short[i])
+			}
+			for _, why := range r.Broken {
+				if try == tries {
+					t.Errorf("%s: %s", r.Name, why)
+				}
+			}
+		}
+		if try == tries {
+			break
+		}
+		short = again
+	}
+}
 
 // What is judged is what was measured.
 func TestJudged(t *testing.T) {

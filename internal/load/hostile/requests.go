@@ -183,6 +183,20 @@ func requests(k keysOf) []expensive {
 	add("projects, a field 3,000 times", "projects(first:{N}){nodes{"+strings.Repeat("...{key}", 900)+"}}")
 	add("projects, a reference 300 times", "projects(first:{N}){nodes{"+strings.Repeat("tags{name}", 300)+"}}")
 	add("projects, deep fragments", "projects(first:{N}){nodes{"+strings.Repeat("...{", 150)+"key"+strings.Repeat("}", 150)+"}}")
+	// Changes: of a document that others have changed since, and back.
+	for name, c := range map[string]struct{ kind, key, field string }{"project": {"Project", k.project, "name"}, "tag": {"Tag", k.tag, "name"}} {
+		conflict := "...on " + c.kind + "Conflict{message overlappingPaths mergeable changesSince{" + change + "}}"
+		done := func(of string) string { return "...on " + of + c.kind + "Success{changed changes{" + change + "}}" }
+		for what, field := range map[string]string{
+			"a conflict":    fmt.Sprintf("update%s(input:{key:%q,expectedVersion:1,patch:{%s:%q}}){%s}", c.kind, c.key, c.field, "c", conflict),
+			"a merge":       fmt.Sprintf("update%s(input:{key:%q,expectedVersion:1,patch:{%s:%q},onConflict:MERGE}){%s %s}", c.kind, c.key, c.field, "m", conflict, done("Update")),
+			"a restoration": fmt.Sprintf("restore%s(input:{key:%q,expectedVersion:1,to:{version:1}}){%s %s}", c.kind, c.key, conflict, done("Restore")),
+			"a deletion":    fmt.Sprintf("delete%s(input:{key:%q,expectedVersion:1}){%s}", c.kind, c.key, conflict),
+		} {
+			list = append(list, expensive{name: what + " of a " + name, field: field, writes: true})
+		}
+	}
+
 	unique := &attacker{}
 	for name, fields := range map[string]int{"8 KB": 999, "64 KB": 8_900} {
 		list = append(list, expensive{name: "a document whose fields conflict, " + name, whole: conflictsOf(unique, fields)})
