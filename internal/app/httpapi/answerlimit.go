@@ -87,6 +87,9 @@ func wholeSchema(schema *ast.Schema) (fields int64) {
 	return fields
 }
 
+// unbegun is the error of a root field of a mutation that has taken its time before.
+const unbegun = "the fields before this one took as long as this server allows (--max-execution); this one was not executed, and nothing was written by it: send fewer at a time"
+
 const (
 	// fieldsPerLook is after how many fields the time is looked at, and memory is taken
 	// for them: some fieldBytes each.
@@ -116,6 +119,11 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	oc.RootResolverMiddleware = func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
 		one.Lock()
 		defer one.Unlock()
+		if op := operationOf(ctx); op != nil && op.timed != nil && oc.Operation.Operation == ast.Mutation && op.timed.exhausted(op.timed.now()) {
+			path := ast.Path{ast.PathName(graphql.GetRootFieldContext(ctx).Field.Alias)}
+			graphql.AddError(ctx, &gqlerror.Error{Message: unbegun, Path: path, Extensions: map[string]any{"code": CodeUnavailable}})
+			return graphql.Null
+		}
 		value := field(ctx, next)
 		if value == nil || value == graphql.Null || value == graphql.RequiredNull { // executors compare with these
 			return value

@@ -249,6 +249,33 @@ func TestExecutionIsBounded(t *testing.T) {
 	}
 }
 
+// A mutation that has taken its time begins no more of its fields, and says so.
+func TestMutationsBeginNoMoreWhenTheirTimeIsOver(t *testing.T) {
+	var used atomic.Int64
+	executed := 0
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Now = func() time.Time { return time.Unix(0, used.Load()) }
+		cfg.CPU = func() time.Duration { return time.Duration(used.Load()) }
+		cfg.Schema = BoundAnswers(schema, DefaultLimits())
+		schema.fields["change"] = func(ctx context.Context) (any, error) {
+			oc := graphql.GetOperationContext(ctx)
+			root := graphql.WithRootFieldContext(ctx, &graphql.RootFieldContext{
+				Field: graphql.CollectFields(oc, oc.Operation.SelectionSet, []string{"Mutation"})[executed],
+			})
+			oc.RootResolverMiddleware(root, func(context.Context) graphql.Marshaler {
+				executed++
+				used.Add(int64(DefaultLimits().Execution/2) + 1)
+				return graphql.MarshalInt(1)
+			})
+			return 1, nil
+		}
+	})
+	a := s.query(t, `mutation {a: change b: change c: change}`)
+	if executed != 2 || !strings.Contains(a.text, `"path":["c"]`) || !strings.Contains(a.text, "nothing was written by it") || !strings.Contains(a.text, `"code":"UNAVAILABLE"`) {
+		t.Errorf("%d fields were executed: %s", executed, a.text)
+	}
+}
+
 // Root fields of the generated executor are executed one after another: together, they
 // would hold what all of them read before the first is refused.
 func TestRootFieldsTakeTurns(t *testing.T) {

@@ -44,6 +44,7 @@ type operation struct {
 	// mayBeLong says that it lists documents or reads histories.
 	mayBeLong bool
 	starved   atomic.Bool // there was no memory for what it asks for
+	timed     *timed      // nil: before it has a place
 }
 
 // What the log and the metrics say of operations whose client did not wait. No

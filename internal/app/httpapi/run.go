@@ -54,6 +54,7 @@ func (h *Handler) begin(ctx context.Context, op *operation, size int, params *gr
 		return nil, busy()
 	}
 	r.timed = newTimed(ctx, op, h.cfg.Now, h.cfg.Limits.Time)
+	op.timed = r.timed
 	if p := decode(); p != nil {
 		return nil, p
 	}
@@ -97,8 +98,8 @@ func (r *run) start(params *graphql.RawParams) *problem {
 		r.place = nil
 		return busy()
 	}
-	if !write && r.h.cfg.CPU != nil {
-		r.timed.execute(r.h.cfg.Limits.Execution, r.h.cfg.CPU)
+	if r.h.cfg.CPU != nil {
+		r.timed.execute(r.h.cfg.Limits.Execution, r.h.cfg.CPU, write)
 	}
 	r.next, r.ctx = exec.DispatchOperation(ctx, oc)
 	return nil

@@ -21,18 +21,20 @@ type timed struct {
 	executing  time.Time
 	most, used time.Duration
 	cpu        func() time.Duration
+	finishes   bool
 
 	timer atomic.Pointer[timer] // nil: nobody waits
 	mu    sync.Mutex            // for changes
 	err   error
 }
 
-// execute says that the operation is executed from now on, and may take so long: by the
+// execute says that the operation is executed from now on, and may take so long, unless it
+// finishes what it has begun (a mutation, whose next root field is not begun then): by the
 // clock, and by the processor time of the process, since a machine that is busy with other
 // things says nothing of an operation. It has to be called before the context is shared. The
 // end is noticed by those that look whether they may go on.
-func (t *timed) execute(most time.Duration, cpu func() time.Duration) {
-	t.most, t.cpu = most, cpu
+func (t *timed) execute(most time.Duration, cpu func() time.Duration, finishes bool) {
+	t.most, t.cpu, t.finishes = most, cpu, finishes
 	t.executing = t.now()
 	t.used = cpu()
 }
@@ -101,7 +103,7 @@ func (t *timed) Err() error {
 		t.err = running.Err()
 	case running == nil && t.Context.Err() != nil:
 		t.err = t.Context.Err()
-	case running == nil && !now.Before(t.until), t.exhausted(now):
+	case running == nil && !now.Before(t.until), !t.finishes && t.exhausted(now):
 		t.err = context.DeadlineExceeded
 	}
 	return t.err
