@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler"
 	gqlgenlru "github.com/99designs/gqlgen/graphql/handler/lru"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
@@ -44,19 +43,5 @@ func BenchmarkRequest(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-// The dearest document that the limits let through to validation, which
-// compares fields of one name with each other.
-func BenchmarkWideDocument(b *testing.B) {
-	s := newFakeSchema(b)
-	document := `{nodes(ids: ["a"]) {` + strings.Repeat("items {id} ", DefaultLimits().Fields/2-1) + `}}`
-	for b.Loop() {
-		exec := newExecutor(&Config{Schema: s, Limits: DefaultLimits()}, presentPlainly) // with an empty cache
-		_, errs := exec.CreateOperationContext(graphql.StartOperationTrace(b.Context()), &graphql.RawParams{Query: document})
-		if errs != nil {
-			b.Fatal(errs)
-		}
 	}
 }

@@ -15,11 +15,11 @@ import (
 )
 
 const mergeSDL = `
-interface Node { id: ID! same: String self(n: Int, list: [Int!], by: By): Node! }
-interface Named implements Node { id: ID! same: String self(n: Int, list: [Int!], by: By): Node! name: String any: [Any!] }
-type Cat implements Node & Named { id: ID! same: String self(n: Int, list: [Int!], by: By): Node! name: String any: [Any!] age: Int kind: Kind kitten: Cat friends: [Node!]! }
-type Dog implements Node & Named { id: ID! same: String self(n: Int, list: [Int!], by: By): Node! name: String any: [Any!] age: Float kind: Kind kitten: [Cat!] friends: [Node!]! }
-type Stone implements Node { id: ID! same: String self(n: Int, list: [Int!], by: By): Node! age: Int! kind: Other friends: Cat! }
+interface Node { id: ID! same: String alike: String self(n: Int, list: [Int!], by: By): Node! }
+interface Named implements Node { id: ID! same: String alike: String self(n: Int, list: [Int!], by: By): Node! name: String any: [Any!] }
+type Cat implements Node & Named { id: ID! same: String alike: String self(n: Int, list: [Int!], by: By): Node! name: String any: [Any!] age: Int kind: Kind kitten: Cat friends: [Node!]! }
+type Dog implements Node & Named { id: ID! same: String alike: String self(n: Int, list: [Int!], by: By): Node! name: String any: [Any!] age: Float kind: Kind kitten: [Cat!] friends: [Node!]! }
+type Stone implements Node { id: ID! same: String alike: String self(n: Int, list: [Int!], by: By): Node! age: Int! kind: Other friends: Cat! }
 union Any = Cat | Dog | Stone
 enum Kind { A B }
 enum Other { A B }
@@ -36,10 +36,11 @@ type documentMaker struct {
 	types     []string // what each is on
 	left      int      // selections
 	aliases   int      // how many others a field may have
+	plain     int      // of how many arguments one is given
 }
 
 func (m *documentMaker) document() string {
-	m.fragments, m.types, m.left, m.aliases = nil, nil, 4+m.IntN(40), m.IntN(3)
+	m.fragments, m.types, m.left, m.aliases, m.plain = nil, nil, 4+m.IntN(40), m.IntN(3), 1+m.IntN(10)
 	for range m.IntN(4) { // each may spread those before it
 		on := m.pick("Node", "Named", "Cat", "Dog", "Stone", "Any", "Query")
 		text := m.set(on, 2)
@@ -100,14 +101,14 @@ func (m *documentMaker) selection(on string, depth int) string {
 	}
 	var arguments []string
 	for _, a := range f.Arguments {
-		if m.IntN(8) == 0 {
+		if m.IntN(m.plain) == 0 {
 			switch a.Name {
 			case "n":
 				arguments = append(arguments, m.pick("n: 1", "n: 2", "n: null", "n: $n"))
 			case "list":
 				arguments = append(arguments, m.pick("list: []", "list: [1]", "list: 1", "list: [1, 2]", "list: [2, 1]"))
 			default:
-				arguments = append(arguments, m.pick("by: {}", "by: {field: A, down: true}", "by: {down: true, field: A}", "by: {field: B}", "by: {field: A}"))
+				arguments = append(arguments, m.pick("by: {}", "by: {field: A, down: true}", "by: {down: true, field: A}", "by: {field: B}"))
 			}
 		}
 	}
@@ -146,8 +147,23 @@ func TestMergingAgreesWithGqlparser(t *testing.T) {
 		documents = 4_000
 	}
 	merged, conflicting := 0, 0
-	for range documents {
-		text := m.document()
+	rare := []string{
+		`{node {... on Cat {a: same} ... on Dog {a: same} a: alike}}`,
+		`{node {... on Cat {a: same} ... on Dog {a: alike}}}`,
+		`{node {... on Cat {self {a: same}} ... on Dog {self {a: same}} self {a: alike}}}`,
+		`{cat {self(by: {field: A, down: true}) {id} self(by: {down: true, field: A}) {id}}}`,
+		`{cat {self(by: {field: A, down: true}) {id} self(by: {down: false, field: A}) {id}}}`,
+		`{cat {self(list: [1, 2]) {id} self(list: [1]) {id}}}`,
+		`{cat {self(list: [1]) {id} self(list: [1, 2]) {id}}}`,
+		`{cat {self(by: {field: A}) {id} self(by: {down: true}) {id}}}`,
+	}
+	for i := range documents {
+		text := ""
+		if i < len(rare) {
+			text = rare[i]
+		} else {
+			text = m.document()
+		}
 		parsed := func() *ast.QueryDocument {
 			doc, err := parser.ParseQuery(&ast.Source{Input: text})
 			if err != nil {
