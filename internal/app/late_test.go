@@ -60,7 +60,7 @@ func TestTimeIsOver(t *testing.T) {
 					status, body := http.StatusGatewayTimeout, w.Body.String()
 					if media == "text/event-stream" {
 						status = http.StatusOK
-						body = strings.TrimPrefix(body, ":\n\nevent: next\ndata: ")
+						body = strings.TrimPrefix(body, "event: next\ndata: ")
 					}
 					if w.Code != status || !strings.HasPrefix(body, want) {
 						t.Errorf("%s: status %d: %s", media, w.Code, w.Body)

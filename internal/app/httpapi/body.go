@@ -40,7 +40,7 @@ func (x *exchange) readBody(ctx context.Context) *problem {
 		return tooLarge()
 	case errors.Is(err, admission.ErrSpent):
 		x.w.Header().Set("Connection", "close")
-		return &problem{http.StatusServiceUnavailable, CodeUnavailable, noMemory + "; nothing was executed; try again in a moment"}
+		return starved()
 	case err != nil:
 		return &problem{http.StatusBadRequest, CodeBadInput, "the request body could not be read to its end"}
 	}

@@ -71,7 +71,7 @@ func TestSlowClientsAreDropped(t *testing.T) {
 	})
 	const body = `{"query":"{hello}"}`
 	s.upload(t, "", body, len(body))
-	for s.journal.buf.Len() == 0 { // until it was answered
+	for len(s.journal.lines(t)) == 0 { // until it was answered
 		runtime.Gosched()
 	}
 	if err := s.handler.Drain(t.Context()); err != nil || s.handler.memory.Held() > 0 {

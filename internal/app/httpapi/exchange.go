@@ -21,7 +21,7 @@ type exchange struct {
 	op     *operation
 	media  string // of the answer
 	status int
-	body   bytes.Buffer     // the request's; later the answer's
+	body   bytes.Buffer     // the request's, or its query string; later the answer's
 	rest   io.LimitedReader // of the request's body, while it is read
 	params graphql.RawParams
 }
@@ -49,12 +49,12 @@ func (x *exchange) exchange() *problem {
 	if p != nil {
 		return p
 	}
-	if !x.op.get {
-		if p := x.readBody(ctx); p != nil {
-			return p
-		}
+	if x.op.get {
+		x.body.WriteString(x.r.URL.RawQuery)
+	} else if p := x.readBody(ctx); p != nil {
+		return p
 	}
-	run, p := x.h.begin(ctx, x.op, x.body.Len(), &x.params, x.decode)
+	run, p := x.h.begin(ctx, x.op, x.body.Bytes(), &x.params, x.decode)
 	if p != nil {
 		return p
 	}
@@ -96,9 +96,6 @@ func (x *exchange) decode() *problem {
 		what: "the request body", like: `{"query": "{ __typename }"}`,
 		list: "batches are not supported; send one operation per request (it may have several root fields)",
 	}); p != nil {
-		return p
-	}
-	if p := x.h.wait(x.r.Context(), x.op.hold, decodedSize(text)); p != nil {
 		return p
 	}
 	if readParams(text, &x.params) != nil {

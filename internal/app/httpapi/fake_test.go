@@ -149,6 +149,15 @@ type server struct {
 // newServer serves the fake schema; change may alter the configuration.
 func newServer(t testing.TB, change func(*Config, *fakeSchema)) *server {
 	t.Helper()
+	s := newHandler(t, change)
+	s.Server = httptest.NewServer(s.handler)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// newHandler is newServer without a connection, such as for a test in a time of its own.
+func newHandler(t testing.TB, change func(*Config, *fakeSchema)) *server {
+	t.Helper()
 	s := &server{schema: newFakeSchema(t), journal: new(journal)}
 	cfg := Config{
 		Schema:        s.schema,
@@ -165,8 +174,6 @@ func newServer(t testing.TB, change func(*Config, *fakeSchema)) *server {
 	if s.handler, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	s.Server = httptest.NewServer(s.handler)
-	t.Cleanup(s.Close)
 	return s
 }
 

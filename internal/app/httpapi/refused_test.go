@@ -114,7 +114,7 @@ func TestEventsByGet(t *testing.T) {
 	get := func(values url.Values) answer {
 		return s.do(t, "GET", "/?"+values.Encode(), "", "Accept", mediaEvents)
 	}
-	const events = ":\n\nevent: next\ndata: "
+	const events = "event: next\ndata: "
 	got := get(url.Values{"query": {`query Q($n: String) {hello(name: $n)}`}, "operationName": {"Q"}, "variables": {`{"n": "x"}`}})
 	got.want(t, 200, events+ok+"\n\nevent: complete\n\n")
 	if kind := got.header.Get("Content-Type"); kind != mediaEvents {

@@ -35,10 +35,10 @@ const longRequest = 128 << 10
 // about.
 const documentFactor = 30
 
-// begin waits for a place for what a client has sent, of size bytes, reads it by decode,
-// and begins to execute it. A problem says that nothing was begun; otherwise end has to be
-// called after the last answer was sent.
-func (h *Handler) begin(ctx context.Context, op *operation, size int, params *graphql.RawParams, decode func() *problem) (_ *run, p *problem) {
+// begin waits for memory, and then for a place, for the text that a client has sent, reads
+// it by decode, and begins to execute it. A problem says that nothing was begun; otherwise
+// end has to be called after the last answer was sent.
+func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params *graphql.RawParams, decode func() *problem) (_ *run, p *problem) {
 	if !h.running.TryAcquire(1) {
 		return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is shutting down; nothing was executed"}
 	}
@@ -49,8 +49,11 @@ func (h *Handler) begin(ctx context.Context, op *operation, size int, params *gr
 			r.end()
 		}
 	}()
+	if p := h.wait(ctx, op.hold, decodedSize(text)); p != nil {
+		return nil, p
+	}
 	var err error
-	if r.place, err = h.gate.Enter(ctx, op.client, size >= longRequest); err != nil {
+	if r.place, err = h.gate.Enter(ctx, op.client, len(text) >= longRequest); err != nil {
 		return nil, busy()
 	}
 	r.timed = newTimed(ctx, op, h.cfg.Now, h.cfg.Limits.Time)
@@ -63,8 +66,8 @@ func (h *Handler) begin(ctx context.Context, op *operation, size int, params *gr
 			r.place = nil
 			return nil, busy()
 		}
-		if p := h.wait(ctx, op.hold, int64(documentFactor*len(params.Query))); p != nil {
-			return nil, p
+		if op.hold.Grow(int64(documentFactor*len(params.Query))) != nil {
+			return nil, starved()
 		}
 	}
 	if p := r.start(params); p != nil {
@@ -149,8 +152,8 @@ func busy() *problem {
 	return &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy; nothing was executed; try again in a moment"}
 }
 
-// wait takes memory for a request that is not executed yet, when there is some within the
-// time for that.
+// wait takes memory for a request that has no place yet, when there is some within the time
+// for that.
 func (h *Handler) wait(ctx context.Context, hold *admission.Hold, bytes int64) *problem {
 	if hold.Grow(bytes) == nil {
 		return nil
@@ -160,6 +163,11 @@ func (h *Handler) wait(ctx context.Context, hold *admission.Hold, bytes int64) *
 	if hold.GrowWait(timed, bytes) == nil {
 		return nil
 	}
+	return starved()
+}
+
+// starved is what is said where there is no memory.
+func starved() *problem {
 	return &problem{http.StatusServiceUnavailable, CodeUnavailable, noMemory + "; nothing was executed; try again in a moment"}
 }
 

@@ -202,13 +202,8 @@ func readHeld(ctx context.Context, h *Handler, r io.Reader, to *bytes.Buffer, ho
 	for {
 		if to.Available() < bytes.MinRead {
 			more := max(to.Cap(), 8*bytes.MinRead)
-			if hold.Grow(int64(more)) != nil {
-				timed, cancel := context.WithTimeout(ctx, h.cfg.Limits.Wait)
-				err := hold.GrowWait(timed, int64(more))
-				cancel()
-				if err != nil {
-					return err
-				}
+			if h.wait(ctx, hold, int64(more)) != nil {
+				return admission.ErrSpent
 			}
 			to.Grow(more)
 		}
@@ -333,10 +328,7 @@ func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 		}
 	}()
 	var params graphql.RawParams
-	run, p := o.h.begin(ctx, o.op, len(payload), &params, func() *problem {
-		if p := o.h.wait(ctx, o.op.hold, decodedSize(payload)); p != nil {
-			return p
-		}
+	run, p := o.h.begin(ctx, o.op, payload, &params, func() *problem {
 		if readParams(payload, &params) != nil {
 			return &problem{closeInvalid, CodeBadInput, explainParams(payload, "the payload of subscribe")}
 		}

@@ -29,7 +29,6 @@ func (x *exchange) events(run *run) {
 			x.flush([]byte("event: complete\n\n"))
 		}
 	}()
-	x.flush([]byte(":\n\n")) // before anything is read
 	for response := run.answer(); response != nil; response = run.answer() {
 		x.event(response, !run.refused && response.Data != nil)
 	}

@@ -19,7 +19,7 @@ import (
 func TestServerSentEvents(t *testing.T) {
 	s := newServer(t, nil)
 	a := s.query(t, `query Q {hello}`, "Accept", mediaEvents)
-	a.want(t, 200, ":\n\nevent: next\ndata: "+ok+"\n\nevent: complete\n\n")
+	a.want(t, 200, "event: next\ndata: "+ok+"\n\nevent: complete\n\n")
 	if got := a.header.Get("Content-Type"); got != mediaEvents {
 		t.Errorf("Content-Type %q", got)
 	}
@@ -283,7 +283,7 @@ func TestEventThatCannotBeEncoded(t *testing.T) {
 		}
 	})
 	got := s.query(t, `{hello}`, "Accept", mediaEvents).text
-	const before, after = ":\n\nevent: next\ndata: {\"errors\":[{\"message\":\"something went wrong", "\n\nevent: complete\n\n"
+	const before, after = "event: next\ndata: {\"errors\":[{\"message\":\"something went wrong", "\n\nevent: complete\n\n"
 	if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) || strings.Count(got, "event: ") != 2 {
 		t.Errorf("%q", got)
 	}

@@ -1,0 +1,75 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// writer notes how many operations have a place when something is written.
+type writer struct {
+	*httptest.ResponseRecorder
+	inside func() int
+	most   int
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	w.most = max(w.most, w.inside())
+	return w.ResponseRecorder.Write(p)
+}
+
+// Nothing is sent while an operation has its place: the client may not take it.
+func TestNoPlaceIsKeptToSend(t *testing.T) {
+	s := newHandler(t, nil)
+	for _, media := range []string{mediaJSON, mediaEvents} {
+		for _, document := range []string{`{hello}`, `{nothing}`} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"query":"`+document+`"}`))
+			r.Header.Set("Content-Type", mediaJSON)
+			r.Header.Set("Accept", media)
+			w := &writer{httptest.NewRecorder(), s.handler.gate.Inside, 0}
+			s.handler.ServeHTTP(w, r)
+			if w.most > 0 || w.Body.Len() == 0 {
+				t.Errorf("%s %s: %d operations had a place; %s", media, document, w.most, w.Body)
+			}
+		}
+	}
+}
+
+// No place is kept while there is no memory for what a request is decoded to.
+func TestNoPlaceIsKeptForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHandler(t, func(cfg *Config, _ *fakeSchema) {
+			cfg.Client = byHeader
+			cfg.Limits.Memory, cfg.Limits.Wait = 4<<20, time.Minute
+		})
+		others := s.handler.memory.Hold("a")
+		others.Set(2 << 20)
+		for name, body := range map[string]string{
+			"variables": `{"query":"{hello}","variables":{"x":[` + strings.Repeat("[],", 5_000) + `1]}}`,
+			"document":  `{"query":"{hello} #` + strings.Repeat("x", 10_000) + `"}`,
+		} {
+			w := httptest.NewRecorder()
+			go func() {
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
+				r.Header.Set("Content-Type", mediaJSON)
+				r.Header.Set("X-Client", "a")
+				s.handler.ServeHTTP(w, r)
+			}()
+			synctest.Wait()
+			if n := s.handler.gate.Inside(); n > 0 {
+				t.Errorf("%s: %d operations have a place", name, n)
+			}
+			time.Sleep(time.Hour)
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+				t.Errorf("%s: status %d, %s", name, w.Code, w.Body)
+			}
+		}
+		others.Set(0)
+		if held := s.handler.memory.Held(); held > 0 {
+			t.Errorf("%d bytes are still held", held)
+		}
+	})
+}
