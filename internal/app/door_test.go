@@ -7,16 +7,22 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// freeAddress is one that nobody listens on.
+// freeAddress is one that nobody listens on. Where there is more than 127.0.0.1 it
+// is not on that, whose free ports others take for their connections.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		host = "127.0.0.2"
+	}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
