@@ -122,9 +122,6 @@ func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error
 		p.lane = slow
 	}
 	if err := p.take(ctx); err != nil {
-		g.mu.Lock()
-		c.refs--
-		g.mu.Unlock()
 		return nil, err
 	}
 	return p, nil
@@ -134,7 +131,7 @@ func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error
 // lane if its client has used much. The place is lost with an error.
 func (p *Place) Unknown(ctx context.Context) error {
 	p.gate.mu.Lock()
-	used := p.gate.used(p.client)
+	used := p.client.usedAt(p.gate.cfg.Now())
 	p.gate.mu.Unlock()
 	if used > float64(muchUsed) {
 		return p.move(ctx, slow)
@@ -147,13 +144,11 @@ func (p *Place) move(ctx context.Context, to int) error {
 	if p.lane == to {
 		return nil
 	}
+	p.gate.mu.Lock()
 	p.release()
+	p.gate.mu.Unlock()
 	p.lane = to
-	if err := p.take(ctx); err != nil {
-		p.end()
-		return err
-	}
-	return nil
+	return p.take(ctx)
 }
 
 // Operation says which operation the place is for: one of a text that clients choose,
@@ -182,7 +177,7 @@ func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, wri
 		took, known = g.times.Get(p.key[1])
 	}
 	if !known {
-		if used := g.used(p.client); mayBeLong && !writes || used > float64(muchUsed) {
+		if used := p.client.usedAt(g.cfg.Now()); mayBeLong && !writes || used > float64(muchUsed) {
 			took = long
 		} else if !writes {
 			p.charged = unknownUse
@@ -196,26 +191,27 @@ func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, wri
 	return p.move(ctx, to)
 }
 
-// Leave gives the place back, and notes how long the operation took.
-func (p *Place) Leave() {
-	took := p.gate.cfg.Now().Sub(p.began)
-	p.gate.mu.Lock()
-	p.gate.observe(p.key, took)
-	p.gate.used(p.client)
-	p.client.used = max(p.client.used+float64(took-p.charged), 0)
-	p.gate.mu.Unlock()
-	p.charged = 0
-	p.release()
-	p.end()
+// Leave gives the place back, and notes how long the operation took. Whole says that it
+// was executed to its end: one that was broken off may take longer.
+func (p *Place) Leave(whole bool) {
+	g := p.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if took := p.release(); whole || took >= g.cfg.Long {
+		g.observe(p.key, took)
+	}
+	p.client.refs--
 }
 
-// end forgets what was charged, of a place that is given back.
-func (p *Place) end() {
-	p.gate.mu.Lock()
-	defer p.gate.mu.Unlock()
-	p.client.used = max(p.client.used-float64(p.charged), 0)
+// release gives the place back to its lane, and returns how long it was taken, which is
+// what the client has used.
+func (p *Place) release() time.Duration {
+	now := p.gate.cfg.Now()
+	took := now.Sub(p.began)
+	p.client.used = max(p.client.usedAt(now)+float64(took-p.charged), 0)
 	p.charged = 0
-	p.client.refs--
+	p.gate.passOn(&p.gate.lanes[p.lane], now)
+	return took
 }
 
 // observe notes that an operation took so long. A time that is shorter than what is
@@ -234,9 +230,11 @@ func (g *Gate) observe(keys [2]uint64, took time.Duration) {
 	}
 }
 
-// used brings what a client has used up to date and returns it.
-func (g *Gate) used(c *client) float64 {
-	now := g.cfg.Now()
+// usedAt brings what a client has used up to date and returns it.
+func (c *client) usedAt(now time.Time) float64 {
+	if now.Equal(c.since) {
+		return c.used
+	}
 	c.used *= math.Exp2(-float64(now.Sub(c.since)) / float64(halfLife))
 	c.since = now
 	return c.used
@@ -251,9 +249,10 @@ func (g *Gate) forget() {
 	if len(g.clients) < forgetAt {
 		return
 	}
+	now := g.cfg.Now()
 	for _, bound := range [...]float64{float64(time.Millisecond), math.Inf(1)} {
 		for name, c := range g.clients {
-			if c.refs == 0 && g.used(c) < bound {
+			if c.refs == 0 && c.usedAt(now) < bound {
 				delete(g.clients, name)
 			}
 		}
@@ -263,7 +262,7 @@ func (g *Gate) forget() {
 	}
 }
 
-// take waits for a place in the lane.
+// take waits for a place in the lane. With an error, there is no place any more.
 func (p *Place) take(ctx context.Context) error {
 	g := p.gate
 	l := &g.lanes[p.lane]
@@ -296,23 +295,17 @@ func (p *Place) take(ctx context.Context) error {
 	if i := slices.Index(l.waiting, w); i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 	} else { // it was granted at the same time
-		g.passOn(l)
+		g.passOn(l, g.cfg.Now())
 	}
+	p.client.refs--
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return ErrBusy
 }
 
-// release gives the place back to its lane.
-func (p *Place) release() {
-	p.gate.mu.Lock()
-	defer p.gate.mu.Unlock()
-	p.gate.passOn(&p.gate.lanes[p.lane])
-}
-
 // passOn gives a place of a lane to whoever of those that wait has used the least.
-func (g *Gate) passOn(l *lane) {
+func (g *Gate) passOn(l *lane, now time.Time) {
 	if len(l.waiting) == 0 {
 		l.free++
 		g.inside--
@@ -320,7 +313,7 @@ func (g *Gate) passOn(l *lane) {
 	}
 	next := 0
 	for i, w := range l.waiting {
-		if g.used(w.client) < l.waiting[next].client.used {
+		if w.client.usedAt(now) < l.waiting[next].client.usedAt(now) {
 			next = i
 		}
 	}

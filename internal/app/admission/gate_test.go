@@ -31,7 +31,7 @@ func execute(t *testing.T, g *Gate, client, text string, took time.Duration) *Pl
 	t.Helper()
 	p := enter(t, g, client, text, false)
 	time.Sleep(took)
-	p.Leave()
+	p.Leave(true)
 	return p
 }
 
@@ -119,7 +119,7 @@ func TestUnknownOperationsAtOnce(t *testing.T) {
 			t.Errorf("%d operations of one client that are not known were begun as fast ones", lanes[fast])
 		}
 		for _, p := range places {
-			p.Leave()
+			p.Leave(true)
 		}
 		if used := g.clients["a"].used; used != 0 {
 			t.Errorf("operations that took no time left a use of %v", used)
@@ -141,7 +141,7 @@ func TestPlacesAreShared(t *testing.T) {
 				}
 				order <- client
 				time.Sleep(300 * time.Millisecond)
-				p.Leave()
+				p.Leave(true)
 			}()
 			synctest.Wait()
 		}
@@ -179,8 +179,8 @@ func TestWaiting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		held.Leave()
-		slowly.Leave()
+		held.Leave(true)
+		slowly.Leave(true)
 		if g.Inside() != 0 || g.lanes[fast].free != 1 || g.lanes[slow].free != 1 {
 			t.Errorf("%d operations, lanes %+v", g.Inside(), g.lanes)
 		}
@@ -238,11 +238,53 @@ func TestUnknownAfterMuchUse(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(2 * time.Second)
-			p.Leave()
+			p.Leave(true)
 			return p
 		}
 		if first, second := read(), read(); first.lane != fast || second.lane != slow {
 			t.Errorf("lanes %d, %d", first.lane, second.lane)
+		}
+	})
+}
+
+// What was broken off is not known as quick: it may take long.
+func TestBrokenOffIsNotQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 10)
+		again := func(text string) int { return enter(t, g, "b", text, true).lane }
+		enter(t, g, "a", "{unknown}", true).Leave(false)
+		if again("{unknown}") != slow {
+			t.Error("an operation that was broken off at once is known as quick")
+		}
+		execute(t, g, "a", "{slow}", time.Second)
+		enter(t, g, "a", "{slow}", true).Leave(false)
+		if again("{slow}") != slow {
+			t.Error("an operation that is slow was broken off, and is known as quick")
+		}
+		p := enter(t, g, "a", "{slowly}", false)
+		time.Sleep(time.Second)
+		p.Leave(false)
+		if again("{slowly}") != slow {
+			t.Error("an operation that was broken off after long is not slow")
+		}
+	})
+}
+
+// Use counts in both lanes, of an operation that moves.
+func TestReadingIsUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 10)
+		p, err := g.Enter(t.Context(), "a", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // reading it
+		if err := p.Operation(t.Context(), "", "{x}", true, false); err != nil {
+			t.Fatal(err)
+		}
+		p.Leave(true)
+		if used := g.clients["a"].used; used != float64(time.Second) {
+			t.Errorf("use of %v", time.Duration(used))
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -72,4 +73,30 @@ func TestNoPlaceIsKeptForMemory(t *testing.T) {
 			t.Errorf("%d bytes are still held", held)
 		}
 	})
+}
+
+// An operation that its client breaks off is not known as quick from then on.
+func TestBrokenOffIsNotKnownAsQuick(t *testing.T) {
+	s := newHandler(t, func(cfg *Config, _ *fakeSchema) { cfg.Limits.Slow, cfg.Limits.Time = 1, 100*time.Millisecond })
+	query := func(ctx context.Context) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(`{"query":"{items {nodes {id}}}"}`))
+		r.Header.Set("Content-Type", mediaJSON)
+		w := httptest.NewRecorder()
+		s.handler.ServeHTTP(w, r)
+		return w
+	}
+	gone, leave := context.WithCancel(t.Context())
+	s.schema.fields["items"] = func(context.Context) (any, error) {
+		leave()
+		return nil, gone.Err()
+	}
+	query(gone)
+	p, err := s.handler.gate.Enter(t.Context(), "another", true) // the one that is for slow ones
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := query(t.Context()); !strings.Contains(w.Body.String(), "the server is busy") {
+		t.Error(w.Body)
+	}
+	p.Leave(true)
 }

@@ -123,16 +123,17 @@ func (r *run) answer() *graphql.Response {
 	r.h.exec.tell(r.ctx, r.op)
 	r.op.errors = response.Errors
 	if response.HasNext == nil && r.op.kind != string(ast.Subscription) {
-		r.executed(len(response.Data))
+		r.executed(len(response.Data), r.op.code() != CodeUnavailable)
 	}
 	return response
 }
 
 // executed gives back the place, and the memory that an answer of so many bytes does not
-// need: a client that takes its time keeps only that.
-func (r *run) executed(bytes int) {
+// need: a client that takes its time keeps only that. Whole says that nothing broke off the
+// operation.
+func (r *run) executed(bytes int, whole bool) {
 	if r.place != nil {
-		r.place.Leave()
+		r.place.Leave(whole)
 		r.place = nil
 	}
 	r.op.hold.Set(int64(bytes))
@@ -140,7 +141,7 @@ func (r *run) executed(bytes int) {
 
 // end gives back what the operation still has.
 func (r *run) end() {
-	r.executed(0)
+	r.executed(0, false)
 	if r.timed != nil {
 		r.timed.end()
 	}

@@ -191,7 +191,7 @@ func (s *socket) read(hold *admission.Hold) (message, *violation, error) {
 		if err != nil {
 			return message{}, &violation{int(websocket.StatusTryAgainLater), busy().message}, nil
 		}
-		defer place.Leave()
+		defer place.Leave(true)
 	}
 	m, wrong := readMessage(text.Bytes())
 	return m, wrong, nil
