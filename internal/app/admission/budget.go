@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // ErrSpent is the error where all clients, or this one, hold as much of a budget as they
@@ -18,10 +19,9 @@ type Budget struct {
 	total int64
 	each  int64 // of a hold, that are not counted
 
-	mu    sync.Mutex
-	free  int64
-	held  map[string]int64 // by client
-	freed chan struct{}    // is closed when something is given back; nil: nobody waits
+	mu   sync.Mutex
+	free int64
+	held map[string]int64 // by client
 }
 
 // NewBudget returns a budget of a total. What a hold has up to each is not counted: where
@@ -60,10 +60,13 @@ func (h *Hold) Grow(n int64) error {
 	return nil
 }
 
+// lookEvery is after how long who waits looks again. To wake all of them whenever something
+// is given back would cost too much where many wait, such as for a client's own share.
+const lookEvery = 20 * time.Millisecond
+
 // GrowWait is Grow that waits until there is room, as long as the context allows.
 func (h *Hold) GrowWait(ctx context.Context, n int64) error {
 	for {
-		freed := h.budget.whenFreed()
 		err := h.Grow(n)
 		if err == nil {
 			return nil
@@ -71,7 +74,7 @@ func (h *Hold) GrowWait(ctx context.Context, n int64) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-freed:
+		case <-time.After(lookEvery):
 		}
 	}
 }
@@ -112,18 +115,4 @@ func (b *Budget) give(client string, n int64) {
 	if b.held[client] -= n; b.held[client] == 0 {
 		delete(b.held, client)
 	}
-	if n > 0 && b.freed != nil {
-		close(b.freed)
-		b.freed = nil
-	}
-}
-
-// whenFreed is closed the next time that something is given back.
-func (b *Budget) whenFreed() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.freed == nil {
-		b.freed = make(chan struct{})
-	}
-	return b.freed
 }
