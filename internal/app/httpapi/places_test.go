@@ -64,6 +64,7 @@ func TestNoPlaceIsKeptForMemory(t *testing.T) {
 				t.Errorf("%s: %d operations have a place", name, n)
 			}
 			time.Sleep(time.Hour)
+			synctest.Wait()
 			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 				t.Errorf("%s: status %d, %s", name, w.Code, w.Body)
 			}
