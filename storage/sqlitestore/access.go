@@ -58,7 +58,7 @@ func (c *collection) accessOf(f driver.Filter) []access {
 		}
 	}
 	for i := range out {
-		out[i].exact = len(out) == 1 && used == len(conjuncts)
+		out[i].exact = len(out) == 1 && used == len(conjuncts) && out[i].ix != c.keys
 	}
 	return out
 }
@@ -86,7 +86,13 @@ func (c *collection) accessOfOne(f driver.Filter) (access, bool) {
 		list, path, f = true, a.Field.Path, a.Filter
 	}
 	field, ok := fieldOf(f)
-	if !ok || field.Meta != driver.MetaNone {
+	switch {
+	case !ok:
+		return access{}, false
+	case field.Meta == driver.MetaKey && !list:
+		ranges, ok := rangesOf(f, driver.KindString)
+		return access{ix: c.keys, ranges: ranges}, ok
+	case field.Meta != driver.MetaNone:
 		return access{}, false
 	}
 	if !list {

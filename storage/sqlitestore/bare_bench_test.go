@@ -106,17 +106,14 @@ func benchBare(b *testing.B, s *Store, docs int, past driver.Instant) {
 		b.Run("page/"+at.name+"/bare", func(b *testing.B) {
 			r, err := s.newRun(context.Background(), &driver.Query{Collection: benchCollection, At: at.at})
 			if err == nil {
-				err = r.begin(c)
+				r.c = c
+				err = r.begin()
 			}
 			if err != nil {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				where, err := r.locate(coll.indexes[0])
-				if err != nil {
-					b.Fatal(err)
-				}
-				cur, err := r.walk(where, bound{value: everything.low}, bound{value: everything.high}, true)
+				cur, err := r.walk(coll.indexes[0], bound{value: everything.low}, bound{value: everything.high}, true)
 				if err != nil {
 					b.Fatal(err)
 				}

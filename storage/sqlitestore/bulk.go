@@ -90,7 +90,7 @@ func (w *writer) endBulk() error {
 	}
 	if err == nil {
 		w.store.bulk.Store(false)
-		w.store.checkpoints.wrote(softLog / pagesOfWrite)
+		w.store.checkpoints.wrote(w.store.opts.softLog / pagesOfWrite)
 	}
 	err = errors.Join(err, w.exec("PRAGMA temp_store = MEMORY"), w.exec(pragma("cache_size", -pageCache)))
 	w.bulkFailed, w.bulkTried = err, w.store.opts.Clock()

@@ -1,29 +1,28 @@
 package sqlitestore
 
 import (
-	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // The write-ahead log is moved into the file when about softLog pages were
 // added to it, beside the writer, who goes on. What it adds meanwhile it moves
-// itself, between two batches: SQLite then starts the log anew as soon as no
-// reader needs it, which is soon, as reads here are short. A log that is
-// written over costs less to sync than one that grows. Should readers follow
-// each other so closely that the log gets hardLog bytes, the checkpoint waits
-// for them, and the new ones read the file; then the log is cut.
+// itself, between two transactions: SQLite then starts the log anew as soon as
+// nobody reads from it. A log that is written over costs less to sync than one that
+// grows.
 //
-// A large load writes so much that the log is never moved as a whole while the
-// writer goes on. So when it has bulkLog pages the writer waits for the checkpoint
-// that runs, and moves the rest, before it begins the next transaction. The log
-// is written over from then on: cutting it would cost the writer a longer wait,
-// and the system the pages that it has for it.
+// Nobody waits for readers: their snapshots are asked for, and those of queries that
+// take long are renewed within a row (see pool). Only where a log has grown to four
+// times softLog all the same, since somebody always reads, the writer waits for them,
+// for logWait, so that it can be started anew under any load. It does so only while
+// more and more of the log can be moved: not beside another program that reads the
+// file for long.
 const (
-	softLog  = 4000
-	hardLog  = 64 << 20
-	bulkLog  = 12_000
-	bulkHard = 4 * hardLog
+	softLog = 4000
+	logWait = 50 * time.Millisecond
+	// logBytes is what the log's file is cut to when it is started anew.
+	logBytes = 64 << 20
 	// pagesOfWrite is about how many pages one write changes: rows of three
 	// tables and of their indexes, some of which share a page with those of
 	// other writes.
@@ -38,10 +37,10 @@ type checkpointer struct {
 	done  chan struct{}
 	once  sync.Once
 	pages atomic.Int64 // written since the last checkpoint, roughly
-	moved atomic.Bool  // the log was, but for what the writer has just added
 
-	running sync.Mutex   // held by a checkpoint beside the writer
-	frames  atomic.Int64 // in the log, at the last checkpoint beside the writer
+	mu    sync.Mutex  // held by a checkpoint
+	most  atomic.Bool // of the log was moved, but for what the writer has just added
+	moved int64       // pages of a log that could not be started anew
 }
 
 func startCheckpointer(s *Store, c *conn) *checkpointer {
@@ -52,7 +51,7 @@ func startCheckpointer(s *Store, c *conn) *checkpointer {
 
 // wrote says that the log has grown by the pages of so many writes.
 func (p *checkpointer) wrote(writes int64) {
-	if p.pages.Add(writes*pagesOfWrite) < softLog {
+	if p.pages.Add(writes*pagesOfWrite) < p.store.opts.softLog {
 		return
 	}
 	select {
@@ -69,73 +68,52 @@ func (p *checkpointer) loop() {
 			return
 		case <-p.wake:
 		}
-		p.beside()
+		p.mu.Lock()
+		p.pages.Store(0)
+		p.run(p.conn, "PASSIVE")
+		p.most.Store(true)
+		p.mu.Unlock()
 	}
 }
 
-// beside is a checkpoint while the writer goes on.
-func (p *checkpointer) beside() {
-	p.running.Lock()
-	defer p.running.Unlock()
-	p.pages.Store(0)
-	most := int64(hardLog)
-	if p.store.bulk.Load() {
-		most = bulkHard
-	}
-	query := "PRAGMA wal_checkpoint(PASSIVE)"
-	if p.size() > most {
-		query = "PRAGMA wal_checkpoint(TRUNCATE)"
-	}
-	frames, ok := p.run(p.conn, query)
-	p.frames.Store(frames)
-	p.moved.Store(ok)
-}
-
-// settle moves a log that has become long as a whole, so that the next transaction
-// begins it anew. The writer calls it between two transactions of a large load.
-func (p *checkpointer) settle(writer *conn) {
-	if p.frames.Load() < bulkLog {
+// finish moves the rest of the log, if the most was. The writer calls it between two
+// transactions.
+func (p *checkpointer) finish(writer *conn) {
+	if !p.most.Swap(false) {
 		return
 	}
-	p.running.Lock()
-	defer p.running.Unlock()
-	p.frames.Store(0)
-	p.run(writer, "PRAGMA wal_checkpoint(PASSIVE)")
-}
-
-// finish moves the rest of the log, if the most was. The writer calls it
-// between two transactions.
-func (p *checkpointer) finish(writer *conn) {
-	if p.moved.Swap(false) {
-		p.run(writer, "PRAGMA wal_checkpoint(PASSIVE)")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pages, moved := p.run(writer, "PASSIVE")
+	if pages < 4*p.store.opts.softLog {
+		p.moved = 0
+		return
+	}
+	if moved <= p.moved {
+		return
+	}
+	writer.SetBusyTimeout(logWait)
+	defer writer.SetBusyTimeout(busyTimeout)
+	// Who takes a snapshot after all is moved reads the file, and not the log.
+	if pages, p.moved = p.run(writer, "FULL"); pages == p.moved {
+		p.run(writer, "RESTART")
 	}
 }
 
-// run makes a checkpoint. It returns how many frames the log has, and whether
-// that succeeded.
-func (p *checkpointer) run(c *conn, query string) (frames int64, ok bool) {
-	defer p.store.readers.yield()()
-	s, err := c.Prepare(query)
+// run makes a checkpoint. It returns how many pages the log has, and how many of them
+// are in the file.
+func (p *checkpointer) run(c *conn, mode string) (pages, moved int64) {
+	p.store.readers.ask()
+	s, err := c.Prepare("PRAGMA wal_checkpoint(" + mode + ")")
 	if err == nil {
 		_, err = s.Step()
-		frames = s.ColumnInt64(1) // after the one that says whether it was kept from its work
+		pages, moved = s.ColumnInt64(1), s.ColumnInt64(2)
 		err = finish(s, err)
 	}
 	if err != nil {
 		p.store.log.Error("checkpoint failed; it will be tried again", "store", p.store.path, "error", err)
-		return 0, false
 	}
-	return frames, true
-}
-
-// size returns the length of the log in bytes, 0 if there is none. A log that
-// was started anew keeps its length until it is cut.
-func (p *checkpointer) size() int64 {
-	info, err := os.Stat(p.store.path + "-wal")
-	if err != nil {
-		return 0
-	}
-	return info.Size()
+	return pages, moved
 }
 
 func (p *checkpointer) stop() {

@@ -1,36 +1,107 @@
 package sqlitestore
 
 import (
+	"fmt"
+	"os"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/asof/asof/storage/driver"
 )
 
-// The log of a large load is written over from its beginning once it has become
-// long, and what it had is in the file.
-func TestLogOfALargeLoadBeginsAnew(t *testing.T) {
-	for _, long := range []bool{false, true} {
-		s := benchStore(t, Options{Sync: SyncOff, bulkVersions: 100, idleTime: time.Hour})
-		vs := benchVersions(20, 300)
-		if _, err := s.Load(t.Context(), vs[:200]); err != nil {
-			t.Fatal(err)
-		}
-		before := s.checkpoints.size()
-		for from := 200; from < 300; from += 20 {
-			if long {
-				s.checkpoints.frames.Store(bulkLog)
-			}
-			if _, err := s.Load(t.Context(), vs[from:from+20]); err != nil {
-				t.Fatal(err)
-			}
-			if !s.bulk.Load() {
-				t.Fatal("the load has ended: this test shows nothing")
-			}
-		}
-		if after := s.checkpoints.size(); (after == before) != long {
-			t.Errorf("long: %v; the log had %d bytes, and has %d", long, before, after)
-		}
-		if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
-			t.Error(err)
-		}
+// logSize is the length of the log in bytes.
+func logSize(t testing.TB, s *Store) int64 {
+	t.Helper()
+	info, err := os.Stat(s.path + "-wal")
+	if err != nil {
+		t.Fatal(err)
 	}
+	return info.Size()
+}
+
+// writes commits from several goroutines, and returns how long that took.
+func writes(t testing.TB, s *Store, round string, count int) time.Duration {
+	t.Helper()
+	const writers = 16
+	began := time.Now()
+	var all sync.WaitGroup
+	for i := range writers {
+		all.Go(func() {
+			for n := range count / writers {
+				id := fmt.Sprintf("%s-%d-%d", round, i, n)
+				if _, err := s.Commit(t.Context(), &driver.Write{ID: id, Collection: benchCollection, Key: id, Op: driver.OpCreate, Data: benchData(i, n, n)}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(began)
+}
+
+// Writers do not wait for one who reads for long: with a snapshot that is held
+// all the time they commit about as fast as without, and afterwards the log is cut.
+func TestWritersDoNotWaitForReaders(t *testing.T) {
+	s := benchStore(t, Options{Sync: SyncOff, softLog: 200})
+	const count = 8000
+	writes(t, s, "warm", count)
+	free := writes(t, s, "free", count)
+	c, err := s.readers.get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := writes(t, s, "held", count)
+	s.readers.put(c)
+	if held > 4*free {
+		t.Errorf("%d commits took %v, and %v beside a reader", count, free, held)
+	}
+	grown := logSize(t, s)
+	writes(t, s, "after", count)
+	if size := logSize(t, s); size >= grown || size > 2*logBytes {
+		t.Errorf("the log has %d bytes, and had %d with the reader", size, grown)
+	}
+}
+
+// The log stays short though somebody always reads all there is.
+func TestLogStaysShortUnderScans(t *testing.T) {
+	s := benchStore(t, Options{Sync: SyncOff, softLog: 200, VersionCache: -1})
+	const count = 1000
+	writes(t, s, "before", count)
+	at, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	scan := make(chan bool) // a scan has ended
+	go func() {
+		defer close(scan)
+		q := &driver.Query{Collection: benchCollection, At: at, Filter: driver.Text{Field: driver.Field{Path: []string{"name"}, Kind: driver.KindString}, Op: driver.HasPrefix, Value: "P"}}
+		for t.Context().Err() == nil {
+			if found, err := s.Count(t.Context(), q); err != nil || found != count-count%16 {
+				if t.Context().Err() == nil {
+					t.Errorf("as of %s there are %d, %v", at, found, err)
+				}
+				return
+			}
+			select {
+			case scan <- true:
+			default:
+			}
+		}
+	}()
+	most := int64(0)
+	for i := range 10 {
+		writes(t, s, fmt.Sprint("beside", i), 400)
+		for range 3 { // so that the scan had time to go on
+			if !<-scan {
+				return
+			}
+		}
+		most = max(most, logSize(t, s))
+	}
+	if most > 40<<20 {
+		t.Errorf("the log grew to %d bytes", most)
+	}
+	t.Logf("the log had up to %d bytes", most)
 }

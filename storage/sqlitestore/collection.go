@@ -17,6 +17,9 @@ type collection struct {
 	// that the index names; slots is how many there are.
 	paths *paths
 	slots int
+	// keys stands for the index on the documents' keys, which every collection has.
+	// Its entries are all documents that ever were, whatever the instant.
+	keys *index
 
 	sequence int64 // documents that ever were
 	live     int64
@@ -45,6 +48,10 @@ type epoch struct {
 	closed int64 // the other entries
 	dirty  bool  // counters differ from those in the file
 	whole  bool  // it cannot be cut: all of its changes fall on one instant
+}
+
+func newCollection(id int64, name string) *collection {
+	return &collection{id: id, name: name, paths: newPaths(), keys: &index{decl: driver.Index{Kind: driver.KindString}}}
 }
 
 // index returns the declared index on a path, nil where there is none.

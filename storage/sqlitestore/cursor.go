@@ -33,95 +33,153 @@ const (
 	fromLive   = `SELECT value, key, document FROM entries WHERE idx = ?1` + entryRange
 	fromOpen   = fromLive + ` AND since <= ?6`
 	fromPast   = `SELECT value, key, document FROM past WHERE epoch = ?1` + entryRange + ` AND since <= ?6 AND until > ?6`
+	fromKeys   = `SELECT NULL, key, id FROM documents INDEXED BY documents_key WHERE collection = ?1 AND key >= ?3 AND key < ?5`
 )
 
-// entriesAt says where the entries of an index as of an instant lie: in table
-// entries, those since then left out; in an epoch of table past; or in both.
-type entriesAt struct {
-	idx   int64 // 0: not in table entries
-	epoch int64 // 0: not in table past
+// source is a statement that yields entries, and the number of the index, the epoch
+// or the collection that it is about; 0: there are none.
+type source struct {
+	query string
+	where int64
 }
 
-// locate finds where to read an index.
-func (r *run) locate(ix *index) (entriesAt, error) {
-	if r.live {
-		return entriesAt{idx: ix.id}, nil
+const (
+	countOf = `SELECT count(*) FROM (SELECT 1 FROM (`
+	limited = `) LIMIT ?7)`
+)
+
+// sources returns where the entries of an index as of the query's instant lie: in
+// table entries, those since then left out; in an epoch of table past; or in both.
+func (r *run) sources(ix *index) (list [2]source, err error) {
+	switch {
+	case ix == r.coll.keys:
+		return [2]source{{fromKeys, r.coll.id}}, nil
+	case r.live:
+		return [2]source{{fromLive, ix.id}}, nil
 	}
 	s, err := r.c.Prepare(`SELECT id, EXISTS(SELECT 1 FROM epochs l WHERE l.idx = ?1 AND l.start > ?2)
 		FROM epochs WHERE idx = ?1 AND start <= ?2 ORDER BY start DESC LIMIT 1`)
 	if err != nil {
-		return entriesAt{}, err
+		return list, err
 	}
 	s.BindInt64(1, ix.id)
 	s.BindInt64(2, int64(r.at))
-	at := entriesAt{}
 	row, err := s.Step()
 	if row {
-		at.epoch = s.ColumnInt64(0)
+		list[1] = source{fromPast, s.ColumnInt64(0)}
 		if s.ColumnInt64(1) == 0 {
-			at.idx = ix.id
+			list[0] = source{fromOpen, ix.id}
 		}
 	}
-	return at, finish(s, err)
+	return list, finish(s, err)
 }
 
 // cursor walks the entries of an index between two bounds, in the order of
-// (value, key) or against it, merging the two tables.
+// (value, key) or against it, merging the two tables. It goes on in a newer
+// snapshot where its own is asked for: at an instant, an index has one entry of a
+// value and a key.
 type cursor struct {
-	r       *run
-	reverse bool
-	live    *sqlite.Stmt // nil: at its end
-	past    *sqlite.Stmt
-	onLive  bool // which one the current entry came from
-	onPast  bool
-	entry   indexEntry
+	r        *run
+	ix       *index
+	from, to bound
+	reverse  bool
+	live     *sqlite.Stmt // nil: at its end
+	past     *sqlite.Stmt
+	onLive   bool // which one the current entry came from
+	onPast   bool
+	entry    indexEntry
 }
 
 // walk opens a cursor. Only one is open at a time; close it.
-func (r *run) walk(at entriesAt, from, to bound, reverse bool) (*cursor, error) {
-	cur := &cursor{r: r, reverse: reverse}
-	order := inOrder
-	if reverse {
-		order = inReverse
-	}
-	var err error
-	if at.idx != 0 {
-		query := fromLive
-		if !r.live {
-			query = fromOpen
-		}
-		if cur.live, err = r.bindEntries(query+order, at.idx, from, to); err != nil {
-			return nil, err
-		}
-		if err = cur.step(&cur.live); err != nil {
-			return nil, err
-		}
-	}
-	if at.epoch != 0 {
-		if cur.past, err = r.bindEntries(fromPast+order, at.epoch, from, to); err != nil {
-			return nil, cur.close(err)
-		}
-		if err = cur.step(&cur.past); err != nil {
-			return nil, cur.close(err)
-		}
-	}
-	return cur, nil
+func (r *run) walk(ix *index, from, to bound, reverse bool) (*cursor, error) {
+	cur := &cursor{r: r, ix: ix, from: from, to: to, reverse: reverse}
+	err := cur.open()
+	return cur, err
 }
 
-func (r *run) bindEntries(query string, where int64, from, to bound) (*sqlite.Stmt, error) {
+func (cur *cursor) open() error {
+	order := inOrder
+	switch {
+	case cur.ix == cur.r.coll.keys && cur.reverse:
+		order = ` ORDER BY key DESC`
+	case cur.ix == cur.r.coll.keys:
+		order = ` ORDER BY key`
+	case cur.reverse:
+		order = inReverse
+	}
+	sources, err := cur.r.sources(cur.ix)
+	if err != nil {
+		return err
+	}
+	for i, at := range []**sqlite.Stmt{&cur.live, &cur.past} {
+		if sources[i].where == 0 {
+			continue
+		}
+		if *at, err = cur.r.bindEntries(sources[i], sources[i].query+order, cur.from, cur.to); err == nil {
+			err = cur.step(at)
+		}
+		if err != nil {
+			return cur.close(err)
+		}
+	}
+	return nil
+}
+
+// renew goes on behind the current entry in a new snapshot.
+func (cur *cursor) renew() error {
+	behind := bound{value: bytes.Clone(cur.entry.value), key: string(cur.entry.key)}
+	if cur.ix == cur.r.coll.keys {
+		behind = bound{value: append([]byte{tagValue}, cur.entry.key...)}
+	}
+	switch {
+	case cur.reverse:
+		cur.to = behind
+	case cur.ix == cur.r.coll.keys:
+		cur.from = bound{value: successor(behind.value)}
+	default:
+		cur.from = bound{value: behind.value, key: behind.key + "\x00"}
+	}
+	cur.onLive, cur.onPast = false, false
+	if err := cur.close(nil); err != nil {
+		return err
+	}
+	if err := cur.r.renew(true); err != nil {
+		return err
+	}
+	return cur.open()
+}
+
+// bindEntries prepares a source's query, or one around it.
+func (r *run) bindEntries(src source, query string, from, to bound) (*sqlite.Stmt, error) {
 	s, err := r.c.Prepare(query)
 	if err != nil {
 		return nil, err
 	}
-	s.BindInt64(1, where)
+	s.BindInt64(1, src.where)
+	if src.query == fromKeys {
+		s.BindText(3, keyOf(from.value))
+		s.BindText(5, keyOf(to.value))
+		return s, nil
+	}
 	s.BindBytes(2, from.value)
 	s.BindText(3, from.key)
 	s.BindBytes(4, to.value)
 	s.BindText(5, to.key)
-	if !r.live {
+	if src.query != fromLive {
 		s.BindInt64(6, int64(r.at))
 	}
 	return s, nil
+}
+
+// keyOf returns the key that an encoded value is, or a text before or behind all keys.
+func keyOf(value []byte) string {
+	switch {
+	case value[0] < tagValue:
+		return ""
+	case value[0] > tagValue:
+		return "\xff"
+	}
+	return string(value[1:])
 }
 
 func (cur *cursor) step(s **sqlite.Stmt) error {
@@ -136,6 +194,11 @@ func (cur *cursor) step(s **sqlite.Stmt) error {
 
 // next moves to the next entry; false at the end.
 func (cur *cursor) next() (bool, error) {
+	if (cur.onLive || cur.onPast) && cur.r.isAsked() {
+		if err := cur.renew(); err != nil {
+			return false, err
+		}
+	}
 	if cur.onLive {
 		cur.onLive = false
 		if err := cur.step(&cur.live); err != nil {
@@ -182,29 +245,23 @@ func (cur *cursor) close(err error) error {
 	return err
 }
 
-// countEntries counts the entries in ranges, up to a limit; 0 is no limit.
-func (r *run) countEntries(at entriesAt, ranges []span, limit int64) (int64, error) {
-	if limit == 0 {
-		limit = -1
+// countEntries counts the entries of an index in ranges, up to a limit; 0 is no limit.
+func (r *run) countEntries(ix *index, ranges []span, limit int64) (int64, error) {
+	sources, err := r.sources(ix)
+	if err != nil {
+		return 0, err
 	}
 	total := int64(0)
 	for _, sp := range ranges {
-		for _, part := range []struct {
-			where int64
-			query string
-		}{{at.idx, fromOpen}, {at.epoch, fromPast}} {
-			if part.where == 0 {
+		for _, from := range sources {
+			if from.where == 0 {
 				continue
-			}
-			query := part.query
-			if r.live {
-				query = fromLive
 			}
 			left := int64(-1)
 			if limit > 0 {
 				left = limit - total
 			}
-			s, err := r.bindEntries(`SELECT count(*) FROM (SELECT 1 FROM (`+query+`) LIMIT ?7)`, part.where, bound{value: sp.low}, bound{value: sp.high})
+			s, err := r.bindEntries(from, countOf+from.query+limited, bound{value: sp.low}, bound{value: sp.high})
 			if err != nil {
 				return 0, err
 			}

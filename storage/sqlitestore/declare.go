@@ -109,7 +109,7 @@ func (s *Store) readDeclarations() error {
 	}
 	row, err := st.Step()
 	for ; row && err == nil; row, err = st.Step() {
-		coll := &collection{id: st.ColumnInt64(0), name: st.ColumnText(1), paths: newPaths()}
+		coll := newCollection(st.ColumnInt64(0), st.ColumnText(1))
 		s.collections = append(s.collections, coll)
 		s.byName[coll.name], s.byID[coll.id] = coll, coll
 	}
@@ -236,7 +236,7 @@ const fillBatch = 256
 func (s *Store) fillIndex(ctx context.Context, coll *collection, ix *index) error {
 	w := s.writer
 	// A collection of its own, so that the other indexes are left alone.
-	only := &collection{id: coll.id, name: coll.name, paths: newPaths()}
+	only := newCollection(coll.id, coll.name)
 	only.addIndex(ix)
 	st, err := w.Prepare(`SELECT id, key, deleted, at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`)
 	if err != nil {

@@ -6,12 +6,7 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-const (
-	sqlScan            = `SELECT ` + documentColumns + ` FROM documents WHERE id >= ?1 AND id < ?2`
-	sqlKeyScan         = `SELECT ` + documentColumns + ` FROM documents INDEXED BY documents_key WHERE collection = ?1 AND key >= ?2 ORDER BY key`
-	sqlKeyScanBackward = `SELECT ` + documentColumns + ` FROM documents INDEXED BY documents_key WHERE collection = ?1 AND key < ?2 ORDER BY key DESC`
-	sqlKeyScanEnd      = `SELECT ` + documentColumns + ` FROM documents INDEXED BY documents_key WHERE collection = ?1 ORDER BY key DESC`
-)
+const sqlScan = `SELECT ` + documentColumns + ` FROM documents WHERE id > ?1 AND id < ?2 ORDER BY id`
 
 // atInstant goes from a document's row to the row that was current at the
 // query's instant: the same one, or one of the history. It returns nil where
@@ -43,47 +38,64 @@ func (r *run) inHistory(doc docID) (*sqlite.Stmt, error) {
 	return h, nil
 }
 
-// eachUntil calls f for every document of a statement over documents that was
-// there at the instant and that the filter accepts, with the row of its
-// version. It stops when f returns false, or before a document at which stop
-// returns true.
-func (r *run) eachUntil(s *sqlite.Stmt, f visit, stop func() bool) error {
-	more, err := s.Step()
-	for ; more && err == nil; more, err = s.Step() {
-		if err = r.poll(); err != nil || stop() {
-			break
+// scan looks at all documents of the collection, in the order of the file, and calls
+// f for every one that was there at the instant and that the filter accepts, with
+// the row of its version. It goes on in a newer snapshot where its own is asked for.
+func (r *run) scan(f visit) error {
+	last := docOf(r.coll.id, 0)
+	for {
+		ended, err := r.scanFrom(&last, f)
+		if ended || err != nil {
+			return err
 		}
-		var at *sqlite.Stmt
-		if at, err = r.atInstant(s); err != nil {
-			break
+		if err := r.renew(false); err != nil {
+			return err
 		}
-		if at == nil {
-			r.rows++
-			continue
+	}
+}
+
+// scanFrom scans behind a document until the snapshot is asked for, and notes how
+// far it came.
+func (r *run) scanFrom(last *docID, f visit) (ended bool, err error) {
+	s, err := r.c.Prepare(sqlScan)
+	if err != nil {
+		return false, err
+	}
+	s.BindInt64(1, int64(*last))
+	s.BindInt64(2, int64(docOf(r.coll.id+1, 0)))
+	for err == nil {
+		var more bool
+		if more, err = s.Step(); err != nil || !more {
+			return true, finish(s, err)
 		}
-		goOn := true
-		if r.matches(row{s: at}) {
-			goOn, err = f(row{s: at}, docID(s.ColumnInt64(colID)))
+		*last = docID(s.ColumnInt64(colID))
+		if err = r.look(s, *last, f); err == nil {
+			err = r.poll()
 		}
-		if at != s {
-			err = finish(at, err)
-		}
-		if !goOn || err != nil {
+		if r.isAsked() {
 			break
 		}
 	}
-	return finish(s, err)
+	return false, finish(s, err)
 }
 
-// scan looks at all documents of the collection, in the order of the file.
-func (r *run) scan(f visit) error {
-	s, err := r.c.Prepare(sqlScan)
+// look calls f for the document that a statement stands on.
+func (r *run) look(s *sqlite.Stmt, doc docID, f visit) error {
+	at, err := r.atInstant(s)
 	if err != nil {
 		return err
 	}
-	s.BindInt64(1, int64(docOf(r.coll.id, 0)))
-	s.BindInt64(2, int64(docOf(r.coll.id+1, 0)))
-	return r.eachUntil(s, f, func() bool { return false })
+	if at == nil {
+		r.rows++
+		return nil
+	}
+	if r.matches(row{s: at}) {
+		_, err = f(row{s: at}, doc)
+	}
+	if at != s {
+		err = finish(at, err)
+	}
+	return err
 }
 
 // collect adds the documents of a scan to a page.

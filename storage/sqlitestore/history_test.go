@@ -87,22 +87,20 @@ func TestPastPagesReadFewEntries(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := s.read(t.Context(), func(c *conn) error {
-				if err := r.begin(c); err != nil {
+				r.c = c
+				if err := r.begin(); err != nil {
 					return err
 				}
-				at, err := r.locate(s.byName[benchCollection].indexes[0])
+				sources, err := r.sources(s.byName[benchCollection].indexes[0])
 				if err != nil {
 					return err
 				}
-				n, err := r.countEntries(at, []span{everything}, 0)
+				n, err := r.countEntries(s.byName[benchCollection].indexes[0], []span{everything}, 0)
 				if err != nil || n != docs {
 					t.Errorf("%d entries at %s, %v; want %d", n, q.At, err, docs)
 				}
 				passed := int64(0)
-				for _, part := range []struct {
-					query string
-					where int64
-				}{{`SELECT count(*) FROM past WHERE epoch = ?1`, at.epoch}, {`SELECT count(*) FROM entries WHERE idx = ?1`, at.idx}} {
+				for _, part := range []source{{`SELECT count(*) FROM entries WHERE idx = ?1`, sources[0].where}, {`SELECT count(*) FROM past WHERE epoch = ?1`, sources[1].where}} {
 					n, err := c.integer(part.query, part.where)
 					if err != nil {
 						return err

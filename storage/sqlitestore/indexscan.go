@@ -21,8 +21,8 @@ func (r *run) counting(n *int64) visit {
 }
 
 // document goes to the document of an index entry, at the query's instant,
-// and calls f if the filter accepts it.
-func (r *run) document(doc docID, key string, f visit) (bool, error) {
+// and calls f if it was there and the filter accepts it.
+func (r *run) document(ix *index, doc docID, key string, f visit) (bool, error) {
 	if err := r.poll(); err != nil {
 		return false, err
 	}
@@ -37,7 +37,11 @@ func (r *run) document(doc docID, key string, f visit) (bool, error) {
 		return false, err
 	}
 	if s == nil {
-		return false, internalf("%s: an index has an entry for document %d, which is not there; run a check", r.coll.name, doc)
+		r.rows++
+		if ix != r.coll.keys {
+			return false, internalf("%s: an index has an entry for document %d, which is not there; run a check", r.coll.name, doc)
+		}
+		return true, nil
 	}
 	goOn := true
 	if r.matches(row{s: s}) {
@@ -67,16 +71,12 @@ func (r *run) rowOf(doc docID) (*sqlite.Stmt, error) {
 
 // selectEach calls f for the documents of the entries in ranges, once for each.
 func (r *run) selectEach(a access, f visit) error {
-	at, err := r.locate(a.ix)
-	if err != nil {
-		return err
-	}
 	var seen map[docID]bool
 	if !a.distinct() {
 		seen = map[docID]bool{}
 	}
 	for _, sp := range a.ranges {
-		cur, err := r.walk(at, bound{value: sp.low}, bound{value: sp.high}, false)
+		cur, err := r.walk(a.ix, bound{value: sp.low}, bound{value: sp.high}, false)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (r *run) selectEach(a access, f visit) error {
 			if seen != nil {
 				seen[doc] = true
 			}
-			if more, err = r.document(doc, unsafeString(cur.entry.key), f); err != nil || !more {
+			if more, err = r.document(a.ix, doc, unsafeString(cur.entry.key), f); err != nil || !more {
 				break
 			}
 		}
@@ -117,7 +117,7 @@ func (r *run) patience() int64 {
 	if r.q.Limit == 0 {
 		return math.MaxInt64 / 2
 	}
-	return max(int64(r.q.Limit), r.size/8) + 64
+	return max(int64(r.q.Limit), r.size/16) + 64
 }
 
 // filler appends accepted rows to a page until it is full.
@@ -147,46 +147,4 @@ func (p *filler) page() []*driver.Version {
 		slices.Reverse(p.out)
 	}
 	return p.out
-}
-
-// keyPage reads documents in the order of their keys. It reports false when
-// it gave up.
-func (r *run) keyPage() ([]*driver.Version, bool, error) {
-	reverse := r.q.Backward != (len(r.orders) > 0 && r.orders[0].desc)
-	first, last := r.after, r.before
-	if r.q.Backward {
-		first, last = last, first
-	}
-	query := sqlKeyScan
-	switch {
-	case reverse && first != nil:
-		query = sqlKeyScanBackward
-	case reverse:
-		query = sqlKeyScanEnd
-	}
-	s, err := r.c.Prepare(query)
-	if err != nil {
-		return nil, false, err
-	}
-	s.BindInt64(1, r.coll.id)
-	switch {
-	case first != nil:
-		s.BindText(2, first.key)
-	case !reverse:
-		s.BindText(2, "")
-	}
-	p := &filler{r: r}
-	gaveUp := false
-	patience := r.patience()
-	err = r.eachUntil(s, p.visit, func() bool {
-		// A key beyond the other bound ends the page.
-		if last != nil {
-			if c := compareText(r.c.raw(s, colKey), last.key); reverse && c < 0 || !reverse && c > 0 {
-				return true
-			}
-		}
-		gaveUp = r.rows > patience
-		return gaveUp
-	})
-	return p.page(), !gaveUp, err
 }

@@ -37,7 +37,7 @@ func (s *Store) addUnknown() {
 	const free = 0 // no collection of a file has it: ids begin at 1
 	for _, decl := range s.opts.Collections {
 		if s.byName[decl.Name] == nil {
-			s.byName[decl.Name] = &collection{id: free, name: decl.Name, paths: newPaths()}
+			s.byName[decl.Name] = newCollection(free, decl.Name)
 		}
 	}
 }

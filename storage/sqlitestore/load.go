@@ -61,9 +61,6 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 			}
 			return w.flushDocuments()
 		}
-		if s.bulk.Load() {
-			s.checkpoints.settle(w.conn)
-		}
 		err := w.transaction(load)
 		if errors.Is(err, errBulk) {
 			begin = false

@@ -69,13 +69,16 @@ type Options struct {
 
 	// For tests: what goes wrong after a COMMIT (nil: nothing), the size at which
 	// the disk is full, in pages (0: no limit),
-	// another epochSlack, bulkVersions, smallDocument and idleTime.
+	// another epochSlack, bulkVersions, smallDocument, idleTime and softLog, and that
+	// snapshots count as asked for at each row.
 	afterCommit   func() error
 	maxPages      int
 	epochSlack    int64
 	bulkVersions  int
 	smallDocument int
 	idleTime      time.Duration
+	softLog       int64
+	restless      bool
 }
 
 // Store is an engine over one SQLite file. It implements driver.Engine.
@@ -95,6 +98,7 @@ type Store struct {
 	lease       *lease
 	writer      *writer
 	readers     *pool
+	asks        atomic.Int64 // see pool
 	checkpoints *checkpointer
 	feed        feed
 	bulk        bulk
@@ -126,6 +130,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	}
 	if opts.bulkVersions == 0 {
 		opts.bulkVersions = bulkVersions
+	}
+	if opts.softLog == 0 {
+		opts.softLog = softLog
 	}
 	if opts.idleTime == 0 {
 		opts.idleTime = idleTime
@@ -177,7 +184,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
-	s.readers = newPool(opts.Readers)
+	s.readers = newPool(opts.Readers, &s.asks)
 	for range opts.Readers {
 		c, err := s.connect()
 		if err != nil {
@@ -288,6 +295,10 @@ func acquireDatabase(path string, inspect bool) (*os.File, error) {
 // pageCache is what each connection may hold of the file in memory, in KiB.
 const pageCache = 4 << 10
 
+// busyTimeout is how long to wait for another program that writes to the file, or
+// makes a checkpoint. Readers never wait in WAL mode.
+const busyTimeout = 10 * time.Second
+
 // connect opens a connection.
 func (s *Store) connect() (*conn, error) {
 	name, flags := s.path, []sqlite.OpenFlags{sqlite.OpenReadWrite, sqlite.OpenCreate}
@@ -304,11 +315,11 @@ func (s *Store) connect() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Readers never wait for locks in WAL mode; this is for checkpoints.
-	c.SetBusyTimeout(10 * time.Second)
+	c.SetBusyTimeout(busyTimeout)
 	pragmas := []string{
 		"PRAGMA synchronous = " + map[Sync]string{SyncFull: "FULL", SyncNormal: "NORMAL", SyncOff: "OFF"}[s.opts.Sync],
 		"PRAGMA wal_autocheckpoint = 0",
+		pragma("journal_size_limit", logBytes),
 		pragma("cache_size", -pageCache),
 		"PRAGMA temp_store = MEMORY",
 	}

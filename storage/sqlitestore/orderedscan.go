@@ -21,19 +21,13 @@ const groupRead = 64
 // order has keys ascend within a value, and further fields decide before the
 // keys; then the entries of each value form a group that is sorted by itself.
 func (r *run) orderedPage(o ordered) ([]*driver.Version, bool, error) {
-	at, err := r.locate(o.ix)
-	if err != nil {
-		return nil, false, err
-	}
 	desc := false
-	if !o.fixed {
+	if len(r.orders) > 0 {
 		desc = r.orders[0].desc
-	} else if len(r.orders) > 0 {
-		desc = r.orders[0].desc // of the keys
 	}
 	p := &filler{r: r}
-	w := &orderedWalk{run: r, filler: p, at: at, reverse: desc != r.q.Backward, patience: r.rows + r.patience()}
-	w.grouped = !o.fixed && (desc || len(r.orders) > 1)
+	w := &orderedWalk{run: r, filler: p, ix: o.ix, reverse: desc != r.q.Backward, patience: r.rows + r.patience()}
+	w.grouped = !o.fixed && o.ix != r.coll.keys && (desc || len(r.orders) > 1)
 	if len(r.orders) > 1 && !o.fixed && r.orders[1].meta == driver.MetaKey && r.orders[1].desc == desc {
 		w.grouped = false
 	}
@@ -42,8 +36,9 @@ func (r *run) orderedPage(o ordered) ([]*driver.Version, bool, error) {
 	if w.reverse {
 		slices.Reverse(ranges)
 	}
+	var err error
 	for _, sp := range ranges {
-		from, to := r.narrow(sp, o.fixed)
+		from, to := r.narrow(sp, o)
 		if w.grouped {
 			err = w.groups(from, to)
 		} else {
@@ -57,14 +52,23 @@ func (r *run) orderedPage(o ordered) ([]*driver.Version, bool, error) {
 }
 
 // narrow applies the bounds of the page to a range of values.
-func (r *run) narrow(sp span, fixed bool) (from, to bound) {
+func (r *run) narrow(sp span, o ordered) (from, to bound) {
 	from, to = bound{value: sp.low}, bound{value: sp.high}
 	desc := len(r.orders) > 0 && r.orders[0].desc
 	low, high := r.after, r.before
 	if desc {
 		low, high = high, low
 	}
-	if fixed {
+	switch {
+	case o.ix == r.coll.keys:
+		if low != nil {
+			from.value = maxBytes(from.value, append([]byte{tagValue}, low.key...))
+		}
+		if high != nil {
+			to.value = minBytes(to.value, append([]byte{tagValue}, high.key...))
+		}
+		return from, to
+	case o.fixed:
 		// All entries have one value: the keys are the order.
 		if low != nil {
 			from.key = low.key
@@ -96,7 +100,7 @@ func (r *run) narrow(sp span, fixed bool) (from, to bound) {
 type orderedWalk struct {
 	*run
 	*filler
-	at       entriesAt
+	ix       *index
 	reverse  bool
 	grouped  bool
 	byKey    bool // within a group the keys alone decide
@@ -106,7 +110,7 @@ type orderedWalk struct {
 
 // straight takes entries as they come.
 func (w *orderedWalk) straight(from, to bound) error {
-	cur, err := w.walk(w.at, from, to, w.reverse)
+	cur, err := w.walk(w.ix, from, to, w.reverse)
 	if err != nil {
 		return err
 	}
@@ -119,7 +123,7 @@ func (w *orderedWalk) take(cur *cursor) error {
 		if err != nil || !more {
 			return err
 		}
-		if more, err = w.document(cur.entry.doc, unsafeString(cur.entry.key), w.visit); err != nil || !more {
+		if more, err = w.document(w.ix, cur.entry.doc, unsafeString(cur.entry.key), w.visit); err != nil || !more {
 			return err
 		}
 		if w.rows > w.patience {
@@ -157,7 +161,7 @@ type pair struct {
 // returns the value of the group at which another cursor must take over, all
 // of which is done; nil at the end.
 func (w *orderedWalk) group(from, to bound) ([]byte, error) {
-	cur, err := w.walk(w.at, from, to, w.reverse)
+	cur, err := w.walk(w.ix, from, to, w.reverse)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +204,7 @@ func (w *orderedWalk) byKeys(value []byte) error {
 	if b := w.before; b != nil && bytes.Equal(b.values[0], value) {
 		to = bound{value: value, key: b.key + "\x00"}
 	}
-	cur, err := w.walk(w.at, from, to, w.q.Backward)
+	cur, err := w.walk(w.ix, from, to, w.q.Backward)
 	if err != nil {
 		return err
 	}
@@ -217,7 +221,7 @@ func (w *orderedWalk) sorted(members []pair) error {
 			return strings.Compare(a.key, b.key)
 		})
 		for _, m := range members {
-			more, err := w.document(m.doc, m.key, w.visit)
+			more, err := w.document(w.ix, m.doc, m.key, w.visit)
 			if err != nil || !more {
 				return err
 			}
@@ -233,7 +237,7 @@ func (w *orderedWalk) sorted(members []pair) error {
 		t.limit = w.q.Limit - len(w.out)
 	}
 	for _, m := range members {
-		if _, err := w.document(m.doc, m.key, w.collect(t)); err != nil {
+		if _, err := w.document(w.ix, m.doc, m.key, w.collect(t)); err != nil {
 			return err
 		}
 		if w.rows > w.patience {
@@ -248,5 +252,3 @@ func (w *orderedWalk) sorted(members []pair) error {
 	w.out = append(w.out, versions...)
 	return err
 }
-
-func compareText(b []byte, s string) int { return strings.Compare(unsafeString(b), s) }

@@ -9,11 +9,10 @@ import (
 
 // How a page is found. The ways differ in what they read:
 //
-//   - ordered: an index in the order of the query, and the document of each
-//     entry until the page is full. Best where most documents pass the filter.
+//   - ordered: an index in the order of the query, or the keys, and the document
+//     of each entry until the page is full. Best where most documents pass the filter.
 //   - selected: the entries that a condition allows, all their documents,
 //     sorted. Best where these are few.
-//   - by key: the documents in the order of their keys, until the page is full.
 //   - scan: all documents in the order of the file, with the best of them kept.
 //     Never more than a constant from what is possible without an index.
 //
@@ -23,16 +22,15 @@ import (
 // ordered is the way along an index.
 type ordered struct {
 	access
-	fixed bool // the index holds one value in the ranges: the order is that of the keys
+	fixed  bool // the index holds one value in the ranges: the order is that of the keys
+	narrow bool // the filter allows some keys only
 }
 
 // page answers the query.
 func (r *run) page() ([]*driver.Version, error) {
 	along := r.alongIndex()
 	if along == nil && r.orderedByKey() {
-		if pinned := r.pinned(); pinned != nil {
-			along = &ordered{access: *pinned, fixed: true}
-		}
+		along = r.alongKeys()
 	}
 	selected, count, err := r.selective(along)
 	if err != nil {
@@ -41,18 +39,28 @@ func (r *run) page() ([]*driver.Version, error) {
 	switch {
 	case selected != nil && (along == nil || r.cheaper(count)):
 		return r.selectPage(*selected)
-	case along != nil && (r.q.Limit > 0 || along.fixed):
+	case along != nil && (r.q.Limit > 0 || along.fixed || along.narrow):
 		out, done, err := r.orderedPage(*along)
-		if err != nil || done {
-			return out, err
-		}
-	case along == nil && r.orderedByKey() && r.q.Limit > 0:
-		out, done, err := r.keyPage()
 		if err != nil || done {
 			return out, err
 		}
 	}
 	return r.scanPage()
+}
+
+// alongKeys returns what has the order of the keys: an index of which the filter
+// allows one value, or the keys themselves.
+func (r *run) alongKeys() *ordered {
+	keys := &ordered{access: access{ix: r.coll.keys, ranges: []span{everything}}}
+	for _, a := range r.access {
+		switch {
+		case a.ix == r.coll.keys:
+			keys.access, keys.narrow = a, true
+		case len(a.ranges) == 1 && a.ranges[0].point():
+			return &ordered{access: a, fixed: true}
+		}
+	}
+	return keys
 }
 
 // alongIndex returns the index that has the query's order, if there is one.
@@ -75,16 +83,6 @@ func (r *run) orderedByKey() bool {
 	return len(r.orders) == 0 || r.orders[0].meta == driver.MetaKey
 }
 
-// pinned returns an index of which the filter allows one value.
-func (r *run) pinned() *access {
-	for i, a := range r.access {
-		if len(a.ranges) == 1 && a.ranges[0].point() {
-			return &r.access[i]
-		}
-	}
-	return nil
-}
-
 // selective returns the index whose ranges hold the fewest entries, and how
 // many, provided that reading all of them is worth thinking about.
 func (r *run) selective(along *ordered) (*access, int64, error) {
@@ -95,14 +93,10 @@ func (r *run) selective(along *ordered) (*access, int64, error) {
 	}
 	var best *access
 	for i, a := range r.access {
-		if along != nil && along.ix == a.ix && (along.exact || along.fixed && r.q.Limit > 0) {
+		if along != nil && along.ix == a.ix && (along.exact || along.narrow || along.fixed && r.q.Limit > 0) {
 			continue
 		}
-		at, err := r.locate(a.ix)
-		if err != nil {
-			return nil, 0, err
-		}
-		n, err := r.countEntries(at, a.ranges, most+1)
+		n, err := r.countEntries(a.ix, a.ranges, most+1)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -129,21 +123,13 @@ func (r *run) count() (int64, error) {
 		// An index on a single value has an entry for every document.
 		for _, ix := range r.coll.indexes {
 			if !ix.decl.List {
-				at, err := r.locate(ix)
-				if err != nil {
-					return 0, err
-				}
-				return r.countEntries(at, []span{everything}, 0)
+				return r.countEntries(ix, []span{everything}, 0)
 			}
 		}
 	}
 	for _, a := range r.access {
 		if a.exact && a.distinct() {
-			at, err := r.locate(a.ix)
-			if err != nil {
-				return 0, err
-			}
-			return r.countEntries(at, a.ranges, 0)
+			return r.countEntries(a.ix, a.ranges, 0)
 		}
 	}
 	n := int64(0)

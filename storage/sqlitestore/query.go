@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -16,10 +17,7 @@ func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, 
 	}
 	var out []*driver.Version
 	err = s.read(ctx, func(c *conn) error {
-		if err := r.begin(c); err != nil {
-			return err
-		}
-		out, err = r.page()
+		out, err = inSnapshot(r, c, r.page)
 		return err
 	})
 	return out, wrap(err, "querying "+q.Collection)
@@ -35,10 +33,7 @@ func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 	}
 	n := int64(0)
 	err = s.read(ctx, func(c *conn) error {
-		if err := r.begin(c); err != nil {
-			return err
-		}
-		n, err = r.count()
+		n, err = inSnapshot(r, c, r.count)
 		return err
 	})
 	return n, wrap(err, "counting "+q.Collection)
@@ -80,10 +75,12 @@ type run struct {
 
 	c       *conn
 	at      driver.Instant
-	live    bool  // nothing was committed after the instant: the current state answers
-	size    int64 // live documents now, for estimates
-	rows    int64 // rows looked at
-	entries int64 // steps along indexes
+	last    driver.Instant // the latest version of the collection
+	still   bool           // it keeps its snapshot
+	live    bool           // nothing was committed after the instant: the current state answers
+	size    int64          // live documents now, for estimates
+	rows    int64          // rows looked at
+	entries int64          // steps along indexes
 }
 
 type order struct {
@@ -156,21 +153,71 @@ func (r *run) position(p *driver.Position) (*candidate, error) {
 	return c, nil
 }
 
-// begin binds the run to a snapshot.
-func (r *run) begin(c *conn) error {
+// errLoaded says that the past was added to while an index was read, so that it may
+// have a document twice, or not at all.
+var errLoaded = errors.New("histories were loaded meanwhile")
+
+// inSnapshot answers a query, once more in a snapshot that it keeps where it met
+// errLoaded.
+func inSnapshot[T any](r *run, c *conn, answer func() (T, error)) (T, error) {
 	r.c = c
-	s, err := c.Prepare(`SELECT last, live FROM collections WHERE id = ?1`)
+	err := r.begin()
+	if err != nil {
+		var none T
+		return none, err
+	}
+	if r.live {
+		r.at = r.last // what is committed from now on is later
+	}
+	out, err := answer()
+	if errors.Is(err, errLoaded) {
+		r.still = true
+		out, err = answer()
+	}
+	return out, err
+}
+
+// begin learns what the snapshot says of the collection.
+func (r *run) begin() error {
+	s, err := r.c.Prepare(`SELECT last, live FROM collections WHERE id = ?1`)
 	if err != nil {
 		return err
 	}
 	s.BindInt64(1, r.coll.id)
 	row, err := s.Step()
 	if row {
-		r.live = driver.Instant(s.ColumnInt64(0)) <= r.at
+		r.last = driver.Instant(s.ColumnInt64(0))
+		r.live = r.last <= r.at
 		r.size = s.ColumnInt64(1)
 	}
 	return finish(s, err)
 }
+
+// isAsked reports whether the snapshot is asked for, see pool. A newer one does as
+// well, since the instant that is read at is the same: what was committed meanwhile
+// is later. What was loaded meanwhile may be part of the answer.
+func (r *run) isAsked() bool { return (r.c.isAsked() || r.c.restless) && !r.still }
+
+// renew takes a new snapshot. No statement is in the middle of its rows. It returns
+// errLoaded where something was loaded and that matters, as to who follows an index.
+func (r *run) renew(follows bool) error {
+	before, err := r.c.loads()
+	if err != nil {
+		return err
+	}
+	r.c.letGo()
+	if err := r.c.takeSnapshot(); err != nil {
+		return err
+	}
+	after, err := r.c.loads()
+	if err == nil && follows && before != after {
+		err = errLoaded
+	}
+	return cmp.Or(err, r.begin())
+}
+
+// loads counts what was ever loaded.
+func (c *conn) loads() (int64, error) { return c.integer(`SELECT max(id) FROM loads`) }
 
 // compare is the query's order.
 func (r *run) compare(a, b *candidate) int {

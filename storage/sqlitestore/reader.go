@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/tidwall/gjson"
@@ -27,6 +28,11 @@ type conn struct {
 
 	known *versionCache
 	count int64 // of the snapshot, or of the last one; see versionCache
+
+	asks  *atomic.Int64 // see pool
+	asked int64         // when the snapshot was taken
+
+	restless bool // for tests
 }
 
 // The most strings that a connection remembers, then it starts afresh; and how
@@ -39,8 +45,8 @@ const (
 
 func newConn(c *sqlite.Conn, s *Store) *conn {
 	return &conn{
-		Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: &s.bulk, small: s.opts.smallDocument,
-		known: s.known, count: unsettled,
+		Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: &s.bulk, small: s.opts.smallDocument, restless: s.opts.restless,
+		known: s.known, count: unsettled, asks: &s.asks,
 	}
 }
 
@@ -222,8 +228,11 @@ func finish(s *sqlite.Stmt, err error) error {
 // committed: taking one is a good part of what a small read costs. Nobody else
 // writes to the file, so the writer's count (see versionCache) says when that is.
 // While a transaction is being committed, a new snapshot may hold it already, so
-// that an old one must not be read from any more: who read later would see less. A
-// snapshot that nobody uses would keep the log from being written over; see yield.
+// that an old one must not be read from any more: who read later would see less.
+//
+// A snapshot keeps the log from being written over. So a checkpoint asks for all of
+// them: those that nobody uses end at once, the others when they are given back, and
+// queries, which can take long, take another one in between.
 type pool struct {
 	tokens chan struct{} // one for each connection that is free
 	gone   chan struct{} // closed when the store closes
@@ -231,12 +240,11 @@ type pool struct {
 	mu   sync.Mutex
 	free []*conn
 	size int
-	// yielding counts those who wait for snapshots to end.
-	yielding int
+	asks *atomic.Int64 // how often snapshots were asked for
 }
 
-func newPool(size int) *pool {
-	return &pool{tokens: make(chan struct{}, size), gone: make(chan struct{})}
+func newPool(size int, asks *atomic.Int64) *pool {
+	return &pool{tokens: make(chan struct{}, size), gone: make(chan struct{}), asks: asks}
 }
 
 // add gives the pool a connection.
@@ -291,7 +299,7 @@ func (c *conn) isLatest() bool {
 // is read.
 func (c *conn) takeSnapshot() error {
 	count := c.known.current()
-	c.count = unsettled
+	c.count, c.asked = unsettled, c.asks.Load()
 	if err := c.exec("BEGIN"); err != nil || count == unsettled {
 		return err
 	}
@@ -316,21 +324,18 @@ func (c *conn) letGo() {
 	}
 }
 
-// yield has connections keep no snapshot while they are not in use, until the
-// function that it returns is called.
-func (p *pool) yield() (done func()) {
+// ask asks for the snapshots that there are.
+func (p *pool) ask() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.yielding++
+	p.asks.Add(1)
 	for _, c := range p.free {
 		c.letGo()
 	}
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.yielding--
-	}
 }
+
+// isAsked reports whether the connection's snapshot was asked for.
+func (c *conn) isAsked() bool { return c.asked != c.asks.Load() }
 
 func (p *pool) pop() *conn {
 	p.mu.Lock()
@@ -344,7 +349,7 @@ func (p *pool) pop() *conn {
 // put takes a connection back.
 func (p *pool) put(c *conn) {
 	p.mu.Lock()
-	if p.yielding > 0 || !c.isLatest() {
+	if c.isAsked() || !c.isLatest() {
 		c.letGo()
 	}
 	p.free = append(p.free, c)

@@ -236,11 +236,10 @@ func TestReadThatPanicsInAStatement(t *testing.T) {
 			}
 		}()
 		_ = s.read(t.Context(), func(c *conn) error {
-			st, err := c.Prepare(sqlKeyScanEnd)
+			st, err := c.Prepare(`SELECT key FROM documents`)
 			if err != nil {
 				return err
 			}
-			st.BindInt64(1, s.byName[benchCollection].id)
 			return c.rows(st, func(*sqlite.Stmt) error { panic("in a statement") })
 		})
 	}()
@@ -251,11 +250,11 @@ func TestReadThatPanicsInAStatement(t *testing.T) {
 	}
 }
 
-// A connection keeps its snapshot while nothing is committed, but not while a
-// checkpoint waits for it.
+// A connection keeps its snapshot while nothing is committed, but not when a
+// checkpoint has asked for it.
 func TestSnapshotsAreKeptAndLetGo(t *testing.T) {
 	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
-	read := func() (open bool) {
+	read := func(meanwhile func()) (open bool) {
 		c, err := s.readers.get(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -263,23 +262,23 @@ func TestSnapshotsAreKeptAndLetGo(t *testing.T) {
 		if _, err := c.integer("SELECT count(*) FROM documents"); err != nil {
 			t.Fatal(err)
 		}
+		meanwhile()
 		s.readers.put(c)
 		return !c.AutocommitEnabled()
 	}
 	for range 2 {
-		if !read() {
+		if !read(func() {}) {
 			t.Error("the snapshot was not kept")
 		}
 	}
-	done := s.readers.yield()
+	s.readers.ask()
 	if !s.readers.free[0].AutocommitEnabled() {
 		t.Error("the snapshot of an idle connection was not let go")
 	}
-	if read() {
-		t.Error("a snapshot was kept that a checkpoint waits for")
+	if read(s.readers.ask) {
+		t.Error("a snapshot was kept that a checkpoint has asked for")
 	}
-	done()
-	if !read() {
+	if !read(func() {}) {
 		t.Error("snapshots are not kept any more")
 	}
 	benchLoad(t, s, benchVersions(5, 10))

@@ -74,6 +74,9 @@ func (r *run) version(c *candidate) (*driver.Version, error) {
 		v, err = r.c.versionByID(r.coll, c.version, r.q.Fields)
 	} else {
 		v, err = r.c.documentByID(r.coll, c.doc, r.q.Fields)
+		if err == nil && v != nil && v.RecordedAt > r.at { // in a newer snapshot
+			v, err = r.c.versionAt(r.coll, c.doc, r.at, r.q.Fields)
+		}
 	}
 	if err == nil && v == nil {
 		err = internalf("%s: document %d has vanished", r.coll.name, c.doc)

@@ -150,6 +150,7 @@ func (w *writer) take(queue []*request) int {
 			r.finish(driver.GivenUp(r.ctx.Err()))
 		case r.run != nil:
 			r.finish(r.run())
+			w.store.checkpoints.finish(w.conn)
 			return n
 		default:
 			batch = append(batch, r)

@@ -1,0 +1,109 @@
+package sqlitestore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// A query that takes a new snapshot at each row answers as in one: whatever is
+// committed meanwhile does not show, and of what is loaded meanwhile, no document
+// shows twice, or not at all.
+func TestQueriesInManySnapshots(t *testing.T) {
+	const docs, loaded = 60, 20
+	s := benchStore(t, Options{Sync: SyncOff, epochSlack: 2, restless: true, Collections: benchDeclared()})
+	rng := rand.New(rand.NewPCG(1, 2))
+	data := func() []byte { return fmt.Appendf(nil, `{"stars":%d,"name":"x"}`, rng.IntN(20)) }
+	var first []driver.Version
+	for i := range loaded {
+		first = append(first, driver.Version{Collection: benchCollection, Key: fmt.Sprintf("l%02d", i), RecordedAt: benchStart, Op: driver.OpImport, Data: data()})
+	}
+	benchLoad(t, s, first)
+	var last [docs]int64
+	commit := func(i int) {
+		w := &driver.Write{ID: fmt.Sprint(i, ".", last[i]), Collection: benchCollection, Key: fmt.Sprintf("k%02d", i), Expected: last[i], Op: driver.OpUpdate, Data: data()}
+		if _, err := s.Commit(context.Background(), w); err != nil {
+			t.Error(err)
+		}
+		last[i]++
+	}
+	for i := range docs {
+		commit(i)
+	}
+	stars := driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}
+	key := driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}
+	commits := driver.Text{Field: key, Op: driver.HasPrefix, Value: "k"}
+	ways := map[string]driver.Query{
+		"scan":          {Order: []driver.Order{{Field: driver.Field{Path: []string{"name"}, Kind: driver.KindString}}}},
+		"keys":          {Limit: 1000},
+		"keys, back":    {Limit: 1000, Backward: true},
+		"index":         {Limit: 1000, Order: []driver.Order{{Field: stars}}},
+		"index, groups": {Limit: 1000, Order: []driver.Order{{Field: stars, Desc: true}, {Field: key, Desc: false}}},
+		"index, back":   {Limit: 1000, Order: []driver.Order{{Field: stars}}, Backward: true},
+		"selected":      {Filter: driver.Compare{Field: stars, Op: driver.Ge, Value: int64(0)}, Order: []driver.Order{{Field: driver.Field{Path: []string{"name"}, Kind: driver.KindString}}}},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		at := benchStart
+		for n := 0; ctx.Err() == nil; n++ {
+			commit(rng.IntN(docs))
+			if n%10 == 0 {
+				at++
+				benchLoad(t, s, []driver.Version{{Collection: benchCollection, Key: fmt.Sprintf("l%02d", rng.IntN(loaded)), RecordedAt: at, Op: driver.OpImport, Data: data()}})
+			}
+		}
+	})
+	for range 20 {
+		at, err := s.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []driver.Instant{at, driver.Forever} {
+			for name, q := range ways {
+				q.Collection, q.At = benchCollection, at
+				vs, err := s.Query(t.Context(), &q)
+				if err != nil || len(vs) != docs+loaded {
+					t.Errorf("%s: %d documents, %v; want %d", name, len(vs), err, docs+loaded)
+				}
+				seen := map[string]bool{}
+				for _, v := range vs {
+					if seen[v.Key] {
+						t.Errorf("%s: %q is there twice", name, v.Key)
+					}
+					seen[v.Key] = true
+				}
+				if at == driver.Forever {
+					continue
+				}
+				q.Filter = driver.And{commits}
+				var answers [2]string
+				for i := range answers {
+					vs, err := s.Query(t.Context(), &q)
+					n, counted := s.Count(t.Context(), &q)
+					if err != nil || counted != nil || n != docs {
+						t.Errorf("%s: counted %d, %v, %v; want %d", name, n, err, counted, docs)
+					}
+					var b strings.Builder
+					for _, v := range vs {
+						_, _ = fmt.Fprintf(&b, "%s@%d %s\n", v.Key, v.Number, v.Data)
+					}
+					answers[i] = b.String()
+				}
+				if answers[0] != answers[1] {
+					t.Errorf("%s, as of %s:\n%s\nthen\n%s", name, at, answers[0], answers[1])
+				}
+			}
+		}
+	}
+	stop()
+	all.Wait()
+	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
+		t.Error(err)
+	}
+}
