@@ -70,10 +70,10 @@ require (
 	golang.org/x/text v0.42.0
 	golang.org/x/tools v0.49.0
 	google.golang.org/protobuf v1.36.12 // indirect
-	modernc.org/libc v1.65.7
+	modernc.org/libc v1.65.7 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect
-	modernc.org/sqlite v1.37.1
+	modernc.org/sqlite v1.37.1 // indirect
 )
 
 tool github.com/99designs/gqlgen

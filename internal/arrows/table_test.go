@@ -40,7 +40,7 @@ func arrows() map[string]place {
 		"storage/driver/check":         {knows: []string{"storage/driver"}},
 		"storage/clock":                {knows: []string{"storage/driver"}},
 		"storage/drivertest":           {knows: suite},
-		"storage/sqlitestore":          {knows: engine, speaks: []string{sqlite, libc}},
+		"storage/sqlitestore":          {knows: engine, speaks: []string{sqlite}},
 		"storage/mongostore":           {knows: engine, speaks: []string{mongo}},
 		"storage/mongostore/mongotest": {knows: engine, speaks: []string{mongo}},
 		"storage/rawjson":              {knows: values},

@@ -140,7 +140,6 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if opts.VersionCache == 0 {
 		opts.VersionCache = versionCacheBytes
 	}
-	manageMemory()
 	s := &Store{path: path, opts: opts, log: opts.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
