@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"bytes"
 	"math"
 	"slices"
 
@@ -143,4 +144,190 @@ func (r *run) count() (int64, error) {
 		err = r.scan(r.counting(&n))
 	}
 	return n, err
+}
+
+// access is what a filter says about the values of one index: a document that
+// the filter accepts has an entry within one of the ranges.
+type access struct {
+	ix     *index
+	ranges []span // ascending, not overlapping
+	// exact: a document with such an entry is accepted, so the filter need not
+	// be evaluated.
+	exact bool
+}
+
+// span is a range of encoded values, [low, high).
+type span struct{ low, high []byte }
+
+// everything is the span of all entries, those of null included.
+var everything = span{nullValue, highValue}
+
+// point reports whether a span holds one value.
+func (s span) point() bool {
+	return len(s.high) == len(s.low)+1 && s.high[len(s.low)] == 0 && bytes.Equal(s.high[:len(s.low)], s.low)
+}
+
+// distinct reports whether a document has at most one entry in the ranges.
+func (a access) distinct() bool {
+	return !a.ix.decl.List || len(a.ranges) == 1 && a.ranges[0].point()
+}
+
+// accessOf returns what a filter says about the indexes of a collection.
+func (c *collection) accessOf(f driver.Filter) []access {
+	conjuncts := flatten(nil, f)
+	var out []access
+	used := 0
+	for _, f := range conjuncts {
+		a, ok := c.accessOfOne(f)
+		if !ok {
+			continue
+		}
+		used++
+		i := slices.IndexFunc(out, func(b access) bool { return b.ix == a.ix })
+		switch {
+		case i < 0:
+			out = append(out, a)
+		case a.ix.decl.List:
+			// Different elements may satisfy the two conditions: either one's
+			// ranges will do, the two together would be too few.
+			out[i].exact = false
+			used--
+		default:
+			out[i].ranges = intersect(out[i].ranges, a.ranges)
+		}
+	}
+	for i := range out {
+		out[i].exact = len(out) == 1 && used == len(conjuncts) && out[i].ix != c.keys
+	}
+	return out
+}
+
+// flatten lists the conditions that must all hold.
+func flatten(list []driver.Filter, f driver.Filter) []driver.Filter {
+	and, ok := f.(driver.And)
+	if !ok {
+		return append(list, f)
+	}
+	for _, f := range and {
+		list = flatten(list, f)
+	}
+	return list
+}
+
+func (c *collection) accessOfOne(f driver.Filter) (access, bool) {
+	list := false
+	var path []string
+	if a, ok := f.(driver.Any); ok && a.Filter != nil && a.Field.Meta == driver.MetaNone {
+		inner, ok := fieldOf(a.Filter)
+		if !ok || inner.Meta != driver.MetaNone || len(inner.Path) > 0 {
+			return access{}, false
+		}
+		list, path, f = true, a.Field.Path, a.Filter
+	}
+	field, ok := fieldOf(f)
+	switch {
+	case !ok:
+		return access{}, false
+	case field.Meta == driver.MetaKey && !list:
+		ranges, ok := rangesOf(f, driver.KindString)
+		return access{ix: c.keys, ranges: ranges}, ok
+	case field.Meta != driver.MetaNone:
+		return access{}, false
+	}
+	if !list {
+		path = field.Path
+	}
+	ix := c.index(path, field.Kind, list)
+	if ix == nil {
+		return access{}, false
+	}
+	ranges, ok := rangesOf(f, field.Kind)
+	return access{ix: ix, ranges: ranges}, ok
+}
+
+// fieldOf returns the field of a condition that an index can answer.
+func fieldOf(f driver.Filter) (driver.Field, bool) {
+	switch f := f.(type) {
+	case driver.Compare:
+		return f.Field, true
+	case driver.In:
+		return f.Field, true
+	case driver.Text:
+		return f.Field, !f.Fold && (f.Op == driver.HasPrefix || f.Op == driver.Equals)
+	default:
+		return driver.Field{}, false
+	}
+}
+
+// rangesOf returns the values that satisfy a condition. The filter was
+// compiled before, so its values encode.
+func rangesOf(f driver.Filter, kind driver.Kind) ([]span, bool) {
+	switch f := f.(type) {
+	case driver.Compare:
+		value, ok := encodeValue(f.Value, kind)
+		if !ok {
+			return nil, false
+		}
+		switch f.Op {
+		case driver.Eq:
+			return []span{{value, successor(value)}}, true
+		case driver.Lt:
+			return []span{{lowValue, value}}, true
+		case driver.Le:
+			return []span{{lowValue, successor(value)}}, true
+		case driver.Gt:
+			return []span{{successor(value), highValue}}, true
+		case driver.Ge:
+			return []span{{value, highValue}}, true
+		}
+	case driver.In:
+		var ranges []span
+		for _, v := range f.Values {
+			value, ok := encodeValue(v, kind)
+			if !ok {
+				return nil, false
+			}
+			ranges = append(ranges, span{value, successor(value)})
+		}
+		slices.SortFunc(ranges, func(a, b span) int { return bytes.Compare(a.low, b.low) })
+		return slices.CompactFunc(ranges, func(a, b span) bool { return bytes.Equal(a.low, b.low) }), true
+	case driver.Text:
+		value := append([]byte{tagValue}, f.Value...)
+		if f.Op == driver.Equals {
+			return []span{{value, successor(value)}}, true
+		}
+		return []span{{value, prefixEnd(value)}}, true
+	}
+	return nil, false
+}
+
+// intersect returns what two lists of ranges have in common.
+func intersect(a, b []span) []span {
+	var out []span
+	for i, k := 0, 0; i < len(a) && k < len(b); {
+		s := span{low: maxBytes(a[i].low, b[k].low), high: minBytes(a[i].high, b[k].high)}
+		if bytes.Compare(s.low, s.high) < 0 {
+			out = append(out, s)
+		}
+		if bytes.Compare(a[i].high, b[k].high) < 0 {
+			i++
+		} else {
+			k++
+		}
+	}
+	return out
+}
+
+func maxBytes(a, b []byte) []byte {
+	if bytes.Compare(a, b) > 0 {
+		return a
+	}
+	return b
+}
+
+func minBytes(a, b []byte) []byte {
+	if bytes.Compare(a, b) < 0 {
+		return a
+	}
+	return b
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/asof/asof/storage/driver"
@@ -100,4 +101,21 @@ func (p *presence) recently(now time.Time) error {
 func missedText(name, what string) string {
 	return fmt.Sprintf("the file %s was %s while the store is open; nothing is written any more, as it would be lost. "+
 		"What is in the store can still be read until this process ends. End it, put the files of the store in place, and start it again", name, what)
+}
+
+// lockFile takes the lock that one server holds on a store, or many who only read
+// share. The system drops it when the process ends, however it ends.
+func lockFile(f *os.File, shared bool) (taken bool, err error) {
+	kind := syscall.LOCK_EX
+	if shared {
+		kind = syscall.LOCK_SH
+	}
+	switch err := syscall.Flock(int(f.Fd()), kind|syscall.LOCK_NB); err {
+	case nil:
+		return true, nil
+	case syscall.EWOULDBLOCK:
+		return false, nil
+	default:
+		return false, err
+	}
 }

@@ -1,0 +1,363 @@
+package sqlitestore
+
+import (
+	"container/heap"
+	"math"
+	"slices"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// visit is called with the row of a version that the filter accepts. It
+// returns false to stop.
+type visit func(at row, doc docID) (bool, error)
+
+func (r *run) counting(n *int64) visit {
+	return func(row, docID) (bool, error) {
+		*n++
+		return true, nil
+	}
+}
+
+// document goes to the document of an index entry, at the query's instant,
+// and calls f if it was there and the filter accepts it.
+func (r *run) document(ix *index, doc docID, key string, f visit) (bool, error) {
+	if err := r.poll(); err != nil {
+		return false, err
+	}
+	if kept, _ := r.c.known.find(documentKey{r.coll.id, key}, driver.Ref{At: r.at}, r.c.count); kept != nil && !kept.Deleted {
+		if !r.matches(row{kept: kept}) {
+			return true, nil
+		}
+		return f(row{kept: kept}, doc)
+	}
+	s, err := r.rowOf(doc)
+	if err != nil {
+		return false, err
+	}
+	if s == nil {
+		r.rows++
+		if ix != r.coll.keys {
+			return false, internalf("%s: an index has an entry for document %d, which is not there; run a check", r.coll.name, doc)
+		}
+		return true, nil
+	}
+	goOn := true
+	if r.matches(row{s: s}) {
+		goOn, err = f(row{s: s}, doc)
+	}
+	return goOn, finish(s, err)
+}
+
+// rowOf goes to the row of a document that an index has an entry for. A past
+// version is in the history even where it is the current one still, so one
+// look is enough.
+func (r *run) rowOf(doc docID) (*sqlite.Stmt, error) {
+	if !r.live {
+		return r.inHistory(doc)
+	}
+	s, err := r.c.Prepare(sqlDocumentByID)
+	if err != nil {
+		return nil, err
+	}
+	s.BindInt64(1, int64(doc))
+	row, err := s.Step()
+	if err != nil || !row || s.ColumnInt64(colDeleted) != 0 {
+		return nil, finish(s, err)
+	}
+	return s, nil
+}
+
+// selectEach calls f for the documents of the entries in ranges, once for each.
+func (r *run) selectEach(a access, f visit) error {
+	var seen map[docID]bool
+	if !a.distinct() {
+		seen = map[docID]bool{}
+	}
+	for _, sp := range a.ranges {
+		cur, err := r.walk(a.ix, bound{value: sp.low}, bound{value: sp.high}, false)
+		if err != nil {
+			return err
+		}
+		for {
+			var more bool
+			if more, err = cur.next(); err != nil || !more {
+				break
+			}
+			doc := cur.entry.doc
+			if seen[doc] {
+				continue
+			}
+			if seen != nil {
+				seen[doc] = true
+			}
+			if more, err = r.document(a.ix, doc, unsafeString(cur.entry.key), f); err != nil || !more {
+				break
+			}
+		}
+		if err = cur.close(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// selectPage reads the documents that a condition allows and sorts them.
+func (r *run) selectPage(a access) ([]*driver.Version, error) {
+	t := &top{r: r, limit: r.q.Limit}
+	if err := r.selectEach(a, r.collect(t)); err != nil {
+		return nil, err
+	}
+	return t.versions()
+}
+
+// patience is how many documents a way that may stop early looks at.
+func (r *run) patience() int64 {
+	if r.q.Limit == 0 {
+		return math.MaxInt64 / 2
+	}
+	return max(int64(r.q.Limit), r.size/16) + 64
+}
+
+// filler appends accepted rows to a page until it is full.
+type filler struct {
+	r   *run
+	out []*driver.Version
+	c   candidate
+}
+
+func (p *filler) full() bool { return p.r.q.Limit > 0 && len(p.out) >= p.r.q.Limit }
+
+func (p *filler) visit(at row, doc docID) (bool, error) {
+	if p.r.after != nil || p.r.before != nil {
+		p.r.place(&p.c, at)
+		if !p.r.within(&p.c) {
+			return true, nil
+		}
+	}
+	v, err := p.r.materialize(at, doc)
+	p.out = append(p.out, v)
+	return !p.full(), err
+}
+
+// page returns what was found, in the query's order.
+func (p *filler) page() []*driver.Version {
+	if p.r.q.Backward {
+		slices.Reverse(p.out)
+	}
+	return p.out
+}
+
+const sqlScan = `SELECT ` + documentColumns + ` FROM documents WHERE id > ?1 AND id < ?2 ORDER BY id`
+
+// atInstant goes from a document's row to the row that was current at the
+// query's instant: the same one, or one of the history. It returns nil where
+// there was no document then. Where the returned statement is not s, the
+// caller resets it.
+func (r *run) atInstant(s *sqlite.Stmt) (*sqlite.Stmt, error) {
+	if r.live || driver.Instant(s.ColumnInt64(colAt)) <= r.at {
+		if s.ColumnInt64(colDeleted) != 0 {
+			return nil, nil
+		}
+		return s, nil
+	}
+	return r.inHistory(docID(s.ColumnInt64(colID)))
+}
+
+// inHistory goes to the row of the history that was current at the query's
+// instant; nil where there was no document then.
+func (r *run) inHistory(doc docID) (*sqlite.Stmt, error) {
+	h, err := r.c.prepareIndexed(sqlVersionAt)
+	if err != nil {
+		return nil, err
+	}
+	h.BindInt64(1, int64(doc))
+	h.BindInt64(2, int64(r.at))
+	row, err := h.Step()
+	if err != nil || !row || h.ColumnInt64(colDeleted) != 0 {
+		return nil, finish(h, err)
+	}
+	return h, nil
+}
+
+// scan looks at all documents of the collection, in the order of the file, and calls
+// f for every one that was there at the instant and that the filter accepts, with
+// the row of its version. It goes on in a newer snapshot where its own is asked for.
+func (r *run) scan(f visit) error {
+	last := docOf(r.coll.id, 0)
+	for {
+		ended, err := r.scanFrom(&last, f)
+		if ended || err != nil {
+			return err
+		}
+		if err := r.renew(false); err != nil {
+			return err
+		}
+	}
+}
+
+// scanFrom scans behind a document until the snapshot is asked for, and notes how
+// far it came.
+func (r *run) scanFrom(last *docID, f visit) (ended bool, err error) {
+	s, err := r.c.Prepare(sqlScan)
+	if err != nil {
+		return false, err
+	}
+	s.BindInt64(1, int64(*last))
+	s.BindInt64(2, int64(docOf(r.coll.id+1, 0)))
+	for err == nil {
+		var more bool
+		if more, err = s.Step(); err != nil || !more {
+			return true, finish(s, err)
+		}
+		*last = docID(s.ColumnInt64(colID))
+		if err = r.look(s, *last, f); err == nil {
+			err = r.poll()
+		}
+		if r.isAsked() {
+			break
+		}
+	}
+	return false, finish(s, err)
+}
+
+// look calls f for the document that a statement stands on.
+func (r *run) look(s *sqlite.Stmt, doc docID, f visit) error {
+	at, err := r.atInstant(s)
+	if err != nil {
+		return err
+	}
+	if at == nil {
+		r.rows++
+		return nil
+	}
+	if r.matches(row{s: at}) {
+		_, err = f(row{s: at}, doc)
+	}
+	if at != s {
+		err = finish(at, err)
+	}
+	return err
+}
+
+// collect adds the documents of a scan to a page.
+func (r *run) collect(t *top) visit {
+	var c candidate
+	return func(at row, doc docID) (bool, error) {
+		r.place(&c, at)
+		c.doc, c.version = doc, 0
+		if at.kept == nil {
+			if id := at.s.ColumnInt64(colID); id != int64(doc) {
+				c.version = id
+			}
+		}
+		t.add(&c)
+		return true, nil
+	}
+}
+
+// scanPage answers the query by looking at all documents.
+func (r *run) scanPage() ([]*driver.Version, error) {
+	t := &top{r: r, limit: r.q.Limit}
+	if err := r.scan(r.collect(t)); err != nil {
+		return nil, err
+	}
+	return t.versions()
+}
+
+// top keeps the candidates of a page: the first of the order, or the last of
+// it for a page that is read backward. Where there is no limit it keeps all.
+type top struct {
+	r     *run
+	limit int
+	list  []*candidate // a heap with the worst on top once it is full
+}
+
+// worse reports whether a is further from the page than b.
+func (t *top) worse(a, b *candidate) bool {
+	c := t.r.compare(a, b)
+	if t.r.q.Backward {
+		return c < 0
+	}
+	return c > 0
+}
+
+func (t *top) Len() int           { return len(t.list) }
+func (t *top) Less(i, j int) bool { return t.worse(t.list[i], t.list[j]) }
+func (t *top) Swap(i, j int)      { t.list[i], t.list[j] = t.list[j], t.list[i] }
+func (t *top) Push(x any)         { t.list = append(t.list, x.(*candidate)) }
+func (t *top) Pop() any {
+	last := t.list[len(t.list)-1]
+	t.list = t.list[:len(t.list)-1]
+	return last
+}
+
+// add takes a copy of a candidate if it is good enough.
+func (t *top) add(c *candidate) {
+	switch {
+	case !t.r.within(c):
+	case t.limit == 0 || len(t.list) < t.limit:
+		t.list = append(t.list, c.clone())
+		if len(t.list) == t.limit {
+			heap.Init(t)
+		}
+	case t.worse(t.list[0], c):
+		t.list[0] = c.clone()
+		heap.Fix(t, 0)
+	}
+}
+
+// versions reads the versions that were kept, in the query's order.
+func (t *top) versions() ([]*driver.Version, error) {
+	slices.SortFunc(t.list, t.r.compare)
+	out := make([]*driver.Version, 0, len(t.list))
+	for _, c := range t.list {
+		v, err := t.r.version(c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// version reads the version of a candidate.
+func (r *run) version(c *candidate) (*driver.Version, error) {
+	if c.kept != nil {
+		return c.kept, nil
+	}
+	var v *driver.Version
+	var err error
+	if c.version != 0 {
+		v, err = r.c.versionByID(r.coll, c.version, r.q.Fields)
+	} else {
+		v, err = r.c.documentByID(r.coll, c.doc, r.q.Fields)
+		if err == nil && v != nil && v.RecordedAt > r.at { // in a newer snapshot
+			v, err = r.c.versionAt(r.coll, c.doc, r.at, r.q.Fields)
+		}
+	}
+	if err == nil && v == nil {
+		err = internalf("%s: document %d has vanished", r.coll.name, c.doc)
+	}
+	if err == nil {
+		r.keep(v, c.doc)
+	}
+	return v, err
+}
+
+// documentByID reads a document's current version; nil where there is none.
+func (c *conn) documentByID(coll *collection, doc docID, fields []string) (*driver.Version, error) {
+	s, err := c.Prepare(sqlDocumentByID)
+	if err != nil {
+		return nil, err
+	}
+	s.BindInt64(1, int64(doc))
+	row, err := s.Step()
+	if err != nil || !row {
+		return nil, finish(s, err)
+	}
+	v, err := c.version(s, coll.name, true, fields)
+	return v, finish(s, err)
+}
