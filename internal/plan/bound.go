@@ -48,23 +48,31 @@ const mostReused = 4 << 10
 // what grows is copied.
 const writtenPerLook = 64 << 10
 
+// An answer's data may be longer than whoever sends it allows (WithMaxAnswer). No more is
+// kept of it than one byte too many, but it is written on up to mostExcess bytes, which are
+// dropped: what lies behind can still be taken away, where a non-null field has no value,
+// and what remains is an answer if it is short enough. Places in the data that are recorded
+// are right where they are within what is allowed, and beyond it where they are not.
+const mostExcess = 1 << 20
+
 // errLong ends the writing of an answer that is too long. Whoever sends answers refuses it
 // by its length.
 var errLong = errors.New("the answer is too long")
 
-// bound ends the writing of an answer that is too long, or that there is no memory for. It
-// is called after each field.
+// bound drops what is too long, and ends the writing of an answer that is much too long, or
+// that there is no memory for. It is called after each field, so that not more than one is
+// held in excess.
 func (r *run) bound() {
-	switch {
+	switch excess := len(r.out) - r.of.most; {
 	case r.late != nil:
-	case len(r.out) > r.of.most:
-		r.late = errLong
+	case excess > 1:
+		r.out = r.out[:r.of.most+1]
+		if r.excess += excess; r.excess > mostExcess {
+			r.late = errLong
+		}
 	case len(r.out)-r.counted >= writtenPerLook:
 		r.late = r.of.memory(r.ctx, 2*(len(r.out)-r.counted))
 		r.counted = len(r.out)
-	}
-	if errors.Is(r.late, errLong) {
-		r.out = r.out[:min(len(r.out), r.of.most+1)]
 	}
 }
 

@@ -16,6 +16,7 @@ type run struct {
 	out     []byte          // the answer's data, as far as it is written (bound.go)
 	late    error           // why no more of it is written
 	counted int             // bytes of it that memory was taken for
+	excess  int             // bytes that were dropped
 	path    []step          // to what is being written
 	// queues hold what was read and is not written yet.
 	queues []queue
@@ -51,6 +52,7 @@ func (x *execution) answer(ctx context.Context) []byte {
 	out := r.out
 	switch {
 	case errors.Is(r.late, errLong): // also where some was taken away again
+		out = out[:min(len(out), r.of.most+1)]
 		out = append(out, make([]byte, max(r.of.most+1-len(out), 0))...)
 	case r.late != nil:
 		r.oc.Error(ctx, r.late)

@@ -38,7 +38,7 @@ func (s *server) upload(t *testing.T, client, body string, length int) net.Conn 
 // is refused, and others are not.
 func TestBodiesTakeMemory(t *testing.T) {
 	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
-		cfg.Limits.Memory = 4 << 20
+		cfg.Limits.Memory, cfg.Limits.Grace = 4<<20, time.Hour
 		cfg.Limits.Wait = time.Millisecond
 		cfg.Client = byHeader
 	})
@@ -67,7 +67,7 @@ func TestSlowClientsAreDropped(t *testing.T) {
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 		cfg.Limits.Grace, cfg.Limits.Rate = time.Millisecond, 1<<30
 		cfg.Limits.Body = 1 << 10
-		schema.fields["hello"] = func(context.Context) (any, error) { return strings.Repeat("x", 8<<20), nil }
+		schema.fields["hello"] = func(context.Context) (any, error) { return strings.Repeat("x", 7<<20), nil }
 	})
 	const body = `{"query":"{hello}"}`
 	s.upload(t, "", body, len(body))

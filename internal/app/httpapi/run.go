@@ -31,9 +31,9 @@ type run struct {
 // longRequest is the size of a request, in bytes, from which on reading it takes long.
 const longRequest = 128 << 10
 
-// documentFactor is how many times as much memory a parsed document takes as its text,
-// about.
-const documentFactor = 30
+// documentFactor is how many times as much memory a parsed document takes as its text, at
+// most, if it has not as many tokens as it may.
+const documentFactor = 110
 
 // begin waits for memory, and then for a place, for the text that a client has sent, reads
 // it by decode, and begins to execute it. A problem says that nothing was begun; otherwise
@@ -66,7 +66,7 @@ func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params 
 			r.place = nil
 			return nil, busy()
 		}
-		if op.hold.Grow(int64(documentFactor*len(params.Query))) != nil {
+		if op.hold.Grow(int64(min(documentFactor*len(params.Query), len(params.Query)+tokenBytes*h.cfg.Limits.Tokens))) != nil {
 			return nil, starved()
 		}
 	}

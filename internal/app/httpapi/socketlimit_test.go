@@ -86,7 +86,7 @@ func TestWebSocketThatDoesNotRead(t *testing.T) {
 		cfg.Limits.Grace, cfg.Limits.Rate = time.Millisecond, 1<<30
 		schema.fields["hello"] = func(context.Context) (any, error) {
 			answered <- true
-			return strings.Repeat("x", 8<<20), nil // more than the buffers between take
+			return strings.Repeat("x", 7<<20), nil // more than the buffers between take
 		}
 	})
 	// Where the machine is slow the time is over before the operation begins: then
