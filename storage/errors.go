@@ -77,7 +77,7 @@ func fromDriver(ctx context.Context, err error) error {
 func Ended(err error) *Error {
 	message := "the request was given up by its sender"
 	if errors.Is(err, context.DeadlineExceeded) {
-		message = "the request took longer than this server allows; ask for less at a time"
+		message = "the request took longer than this server allows (--max-execution, --max-time); ask for less at a time, or for a shorter time"
 	}
 	return &Error{Code: CodeUnavailable, Message: message, Cause: err}
 }

@@ -32,7 +32,7 @@ type flags struct {
 type serveFlags struct {
 	Addr            string        `help:"Address to listen on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	Demo            bool          `help:"Fill an empty store with a small catalogue that has a year of edits."`
-	InsecureNoAuth  bool          `help:"Listen on other addresses than this machine's own although anybody can read, and write under any name."`
+	InsecureNoAuth  bool          `help:"Listen on other addresses than this machine's own, and answer to any name in Host, although anybody can read, and write under any name."`
 	CORSOrigin      []string      `name:"cors-origin" help:"An origin whose pages may use the API from a browser; may be repeated." placeholder:"ORIGIN"`
 	Executor        string        `help:"How queries are executed: plan (compiled, where all their fields are of known kinds) or gqlgen (by the generated code, all of them)." enum:"plan,gqlgen" default:"plan"`
 	Introspection   bool          `help:"Let clients ask for the schema." default:"true" negatable:""`
@@ -40,7 +40,7 @@ type serveFlags struct {
 	SlowOperation   time.Duration `help:"Log operations that take this long as warnings." default:"1s"`
 	ShutdownTimeout time.Duration `help:"How long to wait for running operations at the end." default:"30s"`
 
-	Proxies int `help:"Trusted proxies in front of the server, each of which adds the address that it was asked from to X-Forwarded-For. Clients share places and memory by their addresses." default:"0" placeholder:"N"`
+	Proxies int `help:"Number of trusted proxies in front, each of which adds the address that it was asked from to X-Forwarded-For. With 0 that header is ignored, and all clients behind a proxy count as one when places and memory are shared." default:"0" placeholder:"N"`
 
 	Limits limitFlags `embed:"" prefix:"max-"`
 }
@@ -58,11 +58,11 @@ type limitFlags struct {
 	Document   size          `help:"Size of a document that is written through the API; at most 8MB." default:"1MB" placeholder:"SIZE"`
 	Read       size          `help:"Size of the documents and versions that an operation reads." default:"32MB" placeholder:"SIZE"`
 	Answer     size          `help:"Size of an answer." default:"8MB" placeholder:"SIZE"`
-	Memory     size          `help:"Memory for the whole program; requests may hold half of it, those of one client a quarter. Default: a quarter of what the machine has, or its container." placeholder:"SIZE"`
+	Memory     size          `help:"Memory for the whole program; requests may hold half of it, those of one client a quarter; at least 256MB. Default: a quarter of what the machine has, or its container." placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
-	Execution  time.Duration `help:"Processor time that a query may take, with the embedded store." default:"750ms"`
+	Execution  time.Duration `help:"Processor time that a query may take, with the embedded store; --max-time bounds also what it waits for. Totals over very large histories need more." default:"750ms"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"64"`
-	Slow       int           `help:"Operations at a time that took long when they were executed last, beside those that did not; more wait. Default: half of the processors, for MongoDB 16." placeholder:"N"`
+	Slow       int           `help:"Slow queries at a time (those whose like took over 10ms the last time, for MongoDB 100ms), so that quick ones keep their turn; more wait. 0 is the default: half of the processors, for MongoDB 16." placeholder:"N"`
 	Sockets    int           `help:"Open WebSockets; over one a client can send many operations (GraphQL over WebSocket)." default:"1000"`
 	PerSocket  int           `help:"Operations at a time on one WebSocket; more wait for a second." default:"16"`
 }

@@ -36,7 +36,7 @@ func (stalled) Get(ctx context.Context, _ string, _ []driver.Ref, _ []string) ([
 // A query whose time is over has one answer, wherever that was noticed and
 // whatever executes it.
 func TestTimeIsOver(t *testing.T) {
-	const want = `{"errors":[{"message":"the request took longer than this server allows; ask for less at a time","extensions":{"code":"UNAVAILABLE"}}]`
+	const want = `{"errors":[{"message":"the request took longer than this server allows (--max-execution, --max-time); ask for less at a time, or for a shorter time","extensions":{"code":"UNAVAILABLE"}}]`
 	for name, c := range map[string]struct{ limit, query string }{
 		"before the store": {"1ns", `{projects {nodes {name}}}`},
 		"in a page":        {"30ms", `{projects {nodes {name}}}`},
@@ -105,7 +105,7 @@ func (d distant) Get(ctx context.Context, collection string, refs []driver.Ref, 
 // A request that got nothing from the database at all is not told to ask for less.
 func TestDatabaseIsSilent(t *testing.T) {
 	const silent, long = "the database did not answer within the time that this server allows; try again",
-		"the request took longer than this server allows; ask for less at a time"
+		"the request took longer than this server allows (--max-execution, --max-time); ask for less at a time, or for a shorter time"
 	inTime := func(t *testing.T, test func(*testing.T)) { t.Helper(); synctest.Test(t, test) } // until it waits for the store
 	for _, c := range []struct {
 		name, limit string

@@ -101,7 +101,8 @@ func (s *site) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.anyHost && !isLoopback(hostname(r.Host)) {
 			s.api.Refuse(w, r, httpapi.RefusedHost, http.StatusMisdirectedRequest, httpapi.CodeForbidden,
-				"this server answers to the names of this machine only (localhost, 127.0.0.1, [::1]), not to the one in the request's Host header")
+				"this server answers to the names of this machine only (localhost, 127.0.0.1, [::1]), not to the one in the request's Host header; "+
+					"let a proxy in front send Host: localhost, or start with --insecure-no-auth where the network is trusted")
 			return
 		}
 		next.ServeHTTP(w, r)

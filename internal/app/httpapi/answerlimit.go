@@ -40,7 +40,7 @@ func (l answerLimit) InterceptResponse(ctx context.Context, next graphql.Respons
 		response.Errors = response.Errors[:1]
 	}
 	op := operationOf(ctx)
-	code, message := CodeTooComplex, fmt.Sprintf("the answer is longer than %d bytes, the limit of this server: "+
+	code, message := CodeTooComplex, fmt.Sprintf("the answer is longer than %d bytes, the limit of this server (--max-answer): "+
 		"ask for fewer documents, a smaller page or fewer fields and aliases", l.most)
 	switch {
 	case op != nil && op.starved.Load():

@@ -28,7 +28,7 @@ func TestAnswerLimit(t *testing.T) {
 		}
 		schema.fields["change"] = func(context.Context) (any, error) { return 1_000_000, nil }
 	})
-	const text = "longer than 16 bytes, the limit of this server: ask for fewer"
+	const text = "longer than 16 bytes, the limit of this server (--max-answer): ask for fewer"
 	s.query(t, `{hello}`).wantError(t, 200, CodeTooComplex, text)
 	s.query(t, `{hello}`, "Accept", mediaGraphQL).wantError(t, 400, CodeTooComplex, text)
 	s.query(t, `mutation {change}`).wantError(t, 200, CodeTooComplex, "the mutation was executed")

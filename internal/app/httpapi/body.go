@@ -25,7 +25,7 @@ func (x *exchange) readBody(ctx context.Context) *problem {
 		x.w.Header().Set("Connection", "close") // the rest is not read
 		return &problem{
 			http.StatusRequestEntityTooLarge, CodeBadInput,
-			fmt.Sprintf("the request body is larger than %d bytes, the limit of this server", limit),
+			fmt.Sprintf("the request body is larger than %d bytes, the limit of this server (--max-body)", limit),
 		}
 	}
 	if x.r.ContentLength > limit {

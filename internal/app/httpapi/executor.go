@@ -192,7 +192,7 @@ func brokenOff(ctx context.Context, list gqlerror.List) bool {
 func unfinished(ctx context.Context, list gqlerror.List) *gqlerror.Error {
 	message := "the request was given up by its sender"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		message = "the request took longer than this server allows (--max-time, --max-execution); ask for less at a time, or for a shorter time (from, to)"
+		message = "the request took longer than this server allows (--max-execution, --max-time); ask for less at a time, or for a shorter time"
 	}
 	for _, err := range list {
 		if errors.Is(err.Err, ctx.Err()) && err.Message != err.Err.Error() {

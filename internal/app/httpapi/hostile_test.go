@@ -251,7 +251,7 @@ func FuzzEvents(f *testing.F) {
 		}
 		a := s.post(t, body, "Accept", mediaEvents)
 		if events := a.header.Get("Content-Type") == mediaEvents; events != (a.status == http.StatusOK) ||
-			events && !strings.HasSuffix(a.text, "event: complete\n\n") || !events && a.status < 400 {
+			events && !strings.HasSuffix(a.text, "event: complete\ndata:\n\n") || !events && a.status < 400 {
 			t.Errorf("status %d, %v: %q", a.status, a.header, a.text)
 		}
 		s.noPanic(t)

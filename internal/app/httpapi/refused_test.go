@@ -116,7 +116,7 @@ func TestEventsByGet(t *testing.T) {
 	}
 	const events = "event: next\ndata: "
 	got := get(url.Values{"query": {`query Q($n: String) {hello(name: $n)}`}, "operationName": {"Q"}, "variables": {`{"n": "x"}`}})
-	got.want(t, 200, events+ok+"\n\nevent: complete\n\n")
+	got.want(t, 200, events+ok+"\n\nevent: complete\ndata:\n\n")
 	if kind := got.header.Get("Content-Type"); kind != mediaEvents {
 		t.Errorf("Content-Type %q", kind)
 	}

@@ -26,14 +26,17 @@ func (x *exchange) events(run *run) {
 		default: // the header was sent: the stream itself has to say it, and to end
 			x.op.errors = x.h.panicked(run.ctx, x.op.request, failure).list()
 			x.event(&graphql.Response{Errors: x.op.errors}, false)
-			x.flush([]byte("event: complete\n\n"))
+			x.flush([]byte(complete))
 		}
 	}()
 	for response := run.answer(); response != nil; response = run.answer() {
 		x.event(response, !run.refused && response.Data != nil)
 	}
-	x.flush([]byte("event: complete\n\n"))
+	x.flush([]byte(complete))
 }
+
+// complete is the last event. Browsers pass on no event without data (HTML, 9.2.6).
+const complete = "event: complete\ndata:\n\n"
 
 // event sends an answer. Errors mean that nobody is there any more.
 func (x *exchange) event(response *graphql.Response, executed bool) {

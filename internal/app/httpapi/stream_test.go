@@ -19,12 +19,12 @@ import (
 func TestServerSentEvents(t *testing.T) {
 	s := newServer(t, nil)
 	a := s.query(t, `query Q {hello}`, "Accept", mediaEvents)
-	a.want(t, 200, "event: next\ndata: "+ok+"\n\nevent: complete\n\n")
+	a.want(t, 200, "event: next\ndata: "+ok+"\n\nevent: complete\ndata:\n\n")
 	if got := a.header.Get("Content-Type"); got != mediaEvents {
 		t.Errorf("Content-Type %q", got)
 	}
 	a = s.query(t, `{nothing}`, "Accept", mediaEvents)
-	if !strings.Contains(a.text, `"code":"BAD_USER_INPUT"`) || !strings.HasSuffix(a.text, "event: complete\n\n") {
+	if !strings.Contains(a.text, `"code":"BAD_USER_INPUT"`) || !strings.HasSuffix(a.text, "event: complete\ndata:\n\n") {
 		t.Errorf("%+v", a)
 	}
 	refused := s.post(t, `{"query": 1}`, "Accept", mediaEvents)
@@ -283,7 +283,7 @@ func TestEventThatCannotBeEncoded(t *testing.T) {
 		}
 	})
 	got := s.query(t, `{hello}`, "Accept", mediaEvents).text
-	const before, after = "event: next\ndata: {\"errors\":[{\"message\":\"something went wrong", "\n\nevent: complete\n\n"
+	const before, after = "event: next\ndata: {\"errors\":[{\"message\":\"something went wrong", "\n\nevent: complete\ndata:\n\n"
 	if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) || strings.Count(got, "event: ") != 2 {
 		t.Errorf("%q", got)
 	}

@@ -41,7 +41,7 @@ func TestTransportsWriteAnswersAsTheyAre(t *testing.T) {
 	s := newRawServer(t, "", false)
 	s.query(t, `{hello}`).want(t, 200, rawAnswer)
 	s.do(t, "GET", "/?query="+url.QueryEscape(`{hello}`), "").want(t, 200, rawAnswer)
-	s.query(t, `{hello}`, "Accept", mediaEvents).want(t, 200, "event: next\ndata: "+rawAnswer+"\n\nevent: complete\n\n")
+	s.query(t, `{hello}`, "Accept", mediaEvents).want(t, 200, "event: next\ndata: "+rawAnswer+"\n\nevent: complete\ndata:\n\n")
 	c := s.connect(t, `{}`)
 	for range 2 {
 		c.send(t, `{"type":"subscribe","id":"a\"b","payload":{"query":"{hello}"}}`)
@@ -157,7 +157,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		s.query(t, `{hello}`).want(t, 200, rawAnswer)
 		s.query(t, `{hello}`).want(t, 200, rawAnswer)
 		s.do(t, "GET", "/?query="+url.QueryEscape(`{hello}`), "").want(t, 200, rawAnswer)
-		s.query(t, `{hello}`, "Accept", mediaEvents).want(t, 200, "event: next\ndata: "+rawAnswer+"\n\nevent: complete\n\n")
+		s.query(t, `{hello}`, "Accept", mediaEvents).want(t, 200, "event: next\ndata: "+rawAnswer+"\n\nevent: complete\ndata:\n\n")
 		if schema.given != want {
 			t.Errorf("%q: memory was given back %d times, want %d", why, schema.given, want)
 		}
