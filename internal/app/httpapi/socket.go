@@ -72,7 +72,8 @@ type socket struct {
 	client  string
 	ctx     context.Context // ends with the connection
 	places  *semaphore.Weighted
-	rate    *rate.Limiter // of messages
+	sending *semaphore.Weighted // one message at a time
+	rate    *rate.Limiter       // of messages
 	// as is the context of operations, and actor who sends them, since connection_init.
 	as    context.Context
 	actor string
@@ -121,6 +122,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	s := &socket{
 		rate: limiter, h: h, conn: conn, opening: r, request: op.request, client: client, ctx: ctx,
 		places:  semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket)),
+		sending: semaphore.NewWeighted(1),
 		running: map[string]*socketOperation{},
 	}
 	s.timer = time.AfterFunc(h.socketInit, s.tick)
@@ -395,9 +397,13 @@ func (o *socketOperation) tell(kind string, payload answerText) {
 	}
 }
 
-// send sends a message. A client that takes it too slowly is dropped: then, and in
-// general where sending fails, the connection ends.
+// send sends a message, after those that are being sent. A client that takes it too slowly
+// is dropped: then, and in general where sending fails, the connection ends.
 func (s *socket) send(kind, id string, payload answerText) {
+	if s.sending.Acquire(s.ctx, 1) != nil {
+		return // it has ended
+	}
+	defer s.sending.Release(1)
 	text := messageText(kind, id, payload)
 	ctx, cancel := context.WithTimeout(s.ctx, s.h.slowest(text.length()))
 	defer cancel()

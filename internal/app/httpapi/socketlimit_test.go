@@ -2,10 +2,15 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -124,4 +129,63 @@ func (c *client) begins(text string) bool {
 	got := make([]byte, len(text))
 	_, err = io.ReadFull(r, got)
 	return err == nil && string(got) == text
+}
+
+// piped are connections in memory, for a test in a time of its own.
+type piped chan net.Conn
+
+func (p piped) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (p piped) Close() error { close(p); return nil }
+
+func (piped) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A message that has to wait for a long one is sent after it, however long that takes.
+func TestWebSocketMessagesWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHandler(t, func(_ *Config, schema *fakeSchema) {
+			schema.fields["hello"] = func(context.Context) (any, error) { return strings.Repeat("x", 4<<20), nil }
+		})
+		connections := make(piped)
+		server := &http.Server{Handler: s.handler}
+		go func() { _ = server.Serve(connections) }()
+		here, there := net.Pipe()
+		connections <- there
+		dialer := websocket.Dialer{Subprotocols: []string{subprotocol}, NetDialContext: func(context.Context, string, string) (net.Conn, error) { return here, nil }}
+		conn, response, err := dialer.DialContext(t.Context(), "ws://localhost", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		c := &client{conn}
+		c.send(t, initMessage)
+		c.want(t, `{"type":"connection_ack"}`)
+		c.send(t, subscribeMessage("long", "{hello}"))
+		synctest.Wait()
+		c.send(t, subscribeMessage("short", "{__typename}"))
+		time.Sleep(15 * time.Second)
+		c.send(t, `{"type":"ping"}`) // it is there
+		types := map[string]int{}
+		for range 5 {
+			_, text, err := c.ReadMessage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var m struct{ ID, Type string }
+			if err := json.Unmarshal(text, &m); err != nil {
+				t.Fatal(err)
+			}
+			types[m.Type+" "+m.ID]++
+		}
+		if want := map[string]int{"next long": 1, "complete long": 1, "next short": 1, "complete short": 1, "pong ": 1}; !maps.Equal(types, want) {
+			t.Errorf("messages %v", types)
+		}
+		_, _ = here.Close(), server.Close()
+	})
 }
