@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 
@@ -18,6 +19,28 @@ type scope struct {
 	slots [][]byte
 	meta  *meta
 	buf   []byte
+	looks *looks
+}
+
+// looks counts the bytes of values that a query compares: a document may have a megabyte,
+// and a filter hundreds of conditions on it.
+type looks struct {
+	ctx   context.Context
+	bytes int
+	err   error // the query's context has ended: what matches means nothing any more
+}
+
+// bytesPerLook is after how many bytes the context is looked at.
+const bytesPerLook = 1 << 20
+
+// ended notes a comparison of so many bytes, and reports whether the query has ended.
+func (l *looks) ended(bytes int) bool {
+	const comparison = 16 // what one costs beside its bytes
+	if l.bytes += bytes + comparison; l.bytes >= bytesPerLook && l.err == nil {
+		l.bytes = 0
+		l.err = l.ctx.Err()
+	}
+	return l.err != nil
 }
 
 // meta holds the values that a version carries, as far as fields ask for them.
@@ -111,8 +134,11 @@ func (o operand) append(dst []byte, s *scope) []byte {
 
 // value encodes into the scope's buffer; nil for null.
 func (o operand) value(s *scope) []byte {
+	if s.looks.err != nil {
+		return nil
+	}
 	s.buf = o.append(s.buf[:0], s)
-	if s.buf[0] == tagNull {
+	if s.looks.ended(len(s.buf)) || s.buf[0] == tagNull {
 		return nil
 	}
 	return s.buf
@@ -203,8 +229,11 @@ func (c present) match(s *scope) bool {
 
 func (c *element) match(s *scope) bool {
 	found := false
-	c.scope.meta = s.meta
+	c.scope.meta, c.scope.looks = s.meta, s.looks
 	elements(c.raw(s), func(e []byte) bool {
+		if s.looks.ended(len(e)) {
+			return false
+		}
 		clear(c.scope.slots)
 		c.inner.paths.find(e, c.scope.slots)
 		found = c.inner.cond.match(c.scope)

@@ -21,7 +21,7 @@ func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, 
 	var out []*driver.Version
 	err = s.read(ctx, func(c *conn) error {
 		out, err = inSnapshot(r, c, r.page)
-		return err
+		return cmp.Or(err, r.scope.looks.err)
 	})
 	return out, wrap(err, "querying "+q.Collection)
 }
@@ -37,7 +37,7 @@ func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 	n := int64(0)
 	err = s.read(ctx, func(c *conn) error {
 		n, err = inSnapshot(r, c, r.count)
-		return err
+		return cmp.Or(err, r.scope.looks.err)
 	})
 	return n, wrap(err, "counting "+q.Collection)
 }
@@ -133,7 +133,7 @@ func (s *Store) newRun(ctx context.Context, q *driver.Query) (*run, error) {
 	if r.before, err = r.position(q.Before); err != nil {
 		return nil, err
 	}
-	r.scope = scope{slots: make([][]byte, r.m.slots), meta: &r.meta}
+	r.scope = scope{slots: make([][]byte, r.m.slots), meta: &r.meta, looks: &looks{ctx: ctx}}
 	return r, nil
 }
 
@@ -257,7 +257,7 @@ func (r *run) poll() error {
 	if r.rows&63 == 0 {
 		return r.ctx.Err()
 	}
-	return nil
+	return r.scope.looks.err
 }
 
 // row is a version that a query looks at: one that is kept, or the row that a
