@@ -49,7 +49,7 @@ func (l answerLimit) InterceptResponse(ctx context.Context, next graphql.Respons
 		return response
 	}
 	if graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation {
-		message += "; the mutation was executed, do not repeat it"
+		message += "; the mutation was executed, or a part of it: read what is there before you send it again"
 	}
 	response.Data = nil
 	response.Errors = gqlerror.List{{Message: message, Extensions: map[string]any{"code": code}}}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -31,8 +30,7 @@ func (x *exchange) readBody(ctx context.Context) *problem {
 	if x.r.ContentLength > limit {
 		return tooLarge()
 	}
-	connection := http.NewResponseController(x.w)
-	_ = connection.SetReadDeadline(deadline(x.h.slowest(int(limit)))) // where it can
+	_ = http.NewResponseController(x.w).SetReadDeadline(deadline(x.h.slowest(int(limit)))) // where it can; until the end of the body
 	x.rest.R, x.rest.N = x.r.Body, limit+1
 	err := readHeld(ctx, x.h, &x.rest, &x.body, x.op.hold)
 	switch {
@@ -44,7 +42,6 @@ func (x *exchange) readBody(ctx context.Context) *problem {
 	case err != nil:
 		return &problem{http.StatusBadRequest, CodeBadInput, "the request body could not be read to its end"}
 	}
-	_ = connection.SetReadDeadline(time.Time{}) // the server sets one for the next request
 	return nil
 }
 

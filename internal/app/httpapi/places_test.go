@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"bufio"
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -100,4 +103,41 @@ func TestBrokenOffIsNotKnownAsQuick(t *testing.T) {
 		t.Error(w.Body)
 	}
 	p.Leave(true)
+}
+
+// An operation may take longer than a request to be read: package net/http takes the deadline
+// away at its end.
+func TestReadTimeoutIsForReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHandler(t, func(_ *Config, schema *fakeSchema) {
+			schema.fields["hello"] = func(ctx context.Context) (any, error) {
+				time.Sleep(20 * time.Second)
+				return "world", ctx.Err()
+			}
+		})
+		connections := make(piped)
+		server := &http.Server{Handler: s.handler, ReadTimeout: 10 * time.Second}
+		go func() { _ = server.Serve(connections) }()
+		here, there := net.Pipe()
+		connections <- there
+		read := bufio.NewReader(here)
+		for _, request := range []string{
+			"GET /?query={hello} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+			"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n" + `{"query":"{hello}"}`,
+		} {
+			if _, err := here.Write([]byte(request)); err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(read, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(response.Body)
+			if err != nil || response.StatusCode != http.StatusOK || string(text) != ok {
+				t.Errorf("status %d, %s: %v", response.StatusCode, text, err)
+			}
+			_ = response.Body.Close()
+		}
+		_, _ = here.Close(), server.Close()
+	})
 }
