@@ -136,10 +136,7 @@ func (x *exchange) refuse(p *problem) error {
 // send sends an answer, with its data if the operation was executed.
 func (x *exchange) send(response *graphql.Response, executed bool) error {
 	x.body.Reset()
-	text, err := encode(&x.body, response, executed, x.op.instant)
-	if err != nil {
-		return err
-	}
+	text := encode(&x.body, response, executed, x.op.instant)
 	header := x.w.Header()
 	header["Content-Type"] = contentTypes[x.media]
 	if x.h.cfg.Debug {
@@ -211,22 +208,13 @@ func (t *answerText) writeTo(w io.Writer) error {
 // encode makes the text of a response: errors first, data only where an operation was
 // executed. The instant, whose text needs no escapes, is what the extensions say of it; ""
 // for nothing. Mostly it is all that they say. What is before the data is written behind
-// what buf holds, and begins there.
-func encode(buf *bytes.Buffer, r *graphql.Response, executed bool, instant string) (answerText, error) {
-	if r.HasNext != nil || r.Path != nil || r.Label != "" { // a part that comes later than the first (@defer)
-		addInstant(r, instant)
-		err := json.NewEncoder(buf).Encode(r)
-		return answerText{before: bytes.TrimRight(buf.Bytes(), "\n")}, err
-	}
+// what buf holds, and begins there. It panics where an extension is no JSON.
+func encode(buf *bytes.Buffer, r *graphql.Response, executed bool, instant string) answerText {
 	extended := instant != "" || len(r.Extensions) > 0
 	buf.WriteByte('{')
 	if len(r.Errors) > 0 {
-		errs, err := json.Marshal(r.Errors)
-		if err != nil {
-			return answerText{}, err
-		}
 		buf.WriteString(`"errors":`)
-		buf.Write(errs)
+		buf.Write(mustEncode(r.Errors))
 		if executed || extended {
 			buf.WriteByte(',')
 		}
@@ -243,16 +231,21 @@ func encode(buf *bytes.Buffer, r *graphql.Response, executed bool, instant strin
 	switch {
 	case len(r.Extensions) > 0:
 		addInstant(r, instant)
-		text, err := json.Marshal(r.Extensions)
-		if err != nil {
-			return answerText{}, err
-		}
-		t.after = append(append(t.after, `"extensions":`...), text...)
+		t.after = append(append(t.after, `"extensions":`...), mustEncode(r.Extensions)...)
 	case extended:
 		t.after = append(append(append(t.after, `"extensions":{"asOf":"`...), instant...), `"}`...)
 	}
 	t.after = append(t.after, '}')
-	return t, nil
+	return t
+}
+
+// mustEncode returns a value as JSON, and panics where it has something that is none.
+func mustEncode(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return text
 }
 
 // addInstant adds the instant to the extensions, if there is one.

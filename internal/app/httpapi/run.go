@@ -122,7 +122,7 @@ func (r *run) answer() *graphql.Response {
 	}
 	r.h.exec.tell(r.ctx, r.op)
 	r.op.errors = response.Errors
-	if response.HasNext == nil && r.op.kind != string(ast.Subscription) {
+	if r.op.kind != string(ast.Subscription) {
 		r.executed(len(response.Data), r.op.code() != CodeUnavailable)
 	}
 	return response

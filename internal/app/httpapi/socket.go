@@ -365,20 +365,12 @@ func (o *socketOperation) refuse(p *problem) {
 }
 
 func (o *socketOperation) fail(list gqlerror.List) {
-	text, err := json.Marshal(list)
-	if err != nil {
-		panic(err) // an extension that is no JSON
-	}
-	o.tell(messageError, answerText{data: text})
+	o.tell(messageError, answerText{data: mustEncode(list)})
 }
 
 // answer sends an answer.
 func (o *socketOperation) answer(response *graphql.Response, executed bool) {
-	text, err := encode(new(bytes.Buffer), response, executed, o.op.instant)
-	if err != nil {
-		panic(err) // an extension that is no JSON
-	}
-	o.tell(messageNext, text)
+	o.tell(messageNext, encode(new(bytes.Buffer), response, executed, o.op.instant))
 }
 
 func (o *socketOperation) complete() { o.tell(messageComplete, answerText{}) }

@@ -42,10 +42,7 @@ const complete = "event: complete\ndata:\n\n"
 func (x *exchange) event(response *graphql.Response, executed bool) {
 	x.body.Reset()
 	x.body.WriteString("event: next\ndata: ")
-	text, err := encode(&x.body, response, executed, x.op.instant)
-	if err != nil {
-		panic(err) // an extension that is no JSON
-	}
+	text := encode(&x.body, response, executed, x.op.instant)
 	text.after = append(text.after, "\n\n"...)
 	x.h.allowToSend(x.w, max(text.length(), shortAnswer+1))
 	_ = text.writeTo(x.w)

@@ -273,15 +273,16 @@ func TestWebSocketBadMessages(t *testing.T) {
 	}
 }
 
-// An answer that cannot be encoded is an event that says so, and no part of
-// another.
-func TestEventThatCannotBeEncoded(t *testing.T) {
+// For an answer that cannot be encoded there is one that says so; as an event, and no
+// part of another.
+func TestAnswerThatCannotBeEncoded(t *testing.T) {
 	s := newServer(t, func(_ *Config, schema *fakeSchema) {
 		schema.fields["hello"] = func(ctx context.Context) (any, error) {
 			graphql.RegisterExtension(ctx, "odd", func() {})
 			return "world", nil
 		}
 	})
+	s.query(t, `{hello}`).wantError(t, http.StatusInternalServerError, CodeInternal, "something went wrong")
 	got := s.query(t, `{hello}`, "Accept", mediaEvents).text
 	const before, after = "event: next\ndata: {\"errors\":[{\"message\":\"something went wrong", "\n\nevent: complete\ndata:\n\n"
 	if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) || strings.Count(got, "event: ") != 2 {
