@@ -3,6 +3,8 @@ package sqlitestore
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -104,4 +106,24 @@ func TestLogStaysShortUnderScans(t *testing.T) {
 		t.Errorf("the log grew to %d bytes", most)
 	}
 	t.Logf("the log had up to %d bytes", most)
+}
+
+// The log does not grow with documents that have thousands of entries in indexes.
+func TestLogUnderManyEntries(t *testing.T) {
+	s := openThings(t, filepath.Join(t.TempDir(), "entries.db"), driver.Index{Path: []string{"tags"}, Kind: driver.KindString, List: true})
+	var list strings.Builder
+	for i := range 3_000 {
+		fmt.Fprintf(&list, `,"tag-%d"`, i)
+	}
+	size := int64(0)
+	for i := range 60 {
+		w := driver.Write{ID: fmt.Sprint("w", i), Collection: "things", Key: fmt.Sprint(i), Op: driver.OpCreate, Data: []byte(`{"tags":[` + list.String()[1:] + `]}`)}
+		if _, err := s.Commit(t.Context(), &w); err != nil {
+			t.Fatal(err)
+		}
+		size = max(size, logSize(t, s))
+	}
+	if size > 4*logBytes {
+		t.Errorf("the log took %d MB", size>>20)
+	}
 }

@@ -158,6 +158,7 @@ func (w *writer) flushEntries() error {
 			return err
 		}
 	}
+	w.entries += int64(len(p.closing) + len(p.ended) + len(opening))
 	p.reset()
 	return w.flushIndexes()
 }

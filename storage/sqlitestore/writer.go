@@ -16,6 +16,7 @@ import (
 // runs, the next batch gathers. Only this goroutine touches the fields below
 // the queue, and the counters of collections and indexes.
 type writer struct {
+	entries int64 // of indexes, that were written for a batch
 	*conn
 	store *Store
 
@@ -157,8 +158,10 @@ func (w *writer) take(queue []*request) int {
 		}
 	}
 	if len(batch) > 0 {
+		w.entries = 0
 		w.commitBatch(batch)
-		w.store.checkpoints.wrote(int64(len(batch)))
+		// A document may have thousands of entries, each on a page of its own.
+		w.store.checkpoints.wrote(int64(len(batch)) + w.entries/pagesOfWrite)
 		w.store.checkpoints.finish(w.conn)
 	}
 	return n
