@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,8 +127,12 @@ func TestWebSocket(t *testing.T) {
 			t.Errorf("%s: %s", document, got)
 		}
 	}
-	line := s.journal.lines(t)[0]
-	if line["transport"] != "WebSocket" || line["actor"] != "ada" || line["name"] != "Q" || line["documentsRead"] != 7.0 {
+	named := func(line map[string]any) bool { return line["name"] == "Q" } // lines are written behind the messages
+	for !slices.ContainsFunc(s.journal.lines(t), named) {
+		runtime.Gosched()
+	}
+	line := s.journal.lines(t)[slices.IndexFunc(s.journal.lines(t), named)]
+	if line["transport"] != "WebSocket" || line["actor"] != "ada" || line["documentsRead"] != 7.0 {
 		t.Errorf("log: %v", line)
 	}
 }
