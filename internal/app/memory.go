@@ -8,8 +8,14 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// leastMemory is the smallest --max-memory: the program itself needs some of it.
-const leastMemory = 256 << 20
+const (
+	// leastMemory is the smallest --max-memory: the program itself needs some of it.
+	leastMemory = 256 << 20
+	// gcPercent is what the collector is asked for while serving. Live memory is a few
+	// megabytes, most of it caches, so that by default it would run some hundred times a
+	// second under load; a heap two and a half times the live one is still small.
+	gcPercent = 150
+)
 
 // memory is what --max-memory says, or a quarter of what the machine has, or the
 // container that the program runs in.
@@ -33,12 +39,22 @@ func (f limitFlags) memory() int64 {
 // for the program, its caches, and what the collector has not found yet.
 func requestMemory(memory int64) int64 { return memory / 2 }
 
-// limitMemory makes the collector keep the program within so many bytes, unless GOMEMLIMIT
-// does, and returns what puts that back.
+// limitMemory sets the collector for serving within so many bytes, unless GOGC or
+// GOMEMLIMIT do, and returns what puts it back.
 func limitMemory(memory int64) (restore func()) {
-	if os.Getenv("GOMEMLIMIT") != "" {
-		return func() {}
+	percent, limit := -2, int64(-1)
+	if os.Getenv("GOGC") == "" {
+		percent = debug.SetGCPercent(gcPercent)
 	}
-	before := debug.SetMemoryLimit(memory / 10 * 9)
-	return func() { debug.SetMemoryLimit(before) }
+	if os.Getenv("GOMEMLIMIT") == "" {
+		limit = debug.SetMemoryLimit(memory / 10 * 9)
+	}
+	return func() {
+		if percent != -2 {
+			debug.SetGCPercent(percent)
+		}
+		if limit >= 0 {
+			debug.SetMemoryLimit(limit)
+		}
+	}
 }
