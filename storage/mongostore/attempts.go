@@ -2,73 +2,55 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/asof/asof/storage/driver"
 )
 
 // committing is one Commit on its way.
 type committing struct {
-	c      *collection
-	w      *driver.Write
-	lapsed bool // the last attempt ended with the lease
+	c *collection
+	w *driver.Write
 
-	// uncertain are the times of attempts that may still be applied. The first of
-	// them began, and the last one ended, at times of elapsed.
-	uncertain []driver.Instant
-	from, to  time.Duration
-	rounds    int // how often such attempts had to be settled
+	uncertain []*flight // of attempts that may still be carried out
+	rounds    int       // how often it was waited until they could not
 	// ended is what an attempt moved to the overflow that was to supersede it.
 	ended *head
 }
 
-// maxRounds is how often a write is tried again whose attempts are not answered,
-// and turn out not to have been applied. It is given up then: the database may
-// need longer for it than attempts may take.
-const maxRounds = 3
+const (
+	// maxRounds is how often a write is tried again whose attempts are not answered,
+	// and turn out not to have been carried out.
+	maxRounds = 3
+	// maxUncertain is how many attempts without an outcome there are before it is waited
+	// for the end of their lives: no instant after them is read at until then.
+	maxUncertain = 2
+	// firstTimeout is how long the first attempt may take until it has its time; each
+	// further one may take twice as long, up to attemptTimeout.
+	firstTimeout   = 2 * time.Second
+	attemptTimeout = 10 * time.Second
+)
 
-// doubt notes an attempt that may still be applied.
-func (t *committing) doubt(at driver.Instant, began time.Duration) {
-	if len(t.uncertain) == 0 {
-		t.from = began
-	}
-	t.to = t.c.store.clock.elapsed()
-	t.uncertain = append(t.uncertain, at)
-}
-
-// overdue reports whether attempts without an outcome hold up others for long
-// enough, or can have no effect any more anyway. While there was only one, another
-// one may succeed at once.
-func (t *committing) overdue() bool {
-	now, late := t.c.store.clock.elapsed(), t.c.store.fleet.late()
-	switch {
-	case len(t.uncertain) == 0:
-		return false
-	case now-t.to >= late:
-		return true
-	case len(t.uncertain) == 1 && t.rounds == 0:
-		return false
-	}
-	return t.lapsed || now-t.from >= late
-}
-
-// settle waits until no attempt can be applied any more, and says what became of
+// settle waits until no attempt can be carried out any more, and says what became of
 // the write. It returns nil and nil where none was: then none is in flight either.
 func (t *committing) settle(life context.Context) (*driver.Version, error) {
-	store := t.c.store
-	pause(life, t.to+store.fleet.late()-store.clock.elapsed())
+	if err := t.c.store.clock.awaitEnd(life, t.uncertain); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(life, attemptTimeout)
 	defer cancel()
-	h, err := t.c.readLastHead(ctx, t.w.Key)
+	h, err := t.c.readHead(ctx, t.w.Key)
 	if err != nil {
 		return nil, err
 	}
 	if v, err := t.outcome(ctx, h); v != nil || err != nil {
 		return v, err
 	}
-	for _, at := range t.uncertain {
-		store.clock.land(at)
-	}
+	t.c.store.clock.land(t.uncertain...)
 	t.uncertain = nil
 	t.rounds++
 	return nil, nil
@@ -78,12 +60,8 @@ func (t *committing) settle(life context.Context) (*driver.Version, error) {
 // ended, also where another attempt superseded it than the last that moved it.
 func (t *committing) run(life context.Context) (*driver.Version, error) {
 	defer func() {
-		for _, at := range t.uncertain {
-			if life.Err() != nil {
-				t.c.store.clock.giveUp(at)
-			} else {
-				t.c.store.clock.land(at)
-			}
+		if life.Err() == nil { // else they stay in flight until others evict them
+			t.c.store.clock.land(t.uncertain...)
 		}
 	}()
 	v, err := t.try(life)
@@ -113,41 +91,51 @@ func (t *committing) end(ctx context.Context, made *driver.Version) error {
 
 // try tries until the outcome is certain. An attempt whose outcome is unknown
 // is tried again on the same condition: of all attempts, at most one can find
-// it fulfilled, and which version it made is looked up by the write's ID. Such
-// attempts hold up the acknowledgement of all commits, so that after some time it
-// is waited until they can have no effect any more, before there is another one.
+// it fulfilled, and which version it made is looked up by the write's ID.
 func (t *committing) try(life context.Context) (*driver.Version, error) {
 	known := t.c.remembered(t.w.Key, t.w.Expected)
 	blind := t.w.Expected == 0 || known != nil // the first attempt needs no reading
-	wait, timeout := firstPause, firstTimeout
+	began := t.c.store.clock.elapsed()
 	var last error
-	for misses := 0; ; misses++ {
-		if t.overdue() {
+	wait, timeout := firstPause, firstTimeout
+	for {
+		v, err := t.attempt(life, timeout, known, blind)
+		timeout = min(2*timeout, attemptTimeout)
+		if v != nil || err != nil && (life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict) {
+			return v, err
+		}
+		if err != nil {
+			last = err
+		}
+		ends := err != nil && (!passes(err) || t.c.store.clock.elapsed()-began > t.c.store.timeout)
+		for len(t.uncertain) >= maxUncertain || ends && len(t.uncertain) > 0 {
 			v, err := t.settle(life)
 			switch {
 			case v != nil || err != nil && (life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict):
 				return v, err
 			case err != nil:
 				pause(life, longestPause)
-				continue
-			case t.rounds == maxRounds:
+			case t.rounds == maxRounds && !ends:
 				return nil, driver.Errorf(driver.CodeUnavailable, "the database did not answer in time, however often this was written, and nothing was; try again: %w", last)
 			}
 		}
-		ctx, cancel := context.WithTimeout(life, timeout)
-		v, err := t.attempt(ctx, known, blind)
-		short := (ctx.Err() != nil || t.lapsed) && timeout < attemptTimeout // with more time it may succeed
-		cancel()
-		timeout = min(2*timeout, attemptTimeout)
-		if v != nil || err != nil && (len(t.uncertain) == 0 && !short || life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict) {
-			return v, err
+		if ends {
+			return nil, last
 		}
-		known, blind, last = nil, false, err
-		if err != nil || misses > 0 { // a document that is not as it was seen twice is seldom
+		if err != nil || known == nil && !blind { // a document that is not as it was seen twice is seldom
 			pause(life, wait)
 			wait = min(2*wait, longestPause)
 		}
+		known, blind = nil, false
 	}
+}
+
+// passes reports whether an error may not be there another time: a connection broke, the
+// time was up, or there is no primary now.
+func passes(err error) bool {
+	var selection topology.ServerSelectionError
+	var server mongo.ServerError
+	return mongo.IsTimeout(err) || isUnreachable(err) && !errors.As(err, &selection) || errors.As(err, &server) && !staysRefused(err)
 }
 
 // outcome says what became of the write, as far as the document tells: the
@@ -157,9 +145,9 @@ func (t *committing) outcome(ctx context.Context, h *head) (*driver.Version, err
 	w := t.w
 	conflict := &driver.ConflictError{Collection: w.Collection, Key: w.Key, Expected: w.Expected}
 	switch {
-	case h == nil && w.Expected == 0:
+	case (h == nil || h.Number == 0) && w.Expected == 0:
 		return nil, nil
-	case h == nil:
+	case h == nil || h.Number == 0:
 		return nil, conflict
 	case h.id == w.ID:
 		return &h.Version, nil

@@ -3,92 +3,184 @@ package mongostore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
 	"github.com/asof/asof/storage/driver"
 )
 
-// clock hands out commit times and instants to read at, such that neither
-// overtakes the other: a commit gets a time greater than every instant that a
-// reader was given, and a reader is never given an instant at which a commit
-// in flight may still appear.
+// clock hands out the times of commits and the instants to read at, such that
+// nothing commits at or before an instant that was handed out, by any server on
+// the database, whichever process or machine was stopped, wherever and for however
+// long. The database keeps that promise:
 //
-// Commits fly at the same time, each with a time of its own. A commit is
-// acknowledged only after all with earlier times have landed, so that an
-// instant just before the first in flight is never before one that was
-// acknowledged.
+//   - A commit takes its time by a change of the clock document (clockdoc.go) that
+//     says from when on times are in flight. The database notes in it, by its own
+//     clock, since when.
+//   - Every update that makes versions current is refused by the database unless its
+//     clock ($$NOW) is less than the flight's life past that (flight.until), and may
+//     run there only as long again (maxTimeMS).
+//   - The instant to read at is the one before the first in flight, else the last
+//     time taken. A commit is acknowledged when it is not before that.
+//   - Whose flight does not end, since its server is gone, is evicted by the others,
+//     once the database's clock says that nothing of it can be carried out any more.
 //
-// How much of this other servers have to be told depends on the mode, see
-// fleet.
+// The only server on a database takes a hold of the clock instead, which is a flight
+// of all times from then on: it is renewed twice a second, and lets that server
+// take times and instants from its own clock. Another server asks for the end of it.
+//
+// Local clocks say only how late it is. No instant is handed out that is further
+// ahead of the database's clock than maxAhead, except the one after the last.
 type clock struct {
+	meta     *mongo.Collection
+	id       string // of this server
+	alive    context.Context
+	stop     context.CancelFunc
 	wallTime func() time.Time
-	// elapsed measures how long something takes; it never goes back.
-	elapsed func() time.Duration
-	// kick asks the fleet to exchange what it knows soon.
-	kick func()
+	elapsed  func() time.Duration // never goes back
+	timing   timing
+	maxSkew  time.Duration // 0: clocks are not compared
+	logger   *slog.Logger
+	causal   func(context.Context) (context.Context, func())
+
+	kicked chan struct{}
+	ended  chan struct{}
 
 	mu      sync.Mutex
-	life    string // what this server is called among the others, from when it came in until it is removed
-	mode    mode
-	last    driver.Instant   // the greatest instant handed out, to either side, or seen
-	flights []driver.Instant // times of commits in flight, ascending
-	changed chan struct{}    // closed, and replaced, when anything below or above changes
-	unclear bool             // a commit's outcome was given up
-	emptied bool             // there is no store any more: nothing is handed out
-	failed  error            // why the last exchange was not made; nil: it was
-	fails   int              // how many in a row were not
+	changed chan struct{} // closed, and replaced, when anything below changes
+	mode    clockMode
+	last    driver.Instant // the greatest instant handed out here, or known to be
+	flights []*flight      // of this server, by their times
+	waiting []*ticket      // for their times
+	wanted  driver.Instant // to be handed out
 
-	// The lease: it lasts a term from when the last exchange began, if there was
-	// one in this life.
-	term      time.Duration
-	confirmed moment
-	leased    bool
-	// slow is how long the last exchange took, where that is too long, and quick
-	// when one last did not; for grace after that those who wait are not told.
-	slow, quick time.Duration
-	slows       int // how many exchanges in a row were slow
-	grace       time.Duration
+	// The hold: it is this server's until life past since, by the database's clock.
+	hold  string
+	floor driver.Instant // up to it instants may be handed out
+	since bson.DateTime
+	begun moment // when its last renewal began
+	life  time.Duration
 
-	// While alone: instants up to floor may be handed out.
-	floor driver.Instant
+	// What the clock document says, as far as it is known here.
+	mark   driver.Instant            // later commits of any server get greater times
+	stable driver.Instant            // no commit gets a time at or before it
+	told   map[string]driver.Instant // the flights of this server, and from when on they are
+	seen   map[string]sighting       // the flights and holds of all
+	now    driver.Instant            // the database's clock
+	nowAt  time.Duration             // and when that was, at the latest
 
-	// While shared: what the clock document was last seen to say.
-	mark   driver.Instant // later commits of any server get greater times
-	stable driver.Instant // no other server commits at or before it
-	beat   int64          // the last exchange that was taken into account
-	told   driver.Instant // the lowest time in flight that others know of; 0: none
+	left    bool // others are not told of its end
+	poked   bool // a change is to be made, whether or not there is something to tell
+	changes int  // attempts to change the document
+	failed  error
+	away    time.Duration // since when they failed
+	apart   error         // how far the clocks are apart, where that is too much
 
-	// loading: commits wait until a load of this server has ended; so do they
-	// while it completes the loads of servers that are dead. claimed: the
-	// clock document says so.
-	loading bool
-	debts   int // deaths of servers whose loads are not completed yet
-	claimed bool
-	held    int // commits that waited for a load, and have no time yet
+	looking bool
+	next    *look
 
-	// What the next exchange is to achieve.
-	waiting []*ticket
-	wanted  driver.Instant // to be at most the floor, or the mark
+	// Only who changes the document uses these.
+	patience time.Duration // how long the next attempt may take, if that is more than usual
+	took     time.Duration // the last one
+	entries  int           // that were named
+}
+
+func newClock(s *Store, o Options) *clock {
+	c := &clock{
+		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: o.timing, maxSkew: o.MaxSkew,
+		logger: s.logger, causal: s.causal, kicked: make(chan struct{}, 1), ended: make(chan struct{}), changed: make(chan struct{}),
+		told: make(map[string]driver.Instant),
+	}
+	c.alive, c.stop = context.WithCancel(s.life)
+	if c.timing == (timing{}) {
+		c.timing = usual
+	}
+	return c
+}
+
+type clockMode int
+
+const (
+	modeShared clockMode = iota // times and instants come from the document
+	modeHeld                    // from memory
+	modeEnding                  // from neither: the hold is being given up
+)
+
+// timing is what the protocol rests on. Only tests choose another one.
+type timing struct {
+	life  time.Duration // a flight's: so long after it began the database takes a small write
+	hold  time.Duration // the same of a hold, after it was renewed
+	skew  time.Duration // how far the clocks of the members of a replica set are apart at most
+	renew time.Duration // between two renewals
+	ahead time.Duration // for how long ahead a hold is taken
+}
+
+var usual = timing{
+	life: time.Second, hold: 1500 * time.Millisecond, skew: maxAhead, renew: 500 * time.Millisecond, ahead: 2 * time.Second,
+}
+
+const (
+	// maxAhead is how far an instant may be ahead of the database's clock.
+	maxAhead = 500 * time.Millisecond
+	// longestLife bounds the life of a flight, unless that of the first attempt is a large
+	// part of it, and how long one command on the clock document may take.
+	longestLife = 10 * time.Second
+	// lifeBytes are written in a second at least, of writes that are not small.
+	lifeBytes  = 1 << 20
+	smallWrite = 64 << 10
+	// staleAfter is how long the database's clock is taken to be what it was.
+	staleAfter = time.Minute
+	// awayAfter is how long a database must have been out of reach before nobody waits
+	// for it any longer: another primary is elected in less (12 s by default).
+	awayAfter = 15 * time.Second
+)
+
+// flight is a commit, or a part of a load, on its way.
+type flight struct {
+	at    driver.Instant
+	until bson.DateTime // the database's clock, from which on it refuses what the flight sends
+	run   time.Duration // how long that may take there
+	entry string        // of the clock document; empty: it flies under the hold
 }
 
 // ticket is a commit that waits for its time.
 type ticket struct {
-	after driver.Instant
-	time  driver.Instant
-	done  bool // it has its time
-	gone  bool // nobody waits for it any more
-	back  bool // it has to be asked for anew: a load came first
-
-	loading bool // it is for a part of a load
+	after  driver.Instant
+	life   time.Duration
+	flight *flight // once it has one
+	gone   bool    // nobody waits for it
 }
 
-func newClock(wallTime func() time.Time, elapsed func() time.Duration, last driver.Instant) *clock {
-	return &clock{wallTime: wallTime, elapsed: elapsed, kick: func() {}, last: last, changed: make(chan struct{})}
+// moment is a point in time by both clocks: the first stands still while a machine
+// is suspended, and the second may be set.
+type moment struct {
+	elapsed time.Duration
+	wall    time.Time
 }
 
-func (c *clock) wall() driver.Instant { return driver.InstantOf(c.wallTime()) }
+func (c *clock) moment() moment {
+	return moment{c.elapsed(), c.wallTime().Round(0)} // without what else Go measures by
+}
+
+// past is how long ago a moment was, by the clock that moved further.
+func (c *clock) past(m moment) time.Duration {
+	now := c.moment()
+	return max(now.elapsed-m.elapsed, now.wall.Sub(m.wall))
+}
+
+// lifeOf is how long a flight lives that sends so many bytes; each further attempt
+// lives twice as long, so that a slow database gets it done.
+func (c *clock) lifeOf(bytes, attempt int) time.Duration {
+	life := c.timing.life + time.Duration(max(0, bytes-smallWrite))*time.Second/lifeBytes
+	return min(life<<attempt, max(longestLife, 4*life))
+}
 
 // broadcast wakes everyone who waits. The caller holds the lock.
 func (c *clock) broadcast() {
@@ -96,8 +188,23 @@ func (c *clock) broadcast() {
 	c.changed = make(chan struct{})
 }
 
-// await waits for a change. The caller holds the lock, and has it again afterwards.
-func (c *clock) await(ctx context.Context) error {
+func (c *clock) kick() {
+	select {
+	case c.kicked <- struct{}{}:
+	default: // it is kicked already
+	}
+}
+
+// await waits for a change, and fails when the context ends, or where an attempt to
+// change the document failed, after those that there were when the caller began, for a
+// reason that stays. The caller holds the lock, and has it again afterwards.
+func (c *clock) await(ctx context.Context, after int) error {
+	if c.changes > after && staysRefused(c.failed) {
+		return c.failed
+	}
+	if err := c.gone(); err != nil {
+		return err
+	}
 	changed := c.changed
 	c.mu.Unlock()
 	defer c.mu.Lock()
@@ -105,7 +212,84 @@ func (c *clock) await(ctx context.Context) error {
 	case <-changed:
 		return nil
 	case <-ctx.Done():
-		return c.timeUp(ctx)
+	}
+	c.mu.Lock()
+	reason := c.failed
+	c.mu.Unlock()
+	if reason == nil {
+		return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock: the time was up: %w", ctx.Err())
+	}
+	return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock (%v): the time was up: %w", reason, ctx.Err())
+}
+
+// present is the latest instant that is not in the future: what this machine's clock
+// says, unless that is too far ahead of the database's. The caller holds the lock.
+func (c *clock) present() driver.Instant {
+	return max(c.last, min(driver.InstantOf(c.wallTime()), c.bound()))
+}
+
+// bound is what no instant may be after but the one that follows the last. The caller
+// holds the lock.
+func (c *clock) bound() driver.Instant {
+	return c.now + driver.Instant((c.elapsed() - c.nowAt + maxAhead).Microseconds())
+}
+
+// latest is the latest instant that is not in the future, also where another server's clock
+// is ahead of this one's.
+func (c *clock) latest(ctx context.Context) (driver.Instant, error) {
+	c.mu.Lock()
+	shares := c.mode == modeShared
+	c.mu.Unlock()
+	if shares {
+		if _, err := c.look(ctx); err != nil {
+			return 0, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.present(), nil
+}
+
+// leased reports whether the hold is this server's for sure. The caller holds the lock.
+func (c *clock) leased() bool { return c.mode == modeHeld && c.past(c.begun) < c.life }
+
+// takeOff returns a flight at a time greater than after and all that were handed out
+// before, which lives as long as is said at least. The caller ends it by land, when it
+// is certain that nothing of it can still be carried out.
+func (c *clock) takeOff(ctx context.Context, after driver.Instant, life time.Duration) (*flight, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	began := c.changes
+	var t *ticket
+	for {
+		switch {
+		case t != nil && t.flight != nil:
+			return t.flight, nil
+		case t != nil:
+		case c.leased() && life <= c.timing.life:
+			at := max(c.present(), c.last+1, after+1)
+			if at <= c.floor {
+				f := &flight{at: at, until: c.since + bson.DateTime(c.life.Milliseconds()), run: life}
+				c.depart(f)
+				return f, nil
+			}
+			c.want(at)
+		case c.mode == modeHeld && life <= c.timing.life:
+			c.kick()
+		default:
+			t = &ticket{after: after, life: life}
+			c.waiting = append(c.waiting, t)
+			c.kick()
+		}
+		if err := c.await(ctx, began); err != nil {
+			if t != nil && t.flight != nil {
+				return t.flight, nil
+			}
+			if t != nil {
+				t.gone = true
+			}
+			return nil, err
+		}
 	}
 }
 
@@ -115,283 +299,191 @@ func (c *clock) want(at driver.Instant) {
 	c.kick()
 }
 
-// present is the latest instant that is not in the future.
-func (c *clock) present() driver.Instant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return max(c.last, c.wall())
-}
-
-// read returns a stable instant: nothing will be committed at or before it. In
-// shared mode it is the one that is known, for those who have just looked; for
-// others it is not ok.
-func (c *clock) read(ctx context.Context, looked bool) (at driver.Instant, ok bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for {
-		switch c.mode {
-		case alone:
-			at := max(c.last, c.wall())
-			if len(c.flights) > 0 {
-				at = c.flights[0] - 1
-			}
-			if at <= c.floor && c.left() > 0 {
-				c.last = max(c.last, at)
-				return at, true, nil
-			}
-			c.want(at)
-			if err := cmp.Or(c.tooSlow(c.term), c.refusal(), c.away()); err != nil && c.left() <= 0 {
-				return 0, false, err
-			}
-		case shared:
-			if !looked {
-				return 0, false, nil
-			}
-			at := c.stable
-			if len(c.flights) > 0 {
-				at = min(at, c.flights[0]-1)
-			}
-			return at, true, nil
-		case joining, between:
-			if err := cmp.Or(c.refusal(), c.away()); err != nil {
-				return 0, false, err
-			}
-		}
-		if err := c.await(ctx); err != nil {
-			return 0, false, err
-		}
-	}
-}
-
-// lowest is the lowest time in flight; 0: none. The caller holds the lock.
-func (c *clock) lowest() driver.Instant {
-	if len(c.flights) == 0 {
-		return 0
-	}
-	return c.flights[0]
-}
-
-// loads reports whether commits wait for a load. The caller holds the lock.
-func (c *clock) loads() bool { return c.loading || c.debts > 0 }
-
-// takeOff returns a commit's time, greater than after and all handed out
-// before, when there is no load.
-func (c *clock) takeOff(ctx context.Context, after driver.Instant) (driver.Instant, error) {
-	return c.ticketFor(ctx, after, "")
-}
-
-// takeOffLoading is takeOff for what is part of a load, which excludes others
-// since they knew this server as life.
-func (c *clock) takeOffLoading(ctx context.Context, after driver.Instant, life string) (driver.Instant, error) {
-	return c.ticketFor(ctx, after, life)
-}
-
-func (c *clock) ticketFor(ctx context.Context, after driver.Instant, life string) (driver.Instant, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var t *ticket
-	waited := false
-	pass := func() {
-		if waited {
-			waited = false
-			c.held--
-			c.broadcast()
-		}
-	}
-	defer pass()
-	for {
-		switch {
-		case life != "" && c.life != life:
-			if t != nil {
-				t.gone = true
-			}
-			return 0, errDead
-		case t != nil && t.done:
-			return t.time, nil
-		case t != nil && t.back:
-			t = nil
-			continue
-		case t != nil:
-		case c.loads() && life == "":
-			if !waited {
-				waited = true
-				c.held++
-			}
-		case c.mode == alone:
-			at := max(c.wall(), c.last+1, after+1)
-			if at <= c.floor && c.left() > c.term/leastShare {
-				c.depart(at)
-				return at, nil
-			}
-			c.want(at)
-		case c.mode == shared:
-			t = &ticket{after: after, loading: life != ""}
-			c.waiting = append(c.waiting, t)
-			pass()
-			c.kick()
-		}
-		err := cmp.Or(c.tooSlow(c.flightTerm()), c.refusal())
-		if err == nil && life == "" {
-			err = c.away()
-		}
-		if err != nil {
-			if t != nil {
-				t.gone = true
-			}
-			return 0, err
-		}
-		if err := c.await(ctx); err != nil {
-			if t != nil && t.done {
-				return t.time, nil
-			}
-			if t != nil {
-				t.gone = true
-			}
-			return 0, err
-		}
-	}
-}
-
-// sendBack lets commits that wait for their times ask anew, when there is no
-// load. The caller holds the lock.
-func (c *clock) sendBack() {
-	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool {
-		t.back = !t.loading
-		return t.back
-	})
-	c.broadcast()
-}
-
 // depart notes a flight. The caller holds the lock.
-func (c *clock) depart(at driver.Instant) {
-	c.last = max(c.last, at)
-	c.flights = append(c.flights, at)
+func (c *clock) depart(f *flight) {
+	c.last = max(c.last, f.at)
+	c.flights = append(c.flights, f)
 }
 
-// flies reports whether a time is still in flight. The caller holds the lock.
-func (c *clock) flies(at driver.Instant) bool {
-	_, there := slices.BinarySearch(c.flights, at)
-	return there
-}
-
-// die forgets the life that others have ended, and begins another one under a
-// new name, so that nothing that was sent in the old one has an effect in it.
-// What was in flight is past for the others: it was carried out by then, or it
-// never will be. It reports whether a load was under way.
-func (c *clock) die(life string) (loading bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	loading = c.loads()
-	c.life, c.mode, c.leased, c.beat = life, joining, false, 0
-	c.flights, c.told, c.claimed = nil, 0, false
-	// Nobody would end the flights of a load that has ended with the life.
-	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return t.loading })
-	c.broadcast()
-	return loading
-}
-
-// land ends a flight whose outcome is certain. One of a former life has ended already.
-func (c *clock) land(at driver.Instant) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if i, ok := slices.BinarySearch(c.flights, at); ok {
-		c.flights = slices.Delete(c.flights, i, i+1)
+// land ends flights of which nothing can be carried out any more.
+func (c *clock) land(flights ...*flight) {
+	if len(flights) == 0 {
+		return
 	}
-	if c.mode != alone {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flights = slices.DeleteFunc(c.flights, func(f *flight) bool { return slices.Contains(flights, f) })
+	if c.mode != modeHeld || flights[0].entry != "" {
 		c.kick() // others wait for it
 	}
 	c.broadcast()
 }
 
-// giveUp ends a flight whose outcome nobody will know.
-func (c *clock) giveUp(at driver.Instant) {
-	c.lose()
-	c.land(at)
-}
-
-// lose notes that something of this server is left for others to find out.
-func (c *clock) lose() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.unclear = true
-}
-
-// passed reports whether no commit with a time at or before an instant can
-// still appear, as far as this server knows. The caller holds the lock.
-func (c *clock) passed(at driver.Instant) bool {
-	if len(c.flights) > 0 && c.flights[0] <= at {
-		return false
+// awaitEnd waits until nothing of some flights can be carried out any more, by the
+// database's own clock.
+func (c *clock) awaitEnd(ctx context.Context, flights []*flight) error {
+	end := driver.Instant(0)
+	for _, f := range flights {
+		end = max(end, instantOf(f.until)+driver.Instant((f.run+c.timing.skew).Microseconds()))
 	}
-	return c.mode == alone || c.mode == shared && at <= c.stable
-}
-
-// settled is passed for those who do not hold the lock. It also reports
-// whether the wait is for this server's own commits, or for others.
-func (c *clock) settled(at driver.Instant) (yes, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.passed(at), len(c.flights) > 0 && c.flights[0] <= at || c.mode != shared
-}
-
-// awaitChange waits for a change unless an instant has been passed.
-func (c *clock) awaitChange(ctx context.Context, at driver.Instant) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.passed(at):
-		return nil
-	case c.emptied:
-		return errEmptied
-	}
-	return c.await(ctx)
-}
-
-// awaitTold returns when others know that no commit of this server with a time
-// at or before an instant is in flight.
-func (c *clock) awaitTold(ctx context.Context, at driver.Instant) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.mode == shared && c.told != 0 && c.told <= at {
-		if err := c.await(ctx); err != nil {
-			return err
+	for c.now <= end {
+		left := time.Duration(end-c.now)*time.Microsecond - (c.elapsed() - c.nowAt)
+		began := c.changes
+		c.mu.Unlock()
+		pause(ctx, left+time.Millisecond)
+		c.mu.Lock()
+		c.poke()
+		for c.changes == began || c.failed != nil {
+			if err := c.await(ctx, began); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// reach makes an instant one that later commits are after. It reports false
-// where the instant is in the future, and when that is.
-func (c *clock) reach(ctx context.Context, at driver.Instant) (driver.Instant, bool, error) {
+func instantOf(t bson.DateTime) driver.Instant { return driver.InstantOf(t.Time()) }
+
+// settled reports whether no commit with a time at or before an instant can still
+// appear. The caller holds the lock.
+func (c *clock) settled(at driver.Instant) bool {
+	if c.mode == modeHeld {
+		return at <= c.last && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.at <= at })
+	}
+	return at <= c.stable
+}
+
+// acknowledge waits until no commit with a time at or before an instant can still
+// appear: whoever reads from then on, wherever, is given that instant or a later one.
+func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
+	for wait := firstLook; ; wait = min(2*wait, lastLook) {
+		c.mu.Lock()
+		own := func() bool {
+			return c.mode == modeHeld || slices.ContainsFunc(c.flights, func(f *flight) bool { return f.at <= at }) ||
+				slices.ContainsFunc(slices.Collect(maps.Values(c.told)), func(from driver.Instant) bool { return from <= at })
+		}
+		for began := c.changes; !c.settled(at) && own(); {
+			if err := c.await(ctx, began); err != nil {
+				c.mu.Unlock()
+				return err
+			}
+		}
+		done := c.settled(at)
+		c.mu.Unlock()
+		if done {
+			return nil
+		}
+		if _, err := c.look(ctx); err != nil { // others have flights before it
+			return err
+		}
+		c.mu.Lock()
+		done = c.settled(at)
+		c.mu.Unlock()
+		if done {
+			return nil
+		}
+		pause(ctx, wait)
+	}
+}
+
+// instant returns one to read at.
+func (c *clock) instant(ctx context.Context) (driver.Instant, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if present := max(c.last, c.wall()); at > present {
-		return present, false, nil
-	}
+	began, wait := c.changes, firstLook
 	for {
-		switch c.mode {
-		case alone:
+		switch {
+		case c.leased():
+			at := c.present()
+			for _, f := range c.flights {
+				at = min(at, f.at-1)
+			}
 			if at <= c.floor {
 				c.last = max(c.last, at)
-				return at, true, nil
+				return at, nil
 			}
 			c.want(at)
-		case shared:
-			if at <= c.mark {
-				return at, true, nil
+		case c.mode == modeShared:
+			c.mu.Unlock()
+			known, err := c.look(ctx)
+			c.mu.Lock()
+			if err != nil || known {
+				return c.stable, err
 			}
-			c.want(at)
-		case joining, between:
+			c.kick() // another server holds the clock
+			c.mu.Unlock()
+			pause(ctx, wait)
+			c.mu.Lock()
+			if wait = min(2*wait, lastLook); ctx.Err() == nil {
+				continue
+			}
+		default:
+			c.kick()
 		}
-		if err := c.awaitTurn(ctx); err != nil {
-			return 0, false, err
+		if err := c.await(ctx, began); err != nil {
+			return 0, err
 		}
 	}
 }
 
-// handedOut returns the greatest instant that anyone was given, and whether
-// nothing is left for others to find out or to complete.
-func (c *clock) handedOut() (driver.Instant, bool) {
+// settle makes an instant one that later commits are after, and waits until none at or
+// before it can still appear. It is CodeInvalid where the instant is in the future.
+func (c *clock) settle(ctx context.Context, at driver.Instant) error {
+	c.mu.Lock()
+	ahead := at > c.present()
+	c.mu.Unlock()
+	if ahead {
+		if latest, err := c.latest(ctx); err != nil {
+			return err
+		} else if at > latest {
+			return invalidf("%s is in the future; the store's clock says %s", at, latest)
+		}
+	}
+	c.mu.Lock()
+	for began := c.changes; ; {
+		if c.leased() && at <= c.floor {
+			c.last = max(c.last, at)
+			break
+		}
+		if c.mode == modeShared && at <= c.mark {
+			break
+		}
+		c.want(at)
+		if err := c.await(ctx, began); err != nil {
+			c.mu.Unlock()
+			return err
+		}
+	}
+	c.mu.Unlock()
+	return c.acknowledge(ctx, at)
+}
+
+// stuck is why nothing can be written or read now; nil: nothing is known to be wrong.
+func (c *clock) stuck() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.last, !c.unclear && len(c.flights) == 0 && !c.loads()
+	if c.leased() {
+		return c.apart
+	}
+	return cmp.Or(c.failed, c.apart)
+}
+
+// refusal is why nothing can be committed now, and will hardly be soon; nil: it may be.
+func (c *clock) refusal() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.apart, c.gone())
+}
+
+// gone is what those are told who would wait for a database that has been out of reach for
+// long; nil: they should wait. The caller holds the lock.
+func (c *clock) gone() error {
+	out := c.elapsed() - c.away
+	if c.failed == nil || out < awayAfter || !isUnreachable(c.failed) {
+		return nil
+	}
+	// What it wraps is that the time of an attempt was up, not that of a request.
+	return driver.Errorf(driver.CodeUnavailable, "the MongoDB server has been out of reach for %v: %v", out.Round(time.Second), c.failed)
 }

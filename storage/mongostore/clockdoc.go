@@ -2,8 +2,12 @@ package mongostore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -12,35 +16,40 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// The clock document is what the servers on one database tell each other:
+// The clock document is what the servers on a database agree by:
 //
-//	{_id: "clock", mark, n: number of servers, loader, servers: {<id>: {beat, alone, low, floor, waits}}}
+//	{_id: "clock", last, now, n, flights: {<entry>: {from, since, ms}}, hold: {id, floor, since, ms}, sharing: [servers]}
 //
-// mark is an instant that every later commit is after, of any server but one
-// that is alone. low is at most the time of every commit that its server has
-// in flight (0: none), floor at least every instant that a server that is
-// alone has handed out. beat counts the exchanges of a server: each is made on
-// condition that it is the next one, so that one that was delayed on its way
-// has no effect. A server that was removed comes in again under another ID, for
-// the same reason. loader is the server that loads; the others take no times until
-// it has ended. waits says that a server was refused for that; the loader does not
-// begin again before that one had its turn.
+// last is at least the time of every commit so far; times are taken by a change on
+// condition that it is less than the first of them. A flight's commits are at from or
+// later; since is when it began, and ms for how long from then on something of it may
+// be carried out, both by the database's clock. hold says which server hands out
+// instants up to floor by itself, and sharing which servers do not want that. now is
+// the database's clock at the last change, and n counts them.
 const clockID = "clock"
 
-// clockState is the clock document at one moment.
 type clockState struct {
-	Mark    driver.Instant         `bson:"mark"`
-	N       int64                  `bson:"n"`
-	Loader  string                 `bson:"loader"`
-	Servers map[string]serverState `bson:"servers"`
+	Last    driver.Instant        `bson:"last"`
+	Now     bson.DateTime         `bson:"now"`
+	N       int64                 `bson:"n"`
+	Flights map[string]clockEntry `bson:"flights"`
+	Hold    *clockEntry           `bson:"hold"`
+	Sharing []string              `bson:"sharing"`
 }
 
-type serverState struct {
-	Beat  int64          `bson:"beat"`
-	Alone bool           `bson:"alone"`
-	Low   driver.Instant `bson:"low"`
-	Floor driver.Instant `bson:"floor"`
-	Waits bool           `bson:"waits"`
+// clockEntry is a flight or a hold.
+type clockEntry struct {
+	ID    string         `bson:"id"`    // of a hold
+	From  driver.Instant `bson:"from"`  // of a flight
+	Floor driver.Instant `bson:"floor"` // of a hold
+	Since bson.DateTime  `bson:"since"`
+	Ms    int64          `bson:"ms"`
+}
+
+// sighting is since when an entry is known as it is, in a time of elapsed.
+type sighting struct {
+	clockEntry
+	first time.Duration
 }
 
 // spoiledError: another program wrote into the clock document. Nothing is handed out, until
@@ -49,258 +58,688 @@ type spoiledError struct{ error }
 
 func (e spoiledError) Unwrap() error { return e.error }
 
-func spoiled(format string, args ...any) error {
-	return spoiledError{driver.Errorf(driver.CodeUnavailable,
-		"another program wrote into the document %q of %s (%w); stop all asof servers on the database and remove the document: asof makes it anew when it starts",
-		clockID, metaName, fmt.Errorf(format, args...))}
+func decodeClock(raw bson.Raw) (*clockState, error) {
+	state := new(clockState)
+	if err := bson.Unmarshal(raw, state); err != nil {
+		return nil, spoiledError{driver.Errorf(driver.CodeUnavailable,
+			"another program wrote into the document %q of %s (%w); stop all asof servers on the database and remove the document: asof makes it anew when it starts",
+			clockID, metaName, err)}
+	}
+	return state, nil
 }
 
-// decode reads the document as it came.
-func (s *clockState) decode(raw bson.Raw) error {
-	if err := bson.Unmarshal(raw, s); err != nil {
-		return spoiled("%w", err)
-	}
-	return nil
-}
-
-// check says what is wrong with a document in which servers would not find each other:
-// they wait for those that are not there, or take themselves to be alone.
-func (s *clockState) check() error {
-	if s.N != int64(len(s.Servers)) {
-		return spoiled("n is %d, and there are %d servers", s.N, len(s.Servers))
-	}
-	for id, server := range s.Servers {
-		if server.Beat < 1 {
-			return spoiled("servers.%s has no beat", id)
-		}
-	}
-	return nil
-}
-
-// reached is an instant that every commit so far was at or before.
-func (s *clockState) reached() driver.Instant {
-	at := s.Mark
-	for _, server := range s.Servers {
-		at = max(at, server.Floor)
-	}
-	return at
-}
-
-// lowest is the lowest time that servers other than this one have in flight.
-func (s *clockState) lowest(id string) driver.Instant {
-	low := driver.Forever
-	for other, state := range s.Servers {
-		if other != id && state.Low != 0 {
-			low = min(low, state.Low)
-		}
-	}
-	return low
-}
-
-// others reports whether there are other servers, and whether one of them does
-// not know yet that it is not alone.
-func (s *clockState) others(id string) (some, unaware bool) {
-	for other, state := range s.Servers {
-		if other != id {
-			some = true
-			unaware = unaware || state.Alone
-		}
-	}
-	return some, unaware
-}
-
-// waits reports whether another server waits for a load to end.
-func (s *clockState) waits(id string) bool {
-	for other, state := range s.Servers {
-		if other != id && state.Waits {
-			return true
-		}
-	}
-	return false
-}
-
-// Why an exchange was not made.
 var (
-	// errRemoved: others took this server for dead.
-	errRemoved = errors.New("this server was taken for dead by another one on the same database")
-	// errUnmet: a condition did not hold, or it is not clear yet whether an
-	// earlier exchange was made.
-	errUnmet = errors.New("the clock document is not as it was expected")
+	// errEmptied: the document was there, and is not any more.
+	errEmptied = driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof ran; restore it, or start asof again for an empty store")
+	// errHeld: another server holds the clock, and was asked to end that.
+	errHeld = errors.New("another server holds the clock")
 )
 
-// clockDocument is the document as one server sees it.
-type clockDocument struct {
-	meta *mongo.Collection
-	id   string
-	beat int64 // of the last exchange that is known to have been made
-	// changes and reads are patience with what changes the document, and with
-	// what reads it.
-	changes, reads *patience
-}
+// edit is a change of the document.
+type edit struct{ set, unset, most, date, add, pull bson.D }
 
-func (d *clockDocument) field(name string) string { return "servers." + d.id + "." + name }
-
-// read reads the document.
-func (d *clockDocument) read(ctx context.Context) (*clockState, error) {
-	return d.readWith(ctx, d.reads)
-}
-
-func (d *clockDocument) readWith(ctx context.Context, p *patience) (*clockState, error) {
-	var state clockState
-	return &state, p.try(ctx, func(ctx context.Context) error {
-		raw, err := d.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Raw()
-		switch {
-		case errors.Is(err, mongo.ErrNoDocuments):
-			return nil
-		case err != nil:
-			return err
-		}
-		return state.decode(raw)
-	})
-}
-
-// unloaded is the condition that no other server loads, but for some.
-func (d *clockDocument) unloaded(but ...string) bson.E {
-	free := bson.A{nil, "", d.id}
-	for _, id := range but {
-		free = append(free, id)
-	}
-	return bson.E{Key: "loader", Value: bson.D{{Key: "$in", Value: free}}}
-}
-
-// exchange changes the document, sets fields in it, and returns
-// what it said before; with errUnmet, what it says instead of what was expected.
-// begins is called before each attempt.
-func (d *clockDocument) exchange(ctx context.Context, begins func(), set bson.D, change bson.D, condition ...bson.E) (*clockState, error) {
-	for {
-		begins()
-		filter := append(bson.D{{Key: "_id", Value: clockID}, {Key: d.field("beat"), Value: d.beat}}, condition...)
-		fields := append(bson.D{{Key: d.field("beat"), Value: d.beat + 1}}, set...)
-		before, err := d.change(ctx, filter, append(bson.D{{Key: "$set", Value: fields}}, change...))
-		if err == nil {
-			d.beat++
-			return before, nil
-		}
-		if !errors.Is(err, mongo.ErrNoDocuments) {
-			return nil, err
-		}
-		state, err := d.read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		own, there := state.Servers[d.id]
-		switch {
-		case !there:
-			return nil, errRemoved
-		case own.Beat == d.beat:
-			return state, errUnmet
-		}
-		d.beat = own.Beat // an exchange without an answer was made after all
-	}
-}
-
-func (d *clockDocument) change(ctx context.Context, filter, change bson.D) (*clockState, error) {
-	var before clockState
-	return &before, d.changes.try(ctx, func(ctx context.Context) error {
-		raw, err := d.meta.FindOneAndUpdate(ctx, filter, change, options.FindOneAndUpdate().SetReturnDocument(options.Before)).Raw()
-		if err != nil {
-			return err
-		}
-		return before.decode(raw)
-	})
-}
-
-// update changes the document where it is as expected, and reports whether it was.
-func (d *clockDocument) update(ctx context.Context, filter, change bson.D, o ...options.Lister[options.UpdateOneOptions]) (bool, error) {
-	matched := false
-	err := d.changes.try(ctx, func(ctx context.Context) error {
-		result, err := d.meta.UpdateOne(ctx, filter, change, o...)
-		matched = err == nil && result.MatchedCount > 0
-		return err
-	})
-	return matched, err
-}
-
-// errEmptied: the document was there, and is not any more.
-var errEmptied = driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof ran; restore it, or start asof again for an empty store")
-
-// join gives this server a part in the document, which it makes where there is none;
-// one that comes in again does not: then there is no store any more, see errEmptied.
-func (d *clockDocument) join(ctx context.Context, mark driver.Instant, again bool) error {
-	for {
-		d.beat = 1
-		joined, err := d.update(ctx,
-			bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + d.id, Value: exists(false)}},
-			bson.D{
-				{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}},
-				{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(mark)}}},
-				{Key: "$set", Value: bson.D{
-					{Key: d.field("beat"), Value: d.beat},
-					{Key: d.field("alone"), Value: false},
-					{Key: d.field("low"), Value: int64(0)},
-					{Key: d.field("floor"), Value: int64(0)},
-				}},
-			}, options.UpdateOne().SetUpsert(!again))
-		if !mongo.IsDuplicateKeyError(err) && (err != nil || joined || !again) {
-			return err
-		}
-		// It was made by another server meanwhile, or this one is in it already.
-		state, err := d.read(ctx)
-		if err != nil {
-			return err
-		}
-		if own, there := state.Servers[d.id]; there {
-			d.beat = own.Beat
-			return nil
-		}
-		if again && state.Servers == nil {
-			return errEmptied
+func (e *edit) update() bson.D {
+	e.date = append(e.date, bson.E{Key: "now", Value: true})
+	update := bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(1)}}}}
+	for _, part := range []struct {
+		name   string
+		fields bson.D
+	}{{"$set", e.set}, {"$unset", e.unset}, {"$max", e.most}, {"$currentDate", e.date}, {"$addToSet", e.add}, {"$pull", e.pull}} {
+		if part.fields != nil {
+			update = append(update, bson.E{Key: part.name, Value: part.fields})
 		}
 	}
+	return update
 }
 
-// remove takes a server out of the document, if it has not moved since a beat.
-// Later commits are after all that it may have handed out, and wait until this
-// server has completed what the other one was loading.
-func (d *clockDocument) remove(ctx context.Context, id string, last serverState) (bool, error) {
-	return d.update(ctx,
-		bson.D{{Key: "_id", Value: clockID}, {Key: "servers." + id + ".beat", Value: last.Beat}, d.unloaded(id)},
-		bson.D{
-			{Key: "$set", Value: bson.D{{Key: "loader", Value: d.id}}},
-			{Key: "$unset", Value: bson.D{{Key: "servers." + id, Value: ""}}},
-			{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
-			{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(last.Floor)}}},
-		})
+func (e *edit) remove(field string) { e.unset = append(e.unset, bson.E{Key: field, Value: ""}) }
+
+func flightField(entry, field string) string { return "flights." + entry + "." + field }
+
+// where selects the document on conditions.
+func where(conditions ...bson.E) bson.D {
+	return append(bson.D{{Key: "_id", Value: clockID}}, conditions...)
 }
 
-// takeOver makes this server the one that completes the loads of a loader that
-// is not among the servers.
-func (d *clockDocument) takeOver(ctx context.Context, loader string) (bool, error) {
-	return d.update(ctx,
-		bson.D{{Key: "_id", Value: clockID}, {Key: "loader", Value: loader}, {Key: "servers." + loader, Value: exists(false)}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: "loader", Value: d.id}}}})
-}
+func unheld() bson.E                { return bson.E{Key: "hold", Value: exists(false)} }
+func (c *clock) heldByThis() bson.E { return bson.E{Key: "hold.id", Value: c.hold} }
 
-// leave takes this server out of the document, also as its loader.
-func (d *clockDocument) leave(ctx context.Context, handedOut driver.Instant) error {
-	gone := bson.D{
-		{Key: "$unset", Value: bson.D{{Key: "servers." + d.id, Value: ""}}},
-		{Key: "$inc", Value: bson.D{{Key: "n", Value: int64(-1)}}},
-		{Key: "$max", Value: bson.D{{Key: "mark", Value: int64(handedOut)}}},
+// change makes a change where a condition holds, and returns what the document says
+// then; nil where it does not hold. It is given up after a while, and the next one gets
+// twice as long then, so that a database that is slow is heard all the same.
+func (c *clock) change(ctx context.Context, condition bson.D, e edit, o ...options.Lister[options.FindOneAndUpdateOptions]) (*clockState, error) {
+	ctx, done := c.causal(ctx)
+	defer done()
+	given := max(c.patience, c.timing.life)
+	ctx, cancel := context.WithTimeout(ctx, given)
+	defer cancel()
+	began := c.moment()
+	raw, err := c.meta.FindOneAndUpdate(ctx, condition, e.update(),
+		append(o, options.FindOneAndUpdate().SetReturnDocument(options.After))...).Raw()
+	after := c.moment()
+	switch {
+	case err == nil || errors.Is(err, mongo.ErrNoDocuments):
+		c.took = after.elapsed - began.elapsed
+		c.patience = min(c.patience, 2*c.took)
+	case mongo.IsTimeout(err):
+		c.patience = min(2*given, longestLife)
 	}
-	for _, way := range []struct {
-		loader any
-		change bson.D
-	}{
-		{bson.D{{Key: "$ne", Value: d.id}}, gone},
-		{d.id, append(gone, bson.E{Key: "$set", Value: bson.D{{Key: "loader", Value: ""}}})},
-	} {
-		left, err := d.update(ctx, bson.D{
-			{Key: "_id", Value: clockID}, {Key: "servers." + d.id, Value: exists(true)}, {Key: "loader", Value: way.loader},
-		}, way.change)
-		if err != nil || left {
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	state, err := decodeClock(raw)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tell(state.Now, began, after)
+	c.observe(state)
+	if state.Hold != nil && state.Hold.ID == c.hold && state.Hold.Since != c.since { // this renewed it
+		c.since, c.begun = state.Hold.Since, began
+	}
+	return state, nil
+}
+
+// tell notes what the database's clock says, and whether it is too far from this
+// machine's. The caller holds the lock.
+func (c *clock) tell(now bson.DateTime, began, after moment) {
+	// It said so at some time between the two; what was known before may tell when.
+	least := instantOf(now)
+	most := least + driver.Instant((after.elapsed - began.elapsed).Microseconds())
+	c.now = min(max(least, c.now+driver.Instant((after.elapsed-c.nowAt).Microseconds())), most)
+	c.nowAt = after.elapsed
+	if c.maxSkew == 0 {
+		return
+	}
+	var apart error
+	if err := compareClocks(began.wall, now.Time(), after.wall, c.maxSkew); err != nil {
+		apart = err
+	}
+	switch {
+	case apart != nil && c.apart == nil:
+		c.logger.Error("nothing is written until the clocks agree", "error", apart)
+	case apart == nil && c.apart != nil:
+		c.logger.Info("the clocks agree again")
+	}
+	c.apart = apart
+}
+
+// compareClocks says that this machine's clock, which was read before and after
+// the database's, is further from it than a bound; nil where it is not.
+func compareClocks(before, server, after time.Time, bound time.Duration) error {
+	if early, late := before.Sub(server), server.Sub(after); early <= bound && late <= bound {
+		return nil
+	}
+	return driver.Errorf(driver.CodeUnavailable,
+		"the clocks are too far apart: this machine's says %s, that of the MongoDB server %s, and the bound is %v; synchronize them (NTP)",
+		before.UTC().Format(time.RFC3339Nano), server.UTC().Format(time.RFC3339Nano), bound)
+}
+
+// observe takes a state of the document into account, which may be an old one. The
+// caller holds the lock.
+func (c *clock) observe(state *clockState) {
+	stable := state.Last
+	seen := make(map[string]sighting, len(state.Flights)+1)
+	note := func(name string, e clockEntry) {
+		s, known := c.seen[name]
+		if !known || s.clockEntry != e {
+			s = sighting{e, c.elapsed()}
+		}
+		seen[name] = s
+	}
+	for name, e := range state.Flights {
+		stable = min(stable, e.From-1)
+		note(flightField(name, ""), e)
+	}
+	if state.Hold != nil {
+		note("hold.", *state.Hold)
+	}
+	c.seen = seen
+	c.mark, c.last = max(c.mark, state.Last), max(c.last, state.Last)
+	c.stable = max(c.stable, stable)
+	if c.mode == modeShared && (c.mayHold(state) || len(c.expired()) > 0) {
+		c.poke()
+	}
+	c.broadcast()
+}
+
+// expired are the entries that their servers have left behind, as it seems here. The
+// caller holds the lock.
+func (c *clock) expired() map[string]sighting {
+	gone := make(map[string]sighting)
+	for name, s := range c.seen {
+		if (s.ID == "" || s.ID != c.hold) && c.elapsed()-s.first > time.Duration(s.Ms)*time.Millisecond+c.timing.skew {
+			gone[name] = s
+		}
+	}
+	return gone
+}
+
+// evict removes entries of servers that are gone, where the database's clock says that
+// nothing can be carried out any more that rests on them.
+func (c *clock) evict(ctx context.Context) error {
+	c.mu.Lock()
+	gone := c.expired()
+	c.mu.Unlock()
+	for name, s := range gone {
+		e := edit{most: bson.D{{Key: "last", Value: int64(max(s.Floor, s.From))}}}
+		e.remove(name[:len(name)-1])
+		end := s.Since + bson.DateTime(s.Ms+c.timing.skew.Milliseconds())
+		if _, err := c.change(ctx, where(
+			// Its time is one of milliseconds, as it came.
+			bson.E{Key: name + "since", Value: bson.D{{Key: "$gte", Value: s.Since}, {Key: "$lt", Value: s.Since + 1}}}, bson.E{Key: name + "ms", Value: s.Ms},
+			bson.E{Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{"$$NOW", end}}}},
+		), e); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// read reads the document.
+func (c *clock) read(ctx context.Context) (*clockState, error) {
+	ctx, done := c.causal(ctx)
+	defer done()
+	raw, err := c.meta.FindOne(ctx, where()).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil, errEmptied
+	}
+	if err != nil {
+		return nil, err
+	}
+	state, err := decodeClock(raw)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.observe(state)
+	return state, nil
+}
+
+// poke asks for a change though there may be nothing to change. The caller holds the lock.
+func (c *clock) poke() {
+	c.poked = true
+	c.kick()
+}
+
+// open makes this server one of those on the database, and returns when it can hand
+// out instants. known is the time of the last version.
+func (c *clock) open(ctx context.Context, known driver.Instant) error {
+	begin := edit{most: bson.D{{Key: "last", Value: int64(known)}}}
+	for _, field := range []string{"mark", "servers", "loader"} { // of former versions of asof
+		begin.remove(field)
+	}
+	// Who is there says so again, unless this server has waited for it.
+	sharing := edit{set: bson.D{{Key: "sharing", Value: bson.A{c.id}}}}
+	for wait := firstLook; ; wait = min(2*wait, lastLook) {
+		state, err := c.change(ctx, where(), begin, options.FindOneAndUpdate().SetUpsert(true))
+		switch {
+		case mongo.IsDuplicateKeyError(err): // another server has just made it
+			continue
+		case err != nil:
+			return err
+		case state.Hold == nil && len(state.Flights) == 0 && len(state.Sharing) == 0:
+			held, err := c.take(ctx, state)
+			if err != nil {
+				return err
+			}
+			if !held {
+				continue
+			}
+		case state.Hold == nil:
+			if _, err := c.change(ctx, where(), sharing); err != nil {
+				return err
+			}
+		default:
+			sharing = edit{add: bson.D{{Key: "sharing", Value: c.id}}}
+			if err := c.ask(ctx, state); err != nil {
+				return err
+			}
+			if err := c.evict(ctx); err != nil {
+				return err
+			}
+			if pause(ctx, wait); ctx.Err() != nil {
+				return driver.Errorf(driver.CodeUnavailable, "waiting for another server on the database: the time was up: %w", ctx.Err())
+			}
+			continue
+		}
+		go c.run()
+		return nil
+	}
+}
+
+// ask asks the server that holds the clock to share it. Where that is this one, by a change
+// that was not answered, it ends the hold.
+func (c *clock) ask(ctx context.Context, state *clockState) error {
+	if state.Hold.ID == c.hold {
+		e := edit{most: bson.D{{Key: "last", Value: int64(state.Hold.Floor)}}}
+		e.remove("hold")
+		_, err := c.change(ctx, where(c.heldByThis()), e)
+		return err
+	}
+	_, err := c.change(ctx, where(bson.E{Key: "hold", Value: exists(true)}), edit{add: bson.D{{Key: "sharing", Value: c.id}}})
+	return err
+}
+
+// mayHold reports whether no other server seems to be there. The caller holds the lock.
+func (c *clock) mayHold(state *clockState) bool {
+	return state.Hold == nil && len(state.Flights) == 0 && !c.othersShare(state) &&
+		len(c.flights)+len(c.waiting)+len(c.told) == 0
+}
+
+func (c *clock) othersShare(state *clockState) bool {
+	return slices.ContainsFunc(state.Sharing, func(id string) bool { return id != c.id })
+}
+
+// take takes a hold, unless the document is not any more as it was.
+func (c *clock) take(ctx context.Context, state *clockState) (bool, error) {
+	c.mu.Lock()
+	c.hold = rand.Text()
+	life, floor := c.holdLife(), c.present()+driver.Instant(c.timing.ahead.Microseconds())
+	c.mu.Unlock()
+	state, err := c.change(ctx, where(unheld(), bson.E{Key: "n", Value: state.N}), edit{
+		set: bson.D{
+			{Key: "hold.id", Value: c.hold}, {Key: "hold.floor", Value: int64(floor)}, {Key: "hold.ms", Value: c.holdMs(life)}, {Key: "sharing", Value: bson.A{}},
+		},
+		date: bson.D{{Key: "hold.since", Value: true}},
+	})
+	if state == nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mode, c.floor, c.life = modeHeld, floor, life
+	c.broadcast()
+	return true, nil
+}
+
+// holdLife is how long a hold lives: longer where the database is slow.
+func (c *clock) holdLife() time.Duration {
+	const renewals = 3
+	return max(c.timing.hold, min(renewals*c.took, longestLife))
+}
+
+// holdMs is for how long after its renewal something may be carried out that rests on
+// the hold.
+func (c *clock) holdMs(life time.Duration) int64 { return (life + c.timing.life).Milliseconds() }
+
+// run makes the changes that are due, one after the other, until the store is closed.
+func (c *clock) run() {
+	life := c.alive
+	defer close(c.ended)
+	renew := time.NewTimer(c.timing.renew)
+	defer renew.Stop()
+	for wait := firstLook; ; {
+		select {
+		case <-life.Done():
+			return
+		case <-c.kicked:
+		case <-renew.C:
+			c.mu.Lock()
+			c.poked = c.poked || c.mode != modeShared || c.apart != nil
+			c.mu.Unlock()
+		}
+		err := c.step(life)
+		c.mu.Lock()
+		c.changes++
+		switch {
+		case errors.Is(err, errHeld):
+			c.poked = true
+		case err == nil:
+			c.failed = nil
+		default:
+			if c.failed == nil {
+				c.away = c.elapsed()
+			}
+			c.failed = wrap(err, "agreeing with other servers on the time")
+		}
+		c.broadcast()
+		c.mu.Unlock()
+		if err == nil {
+			wait = firstLook
+		} else {
+			pause(life, wait)
+			wait = min(2*wait, lastLook)
+			c.kick()
+		}
+		renew.Reset(c.timing.renew)
+	}
+}
+
+// step makes what is due of changes.
+func (c *clock) step(ctx context.Context) error {
+	c.mu.Lock()
+	mode := c.mode
+	c.mu.Unlock()
+	if mode == modeEnding {
+		return c.handOver(ctx)
+	}
+	if err := c.evict(ctx); err != nil {
+		return err
+	}
+	state, err := c.exchange(ctx, 0)
+	if state == nil || err != nil {
+		return err
+	}
+	c.mu.Lock()
+	shares, may := mode == modeHeld && c.othersShare(state), c.mode == modeShared && c.mayHold(state)
+	c.mu.Unlock()
+	switch {
+	case shares:
+		return c.handOver(ctx)
+	case may:
+		_, err := c.take(ctx, state)
+		return err
+	}
+	return nil
+}
+
+// exchange takes times for those who wait, tells which flights have ended, and renews
+// the hold. Without any of it, it does nothing. Where others take times meanwhile, those
+// that are taken are later by a lead, which grows.
+func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState, error) {
+	c.mu.Lock()
+	holds := c.mode == modeHeld
+	if stale := c.elapsed()-c.nowAt > staleAfter; stale && !holds {
+		c.mu.Unlock()
+		if _, err := c.change(ctx, where(), edit{}); err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+	}
+	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return t.gone })
+	batch := slices.Clone(c.waiting)
+	e, told := c.report()
+	first := c.present()
+	if len(batch) > 0 {
+		first = max(c.last+1, min(max(first, c.last+1+lead), c.bound()))
+	}
+	life := c.timing.life
+	for _, t := range batch {
+		first, life = max(first, t.after+1), max(life, t.life)
+	}
+	reached := c.wanted
+	if len(batch) > 0 {
+		reached = max(reached, first+driver.Instant(len(batch))-1)
+	}
+	due := len(batch) > 0 || e.set != nil || e.unset != nil || c.poked
+	if holds {
+		due = due || c.wanted > c.floor || !c.leased()
+	} else {
+		due = due || c.wanted > c.mark
+	}
+	if !due {
+		c.mu.Unlock()
+		return nil, nil
+	}
+	c.poked = false
+	condition := where(unheld())
+	floor, holdLife := driver.Instant(0), time.Duration(0)
+	if holds {
+		holdLife = max(c.life, c.holdLife())
+		floor = max(c.floor, max(reached, first)+driver.Instant(c.timing.ahead.Microseconds()))
+		condition = where(c.heldByThis())
+		e.set = append(e.set, bson.E{Key: "hold.ms", Value: c.holdMs(holdLife)})
+		e.most = append(e.most, bson.E{Key: "hold.floor", Value: int64(floor)})
+		e.date = append(e.date, bson.E{Key: "hold.since", Value: true})
+	} else {
+		e.add = bson.D{{Key: "sharing", Value: c.id}}
+		if reached > c.mark {
+			e.most = append(e.most, bson.E{Key: "last", Value: int64(reached)})
+		}
+	}
+	entry := ""
+	var flights []*flight
+	if len(batch) > 0 {
+		c.entries++
+		entry = c.id + strconv.Itoa(c.entries)
+		e.set = append(e.set, bson.E{Key: flightField(entry, "from"), Value: int64(first)}, bson.E{Key: flightField(entry, "ms"), Value: 2 * life.Milliseconds()})
+		e.date = append(e.date, bson.E{Key: flightField(entry, "since"), Value: true})
+		if !holds {
+			condition = append(condition, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(first)}}})
+		}
+		for i, t := range batch {
+			flights = append(flights, &flight{at: first + driver.Instant(i), run: t.life, entry: entry})
+		}
+		c.told[entry] = first
+		if holds { // so that nobody reads at these times meanwhile
+			for _, f := range flights {
+				c.depart(f)
+			}
+		}
+	}
+	c.mu.Unlock()
+
+	began := c.elapsed()
+	state, err := c.change(ctx, condition, e)
+	c.mu.Lock()
+	if state == nil {
+		c.flights = slices.DeleteFunc(c.flights, func(f *flight) bool { return entry != "" && f.entry == entry })
+		if err == nil {
+			delete(c.told, entry)
+		}
+		c.mu.Unlock()
+		if err != nil {
+			return nil, err // it may have been made: the entry is told to have ended next time
+		}
+		return c.missed(ctx, holds, first, max(2*lead, driver.Instant(2*(c.elapsed()-began).Microseconds())))
+	}
+	defer c.mu.Unlock()
+	c.told = told
+	if entry != "" {
+		c.told[entry] = first
+	}
+	for i, t := range batch {
+		flights[i].until = state.Flights[entry].Since + bson.DateTime(t.life.Milliseconds())
+		t.flight = flights[i]
+		if !holds {
+			c.depart(t.flight)
+		}
+	}
+	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return t.flight != nil })
+	for _, t := range batch {
+		if t.gone {
+			c.flights = slices.DeleteFunc(c.flights, func(f *flight) bool { return f == t.flight })
+			c.kick()
+		}
+	}
+	if holds {
+		c.floor, c.life = floor, holdLife
+	}
+	c.broadcast()
+	return state, nil
+}
+
+// report says which flights of this server have ended, and from when on the others are
+// in flight now. The caller holds the lock.
+func (c *clock) report() (e edit, told map[string]driver.Instant) {
+	told = make(map[string]driver.Instant, len(c.told))
+	for _, f := range c.flights {
+		if f.entry != "" && (told[f.entry] == 0 || f.at < told[f.entry]) {
+			told[f.entry] = f.at
+		}
+	}
+	for entry, from := range c.told {
+		switch now, flies := told[entry]; {
+		case !flies:
+			e.remove("flights." + entry)
+		case now > from:
+			e.set = append(e.set, bson.E{Key: flightField(entry, "from"), Value: int64(now)})
+		}
+	}
+	return e, told
+}
+
+// missed finds out why a change was not made, and makes it where it can be now.
+func (c *clock) missed(ctx context.Context, held bool, first, lead driver.Instant) (*clockState, error) {
+	state, err := c.read(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case held && (state.Hold == nil || state.Hold.ID != c.hold):
+		c.logger.Warn("another server on the database took this one for gone, and shares its times with it from now on")
+		c.lose(state)
+		return nil, errHeld
+	case !held && state.Hold != nil:
+		if err := c.ask(ctx, state); err != nil {
+			return nil, err
+		}
+		return nil, errHeld
+	case state.Last >= first || held:
+		return c.exchange(ctx, lead)
+	}
+	return c.exchange(ctx, 0) // what was in the way is gone
+}
+
+// lose goes over to sharing. What was in flight under the hold is refused by the
+// database, or others wait for it.
+func (c *clock) lose(state *clockState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	told := make(map[string]driver.Instant)
+	for name, e := range state.Flights {
+		if name == c.hold || strings.HasPrefix(name, c.id) {
+			told[name] = e.From
+		}
+	}
+	for _, f := range c.flights {
+		if _, known := told[f.entry]; !known {
+			f.entry = ""
+		}
+	}
+	c.mode, c.hold, c.told = modeShared, "", told
+	c.observe(state)
+}
+
+// handOver ends the hold, so that this server shares the clock from then on. What is in
+// flight under the hold is told as a flight.
+func (c *clock) handOver(ctx context.Context) error {
+	c.mu.Lock()
+	c.mode = modeEnding
+	e := c.endHold()
+	e.add = bson.D{{Key: "sharing", Value: c.id}}
+	c.mu.Unlock()
+	state, err := c.change(ctx, where(c.heldByThis()), e)
+	if err != nil {
+		return err
+	}
+	if state == nil { // it was made before, without an answer, or others evicted it
+		if state, err = c.read(ctx); err != nil {
+			return err
+		}
+	}
+	c.lose(state)
+	return nil
+}
+
+// endHold is the change that ends a hold. The caller holds the lock.
+func (c *clock) endHold() edit {
+	for _, f := range c.flights {
+		if f.entry == "" {
+			f.entry = c.hold
+		}
+	}
+	e, told := c.report()
+	e.remove("hold")
+	e.most = bson.D{{Key: "last", Value: int64(c.last)}}
+	if from, flies := told[c.hold]; flies {
+		e.set = append(e.set, bson.E{Key: "flights." + c.hold, Value: bson.D{
+			{Key: "from", Value: int64(from)}, {Key: "since", Value: c.since}, {Key: "ms", Value: c.holdMs(c.life)},
+		}})
+	}
+	return e
+}
+
+// leave is called when nothing of this server is under way any more. What may still be
+// carried out stays in flight, until others evict it.
+func (c *clock) leave(ctx context.Context) error {
+	c.stop()
+	<-c.ended
+	c.mu.Lock()
+	if c.left {
+		c.mu.Unlock()
+		return nil
+	}
+	condition := where()
+	var e edit
+	if c.mode == modeShared {
+		e, _ = c.report()
+	} else {
+		condition = where(c.heldByThis())
+		e = c.endHold()
+	}
+	e.pull = bson.D{{Key: "sharing", Value: c.id}}
+	c.mu.Unlock()
+	return persist(ctx, func() error {
+		_, err := c.change(ctx, condition, e)
+		return err
+	})
+}
+
+// look reads the document for all who ask at the same time, by a question that was put
+// after they asked. It is not known what the instant to read at is where another server
+// holds the clock.
+type look struct {
+	done  chan struct{}
+	known bool
+	err   error
+}
+
+// How long who waits for other servers pauses between two questions.
+const (
+	firstLook = time.Millisecond
+	lastLook  = 50 * time.Millisecond
+)
+
+func (c *clock) look(ctx context.Context) (known bool, err error) {
+	c.mu.Lock()
+	l := c.next
+	if l == nil {
+		l = &look{done: make(chan struct{})}
+		c.next = l
+		if !c.looking {
+			c.looking = true
+			go c.answer()
+		}
+	}
+	c.mu.Unlock()
+	select {
+	case <-l.done:
+		return l.known, l.err
+	case <-ctx.Done():
+		return false, driver.Errorf(driver.CodeUnavailable, "asking for the database's clock: the time was up: %w", ctx.Err())
+	}
+}
+
+// answer answers those who look, until there are none.
+func (c *clock) answer() {
+	for {
+		c.mu.Lock()
+		l := c.next
+		c.next, c.looking = nil, l != nil
+		c.mu.Unlock()
+		if l == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(c.alive, longestLife)
+		var state *clockState
+		err := persist(ctx, func() (err error) {
+			state, err = c.read(ctx)
+			return err
+		})
+		cancel()
+		l.known = err == nil && state.Hold == nil
+		l.err = wrap(err, "asking for the database's clock")
+		if err == nil && !l.known {
+			c.mu.Lock()
+			c.poke()
+			c.mu.Unlock()
+		}
+		close(l.done)
+	}
 }

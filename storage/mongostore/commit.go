@@ -14,16 +14,8 @@ import (
 	"github.com/asof/asof/storage/driver/check"
 )
 
-// Bounds of one attempt to commit, and of the pauses between attempts whose
-// outcome is unknown.
+// The pauses between attempts.
 const (
-	attemptTimeout = 10 * time.Second
-	// firstTimeout is how long the first attempt may take; each further one may
-	// take twice as long, up to attemptTimeout. What has a time is bounded by the
-	// lease besides. While the outcome of one write is
-	// unknown, later ones of any document wait to be acknowledged, so that a
-	// connection that has fallen silent must not hold it up for long.
-	firstTimeout = 2 * time.Second
 	firstPause   = 5 * time.Millisecond
 	longestPause = time.Second
 )
@@ -41,7 +33,7 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		err = check.Write(w)
 	}
 	if err == nil {
-		err = refused(s.clocksApart())
+		err = refused(s.clock.refusal())
 	}
 	if err != nil {
 		leave()
@@ -66,7 +58,9 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		go func() {
 			defer leave()
 			t := &committing{c: c, w: &own}
-			o.version, o.err = t.run(s.life)
+			ctx, done := s.causal(s.life)
+			o.version, o.err = t.run(ctx)
+			done()
 			if o.err != nil && len(t.uncertain) == 0 {
 				o.err = refused(wrap(o.err, "committing"))
 			}
@@ -79,7 +73,7 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		if o.err != nil {
 			return nil, wrap(o.err, "committing")
 		}
-		if err := s.fleet.acknowledge(ctx, o.version.RecordedAt); err != nil {
+		if err := s.clock.acknowledge(ctx, o.version.RecordedAt); err != nil {
 			return nil, err
 		}
 		s.waker.wake()
@@ -97,11 +91,12 @@ type outcome struct {
 	err     error
 }
 
-// attempt tries once. It returns nil and nil where the condition did not hold,
-// so that the document must be looked at again.
-func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.Version, error) {
-	w := t.w
-	t.lapsed = false
+// attempt tries once, and may take so long until it has its time. It returns nil and nil
+// where the condition did not hold, so that the document must be looked at again.
+func (t *committing) attempt(life context.Context, timeout time.Duration, h *head, blind bool) (*driver.Version, error) {
+	w, clock := t.w, t.c.store.clock
+	ctx, cancel := context.WithTimeout(life, timeout)
+	defer cancel()
 	if !blind {
 		var err error
 		if h, err = t.c.readHead(ctx, w.Key); err != nil {
@@ -111,25 +106,34 @@ func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.
 			return v, err
 		}
 	}
-	var after driver.Instant
+	if h == nil {
+		_, err := t.c.main.InsertOne(ctx, stub(w.Key))
+		if mongo.IsDuplicateKeyError(err) && !isForeignIndex(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, certain(err)
+		}
+		h = new(head)
+	}
 	r := &record{id: w.ID, Version: driver.Version{
-		Collection: w.Collection, Key: w.Key, Number: 1, SupersededAt: driver.Forever,
+		Collection: w.Collection, Key: w.Key, Number: h.Number + 1, SupersededAt: driver.Forever,
 		Op: w.Op, Deleted: w.Deleted, Author: w.Author, Message: w.Message, Group: w.Group, Changed: w.Changed, Data: w.Data,
 	}}
-	if h != nil {
-		r.Number, after = h.Number+1, h.arrived()
+	// What was current is sent again, as history.
+	f, err := clock.takeOff(ctx, h.arrived(), clock.lifeOf(len(r.Data)+len(h.Data), len(t.uncertain)+t.rounds))
+	if err != nil {
+		return nil, certain(err)
 	}
-	var err error
-	if r.RecordedAt, err = t.c.store.clock.takeOff(ctx, after); err != nil {
-		return nil, err
-	}
-	began := t.c.store.clock.elapsed()
-	made, err := t.send(ctx, h, r)
+	r.RecordedAt = f.at
+	sending, sent := context.WithTimeout(life, f.run)
+	defer sent()
+	made, err := t.write(sending, h, r, f)
 	if err != nil && uncertain(err) {
-		t.doubt(r.RecordedAt, began)
+		t.uncertain = append(t.uncertain, f)
 		return nil, err
 	}
-	t.c.store.clock.land(r.RecordedAt)
+	clock.land(f)
 	if err != nil {
 		t.c.forget(w.Key)
 		return nil, err
@@ -142,43 +146,16 @@ func (t *committing) attempt(ctx context.Context, h *head, blind bool) (*driver.
 	return &r.Version, nil
 }
 
-// largeWrite is how much JSON there is, in bytes, in a write that may well be longer
-// on its way than a lease lasts.
-const largeWrite = 128 << 10
-
-// send writes under the lease by which the version has its time.
-func (t *committing) send(ctx context.Context, h *head, r *record) (*head, error) {
-	clock := t.c.store.clock
-	hold, size := bind, len(r.Data)
-	if h != nil {
-		size += len(h.Data) // it is sent again, as history
-	}
-	if size > largeWrite {
-		hold = keep
-	}
-	ctx, cancel, err := hold(ctx, func() (time.Duration, error) { return clock.flightLeft(r.RecordedAt) })
-	if err != nil {
-		t.lapsed = true
-		return nil, certain(err)
-	}
-	defer cancel()
-	made, err := t.write(ctx, h, r)
-	t.lapsed = errors.Is(err, context.DeadlineExceeded) || err != nil && ctx.Err() != nil
-	return made, err
-}
-
-// write makes a version the current one, on condition that the head still is;
-// without a head, that there is no document. It returns nil where that is not so.
-func (t *committing) write(ctx context.Context, h *head, r *record) (*head, error) {
+// write makes a version the current one, on condition that the head still is, and that
+// the flight's life is not over. It returns nil where that is not so.
+func (t *committing) write(ctx context.Context, h *head, r *record, f *flight) (*head, error) {
 	current := encodeVersion(r)
-	if h == nil {
-		_, err := t.c.main.InsertOne(ctx, bson.D{
-			{Key: "_id", Value: encodeString(r.Key)}, {Key: "n", Value: int64(0)}, {Key: "size", Value: int64(0)}, {Key: "current", Value: embedded(current)},
-		})
-		if mongo.IsDuplicateKeyError(err) && !isForeignIndex(err) {
-			return nil, nil
+	if h.Number == 0 {
+		result, err := t.c.main.UpdateOne(ctx, append(unmade(r.Key), f.inTime()), bson.D{{Key: "$set", Value: bson.D{{Key: "current", Value: embedded(current)}}}})
+		if err != nil || result.MatchedCount == 0 {
+			return nil, err
 		}
-		return &head{record: *r}, err
+		return &head{record: *r}, nil
 	}
 	old := supersede(&h.record, r.RecordedAt)
 	made := &head{record: *r, n: h.n + 1, size: h.size + int64(len(old.raw))}
@@ -213,7 +190,7 @@ func (t *committing) write(ctx context.Context, h *head, r *record) (*head, erro
 		}
 	}
 	// n as well: with it, what prev holds is certain, and what falls out of it.
-	condition := append(guard(h.Key, h.Number, h.RecordedAt), bson.E{Key: "n", Value: h.n})
+	condition := append(guard(h.Key, h.Number, h.RecordedAt), bson.E{Key: "n", Value: h.n}, f.inTime())
 	result, err := t.c.main.UpdateOne(ctx, condition, change)
 	if err != nil || result.MatchedCount == 0 {
 		return nil, err
@@ -249,7 +226,13 @@ func uncertain(err error) bool {
 		if command.HasErrorLabel("NoWritesPerformed") {
 			return false // of all attempts of the driver, or it would give another error
 		}
-		return command.HasErrorLabel("NetworkError") || command.HasErrorLabel("RetryableWriteError") || mongo.IsTimeout(err)
+		// A primary that gives that up may have done it.
+		return command.HasErrorLabel("NetworkError") || command.HasErrorLabel("RetryableWriteError") || mongo.IsTimeout(err) ||
+			slices.ContainsFunc(interrupted[:], command.HasErrorCode)
 	}
 	return true
 }
+
+// interrupted are the codes of errors that end a command on its way: ShutdownInProgress,
+// PrimarySteppedDown, InterruptedAtShutdown, InterruptedDueToReplStateChange.
+var interrupted = [...]int{91, 189, 11600, 11602}

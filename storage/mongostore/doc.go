@@ -8,7 +8,8 @@
 //
 //	{_id: {k: key, n: first number}, k, n, last: last number, from, to: interval, vs: [{version}, …]}
 //
-// What a version looks like is in version.go, what filters see of it in
+// A document without current is one that was to be made, see stub. What a version looks
+// like is in version.go, what filters see of it in
 // search.go.
 //
 // Invariants:
@@ -30,7 +31,7 @@
 //   - All writes are acknowledged by a majority with their journal, and reads
 //     see only what a majority has, so that nothing read is ever rolled back.
 //   - An instant that was handed out, to a reader or as a commit's time, is before
-//     every later commit of any server on the database (see fleet), and a
+//     every later commit of any server on the database (see clock), and a
 //     commit's time is after that of the version it replaces.
-//   - A load happens as a whole (see journal).
+//   - What is loaded of a document is the first of its versions, in order.
 package mongostore

@@ -22,14 +22,14 @@ func TestTwoServersMoveOneVersion(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), hangs)
 			defer cancel()
 			const large = 4000 // bytes of a version, more than half of what is to be in one document
-			o := Options{beat: beatEvery, Bounds: map[string]Bounds{"things": {Bytes: large / 2, together: large}}}
+			o := Options{timing: unending, Bounds: map[string]Bounds{"things": {Bytes: large / 2, together: large}}}
 			first, winner, beside := pair(ctx, t, o)
 			direct, err := url.Parse(mongotest.URI(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			second := mongotest.NewProxy(t, direct.Host)
-			loser := newFleetServer(t, fmt.Sprintf("mongodb://%s/%s?directConnection=true", second.Addr(), beside.db.Name()), o)
+			loser := newServerOf(t, fmt.Sprintf("mongodb://%s/%s?directConnection=true", second.Addr(), beside.db.Name()), o)
 			text := func(id string, expected int64) *driver.Write {
 				w := write("a", id, expected)
 				w.Data = fmt.Appendf(nil, `{"text":"%0*d"}`, large/2, 0)

@@ -175,10 +175,6 @@ func invalidf(format string, args ...any) error {
 	return driver.Errorf(driver.CodeInvalid, format, args...)
 }
 
-func internalf(format string, args ...any) error {
-	return driver.Errorf(driver.CodeInternal, format, args...)
-}
-
 // refused says of a write's error, where it is one that has nothing to do with the
 // write itself, that nothing was written, and why, to clients.
 func refused(err error) error {
@@ -194,10 +190,29 @@ func refused(err error) error {
 	}
 }
 
-// isNeverSent reports whether an error says that nothing was sent to a server.
+// isNeverSent reports whether an error says that nothing was sent to a server. It does
+// so of writes, too, because the driver does not repeat them (see connect): the error
+// of the pool is not that of a repetition.
 func isNeverSent(err error) bool {
 	var selection topology.ServerSelectionError
 	var queue topology.WaitQueueTimeoutError
 	var pool wire.RetryablePoolError // no connection, because others just broke
 	return errors.As(err, &selection) || errors.As(err, &queue) || errors.As(err, &pool) || errors.Is(err, mongo.ErrClientDisconnected)
+}
+
+// passing are the codes of errors that end when there is a primary again; see refusals.
+var passing = [...]int{10107, 13435, 13436, 10058, 91, 189, 11600, 11602, 94}
+
+// staysRefused reports whether an error is an answer that stays the same until somebody
+// does something about it.
+func staysRefused(err error) bool {
+	if _, wrong := errors.AsType[spoiledError](err); wrong || errors.Is(err, errEmptied) {
+		return true
+	}
+	var server mongo.ServerError
+	if !errors.As(err, &server) || mongo.IsTimeout(err) || mongo.IsNetworkError(err) {
+		return false
+	}
+	return !slices.ContainsFunc(retryLabels[:], server.HasErrorLabel) && !server.HasErrorLabel("NoWritesPerformed") &&
+		!slices.ContainsFunc(passing[:], server.HasErrorCode)
 }

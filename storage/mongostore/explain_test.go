@@ -94,7 +94,7 @@ func TestPlans(t *testing.T) {
 	_, database := server.Database(t)
 	now := time.UnixMicro(1_000_000_000).UTC()
 	s, err := open(ctx, client, database, Options{
-		Clock: func() time.Time { return now }, beat: slowBeat, Bounds: map[string]Bounds{"tools": {Versions: 2}},
+		Clock: func() time.Time { return now }, timing: unhurried, Bounds: map[string]Bounds{"tools": {Versions: 2}},
 		Collections: []driver.Collection{{Name: "tools", Indexes: []driver.Index{
 			{Path: []string{"stars"}, Kind: driver.KindInt}, {Path: []string{"tags"}, Kind: driver.KindString, List: true},
 		}}},

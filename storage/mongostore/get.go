@@ -79,6 +79,9 @@ func (g *getting) current(ctx context.Context, keys []string, byKey map[string][
 		if err != nil {
 			return err
 		}
+		if isStub(raw) {
+			return nil
+		}
 		h, err := g.c.decodeHead(key, raw)
 		if err != nil {
 			return err

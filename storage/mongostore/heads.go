@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -109,34 +108,46 @@ func (c *collection) decodeHead(key string, raw bson.Raw) (*head, error) {
 	return &head{record: *r, n: n, size: size}, nil
 }
 
-// readHead reads a document's head; nil where there is none.
+// readHead reads a document's head; nil where there is none, and one without a version
+// where it is a stub.
 func (c *collection) readHead(ctx context.Context, key string) (*head, error) {
-	return c.readHeadFrom(ctx, c.main, key)
-}
-
-// readLastHead is readHead that sees all that the database has carried out by now,
-// also what a majority does not have yet: it waits for that.
-func (c *collection) readLastHead(ctx context.Context, key string) (*head, error) {
-	source := c.main
-	if c.store.majorities {
-		source = source.Clone(options.Collection().SetReadConcern(readconcern.Linearizable()))
-	}
-	return c.readHeadFrom(ctx, source, key)
-}
-
-func (c *collection) readHeadFrom(ctx context.Context, source *mongo.Collection, key string) (*head, error) {
-	raw, err := source.FindOne(ctx, byKey(key), options.FindOne().SetProjection(headFields())).Raw()
+	raw, err := c.main.FindOne(ctx, byKey(key), options.FindOne().SetProjection(headFields())).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	if isStub(raw) {
+		return new(head), nil
+	}
 	h, err := c.decodeHead(key, raw)
 	if err == nil {
 		c.remember(key, h)
 	}
 	return h, err
+}
+
+// A document is made in two steps, because the database cannot refuse an insert that
+// comes late: an empty one, which is nothing to readers, gets its first version by an
+// update. One that was left behind is used by whoever makes the document later.
+func stub(key string) bson.D {
+	return append(byKey(key), bson.E{Key: "n", Value: int64(0)}, bson.E{Key: "size", Value: int64(0)})
+}
+
+func isStub(raw bson.Raw) bool {
+	n, ok := raw.Lookup("n").Int64OK()
+	return ok && n == 0 && raw.Lookup("current").IsZero()
+}
+
+// unmade selects a stub.
+func unmade(key string) bson.D {
+	return append(byKey(key), bson.E{Key: "current", Value: exists(false)})
+}
+
+// inTime is the condition that the database's clock is not past the life of a flight.
+func (f *flight) inTime() bson.E {
+	return bson.E{Key: "$expr", Value: bson.D{{Key: "$lt", Value: bson.A{"$$NOW", f.until}}}}
 }
 
 func byKey(key string) bson.D { return bson.D{{Key: "_id", Value: encodeString(key)}} }

@@ -21,11 +21,16 @@ type hello struct {
 	LocalTime bson.DateTime `bson:"localTime"`
 
 	MaxWireVersion int32 `bson:"maxWireVersion"`
+	SessionTimeout int64 `bson:"logicalSessionTimeoutMinutes"`
 }
 
 // replicated reports whether what a majority acknowledged survives the loss of
 // the server.
 func (h *hello) replicated() bool { return h.SetName != "" || h.Message == "isdbgrid" }
+
+// sessions reports whether the server takes reads that wait until it has got as far as
+// another one had.
+func (h *hello) sessions() bool { return h.replicated() && h.SessionTimeout > 0 }
 
 // hello asks the server what it is. It is an error when it takes no writes: a
 // client that knows the whole replica set asks the primary only, so that this

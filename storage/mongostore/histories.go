@@ -160,7 +160,7 @@ func (h *histories) documents(ctx context.Context) error {
 	first, begins := oldest("v"), oldest("at")
 	for _, list := range h.wanted() {
 		stages = append(stages, bson.D{{Key: "$project", Value: bson.D{
-			{Key: "current", Value: 1}, {Key: "prev", Value: list}, {Key: "first", Value: first}, {Key: "begins", Value: begins},
+			{Key: "n", Value: 1}, {Key: "current", Value: 1}, {Key: "prev", Value: list}, {Key: "first", Value: first}, {Key: "begins", Value: begins},
 		}}})
 		first, begins = 1, 1
 	}
@@ -224,6 +224,9 @@ func conditional(q *driver.LogQuery) bool {
 
 // document takes what was read of a document.
 func (h *histories) document(raw bson.Raw) error {
+	if isStub(raw) {
+		return nil
+	}
 	key, err := h.c.key(raw.Lookup("_id"))
 	if err != nil {
 		return err

@@ -111,7 +111,7 @@ func TestIndexesAreWaitedFor(t *testing.T) {
 		}
 		return mongotest.Pass()
 	})
-	s := newFleetServer(t, uri, Options{Timeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	s := newServerOf(t, uri, Options{Timeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	if err := s.Ping(ctx); err != nil {
 		t.Error(err)
 	}

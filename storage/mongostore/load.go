@@ -3,6 +3,7 @@ package mongostore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,11 +17,9 @@ import (
 
 // Load implements driver.Engine. Every version is checked before the first is
 // written, so that a load that is refused changes nothing. The writes
-// themselves are one atomic update for each document, many in one command. So
-// that all of them happen or none, a load of more than one update is written
-// down first, see journal; from then on it is completed whatever happens, if
-// not by this server then by the one that takes its place. Meanwhile nothing is
-// committed, so that what was checked still holds.
+// themselves are one atomic update for each document, many in one command, beside what
+// others commit. Where it fails on the way, some of it may be there: of each document
+// the first of its versions. The same load, made again, adds the rest.
 //
 // The store's timeout bounds each command, not the whole load.
 func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
@@ -28,53 +27,66 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	if err != nil {
 		return driver.LoadResult{}, err
 	}
-	l := s.newLoading(s.clock.present())
-	if len(vs) > 1 {
-		if l.life, err = s.exclude(ctx); err != nil {
-			leave()
-			return driver.LoadResult{}, wrap(err, "loading")
-		}
-		leave = func(leave func()) func() { return func() { s.fleet.include(); leave() } }(leave)
-	}
-	result, latest, err := l.plan(ctx, vs)
-	switch {
-	case err != nil:
-		leave()
-	case l.simple(): // to be asked before anything is written, which changes the heads
-		err = wrap(l.writeOne(ctx), "loading")
-		leave()
-	default:
-		err = s.loadWhole(ctx, l, leave)
-	}
+	defer leave()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	ctx, done := s.causal(ctx)
+	defer done()
+	result, arrived, err := s.load(ctx, vs)
 	s.waker.wake()
 	if err == nil {
-		err = s.fleet.saw(ctx, latest)
-	}
-	if err == nil {
-		at := l.arrived()
-		if result.Added > 0 {
-			at, _ = s.clock.handedOut() // not before it arrived
-		}
-		err = s.fleet.acknowledge(ctx, at)
+		err = s.clock.settle(ctx, arrived)
 	}
 	if err != nil {
-		return driver.LoadResult{}, err
+		return driver.LoadResult{}, wrap(err, "loading")
 	}
 	return result, nil
 }
 
-func (s *Store) newLoading(now driver.Instant) *loading {
-	return &loading{store: s, documents: make(map[documentKey]*loadedDocument), now: now}
+// load loads, and says until when what it is about has arrived.
+func (s *Store) load(ctx context.Context, vs []driver.Version) (result driver.LoadResult, arrived driver.Instant, err error) {
+	began := s.clock.elapsed()
+	for wait := firstPause; ; wait = min(max(2*wait, firstPause), longestPause) {
+		now, err := s.clock.latest(ctx)
+		if err != nil {
+			return result, 0, err
+		}
+		l := &loading{store: s, documents: make(map[documentKey]*loadedDocument), now: now}
+		planned, latest, err := l.plan(ctx, vs)
+		if err != nil {
+			return result, 0, err
+		}
+		if result == (driver.LoadResult{}) {
+			result = planned
+		}
+		err = l.write(ctx)
+		if err == nil {
+			return result, max(latest, l.arrived()), nil
+		}
+		if errors.Is(err, errRest) {
+			began, wait = s.clock.elapsed(), 0
+			continue
+		}
+		// Others may have changed a document: it is looked at again.
+		if again := errors.Is(err, errChanged) || passes(err); !again || ctx.Err() != nil || s.clock.elapsed()-began > s.timeout {
+			return result, 0, wrap(err, "some of it may be loaded; load the same again for the rest")
+		}
+		pause(ctx, wait)
+	}
 }
+
+// errRest: all went well, and there is more to be loaded.
+var errRest = errors.New("there is more to be loaded")
+
+// errChanged: a document is not as it was when the load looked at it, or a flight's life was over.
+var errChanged = driver.Errorf(driver.CodeUnavailable, "a document was changed while it was loaded; load it again")
 
 // plan checks versions, and works out what has to be added. It returns how many
 // that are, and the latest time.
 func (l *loading) plan(ctx context.Context, vs []driver.Version) (result driver.LoadResult, latest driver.Instant, err error) {
 	if err := l.read(ctx, vs); err != nil {
 		return result, 0, wrap(err, "reading what is there")
-	}
-	if l.resumed {
-		l.resume(vs)
 	}
 	for i := range vs {
 		added, err := l.add(ctx, &vs[i])
@@ -93,8 +105,8 @@ func (l *loading) plan(ctx context.Context, vs []driver.Version) (result driver.
 	return result, latest, nil
 }
 
-// arrived is when the last of what was there before the load had arrived, which may
-// be in flight still, of another server.
+// arrived is when the last of what is there had arrived, which may be in flight still, of
+// another server.
 func (l *loading) arrived() driver.Instant {
 	last := driver.Instant(0)
 	for _, d := range l.order {
@@ -103,61 +115,6 @@ func (l *loading) arrived() driver.Instant {
 		}
 	}
 	return last
-}
-
-// simple reports whether a load is at most one update, before which nothing is written
-// that no document has had: see loadPart.alone.
-func (l *loading) simple() bool {
-	var one *loadedDocument
-	for _, d := range l.order {
-		switch {
-		case len(d.added) == 0:
-		case one != nil:
-			return false
-		default:
-			one = d
-		}
-	}
-	if one == nil || len(one.added) == 1 {
-		return true
-	}
-	p := one.part(one.added)
-	p.plan()
-	return len(p.added) == len(one.added) && !p.alone
-}
-
-// loadWhole makes all of a load happen, or nothing. When the context ends on
-// the way, it goes on; when it has ended, it calls leave.
-func (s *Store) loadWhole(ctx context.Context, l *loading, leave func()) error {
-	done := make(chan error, 1)
-	stuck := make(chan error, 1)
-	j, err := s.newJournal(l)
-	if err != nil {
-		leave()
-		return wrap(err, "loading")
-	}
-	if err = j.prepare(ctx); err != nil {
-		leave()
-		go func() { _ = s.removeJournal(s.life, j.id, 0) }() // nobody misses it
-		return wrap(err, "loading")
-	}
-	go func() {
-		defer leave()
-		err := j.complete(s.life, l, stuck)
-		if err != nil && s.life.Err() != nil {
-			s.clock.lose() // others complete it
-		}
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return wrap(err, "loading")
-	case err := <-stuck:
-		return err
-	case <-ctx.Done():
-		return driver.Errorf(driver.CodeUnavailable,
-			"the request ended before all of it was loaded; loading the same again tells when it is: %w", ctx.Err())
-	}
 }
 
 // refusal is what is wrong with a version.
@@ -175,14 +132,8 @@ type documentKey struct{ collection, key string }
 
 // loading is one Load on its way.
 type loading struct {
-	store *Store
-	now   driver.Instant
-	life  string // of this server, in which commits wait for it; empty: they do not
-	// resumed: it was written down, so that some of it may be there.
-	resumed bool
-	// others are collections that this server does not know, and the one that
-	// wrote the load down did; nil where there may be none.
-	others    map[string]*collection
+	store     *Store
+	now       driver.Instant
 	documents map[documentKey]*loadedDocument
 	order     []*loadedDocument // as they came
 }
@@ -193,9 +144,6 @@ type loadedDocument struct {
 	key   string
 	head  *head     // before the load; nil: no document
 	added []*record // versions that follow on the head
-	// reached: the head is of this load, which adds versions in order, so that those
-	// before it are there as well.
-	reached bool
 	// past has what is in prev and, once it was asked for, in the overflow,
 	// by time.
 	past     map[driver.Instant]*record
@@ -206,7 +154,7 @@ type loadedDocument struct {
 func (l *loading) read(ctx context.Context, vs []driver.Version) error {
 	keys := make(map[*collection][]string)
 	for i := range vs {
-		c := l.collection(vs[i].Collection)
+		c := l.store.collections[vs[i].Collection]
 		d := documentKey{vs[i].Collection, vs[i].Key}
 		if c == nil || l.documents[d] != nil {
 			continue
@@ -226,19 +174,6 @@ func (l *loading) read(ctx context.Context, vs []driver.Version) error {
 	return nil
 }
 
-// collection looks up a collection; nil: there is none.
-func (l *loading) collection(name string) *collection {
-	c := l.store.collections[name]
-	if c == nil {
-		c = l.others[name]
-	}
-	if c == nil && l.others != nil {
-		c = l.store.newCollection(name, Bounds{})
-		l.others[name] = c
-	}
-	return c
-}
-
 func (l *loading) readHeads(ctx context.Context, c *collection, keys []string) error {
 	ids := make(bson.A, len(keys))
 	for i, key := range keys {
@@ -252,20 +187,13 @@ func (l *loading) readHeads(ctx context.Context, c *collection, keys []string) e
 		if err != nil {
 			return err
 		}
+		if isStub(raw) {
+			return nil
+		}
 		h, err := c.decodeHead(key, raw)
 		l.documents[documentKey{c.name, key}].head = h
 		return err
 	})
-}
-
-// resume notes how far the documents have got.
-func (l *loading) resume(vs []driver.Version) {
-	for i := range vs {
-		v, d := &vs[i], l.documents[documentKey{vs[i].Collection, vs[i].Key}]
-		if d != nil && d.head != nil && v.Number == d.head.Number && v.RecordedAt == d.head.RecordedAt && sameContent(v, &d.head.Version) {
-			d.reached = true
-		}
-	}
 }
 
 // add plans one version. It reports false where the version is there already.
@@ -276,9 +204,6 @@ func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
 	}
 	if err := check.Loaded(v); err != nil {
 		return false, refusal{err}
-	}
-	if d.reached && v.Number <= d.head.Number {
-		return false, nil
 	}
 	last := d.last()
 	if last != nil && v.RecordedAt <= last.RecordedAt {

@@ -9,9 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore/mongotest"
@@ -42,20 +39,18 @@ func countVersions(t *testing.T, s *Store) int {
 		}
 		n++
 	}
-	if err := s.Check(t.Context(), func(problem string) { t.Errorf("Check: %s", problem) }); err != nil {
-		t.Fatal(err)
-	}
+	checkAll(t, s)
 	return n
 }
 
-// A server is lost at every command of a load: all of it is there for the next
-// one, or nothing, and repeating it completes it.
-func TestLoadIsWhole(t *testing.T) {
+// A server is lost at every command of a load: what is there is sound, and loading the
+// same again adds what is missing.
+func TestLoadIsLost(t *testing.T) {
 	t.Parallel()
 	server := mongotest.NewServer(t)
 	vs := loaded(3, 4)
 	bounds := map[string]Bounds{"things": {Versions: 2}}
-	whole, none := 0, 0
+	outcomes := make(map[int]int)
 	for _, answer := range []func() mongotest.Answer{mongotest.CutBefore, mongotest.CutAfter} {
 		for last := int64(1); ; last++ {
 			proxy, uri, name := server.Behind(t)
@@ -63,78 +58,63 @@ func TestLoadIsWhole(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := newFleetServer(t, uri+"&retryWrites=false&retryReads=false", Options{Bounds: bounds})
-			// Its caller waits until some commands have failed.
-			const enough = 4
+			s := newServerOf(t, uri+"&retryReads=false", Options{Bounds: bounds})
 			ctx, giveUp := context.WithCancel(t.Context())
 			defer giveUp()
-			var commands, failed atomic.Int64
+			var commands atomic.Int64
 			proxy.Set(func(c mongotest.Command) mongotest.Answer {
-				name := c.Collection()
-				if name == metaName && commands.Load() < last || !strings.HasPrefix(name, "things") && name != journalName && name != metaName {
+				if !strings.HasPrefix(c.Collection(), "things") {
 					return mongotest.Pass()
 				}
-				n := commands.Load()
-				if name != metaName {
-					n = commands.Add(1)
-				}
-				switch {
+				switch n := commands.Add(1); {
 				case n < last:
 					return mongotest.Pass()
-				case n == last && name != metaName:
+				case n == last:
 					return answer()
 				default:
-					if failed.Add(1) == enough {
-						giveUp()
-					}
+					giveUp()
 					return mongotest.CutBefore()
 				}
 			})
 			_, err = s.Load(ctx, vs)
-			if err == nil {
-				proxy.Set(nil)
+			proxy.Set(nil)
+			if err == nil && commands.Load() < last {
 				if n := countVersions(t, s); n != len(vs) {
 					t.Errorf("%d versions were loaded, of %d", n, len(vs))
 				}
 				break
 			}
-			if driver.CodeOf(err) != driver.CodeUnavailable {
+			if err != nil && driver.CodeOf(err) != driver.CodeUnavailable {
 				t.Errorf("cut at command %d: %v", last, err)
 			}
 			kill(s)
-			s.giveUp()
-			next := newFleetServer(t, direct, Options{Bounds: bounds})
-			switch n := countVersions(t, next); n {
-			case 0:
-				none++
-			case len(vs):
-				whole++
-			default:
-				t.Errorf("cut at command %d: %d of %d versions are there", last, n, len(vs))
+			next := newServerOf(t, direct, Options{Bounds: bounds})
+			there := countVersions(t, next)
+			outcomes[there]++
+			if err == nil && there < len(vs) {
+				t.Errorf("cut at command %d: it was acknowledged, and %d of %d versions are there", last, there, len(vs))
 			}
-			if left, err := next.journal().CountDocuments(t.Context(), bson.D{}); err != nil || left != 0 {
-				t.Errorf("cut at command %d: %d parts of loads are left, %v", last, left, err)
-			}
-			if _, err := loadAgain(t.Context(), next, vs); err != nil {
-				t.Errorf("cut at command %d, loading again: %v", last, err)
+			r, err := loadAgain(t.Context(), next, vs)
+			if err != nil || r.Skipped != int64(there) || r.Added != int64(len(vs)-there) {
+				t.Errorf("cut at command %d, loading again, with %d versions there: %+v, %v", last, there, r, err)
 			}
 			if n := countVersions(t, next); n != len(vs) {
 				t.Errorf("cut at command %d, loaded again: %d of %d versions are there", last, n, len(vs))
 			}
 		}
 	}
-	t.Logf("all was there %d times, nothing %d times", whole, none)
-	if whole == 0 || none == 0 {
+	t.Logf("so many versions were there, so often: %v", outcomes)
+	if outcomes[0] == 0 || len(outcomes) < 3 {
 		t.Error("one of the outcomes never came about")
 	}
 }
 
 // While a load makes documents, others create the same ones, on this server and
-// on another: it happens as a whole before each of them, or not at all.
+// on another: each of them is made once.
 func TestLoadAmongCommits(t *testing.T) {
 	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
-	servers := []*Store{newFleetServer(t, uri, Options{}), newFleetServer(t, uri, Options{})}
+	servers := []*Store{newServerOf(t, uri, Options{}), newServerOf(t, uri, Options{})}
 	ctx := t.Context()
 	const documents, rounds = 6, 12
 	loads, refused, created := 0, 0, 0
@@ -172,63 +152,43 @@ func TestLoadAmongCommits(t *testing.T) {
 			t.Errorf("round %d: the load says %v, and %d documents were created beside it", round, err, made.Load())
 		}
 	}
-	found := make(map[string]int)
-	for e, err := range servers[0].Log(ctx, &driver.LogQuery{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasPrefix(e.Version.Author, "load") {
-			found[e.Version.Author]++
-		}
-	}
-	for author, n := range found {
-		if n != documents {
-			t.Errorf("%s: %d of %d documents have it", author, n, documents)
-		}
-	}
-	if len(found) != loads {
-		t.Errorf("%d loads are there, %d were acknowledged", len(found), loads)
-	}
 	t.Logf("%d loads, %d refused; %d documents created beside", loads, refused, created)
-	for _, problem := range observeFleet(t, servers, 4) {
+	for _, problem := range observe(t, servers, 4) {
 		t.Error(problem)
 	}
+	checkAll(t, servers[0])
 }
 
 // The commands of a load are as large as they are meant to be, also where what
-// searches look at is much larger than the data, and are to be carried out within the
-// lease, but for those of one document that is larger.
+// searches look at is much larger than the data.
 func TestLoadCommandsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name              string
 		documents, digits int
 		commands          int64
-		leased            bool
 	}{
-		{"several documents in one command", 8, 4_000, 4, true},
-		{"one larger document in each", 2, 30_000, 2, false},
+		{"several documents in one command", 8, 4_000, 4},
+		{"one larger document in each", 2, 30_000, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), hangs)
 			defer cancel()
 			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-			s := newFleetServer(t, uri, Options{beat: slowBeat, Timeout: 10 * leaseBeats * slowBeat})
+			s := newServerOf(t, uri, Options{timing: unhurried})
 			var vs []driver.Version
 			for i := range test.documents {
 				data := append(append([]byte(`{"a":[1`), bytes.Repeat([]byte(",1"), test.digits)...), "]}"...)
 				vs = append(vs, driver.Version{Collection: "things", Key: fmt.Sprint(i), RecordedAt: 10, Op: driver.OpImport, Author: "import", Data: data})
 			}
-			size := len(encodeVersion(&record{Version: vs[0]}))
-			if each := int64(test.documents) / test.commands; test.leased && (int64(size)*each > maxBulkBytes || int64(size)*(each+1) <= maxBulkBytes) || !test.leased && size <= maxBulkBytes {
-				t.Fatalf("a version has %d bytes; meant are %d commands", size, test.commands)
-			}
-			var inserts atomic.Int64
+			var updates atomic.Int64
 			proxy.Set(func(c mongotest.Command) mongotest.Answer {
-				if of("insert")(c) {
-					inserts.Add(1)
-					ms, _ := c.Body.Lookup("maxTimeMS").AsInt64OK()
-					if within := ms > 0 && ms <= s.clock.term.Milliseconds(); within != test.leased {
+				if of("update")(c) {
+					updates.Add(1)
+					if c.Bytes > maxBulkBytes && test.commands < int64(test.documents) {
+						t.Errorf("a command has %d bytes", c.Bytes)
+					}
+					if ms, _ := c.Body.Lookup("maxTimeMS").AsInt64OK(); ms <= 0 {
 						t.Errorf("a command may take %d ms", ms)
 					}
 				}
@@ -237,92 +197,94 @@ func TestLoadCommandsAreBounded(t *testing.T) {
 			if _, err := loadAgain(ctx, s, vs); err != nil {
 				t.Fatal(err)
 			}
-			if n := inserts.Load(); n != test.commands {
+			if n := updates.Load(); n != test.commands {
 				t.Errorf("%d commands", n)
 			}
 		})
 	}
 }
 
-// A database that needs longer for a command of a load than a lease lasts gets less
-// at once, and more again when it is quicker.
-func TestLoadLearnsItsSize(t *testing.T) {
+// A load is stopped before an update, for longer than that lives, and goes on when others
+// have told their watches what arrived meanwhile: the database refuses the update, and
+// what is loaded after all arrives later.
+func TestFrozenLoad(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
-	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-	s := newFleetServer(t, uri, Options{beat: beatEvery / 5})
-	const documents, most = 64, 15
-	vs := make([]driver.Version, documents)
-	for i := range vs {
-		vs[i] = driver.Version{Collection: "things", Key: fmt.Sprint(i), RecordedAt: 10, Op: driver.OpImport, Author: "import", Data: fmt.Appendf(nil, `{"text":"%010000d"}`, i)}
-	}
-	proxy.Set(func(c mongotest.Command) mongotest.Answer {
-		if of("insert")(c) && c.Bytes > most*len(encodeVersion(&record{Version: vs[0]})) {
-			pause(ctx, 2*s.clock.term)
-		}
-		return mongotest.Pass()
-	})
-	if r, err := loadAgain(ctx, s, vs); err != nil || r.Added+r.Skipped != documents {
-		t.Fatal(r, err)
-	}
-	small := s.bulkSize.get()
-	if small >= maxBulkBytes {
-		t.Errorf("%d bytes at once, where that is too slow", small)
-	}
-	proxy.Set(nil)
-	for n := small; n <= small && ctx.Err() == nil; n = s.bulkSize.get() { // as soon as the machine is quick enough
-		for i := range vs {
-			vs[i].Key += " more"
-		}
-		if _, err := loadAgain(ctx, s, vs); err != nil {
+	proxy, behind, beside := pair(ctx, t, Options{})
+	frozen, release := freeze(proxy, of("update"))
+	defer release()
+	vs := loaded(3, 2)
+	done := make(chan error, 1)
+	go func() {
+		_, err := loadAgain(ctx, behind, vs)
+		done <- err
+	}()
+	await(ctx, t, frozen)
+	told := make(map[string]int)
+	for a, err := range beside.Watch(ctx, &driver.WatchQuery{}) {
+		if err != nil {
 			t.Fatal(err)
 		}
+		switch v := a.Version; {
+		case v == nil && len(told) == 0:
+			go func() {
+				if _, err := commitAgain(ctx, beside, write("first", "1", 0)); err != nil {
+					t.Error(err)
+				}
+			}()
+		case v != nil:
+			told[fmt.Sprint(v.Collection, v.Key, v.Number)]++
+		}
+		if told["thingsfirst1"] > 0 { // the watch is past what was frozen
+			release()
+		}
+		if len(told) == len(vs)+1 {
+			break
+		}
 	}
-	if ctx.Err() != nil {
-		t.Errorf("it stays at %d bytes at once", small)
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
-	checkAll(t, s)
+	for name, n := range told {
+		if n != 1 {
+			t.Errorf("%s was told %d times", name, n)
+		}
+	}
+	checkAll(t, beside)
 }
 
-// The lease of a load of one document ends, before anything of it was sent: it is
-// written under the next one.
-func TestLoadOfOneOutlivesLease(t *testing.T) {
+// While a server loads, others commit.
+func TestLoadHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
-	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-	const begin, later = 1_000_000, 1_000_100
-	var elapsed, now atomic.Int64
-	now.Store(begin)
-	s := newFleetServer(t, uri, Options{
-		beat: beatEvery, Bounds: map[string]Bounds{"things": {Versions: 1}}, Clock: func() time.Time { return time.UnixMicro(now.Load()) },
-		elapsed: func() time.Duration { return time.Duration(elapsed.Load()) },
-	})
-	for n := range int64(2) { // so that what is there is read when the load has its time
-		if _, err := commitAgain(ctx, s, write("a", fmt.Sprint(n), n)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var finds atomic.Int64
+	proxy, behind, beside := pair(ctx, t, Options{timing: unending, Bounds: map[string]Bounds{"things": {Versions: 2}}})
+	moves, release := make(chan struct{}), make(chan struct{})
+	var first sync.Once
 	proxy.Set(func(c mongotest.Command) mongotest.Answer {
-		if of("find")(c) {
-			if finds.Add(1) == 2 { // the first one is to plan it
-				elapsed.Add(int64(2 * leaseBeats * beatEvery))
-			}
+		if c.Name == "insert" && c.Collection() == "things.history" {
+			first.Do(func() { close(moves) })
+			<-release
 		}
 		return mongotest.Pass()
 	})
-	now.Store(later)
-	vs := []driver.Version{{Collection: "things", Key: "a", RecordedAt: later, Op: driver.OpImport, Author: "import", Data: []byte(`{"n":1}`)}}
-	r, err := s.Load(ctx, vs)
-	for driver.CodeOf(err) == driver.CodeUnavailable && !strings.Contains(err.Error(), errNotNow().Error()) && ctx.Err() == nil {
-		r, err = s.Load(ctx, vs) // what was sent had no answer, where the machine is slow
+	end := sync.OnceFunc(func() { close(release) })
+	defer end()
+	done := make(chan error, 1)
+	go func() {
+		_, err := loadAgain(ctx, behind, loaded(3, 6))
+		done <- err
+	}()
+	await(ctx, t, moves)
+	for n := range int64(3) {
+		if _, err := beside.Commit(ctx, write("a", fmt.Sprint(n), n)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err != nil || r.Added+r.Skipped != 1 {
-		t.Errorf("%+v, %v", r, err)
+	end()
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
-	if n := finds.Load(); n < 2 {
-		t.Errorf("%d reads: the lease did not end", n)
-	}
-	checkAll(t, s)
+	checkAll(t, beside)
 }

@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -24,12 +23,6 @@ const (
 // write gives the documents their added versions, many documents at once.
 func (l *loading) write(ctx context.Context) error {
 	groups := make(map[*collection]*loadGroup)
-	takeOff := l.store.clock.takeOff
-	if l.life != "" {
-		takeOff = func(ctx context.Context, after driver.Instant) (driver.Instant, error) {
-			return l.store.clock.takeOffLoading(ctx, after, l.life)
-		}
-	}
 	for _, d := range l.order {
 		for rest := d.added; len(rest) > 0; {
 			g := groups[d.c]
@@ -42,7 +35,7 @@ func (l *loading) write(ctx context.Context) error {
 				g = nil
 			}
 			if g == nil {
-				g = &loadGroup{c: d.c, takeOff: takeOff, beside: l.life == ""}
+				g = &loadGroup{c: d.c}
 				groups[d.c] = g
 			}
 			g.parts = append(g.parts, p)
@@ -56,24 +49,6 @@ func (l *loading) write(ctx context.Context) error {
 	}
 	return nil
 }
-
-// writeOne is write for a load of one update, which was not written down before. Its
-// lease can end before anything was sent, as where the database stands still for a
-// moment: then it is tried again under another one, as a commit is, for some time.
-func (l *loading) writeOne(ctx context.Context) error {
-	began := l.store.clock.elapsed()
-	for {
-		err := l.write(ctx)
-		if _, again := errors.AsType[unsentError](err); !again || ctx.Err() != nil || l.store.clock.elapsed()-began > l.store.timeout {
-			return err
-		}
-	}
-}
-
-// unsentError is why a group was not written, of which nothing was sent.
-type unsentError struct{ error }
-
-func (e unsentError) Unwrap() error { return e.error }
 
 // loadPart is versions that one document gets at once.
 type loadPart struct {
@@ -116,12 +91,9 @@ func (d *loadedDocument) part(rest []*record) *loadPart {
 // the overflow afterwards: a run never holds a version that no document has
 // had, wherever a load ends.
 type loadGroup struct {
-	c       *collection
-	takeOff func(context.Context, driver.Instant) (driver.Instant, error)
-	parts   []*loadPart
-	bytes   int64
-	beside  bool // others may commit meanwhile
-	sent    bool // of what the group adds, some may be there
+	c     *collection
+	parts []*loadPart
+	bytes int64
 }
 
 // takes reports whether a part may be written together with the group. Parts of
@@ -131,52 +103,78 @@ func (g *loadGroup) takes(p *loadPart) bool {
 	return len(g.parts) < maxLoadDocuments && g.bytes+p.bytes <= maxLoadBytes && g.parts[last].loadedDocument != p.loadedDocument
 }
 
-// bindFunc bounds one command of a load, which may last longer than a lease or not, and
-// refuses it where it may not be sent.
-type bindFunc func(ctx context.Context, long bool) (context.Context, context.CancelFunc, error)
-
-func (g *loadGroup) write(ctx context.Context) (err error) {
-	// What the group adds arrives at an instant, as a commit does, and is sent only
-	// under the lease by which this server has that.
-	arrival, err := g.takeOff(ctx, g.after())
+func (g *loadGroup) write(ctx context.Context) error {
+	if err := g.stubs(ctx); err != nil {
+		return err
+	}
+	// What the group adds arrives at an instant, as a commit does, for those who watch.
+	clock := g.c.store.clock
+	f, err := clock.takeOff(ctx, g.after(), clock.lifeOf(int(g.bytes), 0))
 	if err != nil {
 		return err
 	}
-	defer func() { g.landed(arrival, err) }()
-	begun := false // something may have been sent
-	bind := func(ctx context.Context, long bool) (context.Context, context.CancelFunc, error) {
-		left := func() (time.Duration, error) { return g.c.store.clock.flightLeft(arrival) }
-		refused := func(err error) (context.Context, context.CancelFunc, error) {
-			if !begun {
-				err = unsentError{err}
-			}
-			return nil, nil, err
+	if err := g.commit(ctx, f); err != nil {
+		if uncertain(err) && !errors.Is(err, errChanged) && !errors.Is(err, errRest) {
+			g.doubt(f)
+		} else {
+			clock.land(f)
 		}
-		hold := keep
-		if !long {
-			hold = bind
-			if err := g.c.store.fleet.freshen(ctx, left); err != nil {
-				return refused(err)
-			}
-		}
-		ctx, cancel := g.c.store.step(ctx)
-		ctx, release, err := hold(ctx, left)
-		if err != nil {
-			cancel()
-			return refused(err)
-		}
-		begun = true
-		return ctx, func() { release(); cancel() }, nil
+		return err
 	}
+	clock.land(f)
+	var over []*moving
+	for _, p := range g.parts {
+		versions := append(p.prev, p.chain...)
+		if n := p.bounds().cut(versions, p.made.size, len(p.current)); n > 0 {
+			over = append(over, &moving{p, versions, n})
+		}
+	}
+	if err := g.overflow(ctx, over); err != nil {
+		return err
+	}
+	trim := &bulk{store: g.c.store, target: g.c.main}
+	for _, m := range over {
+		kept := m.versions[m.n:]
+		m.made.n, m.made.size = int64(len(kept)), sizeOf(kept)
+		if err := trim.add(ctx, m.trim(), 0); err != nil {
+			return err
+		}
+	}
+	return trim.flush(ctx)
+}
+
+// stubs makes those documents that are not there.
+func (g *loadGroup) stubs(ctx context.Context) error {
+	stubs := &bulk{store: g.c.store, target: g.c.main}
+	for _, p := range g.parts {
+		if p.loadedDocument.head == nil {
+			if err := stubs.add(ctx, mongo.NewInsertOneModel().SetDocument(stub(p.key)), int64(len(p.key))); err != nil {
+				return err
+			}
+		}
+	}
+	return stubs.flush(ctx)
+}
+
+// commit makes what the group adds part of the documents.
+func (g *loadGroup) commit(ctx context.Context, f *flight) error {
+	ctx, cancel := context.WithTimeout(ctx, f.run)
+	defer cancel()
+	var done error
 	for _, p := range g.parts {
 		for _, r := range p.added {
-			r.loaded = arrival
+			r.loaded = f.at
 		}
 		p.plan()
+		if p.alone && len(p.added) > 1 {
+			// Only what a document has had goes to the overflow before the commit.
+			p.added, done = p.added[:1], errRest
+			p.plan()
+		}
 		g.c.forget(p.key)
 	}
 	if err := g.readPrev(ctx); err != nil {
-		return err
+		return certain(err)
 	}
 	var alone []*moving
 	for _, p := range g.parts {
@@ -187,49 +185,40 @@ func (g *loadGroup) write(ctx context.Context) (err error) {
 			p.prev, p.chain, p.made.n, p.made.size = nil, nil, 0, 0
 		}
 	}
-	if err := g.overflow(ctx, bind, alone); err != nil {
-		return err
+	if err := g.overflow(ctx, alone); err != nil {
+		return certain(err)
 	}
-	g.sent = true
-	// New documents and others apart, and not more than the driver sends at once, so
-	// that each is one command, and its error says what became of it: the driver's
-	// error for several does not.
-	for _, fresh := range []bool{true, false} {
-		commit := &bulk{bind: bind, size: &g.c.store.bulkSize, target: g.c.main}
-		for _, p := range g.parts {
-			if (p.head == nil) != fresh {
-				continue
-			}
-			if err := commit.add(ctx, p.commit(), p.sent()); err != nil {
-				return err
-			}
-		}
-		if err := commit.flush(ctx); err != nil {
-			return err
-		}
-	}
-	var over []*moving
+	commit := &bulk{store: g.c.store, target: g.c.main}
 	for _, p := range g.parts {
-		versions := append(p.prev, p.chain...)
-		if n := p.bounds().cut(versions, p.made.size, len(p.current)); n > 0 {
-			over = append(over, &moving{p, versions, n})
-		}
-	}
-	if err := g.overflow(ctx, bind, over); err != nil {
-		return err
-	}
-	trim := &bulk{bind: bind, size: &g.c.store.bulkSize, target: g.c.main, repeatable: true}
-	for _, m := range over {
-		kept := m.versions[m.n:]
-		m.made.n, m.made.size = int64(len(kept)), sizeOf(kept)
-		if err := trim.add(ctx, m.trim(), 0); err != nil {
+		if err := commit.add(ctx, p.commit(f), p.sent()); err != nil {
 			return err
 		}
+	}
+	if err := commit.flush(ctx); err != nil {
+		return err
+	}
+	if commit.found < int64(len(g.parts)) {
+		return errChanged
 	}
 	for _, p := range g.parts {
 		p.loadedDocument.head = p.made
 	}
-	return trim.flush(ctx)
+	return done
+}
+
+// doubt ends the flight of a group of which it is not known what the database has carried
+// out, when it does not carry out any more of it.
+func (g *loadGroup) doubt(f *flight) {
+	s := g.c.store
+	go func() {
+		for s.life.Err() == nil {
+			if s.clock.awaitEnd(s.life, []*flight{f}) == nil {
+				s.clock.land(f)
+				return
+			}
+			pause(s.life, longestPause)
+		}
+	}()
 }
 
 // after is when the last of the versions arrived that the group's follow on.
@@ -243,25 +232,9 @@ func (g *loadGroup) after() driver.Instant {
 	return last
 }
 
-// landed ends the flight of a group: at once, or, where it is not known whether
-// the database has carried out all, when it will not do so any more.
-func (g *loadGroup) landed(arrival driver.Instant, err error) {
-	s := g.c.store
-	var coded *driver.Error
-	bulk, refused := errors.AsType[mongo.BulkWriteException](err)
-	if err == nil || !g.sent || errors.As(err, &coded) || refused && bulk.WriteConcernError == nil || !uncertain(err) {
-		s.clock.land(arrival)
-		return
-	}
-	go func() {
-		pause(s.life, deadBeats*s.fleet.every)
-		s.clock.land(arrival)
-	}()
-}
-
 // plan works out which head the added versions make, and what goes to prev.
 func (p *loadPart) plan() {
-	p.head = p.loadedDocument.head
+	p.head, p.chain = p.loadedDocument.head, nil
 	last := p.added[len(p.added)-1]
 	p.made = &head{record: *last}
 	before := p.added
@@ -292,25 +265,24 @@ func (p *loadPart) sent() int64 {
 }
 
 // commit makes the last of the added versions current and the others history,
-// on condition that the head is still current; without one, that there is no
-// document.
-func (p *loadPart) commit() mongo.WriteModel {
+// on condition that the head is still current; without one, that there is a stub.
+func (p *loadPart) commit(f *flight) mongo.WriteModel {
 	fields := bson.D{
 		{Key: "n", Value: p.made.n},
 		{Key: "size", Value: p.made.size},
 		{Key: "current", Value: p.current},
 	}
-	if p.alone && p.head != nil {
-		return mongo.NewUpdateOneModel().SetFilter(guard(p.key, p.head.Number, p.head.RecordedAt)).
-			SetUpdate(bson.D{{Key: "$set", Value: append(fields, bson.E{Key: "prev", Value: bson.A{}})}})
+	condition := unmade(p.key)
+	if p.head != nil {
+		condition = guard(p.key, p.head.Number, p.head.RecordedAt)
 	}
-	if p.head == nil {
-		return mongo.NewInsertOneModel().SetDocument(append(append(byKey(p.key), fields...), bson.E{Key: "prev", Value: raws(p.chain)}))
+	change := bson.D{{Key: "$set", Value: fields}}
+	if p.alone {
+		change = bson.D{{Key: "$set", Value: append(fields, bson.E{Key: "prev", Value: bson.A{}})}}
+	} else if len(p.chain) > 0 {
+		change = append(change, bson.E{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{{Key: "$each", Value: raws(p.chain)}}}}})
 	}
-	return mongo.NewUpdateOneModel().SetFilter(guard(p.key, p.head.Number, p.head.RecordedAt)).SetUpdate(bson.D{
-		{Key: "$set", Value: fields},
-		{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{{Key: "$each", Value: raws(p.chain)}}}}},
-	})
+	return mongo.NewUpdateOneModel().SetFilter(append(condition, f.inTime())).SetUpdate(change)
 }
 
 // trim drops from prev what is in the overflow, unless another version was
@@ -351,15 +323,9 @@ func (g *loadGroup) readPrev(ctx context.Context) error {
 		var at driver.Instant
 		p := parts[key]
 		if p == nil || number != p.head.Number || !readInstant(&at, raw.Lookup("current", "at")) || at != p.head.RecordedAt {
-			return driver.Errorf(driver.CodeUnavailable, "%s %q was changed while it was loaded; load it again", g.c.name, key)
+			return errChanged
 		}
 		p.prev, err = g.c.prevOf(key, raw)
 		return err
 	})
-}
-
-// step bounds one command of many. The context that it returns ends with the
-// given one, and at last when the store's timeout is over.
-func (s *Store) step(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, s.timeout)
 }

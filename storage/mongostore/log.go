@@ -22,7 +22,9 @@ func (s *Store) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.En
 		leave, err := s.begin(ctx)
 		if err == nil {
 			defer leave()
-			err = s.log(ctx, q, yield)
+			causal, done := s.causal(ctx)
+			defer done()
+			err = s.log(causal, q, yield)
 		}
 		if err != nil {
 			yield(driver.Entry{}, wrap(err, "reading the log"))

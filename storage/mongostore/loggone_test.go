@@ -40,7 +40,7 @@ func cutShort(most int) mongotest.Answer {
 func TestLogOutlivesItsCursors(t *testing.T) {
 	t.Parallel()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-	s := newFleetServer(t, uri, Options{Bounds: map[string]Bounds{"things": {Versions: 40}}})
+	s := newServerOf(t, uri, Options{Bounds: map[string]Bounds{"things": {Versions: 40}}})
 	const documents, versions = 10, 130 // several answers of 101 versions from prev, and from the overflow
 	var vs []driver.Version
 	for v := range versions {
@@ -114,7 +114,7 @@ func TestLogFollowsWhatMovesMeanwhile(t *testing.T) {
 	for _, backward := range []bool{false, true} {
 		t.Run(fmt.Sprintf("backward %t", backward), func(t *testing.T) {
 			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-			s := newFleetServer(t, uri, Options{Bounds: map[string]Bounds{"things": {Versions: 40}}})
+			s := newServerOf(t, uri, Options{Bounds: map[string]Bounds{"things": {Versions: 40}}})
 			var vs []driver.Version
 			for v := range versions {
 				vs = append(vs, driver.Version{

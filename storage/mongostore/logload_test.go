@@ -60,7 +60,7 @@ func TestLogBesideLoad(t *testing.T) {
 			uri, _ := mongotest.NewServer(t).Database(t)
 			ctx, cancel := context.WithTimeout(t.Context(), hangs)
 			defer cancel()
-			s := newFleetServer(t, uri, Options{beat: slowBeat, Bounds: map[string]Bounds{"things": {Versions: 3}}})
+			s := newServerOf(t, uri, Options{timing: unhurried, Bounds: map[string]Bounds{"things": {Versions: 3}}})
 			var vs []driver.Version
 			for i := range documents {
 				vs = append(vs, driver.Version{

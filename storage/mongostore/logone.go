@@ -70,8 +70,8 @@ func (c *collection) logOne(ctx context.Context, q *driver.LogQuery, read func([
 func (c *collection) newest(ctx context.Context, q *driver.LogQuery) ([]*record, error) {
 	l := &logging{c: c, q: q}
 	raw, err := c.main.FindOne(ctx, byKey(q.Keys[0]),
-		options.FindOne().SetProjection(append(l.fields("current"), l.fields("prev")...))).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
+		options.FindOne().SetProjection(append(append(l.fields("current"), l.fields("prev")...), bson.E{Key: "n", Value: 1}))).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) || err == nil && isStub(raw) {
 		return nil, nil
 	}
 	if err != nil {

@@ -55,7 +55,7 @@ func (l *logging) readPart(ctx context.Context) error {
 	err := l.c.store.inSnapshot(ctx, read)
 	if err == nil && late {
 		opened = false
-		if l.since, err = l.c.store.fleet.now(ctx); err == nil {
+		if l.since, err = l.c.store.clock.instant(ctx); err == nil {
 			err = l.c.store.inSnapshot(ctx, read)
 		}
 		if err == nil {

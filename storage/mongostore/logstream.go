@@ -22,7 +22,7 @@ type source struct {
 // merge joins the streams of several collections, and drops what is in two places.
 func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*collection) iter.Seq2[*record, error] {
 	return func(yield func(*record, error) bool) {
-		begin, err := s.fleet.now(ctx)
+		begin, err := s.clock.instant(ctx)
 		if err != nil {
 			yield(nil, err)
 			return

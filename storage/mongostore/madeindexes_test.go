@@ -47,7 +47,7 @@ func TestIndexesAreMade(t *testing.T) {
 		return list
 	}
 	for _, declared := range [][]driver.Index{{stars}, {tags}} {
-		s := newFleetServer(t, uri, Options{Collections: []driver.Collection{{Name: "things", Indexes: declared}}})
+		s := newServerOf(t, uri, Options{Collections: []driver.Collection{{Name: "things", Indexes: declared}}})
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -130,5 +130,4 @@ func collectionName(name string) string {
 const (
 	historySuffix = ".history"
 	metaName      = "asof.meta"
-	journalName   = "asof.loads"
 )

@@ -24,7 +24,7 @@ func indexKeysOf(t *testing.T, c *collection, main, history []mongo.IndexModel) 
 		}
 		return list
 	}
-	return indexKeys{c.main.Name(): of(main, "_id"), c.history.Name(): of(history, "_id"), journalName: {"_id"}}
+	return indexKeys{c.main.Name(): of(main, "_id"), c.history.Name(): of(history, "_id")}
 }
 
 // narrowedBy lists the indexes that bound what a command reads: those whose first

@@ -40,7 +40,7 @@ type Options struct {
 	// Logger gets warnings; nil means none.
 	Logger *slog.Logger
 	// Timeout ends calls whose context has no deadline. Default 30 s. Open takes
-	// longer where indexes have to be made, or a load to be completed.
+	// longer where indexes have to be made.
 	Timeout time.Duration
 	// MaxSkew is how far Clock and the server's clock may be apart. Open
 	// refuses when they are further; 0 means that they are not compared.
@@ -48,9 +48,9 @@ type Options struct {
 	// Existing: a store is not made where there is none; that has CodeNotFound.
 	Existing bool
 
-	// beat is how often servers tell each other that they are there; 0 means
-	// the default. elapsed measures how long something takes.
-	beat    time.Duration
+	// timing is that of the clock; zero means the usual one. elapsed measures how long
+	// something takes.
+	timing  timing
 	elapsed func() time.Duration
 }
 
@@ -120,7 +120,6 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 			return nil, wrap(err, "making the indexes of "+declared.Name)
 		}
 	}
-	patience := ctx
 	ctx, cancel := s.step(ctx)
 	defer cancel()
 	var floor driver.Instant
@@ -133,11 +132,10 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 			return nil, wrap(err, "reading "+c.name)
 		}
 	}
-	if err := insist(ctx, func() error { return s.meet(ctx, floor) }); err != nil {
+	s.clock = newClock(s, o)
+	if err := insist(ctx, func() error { return s.clock.open(ctx, floor) }); err != nil {
+		s.giveUp()
 		return nil, wrap(err, "looking for other servers on the database")
-	}
-	if err := s.join(ctx, patience, o, floor); err != nil {
-		return nil, err
 	}
 	return s, nil
 }
@@ -176,6 +174,24 @@ func insist(ctx context.Context, do func() error) error {
 	}
 }
 
+// persist repeats what failed for want of an answer, until the context ends; where the
+// connection broke, a few times.
+func persist(ctx context.Context, do func() error) error {
+	for {
+		err := insist(ctx, do)
+		if err == nil || ctx.Err() != nil || !mongo.IsTimeout(err) {
+			return err
+		}
+		pause(ctx, firstPause)
+	}
+}
+
+// step bounds one command of many. The context that it returns ends with the
+// given one, and at last when the store's timeout is over.
+func (s *Store) step(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.timeout)
+}
+
 func (s *Store) newCollection(name string, b Bounds) *collection {
 	if b.Versions <= 0 {
 		b.Versions = DefaultVersions
@@ -204,14 +220,11 @@ func (s *Store) greet(ctx context.Context, o Options) error {
 	if !hello.replicated() {
 		s.logger.Warn("the MongoDB server is not a replica set: what is acknowledged survives a crash of the server, but not the loss of its disk")
 	}
-	s.majorities, s.snapshots = hello.replicated(), hello.snapshots()
+	s.majorities, s.snapshots, s.progress.kept = hello.replicated(), hello.snapshots(), hello.sessions()
 	if o.MaxSkew == 0 || hello.LocalTime == 0 {
 		return nil
 	}
-	if apart := compareClocks(before, hello.LocalTime.Time(), after, o.MaxSkew); apart != nil {
-		return apart
-	}
-	return nil
+	return compareClocks(before, hello.LocalTime.Time(), after, o.MaxSkew)
 }
 
 // storedStore is what asof.meta says of the store.
@@ -279,7 +292,8 @@ func (s *Store) register(ctx context.Context, o Options) (known []string, err er
 func (s *Store) unused(ctx context.Context, declared []driver.Collection) error {
 	for _, c := range declared {
 		name := collectionName(c.Name)
-		first, err := s.db.Collection(name).FindOne(ctx, bson.D{}, options.FindOne().SetProjection(bson.D{{Key: "current.v", Value: 1}})).Raw()
+		made := bson.D{{Key: "$nor", Value: bson.A{bson.D{{Key: "n", Value: int64(0)}, {Key: "size", Value: int64(0)}, {Key: "current", Value: exists(false)}}}}}
+		first, err := s.db.Collection(name).FindOne(ctx, made, options.FindOne().SetProjection(bson.D{{Key: "current.v", Value: 1}})).Raw()
 		switch {
 		case errors.Is(err, mongo.ErrNoDocuments):
 			continue

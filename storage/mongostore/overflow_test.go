@@ -35,7 +35,7 @@ func openRecorded(t *testing.T, b Bounds, sent *recorder) *Store {
 	}
 	now := time.UnixMicro(1_000_000).UTC()
 	s, err := open(ctx, client, "asof_test_"+rand.Text(), Options{
-		Clock: func() time.Time { return now }, beat: slowBeat, Collections: []driver.Collection{{Name: "tools"}}, Bounds: map[string]Bounds{"tools": b},
+		Clock: func() time.Time { return now }, timing: unhurried, Collections: []driver.Collection{{Name: "tools"}}, Bounds: map[string]Bounds{"tools": b},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -52,12 +52,9 @@ func TestCommitRefused(t *testing.T) {
 		}, driver.CodeUnavailable, ""},
 		{"unknown", onUpdate(mongotest.Reply(mongotest.Failure(99999, "SomethingNew", "secret"))), driver.CodeInternal, ""},
 		{"the clocks are apart", func(s *Store, _ *mongotest.Proxy, _ func()) {
-			s.apart.Store(driver.Errorf(driver.CodeUnavailable, "secret"))
-		}, driver.CodeUnavailable, "the store takes no writes now"},
-		{"too slow", func(s *Store, proxy *mongotest.Proxy, _ func()) {
-			impatient(s, slowBeats*s.fleet.every)
-			proxy.Set(slowly(s.life, 2*leaseBeats*s.fleet.every))
-			until(t.Context(), t, s, func(c *clock) bool { return c.tooSlow(c.term) != nil })
+			s.clock.mu.Lock()
+			defer s.clock.mu.Unlock()
+			s.clock.apart = driver.Errorf(driver.CodeUnavailable, "secret")
 		}, driver.CodeUnavailable, "the store takes no writes now"},
 		{"the request was given up", func(_ *Store, _ *mongotest.Proxy, end func()) { end() }, driver.CodeUnavailable, "the request was given up by its sender"},
 		{"closed", func(s *Store, _ *mongotest.Proxy, _ func()) {
@@ -68,7 +65,7 @@ func TestCommitRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-			s := newFleetServer(t, uri, Options{})
+			s := newServerOf(t, uri, Options{Timeout: 2 * time.Second})
 			if _, err := commitAgain(t.Context(), s, write("a", "1", 0)); err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +88,7 @@ func TestCommitRefused(t *testing.T) {
 // A request whose time is over before it begins is told so.
 func TestRequestIsLate(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	s := newFleetServer(t, uri, Options{})
+	s := newServerOf(t, uri, Options{})
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
 	_, err := s.Commit(late, write("a", "1", 0))
@@ -102,7 +99,7 @@ func TestRequestIsLate(t *testing.T) {
 
 // An error that several calls may end with is left as it is.
 func TestRefusedIsAnother(t *testing.T) {
-	for _, err := range []error{errDead, mongo.ErrClientDisconnected} {
+	for _, err := range []error{errEmptied, mongo.ErrClientDisconnected} {
 		if got := refused(wrap(err, "committing")); driver.RefusalOf(got) == "" || driver.RefusalOf(err) != "" {
 			t.Errorf("%v: %q, and %q before", err, driver.RefusalOf(got), driver.RefusalOf(err))
 		}

@@ -17,14 +17,6 @@ import (
 	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
-// checkAll reports what is wrong with a store.
-func checkAll(t *testing.T, s *Store) {
-	t.Helper()
-	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
-		t.Error(err)
-	}
-}
-
 // A server with smaller bounds was lost when it had written some runs, before it
 // dropped their versions, one of them with an end that did not come true. However
 // versions move later, none is in two runs, and each ends when it ended.
@@ -99,73 +91,6 @@ func imported(key string, after, n int64) []driver.Version {
 		}
 	}
 	return vs
-}
-
-// Runs that are there as a load writes them are not written again, nor read one by
-// one; only a document of which others are there is looked at for itself.
-func TestLoadFindsRuns(t *testing.T) {
-	const before, moved, run = 30, 24, 6
-	for _, test := range []struct {
-		name   string
-		untrue int // which run ends at a time that did not come true
-		want   []string
-	}{
-		{"all as they are to be", -1, []string{"insert", "find", "insert"}},
-		{"the last one ends otherwise", moved/run - 1, []string{
-			"insert", "find", "insert",
-			"insert", "find", "update", "insert", "find", "update", "insert", "find", "update", "insert", "find", "update", "insert",
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var sent recorder
-			ctx, s := t.Context(), openRecorded(t, Bounds{Versions: before}, &sent)
-			c := s.collections["tools"]
-			keys := []string{"a", "b"}
-			var more []driver.Version
-			for _, key := range keys {
-				if _, err := loadAgain(ctx, s, imported(key, 0, before)); err != nil {
-					t.Fatal(err)
-				}
-				more = append(more, imported(key, before, 1)...)
-			}
-			c.bounds.Versions = run
-			for i, key := range keys {
-				h, err := c.readHead(ctx, key)
-				if err != nil {
-					t.Fatal(err)
-				}
-				prev, still, err := c.readPrev(ctx, h)
-				if err != nil || !still {
-					t.Fatal(still, err)
-				}
-				if i == 0 && test.untrue >= 0 {
-					last := (test.untrue+1)*run - 1
-					r, err := decodeVersion("tools", key, prev[last].raw)
-					if err != nil {
-						t.Fatal(err)
-					}
-					prev[last] = supersede(r, r.SupersededAt+5)
-				}
-				if n, err := c.overflow(ctx, c.bounds, key, prev, moved, true); err != nil || n != moved {
-					t.Fatal(n, err)
-				}
-			}
-			sent.take()
-			if _, err := s.Load(ctx, more); err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, command := range sent.take() {
-				if command[0].Value == c.history.Name() {
-					got = append(got, command[0].Key)
-				}
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("what was asked of the overflow (-want +got):\n%s", diff)
-			}
-			checkAll(t, s)
-		})
-	}
 }
 
 // A server was lost when a commit had moved some versions, of which the last run has
@@ -268,8 +193,8 @@ func TestLoadEndsRun(t *testing.T) {
 }
 
 // Versions that are together too large for one document are in the overflow before it has
-// them. Where the server is lost in between, they are not left there as if they were.
-func TestLargeLoadIsWhole(t *testing.T) {
+// them. Where the server is lost in between, loading them again completes it.
+func TestLargeLoadIsLost(t *testing.T) {
 	t.Parallel()
 	proxy, uri, name := mongotest.NewServer(t).Behind(t)
 	direct, err := mongotest.WithDatabase(mongotest.URI(t), name)
@@ -278,7 +203,7 @@ func TestLargeLoadIsWhole(t *testing.T) {
 	}
 	const large = 4000 // bytes of a version, more than half of what is to be in one document
 	bounds := map[string]Bounds{"things": {Bytes: large / 2, together: large}}
-	s := newFleetServer(t, uri, Options{Bounds: bounds})
+	s := newServerOf(t, uri, Options{Bounds: bounds})
 	vs := imported("go", 0, 3)
 	for i := range vs {
 		vs[i].Collection, vs[i].Data = "things", fmt.Appendf(nil, `{"text":"%0*d"}`, large/2, i)
@@ -299,39 +224,15 @@ func TestLargeLoadIsWhole(t *testing.T) {
 		t.Fatalf("what was cut was loaded: %v", err)
 	}
 	kill(s)
-	s.giveUp()
-	next := newFleetServer(t, direct, Options{Bounds: bounds})
+	next := newServerOf(t, direct, Options{Bounds: bounds})
+	if n := countVersions(t, next); n != 1 {
+		t.Errorf("%d versions are there", n)
+	}
+	if _, err := loadAgain(t.Context(), next, vs); err != nil {
+		t.Fatal(err)
+	}
 	if n := countVersions(t, next); n != len(vs) {
 		t.Errorf("%d versions are there, of %d", n, len(vs))
-	}
-}
-
-// A load that goes on looks at the heads of its documents to know what is there, and
-// at nothing else.
-func TestLoadGoesOn(t *testing.T) {
-	var sent recorder
-	ctx, s := t.Context(), openRecorded(t, Bounds{Versions: 4}, &sent)
-	vs := slices.Concat(imported("a", 0, 10), imported("b", 0, 10))
-	if err := s.addLoaded(ctx, vs[:15], ""); err != nil {
-		t.Fatal(err)
-	}
-	sent.take()
-	if err := s.addLoaded(ctx, vs, ""); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, command := range sent.take() {
-		got = append(got, fmt.Sprint(command[0].Key, " ", command[0].Value))
-	}
-	// The heads, and of the document that is not complete what it has, what follows,
-	// and what moves on.
-	if diff := cmp.Diff([]string{"find tools", "find tools", "update tools", "insert tools.history", "insert tools.history", "update tools"}, got); diff != "" {
-		t.Errorf("the commands (-want +got):\n%s", diff)
-	}
-	checkAll(t, s)
-	vs[9].Data = []byte(`{"n":0}`)
-	if err := s.addLoaded(ctx, vs, ""); err == nil {
-		t.Error("another version is there, and was taken for that of the load")
 	}
 }
 
@@ -342,7 +243,7 @@ func TestLateAttemptEndsRun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	const large = 4000 // bytes of a version, more than half of what is to be in one document
-	proxy, behind, beside := pair(ctx, t, Options{beat: beatEvery, Bounds: map[string]Bounds{"things": {Bytes: large / 2, together: large}}})
+	proxy, behind, beside := pair(ctx, t, Options{timing: quick, Bounds: map[string]Bounds{"things": {Bytes: large / 2, together: large}}})
 	text := func(id string, expected int64) *driver.Write {
 		w := write("a", id, expected)
 		w.Data = fmt.Appendf(nil, `{"text":"%0*d"}`, large/2, 0)
@@ -436,7 +337,7 @@ func TestCommitBesideLoad(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	const before, large, medium = 5, 400, 150 // versions, and bytes of them
-	proxy, behind, beside := pair(ctx, t, Options{beat: beatEvery, Bounds: map[string]Bounds{"things": {Bytes: 300}}})
+	proxy, behind, beside := pair(ctx, t, Options{timing: unending, Bounds: map[string]Bounds{"things": {Bytes: 300}}})
 	text := func(bytes int) []byte { return fmt.Appendf(nil, `{"text":"%0*d"}`, bytes, 0) }
 	commit := func(expected int64, bytes int) (*driver.Version, error) {
 		w := write("go", rand.Text(), expected)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // besideEachOther lets more tests run at once than there are processors, unless it
-// was said how many: most of the time they wait, for the database or for beats.
+// was said how many: most of the time they wait, for the database or for the ends of lives.
 func besideEachOther() error {
 	const share = 2
 	said := false

@@ -58,11 +58,20 @@ func (s *Store) inSnapshot(ctx context.Context, read func(context.Context) error
 		if pause(ctx, time.Duration(attempt)*snapshotPause); ctx.Err() != nil {
 			return driver.Errorf(driver.CodeUnavailable, "the request ended before the server had a snapshot to read from: %w", err)
 		}
+		if s.progress.kept { // for a later time
+			if _, err := s.clock.look(ctx); err != nil {
+				return err
+			}
+		}
 	}
 }
 
 func (s *Store) readSnapshot(ctx context.Context, read func(context.Context) error) error {
-	session, err := s.client.StartSession(options.Session().SetSnapshot(true))
+	o := options.Session().SetSnapshot(true)
+	if at := s.progress.operation(); at != nil {
+		o.SetSnapshotTime(*at)
+	}
+	session, err := s.client.StartSession(o)
 	if err != nil {
 		return err
 	}

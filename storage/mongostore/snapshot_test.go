@@ -15,7 +15,7 @@ import (
 
 func TestSnapshotIsTriedAgain(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	s := newFleetServer(t, uri, Options{})
+	s := newServerOf(t, uri, Options{})
 	s.snapshots = true
 	gone := mongo.CommandError{Code: snapshotUnavailable}
 	for _, c := range []struct {
@@ -49,7 +49,7 @@ func TestSnapshotIsTriedAgain(t *testing.T) {
 // Nobody waits for a snapshot longer than he has time.
 func TestSnapshotWaitEnds(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	s := newFleetServer(t, uri, Options{})
+	s := newServerOf(t, uri, Options{})
 	s.snapshots = true
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
@@ -69,7 +69,7 @@ func TestScansAreSnapshots(t *testing.T) {
 	server := mongotest.NewServer(t)
 	mongotest.Requires(t, server.Client, mongotest.CapSnapshots)
 	uri, _ := server.Database(t)
-	s := newFleetServer(t, uri, Options{})
+	s := newServerOf(t, uri, Options{})
 	if !s.snapshots {
 		t.Error("the server has snapshots, and they are not used")
 	}

@@ -1,7 +1,6 @@
 package mongostore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -24,23 +23,17 @@ type Store struct {
 	db      *mongo.Database
 	meta    *mongo.Collection
 	clock   *clock
-	fleet   *fleet
 	waker   waker
 	sharing sharing
-	// apart is why commits are refused while the clocks are too far apart.
-	apart   atomic.Pointer[driver.Error]
 	logger  *slog.Logger
 	timeout time.Duration
 	// majorities: what was carried out is not what a majority has.
 	majorities bool
 	// snapshots: the server can answer several commands as of one moment.
 	snapshots bool
-	// mended is what was wrong with the clock document before this server came in.
-	mended   string
-	failing  failing
-	bulkSize bulkSize
-	heads    *heads
-	writes   sync.Map // *outcome of writes on their way, by collection and ID
+	progress  progress
+	heads     *heads
+	writes    sync.Map // *outcome of writes on their way, by collection and ID
 	// collections has every collection that is declared now or was before.
 	collections map[string]*collection
 	// life ends when the store gives up what is still running.
@@ -71,7 +64,8 @@ func (s *Store) enter(ctx context.Context) (context.Context, func(), error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
 	}
-	return ctx, func() { cancel(); leave() }, nil
+	ctx, done := s.causal(ctx)
+	return ctx, func() { done(); cancel(); leave() }, nil
 }
 
 func (s *Store) begin(ctx context.Context) (leave func(), err error) {
@@ -102,7 +96,7 @@ func (s *Store) Now(ctx context.Context) (driver.Instant, error) {
 		return 0, err
 	}
 	defer leave()
-	return s.fleet.now(ctx)
+	return s.clock.instant(ctx)
 }
 
 // Settle implements driver.Engine.
@@ -112,20 +106,20 @@ func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
 		return err
 	}
 	defer leave()
-	return s.fleet.settle(ctx, at)
+	return s.clock.settle(ctx, at)
 }
 
 // Ping implements driver.Engine. It finds out whether documents can be read and
 // written, with two commands. A server whose clock is too far from that of the
-// database cannot answer as it should, and says so; nor can one whose database is
-// too slow for it, or refuses what it says of itself.
+// database cannot answer as it should, and says so; nor can one that cannot agree with
+// others on the time.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, leave, err := s.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if err := cmp.Or(s.clocksApart(), s.fleet.tooSlow(), s.fleet.stuck()); err != nil {
+	if err := s.clock.stuck(); err != nil {
 		return err
 	}
 	return wrap(s.ping(ctx), "asking the server whether it answers")
@@ -190,8 +184,8 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 // closeTimeout is how long Close waits for what is running.
 const closeTimeout = 30 * time.Second
 
-// Close implements driver.Engine. It keeps the latest instant that anyone was
-// given, so that the next opening does not go behind it.
+// Close implements driver.Engine. It notes the latest instant that anyone was given, so
+// that the next opening does not go behind it.
 func (s *Store) Close() error {
 	s.gate.Lock()
 	if s.closed {
@@ -209,5 +203,7 @@ func (s *Store) Close() error {
 	case <-ctx.Done():
 	}
 	s.giveUp()
-	return errors.Join(wrap(s.fleet.leave(ctx), "closing the store"), wrap(s.client.Disconnect(ctx), "closing the store"))
+	leaving, cancel := context.WithTimeout(ctx, closingTimeout)
+	defer cancel()
+	return errors.Join(wrap(s.clock.leave(leaving), "closing the store"), wrap(s.client.Disconnect(ctx), "closing the store"))
 }

@@ -15,7 +15,7 @@ import (
 func TestLongTexts(t *testing.T) {
 	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
-	s := newFleetServer(t, uri, Options{})
+	s := newServerOf(t, uri, Options{})
 	name := driver.Field{Path: []string{"name"}, Kind: driver.KindString}
 	for _, c := range []struct {
 		name string

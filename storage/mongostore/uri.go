@@ -42,14 +42,16 @@ func Name(uri string) string {
 }
 
 // connect makes a client of the servers that a URI names, and says which database it
-// names. Whatever is wrong with the URI, it finds before any server is asked.
+// names. Whatever is wrong with the URI, it finds before any server is asked. The driver
+// does not repeat writes: where it cannot, it tells that instead of what became of the
+// first attempt. This package repeats them itself.
 func connect(uri string, d options.ContextDialer) (client *mongo.Client, database string, err error) {
 	parsed, err := parseURI(uri)
 	if err != nil {
 		return nil, "", err
 	}
 	client, err = mongo.Connect(options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).SetDialer(d).ApplyURI(uri).
-		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(durable()))
+		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(durable()).SetRetryWrites(false))
 	if err != nil {
 		return nil, "", uriError(err)
 	}

@@ -66,7 +66,7 @@ func TestWatchOfSeveralServers(t *testing.T) {
 	defer cancel()
 	var servers []*Store
 	for _, skew := range skews {
-		servers = append(servers, newFleetServer(t, uri, Options{Clock: offBy(skew), beat: beatEvery, Bounds: map[string]Bounds{"things": {Versions: 4}}}))
+		servers = append(servers, newServerOf(t, uri, Options{Clock: offBy(skew), timing: unending, Bounds: map[string]Bounds{"things": {Versions: 4}}}))
 	}
 	const last = "~last"
 	var mu sync.Mutex
@@ -147,7 +147,7 @@ func patient(s *Store) *Store {
 func TestWatchIsWokenByItsServer(t *testing.T) {
 	server := mongotest.NewServer(t)
 	uri, _ := server.Database(t)
-	s := patient(newFleetServer(t, uri, Options{}))
+	s := patient(newServerOf(t, uri, Options{}))
 	testWoken(t, s, s)
 }
 
@@ -156,7 +156,7 @@ func TestWatchIsWokenByChangeStreams(t *testing.T) {
 	server := mongotest.NewServer(t)
 	mongotest.Requires(t, server.Client, mongotest.CapChangeStreams)
 	uri, _ := server.Database(t)
-	testWoken(t, patient(newFleetServer(t, uri, Options{})), newFleetServer(t, uri, Options{}))
+	testWoken(t, patient(newServerOf(t, uri, Options{})), newServerOf(t, uri, Options{}))
 }
 
 // testWoken writes on one store and watches on another.
@@ -252,7 +252,7 @@ func TestWatchPositions(t *testing.T) {
 func TestWatchAmongForeignDocuments(t *testing.T) {
 	server := mongotest.NewServer(t)
 	uri, name := server.Database(t)
-	s := newFleetServer(t, uri, Options{})
+	s := newServerOf(t, uri, Options{})
 	ctx := t.Context()
 	main := server.Client.Database(name).Collection("things")
 	for _, foreign := range []any{map[string]any{"_id": "a", "name": "plain"}, map[string]any{"_id": 7, "name": "a number"}} {
@@ -280,7 +280,7 @@ func TestWatchAmongForeignDocuments(t *testing.T) {
 func TestWatchAmongManyForeignDocuments(t *testing.T) {
 	server := mongotest.NewServer(t)
 	uri, name := server.Database(t)
-	s := newFleetServer(t, uri, Options{})
+	s := newServerOf(t, uri, Options{})
 	ctx := t.Context()
 	var foreign []any
 	for _, prefix := range []string{"a", "n", "z😀", "z\uD7FE"} {

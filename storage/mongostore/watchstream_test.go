@@ -16,7 +16,7 @@ func TestWatchesHaveOneStream(t *testing.T) {
 	server := mongotest.NewServer(t)
 	mongotest.Requires(t, server.Client, mongotest.CapChangeStreams)
 	proxy, uri, _ := server.Behind(t)
-	s := patient(newFleetServer(t, uri, Options{Collections: []driver.Collection{{Name: "things"}, {Name: "others"}, {Name: "more"}}}))
+	s := patient(newServerOf(t, uri, Options{Collections: []driver.Collection{{Name: "things"}, {Name: "others"}, {Name: "more"}}}))
 	opened, asked := make(chan struct{}, 100), make(chan struct{}, 100)
 	ends := make(chan struct{}, 1) // the next answer of a stream ends it
 	proxy.Set(func(c mongotest.Command) mongotest.Answer {
@@ -87,7 +87,7 @@ func TestWatchesHaveOneStream(t *testing.T) {
 // while a round is being read.
 func TestSharedRoundsAreForgotten(t *testing.T) {
 	uri, _ := mongotest.NewServer(t).Database(t)
-	s := newFleetServer(t, uri, Options{})
+	s := newServerOf(t, uri, Options{})
 	if _, err := commitAgain(t.Context(), s, write("k", "k", 0)); err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,9 @@ const (
 // Pass lets the server answer.
 func Pass() Answer { return Answer{} }
 
+// Passes reports whether an answer is that of Pass.
+func (a Answer) Passes() bool { return a.kind == passes }
+
 // Reply answers with a document, see Failure; the server does not get the command.
 func Reply(document any) Answer { return Answer{kind: replies, reply: document} }
 

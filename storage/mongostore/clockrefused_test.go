@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -38,7 +39,7 @@ func TestExchangesAreRefused(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), hangs)
 			defer cancel()
 			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-			s := newFleetServer(t, uri, Options{})
+			s := newServerOf(t, uri, Options{})
 			t.Cleanup(func() { proxy.Set(nil) })
 			if _, err := commitAgain(ctx, s, write("a", "1", 0)); err != nil {
 				t.Fatal(err)
@@ -49,7 +50,7 @@ func TestExchangesAreRefused(t *testing.T) {
 				}
 				return mongotest.Pass()
 			})
-			until(ctx, t, s, func(c *clock) bool { return c.left() <= 0 && c.failed != nil })
+			until(ctx, t, s, func(c *clock) bool { return c.failed != nil && !c.leased() })
 			calls := []struct {
 				name string
 				call func(context.Context) error
@@ -138,7 +139,7 @@ func TestFailedExchangesPause(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), hangs)
 			defer cancel()
 			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-			s := newFleetServer(t, uri, Options{beat: beatEvery})
+			s := newServerOf(t, uri, Options{timing: quick})
 			t.Cleanup(func() { proxy.Set(nil) })
 			if _, err := commitAgain(ctx, s, write("a", "1", 0)); err != nil {
 				t.Fatal(err)
@@ -151,7 +152,7 @@ func TestFailedExchangesPause(t *testing.T) {
 				}
 				return mongotest.Pass()
 			})
-			until(ctx, t, s, func(c *clock) bool { return c.left() <= 0 && c.failed != nil })
+			until(ctx, t, s, func(c *clock) bool { return c.failed != nil && !c.leased() })
 			for _, call := range []struct {
 				name string
 				call func(context.Context) error
@@ -159,57 +160,113 @@ func TestFailedExchangesPause(t *testing.T) {
 				{"Now", func(ctx context.Context) error { _, err := s.Now(ctx); return err }},
 				{"Commit", func(ctx context.Context) error { _, err := s.Commit(ctx, write("a", "2", 1)); return err }},
 			} {
-				const beats, most = 4, 1000 // tens are what is due, and tens of thousands without a pause
-				waiting, end := context.WithTimeout(ctx, beats*beatEvery)
+				const most = 1000 // tens are what is due, and tens of thousands without a pause
+				waiting, end := context.WithTimeout(ctx, 2*time.Second)
 				before := exchanges.Load()
 				err := call.call(waiting)
 				end()
 				if n := exchanges.Load() - before; err == nil || n > most {
-					t.Errorf("%s, which ended with %v: %d commands about the clock in %d beats", call.name, err, n, beats)
+					t.Errorf("%s, which ended with %v: %d commands about the clock in two seconds", call.name, err, n)
 				}
 			}
 		})
 	}
 }
 
-// Servers that share a database are told at once, too, where they ask for an instant that
-// nobody can tell the others any more, and where others have removed a server that
-// cannot come in again.
+// Servers that share a database are told at once, too; and so is who loads.
 func TestSharingServersAreRefused(t *testing.T) {
-	full := mongotest.Reply(mongotest.Failure(14031, "OutOfDiskSpace", "available disk space"))
-	refuse := func(c mongotest.Command) mongotest.Answer {
-		if slices.Contains([]string{"insert", "update", "delete", "findAndModify"}, c.Name) {
-			return full
-		}
-		return mongotest.Pass()
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		fail func(ctx context.Context, proxy *mongotest.Proxy, s *Store) error
+		text string
+	}{
+		{"a full disk", func(_ context.Context, proxy *mongotest.Proxy, _ *Store) error {
+			proxy.Set(func(c mongotest.Command) mongotest.Answer {
+				if c.Name == "findAndModify" {
+					return mongotest.Reply(mongotest.Failure(14031, "OutOfDiskSpace", "available disk space"))
+				}
+				return mongotest.Pass()
+			})
+			return nil
+		}, "the disk of the server is full"},
+		{"a database that was dropped", func(ctx context.Context, _ *mongotest.Proxy, s *Store) error { return s.db.Drop(ctx) }, "was emptied"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), hangs)
+			defer cancel()
+			proxy, behind, _ := pair(ctx, t, Options{})
+			t.Cleanup(func() { proxy.Set(nil) })
+			if err := test.fail(ctx, proxy, behind); err != nil {
+				t.Fatal(err)
+			}
+			for name, call := range map[string]func() error{
+				"Settle": func() error { return behind.Settle(ctx, presentOf(behind)) },
+				"Commit": func() error { _, err := behind.Commit(ctx, write("a", "1", 0)); return err },
+				"Load":   func() error { _, err := behind.Load(ctx, loaded(2, 1)); return err },
+			} {
+				err := call()
+				if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), test.text) || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %v (%q)", name, err, driver.CodeOf(err))
+				}
+			}
+		})
 	}
-	told := func(t *testing.T, err error) {
-		t.Helper()
-		if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "the disk of the server is full") || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v (%q)", err, driver.CodeOf(err))
-		}
+}
+
+// Nobody waits for a database that has been out of reach for longer than an election
+// takes: what is asked then is refused at once, for that reason and not because the
+// time was up, until it is back.
+func TestDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	for _, shares := range []bool{false, true} {
+		t.Run(fmt.Sprint("shared ", shares), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), hangs)
+			defer cancel()
+			proxy, uri, name := mongotest.NewServer(t).Behind(t)
+			if shares {
+				direct, err := mongotest.WithDatabase(mongotest.URI(t), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				newServerOf(t, direct, Options{})
+			}
+			began := time.Now()
+			var ahead atomic.Int64
+			s := newServerOf(t, uri, Options{elapsed: func() time.Duration { return time.Since(began) + time.Duration(ahead.Load()) }})
+			if _, err := commitAgain(ctx, s, write("a", "1", 0)); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Set(func(mongotest.Command) mongotest.Answer { return mongotest.CutBefore() })
+			defer proxy.Set(nil)
+			short, end := context.WithTimeout(ctx, 200*time.Millisecond)
+			defer end()
+			_ = s.Settle(short, presentOf(s)+1) // so that it is found out
+			until(ctx, t, s, func(c *clock) bool { return c.failed != nil && isUnreachable(c.failed) })
+			ahead.Store(int64(2 * awayAfter))
+			for name, call := range map[string]func() error{
+				"Settle": func() error { return s.Settle(ctx, presentOf(s)) },
+				"Commit": func() error { _, err := s.Commit(ctx, write("b", "2", 0)); return err },
+			} {
+				if err := call(); driver.CodeOf(err) != driver.CodeUnavailable || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if ctx.Err() != nil {
+				t.Fatal("a call was not refused")
+			}
+			proxy.Set(nil)
+			if _, err := commitAgain(ctx, s, write("a", "3", 1)); err != nil {
+				t.Errorf("after the outage: %v", err)
+			}
+		})
 	}
-	t.Run("Settle", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), hangs)
-		defer cancel()
-		proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-		newFleetServer(t, uri, Options{})
-		s := newFleetServer(t, uri, Options{})
-		until(ctx, t, s, func(c *clock) bool { return c.mode == shared })
-		t.Cleanup(func() { proxy.Set(nil) })
-		proxy.Set(refuse)
-		until(ctx, t, s, func(c *clock) bool { return c.refusal() != nil && c.wall() > c.mark })
-		told(t, s.Settle(ctx, s.clock.wall()))
-	})
-	t.Run("Now, removed", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), hangs)
-		defer cancel()
-		proxy, behind, beside := pair(ctx, t, Options{})
-		t.Cleanup(func() { proxy.Set(nil) })
-		proxy.Set(refuse)
-		gone(ctx, t, beside, lifeOf(behind))
-		until(ctx, t, behind, func(c *clock) bool { return c.refusal() != nil })
-		_, err := behind.Now(ctx)
-		told(t, err)
-	})
+}
+
+// presentOf is the latest instant that is not in the future for a server.
+func presentOf(s *Store) driver.Instant {
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	return s.clock.present()
 }

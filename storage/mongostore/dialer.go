@@ -6,13 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// dialer makes connections that are reset when they are closed: what was sent
-// on them and has not left this machine yet is thrown away. Otherwise the system
-// would go on sending it, for minutes where the network is interrupted, and a
-// command that was given up long ago would still be carried out. A connection on
-// which the time of a command was up is closed by the driver 400 ms later (v2.9:
-// it waits for a late answer that long), one whose context was canceled at once.
-// It counts what comes on them.
+// dialer makes connections, and counts what comes on them.
 type dialer struct{ heard atomic.Int64 }
 
 // DialContext implements options.ContextDialer.
@@ -20,12 +14,6 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		if err := tcp.SetLinger(0); err != nil {
-			_ = conn.Close()
-			return nil, err
-		}
 	}
 	return heardConn{conn, &d.heard}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -22,13 +21,11 @@ const StoppedVar = "ASOF_TEST_WRITE_FOR_STOP"
 func WriteForStop(uri string, input io.Reader) int {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetDialer(new(dialer)))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetDialer(new(dialer)).SetRetryWrites(false))
 	if err != nil {
 		return 1
 	}
-	_, database, _ := strings.Cut(strings.TrimPrefix(uri, "mongodb://"), "/")
-	database, _, _ = strings.Cut(database, "?")
-	s, err := open(ctx, client, database, Options{Collections: []driver.Collection{{Name: "things"}, {Name: "thingsToo"}}, beat: quickBeat})
+	s, err := open(ctx, client, databaseOf(uri), Options{Collections: []driver.Collection{{Name: "things"}, {Name: "thingsToo"}}, timing: quick})
 	if err != nil {
 		return 1
 	}
@@ -80,7 +77,9 @@ func WriteForStop(uri string, input io.Reader) int {
 
 // loadForStop is a load of two documents, apart from those that are written.
 func loadForStop(round int) []driver.Version {
-	vs := two(round, "thingsToo")
-	vs[0].Collection = "thingsToo"
+	vs := make([]driver.Version, 2)
+	for i := range vs {
+		vs[i] = driver.Version{Collection: "thingsToo", Key: fmt.Sprintf("%c%d", 'l'+i, round), RecordedAt: 10, Op: driver.OpImport, Author: "import", Data: []byte(`{}`)}
+	}
 	return vs
 }
