@@ -9,8 +9,7 @@
 //	{_id: {k: key, n: first number}, k, n, last: last number, from, to: interval, vs: [{version}, …]}
 //
 // A document without current is one that was to be made, see stub. What a version looks
-// like is in version.go, what filters see of it in
-// search.go.
+// like, and what filters see of it, is in version.go.
 //
 // Invariants:
 //

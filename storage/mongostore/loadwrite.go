@@ -329,3 +329,117 @@ func (g *loadGroup) readPrev(ctx context.Context) error {
 		return err
 	})
 }
+
+// moving is versions of a part, of which the first n go to the overflow.
+type moving struct {
+	*loadPart
+	versions []superseded
+	n        int
+}
+
+// overflow writes versions into runs, and says how many are there: more than there
+// should be, where other runs are there. Each run of a document is written after the one
+// before, those of many documents together, so that who commits meanwhile, and moves the
+// same versions, goes on behind them: no version is in two runs.
+func (g *loadGroup) overflow(ctx context.Context, list []*moving) error {
+	rest := make(map[*moving][][]superseded)
+	for _, m := range list {
+		rest[m] = m.bounds().runs(m.versions[:m.n])
+	}
+	for len(rest) > 0 {
+		write := &bulk{store: g.c.store, target: g.c.history}
+		var round []*moving
+		for _, m := range list {
+			if len(rest[m]) == 0 {
+				delete(rest, m)
+				continue
+			}
+			run := rest[m][0]
+			rest[m] = rest[m][1:]
+			round = append(round, m)
+			if err := write.add(ctx, mongo.NewInsertOneModel().SetDocument(runOf(m.key, run)), sizeOf(run)); err != nil {
+				return err
+			}
+		}
+		if err := write.flush(ctx); err != nil {
+			return err
+		}
+		for _, i := range write.there {
+			delete(rest, round[i])
+			if err := g.follow(ctx, round[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// follow is overflow for a document of which other runs are there.
+func (g *loadGroup) follow(ctx context.Context, m *moving) error {
+	ctx, cancel := g.c.store.step(ctx)
+	defer cancel()
+	n, err := g.c.overflow(ctx, m.bounds(), m.key, m.versions, m.n, false)
+	m.n = n
+	return err
+}
+
+// maxBulkBytes is what one command of a load sends at most, unless one write is larger.
+const maxBulkBytes = 512 << 10
+
+// bulk gathers writes of different documents and sends them together, in
+// commands of a bounded size. Inserts may find that there is something already.
+type bulk struct {
+	target *mongo.Collection
+	store  *Store
+	models []mongo.WriteModel
+	bytes  int64
+	sent   int   // before models
+	found  int64 // how many were made, or found what they are for
+	there  []int // which of all that was added found something that was there before
+}
+
+func (b *bulk) add(ctx context.Context, model mongo.WriteModel, bytes int64) error {
+	if len(b.models) > 0 && b.bytes+bytes > maxBulkBytes {
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+	}
+	b.models, b.bytes = append(b.models, model), b.bytes+bytes
+	return nil
+}
+
+func (b *bulk) flush(ctx context.Context) error {
+	if len(b.models) == 0 {
+		return nil
+	}
+	ctx, cancel := b.store.step(ctx)
+	defer cancel()
+	result, err := b.target.BulkWrite(ctx, b.models, options.BulkWrite().SetOrdered(false))
+	sent := len(b.models)
+	b.models, b.bytes = nil, 0
+	there, err := onlyDuplicates(err)
+	for _, i := range there {
+		b.there = append(b.there, b.sent+i)
+	}
+	b.sent += sent
+	if result != nil {
+		b.found += result.InsertedCount + result.MatchedCount
+	}
+	return err
+}
+
+// onlyDuplicates takes errors of writes that found their document made by
+// another out of the error of a bulk, and tells which those are.
+func onlyDuplicates(err error) (which []int, rest error) {
+	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
+	if !ok || bulk.WriteConcernError != nil {
+		return nil, err
+	}
+	for _, e := range bulk.WriteErrors {
+		if e.Code != duplicateKey || ofForeignIndex(e.WriteError) {
+			return nil, err
+		}
+		which = append(which, e.Index)
+	}
+	return which, nil
+}

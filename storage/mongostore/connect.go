@@ -8,7 +8,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
@@ -122,4 +124,86 @@ type nowhere struct{}
 // DialContext implements options.ContextDialer.
 func (nowhere) DialContext(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("only the URI is looked at")
+}
+
+// dialer makes connections, and counts what comes on them.
+type dialer struct{ heard atomic.Int64 }
+
+// DialContext implements options.ContextDialer.
+func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return heardConn{conn, &d.heard}, nil
+}
+
+type heardConn struct {
+	net.Conn
+	heard *atomic.Int64
+}
+
+// Read reads, and counts.
+func (c heardConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.heard.Add(int64(n))
+	return n, err
+}
+
+// Heard implements driver.Distant.
+func (s *Store) Heard() int64 { return s.dialer.heard.Load() }
+
+// hello is what a server says that it is.
+type hello struct {
+	SetName   string        `bson:"setName"`
+	Message   string        `bson:"msg"`
+	Me        string        `bson:"me"`
+	Primary   bool          `bson:"isWritablePrimary"`
+	Master    bool          `bson:"ismaster"` // what it was called before
+	LocalTime bson.DateTime `bson:"localTime"`
+
+	MaxWireVersion int32 `bson:"maxWireVersion"`
+	SessionTimeout int64 `bson:"logicalSessionTimeoutMinutes"`
+}
+
+// replicated reports whether what a majority acknowledged survives the loss of
+// the server.
+func (h *hello) replicated() bool { return h.SetName != "" || h.Message == "isdbgrid" }
+
+// sessions reports whether the server takes reads that wait until it has got as far as
+// another one had.
+func (h *hello) sessions() bool { return h.replicated() && h.SessionTimeout > 0 }
+
+// hello asks the server what it is. It is an error when it takes no writes: a
+// client that knows the whole replica set asks the primary only, so that this
+// is a server that was named alone.
+func (s *Store) hello(ctx context.Context) (*hello, error) {
+	var h hello
+	err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
+	var refused mongo.ServerError
+	if errors.As(err, &refused) {
+		err = s.db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&h)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if h.SetName != "" && !h.Primary && !h.Master {
+		return nil, driver.Errorf(driver.CodeUnavailable,
+			"the MongoDB server %s is not the primary of the replica set %s now, and takes no writes; name all members of the set in --store, without directConnection", h.Me, h.SetName)
+	}
+	return &h, nil
+}
+
+// ping finds out whether documents can be read and written: whether the server
+// can be reached and takes writes, and still has what asof keeps about the
+// store and lets this user read it.
+func (s *Store) ping(ctx context.Context) error {
+	if _, err := s.hello(ctx); err != nil {
+		return err
+	}
+	err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: storeID}}, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof ran (%s.%s is gone); restore it, or start asof again for an empty store", s.db.Name(), metaName)
+	}
+	return err
 }
