@@ -225,7 +225,8 @@ func rawScalar(f *Field, raw []byte) ([]byte, bool) {
 		_, ok := readInt(f, raw)
 		return raw, ok
 	case KindFloat:
-		return raw, raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'
+		_, ok := readFloat(f, raw)
+		return raw, ok
 	case KindBoolean:
 		return raw, raw[0] == 't' || raw[0] == 'f'
 	case KindJSON:

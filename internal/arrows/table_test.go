@@ -65,10 +65,10 @@ func arrows() map[string]place {
 		"internal/app/admission":  {speaks: anything},
 		"internal/app/httpapi":    {knows: []string{"internal/app/admission"}, speaks: anything},
 		"internal/demo":           {knows: joined(store, "storage/normal")},
-		"internal/plan":           {knows: joined(store, "dataloader", "internal/plan/args", "internal/plan/plancache", "internal/scalar"), speaks: graphQL},
+		"internal/plan":           {knows: joined(store, "storage/normal", "storage/rawjson", "dataloader", "internal/plan/args", "internal/plan/plancache", "internal/scalar"), speaks: graphQL},
 		"internal/plan/args":      {knows: joined(store, "internal/scalar"), speaks: graphQL},
 		"internal/plan/plancache": {speaks: graphQL},
-		"internal/scalar":         {knows: joined(store, "internal/scalar/literal"), speaks: graphQL},
+		"internal/scalar":         {knows: joined(store, "storage/rawjson", "internal/scalar/literal"), speaks: graphQL},
 		"internal/scalar/literal": {speaks: anything},
 		"internal/web":            {speaks: anything},
 

@@ -66,7 +66,7 @@ func Generate() (err error) {
 	if err := runGqlgen(cfg, plugin); err != nil {
 		return explain(fmt.Errorf("gqlgen: %w", err))
 	}
-	return plugin.tuning.apply(executorFile)
+	return nil
 }
 
 // runGqlgen lets gqlgen write the executor. gqlgen panics on some code that does

@@ -14,10 +14,7 @@ import (
 const resolverFile = "resolvers/versioned.resolvers.go"
 
 // Plugin makes gqlgen generate the executor for a catalogue, and the resolvers.
-type Plugin struct {
-	catalogue *Catalogue
-	tuning    tuning
-}
+type Plugin struct{ catalogue *Catalogue }
 
 var (
 	_ plugin.ConfigMutator = (*Plugin)(nil)
@@ -37,16 +34,13 @@ func (p *Plugin) MutateConfig(cfg *config.Config) error {
 	return nil
 }
 
-// GenerateCode writes the resolvers. It also takes concurrency out of the
-// executor, everywhere but between the root fields of a query: all fields of a
-// document come from bytes in memory, and references are loaded for all
-// documents of a list at once, so that goroutines would cost more than they
-// gain.
+// GenerateCode writes the resolvers. It also has the fields of an object resolved one after another,
+// but for the root fields of a query: they come from bytes in memory, and references
+// are loaded for all documents of a list at once, so that goroutines gain nothing.
 func (p *Plugin) GenerateCode(data *gqlgen.Data) error {
 	for _, o := range data.Objects {
 		o.DisableConcurrency = o.DisableConcurrency || !o.Root
 	}
-	p.tuning = p.catalogue.tuneFor(data)
 	objects, err := p.resolverObjects(data)
 	if err != nil {
 		return err

@@ -160,14 +160,18 @@ func newPair(t testing.TB, versions ...version) *pair {
 	if _, err := p.store.Load(t.Context(), vs); err != nil {
 		t.Fatal(err)
 	}
-	stock := resolvers.NewSchema(p.store)
-	p.slow = p.executor(stock)
-	p.fast = p.executor(plan.New(stock, p.store, plan.WithObserver(func(_ context.Context, why string) {
+	p.slow = p.executor(resolvers.NewSchema(p.store))
+	p.fast = p.planned()
+	return p
+}
+
+// planned is an executor with plans, whose reasons are observed.
+func (p *pair) planned(options ...plan.Option) *executor.Executor {
+	return p.executor(plan.New(resolvers.NewSchema(p.store), p.store, append(options, plan.WithObserver(func(_ context.Context, why string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.observed = append(p.observed, why)
-	})))
-	return p
+	}))...))
 }
 
 func (p *pair) executor(schema graphql.ExecutableSchema) *executor.Executor {

@@ -6,8 +6,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/normal"
 )
 
 // documentSelection compiles what is asked of documents of a type.
@@ -32,8 +32,11 @@ func documentSelection(b *planning, t *storage.Type, set ast.SelectionSet) *sele
 
 func writeID(r *run, _ *place, o *storage.Object) bool {
 	r.text = o.Of().AppendID(r.text[:0])
-	r.out = scalar.AppendString(r.out, r.text)
-	return true
+	if normal.IsPlain(r.text) {
+		r.out = append(append(append(r.out, '"'), r.text...), '"')
+		return true
+	}
+	return r.string(string(r.text))
 }
 
 func writeKey(r *run, _ *place, o *storage.Object) bool { return r.string(o.Of().Key()) }

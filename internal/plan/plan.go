@@ -36,6 +36,13 @@ func WithMemory(fn func(ctx context.Context, bytes int) error) Option {
 	return func(e *executable) { e.memory = fn }
 }
 
+// WithFieldInterceptors says that who executes has interceptors of fields
+// (AroundFields). Plans have no contexts for fields and would pass them by, so
+// that nothing is planned.
+func WithFieldInterceptors() Option {
+	return func(e *executable) { e.fields = true }
+}
+
 // New returns a schema that answers as inner does, whose documents are in the
 // store, and compiles the queries that it knows how to. The store's operation
 // (storage.Store.Begin) has to be in the context of an execution, as for inner.
@@ -43,7 +50,6 @@ func New(inner graphql.ExecutableSchema, store *storage.Store, options ...Option
 	e := &executable{
 		ExecutableSchema: inner,
 		store:            store,
-		plain:            noInterceptor(inner),
 		observe:          func(context.Context, string) {},
 		most:             math.MaxInt,
 		memory:           func(context.Context, int) error { return nil },
@@ -65,7 +71,7 @@ type executable struct {
 	observe func(ctx context.Context, why string)
 	most    int // bytes of an answer's data
 	memory  func(ctx context.Context, bytes int) error
-	plain   uintptr // see noInterceptor
+	fields  bool // fields have interceptors
 }
 
 // Exec executes the context's operation.
@@ -85,8 +91,8 @@ func (e *executable) prepare(x *execution) (err error) {
 	if kind := x.oc.Operation.Operation; kind != ast.Query {
 		return unplanned("a " + string(kind) + " is not planned")
 	}
-	if codeOf(x.oc.ResolverMiddleware) != e.plain {
-		return errIntercepted
+	if e.fields {
+		return unplanned("fields have interceptors (AroundFields), which plans would pass by")
 	}
 	if x.plan, err = e.plans.Of(x.oc); err != nil {
 		return err

@@ -3,9 +3,9 @@ package plan
 import (
 	"strconv"
 
-	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // What follows appends values that are not stored as JSON in the form in which
@@ -22,7 +22,7 @@ func (r *run) bool(b bool) bool {
 }
 
 func (r *run) string(s string) bool {
-	r.out = scalar.AppendString(r.out, s)
+	r.out = rawjson.AppendString(r.out, s)
 	return true
 }
 

@@ -24,10 +24,11 @@ import (
 
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
-// MarshalString writes a string.
-func MarshalString(s string) graphql.Marshaler { return graphql.MarshalString(s) }
+// MarshalString writes a string with the escapes that stored ones have.
+func MarshalString(s string) graphql.Marshaler { return rawMarshaler(rawjson.AppendString(nil, s)) }
 
 // UnmarshalString reads a string, and nothing else.
 func UnmarshalString(v any) (string, error) {
@@ -38,7 +39,7 @@ func UnmarshalString(v any) (string, error) {
 }
 
 // MarshalID writes an id as a string.
-func MarshalID(id string) graphql.Marshaler { return graphql.MarshalString(id) }
+func MarshalID(id string) graphql.Marshaler { return MarshalString(id) }
 
 // UnmarshalID reads an id: a string, or an integer, which becomes its decimal
 // digits.
@@ -189,7 +190,7 @@ func UnmarshalDateTime(v any) (driver.Instant, error) {
 }
 
 // MarshalDate writes a day, "2006-01-02".
-func MarshalDate(s string) graphql.Marshaler { return graphql.MarshalString(s) }
+func MarshalDate(s string) graphql.Marshaler { return MarshalString(s) }
 
 // UnmarshalDate reads a day of the calendar.
 func UnmarshalDate(v any) (string, error) {
@@ -201,7 +202,7 @@ func UnmarshalDate(v any) (string, error) {
 }
 
 // MarshalDecimal writes an exact decimal number as a string.
-func MarshalDecimal(s string) graphql.Marshaler { return graphql.MarshalString(s) }
+func MarshalDecimal(s string) graphql.Marshaler { return MarshalString(s) }
 
 // UnmarshalDecimal reads an exact decimal number from a string, or from a
 // number whose digits are still as they were written: one in variables, or an

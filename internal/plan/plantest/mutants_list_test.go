@@ -19,7 +19,7 @@ func mutants() []mutant {
 		// What is written.
 		replace("escapes <", `<`, `\u003c`),
 		replace("writes U+2028 as an escape", "\u2028", `\u2028`),
-		replace("writes an escape in small letters", `\\u001F`, `\u001f`),
+		replace("writes an escape in capitals", `\\u001f`, `\u001F`),
 		replace("writes a missing list as null", `\[\]`, "null"),
 		replace("writes null as an empty text", `null`, `""`),
 		replace("leaves a space", `,`, ", "),
