@@ -12,7 +12,6 @@ import (
 	"github.com/99designs/gqlgen/graphql/executor"
 
 	"github.com/asof/asof/internal/plan"
-
 	"github.com/asof/asof/storage/driver"
 )
 
