@@ -37,7 +37,7 @@ func clientsQueries(t *testing.T, demo *server) {
 		"at": "2025-06-20T00:00:00Z", "last": "2025-06-14T00:00:00Z",
 		"input": map[string]any{"key": "home-automation", "expectedVersion": 1, "patch": map[string]any{"name": "Home"}},
 	}
-	queries := stop.FindAllSubmatch(text, -1)
+	queries := printed.FindAllSubmatch(text, -1)
 	if len(queries) != 3 {
 		t.Errorf("the page has %d queries, want 3", len(queries))
 	}

@@ -17,61 +17,69 @@ import (
 	"github.com/vektah/gqlparser/v2/parser"
 )
 
-var update = flag.Bool("update", false, "write the answers of the tour into the README")
+var update = flag.Bool("update", false, "write the answers of the README and of the tour into them")
 
-// readme is where the tour is.
-const readme = "../README.md"
+const (
+	readmePage = "../README.md"
+	tourPage   = "../docs/tour.md"
+)
 
-// A stop of the tour: a query and, behind it, its answer.
-var stop = regexp.MustCompile("(?s)```graphql\n(.*?)```\n(?:\n```json\n(.*?)```\n)?")
+// A request that a page prints and, behind it, its answer. Blocks of types are no
+// requests.
+var printed = regexp.MustCompile("(?s)```graphql\n((?:\\{|query|mutation).*?)```\n(?:\n```json\n(.*?)```\n)?")
 
-// TestTour runs the README's tour on a fresh demo, in its order and exactly as
-// printed, and compares the answers.
+// TestTour runs the requests of the README and of the tour on a fresh demo, in
+// their order and exactly as printed, and compares the answers.
 func TestTour(t *testing.T) {
-	text, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, executor := range executors() {
-		t.Run(executor, func(t *testing.T) { tour(t, text, executor) })
+	for page, requests := range map[string]int{readmePage: 3, tourPage: 10} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, executor := range executors() {
+			t.Run(filepath.Base(page)+"/"+executor, func(t *testing.T) {
+				written := compared(t, text, requests, executor)
+				if !*update {
+					return
+				}
+				if err := os.WriteFile(page, written, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
 	}
 }
 
-// tour compares the tour in the README's text with the answers of a fresh demo.
-func tour(t *testing.T, text []byte, executor string) {
+// compared compares the answers in a page's text with those of a fresh demo, and
+// returns the text with the latter. A page with another number of requests is an
+// error.
+func compared(t *testing.T, text []byte, requests int, executor string) []byte {
 	demo := startServer(t, program, "sqlite:"+filepath.Join(t.TempDir(), "demo.db"), "--demo", "--executor", executor)
-	stops := stop.FindAllSubmatch(text, -1)
-	if len(stops) != 10 {
-		t.Fatalf("the tour has %d queries, want 10", len(stops))
+	found := printed.FindAllSubmatch(text, -1)
+	if len(found) != requests {
+		t.Fatalf("the page has %d requests, want %d", len(found), requests)
 	}
 	i := 0
-	written := stop.ReplaceAllFunc(text, func(m []byte) []byte {
-		query, want := string(stops[i][1]), string(stops[i][2])
+	return printed.ReplaceAllFunc(text, func([]byte) []byte {
+		query, want := string(found[i][1]), string(found[i][2])
 		i++
-		got := tourAnswer(t, demo, query)
-		if !*update {
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("stop %d (-printed +answered):\n%s", i, diff)
-			}
+		got := printedAnswer(t, demo, query)
+		if diff := cmp.Diff(want, got); diff != "" && !*update {
+			t.Errorf("request %d (-printed +answered):\n%s", i, diff)
 		}
 		return fmt.Appendf(nil, "```graphql\n%s```\n\n```json\n%s```\n", query, got)
 	})
-	if *update {
-		if err := os.WriteFile(readme, written, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // The tour has every root field of the demo's types, for one or another, and what
 // makes up an API with time: a reader of its ten requests has seen it.
 func TestTourShowsEverything(t *testing.T) {
-	text, err := os.ReadFile(readme)
+	text, err := os.ReadFile(tourPage)
 	if err != nil {
 		t.Fatal(err)
 	}
 	shown := make(map[string]bool) // fields and arguments; of root fields, without the type
-	for _, m := range stop.FindAllSubmatch(text, -1) {
+	for _, m := range printed.FindAllSubmatch(text, -1) {
 		doc, err := parser.ParseQuery(&ast.Source{Input: string(m[1])})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, m[1])
@@ -143,9 +151,9 @@ func noteValue(shown map[string]bool, v *ast.Value) {
 	}
 }
 
-// tourAnswer sends a query and formats the data of its answer as the README
-// shows it: the fields in the order of the query.
-func tourAnswer(t *testing.T, demo *server, query string) string {
+// printedAnswer sends a query and formats the data of its answer as the pages
+// show it: the fields in the order of the query.
+func printedAnswer(t *testing.T, demo *server, query string) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"query": query})
 	if err != nil {

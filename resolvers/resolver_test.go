@@ -103,7 +103,7 @@ func (e *env) do(query string, variables map[string]any) (string, []string) {
 	return string(resp.Data), out
 }
 
-// The fields of a mutation are no transaction: what the README says of one that
+// The fields of a mutation are no transaction: what the tour says of one that
 // fails between others.
 func TestFieldsOfAMutationStandAlone(t *testing.T) {
 	e := newEnv(t)

@@ -27,9 +27,10 @@ func codeBlocks(t *testing.T, file string) []string {
 	return blocks
 }
 
-// TestBuiltServer builds one server for an example of a schema, the type that
-// docs/adding-a-type.md adds, types with every kind of field, and fields and types with every name that Go has already, and uses it. The module's own schema is not read: who
-// has added a type to it would find it here twice.
+// TestBuiltServer builds one server for an example of a schema, the types that the
+// README and docs/adding-a-type.md add, types with every kind of field, and fields
+// and types with every name that Go has already, and uses it. The module's own
+// schema is not read: who has added a type to it would find it here twice.
 func TestBuiltServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("generates, compiles and starts a server")
@@ -51,8 +52,11 @@ func TestBuiltServer(t *testing.T) {
 		sdl.Write(append(b, '\n'))
 	}
 	sdl.WriteString(blocks[0])
+	readme := codeBlocks(t, filepath.Join(root, "README.md"))
+	sdl.WriteString(readme[len(readme)-1])
 	url := codegentest.Serve(t, codegentest.Build(t, sdl.String()))
 	t.Run("adding a type", func(t *testing.T) { addingAType(t, url, blocks[1], blocks[2]) })
+	t.Run("the README's type", func(t *testing.T) { readmeType(t, url) })
 	t.Run("every kind", func(t *testing.T) { everyKind(t, url) })
 	t.Run("every name", func(t *testing.T) { everyName(t, url) })
 }
@@ -94,6 +98,25 @@ func addingAType(t *testing.T, url, mutation, query string) {
 	}
 }
 
+// The type in the README has the root fields that it promises.
+func readmeType(t *testing.T, url string) {
+	t.Helper()
+	made := codegentest.Query(t, url, `mutation { createRecipe(input: {key: "soup", data: {title: "Soup", goesWith: ["soup"],
+		ingredients: [{name: "Leek", amount: "2.5"}]}}) { ... on CreateRecipeSuccess { recipe { servings goesWithKeys ingredients { amount } } } } }`)
+	recipe := map[string]any{"servings": 4.0, "goesWithKeys": []any{"soup"}, "ingredients": []any{map[string]any{"amount": "2.5"}}}
+	if diff := cmp.Diff(map[string]any{"createRecipe": map[string]any{"recipe": recipe}}, made); diff != "" {
+		t.Errorf("the mutation's answer (-want +got):\n%s", diff)
+	}
+	got := codegentest.Query(t, url, `{ recipe(key: "soup") { title } recipes { totalCount } recipeHistory(key: "soup") { versions { totalCount } } }`)
+	want := map[string]any{
+		"recipe": map[string]any{"title": "Soup"}, "recipes": map[string]any{"totalCount": 1.0},
+		"recipeHistory": map[string]any{"versions": map[string]any{"totalCount": 1.0}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the query's answer (-want +got):\n%s", diff)
+	}
+}
+
 func containsChange(changes []any, path string, value any) bool {
 	for _, c := range changes {
 		if m, ok := c.(map[string]any); ok && m["path"] == path && m["newValue"] == value {
@@ -104,7 +127,7 @@ func containsChange(changes []any, path string, value any) bool {
 }
 
 // Whoever adds a type to the module's own schema finds its tests green: those
-// of the generated code, of what is behind it, and of the README's tour.
+// of the generated code, of what is behind it, and of the tour.
 func TestAddedTypeBreaksNoTest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("generates, compiles and tests the module once more")
