@@ -1,9 +1,14 @@
 package httpapi
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // withPayload adds the strings of a connection_init payload as headers, where
@@ -47,4 +52,54 @@ func mentions(header http.Header, name, token string) bool {
 		}
 	}
 	return false
+}
+
+// taken is a ResponseWriter that keeps the connection that is taken from it.
+type taken struct {
+	http.ResponseWriter
+
+	conn *socketConn
+}
+
+// Hijack is http.Hijacker's.
+func (t *taken) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffers, err := http.NewResponseController(t.ResponseWriter).Hijack()
+	t.conn = &socketConn{Conn: conn}
+	return t.conn, buffers, err
+}
+
+// socketConn is the connection under a WebSocket.
+type socketConn struct {
+	net.Conn
+
+	ending atomic.Bool
+}
+
+const (
+	// lastWords is how long a client may take to hear why its WebSocket is closed.
+	lastWords = 500 * time.Millisecond
+	// lastBytes is how much of what it sends meanwhile is taken from the connection. As
+	// long as there is more, the system tells the client that the connection was reset,
+	// instead of what it was sent.
+	lastBytes = 2 << 20
+)
+
+// end makes the next Read the last.
+func (c *socketConn) end() {
+	_ = c.SetReadDeadline(deadline(lastWords))
+	c.ending.Store(true)
+}
+
+// Read reads. When the connection is ending and the reason was sent, it discards what the
+// client sends until that closes, too. The library would read on for five seconds,
+// each byte by itself.
+func (c *socketConn) Read(p []byte) (int, error) {
+	if !c.ending.Load() {
+		return c.Conn.Read(p)
+	}
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	_, _ = io.CopyN(io.Discard, c.Conn, lastBytes)
+	return 0, io.EOF
 }

@@ -27,9 +27,14 @@ const (
 	pingInterval = 20 * time.Second // a connection without a message for two of these is dropped
 )
 
-// messageRate is how many messages a second a client may send over all its WebSockets, and as
-// many at once. Who sends more waits.
-const messageRate = 1_000
+const (
+	// messageRate is how many messages a second a client may send over all its WebSockets,
+	// and as many at once. Who sends more waits.
+	messageRate = 1_000
+	// messageSize is the size of a message, in bytes, that counts as one more: longer ones
+	// take longer to read.
+	messageSize = 16 << 10
+)
 
 // messageRates has a limiter for each client with WebSockets.
 type messageRates struct {
@@ -67,6 +72,7 @@ func (m *messageRates) of(client string) (limiter *rate.Limiter, done func()) {
 type socket struct {
 	h       *Handler
 	conn    *websocket.Conn
+	under   *socketConn
 	opening *http.Request // the request that opened it
 	request string        // its id
 	client  string
@@ -78,9 +84,10 @@ type socket struct {
 	as    context.Context
 	actor string
 
-	timer *time.Timer // for connection_init, and for pings from then on
-	heard atomic.Bool // since the last ping
-	begun atomic.Bool // by connection_init
+	timer *time.Timer               // for connection_init, and for pings from then on
+	heard atomic.Bool               // since the last ping
+	begun atomic.Bool               // by connection_init
+	wrong atomic.Pointer[violation] // that another goroutine than listen has found
 
 	mu      sync.Mutex
 	running map[string]*socketOperation // those that the client waits for, by its ids
@@ -99,7 +106,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	}
 	client := h.clientOf(r)
 	open := h.sockets.Hold(client)
-	if open.Grow(1) != nil {
+	if h.wait(r.Context(), open, 1) != nil {
 		w.Header().Set("Retry-After", "10")
 		h.Refuse(w, r, RefusedSockets, http.StatusServiceUnavailable, CodeUnavailable,
 			"too many WebSockets are open, of all clients or of this one; try again in a moment")
@@ -108,7 +115,8 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	defer open.Set(0)
 	h.metrics.webSockets.Inc()
 	defer h.metrics.webSockets.Dec()
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+	taken := &taken{ResponseWriter: w}
+	conn, err := websocket.Accept(taken, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
 		InsecureSkipVerify: true, // checkSocket has checked the origin
 	})
@@ -120,13 +128,13 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	limiter, done := h.rates.of(client)
 	defer done()
 	s := &socket{
-		rate: limiter, h: h, conn: conn, opening: r, request: op.request, client: client, ctx: ctx,
+		rate: limiter, h: h, conn: conn, under: taken.conn, opening: r, request: op.request, client: client, ctx: ctx,
 		places:  semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket)),
 		sending: semaphore.NewWeighted(1),
 		running: map[string]*socketOperation{},
 	}
 	s.timer = time.AfterFunc(h.socketInit, s.tick)
-	stop := context.AfterFunc(h.closing, func() { _ = conn.Close(websocket.StatusNormalClosure, "") })
+	stop := context.AfterFunc(h.closing, func() { s.end(&violation{int(websocket.StatusNormalClosure), ""}) })
 	wrong := s.listen()
 	s.timer.Stop()
 	s.mu.Lock()
@@ -134,6 +142,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	s.mu.Unlock()
 	cancel()
 	if stop(); wrong != nil {
+		taken.conn.end()
 		_ = conn.Close(websocket.StatusCode(wrong.code), wrong.text()) // whether it is heard or not
 	}
 	_ = conn.CloseNow()
@@ -145,13 +154,19 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 func (s *socket) tick() {
 	switch {
 	case !s.begun.Load():
-		_ = s.conn.Close(closeInitTimeout, "Connection initialisation timeout")
+		s.end(&violation{closeInitTimeout, "Connection initialisation timeout"})
 	case !s.heard.Swap(false):
 		_ = s.conn.CloseNow()
 	default:
 		s.send(messagePing, "", answerText{})
 		s.timer.Reset(pingInterval)
 	}
+}
+
+// end makes listen end with a violation.
+func (s *socket) end(wrong *violation) {
+	s.wrong.CompareAndSwap(nil, wrong)
+	_ = s.under.SetReadDeadline(deadline(0))
 }
 
 // listen reads messages until the connection ends. A violation is why it has to be closed;
@@ -165,6 +180,9 @@ func (s *socket) listen() *violation {
 			wrong = s.receive(m, hold)
 		} else {
 			hold.Set(0)
+		}
+		if other := s.wrong.Load(); other != nil {
+			return other
 		}
 		if wrong != nil || err != nil {
 			return wrong
@@ -186,6 +204,9 @@ func (s *socket) read(hold *admission.Hold) (message, *violation, error) {
 		if errors.Is(err, admission.ErrSpent) {
 			return message{}, &violation{int(websocket.StatusTryAgainLater), noMemory}, nil
 		}
+		return message{}, nil, err
+	}
+	if err := s.rate.WaitN(s.ctx, min(text.Len()/messageSize, messageRate)); err != nil {
 		return message{}, nil, err
 	}
 	if text.Len() >= longRequest {
@@ -338,8 +359,7 @@ func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 	})
 	switch {
 	case p != nil && p.status == closeInvalid:
-		wrong := violation{closeInvalid, p.message}
-		_ = o.conn.Close(websocket.StatusCode(wrong.code), wrong.text()) // whether it is heard or not
+		o.socket.end(&violation{closeInvalid, p.message})
 		o.op.errors = p.list()
 		return
 	case p != nil:
@@ -399,12 +419,21 @@ func (s *socket) send(kind, id string, payload answerText) {
 	text := messageText(kind, id, payload)
 	ctx, cancel := context.WithTimeout(s.ctx, s.h.slowest(text.length()))
 	defer cancel()
+	if s.write(ctx, text) != nil {
+		_ = s.conn.CloseNow() // else what the client has sent before it left would be read on
+	}
+}
+
+func (s *socket) write(ctx context.Context, text answerText) error {
 	if text.length() <= mostHeld {
-		_ = s.conn.Write(ctx, websocket.MessageText, slices.Concat(text.before, text.data, text.after))
-		return
+		return s.conn.Write(ctx, websocket.MessageText, slices.Concat(text.before, text.data, text.after))
 	}
 	w, err := s.conn.Writer(ctx, websocket.MessageText)
-	if err == nil && text.writeTo(w) == nil {
-		_ = w.Close()
+	if err == nil {
+		err = text.writeTo(w)
 	}
+	if err != nil {
+		return err
+	}
+	return w.Close()
 }

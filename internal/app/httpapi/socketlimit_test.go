@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,26 +148,40 @@ func (p piped) Close() error { close(p); return nil }
 
 func (piped) Addr() net.Addr { return &net.TCPAddr{} }
 
+// over opens a WebSocket over a connection, of which here is the client's end. It is for
+// tests in a time of their own; end waits until the WebSocket is closed.
+func (s *server) over(t *testing.T, here, there net.Conn) (c *client, end func()) {
+	t.Helper()
+	connections := make(piped)
+	server := &http.Server{Handler: s.handler}
+	go func() { _ = server.Serve(connections) }()
+	connections <- there
+	dialer := websocket.Dialer{Subprotocols: []string{subprotocol}, NetDialContext: func(context.Context, string, string) (net.Conn, error) { return here, nil }}
+	conn, response, err := dialer.DialContext(t.Context(), "ws://localhost", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	c = &client{conn}
+	c.send(t, initMessage)
+	c.want(t, `{"type":"connection_ack"}`)
+	return c, func() {
+		_, _ = here.Close(), server.Close()
+		for s.handler.sockets.Held() > 0 {
+			time.Sleep(time.Millisecond) // of the bubble
+		}
+	}
+}
+
 // A message that has to wait for a long one is sent after it, however long that takes.
 func TestWebSocketMessagesWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newHandler(t, func(_ *Config, schema *fakeSchema) {
 			schema.fields["hello"] = func(context.Context) (any, error) { return strings.Repeat("x", 4<<20), nil }
 		})
-		connections := make(piped)
-		server := &http.Server{Handler: s.handler}
-		go func() { _ = server.Serve(connections) }()
 		here, there := net.Pipe()
-		connections <- there
-		dialer := websocket.Dialer{Subprotocols: []string{subprotocol}, NetDialContext: func(context.Context, string, string) (net.Conn, error) { return here, nil }}
-		conn, response, err := dialer.DialContext(t.Context(), "ws://localhost", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		c := &client{conn}
-		c.send(t, initMessage)
-		c.want(t, `{"type":"connection_ack"}`)
+		c, end := s.over(t, here, there)
+		defer end()
 		c.send(t, subscribeMessage("long", "{hello}"))
 		synctest.Wait()
 		c.send(t, subscribeMessage("short", "{__typename}"))
@@ -186,6 +202,100 @@ func TestWebSocketMessagesWaitForEachOther(t *testing.T) {
 		if want := map[string]int{"next long": 1, "complete long": 1, "next short": 1, "complete short": 1, "pong ": 1}; !maps.Equal(types, want) {
 			t.Errorf("messages %v", types)
 		}
-		_, _ = here.Close(), server.Close()
+	})
+}
+
+// Of what a client sends after its WebSocket was closed, little is read, and not for long.
+func TestWebSocketThatSendsOn(t *testing.T) {
+	for name, rest := range map[string]int{"all the time": 64 << 20, "and stops within a message": 10} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newHandler(t, nil)
+				here, there := net.Pipe()
+				c, end := s.over(t, here, there)
+				defer end()
+				c.SetCloseHandler(func(int, string) error { return nil }) // no answer to that
+				begun := time.Now()
+				c.send(t, initMessage) // once more
+				sent := make(chan int)
+				go func() {
+					n, _ := here.Write(append(frame(0x82, true, make([]byte, 128<<20))[:14], make([]byte, rest)...))
+					sent <- n
+				}()
+				if _, _, err := c.ReadMessage(); !websocket.IsCloseError(err, closeInitTwice) {
+					t.Error(err)
+				}
+				if _, err := io.Copy(io.Discard, here); err != nil {
+					t.Error(err)
+				}
+				if took, n := time.Since(begun), <-sent; took > time.Second || n > 4<<20 {
+					t.Errorf("%d bytes were read, and the connection was closed after %v", n, took)
+				}
+			})
+		})
+	}
+}
+
+// gone is a connection whose client has gone: what it has sent can still be read.
+type gone struct {
+	net.Conn
+
+	sent *bytes.Reader // nil: the client is there
+}
+
+func (g *gone) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	if g.sent != nil {
+		return g.sent.Read(p)
+	}
+	return n, err
+}
+
+func (g *gone) Write(p []byte) (int, error) {
+	if g.sent != nil {
+		return 0, io.ErrClosedPipe
+	}
+	return g.Conn.Write(p)
+}
+
+// What a client has sent before it left is not executed to its end.
+func TestWebSocketOfWhoHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var executed atomic.Int64
+		s := newHandler(t, func(_ *Config, schema *fakeSchema) {
+			schema.fields["hello"] = func(context.Context) (any, error) { executed.Add(1); return "", nil }
+		})
+		here, there := net.Pipe()
+		conn := &gone{Conn: there}
+		_, end := s.over(t, here, conn)
+		synctest.Wait()
+		const sent = 10_000
+		var texts []string
+		for i := range sent {
+			texts = append(texts, subscribeMessage(fmt.Sprint(i), "{hello}"))
+		}
+		conn.sent = bytes.NewReader(messages(texts...))
+		end()
+		if n := executed.Load(); n > sent/10 {
+			t.Errorf("%d of %d operations were executed", n, sent)
+		}
+	})
+}
+
+// Long messages count for several.
+func TestWebSocketMessagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHandler(t, nil)
+		here, there := net.Pipe()
+		c, end := s.over(t, here, there)
+		defer end()
+		begun := time.Now()
+		const size = 100 << 10
+		for range 10 * messageRate * messageSize / size {
+			c.send(t, `{"type":"pong","payload":{"a":"`+strings.Repeat("a", size)+`"}}`)
+		}
+		if took := time.Since(begun); took < 7*time.Second {
+			t.Errorf("ten seconds' messages were taken in %v", took)
+		}
 	})
 }
