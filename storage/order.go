@@ -3,6 +3,7 @@ package storage
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,12 @@ func (s *Store) order(t *Type, orderBy []*OrderInput) ([]driver.Order, error) {
 			}
 			order.Field = driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
 		}
-		out = append(out, order)
+		same := func(o driver.Order) bool {
+			return o.Field.Meta == order.Field.Meta && slices.Equal(o.Field.Path, order.Field.Path)
+		}
+		if !slices.ContainsFunc(out, same) { // a field decides once
+			out = append(out, order)
+		}
 	}
 	return out, nil
 }

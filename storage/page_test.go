@@ -100,6 +100,27 @@ func TestPagesBothWays(t *testing.T) {
 	}
 }
 
+// A field that is named again decides nothing, and is in no cursor twice.
+func TestAFieldDecidesOnce(t *testing.T) {
+	e := newEnv(t)
+	for i := range 4 {
+		e.load("software", fmt.Sprint("k", i), fmt.Sprintf(`{"name":"%d"}`, i))
+	}
+	order := []*storage.OrderInput{{Field: "name", Direction: storage.Desc}, {Field: "version"}, {Field: "name"}, {Field: "version", Direction: storage.Desc}}
+	var after *string
+	for _, want := range []string{"k3 k2", "k1 k0"} {
+		pg := must(e.projects.Page(e.begin(), nil, order, ptr(2), after, nil, nil, nil))(t)
+		if got := strings.Join(keysOf(pg.Nodes), " "); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		after = pg.PageInfo.EndCursor()
+		raw, err := base64.RawURLEncoding.DecodeString(*after)
+		if err != nil || strings.Count(string(raw), ",") != 5 {
+			t.Errorf("the cursor is %s, %v", raw, err)
+		}
+	}
+}
+
 // Values that no input could hold, but an import could, have their places.
 func TestCursorsOfExtremeDecimals(t *testing.T) {
 	e := newEnv(t)

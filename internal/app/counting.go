@@ -25,40 +25,55 @@ func counted(engine driver.Engine) driver.Engine {
 	return counting{engine}
 }
 
-// getTogether is how many versions are read before they are counted: references
-// can lead to many documents at once.
-const getTogether = 256
+// References can lead to many documents at once: so many are read before they are
+// counted, where they are small, and at first; and so many bytes at a time after that.
+const (
+	getTogether = 256
+	getFirst    = 8
+	getBytes    = 1 << 20
+)
 
 func (c counting) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
-	if len(refs) <= getTogether {
-		return c.get(ctx, collection, refs, fields)
+	n := getFirst
+	if _, ok := c.Engine.(driver.Distant); ok {
+		n = getTogether // each call goes there and back
+	}
+	if len(refs) <= n {
+		versions, _, err := c.get(ctx, collection, refs, fields)
+		return versions, err
 	}
 	all := make([]*driver.Version, 0, len(refs))
 	for len(refs) > 0 {
-		n := min(getTogether, len(refs))
-		versions, err := c.get(ctx, collection, refs[:n], fields)
+		n = min(n, len(refs))
+		versions, size, err := c.get(ctx, collection, refs[:n], fields)
 		if err != nil {
 			return nil, err
 		}
 		all, refs = append(all, versions...), refs[n:]
+		n = min(max(n*getBytes/max(size, 1), 1), getTogether)
 	}
 	return all, nil
 }
 
-func (c counting) get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+// get also returns the bytes of what it has read.
+func (c counting) get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, int, error) {
 	versions, err := c.Engine.Get(ctx, collection, refs, fields)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return versions, count(ctx, versions...)
+	size, err := count(ctx, versions...)
+	return versions, size, err
 }
 
 func (c counting) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
-	versions, err := c.Engine.Query(ctx, q)
+	asked := *q
+	asked.Bytes = httpapi.LeftToRead(ctx)
+	versions, err := c.Engine.Query(ctx, &asked)
 	if err != nil {
 		return nil, err
 	}
-	return versions, count(ctx, versions...)
+	_, err = count(ctx, versions...)
+	return versions, err
 }
 
 // examinedShare is the part that counts of what an engine looked at and left out, one
@@ -72,7 +87,7 @@ func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.
 	return func(yield func(driver.Entry, error) bool) {
 		for entry, err := range log {
 			if err == nil {
-				err = count(ctx, entry.Version, entry.Previous)
+				_, err = count(ctx, entry.Version, entry.Previous)
 			}
 			if !yield(entry, err) || err != nil {
 				return
@@ -89,16 +104,17 @@ func (c counting) Remembered(collection, key string, number int64) *driver.Versi
 	return nil
 }
 
-// count counts versions; nil ones are those that were not there.
-func count(ctx context.Context, versions ...*driver.Version) error {
-	found, size := 0, 0
+// count counts versions, and returns their bytes; nil ones are those that were not
+// there.
+func count(ctx context.Context, versions ...*driver.Version) (size int, err error) {
+	found := 0
 	for _, v := range versions {
 		if v != nil {
 			found++
 			size += len(v.Data)
 		}
 	}
-	return countThese(ctx, found, size)
+	return size, countThese(ctx, found, size)
 }
 
 // countThese counts so many versions, with so many bytes.

@@ -55,7 +55,8 @@ func TestReadLimit(t *testing.T) {
 // getOnly answers Get with versions that bear the names they were asked by.
 type getOnly struct {
 	driver.Engine
-	sizes []int // of the calls
+	data  []byte // of each
+	sizes []int  // of the calls
 }
 
 func (g *getOnly) Get(_ context.Context, _ string, refs []driver.Ref, _ []string) ([]*driver.Version, error) {
@@ -63,7 +64,7 @@ func (g *getOnly) Get(_ context.Context, _ string, refs []driver.Ref, _ []string
 	versions := make([]*driver.Version, len(refs))
 	for i, ref := range refs {
 		if ref.Key != "" {
-			versions[i] = &driver.Version{Key: ref.Key}
+			versions[i] = &driver.Version{Key: ref.Key, Data: g.data}
 		}
 	}
 	return versions, nil
@@ -72,24 +73,36 @@ func (g *getOnly) Get(_ context.Context, _ string, refs []driver.Ref, _ []string
 // Many references are read in parts, so that the limit is looked at between
 // them, and come back as if they were not.
 func TestManyReferences(t *testing.T) {
-	engine := new(getOnly)
-	refs := make([]driver.Ref, 2*getTogether+1)
-	for i := range refs {
-		if i%3 > 0 {
-			refs[i].Key = fmt.Sprint("key", i)
-		}
-	}
-	versions, err := counting{engine}.Get(t.Context(), "c", refs, nil)
-	if err != nil || len(versions) != len(refs) {
-		t.Fatalf("%d versions, %v", len(versions), err)
-	}
-	for i, v := range versions {
-		if v == nil != (refs[i].Key == "") || v != nil && v.Key != refs[i].Key {
-			t.Errorf("version %d is %v", i, v)
-		}
-	}
-	if d := cmp.Diff([]int{getTogether, getTogether, 1}, engine.sizes); d != "" {
-		t.Error(d)
+	for name, test := range map[string]struct {
+		size, refs int
+		want       []int
+	}{
+		"small ones": {0, getFirst + 2*getTogether + 1, []int{getFirst, getTogether, getTogether, 1}},
+		"large ones": {getBytes / 2, getFirst + 6, []int{getFirst, 2, 2, 2}},
+		"huge ones":  {2 * getBytes, getFirst + 2, []int{getFirst, 1, 1}},
+		"few":        {2 * getBytes, getFirst, []int{getFirst}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine := &getOnly{data: make([]byte, test.size)}
+			refs := make([]driver.Ref, test.refs)
+			for i := range refs {
+				if test.size > 0 || i%3 > 0 {
+					refs[i].Key = fmt.Sprint("key", i)
+				}
+			}
+			versions, err := counting{engine}.Get(t.Context(), "c", refs, nil)
+			if err != nil || len(versions) != len(refs) {
+				t.Fatalf("%d versions, %v", len(versions), err)
+			}
+			for i, v := range versions {
+				if v == nil != (refs[i].Key == "") || v != nil && v.Key != refs[i].Key {
+					t.Errorf("version %d is %v", i, v)
+				}
+			}
+			if d := cmp.Diff(test.want, engine.sizes); d != "" {
+				t.Error(d)
+			}
+		})
 	}
 }
 

@@ -17,6 +17,7 @@ func (s *suite) pageTests() []test {
 		{"WalkingWhileOthersWrite", s.testWalkingWhileWriting},
 		{"BetweenAfterAndBefore", s.testBetween},
 		{"OnlySomeFields", s.testFields},
+		{"NoMoreBytesThanWanted", s.testBytes},
 	}
 }
 
@@ -262,6 +263,41 @@ func (s *suite) testFields(t *testing.T) {
 		for _, v := range vs {
 			if problem := lacks(v, first, fields); problem != "" {
 				t.Errorf("Get: %s", problem)
+			}
+		}
+	}
+}
+
+// testBytes: of a page that the caller refuses for its size, the beginning is enough, in
+// the direction that it is read in; but enough to be refused.
+func (s *suite) testBytes(t *testing.T) {
+	f := s.fixture(t)
+	for i := range 9 {
+		f.put(fmt.Sprint("k", i), fmt.Sprintf(`{"n":%d,"s":"some text"}`, (i*5)%9))
+	}
+	sizeOf := func(vs []*driver.Version) (size int64) {
+		for _, v := range vs {
+			size += int64(len(v.Data))
+		}
+		return size
+	}
+	for _, order := range [][]driver.Order{nil, {{Field: intField("n")}}, {{Field: stringField("s"), Desc: true}, {Field: intField("n"), Desc: true}}} {
+		for _, backward := range []bool{false, true} {
+			q := driver.Query{At: driver.Forever, Order: order, Limit: 7, Backward: backward}
+			all := f.query(&q)
+			for bytes := int64(1); bytes <= sizeOf(all)+1; bytes += 10 {
+				q.Bytes = bytes
+				some := f.query(&q)
+				left, want := len(all)-len(some), keysOf(all)
+				if left < 0 || left > 0 && sizeOf(some) <= bytes {
+					t.Fatalf("%d bytes wanted: %d of %d versions, with %d bytes", bytes, len(some), len(all), sizeOf(some))
+				}
+				if want = want[:len(some)]; backward {
+					want = keysOf(all)[left:]
+				}
+				if got := keysOf(some); !slices.Equal(got, want) {
+					t.Fatalf("order %+v, backward %v, %d bytes wanted: %v, want %v", order, backward, bytes, got, want)
+				}
 			}
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/driver/check"
@@ -19,7 +21,23 @@ type scope struct {
 	slots [][]byte
 	meta  *meta
 	buf   []byte
+	texts []decoded // two for each slot: as it is, and in lower case
 	looks *looks
+}
+
+// decoded is a text as conditions look at it, which is made for the first of them.
+type decoded struct {
+	text []byte
+	done bool
+}
+
+// enter makes a document, or an element of a list, what is looked at.
+func (s *scope) enter(data []byte, p *paths) {
+	clear(s.slots)
+	for i := range s.texts {
+		s.texts[i].done = false
+	}
+	p.find(data, s.slots)
 }
 
 // looks counts the bytes of values that a query compares: a document may have a megabyte,
@@ -144,6 +162,63 @@ func (o operand) value(s *scope) []byte {
 	return s.buf
 }
 
+// text returns the value of a field of strings, in lower case if fold is set; false for
+// null. It is good until the next value that a version carries is asked for.
+func (o operand) text(s *scope, fold bool) (_ []byte, ok bool) {
+	if o.meta != driver.MetaNone {
+		v := o.value(s)
+		if v == nil {
+			return nil, false
+		}
+		if fold {
+			return bytes.ToLower(v[1:]), true
+		}
+		return v[1:], true
+	}
+	raw := o.raw(s)
+	if len(raw) == 0 || raw[0] != '"' || s.looks.ended(len(raw)) {
+		return nil, false
+	}
+	inner := raw[1 : len(raw)-1]
+	if !fold && bytes.IndexByte(inner, '\\') < 0 {
+		return inner, true
+	}
+	if s.texts == nil {
+		s.texts = make([]decoded, 2*len(s.slots))
+	}
+	d := &s.texts[2*o.slot]
+	if fold {
+		d = &s.texts[2*o.slot+1]
+	}
+	if !d.done {
+		d.done = true
+		if fold {
+			d.text = appendLower(d.text[:0], unquoted(raw))
+		} else {
+			d.text = appendUnquoted(d.text[:0], raw)
+		}
+	}
+	return d.text, true
+}
+
+// appendLower appends strings.ToLower of a valid text.
+func appendLower(dst []byte, text string) []byte {
+	for i := 0; i < len(text); {
+		c, size := rune(text[i]), 1
+		if c >= utf8.RuneSelf {
+			c, size = utf8.DecodeRuneInString(text[i:])
+			dst = utf8.AppendRune(dst, unicode.ToLower(c))
+		} else {
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			dst = append(dst, byte(c))
+		}
+		i += size
+	}
+	return dst
+}
+
 type (
 	always  bool
 	allOf   []condition
@@ -208,15 +283,8 @@ func (c *oneOf) match(s *scope) bool {
 }
 
 func (c *text) match(s *scope) bool {
-	v := c.operand.value(s)
-	if v == nil {
-		return false
-	}
-	v = v[1:]
-	if c.fold {
-		v = []byte(strings.ToLower(string(v)))
-	}
-	return check.Matches(v, c.value, c.op)
+	v, ok := c.operand.text(s, c.fold)
+	return ok && check.Matches(v, c.value, c.op)
 }
 
 func (c present) match(s *scope) bool {
@@ -234,8 +302,7 @@ func (c *element) match(s *scope) bool {
 		if s.looks.ended(len(e)) {
 			return false
 		}
-		clear(c.scope.slots)
-		c.inner.paths.find(e, c.scope.slots)
+		c.scope.enter(e, c.inner.paths)
 		found = c.inner.cond.match(c.scope)
 		return !found
 	})

@@ -69,13 +69,14 @@ type Options struct {
 
 	// For tests: what goes wrong after a COMMIT (nil: nothing), the size at which
 	// the disk is full, in pages (0: no limit),
-	// another epochSlack, bulkVersions, smallDocument, idleTime and softLog, and that
+	// another epochSlack, bulkVersions, smallDocument, sortBytes, idleTime and softLog, and that
 	// snapshots count as asked for at each row.
 	afterCommit   func() error
 	maxPages      int
 	epochSlack    int64
 	bulkVersions  int
 	smallDocument int
+	sortBytes     int
 	idleTime      time.Duration
 	softLog       int64
 	restless      bool
@@ -124,6 +125,9 @@ func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	}
 	if opts.epochSlack == 0 {
 		opts.epochSlack = epochSlack
+	}
+	if opts.sortBytes == 0 {
+		opts.sortBytes = sortBytes
 	}
 	if opts.smallDocument == 0 {
 		opts.smallDocument = smallDocument

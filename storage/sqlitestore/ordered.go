@@ -245,10 +245,5 @@ func (w *orderedWalk) sorted(members []pair) error {
 			return nil
 		}
 	}
-	versions, err := t.versions()
-	if w.q.Backward {
-		slices.Reverse(versions) // the page is turned round once more at the end
-	}
-	w.out = append(w.out, versions...)
-	return err
+	return t.read(w.filler)
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"unsafe"
 
 	"zombiezen.com/go/sqlite"
@@ -62,6 +63,9 @@ func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 	return err
 }
 
+// sortBytes is how much of a value is held by a sort.
+const sortBytes = 512
+
 // run is one execution of a query.
 type run struct {
 	ctx  context.Context
@@ -71,6 +75,9 @@ type run struct {
 	// scope and meta hold the row that is looked at.
 	scope scope
 	meta  meta
+
+	sortBytes int      // of each value that a sort holds
+	wholes    [2]scope // values that are compared as a whole
 
 	orders        []order
 	after, before *candidate
@@ -96,6 +103,8 @@ type order struct {
 // the order.
 type candidate struct {
 	values  [][]byte // encoded, one for each order
+	cut     []bool   // the values that are only the beginning; nil: none
+	number  int64    // of its version
 	key     string
 	doc     docID
 	version int64           // the row of its version; 0: the document's current one
@@ -110,7 +119,7 @@ func (s *Store) newRun(ctx context.Context, q *driver.Query) (*run, error) {
 	if q.Limit < 0 {
 		return nil, invalidf("a limit of %d documents", q.Limit)
 	}
-	r := &run{ctx: ctx, q: q, coll: coll, m: newMatcher(), at: q.At}
+	r := &run{ctx: ctx, q: q, coll: coll, m: newMatcher(), at: q.At, sortBytes: s.opts.sortBytes}
 	if q.Filter != nil {
 		if r.m.cond, err = r.m.compile(q.Filter); err != nil {
 			return nil, err
@@ -225,7 +234,7 @@ func (c *conn) loads() (int64, error) { return c.integer(`SELECT max(id) FROM lo
 // compare is the query's order.
 func (r *run) compare(a, b *candidate) int {
 	for i, o := range r.orders {
-		c := bytes.Compare(a.values[i], b.values[i])
+		c := r.compareValues(a, b, i)
 		if c != 0 {
 			if o.desc {
 				return -c
@@ -236,16 +245,64 @@ func (r *run) compare(a, b *candidate) int {
 	return cmp.Compare(a.key, b.key)
 }
 
+// compareValues compares the values of two candidates in one of the orders. Where
+// what is held of them is alike, it reads them.
+func (r *run) compareValues(a, b *candidate, i int) int {
+	x, y := a.values[i], b.values[i]
+	if !a.isCut(i) && !b.isCut(i) {
+		return bytes.Compare(x, y)
+	}
+	if c := bytes.Compare(x[:min(r.sortBytes, len(x))], y[:min(r.sortBytes, len(y))]); c != 0 {
+		return c
+	}
+	return bytes.Compare(r.whole(a, i, &r.wholes[0]), r.whole(b, i, &r.wholes[1]))
+}
+
+func (c *candidate) isCut(i int) bool { return i < len(c.cut) && c.cut[i] }
+
+// whole returns a value of a candidate, which it reads into the scope if only the
+// beginning is held. An error is that of the query's looks.
+func (r *run) whole(c *candidate, i int, into *scope) []byte {
+	if !c.isCut(i) || r.scope.looks.err != nil {
+		return c.values[i]
+	}
+	s, err := r.c.Prepare(`SELECT data FROM versions WHERE id = ?1`)
+	if err != nil {
+		r.scope.looks.err = err
+		return nil
+	}
+	s.BindInt64(1, c.doc.version(c.number))
+	row, err := s.Step()
+	if row {
+		data := r.c.raw(s, 0)
+		into.slots = slices.Grow(into.slots[:0], r.m.slots)[:r.m.slots]
+		into.enter(data, r.m.paths)
+		into.buf = r.orders[i].append(into.buf[:0], into)
+		r.scope.looks.ended(len(data))
+	}
+	if err = finish(s, err); err != nil {
+		r.scope.looks.err = err
+	}
+	return into.buf
+}
+
 // within tells whether a candidate lies between the bounds of the page.
 func (r *run) within(c *candidate) bool {
 	return (r.after == nil || r.compare(c, r.after) > 0) && (r.before == nil || r.compare(c, r.before) < 0)
 }
 
-// clone gives a candidate memory of its own.
-func (c *candidate) clone() *candidate {
+// clone gives a candidate memory of its own, for the beginnings of its values: a sort
+// holds many candidates, whose documents may be long.
+func (r *run) clone(c *candidate) *candidate {
 	d := *c
 	d.values = make([][]byte, len(c.values))
 	for i, v := range c.values {
+		if len(v) > r.sortBytes && r.orders[i].meta == driver.MetaNone {
+			if d.cut == nil {
+				d.cut = make([]bool, len(c.values))
+			}
+			d.cut[i], v = true, v[:r.sortBytes]
+		}
 		d.values[i] = bytes.Clone(v)
 	}
 	d.key = string([]byte(c.key))
@@ -276,8 +333,7 @@ func (r *run) load(at row) {
 	}
 	s := at.s
 	if r.m.slots > 0 {
-		clear(r.scope.slots)
-		r.m.paths.find(r.c.raw(s, colData), r.scope.slots)
+		r.scope.enter(r.c.raw(s, colData), r.m.paths)
 	}
 	if r.m.meta == 0 {
 		return
@@ -307,8 +363,7 @@ func (r *run) load(at row) {
 
 func (r *run) loadKept(v *driver.Version) {
 	if r.m.slots > 0 {
-		clear(r.scope.slots)
-		r.m.paths.find(v.Data, r.scope.slots)
+		r.scope.enter(v.Data, r.m.paths)
 	}
 	if r.m.meta != 0 {
 		r.meta = meta{
@@ -335,8 +390,9 @@ func (r *run) place(c *candidate, at row) {
 		c.values[i] = o.append(c.values[i][:0], &r.scope)
 	}
 	if c.kept = at.kept; at.kept != nil {
-		c.key = at.kept.Key
+		c.key, c.number = at.kept.Key, at.kept.Number
 	} else {
+		c.number = at.s.ColumnInt64(colNumber)
 		c.key = unsafeString(r.c.raw(at.s, colKey))
 	}
 }

@@ -95,16 +95,22 @@ func (c *conn) members(s *sqlite.Stmt, col int, fields []string) []byte {
 	case fields == nil || n < c.small:
 		return c.bytes(s, col)
 	}
-	out := []byte{'{'}
+	var found []string
+	size := len("{}")
 	gjson.Parse(unsafeString(c.raw(s, col))).ForEach(func(key, value gjson.Result) bool {
 		if slices.Contains(fields, key.Str) {
-			if len(out) > 1 {
-				out = append(out, ',')
-			}
-			out = append(append(append(out, key.Raw...), ':'), value.Raw...)
+			found = append(found, key.Raw, value.Raw)
+			size += len(key.Raw) + len(":,") + len(value.Raw)
 		}
 		return true
 	})
+	out := append(make([]byte, 0, size), '{')
+	for i := 0; i < len(found); i += 2 {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, found[i]...), ':'), found[i+1]...)
+	}
 	return append(out, '}')
 }
 

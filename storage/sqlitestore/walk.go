@@ -110,7 +110,7 @@ func (r *run) selectPage(a access) ([]*driver.Version, error) {
 	if err := r.selectEach(a, r.collect(t)); err != nil {
 		return nil, err
 	}
-	return t.versions()
+	return t.page()
 }
 
 // patience is how many documents a way that may stop early looks at.
@@ -123,12 +123,20 @@ func (r *run) patience() int64 {
 
 // filler appends accepted rows to a page until it is full.
 type filler struct {
-	r   *run
-	out []*driver.Version
-	c   candidate
+	r    *run
+	out  []*driver.Version
+	size int64 // bytes of their data
+	c    candidate
 }
 
-func (p *filler) full() bool { return p.r.q.Limit > 0 && len(p.out) >= p.r.q.Limit }
+func (p *filler) full() bool {
+	return p.r.q.Limit > 0 && len(p.out) >= p.r.q.Limit || p.r.q.Exceeds(p.size)
+}
+
+func (p *filler) add(v *driver.Version) {
+	p.out = append(p.out, v)
+	p.size += int64(len(v.Data))
+}
 
 func (p *filler) visit(at row, doc docID) (bool, error) {
 	if p.r.after != nil || p.r.before != nil {
@@ -138,8 +146,11 @@ func (p *filler) visit(at row, doc docID) (bool, error) {
 		}
 	}
 	v, err := p.r.materialize(at, doc)
-	p.out = append(p.out, v)
-	return !p.full(), err
+	if err != nil {
+		return false, err
+	}
+	p.add(v)
+	return !p.full(), nil
 }
 
 // page returns what was found, in the query's order.
@@ -264,7 +275,7 @@ func (r *run) scanPage() ([]*driver.Version, error) {
 	if err := r.scan(r.collect(t)); err != nil {
 		return nil, err
 	}
-	return t.versions()
+	return t.page()
 }
 
 // top keeps the candidates of a page: the first of the order, or the last of
@@ -299,28 +310,41 @@ func (t *top) add(c *candidate) {
 	switch {
 	case !t.r.within(c):
 	case t.limit == 0 || len(t.list) < t.limit:
-		t.list = append(t.list, c.clone())
+		t.list = append(t.list, t.r.clone(c))
 		if len(t.list) == t.limit {
 			heap.Init(t)
 		}
 	case t.worse(t.list[0], c):
-		t.list[0] = c.clone()
+		t.list[0] = t.r.clone(c)
 		heap.Fix(t, 0)
 	}
 }
 
-// versions reads the versions that were kept, in the query's order.
-func (t *top) versions() ([]*driver.Version, error) {
+// read reads the versions that were kept, in the query's order, as far as they are
+// wanted.
+func (t *top) read(into *filler) error {
 	slices.SortFunc(t.list, t.r.compare)
-	out := make([]*driver.Version, 0, len(t.list))
+	if t.r.q.Backward {
+		slices.Reverse(t.list)
+	}
 	for _, c := range t.list {
+		if into.full() {
+			break
+		}
 		v, err := t.r.version(c)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		out = append(out, v)
+		into.add(v)
 	}
-	return out, nil
+	return nil
+}
+
+// page reads the versions that were kept.
+func (t *top) page() ([]*driver.Version, error) {
+	p := &filler{r: t.r}
+	err := t.read(p)
+	return p.page(), err
 }
 
 // version reads the version of a candidate.

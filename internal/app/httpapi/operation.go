@@ -114,6 +114,15 @@ func CountRead(ctx context.Context, versions, bytes int) error {
 		"ask for fewer documents, a smaller page or a shorter time (from, to), or leave out totalCount, which looks at all there are", op.most)
 }
 
+// LeftToRead is how many bytes the context's operation may still read; 0: any number.
+func LeftToRead(ctx context.Context) int64 {
+	op := operationOf(ctx)
+	if op == nil {
+		return 0
+	}
+	return max(op.most-op.bytes.Load(), 1)
+}
+
 // perVersion is how many bytes a version takes beside its data, about.
 const perVersion = 256
 
