@@ -194,6 +194,7 @@ func TestCommands(t *testing.T) {
 	many := driver.Compare{Field: stars, Op: driver.Ge, Value: int64(3)}
 	tagged := driver.Any{Field: driver.Field{Path: []string{"tags"}}, Filter: driver.Compare{Field: driver.Field{Kind: driver.KindString}, Op: driver.Eq, Value: "a"}}
 	named := driver.Text{Field: driver.Field{Path: []string{"name"}, Kind: driver.KindString}, Op: driver.Contains, Value: "Go*", Fold: true}
+	begins := driver.Text{Field: driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, Op: driver.HasPrefix, Value: "g"}
 	byStars := []driver.Order{{Field: stars, Desc: true}}
 	tools := s.collections["tools"]
 	main, history := tools.indexes(declared)
@@ -237,6 +238,8 @@ func TestCommands(t *testing.T) {
 			query(driver.Query{At: 3_500_000, Filter: driver.And{many, tagged}, Order: byStars, Limit: 10})
 		}, false, false},
 		{"a page of the past, by a text in any case", func() { tools.latest.Store(0); query(driver.Query{At: 3_500_000, Filter: named, Limit: 10}) }, false, true},
+		{"a page of the present, by a beginning of keys", func() { query(driver.Query{At: 9_000_000, Filter: begins, Limit: 10}) }, true, false},
+		{"a page of the past, by a beginning of keys", func() { query(driver.Query{At: 3_500_000, Filter: begins, Limit: 10}) }, false, false},
 		{"how many there are, by an index", func() { count(driver.Query{At: 9_000_000, Filter: many}) }, true, false},
 		{"how many there were, by an index", func() { tools.latest.Store(0); count(driver.Query{At: 3_500_000, Filter: many}) }, false, false},
 		{"how many at that instant or at one before", func() { count(driver.Query{At: 3_500_000, Filter: many}) }, false, false},

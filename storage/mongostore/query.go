@@ -27,6 +27,9 @@ type planned struct {
 	*driver.Query
 	filter driver.Filter // planned and hoisted
 	local  bool          // deeper than the search form: filtered, sorted and cut here
+	// keys are the ranges that hold the keys of what the query finds; any key, unless keyed.
+	keys  []check.KeyRange
+	keyed bool
 }
 
 func planQuery(q *driver.Query) (*planned, error) {
@@ -53,17 +56,59 @@ func planQuery(q *driver.Query) (*planned, error) {
 		p.filter = hoist(filter)
 	}
 	p.local = p.local || depth(p.filter) > maxDepth
+	p.keys, p.keyed = check.Keys(p.filter)
+	if p.sortedByKey() {
+		desc := len(q.Order) > 0 && q.Order[0].Desc
+		p.beyondKey(q.After, !desc)
+		p.beyondKey(q.Before, desc)
+	}
 	return p, nil
 }
 
-// pushed is what the database applies of the filter and the page.
-func (p *planned) pushed(at place) bson.A {
-	var conditions bson.A
-	if p.local {
-		return conditions
+// sortedByKey reports whether the order is that of the keys, which is an index's.
+func (p *planned) sortedByKey() bool {
+	return len(p.Order) == 0 || p.Order[0].Field.Meta == driver.MetaKey
+}
+
+func (p *planned) beyondKey(position *driver.Position, after bool) {
+	if position == nil {
+		return
 	}
-	if _, all := p.filter.(always); !all {
-		conditions = append(conditions, at.compile(p.filter))
+	if !p.keyed {
+		p.keys, p.keyed = []check.KeyRange{{}}, true
+	}
+	p.keys = check.KeysBeyond(p.keys, position.Key, after)
+}
+
+// inKeys is the condition on the field that has the key.
+func (p *planned) inKeys(field string) bson.D {
+	if !p.keyed {
+		return nil
+	}
+	ones, alternatives := bson.A{}, bson.A{}
+	for _, r := range p.keys {
+		if key, one := r.One(); one {
+			ones = append(ones, encodeString(key))
+			continue
+		}
+		bounds := bson.D{{Key: "$gte", Value: encodeString(r.Low)}}
+		if r.High != "" {
+			bounds = append(bounds, bson.E{Key: "$lt", Value: encodeString(r.High)})
+		}
+		alternatives = append(alternatives, bson.D{{Key: field, Value: bounds}})
+	}
+	if len(ones) > 0 || len(alternatives) == 0 {
+		alternatives = append(alternatives, bson.D{{Key: field, Value: in(ones)}})
+	}
+	return oneOf(alternatives)
+}
+
+// positions are the conditions that versions at a place are within the page; that they
+// are on keys says inKeys.
+func (p *planned) positions(at place) bson.A {
+	var conditions bson.A
+	if p.local || p.sortedByKey() {
+		return conditions
 	}
 	if p.After != nil {
 		conditions = append(conditions, at.beyond(p.Order, p.After, true))
@@ -100,7 +145,7 @@ func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, 
 	}
 	var rows []row
 	err = s.inSnapshot(ctx, func(ctx context.Context) error {
-		rows, err = c.rows(ctx, p, false)
+		rows, err = c.rows(ctx, p)
 		return err
 	})
 	if err != nil {
@@ -150,7 +195,11 @@ func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 
 // count counts what a query finds.
 func (c *collection) count(ctx context.Context, p *planned) (int64, error) {
-	if !p.local && !c.knownSince(p.At) {
+	if p.local {
+		rows, err := c.rows(ctx, p)
+		return int64(len(p.evaluate(rows))), err
+	}
+	if !c.knownSince(p.At) {
 		n, err := c.main.CountDocuments(ctx, p.currentFilter())
 		if err != nil {
 			return 0, err
@@ -159,42 +208,70 @@ func (c *collection) count(ctx context.Context, p *planned) (int64, error) {
 			return n, err
 		}
 	}
-	// Some documents have later versions: their counted ones are in three
-	// places, and only the keys tell which are the same.
-	rows, err := c.rows(ctx, p, !p.local)
+	// Some documents have later versions. Whether one counts that has the version itself is
+	// decided by the document alone. Of the others the runs are counted, before and after:
+	// more versions only ever move there, so that none did meanwhile where both are the same.
+	overflow, err := c.countOverflow(ctx, p)
 	if err != nil {
 		return 0, err
 	}
-	if p.local {
-		rows = p.evaluate(rows)
+	for {
+		n, err := c.main.CountDocuments(ctx, bson.D{{Key: "$or", Value: bson.A{p.currentFilter(), p.pastFilter("prev")}}})
+		if err != nil || c.store.snapshots {
+			return n + overflow, err
+		}
+		before := overflow
+		if overflow, err = c.countOverflow(ctx, p); err != nil || overflow == before {
+			return n + overflow, err
+		}
 	}
-	return int64(len(rows)), nil
 }
 
-// rows reads what a query finds in all three places, each version once. Only
-// their keys are read where the caller wants to count, and knows that there are
-// later versions.
-func (c *collection) rows(ctx context.Context, p *planned, keysOnly bool) ([]row, error) {
+// countOverflow counts the documents whose version is in a run and not in themselves, too,
+// as a commit leaves it that wrote the run and then failed.
+func (c *collection) countOverflow(ctx context.Context, p *planned) (int64, error) {
+	cursor, err := c.history.Aggregate(ctx, bson.A{
+		bson.D{{Key: "$match", Value: p.pastFilter("vs")}},
+		bson.D{{Key: "$project", Value: bson.D{{Key: "k", Value: 1}}}},
+		bson.D{{Key: "$lookup", Value: bson.D{
+			{Key: "from", Value: c.main.Name()}, {Key: "localField", Value: "k"}, {Key: "foreignField", Value: "_id"}, {Key: "as", Value: "d"},
+		}}},
+		bson.D{{Key: "$unwind", Value: "$d"}},
+		bson.D{{Key: "$match", Value: bson.D{{Key: "d.prev.at", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$lte", Value: int64(p.At)}}}}}}}},
+		bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: nil}, {Key: "n", Value: bson.D{{Key: "$sum", Value: 1}}}}}},
+	})
+	n := int64(0)
+	err = each(ctx, cursor, err, func(raw bson.Raw) error {
+		counted, ok := raw.Lookup("n").AsInt64OK()
+		if !ok {
+			return driver.Errorf(driver.CodeInternal, "the server counts %v", raw)
+		}
+		n = counted
+		return nil
+	})
+	return n, err
+}
+
+// rows reads what a query finds in all three places, each version once.
+func (c *collection) rows(ctx context.Context, p *planned) ([]row, error) {
 	if _, none := p.filter.(never); none {
 		return nil, nil
 	}
-	r := &reader{c: c, p: p, keysOnly: keysOnly, seen: make(map[string]bool)}
+	r := &reader{c: c, p: p, seen: make(map[string]bool)}
 	find := options.Find().SetSort(place.sortBy(at("current"), p.sorting(), p.Backward)).SetLimit(p.limit()).
-		SetProjection(currentProjection(keysOnly)).SetAllowDiskUse(true)
+		SetProjection(headFields()).SetAllowDiskUse(true)
 	cursor, err := c.main.Find(ctx, p.currentFilter(), find)
 	if err := r.all(ctx, cursor, err, "current"); err != nil {
 		return nil, err
 	}
-	if !keysOnly {
-		if later, err := c.changedSince(ctx, p.At); err != nil || !later {
-			return r.rows, err
-		}
+	if later, err := c.changedSince(ctx, p.At); err != nil || !later {
+		return r.rows, err
 	}
-	cursor, err = c.main.Aggregate(ctx, p.prevPipeline(keysOnly), options.Aggregate().SetAllowDiskUse(true))
+	cursor, err = c.main.Aggregate(ctx, p.pastPipeline("prev"), options.Aggregate().SetAllowDiskUse(true))
 	if err := r.all(ctx, cursor, err, "prev"); err != nil {
 		return nil, err
 	}
-	cursor, err = c.history.Aggregate(ctx, p.overflowPipeline(keysOnly), options.Aggregate().SetAllowDiskUse(true))
+	cursor, err = c.history.Aggregate(ctx, p.pastPipeline("vs"), options.Aggregate().SetAllowDiskUse(true))
 	return r.rows, r.all(ctx, cursor, err, "vs")
 }
 
@@ -233,11 +310,10 @@ func (c *collection) knownSince(at driver.Instant) bool { return int64(at) < c.l
 
 // reader collects rows, each document once.
 type reader struct {
-	c        *collection
-	p        *planned
-	keysOnly bool
-	seen     map[string]bool
-	rows     []row
+	c    *collection
+	p    *planned
+	seen map[string]bool
+	rows []row
 }
 
 // all reads a cursor to its end; its versions are in a field of its documents.
@@ -255,10 +331,6 @@ func (r *reader) all(ctx context.Context, cursor *mongo.Cursor, err error, field
 			continue
 		}
 		r.seen[key] = true
-		if r.keysOnly {
-			r.rows = append(r.rows, row{version: &driver.Version{Key: key}})
-			continue
-		}
 		found, err := r.record(key, cursor.Current, field)
 		if err != nil {
 			return err
@@ -305,13 +377,6 @@ func (p *planned) page(rows []row) []row {
 	return rows
 }
 
-func currentProjection(keysOnly bool) bson.D {
-	if keysOnly {
-		return bson.D{{Key: "_id", Value: 1}}
-	}
-	return headFields()
-}
-
 // versionFields is a projection to a version without its search form.
 func versionFields(prefix string) bson.D {
 	fields := bson.D{}
@@ -329,18 +394,27 @@ func (p *planned) currentFilter() bson.D {
 		position *driver.Position
 		after    bool
 	}{{p.After, true}, {p.Before, false}} {
-		if end.position == nil || p.local {
+		if end.position == nil || p.local || p.sortedByKey() {
 			continue
 		}
 		if bound := here.bound(p.Order, end.position, end.after); bound != nil {
 			conditions = append(conditions, bound)
 		}
 	}
-	conditions = append(conditions, p.pushed(here)...)
+	if p.filters() {
+		conditions = append(conditions, here.compile(p.filter))
+	}
+	conditions = append(conditions, p.positions(here)...)
 	if p.At != driver.Forever {
 		conditions = append(conditions, bson.D{{Key: "current.at", Value: bson.D{{Key: "$lte", Value: int64(p.At)}}}})
 	}
-	return bson.D{{Key: "$and", Value: conditions}}
+	return append(p.inKeys("_id"), bson.E{Key: "$and", Value: conditions})
+}
+
+// filters reports whether the database applies the filter.
+func (p *planned) filters() bool {
+	_, all := p.filter.(always)
+	return !all && !p.local
 }
 
 // holding is the condition on a version's interval.
@@ -351,60 +425,88 @@ func holding(prefix string, at driver.Instant) bson.D {
 	}
 }
 
-// prevPipeline selects from documents that have a later version now.
-func (p *planned) prevPipeline(keysOnly bool) bson.A {
-	narrow := bson.D{
-		{Key: "current.at", Value: bson.D{{Key: "$gt", Value: int64(p.At)}}},
-		{Key: "prev", Value: bson.D{{Key: "$elemMatch", Value: p.element()}}},
+// pastFilter selects the documents, or runs, in whose list the version of the instant is,
+// and is what the query asks for, but for positions in another order than that of keys.
+func (p *planned) pastFilter(list string) bson.D {
+	conditions := p.inKeys(at(list).key)
+	if list == "prev" {
+		conditions = append(conditions, bson.E{Key: "current.at", Value: bson.D{{Key: "$gt", Value: int64(p.At)}}})
+	} else {
+		conditions = append(conditions, bson.E{Key: "to", Value: bson.D{{Key: "$gt", Value: int64(p.At)}}}, bson.E{Key: "from", Value: bson.D{{Key: "$lte", Value: int64(p.At)}}})
 	}
-	return p.unwound("prev", narrow, keysOnly)
-}
-
-// overflowPipeline selects from runs whose versions surround the instant.
-func (p *planned) overflowPipeline(keysOnly bool) bson.A {
-	narrow := bson.D{
-		{Key: "to", Value: bson.D{{Key: "$gt", Value: int64(p.At)}}},
-		{Key: "from", Value: bson.D{{Key: "$lte", Value: int64(p.At)}}},
-		{Key: "vs", Value: bson.D{{Key: "$elemMatch", Value: p.element()}}},
-	}
-	return p.unwound("vs", narrow, keysOnly)
-}
-
-// element is the condition on one version of a list, as far as it can be
-// evaluated there: the document's key is outside.
-func (p *planned) element() bson.D {
-	conditions := bson.A{holding("", p.At), bson.D{{Key: "del", Value: false}}}
-	list, ok := p.filter.(driver.And)
-	if !ok {
-		list = driver.And{p.filter}
-	}
-	for _, f := range list {
-		if _, all := f.(always); !all && !p.local && !asksForKey(f) {
-			conditions = append(conditions, at("").compile(f))
+	within := bson.A{bson.D{{Key: "del", Value: false}}}
+	var around bson.A // what looks at the key, which is outside of the list
+	if p.filters() {
+		parts, ok := p.filter.(driver.And)
+		if !ok {
+			parts = driver.And{p.filter}
+		}
+		for _, f := range parts {
+			if asksForKey(f) {
+				around = append(around, p.around(list, f))
+			} else {
+				within = append(within, at("").compile(f))
+			}
 		}
 	}
-	return bson.D{{Key: "$and", Value: conditions}}
+	conditions = append(conditions, p.held(list, within)...)
+	if around != nil {
+		conditions = append(conditions, bson.E{Key: "$and", Value: around})
+	}
+	return conditions
 }
 
-// unwound is a pipeline over the versions in a list that hold at the instant.
-func (p *planned) unwound(list string, narrow bson.D, keysOnly bool) bson.A {
+// held is the condition that the version of the instant is in a list, and is as conditions say.
+func (p *planned) held(list string, conditions bson.A) bson.D {
+	return bson.D{{Key: list, Value: bson.D{{Key: "$elemMatch", Value: bson.D{{Key: "$and", Value: append(bson.A{holding("", p.At)}, conditions...)}}}}}}
+}
+
+// around is a filter that looks at the key as a condition on a document, or run, in whose
+// list the version of the instant is, of which there is one.
+func (p *planned) around(list string, f driver.Filter) bson.D {
+	all := func(filters []driver.Filter) bson.A {
+		var conditions bson.A
+		for _, f := range filters {
+			conditions = append(conditions, p.around(list, f))
+		}
+		return conditions
+	}
+	if !asksForKey(f) {
+		return p.held(list, bson.A{at("").compile(f)})
+	}
+	switch f := f.(type) {
+	case driver.And:
+		return bson.D{{Key: "$and", Value: all(f)}}
+	case driver.Or:
+		return bson.D{{Key: "$or", Value: all(f)}}
+	case driver.Not:
+		return bson.D{{Key: "$nor", Value: bson.A{p.around(list, f.Filter)}}}
+	}
+	return at(list).compile(f)
+}
+
+// pastPipeline reads the versions of the instant that are in a list. A page in the order of
+// keys ends where it is full: no more documents are looked at than the index of keys has
+// up to there.
+func (p *planned) pastPipeline(list string) bson.A {
 	here := at(list)
-	conditions := append(bson.A{holding(here.prefix, p.At), bson.D{{Key: list + ".del", Value: false}}}, p.pushed(here)...)
-	stages := bson.A{
-		bson.D{{Key: "$match", Value: narrow}},
-		choose(list, heldAt(list, p.At)),
-		bson.D{{Key: "$unwind", Value: "$" + list}},
-		bson.D{{Key: "$match", Value: bson.D{{Key: "$and", Value: conditions}}}},
-		bson.D{{Key: "$sort", Value: here.sortBy(p.sorting(), p.Backward)}},
-	}
+	page := bson.A{bson.D{{Key: "$sort", Value: here.sortBy(p.sorting(), p.Backward)}}}
 	if n := p.limit(); n > 0 {
-		stages = append(stages, bson.D{{Key: "$limit", Value: n}})
+		page = append(page, bson.D{{Key: "$limit", Value: n}})
 	}
-	var fields bson.D
-	if !keysOnly {
-		fields = versionFields(list)
+	first := p.sortedByKey() && p.limit() > 0
+	stages := bson.A{bson.D{{Key: "$match", Value: p.pastFilter(list)}}}
+	if first {
+		stages = append(stages, page...)
 	}
-	return append(stages, bson.D{{Key: "$project", Value: unwoundFields(list, fields)}})
+	stages = append(stages, choose(list, heldAt(list, p.At)), bson.D{{Key: "$unwind", Value: "$" + list}})
+	if positions := p.positions(here); positions != nil {
+		stages = append(stages, bson.D{{Key: "$match", Value: bson.D{{Key: "$and", Value: positions}}}})
+	}
+	if !first {
+		stages = append(stages, page...)
+	}
+	return append(stages, bson.D{{Key: "$project", Value: unwoundFields(list, versionFields(list))}})
 }
 
 // heldAt is the place, in a list that begins at or before an instant, of the

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // How a page is found. The ways differ in what they read:
@@ -197,9 +198,24 @@ func (c *collection) accessOf(f driver.Filter) []access {
 		}
 	}
 	for i := range out {
-		out[i].exact = len(out) == 1 && used == len(conjuncts) && out[i].ix != c.keys
+		out[i].exact = len(out) == 1 && used == len(conjuncts)
+	}
+	if keys, ok := check.Keys(f); ok {
+		out = append(out, access{ix: c.keys, ranges: spansOf(keys)})
 	}
 	return out
+}
+
+// spansOf are ranges of keys as those of encoded values.
+func spansOf(keys []check.KeyRange) []span {
+	spans := make([]span, len(keys))
+	for i, r := range keys {
+		spans[i] = span{low: append([]byte{tagValue}, r.Low...), high: highValue}
+		if r.High != "" {
+			spans[i].high = append([]byte{tagValue}, r.High...)
+		}
+	}
+	return spans
 }
 
 // flatten lists the conditions that must all hold.
@@ -228,9 +244,6 @@ func (c *collection) accessOfOne(f driver.Filter) (access, bool) {
 	switch {
 	case !ok:
 		return access{}, false
-	case field.Meta == driver.MetaKey && !list:
-		ranges, ok := rangesOf(f, driver.KindString)
-		return access{ix: c.keys, ranges: ranges}, ok
 	case field.Meta != driver.MetaNone:
 		return access{}, false
 	}
