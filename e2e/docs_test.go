@@ -108,3 +108,17 @@ func TestFrontPageIsShort(t *testing.T) {
 		t.Errorf("the README has %d lines, more than 150", lines)
 	}
 }
+
+// Every source file that design.md names is there: the ways of a read and of a
+// write can be followed.
+func TestFilesOfTheDesign(t *testing.T) {
+	files := regexp.MustCompile("`((?:[a-z0-9]+/)+[a-z0-9_.]+\\.go)`").FindAllStringSubmatch(pages(t)["../docs/design.md"], -1)
+	if len(files) < 30 {
+		t.Errorf("only %d files were found", len(files))
+	}
+	for _, m := range files {
+		if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+			t.Errorf("docs/design.md names %s, which is not there", m[1])
+		}
+	}
+}
