@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"bytes"
 	"context"
+	"iter"
 	"slices"
 	"strings"
 
@@ -41,7 +43,7 @@ func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Ver
 			q.Changed = append(q.Changed, name)
 		}
 	}
-	all := open
+	all, made := open, newEffects(open)
 	for e, err := range s.engine.Log(ctx, q) {
 		if err != nil {
 			return fromDriver(ctx, err)
@@ -49,7 +51,7 @@ func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Ver
 		if err := ended(ctx); err != nil {
 			return err
 		}
-		made := newEffects(s.changesBetween(t, e.Previous, e.Version, e.Version, e.Version.RecordedAt))
+		made.of(e.Version, t.changes(e.Previous, e.Version))
 		if open = made.explain(open); len(open) == 0 {
 			break
 		}
@@ -64,13 +66,13 @@ func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Ver
 
 // difference is a change whose version is looked for.
 type difference struct {
-	change   *FieldChange
-	pattern  string
-	inList   bool
-	element  bool   // of a list, by the schema: in JSON, names can look like places
-	old, now []byte // in the order in which versions were made
-	best     *driver.Version
-	how      likeness // of the best
+	change  *FieldChange
+	effect  // between older and newer
+	inList  bool
+	element bool // of a list, by the schema: in JSON, names can look like places
+	sets    bool // a value: it removes none
+	best    *driver.Version
+	how     likeness // of the best
 }
 
 // likeness says how much a version's change is like the difference.
@@ -84,51 +86,85 @@ const (
 )
 
 func newDifference(c *FieldChange, back bool) *difference {
-	d := &difference{change: c, old: c.OldValue, now: c.NewValue}
+	old, now := c.OldValue, c.NewValue
 	if back {
-		d.old, d.now = c.NewValue, c.OldValue
+		old, now = now, old
 	}
-	d.pattern, d.inList = patternOf(c.Path)
+	pattern, inList := appendPattern(nil, c.Path)
+	d := &difference{change: c, effect: effect{string(pattern), string(old), string(now)}, inList: inList, sets: now != nil}
 	d.element = strings.HasSuffix(d.pattern, "/*") && c.typ.object.field(c.Field).Kind != KindJSON
 	return d
 }
 
-// effects are the changes of one version, found by what they did: looking one
-// up takes the same time however many there are.
+// part is what a change has to do at least to have the same effect.
+func (d *difference) part() effect {
+	if d.sets {
+		return effect{pattern: d.pattern, now: d.now}
+	}
+	return d.effect
+}
+
+// effects are the changes of one version, as far as they have to do with differences.
+// Looking one up takes the same time however many there are.
 type effects struct {
-	whole, part map[effect]int // how many changes did this and explain nothing yet
-	patterns    map[string]bool
-	above       map[string]bool // the patterns above those
-	v           *driver.Version
+	v           *driver.Version // nil: it made no visible change
+	whole, part map[effect]*int // how many changes did this and explain nothing yet
+	at, above   map[string]*bool
+	pattern     []byte
 }
 
 // effect is what a change did at a pattern: it removed the old value, set the new
 // one, or did both. Each of these is a part of it.
 type effect struct{ pattern, old, now string }
 
-func effectOf(pattern string, old, now []byte) effect {
-	return effect{pattern, string(old), string(now)}
-}
-
-func newEffects(changes []*FieldChange) *effects {
-	made := &effects{whole: map[effect]int{}, part: map[effect]int{}, patterns: map[string]bool{}, above: map[string]bool{}}
-	for _, c := range changes {
-		pattern, _ := patternOf(c.Path)
-		made.count(effectOf(pattern, c.OldValue, c.NewValue), 1)
-		made.patterns[pattern] = true
-		for up := parentOf(pattern); up != "" && !made.above[up]; up = parentOf(up) {
-			made.above[up] = true
+// newEffects makes room for what has to do with some differences.
+func newEffects(open []*difference) *effects {
+	made := &effects{whole: map[effect]*int{}, part: map[effect]*int{}, at: map[string]*bool{}, above: map[string]*bool{}}
+	for _, d := range open {
+		made.whole[d.effect], made.part[d.part()] = new(int), new(int)
+		for p := d.pattern; p != "" && made.at[p] == nil; p = parentOf(p) {
+			made.at[p], made.above[p] = new(bool), new(bool)
 		}
-		made.v = c.v
 	}
 	return made
 }
 
-// count adds so many changes of an effect.
-func (made *effects) count(e effect, n int) {
-	made.whole[e] += n
-	made.part[effect{pattern: e.pattern, old: e.old}] += n
-	made.part[effect{pattern: e.pattern, now: e.now}] += n
+// of looks at the changes of a version.
+func (made *effects) of(v *driver.Version, changes iter.Seq[change]) {
+	for _, counts := range []map[effect]*int{made.whole, made.part} {
+		for _, n := range counts {
+			*n = 0
+		}
+	}
+	for _, found := range []map[string]*bool{made.at, made.above} {
+		for _, b := range found {
+			*b = false
+		}
+	}
+	made.v = nil
+	for c := range changes {
+		made.v = v
+		made.pattern, _ = appendPattern(made.pattern[:0], c.Path)
+		p := made.pattern
+		// No text is copied to be looked up.
+		add(made.whole[effect{string(p), string(c.Old), string(c.New)}], 1)
+		add(made.part[effect{pattern: string(p), old: string(c.Old)}], 1)
+		add(made.part[effect{pattern: string(p), now: string(c.New)}], 1)
+		if found := made.at[string(p)]; found != nil {
+			*found = true
+		}
+		for p = p[:bytes.LastIndexByte(p, '/')]; len(p) > 0; p = p[:bytes.LastIndexByte(p, '/')] {
+			if found := made.above[string(p)]; found != nil {
+				*found = true
+			}
+		}
+	}
+}
+
+func add(count *int, n int) {
+	if count != nil {
+		*count += n
+	}
 }
 
 // explain notes which of the differences the version made, and returns those for
@@ -140,8 +176,10 @@ func (made *effects) explain(open []*difference) (left []*difference) {
 		return open
 	}
 	for _, d := range open {
-		if e := effectOf(d.pattern, d.old, d.now); made.whole[e] > 0 {
-			made.count(e, -1)
+		if n := made.whole[d.effect]; *n > 0 {
+			*n--
+			add(made.part[effect{pattern: d.pattern, old: d.old}], -1)
+			add(made.part[effect{pattern: d.pattern, now: d.now}], -1)
 			d.how, d.best = exact, made.v
 		}
 	}
@@ -149,12 +187,8 @@ func (made *effects) explain(open []*difference) (left []*difference) {
 		if d.how == exact {
 			continue
 		}
-		e := effectOf(d.pattern, d.old, d.now)
-		if d.now != nil {
-			e.old = ""
-		}
-		if (d.now != nil || d.element) && made.part[e] > 0 {
-			made.part[e]--
+		if n := made.part[d.part()]; (d.sets || d.element) && *n > 0 {
+			*n--
 			d.how, d.best = exact, made.v
 		} else if how := made.like(d.pattern); how > d.how {
 			d.how, d.best = how, made.v
@@ -167,14 +201,14 @@ func (made *effects) explain(open []*difference) (left []*difference) {
 }
 
 func (made *effects) like(pattern string) likeness {
-	if made.patterns[pattern] {
+	if *made.at[pattern] {
 		return alike
 	}
-	if made.above[pattern] {
+	if *made.above[pattern] {
 		return near
 	}
 	for up := parentOf(pattern); up != ""; up = parentOf(up) {
-		if made.patterns[up] {
+		if *made.at[up] {
 			return near
 		}
 	}
@@ -184,14 +218,20 @@ func (made *effects) like(pattern string) likeness {
 // parentOf is the pattern above; "" above a field.
 func parentOf(pattern string) string { return pattern[:strings.LastIndexByte(pattern, '/')] }
 
-// patternOf is a JSON Pointer with a star for each segment that can be a place in
-// a list; inList reports whether there is one.
-func patternOf(path string) (pattern string, inList bool) {
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		if s != "" && strings.Trim(s, "0123456789") == "" {
-			segments[i], inList = "*", true
+// appendPattern appends a JSON Pointer with a star for each segment that can be a place
+// in a list; inList reports whether there is one.
+func appendPattern(dst []byte, path string) (_ []byte, inList bool) {
+	for len(path) > 0 {
+		segment := path[1:]
+		if end := strings.IndexByte(segment, '/'); end >= 0 {
+			segment = segment[:end]
+		}
+		path = path[1+len(segment):]
+		if dst = append(dst, '/'); segment != "" && strings.Trim(segment, "0123456789") == "" {
+			dst, inList = append(dst, '*'), true
+		} else {
+			dst = append(dst, segment...)
 		}
 	}
-	return strings.Join(segments, "/"), inList
+	return dst, inList
 }

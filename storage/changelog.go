@@ -31,7 +31,7 @@ const moreVersions = 4
 // the end), newest first or in the exact reverse of that. Where not all of them are
 // likely to be wanted, versions is how many probably have enough; 0 for all. An
 // engine that knows need not look for the others.
-func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, versions int, yield func(changePlace, *FieldChange) bool) error {
+func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, *driver.Version) bool) error {
 	q := l.log
 	q.Limit = versions
 	q.Backward, q.Previous = !reverse, true
@@ -75,26 +75,32 @@ func positionOf(v *driver.Version) driver.LogPosition {
 }
 
 // version calls yield with the changes of one version; false where no more are wanted.
-func (l *changelog) version(e driver.Entry, reverse bool, after, until *changePlace, yield func(changePlace, *FieldChange) bool) bool {
+func (l *changelog) version(e driver.Entry, reverse bool, after, until *changePlace, yield func(changePlace, change, *driver.Version) bool) bool {
 	v := e.Version
 	t := l.store.byCollection[v.Collection]
 	if t == nil {
 		return true
 	}
 	place := changePlace{LogPosition: positionOf(v)}
-	changes := l.store.changesBetween(t, e.Previous, v, v, l.seen)
-	for n := range changes {
-		place.index = n
-		if reverse {
-			place.index = len(changes) - 1 - n
+	wanted := func(c change) bool {
+		if len(l.fields) > 0 && !slices.Contains(l.fields, c.f.Name) || after != nil && !place.behind(*after, reverse) {
+			return true
 		}
-		c := changes[place.index]
-		if len(l.fields) > 0 && !slices.Contains(l.fields, c.Field) || after != nil && !place.behind(*after, reverse) {
-			continue
+		return (until == nil || until.behind(place, reverse)) && yield(place, c, v)
+	}
+	if reverse {
+		for i, c := range slices.Backward(slices.Collect(t.changes(e.Previous, v))) {
+			if place.index = i; !wanted(c) {
+				return false
+			}
 		}
-		if until != nil && !until.behind(place, reverse) || !yield(place, c) {
+		return true
+	}
+	for c := range t.changes(e.Previous, v) {
+		if !wanted(c) {
 			return false
 		}
+		place.index++
 	}
 	return true
 }
@@ -139,8 +145,8 @@ func (l *changelog) page(ctx context.Context, op *operation, hash string, p pagi
 	}
 	var items []item
 	// Each version has a change or more, the one of the place and one behind the page too.
-	err = l.each(ctx, p.backward, from, to, p.limit+2, func(at changePlace, c *FieldChange) bool {
-		items = append(items, item{at, c})
+	err = l.each(ctx, p.backward, from, to, p.limit+2, func(at changePlace, c change, v *driver.Version) bool {
+		items = append(items, item{at, l.store.fieldChange(l.store.byCollection[v.Collection], c, v, l.seen)})
 		return len(items) <= p.limit
 	})
 	if err != nil {
@@ -167,7 +173,7 @@ func (l *changelog) page(ctx context.Context, op *operation, hash string, p pagi
 			return len(items), nil
 		}
 		n := 0
-		err := l.each(ctx, false, nil, nil, 0, func(changePlace, *FieldChange) bool { n++; return true })
+		err := l.each(ctx, false, nil, nil, 0, func(changePlace, change, *driver.Version) bool { n++; return true })
 		return n, err
 	}
 	return conn, nil

@@ -58,7 +58,7 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 			return nil, err
 		}
 	}
-	over := &overlap{store: s, t: t, base: base, cur: cur, at: at}
+	over := &overlap{store: s, t: t, base: base, cur: cur}
 	if err := over.since(ctx); err != nil {
 		return nil, err
 	}
@@ -106,13 +106,24 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 		if err != nil {
 			return nil, fromDriver(ctx, err)
 		}
-		changes := s.changesBetween(t, e.Previous, e.Version, e.Version, seen)
-		slices.Reverse(changes)
-		if out = append(out, changes...); len(out) >= maxSince {
-			out = out[:maxSince]
+		if err := ended(ctx); err != nil {
+			return nil, err
+		}
+		var last []change // of the version
+		for c := range t.changes(e.Previous, e.Version) {
+			if last = append(last, c); len(last) == 2*maxSince {
+				last = append(last[:0], last[maxSince:]...)
+			}
+		}
+		for _, c := range slices.Backward(last) {
+			if len(out) < maxSince {
+				out = append(out, s.fieldChange(t, c, e.Version, seen))
+			}
+		}
+		if len(out) >= maxSince {
 			break
 		}
 	}
 	slices.Reverse(out)
-	return out, nil
+	return out, s.detail(ctx, len(out))
 }

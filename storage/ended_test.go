@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"strings"
 	"testing"
@@ -106,7 +107,7 @@ func TestDetailsAreBounded(t *testing.T) {
 	e.load("software", "a", `{"name":"a","tags":["x","y","z"]}`)
 	e.load("software", "a", `{"name":"b","tags":["u","v","w"]}`)
 	d := e.get("a").Document
-	one := 1
+	one, created := 1, 0
 	for name, run := range map[string]func(ctx context.Context) error{
 		"blame": func(ctx context.Context) error {
 			_, err := e.store.Blame(ctx, d, nil)
@@ -123,6 +124,25 @@ func TestDetailsAreBounded(t *testing.T) {
 				return nil
 			}
 			_, err = conn.Edges[0].Changes()
+			return err
+		},
+		"changes of a write": func(ctx context.Context) error {
+			created++
+			made, err := e.projects.Create(ctx, storage.CreateInput{Key: fmt.Sprint("made", created), Data: object{"name": "c", "stars": 1}})
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			_, err = made.(*storage.Success[*project]).Changes()
+			return err
+		},
+		"changes since": func(ctx context.Context) error {
+			lost, err := e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: object{"name": "c"}})
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			_, err = lost.(*storage.Conflict[*project]).ChangesSince(ctx)
 			return err
 		},
 	} {

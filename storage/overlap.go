@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 
@@ -19,7 +20,6 @@ type overlap struct {
 	store     *Store
 	t         *Type
 	base, cur *driver.Version // both are there, cur is live
-	at        driver.Instant
 	// again says that the document was deleted and created again in between: it
 	// is another one, and everything overlaps.
 	again bool
@@ -63,7 +63,7 @@ func (o *overlap) paths(ctx context.Context, after []byte, patch map[string]any)
 	if o.again {
 		return append([]string{}, all...), nil
 	}
-	net := o.store.changesBetween(o.t, o.base, o.cur, o.cur, o.at)
+	net := touchedBy(all, o.t.changes(o.base, o.cur))
 	visibleNow, visibleAfter := o.t.object.visible(o.cur.Data), o.t.object.visible(after)
 	out := []string{}
 	var parts []string // of changed fields
@@ -75,7 +75,7 @@ func (o *overlap) paths(ctx context.Context, after []byte, patch map[string]any)
 		}
 		f := o.t.object.field(names[0])
 		switch {
-		case touches(net, path):
+		case net[path]:
 			out = append(out, path)
 		case !o.changed[f.Stored]:
 		case f.Kind != KindObject:
@@ -107,7 +107,7 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 			q.Changed = append(q.Changed, stored)
 		}
 	}
-	var touched []string
+	var found []string
 	compared := 0
 	for e, err := range o.store.engine.Log(ctx, q) {
 		if err != nil {
@@ -117,26 +117,34 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 			return nil, err
 		}
 		if compared++; compared > maxCompared {
-			return append(touched, paths...), nil
+			return append(found, paths...), nil
 		}
-		changes := o.store.changesBetween(o.t, e.Previous, e.Version, e.Version, o.at)
+		touched := touchedBy(paths, o.t.changes(e.Previous, e.Version))
 		paths = slices.DeleteFunc(paths, func(path string) bool {
-			if !touches(changes, path) {
-				return false
+			if touched[path] {
+				found = append(found, path)
 			}
-			touched = append(touched, path)
-			return true
+			return touched[path]
 		})
 		if len(paths) == 0 {
 			break
 		}
 	}
-	return touched, nil
+	return found, nil
 }
 
-// touches reports whether a change is at a path, in it, or around it.
-func touches(changes []*FieldChange, path string) bool {
-	return slices.ContainsFunc(changes, func(c *FieldChange) bool {
-		return c.Path == path || strings.HasPrefix(c.Path, path+"/") || strings.HasPrefix(path, c.Path+"/")
-	})
+// touchedBy returns those of some paths that a change is at, in, or around.
+func touchedBy(paths []string, changes iter.Seq[change]) map[string]bool {
+	found := map[string]bool{}
+	for c := range changes {
+		for _, path := range paths {
+			if c.Path == path || strings.HasPrefix(c.Path, path) && c.Path[len(path)] == '/' || strings.HasPrefix(path, c.Path) && path[len(c.Path)] == '/' {
+				found[path] = true
+			}
+		}
+		if len(found) == len(paths) {
+			break
+		}
+	}
+	return found
 }

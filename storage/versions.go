@@ -53,20 +53,11 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 				if err := ended(ctx); err != nil {
 					return nil, err
 				}
-				changes := s.listChanges(d.t, e.Previous, e.Version, doc.seen)
-				return changes, s.detail(ctx, len(changes))
+				return s.listChanges(ctx, d.t, e.Previous, e.Version, e.Version, doc.seen)
 			},
 		})
 	}
 	return conn, nil
-}
-
-// listChanges is changesBetween with a list that is never nil.
-func (s *Store) listChanges(t *Type, before, after *driver.Version, seen driver.Instant) []*FieldChange {
-	if out := s.changesBetween(t, before, after, after, seen); out != nil {
-		return out
-	}
-	return []*FieldChange{}
 }
 
 // Diff returns the difference between two versions of a document; to is the one
@@ -86,8 +77,8 @@ func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *Vers
 	if err := ended(ctx); err != nil {
 		return nil, err
 	}
-	changes := s.changesBetween(d.t, before, after, d.v, d.seen)
-	if err := s.detail(ctx, len(changes)); err != nil {
+	changes, err := s.listChanges(ctx, d.t, before, after, d.v, d.seen)
+	if err != nil {
 		return nil, err
 	}
 	return &DocumentDiff{

@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"context"
+	"iter"
 	"strings"
 
 	"github.com/asof/asof/storage/diff"
@@ -14,18 +16,27 @@ func (f *Field) visible(raw []byte) []byte {
 	if f.Kind != KindObject || len(raw) == 0 {
 		return raw
 	}
-	if !f.List || raw[0] != '[' {
-		return f.Object.visible(raw)
+	return f.appendVisible(make([]byte, 0, len(raw)), raw)
+}
+
+func (f *Field) appendVisible(dst, raw []byte) []byte {
+	switch {
+	case f.Kind != KindObject:
+		return append(dst, raw...)
+	case !f.List || len(raw) == 0 || raw[0] != '[':
+		return f.Object.appendVisible(dst, raw)
 	}
-	out := []byte{'['}
+	dst = append(dst, '[')
+	first := true
 	rawjson.Elements(raw, func(start, end int) bool {
-		if len(out) > 1 {
-			out = append(out, ',')
+		if !first {
+			dst = append(dst, ',')
 		}
-		out = append(out, f.Object.visible(raw[start:end])...)
+		first = false
+		dst = f.Object.appendVisible(dst, raw[start:end])
 		return true
 	})
-	return append(out, ']')
+	return append(dst, ']')
 }
 
 // visible returns a stored object as users see it; what is not an object is
@@ -34,7 +45,15 @@ func (o *ObjectType) visible(raw []byte) []byte {
 	if len(raw) == 0 || raw[0] != '{' {
 		return raw
 	}
-	out := []byte{'{'}
+	return o.appendVisible(make([]byte, 0, len(raw)), raw)
+}
+
+func (o *ObjectType) appendVisible(dst, raw []byte) []byte {
+	if len(raw) == 0 || raw[0] != '{' {
+		return append(dst, raw...)
+	}
+	dst = append(dst, '{')
+	first := true
 	rawjson.Members(raw, func(name []byte, start, end int) bool {
 		i, ok := o.byStored[string(name)]
 		if !ok {
@@ -42,40 +61,65 @@ func (o *ObjectType) visible(raw []byte) []byte {
 				return true
 			}
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
+		if !first {
+			dst = append(dst, ',')
 		}
+		first = false
 		f := &o.Fields[i]
-		out = append(rawjson.AppendString(out, f.Name), ':')
-		out = append(out, f.visible(raw[start:end])...)
+		dst = append(rawjson.AppendString(dst, f.Name), ':')
+		dst = f.appendVisible(dst, raw[start:end])
 		return true
 	})
-	return append(out, '}')
+	return append(dst, '}')
 }
 
-// changesBetween lists the visible changes between two states of a document, in
-// the order of the schema. Either may be nil, or a tombstone. The changes carry
-// the version v.
-func (s *Store) changesBetween(t *Type, before, after, v *driver.Version, seen driver.Instant) []*FieldChange {
-	old, now := dataOf(before), dataOf(after)
-	oldAt, nowAt := indexMembers(t.object, old), indexMembers(t.object, now)
-	var out []*FieldChange
-	var changes []diff.Change
-	for i := range t.object.Fields {
-		f := &t.object.Fields[i]
-		a, b := oldAt[i].at(old), nowAt[i].at(now)
-		if string(a) == string(b) && (a == nil) == (b == nil) {
-			continue
-		}
-		changes = diff.Values(changes[:0], diff.Join("", f.Name), f.visible(a), f.visible(b))
-		for _, c := range changes {
-			out = append(out, &FieldChange{
-				Path: c.Path, Field: f.Name, Op: changeOps[c.Op], OldValue: c.Old, NewValue: c.New,
-				store: s, typ: t, v: v, seen: seen,
-			})
+// change is a visible change of a field.
+type change struct {
+	diff.Change
+	f *Field
+}
+
+// changes yields the visible changes between two states of a document, in the order of
+// the schema, as far as they are wanted. Either state may be nil, or a tombstone.
+func (t *Type) changes(before, after *driver.Version) iter.Seq[change] {
+	return func(yield func(change) bool) {
+		old, now := dataOf(before), dataOf(after)
+		oldAt, nowAt := indexMembers(t.object, old), indexMembers(t.object, now)
+		for i := range t.object.Fields {
+			f := &t.object.Fields[i]
+			a, b := oldAt[i].at(old), nowAt[i].at(now)
+			if string(a) == string(b) && (a == nil) == (b == nil) {
+				continue
+			}
+			for c := range diff.Values(diff.Join("", f.Name), f.visible(a), f.visible(b)) {
+				if !yield(change{c, f}) {
+					return
+				}
+			}
 		}
 	}
-	return out
+}
+
+// fieldChange is a change as it is shown, with the version v that made it.
+func (s *Store) fieldChange(t *Type, c change, v *driver.Version, seen driver.Instant) *FieldChange {
+	return &FieldChange{
+		Path: c.Path, Field: c.f.Name, Op: changeOps[c.Op], OldValue: c.Old, NewValue: c.New,
+		store: s, typ: t, v: v, seen: seen,
+	}
+}
+
+// listChanges lists the visible changes between two states of a document, which carry the
+// version v; the list is never nil. They count as details, and are refused while they are
+// listed where that are too many.
+func (s *Store) listChanges(ctx context.Context, t *Type, before, after, v *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
+	out := []*FieldChange{}
+	for c := range t.changes(before, after) {
+		if err := s.detail(ctx, 1); err != nil {
+			return nil, err
+		}
+		out = append(out, s.fieldChange(t, c, v, seen))
+	}
+	return out, nil
 }
 
 var changeOps = [...]ChangeOp{diff.Add: ChangeAdd, diff.Replace: ChangeReplace, diff.Remove: ChangeRemove}

@@ -107,6 +107,5 @@ func (a *Arrived) Changes(ctx context.Context) ([]*FieldChange, error) {
 			return nil, err
 		}
 	}
-	changes := a.store.listChanges(a.t, before, a.v, a.v.RecordedAt)
-	return changes, a.store.detail(ctx, len(changes))
+	return a.store.listChanges(ctx, a.t, before, a.v, a.v, a.v.RecordedAt)
 }

@@ -26,7 +26,7 @@ type outcome struct {
 }
 
 // finish turns an outcome into the member of the GraphQL union.
-func finish[T AnyDocument](c *Collection[T], o *outcome, err error, clientMutationID *string) (any, error) {
+func finish[T AnyDocument](ctx context.Context, c *Collection[T], o *outcome, err error, clientMutationID *string) (any, error) {
 	if err != nil {
 		return nil, Unwritten(err)
 	}
@@ -42,7 +42,7 @@ func finish[T AnyDocument](c *Collection[T], o *outcome, err error, clientMutati
 			if !o.changed {
 				return []*FieldChange{}, nil
 			}
-			return c.store.listChanges(c.t, o.before, o.version, o.version.RecordedAt), nil
+			return c.store.listChanges(ctx, c.t, o.before, o.version, o.version, o.version.RecordedAt)
 		},
 	}, nil
 }
@@ -66,21 +66,21 @@ func Unwritten(err error) error {
 // if it does. A key that was deleted can be used again; its numbers go on.
 func (c *Collection[T]) Create(ctx context.Context, in CreateInput) (any, error) {
 	o, err := c.store.create(ctx, c.t, in)
-	return finish(c, o, err, in.ClientMutationID)
+	return finish(ctx, c, o, err, in.ClientMutationID)
 }
 
 // Update patches a document: a *Success[T], or a *Conflict[T] if the document
 // is not at the expected version and the patch could or should not be merged.
 func (c *Collection[T]) Update(ctx context.Context, in UpdateInput) (any, error) {
 	o, err := c.store.update(ctx, c.t, in)
-	return finish(c, o, err, in.ClientMutationID)
+	return finish(ctx, c, o, err, in.ClientMutationID)
 }
 
 // Delete deletes a document: a *Success[T] with the document as it was, or a
 // *Conflict[T].
 func (c *Collection[T]) Delete(ctx context.Context, in DeleteInput) (any, error) {
 	o, err := c.store.remove(ctx, c.t, in)
-	return finish(c, o, err, in.ClientMutationID)
+	return finish(ctx, c, o, err, in.ClientMutationID)
 }
 
 // Restore writes the state of an earlier version, or parts of it, as a new
@@ -88,7 +88,7 @@ func (c *Collection[T]) Delete(ctx context.Context, in DeleteInput) (any, error)
 // back.
 func (c *Collection[T]) Restore(ctx context.Context, in RestoreInput) (any, error) {
 	o, err := c.store.restore(ctx, c.t, in)
-	return finish(c, o, err, in.ClientMutationID)
+	return finish(ctx, c, o, err, in.ClientMutationID)
 }
 
 // request checks what all writes have in common and returns the operation.

@@ -52,14 +52,19 @@ func intern(old, now [][]byte) (a, b []int) {
 		return nil, nil
 	}
 	numbers := map[string]int{}
+	var text []byte
 	number := func(elems [][]byte) []int {
 		out := make([]int, len(elems))
 		for i, e := range elems {
-			key := canonical(e)
-			n, ok := numbers[key]
+			key := e
+			if len(e) > 0 && (e[0] == '{' || e[0] == '[') {
+				text = appendCanonical(text[:0], e)
+				key = text
+			}
+			n, ok := numbers[string(key)]
 			if !ok {
 				n = len(numbers)
-				numbers[key] = n
+				numbers[string(key)] = n
 			}
 			out[i] = n
 		}
@@ -68,14 +73,7 @@ func intern(old, now [][]byte) (a, b []int) {
 	return number(old), number(now)
 }
 
-// canonical writes a value with its members in order.
-func canonical(v []byte) string {
-	if len(v) == 0 || v[0] != '{' && v[0] != '[' {
-		return string(v)
-	}
-	return string(appendCanonical(nil, v))
-}
-
+// appendCanonical writes a value with its members in order.
 func appendCanonical(dst, v []byte) []byte {
 	switch v[0] {
 	case '{':
@@ -174,15 +172,16 @@ func walk(a, b []int, trace [][]int32) []match {
 // pairs the longest run that ascends in both lists is kept (as in patience
 // diff; the run is found as by C. Schensted, 1961).
 func increasing(a, b []int) []match {
-	places := map[int][]int{}
-	for j, x := range b {
-		places[x] = append(places[x], j)
+	free := make([]int32, max(slices.Max(a), slices.Max(b))+1) // the first free place of a number in b, plus 1
+	next := make([]int32, len(b))                              // the one after a place
+	for j, x := range slices.Backward(b) {
+		next[j], free[x] = free[x], int32(j+1)
 	}
 	var pairs []match
 	for i, x := range a {
-		if free := places[x]; len(free) > 0 {
-			pairs = append(pairs, match{i, free[0]})
-			places[x] = free[1:]
+		if j := free[x]; j > 0 {
+			pairs = append(pairs, match{i, int(j - 1)})
+			free[x] = next[j-1]
 		}
 	}
 	ends := []int{} // ends[l]: the pair with the least new index that ends a run of length l+1

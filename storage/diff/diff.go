@@ -17,9 +17,11 @@ package diff
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
@@ -43,26 +45,34 @@ type Change struct {
 	New  []byte // nil for Remove
 }
 
-// Values appends the changes between two values to out. Nil stands for a value
-// that is not there. Paths begin with the given one.
-func Values(out []Change, path string, old, now []byte) []Change {
+// Values yields the changes between two values, as far as they are wanted. Nil stands
+// for a value that is not there. Paths begin with the given one.
+func Values(path string, old, now []byte) iter.Seq[Change] {
+	return func(yield func(Change) bool) { visitor(yield).values(path, old, now) }
+}
+
+// visitor is given one change after the other; it returns false for the last one that
+// is wanted. So do its methods.
+type visitor func(Change) bool
+
+func (visit visitor) values(path string, old, now []byte) bool {
 	switch {
 	case old == nil && now == nil:
-		return out
+		return true
 	case old == nil:
-		return append(out, Change{Path: path, Op: Add, New: now})
+		return visit(Change{Path: path, Op: Add, New: now})
 	case now == nil:
-		return append(out, Change{Path: path, Op: Remove, Old: old})
+		return visit(Change{Path: path, Op: Remove, Old: old})
 	case bytes.Equal(old, now):
-		return out
+		return true
 	case old[0] == '{' && now[0] == '{' && !Whole(path):
-		return objects(out, path, old, now)
+		return visit.objects(path, old, now)
 	case old[0] == '[' && now[0] == '[' && !Whole(path):
-		return lists(out, path, old, now)
+		return visit.lists(path, old, now)
 	case normal.Equal(old, now):
-		return out
+		return true
 	}
-	return append(out, Change{Path: path, Op: Replace, Old: old, New: now})
+	return visit(Change{Path: path, Op: Replace, Old: old, New: now})
 }
 
 // maxPath and maxNesting bound the paths, in bytes and in steps, below which
@@ -79,7 +89,7 @@ func Whole(path string) bool {
 	return len(path) > maxPath || strings.Count(path, "/") > maxNesting
 }
 
-func objects(out []Change, path string, old, now []byte) []Change {
+func (visit visitor) objects(path string, old, now []byte) bool {
 	before, after := Members(old), Members(now)
 	for len(before) > 0 || len(after) > 0 {
 		order := 0
@@ -91,42 +101,51 @@ func objects(out []Change, path string, old, now []byte) []Change {
 		default:
 			order = strings.Compare(before[0].Name, after[0].Name)
 		}
+		more := true
 		switch {
 		case order < 0:
-			out = Values(out, Join(path, before[0].Name), before[0].Value, nil)
+			more = visit.values(Join(path, before[0].Name), before[0].Value, nil)
 			before = before[1:]
 		case order > 0:
-			out = Values(out, Join(path, after[0].Name), nil, after[0].Value)
+			more = visit.values(Join(path, after[0].Name), nil, after[0].Value)
 			after = after[1:]
 		default:
-			out = Values(out, Join(path, before[0].Name), before[0].Value, after[0].Value)
+			if !bytes.Equal(before[0].Value, after[0].Value) {
+				more = visit.values(Join(path, before[0].Name), before[0].Value, after[0].Value)
+			}
 			before, after = before[1:], after[1:]
 		}
+		if !more {
+			return false
+		}
 	}
-	return out
+	return true
 }
 
-func lists(out []Change, path string, old, now []byte) []Change {
+func (visit visitor) lists(path string, old, now []byte) bool {
 	before, after := Elements(old), Elements(now)
-	i := 0
+	i, more := 0, true
+	here := func() string { return path + "/" + strconv.Itoa(i) }
 	for _, e := range Align(before, after) {
-		here := path + "/" + strconv.Itoa(i)
 		switch {
 		case e.New < 0:
-			out = append(out, Change{Path: here, Op: Remove, Old: before[e.Old]})
+			if !visit(Change{Path: here(), Op: Remove, Old: before[e.Old]}) {
+				return false
+			}
 			continue
 		case e.Old < 0:
-			out = append(out, Change{Path: here, Op: Add, New: after[e.New]})
+			more = visit(Change{Path: here(), Op: Add, New: after[e.New]})
 		case e.Alike:
-			out = Values(out, here, before[e.Old], after[e.New])
-		default:
-			if !normal.Equal(before[e.Old], after[e.New]) {
-				out = append(out, Change{Path: here, Op: Replace, Old: before[e.Old], New: after[e.New]})
-			}
+			more = visit.values(here(), before[e.Old], after[e.New])
+		case !normal.Equal(before[e.Old], after[e.New]):
+			more = visit(Change{Path: here(), Op: Replace, Old: before[e.Old], New: after[e.New]})
+		}
+		if !more {
+			return false
 		}
 		i++
 	}
-	return out
+	return true
 }
 
 // Member is a member of an object.
@@ -135,20 +154,44 @@ type Member struct {
 	Value []byte
 }
 
-// Members returns the members of an object, sorted by name.
+// longValue is the length from which on the parts of a value are counted before there is
+// a list of them.
+const longValue = 4 << 10
+
+// Members returns the members of an object, sorted by name. They are parts of it.
 func Members(object []byte) []Member {
 	var out []Member
+	if len(object) >= longValue {
+		n := 0
+		rawjson.Members(object, func([]byte, int, int) bool { n++; return true })
+		out = make([]Member, 0, n)
+	}
+	sorted := true
 	rawjson.Members(object, func(name []byte, start, end int) bool {
-		out = append(out, Member{rawjson.Name(name), object[start:end:end]})
+		m := Member{Value: object[start:end:end]}
+		if bytes.IndexByte(name, '\\') < 0 {
+			m.Name = unsafe.String(unsafe.SliceData(name), len(name))
+		} else {
+			m.Name = rawjson.Name(name)
+		}
+		sorted = sorted && (len(out) == 0 || out[len(out)-1].Name < m.Name)
+		out = append(out, m)
 		return true
 	})
-	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	if !sorted {
+		slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	}
 	return out
 }
 
-// Elements returns the elements of a list.
+// Elements returns the elements of a list, which are parts of it.
 func Elements(list []byte) [][]byte {
 	var out [][]byte
+	if len(list) >= longValue {
+		n := 0
+		rawjson.Elements(list, func(int, int) bool { n++; return true })
+		out = make([][]byte, 0, n)
+	}
 	rawjson.Elements(list, func(start, end int) bool {
 		out = append(out, list[start:end:end])
 		return true

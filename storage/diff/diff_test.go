@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func TestValues(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := diff.Values(nil, "", []byte(tt.old), []byte(tt.now))
+			got := slices.Collect(diff.Values("", []byte(tt.old), []byte(tt.now)))
 			if d := cmp.Diff(tt.want, show(got)); d != "" {
 				t.Fatal(d)
 			}
@@ -84,7 +85,7 @@ func patch(t *testing.T, changes []diff.Change) []byte {
 
 func checkApplies(t *testing.T, old, now []byte) []diff.Change {
 	t.Helper()
-	changes := diff.Values(nil, "", old, now)
+	changes := slices.Collect(diff.Values("", old, now))
 	p, err := jsonpatch.DecodePatch(patch(t, changes))
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +215,7 @@ func TestHostileSizes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.apply {
 				checkApplies(t, tt.old, tt.now)
-			} else if len(diff.Values(nil, "", tt.old, tt.now)) == 0 {
+			} else if len(slices.Collect(diff.Values("", tt.old, tt.now))) == 0 {
 				t.Fatal("no changes")
 			}
 		})
@@ -232,7 +233,7 @@ func TestPathsAreBounded(t *testing.T) {
 		"names": {below(long, list("1"), "}", 50), below(long, list("2"), "}", 50)},
 		"depth": {below(`[0,{"a":`, list("1"), "}]", 240), below(`[0,{"a":`, list("2"), "}]", 240)},
 	} {
-		changes := diff.Values(nil, "", tt.old, tt.now)
+		changes := slices.Collect(diff.Values("", tt.old, tt.now))
 		paths := 0
 		for _, c := range changes {
 			paths += len(c.Path)
@@ -241,7 +242,7 @@ func TestPathsAreBounded(t *testing.T) {
 			t.Errorf("%s: %d changes with %d bytes of paths, of %d bytes of values", name, len(changes), paths, len(tt.old))
 		}
 	}
-	same := diff.Values(nil, "", below(`{"a":`, `{"x":1,"y":2}`, "}", 100), below(`{"a":`, `{"y":2,"x":1}`, "}", 100))
+	same := slices.Collect(diff.Values("", below(`{"a":`, `{"x":1,"y":2}`, "}", 100), below(`{"a":`, `{"y":2,"x":1}`, "}", 100)))
 	if len(same) > 0 {
 		t.Errorf("another order of members far down is a change: %v", show(same))
 	}
@@ -257,6 +258,44 @@ func TestSplit(t *testing.T) {
 	for _, path := range []string{"a", "/~", "/~2"} {
 		if _, ok := diff.Split(path); ok {
 			t.Errorf("%q was accepted", path)
+		}
+	}
+}
+
+// Changes are found as they are asked for: who wants few pays for few.
+func TestValuesEndsWithTheLastThatIsWanted(t *testing.T) {
+	object := func(version int) []byte {
+		var b strings.Builder
+		for i := range 20_000 {
+			fmt.Fprintf(&b, `,"%d-%05d":{"a":%d}`, version, i, i)
+		}
+		return []byte("{" + b.String()[1:] + "}")
+	}
+	list := func(version int) []byte {
+		return []byte(`[[` + strings.Repeat(fmt.Sprintf(`%d,`, version), 20_000) + `0]]`)
+	}
+	for name, value := range map[string]func(int) []byte{"object": object, "list": list} {
+		old, now := value(1), value(2)
+		all := slices.Collect(diff.Values("/v", old, now))
+		n := 0
+		for c := range diff.Values("/v", old, now) {
+			if d := cmp.Diff(all[n], c); d != "" {
+				t.Error(d)
+			}
+			if n++; n == 10 {
+				break
+			}
+		}
+		if n != 10 || len(all) < 20_000 {
+			t.Errorf("%s: %d of %d", name, n, len(all))
+		}
+		few := testing.AllocsPerRun(2, func() {
+			for range diff.Values("/v", old, now) {
+				break
+			}
+		})
+		if many := testing.AllocsPerRun(2, func() { _ = slices.Collect(diff.Values("/v", old, now)) }); few > many/10 {
+			t.Errorf("%s: %v allocations for the first change, %v for all", name, few, many)
 		}
 	}
 }

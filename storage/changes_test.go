@@ -1,0 +1,95 @@
+package storage_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/storage"
+)
+
+// members is a document with so many values, all of which are others in each version.
+func members(version, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"%d-%05d":%d`, version, i, version)
+	}
+	return `{"name":"n","commit_history":{` + b.String()[1:] + `}}`
+}
+
+// allocated is how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// What is refused for the number of its changes is refused before they are listed.
+func TestChangesAreRefusedWhileTheyAreListed(t *testing.T) {
+	var allocations []uint64
+	for _, most := range []int{100, 1_000_000} {
+		e := newEnv(t, storage.WithLimits(storage.Limits{Details: most}))
+		for version := range 2 {
+			e.load("software", "a", members(version, 20_000))
+		}
+		d, ctx := e.get("a").Document, e.begin()
+		allocations = append(allocations, allocated(func() {
+			if _, err := e.store.Diff(ctx, d, storage.VersionRef{Version: ptr(1)}, nil); (err != nil) != (most == 100) {
+				t.Error(err)
+			}
+		}))
+	}
+	if refused, listed := allocations[0], allocations[1]; refused > listed/3 {
+		t.Errorf("%d bytes are allocated for a list that is refused, and %d for one that is not", refused, listed)
+	}
+}
+
+// A total of changes holds none of them, and a page those that it shows.
+func TestChangelogHoldsWhatItShows(t *testing.T) {
+	const n = 20_000
+	e := newEnv(t)
+	for version := range 2 {
+		e.load("software", "a", members(version, n))
+	}
+	d, ctx := e.get("a").Document, e.begin()
+	few := allocated(func() {
+		page := must(e.store.DocumentChangelog(ctx, d, nil, nil, nil, nil, ptr(2), nil, nil, nil))(t)
+		if len(page.Nodes) != 2 {
+			t.Errorf("%d changes", len(page.Nodes))
+		}
+	})
+	page := must(e.store.DocumentChangelog(ctx, d, nil, nil, nil, nil, ptr(1), nil, nil, nil))(t)
+	all := allocated(func() {
+		if total := must(page.TotalCount(ctx))(t); total != 2*n+2 {
+			t.Errorf("%d changes", total)
+		}
+	})
+	if all > 3*few {
+		t.Errorf("%d bytes are allocated for two changes, and %d to count all", few, all)
+	}
+}
+
+// Of many changes since the expected version, the newest are listed, in their order.
+func TestTheNewestChangesSince(t *testing.T) {
+	e := newEnv(t, storage.WithLimits(storage.Limits{Details: 100_000}))
+	for version := range 3 {
+		e.load("software", "a", members(version, 1_700))
+	}
+	e.update("ann", "a", 3, object{"name": "b"})
+	var all []*storage.FieldChange
+	ctx := e.begin()
+	versions := must(e.projects.Versions(ctx, e.get("a").Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
+	for _, edge := range []int{1, 0} { // the newest is the first
+		all = append(all, must(versions.Edges[edge].Changes())(t)...)
+	}
+	lost := must(e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: object{"name": "c"}}))(t)
+	since := must(lost.(*storage.Conflict[*project]).ChangesSince(ctx))(t)
+	if diff := cmp.Diff(lines(all[len(all)-1000:]), lines(since)); diff != "" {
+		t.Error(diff)
+	}
+}
