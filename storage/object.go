@@ -343,6 +343,9 @@ func (o *Object) RefKey(i int) (*string, error) { return opt(o, i, readText) }
 // RefKeys reads the keys that a list of references holds.
 func (o *Object) RefKeys(i int) ([]string, error) { return list(o, i, readText) }
 
+// longList is the length of a list in bytes from which on its elements are counted first.
+const longList = 4 << 10
+
 // AppendRefs appends the keys that a reference or a list of references holds,
 // as text. It returns true for null. What is appended is only read, and only as
 // long as the object is there.
@@ -363,11 +366,16 @@ func (o *Object) AppendRefs(dst [][]byte, i int) (keys [][]byte, null bool, err 
 		dst = append(dst, []byte(key))
 		return nil
 	}
+	raw := o.value(i)
 	if f.List {
+		if len(raw) > longList { // it is counted sooner than moved
+			n := 0
+			rawjson.Elements(raw, func(int, int) bool { n++; return true })
+			dst = slices.Grow(dst, n)
+		}
 		isList, err := o.elements(i, read)
 		return dst, !isList, err
 	}
-	raw := o.value(i)
 	if raw == nil {
 		return dst, true, nil
 	}

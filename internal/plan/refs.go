@@ -43,9 +43,12 @@ func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Obje
 type loader struct {
 	dataloader.Levels
 	keys   [][]byte           // of one visit
-	places []dataloader.Place // of all visits
+	places []dataloader.Place // of the last visits
 	wanted []wanting          // by fields of the same level, and not read yet
 }
+
+// placesTogether is how many places of several visits are allocated at once at most.
+const placesTogether = 4096
 
 // wanting is a field that waits for documents. It does so once in an execution,
 // for all of its objects.
@@ -88,6 +91,9 @@ func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 			at, pinned := o.Of().At(), o.Of().Pinned()
 			if arg.AsOf != nil {
 				at, pinned = *arg.AsOf, true
+			}
+			if cap(l.places)-len(l.places) < len(l.keys) { // visits keep those before
+				l.places = make([]dataloader.Place, 0, max(len(l.keys), min(2*cap(l.places), placesTogether)))
 			}
 			before := len(l.places)
 			l.places, v.err = l.Want(l.places, w.t, at, pinned, l.keys)
