@@ -74,8 +74,8 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 
 func logCause(ctx context.Context, log *slog.Logger, path ast.Path, code storage.Code, cause error) {
 	level := slog.LevelError
-	if errors.Is(cause, context.Canceled) {
-		level = slog.LevelInfo // the client has gone, and every field that was under way says so
+	if ctx.Err() != nil && (errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded)) {
+		level = slog.LevelDebug // the operation is over, as its own line says: every field that was under way has this
 	}
 	log.Log(ctx, level, "a field could not be resolved", "path", path.String(), "code", string(code), "error", cause.Error())
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -191,7 +192,6 @@ func TestCausesAreLoggedAndNotShown(t *testing.T) {
 		logged string
 	}{
 		"internal":    {broken{err: driver.Errorf(driver.CodeInternal, "a secret")}, "INTERNAL internal error", "a secret"},
-		"cancelled":   {broken{err: context.Canceled}, "UNAVAILABLE the request was given up by its sender", "context canceled"},
 		"unavailable": {broken{err: driver.Errorf(driver.CodeUnavailable, "a secret")}, "UNAVAILABLE the store cannot be reached at the moment; try again", "a secret"},
 		"panic":       {broken{panic: true}, "INTERNAL internal error", "a secret"},
 	} {
@@ -202,14 +202,32 @@ func TestCausesAreLoggedAndNotShown(t *testing.T) {
 			if data != `{"project":null}` || len(errs) != 1 || errs[0] != tt.want {
 				t.Errorf("%s %q", data, errs)
 			}
-			level := "level=ERROR"
-			if name == "cancelled" { // nobody's fault
-				level = "level=INFO"
-			}
-			if !strings.Contains(e.log.String(), level) || !strings.Contains(e.log.String(), tt.logged) || !strings.Contains(e.log.String(), "path=project") {
+			if !strings.Contains(e.log.String(), "level=ERROR") || !strings.Contains(e.log.String(), tt.logged) || !strings.Contains(e.log.String(), "path=project") {
 				t.Errorf("logged %q", e.log)
 			}
 		})
+	}
+}
+
+// When an operation is over, its own line of the log says so, and not each of its fields.
+func TestTheEndOfAnOperationIsNoFault(t *testing.T) {
+	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
+		ctx, cancel := context.WithTimeout(t.Context(), 0)
+		if errors.Is(end, context.Canceled) {
+			ctx, cancel = context.WithCancel(t.Context())
+			cancel()
+		}
+		defer cancel()
+		var log bytes.Buffer
+		present := resolvers.ErrorPresenter(slog.New(slog.NewTextHandler(&log, nil)))
+		for _, err := range []error{end, storage.Ended(end)} {
+			if shown := present(ctx, err); shown.Extensions["code"] != "UNAVAILABLE" || log.Len() > 0 {
+				t.Errorf("%v: %v, logged %q", err, shown, &log)
+			}
+		}
+		if _ = present(t.Context(), storage.Ended(end)); log.Len() == 0 { // the store's own
+			t.Errorf("%v is not logged", end)
+		}
 	}
 }
 

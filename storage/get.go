@@ -249,7 +249,7 @@ type byID struct {
 // DocumentsByID is Nodes without models. Fields is that of DocumentByID.
 func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*Type) []string) (docs []*Document, bad []ElementError, err error) {
 	if len(ids) > s.limits.PageMax {
-		return nil, nil, badInput("ids: %d ids are asked for; at most %d can be read at once", len(ids), s.limits.PageMax)
+		return nil, nil, badInput("ids: %d ids are asked for; at most %d can be read at once (--max-page)", len(ids), s.limits.PageMax)
 	}
 	op, err := s.operation(ctx)
 	if err != nil {

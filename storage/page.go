@@ -34,7 +34,7 @@ func (s *Store) paging(first *int, after *string, last *int, before *string) (pa
 		return p, badInput("%s: %d is negative; ask for 0 to %d", name, *n, s.limits.PageMax)
 	}
 	if *n > s.limits.PageMax {
-		return p, badInput("%s: %d is more than a page can hold; ask for at most %d and go on with the cursor", name, *n, s.limits.PageMax)
+		return p, badInput("%s: %d is more than a page can hold; ask for at most %d (--max-page) and go on with the cursor", name, *n, s.limits.PageMax)
 	}
 	p.limit = *n
 	return p, nil

@@ -26,7 +26,7 @@ func (s *Store) patched(t *Type, doc []byte, patch map[string]any, path string) 
 		return nil, err
 	}
 	if len(out) > s.limits.DocumentBytes {
-		return nil, badInput("%s: the document would have %d bytes; at most %d are allowed", path, len(out), s.limits.DocumentBytes)
+		return nil, badInput("%s: the document would have %d bytes; at most %d are allowed (--max-document)", path, len(out), s.limits.DocumentBytes)
 	}
 	if out, err = normal.Object(out); err != nil { // deeper than a document may be
 		return nil, badInput("%s: %v", path, err)

@@ -32,7 +32,7 @@ func (f limitFlags) Validate() error {
 	}
 	switch {
 	case f.Slow < 0:
-		return errors.New("--max-slow must be positive")
+		return errors.New("--max-slow must not be negative")
 	case f.Memory != 0 && f.Memory < leastMemory:
 		return fmt.Errorf("--max-memory must be at least %d bytes (%dMB)", leastMemory, leastMemory>>20)
 	}

@@ -30,7 +30,7 @@ func (r reply) codes(t *testing.T) []string {
 	return codes
 }
 
-// Every flag for a limit takes effect.
+// Every flag for a limit takes effect, and is named by what it refuses.
 func TestLimitFlags(t *testing.T) {
 	p := serve(t, "--demo", "--max-body=2KB", "--max-query=1KB", "--max-tokens=200", "--max-depth=4", "--max-fields=40",
 		"--max-aliases=3", "--max-root-fields=4", "--max-page=10", "--max-cost=200", "--max-answer=1KB")
@@ -46,14 +46,15 @@ func TestLimitFlags(t *testing.T) {
 		"depth":       {`{projects {nodes {tags {relatedTags {name}}}}}`, 200, "QUERY_TOO_COMPLEX", "5 levels deep"},
 		"fields":      {`{project(key: "hearth") {` + strings.Repeat("key ", 40) + `}}`, 200, "QUERY_TOO_COMPLEX", "40 fields"},
 		"aliases":     {`{a: __typename b: __typename c: __typename d: __typename}`, 200, "QUERY_TOO_COMPLEX", "3 aliases"},
-		"root fields": {`{__typename __typename __typename __typename __typename}`, 200, "QUERY_TOO_COMPLEX", "5 root fields"},
+		"root-fields": {`{__typename __typename __typename __typename __typename}`, 200, "QUERY_TOO_COMPLEX", "5 root fields"},
 		"page":        {`{projects(first: 11) {totalCount}}`, 200, "BAD_USER_INPUT", "first: 11"},
 		"answer":      {`{projects(first: 10) {nodes {name description websiteUrl sourceCodeUrl demoUrl}}}`, 200, "QUERY_TOO_COMPLEX", "longer than 1024 bytes"},
 		"cost":        {`{projects(first: 10) {nodes {tags {name key id version}}}}`, 200, "QUERY_TOO_COMPLEX", "at most 200"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := p.query(t, c.document)
-			if codes := fmt.Sprint(got.codes(t)); got.status != c.status || codes != "["+c.code+"]" || !strings.Contains(got.body, c.text) {
+			if codes := fmt.Sprint(got.codes(t)); got.status != c.status || codes != "["+c.code+"]" || !strings.Contains(got.body, c.text) ||
+				!strings.Contains(got.body, "--max-"+name) {
 				t.Errorf("status %d, %s", got.status, got.body)
 			}
 		})
@@ -94,7 +95,7 @@ func TestDocumentLimit(t *testing.T) {
 	if got := create("fits", 900); len(got.codes(t)) != 0 {
 		t.Error(got.body)
 	}
-	if got := create("large", 1024); fmt.Sprint(got.codes(t)) != "[BAD_USER_INPUT]" || !strings.Contains(got.body, "at most 1024 are allowed") {
+	if got := create("large", 1024); fmt.Sprint(got.codes(t)) != "[BAD_USER_INPUT]" || !strings.Contains(got.body, "at most 1024 are allowed (--max-document)") {
 		t.Error(got.body)
 	}
 }

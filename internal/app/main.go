@@ -23,6 +23,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -105,7 +106,11 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(m.Stderr, "asof: %s\nRun \"%s --help\" for what there is.\n", withoutSecrets(err), m.near(err))
+		text, at := withoutSecrets(err), m.near(err)
+		if at == "asof" { // there is no command yet
+			text = strings.Replace(text, "unexpected argument", "unknown command", 1)
+		}
+		_, _ = fmt.Fprintf(m.Stderr, "asof: %s\nRun \"%s --help\" for what there is.\n", text, at)
 		return exitUsage
 	}
 	if err = m.run(ctx); err == nil {

@@ -134,9 +134,6 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	oc.ResolverMiddleware = r.field
 	next := s.ExecutableSchema.Exec(ctx)
 	return func(ctx context.Context) *graphql.Response {
-		if oc.Operation.Operation == ast.Subscription {
-			r.fields.Store(0) // of the next answer
-		}
 		response := next(ctx)
 		if response != nil && !r.mutation && r.fields.Load() > s.fields {
 			err := r.tooMany()
@@ -213,7 +210,7 @@ func (r *resolved) count(ctx context.Context, more int64) error {
 func (r *resolved) tooMany() *gqlerror.Error {
 	return &gqlerror.Error{
 		Err: limited{CodeTooComplex},
-		Message: fmt.Sprintf("the answer has more than %d fields and elements of lists, the limit of this server: "+
+		Message: fmt.Sprintf("the answer has more than %d fields and elements of lists, the limit of this server (four times --max-cost): "+
 			"ask for fewer documents, a smaller page, or less of the schema at a time", r.bounded.fields),
 		Extensions: map[string]any{"code": CodeTooComplex},
 	}

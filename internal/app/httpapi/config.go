@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config is what a Handler is made of. Schema, Now and Logger are required.
+// Config is what a Handler is made of. Schema, Client, Now and Logger are required.
 type Config struct {
 	Schema graphql.ExecutableSchema
 	// Operations gives each operation its instant; nil: operations have none.
@@ -20,8 +20,7 @@ type Config struct {
 	// operation's. An error's text is shown to the sender, with status 400.
 	// Nil: nobody.
 	Identify func(*http.Request) (context.Context, string, error)
-	// Client names whoever sends a request, for its share of places and memory. Nil: by
-	// the address that the request comes from.
+	// Client names whoever sends a request, for its share of places and memory.
 	Client func(*http.Request) string
 	// Present turns an error into what the client sees, with a code, and logs
 	// what the client does not see; nil: the error's text.

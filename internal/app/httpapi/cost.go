@@ -44,11 +44,11 @@ func (c *costLimit) check(ctx context.Context, op *graphql.OperationContext) *gq
 	case w.err != nil:
 		return w.err
 	case total.roots > c.limits.RootFields:
-		return refuse(CodeTooComplex, "the operation has %s root fields; at most %d are allowed", roughly(total.roots), c.limits.RootFields)
+		return refuse(CodeTooComplex, "the operation has %s root fields; at most %d are allowed (--max-root-fields): send several operations", roughly(total.roots), c.limits.RootFields)
 	case total.depth > c.limits.Depth:
-		return refuse(CodeTooComplex, "the operation nests %d levels deep; at most %d are allowed", total.depth, c.limits.Depth)
+		return refuse(CodeTooComplex, "the operation nests %d levels deep; at most %d are allowed (--max-depth): ask for the rest in another operation", total.depth, c.limits.Depth)
 	case total.cost > c.limits.Cost:
-		return refuse(CodeTooComplex, "the operation may return %s fields; at most %d are allowed (what reads and compares versions counts for several): ask for smaller pages or fewer nested lists",
+		return refuse(CodeTooComplex, "the operation may return %s fields; at most %d are allowed (--max-cost; what reads and compares versions counts for several): ask for smaller pages or fewer nested lists",
 			roughly(total.cost), c.limits.Cost)
 	}
 	return nil
@@ -174,7 +174,7 @@ func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
 }
 
 func pageTooLarge(f *ast.Field, argument, n string, limit int) *gqlerror.Error {
-	err := refuse(CodeBadInput, "%s: %s is more than the largest page of this server, %d; ask for less and follow pageInfo", argument, shorten(n), limit)
+	err := refuse(CodeBadInput, "%s: %s is more than the largest page of this server, %d (--max-page); ask for less and follow pageInfo", argument, shorten(n), limit)
 	if f.Position != nil {
 		err.Locations = []gqlerror.Location{{Line: f.Position.Line, Column: f.Position.Column}}
 	}

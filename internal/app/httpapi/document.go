@@ -77,7 +77,7 @@ func (d *documents) isKnown(params *graphql.RawParams) bool {
 // costs the least to know.
 func (d *documents) read(ctx context.Context, text string) (document, gqlerror.List) {
 	if len(text) > d.limits.Query {
-		return document{}, gqlerror.List{refuse(CodeTooComplex, "the query has %d bytes; at most %d are allowed", len(text), d.limits.Query)}
+		return document{}, gqlerror.List{refuse(CodeTooComplex, "the query has %d bytes; at most %d are allowed (--max-query): send values as variables, or several operations", len(text), d.limits.Query)}
 	}
 	doc, tokens, longest, refused := parse(text, d.limits.Tokens)
 	if refused == nil {

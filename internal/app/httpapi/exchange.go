@@ -31,7 +31,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 	x, _ := h.pool.Get().(*exchange)
 	x.h, x.w, x.r, x.op = h, w, r, op
 	x.media, x.status = answerMedia(r), http.StatusOK
-	op.get, op.client = r.Method == http.MethodGet, h.clientOf(r)
+	op.get, op.client = r.Method == http.MethodGet, h.cfg.Client(r)
 	op.hold = h.memory.Hold(op.client)
 	defer op.hold.Set(0)
 	if p := x.exchange(); p != nil {

@@ -162,6 +162,7 @@ func newHandler(t testing.TB, change func(*Config, *fakeSchema)) *server {
 	cfg := Config{
 		Schema:        s.schema,
 		Operations:    &fakeOperations{},
+		Client:        func(*http.Request) string { return "somebody" },
 		Introspection: true,
 		Logger:        slog.New(slog.NewJSONHandler(s.journal, nil)),
 		Now:           time.Now,

@@ -42,8 +42,8 @@ type Handler struct {
 
 // New makes a Handler. An origin that is not one is an error.
 func New(cfg Config) (*Handler, error) {
-	if cfg.Schema == nil || cfg.Now == nil || cfg.Logger == nil {
-		return nil, errors.New("httpapi: Schema, Now and Logger are required")
+	if cfg.Schema == nil || cfg.Client == nil || cfg.Now == nil || cfg.Logger == nil {
+		return nil, errors.New("httpapi: Schema, Client, Now and Logger are required")
 	}
 	origins, err := trusted(cfg.Origins)
 	if err != nil {
@@ -138,19 +138,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header["X-Request-Id"] = []string{request}
 	header["Cache-Control"] = noStore
-	defer func() {
-		failure := recover()
-		if failure == nil {
-			return
-		}
-		if failure == any(http.ErrAbortHandler) {
-			panic(failure)
-		}
-		p := h.panicked(r.Context(), request, failure)
-		WriteError(w, p.status, p.code, p.message)
-	}()
-
 	op := &operation{start: h.cfg.Now(), request: request, most: h.cfg.Limits.Read, status: http.StatusOK}
+	defer func() {
+		if failure := recover(); failure != nil {
+			p := h.panicked(r.Context(), request, failure)
+			op.errors, op.status = p.list(), p.status
+			WriteError(w, p.status, p.code, p.message)
+			h.finish(r.Context(), op)
+		}
+	}()
 	if r.Header["Upgrade"] != nil {
 		h.serveSocket(w, r, op)
 		return

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -197,10 +198,23 @@ func TestPresenterKeepsLimits(t *testing.T) {
 
 func TestPanic(t *testing.T) {
 	s := newServer(t, nil)
-	s.query(t, `{panics}`).wantError(t, 500, CodeInternal, "request "+s.handler.ids.prefix)
+	s.query(t, `query P{panics}`).wantError(t, 500, CodeInternal, "request "+s.handler.ids.prefix)
+	s.query(t, `{panics}`, "Accept", mediaEvents).wantError(t, 500, CodeInternal, "request "+s.handler.ids.prefix)
 	s.query(t, `{hello}`).want(t, 200, ok)
 	if err := s.handler.Drain(t.Context()); err != nil {
 		t.Errorf("the place of the panicking operation is lost: %v", err)
+	}
+	s.Close() // what was answered is written down
+	var got []string
+	for _, line := range s.journal.lines(t) {
+		got = append(got, fmt.Sprint(line["level"], " ", line["msg"], " ", line["name"], " ", line["status"], " ", line["codes"]))
+	}
+	want := []string{
+		"ERROR panic <nil> <nil> <nil>", "ERROR operation P 500 [INTERNAL]", "ERROR panic <nil> <nil> <nil>", "ERROR operation  500 [INTERNAL]",
+		"INFO operation  200 <nil>",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
 	}
 }
 

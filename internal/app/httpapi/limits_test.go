@@ -154,7 +154,7 @@ func TestCostLimit(t *testing.T) {
 	s := newServer(t, func(cfg *Config, _ *fakeSchema) { cfg.Limits.Cost = 41 })
 	s.query(t, `{items {nodes {id}}}`).want(t, 200, `{"data":…`)
 	s.query(t, `{items {nodes {id}} hello}`).wantError(t, 200, CodeTooComplex, "may return 42 fields; at most 41")
-	s.query(t, `{items(first: 501) {nodes {id}}}`).wantError(t, 200, CodeBadInput, "largest page of this server, 500")
+	s.query(t, `{items(first: 501) {nodes {id}}}`).wantError(t, 200, CodeBadInput, "largest page of this server, 500 (--max-page)")
 	s.query(t, `{items(last: 99999999999) {nodes {id}}}`).wantError(t, 200, CodeBadInput, "last: 99999999999 is more than the largest page")
 	s.post(t, `{"query":"query($n: Int) {items(first: $n) {nodes {id}}}","variables":{"n":99999999999}}`).
 		wantError(t, 200, CodeBadInput, "first: 99999999999 is more than the largest page")

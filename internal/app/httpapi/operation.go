@@ -24,7 +24,7 @@ type operation struct {
 	request   string // the request's id
 	actor     string
 	name      string
-	kind      string       // query, mutation, subscription; "" when it was not understood
+	kind      string       // query, mutation; "" when it was not understood
 	instant   string       // that its answer was read at, as RFC 3339; "" for none
 	read      atomic.Int64 // versions of documents
 	bytes     atomic.Int64 // of them

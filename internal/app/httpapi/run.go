@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -13,8 +12,8 @@ import (
 	"github.com/asof/asof/internal/app/admission"
 )
 
-// run is one operation on its way: it is read, has a place, is executed, and gives one
-// answer or several. All transports execute by it.
+// run is one operation on its way: it is read, has a place, is executed, and gives its
+// answer. All transports execute by it.
 type run struct {
 	h     *Handler
 	op    *operation
@@ -37,7 +36,7 @@ const documentFactor = 110
 
 // begin waits for memory, and then for a place, for the text that a client has sent, reads
 // it by decode, and begins to execute it. A problem says that nothing was begun; otherwise
-// end has to be called after the last answer was sent.
+// end has to be called after the answer was sent.
 func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params *graphql.RawParams, decode func() *problem) (_ *run, p *problem) {
 	if !h.running.TryAcquire(1) {
 		return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is shutting down; nothing was executed"}
@@ -85,7 +84,7 @@ func (r *run) start(params *graphql.RawParams) *problem {
 	if params.Query == "" {
 		r.status = http.StatusBadRequest // not a GraphQL request
 	}
-	if list == nil && r.op.get && !readable(r.op.transport, oc.Operation.Operation) {
+	if list == nil && r.op.get && oc.Operation.Operation != ast.Query {
 		r.status = http.StatusMethodNotAllowed
 		list = gqlerror.List{refuse(CodeBadInput, "a %s cannot be sent by GET; send it by POST", oc.Operation.Operation)}
 	}
@@ -108,23 +107,12 @@ func (r *run) start(params *graphql.RawParams) *problem {
 	return nil
 }
 
-// readable reports whether an operation may be sent by GET: those that write nothing.
-func readable(transport string, kind ast.Operation) bool {
-	return kind == ast.Query || kind == ast.Subscription && transport == transportEvents
-}
-
-// answer returns the next answer, with the number of its bytes noted as held until end; nil
-// at the end.
+// answer returns the answer, with the number of its bytes noted as held until end.
 func (r *run) answer() *graphql.Response {
 	response := r.next(r.ctx)
-	if response == nil {
-		return nil
-	}
 	r.h.exec.tell(r.ctx, r.op)
 	r.op.errors = response.Errors
-	if r.op.kind != string(ast.Subscription) {
-		r.executed(len(response.Data), r.op.code() != CodeUnavailable)
-	}
+	r.executed(len(response.Data), r.op.code() != CodeUnavailable)
 	return response
 }
 
@@ -150,7 +138,7 @@ func (r *run) end() {
 
 // busy is what is said where there is no place.
 func busy() *problem {
-	return &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy; nothing was executed; try again in a moment"}
+	return &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy (--max-concurrent, --max-slow); nothing was executed; try again in a moment"}
 }
 
 // wait takes memory for a request that has no place yet, when there is some within the time
@@ -202,13 +190,4 @@ func decodedSize(text []byte) int64 {
 		}
 	}
 	return size
-}
-
-// clientOf names whoever sends a request, as far as that is known.
-func (h *Handler) clientOf(r *http.Request) string {
-	if h.cfg.Client != nil {
-		return h.cfg.Client(r)
-	}
-	host, _, _ := strings.Cut(r.RemoteAddr, ":")
-	return host
 }

@@ -26,7 +26,7 @@ type shapeWalk struct {
 
 func (w *shapeWalk) selections(set ast.SelectionSet, depth int) {
 	if depth > w.limits.Depth+introspectionDepth {
-		w.fail("the query nests more than %d levels deep (%d are allowed outside of introspection)", w.limits.Depth+introspectionDepth, w.limits.Depth)
+		w.fail("the query nests more than %d levels deep (%d are allowed outside of introspection), the limit of this server (--max-depth): ask for the rest in another operation", w.limits.Depth+introspectionDepth, w.limits.Depth)
 	}
 	for _, selection := range set {
 		if w.err != nil {
@@ -39,10 +39,10 @@ func (w *shapeWalk) selections(set ast.SelectionSet, depth int) {
 				w.aliases++
 			}
 			if w.fields > w.limits.Fields {
-				w.fail("the query has more than %d fields", w.limits.Fields)
+				w.fail("the query has more than %d fields, the limit of this server (--max-fields): send several operations", w.limits.Fields)
 			}
 			if w.aliases > w.limits.Aliases {
-				w.fail("the query has more than %d aliases", w.limits.Aliases)
+				w.fail("the query has more than %d aliases, the limit of this server (--max-aliases): send several operations", w.limits.Aliases)
 			}
 			w.selections(s.SelectionSet, depth+1)
 		case *ast.InlineFragment:
@@ -53,7 +53,7 @@ func (w *shapeWalk) selections(set ast.SelectionSet, depth int) {
 
 func (w *shapeWalk) fail(format string, args ...any) {
 	if w.err == nil {
-		w.err = refuse(CodeTooComplex, format+", the limit of this server", args...)
+		w.err = refuse(CodeTooComplex, format, args...)
 	}
 }
 

@@ -104,12 +104,12 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 		h.Refuse(w, r, why, p.status, p.code, p.message)
 		return
 	}
-	client := h.clientOf(r)
+	client := h.cfg.Client(r)
 	open := h.sockets.Hold(client)
 	if h.wait(r.Context(), open, 1) != nil {
 		w.Header().Set("Retry-After", "10")
 		h.Refuse(w, r, RefusedSockets, http.StatusServiceUnavailable, CodeUnavailable,
-			"too many WebSockets are open, of all clients or of this one; try again in a moment")
+			"too many WebSockets are open, of all clients or of this one (--max-sockets); try again in a moment")
 		return
 	}
 	defer open.Set(0)
@@ -316,7 +316,7 @@ func (s *socket) subscribe(m message, hold *admission.Hold) *violation {
 	}
 	if !s.h.acquire(ctx, s.places) {
 		o.refuse(&problem{http.StatusServiceUnavailable, CodeUnavailable, fmt.Sprintf(
-			"this connection has %d operations running, the most that it may have; wait until one of them is complete", s.h.cfg.Limits.PerSocket)})
+			"this connection has %d operations running, the most that it may have (--max-per-socket); wait until one of them is complete", s.h.cfg.Limits.PerSocket)})
 		o.end(ctx)
 		return nil
 	}
@@ -340,7 +340,7 @@ func (o *socketOperation) end(ctx context.Context) {
 	o.cancel()
 }
 
-// execute executes the operation and sends its answers. A panic is an answer that says so,
+// execute executes the operation and sends its answer. A panic is an answer that says so,
 // and the last.
 func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 	defer func() {
@@ -372,9 +372,7 @@ func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 		o.fail(response.Errors)
 		return
 	}
-	for ; response != nil; response = run.answer() {
-		o.answer(response, response.Data != nil)
-	}
+	o.answer(response, response.Data != nil)
 	o.complete()
 }
 

@@ -53,7 +53,7 @@ func readTokens(source *ast.Source, most int) (tokens, longest int, refused *gql
 		case token.Kind == lexer.EOF:
 			return tokens, longest, nil
 		case tokens == most:
-			return 0, 0, refuse(CodeTooComplex, "the query has more than %d tokens (names, values and punctuators), the limit of this server", most)
+			return 0, 0, refuse(CodeTooComplex, "the query has more than %d tokens (names, values and punctuators), the limit of this server (--max-tokens): send values as variables, or several operations", most)
 		case token.Kind == lexer.Int || token.Kind == lexer.Float:
 			refused = hugeNumber(token)
 		case token.Kind == lexer.String && strings.ContainsRune(token.Value, utf8.RuneError):

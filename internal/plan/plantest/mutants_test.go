@@ -91,6 +91,7 @@ func (m mutant) serve(engine driver.Engine) (http.Handler, error) {
 	h, err := httpapi.New(httpapi.Config{
 		Schema: mutated{resolvers.NewSchema(store), m}, Operations: begins{store}, Introspection: true,
 		Present: resolvers.ErrorPresenter(logger), Recover: resolvers.Recover(logger),
+		Client: func(*http.Request) string { return "" },
 		Logger: logger, Now: func() time.Time { return beginning.Time() },
 	})
 	if err != nil || m.body == nil {
