@@ -13,10 +13,10 @@
 //     same way.
 //   - References resolve at the instant of the document that holds them, unless
 //     an argument names another.
-//   - An operation loads at most 100,000 documents, and follows at most a million
-//     references, where an empty one counts as well, and so does a list of versions:
-//     lists in documents can be long, and what a loader has read it keeps. What needs
-//     more is refused with QUERY_TOO_COMPLEX.
+//   - An operation loads at most 100,000 documents and follows at most a million
+//     references, since lists in documents can be long and a loader keeps what it
+//     has read. Empty references and lists of versions count too. An operation that
+//     needs more fails with QUERY_TOO_COMPLEX.
 //   - Results come in the order of the keys, with a null for each document that
 //     does not exist, whatever the order in which the store returns them.
 package dataloader
@@ -37,7 +37,7 @@ type Loader struct {
 	docs     map[docKey]*entry
 	followed int // references
 	// large are the fields that hold too many references in documents that were
-	// read together: there each document's own are loaded by themselves.
+	// read together: their references are loaded for one document at a time.
 	large    map[siblings]bool
 	versions map[versionsKey]*versions
 }
@@ -69,7 +69,7 @@ type docKey struct {
 	pinned bool
 }
 
-// entry is a document that is loaded, or on its way until done is closed.
+// entry is a document: loaded once done is closed, and being loaded before.
 type entry struct {
 	done chan struct{}
 	doc  *storage.Document
@@ -207,7 +207,7 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 			complete = false
 		}
 	}
-	forget := func() { // nobody else has seen these
+	forget := func() { // no other goroutine has seen these entries
 		for _, k := range missing {
 			delete(l.docs, k)
 		}
@@ -253,7 +253,8 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 	return docs, nil
 }
 
-// follow counts references that are followed; an empty one, too.
+// follow counts references that are followed, empty ones included. It returns an
+// error where the operation has followed too many.
 func (l *Loader) follow(n int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,8 +264,9 @@ func (l *Loader) follow(n int) error {
 	return nil
 }
 
-// fetch reads documents in one go and hands them to whoever waits. What failed
-// is forgotten, so that it can be tried again.
+// fetch reads documents in one call of the store and closes their entries, for the
+// goroutines that wait for them. Entries that failed are removed, so that the
+// documents can be read again.
 func (l *Loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entries []*entry) {
 	refs := make([]storage.KeyAt, len(keys))
 	for i, k := range keys {
@@ -275,7 +277,7 @@ func (l *Loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entr
 		if finished {
 			return
 		}
-		// The read panicked: nobody may wait for ever.
+		// The read panicked: no goroutine may wait for ever.
 		for _, e := range entries {
 			e.err = &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
 			close(e.done)

@@ -5,9 +5,10 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Levels is a Loader for one goroutine that follows references level by level:
-// it says first which documents the whole level refers to, and has those read
-// then. Each is read at an instant once. The zero value is ready for use.
+// Levels is a Loader for one goroutine that follows references level by level: the
+// caller names all documents that a level refers to (Want), and reads them then
+// (Missing, Fill). A document is read once for each instant. The zero value is
+// ready for use.
 type Levels struct {
 	cohorts  map[cohortKey]*cohort
 	order    []*cohort // as they were first met
@@ -43,9 +44,8 @@ func (p Place) Wanted() bool { return p.n >= len(p.in.docs) }
 func (p Place) Document() *storage.Document { return p.in.docs[p.n] }
 
 // Want appends to places those of the documents of type t with the keys, as of an
-// instant, which was pinned by an argument or is the operation's. It refuses more
-// than an operation may load or follow (TooMany); then nothing is wanted or
-// appended.
+// instant; pinned says that an argument named it. It returns TooMany, and has
+// added no place, where an operation may not load or follow so many.
 func (l *Levels) Want(places []Place, t *storage.Type, at driver.Instant, pinned bool, keys [][]byte) ([]Place, error) {
 	c := l.cohort(cohortKey{t, at, pinned})
 	known, before := len(c.keys), len(places)
@@ -69,8 +69,8 @@ func (l *Levels) Want(places []Place, t *storage.Type, at driver.Instant, pinned
 	return places, nil
 }
 
-// Follow counts references, or what is looked at as if it were one. Where it
-// refuses them (TooMany), all that comes later is refused, too.
+// Follow counts references, and what costs as much as one. Once it has returned
+// TooMany it always does.
 func (l *Levels) Follow(n int) error {
 	if l.followed += n; l.Full() {
 		return TooMany()
@@ -97,7 +97,7 @@ func (l *Levels) cohort(k cohortKey) *cohort {
 	return c
 }
 
-// forget drops the keys from a place on: they may be wanted again.
+// forget drops the keys from a place on, so that they can be wanted again.
 func (l *Levels) forget(c *cohort, from int) {
 	for _, key := range c.keys[from:] {
 		delete(c.places, key)
@@ -120,8 +120,8 @@ func (l *Levels) Missing(t *storage.Type) []storage.KeyAt {
 	return missing
 }
 
-// Fill takes the documents that were Missing, in that order. Nil stands for all
-// of them: they could not be read, are forgotten, and may be wanted again.
+// Fill stores the documents that were Missing, in that order. Nil says that they
+// could not be read: they are dropped and can be wanted again.
 func (l *Levels) Fill(t *storage.Type, docs []*storage.Document) {
 	for _, c := range l.order {
 		n := len(c.keys) - len(c.docs)

@@ -15,7 +15,7 @@ type versionsKey struct {
 	args  string // as JSON, which tells null from an empty list
 }
 
-// versions are the pages of all of them, on their way until done is closed.
+// versions are the pages of all of them, complete once done is closed.
 type versions struct {
 	done  chan struct{}
 	pages map[*storage.Document]storage.VersionsOf // of the documents that were asked for
@@ -75,8 +75,8 @@ func together(d *storage.Document) []*storage.Document {
 	return docs
 }
 
-// readVersions reads versions and hands them to whoever waits, also where that
-// panics.
+// readVersions reads versions and closes done, also where reading panics, so that no
+// goroutine waits for ever.
 func (l *Loader) readVersions(ctx context.Context, v *versions, docs []*storage.Document, args *storage.VersionsArgs) {
 	defer close(v.done)
 	found := l.store.VersionsTogether(ctx, docs, args)

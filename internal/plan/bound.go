@@ -12,8 +12,8 @@ const (
 	largestStart  = 256 << 10
 )
 
-// Recycle takes the data of an answer of a plan that nobody will look at any
-// more. Whoever does not call it leaves the memory to the collector.
+// Recycle takes back the data of a plan's answer that is not used any more. Without
+// the call the collector frees it.
 func (e *executable) Recycle(data []byte) {
 	if cap(data) >= leastRecycled && cap(data) <= mostRecycled {
 		e.buffers.Put(&data)
@@ -48,20 +48,20 @@ const mostReused = 4 << 10
 // what grows is copied.
 const writtenPerLook = 64 << 10
 
-// An answer's data may be longer than whoever sends it allows (WithMaxAnswer). No more is
-// kept of it than one byte too many, but it is written on up to mostExcess bytes, which are
-// dropped: what lies behind can still be taken away, where a non-null field has no value,
-// and what remains is an answer if it is short enough. Places in the data that are recorded
-// are right where they are within what is allowed, and beyond it where they are not.
+// An answer's data may be longer than is allowed (WithMaxAnswer). One byte more than that is
+// kept. Writing goes on for up to mostExcess bytes, which are dropped: a non-null field
+// without a value may still remove an object, and the answer is sent if what remains is
+// short enough. Recorded places in the data are exact within the allowed length; beyond it
+// they only say that they are beyond it.
 const mostExcess = 1 << 20
 
-// errLong ends the writing of an answer that is too long. Whoever sends answers refuses it
-// by its length.
+// errLong ends the writing of an answer that is too long. It is no error of the answer: the
+// sender refuses the answer by its length.
 var errLong = errors.New("the answer is too long")
 
-// bound drops what is too long, and ends the writing of an answer that is much too long, or
-// that there is no memory for. It is called after each field, so that not more than one is
-// held in excess.
+// bound drops data beyond the allowed length, and ends the writing of an answer that is much
+// too long or for which there is no memory. It is called after each field, so that at most
+// one field is held in excess.
 func (r *run) bound() {
 	switch excess := len(r.out) - r.of.most; {
 	case r.late != nil:

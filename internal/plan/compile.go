@@ -22,9 +22,9 @@ type plan struct {
 	err    error // why there is none
 	root   *selection[struct{}]
 	args   []args.Field // of the fields that have some
-	queues int          // how many fields read something that waits
-	// refs are the stored names that are looked at in documents of a type that
-	// are reached by references; they are read once for all of these.
+	queues int          // fields that queue what they read
+	// refs are, by type, the stored names that are read of documents reached by
+	// references, whichever reference leads to them.
 	refs map[*storage.Type]*names
 	size atomic.Int64 // of the last answers, in bytes
 }
@@ -40,8 +40,8 @@ func (n *names) add(more ...string) {
 	}
 }
 
-// compile makes the plan of the context's operation, and says how many fields its
-// selections have. It has an error where the operation has a field of an unknown
+// compile returns the plan of the context's operation and the number of fields in its
+// selections. The plan has an error where the operation has a field of an unknown
 // kind.
 func (e *executable) compile(oc *graphql.OperationContext) (made *plan, fields int) {
 	b := &planning{
@@ -72,7 +72,7 @@ type planning struct {
 	fields int
 }
 
-// giveUp says why there will be no plan, to compile, by a panic.
+// giveUp ends compile by a panic with the reason for which there is no plan.
 func (b *planning) giveUp(format string, args ...any) {
 	panic(unplanned(fmt.Sprintf(format, args...)))
 }
@@ -113,8 +113,8 @@ type field[P any] struct {
 	write    writer[P]
 }
 
-// writer appends the value of a field; false stands for null, of which it
-// appends nothing.
+// writer appends the value of a field and returns true; for null it appends nothing
+// and returns false.
 type writer[P any] func(r *run, at *place, object P) bool
 
 // place says where in an operation a field stands.

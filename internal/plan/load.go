@@ -40,7 +40,7 @@ func (r *run) take(id int, at *place) *visit {
 	}
 }
 
-// load reads what is needed to write the objects, for all of them at once, or says
+// load reads what is needed to write the objects, for all of them at once, or notes
 // that it is wanted (readLevels).
 func (s *selection[P]) load(r *run, objects []P) {
 	for _, l := range s.loads {
@@ -48,8 +48,8 @@ func (s *selection[P]) load(r *run, objects []P) {
 	}
 }
 
-// below has what inner needs read with what s needs, also the stored names that it
-// looks at, for the objects that add finds in one of those above.
+// below makes s read what inner needs, stored names included, for the objects that
+// add finds in each object of s.
 func below[P, Q any](s *selection[P], inner *selection[Q], add func(all []Q, object P) []Q) {
 	s.need.add(inner.need...)
 	if len(inner.loads) == 0 {
@@ -71,8 +71,8 @@ func one[P, Q any](inner *selection[Q], s *selection[P], of func(object P) Q) wr
 	return func(r *run, at *place, object P) bool { return inner.writeIn(r, at, of(object)) }
 }
 
-// call calls the store for many fields. A panic is an error without the place of
-// any; the first of them has it, and the others have errElsewhere.
+// call calls the store for several fields. A panic becomes an error of the first of
+// them; the others get errElsewhere.
 func (r *run) call(store func() error) (panicked bool, err error) {
 	defer func() {
 		if failure := recover(); failure != nil {

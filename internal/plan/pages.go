@@ -46,8 +46,8 @@ func edgeSelection(b *planning, of graphql.CollectedField, t *storage.Type) *sel
 	})
 }
 
-// many makes the writer of a list of what is in all places of a page, as one
-// does of a single object.
+// many makes the writer of a list of objects, one from each place of a page. It is
+// to lists what one is to single objects.
 func many[Q any](inner *selection[Q], s *selection[*storage.Page], of func(e edge) Q) writer[*storage.Page] {
 	below(s, inner, func(all []Q, p *storage.Page) []Q {
 		for i := range p.Docs {
@@ -60,7 +60,7 @@ func many[Q any](inner *selection[Q], s *selection[*storage.Page], of func(e edg
 	}
 }
 
-// pageInfoFields are those of what lies around a page.
+// pageInfoFields are the fields of PageInfo.
 var pageInfoFields = map[string]writer[*storage.Page]{
 	"hasNextPage":     func(r *run, _ *place, p *storage.Page) bool { return r.bool(p.HasNextPage) },
 	"hasPreviousPage": func(r *run, _ *place, p *storage.Page) bool { return r.bool(p.HasPreviousPage) },

@@ -23,22 +23,22 @@ func WithObserver(fn func(ctx context.Context, why string)) Option {
 }
 
 // WithMaxAnswer bounds the memory that an answer takes. Data of more than n bytes
-// is cut: it is longer than n even so, but no JSON any more, and has to be
-// refused by who executes. What interceptors of root fields make of a value that
-// was cut is ignored.
+// is cut and no valid JSON, but still longer than n: the caller has to refuse such an
+// answer by its length. What interceptors of root fields return for a value
+// that was cut is ignored.
 func WithMaxAnswer(n int) Option {
 	return func(e *executable) { e.most = n }
 }
 
-// WithMemory has fn called while an answer is written, with the bytes that it takes beside
-// those that were told before. An error ends the writing; the answer has that error.
+// WithMemory has fn called while an answer is written, with the bytes that it has grown by
+// since the last call. An error of fn ends the writing and is an error of the answer.
 func WithMemory(fn func(ctx context.Context, bytes int) error) Option {
 	return func(e *executable) { e.memory = fn }
 }
 
-// WithFieldInterceptors says that who executes has interceptors of fields
-// (AroundFields). Plans have no contexts for fields and would pass them by, so
-// that nothing is planned.
+// WithFieldInterceptors says that the executor has interceptors of fields
+// (AroundFields). Plans make no contexts for fields, so these would not be called:
+// with this option nothing is planned.
 func WithFieldInterceptors() Option {
 	return func(e *executable) { e.fields = true }
 }

@@ -50,16 +50,16 @@ type loader struct {
 // placesTogether is how many places of several visits are allocated at once at most.
 const placesTogether = 4096
 
-// wanting is a field that waits for documents. It does so once in an execution,
-// for all of its objects.
+// wanting is a field whose documents are still to be read, for all of its objects at
+// once.
 type wanting struct {
 	t     *storage.Type
 	queue int
 	inner *selection[*storage.Object]
 }
 
-// broken stands for documents whose reading panicked, for those who want them
-// later.
+// broken takes the place of documents whose reading panicked, for fields that want
+// them later.
 var broken = new(storage.Document)
 
 func isBroken(p dataloader.Place) bool { return p.Document() == broken }
@@ -106,9 +106,10 @@ func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 	l.wanted = append(l.wanted, w)
 }
 
-// readLevels reads what is wanted, and what is wanted then, until that is nothing:
-// with one call of the store for each type and level. Where more would be followed
-// than is allowed, nothing can be written, as visits are missing.
+// readLevels reads what is wanted, level after level, until nothing is, with one call
+// of the store for each type and level. It returns an error where more references
+// would be followed than is allowed; nothing can be written then, as visits are
+// missing.
 func (r *run) readLevels() error {
 	l := &r.loader
 	for read := 0; read < len(l.wanted) && !l.Full(); {
@@ -125,8 +126,8 @@ func (r *run) readLevels() error {
 	return l.Follow(0)
 }
 
-// fetch reads the documents of a type that a level wants. Where that fails, the
-// visits that wanted some have the error.
+// fetch reads the documents of a type that a level wants. If that fails, the visits
+// that want one of them get the error.
 func (r *run) fetch(t *storage.Type, level []wanting) {
 	refs := r.loader.Missing(t)
 	if len(refs) == 0 {
@@ -163,8 +164,8 @@ func (r *run) refuse(t *storage.Type, level []wanting, panicked bool, err error)
 	}
 }
 
-// found are the documents that a field's visits found, if something is to be read
-// for them.
+// found returns the documents that a field's visits found; nil where nothing has to
+// be read for them.
 func (r *run) found(w wanting) []*storage.Object {
 	var found []*storage.Object
 	visits := r.queues[w.queue].visits

@@ -12,8 +12,8 @@ import (
 	"github.com/asof/asof/storage"
 )
 
-// rootField makes the writer of a root field: what reads it, and what belongs to
-// it, and appends it.
+// rootField makes the writer of a root field, which reads all that the field shows
+// and appends it.
 func rootField(b *planning, f graphql.CollectedField, _ *selection[struct{}]) writer[struct{}] {
 	switch f.Name {
 	case "node":
@@ -37,8 +37,8 @@ func intercepted(write writer[struct{}]) writer[struct{}] {
 	return func(r *run, at *place, _ struct{}) bool { return r.root(at, write) }
 }
 
-// root answers a root field within the interceptors of root fields. Null that
-// an interceptor answers is allowed for any field.
+// root answers a root field within the interceptors of root fields. An interceptor
+// may answer null for any field, also for a non-null one.
 func (r *run) root(at *place, write writer[struct{}]) bool {
 	outer := r.ctx
 	call := &r.first
@@ -104,8 +104,8 @@ func (c *rootCall) written() (ok bool) {
 	return c.write(c.r, c.at, struct{}{})
 }
 
-// show reads what belongs to what a root field has found, and writes that; false
-// for nil.
+// show reads what the selections below the found object need, and writes the object;
+// it returns false for nil.
 func show[T any](r *run, at *place, inner *selection[*T], found *T, err error) bool {
 	if err == nil && found != nil && len(inner.loads) > 0 {
 		inner.load(r, []*T{found})
@@ -153,8 +153,8 @@ func pageRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[str
 	}
 }
 
-// anyDocument is what is asked of documents whose type is not known before they
-// are read.
+// anyDocument is the selection on documents whose type is known only when they are
+// read.
 type anyDocument map[*storage.Type]*selection[*storage.Object]
 
 func anySelection(b *planning, f graphql.CollectedField) anyDocument {

@@ -62,7 +62,7 @@ func (x *execution) answer(ctx context.Context) []byte {
 	return out
 }
 
-// release forgets the request, and keeps memory for the next.
+// release clears the run, so that its memory can be used for another request.
 func (r *run) release() {
 	for i := range r.queues {
 		r.queues[i] = queue{visits: reused(r.queues[i].visits)}
@@ -112,8 +112,8 @@ func (s *selection[P]) write(r *run, object P) bool {
 	return true
 }
 
-// copied copies what is stored. Where nothing is, the field is null, or what is
-// given instead.
+// copied makes the writer of a stored value, which it copies. Where none is stored it
+// appends the text given instead; the field is null where that is empty.
 func copied(i int, instead string) writer[*storage.Object] {
 	return func(r *run, at *place, o *storage.Object) bool {
 		raw, err := o.RawField(i)
@@ -183,8 +183,8 @@ func (l *listing) done(ok bool) {
 	}
 }
 
-// end ends the list. It returns false, and nothing is appended, where an element
-// is null that must not be.
+// end ends the list. Where an element is null that must not be, it removes the list
+// and returns false.
 func (l *listing) end() bool {
 	l.r.path = l.r.path[:len(l.r.path)-2]
 	if l.invalid {

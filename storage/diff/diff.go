@@ -76,7 +76,7 @@ func (visit visitor) values(path string, old, now []byte) bool {
 }
 
 // maxPath and maxNesting bound the paths, in bytes and in steps, below which
-// single changes are told apart. Each of a thousand numbers in a list would
+// changes are reported one by one. Each of a thousand numbers in a list would
 // otherwise repeat the path of the list, however long that is.
 const (
 	maxPath    = 512

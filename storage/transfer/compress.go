@@ -23,7 +23,7 @@ var (
 // "zstd --long" makes. The decoder's memory is bounded by it.
 const maxWindow = 128 << 20
 
-// source is a stream that decompresses itself, told by its first bytes.
+// source is a stream that decompresses what it reads, as its first bytes say.
 type source struct {
 	io.Reader
 	compressed bool

@@ -50,7 +50,7 @@ func (o ImportOptions) withDefaults() ImportOptions {
 // may have twice as many as the one before, so that the store is soon at work.
 const firstVersions = 8192
 
-// Import adds the versions that r holds to the store. Compressed data is told
+// Import adds the versions that r holds to the store. Compressed data is recognised
 // by its first bytes.
 //
 // It stops at the first line that it cannot keep: the error is then, or wraps,

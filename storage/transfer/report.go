@@ -54,7 +54,7 @@ type remark struct {
 	readable                  bool
 }
 
-// maxRemarks bounds how many different ones are told apart.
+// maxRemarks bounds how many different remarks are counted separately.
 const maxRemarks = 1000
 
 // remark counts a remark. Similar is asked once for each member.

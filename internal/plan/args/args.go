@@ -3,9 +3,9 @@
 // Which fields have which is in kinds.go.
 //
 // Invariants: values are read by the functions that the generated code reads them
-// with, and in its order. Where one cannot be read there is an error, which does
-// not say more: whoever meets it leaves the operation to the generated code,
-// which words it.
+// with, and in its order. Where one cannot be read, the error is ErrUnreadable and
+// says no more: the caller then leaves the operation to the generated code, which
+// reports what is wrong.
 package args
 
 import (
@@ -29,8 +29,7 @@ type Field struct {
 	constants map[string]any
 }
 
-// Of returns the arguments of a field, which read makes a value of, that is never
-// nil.
+// Of returns the arguments of a field. Read turns them into one value, never nil.
 func Of(f graphql.CollectedField, read func(g *Given) any) (Field, error) {
 	args := Field{field: f, read: read, constants: map[string]any{}}
 	value, err := args.with(&Given{compiling: true}, nil)
@@ -40,9 +39,8 @@ func Of(f graphql.CollectedField, read func(g *Given) any) (Field, error) {
 	return args, err
 }
 
-// Value is what the field's read makes of its arguments. It is shared between
-// requests, where it names no variable. The memory of g is used for that, again
-// and again.
+// Value returns what the field's read makes of its arguments. It is shared between
+// requests where the arguments name no variable. It uses the memory of g.
 func (f *Field) Value(g *Given, variables map[string]any) (any, error) {
 	if f.value != nil {
 		return f.value, nil

@@ -1,13 +1,13 @@
-// Package plancache keeps what was made of parsed operations, of those used
-// last.
+// Package plancache keeps what was compiled from parsed operations: those that were
+// used last.
 //
 // Invariants:
 //
 //   - What is made depends on the operation and on the values of the variables in
 //     its @skip and @include, and on nothing else of a request.
 //   - The memory of what is kept is bounded, by an estimate of what it takes.
-//   - Nobody waits while something is made: what is needed by many at once may be
-//     made more than once, and is kept once.
+//   - No request waits for the compiler of another: what several need at once may be
+//     compiled more than once, and is kept once.
 package plancache
 
 import (
@@ -40,8 +40,7 @@ type Cache[P any] struct {
 	size    int // of all entries
 }
 
-// New returns an empty cache of what compile makes. It says how many fields that
-// has.
+// New returns an empty cache of what compile returns, with the number of its fields.
 func New[P any](compile func(oc *graphql.OperationContext) (made P, fields int)) *Cache[P] {
 	c := &Cache[P]{compile: compile}
 	entries, err := simplelru.NewLRU(cachedOperations, func(_ *ast.OperationDefinition, k *known[P]) { c.size -= k.size })
@@ -59,9 +58,9 @@ type known[P any] struct {
 	variants map[string]P // by the values of the conditions
 }
 
-// Of returns what is made of the context's operation. An error says why nothing
-// can be: it has directives other than @skip and @include, or a condition is no
-// boolean.
+// Of returns what is compiled from the context's operation. It returns an error where
+// that is not possible: the operation has directives other than @skip and @include,
+// or a condition is no boolean.
 func (c *Cache[P]) Of(oc *graphql.OperationContext) (made P, err error) {
 	k := c.known(oc)
 	if k.err != nil {
@@ -91,8 +90,8 @@ func (c *Cache[P]) Of(oc *graphql.OperationContext) (made P, err error) {
 	return made, nil
 }
 
-// known returns what is known of the context's operation. What a document that is
-// too large for the cache needs is found out each time.
+// known returns what is known of the context's operation. For a document that is too
+// large for the cache it is computed each time.
 func (c *Cache[P]) known(oc *graphql.OperationContext) *known[P] {
 	c.mu.Lock()
 	k, ok := c.entries.Get(oc.Operation)
@@ -115,7 +114,8 @@ func (c *Cache[P]) known(oc *graphql.OperationContext) *known[P] {
 	return k
 }
 
-// keep keeps what was made, unless its operation is not kept or has enough.
+// keep adds a variant to the cache, unless its operation was evicted meanwhile or has
+// as many as it may.
 func (c *Cache[P]) keep(operation *ast.OperationDefinition, k *known[P], values string, made P, fields int) {
 	size := (fields + 1) * fieldBytes
 	c.mu.Lock()
@@ -135,7 +135,7 @@ func (c *Cache[P]) keep(operation *ast.OperationDefinition, k *known[P], values 
 	c.shrink()
 }
 
-// shrink forgets what was used longest ago.
+// shrink evicts what was used longest ago.
 func (c *Cache[P]) shrink() {
 	for c.size > cachedBytes {
 		c.entries.RemoveOldest()
