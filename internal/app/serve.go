@@ -162,7 +162,7 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 	s := &site{
 		ahead:    ahead{now: m.Now, logger: logger},
 		engine:   store.Engine(),
-		metrics:  newRegistry(store.Engine(), logger),
+		metrics:  newRegistry(store.Engine(), m.Now, logger),
 		origins:  m.flags.Serve.CORSOrigin,
 		anyHost:  m.flags.Serve.InsecureNoAuth,
 		noSchema: !m.flags.Serve.Introspection,
