@@ -179,7 +179,7 @@ var (
 	}
 	clockShape = shape{
 		"_id": {of: bson.TypeString}, "last": {of: bson.TypeInt64}, "now": {of: bson.TypeDateTime}, "n": {of: bson.TypeInt64},
-		"flights": {of: bson.TypeEmbeddedDocument, optional: true}, "hold": {of: bson.TypeEmbeddedDocument, optional: true},
+		"acked": {of: bson.TypeInt64, optional: true}, "flights": {of: bson.TypeEmbeddedDocument, optional: true}, "hold": {of: bson.TypeEmbeddedDocument, optional: true},
 		"sharing": {of: bson.TypeArray, optional: true},
 	}
 	flightShape = shape{"from": {of: bson.TypeInt64}, "since": {of: bson.TypeDateTime}, "ms": {of: bson.TypeInt64}}

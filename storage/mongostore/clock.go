@@ -28,7 +28,8 @@ import (
 //     clock ($$NOW) is less than the flight's life past that (flight.until), and may
 //     run there only as long again (maxTimeMS).
 //   - The instant to read at is the one before the first in flight, else the last
-//     time taken. A commit is acknowledged when it is not before that.
+//     time taken. It is never before a commit that was acknowledged: commits wait a
+//     little for others in flight before them, and readers wait for the rest.
 //   - Whose flight does not end, since its server is gone, is evicted by the others,
 //     once the database's clock says that nothing of it can be carried out any more.
 //
@@ -60,6 +61,7 @@ type clock struct {
 	flights []*flight      // of this server, by their times
 	waiting []*ticket      // for their times
 	wanted  driver.Instant // to be handed out
+	acked   driver.Instant // the last commit that was acknowledged while others were in flight before it
 
 	// The hold: it is this server's until life past since, by the database's clock.
 	hold  string
@@ -69,12 +71,13 @@ type clock struct {
 	life  time.Duration
 
 	// What the clock document says, as far as it is known here.
-	mark   driver.Instant            // later commits of any server get greater times
-	stable driver.Instant            // no commit gets a time at or before it
-	told   map[string]driver.Instant // the flights of this server, and from when on they are
-	seen   map[string]sighting       // the flights and holds of all
-	now    driver.Instant            // the database's clock
-	nowAt  time.Duration             // and when that was, at the latest
+	mark    driver.Instant            // later commits of any server get greater times
+	stable  driver.Instant            // no commit gets a time at or before it
+	ackTold driver.Instant            // acked, of all servers
+	told    map[string]driver.Instant // the flights of this server, and from when on they are
+	seen    map[string]sighting       // the flights and holds of all
+	now     driver.Instant            // the database's clock
+	nowAt   time.Duration             // and when that was, at the latest
 
 	left    bool // others are not told of its end
 	poked   bool // a change is to be made, whether or not there is something to tell
@@ -135,6 +138,9 @@ const (
 	// lifeBytes are written in a second at least, of writes that are not small.
 	lifeBytes  = 1 << 20
 	smallWrite = 64 << 10
+	// ackWait is how long a commit that is made waits for others in flight before it, so that
+	// readers need not.
+	ackWait = 50 * time.Millisecond
 	// staleAfter is how long the database's clock is taken to be what it was.
 	staleAfter = time.Minute
 	// awayAfter is how long a database must have been out of reach before nobody waits
@@ -355,9 +361,29 @@ func (c *clock) settled(at driver.Instant) bool {
 	return at <= c.stable
 }
 
-// acknowledge waits until no commit with a time at or before an instant can still
-// appear: whoever reads from then on, wherever, is given that instant or a later one.
+// acknowledge makes sure that whoever asks for an instant from then on, wherever, is given
+// one that is not before a commit's. Commits in flight before it end soon, as a rule; where
+// one does not, whoever reads waits for it, and the clock document says up to where.
 func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
+	soon, cancel := context.WithTimeout(ctx, ackWait)
+	defer cancel()
+	if err := c.untilSettled(soon, at); err == nil || soon.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acked = max(c.acked, at)
+	for began := c.changes; c.mode != modeHeld && c.ackTold < at && !c.settled(at); {
+		c.kick()
+		if err := c.await(ctx, began); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untilSettled waits until no commit with a time at or before an instant can still appear.
+func (c *clock) untilSettled(ctx context.Context, at driver.Instant) error {
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {
 		c.mu.Lock()
 		own := func() bool {
@@ -400,19 +426,22 @@ func (c *clock) instant(ctx context.Context) (driver.Instant, error) {
 			for _, f := range c.flights {
 				at = min(at, f.at-1)
 			}
-			if at <= c.floor {
+			switch {
+			case at < c.acked: // until those in flight before it have ended
+			case at <= c.floor:
 				c.last = max(c.last, at)
 				return at, nil
+			default:
+				c.want(at)
 			}
-			c.want(at)
 		case c.mode == modeShared:
 			c.mu.Unlock()
 			known, err := c.look(ctx)
 			c.mu.Lock()
-			if err != nil || known {
+			if err != nil || known && c.stable >= max(c.acked, c.ackTold) {
 				return c.stable, err
 			}
-			c.kick() // another server holds the clock
+			c.kick() // another server holds the clock, or there are flights before what was acknowledged
 			c.mu.Unlock()
 			pause(ctx, wait)
 			c.mu.Lock()
@@ -457,7 +486,7 @@ func (c *clock) settle(ctx context.Context, at driver.Instant) error {
 		}
 	}
 	c.mu.Unlock()
-	return c.acknowledge(ctx, at)
+	return c.untilSettled(ctx, at)
 }
 
 // stuck is why nothing can be written or read now; nil: nothing is known to be wrong.

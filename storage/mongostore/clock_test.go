@@ -819,3 +819,67 @@ func checkAll(t *testing.T, s *Store) {
 		t.Error(err)
 	}
 }
+
+// A server's update is held up: what others commit meanwhile is acknowledged all the same, and
+// whoever reads then waits until nothing before it can appear.
+func TestSlowServerHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	for name, alone := range map[string]bool{"another server's": false, "the server's own": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), hangs)
+			defer cancel()
+			var proxy *mongotest.Proxy
+			var behind, beside *Store
+			o := Options{timing: unending}
+			if alone {
+				var uri string
+				proxy, uri, _ = mongotest.NewServer(t).Behind(t)
+				behind = newServerOf(t, uri, o)
+				beside = behind
+			} else {
+				proxy, behind, beside = pair(ctx, t, o)
+			}
+			held, release := make(chan struct{}), make(chan struct{})
+			end := sync.OnceFunc(func() { close(release) })
+			defer end()
+			var later atomic.Bool
+			proxy.Set(func(c mongotest.Command) mongotest.Answer {
+				if of("update")(c) && !later.Swap(true) {
+					close(held)
+					<-release
+				}
+				return mongotest.Pass()
+			})
+			slow := make(chan error, 1)
+			go func() {
+				_, err := behind.Commit(ctx, write("slow", "slow", 0))
+				slow <- err
+			}()
+			await(ctx, t, held)
+			var last driver.Instant
+			for n := range 5 {
+				v, err := beside.Commit(ctx, write(fmt.Sprint("k", n), fmt.Sprint(n), 0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				last = v.RecordedAt
+			}
+			var seen observer
+			seen.acknowledged.Store(int64(last))
+			read := make(chan bool, 2)
+			for _, s := range []*Store{behind, beside} {
+				go func() { read <- seen.read(ctx, s) }()
+			}
+			end()
+			if err := <-slow; err != nil {
+				t.Error(err)
+			}
+			<-read
+			<-read
+			for _, problem := range seen.verify(ctx, []*Store{behind, beside}) {
+				t.Error(problem)
+			}
+		})
+	}
+}

@@ -18,10 +18,11 @@ import (
 
 // The clock document is what the servers on a database agree by:
 //
-//	{_id: "clock", last, now, n, flights: {<entry>: {from, since, ms}}, hold: {id, floor, since, ms}, sharing: [servers]}
+//	{_id: "clock", last, acked, now, n, flights: {<entry>: {from, since, ms}}, hold: {id, floor, since, ms}, sharing: [servers]}
 //
 // last is at least the time of every commit so far; times are taken by a change on
-// condition that it is less than the first of them. A flight's commits are at from or
+// condition that it is less than the first of them. Nobody reads before acked: commits up
+// to it were acknowledged while others were in flight before them. A flight's commits are at from or
 // later; since is when it began, and ms for how long from then on something of it may
 // be carried out, both by the database's clock. hold says which server hands out
 // instants up to floor by itself, and sharing which servers do not want that. now is
@@ -30,6 +31,7 @@ const clockID = "clock"
 
 type clockState struct {
 	Last    driver.Instant        `bson:"last"`
+	Acked   driver.Instant        `bson:"acked"`
 	Now     bson.DateTime         `bson:"now"`
 	N       int64                 `bson:"n"`
 	Flights map[string]clockEntry `bson:"flights"`
@@ -200,7 +202,7 @@ func (c *clock) observe(state *clockState) {
 	}
 	c.seen = seen
 	c.mark, c.last = max(c.mark, state.Last), max(c.last, state.Last)
-	c.stable = max(c.stable, stable)
+	c.stable, c.ackTold = max(c.stable, stable), max(c.ackTold, state.Acked)
 	if c.mode == modeShared && (c.mayHold(state) || len(c.expired()) > 0) {
 		c.poke()
 	}
@@ -467,7 +469,7 @@ func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState,
 	if len(batch) > 0 {
 		reached = max(reached, first+driver.Instant(len(batch))-1)
 	}
-	due := len(batch) > 0 || e.set != nil || e.unset != nil || c.poked
+	due := len(batch) > 0 || e.set != nil || e.unset != nil || c.poked || !holds && c.acked > c.ackTold
 	if holds {
 		due = due || c.wanted > c.floor || !c.leased()
 	} else {
@@ -489,6 +491,7 @@ func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState,
 		e.date = append(e.date, bson.E{Key: "hold.since", Value: true})
 	} else {
 		e.add = bson.D{{Key: "sharing", Value: c.id}}
+		e.most = c.ackEdit()
 		if reached > c.mark {
 			e.most = append(e.most, bson.E{Key: "last", Value: int64(reached)})
 		}
@@ -637,6 +640,14 @@ func (c *clock) handOver(ctx context.Context) error {
 	return nil
 }
 
+// ackEdit tells what was acknowledged. The caller holds the lock.
+func (c *clock) ackEdit() bson.D {
+	if c.acked <= c.ackTold {
+		return nil
+	}
+	return bson.D{{Key: "acked", Value: int64(c.acked)}}
+}
+
 // endHold is the change that ends a hold. The caller holds the lock.
 func (c *clock) endHold() edit {
 	for _, f := range c.flights {
@@ -646,7 +657,7 @@ func (c *clock) endHold() edit {
 	}
 	e, told := c.report()
 	e.remove("hold")
-	e.most = bson.D{{Key: "last", Value: int64(c.last)}}
+	e.most = append(c.ackEdit(), bson.E{Key: "last", Value: int64(c.last)})
 	if from, flies := told[c.hold]; flies {
 		e.set = append(e.set, bson.E{Key: "flights." + c.hold, Value: bson.D{
 			{Key: "from", Value: int64(from)}, {Key: "since", Value: c.since}, {Key: "ms", Value: c.holdMs(c.life)},
