@@ -144,7 +144,11 @@ func TestSingleServerIsWarnedOf(t *testing.T) {
 	uri, _ := server.Database(t)
 	out := run(t, program, "import", "--store", uri, emptyFile(t))
 	want := 0
-	if mongotest.Missing(t.Context(), server.Client, mongotest.CapReplicaSet) != nil {
+	set, _, err := server.ReplicaSet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set == "" {
 		want = 1
 	}
 	if got := strings.Count(out, "is not a replica set"); got != want {

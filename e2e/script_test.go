@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 // program is the path of the binary under test, built once by TestMain.
@@ -36,7 +34,7 @@ func buildAndRun(m *testing.M) int {
 	if err := build.Run(); err != nil {
 		panic("building the program: " + err.Error() + "\n" + output.String())
 	}
-	return mongotest.Main(m.Run)
+	return m.Run()
 }
 
 // clearVariables takes the program's variables, which are flags, out of the

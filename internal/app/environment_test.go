@@ -15,7 +15,7 @@ func TestUnknownVariables(t *testing.T) {
 		want        []unknownVariable
 	}{
 		{"", nil},
-		{"PATH=/bin ASOF_ADDR=:1 ASOF_STORE= ASOF_TESTDATA=/data ASOF_TEST_MONGOD=x ASOFADDR=1 XASOF_ADRR=1", nil},
+		{"PATH=/bin ASOF_ADDR=:1 ASOF_STORE= ASOF_TESTDATA=/data ASOF_TEST_MONGODB_URI=x ASOFADDR=1 XASOF_ADRR=1", nil},
 		{"ASOF_ADRR=:1", []unknownVariable{{"ASOF_ADRR", "ASOF_ADDR"}}},
 		{"ASOF_STOR=a=b ASOF_ADDRESS=:1", []unknownVariable{{"ASOF_ADDRESS", "ASOF_ADDR"}, {"ASOF_STOR", "ASOF_STORE"}}},
 		{"ASOF_CORSORIGIN=x", []unknownVariable{{"ASOF_CORSORIGIN", "ASOF_CORS_ORIGIN"}}},

@@ -2,12 +2,15 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -89,8 +92,10 @@ func TestPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mongotest.Requires(t, client, mongotest.CapExplain)
 	server := mongotest.NewServer(t)
+	mongotest.Needs(t, "the command explain", func() error {
+		return client.Database("admin").RunCommand(ctx, bson.D{{Key: "explain", Value: bson.D{{Key: "find", Value: "nothing"}}}}).Err()
+	})
 	_, database := server.Database(t)
 	now := time.UnixMicro(1_000_000_000).UTC()
 	s, err := open(ctx, client, database, Options{
@@ -266,7 +271,7 @@ func TestPlans(t *testing.T) {
 			if c.name == counted && hasStage(plan, "FETCH") {
 				t.Errorf("%s: the server reads documents:\n%v", c.name, command)
 			}
-			accesses, err := mongotest.Accesses(reply)
+			accesses, err := accessesOf(reply)
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
@@ -357,6 +362,177 @@ func TestExplainable(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%v is explained as %s, want %s", c.command, got, c.want)
+		}
+	}
+}
+
+// indexAccess is how a server reaches the documents of a collection: the first stage
+// of a plan, that which all others get theirs from.
+type indexAccess struct {
+	// Stage is IXSCAN, COLLSCAN, IDHACK and the like.
+	Stage string
+	// Index is the name of the index; empty where the stage uses none.
+	Index string
+}
+
+// String writes an access as STAGE INDEX.
+func (a indexAccess) String() string { return strings.TrimSpace(a.Stage + " " + a.Index) }
+
+// idIndex is the index that every collection has.
+const idIndex = "_id_"
+
+// accessesOf finds in a reply of the command explain how the winning plans reach
+// the documents: of a find, an update, or an aggregation, on one server or on
+// shards, of the classic engine, the slot-based one, or the express path.
+// Stages that read nothing themselves are left out; so are those of a plan for
+// a collection that does not exist (EOF), which make it empty.
+func accessesOf(reply bson.Raw) ([]indexAccess, error) {
+	var found []indexAccess
+	var walk func(v bson.RawValue, in string) error
+	walk = func(v bson.RawValue, in string) error {
+		switch v.Type {
+		case bson.TypeArray:
+			values, err := v.Array().Values()
+			if err != nil {
+				return err
+			}
+			for _, value := range values {
+				if err := walk(value, in); err != nil {
+					return err
+				}
+			}
+		case bson.TypeEmbeddedDocument:
+			elements, err := v.Document().Elements()
+			if err != nil {
+				return err
+			}
+			if in == "plan" {
+				if a, ok := access(v.Document()); ok {
+					found = append(found, a)
+				}
+			}
+			for _, e := range elements {
+				next := in
+				switch e.Key() {
+				case "winningPlan":
+					next = "plan"
+				case "rejectedPlans", "slotBasedPlan", "executionStats", "command", "parsedQuery", "serverParameters", "indexBounds":
+					continue // not what is done
+				}
+				if err := walk(e.Value(), next); err != nil {
+					return err
+				}
+			}
+		default: // holds nothing
+		}
+		return nil
+	}
+	if reply.Lookup("ok").IsZero() {
+		return nil, errors.New("not a reply of a server")
+	}
+	if err := walk(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: reply}, ""); err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("the plan reads nothing: %v", reply)
+	}
+	return found, nil
+}
+
+// leaves are the stages that read from a collection, with the index of those
+// that do not name theirs.
+var leaves = map[string]string{
+	"IXSCAN": "", "COLLSCAN": "", "CLUSTERED_IXSCAN": idIndex, "IDHACK": idIndex, "DISTINCT_SCAN": "", "COUNT_SCAN": "",
+	"EXPRESS_IXSCAN": "", "EXPRESS_CLUSTERED_IXSCAN": idIndex, "EXPRESS_UPDATE": "", "EXPRESS_DELETE": "",
+}
+
+// access reads a stage of a plan; false where it does not read a collection.
+func access(stage bson.Raw) (indexAccess, bool) {
+	name, ok := stage.Lookup("stage").StringValueOK()
+	if !ok {
+		return indexAccess{}, false
+	}
+	index, known := leaves[name]
+	if !known {
+		return indexAccess{}, false
+	}
+	if named, ok := stage.Lookup("indexName").StringValueOK(); ok {
+		index = named
+	}
+	return indexAccess{Stage: name, Index: index}, true
+}
+
+// Replies of explain in the shapes that MongoDB's manual documents.
+func TestAccesses(t *testing.T) {
+	for _, c := range []struct {
+		name, reply string
+		want        []indexAccess
+	}{
+		{
+			"the classic engine",
+			`{"explainVersion":"1","queryPlanner":{"namespace":"db.c","parsedQuery":{"stage":{"$eq":"IXSCAN"}},
+			  "winningPlan":{"stage":"FETCH","inputStage":{"stage":"IXSCAN","keyPattern":{"a":1},"indexName":"a_1","indexBounds":{"a":["[1,1]"]}}},
+			  "rejectedPlans":[{"stage":"FETCH","inputStage":{"stage":"IXSCAN","indexName":"b_1"}}]},"ok":1}`,
+			[]indexAccess{{"IXSCAN", "a_1"}},
+		},
+		{
+			"the slot-based engine",
+			`{"explainVersion":"2","queryPlanner":{"winningPlan":{"isCached":false,"queryPlan":{"stage":"GROUP","inputStage":{"stage":"FETCH","inputStage":{"stage":"IXSCAN","indexName":"a_1"}}},
+			  "slotBasedPlan":{"slots":"$$RESULT=s7","stages":"[2] ixseek"}},"rejectedPlans":[]},"ok":1}`,
+			[]indexAccess{{"IXSCAN", "a_1"}},
+		},
+		{
+			"an aggregation with stages of its own",
+			`{"stages":[{"$cursor":{"queryPlanner":{"winningPlan":{"stage":"PROJECTION_SIMPLE","inputStage":{"stage":"FETCH","inputStage":{"stage":"IXSCAN","indexName":"a_1"}}},"rejectedPlans":[]}}},{"$unwind":{"path":"$l"}}],"ok":1}`,
+			[]indexAccess{{"IXSCAN", "a_1"}},
+		},
+		{
+			"either of two indexes",
+			`{"queryPlanner":{"winningPlan":{"stage":"SUBPLAN","inputStage":{"stage":"FETCH","inputStage":{"stage":"OR","inputStages":[{"stage":"IXSCAN","indexName":"a_1"},{"stage":"COLLSCAN"}]}}}},"ok":1}`,
+			[]indexAccess{{"IXSCAN", "a_1"}, {"COLLSCAN", ""}},
+		},
+		{
+			"by _id, three ways",
+			`{"queryPlanner":{"winningPlan":{"stage":"X","inputStages":[{"stage":"IDHACK"},{"stage":"EXPRESS_IXSCAN","keyPattern":"{ _id: 1 }","indexName":"_id_"},{"stage":"CLUSTERED_IXSCAN"}]}},"ok":1}`,
+			[]indexAccess{{"IDHACK", "_id_"}, {"EXPRESS_IXSCAN", "_id_"}, {"CLUSTERED_IXSCAN", "_id_"}},
+		},
+		{
+			"an update",
+			`{"queryPlanner":{"winningPlan":{"stage":"UPDATE","inputStage":{"stage":"FETCH","inputStage":{"stage":"IXSCAN","indexName":"_id_"}}}},"ok":1}`,
+			[]indexAccess{{"IXSCAN", "_id_"}},
+		},
+		{
+			"a scan",
+			`{"queryPlanner":{"winningPlan":{"stage":"SORT","inputStage":{"stage":"COLLSCAN","direction":"forward"}}},"ok":1}`,
+			[]indexAccess{{"COLLSCAN", ""}},
+		},
+		{
+			"shards",
+			`{"queryPlanner":{"winningPlan":{"stage":"SHARD_MERGE","shards":[{"shardName":"a","winningPlan":{"stage":"FETCH","inputStage":{"stage":"IXSCAN","indexName":"a_1"}}},
+			  {"shardName":"b","winningPlan":{"stage":"COLLSCAN"}}]}},"ok":1}`,
+			[]indexAccess{{"IXSCAN", "a_1"}, {"COLLSCAN", ""}},
+		},
+	} {
+		var reply bson.Raw
+		if err := bson.UnmarshalExtJSON([]byte(c.reply), false, &reply); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		got, err := accessesOf(reply)
+		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", c.name, err, diff)
+		}
+	}
+	for _, reply := range []string{
+		`{"ok":1,"queryPlanner":{"winningPlan":{"stage":"EOF"}}}`,
+		`{"ok":1}`,
+		`{"queryPlanner":{"winningPlan":{"stage":"COLLSCAN"}}}`,
+	} {
+		var raw bson.Raw
+		if err := bson.UnmarshalExtJSON([]byte(reply), false, &raw); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := accessesOf(raw); err == nil {
+			t.Errorf("%s: %v", reply, got)
 		}
 	}
 }

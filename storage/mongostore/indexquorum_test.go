@@ -1,11 +1,9 @@
 package mongostore_test
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -65,37 +63,4 @@ func TestIndexesOfAMajority(t *testing.T) {
 // without leaves members out of a document.
 func without(d bson.D, names ...string) bson.D {
 	return slices.DeleteFunc(d, func(e bson.E) bool { return slices.Contains(names, e.Key) })
-}
-
-// A store opens, and makes indexes of documents that are there, while one of three
-// members is down.
-func TestIndexesAreMadeWithoutAMember(t *testing.T) {
-	set := mongotest.New(t, 3)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	open := func(c driver.Collection) *mongostore.Store {
-		s, err := mongostore.Open(ctx, set.URI("asof"), mongostore.Options{Collections: []driver.Collection{c}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	s := open(driver.Collection{Name: "things"})
-	if _, err := s.Commit(ctx, thing("a")); err != nil {
-		t.Error(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	primary, err := set.Primary(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nodes := set.Nodes()
-	if err := nodes[slices.IndexFunc(nodes, func(n *mongotest.Node) bool { return n != primary })].Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(driver.Collection{Name: "things", Indexes: []driver.Index{{Path: []string{"n"}, Kind: driver.KindInt}}}).Close(); err != nil {
-		t.Error(err)
-	}
 }

@@ -18,13 +18,11 @@ func TestMain(m *testing.M) {
 	if uri := os.Getenv(mongostore.StoppedVar); uri != "" {
 		os.Exit(mongostore.WriteForStop(uri, os.Stdin))
 	}
-	os.Exit(mongotest.Main(func() int {
-		flag.Parse()
-		if err := besideEachOther(); err != nil {
-			panic(err)
-		}
-		return m.Run()
-	}))
+	flag.Parse()
+	if err := besideEachOther(); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
 }
 
 // besideEachOther lets more tests run at once than there are processors, unless it

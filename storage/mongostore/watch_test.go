@@ -154,7 +154,7 @@ func TestWatchIsWokenByItsServer(t *testing.T) {
 // Those of other servers do so by a change stream.
 func TestWatchIsWokenByChangeStreams(t *testing.T) {
 	server := mongotest.NewServer(t)
-	mongotest.Requires(t, server.Client, mongotest.CapChangeStreams)
+	server.NeedsChangeStreams(t)
 	uri, _ := server.Database(t)
 	testWoken(t, patient(newServerOf(t, uri, Options{})), newServerOf(t, uri, Options{}))
 }

@@ -14,7 +14,7 @@ import (
 // and another one when the server has ended it.
 func TestWatchesHaveOneStream(t *testing.T) {
 	server := mongotest.NewServer(t)
-	mongotest.Requires(t, server.Client, mongotest.CapChangeStreams)
+	server.NeedsChangeStreams(t)
 	proxy, uri, _ := server.Behind(t)
 	s := patient(newServerOf(t, uri, Options{Collections: []driver.Collection{{Name: "things"}, {Name: "others"}, {Name: "more"}}}))
 	opened, asked := make(chan struct{}, 100), make(chan struct{}, 100)

@@ -1,7 +1,6 @@
 package plantest
 
 import (
-	"os"
 	"testing"
 
 	"github.com/asof/asof/graph/model"
@@ -10,8 +9,6 @@ import (
 	"github.com/asof/asof/storage/mongostore"
 	"github.com/asof/asof/storage/mongostore/mongotest"
 )
-
-func TestMain(m *testing.M) { os.Exit(mongotest.Main(m.Run)) }
 
 // mongodb opens databases that nothing else uses, on the server that the tests
 // run on. They are dropped when the test ends.

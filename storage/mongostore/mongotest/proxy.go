@@ -141,6 +141,12 @@ func (p *Proxy) Up(ctx context.Context) error {
 	return nil
 }
 
+// poll is how often, and startTimeout for how long, an address that is taken is tried.
+const (
+	poll         = 50 * time.Millisecond
+	startTimeout = 2 * time.Minute
+)
+
 // keep notes a connection, unless the proxy is down by now.
 func (p *Proxy) keep(listener net.Listener, c net.Conn) bool {
 	p.mu.Lock()

@@ -3,8 +3,9 @@ package mongotest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,21 +14,20 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// through connects to a fake through a proxy.
-func through(t *testing.T) (*Proxy, *mongo.Client) {
+// through connects to the server through a proxy, to a database of its own.
+func through(t *testing.T) (*Proxy, *mongo.Database) {
 	t.Helper()
-	s := fakeSet(t, 1)
-	p := NewProxy(t, s.Nodes()[0].Addr())
-	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + p.Addr() + "/?directConnection=true&retryReads=false").SetServerSelectionTimeout(startTimeout))
+	p, uri, name := NewServer(t).Behind(t)
+	client, err := mongo.Connect(options.Client().ApplyURI(uri + "&retryReads=false&retryWrites=false").SetServerSelectionTimeout(startTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Disconnect(context.WithoutCancel(t.Context())) })
-	return p, client
+	return p, client.Database(name)
 }
 
-func run(ctx context.Context, client *mongo.Client, name string) (bson.Raw, error) {
-	return client.Database("db").RunCommand(ctx, bson.D{{Key: name, Value: 1}}).Raw()
+func run(ctx context.Context, db *mongo.Database, name string) (bson.Raw, error) {
+	return db.RunCommand(ctx, bson.D{{Key: name, Value: 1}}).Raw()
 }
 
 func TestProxy(t *testing.T) {
@@ -86,91 +86,33 @@ func TestProxy(t *testing.T) {
 
 // Whether a server got what was cut is what the two cuts differ in.
 func TestProxyCuts(t *testing.T) {
-	p, client := through(t)
+	p, db := through(t)
 	for _, c := range []struct {
 		name    string
 		answer  Answer
-		reaches bool
+		reaches int64
 	}{
-		{"before", CutBefore(), false},
-		{"after", CutAfter(), true},
+		{"before", CutBefore(), 0},
+		{"after", CutAfter(), 1},
 	} {
-		var asked atomic.Bool // also by the driver itself, at any time
 		p.Set(func(command Command) Answer {
-			if command.Name == "replSetInitiate" {
+			if command.Name == "insert" {
 				return c.answer
 			}
 			return Pass()
 		})
-		err := client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "replSetInitiate", Value: bson.D{
-			{Key: "_id", Value: setName}, {Key: "members", Value: bson.A{bson.D{{Key: "_id", Value: 0}, {Key: "host", Value: c.name + ":1"}}}},
-		}}}).Err()
-		if !mongo.IsNetworkError(err) {
+		if _, err := db.Collection(c.name).InsertOne(t.Context(), bson.D{}); !mongo.IsNetworkError(err) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		p.Set(func(command Command) Answer {
-			if command.Hello() {
-				return Rewrite(func(reply bson.Raw) bson.D {
-					asked.Store(true)
-					var d bson.D
-					if err := bson.Unmarshal(reply, &d); err != nil {
-						t.Error(err)
-					}
-					return d
-				})
-			}
-			return Pass()
-		})
-		var h hello
-		if err := client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Decode(&h); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(h.Hosts, ","); !asked.Load() || (got == c.name+":1") != c.reaches {
-			t.Errorf("cut %s the command: the server has the members %s", c.name, got)
+		p.Set(nil)
+		if n, err := db.Collection(c.name).CountDocuments(t.Context(), bson.D{}); err != nil || n != c.reaches {
+			t.Errorf("cut %s the command: %d documents (%v), want %d", c.name, n, err, c.reaches)
 		}
 	}
 }
 
-// What a server cannot do is named, with what it answered.
-func TestRequires(t *testing.T) {
-	p, client := through(t)
-	for i, probe := range probes {
-		c := Capability(1 << i)
-		if c.String() != probe.name {
-			t.Errorf("capability %d is called %q, want %q", i, c, probe.name)
-		}
-		err := Missing(t.Context(), client, c)
-		if c == CapReplicaSet {
-			if err != nil {
-				t.Errorf("the fake is a replica set: %v", err)
-			}
-			continue
-		}
-		if err == nil || !strings.Contains(err.Error(), "needs "+probe.name) || !strings.Contains(err.Error(), "no such command") {
-			t.Errorf("%s: %v", c, err)
-		}
-	}
-	if got := (CapExplain | CapAuth).String(); got != "explain, access control" {
-		t.Errorf("two capabilities are called %q", got)
-	}
-	if err := Missing(t.Context(), client, 0); err != nil {
-		t.Errorf("nothing is missing: %v", err)
-	}
-	// A server that does it all.
-	p.Set(func(c Command) Answer {
-		switch c.Name {
-		case "insert", "drop":
-			return Reply(bson.D{{Key: "ok", Value: 1}, {Key: "n", Value: 1}})
-		case "explain":
-			return Reply(bson.D{{Key: "ok", Value: 1}, {Key: "queryPlanner", Value: bson.D{{Key: "winningPlan", Value: bson.D{{Key: "stage", Value: "IDHACK"}}}}}})
-		case "connectionStatus":
-			return Reply(bson.D{{Key: "ok", Value: 1}, {Key: "authInfo", Value: bson.D{{Key: "authenticatedUsers", Value: bson.A{bson.D{{Key: "user", Value: "ann"}}}}}}})
-		}
-		return Pass()
-	})
-	if err := Missing(t.Context(), client, CapExplain|CapAuth|CapReplicaSet); err != nil {
-		t.Errorf("a server that has it: %v", err)
-	}
+// What a server has not is named, with what it answered.
+func TestNeeds(t *testing.T) {
 	var said string
 	t.Run("skipped", func(t *testing.T) {
 		defer func() {
@@ -178,9 +120,30 @@ func TestRequires(t *testing.T) {
 				t.Error("it was not skipped")
 			}
 		}()
-		Requires(skipRecorder{t, &said}, client, CapTransactions)
+		Needs(skipRecorder{t, &said}, "wings", func() error { return errors.New("no such limb") })
 	})
-	if !strings.Contains(said, EnvMongod) {
+	if !strings.Contains(said, "needs wings") || !strings.Contains(said, "no such limb") {
 		t.Errorf("it says %q", said)
 	}
+	Needs(t, "nothing", func() error { return nil })
+}
+
+// skipRecorder is a test that notes why it is skipped.
+type skipRecorder struct {
+	testing.TB
+	said *string
+}
+
+func (s skipRecorder) Skipf(format string, args ...any) {
+	*s.said = fmt.Sprintf(format, args...)
+	s.SkipNow()
+}
+
+func listens(t *testing.T, addr string) bool {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
 }

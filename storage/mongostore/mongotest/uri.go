@@ -3,6 +3,7 @@ package mongotest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -10,41 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Main is to be called by TestMain. Where no running server is named but a
-// mongod binary is, it starts one for all tests of the package, and names it in
-// ASOF_TEST_MONGODB_URI, also for the processes that the tests start.
-func Main(run func() int) int {
-	binary := os.Getenv(EnvMongod)
-	if binary == "" || os.Getenv(EnvURI) != "" {
-		return run()
-	}
-	fail := func(s *Set, err error) int {
-		fmt.Fprintf(os.Stderr, "%s=%s: %v\n", EnvMongod, binary, err)
-		if s != nil {
-			fmt.Fprintln(os.Stderr, s.Log())
-		}
-		return 1
-	}
-	s, err := Start(context.Background(), binary, 1)
-	if err != nil {
-		return fail(nil, err)
-	}
-	if err := os.Setenv(EnvURI, s.URI("")); err != nil {
-		return fail(s, err)
-	}
-	status := run()
-	if status != 0 {
-		fmt.Fprintln(os.Stderr, s.Log())
-	}
-	if err := s.Stop(); err != nil {
-		return fail(nil, err)
-	}
-	return status
-}
+// EnvURI names the environment variable that names a running server, such as
+// mongodb://127.0.0.1:27017.
+const EnvURI = "ASOF_TEST_MONGODB_URI"
 
 // T is what is needed of a test, or of a script that runs in one.
 type T interface {
@@ -57,8 +31,7 @@ type T interface {
 func URI(t T) string {
 	uri := os.Getenv(EnvURI)
 	if uri == "" {
-		t.Skip("needs a MongoDB server: set " + EnvURI + ", such as mongodb://127.0.0.1:27017, or " + EnvMongod +
-			" to a mongod binary (https://www.mongodb.com/try/download/community); the tests make databases of their own and drop them")
+		t.Skip("needs a MongoDB server: set " + EnvURI + ", such as mongodb://127.0.0.1:27017; the tests make databases of their own and drop them")
 	}
 	return uri
 }
@@ -87,6 +60,26 @@ func WithDatabase(uri, database string) (string, error) {
 	u.RawQuery = query.Encode()
 	u.Path = "/" + database
 	return u.String(), nil
+}
+
+// Needs skips a test that needs what the server has not, and says what: asking for it fails.
+func Needs(t testing.TB, what string, ask func() error) {
+	t.Helper()
+	if err := ask(); err != nil {
+		t.Skipf("needs %s, which the server does not have (%v): set %s to another one", what, err, EnvURI)
+	}
+}
+
+// NeedsChangeStreams skips a test on a server without change streams.
+func (s *Server) NeedsChangeStreams(t testing.TB) {
+	t.Helper()
+	Needs(t, "change streams", func() error {
+		stream, err := s.Client.Database("admin").Watch(t.Context(), mongo.Pipeline{})
+		if err != nil {
+			return err
+		}
+		return stream.Close(t.Context())
+	})
 }
 
 // dropTimeout bounds how long a database of a test is dropped.
@@ -157,12 +150,28 @@ func (s *Server) Behind(t testing.TB) (p *Proxy, uri, name string) {
 // host is the address of the server; of a replica set, of its primary.
 func (s *Server) host(t testing.TB) string {
 	t.Helper()
-	h, err := greet(t.Context(), s.Client)
+	set, primary, err := s.ReplicaSet(t.Context())
 	if err != nil {
 		t.Fatalf("%s=%q: %v", EnvURI, s.URI, err)
 	}
-	if h.SetName != "" {
-		return h.Me
+	if set != "" {
+		return primary
 	}
 	return options.Client().ApplyURI(s.URI).Hosts[0]
+}
+
+// ReplicaSet is the name of the server's replica set and the address of the primary; empty
+// where it is none.
+func (s *Server) ReplicaSet(ctx context.Context) (name, primary string, err error) {
+	var h struct {
+		SetName string `bson:"setName"`
+		Me      string `bson:"me"`
+	}
+	admin := s.Client.Database("admin")
+	err = admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
+	var unknown mongo.ServerError
+	if errors.As(err, &unknown) { // older ones
+		err = admin.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&h)
+	}
+	return h.SetName, h.Me, err
 }
