@@ -213,7 +213,7 @@ func checkState(t *testing.T, s *server, d dataset, want truth) {
 	}
 }
 
-// fieldChange is a change as GraphQL tells it.
+// fieldChange is a change as GraphQL reports it.
 type fieldChange struct {
 	Path      string
 	Op        string
@@ -254,8 +254,8 @@ func changesOf(t *testing.T, s *server, d dataset, key, field string) []fieldCha
 
 // checkChangelog applies the changes of a field one version after the other,
 // and compares what becomes of one value with what the truth lists. Lists are
-// told by element and values of new objects as one; the truth tells of the
-// value as a whole.
+// reported by element and values of new objects as one; the truth has the value as
+// a whole.
 func checkChangelog(t *testing.T, s *server, d dataset, want changelogTruth) {
 	t.Helper()
 	field := d.field(t, want.Path[0])

@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// nobody is somebody who owns nothing, for tests that run as root, to whom
-// permissions do not apply.
+// nobody is a user who owns nothing, for tests that run as root: permissions do not
+// apply to root.
 const nobody = 65534
 
-// outsider is the program for somebody who may write nowhere that is not theirs.
-func outsider(t *testing.T) func(args ...string) (said string, status int) {
+// unprivileged runs the program as a user who may write only what is its own.
+func unprivileged(t *testing.T) func(args ...string) (said string, status int) {
 	t.Helper()
 	own := filepath.Join(t.TempDir(), "asof")
 	copyFile(t, program, own, 0o755)
@@ -37,8 +37,8 @@ func outsider(t *testing.T) func(args ...string) (said string, status int) {
 	}
 }
 
-// readable makes a directory with the files of a store that everybody can read, and
-// nobody write.
+// readable makes a directory with the files of a store that every user can read and
+// none can write.
 func readable(t *testing.T, from string, suffixes ...string) (store string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func setMode(t *testing.T, name string, mode os.FileMode) {
 // A store that was closed can be checked and exported where nothing can be written;
 // of one that was not, it is said what cannot be read.
 func TestReadOnlyStore(t *testing.T) {
-	as := outsider(t)
+	as := unprivileged(t)
 	made := filepath.Join(t.TempDir(), "asof.db")
 	s := startServer(t, program, "sqlite:"+made, "--demo")
 	s.text(t, `mutation { createTag(input: { key: "new", data: { name: "New", description: "" } }) { __typename } }`, nil)

@@ -33,8 +33,9 @@ func scan(c config, s *process.Server, events, dir, text string) (result, string
 	}, middle, nil
 }
 
-// housekeeping is how long the server may take to tidy up after an import.
-const housekeeping = 15 * time.Second
+// settleTime is how long the server may take to cut the indexes of the past after an
+// import.
+const settleTime = 15 * time.Second
 
 // full measures reads of the catalogue that was imported with -import: pages
 // by an index now and as of the event in the middle of the file, and an
@@ -58,9 +59,9 @@ func full(ctx context.Context, c config, dir, asof string) ([]result, error) {
 		{Name: "page of 50", Clients: page("")},
 		{Name: "indexed page as of / now", Against: "page of 50", Target: 0.5, Clients: page(fmt.Sprintf(", asOf: %q", middle))},
 	}
-	// After a bulk load the server tidies its indexes of the past for some
-	// seconds, beside what it serves; that is not what is measured.
-	if _, err := drive(s.URL, list[1].Clients, housekeeping); err != nil {
+	// After a bulk load the server cuts its indexes of the past for some seconds,
+	// beside what it serves; that is not what is measured.
+	if _, err := drive(s.URL, list[1].Clients, settleTime); err != nil {
 		return nil, fmt.Errorf("warming up: %w", err)
 	}
 	rounds := make([]map[string]measurement, c.rounds)

@@ -9,7 +9,7 @@ import (
 	"github.com/asof/asof/internal/load/process"
 )
 
-// writeRounds measures durable updates, and whether they grow dearer with the
+// writeRounds measures durable updates, and whether they take longer with the
 // number of versions. The bare loop commits documents of the same size, in
 // batches of the size that the server's batches had on average.
 func writeRounds(c config, servers map[string]*process.Server, dir string) ([]result, error) {

@@ -31,9 +31,9 @@ import (
 const (
 	envChromium = "ASOF_CHROMIUM"
 	envRequire  = "ASOF_REQUIRE_BROWSER"
-	// patience bounds one step in the browser; the slowest takes about 5 s, on a
+	// stepTimeout bounds one step in the browser; the slowest takes about 5 s, on a
 	// machine that is not slow.
-	patience = 5 * time.Minute
+	stepTimeout = 5 * time.Minute
 )
 
 // quietFeatures are those parts of Chromium that ask its maker's servers by
@@ -90,7 +90,7 @@ func New(t *testing.T) *Browser {
 		chromedp.ExecPath(path),
 		// The profile is in a directory that chromedp makes, and removes when the
 		// last process of the browser has stopped writing to it.
-		chromedp.WSURLReadTimeout(patience),
+		chromedp.WSURLReadTimeout(stepTimeout),
 		chromedp.NoSandbox, // containers have no user namespaces
 		chromedp.DisableGPU,
 		chromedp.ProxyServer(proxy.URL),
@@ -256,10 +256,10 @@ func Eval[T any](t *testing.T, b *Browser, expression string) T {
 	return run(t, b, expression, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
-// run performs an action, and fails the test if it takes longer than patience.
+// run performs an action, and fails the test if it takes longer than stepTimeout.
 func run[T any](t *testing.T, b *Browser, what string, action chromedp.Action[T]) T {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
 	defer cancel()
 	value, err := chromedp.Run(ctx, action)
 	if err != nil {
