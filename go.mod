@@ -48,7 +48,7 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/coder/websocket v1.8.15
 	github.com/dustin/go-humanize v1.0.1 // indirect
-	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875
+	github.com/go-json-experiment/json v1.27.2
 	github.com/go-viper/mapstructure/v2 v2.5.0 // indirect
 	github.com/goccy/go-yaml v1.19.2
 	github.com/mattn/go-isatty v0.0.24 // indirect

@@ -91,17 +91,10 @@ func (x *exchange) decode() *problem {
 	if x.op.get {
 		return readURL(x.r, &x.params)
 	}
-	text := x.body.Bytes()
-	if p := checkJSON(text, jsonText{
+	return jsonText{
 		what: "the request body", like: `{"query": "{ __typename }"}`,
 		list: "batches are not supported; send one operation per request (it may have several root fields)",
-	}); p != nil {
-		return p
-	}
-	if readParams(text, &x.params) != nil {
-		return &problem{http.StatusBadRequest, CodeBadInput, explainBody(text)}
-	}
-	return nil
+	}.read(x.body.Bytes(), &x.params)
 }
 
 // statusOf is the status of an answer.

@@ -2,224 +2,107 @@ package httpapi
 
 import (
 	"bytes"
-	"encoding/json"
-	"unicode/utf16"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-// readParams decodes a request's body that checkJSON has found to be one JSON
-// object in valid UTF-8 without halves of surrogate pairs. What is not written
-// in the usual way (members of other names, or in another case) is left to
-// package encoding/json, whose result is the same where both read it. A member
-// that is there twice is errRepeated.
-func readParams(text []byte, params *graphql.RawParams) error {
-	s := paramScanner{text: text}
-	switch usual := s.params(params); {
-	case s.again:
-		return errRepeated
-	case usual:
+// jsonText says what a text is that has to be a JSON object.
+type jsonText struct {
+	what string // "the request body"
+	like string // a good one
+	list string // what to do instead of a list
+}
+
+// numbers has numbers of any size decoded as they are written.
+var numbers = json.WithUnmarshalers(json.UnmarshalFromFunc(func(from *jsontext.Decoder, to *any) error {
+	if from.PeekKind() != '0' {
+		return errors.ErrUnsupported // which leaves it to the library
+	}
+	digits, err := from.ReadValue()
+	*to = stdjson.Number(digits)
+	return err
+}))
+
+// read decodes the text, which must be one JSON object in valid UTF-8: no member
+// of any object in it is there twice, and no string has half of a surrogate pair.
+// Members that the destination does not know are passed over.
+func (is jsonText) read(text []byte, to any) *problem {
+	bad := func(format string, args ...any) *problem {
+		return &problem{http.StatusBadRequest, CodeBadInput, is.what + " " + fmt.Sprintf(format, args...)}
+	}
+	start := bytes.TrimLeft(text, " \t\r\n")
+	switch {
+	case len(start) == 0:
+		return bad("is empty; send a JSON object such as %s", is.like)
+	case start[0] == '[':
+		return bad("is a list: %s", is.list)
+	case start[0] != '{':
+		return bad("must be a JSON object such as %s", is.like)
+	}
+	err := json.Unmarshal(text, to, numbers)
+	if err == nil {
 		return nil
-	case len(repeated(text, true)) > 0:
-		return errRepeated
 	}
-	*params = graphql.RawParams{}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	return decoder.Decode(params)
+	if wrong, ok := errors.AsType[*json.SemanticError](err); ok {
+		want := "an object"
+		if wrong.GoType.Kind().String() == "string" {
+			want = "a string"
+		}
+		return bad("has a member %q that is not %s", shorten(string(wrong.JSONPointer)), want)
+	}
+	broken, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case !ok:
+		return bad("could not be decoded: %v", err)
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return bad("has the member %q more than once; send it once", shorten(string(broken.JSONPointer)))
+	default:
+		return bad("is not valid JSON: %s (at byte %d)", shorten(broken.Err.Error()), broken.ByteOffset)
+	}
 }
 
-// paramScanner reads JSON that is known to be valid.
-type paramScanner struct {
-	text  []byte
-	at    int
-	again bool // a member was read that its object has already
-}
-
-// next returns the next character that is not space, and passes it.
-func (s *paramScanner) next() byte {
-	for {
-		c := s.text[s.at]
-		s.at++
-		if c != ' ' && c != '\n' && c != '\t' && c != '\r' {
-			return c
+// readURL reads the parameters of a request by GET.
+func readURL(r *http.Request, params *graphql.RawParams) *problem {
+	bad := func(format string, args ...any) *problem {
+		return &problem{http.StatusBadRequest, CodeBadInput, fmt.Sprintf(format, args...)}
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return bad("the query string could not be decoded: %v", err)
+	}
+	for name, list := range values {
+		if !utf8.ValidString(name) || !utf8.ValidString(strings.Join(list, "")) {
+			return bad("the query string is not valid UTF-8")
+		}
+		if len(list) > 1 && (name == "query" || name == "variables" || name == "operationName" || name == "extensions") {
+			return bad("the parameter %q was given %d times", name, len(list))
 		}
 	}
-}
-
-// params reads the members of a request; false where they are unusual.
-func (s *paramScanner) params(to *graphql.RawParams) bool {
-	var seen [4]bool
-	once := func(i int) bool {
-		first := !seen[i]
-		seen[i] = true
-		return first
-	}
-	s.next() // the brace
-	for c := s.next(); c != '}'; c = s.next() {
-		if c == ',' {
+	params.Query, params.OperationName = values.Get("query"), values.Get("operationName")
+	for name, object := range map[string]struct {
+		to   *map[string]any
+		like string
+	}{
+		"variables":  {&params.Variables, `{"key": "hearth"}`},
+		"extensions": {&params.Extensions, `{"persistedQuery": {"version": 1, "sha256Hash": "…"}}`},
+	} {
+		text := values.Get(name)
+		if text == "" || text == "null" {
 			continue
 		}
-		name := s.raw()
-		s.next() // the colon
-		first := s.next()
-		ok := false
-		switch string(name) {
-		case "query":
-			ok = once(0) && s.stringOrNull(first, &to.Query)
-		case "operationName":
-			ok = once(1) && s.stringOrNull(first, &to.OperationName)
-		case "variables":
-			ok = once(2) && s.objectOrNull(first, &to.Variables)
-		case "extensions":
-			ok = once(3) && s.objectOrNull(first, &to.Extensions)
-		}
-		if !ok {
-			return false
+		is := jsonText{what: fmt.Sprintf("the parameter %q", name), like: object.like, list: "it must be an object such as " + object.like}
+		if p := is.read([]byte(text), object.to); p != nil {
+			return p
 		}
 	}
-	return true
-}
-
-// stringOrNull reads a string, or null as none.
-func (s *paramScanner) stringOrNull(first byte, to *string) bool {
-	switch first {
-	case '"':
-		*to = s.string()
-	case 'n':
-		s.at += len("null") - 1
-	default:
-		return false
-	}
-	return true
-}
-
-// objectOrNull reads an object, or null as none.
-func (s *paramScanner) objectOrNull(first byte, to *map[string]any) bool {
-	switch first {
-	case '{':
-		*to = s.members()
-	case 'n':
-		s.at += len("null") - 1
-	default:
-		return false
-	}
-	return true
-}
-
-// value reads a value as encoding/json does, numbers as json.Number.
-func (s *paramScanner) value(first byte) any {
-	switch first {
-	case '"':
-		return s.string()
-	case '{':
-		return s.members()
-	case '[':
-		list := []any{}
-		for c := s.next(); c != ']'; c = s.next() {
-			if c != ',' {
-				list = append(list, s.value(c))
-			}
-		}
-		return list
-	case 'n':
-		s.at += len("null") - 1
-		return nil
-	case 't':
-		s.at += len("true") - 1
-		return true
-	case 'f':
-		s.at += len("false") - 1
-		return false
-	default:
-		start := s.at - 1
-		for ; s.at < len(s.text); s.at++ {
-			if c := s.text[s.at]; (c < '0' || c > '9') && c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-' {
-				break
-			}
-		}
-		return json.Number(s.text[start:s.at])
-	}
-}
-
-func (s *paramScanner) members() map[string]any {
-	object := map[string]any{}
-	for c := s.next(); c != '}'; c = s.next() {
-		if c == ',' {
-			continue
-		}
-		name := s.string()
-		s.next() // the colon
-		before := len(object)
-		object[name] = s.value(s.next())
-		s.again = s.again || len(object) == before
-	}
-	return object
-}
-
-// raw passes the rest of a string and returns it as it is written.
-func (s *paramScanner) raw() []byte {
-	start := s.at
-	for s.text[s.at] != '"' {
-		if s.text[s.at] == '\\' {
-			s.at++
-		}
-		s.at++
-	}
-	s.at++
-	return s.text[start : s.at-1]
-}
-
-// string passes the rest of a string and returns its text.
-func (s *paramScanner) string() string {
-	raw := s.raw()
-	escape := bytes.IndexByte(raw, '\\')
-	if escape < 0 {
-		return string(raw)
-	}
-	plain := make([]byte, 0, len(raw))
-	for escape >= 0 {
-		plain = append(plain, raw[:escape]...)
-		c := raw[escape+1]
-		raw = raw[escape+2:]
-		switch c {
-		case 'n':
-			c = '\n'
-		case 't':
-			c = '\t'
-		case 'r':
-			c = '\r'
-		case 'b':
-			c = '\b'
-		case 'f':
-			c = '\f'
-		case 'u':
-			r := rune(hex4(raw))
-			if raw = raw[4:]; utf16.IsSurrogate(r) {
-				r = utf16.DecodeRune(r, rune(hex4(raw[2:])))
-				raw = raw[6:]
-			}
-			plain = utf8.AppendRune(plain, r)
-			escape = bytes.IndexByte(raw, '\\')
-			continue
-		}
-		plain = append(plain, c)
-		escape = bytes.IndexByte(raw, '\\')
-	}
-	return string(append(plain, raw...))
-}
-
-// hex4 reads four hexadecimal digits.
-func hex4(text []byte) (n int32) {
-	for _, c := range text[:4] {
-		n <<= 4
-		switch {
-		case c <= '9':
-			n |= int32(c - '0')
-		default:
-			n |= int32(c|0x20-'a') + 10
-		}
-	}
-	return n
+	return nil
 }

@@ -1,75 +1,58 @@
 package httpapi
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
+	stdjson "encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
 	"testing"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/google/go-cmp/cmp"
 )
 
-// decoded is what package encoding/json makes of a body.
-func decoded(text []byte) (graphql.RawParams, error) {
-	var params graphql.RawParams
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	err := decoder.Decode(&params)
-	return params, err
-}
-
-var bodies = []string{
-	`{}`,
-	`{"query":"{ a }"}`,
-	" {\t\"query\" :\r\n\"{ a }\" , \"variables\" : { } , \"operationName\" : null }\n",
-	`{"query":"a\n\t\r\b\f\"\\\/\u00e9\u20AC\ud83d\ude00 end","operationName":"N"}`,
-	`{"query":"\u0000\\"}`,
-	`{"query":"é😀","variables":{"é":"é\u00e9","a":[1,-2.5e+10,{"b":[]},[],null,true,false,"x"],"a2":{"a":1,"a":2},"":""}}`,
-	`{"variables":null,"extensions":{"persistedQuery":{"version":1,"sha256Hash":"x"}},"query":null}`,
-	`{"query":"a","query":"b"}`,
-	`{"Query":"a","VARIABLES":{"a":1}}`,
-	`{"qu\u0065ry":"a"}`,
-	`{"other":{"x":[1,"}"]},"query":"a"}`,
-	`{"headers":{"X":["y"]},"query":"a"}`,
-	`{"query":7}`,
-	`{"query":"a","Query":"b"}`,
-	`{"variables":{"a":1,"A":2,"b":{"a":1}},"query":"a"}`,
-	`{"variables":{"a":[{"b":1},{"b":1,"c":2,"\u0062":3}]},"query":"a"}`,
-	`{"query":"a","variables":[]}`,
-	`{"query":"a","variables":"x"}`,
-	`{"variables":{"a":{"a":{"a":[[[{}]]]}}},"query":""}`,
-}
-
-func TestParamsAreReadAsByTheStandardLibrary(t *testing.T) {
-	for _, body := range bodies {
-		checkParams(t, []byte(body))
-	}
-}
-
-func FuzzParams(f *testing.F) {
-	for _, body := range bodies {
-		f.Add([]byte(body))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		if checkJSON(body, jsonText{what: "it"}) == nil {
-			checkParams(t, body)
+func TestParams(t *testing.T) {
+	numbers := []any{stdjson.Number("1"), stdjson.Number("-2.50e+400"), map[string]any{"b": []any{}}, nil, true, "x"}
+	for body, want := range map[string]graphql.RawParams{
+		`{}`: {},
+		" {\t\"query\" :\r\n\"{ a }\" , \"variables\" : { } , \"operationName\" : null }\n": {Query: "{ a }", Variables: map[string]any{}},
+		`{"query":"a\n\"\\\/\u00e9\ud83d\ude00 \u0000","operationName":"N"}`:               {Query: "a\n\"\\/é😀 \x00", OperationName: "N"},
+		`{"variables":{"é":"é","a":[1,-2.50e+400,{"b":[]},null,true,"x"],"":{"a":1,"A":2}}}`: {
+			Variables: map[string]any{"é": "é", "a": numbers, "": map[string]any{"a": stdjson.Number("1"), "A": stdjson.Number("2")}},
+		},
+		`{"variables":null,"extensions":{"persistedQuery":{"version":1}},"query":null}`: {
+			Extensions: map[string]any{"persistedQuery": map[string]any{"version": stdjson.Number("1")}},
+		},
+		`{"qu\u0065ry":"a","Query":"b","headers":{"X":["y"]},"other":{"x":[1,"}"]}}`: {Query: "a"},
+	} {
+		var got graphql.RawParams
+		if p := (jsonText{}).read([]byte(body), &got); p != nil {
+			t.Errorf("%s: %s", body, p.message)
+		} else if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
 		}
-	})
+	}
 }
 
-func checkParams(t *testing.T, body []byte) {
-	t.Helper()
-	want, wantErr := decoded(body)
-	var got graphql.RawParams
-	err := readParams(body, &got)
-	if way := repeated(body, true); (err == nil) != (wantErr == nil && len(way) == 0) || errors.Is(err, errRepeated) != (len(way) > 0) {
-		t.Fatalf("%s: %v, want %v, or that %q is repeated", body, err, wantErr, way)
+// A member that is there twice is refused by its name, on every transport:
+// either value could have been meant.
+func TestRepeatedMembersAreRefused(t *testing.T) {
+	s := newServer(t, nil)
+	const query = `"query":"{hello}"`
+	for _, test := range []struct{ body, member string }{
+		{`{` + query + `,"query":"{hello}"}`, "/query"},
+		{`{` + query + `,"variables":{"name":"one","name":"two"}}`, "/variables/name"},
+		{`{"variables":{"data":{"blob":[{"a":1,"a":1}]}},` + query + `}`, "/variables/data/blob/0/a"},
+		{`{` + query + `,"extensions":{"x":1,"x":2}}`, "/extensions/x"},
+		{`{` + query + `,"other":{"x":1,"x":2}}`, "/other/x"},
+	} {
+		want := fmt.Sprintf("has the member %q more than once; send it once", test.member)
+		s.post(t, test.body).wantError(t, http.StatusBadRequest, CodeBadInput, "the request body "+want)
+		s.post(t, test.body, "Accept", mediaEvents).wantError(t, http.StatusBadRequest, CodeBadInput, "the request body "+want)
+		c := s.connect(t, `{}`)
+		c.send(t, `{"type":"subscribe","id":"1","payload":`+test.body+`}`)
+		c.wantClosed(t, closeInvalid, fmt.Sprintf("the message has the member %q more than once", "/payload"+test.member))
 	}
-	if err != nil {
-		return
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", body, diff)
-	}
+	s.do(t, http.MethodGet, "/?query="+url.QueryEscape("{hello}")+"&variables="+url.QueryEscape(`{"a":{"b":1,"b":2}}`), "").
+		wantError(t, http.StatusBadRequest, CodeBadInput, `the parameter "variables" has the member "/a/b" more than once; send it once`)
 }

@@ -1,8 +1,9 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // subprotocol is the only one that is spoken (graphql-transport-ws, as its
@@ -52,9 +53,9 @@ const (
 
 // message is one of a client.
 type message struct {
-	Type    string
-	ID      string
-	Payload json.RawMessage
+	Type    string         `json:"type"`
+	ID      string         `json:"id"`
+	Payload jsontext.Value `json:"payload"`
 }
 
 // messageText is a message to a client around its payload, which is written as it is and
@@ -67,8 +68,8 @@ func messageText(kind, id string, payload answerText) answerText {
 		payload.after = append(payload.after, ',')
 	}
 	if id != "" {
-		name, _ := json.Marshal(id) // strings always encode
-		payload.after = append(append(append(payload.after, `"id":`...), name...), ',')
+		payload.after, _ = jsontext.AppendQuote(append(payload.after, `"id":`...), id) // it was valid when it came
+		payload.after = append(payload.after, ',')
 	}
 	payload.after = append(append(append(payload.after, `"type":"`...), kind...), `"}`...)
 	return payload
@@ -77,28 +78,9 @@ func messageText(kind, id string, payload answerText) answerText {
 // readMessage reads a client's message.
 func readMessage(text []byte) (message, *violation) {
 	bad := func(reason string) (message, *violation) { return message{}, &violation{closeInvalid, reason} }
-	if p := checkJSON(text, jsonText{what: "the message", like: `{"type": "ping"}`, list: "send one message at a time"}); p != nil {
+	var m message
+	if p := (jsonText{what: "the message", like: `{"type": "ping"}`, list: "send one message at a time"}).read(text, &m); p != nil {
 		return bad(p.message)
-	}
-	if why := repeatedText(text, "the message", true); why != "" {
-		return bad(why)
-	}
-	var given struct {
-		Type, ID any
-		Payload  json.RawMessage
-	}
-	if err := json.Unmarshal(text, &given); err != nil {
-		return bad(err.Error()) // valid JSON always decodes
-	}
-	m := message{Payload: given.Payload}
-	var ok bool
-	if m.ID, ok = given.ID.(string); given.ID != nil && !ok {
-		return bad(`the "id" of a message must be a string`)
-	}
-	if m.Type, ok = given.Type.(string); given.Type == nil {
-		return bad(`the message has no "type"`)
-	} else if !ok {
-		return bad(`the "type" of a message must be a string`)
 	}
 	isObject := len(m.Payload) > 0 && m.Payload[0] == '{'
 	switch m.Type {

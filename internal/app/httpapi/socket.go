@@ -352,10 +352,11 @@ func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 	}()
 	var params graphql.RawParams
 	run, p := o.h.begin(ctx, o.op, payload, &params, func() *problem {
-		if readParams(payload, &params) != nil {
-			return &problem{closeInvalid, CodeBadInput, explainParams(payload, "the payload of subscribe")}
+		p := jsonText{what: "the payload of subscribe"}.read(payload, &params)
+		if p != nil {
+			p.status = closeInvalid
 		}
-		return nil
+		return p
 	})
 	switch {
 	case p != nil && p.status == closeInvalid:

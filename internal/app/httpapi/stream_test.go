@@ -29,7 +29,7 @@ func TestServerSentEvents(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	refused := s.post(t, `{"query": 1}`, "Accept", mediaEvents)
-	refused.wantError(t, 400, CodeBadInput, `"query" must be a string`)
+	refused.wantError(t, 400, CodeBadInput, `a member "/query" that is not a string`)
 	if got := refused.header.Get("Content-Type"); got != mediaJSON+"; charset=utf-8" {
 		t.Errorf("a refusal has the Content-Type %q", got)
 	}
@@ -232,18 +232,18 @@ func TestWebSocketsAreDrained(t *testing.T) {
 func TestWebSocketBadMessages(t *testing.T) {
 	s := newServer(t, nil)
 	for _, bad := range [][2]string{
-		{"nonsense", "the message is not valid JSON: invalid character 'o' in literal null (expecting 'u') (at byte 2)"},
+		{"nonsense", `the message must be a JSON object such as {"type": "ping"}`},
 		{"", `the message is empty; send a JSON object such as {"type": "ping"}`},
 		{"[]", "the message is a list: send one message at a time"},
 		{"7", `the message must be a JSON object such as {"type": "ping"}`},
-		{"{\"type\":\"subscribe\",\"id\":\"\xff\"}", "the message is not valid UTF-8 (at byte 26)"},
-		{`{"type":"subscribe","id":"1","payload":{"query":"{hello(name: \"\ud800\")}"}}`, `the message has half of a surrogate pair (\ud800 at byte 64), which is no character`},
+		{"{\"type\":\"subscribe\",\"id\":\"\xff\"}", "the message is not valid JSON: invalid UTF-8 (at byte 26)"},
+		{`{"type":"subscribe","id":"1","payload":{"query":"{hello(name: \"\ud800\")}"}}`, "the message is not valid JSON: invalid surrogate pair `\\ud800"},
 
 		{`{"type":"nope"}`, `the "type" of a message must be connection_init, subscribe, complete, ping or pong`},
 		{`{"type":"next","id":"1"}`, `the "type" of a message must be connection_init, subscribe, complete, ping or pong`},
-		{`{"type":7}`, `the "type" of a message must be a string`},
-		{`{"id":"1"}`, `the message has no "type"`},
-		{`{"type":"complete","id":1}`, `the "id" of a message must be a string`},
+		{`{"type":7}`, `the message has a member "/type" that is not a string`},
+		{`{"id":"1"}`, `the "type" of a message must be`},
+		{`{"type":"complete","id":1}`, `the message has a member "/id" that is not a string`},
 		{`{"type":"connection_init","payload":"ada"}`, "the payload of connection_init must be an object"},
 		{`{"type":"ping","payload":[]}`, "the payload of ping must be an object"},
 		{`{"type":"subscribe","payload":{"query":"{hello}"}}`, `a message of the type subscribe must have an "id", which is not empty`},
@@ -251,8 +251,8 @@ func TestWebSocketBadMessages(t *testing.T) {
 		{`{"type":"complete"}`, `a message of the type complete must have an "id", which is not empty`},
 		{`{"type":"subscribe","id":"1"}`, "the payload of subscribe must be an object"},
 		{`{"type":"subscribe","id":"1","payload":"x"}`, "the payload of subscribe must be an object"},
-		{`{"type":"subscribe","id":"1","payload":{"query":7}}`, `"query" must be a string, not number`},
-		{`{"type":"subscribe","id":"1","payload":{"query":"{hello}","variables":[]}}`, `"variables" must be an object, not array`},
+		{`{"type":"subscribe","id":"1","payload":{"query":7}}`, `the payload of subscribe has a member "/query" that is not a string`},
+		{`{"type":"subscribe","id":"1","payload":{"query":"{hello}","variables":[]}}`, `the payload of subscribe has a member "/variables" that is not an object`},
 		{`{"type":"nope` + strings.Repeat("é", 200) + `"}`, `the "type" of a message must be`},
 	} {
 		message, reason := bad[0], bad[1]

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -107,4 +108,42 @@ func halfPair(written string, place *ast.Position) *gqlerror.Error {
 	place.Column += utf8.RuneCountInString(written[1:half]) // it is behind the quote
 	return refuse(CodeBadInput, `a string has half of a surrogate pair, %s, which is no character; `+
 		`write both halves, or the character itself`, written[half:half+6])
+}
+
+// loneSurrogate returns where a string of a document, as it is written, has an
+// escape for half of a surrogate pair; -1: nowhere.
+func loneSurrogate(text []byte) int {
+	for at := 0; ; {
+		next := bytes.IndexByte(text[at:], '\\')
+		if next < 0 {
+			return -1
+		}
+		at += next
+		switch unit := escaped(text[at:]); {
+		case unit < 0: // another escape; \u{…} is never half a pair
+			at += 2
+		case unit >= 0xDC00 && unit <= 0xDFFF:
+			return at
+		case unit >= 0xD800 && unit <= 0xDBFF:
+			low := escaped(text[at+6:])
+			if low < 0xDC00 || low > 0xDFFF {
+				return at
+			}
+			at += 12
+		default:
+			at += 6
+		}
+	}
+}
+
+// escaped is the code unit of the \uXXXX that text begins with; -1: none.
+func escaped(text []byte) int64 {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return -1
+	}
+	unit, err := strconv.ParseInt(string(text[2:6]), 16, 32)
+	if err != nil {
+		return -1
+	}
+	return unit
 }
