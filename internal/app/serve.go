@@ -62,11 +62,10 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		WriteTimeout:      headerTimeout + bodyTimeout + 2*m.flags.Serve.Limits.Time + answerTimeout, // a long answer has its own
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
-		ConnContext:       httpapi.ConnContext,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(httpapi.Gather(listener)) }()
+	go func() { failed <- server.Serve(listener) }()
 	defer func() { _ = server.Close() }() // again, where it was shut down
 	site, greeting, err := m.openSite(ctx, listener.Addr().String(), logger)
 	switch {

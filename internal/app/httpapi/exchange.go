@@ -145,7 +145,7 @@ func (x *exchange) send(response *graphql.Response, executed bool) error {
 		header["Content-Length"] = []string{strconv.Itoa(length)}
 	}
 	x.h.allowToSend(x.w, length)
-	if length > mostHeld {
+	if length > mostCopied {
 		x.w.WriteHeader(x.status)
 		return text.writeTo(x.w)
 	}
@@ -155,8 +155,18 @@ func (x *exchange) send(response *graphql.Response, executed bool) error {
 		x.h.exec.recycle(response.Data)
 		response.Data = nil // it is in the body
 	}
-	return writeAtOnce(x.r, x.w, x.status, x.body.Bytes())
+	x.w.WriteHeader(x.status)
+	_, err := x.w.Write(x.body.Bytes())
+	return err
 }
+
+// shortAnswer is the length of a body, in bytes, up to which net/http's buffers
+// have room for all of an answer, which it measures.
+const shortAnswer = 2<<10 - 1
+
+// mostCopied is the length of a body, in bytes, up to which its parts are put
+// together, so that they take fewer system calls.
+const mostCopied = 64 << 10
 
 // slowest is how long sending so many bytes may take, in either direction: who is slower is
 // dropped.

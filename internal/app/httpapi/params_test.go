@@ -16,7 +16,7 @@ func TestParams(t *testing.T) {
 	for body, want := range map[string]graphql.RawParams{
 		`{}`: {},
 		" {\t\"query\" :\r\n\"{ a }\" , \"variables\" : { } , \"operationName\" : null }\n": {Query: "{ a }", Variables: map[string]any{}},
-		`{"query":"a\n\"\\\/\u00e9\ud83d\ude00 \u0000","operationName":"N"}`:               {Query: "a\n\"\\/é😀 \x00", OperationName: "N"},
+		`{"query":"a\n\"\\\/\u00e9\ud83d\ude00 \u0000","operationName":"N"}`:                {Query: "a\n\"\\/é😀 \x00", OperationName: "N"},
 		`{"variables":{"é":"é","a":[1,-2.50e+400,{"b":[]},null,true,"x"],"":{"a":1,"A":2}}}`: {
 			Variables: map[string]any{"é": "é", "a": numbers, "": map[string]any{"a": stdjson.Number("1"), "A": stdjson.Number("2")}},
 		},

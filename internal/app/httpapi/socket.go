@@ -424,7 +424,7 @@ func (s *socket) send(kind, id string, payload answerText) {
 }
 
 func (s *socket) write(ctx context.Context, text answerText) error {
-	if text.length() <= mostHeld {
+	if text.length() <= mostCopied {
 		return s.conn.Write(ctx, websocket.MessageText, slices.Concat(text.before, text.data, text.after))
 	}
 	w, err := s.conn.Writer(ctx, websocket.MessageText)
