@@ -28,7 +28,13 @@ import (
 )
 
 // MarshalString writes a string with the escapes that stored ones have.
-func MarshalString(s string) graphql.Marshaler { return rawMarshaler(rawjson.AppendString(nil, s)) }
+func MarshalString(s string) graphql.Marshaler { return stringMarshaler(s) }
+
+type stringMarshaler string
+
+func (s stringMarshaler) MarshalGQL(w io.Writer) {
+	_, _ = w.Write(rawjson.AppendString(make([]byte, 0, len(s)+len(`""`)), string(s))) // the writer is a buffer
+}
 
 // UnmarshalString reads a string, and nothing else.
 func UnmarshalString(v any) (string, error) {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ func (l answerLimit) InterceptResponse(ctx context.Context, next graphql.Respons
 	switch {
 	case op != nil && op.starved.Load():
 		code, message = CodeUnavailable, noMemory+": ask for less, or try again in a moment"
-	case len(response.Data) <= l.most:
+	case len(response.Data) <= l.most && (op == nil || !op.long.Load()):
 		return response
 	}
 	if graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation {
@@ -100,6 +101,11 @@ const (
 	// resolvedPerCost is how many times larger than expected an answer may be: lists
 	// may be longer, and introspection is expected to have each field once.
 	resolvedPerCost = 4
+	// textPerAnswer is how many times longer than an answer the texts of its fields may
+	// be, of which some are left out again (null rises), and leastTexts what they may be
+	// in any case, in bytes.
+	textPerAnswer = 2
+	leastTexts    = 16 << 20
 )
 
 // errInsteadOfAll is the cause of an error that is told alone.
@@ -150,6 +156,7 @@ type resolved struct {
 	resolve      graphql.FieldMiddleware
 	mutation     bool
 	fields, late atomic.Int64
+	texts        atomic.Int64 // bytes
 }
 
 // field resolves a field, if it may.
@@ -157,13 +164,47 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 	if err := r.count(ctx, 1); err != nil {
 		return nil, err
 	}
+	op := operationOf(ctx)
+	if op != nil && op.long.Load() {
+		return nil, errInsteadOfAll
+	}
 	value, err := r.resolve(ctx, next)
+	if n := textLength(value); n > 0 && op != nil && r.texts.Add(int64(n)) > max(textPerAnswer*int64(r.bounded.answer), leastTexts) {
+		op.long.Store(true) // whatever follows
+	}
 	if more := unresolved(ctx, value); err == nil && more > 0 {
 		if err := r.count(ctx, more); err != nil {
 			return nil, err
 		}
 	}
 	return value, err
+}
+
+// textLength is how many bytes of text a field's value has, where it may have many.
+func textLength(value any) (n int) {
+	switch value := value.(type) {
+	case string:
+		return len(value)
+	case *string:
+		if value != nil {
+			return len(*value)
+		}
+	case json.RawMessage:
+		return len(value)
+	case []string:
+		for _, text := range value {
+			n += len(text)
+		}
+	case []*string:
+		for _, text := range value {
+			n += textLength(text)
+		}
+	case []json.RawMessage:
+		for _, text := range value {
+			n += len(text)
+		}
+	}
+	return n
 }
 
 // unresolved is how much of the answer a field's value makes that is not resolved for

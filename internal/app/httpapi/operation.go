@@ -44,6 +44,7 @@ type operation struct {
 	// mayBeLong says that it lists documents or reads histories.
 	mayBeLong bool
 	starved   atomic.Bool // there was no memory for what it asks for
+	long      atomic.Bool // the answer is longer than one may be
 	timed     *timed      // nil: before it has a place
 }
 
