@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/asof/asof/internal/app"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
@@ -20,6 +22,7 @@ func TestClockIsTooFarFromTheDatabase(t *testing.T) {
 	}{{-time.Hour, 1}, {0, 0}, {time.Hour, 1}} {
 		var said bytes.Buffer
 		m := app.Main{
+			Types: model.Types, Schema: resolvers.NewSchema,
 			Stdin: strings.NewReader(""), Stdout: &said, Stderr: &said,
 			Now: func() time.Time { return time.Now().Add(c.skew) },
 		}

@@ -28,7 +28,7 @@ func buildAndRun(m *testing.M) int {
 	defer func() { _ = os.RemoveAll(dir) }()
 	program = filepath.Join(dir, "asof")
 	clearVariables()
-	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "github.com/asof/asof")...)
+	build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", program, "github.com/asof/asof/internal/fixture")...)
 	var output bytes.Buffer
 	build.Stdout, build.Stderr = &output, &output
 	if err := build.Run(); err != nil {

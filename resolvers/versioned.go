@@ -1,11 +1,34 @@
 // Code generated from schema.graphqls by internal/codegen; DO NOT EDIT.
 
+// Package resolvers connects the generated executor with the store. A resolver
+// is one call into package storage or package dataloader; everything that
+// decides something is there.
 package resolvers
 
 import (
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/asof/asof/graph"
 	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/storage"
 )
+
+// Resolver holds what the resolvers need. Its fields are not exported, as its
+// methods have the names of types and root fields.
+type Resolver struct {
+	store       *storage.Store
+	collections collections
+}
+
+// root is what the resolvers of each type embed, under a name that no root field
+// can have.
+type root = Resolver
+
+// NewSchema returns the executable schema of a store's documents. It registers the
+// models with the store, so it is called before the store is used.
+func NewSchema(store *storage.Store) graphql.ExecutableSchema {
+	return graph.NewExecutableSchema(graph.Config{Resolvers: &Resolver{store, newCollections(store)}})
+}
 
 // collections are the documents by type.
 type collections struct {

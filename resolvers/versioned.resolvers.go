@@ -8,6 +8,7 @@ import (
 	"github.com/asof/asof/dataloader"
 	"github.com/asof/asof/graph"
 	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
@@ -234,7 +235,7 @@ func (r *queryResolver) Node(ctx context.Context, id string) (storage.Node, erro
 
 // Nodes resolves Query.nodes.
 func (r *queryResolver) Nodes(ctx context.Context, ids []string) ([]storage.Node, error) {
-	return nodes(ctx, r.store, ids)
+	return scalar.Nodes(ctx, r.store, ids)
 }
 
 // Project resolves Query.project.

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
@@ -23,7 +24,7 @@ func TestStoreAheadOfTheClock(t *testing.T) {
 	later := func() time.Time { return time.Now().Add(time.Hour) }
 	line := `{"collection":"tags","id":"a","at":"` + later().UTC().Format(time.RFC3339) + `","by":"ada","op":"put","data":{"name":"A","description":""}}` + "\n"
 	var out, errs safeBuffer
-	m := Main{Stdin: strings.NewReader(line), Stdout: &out, Stderr: &errs, Now: later}
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(line), Stdout: &out, Stderr: &errs, Now: later}
 	if status := m.Run(t.Context(), []string{"import", "-", store}); status != 0 {
 		t.Fatal(errs.String())
 	}
@@ -56,7 +57,7 @@ func (h *hurried) Now(ctx context.Context) (driver.Instant, error) {
 func TestClockGetsAhead(t *testing.T) {
 	engine := &hurried{Engine: drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}
 	var errs safeBuffer
-	m := Main{Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs, Now: time.Now}
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs, Now: time.Now}
 	handler, err := m.Handler(engine)
 	if err != nil {
 		t.Fatal(err)

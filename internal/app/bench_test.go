@@ -8,11 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 )
 
 // One request through everything but the network, over the demo's store.
 func BenchmarkServe(b *testing.B) {
-	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
 	if _, err := m.ParseFlags([]string{"serve", "--store=sqlite:" + filepath.Join(b.TempDir(), "asof.db"), "--log-level=warn"}); err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,9 @@ import (
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 )
 
 // A document that does not fit the schema is refused, unless it is wanted; then
@@ -96,7 +99,7 @@ func TestCheckReportsAndRepairsTheFuture(t *testing.T) {
 	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")
 	line := `{"collection":"tags","id":"a","at":"` + time.Now().AddDate(0, 6, 0).UTC().Format(time.RFC3339) + `","by":"ada","op":"put","data":{"name":"A","description":""}}` + "\n"
 	var out bytes.Buffer
-	wrong := Main{Stdin: strings.NewReader(line), Stdout: &out, Stderr: &out, Now: func() time.Time { return time.Now().AddDate(1, 0, 0) }}
+	wrong := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(line), Stdout: &out, Stderr: &out, Now: func() time.Time { return time.Now().AddDate(1, 0, 0) }}
 	if status := wrong.Run(t.Context(), []string{"import", "-", store}); status != 0 {
 		t.Fatal(out.String())
 	}

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 )
 
 func TestUsage(t *testing.T) {
@@ -129,7 +132,7 @@ func TestStoreNameHasNoPassword(t *testing.T) {
 		"mongodb://h/asof?proxyPassword=secret":     "mongodb://h/asof",
 		"mongodb://ann@h/asof?proxyPassword=sec@et": "mongodb://h/asof",
 	} {
-		m := &Main{flags: flags{Store: store}}
+		m := &Main{Types: model.Types, flags: flags{Store: store}}
 		if got := m.storeName(); got != want {
 			t.Errorf("%s is shown as %s, want %s", store, got, want)
 		}
@@ -298,7 +301,7 @@ func TestInterruptedImport(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, send := io.Pipe()
 	var out, errs bytes.Buffer
-	m := Main{Stdin: in, Stdout: &out, Stderr: &errs, Now: time.Now}
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: in, Stdout: &out, Stderr: &errs, Now: time.Now}
 	ended := make(chan int, 1)
 	go func() {
 		ended <- m.Run(ctx, []string{"import", "-", "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")})

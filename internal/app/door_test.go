@@ -12,6 +12,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 )
 
 // freeAddress is one that nobody listens on. Where there is more than 127.0.0.1 it
@@ -41,7 +44,7 @@ func TestWhileTheStoreOpens(t *testing.T) {
 	out, in := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())
 	p := &program{url: "http://" + addr, cancel: stop, ended: make(chan int, 1), stderr: new(safeBuffer)}
-	m := Main{Stdin: strings.NewReader(""), Stdout: in, Stderr: p.stderr, Now: func() time.Time {
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: in, Stderr: p.stderr, Now: func() time.Time {
 		once() // the demo is written into a store that is open for nobody yet
 		return time.Now()
 	}}
@@ -157,7 +160,7 @@ func TestEndWhileTheStoreOpens(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			var out, errs safeBuffer
-			m := Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Now: time.Now}
+			m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Now: time.Now}
 			ended := make(chan int, 1)
 			go func() {
 				ended <- m.Run(ctx, []string{"serve", "--addr=" + addr, "--store=mongodb://" + silent.Addr().String() + "/asof" + c.options})

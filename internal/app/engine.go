@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
@@ -67,7 +66,7 @@ func (m *Main) openStore(ctx context.Context) (*storage.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := storage.New(counted(engine), model.Types, storage.WithLogger(m.logger()), storage.WithLimits(m.flags.Serve.Limits.storage()))
+	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(m.logger()), storage.WithLimits(m.flags.Serve.Limits.storage()))
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}

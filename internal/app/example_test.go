@@ -11,9 +11,9 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
-	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/internal/web"
-	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/drivertest"
 )

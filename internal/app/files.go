@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/transfer"
@@ -95,7 +94,7 @@ const maxMisfits = 10
 // misfits lists the first documents that do not fit the schema, and counts all.
 // Reading them says so too, so they are no error here.
 func (m *Main) misfits(ctx context.Context, engine driver.Engine) error {
-	store, err := storage.New(engine, model.Types)
+	store, err := storage.New(engine, m.Types)
 	if err != nil {
 		return err
 	}

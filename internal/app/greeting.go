@@ -9,7 +9,6 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
-	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/demo"
 	"github.com/asof/asof/storage/driver"
 )
@@ -37,7 +36,7 @@ func (m *Main) greeting(ctx context.Context, addr string, engine driver.Engine, 
 	text := fmt.Sprintf("asof serves %s (%s, %s)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
 		m.storeName(), plural(stats.Documents, "document"), plural(stats.Versions, "version"), base, base)
 	switch {
-	case stats.Versions == 0 && demo.Fits(model.Types) == nil:
+	case stats.Versions == 0 && demo.Fits(m.Types) == nil:
 		text += "\nThe store is empty. Fill it with \"asof import FILE\", or start with --demo to look around.\n"
 	case stats.Versions == 0:
 		text += "\nThe store is empty. Fill it with \"asof import FILE\" or by mutations; the Playground has a first query.\n"

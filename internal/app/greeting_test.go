@@ -10,14 +10,15 @@ import (
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/asof/asof/resolvers"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 )
 
 // greeting is what the server says at its start with a schema (nil: its own), a
 // store and flags.
 func greeting(t *testing.T, schema *ast.Schema, store string, args ...string) string {
 	t.Helper()
-	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
 	if _, err := m.ParseFlags(append([]string{"serve", "--sync=off", "--store=sqlite:" + store}, args...)); err != nil {
 		t.Fatal(err)
 	}

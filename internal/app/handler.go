@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
@@ -25,7 +24,7 @@ func (m *Main) Handler(engine driver.Engine, flags ...string) (http.Handler, err
 		return nil, err
 	}
 	logger := m.logger()
-	store, err := storage.New(counted(engine), model.Types, storage.WithLogger(logger), storage.WithLimits(m.flags.Serve.Limits.storage()))
+	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(logger), storage.WithLimits(m.flags.Serve.Limits.storage()))
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 )
 
 // program is a running server.
@@ -45,7 +48,7 @@ func (b *safeBuffer) String() string {
 func run(t *testing.T, stdin string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	m := Main{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Now: time.Now}
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Now: time.Now}
 	status = m.Run(t.Context(), args)
 	return status, out.String(), errs.String()
 }
@@ -56,7 +59,7 @@ func serve(t *testing.T, args ...string) *program {
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
 	p := &program{cancel: cancel, ended: make(chan int, 1), stderr: new(safeBuffer)}
-	m := Main{Stdin: strings.NewReader(""), Stdout: in, Stderr: p.stderr, Now: time.Now}
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: in, Stderr: p.stderr, Now: time.Now}
 	args = append([]string{"serve", "--addr=127.0.0.1:0", "--sync=off", "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")}, args...)
 	go func() {
 		defer func() { _ = in.Close() }()

@@ -13,7 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
@@ -45,7 +46,7 @@ func TestTimeIsOver(t *testing.T) {
 	} {
 		for _, executor := range []string{"plan", "gqlgen"} {
 			t.Run(name+"/"+executor, func(t *testing.T) {
-				m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
+				m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
 				engine := stalled{drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}
 				handler, err := m.Handler(engine, "--executor="+executor, "--max-time="+c.limit)
 				if err != nil {
@@ -126,7 +127,7 @@ func TestDatabaseIsSilent(t *testing.T) {
 			for _, executor := range []string{"plan", "gqlgen"} {
 				test := func(t *testing.T) {
 					t.Helper()
-					m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
+					m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
 					engine := distant{stalled{drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}, c.talks, new(atomic.Int64)}
 					handler, err := m.Handler(engine, "--executor="+executor, "--max-time="+c.limit)
 					if err != nil {
@@ -156,7 +157,7 @@ func (timeless) Now(context.Context) (driver.Instant, error) {
 // A mutation that the store cannot begin is told that nothing was written, which
 // has nothing to say of a query.
 func TestMutationBeforeTheStore(t *testing.T) {
-	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
 	handler, err := m.Handler(timeless{drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))})
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func (silent) Ping(ctx context.Context) error {
 func TestReadinessThatNobodyWaitsFor(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		var log strings.Builder
-		m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &log, Now: time.Now}
+		m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &log, Now: time.Now}
 		handler, err := m.Handler(silent{drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))})
 		if err != nil {
 			t.Fatal(err)
@@ -218,7 +219,7 @@ func (a *answering) Ping(context.Context) error { return a.err }
 // asked, and again after it was ready.
 func TestReasonsWhyNotReady(t *testing.T) {
 	var log strings.Builder
-	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &log, Now: time.Now}
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &log, Now: time.Now}
 	engine := &answering{Engine: drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}
 	handler, err := m.Handler(engine)
 	if err != nil {

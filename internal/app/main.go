@@ -26,12 +26,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/alecthomas/kong"
+
+	"github.com/asof/asof/storage"
 )
 
-// Main is one run of the program. Its fields are what it touches of the world
-// outside.
+// Main is one run of the program. Its fields are what was generated from
+// schema.graphqls, and what it touches of the world outside.
 type Main struct {
+	Types          []*storage.Type                               // of all documents
+	Schema         func(*storage.Store) graphql.ExecutableSchema // that answers for them, called once for a store
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Now            func() time.Time

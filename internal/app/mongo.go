@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
@@ -22,7 +21,7 @@ func (m *Main) checkMongo() error {
 	if err := mongostore.CheckURI(m.flags.Store); driver.CodeOf(err) == driver.CodeInvalid {
 		return usageError{err}
 	}
-	_, err := embedBounds(m.flags.MongoDBEmbed, model.Types)
+	_, err := embedBounds(m.flags.MongoDBEmbed, m.Types)
 	return err
 }
 
@@ -32,7 +31,7 @@ func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error)
 	if err := m.checkMongo(); err != nil {
 		return nil, err
 	}
-	bounds, err := embedBounds(m.flags.MongoDBEmbed, model.Types)
+	bounds, err := embedBounds(m.flags.MongoDBEmbed, m.Types)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +39,7 @@ func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error)
 		return nil, usageError{errors.New("--repair: only a store in a file can be repaired")}
 	}
 	store, err := mongostore.Open(ctx, uri, mongostore.Options{
-		Collections: storage.CollectionsOf(model.Types),
+		Collections: storage.CollectionsOf(m.Types),
 		Clock:       m.Now,
 		Logger:      m.logger(),
 		MaxSkew:     maxSkew,

@@ -15,11 +15,9 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/asof/asof/dataloader"
-	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/internal/demo"
 	"github.com/asof/asof/internal/plan"
-	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
@@ -43,7 +41,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		return err
 	}
 	if m.flags.Serve.Demo {
-		if err := demo.Fits(model.Types); err != nil {
+		if err := demo.Fits(m.Types); err != nil {
 			return usageError{err}
 		}
 	}
@@ -171,7 +169,7 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 	if s.api, err = m.api(store, s, logger); err != nil {
 		return nil, err
 	}
-	if err := s.assemble(); err != nil {
+	if err := s.assemble(m.Types); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -180,7 +178,7 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 // api serves the schema over the store.
 func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*httpapi.Handler, error) {
 	f := &m.flags.Serve
-	schema := httpapi.BoundAnswers(resolvers.NewSchema(store), f.Limits.limits())
+	schema := httpapi.BoundAnswers(m.Schema(store), f.Limits.limits())
 	site.schema = schema.Schema()
 	if f.Executor == "plan" {
 		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan), plan.WithMaxAnswer(int(f.Limits.Answer)), plan.WithMemory(httpapi.CountMemory))
@@ -197,8 +195,8 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Schema:        schema,
 		Operations:    operations{store, &site.ahead},
 		Identify:      identify,
-		Present:       resolvers.ErrorPresenter(logger),
-		Recover:       resolvers.Recover(logger),
+		Present:       ErrorPresenter(logger),
+		Recover:       Recover(logger),
 		Weight:        weight,
 		Client:        clientAddress(f.Proxies),
 		Limits:        limits,

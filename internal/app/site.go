@@ -17,9 +17,9 @@ import (
 	"github.com/rs/cors"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/internal/web"
+	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -40,7 +40,7 @@ type site struct {
 }
 
 // assemble puts the parts at their paths.
-func (s *site) assemble() error {
+func (s *site) assemble(types []*storage.Type) error {
 	api, err := compressed(s.api)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *site) assemble() error {
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
-	options, err := s.playground(model.Types)
+	options, err := s.playground(types)
 	if err != nil {
 		return err
 	}

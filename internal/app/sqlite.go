@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/sqlitestore"
@@ -45,7 +44,7 @@ func (m *Main) sqliteOptions() sqlitestore.Options {
 	return sqlitestore.Options{
 		Inspect:      m.onlyReads(),
 		Repair:       m.flags.Check.Repair,
-		Collections:  storage.CollectionsOf(model.Types),
+		Collections:  storage.CollectionsOf(m.Types),
 		Sync:         sync,
 		Clock:        m.Now,
 		Logger:       m.logger(),

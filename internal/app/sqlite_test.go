@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -22,7 +24,7 @@ func TestStoreOptions(t *testing.T) {
 		{[]string{"import", "-"}, 8 << 20, sqlitestore.SyncNormal},
 		{[]string{"import", "-", "--sync=off"}, 8 << 20, sqlitestore.SyncOff},
 	} {
-		m := &Main{Stdout: io.Discard, Stderr: io.Discard}
+		m := &Main{Types: model.Types, Schema: resolvers.NewSchema, Stdout: io.Discard, Stderr: io.Discard}
 		if done, err := m.ParseFlags(test.args); done || err != nil {
 			t.Fatal(done, err)
 		}

@@ -33,8 +33,13 @@ func arrows() map[string]place {
 	store := []string{"storage", "storage/driver"}
 	values := []string{"storage/normal", "storage/rawjson"}
 	both := []string{"storage/mongostore", "storage/sqlitestore"}
+	fixture := place{
+		knows: joined(store, "dataloader", "internal/app", "internal/fixture", "internal/fixture/graph", "internal/fixture/graph/model",
+			"internal/fixture/resolvers", "internal/scalar"),
+		speaks: anything,
+	}
 	return map[string]place{
-		".": {knows: []string{"internal/app"}, speaks: anything},
+		".": {knows: []string{"graph/model", "internal/app", "resolvers"}, speaks: anything},
 
 		"storage/driver":               {},
 		"storage/driver/check":         {knows: []string{"storage/driver"}},
@@ -57,9 +62,14 @@ func arrows() map[string]place {
 			speaks: graphQL, generated: []string{"storage/driver"},
 		},
 
+		"internal/fixture":             fixture,
+		"internal/fixture/graph":       fixture,
+		"internal/fixture/graph/model": fixture,
+		"internal/fixture/resolvers":   fixture,
+
 		"internal/app": {
-			knows: joined(both, "dataloader", "graph", "graph/model", "internal/app/httpapi", "internal/demo", "internal/plan", "internal/web",
-				"resolvers", "storage", "storage/driver", "storage/transfer"),
+			knows: joined(both, "dataloader", "internal/app/httpapi", "internal/demo", "internal/plan", "internal/web",
+				"storage", "storage/driver", "storage/transfer"),
 			speaks: anything,
 		},
 		"internal/app/admission":  {speaks: anything},
@@ -88,7 +98,7 @@ func arrows() map[string]place {
 		"internal/load/process":  {speaks: anything},
 		"internal/plan/plantest": {knows: joined(values, "internal/app", "storage", "storage/driver"), speaks: anything},
 		"internal/plan/plantest/cmd": {
-			knows:  joined(both, "graph", "graph/model", "internal/plan/plantest", "storage", "storage/driver", "storage/mongostore/mongotest"),
+			knows:  joined(both, "graph", "graph/model", "internal/plan/plantest", "resolvers", "storage", "storage/driver", "storage/mongostore/mongotest"),
 			speaks: joined(anything, mongo),
 		},
 	}

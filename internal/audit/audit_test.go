@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/asof/asof/internal/app"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 )
 
 // audits is how many there are: a version of the package with others is to be
@@ -43,7 +45,7 @@ func serve(t *testing.T, flags ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
-	m := app.Main{Stdin: strings.NewReader(""), Stdout: in, Stderr: io.Discard, Now: time.Now}
+	m := app.Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: in, Stderr: io.Discard, Now: time.Now}
 	ended := make(chan int, 1)
 	go func() {
 		defer func() { _ = in.Close() }()

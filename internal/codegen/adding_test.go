@@ -126,35 +126,24 @@ func containsChange(changes []any, path string, value any) bool {
 	return false
 }
 
-// Whoever adds a type to the module's own schema finds its tests green: those
-// of the generated code, of what is behind it, and of the tour.
-func TestAddedTypeBreaksNoTest(t *testing.T) {
+// Whoever replaces the module's own schema by another one finds its tests green.
+// Only those at the root know what is generated from it; for the others the linter
+// sees to that.
+func TestOtherSchemaBreaksNoTest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("generates, compiles and tests the module once more")
 	}
 	dir := codegentest.ModuleWithTests(t)
-	schema := filepath.Join(dir, "schema.graphqls")
-	sdl, err := os.ReadFile(schema)
-	if err != nil {
-		t.Fatal(err)
+	var sdl strings.Builder
+	for _, name := range []string{"kinds", "nested", "refs"} {
+		b, err := os.ReadFile(filepath.Join("testdata", "expand", name+".graphqls"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sdl.Write(append(b, '\n'))
 	}
-	const added = `
-"What nobody has declared so far."
-type AddedByATest @versioned {
-  "What it is called."
-  title: String! @index
-  mood: MoodOfATest! @default(value: CALM)
-  parts: [PartOfATest!]
-  others: [AddedByATest]! @ref
-}
-enum MoodOfATest { CALM STORMY }
-type PartOfATest { name: String! weight: Decimal }
-`
-	if err := os.WriteFile(schema, append(sdl, added...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, dir, "schema.graphqls", sdl.String())
 	codegentest.Generate(t, dir)
-	codegentest.Run(t, dir, "go", "vet", "./graph/...", "./resolvers/...", "./internal/app/...")
-	codegentest.Run(t, dir, "go", "test", "-short", "-vet=off", "./graph/...", "./resolvers/...", "./dataloader/...", "./storage")
-	codegentest.Run(t, dir, "go", "test", "-vet=off", "-run", "Tour", "./e2e")
+	codegentest.Run(t, dir, "go", "vet", ".", "./graph/...", "./resolvers", "./internal/plan/plantest/cmd")
+	codegentest.Run(t, dir, "go", "test", "-vet=off", ".")
 }

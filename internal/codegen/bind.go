@@ -8,7 +8,6 @@ import (
 // Import paths of what generated code uses.
 const (
 	modulePath  = "github.com/asof/asof/"
-	modelPath   = modulePath + "graph/model."
 	storagePath = modulePath + "storage."
 	scalarPath  = modulePath + "internal/scalar."
 	gqlgenPath  = "github.com/99designs/gqlgen/graphql."
@@ -17,6 +16,7 @@ const (
 // bindings maps the names of all GraphQL types to Go.
 func (c *Catalogue) bindings() config.TypeMap {
 	m := config.TypeMap{}
+	modelPath := c.modelPath()
 	bind := func(model string, names ...string) {
 		for _, n := range names {
 			m[n] = config.TypeMapEntry{Model: config.StringList{model}}
@@ -47,13 +47,16 @@ func (c *Catalogue) bindings() config.TypeMap {
 		m[o.Name] = withFields(m[o.Name], o.Fields)
 	}
 	for _, d := range c.Documents {
-		bindDocument(m, bind, d)
+		c.bindDocument(m, bind, d)
 	}
 	return m
 }
 
-func bindDocument(m config.TypeMap, bind func(string, ...string), d *Document) {
-	n := d.Name
+// modelPath is the import path of the models, as bindings begin.
+func (c *Catalogue) modelPath() string { return c.Root + "/graph/model." }
+
+func (c *Catalogue) bindDocument(m config.TypeMap, bind func(string, ...string), d *Document) {
+	n, modelPath := d.Name, c.modelPath()
 	bind(modelPath+n, n)
 	m[n] = withFields(m[n], d.Fields)
 	for _, name := range []string{"versions", "changelog", "blame", "diff"} {

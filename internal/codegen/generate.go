@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"go/format"
 	"os"
+	"path"
 	"path/filepath"
 	"text/template"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The generated files, relative to the module's root.
+// The generated files, relative to the directory of schema.graphqls.
 const (
 	expansionFile   = "graph/versioned.graphqls"
 	directivesFile  = "graph/directives.graphqls"
@@ -23,13 +24,14 @@ const (
 	collectionsFile = "resolvers/versioned.go"
 )
 
-// Generated lists every generated file, relative to the module's root.
+// Generated lists every generated file, relative to the directory of
+// schema.graphqls.
 func Generated() []string {
 	return []string{expansionFile, directivesFile, executorFile, modelFile, collectionsFile, resolverFile}
 }
 
-// Generate regenerates everything for the module in the working directory,
-// which gqlgen.yml configures. When it fails, all files are as before.
+// Generate regenerates everything for the schema.graphqls in the working
+// directory, which gqlgen.yml configures. When it fails, all files are as before.
 func Generate() (err error) {
 	cfg, err := config.LoadConfig("gqlgen.yml")
 	if err != nil {
@@ -42,6 +44,10 @@ func Generate() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := cfg.Exec.Check(); err != nil {
+		return fmt.Errorf("gqlgen.yml: exec: %w", err)
+	}
+	catalogue.Root = path.Dir(cfg.Exec.ImportPath())
 	sdl, err := catalogue.SDL()
 	if err != nil {
 		return err

@@ -39,37 +39,40 @@ func TestGeneratedIsCurrent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("loads and generates the whole module")
 	}
-	root, dir, generator := codegentest.Root(t), codegentest.Module(t), codegentest.Generator(t)
-	want := generated(t, root)
+	root, module, generator := codegentest.Root(t), codegentest.Module(t), codegentest.Generator(t)
 	runs := []struct {
 		name    string
-		prepare func(name string)
+		prepare func(dir, name string)
 	}{
-		{"from nothing", func(name string) {
+		{"from nothing", func(dir, name string) {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"again, with broken resolvers", func(name string) {
+		{"again, with broken resolvers", func(dir, name string) {
 			if strings.HasPrefix(name, "resolvers/") {
 				writeFile(t, dir, name, "package resolvers\n\nnot Go at all\n")
-				writeFile(t, dir, "resolvers/resolver.go", "package resolvers\n\nfunc broken( {\n")
+				writeFile(t, dir, "resolvers/own.go", "package resolvers\n\nfunc broken( {\n")
 			}
 		}},
 	}
-	for _, run := range runs {
-		for _, name := range codegen.Generated() {
-			if want[name] == "" {
-				t.Errorf("%s is not there; run go generate ./...", name)
+	for _, schema := range []string{".", "internal/fixture"} {
+		dir := filepath.Join(module, schema)
+		want := generated(t, filepath.Join(root, schema))
+		for _, run := range runs {
+			for _, name := range codegen.Generated() {
+				if want[name] == "" {
+					t.Errorf("%s/%s is not there; run go generate ./...", schema, name)
+				}
+				run.prepare(dir, name)
 			}
-			run.prepare(name)
-		}
-		codegentest.Run(t, dir, generator)
-		got := generated(t, dir)
-		for _, name := range codegen.Generated() {
-			if got[name] != want[name] {
-				t.Errorf("%s: %s differs from what is committed; run go generate ./... (-committed +generated):\n%s",
-					run.name, name, firstLines(cmp.Diff(want[name], got[name]), 40))
+			codegentest.Run(t, dir, generator)
+			got := generated(t, dir)
+			for _, name := range codegen.Generated() {
+				if got[name] != want[name] {
+					t.Errorf("%s: %s/%s differs from what is committed; run go generate ./... (-committed +generated):\n%s",
+						run.name, schema, name, firstLines(cmp.Diff(want[name], got[name]), 40))
+				}
 			}
 		}
 	}

@@ -33,6 +33,9 @@ func scalarKinds() map[string]Kind {
 
 // Catalogue is everything that a set of SDL files declares, checked.
 type Catalogue struct {
+	// Root is the import path of the directory that schema.graphqls is in: what is
+	// generated is below it.
+	Root      string
 	Documents []*Document // in the order of the files
 	Objects   []*Object
 	Enums     []*Enum

@@ -10,7 +10,8 @@ import (
 	"github.com/99designs/gqlgen/plugin"
 )
 
-// resolverFile is where the generated resolvers are, relative to the module.
+// resolverFile is where the generated resolvers are, relative to the directory of
+// schema.graphqls.
 const resolverFile = "resolvers/versioned.resolvers.go"
 
 // Plugin makes gqlgen generate the executor for a catalogue, and the resolvers.
@@ -55,7 +56,7 @@ func (p *Plugin) GenerateCode(data *gqlgen.Data) error {
 
 		GeneratedHeader: true,
 		Template:        text,
-		Data:            map[string]any{"Objects": objects},
+		Data:            map[string]any{"Objects": objects, "Root": p.catalogue.Root},
 		Packages:        data.Config.Packages,
 	})
 }
@@ -101,7 +102,7 @@ func (c *Catalogue) resolverBodies() map[string]string {
 	page := "first, after, last, before"
 	bodies := map[string]string{
 		"Query.node":      "r.store.Node(ctx, id)",
-		"Query.nodes":     "nodes(ctx, r.store, ids)",
+		"Query.nodes":     "scalar.Nodes(ctx, r.store, ids)",
 		"Query.changelog": "r.store.Changelog(ctx, where, " + page + ")",
 	}
 	for _, d := range c.Documents {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/demo"
+	"github.com/asof/asof/internal/fixture/graph/model"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"

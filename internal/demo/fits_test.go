@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/demo"
+	"github.com/asof/asof/internal/fixture/graph/model"
 	"github.com/asof/asof/storage"
 )
 

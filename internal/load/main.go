@@ -167,7 +167,7 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 		return err
 	}
 	asof := filepath.Join(dir, "asof")
-	if built, err := exec.CommandContext(ctx, "go", "build", "-o", asof, "github.com/asof/asof").CombinedOutput(); err != nil {
+	if built, err := exec.CommandContext(ctx, "go", "build", "-o", asof, "github.com/asof/asof/internal/fixture").CombinedOutput(); err != nil {
 		return fmt.Errorf("building the server: %w\n%s", err, built)
 	}
 	if c.against != "" {

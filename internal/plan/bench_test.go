@@ -10,9 +10,10 @@ import (
 	"github.com/99designs/gqlgen/graphql/handler/lru"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/dataloader"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/internal/plan"
-	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
@@ -105,7 +106,7 @@ func (s *server) do(tb testing.TB, query string) []byte {
 	if errs != nil {
 		tb.Fatal(errs)
 	}
-	next, ctx := s.exec.DispatchOperation(resolvers.Begin(ctx, s.store), oc)
+	next, ctx := s.exec.DispatchOperation(dataloader.Begin(ctx, s.store), oc)
 	resp := next(ctx)
 	if len(resp.Errors) > 0 {
 		tb.Fatal(resp.Errors)

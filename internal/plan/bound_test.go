@@ -11,8 +11,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/asof/asof/internal/app/httpapi"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/internal/plan"
-	"github.com/asof/asof/resolvers"
 )
 
 // Answers within the limit are whole, those beyond are longer than it by no more

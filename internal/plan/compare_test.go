@@ -20,9 +20,11 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/dataloader"
+	"github.com/asof/asof/internal/app"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/internal/plan"
-	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
@@ -178,8 +180,8 @@ func (p *pair) executor(schema graphql.ExecutableSchema) *executor.Executor {
 	exec := executor.New(schema)
 	exec.SetQueryCache(lru.New[*ast.QueryDocument](100))
 	log := slog.New(slog.DiscardHandler)
-	exec.SetErrorPresenter(resolvers.ErrorPresenter(log))
-	exec.SetRecoverFunc(resolvers.Recover(log))
+	exec.SetErrorPresenter(app.ErrorPresenter(log))
+	exec.SetRecoverFunc(app.Recover(log))
 	return exec
 }
 
@@ -196,7 +198,7 @@ func (p *pair) doIn(ctx context.Context, exec *executor.Executor, query, variabl
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	ctx = resolvers.Begin(ctx, p.store)
+	ctx = dataloader.Begin(ctx, p.store)
 	params := &graphql.RawParams{Query: query}
 	if variables != "" {
 		dec := json.NewDecoder(bytes.NewReader([]byte(variables)))

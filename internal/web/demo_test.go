@@ -20,6 +20,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/asof/asof/internal/app"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/internal/web"
 	"github.com/asof/asof/internal/web/webtest"
 )
@@ -32,7 +34,7 @@ func demo(t *testing.T, flags ...string) string {
 	stdout, greeting := io.Pipe()
 	var stderr bytes.Buffer
 	ended := make(chan int, 1)
-	m := app.Main{Stdin: strings.NewReader(""), Stdout: greeting, Stderr: &stderr, Now: time.Now}
+	m := app.Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: greeting, Stderr: &stderr, Now: time.Now}
 	go func() {
 		status := m.Run(ctx, append([]string{
 			"serve", "--demo", "--addr=127.0.0.1:0", "--store=sqlite:" + filepath.Join(t.TempDir(), "demo.db"),

@@ -13,10 +13,10 @@ import (
 	"github.com/asof/asof/internal/web"
 )
 
-// catalogue is the schema that clients of the program see.
+// catalogue is the schema that clients of the demo see.
 func catalogue(t *testing.T) *ast.Schema {
 	t.Helper()
-	const file = "../../graph/versioned.graphqls"
+	const file = "../fixture/graph/versioned.graphqls"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

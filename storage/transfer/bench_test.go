@@ -14,7 +14,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/fixture/graph/model"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/sqlitestore"
 	"github.com/asof/asof/storage/transfer"

@@ -1,5 +1,5 @@
 // Command cmd regenerates everything that follows from schema.graphqls. Run it
-// in the module's root, as "go generate ./..." does.
+// in the directory of that file, as "go generate ./..." does.
 package main
 
 import (

@@ -122,7 +122,7 @@ func newBench(ctx context.Context, c Config) (*bench, error) {
 	}
 	if b.Binary == "" {
 		b.Binary = filepath.Join(b.temporary, "asof")
-		if built, err := exec.CommandContext(ctx, "go", "build", "-o", b.Binary, "github.com/asof/asof").CombinedOutput(); err != nil {
+		if built, err := exec.CommandContext(ctx, "go", "build", "-o", b.Binary, "github.com/asof/asof/internal/fixture").CombinedOutput(); err != nil {
 			b.close()
 			return nil, fmt.Errorf("building the server: %w\n%s", err, built)
 		}

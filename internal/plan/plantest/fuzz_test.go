@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/fixture/graph/model"
 )
 
 // FuzzPlan makes operations of bytes and compares the answers, on one history:
@@ -22,7 +22,7 @@ func FuzzPlan(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	pair, err := Servers(w.engine)
+	pair, err := cfg.Serve(w.engine)
 	if err != nil {
 		f.Fatal(err)
 	}

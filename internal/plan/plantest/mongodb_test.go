@@ -3,7 +3,7 @@ package plantest
 import (
 	"testing"
 
-	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/fixture/graph/model"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"

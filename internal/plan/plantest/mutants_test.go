@@ -21,9 +21,10 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/asof/asof/dataloader"
-	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/app"
 	"github.com/asof/asof/internal/app/httpapi"
-	"github.com/asof/asof/resolvers"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
@@ -90,7 +91,7 @@ func (m mutant) serve(engine driver.Engine) (http.Handler, error) {
 	logger := slog.New(slog.DiscardHandler)
 	h, err := httpapi.New(httpapi.Config{
 		Schema: mutated{resolvers.NewSchema(store), m}, Operations: begins{store}, Introspection: true,
-		Present: resolvers.ErrorPresenter(logger), Recover: resolvers.Recover(logger),
+		Present: app.ErrorPresenter(logger), Recover: app.Recover(logger),
 		Client: func(*http.Request) string { return "" },
 		Logger: logger, Now: func() time.Time { return beginning.Time() },
 	})

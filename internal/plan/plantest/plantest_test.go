@@ -6,8 +6,9 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/asof/asof/graph"
-	"github.com/asof/asof/graph/model"
+	"github.com/asof/asof/internal/fixture/graph"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/sqlitestore"
@@ -52,7 +53,7 @@ func config(t testing.TB, open func() (driver.Engine, error)) Config {
 		operations = 1500
 	}
 	return Config{
-		Types: model.Types, Schema: graph.NewExecutableSchema(graph.Config{}).Schema(), Open: open, Serve: Servers,
+		Types: model.Types, Schema: graph.NewExecutableSchema(graph.Config{}).Schema(), Open: open, Serve: Servers(model.Types, resolvers.NewSchema),
 		Seed: number(t, seedVar, 1), Operations: int(number(t, operationsVar, operations)), Differences: 3,
 	}
 }

@@ -4,7 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 )
 
 // check fails where servers differ, or where the comparison would say nothing.
@@ -38,7 +39,7 @@ func TestPlansRefuseTheSame(t *testing.T) {
 		cfg.Operations /= 6
 	}
 	cfg.PerWorld = cfg.Operations/3 + 1
-	cfg.Serve = func(engine driver.Engine) (*Pair, error) { return servers(engine, "--max-answer=400") }
+	cfg.Serve = Servers(model.Types, resolvers.NewSchema, "--max-answer=400")
 	report, err := Run(t.Context(), cfg)
 	t.Log(report)
 	if err != nil {

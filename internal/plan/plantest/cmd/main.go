@@ -27,6 +27,7 @@ import (
 	"github.com/asof/asof/graph"
 	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/plan/plantest"
+	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
@@ -71,7 +72,7 @@ func run() (same bool, err error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // the system cleans up what is left
 	cfg := plantest.Config{
-		Types: model.Types, Schema: graph.NewExecutableSchema(graph.Config{}).Schema(), Serve: plantest.Servers,
+		Types: model.Types, Schema: graph.NewExecutableSchema(graph.Config{}).Schema(), Serve: plantest.Servers(model.Types, resolvers.NewSchema),
 		Seed: *seed, World: *world, Operations: *operations, Differences: *differences,
 		Open: func() (driver.Engine, error) { return inFile(ctx, dir) },
 	}

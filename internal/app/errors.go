@@ -1,4 +1,4 @@
-package resolvers
+package app
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package resolvers_test
+package app_test
 
 import (
 	"bytes"
@@ -15,8 +15,10 @@ import (
 	"github.com/99designs/gqlgen/graphql/executor"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/asof/asof/graph/model"
-	"github.com/asof/asof/resolvers"
+	"github.com/asof/asof/dataloader"
+	"github.com/asof/asof/internal/app"
+	"github.com/asof/asof/internal/fixture/graph/model"
+	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
@@ -64,8 +66,8 @@ func newEnv(t *testing.T) *env {
 	}
 	e := &env{t: t, store: store, exec: executor.New(resolvers.NewSchema(store)), engine: engine, log: &bytes.Buffer{}}
 	logger := slog.New(slog.NewTextHandler(e.log, nil))
-	e.exec.SetErrorPresenter(resolvers.ErrorPresenter(logger))
-	e.exec.SetRecoverFunc(resolvers.Recover(logger))
+	e.exec.SetErrorPresenter(app.ErrorPresenter(logger))
+	e.exec.SetRecoverFunc(app.Recover(logger))
 	return e
 }
 
@@ -76,7 +78,7 @@ func (e *env) do(query string, variables map[string]any) (string, []string) {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	ctx = graphql.StartOperationTrace(resolvers.Begin(storage.WithActor(ctx, storage.Actor{ID: "ann"}), e.store))
+	ctx = graphql.StartOperationTrace(dataloader.Begin(storage.WithActor(ctx, storage.Actor{ID: "ann"}), e.store))
 	// Variables as a transport reads them.
 	raw, err := json.Marshal(variables)
 	if err != nil {
