@@ -221,7 +221,7 @@ func TestTheEndOfAnOperationIsNoFault(t *testing.T) {
 		}
 		defer cancel()
 		var log bytes.Buffer
-		present := resolvers.ErrorPresenter(slog.New(slog.NewTextHandler(&log, nil)))
+		present := app.ErrorPresenter(slog.New(slog.NewTextHandler(&log, nil)))
 		for _, err := range []error{end, storage.Ended(end)} {
 			if shown := present(ctx, err); shown.Extensions["code"] != "UNAVAILABLE" || log.Len() > 0 {
 				t.Errorf("%v: %v, logged %q", err, shown, &log)
