@@ -8,13 +8,13 @@
 //	bytes ─▶ operation (httpapi/exchange.go: parsed, validated, limited)
 //	      ─▶ plan, arguments (plan.go)
 //	           read   store.Page / Document ─▶ documents   (roots.go)
-//	                  references, level by level, one call of the store for each (load.go, refs.go)
+//	                  references, level by level, one call of the store for each (load.go)
 //	           write  stored bytes ─▶ appended to one buffer ─▶ graphql.Response.Data (write.go)
 //	      ─▶ bytes (httpapi/exchange.go)
 //
 // That is the way of a request. How a plan is made is in compile.go, and the kinds
-// of fields in documents.go, refs.go, pages.go, versions.go and info.go. Plans are
-// kept by package plancache, and package args reads what fields are given.
+// of fields in fields.go, but for references (load.go) and root fields (roots.go).
+// Plans are kept by package plancache, and package args reads what fields are given.
 //
 // Invariants:
 //

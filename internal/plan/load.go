@@ -2,10 +2,14 @@ package plan
 
 import (
 	"errors"
+	"slices"
+	"sync"
 
+	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/asof/asof/dataloader"
+	"github.com/asof/asof/internal/plan/args"
 	"github.com/asof/asof/storage"
 )
 
@@ -89,4 +93,179 @@ func (r *run) call(store func() error) (panicked bool, err error) {
 // field panicked.
 func errElsewhere() error {
 	return &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+}
+
+// reference makes the writer of a reference, or a list of references: null for
+// a document that does not exist.
+func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Object], stored *storage.Field, i int) writer[*storage.Object] {
+	types := b.store.Types()
+	t := types[slices.IndexFunc(types, func(t *storage.Type) bool { return t.Name == stored.Ref })]
+	inner := documentSelection(b, t, f.Selections)
+	if b.plan.refs[t] == nil {
+		b.plan.refs[t] = &names{}
+	}
+	b.plan.refs[t].add(inner.need...)
+	id, given := b.queue(), b.arguments(f, args.OfReference)
+	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadRefs(wanting{t, id, inner}, given, i, objects) })
+	return func(r *run, at *place, _ *storage.Object) bool {
+		v := r.take(id, at)
+		if v == nil {
+			return false
+		}
+		if stored.List {
+			return writeList(r, at, len(v.places), false, func(k int) bool {
+				d := v.places[k].Document()
+				return d != nil && inner.write(r, &d.Object)
+			})
+		}
+		d := v.places[0].Document()
+		return d != nil && inner.writeIn(r, at, &d.Object)
+	}
+}
+
+// loader follows references: it holds what a level of a plan wants.
+type loader struct {
+	dataloader.Levels
+	keys   [][]byte           // of one visit
+	places []dataloader.Place // of the last visits
+	wanted []wanting          // by fields of the same level, and not read yet
+}
+
+// placesTogether is how many places of several visits are allocated at once at most.
+const placesTogether = 4096
+
+// wanting is a field whose documents are still to be read, for all of its objects at
+// once.
+type wanting struct {
+	t     *storage.Type
+	queue int
+	inner *selection[*storage.Object]
+}
+
+// broken takes the place of documents whose reading panicked, for fields that want
+// them later.
+var broken = new(storage.Document)
+
+func isBroken(p dataloader.Place) bool { return p.Document() == broken }
+
+func (l *loader) reset() {
+	l.Reset()
+	l.keys, l.places, l.wanted = reused(l.keys[:cap(l.keys)]), reused(l.places), reused(l.wanted)
+}
+
+// loadRefs finds out which documents a field of the objects refers to. They are
+// read with those of all other fields of the level.
+func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
+	q, l := &r.queues[w.queue], &r.loader
+	arg, _ := r.args[given].(args.Reference)
+	settled := func() error { return nil }
+	if arg.AsOf != nil { // it is checked once
+		settled = sync.OnceValue(func() error { return r.of.store.Settled(r.ctx, *arg.AsOf) })
+	}
+	for _, o := range objects {
+		if l.Full() {
+			return
+		}
+		var v visit
+		l.keys, v.null, v.err = o.AppendRefs(l.keys[:0], i)
+		if v.err == nil {
+			v.err = settled()
+		}
+		if v.err == nil && len(l.keys) > 0 {
+			at, pinned := o.Of().At(), o.Of().Pinned()
+			if arg.AsOf != nil {
+				at, pinned = *arg.AsOf, true
+			}
+			if cap(l.places)-len(l.places) < len(l.keys) { // visits keep those before
+				l.places = make([]dataloader.Place, 0, max(len(l.keys), min(2*cap(l.places), placesTogether)))
+			}
+			before := len(l.places)
+			l.places, v.err = l.Want(l.places, w.t, at, pinned, l.keys)
+			v.places = l.places[before:]
+		} else {
+			_ = l.Follow(1) // where that is too much, all is
+		}
+		q.visits = append(q.visits, v)
+	}
+	l.wanted = append(l.wanted, w)
+}
+
+// readLevels reads what is wanted, level after level, until nothing is, with one call
+// of the store for each type and level. It returns an error where more references
+// would be followed than is allowed; nothing can be written then, as visits are
+// missing.
+func (r *run) readLevels() error {
+	l := &r.loader
+	for read := 0; read < len(l.wanted) && !l.Full(); {
+		level := l.wanted[read:]
+		read = len(l.wanted)
+		for _, w := range level {
+			r.fetch(w.t, level)
+		}
+		for _, w := range level {
+			w.inner.load(r, r.found(w))
+		}
+	}
+	l.wanted = reused(l.wanted)
+	return l.Follow(0)
+}
+
+// fetch reads the documents of a type that a level wants. If that fails, the visits
+// that want one of them get the error.
+func (r *run) fetch(t *storage.Type, level []wanting) {
+	refs := r.loader.Missing(t)
+	if len(refs) == 0 {
+		return
+	}
+	var docs []*storage.Document
+	panicked, err := r.call(func() (err error) {
+		docs, err = r.of.store.GetKeys(r.ctx, t, refs, *r.plan.refs[t])
+		return err
+	})
+	if panicked {
+		docs = slices.Repeat([]*storage.Document{broken}, len(refs))
+	}
+	if err != nil {
+		r.refuse(t, level, panicked, err)
+	}
+	r.loader.Fill(t, docs)
+}
+
+// refuse gives the visits that want documents of a type the error of reading them.
+func (r *run) refuse(t *storage.Type, level []wanting, panicked bool, err error) {
+	for _, w := range level {
+		visits := r.queues[w.queue].visits
+		for i := range visits {
+			v := &visits[i]
+			if w.t != t || !slices.ContainsFunc(v.places, dataloader.Place.Wanted) {
+				continue
+			}
+			v.err = err
+			if panicked {
+				err = errElsewhere()
+			}
+		}
+	}
+}
+
+// found returns the documents that a field's visits found; nil where nothing has to
+// be read for them.
+func (r *run) found(w wanting) []*storage.Object {
+	var found []*storage.Object
+	visits := r.queues[w.queue].visits
+	for i := range visits {
+		v := &visits[i]
+		if v.err == nil && slices.ContainsFunc(v.places, isBroken) {
+			v.err = errElsewhere()
+		}
+		if v.err != nil || len(w.inner.loads) == 0 {
+			continue
+		}
+		for _, p := range v.places {
+			if d := p.Document(); d != nil {
+				found = append(found, &d.Object)
+			}
+		}
+	}
+	return found
 }

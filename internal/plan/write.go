@@ -3,17 +3,20 @@ package plan
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // run is one execution of a plan, by one goroutine.
 type run struct {
 	*execution
 	ctx     context.Context // of the root field that is being answered
-	out     []byte          // the answer's data, as far as it is written (bound.go)
+	out     []byte          // the answer's data, as far as it is written (see bound)
 	late    error           // why no more of it is written
 	counted int             // bytes of it that memory was taken for
 	excess  int             // bytes that were dropped
@@ -206,3 +209,156 @@ func (r *run) borrow() *storage.Object {
 }
 
 func (r *run) giveBack() { r.borrowed-- }
+
+// What follows appends values that are not stored as JSON in the form in which
+// the wrapped schema writes them; true is for use as a writer's result.
+
+func (r *run) int(n int) bool {
+	r.out = strconv.AppendInt(r.out, int64(n), 10)
+	return true
+}
+
+func (r *run) bool(b bool) bool {
+	r.out = strconv.AppendBool(r.out, b)
+	return true
+}
+
+func (r *run) string(s string) bool {
+	r.out = rawjson.AppendString(r.out, s)
+	return true
+}
+
+// optional appends a string; false for nil.
+func (r *run) optional(s *string) bool { return s != nil && r.string(*s) }
+
+func (r *run) instant(at driver.Instant) bool {
+	r.out = at.Time().AppendFormat(append(r.out, '"'), "2006-01-02T15:04:05.999999Z")
+	r.out = append(r.out, '"')
+	return true
+}
+
+// cursor appends a cursor, whose text needs no escapes.
+func (r *run) cursor(p *storage.Page, place int) bool {
+	r.out = append(p.AppendCursor(append(r.out, '"'), place), '"')
+	return true
+}
+
+// The memory of an answer that was sent is used for another one, unless it is
+// too small to be worth it or too large to be kept, in bytes. A new one gets as
+// much as the last answer of the same plan took, which may have been much longer,
+// up to a bound.
+const (
+	leastRecycled = 1 << 10
+	mostRecycled  = 64 << 10
+	largestStart  = 256 << 10
+)
+
+// Recycle takes back the data of a plan's answer that is not used any more. Without
+// the call the collector frees it.
+func (e *executable) Recycle(data []byte) {
+	if cap(data) >= leastRecycled && cap(data) <= mostRecycled {
+		e.buffers.Put(&data)
+	}
+}
+
+// buffer returns memory for an answer of about size bytes.
+func (e *executable) buffer(size int64) []byte {
+	if data, ok := e.buffers.Get().(*[]byte); ok {
+		if int64(cap(*data)) >= size {
+			return (*data)[:0]
+		}
+		e.buffers.Put(data)
+	}
+	return make([]byte, 0, min(size+size/8+64, largestStart))
+}
+
+// reused returns the memory of a list of an execution for another one, without
+// what is in it, unless it is too large to be kept.
+func reused[T any](list []T) []T {
+	if cap(list) > mostReused {
+		return nil
+	}
+	clear(list)
+	return list[:0]
+}
+
+// mostReused is how many elements such a list has at most.
+const mostReused = 4 << 10
+
+// writtenPerLook is after how many bytes memory is taken for them: twice as much, since
+// what grows is copied.
+const writtenPerLook = 64 << 10
+
+// An answer's data may be longer than is allowed (WithMaxAnswer). One byte more than that is
+// kept. Writing goes on for up to mostExcess bytes, which are dropped: a non-null field
+// without a value may still remove an object, and the answer is sent if what remains is
+// short enough. Recorded places in the data are exact within the allowed length; beyond it
+// they only say that they are beyond it.
+const mostExcess = 1 << 20
+
+// errLong ends the writing of an answer that is too long. It is no error of the answer: the
+// sender refuses the answer by its length.
+var errLong = errors.New("the answer is too long")
+
+// bound drops data beyond the allowed length, and ends the writing of an answer that is much
+// too long or for which there is no memory. It is called after each field, so that at most
+// one field is held in excess.
+func (r *run) bound() {
+	switch excess := len(r.out) - r.of.most; {
+	case r.late != nil:
+	case excess > 1:
+		r.out = r.out[:r.of.most+1]
+		if r.excess += excess; r.excess > mostExcess {
+			r.late = errLong
+		}
+	case len(r.out)-r.counted >= writtenPerLook:
+		r.late = r.of.memory(r.ctx, 2*(len(r.out)-r.counted))
+		r.counted = len(r.out)
+	}
+}
+
+// back takes away what was written since the data was n bytes long.
+func (r *run) back(n int) { r.out = r.out[:min(n, len(r.out))] }
+
+// fail reports the error of a field, with the path to it and where it stands in
+// the request.
+func (r *run) fail(at *place, err error) {
+	ctx := r.context(at)
+	r.oc.Error(ctx, graphql.AddFieldLocationToError(ctx, err))
+}
+
+// recovered reports a panic while a field was read or written, which is null
+// then. It is deferred, with the lengths that the path and the data had before.
+func (r *run) recovered(at *place, path, start int, ok *bool) {
+	if failure := recover(); failure != nil {
+		r.path, *ok = r.path[:path], false
+		r.back(start)
+		r.loader.wanted = reused(r.loader.wanted) // nobody waits for it any more
+		ctx := r.context(at)
+		r.oc.Error(ctx, r.oc.Recover(ctx, failure))
+	}
+}
+
+// context makes the context that the field would have had: presenters of errors
+// look for the path and the arguments.
+func (r *run) context(at *place) context.Context {
+	ctx := r.ctx
+	for i := range r.path {
+		if s := &r.path[i]; s.at != nil {
+			ctx = r.fieldContext(ctx, s.at)
+		} else {
+			index := s.index
+			ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{Index: &index})
+		}
+	}
+	return r.fieldContext(ctx, at)
+}
+
+func (r *run) fieldContext(ctx context.Context, at *place) context.Context {
+	fc := &graphql.FieldContext{Object: at.object, Field: at.field, IsMethod: true}
+	if len(at.field.Arguments) > 0 {
+		// They could be read: otherwise there would be no plan.
+		fc.Args = at.field.ArgumentMap(r.oc.Variables)
+	}
+	return graphql.WithFieldContext(ctx, fc)
+}

@@ -1,0 +1,265 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/asof/asof/internal/plan/args"
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/normal"
+)
+
+// documentSelection compiles what is asked of documents of a type.
+func documentSelection(b *planning, t *storage.Type, set ast.SelectionSet) *selection[*storage.Object] {
+	return selectionOf(b, t.Name, set, func(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
+		switch f.Name {
+		case "id":
+			return writeID
+		case "key":
+			return writeKey
+		case "version":
+			return writeVersion
+		case "versionInfo":
+			return versionInfo(b, f, s)
+		case "versions":
+			return versions(b, f, s, t)
+		default:
+			return storedField(b, f, s, t.Object())
+		}
+	})
+}
+
+func writeID(r *run, _ *place, o *storage.Object) bool {
+	r.text = o.Of().AppendID(r.text[:0])
+	if normal.IsPlain(r.text) {
+		r.out = append(append(append(r.out, '"'), r.text...), '"')
+		return true
+	}
+	return r.string(string(r.text))
+}
+
+func writeKey(r *run, _ *place, o *storage.Object) bool { return r.string(o.Of().Key()) }
+
+func writeVersion(r *run, _ *place, o *storage.Object) bool { return r.int(o.Of().Version()) }
+
+// storedField makes the writer of a field that is stored in documents, or in
+// objects nested in them, or of one that shows the keys of a reference.
+func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.ObjectType) writer[*storage.Object] {
+	i := slices.IndexFunc(t.Fields, func(stored storage.Field) bool {
+		return stored.Name == f.Name || stored.Kind == storage.KindRef && stored.Keys == f.Name
+	})
+	if i < 0 {
+		return nil
+	}
+	stored := &t.Fields[i]
+	s.need.add(stored.Stored)
+	switch {
+	case stored.Name != f.Name && stored.List: // keys
+		return copied(i, "[]") // never null
+	case stored.Name != f.Name:
+		return copied(i, "")
+	case stored.Kind == storage.KindRef:
+		return reference(b, f, s, stored, i)
+	case stored.Kind == storage.KindObject:
+		return nested(b, f, stored, i)
+	default:
+		return copied(i, "")
+	}
+}
+
+// nested makes the writer of an object, or a list of objects, in a document. Only
+// documents refer to others: nothing is read for what is nested in them.
+func nested(b *planning, f graphql.CollectedField, stored *storage.Field, i int) writer[*storage.Object] {
+	fields := func(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
+		return storedField(b, f, s, stored.Object)
+	}
+	inner := selectionOf(b, stored.Object.Name, f.Selections, fields)
+	if stored.List {
+		return nestedList(inner, i, stored.ElemNonNull)
+	}
+	return func(r *run, at *place, o *storage.Object) bool {
+		child := r.borrow()
+		defer r.giveBack()
+		there, err := o.Nested(child, i)
+		if err != nil {
+			r.fail(at, err)
+		}
+		return there && inner.writeIn(r, at, child)
+	}
+}
+
+func nestedList(inner *selection[*storage.Object], i int, elemNonNull bool) writer[*storage.Object] {
+	return func(r *run, at *place, o *storage.Object) bool {
+		child := r.borrow()
+		defer r.giveBack()
+		list := r.list(at, elemNonNull)
+		there, err := o.EachNested(child, i, func(element *storage.Object) {
+			list.next()
+			list.done(element != nil && inner.write(r, element))
+		})
+		ok := list.end()
+		if err != nil {
+			r.fail(at, err)
+		}
+		if ok && !there {
+			r.back(list.start)
+		}
+		return ok && there
+	}
+}
+
+// versions makes the writer of a page of a document's versions.
+func versions(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.Type) writer[*storage.Object] {
+	inner := connection(b, f, t)
+	id, given := b.queue(), b.arguments(f, args.OfVersions)
+	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadVersions(id, given, inner, objects) })
+	return func(r *run, at *place, _ *storage.Object) bool {
+		v := r.take(id, at)
+		return v != nil && inner.writeIn(r, at, v.page)
+	}
+}
+
+// loadVersions reads a page of the versions of each document, in one call of the
+// store.
+func (r *run) loadVersions(id, given int, inner *selection[*storage.Page], objects []*storage.Object) {
+	if r.loader.Follow(len(objects)) != nil {
+		return
+	}
+	docs := make([]*storage.Document, len(objects))
+	for i, o := range objects {
+		docs[i] = o.Of()
+	}
+	args, _ := r.args[given].(*storage.VersionsArgs)
+	projected := *args
+	projected.Members = inner.need
+	var found []storage.VersionsOf
+	_, err := r.call(func() error {
+		found = r.of.store.VersionsTogether(r.ctx, docs, &projected)
+		return nil
+	})
+	q := &r.queues[id]
+	var pages []*storage.Page
+	for i := range docs {
+		v := visit{err: err}
+		switch {
+		case err != nil:
+			err = errElsewhere()
+		case found[i].Err != nil:
+			v.err = found[i].Err
+		default:
+			v.page = &found[i].Page.Page
+			pages = append(pages, v.page)
+		}
+		q.visits = append(q.visits, v)
+	}
+	inner.load(r, pages)
+}
+
+// versionInfo makes the writer of what is known of the version that was read.
+func versionInfo(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
+	return one(selectionOf(b, "VersionInfo", f.Selections, versionInfoField), s, func(o *storage.Object) storage.VersionInfo { return *o.Of().VersionInfo() })
+}
+
+func versionInfoField(b *planning, f graphql.CollectedField, s *selection[storage.VersionInfo]) writer[storage.VersionInfo] {
+	if f.Name == "author" {
+		return one(selectionOf(b, "Actor", f.Selections, table(authorFields)), s, func(v storage.VersionInfo) storage.VersionInfo { return v })
+	}
+	return versionInfoFields[f.Name]
+}
+
+var versionInfoFields = map[string]writer[storage.VersionInfo]{
+	"number":     func(r *run, _ *place, v storage.VersionInfo) bool { return r.int(v.Number()) },
+	"recordedAt": func(r *run, _ *place, v storage.VersionInfo) bool { return r.instant(v.RecordedAt()) },
+	"supersededAt": func(r *run, _ *place, v storage.VersionInfo) bool {
+		at := v.SupersededAt()
+		return at != nil && r.instant(*at)
+	},
+	"message":     func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.Message()) },
+	"operation":   func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(string(v.Operation())) },
+	"changeGroup": func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.ChangeGroup()) },
+	"isCurrent":   func(r *run, _ *place, v storage.VersionInfo) bool { return r.bool(v.IsCurrent()) },
+	"changedFields": func(r *run, at *place, v storage.VersionInfo) bool {
+		fields := v.ChangedFields()
+		return writeList(r, at, len(fields), true, func(i int) bool { return r.string(fields[i]) })
+	},
+}
+
+// authorFields are those of who wrote a version.
+var authorFields = map[string]writer[storage.VersionInfo]{
+	"id": func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(v.Author().ID) },
+}
+
+// edge is a place on a page.
+type edge struct {
+	page  *storage.Page
+	place int
+}
+
+func (e edge) node() *storage.Object { return &e.page.Docs[e.place].Object }
+
+// connection compiles what a field asks of a page of documents of a type, or of
+// their versions.
+func connection(b *planning, of graphql.CollectedField, t *storage.Type) *selection[*storage.Page] {
+	return selectionOf(b, of.Definition.Type.Name(), of.Selections, func(b *planning, f graphql.CollectedField, s *selection[*storage.Page]) writer[*storage.Page] {
+		switch f.Name {
+		case "nodes":
+			return many(documentSelection(b, t, f.Selections), s, edge.node)
+		case "edges":
+			return many(edgeSelection(b, f, t), s, func(e edge) edge { return e })
+		case "pageInfo":
+			return one(selectionOf(b, "PageInfo", f.Selections, table(pageInfoFields)), s, func(p *storage.Page) *storage.Page { return p })
+		case "totalCount":
+			return totalCount
+		default:
+			return nil
+		}
+	})
+}
+
+func edgeSelection(b *planning, of graphql.CollectedField, t *storage.Type) *selection[edge] {
+	return selectionOf(b, of.Definition.Type.Name(), of.Selections, func(b *planning, f graphql.CollectedField, s *selection[edge]) writer[edge] {
+		switch f.Name {
+		case "cursor":
+			return func(r *run, _ *place, e edge) bool { return r.cursor(e.page, e.place) }
+		case "node":
+			return one(documentSelection(b, t, f.Selections), s, edge.node)
+		default: // the changes of a version
+			return nil
+		}
+	})
+}
+
+// many makes the writer of a list of objects, one from each place of a page. It is
+// to lists what one is to single objects.
+func many[Q any](inner *selection[Q], s *selection[*storage.Page], of func(e edge) Q) writer[*storage.Page] {
+	below(s, inner, func(all []Q, p *storage.Page) []Q {
+		for i := range p.Docs {
+			all = append(all, of(edge{p, i}))
+		}
+		return all
+	})
+	return func(r *run, at *place, p *storage.Page) bool {
+		return writeList(r, at, len(p.Docs), true, func(i int) bool { return inner.write(r, of(edge{p, i})) })
+	}
+}
+
+// pageInfoFields are the fields of PageInfo.
+var pageInfoFields = map[string]writer[*storage.Page]{
+	"hasNextPage":     func(r *run, _ *place, p *storage.Page) bool { return r.bool(p.HasNextPage) },
+	"hasPreviousPage": func(r *run, _ *place, p *storage.Page) bool { return r.bool(p.HasPreviousPage) },
+	"startCursor":     func(r *run, _ *place, p *storage.Page) bool { return len(p.Docs) > 0 && r.cursor(p, 0) },
+	"endCursor":       func(r *run, _ *place, p *storage.Page) bool { return len(p.Docs) > 0 && r.cursor(p, len(p.Docs)-1) },
+}
+
+// totalCount counts a whole list.
+func totalCount(r *run, at *place, p *storage.Page) (ok bool) {
+	defer r.recovered(at, len(r.path), len(r.out), &ok)
+	n, err := p.TotalCount(r.ctx)
+	if err != nil {
+		r.fail(at, err)
+		return false
+	}
+	return r.int(n)
+}
