@@ -33,8 +33,8 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 			return []*FieldBlame{}, err
 		}
 	}
-	b := newBlame(d.t, state.Data, fields)
-	if err := s.detail(ctx, b.leaves()); err != nil {
+	b, err := newBlame(d.t, state.Data, fields, func() error { return s.detail(ctx, 1) })
+	if err != nil {
 		return nil, err
 	}
 	q := &driver.LogQuery{
@@ -92,7 +92,8 @@ func (f *trackedField) explain(v *driver.Version) {
 	f.tree.explain(v)
 }
 
-func newBlame(t *Type, state []byte, names []string) *blame {
+// newBlame tells of each leaf that is to be explained, and returns the error of that.
+func newBlame(t *Type, state []byte, names []string, leaf func() error) (_ *blame, err error) {
 	b := &blame{t: t}
 	at := indexMembers(t.object, state)
 	for i := range t.object.Fields {
@@ -102,20 +103,13 @@ func newBlame(t *Type, state []byte, names []string) *blame {
 			continue
 		}
 		tf := &trackedField{place: i, f: f, entry: &FieldBlame{Path: diff.Join("", f.Name), Field: f.Name, Value: raw}}
-		tf.tree = track(tf.entry, tf.entry.Path, raw)
+		if tf.tree, err = track(tf.entry, tf.entry.Path, raw, leaf); err != nil {
+			return nil, err
+		}
 		b.fields = append(b.fields, tf)
 		b.open++
 	}
-	return b
-}
-
-// leaves counts what is to be explained.
-func (b *blame) leaves() int {
-	n := 0
-	for _, f := range b.fields {
-		n += f.tree.open
-	}
-	return n
+	return b, nil
 }
 
 // version explains what the entry's version set. Entries come newest first.
@@ -174,30 +168,38 @@ type tracked struct {
 
 // track builds the tree of a value. The field's own entry is the leaf of a
 // value that has no parts.
-func track(field *FieldBlame, path string, raw []byte) *tracked {
+func track(field *FieldBlame, path string, raw []byte, leaf func() error) (*tracked, error) {
 	n := &tracked{}
 	whole := diff.Whole(path)
 	switch {
 	case raw[0] == '{' && len(raw) > 2 && !whole:
 		for _, m := range diff.Members(raw) {
-			child := track(field, diff.Join(path, m.Name), m.Value)
+			child, err := track(field, diff.Join(path, m.Name), m.Value, leaf)
+			if err != nil {
+				return nil, err
+			}
 			child.name = m.Name
 			n.members = append(n.members, child)
 			n.open += child.open
 		}
+		return n, nil
 	case raw[0] == '[' && len(raw) > 2 && !whole:
 		for i, e := range diff.Elements(raw) {
-			child := track(field, path+"/"+strconv.Itoa(i), e)
+			child, err := track(field, path+"/"+strconv.Itoa(i), e, leaf)
+			if err != nil {
+				return nil, err
+			}
 			child.index = i
 			n.elems = append(n.elems, child)
 			n.open += child.open
 		}
+		return n, nil
 	case path == field.Path:
 		n.leaf, n.open = field, 1
 	default:
 		n.leaf, n.open = &FieldBlame{Path: path, Field: field.Field, Value: raw}, 1
 	}
-	return n
+	return n, leaf()
 }
 
 // explain sets the version of every leaf that has none.

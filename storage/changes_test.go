@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -31,21 +32,32 @@ func allocated(f func()) uint64 {
 
 // What is refused for the number of its changes is refused before they are listed.
 func TestChangesAreRefusedWhileTheyAreListed(t *testing.T) {
-	var allocations []uint64
-	for _, most := range []int{100, 1_000_000} {
-		e := newEnv(t, storage.WithLimits(storage.Limits{Details: most}))
-		for version := range 2 {
-			e.load("software", "a", members(version, 20_000))
-		}
-		d, ctx := e.get("a").Document, e.begin()
-		allocations = append(allocations, allocated(func() {
-			if _, err := e.store.Diff(ctx, d, storage.VersionRef{Version: ptr(1)}, nil); (err != nil) != (most == 100) {
-				t.Error(err)
+	for name, ask := range map[string]func(context.Context, *env, *storage.Document) error{
+		"diff": func(ctx context.Context, e *env, d *storage.Document) error {
+			_, err := e.store.Diff(ctx, d, storage.VersionRef{Version: ptr(1)}, nil)
+			return err
+		},
+		"blame": func(ctx context.Context, e *env, d *storage.Document) error {
+			_, err := e.store.Blame(ctx, d, nil)
+			return err
+		},
+	} {
+		var allocations []uint64
+		for _, most := range []int{100, 1_000_000} {
+			e := newEnv(t, storage.WithLimits(storage.Limits{Details: most}))
+			for version := range 2 {
+				e.load("software", "a", members(version, 20_000))
 			}
-		}))
-	}
-	if refused, listed := allocations[0], allocations[1]; refused > listed/3 {
-		t.Errorf("%d bytes are allocated for a list that is refused, and %d for one that is not", refused, listed)
+			d, ctx := e.get("a").Document, e.begin()
+			allocations = append(allocations, allocated(func() {
+				if err := ask(ctx, e, d); (err != nil) != (most == 100) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}))
+		}
+		if refused, listed := allocations[0], allocations[1]; refused > listed/3 {
+			t.Errorf("%s: %d bytes are allocated for a list that is refused, and %d for one that is not", name, refused, listed)
+		}
 	}
 }
 

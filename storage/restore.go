@@ -112,11 +112,18 @@ func (t *Type) restorable(was, target *driver.Version, data []byte, parts, delet
 	return nil
 }
 
+// maxRestored bounds what is looked through for the paths of a restoration, in bytes:
+// both states for each of them.
+const maxRestored = 64 << 20
+
 // restorePaths returns the current document with the values at the paths taken
 // from an earlier state; what was not there then is removed.
 func restorePaths(t *Type, now, then []byte, paths []string) ([]byte, error) {
 	if len(paths) == 0 {
 		return nil, badInput("input.paths: name at least one path, or leave paths out to restore the whole document")
+	}
+	if most := max(maxRestored/(len(now)+len(then)), 1); len(paths) > most {
+		return nil, badInput("input.paths: %d paths are given; of a document of this size at most %d can be restored at once: name what they lie in, or restore them one part after the other", len(paths), most)
 	}
 	for i, path := range paths {
 		arg := "input.paths[" + strconv.Itoa(i) + "]"

@@ -1,6 +1,9 @@
 package storage_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,6 +54,34 @@ func TestRestoreInsideJSONValues(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.want, string(must(e.get("a").JSON(fHistory))(t))); diff != "" {
 			t.Errorf("%s: %s", tt.path, diff)
+		}
+	}
+}
+
+// Each path looks through both states, so of a long document few parts can be restored
+// at once; of a short one many.
+func TestRestoreOfManyPaths(t *testing.T) {
+	e := newEnv(t)
+	for i, length := range []int{1_000_000, 1_000} {
+		key := fmt.Sprint("k", i)
+		for _, text := range []string{"x", "y"} {
+			e.load("software", key, `{"name":"A","description":"`+strings.Repeat(text, length)+`","website_url":"`+text+`"}`)
+		}
+		ctx := e.begin()
+		for _, tt := range []struct {
+			paths   int
+			refused bool
+		}{{2_000, length == 1_000_000}, {30, false}} {
+			res, err := e.projects.Restore(ctx, storage.RestoreInput{
+				Key: key, ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(1)}, Paths: slices.Repeat([]string{"/websiteUrl"}, tt.paths),
+			})
+			if tt.refused {
+				wantError(t, err, storage.CodeBadUserInput, "input.paths: 2000 paths are given; of a document of this size at most 33 ")
+				continue
+			}
+			if s, ok := res.(*storage.Success[*project]); err != nil || ok && !s.Changed {
+				t.Errorf("%d bytes, %d paths: %v", length, tt.paths, err)
+			}
 		}
 	}
 }

@@ -112,6 +112,9 @@ func (s *Store) fieldChange(t *Type, c change, v *driver.Version, seen driver.In
 // version v; the list is never nil. They count as details, and are refused while they are
 // listed where that are too many.
 func (s *Store) listChanges(ctx context.Context, t *Type, before, after, v *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
+	if err := s.detail(ctx, 0); err != nil { // nor is a list begun for one too many
+		return nil, err
+	}
 	out := []*FieldChange{}
 	for c := range t.changes(before, after) {
 		if err := s.detail(ctx, 1); err != nil {
