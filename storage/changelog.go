@@ -89,9 +89,19 @@ func (l *changelog) version(e driver.Entry, reverse bool, after, until *changePl
 		return (until == nil || until.behind(place, reverse)) && yield(place, c, v)
 	}
 	if reverse {
-		for i, c := range slices.Backward(slices.Collect(t.changes(e.Previous, v))) {
-			if place.index = i; !wanted(c) {
-				return false
+		const together = 1024
+		var parts [][]change // of so many each: there may be many
+		for c := range t.changes(e.Previous, v) {
+			if n := len(parts); n == 0 || len(parts[n-1]) == together {
+				parts = append(parts, make([]change, 0, together))
+			}
+			parts[len(parts)-1] = append(parts[len(parts)-1], c)
+		}
+		for p, part := range slices.Backward(parts) {
+			for i, c := range slices.Backward(part) {
+				if place.index = p*together + i; !wanted(c) {
+					return false
+				}
 			}
 		}
 		return true
