@@ -56,7 +56,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	server := &http.Server{
 		Handler:           door,
 		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       headerTimeout + bodyTimeout,
+		ReadTimeout:       headerTimeout,                                                             // a body that does not come with the header has its own
 		WriteTimeout:      headerTimeout + bodyTimeout + 2*m.flags.Serve.Limits.Time + answerTimeout, // a long answer has its own
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,

@@ -64,12 +64,13 @@ func (h *Hold) Grow(n int64) error {
 // is given back would cost too much where many wait, such as for a client's own share.
 const lookEvery = 20 * time.Millisecond
 
-// GrowWait is Grow that waits until there is room, as long as the context allows.
-func (h *Hold) GrowWait(ctx context.Context, n int64) error {
-	for {
+// GrowWait is Grow that waits until there is room, for at most so long, or until the
+// context ends.
+func (h *Hold) GrowWait(ctx context.Context, n int64, most time.Duration) error {
+	for waited := time.Duration(0); ; waited += lookEvery {
 		err := h.Grow(n)
-		if err == nil {
-			return nil
+		if err == nil || waited >= most {
+			return err
 		}
 		select {
 		case <-ctx.Done():

@@ -59,13 +59,17 @@ func TestBudgetIsWaitedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		began := time.Now()
+		if err := m.Hold("c").GrowWait(t.Context(), mb, time.Second); !errors.Is(err, ErrSpent) || time.Since(began) != time.Second {
+			t.Error(err, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := m.Hold("c").GrowWait(ctx, mb); !errors.Is(err, ErrSpent) || ctx.Err() == nil {
+		if err := m.Hold("c").GrowWait(ctx, mb, time.Second); !errors.Is(err, ErrSpent) || ctx.Err() == nil {
 			t.Error(err)
 		}
 		got := make(chan error)
-		go func() { got <- m.Hold("c").GrowWait(t.Context(), mb) }()
+		go func() { got <- m.Hold("c").GrowWait(t.Context(), mb, time.Second) }()
 		synctest.Wait()
 		a.Set(mb) // too little
 		synctest.Wait()

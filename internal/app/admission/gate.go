@@ -16,8 +16,10 @@ import (
 var ErrBusy = errors.New("no place among the operations got free in time")
 
 const (
-	// remembered is of how many operations it is remembered how long they took.
-	remembered = 10_000
+	// remembered is of how many operations it is remembered how long they took, for any
+	// client, and as many for each of them, in so many shelves.
+	remembered = 5_000
+	shelves    = 32
 	// halfLife is after how long what a client has used counts half.
 	halfLife = 10 * time.Second
 	// muchUsed is how much execution a client may have used, so that what is not known
@@ -30,7 +32,7 @@ const (
 
 // Config says how many operations are executed at a time.
 type Config struct {
-	Fast  int           // operations that are read, or known or expected to be short
+	Fast  int           // operations that are read, or known or expected to be short; of those that may be long, as many more
 	Slow  int           // others
 	Write int           // operations that write, which wait for the disk
 	Long  time.Duration // from how long on an operation is slow
@@ -40,7 +42,7 @@ type Config struct {
 	Now      func() time.Time
 }
 
-// Gate lets operations begin: a queue with two lanes, in which the place that gets free
+// Gate lets operations begin: a queue with lanes, in which the place that gets free
 // goes to the client that has used the least (least attained service, as in multilevel
 // feedback queues: Corbató et al., "An Experimental Time-Sharing System", 1962). Which
 // lane an operation takes follows from how long it took when it was executed last.
@@ -50,15 +52,21 @@ type Gate struct {
 
 	mu      sync.Mutex
 	inside  int // operations that have a place
-	lanes   [3]lane
+	lanes   [4]lane
 	clients map[string]*client
-	times   *simplelru.LRU[uint64, time.Duration] // of operations, see observe
+	// How long operations took, see observe: for any client, and for clients on the shelf of
+	// each, so that one who sends many makes only those of few others forgotten.
+	times   times
+	shelves [shelves]times
 }
+
+type times = *simplelru.LRU[uint64, time.Duration]
 
 const (
 	fast = iota
 	slow
 	write
+	lists // may be long, but are known to be short: with other variables they may not be
 )
 
 // lane is a number of places and who waits for one.
@@ -74,7 +82,7 @@ type waiter struct {
 
 // client is what is known of one that has, or lately had, an operation.
 type client struct {
-	name  string
+	key   uint64    // what its name hashes to
 	used  float64   // nanoseconds of execution, halved every halfLife
 	since time.Time // that used is as of
 	refs  int       // operations that wait or are executed
@@ -83,16 +91,26 @@ type client struct {
 // NewGate returns a gate. Places are at least one in each lane.
 func NewGate(cfg Config) *Gate {
 	g := &Gate{cfg: cfg, seed: maphash.MakeSeed(), clients: map[string]*client{}}
-	for i, places := range [...]int{fast: cfg.Fast, slow: cfg.Slow, write: cfg.Write} {
+	for i, places := range [...]int{fast: cfg.Fast, slow: cfg.Slow, write: cfg.Write, lists: cfg.Fast} {
 		g.lanes[i].free = max(places, 1)
 	}
-	times, err := simplelru.NewLRU[uint64, time.Duration](remembered, nil)
+	g.times = newTimes(remembered)
+	for i := range g.shelves {
+		g.shelves[i] = newTimes(remembered / shelves)
+	}
+	return g
+}
+
+func newTimes(size int) times {
+	t, err := simplelru.NewLRU[uint64, time.Duration](size, nil)
 	if err != nil {
 		panic(err) // only for a size below one
 	}
-	g.times = times
-	return g
+	return t
 }
+
+// shelf has the times of a client's operations.
+func (g *Gate) shelf(c *client) times { return g.shelves[c.key%shelves] }
 
 // Place is a place among the operations that are executed. Its methods are called by
 // one goroutine at a time.
@@ -102,7 +120,7 @@ type Place struct {
 	lane    int
 	began   time.Time // when the place was taken
 	charged time.Duration
-	key     [2]uint64 // of the operation: this client's, and anybody's; 0: not known yet
+	key     uint64 // of the operation; 0: not known yet
 }
 
 // Enter waits for a place for a client's request, whose operation is not known yet. Long
@@ -112,11 +130,10 @@ func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error
 	c := g.clients[name]
 	if c == nil {
 		g.forget()
-		c = &client{name: name, since: g.cfg.Now()}
+		c = &client{key: maphash.String(g.seed, name), since: g.cfg.Now()}
 		g.clients[name] = c
 	}
 	c.refs++
-	g.mu.Unlock()
 	p := &Place{gate: g, client: c}
 	if long {
 		p.lane = slow
@@ -126,6 +143,9 @@ func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error
 	}
 	return p, nil
 }
+
+// Began is when the place was taken, in the lane that it is in.
+func (p *Place) Began() time.Time { return p.began }
 
 // Unknown says that what the place is for is read for the first time. It moves to the slow
 // lane if its client has used much. The place is lost with an error.
@@ -146,7 +166,6 @@ func (p *Place) move(ctx context.Context, to int) error {
 	}
 	p.gate.mu.Lock()
 	p.release()
-	p.gate.mu.Unlock()
 	p.lane = to
 	return p.take(ctx)
 }
@@ -157,24 +176,19 @@ func (p *Place) move(ctx context.Context, to int) error {
 // that unless it takes ten times as long. The place is lost with an error.
 func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, writes bool) error {
 	g := p.gate
-	var h maphash.Hash
-	h.SetSeed(g.seed)
-	_, _ = h.WriteString(name)
-	_ = h.WriteByte(0)
-	_, _ = h.WriteString(text)
-	p.key[1] = h.Sum64()
-	_ = h.WriteByte(0)
-	_, _ = h.WriteString(p.client.name)
-	p.key[0] = h.Sum64()
+	p.key = maphash.String(g.seed, text) + 3*maphash.String(g.seed, name)
 	long := g.cfg.Long
 	to := fast
-	if writes {
+	switch {
+	case writes:
 		to, long = write, 10*long
+	case mayBeLong:
+		to = lists
 	}
 	g.mu.Lock()
-	took, known := g.times.Get(p.key[0])
+	took, known := g.shelf(p.client).Get(p.key + 5*p.client.key)
 	if !known {
-		took, known = g.times.Get(p.key[1])
+		took, known = g.times.Get(p.key)
 	}
 	if !known {
 		if used := p.client.usedAt(g.cfg.Now()); mayBeLong && !writes || used > float64(muchUsed) {
@@ -198,7 +212,7 @@ func (p *Place) Leave(whole bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if took := p.release(); whole || took >= g.cfg.Long {
-		g.observe(p.key, took)
+		g.observe(p, took)
 	}
 	p.client.refs--
 }
@@ -217,17 +231,19 @@ func (p *Place) release() time.Duration {
 // observe notes that an operation took so long. A time that is shorter than what is
 // known replaces it, since it was not waiting for others; a longer one raises it to
 // twice that, or to a quarter of its own.
-func (g *Gate) observe(keys [2]uint64, took time.Duration) {
-	if keys[0] == 0 {
+func (g *Gate) observe(p *Place, took time.Duration) {
+	if p.key == 0 {
 		return
 	}
-	for _, key := range keys {
-		if known, ok := g.times.Get(key); ok && took > known {
-			g.times.Add(key, min(took, max(2*known, took/4)))
-			continue
+	note := func(in times, key uint64) {
+		if known, ok := in.Get(key); ok && took > known {
+			in.Add(key, min(took, max(2*known, took/4)))
+			return
 		}
-		g.times.Add(key, took)
+		in.Add(key, took)
 	}
+	note(g.times, p.key)
+	note(g.shelf(p.client), p.key+5*p.client.key)
 }
 
 // usedAt brings what a client has used up to date and returns it.
@@ -262,11 +278,11 @@ func (g *Gate) forget() {
 	}
 }
 
-// take waits for a place in the lane. With an error, there is no place any more.
+// take waits for a place in the lane. With an error, there is no place any more. The caller
+// holds the lock, which take gives up.
 func (p *Place) take(ctx context.Context) error {
 	g := p.gate
 	l := &g.lanes[p.lane]
-	g.mu.Lock()
 	if l.free > 0 {
 		l.free--
 		g.inside++

@@ -68,6 +68,50 @@ func TestLaneFollowsFromTheLastTimes(t *testing.T) {
 	})
 }
 
+// What may be long, and was quick, does not keep places from what cannot be long: with other
+// variables it may take all the time that there is.
+func TestListsKeepNoFastPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, 1)
+		p := enter(t, g, "a", "{list}", true)
+		if p.lane != slow {
+			t.Errorf("lane %d of a list that is not known", p.lane)
+		}
+		p.Leave(true)
+		trained := enter(t, g, "a", "{list}", true)
+		began := time.Now()
+		short := enter(t, g, "b", "{x}", false)
+		if trained.lane != lists || short.lane != fast || time.Since(began) > 0 {
+			t.Errorf("lanes %d, %d after %v", trained.lane, short.lane, time.Since(began))
+		}
+	})
+}
+
+// Who sends many operations does not make those of others forgotten.
+func TestOthersTimesAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(10, 10)
+		const clients = 20
+		for c := range clients {
+			enter(t, g, fmt.Sprint(c), "{list}", true).Leave(true)
+		}
+		for i := range 3 * remembered {
+			execute(t, g, "flood", fmt.Sprint(i), 0)
+		}
+		forgotten := 0
+		for c := range clients {
+			p := enter(t, g, fmt.Sprint(c), "{list}", true)
+			if p.lane == slow {
+				forgotten++
+			}
+			p.Leave(true)
+		}
+		if forgotten > clients/2 {
+			t.Errorf("the operations of %d in %d clients are not known any more", forgotten, clients)
+		}
+	})
+}
+
 // One client cannot make slow what is fast for another.
 func TestTimesAreOfClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -41,13 +41,15 @@ func (l answerLimit) InterceptResponse(ctx context.Context, next graphql.Respons
 		response.Errors = response.Errors[:1]
 	}
 	op := operationOf(ctx)
-	code, message := CodeTooComplex, fmt.Sprintf("the answer is longer than %d bytes, the limit of this server (--max-answer): "+
-		"ask for fewer documents, a smaller page or fewer fields and aliases", l.most)
+	var code, message string
 	switch {
 	case op != nil && op.starved.Load():
 		code, message = CodeUnavailable, noMemory+": ask for less, or try again in a moment"
 	case len(response.Data) <= l.most && (op == nil || !op.long.Load()):
 		return response
+	default:
+		code, message = CodeTooComplex, fmt.Sprintf("the answer is longer than %d bytes, the limit of this server (--max-answer): "+
+			"ask for fewer documents, a smaller page or fewer fields and aliases", l.most)
 	}
 	if graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation {
 		message += "; the mutation was executed, or a part of it: read what is there before you send it again"
@@ -125,7 +127,7 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	oc.RootResolverMiddleware = func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
 		one.Lock()
 		defer one.Unlock()
-		if op := operationOf(ctx); op != nil && op.timed != nil && oc.Operation.Operation == ast.Mutation && op.timed.exhausted(op.timed.now()) {
+		if op := operationOf(ctx); op != nil && oc.Operation.Operation == ast.Mutation && op.timed.exhausted(op.timed.now()) {
 			path := ast.Path{ast.PathName(graphql.GetRootFieldContext(ctx).Field.Alias)}
 			graphql.AddError(ctx, &gqlerror.Error{Message: unbegun, Path: path, Extensions: map[string]any{"code": CodeUnavailable}})
 			return graphql.Null

@@ -9,6 +9,10 @@ import (
 	"github.com/asof/asof/internal/app/admission"
 )
 
+// shortBody is the length of a body, in bytes, that mostly comes with the header: only the
+// server's ReadTimeout bounds how slowly it may come.
+const shortBody = 2 << 10
+
 // readBody reads the request's body, at most the limit, as fast as the client has to send
 // it, with memory held for it.
 func (x *exchange) readBody(ctx context.Context) *problem {
@@ -23,7 +27,9 @@ func (x *exchange) readBody(ctx context.Context) *problem {
 	if x.r.ContentLength > limit {
 		return tooLarge()
 	}
-	_ = http.NewResponseController(x.w).SetReadDeadline(deadline(x.h.slowest(int(limit)))) // where it can; until the end of the body
+	if n := x.r.ContentLength; n < 0 || n > shortBody {
+		_ = http.NewResponseController(x.w).SetReadDeadline(deadline(x.h.slowest(int(limit)))) // where it can; until the end of the body
+	}
 	x.rest.R, x.rest.N = x.r.Body, limit+1
 	err := readHeld(ctx, x.h, &x.rest, &x.body, x.op.hold)
 	switch {

@@ -66,7 +66,7 @@ func TestBodiesTakeMemory(t *testing.T) {
 func TestSlowClientsAreDropped(t *testing.T) {
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 		cfg.Limits.Grace, cfg.Limits.Rate = time.Millisecond, 1<<30
-		cfg.Limits.Body = 1 << 10
+		cfg.Limits.Body = 2 * shortBody
 		schema.fields["hello"] = func(context.Context) (any, error) { return strings.Repeat("x", 7<<20), nil }
 	})
 	const body = `{"query":"{hello}"}`
@@ -77,7 +77,7 @@ func TestSlowClientsAreDropped(t *testing.T) {
 	if err := s.handler.Drain(t.Context()); err != nil || s.handler.memory.Held() > 0 {
 		t.Errorf("%v, %d bytes are held", err, s.handler.memory.Held())
 	}
-	c := s.upload(t, "", body, len(body)+10)
+	c := s.upload(t, "", body, shortBody+1)
 	if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 400 ") {
 		t.Errorf("%v: %s", err, text)
 	}

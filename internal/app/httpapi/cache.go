@@ -41,13 +41,6 @@ func (c *lru[T]) Get(_ context.Context, key string) (T, bool) {
 	return c.entries.Get(key)
 }
 
-// has reports whether a key is there, without using it.
-func (c *lru[T]) has(key string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.entries.Contains(key)
-}
-
 // Add keeps a value unless it would fill more than an eighth of the cache.
 func (c *lru[T]) Add(_ context.Context, key string, value T) {
 	size := c.size(key, value)

@@ -48,29 +48,34 @@ func newDocuments(cfg *Config) *documents {
 	}
 }
 
-// of returns the document of a request, whose text it puts in the place of a hash.
-func (d *documents) of(ctx context.Context, params *graphql.RawParams) (*ast.QueryDocument, gqlerror.List) {
+// find makes the document of a request that of its operation, if it was read before, and
+// reports whether it was.
+func (d *documents) find(ctx context.Context, op *operation, params *graphql.RawParams) bool {
+	doc, ok := d.known.Get(ctx, params.Query)
+	op.document = doc.parsed
+	return ok
+}
+
+// of makes the document of a request, whose text it puts in the place of a hash, that of the
+// context's operation.
+func (d *documents) of(ctx context.Context, params *graphql.RawParams) gqlerror.List {
 	hash, refused := d.persisted.find(ctx, params)
 	if refused != nil {
-		return nil, gqlerror.List{refused}
+		return gqlerror.List{refused}
 	}
-	doc, ok := d.known.Get(ctx, params.Query)
-	if !ok {
-		var list gqlerror.List
-		if doc, list = d.read(ctx, params.Query); list != nil {
-			return nil, list
+	op := operationOf(ctx)
+	if op.document == nil && !d.find(ctx, op, params) {
+		doc, list := d.read(ctx, params.Query)
+		if list != nil {
+			return list
 		}
+		op.document = doc.parsed
 		d.known.Add(ctx, params.Query, doc)
 	}
 	if hash != "" {
 		d.persisted.documents.Add(ctx, hash, params.Query)
 	}
-	return doc.parsed, nil
-}
-
-// isKnown reports whether the document of a request need not be read.
-func (d *documents) isKnown(params *graphql.RawParams) bool {
-	return params.Query == "" || d.known.has(params.Query)
+	return nil
 }
 
 // read parses a document, and refuses what is too large or not valid: first by what
@@ -92,15 +97,12 @@ func (d *documents) read(ctx context.Context, text string) (document, gqlerror.L
 	return document{doc, tokens}, nil
 }
 
-// validDocument is gqlgen's cache of documents: it has the one that the context
-// carries, whatever the text, so that gqlgen does not parse or validate.
+// validDocument is gqlgen's cache of documents: it has the one of the context's operation,
+// whatever the text, so that gqlgen does not parse or validate.
 type validDocument struct{}
 
-type documentKey struct{}
-
 func (validDocument) Get(ctx context.Context, _ string) (*ast.QueryDocument, bool) {
-	doc, ok := ctx.Value(documentKey{}).(*ast.QueryDocument)
-	return doc, ok
+	return operationOf(ctx).document, true
 }
 
 func (validDocument) Add(context.Context, string, *ast.QueryDocument) {}

@@ -32,7 +32,7 @@ func TestConflictsCostWhatTheyAreLong(t *testing.T) {
 	exec := newExecutor(&Config{Schema: s, Introspection: true, Limits: DefaultLimits()}, presentPlainly)
 	allocations := func(document string) float64 {
 		return testing.AllocsPerRun(1, func() {
-			_, errs := exec.CreateOperationContext(graphql.StartOperationTrace(t.Context()), &graphql.RawParams{Query: document})
+			_, errs := exec.CreateOperationContext(graphql.StartOperationTrace(withOperation(t)), &graphql.RawParams{Query: document})
 			if !strings.Contains(errs.Error(), `Fields "hello" conflict because they have differing arguments`) {
 				t.Fatalf("%.300v", errs)
 			}

@@ -144,7 +144,9 @@ func (x *exchange) send(response *graphql.Response, executed bool) error {
 		// be copied to a larger map in each request, and again when it is sent.
 		header["Content-Length"] = []string{strconv.Itoa(length)}
 	}
-	x.h.allowToSend(x.w, length)
+	if length > freeMemory { // what is shorter is not counted either, and mostly fits into the system's buffers
+		x.h.allowToSend(x.w, length)
+	}
 	if length > mostCopied {
 		x.w.WriteHeader(x.status)
 		return text.writeTo(x.w)
@@ -182,9 +184,7 @@ func deadline(in time.Duration) time.Time {
 // allowToSend bounds the time in which the client has to take so many bytes more, where
 // the connection can.
 func (h *Handler) allowToSend(w http.ResponseWriter, bytes int) {
-	if bytes > shortAnswer { // what is shorter fits into the buffers of the system
-		_ = http.NewResponseController(w).SetWriteDeadline(deadline(h.slowest(bytes)))
-	}
+	_ = http.NewResponseController(w).SetWriteDeadline(deadline(h.slowest(bytes)))
 }
 
 var contentTypes = map[string][]string{
@@ -228,6 +228,7 @@ func encode(buf *bytes.Buffer, r *graphql.Response, executed bool, instant strin
 		t.data = r.Data
 	}
 	t.before = buf.Bytes()
+	t.after = make([]byte, 0, len(`,"extensions":{"asOf":""}}`)+len(instant))
 	if executed && extended {
 		t.after = append(t.after, ',')
 	}

@@ -64,18 +64,17 @@ func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.Raw
 	if params.Query == "" && params.Extensions["persistedQuery"] == nil {
 		return &graphql.OperationContext{}, gqlerror.List{refuse(CodeBadInput, `the request has no "query"`)}
 	}
-	doc, list := g.documents.of(ctx, params)
-	if list != nil {
+	if list := g.documents.of(ctx, params); list != nil {
 		return &graphql.OperationContext{}, g.tidy(list, params)
 	}
-	oc, list := g.Executor.CreateOperationContext(context.WithValue(ctx, documentKey{}, doc), params)
+	oc, list := g.Executor.CreateOperationContext(ctx, params)
 	switch {
 	case list == nil:
 		if err := g.check(ctx, oc); err != nil {
 			list = gqlerror.List{err}
 		}
 	case oc.Operation == nil:
-		list = gqlerror.List{unknownOperation(doc, params.OperationName)}
+		list = gqlerror.List{unknownOperation(operationOf(ctx).document, params.OperationName)}
 	default:
 		for i, err := range list {
 			list[i] = variableError(g.schema, oc.Operation, params.Variables, g.secrecy.names == nil, err)

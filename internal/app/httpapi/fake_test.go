@@ -255,3 +255,8 @@ func (a answer) wantError(t testing.TB, status int, code, text string) {
 		t.Errorf("status %d, body %s\nwant status %d, no data, one error %s: …%s…", a.status, a.text, status, code, text)
 	}
 }
+
+// withOperation is a context of a new operation.
+func withOperation(t testing.TB) context.Context {
+	return context.WithValue(t.Context(), operationKey{}, &operation{})
+}

@@ -35,6 +35,7 @@ type Handler struct {
 	origins    *http.CrossOriginProtection
 	ids        requestIDs
 	pool       sync.Pool // of *exchange
+	processor  processor
 	// closing ends when the WebSockets are to be closed.
 	closing context.Context
 	close   context.CancelFunc
@@ -67,6 +68,7 @@ func New(cfg Config) (*Handler, error) {
 		origins:    origins,
 		ids:        newRequestIDs(),
 	}
+	h.processor.now = cfg.CPU
 	h.metrics = newMetrics(cfg.Metrics, h.gate, h.memory)
 	h.closing, h.close = context.WithCancel(context.Background())
 	h.exec = newExecutor(&h.cfg, present(cfg.Present))

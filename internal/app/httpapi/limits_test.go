@@ -140,7 +140,7 @@ func TestCost(t *testing.T) {
 // costOf is the cost of a document, or the error by which it is refused.
 func costOf(t *testing.T, exec guarded, document string, variables map[string]any) (int, string) {
 	t.Helper()
-	ctx := graphql.StartOperationTrace(t.Context())
+	ctx := graphql.StartOperationTrace(withOperation(t))
 	oc, errs := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: document, Variables: variables})
 	if errs != nil {
 		return 0, errs.Error()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/asof/asof/internal/app/admission"
@@ -45,7 +46,8 @@ type operation struct {
 	mayBeLong bool
 	starved   atomic.Bool // there was no memory for what it asks for
 	long      atomic.Bool // the answer is longer than one may be
-	timed     *timed      // nil: before it has a place
+	timed     timed       // its context, once it has a place
+	document  *ast.QueryDocument
 }
 
 // What the log and the metrics say of operations whose client did not wait. No

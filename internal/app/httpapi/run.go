@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -18,8 +19,7 @@ type run struct {
 	h     *Handler
 	op    *operation
 	place *admission.Place // nil: none any more
-	timed *timed
-	ctx   context.Context // that answers are asked for with
+	ctx   context.Context  // that answers are asked for with; nil: it is not read yet
 	next  graphql.ResponseHandler
 	// refused says that the answer is why the operation is not executed; status is the
 	// HTTP status for that, 0: the usual one.
@@ -55,12 +55,11 @@ func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params 
 	if r.place, err = h.gate.Enter(ctx, op.client, len(text) >= longRequest); err != nil {
 		return nil, busy()
 	}
-	r.timed = newTimed(ctx, op, h.cfg.Now, h.cfg.Limits.Time)
-	op.timed = r.timed
+	r.ctx = newTimed(ctx, op, h.cfg.Now, r.place.Began().Add(h.cfg.Limits.Time))
 	if p := decode(); p != nil {
 		return nil, p
 	}
-	if !h.exec.documents.isKnown(params) {
+	if params.Query != "" && !h.exec.documents.find(ctx, op, params) {
 		if err := r.place.Unknown(ctx); err != nil {
 			r.place = nil
 			return nil, busy()
@@ -78,7 +77,7 @@ func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params 
 
 // start begins to execute what was read.
 func (r *run) start(params *graphql.RawParams) *problem {
-	ctx, exec := graphql.StartOperationTrace(r.timed), &r.h.exec
+	ctx, exec := graphql.StartOperationTrace(r.ctx), &r.h.exec
 	oc, list := exec.CreateOperationContext(ctx, params)
 	r.op.understood(oc)
 	if params.Query == "" {
@@ -96,12 +95,12 @@ func (r *run) start(params *graphql.RawParams) *problem {
 	}
 	write := oc.Operation.Operation == ast.Mutation
 	// The request's context, since who waits with the operation's starts its timer.
-	if err := r.place.Operation(r.timed.Context, oc.Operation.Name, oc.RawQuery, r.op.mayBeLong, write); err != nil {
+	if err := r.place.Operation(r.op.timed.Context, oc.Operation.Name, oc.RawQuery, r.op.mayBeLong, write); err != nil {
 		r.place = nil
 		return busy()
 	}
 	if r.h.cfg.CPU != nil {
-		r.timed.execute(r.h.cfg.Limits.Execution, r.h.cfg.CPU, write)
+		r.op.timed.execute(r.place.Began(), r.h.cfg.Limits.Execution, &r.h.processor, write)
 	}
 	r.next, r.ctx = exec.DispatchOperation(ctx, oc)
 	return nil
@@ -130,8 +129,8 @@ func (r *run) executed(bytes int, whole bool) {
 // end gives back what the operation still has.
 func (r *run) end() {
 	r.executed(0, false)
-	if r.timed != nil {
-		r.timed.end()
+	if r.ctx != nil {
+		r.op.timed.end()
 	}
 	r.h.running.Release(1)
 }
@@ -144,15 +143,10 @@ func busy() *problem {
 // wait takes memory for a request that has no place yet, when there is some within the time
 // for that.
 func (h *Handler) wait(ctx context.Context, hold *admission.Hold, bytes int64) *problem {
-	if hold.Grow(bytes) == nil {
-		return nil
+	if hold.GrowWait(ctx, bytes, h.cfg.Limits.Wait) != nil {
+		return starved()
 	}
-	timed, cancel := context.WithTimeout(ctx, h.cfg.Limits.Wait)
-	defer cancel()
-	if hold.GrowWait(timed, bytes) == nil {
-		return nil
-	}
-	return starved()
+	return nil
 }
 
 // starved is what is said where there is no memory.
@@ -177,17 +171,7 @@ func CountMemory(ctx context.Context, bytes int) error {
 // decodedSize estimates the bytes that a JSON text takes when it is decoded: a map takes
 // some 350 with its first members, whatever they are, and any other value some 60.
 func decodedSize(text []byte) int64 {
-	const object, list, value = 350, 64, 64
-	size := int64(len(text))
-	for _, c := range text {
-		switch c {
-		case '{':
-			size += object
-		case '[':
-			size += list
-		case ',', ':':
-			size += value
-		}
-	}
-	return size
+	const object, other = 350, 64
+	count := func(c string) int64 { return int64(bytes.Count(text, []byte(c))) }
+	return int64(len(text)) + object*count("{") + other*(count("[")+count(",")+count(":"))
 }

@@ -29,7 +29,7 @@ func TestTimed(t *testing.T) {
 					parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 					defer cancel()
 					op := &operation{}
-					ctx := newTimed(parent, op, time.Now, time.Minute)
+					ctx := newTimed(parent, op, time.Now, time.Now().Add(time.Minute))
 					defer ctx.end()
 					var child context.Context
 					if waits {
@@ -82,7 +82,7 @@ func TestTimedWithinTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		ctx := newTimed(parent, &operation{}, time.Now, time.Minute)
+		ctx := newTimed(parent, &operation{}, time.Now, time.Now().Add(time.Minute))
 		defer ctx.end()
 		if until, ok := ctx.Deadline(); !ok || until != time.Now().Add(time.Second) {
 			t.Errorf("deadline %v, %v", until, ok)
@@ -100,7 +100,7 @@ func TestTimedWithinTimed(t *testing.T) {
 func TestDeadlineIsOfTheSystemsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stands := time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC)
-		ctx := newTimed(t.Context(), &operation{}, func() time.Time { return stands }, time.Second)
+		ctx := newTimed(t.Context(), &operation{}, func() time.Time { return stands }, stands.Add(time.Second))
 		defer ctx.end()
 		if until, ok := ctx.Deadline(); !ok || until != time.Now().Add(time.Second) {
 			t.Errorf("the deadline is %v, %v", until, ok)
@@ -109,4 +109,36 @@ func TestDeadlineIsOfTheSystemsClock(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Who waits for an operation whose processor time is over is told when that is noticed.
+func TestWhoWaitsIsToldThatTheTimeIsOver(t *testing.T) {
+	var passed time.Duration
+	begin := time.Now()
+	ctx := newTimed(t.Context(), &operation{}, func() time.Time { return begin.Add(passed) }, begin.Add(time.Hour))
+	ctx.execute(begin, time.Second, &processor{now: func() time.Duration { return passed }}, false)
+	child, cancel := context.WithCancel(ctx)
+	defer cancel()
+	passed = time.Second
+	if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	<-ctx.Done()
+	<-child.Done()
+	if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// The processor time is asked for now and then; an operation has a little less for that, and
+// never more.
+func TestProcessorTimeIsAskedForSeldom(t *testing.T) {
+	asked := 0
+	begin := time.Now()
+	p := processor{now: func() time.Duration { asked++; return time.Duration(asked) }}
+	for i := range 100 {
+		if used := p.before(begin.Add(time.Duration(i)*time.Millisecond), 20*time.Millisecond); used != time.Duration(asked) || asked != 1+i/21 {
+			t.Errorf("after %d ms: asked %d times, %d", i, asked, used)
+		}
+	}
 }

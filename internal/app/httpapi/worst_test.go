@@ -305,7 +305,7 @@ func measure(text string, fn func() gqlerror.List) cost {
 func costNow(t testing.TB, schema graphql.ExecutableSchema, text string) cost {
 	exec := newExecutor(&Config{Schema: schema, Introspection: true, Limits: DefaultLimits()}, presentPlainly)
 	return measure(text, func() gqlerror.List {
-		_, list := exec.CreateOperationContext(graphql.StartOperationTrace(t.Context()), &graphql.RawParams{Query: text})
+		_, list := exec.CreateOperationContext(graphql.StartOperationTrace(withOperation(t)), &graphql.RawParams{Query: text})
 		return list
 	})
 }
