@@ -18,18 +18,23 @@ func clientAddress(proxies int) func(*http.Request) string {
 			hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
 			address = strings.TrimSpace(hops[max(len(hops)-proxies, 0)])
 		}
-		if host, _, err := net.SplitHostPort(address); err == nil {
-			address = host
-		}
-		ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
-		if err != nil {
-			return "" // all that say nothing are one
-		}
-		ip = ip.Unmap()
-		if ip.Is4() {
-			return ip.String()
-		}
-		network, _ := ip.WithZone("").Prefix(64) // an address of IPv6 has it
-		return network.String()
+		return clientAt(address)
 	}
+}
+
+// clientAt names the client of an address, with or without a port.
+func clientAt(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		address = host
+	}
+	ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
+	if err != nil {
+		return "" // all that say nothing are one
+	}
+	ip = ip.Unmap()
+	if ip.Is4() {
+		return ip.String()
+	}
+	network, _ := ip.WithZone("").Prefix(64) // an address of IPv6 has it
+	return network.String()
 }

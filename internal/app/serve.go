@@ -29,6 +29,8 @@ const (
 	answerTimeout = 30 * time.Second // to send it
 	idleTimeout   = 2 * time.Minute
 	headerBytes   = 64 << 10
+	// connectionBytes is the memory of requests that allows for one more open connection.
+	connectionBytes = 16 << 10
 )
 
 // serve answers requests until the context ends; then it finishes those that
@@ -62,8 +64,9 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		MaxHeaderBytes:    headerBytes,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
+	most := requestMemory(m.flags.Serve.Limits.memory()) / connectionBytes
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	go func() { failed <- server.Serve(httpapi.BoundConnections(listener, most, clientAt)) }()
 	defer func() { _ = server.Close() }() // again, where it was shut down
 	site, greeting, err := m.openSite(ctx, listener.Addr().String(), logger)
 	switch {

@@ -197,7 +197,7 @@ func (r *Result) Ratio(class int) float64 {
 
 // attack tries attacks one after another and prints a line for each.
 func (b *bench) attack(ctx context.Context, list []attack, out io.Writer) ([]*Result, error) {
-	_, _ = fmt.Fprintf(out, "| attack | p50 ms idle → under it | p%.0f ms | ratio | pages | scans | failed | peak MiB | CPU | log B each | answers | |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n", 100*b.Quantile)
+	_, _ = fmt.Fprintf(out, "| attack | p50 ms idle → under it | p%.0f ms of point reads | of pages | of scans | failed | peak MiB | CPU | log B each | answers | |\n|---|---|---|---|---|---|---|---|---|---|---|\n", 100*b.Quantile)
 	var results []*Result
 	for _, a := range list {
 		if !b.Only(a.name) || a.data == catalogueData && b.Import == "" {
@@ -406,7 +406,10 @@ func (r *Result) String() string {
 	if failed != "" {
 		failed += fmt.Sprintf(" of %d", r.Requests)
 	}
-	return fmt.Sprintf("| %s | %s → %s | %s → %s | %.1f | %.1f | %.1f | %s | %d | %.1f s in %.1f s, %.1f s after | %d | %s | %s |",
-		r.Name, ms(r.IdleP50), ms(r.P50), ms(r.Idle[pointReads]), ms(r.Attacked[pointReads]), r.Ratio(pointReads), r.Ratio(pageReads), r.Ratio(scanReads),
+	slowest := func(class int) string {
+		return fmt.Sprintf("%s → %s (× %.1f)", ms(r.Idle[class]), ms(r.Attacked[class]), r.Ratio(class))
+	}
+	return fmt.Sprintf("| %s | %s → %s | %s | %s | %s | %s | %d | %.1f s in %.1f s, %.1f s after | %d | %s | %s |",
+		r.Name, ms(r.IdleP50), ms(r.P50), slowest(pointReads), slowest(pageReads), slowest(scanReads),
 		failed, r.Peak>>20, r.CPU.Seconds(), r.Wall.Seconds(), r.Settling.Seconds(), r.Logged/int64(max(answers, 1)), counts(r.Answers), verdict)
 }
