@@ -267,10 +267,7 @@ type boundedValue struct {
 }
 
 func (v boundedValue) MarshalGQL(w io.Writer) {
-	data, ok := w.(interface {
-		io.Writer
-		Len() int
-	})
+	data, ok := w.(buffer)
 	if !ok { // nothing that keeps what it is given
 		v.Marshaler.MarshalGQL(w)
 		return
@@ -281,14 +278,23 @@ func (v boundedValue) MarshalGQL(w io.Writer) {
 // boundedWriter writes to a buffer until that is one byte too long, or until there is no
 // memory for it, and then nothing more.
 type boundedWriter struct {
-	ctx  context.Context
-	data interface {
-		io.Writer
-		Len() int
-	}
+	ctx     context.Context
+	data    buffer
 	most    int
 	counted int // bytes for which memory is held
 }
+
+// buffer is what a bytes.Buffer does.
+type buffer interface {
+	io.Writer
+	Len() int
+	Available() int
+	Grow(n int)
+}
+
+// largeAnswer is the length from which on a buffer gets room for the longest answer: where
+// it doubles again and again, it holds three times as much.
+const largeAnswer = 1 << 20
 
 // writtenPerLook is after how many bytes memory is taken for them: twice as much, since a
 // buffer that grows is copied.
@@ -302,7 +308,11 @@ func (w *boundedWriter) room(n int) int {
 		}
 		w.counted = length
 	}
-	return min(n, max(w.most+1-length, 0))
+	n = min(n, max(w.most+1-length, 0))
+	if length >= largeAnswer && n > w.data.Available() {
+		w.data.Grow(w.most + 1 - length)
+	}
+	return n
 }
 
 func (w *boundedWriter) Write(p []byte) (int, error) {
