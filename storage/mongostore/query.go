@@ -237,7 +237,7 @@ func (c *collection) countOverflow(ctx context.Context, p *planned) (int64, erro
 			{Key: "from", Value: c.main.Name()}, {Key: "localField", Value: "k"}, {Key: "foreignField", Value: "_id"}, {Key: "as", Value: "d"},
 		}}},
 		bson.D{{Key: "$unwind", Value: "$d"}},
-		bson.D{{Key: "$match", Value: bson.D{{Key: "d.prev.at", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$lte", Value: int64(p.At)}}}}}}}},
+		bson.D{{Key: "$match", Value: bson.D{{Key: "d.current.at", Value: bson.D{{Key: "$gt", Value: int64(p.At)}}}, {Key: "$nor", Value: bson.A{bson.D{{Key: "d.prev.at", Value: bson.D{{Key: "$lte", Value: int64(p.At)}}}}}}}}},
 		bson.D{{Key: "$group", Value: bson.D{{Key: "_id", Value: nil}, {Key: "n", Value: bson.D{{Key: "$sum", Value: 1}}}}}},
 	})
 	n := int64(0)
