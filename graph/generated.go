@@ -3827,6 +3827,29 @@ func (ec *executionContext) fieldContext_DeleteLicenseSuccess_license(_ context.
 	return fc, nil
 }
 
+func (ec *executionContext) _DeleteLicenseSuccess_deletedId(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeleteLicenseSuccess_deletedId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeletedID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeleteLicenseSuccess_deletedId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeleteLicenseSuccess", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
 func (ec *executionContext) _DeleteLicenseSuccess_version(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3958,6 +3981,29 @@ func (ec *executionContext) fieldContext_DeletePlatformSuccess_platform(_ contex
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _DeletePlatformSuccess_deletedId(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeletePlatformSuccess_deletedId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeletedID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeletePlatformSuccess_deletedId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeletePlatformSuccess", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _DeletePlatformSuccess_version(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.Platform]) (ret graphql.Marshaler) {
@@ -4093,6 +4139,29 @@ func (ec *executionContext) fieldContext_DeleteProjectSuccess_project(_ context.
 	return fc, nil
 }
 
+func (ec *executionContext) _DeleteProjectSuccess_deletedId(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeleteProjectSuccess_deletedId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeletedID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeleteProjectSuccess_deletedId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeleteProjectSuccess", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
 func (ec *executionContext) _DeleteProjectSuccess_version(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.Project]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4224,6 +4293,29 @@ func (ec *executionContext) fieldContext_DeleteTagSuccess_tag(_ context.Context,
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _DeleteTagSuccess_deletedId(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DeleteTagSuccess_deletedId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeletedID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DeleteTagSuccess_deletedId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DeleteTagSuccess", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _DeleteTagSuccess_version(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.Tag]) (ret graphql.Marshaler) {
@@ -16483,6 +16575,11 @@ func (ec *executionContext) _DeleteLicenseSuccess(ctx context.Context, sel ast.S
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "deletedId":
+			out.Values[i] = ec._DeleteLicenseSuccess_deletedId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "version":
 			out.Values[i] = ec._DeleteLicenseSuccess_version(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -16539,6 +16636,11 @@ func (ec *executionContext) _DeletePlatformSuccess(ctx context.Context, sel ast.
 		case "platform":
 			out.Values[i] = ec._DeletePlatformSuccess_platform(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "deletedId":
+			out.Values[i] = ec._DeletePlatformSuccess_deletedId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		case "version":
@@ -16599,6 +16701,11 @@ func (ec *executionContext) _DeleteProjectSuccess(ctx context.Context, sel ast.S
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "deletedId":
+			out.Values[i] = ec._DeleteProjectSuccess_deletedId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "version":
 			out.Values[i] = ec._DeleteProjectSuccess_version(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -16655,6 +16762,11 @@ func (ec *executionContext) _DeleteTagSuccess(ctx context.Context, sel ast.Selec
 		case "tag":
 			out.Values[i] = ec._DeleteTagSuccess_tag(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "deletedId":
+			out.Values[i] = ec._DeleteTagSuccess_deletedId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		case "version":

@@ -196,7 +196,7 @@ func TestOnSQLite(t *testing.T) {
 		"PatchTellsNullFromAbsent": TestPatchTellsNullFromAbsent, "NothingChangedMakesNoVersion": TestNothingChangedMakesNoVersion, "ConflictSaysEverything": TestConflictSaysEverything,
 		"Merge": TestMerge, "AConflictIsShownAtASettledInstant": TestAConflictIsShownAtASettledInstant, "CompareAndSwapIsTheEngines": TestCompareAndSwapIsTheEngines, "ConcurrentUpdatesLoseNothing": TestConcurrentUpdatesLoseNothing,
 		"Delete": TestDelete, "RestoreLosesNothing": TestRestoreLosesNothing, "ChangeGroups": TestChangeGroups, "LoadWorksOutWhatChanged": TestLoadWorksOutWhatChanged,
-		"IDsOfLaterPages": TestIDsOfLaterPages, "Watch": TestWatch, "WatchRefuses": TestWatchRefuses,
+		"IDsOfLaterPages": TestIDsOfLaterPages, "Watch": TestWatch, "WatchRefuses": TestWatchRefuses, "WhatCannotBeReadIsNullInFilters": TestWhatCannotBeReadIsNullInFilters,
 	} {
 		t.Run(name, test)
 	}

@@ -125,6 +125,9 @@ type Success[T any] struct {
 	// Document is the document after the write; of a delete, as it was before.
 	Document T
 	Version  int // the document's last version now
+	// DeletedID is the document's id without a version, for caches to forget the
+	// document of a delete by.
+	DeletedID string
 	// Changed is false when the write would have changed nothing; then there is
 	// no new version.
 	Changed bool

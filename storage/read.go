@@ -72,6 +72,12 @@ func parseInstant(s string) (driver.Instant, bool) {
 	return driver.InstantOf(t), true
 }
 
+// The first and the last instant that parseInstant returns.
+const (
+	leastInstant    driver.Instant = -62_167_219_200_000_000 // 0000-01-01
+	greatestInstant driver.Instant = 253_402_300_800_000_000 - 1
+)
+
 // isDate reports whether s is a day that exists, as "2006-01-02". As with
 // instants, stores may hold a year 0000, which is not accepted any more.
 func isDate[S string | []byte](s S) bool {

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -105,18 +106,70 @@ func isNull(f *Field, target driver.Field, v any, path string) (driver.Filter, e
 		}
 		return driver.And{}, nil
 	case want:
-		return driver.Not{Filter: driver.Present{Field: target}}, nil
+		return driver.Not{Filter: readable(f, target)}, nil
 	}
-	return driver.Present{Field: target}, nil
+	return readable(f, target), nil
 }
 
-// orDefault adds to a condition that documents without a value meet it too, if
-// the field's default does.
-func orDefault(f *Field, target driver.Field, cond driver.Filter) driver.Filter {
-	if f.Default == nil || !defaultMeets(f, cond) {
+// A value that cannot be read counts as null. An engine holds that for values that
+// are not of a field's kind. Some kinds have more values than can be read: bounds are
+// the least and the greatest that can; nil where all can.
+func (f *Field) bounds() (least, greatest driver.Value) {
+	switch f.Kind { //nolint:exhaustive // the others have no bounds
+	case KindInt:
+		return int64(math.MinInt32), int64(math.MaxInt32)
+	case KindDateTime:
+		return leastInstant, greatestInstant
+	default:
+		return nil, nil
+	}
+}
+
+// readable holds where the field has a value that is not null and can be read.
+func readable(f *Field, target driver.Field) driver.Filter {
+	switch least, greatest := f.bounds(); {
+	case least != nil:
+		return driver.And{
+			driver.Compare{Field: target, Op: driver.Ge, Value: least},
+			driver.Compare{Field: target, Op: driver.Le, Value: greatest},
+		}
+	case f.Kind == KindEnum:
+		values := make([]driver.Value, len(f.Enum))
+		for i, name := range f.Enum {
+			values[i] = name
+		}
+		return driver.In{Field: target, Values: values}
+	case f.Kind == KindObject:
+		target.Kind = driver.KindObject
+	case f.Kind == KindJSON:
+		target.Kind = 0
+	}
+	return driver.Present{Field: target}
+}
+
+// bounded takes the values that cannot be read out of a comparison. Those of enums
+// need no bound: they are compared for equality with declared values only.
+func bounded(f *Field, target driver.Field, cond driver.Filter) driver.Filter {
+	c, ok := cond.(driver.Compare)
+	least, greatest := f.bounds()
+	if !ok || c.Op == driver.Eq || least == nil || target.Meta != driver.MetaNone {
 		return cond
 	}
-	return driver.Or{cond, driver.Not{Filter: driver.Present{Field: target}}}
+	bound := driver.Compare{Field: target, Op: driver.Le, Value: greatest}
+	if c.Op == driver.Lt || c.Op == driver.Le {
+		bound = driver.Compare{Field: target, Op: driver.Ge, Value: least}
+	}
+	return driver.And{cond, bound}
+}
+
+// orDefault adds to a condition that documents without a value that can be read meet
+// it too, if the field's default does.
+func orDefault(f *Field, target driver.Field, cond driver.Filter) driver.Filter {
+	known := bounded(f, target, cond)
+	if f.Default == nil || !defaultMeets(f, cond) {
+		return known
+	}
+	return driver.Or{known, driver.Not{Filter: readable(f, target)}}
 }
 
 func defaultMeets(f *Field, cond driver.Filter) bool {

@@ -37,7 +37,8 @@ func finish[T AnyDocument](ctx context.Context, c *Collection[T], o *outcome, er
 		}, nil
 	}
 	return &Success[T]{
-		Document: c.Wrap(o.doc), Version: int(o.version.Number), Changed: o.changed, Merged: o.merged, ClientMutationID: clientMutationID,
+		Document: c.Wrap(o.doc), Version: int(o.version.Number), DeletedID: encodeID(c.t.Name, o.version.Key, 0),
+		Changed: o.changed, Merged: o.merged, ClientMutationID: clientMutationID,
 		changes: func() ([]*FieldChange, error) {
 			if !o.changed {
 				return []*FieldChange{}, nil

@@ -50,8 +50,8 @@ type Field struct {
 	// something that is not an object leads to a missing value: lists are
 	// entered by Any only. Names may be any string, also with dots or quotes.
 	Path []string
-	// Kind may be left out in Present and Any. With Meta it is the kind given
-	// there.
+	// Kind may be left out in Present, and is not looked at in Any. With Meta it
+	// is the kind given there.
 	Kind Kind
 }
 
@@ -85,6 +85,7 @@ const (
 	KindInstant                 // RFC 3339 string (as time.Time.UnmarshalText reads it); chronological, cut to µs; Instant
 	KindDate                    // "2006-01-02" string, a day that exists; string
 	KindDecimal                 // number, or string in the grammar of one; numerical, exact; string
+	KindObject                  // object; for Present only: objects are not compared
 )
 
 // Value is a string, int64, float64, bool or Instant, as the Kind says.
@@ -148,7 +149,8 @@ const (
 	Equals // useful with Fold
 )
 
-// Present holds where the field is there and not null, whatever its type.
+// Present holds where the field has a value of its Kind; without a Kind, where it
+// is there and not null.
 type Present struct{ Field Field }
 
 // Any holds where the field is a list with an element that satisfies Filter,

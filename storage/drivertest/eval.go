@@ -70,8 +70,8 @@ func valueOf(f driver.Field, v *driver.Version, at any) any {
 const decimalPattern = `^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE]([+-]?[0-9]+))?$`
 
 // typed converts a decoded JSON value to what compare takes for a kind:
-// string, int64, float64, bool, driver.Instant or, for decimals, *big.Rat. It
-// returns nil where the value is not of the kind.
+// string, int64, float64, bool, driver.Instant or, for decimals, *big.Rat; objects,
+// which do not compare, as they are. It returns nil where the value is not of the kind.
 func typed(kind driver.Kind, value any) any {
 	s, isString := value.(string)
 	n, isNumber := value.(json.Number)
@@ -106,6 +106,10 @@ func typed(kind driver.Kind, value any) any {
 			s = n.String()
 		}
 		return decimal(s)
+	case driver.KindObject:
+		if object, ok := value.(map[string]any); ok {
+			return object
+		}
 	}
 	return nil
 }
@@ -196,7 +200,13 @@ func holds(f driver.Filter, v *driver.Version, at any) bool {
 		s, ok := valueOf(f.Field, v, at).(string)
 		return ok && matches(s, f)
 	case driver.Present:
-		return f.Field.Meta != driver.MetaNone || lookup(at, f.Field.Path) != nil
+		switch {
+		case f.Field.Meta != driver.MetaNone:
+			return true
+		case f.Field.Kind == 0:
+			return lookup(at, f.Field.Path) != nil
+		}
+		return valueOf(f.Field, v, at) != nil
 	case driver.Any:
 		list, _ := lookup(at, f.Field.Path).([]any)
 		for _, element := range list {

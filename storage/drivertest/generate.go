@@ -204,7 +204,14 @@ func (g *generator) condition(depth int, p place) driver.Filter {
 		field.Path = append(slices.Clone(field.Path), "s")
 	}
 	if g.chance(12) {
-		field.Kind = 0
+		switch { // of its kind, of any, or of another
+		case g.chance(25):
+			field.Kind = 0
+		case field.Kind == 0:
+			field.Kind = driver.KindObject
+		case g.chance(25):
+			field.Kind = driver.Kind(1 + g.IntN(int(driver.KindObject)))
+		}
 		return driver.Present{Field: field}
 	}
 	if m.list && g.chance(90) || g.chance(3) {

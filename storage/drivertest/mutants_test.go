@@ -361,6 +361,12 @@ func mistakes() map[string]mistake {
 				}
 			}
 		})},
+		"a value of another kind is there": {"Filter/Table", queryWith(func(q *driver.Query) {
+			if p, ok := q.Filter.(driver.Present); ok {
+				p.Field.Kind = 0
+				q.Filter = p
+			}
+		})},
 		"equal or less is less": {"Filter/RandomFiltersAgainstTheReference", queryWith(func(q *driver.Query) {
 			if c, ok := q.Filter.(driver.Compare); ok && c.Op == driver.Le {
 				c.Op = driver.Lt

@@ -151,6 +151,9 @@ func checkFilter(f driver.Filter, element bool) error {
 		}
 		return nil
 	case driver.Present:
+		if f.Field.Kind > driver.KindObject {
+			return invalid("unknown kind %d", f.Field.Kind)
+		}
 		return checkPlace(f.Field, element)
 	case driver.Any:
 		if f.Field.Meta != driver.MetaNone {

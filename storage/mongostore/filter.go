@@ -55,9 +55,9 @@ func plan(f driver.Filter, element bool) (driver.Filter, error) {
 		return f, cmp.Or(check.Text(f, element), checkText(f))
 	case driver.Present:
 		if f.Field.Meta != driver.MetaNone {
-			return always{}, check.Place(f.Field, element)
+			return always{}, check.Present(f, element)
 		}
-		return f, check.Place(f.Field, element)
+		return f, check.Present(f, element)
 	case driver.Any:
 		return planAny(f, element)
 	default:
@@ -183,7 +183,9 @@ func depth(f driver.Filter) int {
 	case driver.Text:
 		deepest = len(f.Field.Path)
 	case driver.Present:
-		deepest = len(f.Field.Path)
+		if deepest = len(f.Field.Path); f.Field.Kind == driver.KindObject {
+			deepest++
+		}
 	case driver.Any:
 		deepest = len(f.Field.Path) + 1
 		if f.Filter != nil {
@@ -385,6 +387,9 @@ func (p place) compile(f driver.Filter) bson.D {
 	case driver.Text:
 		return bson.D{{Key: p.field(f.Field), Value: textCondition(f)}}
 	case driver.Present:
+		if f.Field.Kind != 0 {
+			return bson.D{{Key: p.field(f.Field), Value: exists(true)}}
+		}
 		return p.present(f.Field.Path)
 	case driver.Any:
 		list := join(p.inside(f.Field.Path), readingList)

@@ -234,8 +234,14 @@ func holds(f driver.Filter, v *driver.Version, at gjson.Result) bool {
 		value, ok := valueOf(f.Field, v, at).(string)
 		return ok && matches(decodeString(value), f)
 	case driver.Present:
-		value := lookup(at, f.Field.Path)
-		return value.Exists() && value.Type != gjson.Null
+		switch value := lookup(at, f.Field.Path); f.Field.Kind {
+		case 0:
+			return value.Exists() && value.Type != gjson.Null
+		case driver.KindObject:
+			return value.IsObject()
+		default:
+			return readAs(f.Field.Kind, value) != nil
+		}
 	case driver.Any:
 		found := false
 		if list := lookup(at, f.Field.Path); list.IsArray() {

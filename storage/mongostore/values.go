@@ -32,6 +32,8 @@ func reading(kind driver.Kind) string {
 		return "d"
 	case driver.KindDecimal:
 		return "m"
+	case driver.KindObject:
+		return readingObject
 	}
 	return ""
 }
@@ -77,7 +79,7 @@ func textAs(kind driver.Kind, s string) any {
 		if m, ok := decimal(s); ok {
 			return m
 		}
-	case driver.KindInt, driver.KindFloat, driver.KindBool:
+	case driver.KindInt, driver.KindFloat, driver.KindBool, driver.KindObject:
 	}
 	return nil
 }
@@ -97,7 +99,7 @@ func numberAs(kind driver.Kind, raw string) any {
 		if m, ok := decimal(raw); ok {
 			return m
 		}
-	case driver.KindString, driver.KindBool, driver.KindInstant, driver.KindDate:
+	case driver.KindString, driver.KindBool, driver.KindInstant, driver.KindDate, driver.KindObject:
 	}
 	return nil
 }

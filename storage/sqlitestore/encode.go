@@ -87,6 +87,7 @@ func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 			text = unsafeString(raw)
 		}
 		dst, ok = appendDecimal(dst, text)
+	case driver.KindObject: // not compared
 	}
 	if !ok {
 		return append(dst[:start], tagNull)

@@ -292,7 +292,14 @@ func (c present) match(s *scope) bool {
 		return true
 	}
 	raw := c.raw(s)
-	return len(raw) > 0 && raw[0] != 'n'
+	switch c.kind {
+	case 0:
+		return len(raw) > 0 && raw[0] != 'n'
+	case driver.KindObject:
+		return len(raw) > 0 && raw[0] == '{'
+	default:
+		return c.value(s) != nil
+	}
 }
 
 func (c *element) match(s *scope) bool {
@@ -353,6 +360,9 @@ func (m *matcher) compile(f driver.Filter) (condition, error) {
 	case driver.Text:
 		return m.compileText(f)
 	case driver.Present:
+		if err := check.Present(f, m.inner); err != nil {
+			return nil, err
+		}
 		o, err := m.operand(f.Field)
 		return present{o}, err
 	case driver.Any:

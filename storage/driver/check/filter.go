@@ -49,6 +49,14 @@ func Field(f driver.Field, element bool) error {
 	return nil
 }
 
+// Present refuses a field that leads nowhere, and a kind that is none.
+func Present(f driver.Present, element bool) error {
+	if f.Field.Kind > driver.KindObject {
+		return invalidf("%d is not a kind of field %q", f.Field.Kind, f.Field.Path)
+	}
+	return Place(f.Field, element)
+}
+
 // Compare refuses a comparison of a field that cannot be compared, or by an
 // unknown relation. Its value is not looked at.
 func Compare(f driver.Compare, element bool) error {
