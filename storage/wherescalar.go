@@ -115,7 +115,7 @@ func isNull(f *Field, target driver.Field, v any, path string) (driver.Filter, e
 // are not of a field's kind. Some kinds have more values than can be read: bounds are
 // the least and the greatest that can; nil where all can.
 func (f *Field) bounds() (least, greatest driver.Value) {
-	switch f.Kind { //nolint:exhaustive // the others have no bounds
+	switch f.Kind {
 	case KindInt:
 		return int64(math.MinInt32), int64(math.MaxInt32)
 	case KindDateTime:
