@@ -75,9 +75,9 @@ type clock struct {
 	stable  driver.Instant            // no commit gets a time at or before it
 	ackTold driver.Instant            // acked, of all servers
 	told    map[string]driver.Instant // the flights of this server, and from when on they are
-	seen    map[string]sighting       // the flights and holds of all
+	seen    map[string]clockEntry     // the flights and holds of all
 	now     driver.Instant            // the database's clock
-	nowAt   time.Duration             // and when that was, at the latest
+	heard   moment                    // and when that was, at the latest
 
 	left    bool // others are not told of its end
 	poked   bool // a change is to be made, whether or not there is something to tell
@@ -90,9 +90,8 @@ type clock struct {
 	next    *look
 
 	// Only who changes the document uses these.
-	patience time.Duration // how long the next attempt may take, if that is more than usual
-	took     time.Duration // the last one
-	entries  int           // that were named
+	took    time.Duration // by the last attempt, at least
+	entries int           // that were named
 }
 
 func newClock(s *Store, o Options) *clock {
@@ -141,8 +140,6 @@ const (
 	// ackWait is how long a commit that is made waits for others in flight before it, so that
 	// readers need not.
 	ackWait = 50 * time.Millisecond
-	// staleAfter is how long the database's clock is taken to be what it was.
-	staleAfter = time.Minute
 	// awayAfter is how long a database must have been out of reach before nobody waits
 	// for it any longer: another primary is elected in less (12 s by default).
 	awayAfter = 15 * time.Second
@@ -237,7 +234,7 @@ func (c *clock) present() driver.Instant {
 // bound is what no instant may be after but the one that follows the last. The caller
 // holds the lock.
 func (c *clock) bound() driver.Instant {
-	return c.now + driver.Instant((c.elapsed() - c.nowAt + maxAhead).Microseconds())
+	return c.now + driver.Instant((c.elapsed() - c.heard.elapsed + maxAhead).Microseconds())
 }
 
 // latest is the latest instant that is not in the future, also where another server's clock
@@ -335,7 +332,7 @@ func (c *clock) awaitEnd(ctx context.Context, flights []*flight) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.now <= end {
-		left := time.Duration(end-c.now)*time.Microsecond - (c.elapsed() - c.nowAt)
+		left := time.Duration(end-c.now)*time.Microsecond - (c.elapsed() - c.heard.elapsed)
 		began := c.changes
 		c.mu.Unlock()
 		pause(ctx, left+time.Millisecond)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,12 +47,6 @@ type clockEntry struct {
 	Floor driver.Instant `bson:"floor"` // of a hold
 	Since bson.DateTime  `bson:"since"`
 	Ms    int64          `bson:"ms"`
-}
-
-// sighting is since when an entry is known as it is, in a time of elapsed.
-type sighting struct {
-	clockEntry
-	first time.Duration
 }
 
 // spoiledError: another program wrote into the clock document. Nothing is handed out, until
@@ -107,25 +102,18 @@ func unheld() bson.E                { return bson.E{Key: "hold", Value: exists(f
 func (c *clock) heldByThis() bson.E { return bson.E{Key: "hold.id", Value: c.hold} }
 
 // change makes a change where a condition holds, and returns what the document says
-// then; nil where it does not hold. It is given up after a while, and the next one gets
-// twice as long then, so that a database that is slow is heard all the same.
+// then; nil where it does not hold. It is given up after twice as long as the last one
+// took, so that a database that is slow is heard all the same.
 func (c *clock) change(ctx context.Context, condition bson.D, e edit, o ...options.Lister[options.FindOneAndUpdateOptions]) (*clockState, error) {
 	ctx, done := c.causal(ctx)
 	defer done()
-	given := max(c.patience, c.timing.life)
-	ctx, cancel := context.WithTimeout(ctx, given)
+	ctx, cancel := context.WithTimeout(ctx, max(c.timing.life, min(2*c.took, longestLife)))
 	defer cancel()
 	began := c.moment()
 	raw, err := c.meta.FindOneAndUpdate(ctx, condition, e.update(),
 		append(o, options.FindOneAndUpdate().SetReturnDocument(options.After))...).Raw()
 	after := c.moment()
-	switch {
-	case err == nil || errors.Is(err, mongo.ErrNoDocuments):
-		c.took = after.elapsed - began.elapsed
-		c.patience = min(c.patience, 2*c.took)
-	case mongo.IsTimeout(err):
-		c.patience = min(2*given, longestLife)
-	}
+	c.took = after.elapsed - began.elapsed
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return nil, nil
 	}
@@ -152,8 +140,8 @@ func (c *clock) tell(now bson.DateTime, began, after moment) {
 	// It said so at some time between the two; what was known before may tell when.
 	least := instantOf(now)
 	most := least + driver.Instant((after.elapsed - began.elapsed).Microseconds())
-	c.now = min(max(least, c.now+driver.Instant((after.elapsed-c.nowAt).Microseconds())), most)
-	c.nowAt = after.elapsed
+	c.now = min(max(least, c.now+driver.Instant((after.elapsed-c.heard.elapsed).Microseconds())), most)
+	c.heard = after
 	if c.maxSkew == 0 {
 		return
 	}
@@ -185,57 +173,49 @@ func compareClocks(before, server, after time.Time, bound time.Duration) error {
 // caller holds the lock.
 func (c *clock) observe(state *clockState) {
 	stable := state.Last
-	seen := make(map[string]sighting, len(state.Flights)+1)
-	note := func(name string, e clockEntry) {
-		s, known := c.seen[name]
-		if !known || s.clockEntry != e {
-			s = sighting{e, c.elapsed()}
-		}
-		seen[name] = s
-	}
+	c.seen = make(map[string]clockEntry, len(state.Flights)+1)
 	for name, e := range state.Flights {
 		stable = min(stable, e.From-1)
-		note(flightField(name, ""), e)
+		c.seen["flights."+name] = e
 	}
 	if state.Hold != nil {
-		note("hold.", *state.Hold)
+		c.seen["hold"] = *state.Hold
 	}
-	c.seen = seen
 	c.mark, c.last = max(c.mark, state.Last), max(c.last, state.Last)
 	c.stable, c.ackTold = max(c.stable, stable), max(c.ackTold, state.Acked)
-	if c.mode == modeShared && (c.mayHold(state) || len(c.expired()) > 0) {
+	if c.mode == modeShared && (c.mayHold(state) || slices.ContainsFunc(slices.Collect(maps.Values(c.seen)), c.expired)) {
 		c.poke()
 	}
 	c.broadcast()
 }
 
-// expired are the entries that their servers have left behind, as it seems here. The
-// caller holds the lock.
-func (c *clock) expired() map[string]sighting {
-	gone := make(map[string]sighting)
-	for name, s := range c.seen {
-		if (s.ID == "" || s.ID != c.hold) && c.elapsed()-s.first > time.Duration(s.Ms)*time.Millisecond+c.timing.skew {
-			gone[name] = s
-		}
-	}
-	return gone
+// expired reports whether an entry's server has left it behind, as it seems here. The caller
+// holds the lock.
+func (c *clock) expired(e clockEntry) bool {
+	return (e.ID == "" || e.ID != c.hold) && c.now+driver.Instant(c.past(c.heard).Microseconds()) > c.endOf(e)
+}
+
+// endOf is when, by the database's clock, nothing can be carried out any more that rests on
+// an entry.
+func (c *clock) endOf(e clockEntry) driver.Instant {
+	return instantOf(e.Since) + driver.Instant(1000*e.Ms+c.timing.skew.Microseconds())
 }
 
 // evict removes entries of servers that are gone, where the database's clock says that
 // nothing can be carried out any more that rests on them.
 func (c *clock) evict(ctx context.Context) error {
 	c.mu.Lock()
-	gone := c.expired()
+	left := maps.Clone(c.seen)
+	maps.DeleteFunc(left, func(_ string, e clockEntry) bool { return !c.expired(e) })
 	c.mu.Unlock()
-	for name, s := range gone {
-		e := edit{most: bson.D{{Key: "last", Value: int64(max(s.Floor, s.From))}}}
-		e.remove(name[:len(name)-1])
-		end := s.Since + bson.DateTime(s.Ms+c.timing.skew.Milliseconds())
+	for name, e := range left {
+		gone := edit{most: bson.D{{Key: "last", Value: int64(max(e.Floor, e.From))}}}
+		gone.remove(name)
 		if _, err := c.change(ctx, where(
 			// Its time is one of milliseconds, as it came.
-			bson.E{Key: name + "since", Value: bson.D{{Key: "$gte", Value: s.Since}, {Key: "$lt", Value: s.Since + 1}}}, bson.E{Key: name + "ms", Value: s.Ms},
-			bson.E{Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{"$$NOW", end}}}},
-		), e); err != nil {
+			bson.E{Key: name + ".since", Value: bson.D{{Key: "$gte", Value: e.Since}, {Key: "$lt", Value: e.Since + 1}}}, bson.E{Key: name + ".ms", Value: e.Ms},
+			bson.E{Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{"$$NOW", bson.NewDateTimeFromTime(c.endOf(e).Time())}}}},
+		), gone); err != nil {
 			return err
 		}
 	}
@@ -269,50 +249,25 @@ func (c *clock) poke() {
 	c.kick()
 }
 
-// open makes this server one of those on the database, and returns when it can hand
-// out instants. known is the time of the last version.
+// open makes this server one of those on the database. known is the time of the last
+// version. Then run has to run.
 func (c *clock) open(ctx context.Context, known driver.Instant) error {
-	begin := edit{most: bson.D{{Key: "last", Value: int64(known)}}}
-	for _, field := range []string{"mark", "servers", "loader"} { // of former versions of asof
-		begin.remove(field)
+	come := edit{most: bson.D{{Key: "last", Value: int64(known)}}, add: bson.D{{Key: "sharing", Value: c.id}}}
+	state, err := c.change(ctx, where(), come, options.FindOneAndUpdate().SetUpsert(true))
+	if mongo.IsDuplicateKeyError(err) { // another server has just made it
+		state, err = c.change(ctx, where(), come)
 	}
-	// Who is there says so again, unless this server has waited for it.
-	sharing := edit{set: bson.D{{Key: "sharing", Value: bson.A{c.id}}}}
-	for wait := firstLook; ; wait = min(2*wait, lastLook) {
-		state, err := c.change(ctx, where(), begin, options.FindOneAndUpdate().SetUpsert(true))
-		switch {
-		case mongo.IsDuplicateKeyError(err): // another server has just made it
-			continue
-		case err != nil:
-			return err
-		case state.Hold == nil && len(state.Flights) == 0 && len(state.Sharing) == 0:
-			held, err := c.take(ctx, state)
-			if err != nil {
-				return err
-			}
-			if !held {
-				continue
-			}
-		case state.Hold == nil:
-			if _, err := c.change(ctx, where(), sharing); err != nil {
-				return err
-			}
-		default:
-			sharing = edit{add: bson.D{{Key: "sharing", Value: c.id}}}
-			if err := c.ask(ctx, state); err != nil {
-				return err
-			}
-			if err := c.evict(ctx); err != nil {
-				return err
-			}
-			if pause(ctx, wait); ctx.Err() != nil {
-				return driver.Errorf(driver.CodeUnavailable, "waiting for another server on the database: the time was up: %w", ctx.Err())
-			}
-			continue
-		}
-		go c.run()
-		return nil
+	switch {
+	case err != nil:
+		return err
+	case state == nil:
+		return errEmptied
+	case c.mayHold(state):
+		_, err = c.take(ctx, state)
+	case state.Hold == nil: // who is there says so again
+		_, err = c.change(ctx, where(), edit{set: bson.D{{Key: "sharing", Value: bson.A{c.id}}}})
 	}
+	return err
 }
 
 // ask asks the server that holds the clock to share it. Where that is this one, by a change
@@ -447,13 +402,6 @@ func (c *clock) step(ctx context.Context) error {
 func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState, error) {
 	c.mu.Lock()
 	holds := c.mode == modeHeld
-	if stale := c.elapsed()-c.nowAt > staleAfter; stale && !holds {
-		c.mu.Unlock()
-		if _, err := c.change(ctx, where(), edit{}); err != nil {
-			return nil, err
-		}
-		c.mu.Lock()
-	}
 	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return t.gone })
 	batch := slices.Clone(c.waiting)
 	e, told := c.report()
@@ -558,21 +506,14 @@ func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState,
 	return state, nil
 }
 
-// report says which flights of this server have ended, and from when on the others are
-// in flight now. The caller holds the lock.
+// report says which flights of this server have ended; those that are in flight still are
+// told. The caller holds the lock.
 func (c *clock) report() (e edit, told map[string]driver.Instant) {
-	told = make(map[string]driver.Instant, len(c.told))
-	for _, f := range c.flights {
-		if f.entry != "" && (told[f.entry] == 0 || f.at < told[f.entry]) {
-			told[f.entry] = f.at
-		}
-	}
-	for entry, from := range c.told {
-		switch now, flies := told[entry]; {
-		case !flies:
+	told = maps.Clone(c.told)
+	for entry := range c.told {
+		if !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
 			e.remove("flights." + entry)
-		case now > from:
-			e.set = append(e.set, bson.E{Key: flightField(entry, "from"), Value: int64(now)})
+			delete(told, entry)
 		}
 	}
 	return e, told
@@ -650,15 +591,19 @@ func (c *clock) ackEdit() bson.D {
 
 // endHold is the change that ends a hold. The caller holds the lock.
 func (c *clock) endHold() edit {
+	from := driver.Instant(0)
 	for _, f := range c.flights {
-		if f.entry == "" {
+		if f.entry == "" || f.entry == c.hold {
 			f.entry = c.hold
+			if from == 0 || f.at < from {
+				from = f.at
+			}
 		}
 	}
-	e, told := c.report()
+	e, _ := c.report()
 	e.remove("hold")
 	e.most = append(c.ackEdit(), bson.E{Key: "last", Value: int64(c.last)})
-	if from, flies := told[c.hold]; flies {
+	if from > 0 {
 		e.set = append(e.set, bson.E{Key: "flights." + c.hold, Value: bson.D{
 			{Key: "from", Value: int64(from)}, {Key: "since", Value: c.since}, {Key: "ms", Value: c.holdMs(c.life)},
 		}})

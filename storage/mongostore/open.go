@@ -133,7 +133,12 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		}
 	}
 	s.clock = newClock(s, o)
-	if err := insist(ctx, func() error { return s.clock.open(ctx, floor) }); err != nil {
+	err := insist(ctx, func() error { return s.clock.open(ctx, floor) })
+	if err == nil {
+		go s.clock.run()
+		_, err = s.clock.instant(ctx) // another server may have to share the clock first
+	}
+	if err != nil {
 		s.giveUp()
 		return nil, wrap(err, "looking for other servers on the database")
 	}
