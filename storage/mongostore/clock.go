@@ -71,13 +71,13 @@ type clock struct {
 	life  time.Duration
 
 	// What the clock document says, as far as it is known here.
-	mark    driver.Instant            // later commits of any server get greater times
-	stable  driver.Instant            // no commit gets a time at or before it
-	ackTold driver.Instant            // acked, of all servers
-	told    map[string]driver.Instant // the flights of this server, and from when on they are
-	seen    map[string]clockEntry     // the flights and holds of all
-	now     driver.Instant            // the database's clock
-	heard   moment                    // and when that was, at the latest
+	mark      driver.Instant            // later commits of any server get greater times
+	stable    driver.Instant            // no commit gets a time at or before it
+	ackStored driver.Instant            // acked, of all servers
+	told      map[string]driver.Instant // the flights of this server, and from when on they are
+	seen      map[string]clockEntry     // the flights and holds of all
+	now       driver.Instant            // the database's clock
+	heard     moment                    // and when that was, at the latest
 
 	left    bool // others are not told of its end
 	poked   bool // a change is to be made, whether or not there is something to tell
@@ -370,7 +370,7 @@ func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acked = max(c.acked, at)
-	for began := c.changes; c.mode != modeHeld && c.ackTold < at && !c.settled(at); {
+	for began := c.changes; c.mode != modeHeld && c.ackStored < at && !c.settled(at); {
 		c.kick()
 		if err := c.await(ctx, began); err != nil {
 			return err
@@ -435,7 +435,7 @@ func (c *clock) instant(ctx context.Context) (driver.Instant, error) {
 			c.mu.Unlock()
 			known, err := c.look(ctx)
 			c.mu.Lock()
-			if err != nil || known && c.stable >= max(c.acked, c.ackTold) {
+			if err != nil || known && c.stable >= max(c.acked, c.ackStored) {
 				return c.stable, err
 			}
 			c.kick() // another server holds the clock, or there are flights before what was acknowledged

@@ -507,6 +507,29 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
+// A server that is the only one acknowledges a commit while one before it is in flight, and is
+// killed: the next one hands out no instant before what was acknowledged.
+func TestKilledBesideSlowWrite(t *testing.T) {
+	t.Parallel()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	first := newServerOf(t, uri, Options{})
+	slow, err := again(ctx, func(ctx context.Context) (*flight, error) { return first.clock.takeOff(ctx, 0, 4*quick.life) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := commitAgain(ctx, first, write("a", "1", 0))
+	if err != nil || v.RecordedAt <= slow.at {
+		t.Fatalf("a commit at %v (%v), after one in flight at %d", v, err, slow.at)
+	}
+	kill(first)
+	second := newServerOf(t, uri, Options{})
+	if now, err := second.Now(ctx); err != nil || now < v.RecordedAt {
+		t.Errorf("Now is %d (%v), and a commit at %d was acknowledged before", now, err, v.RecordedAt)
+	}
+}
+
 // A server comes in, and another goes, while one writes: its reads stay. When it is the
 // only one, it asks nobody.
 func TestServersComeAndGo(t *testing.T) {

@@ -182,7 +182,7 @@ func (c *clock) observe(state *clockState) {
 		c.seen["hold"] = *state.Hold
 	}
 	c.mark, c.last = max(c.mark, state.Last), max(c.last, state.Last)
-	c.stable, c.ackTold = max(c.stable, stable), max(c.ackTold, state.Acked)
+	c.stable, c.ackStored = max(c.stable, stable), max(c.ackStored, state.Acked)
 	if c.mode == modeShared && (c.mayHold(state) || slices.ContainsFunc(slices.Collect(maps.Values(c.seen)), c.expired)) {
 		c.poke()
 	}
@@ -209,7 +209,7 @@ func (c *clock) evict(ctx context.Context) error {
 	maps.DeleteFunc(left, func(_ string, e clockEntry) bool { return !c.expired(e) })
 	c.mu.Unlock()
 	for name, e := range left {
-		gone := edit{most: bson.D{{Key: "last", Value: int64(max(e.Floor, e.From))}}}
+		gone := edit{most: bson.D{{Key: "last", Value: int64(max(e.Floor, e.From))}, {Key: "acked", Value: int64(e.Floor)}}} // a hold's server may have acknowledged up to there
 		gone.remove(name)
 		if _, err := c.change(ctx, where(
 			// Its time is one of milliseconds, as it came.
@@ -417,7 +417,7 @@ func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState,
 	if len(batch) > 0 {
 		reached = max(reached, first+driver.Instant(len(batch))-1)
 	}
-	due := len(batch) > 0 || e.set != nil || e.unset != nil || c.poked || !holds && c.acked > c.ackTold
+	due := len(batch) > 0 || e.set != nil || e.unset != nil || c.poked || !holds && c.acked > c.ackStored
 	if holds {
 		due = due || c.wanted > c.floor || !c.leased()
 	} else {
@@ -583,7 +583,7 @@ func (c *clock) handOver(ctx context.Context) error {
 
 // ackEdit tells what was acknowledged. The caller holds the lock.
 func (c *clock) ackEdit() bson.D {
-	if c.acked <= c.ackTold {
+	if c.acked <= c.ackStored {
 		return nil
 	}
 	return bson.D{{Key: "acked", Value: int64(c.acked)}}
