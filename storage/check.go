@@ -11,41 +11,39 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Misfit is a document whose current version does not fit its type: reading
-// the field that Err names is an error.
+// Misfit is a value in a stored version that does not fit its type: reading the
+// field that Err names is an error.
 type Misfit struct {
 	Type    *Type
 	Key     string
 	Version int
-	Err     error
+	Current bool // of a document that exists now
+	Err     *MisfitError
 }
 
-// misfitsPage is how many documents Misfits reads at once.
-const misfitsPage = 500
-
-// Misfits calls report for every document that exists now and whose current
-// version does not fit its type, by type and key, with the first reason.
+// Misfits calls report for what does not fit its type in every version that is
+// stored, in the order of times: for at most 1,000 values of each version. It keeps
+// nothing, and returns the error of the engine, or of data that is no document.
 func (s *Store) Misfits(ctx context.Context, report func(Misfit)) error {
-	now, err := s.engine.Now(ctx)
-	if err != nil {
-		return fromDriver(ctx, err)
-	}
+	q := &driver.LogQuery{}
 	for _, t := range s.types {
-		q := &driver.Query{Collection: t.Collection, At: now, Limit: misfitsPage}
-		for {
-			vs, err := s.engine.Query(ctx, q)
-			if err != nil {
-				return fromDriver(ctx, err)
-			}
-			for _, v := range vs {
-				if err := t.unreadable(v.Data); err != nil {
-					report(Misfit{Type: t, Key: v.Key, Version: int(v.Number), Err: err})
-				}
-			}
-			if len(vs) < q.Limit {
-				break
-			}
-			q.After = &driver.Position{Key: vs[len(vs)-1].Key}
+		q.Collections = append(q.Collections, t.Collection)
+	}
+	for e, err := range s.engine.Log(ctx, q) {
+		if err != nil {
+			return fromDriver(ctx, err)
+		}
+		v := e.Version
+		if v.Deleted {
+			continue
+		}
+		t := s.byCollection[v.Collection]
+		misfits, err := t.unreadable(v.Data)
+		if err != nil {
+			return fmt.Errorf("%s %q, version %d: %w", t.Name, v.Key, v.Number, err)
+		}
+		for _, m := range misfits {
+			report(Misfit{Type: t, Key: v.Key, Version: int(v.Number), Current: v.Current(), Err: m})
 		}
 	}
 	return nil

@@ -9,26 +9,29 @@ import (
 	"github.com/asof/asof/storage"
 )
 
-func TestMisfitsAreThoseOfNow(t *testing.T) {
+func TestMisfitsAreThoseOfAllVersions(t *testing.T) {
 	e := newEnv(t)
-	for i := range 501 { // more than are read at once
-		e.load("software", fmt.Sprintf("k%03d", i), `{"name":"n"}`)
-	}
-	e.load("software", "k500", `{"stargazers_count":1}`)
+	e.load("software", "k", `{"stargazers_count":1}`)
+	e.load("software", "k", `{"name":"n","stargazers_count":"1","plan":"NONE"}`)
 	e.load("software", "a", `{}`)
 	e.load("software", "a", `{"name":"mended"}`)
 	e.load("software", "b", `{}`)
 	e.load("software", "b", ``)
-	e.load("tags", "x", `{"name":"x","related":[null]}`)
+	e.load("tags", "x", `{"name":"x","related":[null,5]}`)
 	var got []string
 	if err := e.store.Misfits(t.Context(), func(m storage.Misfit) {
-		got = append(got, fmt.Sprintf("%s %s %d %v", m.Type.Name, m.Key, m.Version, m.Err))
+		got = append(got, fmt.Sprintf("%s %s %d %t %v", m.Type.Name, m.Key, m.Version, m.Current, m.Err))
 	}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
-		"Project k500 2 name: expected String!, found nothing",
-		"Tag x 1 related[0]: expected a string (the key of a Tag), found null",
+		"Project k 1 false name: expected String!, found nothing",
+		`Project k 2 true stargazers_count: expected Int, found the string "1"`,
+		`Project k 2 true plan: expected one of [FREE PAID], found the string "NONE"`,
+		"Project a 1 false name: expected String!, found nothing",
+		"Project b 1 false name: expected String!, found nothing",
+		"Tag x 1 true related[0]: expected a string (the key of a Tag), found null",
+		"Tag x 1 true related[1]: expected a string (the key of a Tag), found the number 5",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -40,17 +40,12 @@ func (t *Type) ValidateAll(data []byte) (undeclared []string, misfits []*MisfitE
 	return c.undeclared, c.misfits, nil
 }
 
-// unreadable returns the first *MisfitError that reading a document in normal
-// form would come to.
-func (t *Type) unreadable(data []byte) error {
-	c := checker{required: true, most: 1}
-	if err := c.document(t, data); err != nil {
-		return err
-	}
-	if len(c.misfits) > 0 {
-		return c.misfits[0]
-	}
-	return nil
+// unreadable returns what reading a document in normal form would fail at, up to
+// 1,000 values. The error is that of data that is no document.
+func (t *Type) unreadable(data []byte) ([]*MisfitError, error) {
+	c := checker{required: true, most: maxMisfits}
+	err := c.document(t, data)
+	return c.misfits, err
 }
 
 // MisfitError says that a value in a document is not what its type declares.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
@@ -88,27 +90,66 @@ func (m *Main) exportFile(ctx context.Context) (err error) {
 	return err
 }
 
-// maxMisfits is how many documents that do not fit the schema are listed.
-const maxMisfits = 10
+// misfits are the versions that do not fit the schema in one way: a field, and what
+// is expected there. There are no more ways than the schema has fields.
+type misfits struct {
+	field, expected   string
+	versions, current int64
+	first             []string // some of them, in words
+	key               string   // of the version that was counted last
+	version           int
+}
 
-// misfits lists the first documents that do not fit the schema, and counts all.
-// Reading them says so too, so they are no error here.
+// maxFirst is how many versions are named of each way in which they do not fit.
+const maxFirst = 3
+
+func (w *misfits) add(f storage.Misfit) {
+	if w.versions > 0 && w.key == f.Key && w.version == f.Version {
+		return // another element of the same list
+	}
+	w.key, w.version = f.Key, f.Version
+	w.versions++
+	if f.Current {
+		w.current++
+	}
+	if len(w.first) < maxFirst {
+		w.first = append(w.first, fmt.Sprintf("%q version %d has %s", f.Key, f.Version, f.Err.Found))
+	}
+}
+
+// misfits counts the versions, of all times, that do not fit the schema, by field, and
+// names the first. Reading them says so too, so they are no error here.
 func (m *Main) misfits(ctx context.Context, engine driver.Engine) error {
 	store, err := storage.New(engine, m.Types)
 	if err != nil {
 		return err
 	}
-	count := 0
-	var writing error
-	err = store.Misfits(ctx, func(f storage.Misfit) {
-		if count++; count <= maxMisfits && writing == nil {
-			_, writing = fmt.Fprintf(m.Stdout, "%s %q, version %d, does not fit the schema: %v\n", f.Type.Name, f.Key, f.Version, f.Err)
+	var ways []*misfits
+	type way struct{ field, expected string }
+	byWay := map[way]*misfits{}
+	index := regexp.MustCompile(`\[\d+\]`)
+	if err := store.Misfits(ctx, func(f storage.Misfit) {
+		at := way{f.Type.Name + "." + index.ReplaceAllString(f.Err.Path, "[]"), f.Err.Expected}
+		w := byWay[at]
+		if w == nil {
+			w = &misfits{field: at.field, expected: at.expected}
+			byWay[at] = w
+			ways = append(ways, w)
 		}
-	})
-	if count > 0 && err == nil && writing == nil {
-		_, writing = fmt.Fprintf(m.Stdout, "documents that do not fit the schema: %d; reading such a field is an error until it is declared so, or the document is updated\n", count)
+		w.add(f)
+	}); err != nil {
+		return err
 	}
-	return errors.Join(err, writing)
+	for _, w := range ways {
+		if _, err := fmt.Fprintf(m.Stdout, "%s does not fit the schema, which expects %s, in %s, %d of them current; first %s\n",
+			w.field, w.expected, plural(w.versions, "version"), w.current, strings.Join(w.first, ", ")); err != nil {
+			return err
+		}
+	}
+	if len(ways) > 0 {
+		_, err = fmt.Fprintln(m.Stdout, "reading what does not fit is an error until it is declared so; of current versions also until the document is updated")
+	}
+	return err
 }
 
 // check reads the whole store.
