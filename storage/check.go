@@ -54,8 +54,8 @@ const maxAhead = driver.Instant(time.Second / time.Microsecond)
 
 // Future reports versions that lie in the future, a line for each collection: a
 // clock was wrong when they were committed. It can say so only where the clock that
-// says what is present is right.
-func Future(ctx context.Context, engine driver.Engine, present driver.Instant, report func(problem string)) error {
+// says what is present is right. The remedy is what to do then, in words.
+func Future(ctx context.Context, engine driver.Engine, present driver.Instant, remedy string, report func(problem string)) error {
 	now, err := engine.Now(ctx)
 	if err != nil || now <= present+maxAhead {
 		return err
@@ -81,11 +81,11 @@ func Future(ctx context.Context, engine driver.Engine, present driver.Instant, r
 	}
 	for _, name := range collections {
 		f := all[name]
-		report(fmt.Sprintf("%s: versions in the future: %d, from %s to %s, while this machine's clock says %s; if that is right, asof check --repair gives them times that have passed",
-			name, f.versions, f.first, f.last, present))
+		report(fmt.Sprintf("%s: versions in the future: %d, from %s to %s, while this machine's clock says %s; if that is right, %s",
+			name, f.versions, f.first, f.last, present, remedy))
 	}
 	if len(collections) == 0 {
-		report(fmt.Sprintf("the store's clock is ahead: commits get times after %s, while this machine's clock says %s; if that is right, asof check --repair sets it back", now, present))
+		report(fmt.Sprintf("the store's clock is ahead: commits get times after %s, while this machine's clock says %s; if that is right, %s", now, present, remedy))
 	}
 	return nil
 }

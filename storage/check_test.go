@@ -2,11 +2,14 @@ package storage_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
 )
 
 func TestMisfitsAreThoseOfAllVersions(t *testing.T) {
@@ -35,6 +38,21 @@ func TestMisfitsAreThoseOfAllVersions(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A check says what to do about a clock that was ahead.
+func TestFutureNamesTheRemedy(t *testing.T) {
+	e := newEnv(t)
+	at := e.load("tags", "x", `{"name":"x"}`)
+	for present, want := range map[driver.Instant]int{at: 0, at - driver.Instant(time.Hour/time.Microsecond): 1} {
+		var got []string
+		if err := storage.Future(t.Context(), e.engine, present, "ask Ada", func(problem string) { got = append(got, problem) }); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != want || want > 0 && (!strings.HasPrefix(got[0], "tags: versions in the future: 1") || !strings.HasSuffix(got[0], "if that is right, ask Ada")) {
+			t.Errorf("at %s: %q", present, got)
+		}
 	}
 }
 

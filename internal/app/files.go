@@ -169,7 +169,11 @@ func (m *Main) check(ctx context.Context) (err error) {
 	}
 	err = engine.Check(ctx, report)
 	if err == nil {
-		err = storage.Future(ctx, engine, driver.InstantOf(m.Now()), report)
+		remedy := "asof check --repair gives versions times that have passed, and sets the clock back"
+		if strings.HasPrefix(m.flags.Store, "mongodb") {
+			remedy = "export the store, correct the times in the file, and import it into another database"
+		}
+		err = storage.Future(ctx, engine, driver.InstantOf(m.Now()), remedy, report)
 	}
 	if err != nil {
 		return fmt.Errorf("check of %s: %w", m.storeName(), err)
