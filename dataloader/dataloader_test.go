@@ -27,18 +27,28 @@ type counting struct {
 	gets sync.Map
 	fail atomic.Bool
 	logs atomic.Int64
-	// crash makes Log panic.
+	// crash makes Get and Log panic.
 	crash atomic.Bool
 }
 
-func (c *counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+// reads counts the calls of Log and Get.
+func (c *counting) reads() int64 {
+	n := c.logs.Load()
+	c.gets.Range(func(_, gets any) bool {
+		n += gets.(*atomic.Int64).Load()
+		return true
+	})
+	return n
+}
+
+func (c *counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	c.logs.Add(1)
 	if c.crash.Load() {
 		panic("a bug")
 	}
 	if c.fail.Load() {
-		return func(yield func(driver.Entry, error) bool) {
-			yield(driver.Entry{}, driver.Errorf(driver.CodeUnavailable, "away"))
+		return func(yield func(*driver.Version, error) bool) {
+			yield(nil, driver.Errorf(driver.CodeUnavailable, "away"))
 		}
 	}
 	return c.Engine.Log(ctx, q)
@@ -47,6 +57,9 @@ func (c *counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver
 func (c *counting) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	n, _ := c.gets.LoadOrStore(collection, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
+	if c.crash.Load() {
+		panic("a bug")
+	}
 	if c.fail.Load() {
 		return nil, driver.Errorf(driver.CodeUnavailable, "away")
 	}

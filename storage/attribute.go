@@ -34,24 +34,21 @@ func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Ver
 	}
 	q := &driver.LogQuery{
 		Collections: []string{t.Collection}, Keys: []string{newer.Key},
-		FromNumber: first + 1, ToNumber: newer.Number + 1, Backward: true, Previous: true,
+		FromNumber: first + 1, ToNumber: newer.Number + 1, Backward: true,
 	}
 	open := make([]*difference, len(changes))
 	for i, c := range changes {
 		open[i] = newDifference(c, back)
-		if name := t.object.field(c.Field).Stored; !slices.Contains(q.Changed, name) {
-			q.Changed = append(q.Changed, name)
+		if name := t.object.field(c.Field).Stored; !slices.Contains(q.Hints.Changed, name) {
+			q.Hints.Changed = append(q.Hints.Changed, name)
 		}
 	}
 	all, made := open, newEffects(open)
-	for e, err := range s.engine.Log(ctx, q) {
+	for e, err := range s.entries(ctx, q, true) {
 		if err != nil {
-			return fromDriver(ctx, err)
-		}
-		if err := ended(ctx); err != nil {
 			return err
 		}
-		made.of(e.Version, t.changes(e.Previous, e.Version))
+		made.of(e.version, t.changes(e.before, e.version))
 		if open = made.explain(open); len(open) == 0 {
 			break
 		}

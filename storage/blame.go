@@ -38,20 +38,17 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 		return nil, err
 	}
 	q := &driver.LogQuery{
-		Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}, Changed: stored,
-		ToNumber: state.Number + 1, Backward: true, Previous: true,
+		Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}, Hints: driver.Hints{Changed: stored},
+		ToNumber: state.Number + 1, Backward: true,
 	}
 	var last *driver.Version
 	if b.open > 0 {
-		for e, err := range s.engine.Log(ctx, q) {
+		for e, err := range s.entries(ctx, q, true) {
 			if err != nil {
-				return nil, fromDriver(ctx, err)
-			}
-			if err := ended(ctx); err != nil {
 				return nil, err
 			}
 			b.version(e)
-			if last = e.Version; b.open == 0 {
+			if last = e.version; b.open == 0 {
 				break
 			}
 		}
@@ -113,12 +110,12 @@ func newBlame(t *Type, state []byte, names []string, leaf func() error) (_ *blam
 }
 
 // version explains what the entry's version set. Entries come newest first.
-func (b *blame) version(e driver.Entry) {
-	now, nowAt := e.Version.Data, b.nowAt
+func (b *blame) version(e entry) {
+	now, nowAt := e.version.Data, b.nowAt
 	if !bytes.Equal(b.now, now) || nowAt == nil {
 		nowAt = indexMembers(b.t.object, now)
 	}
-	old := dataOf(e.Previous)
+	old := dataOf(e.before)
 	oldAt := indexMembers(b.t.object, old)
 	for _, f := range b.fields {
 		if f.done() {
@@ -133,9 +130,9 @@ func (b *blame) version(e driver.Entry) {
 			continue
 		}
 		if f.entry.v == nil {
-			f.entry.v = e.Version
+			f.entry.v = e.version
 		}
-		f.tree.step(was, is, e.Version)
+		f.tree.step(was, is, e.version)
 		if f.done() {
 			b.open--
 		}

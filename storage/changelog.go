@@ -23,10 +23,6 @@ type changePlace struct {
 	index int
 }
 
-// moreVersions is how many times as many versions are asked for where those before
-// had too few changes for a page.
-const moreVersions = 4
-
 // each calls yield with the changes from one place to another (exclusive, nil:
 // the end), newest first or in the exact reverse of that. Where not all of them are
 // likely to be wanted, versions is how many probably have enough; 0 for all. An
@@ -34,7 +30,7 @@ const moreVersions = 4
 func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, *driver.Version) bool) error {
 	q := l.log
 	q.Limit = versions
-	q.Backward, q.Previous = !reverse, true
+	q.Backward = !reverse
 	if q.To == 0 || q.To > l.seen+1 {
 		q.To = l.seen + 1
 	}
@@ -51,14 +47,11 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 	for {
 		n := 0
 		var last driver.LogPosition
-		for e, err := range l.store.engine.Log(ctx, &q) {
+		for e, err := range l.store.entries(ctx, &q, true) {
 			if err != nil {
-				return fromDriver(ctx, err)
-			}
-			if err := ended(ctx); err != nil {
 				return err
 			}
-			n, last = n+1, positionOf(e.Version)
+			n, last = n+1, positionOf(e.version)
 			if !l.version(e, reverse, after, until, yield) {
 				return nil
 			}
@@ -70,13 +63,9 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 	}
 }
 
-func positionOf(v *driver.Version) driver.LogPosition {
-	return driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}
-}
-
 // version calls yield with the changes of one version; false where no more are wanted.
-func (l *changelog) version(e driver.Entry, reverse bool, after, until *changePlace, yield func(changePlace, change, *driver.Version) bool) bool {
-	v := e.Version
+func (l *changelog) version(e entry, reverse bool, after, until *changePlace, yield func(changePlace, change, *driver.Version) bool) bool {
+	v := e.version
 	t := l.store.byCollection[v.Collection]
 	if t == nil {
 		return true
@@ -91,7 +80,7 @@ func (l *changelog) version(e driver.Entry, reverse bool, after, until *changePl
 	if reverse {
 		const together = 1024
 		var parts [][]change // of so many each: there may be many
-		for c := range t.changes(e.Previous, v) {
+		for c := range t.changes(e.before, v) {
 			if n := len(parts); n == 0 || len(parts[n-1]) == together {
 				parts = append(parts, make([]change, 0, together))
 			}
@@ -106,7 +95,7 @@ func (l *changelog) version(e driver.Entry, reverse bool, after, until *changePl
 		}
 		return true
 	}
-	for c := range t.changes(e.Previous, v) {
+	for c := range t.changes(e.before, v) {
 		if !wanted(c) {
 			return false
 		}
@@ -242,10 +231,10 @@ func (s *Store) DocumentChangelog(ctx context.Context, d *Document, fields []str
 		return nil, err
 	}
 	l := &changelog{store: s, seen: d.seen, fields: fields, log: driver.LogQuery{
-		Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}, Changed: stored,
+		Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}, Hints: driver.Hints{Changed: stored},
 	}}
 	if author != nil {
-		l.log.Authors = []string{*author}
+		l.log.Hints.Authors = []string{*author}
 	}
 	empty, err := l.between("", from, to)
 	if err != nil {

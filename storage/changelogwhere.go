@@ -58,7 +58,7 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 		if !ok {
 			return false, badInput("where.operation: there is no operation %s", quoteShort(string(o)))
 		}
-		l.log.Ops = append(l.log.Ops, op)
+		l.log.Hints.Ops = append(l.log.Hints.Ops, op)
 	}
 	if most := l.store.limits.FilterSize; len(w.Keys)+len(w.Fields)+len(w.Authors)+len(w.DocumentType) > most {
 		return false, badInput("where: more than %d keys, fields, authors and types", most)
@@ -68,16 +68,16 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 	}
 	l.fields = fields
 	if w.ChangeGroup != nil {
-		l.log.Groups = []string{*w.ChangeGroup}
+		l.log.Hints.Groups = []string{*w.ChangeGroup}
 	}
-	l.log.Keys, l.log.Authors = keys, authors
+	l.log.Keys, l.log.Hints.Authors = keys, authors
 	for _, t := range types {
 		has := !named
 		for _, name := range fields {
 			if f := t.object.field(name); f != nil {
 				has = true
-				if !slices.Contains(l.log.Changed, f.Stored) {
-					l.log.Changed = append(l.log.Changed, f.Stored)
+				if !slices.Contains(l.log.Hints.Changed, f.Stored) {
+					l.log.Hints.Changed = append(l.log.Hints.Changed, f.Stored)
 				}
 			}
 		}

@@ -29,11 +29,10 @@ func (s *Store) Misfits(ctx context.Context, report func(Misfit)) error {
 	for _, t := range s.types {
 		q.Collections = append(q.Collections, t.Collection)
 	}
-	for e, err := range s.engine.Log(ctx, q) {
+	for v, err := range s.engine.Log(ctx, q) {
 		if err != nil {
 			return fromDriver(ctx, err)
 		}
-		v := e.Version
 		if v.Deleted {
 			continue
 		}
@@ -66,18 +65,18 @@ func Future(ctx context.Context, engine driver.Engine, present driver.Instant, r
 	}
 	var collections []string
 	all := map[string]*found{}
-	for e, err := range engine.Log(ctx, &driver.LogQuery{From: present + maxAhead, NoData: true}) {
+	for v, err := range engine.Log(ctx, &driver.LogQuery{From: present + maxAhead, Fields: []string{}}) {
 		if err != nil {
 			return err
 		}
-		f := all[e.Version.Collection]
+		f := all[v.Collection]
 		if f == nil {
-			f = &found{first: e.Version.RecordedAt}
-			all[e.Version.Collection] = f
-			collections = append(collections, e.Version.Collection)
+			f = &found{first: v.RecordedAt}
+			all[v.Collection] = f
+			collections = append(collections, v.Collection)
 		}
 		f.versions++
-		f.last = e.Version.RecordedAt
+		f.last = v.RecordedAt
 	}
 	for _, name := range collections {
 		f := all[name]

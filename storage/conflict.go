@@ -99,25 +99,22 @@ func conflictMessage(t *Type, key string, expected int, cur *driver.Version) str
 func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
 	q := &driver.LogQuery{
 		Collections: []string{t.Collection}, Keys: []string{cur.Key},
-		FromNumber: base.Number + 1, ToNumber: cur.Number + 1, Backward: true, Previous: true,
+		FromNumber: base.Number + 1, ToNumber: cur.Number + 1, Backward: true,
 	}
 	out := []*FieldChange{}
-	for e, err := range s.engine.Log(ctx, q) {
+	for e, err := range s.entries(ctx, q, true) {
 		if err != nil {
-			return nil, fromDriver(ctx, err)
-		}
-		if err := ended(ctx); err != nil {
 			return nil, err
 		}
 		var last []change // of the version
-		for c := range t.changes(e.Previous, e.Version) {
+		for c := range t.changes(e.before, e.version) {
 			if last = append(last, c); len(last) == 2*maxSince {
 				last = append(last[:0], last[maxSince:]...)
 			}
 		}
 		for _, c := range slices.Backward(last) {
 			if len(out) < maxSince {
-				out = append(out, s.fieldChange(t, c, e.Version, seen))
+				out = append(out, s.fieldChange(t, c, e.version, seen))
 			}
 		}
 		if len(out) >= maxSince {

@@ -29,8 +29,8 @@ func (l *leaving) Get(ctx context.Context, collection string, refs []driver.Ref,
 	return l.Engine.Get(context.WithoutCancel(ctx), collection, refs, fields)
 }
 
-func (l *leaving) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
-	return func(yield func(driver.Entry, error) bool) {
+func (l *leaving) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	return func(yield func(*driver.Version, error) bool) {
 		for entry, err := range l.Engine.Log(context.WithoutCancel(ctx), q) {
 			if l.read++; l.read == l.stay {
 				l.cancel()
@@ -76,8 +76,7 @@ func TestComparisonsEndWithTheirContext(t *testing.T) {
 		"changes of a version": {9, func(ctx context.Context) error {
 			conn, err := e.projects.Versions(ctx, d, nil, nil, nil, nil, nil, nil, nil, nil)
 			if err != nil {
-				t.Error(err)
-				return nil
+				return err
 			}
 			_, err = conn.Edges[8].Changes()
 			return err

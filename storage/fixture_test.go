@@ -122,7 +122,7 @@ func (s *spy) Count(ctx context.Context, q *driver.Query) (int64, error) {
 	return s.Engine.Count(ctx, q)
 }
 
-func (s *spy) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+func (s *spy) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	s.logs.Add(1)
 	return s.Engine.Log(ctx, q)
 }
@@ -306,8 +306,8 @@ type counted struct {
 	entries *int
 }
 
-func (c *counted) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
-	return func(yield func(driver.Entry, error) bool) {
+func (c *counted) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	return func(yield func(*driver.Version, error) bool) {
 		for e, err := range c.Engine.Log(ctx, q) {
 			*c.entries++
 			if !yield(e, err) {

@@ -363,7 +363,7 @@ func TestBlameStopsEarly(t *testing.T) {
 	if b := must(e.store.Blame(e.begin(), d.Document, []string{"stars"}))(t); len(b) != 1 || b[0].Version() != 50 {
 		t.Errorf("blame %+v", b)
 	}
-	if read != 1 {
+	if read > 2 { // and the one before
 		t.Errorf("read %d versions for one field that changed in the last", read)
 	}
 }

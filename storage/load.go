@@ -42,6 +42,7 @@ func (s *Store) DropPrepared() { s.loaded.fail() }
 // PrepareLoad has prepared.
 func (s *Store) LoadPrepared(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
 	res, err := s.engine.Load(ctx, vs)
+	s.feed.wake()
 	if err != nil {
 		s.loaded.fail()
 	}

@@ -33,11 +33,11 @@ func TestLoadWorksOutWhatChanged(t *testing.T) {
 	}
 	changed := func() []string {
 		var out []string
-		for entry, err := range e.engine.Log(t.Context(), &driver.LogQuery{}) {
+		for v, err := range e.engine.Log(t.Context(), &driver.LogQuery{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, entry.Version.Key+" "+strings.Join(entry.Version.Changed, ","))
+			out = append(out, v.Key+" "+strings.Join(v.Changed, ","))
 		}
 		return out
 	}

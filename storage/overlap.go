@@ -35,13 +35,13 @@ func (o *overlap) since(ctx context.Context) error {
 	}
 	o.changed = map[string]bool{}
 	q := o.log()
-	q.NoData = true
-	for e, err := range o.store.engine.Log(ctx, q) {
+	q.Fields = []string{}
+	for v, err := range o.store.readLog(ctx, q) {
 		if err != nil {
-			return fromDriver(ctx, err)
+			return err
 		}
-		o.again = o.again || e.Version.Deleted
-		for _, name := range e.Version.Changed {
+		o.again = o.again || v.Deleted
+		for _, name := range v.Changed {
 			o.changed[name] = true
 		}
 	}
@@ -100,26 +100,23 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 		return nil, nil
 	}
 	q := o.log()
-	q.Previous, q.Backward = true, true
+	q.Backward = true
 	for _, path := range paths {
 		names, _ := diff.Split(path)
-		if stored := o.t.object.field(names[0]).Stored; !slices.Contains(q.Changed, stored) {
-			q.Changed = append(q.Changed, stored)
+		if stored := o.t.object.field(names[0]).Stored; !slices.Contains(q.Hints.Changed, stored) {
+			q.Hints.Changed = append(q.Hints.Changed, stored)
 		}
 	}
 	var found []string
 	compared := 0
-	for e, err := range o.store.engine.Log(ctx, q) {
+	for e, err := range o.store.entries(ctx, q, true) {
 		if err != nil {
-			return nil, fromDriver(ctx, err)
-		}
-		if err := ended(ctx); err != nil {
 			return nil, err
 		}
 		if compared++; compared > maxCompared {
 			return append(found, paths...), nil
 		}
-		touched := touchedBy(paths, o.t.changes(e.Previous, e.Version))
+		touched := touchedBy(paths, o.t.changes(e.before, e.version))
 		paths = slices.DeleteFunc(paths, func(path string) bool {
 			if touched[path] {
 				found = append(found, path)

@@ -18,6 +18,7 @@ type Store struct {
 	limits       Limits
 	log          *slog.Logger
 	loaded       loadCache
+	feed         feed
 }
 
 // Limits bound what one request may ask for.

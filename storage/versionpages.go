@@ -25,7 +25,7 @@ type VersionsArgs struct {
 // VersionPage is a page of the versions of one document, newest first.
 type VersionPage struct {
 	Page
-	entries []driver.Entry
+	entries []entry
 }
 
 // VersionsOf is a page of versions, or why there is none.
@@ -49,8 +49,8 @@ func (s *Store) Versions(ctx context.Context, d *Document, args *VersionsArgs) (
 	return found[0].Page, found[0].Err
 }
 
-// VersionsTogether is Versions for several documents of one type, with one range
-// read of the engine for all of them. The result has one element for each
+// VersionsTogether is Versions for several documents of one type, read of the engine
+// together. The result has one element for each
 // document; those of which the same can be known share a page.
 func (s *Store) VersionsTogether(ctx context.Context, docs []*Document, args *VersionsArgs) []VersionsOf {
 	out := make([]VersionsOf, len(docs))
@@ -88,18 +88,22 @@ type versionLists struct {
 	known map[listKey]*versionList // where there are several documents
 
 	counting sync.Mutex
-	counted  []int // of each list, once they were counted
+	counted  []int // of each list, once they were counted; only with hints
 }
 
 // versionList is the versions of a document as they are seen from an instant.
 type versionList struct {
-	of      *versionLists
-	place   int // in lists
-	key     string
-	seen    driver.Instant
-	hash    func() string
-	history driver.History
-	page    *VersionPage
+	of    *versionLists
+	place int // in lists
+	key   string
+	doc   *Document
+	seen  driver.Instant
+	hash  func() string
+	// The list has the numbers from first to last, and the page is of those from
+	// from on and before to, 0 for no bound, as the cursors say.
+	first, last int64
+	from, to    int64
+	page        *VersionPage
 }
 
 type listKey struct {
@@ -118,11 +122,11 @@ func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (
 		return nil, err
 	}
 	c := &changelog{log: driver.LogQuery{Collections: []string{t.Collection}}}
-	if c.log.Changed, err = t.storedNames("fields", args.Fields); err != nil {
+	if c.log.Hints.Changed, err = t.storedNames("fields", args.Fields); err != nil {
 		return nil, err
 	}
 	if args.Author != nil {
-		c.log.Authors = []string{*args.Author}
+		c.log.Hints.Authors = []string{*args.Author}
 	}
 	empty, err := c.between("", args.From, args.To)
 	if err != nil {
@@ -134,7 +138,7 @@ func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (
 // page returns the page of a document's versions, which is filled when all are
 // read.
 func (l *versionLists) page(ctx context.Context, d *Document) VersionsOf {
-	one := &versionList{of: l, key: d.v.Key, seen: d.seen, history: driver.History{Key: d.v.Key}, page: &VersionPage{}}
+	one := &versionList{of: l, key: d.v.Key, doc: d, seen: d.seen, page: &VersionPage{}}
 	one.hash = sync.OnceValue(func() string {
 		return argsHash("versions", l.t.Name, one.key, l.args.From, l.args.To, l.args.Author, l.args.Fields)
 	})
@@ -153,7 +157,6 @@ func (l *versionLists) page(ctx context.Context, d *Document) VersionsOf {
 	}
 	l.known[k] = one
 	one.place = len(l.lists)
-	one.history.To = one.seen + 1
 	l.lists = append(l.lists, one)
 	return VersionsOf{Page: one.page}
 }
@@ -166,8 +169,8 @@ func (o *versionList) bound() error {
 		cursor *string
 		bound  func(number int64)
 	}{
-		{"after", o.of.p.after, func(n int64) { o.history.ToNumber = n }},
-		{"before", o.of.p.before, func(n int64) { o.history.FromNumber = n + 1 }},
+		{"after", o.of.p.after, func(n int64) { o.to = n }},
+		{"before", o.of.p.before, func(n int64) { o.from = n + 1 }},
 	} {
 		if cur.cursor == nil {
 			continue
@@ -194,30 +197,19 @@ func (o *versionList) bound() error {
 
 // read fills the pages.
 func (l *versionLists) read(ctx context.Context) error {
-	q := l.log
-	q.Backward, q.Limit = !l.p.backward, l.p.limit+1
-	switch q.Fields = l.args.Members; {
-	case q.Fields == nil:
-		q.Previous = true
-	case len(q.Fields) == 0:
-		q.NoData = true
-	default:
-		q.PreviousOfDeleted = true
-	}
-	var asked []*versionList
-	for _, one := range l.lists {
-		if !l.empty && one.history.ToNumber != 1 { // nothing is before the first version
-			asked = append(asked, one)
-			q.Histories = append(q.Histories, one.history)
+	if !l.empty {
+		if err := l.numbers(ctx); err != nil {
+			return err
 		}
-	}
-	if asked != nil {
-		for e, err := range l.store.engine.Log(ctx, &q) {
-			if err != nil {
-				return fromDriver(ctx, err)
-			}
-			pg := asked[e.History].page
-			pg.entries = append(pg.entries, e)
+		read := l.readNumbers
+		if l.log.Hints.Any() {
+			read = l.readLogs
+		}
+		if err := read(ctx); err != nil {
+			return err
+		}
+		if err := l.fillDeleted(ctx); err != nil {
+			return err
 		}
 	}
 	n := 0
@@ -236,6 +228,174 @@ func (l *versionLists) read(ctx context.Context) error {
 	return nil
 }
 
+// numbers finds the first and the last number of each list: numbers have no gaps,
+// so that the versions current at its two ends tell.
+func (l *versionLists) numbers(ctx context.Context) error {
+	var refs []driver.Ref
+	var found []func(*driver.Version)
+	for _, one := range l.lists {
+		end := one.seen
+		if to := l.log.To; to != 0 {
+			end = min(end, to-1)
+		}
+		if v := one.doc.v; v.RecordedAt <= end && (end < v.SupersededAt && v.SupersededAt != driver.Forever || end == one.doc.at) {
+			one.last = v.Number // it was current then
+		} else {
+			refs = append(refs, driver.Ref{Key: one.key, At: end})
+			found = append(found, func(v *driver.Version) { one.last = v.Number })
+		}
+		one.first = 1
+		if l.log.From > 0 {
+			refs = append(refs, driver.Ref{Key: one.key, At: l.log.From - 1})
+			found = append(found, func(v *driver.Version) { one.first = v.Number + 1 })
+		}
+	}
+	if refs == nil {
+		return nil
+	}
+	vs, err := l.store.engine.Get(ctx, l.t.Collection, refs, []string{})
+	if err != nil {
+		return fromDriver(ctx, err)
+	}
+	for i, v := range vs {
+		if v != nil {
+			found[i](v)
+		}
+	}
+	return nil
+}
+
+// within are the first and the last number between the cursors.
+func (o *versionList) within() (first, last int64) {
+	first, last = max(o.first, o.from), o.last
+	if o.to != 0 {
+		last = min(last, o.to-1)
+	}
+	return first, last
+}
+
+// withBefore reports whether what is before each version is looked at.
+func (l *versionLists) withBefore() bool { return l.args.Members == nil }
+
+// fillDeleted reads what deletions have deleted, which is shown in their place.
+func (l *versionLists) fillDeleted(ctx context.Context) error {
+	if l.args.Members != nil && len(l.args.Members) == 0 {
+		return nil
+	}
+	var refs []driver.Ref
+	var lack []*entry
+	for _, one := range l.lists {
+		for i := range one.page.entries {
+			if e := &one.page.entries[i]; e.version.Deleted && e.before == nil && e.version.Number > 1 {
+				refs = append(refs, driver.Ref{Key: one.key, Number: e.version.Number - 1})
+				lack = append(lack, e)
+			}
+		}
+	}
+	if refs == nil {
+		return nil
+	}
+	vs, err := l.store.engine.Get(ctx, l.t.Collection, refs, l.args.Members)
+	if err != nil {
+		return fromDriver(ctx, err)
+	}
+	for i, v := range vs {
+		lack[i].before = v
+	}
+	return nil
+}
+
+// readNumbers reads pages whose numbers are known: those of one list are a stretch
+// of its log, those of several are read by number at once.
+func (l *versionLists) readNumbers(ctx context.Context) error {
+	var refs []driver.Ref
+	ends := make([]int, len(l.lists)) // of each page, in refs
+	firsts := make([]int64, len(l.lists))
+	for i, one := range l.lists {
+		first, last := one.within()
+		limit := int64(l.p.limit) + 1
+		if l.p.backward {
+			last = min(last, first+limit-1)
+		} else {
+			first = max(first, last-limit+1)
+		}
+		firsts[i] = first
+		if first > last {
+			ends[i] = len(refs)
+			continue
+		}
+		if l.withBefore() && first > 1 {
+			first--
+		}
+		for n := first; n <= last; n++ {
+			refs = append(refs, driver.Ref{Key: one.key, Number: n})
+		}
+		ends[i] = len(refs)
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	var vs []*driver.Version
+	if len(l.lists) == 1 {
+		q := l.logOf(l.lists[0], refs[0].Number, refs[len(refs)-1].Number)
+		q.Fields = l.args.Members
+		for v, err := range l.store.readLog(ctx, q) {
+			if err != nil {
+				return err
+			}
+			vs = append(vs, v)
+		}
+	} else {
+		var err error
+		if vs, err = l.store.engine.Get(ctx, l.t.Collection, refs, l.args.Members); err != nil {
+			return fromDriver(ctx, err)
+		}
+	}
+	if len(vs) != len(refs) || slices.Contains(vs, nil) {
+		return fromDriver(ctx, driver.Errorf(driver.CodeInternal, "%s: a version is missing in the middle of a history", l.t.Collection))
+	}
+	at := 0
+	for i, one := range l.lists {
+		var before *driver.Version
+		for _, v := range vs[at:ends[i]] {
+			if v.Number >= firsts[i] {
+				one.page.entries = append(one.page.entries, entry{v, before})
+			}
+			before = v
+		}
+		at = ends[i]
+		if !l.p.backward {
+			slices.Reverse(one.page.entries)
+		}
+	}
+	return nil
+}
+
+// readLogs reads pages of which the hints say more than the numbers, one after
+// another.
+func (l *versionLists) readLogs(ctx context.Context) error {
+	for _, one := range l.lists {
+		first, last := one.within()
+		if first > last {
+			continue
+		}
+		q := l.logOf(one, first, last)
+		q.Backward, q.Limit, q.Fields = !l.p.backward, l.p.limit+1, l.args.Members
+		for e, err := range l.store.entries(ctx, q, l.withBefore()) {
+			if err != nil {
+				return err
+			}
+			one.page.entries = append(one.page.entries, e)
+		}
+	}
+	return nil
+}
+
+// logOf is the log of a list, between two numbers.
+func (l *versionLists) logOf(one *versionList, first, last int64) *driver.LogQuery {
+	return &driver.LogQuery{Collections: l.log.Collections, Keys: []string{one.key}, FromNumber: first, ToNumber: last + 1, Hints: l.log.Hints}
+}
+
 // fill makes the page of its entries.
 func (o *versionList) fill() {
 	pg, l := o.page, o.of
@@ -249,7 +409,12 @@ func (o *versionList) fill() {
 		return appendVersionCursor(dst, o.hash(), o.seen, d.v.Number)
 	}
 	known := -1
-	if whole := l.p.after == nil && l.p.before == nil && !more; whole || l.empty {
+	switch {
+	case l.empty:
+		known = 0
+	case !l.log.Hints.Any():
+		known = int(max(0, o.last-o.first+1))
+	case l.p.after == nil && l.p.before == nil && !more:
 		known = len(pg.entries)
 	}
 	pg.count = func(ctx context.Context) (int, error) {
@@ -262,9 +427,9 @@ func (o *versionList) fill() {
 	pg.Docs = make([]*Document, len(pg.entries))
 	for i, e := range pg.entries {
 		pg.Docs[i] = &docs[i]
-		l.store.fillDocument(pg.Docs[i], l.t, e.Version, e.Version.RecordedAt, o.seen, true)
-		if e.Version.Deleted && e.Previous != nil {
-			pg.Docs[i].raw = e.Previous.Data
+		l.store.fillDocument(pg.Docs[i], l.t, e.version, e.version.RecordedAt, o.seen, true)
+		if e.version.Deleted && e.before != nil {
+			pg.Docs[i].raw = e.before.Data
 		}
 	}
 }
@@ -277,53 +442,20 @@ func (l *versionLists) count(ctx context.Context, place int) (int, error) {
 	if l.counted != nil {
 		return l.counted[place], nil
 	}
-	q := l.log
-	q.NoData = true
-	for _, one := range l.lists {
-		q.Histories = append(q.Histories, driver.History{Key: one.key, To: one.history.To})
-	}
-	count := l.countEach
-	if len(q.Authors)+len(q.Ops)+len(q.Groups)+len(q.Changed) == 0 {
-		count = l.countNumbers
-	}
-	counted, err := count(ctx, &q)
-	if err != nil {
-		return 0, err
+	counted := make([]int, len(l.lists))
+	for i, one := range l.lists {
+		if one.first > one.last {
+			continue
+		}
+		q := l.logOf(one, one.first, one.last)
+		q.Fields = []string{}
+		for _, err := range l.store.readLog(ctx, q) {
+			if err != nil {
+				return 0, err
+			}
+			counted[i]++
+		}
 	}
 	l.counted = counted
 	return counted[place], nil
-}
-
-// countEach counts the versions of histories with one range read.
-func (l *versionLists) countEach(ctx context.Context, q *driver.LogQuery) ([]int, error) {
-	counted := make([]int, len(l.lists))
-	for e, err := range l.store.engine.Log(ctx, q) {
-		if err != nil {
-			return nil, fromDriver(ctx, err)
-		}
-		counted[e.History]++
-	}
-	return counted, nil
-}
-
-// countNumbers counts the versions of histories that nothing but times bounds.
-// Numbers have no gaps, so that the last one tells, and where there is a beginning
-// the first, however long the histories are.
-func (l *versionLists) countNumbers(ctx context.Context, q *driver.LogQuery) ([]int, error) {
-	counted := make([]int, len(l.lists))
-	q.Limit = 1
-	ends := func(backward bool, use func(*int, int)) error {
-		q.Backward = backward
-		for e, err := range l.store.engine.Log(ctx, q) {
-			if err != nil {
-				return fromDriver(ctx, err)
-			}
-			use(&counted[e.History], int(e.Version.Number))
-		}
-		return nil
-	}
-	if err := ends(true, func(n *int, last int) { *n = last }); err != nil || q.From == 0 {
-		return counted, err
-	}
-	return counted, ends(false, func(n *int, first int) { *n -= first - 1 })
 }

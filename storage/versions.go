@@ -53,7 +53,7 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 				if err := ended(ctx); err != nil {
 					return nil, err
 				}
-				return s.listChanges(ctx, d.t, e.Previous, e.Version, e.Version, doc.seen)
+				return s.listChanges(ctx, d.t, e.before, e.version, e.version, doc.seen)
 			},
 		})
 	}

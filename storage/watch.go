@@ -3,78 +3,226 @@ package storage
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"github.com/asof/asof/storage/driver"
 )
 
-// WatchQuery says what a watch is about and where it begins.
+// WatchQuery says what a watch is about and where it begins: behind a position, behind
+// an instant, or, where neither is given, now.
 type WatchQuery struct {
 	Types []string // by their GraphQL names; empty: all that the schema has
-	// After is the position of an event, to go on behind it, in another process
-	// too; empty: from the beginning, with every version that there is.
-	After string
-	// FromNow leaves out what was acknowledged before the watch began; After is
-	// empty then.
-	FromNow bool
+	After string   // the position of an event, also of a watch in another process
+	Since *driver.Instant
 }
 
 // Event is a step of a watch.
 type Event struct {
-	// Position is behind this event. Positions are opaque to everyone but the
-	// store, and stay good; of two that a watch tells, or one that goes on
-	// behind it, the later is the greater string.
-	Position string
-	// Arrived is the version; nil where the event is only a place.
-	Arrived *Arrived
+	Position string   // behind this event; opaque, and good for as long as the store is
+	Arrived  *Arrived // nil in the first event, which only says where the watch begins
 }
 
-// Arrived is a version that was committed or loaded.
+// Arrived is a version that was committed.
 type Arrived struct {
 	store *Store
 	t     *Type
 	v     *driver.Version
 }
 
-// Watch tells of every version that is committed or loaded, once, and those of a
-// document in the order of their numbers, whatever the type; each as it was when
-// it was recorded, which for a version that was loaded may be long ago.
+// ResyncError ends a watch when versions were loaded into the past: what has been told is
+// not all any more. Read again, and watch from now.
+type ResyncError struct {
+	Loaded driver.Instant // when the load was
+}
+
+func (e *ResyncError) Error() string {
+	return "old versions were loaded at " + e.Loaded.String() + ", and are not told: read again what you need, and watch from then on"
+}
+
+// Watch tells of every version that is committed behind the beginning, once, in the
+// order of commits; a read at Now shows it already. The first event is only a place.
 //
-// The first event is only a place: what is acknowledged from then on will be
-// told. Others may follow at any time. The loop may take as long as it likes; it
+// The log is told up to Now, again and again: at once after a commit of this process,
+// and at most a second after one of another. The loop may take as long as it likes. It
 // ends when it is left, or with an error, as when the context ends.
-// Errors: BAD_USER_INPUT for an unknown type, for a position that is not one of
-// this store, and for After together with FromNow; NOT_FOUND for a position that
-// is older than what the database can still tell from; UNAVAILABLE.
+// Errors: *ResyncError; BAD_USER_INPUT for an unknown type, for a position or an instant
+// that is in the future or malformed, and for both; UNAVAILABLE.
 func (s *Store) Watch(ctx context.Context, q WatchQuery) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		asked := driver.WatchQuery{After: driver.WatchPosition(q.After), FromNow: q.FromNow}
-		for _, name := range q.Types {
-			t := s.byName[name]
-			if t == nil {
-				yield(nil, badInput("there is no type %s", quoteShort(name)))
-				return
-			}
-			asked.Collections = append(asked.Collections, t.Collection)
+		w := &watch{store: s, yield: yield}
+		err := w.begin(ctx, q)
+		if err == nil {
+			s.feed.join()
+			defer s.feed.leave()
+			err = w.run(ctx)
 		}
-		if len(q.Types) == 0 {
-			for _, t := range s.types {
-				asked.Collections = append(asked.Collections, t.Collection)
-			}
-		}
-		for a, err := range s.engine.Watch(ctx, &asked) {
-			if err != nil {
-				yield(nil, fromDriver(ctx, err))
-				return
-			}
-			e := &Event{Position: string(a.Position)}
-			if v := a.Version; v != nil {
-				e.Arrived = &Arrived{store: s, t: s.byCollection[v.Collection], v: v}
-			}
-			if !yield(e, nil) {
-				return
-			}
+		if err != nil && !w.left {
+			yield(nil, err)
 		}
 	}
+}
+
+// watch is one call of Watch.
+type watch struct {
+	store       *Store
+	collections []string
+	yield       func(*Event, error) bool
+	left        bool // the loop was
+	place       watchPlace
+}
+
+// watchPlace is where a watch is: all that is before it in the log has been told. Without
+// a collection it is behind all versions of its instant.
+type watchPlace struct{ driver.LogPosition }
+
+// watchCursor tells positions of watches from cursors.
+const watchCursor = "watch"
+
+func (p watchPlace) encode() string {
+	return encodeCursor(watchCursor, 1, p.At, p.Collection, p.Key, p.Number)
+}
+
+func decodeWatchPlace(text string) (p watchPlace, err error) {
+	_, parts, err := decodeCursor("after", text, watchCursor, 4)
+	if err != nil {
+		return p, badInput("after: %s is not a position of a watch", quoteShort(text))
+	}
+	at, ok1 := number(parts[0])
+	collection, ok2 := parts[1].(string)
+	key, ok3 := parts[2].(string)
+	n, ok4 := number(parts[3])
+	if !ok1 || !ok2 || !ok3 || !ok4 || at < 0 {
+		return p, badInput("after: %s is not a position of a watch", quoteShort(text))
+	}
+	return watchPlace{driver.LogPosition{At: driver.Instant(at), Collection: collection, Key: key, Number: n}}, nil
+}
+
+// log is the log behind the place, up to an instant.
+func (p watchPlace) log(until driver.Instant) *driver.LogQuery {
+	if p.Collection == "" {
+		return &driver.LogQuery{From: p.At + 1, To: until + 1}
+	}
+	return &driver.LogQuery{From: p.At, To: until + 1, After: &p.LogPosition}
+}
+
+// begin checks the query and finds the place where the watch begins.
+func (w *watch) begin(ctx context.Context, q WatchQuery) error {
+	for _, name := range q.Types {
+		t := w.store.byName[name]
+		if t == nil {
+			return badInput("there is no type %s", quoteShort(name))
+		}
+		w.collections = append(w.collections, t.Collection)
+	}
+	if len(q.Types) == 0 {
+		w.collections = w.store.collections()
+	}
+	switch {
+	case q.After != "" && q.Since != nil:
+		return badInput("a watch begins behind a position or behind an instant, not both")
+	case q.After != "":
+		var err error
+		if w.place, err = decodeWatchPlace(q.After); err != nil {
+			return err
+		}
+	case q.Since != nil:
+		w.place.At = *q.Since
+	default:
+		now, err := w.store.engine.Now(ctx)
+		w.place.At = now
+		return fromDriver(ctx, err)
+	}
+	err := w.store.engine.Settle(ctx, w.place.At)
+	if driver.CodeOf(err) == driver.CodeInvalid {
+		return badInput("the watch begins at %s, which is in the future; perhaps the store was restored from an older copy: watch from now", w.place.At)
+	}
+	return fromDriver(ctx, err)
+}
+
+func (w *watch) run(ctx context.Context) error {
+	w.tell(nil)
+	for !w.left {
+		woken := w.store.feed.look() // before the round, so that nothing is missed
+		more, err := w.round(ctx)
+		if err != nil {
+			return err
+		}
+		if more || w.left {
+			continue
+		}
+		select {
+		case <-woken:
+		case <-ctx.Done():
+			return fromDriver(ctx, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// round tells what is behind the place: a round that is shared with other watches, or,
+// where the watch is behind those, all that there is up to now. It reports whether there
+// may be more.
+func (w *watch) round(ctx context.Context) (more bool, err error) {
+	if w.place.Collection == "" {
+		r, err := w.store.feed.round(ctx, w.store, w.place.At)
+		if err != nil {
+			return false, err
+		}
+		if r != nil {
+			for _, v := range r.versions {
+				if slices.Contains(w.collections, v.Collection) && !w.tell(v) {
+					return false, nil
+				}
+			}
+			w.place = watchPlace{driver.LogPosition{At: r.to}}
+			return r.more || !w.store.feed.last(r.to), nil
+		}
+	}
+	until, err := w.store.watchedUntil(ctx, w.place.At)
+	if err != nil {
+		return false, err
+	}
+	q := w.place.log(until)
+	q.Collections = w.collections
+	for v, err := range w.store.readLog(ctx, q) {
+		if err != nil {
+			return false, err
+		}
+		if !w.tell(v) {
+			return false, nil
+		}
+	}
+	w.place = watchPlace{driver.LogPosition{At: until}}
+	return false, nil
+}
+
+// watchedUntil is up to when the log behind an instant can be told.
+func (s *Store) watchedUntil(ctx context.Context, from driver.Instant) (driver.Instant, error) {
+	now, err := s.engine.Now(ctx)
+	if err != nil {
+		return 0, fromDriver(ctx, err)
+	}
+	// In this order: every load of an instant up to now is known.
+	loaded, err := s.engine.Loaded(ctx)
+	if err != nil {
+		return 0, fromDriver(ctx, err)
+	}
+	if loaded > from {
+		return 0, &ResyncError{Loaded: loaded}
+	}
+	return max(now, from), nil
+}
+
+// tell tells of a version, or of a place if v is nil, and returns whether it may go on.
+func (w *watch) tell(v *driver.Version) bool {
+	e := &Event{}
+	if v != nil {
+		w.place = watchPlace{positionOf(v)}
+		e.Arrived = &Arrived{store: w.store, t: w.store.byCollection[v.Collection], v: v}
+	}
+	e.Position = w.place.encode()
+	w.left = !w.yield(e, nil)
+	return !w.left
 }
 
 // Type is the type of the document.

@@ -2,13 +2,17 @@ package storage_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
 )
 
 // watched follows a watch until it has told so many versions, and describes them.
@@ -39,70 +43,160 @@ func (e *env) watched(q storage.WatchQuery, n int) (told, positions []string) {
 
 func TestWatch(t *testing.T) {
 	e := newEnv(t)
+	since := e.clock.advance(0)
+	e.clock.advance(1)
 	e.create("a", map[string]any{"name": "A", "tags": []any{"x"}})
 	e.update("bob", "a", 1, map[string]any{"name": "B"})
 	if _, err := e.projects.Delete(e.as("eve"), storage.DeleteInput{Key: "a", ExpectedVersion: 2}); err != nil {
 		t.Fatal(err)
 	}
-	e.load("tags", "x", `{"name":"X","unknown":1}`)
+	e.create("b", map[string]any{"name": "B", "tags": []any{}})
 	want := []string{
 		`Project a@1 CREATE Project:a@1 by ann: ADD /name -> "A", ADD /tags -> ["x"], ADD /archived -> false`,
 		`Project a@2 UPDATE Project:a@2 by bob: REPLACE /name "A" -> "B"`,
 		`Project a@3 DELETE deleted by eve: REMOVE /name "B", REMOVE /tags ["x"], REMOVE /archived false`,
-		`Tag x@1 IMPORT Tag:x@1 by importer: ADD /name -> "X"`,
+		`Project b@1 CREATE Project:b@1 by ann: ADD /name -> "B", ADD /tags -> [], ADD /archived -> false`,
 	}
-	all, positions := e.watched(storage.WatchQuery{}, 4)
+	all, positions := e.watched(storage.WatchQuery{Since: &since}, 4)
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("all (-want +got):\n%s", diff)
 	}
-	for i := range positions[1:] {
-		if positions[i] >= positions[i+1] {
-			t.Errorf("the position %q is followed by %q", positions[i], positions[i+1])
-		}
-	}
-	for i := range want[1:] {
+	for i := range want {
 		got, _ := e.watched(storage.WatchQuery{After: positions[i]}, len(want)-i)
 		if diff := cmp.Diff(want[i:], got); diff != "" {
 			t.Errorf("behind event %d (-want +got):\n%s", i, diff)
 		}
 	}
-	if got, _ := e.watched(storage.WatchQuery{Types: []string{"Tag"}}, 1); got[0] != want[3] {
-		t.Errorf("of tags: %q", got)
-	}
-	// From now, with what is committed in the loop.
+	// From now, of one type, with what is committed in the loop.
 	var got []string
-	for event, err := range e.store.Watch(t.Context(), storage.WatchQuery{FromNow: true}) {
+	for event, err := range e.store.Watch(t.Context(), storage.WatchQuery{Types: []string{"Project"}}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if event.Arrived == nil {
-			if len(got) == 0 {
-				e.create("b", map[string]any{"name": "B", "tags": []any{}})
-			}
-			continue
+		if a := event.Arrived; a != nil {
+			got = append(got, a.Key())
 		}
-		if got = append(got, event.Arrived.Key()); len(got) == 1 {
+		if len(got) == 3 {
 			break
 		}
+		e.create(fmt.Sprintf("c%d", len(got)), map[string]any{"name": "C", "tags": []any{}})
 	}
-	if got[0] != "b" {
+	if strings.Join(got, " ") != "c0 c1 c2" {
 		t.Errorf("from now: %q", got)
 	}
 }
 
+// Many watches, some of which begin in the middle, tell the same while many write: each
+// version once, in the order of commits.
+func TestWatchesTellAll(t *testing.T) {
+	const writers, writes, watches = 4, 100, 6
+	e := newEnv(t)
+	e.create("first", map[string]any{"name": "A", "tags": []any{}})
+	since := e.get("first").Document.VersionInfo().RecordedAt() - 1
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	told := make([][]string, watches)
+	for i := range told {
+		all.Go(func() {
+			q := storage.WatchQuery{Since: &since}
+			for len(told[i]) < writers*writes+1 {
+				for event, err := range e.store.Watch(ctx, q) {
+					if err != nil {
+						t.Errorf("watch %d, after %d versions: %v", i, len(told[i]), err)
+						return
+					}
+					q = storage.WatchQuery{After: event.Position}
+					if a := event.Arrived; a != nil {
+						told[i] = append(told[i], fmt.Sprintf("%s@%d", a.Key(), a.VersionInfo().Number()))
+						if n := len(told[i]); n == writers*writes+1 || i > 2 && n%(10*i) == 0 {
+							break // it goes on behind the position
+						}
+					}
+				}
+			}
+		})
+	}
+	for w := range writers {
+		all.Go(func() {
+			for n := range writes {
+				key := fmt.Sprintf("w%d-%d", w, n)
+				if _, err := e.projects.Create(ctx, storage.CreateInput{Key: key, Data: map[string]any{"name": "N", "tags": []any{}}}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	var want []string
+	for v, err := range e.engine.Log(t.Context(), &driver.LogQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, fmt.Sprintf("%s@%d", v.Key, v.Number))
+	}
+	for i := range told {
+		if diff := cmp.Diff(want, told[i]); diff != "" {
+			t.Errorf("watch %d (-log +told):\n%.2000s", i, diff)
+		}
+	}
+}
+
+// A load ends watches, those that go on behind a position of before too; those that begin
+// afterwards go on.
+func TestLoadsEndWatches(t *testing.T) {
+	e := newEnv(t)
+	e.create("a", map[string]any{"name": "A", "tags": []any{}})
+	position := ""
+	var ended error
+	for event, err := range e.store.Watch(t.Context(), storage.WatchQuery{}) {
+		if err != nil {
+			ended = err
+			break
+		}
+		position = event.Position
+		e.load("tags", "x", `{"name":"X"}`)
+	}
+	var resync *storage.ResyncError
+	if !errors.As(ended, &resync) {
+		t.Errorf("the watch ended with %v", ended)
+	}
+	for _, err := range e.store.Watch(t.Context(), storage.WatchQuery{After: position}) {
+		ended = err
+	}
+	if !errors.As(ended, &resync) {
+		t.Errorf("behind a position of before it: %v", ended)
+	}
+	e.clock.advance(time.Second)
+	n := 0
+	for event, err := range e.store.Watch(t.Context(), storage.WatchQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; event.Arrived != nil {
+			break
+		}
+		e.create("b", map[string]any{"name": "B", "tags": []any{}})
+	}
+	if n != 2 {
+		t.Errorf("%d events after the load", n)
+	}
+}
+
 func TestWatchRefuses(t *testing.T) {
-	e, other := newEnv(t), newEnv(t)
-	other.create("a", map[string]any{"name": "A", "tags": []any{}})
-	_, theirs := other.watched(storage.WatchQuery{}, 1)
+	e := newEnv(t)
 	first := func(ctx context.Context, q storage.WatchQuery) error {
 		for _, err := range e.store.Watch(ctx, q) {
 			return err
 		}
 		return nil
 	}
+	future := e.clock.advance(0) + driver.Instant(time.Hour.Microseconds())
 	wantError(t, first(t.Context(), storage.WatchQuery{Types: []string{"Nothing"}}), storage.CodeBadUserInput, `there is no type "Nothing"`)
-	wantError(t, first(t.Context(), storage.WatchQuery{After: theirs[0]}), storage.CodeBadUserInput, "another store")
-	wantError(t, first(t.Context(), storage.WatchQuery{After: theirs[0], FromNow: true}), storage.CodeBadUserInput)
+	wantError(t, first(t.Context(), storage.WatchQuery{After: "x"}), storage.CodeBadUserInput, "not a position of a watch")
+	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future}), storage.CodeBadUserInput, "in the future")
+	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future, After: "x"}), storage.CodeBadUserInput, "not both")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantError(t, first(ctx, storage.WatchQuery{}), storage.CodeUnavailable)

@@ -296,6 +296,7 @@ func (s *Store) commit(ctx context.Context, op *operation, t *Type, message *str
 	s.loaded.forget(w.Collection, w.Key)
 	switch refused := driver.RefusalOf(err); {
 	case err == nil:
+		s.feed.wake()
 		op.reached(v.RecordedAt)
 		return v, nil
 	case isConflict(err):

@@ -88,7 +88,7 @@ func TestLookingKeepsTheFormat(t *testing.T) {
 	for _, c := range []struct {
 		command string
 		format  uint32
-	}{{"check", 1}, {"export", 1}, {"import", 2}} {
+	}{{"check", 1}, {"export", 1}, {"import", 3}} {
 		args := []string{c.command, "--store=sqlite:" + path}
 		if c.command == "import" {
 			args = append(args, "-")

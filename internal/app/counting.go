@@ -76,20 +76,13 @@ func (c counting) Query(ctx context.Context, q *driver.Query) ([]*driver.Version
 	return versions, err
 }
 
-// examinedShare is the part that counts of what an engine looked at and left out, one
-// in so many: it takes time, which has a limit of its own, and no memory.
-const examinedShare = 4
-
-func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
-	asked := *q
-	asked.Examined = func(versions, bytes int) error { return countThese(ctx, versions, bytes/examinedShare) }
-	log := c.Engine.Log(ctx, &asked)
-	return func(yield func(driver.Entry, error) bool) {
-		for entry, err := range log {
+func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	return func(yield func(*driver.Version, error) bool) {
+		for v, err := range c.Engine.Log(ctx, q) {
 			if err == nil {
-				_, err = count(ctx, entry.Version, entry.Previous)
+				_, err = count(ctx, v)
 			}
-			if !yield(entry, err) || err != nil {
+			if !yield(v, err) || err != nil {
 				return
 			}
 		}
@@ -114,13 +107,8 @@ func count(ctx context.Context, versions ...*driver.Version) (size int, err erro
 			size += len(v.Data)
 		}
 	}
-	return size, countThese(ctx, found, size)
-}
-
-// countThese counts so many versions, with so many bytes.
-func countThese(ctx context.Context, versions, bytes int) error {
-	if err := httpapi.CountRead(ctx, versions, bytes); err != nil {
-		return &storage.Error{Code: storage.CodeQueryTooComplex, Message: err.Error()}
+	if err := httpapi.CountRead(ctx, found, size); err != nil {
+		return size, &storage.Error{Code: storage.CodeQueryTooComplex, Message: err.Error()}
 	}
-	return nil
+	return size, nil
 }

@@ -102,10 +102,10 @@ func (f *failing) Query(ctx context.Context, q *driver.Query) ([]*driver.Version
 	return f.Engine.Query(ctx, q)
 }
 
-func (f *failing) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
-	return func(yield func(driver.Entry, error) bool) {
-		call := fmt.Sprintf("log %s %d", strings.Join(q.Collections, " "), max(len(q.Keys), len(q.Histories)))
-		if q.NoData {
+func (f *failing) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	return func(yield func(*driver.Version, error) bool) {
+		call := fmt.Sprintf("log %s %d", strings.Join(q.Collections, " "), len(q.Keys))
+		if q.Fields != nil && len(q.Fields) == 0 {
 			call += " without data"
 		}
 		f.mu.Lock()
@@ -113,7 +113,7 @@ func (f *failing) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.
 		f.calls = append(f.calls, call)
 		f.mu.Unlock()
 		if err := f.trouble(q.Collections...); err != nil {
-			yield(driver.Entry{}, err)
+			yield(nil, err)
 			return
 		}
 		for e, err := range f.Engine.Log(ctx, q) {

@@ -17,6 +17,7 @@ package driver
 import (
 	"context"
 	"iter"
+	"slices"
 )
 
 // Engine keeps the versions of documents. Its methods may be called from any
@@ -61,15 +62,13 @@ type Engine interface {
 	// (After, Before, Limit and Backward are ignored).
 	Count(ctx context.Context, q *Query) (int64, error)
 
-	// Log reads versions, with their neighbours where asked, in the order in
-	// which they were committed: (RecordedAt, Collection, Key, Number); where
-	// Histories are asked for, one after another, each in that order. The
-	// loop must not call the engine while it holds the iterator open longer
-	// than it needs to. Iteration ends after the first error.
-	// CodeInvalid: unknown collection, Keys or Histories without exactly one
-	// collection, Histories with Keys or After, a negative Limit.
-	Log(ctx context.Context, q *LogQuery) iter.Seq2[Entry, error]
-
+	// Log reads versions in the order in which they were committed:
+	// (RecordedAt, Collection, Key, Number), or the reverse of that. The loop may
+	// take its time, and may call the engine. Iteration ends after the first
+	// error.
+	// CodeInvalid: unknown collection, Keys without exactly one collection, a
+	// negative Limit.
+	Log(ctx context.Context, q *LogQuery) iter.Seq2[*Version, error]
 	// Commit makes one new version, if the document's current version is the
 	// expected one. The engine chooses RecordedAt (greater than that of every
 	// version of the document, and of every instant that Now returned) and
@@ -93,7 +92,11 @@ type Engine interface {
 	// malformed as for Commit.
 	Load(ctx context.Context, vs []Version) (LoadResult, error)
 
-	Watcher
+	// Loaded returns the instant of the last Load that added versions, 0 where there
+	// was none. A load has an instant as a commit has: greater than every one that
+	// Now returned before it began, and Now does not come to it before all that it
+	// added is visible. So who follows the log learns that the past has changed.
+	Loaded(ctx context.Context) (Instant, error)
 
 	// Stats says how much the engine holds; cheap enough for a metrics page.
 	Stats(ctx context.Context) (Stats, error)
@@ -234,40 +237,38 @@ func (s *Stats) Add(c CollectionStats) {
 type LogQuery struct {
 	Collections []string // empty: all
 	Keys        []string // empty: all; needs exactly one collection
-	Authors     []string // empty: all
-	Ops         []Op     // empty: all
-	Groups      []string // empty: all; an empty string is that of versions without one
-	Changed     []string // stored top-level names, any of them; empty: all
 	// From and To bound RecordedAt, half-open [From, To). To 0 means no bound.
 	From, To Instant
 	// FromNumber and ToNumber bound Number, half-open; ToNumber 0 means none.
 	FromNumber, ToNumber int64
 	Backward             bool // newest first
 	After                *LogPosition
-	Limit                int  // 0: no limit; with Histories, of each of them
-	Previous             bool // fill Entry.Previous
-	// PreviousOfDeleted fills Entry.Previous of tombstones only.
-	PreviousOfDeleted bool
-	// NoData leaves Data nil, for callers that need only who and when.
-	NoData bool
+	Limit                int // 0: no limit; fewer are returned only where there are no more
 	// Fields are the stored top-level names that the caller will look at, as in
-	// Query; nil means all.
+	// Query: nil means all, and an empty list that no Data is needed.
 	Fields []string
-	// Histories asks for the versions of several documents, each between bounds
-	// of its own; all other conditions hold for all of them. Nil: one log.
-	Histories []History
-	// Examined is told, where the engine knows, of versions that it looked at
-	// and left out, with the bytes that it read of them, before it goes on. An
-	// error ends the log, as its error. Nil: nobody wants to know.
-	Examined func(versions, bytes int) error
+	// Hints say more about what the caller wants.
+	Hints Hints
 }
 
-// History is the versions of one document that meet both a log's conditions and
-// these bounds, which mean what those of LogQuery mean.
-type History struct {
-	Key                  string
-	From, To             Instant
-	FromNumber, ToNumber int64
+// Hints are conditions of a log which the caller checks again: an engine may
+// leave out versions that do not meet them, and need not.
+type Hints struct {
+	Authors []string // empty: all
+	Ops     []Op     // empty: all
+	Groups  []string // empty: all; an empty string is that of versions without one
+	Changed []string // stored top-level names, any of them; empty: all
+}
+
+// Any reports whether there is a condition.
+func (h *Hints) Any() bool { return len(h.Authors)+len(h.Ops)+len(h.Groups)+len(h.Changed) > 0 }
+
+// Hold reports whether a version meets the conditions.
+func (h *Hints) Hold(v *Version) bool {
+	return (len(h.Authors) == 0 || slices.Contains(h.Authors, v.Author)) &&
+		(len(h.Ops) == 0 || slices.Contains(h.Ops, v.Op)) &&
+		(len(h.Groups) == 0 || slices.Contains(h.Groups, v.Group)) &&
+		(len(h.Changed) == 0 || slices.ContainsFunc(v.Changed, func(name string) bool { return slices.Contains(h.Changed, name) }))
 }
 
 // LogPosition is a place in the commit order. LogQuery.After continues
@@ -277,33 +278,4 @@ type LogPosition struct {
 	Collection string
 	Key        string
 	Number     int64
-}
-
-// Entry is a version and, where asked for, the one before it (nil for the first).
-type Entry struct {
-	Version  *Version
-	Previous *Version
-	History  int // which of LogQuery.Histories it belongs to; else 0
-}
-
-// Of is the query for one of its histories: what both bound.
-func (q *LogQuery) Of(h History) *LogQuery {
-	one := *q
-	one.Histories, one.Keys = nil, []string{h.Key}
-	one.From, one.FromNumber = max(q.From, h.From), max(q.FromNumber, h.FromNumber)
-	one.To, one.ToNumber = earlier(q.To, h.To), earlier(q.ToNumber, h.ToNumber)
-	return &one
-}
-
-// earlier is the smaller of two ends, of which 0 is none.
-func earlier[T Instant | int64](a, b T) T {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// WithPrevious reports whether the version before one is asked for.
-func (q *LogQuery) WithPrevious(v *Version) bool {
-	return q.Previous || q.PreviousOfDeleted && v.Deleted
 }

@@ -25,3 +25,20 @@ func TestModel(t *testing.T) {
 		},
 	})
 }
+
+// TestHintsMayBeIgnored runs the tests of logs against an engine that ignores the
+// hints, as engines may.
+func TestHintsMayBeIgnored(t *testing.T) {
+	s := &suite{scale: 1, seed: 1, Harness: Harness{New: func(*testing.T) Opener {
+		return func(_ *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {
+			return &mutant{model: newModel(clock, collections), log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version) {
+				asked := *q
+				asked.Hints = driver.Hints{}
+				return &asked, unchanged
+			}}
+		}
+	}}}
+	for _, test := range s.logTests() {
+		t.Run(test.name, test.run)
+	}
+}

@@ -30,11 +30,11 @@ func (h *History) Verify(ctx context.Context, e driver.Engine, collection string
 		return nil
 	}
 	var final []*driver.Version
-	for entry, err := range e.Log(ctx, q) {
+	for v, err := range e.Log(ctx, q) {
 		if err != nil {
 			return err
 		}
-		final = append(final, entry.Version)
+		final = append(final, v)
 	}
 	h.Check(final, report)
 	return h.Repeat(ctx, e, collection, report)

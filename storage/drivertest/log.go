@@ -18,31 +18,34 @@ func (m *model) checkLogQuery(q *driver.LogQuery) error {
 	if len(q.Keys) > 0 && len(q.Collections) != 1 {
 		return driver.Errorf(driver.CodeInvalid, "keys need exactly one collection, not %d", len(q.Collections))
 	}
-	if q.Histories != nil && (len(q.Collections) != 1 || len(q.Keys) > 0 || q.After != nil) {
-		return driver.Errorf(driver.CodeInvalid, "histories need exactly one collection, and neither keys nor a position")
-	}
 	if q.Limit < 0 {
 		return driver.Errorf(driver.CodeInvalid, "the limit %d is negative", q.Limit)
 	}
 	return nil
 }
 
-// logged reports whether a version is one that the query asks for.
+// logged reports whether a version is one that the query asks for, whatever its
+// hints say.
 func logged(q *driver.LogQuery, v *driver.Version) bool {
 	oneOf := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
-	changed := len(q.Changed) == 0
-	for _, name := range q.Changed {
-		changed = changed || slices.Contains(v.Changed, name)
-	}
 	behind := true
 	if q.After != nil {
 		c := comparePositions(positionOf(v), *q.After)
 		behind = c > 0 && !q.Backward || c < 0 && q.Backward
 	}
-	return oneOf(q.Collections, v.Collection) && oneOf(q.Keys, v.Key) && oneOf(q.Authors, v.Author) && oneOf(q.Groups, v.Group) &&
-		(len(q.Ops) == 0 || slices.Contains(q.Ops, v.Op)) && changed && behind &&
+	return oneOf(q.Collections, v.Collection) && oneOf(q.Keys, v.Key) && behind &&
 		q.From <= v.RecordedAt && (q.To == 0 || v.RecordedAt < q.To) &&
 		q.FromNumber <= v.Number && (q.ToNumber == 0 || v.Number < q.ToNumber)
+}
+
+// hinted reports whether a version meets the hints.
+func hinted(h *driver.Hints, v *driver.Version) bool {
+	oneOf := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
+	changed := len(h.Changed) == 0
+	for _, name := range h.Changed {
+		changed = changed || slices.Contains(v.Changed, name)
+	}
+	return oneOf(h.Authors, v.Author) && oneOf(h.Groups, v.Group) && (len(h.Ops) == 0 || slices.Contains(h.Ops, v.Op)) && changed
 }
 
 func positionOf(v *driver.Version) driver.LogPosition {

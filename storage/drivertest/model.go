@@ -26,7 +26,6 @@ func newModel(clock func() time.Time, collections []driver.Collection) *model {
 		clock:     clock,
 		documents: make(map[string]map[string][]*driver.Version),
 		byID:      make(map[string]*driver.Version),
-		arrivals:  newArrivals(),
 	}
 	m.declare(collections)
 	return m
@@ -40,9 +39,9 @@ type model struct {
 	documents map[string]map[string][]*driver.Version // by collection, by key
 	byID      map[string]*driver.Version              // by Write.ID
 	// floor is the latest instant that Now returned or a version has.
-	floor    driver.Instant
-	arrivals arrivals
-	closed   bool
+	floor  driver.Instant
+	loaded driver.Instant // of the last load
+	closed bool
 }
 
 func (m *model) declare(collections []driver.Collection) {
@@ -193,26 +192,26 @@ func (m *model) match(q *driver.Query) ([]row, error) {
 	return rows, nil
 }
 
-func (m *model) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
-	return func(yield func(driver.Entry, error) bool) {
-		entries, err := m.log(ctx, q)
+func (m *model) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	return func(yield func(*driver.Version, error) bool) {
+		versions, err := m.log(ctx, q)
 		if err != nil {
-			yield(driver.Entry{}, err)
+			yield(nil, err)
 			return
 		}
-		for _, e := range entries {
+		for _, v := range versions {
 			if err := ctx.Err(); err != nil {
-				yield(driver.Entry{}, driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err))
+				yield(nil, driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err))
 				return
 			}
-			if !yield(e, nil) {
+			if !yield(v, nil) {
 				return
 			}
 		}
 	}
 }
 
-func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]driver.Entry, error) {
+func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]*driver.Version, error) {
 	defer m.mu.Unlock()
 	if err := m.enter(ctx); err != nil {
 		return nil, err
@@ -220,52 +219,27 @@ func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]driver.Entry, er
 	if err := m.checkLogQuery(q); err != nil {
 		return nil, err
 	}
-	if q.Histories != nil {
-		return m.histories(q), nil
-	}
-	return m.entries(q), nil
-}
-
-// entries are those of a log that is not divided into histories.
-func (m *model) entries(q *driver.LogQuery) []driver.Entry {
-	var entries []driver.Entry
+	var found []*driver.Version
 	for _, documents := range m.documents {
 		for _, versions := range documents {
-			for i, v := range versions {
-				if !logged(q, v) {
-					continue
+			for _, v := range versions {
+				if logged(q, v) && hinted(&q.Hints, v) {
+					found = append(found, v)
 				}
-				e := driver.Entry{Version: v}
-				if (q.Previous || q.PreviousOfDeleted && v.Deleted) && i > 0 {
-					e.Previous = versions[i-1]
-				}
-				if q.NoData {
-					e.Version, e.Previous = withoutData(e.Version), withoutData(e.Previous)
-				}
-				entries = append(entries, e)
 			}
 		}
 	}
-	slices.SortFunc(entries, func(a, b driver.Entry) int {
-		c := comparePositions(positionOf(a.Version), positionOf(b.Version))
+	slices.SortFunc(found, func(a, b *driver.Version) int {
+		c := comparePositions(positionOf(a), positionOf(b))
 		if q.Backward {
 			return -c
 		}
 		return c
 	})
-	if q.Limit > 0 && len(entries) > q.Limit {
-		entries = entries[:q.Limit]
+	if q.Limit > 0 && len(found) > q.Limit {
+		found = found[:q.Limit]
 	}
-	return entries
-}
-
-func withoutData(v *driver.Version) *driver.Version {
-	if v == nil {
-		return nil
-	}
-	bare := *v
-	bare.Data = nil
-	return &bare
+	return found, nil
 }
 
 func (m *model) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
@@ -297,7 +271,6 @@ func (m *model) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		Changed: slices.Clone(w.Changed), Data: bytes.Clone(w.Data),
 	}
 	m.add(v)
-	m.arrivals.move()
 	m.byID[w.ID] = v
 	return v, nil
 }
@@ -312,7 +285,6 @@ func (m *model) add(v *driver.Version) {
 		versions[i] = &superseded
 	}
 	m.documents[v.Collection][v.Key] = append(versions, v)
-	m.arrivals.list = append(m.arrivals.list, positionOf(v))
 	m.floor = max(m.floor, v.RecordedAt)
 }
 
@@ -329,6 +301,11 @@ func numberOf(v *driver.Version) int64 {
 		return 0
 	}
 	return v.Number
+}
+
+func (m *model) Loaded(ctx context.Context) (driver.Instant, error) {
+	defer m.mu.Unlock()
+	return m.loaded, m.enter(ctx)
 }
 
 func (m *model) Stats(ctx context.Context) (driver.Stats, error) {
@@ -377,6 +354,5 @@ func (m *model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	m.arrivals.move()
 	return nil
 }

@@ -17,7 +17,7 @@ func (m *model) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	// All or nothing: on an error the documents are put back.
 	type document struct{ collection, key string }
 	before := make(map[document][]*driver.Version)
-	floor, now, arrived := m.floor, m.now(), len(m.arrivals.list)
+	floor, now := m.floor, m.now()
 	var result driver.LoadResult
 	for i := range vs {
 		d := document{vs[i].Collection, vs[i].Key}
@@ -27,7 +27,7 @@ func (m *model) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		added, err := m.loadOne(&vs[i], now)
 		switch {
 		case err != nil:
-			m.floor, m.arrivals.list = floor, m.arrivals.list[:arrived]
+			m.floor = floor
 			for d, versions := range before {
 				if len(versions) == 0 {
 					delete(m.documents[d.collection], d.key)
@@ -42,7 +42,10 @@ func (m *model) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 			result.Skipped++
 		}
 	}
-	m.arrivals.move()
+	if result.Added > 0 {
+		m.floor = max(m.floor+1, driver.InstantOf(m.clock()))
+		m.loaded = m.floor
+	}
 	return result, nil
 }
 

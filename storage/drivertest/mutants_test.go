@@ -23,10 +23,8 @@ type mutant struct {
 	get       func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error)
 	getFields func(m *model, ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error)
 	query     func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error)
-	log       func(m *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry))
-	logs      func(m *model, ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error]
+	log       func(m *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version)
 	now       func(m *model) driver.Instant
-	watch     func(m *model, ctx context.Context, q *driver.WatchQuery) iter.Seq2[driver.Arrival, error]
 	open      func(m *model)
 }
 
@@ -71,23 +69,19 @@ func (m *mutant) Query(ctx context.Context, q *driver.Query) ([]*driver.Version,
 	return m.model.Query(ctx, q)
 }
 
-func (m *mutant) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
-	switch {
-	case m.logs != nil:
-		return m.logs(m.model, ctx, q)
-	case m.log == nil:
+func (m *mutant) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	if m.log == nil {
 		return m.model.Log(ctx, q)
 	}
-	return func(yield func(driver.Entry, error) bool) {
+	return func(yield func(*driver.Version, error) bool) {
 		asked, change := m.log(m.model, q)
-		entries, err := m.model.log(ctx, asked)
+		versions, err := m.model.log(ctx, asked)
 		if err != nil {
-			yield(driver.Entry{}, err)
+			yield(nil, err)
 			return
 		}
-		change(entries)
-		for _, e := range entries {
-			if !yield(e, nil) {
+		for _, v := range change(versions) {
+			if !yield(v, nil) {
 				return
 			}
 		}
@@ -100,6 +94,8 @@ func (m *mutant) Now(ctx context.Context) (driver.Instant, error) {
 	}
 	return m.model.Now(ctx)
 }
+
+func unchanged(versions []*driver.Version) []*driver.Version { return versions }
 
 // queryWith makes a mutant of Query that changes the query.
 func queryWith(change func(q *driver.Query)) func() *mutant {
@@ -303,42 +299,73 @@ func mistakes() map[string]mistake {
 				return total, nil
 			}}
 		}},
+		"a load without an instant": {"Load/HasAnInstant", func() *mutant {
+			return &mutant{load: func(m *model, ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+				before := m.loaded
+				result, err := m.Load(ctx, vs)
+				if before != 0 {
+					m.loaded = before
+				}
+				return result, err
+			}}
+		}},
+		"a load has the time of the clock": {"Load/HasAnInstant", func() *mutant {
+			return &mutant{load: func(m *model, ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+				result, err := m.Load(ctx, vs)
+				if result.Added > 0 {
+					m.loaded = driver.InstantOf(m.clock())
+				}
+				return result, err
+			}}
+		}},
+		"the instant of a load is forgotten when closed": {"Load/HasAnInstant", func() *mutant {
+			return &mutant{open: func(m *model) { m.loaded = 0 }}
+		}},
 		"from is excluded": {"Log/OrderAndConditions", func() *mutant {
-			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
+			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version) {
 				asked := *q
 				if asked.From > 0 {
 					asked.From++
 				}
-				return &asked, func([]driver.Entry) {}
+				return &asked, unchanged
 			}}
 		}},
 		"to is included": {"Log/OrderAndConditions", func() *mutant {
-			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
+			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version) {
 				asked := *q
 				if asked.To > 0 {
 					asked.To++
 				}
-				return &asked, func([]driver.Entry) {}
+				return &asked, unchanged
 			}}
 		}},
-		"a log of all operations": {"Log/OrderAndConditions", func() *mutant {
-			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
+		"a limit before the hints": {"Log/OrderAndConditions", func() *mutant {
+			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version) {
 				asked := *q
-				asked.Ops = nil
-				return &asked, func([]driver.Entry) {}
+				asked.Hints = driver.Hints{}
+				return &asked, func(versions []*driver.Version) []*driver.Version {
+					return slices.DeleteFunc(versions, func(v *driver.Version) bool { return !hinted(&q.Hints, v) })
+				}
 			}}
 		}},
-		"a log of all groups": {"Log/OrderAndConditions", func() *mutant {
-			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
-				asked := *q
-				asked.Groups = nil
-				return &asked, func([]driver.Entry) {}
+		"a log of the first of the fields": {"Log/SomeFields", func() *mutant {
+			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version) {
+				return q, func(versions []*driver.Version) []*driver.Version {
+					for i, v := range versions {
+						if some := *v; len(q.Fields) > 1 && v.Data != nil {
+							some.Data = []byte(`{` + string(fieldOf(v.Data, q.Fields[0])) + `}`)
+							versions[i] = &some
+						}
+					}
+					return versions
+				}
 			}}
 		}},
 		"a log ordered by key": {"Log/OrderAndConditions", func() *mutant {
-			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]driver.Entry)) {
-				return q, func(entries []driver.Entry) {
-					slices.SortFunc(entries, func(a, b driver.Entry) int { return cmp.Compare(a.Version.Key, b.Version.Key) })
+			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version) {
+				return q, func(versions []*driver.Version) []*driver.Version {
+					slices.SortFunc(versions, func(a, b *driver.Version) int { return cmp.Compare(a.Key, b.Key) })
+					return versions
 				}
 			}}
 		}},
@@ -396,7 +423,5 @@ func mistakes() map[string]mistake {
 func allMistakes() map[string]mistake {
 	all := mistakes()
 	maps.Copy(all, registerMistakes())
-	maps.Copy(all, watchMistakes())
-	maps.Copy(all, historyMistakes())
 	return all
 }

@@ -54,9 +54,9 @@ func fewKey(n int) string { return fmt.Sprintf("few%02d", n) }
 func (s *suite) testReadsDoNotSlow(t *testing.T) {
 	f := s.growthFixture(t, fewDocuments)
 	at, last := map[string][]driver.Instant{}, map[string]int64{}
-	for _, e := range f.log(&driver.LogQuery{Collections: []string{collection}, NoData: true}) {
-		at[e.Version.Key] = append(at[e.Version.Key], e.Version.RecordedAt)
-		last[e.Version.Key]++
+	for _, v := range f.log(&driver.LogQuery{Collections: []string{collection}, Fields: []string{}}) {
+		at[v.Key] = append(at[v.Key], v.RecordedAt)
+		last[v.Key]++
 	}
 	get := func(refs ...driver.Ref) {
 		for _, r := range refs {
@@ -88,7 +88,7 @@ func (s *suite) testReadsDoNotSlow(t *testing.T) {
 		}},
 		{"current reads", func(key string, _ []int) { get(driver.Ref{Key: key, At: driver.Forever}) }},
 		{"last ten of the log", func(key string, _ []int) {
-			q := &driver.LogQuery{Collections: []string{collection}, Keys: []string{key}, Backward: true, Limit: 10, Previous: true}
+			q := &driver.LogQuery{Collections: []string{collection}, Keys: []string{key}, Backward: true, Limit: 10}
 			for _, err := range f.raw.Log(f.ctx, q) {
 				if err != nil {
 					t.Fatal(err)
@@ -132,15 +132,15 @@ func (s *suite) testReadsDoNotSlow(t *testing.T) {
 
 func (s *suite) testManyVersions(t *testing.T) {
 	f := s.growthFixture(t, 1)
-	entries := f.log(&driver.LogQuery{Collections: []string{collection}, Keys: []string{"many"}, NoData: true})
+	entries := f.log(&driver.LogQuery{Collections: []string{collection}, Keys: []string{"many"}, Fields: []string{}})
 	if len(entries) != manyVersions {
 		t.Fatalf("%d versions, want %d", len(entries), manyVersions)
 	}
 	for i := 0; i < manyVersions; i += 97 {
-		v := entries[i].Version
+		v := entries[i]
 		for offset, want := range map[driver.Instant]int64{0: v.Number, -1: v.Number - 1} {
 			at := v.RecordedAt + offset
-			if i > 0 && offset < 0 && at > entries[i-1].Version.SupersededAt {
+			if i > 0 && offset < 0 && at > entries[i-1].SupersededAt {
 				t.Fatalf("versions %d and %d are not next to each other", i, i+1)
 			}
 			if got := numberOf(f.get(driver.Ref{Key: "many", At: at})); got != want {

@@ -63,7 +63,7 @@ func (s *suite) testHostileKeys(t *testing.T) {
 				t.Errorf("Query after %s at %d: %d documents, want %d", short(key), instant, len(got), len(keys)-i-1)
 			}
 		}
-		if got := f.log(&driver.LogQuery{Collections: []string{collection}, Keys: []string{key}}); len(got) != 2 || got[0].Version.Key != key {
+		if got := f.log(&driver.LogQuery{Collections: []string{collection}, Keys: []string{key}}); len(got) != 2 || got[0].Key != key {
 			t.Errorf("Log of %s: %d versions", short(key), len(got))
 		}
 	}
@@ -142,7 +142,7 @@ func (s *suite) testHostileNames(t *testing.T) {
 				} else if root, err := decode(got[0].Data); err != nil || fmt.Sprint(lookup(root, []string{name})) != "2" {
 					t.Errorf("with only this field: %s, %v", got[0].Data, err)
 				}
-				if got := f.log(&driver.LogQuery{Changed: []string{name}}); len(got) != 3 {
+				if got := f.log(&driver.LogQuery{Hints: driver.Hints{Changed: []string{name}}}); len(got) != 3 {
 					t.Errorf("Log of changes of it: %d versions, want 3", len(got))
 				}
 			})
@@ -176,9 +176,9 @@ func (s *suite) testBigDocuments(t *testing.T) {
 			t.Errorf("version %d of a history of %d MB is wrong", i+1, versions)
 		}
 	}
-	if got := f.log(&driver.LogQuery{Collections: []string{collection}, Keys: []string{"grows"}, Previous: true, FromNumber: versions}); len(got) != 1 ||
-		got[0].Previous == nil || got[0].Previous.Data[1<<19] != byte('a'+versions-2) {
-		t.Errorf("Log of the last of %d MB: %d entries", versions, len(got))
+	if got := f.log(&driver.LogQuery{Collections: []string{collection}, Keys: []string{"grows"}, FromNumber: versions - 1}); len(got) != 2 ||
+		got[0].Data[1<<19] != byte('a'+versions-2) {
+		t.Errorf("Log of the last two of %d MB: %d versions", versions, len(got))
 	}
 }
 

@@ -69,12 +69,7 @@ func (f *fixture) calls() []call {
 			_, err := f.engine.Load(ctx, []driver.Version{loaded(f.id(), 1, `{}`)})
 			return err
 		}},
-		{"Watch", func(ctx context.Context) error {
-			for _, err := range f.engine.Watch(ctx, &driver.WatchQuery{}) {
-				return err
-			}
-			return nil
-		}},
+		{"Loaded", func(ctx context.Context) error { _, err := f.engine.Loaded(ctx); return err }},
 		{"Stats", func(ctx context.Context) error { _, err := f.engine.Stats(ctx); return err }},
 		{"Ping", func(ctx context.Context) error { return f.engine.Ping(ctx) }},
 		{"Check", func(ctx context.Context) error { return f.engine.Check(ctx, func(string) {}) }},

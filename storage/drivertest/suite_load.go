@@ -19,6 +19,7 @@ func (s *suite) loadTests() []test {
 		{"InTheFuture", s.testLoadFuture},
 		{"BeforeTheVersionsOfOthers", s.testLoadBackDated},
 		{"CommitsAfterALoad", s.testCommitAfterLoad},
+		{"HasAnInstant", s.testLoaded},
 	}
 }
 
@@ -250,6 +251,53 @@ func (s *suite) testLoadBackDated(t *testing.T) {
 	want := []string{"t/late@1", "t/a@1", "t/late@2", "t/late@3", "t/a@2"}
 	if got := names(f.log(&driver.LogQuery{})); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("Log: %q, want %q", got, want)
+	}
+}
+
+// A load is later than every instant that was read at before it began, and Now comes
+// to it afterwards; so does what is committed.
+func (s *suite) testLoaded(t *testing.T) {
+	f := s.fixture(t)
+	loadedAt := func() driver.Instant {
+		t.Helper()
+		at, err := f.engine.Loaded(f.ctx)
+		if err != nil {
+			t.Fatalf("Loaded: %v", err)
+		}
+		return at
+	}
+	if at := loadedAt(); at != 0 {
+		t.Errorf("Loaded is %d before there was one", at)
+	}
+	f.put("a", `{"n":1}`)
+	if at := loadedAt(); at != 0 {
+		t.Errorf("Loaded is %d after a commit", at)
+	}
+	for i := range driver.Instant(4) {
+		if i == 2 {
+			f.reopen()
+		}
+		before, last := f.now(), loadedAt()
+		f.load(loaded("old", 10+i, `{"n":1}`))
+		at := loadedAt()
+		if at <= before || at <= last {
+			t.Errorf("load %d is at %d, after Now was %d and the load before at %d", i, at, before, last)
+		}
+		f.clock.move(time.Second) // where clocks have an error bound, Now is behind theirs
+		if now := f.now(); now < at {
+			t.Errorf("Now is %d after a load at %d", now, at)
+		}
+		if f.load(loaded("old", 10+i, `{"n":1}`)); loadedAt() != at {
+			t.Errorf("a load that added nothing is at %d, the one before at %d", loadedAt(), at)
+		}
+	}
+	at := loadedAt()
+	f.reopen()
+	if again := loadedAt(); again != at {
+		t.Errorf("Loaded is %d after reopening, was %d", again, at)
+	}
+	if v := f.put("a", `{"n":2}`); v.RecordedAt <= at {
+		t.Errorf("a commit at %d after a load at %d", v.RecordedAt, at)
 	}
 }
 

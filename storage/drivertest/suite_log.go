@@ -16,14 +16,9 @@ func (s *suite) logTests() []test {
 	return []test{
 		{"OrderAndConditions", s.testLogConditions},
 		{"Positions", s.testLogPositions},
-		{"Previous", s.testLogPrevious},
-		{"NoData", s.testLogNoData},
+		{"SomeFields", s.testLogFields},
 		{"MalformedQueries", s.testLogMalformed},
 		{"Stopping", s.testLogStopping},
-		{"Histories", s.testHistories},
-		{"HistoriesOfSomeFields", s.testHistoriesOfSomeFields},
-		{"LongHistories", s.testLongHistories},
-		{"ManyHistories", s.testManyHistories},
 	}
 }
 
@@ -52,11 +47,11 @@ func (s *suite) logFixture(t *testing.T) *fixture {
 	return f
 }
 
-// names writes entries as collection initial, key, @, number.
-func names(entries []driver.Entry) []string {
+// names writes versions as collection initial, key, @, number.
+func names(versions []*driver.Version) []string {
 	list := []string{}
-	for _, e := range entries {
-		list = append(list, fmt.Sprintf("%.1s/%s@%d", e.Version.Collection, e.Version.Key, e.Version.Number))
+	for _, v := range versions {
+		list = append(list, fmt.Sprintf("%.1s/%s@%d", v.Collection, v.Key, v.Number))
 	}
 	return list
 }
@@ -76,22 +71,22 @@ func (s *suite) testLogConditions(t *testing.T) {
 		{"one key", driver.LogQuery{Collections: things, Keys: []string{"b"}}, []string{"t/b@1", "t/b@2", "t/b@3", "t/b@4"}},
 		{"some keys", driver.LogQuery{Collections: things, Keys: []string{"é", "missing", "B"}}, []string{"t/B@1", "t/é@1"}},
 		{"an unknown key", driver.LogQuery{Collections: things, Keys: []string{"missing"}}, []string{}},
-		{"one author", driver.LogQuery{Authors: []string{"bob"}}, []string{"t/b@2", "o/a@2"}},
-		{"two authors", driver.LogQuery{Authors: []string{"eve", ""}}, []string{"t/B@1", "t/b@3"}},
-		{"one operation", driver.LogQuery{Ops: []driver.Op{driver.OpRestore}}, []string{"t/b@4"}},
-		{"two operations", driver.LogQuery{Ops: []driver.Op{driver.OpRestore, driver.OpDelete}}, []string{"t/b@3", "t/b@4"}},
-		{"an operation that was not", driver.LogQuery{Ops: []driver.Op{driver.OpUpdate}}, []string{}},
-		{"operations of one key", driver.LogQuery{Collections: things, Keys: []string{"b"}, Ops: []driver.Op{driver.OpImport}}, []string{"t/b@1", "t/b@2"}},
-		{"one group", driver.LogQuery{Groups: []string{"release"}}, []string{"o/a@2"}},
-		{"two groups", driver.LogQuery{Groups: []string{"🚀 release", "release", "none"}}, []string{"o/a@2", "t/b@4"}},
-		{"without a group", driver.LogQuery{Groups: []string{""}, FromNumber: 2}, []string{"t/b@2", "t/a@2", "t/b@3"}},
-		{"a group of one key", driver.LogQuery{Collections: things, Keys: []string{"b"}, Groups: []string{"🚀 release"}}, []string{"t/b@4"}},
-		{"an unknown group", driver.LogQuery{Groups: []string{"rel"}}, []string{}},
-		{"one member", driver.LogQuery{Changed: []string{"s"}}, []string{"t/b@1", "o/a@2", "t/b@4"}},
-		{"any of two members", driver.LogQuery{Changed: []string{"x", "s"}}, []string{"t/b@1", "t/a@1", "o/a@2", "t/b@4"}},
-		{"an empty name", driver.LogQuery{Changed: []string{""}}, []string{"t/B@1"}},
-		{"a name with a dot", driver.LogQuery{Changed: []string{"a.b"}}, []string{"t/B@1"}},
-		{"part of a name", driver.LogQuery{Changed: []string{"a"}}, []string{}},
+		{"one author", driver.LogQuery{Hints: driver.Hints{Authors: []string{"bob"}}}, []string{"t/b@2", "o/a@2"}},
+		{"two authors", driver.LogQuery{Hints: driver.Hints{Authors: []string{"eve", ""}}}, []string{"t/B@1", "t/b@3"}},
+		{"one operation", driver.LogQuery{Hints: driver.Hints{Ops: []driver.Op{driver.OpRestore}}}, []string{"t/b@4"}},
+		{"two operations", driver.LogQuery{Hints: driver.Hints{Ops: []driver.Op{driver.OpRestore, driver.OpDelete}}}, []string{"t/b@3", "t/b@4"}},
+		{"an operation that was not", driver.LogQuery{Hints: driver.Hints{Ops: []driver.Op{driver.OpUpdate}}}, []string{}},
+		{"operations of one key", driver.LogQuery{Hints: driver.Hints{Ops: []driver.Op{driver.OpImport}}, Collections: things, Keys: []string{"b"}}, []string{"t/b@1", "t/b@2"}},
+		{"one group", driver.LogQuery{Hints: driver.Hints{Groups: []string{"release"}}}, []string{"o/a@2"}},
+		{"two groups", driver.LogQuery{Hints: driver.Hints{Groups: []string{"🚀 release", "release", "none"}}}, []string{"o/a@2", "t/b@4"}},
+		{"without a group", driver.LogQuery{Hints: driver.Hints{Groups: []string{""}}, FromNumber: 2}, []string{"t/b@2", "t/a@2", "t/b@3"}},
+		{"a group of one key", driver.LogQuery{Hints: driver.Hints{Groups: []string{"🚀 release"}}, Collections: things, Keys: []string{"b"}}, []string{"t/b@4"}},
+		{"an unknown group", driver.LogQuery{Hints: driver.Hints{Groups: []string{"rel"}}}, []string{}},
+		{"one member", driver.LogQuery{Hints: driver.Hints{Changed: []string{"s"}}}, []string{"t/b@1", "o/a@2", "t/b@4"}},
+		{"any of two members", driver.LogQuery{Hints: driver.Hints{Changed: []string{"x", "s"}}}, []string{"t/b@1", "t/a@1", "o/a@2", "t/b@4"}},
+		{"an empty name", driver.LogQuery{Hints: driver.Hints{Changed: []string{""}}}, []string{"t/B@1"}},
+		{"a name with a dot", driver.LogQuery{Hints: driver.Hints{Changed: []string{"a.b"}}}, []string{"t/B@1"}},
+		{"part of a name", driver.LogQuery{Hints: driver.Hints{Changed: []string{"a"}}}, []string{}},
 		{"from, included", driver.LogQuery{From: 32}, []string{"t/a@2", "t/b@3", "t/b@4"}},
 		{"to, excluded", driver.LogQuery{To: 30}, []string{"t/b@1"}},
 		{"just after", driver.LogQuery{To: 31}, all[:6]},
@@ -107,7 +102,7 @@ func (s *suite) testLogConditions(t *testing.T) {
 		{
 			"all together",
 			driver.LogQuery{
-				Collections: things, Keys: []string{"a", "b", "é"}, Authors: []string{"ann", "bob"}, Changed: []string{"n", "s"},
+				Collections: things, Keys: []string{"a", "b", "é"}, Hints: driver.Hints{Authors: []string{"ann", "bob"}, Changed: []string{"n", "s"}},
 				From: 10, To: 50, FromNumber: 1, ToNumber: 4, Backward: true, Limit: 2,
 			},
 			[]string{"t/é@1", "t/b@2"},
@@ -131,7 +126,7 @@ func (s *suite) testLogPositions(t *testing.T) {
 	for _, backward := range []bool{false, true} {
 		all := f.log(&driver.LogQuery{Backward: backward})
 		for size := 1; size <= 4; size++ {
-			var walked []driver.Entry
+			var walked []*driver.Version
 			var after *driver.LogPosition
 			for {
 				part := f.log(&driver.LogQuery{Backward: backward, After: after, Limit: size})
@@ -139,7 +134,7 @@ func (s *suite) testLogPositions(t *testing.T) {
 					break
 				}
 				walked = append(walked, part...)
-				p := positionOf(part[len(part)-1].Version)
+				p := positionOf(part[len(part)-1])
 				after = &p
 			}
 			if diff := cmp.Diff(names(all), names(walked)); diff != "" {
@@ -165,53 +160,24 @@ func (s *suite) testLogPositions(t *testing.T) {
 		}
 	}
 	// A position counts together with the bounds and conditions.
-	q := &driver.LogQuery{After: &driver.LogPosition{At: 30, Collection: collection, Key: "b", Number: 2}, From: 30, To: 41, Authors: []string{"ann", "eve"}}
+	q := &driver.LogQuery{Hints: driver.Hints{Authors: []string{"ann", "eve"}}, After: &driver.LogPosition{At: 30, Collection: collection, Key: "b", Number: 2}, From: 30, To: 41}
 	if diff := cmp.Diff([]string{"t/é@1", "t/a@2", "t/b@3"}, names(f.log(q))); diff != "" {
 		t.Errorf("with conditions (-want +got):\n%s", diff)
 	}
 }
 
-func (s *suite) testLogPrevious(t *testing.T) {
+func (s *suite) testLogFields(t *testing.T) {
 	f := s.logFixture(t)
-	for _, q := range []driver.LogQuery{
-		{Previous: true},
-		{Previous: true, Backward: true},
-		{Previous: true, Authors: []string{"ann"}},
-		{Previous: true, Ops: []driver.Op{driver.OpDelete, driver.OpRestore}},
-		{Previous: true, Groups: []string{"release"}, Backward: true},
-		{Previous: true, Ops: []driver.Op{driver.OpRestore}, NoData: true},
-		{Previous: true, FromNumber: 3},
-		{Previous: true, From: 31, Limit: 2},
-		{Previous: true, Collections: []string{collection}, Keys: []string{"b"}, Backward: true, Limit: 1},
-		{Previous: true, Changed: []string{"s"}, NoData: true},
-	} {
-		entries := f.log(&q)
-		if len(entries) == 0 {
-			t.Errorf("%+v: nothing", q)
+	whole := f.log(&driver.LogQuery{})
+	for _, fields := range [][]string{{}, {"n"}, {"missing", "n"}} {
+		some := f.log(&driver.LogQuery{Fields: fields})
+		if len(some) != len(whole) {
+			t.Fatalf("%q: %d versions, want %d", fields, len(some), len(whole))
 		}
-		for _, e := range entries {
-			v := e.Version
-			vs, err := f.engine.Get(f.ctx, v.Collection, []driver.Ref{{Key: v.Key, Number: v.Number - 1, At: -1}}, nil)
-			if err != nil {
-				t.Fatal(err)
+		for i, v := range some {
+			if problem := partOf(v, whole[i], fields); problem != "" {
+				t.Errorf("%q, version %d: %s", fields, i, problem)
 			}
-			want := vs[0]
-			if q.NoData {
-				want = withoutData(want)
-			}
-			if !same(e.Previous, want) {
-				t.Errorf("%+v: before %q version %d is %+v, want %+v", q, v.Key, v.Number, e.Previous, want)
-			}
-		}
-	}
-}
-
-func (s *suite) testLogNoData(t *testing.T) {
-	f := s.logFixture(t)
-	whole, bare := f.log(&driver.LogQuery{}), f.log(&driver.LogQuery{NoData: true})
-	for i, e := range whole {
-		if !same(withoutData(e.Version), bare[i].Version) {
-			t.Errorf("entry %d is %+v with data, %+v without", i, e.Version, bare[i].Version)
 		}
 	}
 }
@@ -225,12 +191,6 @@ func (s *suite) testLogMalformed(t *testing.T) {
 		"an unknown collection":  {Collections: []string{"unknown"}},
 		"one of two is unknown":  {Collections: []string{collection, "unknown"}},
 		"keys of an unknown one": {Collections: []string{"unknown"}, Keys: []string{"a"}},
-		"histories of all":       {Histories: []driver.History{{Key: "a"}}},
-		"histories of two":       {Collections: []string{collection, "others"}, Histories: []driver.History{{Key: "a"}}},
-		"histories and keys":     {Collections: []string{collection}, Keys: []string{"a"}, Histories: []driver.History{{Key: "a"}}},
-		"histories at a place":   {Collections: []string{collection}, After: &driver.LogPosition{At: 1}, Histories: []driver.History{{Key: "a"}}},
-		"histories, less than 0": {Collections: []string{collection}, Limit: -1, Histories: []driver.History{{Key: "a"}}},
-		"unknown histories":      {Collections: []string{"unknown"}, Histories: []driver.History{{Key: "a"}}},
 	} {
 		steps := 0
 		for _, err := range f.engine.Log(f.ctx, &q) {

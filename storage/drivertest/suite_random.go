@@ -229,7 +229,7 @@ func (r *operations) reopenRandomly() {
 
 func (r *operations) read() {
 	g := r.gen
-	switch g.IntN(6) {
+	switch g.IntN(5) {
 	case 0:
 		var refs []driver.Ref
 		for range g.IntN(12) {
@@ -242,8 +242,6 @@ func (r *operations) read() {
 		r.compareGet(refs)
 	case 1:
 		r.compareLog(r.randomLogQuery())
-	case 2:
-		r.compareHistories(r.randomHistories())
 	default:
 		r.compareQuery(r.randomQuery())
 	}
@@ -251,7 +249,10 @@ func (r *operations) read() {
 
 func (r *operations) randomLogQuery() *driver.LogQuery {
 	g := r.gen
-	q := &driver.LogQuery{Backward: g.chance(40), Previous: g.chance(40), NoData: g.chance(30)}
+	q := &driver.LogQuery{Backward: g.chance(40)}
+	if g.chance(40) {
+		q.Fields = g.fields()
+	}
 	if g.chance(60) {
 		q.Collections = []string{collection}
 		for range g.IntN(4) {
@@ -261,16 +262,16 @@ func (r *operations) randomLogQuery() *driver.LogQuery {
 		q.Collections = []string{"others", collection}
 	}
 	for range g.IntN(8) - 5 {
-		q.Authors = append(q.Authors, pick(g, g.authors))
+		q.Hints.Authors = append(q.Hints.Authors, pick(g, g.authors))
 	}
 	for range g.IntN(10) - 7 {
-		q.Ops = append(q.Ops, driver.Op(1+g.IntN(int(driver.OpImport))))
+		q.Hints.Ops = append(q.Hints.Ops, driver.Op(1+g.IntN(int(driver.OpImport))))
 	}
 	for range g.IntN(10) - 7 {
-		q.Groups = append(q.Groups, pick(g, g.authors)) // which groups are taken from, too
+		q.Hints.Groups = append(q.Hints.Groups, pick(g, g.authors)) // which groups are taken from, too
 	}
 	for range g.IntN(8) - 5 {
-		q.Changed = append(q.Changed, pick(g, g.shape).name)
+		q.Hints.Changed = append(q.Hints.Changed, pick(g, g.shape).name)
 	}
 	if g.chance(30) {
 		q.From = g.instant()
@@ -323,22 +324,11 @@ func (s *suite) testReadersAndWriters(t *testing.T) {
 			case i == 3:
 				_, _, err = f.loadAgain(ctx, []driver.Version{loaded(fmt.Sprintf("load%d", n/3), driver.Instant(n+1), g.document())})
 			case i == 4:
-				q := &driver.LogQuery{Collections: []string{collection}, Keys: []string{key}, Previous: true}
-				if n%2 == 0 {
-					q.Keys = nil
-					for k := range keys {
-						q.Histories = append(q.Histories, driver.History{Key: fmt.Sprintf("k%d", k)})
-					}
-				}
-				last, of := int64(0), 0
-				for e, logErr := range f.engine.Log(ctx, q) {
+				last := int64(0)
+				for v, logErr := range f.engine.Log(ctx, &driver.LogQuery{Collections: []string{collection}, Keys: []string{key}}) {
 					if err = logErr; err == nil {
-						if e.History != of {
-							last, of = 0, e.History
-						}
-						last++
-						if e.Version.Number != last {
-							t.Errorf("the log of %q has number %d after %d", e.Version.Key, e.Version.Number, last-1)
+						if last++; v.Number != last {
+							t.Errorf("the log of %q has number %d after %d", v.Key, v.Number, last-1)
 						}
 					}
 				}

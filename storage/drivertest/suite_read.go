@@ -326,7 +326,7 @@ func (s *suite) testRoundTrip(t *testing.T) {
 		"Get at":        f.get(driver.Ref{Key: w.Key, At: made.RecordedAt}),
 		"Get of number": f.get(driver.Ref{Key: w.Key, Number: 1}),
 		"Query":         f.query(&driver.Query{At: made.RecordedAt})[0],
-		"Log":           f.log(&driver.LogQuery{})[0].Version,
+		"Log":           f.log(&driver.LogQuery{})[0],
 	} {
 		if diff := difference(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

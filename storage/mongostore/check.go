@@ -175,7 +175,8 @@ type memberShape struct {
 var (
 	storeShape = shape{
 		"_id": {of: bson.TypeString}, "format": {of: bson.TypeInt64}, "collections": {of: bson.TypeArray},
-		"identity": {of: bson.TypeBinary, optional: true},
+		"identity": {of: bson.TypeBinary, optional: true}, // of older programs
+		"loaded":   {of: bson.TypeInt64, optional: true},
 	}
 	clockShape = shape{
 		"_id": {of: bson.TypeString}, "last": {of: bson.TypeInt64}, "now": {of: bson.TypeDateTime}, "n": {of: bson.TypeInt64},

@@ -206,12 +206,11 @@ func (o *observer) verify(ctx context.Context, servers []*Store) []string {
 		}
 	}
 	last := make(map[string]driver.Instant)
-	for e, err := range servers[0].Log(ctx, &driver.LogQuery{}) {
+	for v, err := range servers[0].Log(ctx, &driver.LogQuery{}) {
 		if err != nil {
 			o.say("Log: %v", err)
 			break
 		}
-		v := e.Version
 		if v.RecordedAt <= last[v.Key] {
 			o.say("version %d of %s is of %d, the one before it of %d", v.Number, v.Key, v.RecordedAt, last[v.Key])
 		}

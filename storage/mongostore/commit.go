@@ -77,7 +77,6 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		if err := s.clock.acknowledge(ctx, o.version.RecordedAt); err != nil {
 			return nil, err
 		}
-		s.waker.wake()
 		return o.version, nil
 	case <-ctx.Done():
 		return nil, driver.Errorf(driver.CodeUnavailable,

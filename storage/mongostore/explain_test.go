@@ -173,7 +173,6 @@ func TestPlans(t *testing.T) {
 	const byID, counted = "_id_", "how much there is"
 	var (
 		since    = nameOf(t, "current.at", "_id", "current.v", "current.del")
-		loaded   = nameOf(t, "current."+loadedField)
 		last     = nameOf(t, "current.at", "-_id")
 		inPrev   = nameOf(t, "prev.at")
 		byNumber = nameOf(t, "k", "n")
@@ -224,25 +223,6 @@ func TestPlans(t *testing.T) {
 			_, err := s.Stats(ctx)
 			return err
 		}, []string{since}, false},
-		{"what arrived since a position", func() error {
-			at, err := s.Now(ctx)
-			if err != nil {
-				return err
-			}
-			now = now.Add(time.Second)
-			write := &driver.Write{ID: "late", Collection: "tools", Key: "k00011", Expected: versions, Op: driver.OpUpdate, Data: []byte(`{"stars":1}`)}
-			if _, err := s.Commit(ctx, write); err != nil {
-				return err
-			}
-			if _, err := sent.take(); err != nil { // what the commit took
-				return err
-			}
-			r := &sharedRound{from: at, done: make(chan struct{})}
-			if s.sharing.make(s, r); r.err == nil && len(r.versions) != 1 {
-				return fmt.Errorf("%d versions arrived", len(r.versions))
-			}
-			return r.err
-		}, []string{since, last, loaded}, false},
 	} {
 		if _, err := sent.take(); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,8 @@ package mongostore
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -158,18 +160,36 @@ func (g *getting) pipeline(open []int, list string) bson.A {
 		keyField = "k"
 	}
 	var keys, outer, inner bson.A
+	numbers := make(map[string][]int64)
 	for _, i := range open {
 		ref := g.refs[i]
 		key := encodeString(ref.Key)
-		keys = append(keys, key)
-		version := holding(list+".", ref.At)
-		run := bson.D{{Key: "from", Value: bson.D{{Key: "$lte", Value: int64(ref.At)}}}, {Key: "to", Value: bson.D{{Key: "$gt", Value: int64(ref.At)}}}}
 		if ref.Number != 0 {
-			version = bson.D{{Key: list + ".v", Value: ref.Number}}
-			run = bson.D{{Key: "n", Value: bson.D{{Key: "$lte", Value: ref.Number}}}, {Key: "last", Value: bson.D{{Key: "$gte", Value: ref.Number}}}}
+			if numbers[key] == nil {
+				keys = append(keys, key)
+			}
+			numbers[key] = append(numbers[key], ref.Number)
+			continue
 		}
-		outer = append(outer, append(bson.D{{Key: "k", Value: key}}, run...))
-		inner = append(inner, append(bson.D{{Key: keyField, Value: key}}, version...))
+		keys = append(keys, key)
+		outer = append(outer, bson.D{
+			{Key: "k", Value: key}, {Key: "from", Value: bson.D{{Key: "$lte", Value: int64(ref.At)}}}, {Key: "to", Value: bson.D{{Key: "$gt", Value: int64(ref.At)}}},
+		})
+		inner = append(inner, append(bson.D{{Key: keyField, Value: key}}, holding(list+".", ref.At)...))
+	}
+	for _, key := range slices.Sorted(maps.Keys(numbers)) {
+		some := slices.Sorted(slices.Values(numbers[key]))
+		var wanted bson.A
+		for first, i := 0, 0; i < len(some); i++ {
+			wanted = append(wanted, some[i])
+			if i+1 == len(some) || some[i+1]-some[i] > fewVersions {
+				outer = append(outer, bson.D{
+					{Key: "k", Value: key}, {Key: "n", Value: bson.D{{Key: "$lte", Value: some[i]}}}, {Key: "last", Value: bson.D{{Key: "$gte", Value: some[first]}}},
+				})
+				first = i + 1
+			}
+		}
+		inner = append(inner, bson.D{{Key: keyField, Value: key}, {Key: list + ".v", Value: in(wanted)}})
 	}
 	narrow := bson.D{{Key: keyField, Value: in(keys)}}
 	if list == "vs" {

@@ -34,7 +34,6 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	ctx, done := s.causal(ctx)
 	defer done()
 	result, arrived, err := s.load(ctx, vs)
-	s.waker.wake()
 	if err == nil {
 		err = s.clock.settle(ctx, arrived)
 	}

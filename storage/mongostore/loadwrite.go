@@ -107,13 +107,17 @@ func (g *loadGroup) write(ctx context.Context) error {
 	if err := g.stubs(ctx); err != nil {
 		return err
 	}
-	// What the group adds arrives at an instant, as a commit does, for those who watch.
+	// What the group adds arrives at an instant, as a commit does, see Loaded.
 	clock := g.c.store.clock
 	f, err := clock.takeOff(ctx, g.after(), clock.lifeOf(int(g.bytes), 0))
 	if err != nil {
 		return err
 	}
-	if err := g.commit(ctx, f); err != nil {
+	err = g.noteLoaded(ctx, f)
+	if err == nil {
+		err = g.commit(ctx, f)
+	}
+	if err != nil {
 		if uncertain(err) && !errors.Is(err, errChanged) && !errors.Is(err, errRest) {
 			g.doubt(f)
 		} else {
@@ -141,6 +145,14 @@ func (g *loadGroup) write(ctx context.Context) error {
 		}
 	}
 	return trim.flush(ctx)
+}
+
+// noteLoaded notes when the load is, before Now can come to that.
+func (g *loadGroup) noteLoaded(ctx context.Context, f *flight) error {
+	ctx, cancel := g.c.store.step(ctx)
+	defer cancel()
+	_, err := g.c.store.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: storeID}}, bson.D{{Key: "$max", Value: bson.D{{Key: "loaded", Value: int64(f.at)}}}})
+	return certain(err)
 }
 
 // stubs makes those documents that are not there.

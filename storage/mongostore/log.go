@@ -20,8 +20,8 @@ import (
 // move while the log is read, and so are read in parts, each part from all
 // places where they may be. The history of a single document is read from the
 // document and its runs, in their own order.
-func (s *Store) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
-	return func(yield func(driver.Entry, error) bool) {
+func (s *Store) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	return func(yield func(*driver.Version, error) bool) {
 		leave, err := s.begin(ctx)
 		if err == nil {
 			defer leave()
@@ -30,77 +30,35 @@ func (s *Store) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.En
 			err = s.log(causal, q, yield)
 		}
 		if err != nil {
-			yield(driver.Entry{}, wrap(err, "reading the log"))
+			yield(nil, wrap(err, "reading the log"))
 		}
 	}
 }
 
-// previousBatch is how many entries wait for their previous versions.
-const previousBatch = 100
-
-func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(driver.Entry, error) bool) error {
+func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(*driver.Version, error) bool) error {
 	collections, err := s.logged(q)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if q.Histories != nil {
-		return s.histories(ctx, q, collections[0], yield)
-	}
-	var versions iter.Seq2[*record, error]
-	var near nearby
+	versions := s.merge(ctx, q, collections)
 	if len(q.Keys) == 1 {
-		versions = collections[0].logOne(ctx, q, near.read)
-	} else {
-		versions = s.merge(ctx, q, collections)
+		versions = collections[0].logOne(ctx, q)
 	}
-	var waiting []driver.Entry
-	flush := func(n int) (bool, error) {
-		if q.Previous || q.PreviousOfDeleted {
-			if err := s.fillPrevious(ctx, q, waiting[:n], &near); err != nil {
-				return false, err
-			}
-		}
-		for _, e := range waiting[:n] {
-			if err := ctx.Err(); err != nil {
-				return false, err
-			}
-			if !yield(e, nil) {
-				return false, nil
-			}
-		}
-		if n > 0 && len(q.Keys) == 1 {
-			near.told = waiting[n-1].Version
-		}
-		waiting = slices.Delete(waiting, 0, n)
-		return true, nil
-	}
-	n, batch := 0, 1
-	if q.Previous || q.PreviousOfDeleted {
-		batch = previousBatch
-	}
+	n := 0
 	for r, err := range versions {
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err != nil {
 			return err
 		}
-		waiting = append(waiting, driver.Entry{Version: &r.Version})
-		if n++; n == q.Limit {
-			break
-		}
-		if len(waiting) < batch {
-			continue
-		}
-		ready := len(waiting)
-		if ready > 1 && q.Backward && near.follows(waiting[ready-1].Version) {
-			ready--
-		}
-		if more, err := flush(ready); err != nil || !more {
-			return err
+		if n++; !yield(&r.Version, nil) || n == q.Limit {
+			return nil
 		}
 	}
-	_, err = flush(len(waiting))
-	return err
+	return nil
 }
 
 // logged checks a query and returns the collections that it is about, sorted.
@@ -110,9 +68,6 @@ func (s *Store) logged(q *driver.LogQuery) ([]*collection, error) {
 	}
 	if len(q.Keys) > 0 && len(q.Collections) != 1 {
 		return nil, invalidf("keys need exactly one collection, not %d", len(q.Collections))
-	}
-	if q.Histories != nil && (len(q.Collections) != 1 || len(q.Keys) > 0 || q.After != nil) {
-		return nil, invalidf("histories need exactly one collection, and neither keys nor a position")
 	}
 	names := slices.Clone(q.Collections)
 	if len(names) == 0 {
@@ -130,80 +85,6 @@ func (s *Store) logged(q *driver.LogQuery) ([]*collection, error) {
 		}
 	}
 	return collections, nil
-}
-
-// nearby are versions of one document that were read last, whether or not they
-// were asked for: the previous versions of others are often among them.
-type nearby struct {
-	lists [2][]*record
-	told  *driver.Version // the last entry's
-}
-
-func (n *nearby) read(list []*record) { n.lists[0], n.lists[1] = slices.Clone(list), n.lists[0] }
-
-// follows reports whether a version is the first of those that were read last, so that
-// of a history that is read backward the one before it comes next.
-func (n *nearby) follows(v *driver.Version) bool {
-	return len(n.lists[0]) > 0 && n.lists[0][0].Number == v.Number
-}
-
-// versionName tells a version from all others.
-type versionName struct {
-	collection, key string
-	number          int64
-}
-
-func nameOfVersion(v *driver.Version) versionName { return versionName{v.Collection, v.Key, v.Number} }
-
-// fillPrevious adds the previous versions: those that were read with the entries,
-// or near to them, and the others with one Get for each collection.
-func (s *Store) fillPrevious(ctx context.Context, q *driver.LogQuery, entries []driver.Entry, near *nearby) error {
-	known := make(map[versionName]*driver.Version)
-	if near.told != nil {
-		known[nameOfVersion(near.told)] = near.told
-	}
-	for _, list := range near.lists {
-		for _, r := range list {
-			known[nameOfVersion(&r.Version)] = &r.Version
-		}
-	}
-	for _, e := range entries {
-		known[nameOfVersion(e.Version)] = e.Version
-	}
-	refs := make(map[string][]driver.Ref)
-	previous := func(v *driver.Version) versionName { return versionName{v.Collection, v.Key, v.Number - 1} }
-	for _, e := range entries {
-		if v := e.Version; v.Number > 1 && q.WithPrevious(v) && known[previous(v)] == nil {
-			refs[v.Collection] = append(refs[v.Collection], driver.Ref{Key: v.Key, Number: v.Number - 1})
-		}
-	}
-	for name, list := range refs {
-		found, err := s.collections[name].get(ctx, list)
-		if err != nil {
-			return err
-		}
-		for _, r := range found {
-			if r != nil {
-				known[nameOfVersion(&r.Version)] = &r.Version
-			}
-		}
-	}
-	for i, e := range entries {
-		v := e.Version
-		if v.Number == 1 || !q.WithPrevious(v) {
-			continue
-		}
-		before := known[previous(v)]
-		if before == nil {
-			return layoutError(v.Collection, v.Key, "a version in the middle of its history is missing")
-		}
-		own := *before
-		if q.NoData {
-			own.Data = nil
-		}
-		entries[i].Previous = &own
-	}
-	return nil
 }
 
 // logConditions are the conditions of a query on versions at a place, but for
@@ -225,29 +106,29 @@ func logConditions(p place, c *collection, q *driver.LogQuery) bson.A {
 	if q.ToNumber != 0 {
 		add("v", "$lt", q.ToNumber)
 	}
-	if len(q.Authors) > 0 {
-		authors := make(bson.A, len(q.Authors))
-		for i, author := range q.Authors {
+	if len(q.Hints.Authors) > 0 {
+		authors := make(bson.A, len(q.Hints.Authors))
+		for i, author := range q.Hints.Authors {
 			authors[i] = encodeString(author)
 		}
 		add("by", "$in", authors)
 	}
-	if len(q.Ops) > 0 {
-		ops := make(bson.A, len(q.Ops))
-		for i, op := range q.Ops {
+	if len(q.Hints.Ops) > 0 {
+		ops := make(bson.A, len(q.Hints.Ops))
+		for i, op := range q.Hints.Ops {
 			ops[i] = int64(op)
 		}
 		add("op", "$in", ops)
 	}
-	if len(q.Groups) > 0 {
-		groups := make(bson.A, len(q.Groups))
-		for i, group := range q.Groups {
+	if len(q.Hints.Groups) > 0 {
+		groups := make(bson.A, len(q.Hints.Groups))
+		for i, group := range q.Hints.Groups {
 			groups[i] = encodeString(group)
 		}
 		add("grp", "$in", groups)
 	}
-	if len(q.Changed) > 0 {
-		add("ch", "$in", q.Changed)
+	if len(q.Hints.Changed) > 0 {
+		add("ch", "$in", q.Hints.Changed)
 	}
 	if q.After != nil {
 		list = append(list, behind(p, c.name, q.After, q.Backward))
@@ -363,9 +244,8 @@ const (
 )
 
 // logOne reads the history of one document in order. The document is read
-// first, whatever the direction, because versions move from it to the runs. A
-// function is told of everything that is read before it is used.
-func (c *collection) logOne(ctx context.Context, q *driver.LogQuery, read func([]*record)) iter.Seq2[*record, error] {
+// first, whatever the direction, because versions move from it to the runs.
+func (c *collection) logOne(ctx context.Context, q *driver.LogQuery) iter.Seq2[*record, error] {
 	return func(yield func(*record, error) bool) {
 		newest, err := c.newest(ctx, q)
 		if err != nil {
@@ -376,7 +256,6 @@ func (c *collection) logOne(ctx context.Context, q *driver.LogQuery, read func([
 			return
 		}
 		give := func(list []*record) bool {
-			read(list)
 			if q.Backward {
 				slices.Reverse(list)
 			}
@@ -470,7 +349,7 @@ func (c *collection) runs(ctx context.Context, q *driver.LogQuery, before int64,
 		bound = 1
 	}
 	batch, most := int32(runBatch), int32(mostRuns)
-	if q.NoData {
+	if noData(q) {
 		most = mostRunsNoData
 	}
 	for cursor.Next(ctx) {
@@ -509,8 +388,5 @@ func inLog(q *driver.LogQuery, r *record) bool {
 	}
 	return r.RecordedAt >= q.From && (q.To == 0 || r.RecordedAt < q.To) &&
 		r.Number >= q.FromNumber && (q.ToNumber == 0 || r.Number < q.ToNumber) &&
-		(len(q.Authors) == 0 || slices.Contains(q.Authors, r.Author)) &&
-		(len(q.Ops) == 0 || slices.Contains(q.Ops, r.Op)) &&
-		(len(q.Groups) == 0 || slices.Contains(q.Groups, r.Group)) &&
-		(len(q.Changed) == 0 || slices.ContainsFunc(r.Changed, func(name string) bool { return slices.Contains(q.Changed, name) }))
+		q.Hints.Hold(&r.Version)
 }

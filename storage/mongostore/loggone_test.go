@@ -71,11 +71,10 @@ func TestLogOutlivesItsCursors(t *testing.T) {
 		told := make(map[string]int)
 		var last driver.LogPosition
 		n := 0
-		for e, err := range s.Log(t.Context(), &driver.LogQuery{Backward: backward}) {
+		for v, err := range s.Log(t.Context(), &driver.LogQuery{Backward: backward}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v := e.Version
 			p := driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}
 			if n++; n > 1 && (comparePositions(last, p) < 0) == backward {
 				t.Fatalf("%+v is told behind %+v", p, last)
@@ -146,7 +145,7 @@ func TestLogFollowsWhatMovesMeanwhile(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if told = append(told, e.Version.Number); len(told) != few-2 {
+				if told = append(told, e.Number); len(told) != few-2 {
 					continue
 				}
 				for i := range commits {

@@ -73,7 +73,7 @@ func TestLogBesideLoad(t *testing.T) {
 			told := make(map[string]int)
 			began := false
 			var before driver.LogPosition
-			for e, err := range s.Log(ctx, &driver.LogQuery{}) {
+			for v, err := range s.Log(ctx, &driver.LogQuery{}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -83,7 +83,6 @@ func TestLogBesideLoad(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				v := e.Version
 				if here := (driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}); comparePositions(here, before) <= 0 {
 					t.Errorf("%v comes after %v", here, before)
 				} else {

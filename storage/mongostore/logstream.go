@@ -252,10 +252,13 @@ func (l *logging) keys(field string) bson.D {
 	return bson.D{{Key: field, Value: in(keys)}}
 }
 
+// noData reports whether a log needs no Data.
+func noData(q *driver.LogQuery) bool { return q.Fields != nil && len(q.Fields) == 0 }
+
 // fields is the projection to a version as far as it was asked for.
 func (l *logging) fields(list string) bson.D {
 	fields := versionFields(list)
-	if l.q.NoData {
+	if noData(l.q) {
 		fields = slices.DeleteFunc(fields, func(e bson.E) bool { return e.Key == list+".data" })
 	}
 	return fields

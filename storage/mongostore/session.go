@@ -147,3 +147,13 @@ func closeCursor(ctx context.Context, cursor *mongo.Cursor) {
 	}
 	tell()
 }
+
+// pause waits, or until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -23,8 +23,6 @@ type Store struct {
 	db      *mongo.Database
 	meta    *mongo.Collection
 	clock   *clock
-	waker   waker
-	sharing sharing
 	logger  *slog.Logger
 	timeout time.Duration
 	// majorities: what was carried out is not what a majority has.
@@ -97,6 +95,20 @@ func (s *Store) Now(ctx context.Context) (driver.Instant, error) {
 	}
 	defer leave()
 	return s.clock.instant(ctx)
+}
+
+// Loaded implements driver.Engine.
+func (s *Store) Loaded(ctx context.Context) (driver.Instant, error) {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	var stored struct {
+		Loaded int64 `bson:"loaded"`
+	}
+	err = s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: storeID}}).Decode(&stored)
+	return driver.Instant(stored.Loaded), wrap(err, "reading when the last load was")
 }
 
 // Settle implements driver.Engine.

@@ -268,3 +268,14 @@ func end(dst []byte, at int32) []byte {
 	dst = append(dst, 0)
 	return bsoncore.UpdateLength(dst, at, int32(len(dst[at:])))
 }
+
+// loadedField is where a version that was loaded has the instant at which it was.
+const loadedField = "ld"
+
+// arrived is when a version came into the store. It grows with the number.
+func (r *record) arrived() driver.Instant { return max(r.RecordedAt, r.loaded) }
+
+// arrivalFields is a projection to versions with when they arrived.
+func arrivalFields(list string) bson.D {
+	return append(versionFields(list), bson.E{Key: list + "." + loadedField, Value: 1})
+}

@@ -250,11 +250,11 @@ func versionsOf(t *testing.T, path string) []string {
 		t.Error(err)
 	}
 	var vs []string
-	for e, err := range s.Log(t.Context(), &driver.LogQuery{}) {
+	for v, err := range s.Log(t.Context(), &driver.LogQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		vs = append(vs, inWords(e.Version))
+		vs = append(vs, inWords(v))
 	}
 	if _, err := s.Commit(t.Context(), &driver.Write{ID: "later", Collection: killCollection, Key: "later", Op: driver.OpCreate, Data: []byte(`{}`)}); err != nil {
 		t.Errorf("writing to %s: %v", path, err)

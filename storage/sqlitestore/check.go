@@ -22,11 +22,6 @@ func (s *Store) Check(ctx context.Context, report func(problem string)) error {
 		if err := c.integrity(report); err != nil {
 			return err
 		}
-		if !s.unordered {
-			if err := s.checkArrivals(c, report); err != nil {
-				return err
-			}
-		}
 		for _, coll := range s.collections {
 			k := &checker{conn: c, coll: coll, report: report, epochs: make([][]epoch, len(coll.indexes)), live: make([]int64, len(coll.indexes))}
 			if err := k.run(); err != nil {
@@ -293,8 +288,6 @@ var instants = [...]struct{ table, column string }{
 	{"past", "since"},
 	{"past", "until"},
 	{"epochs", "start"},
-	{"loads", "at"},
-	{"loads", "latest"},
 }
 
 // repair gives versions that lie in the future other times, as part of the
@@ -347,7 +340,11 @@ func (s *Store) repair() error {
 	if err := s.readDeclarations(); err != nil {
 		return err
 	}
-	return s.readArrivals()
+	// Who follows the log has to begin anew.
+	if _, err := w.integer(`UPDATE loaded SET at = ?1`, int64(present)); err != nil {
+		return err
+	}
+	return s.readLoaded()
 }
 
 // attemptedAfter returns when versions after an instant were attempted, by their

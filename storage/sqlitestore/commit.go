@@ -94,10 +94,7 @@ func (w *writer) tryBatch(batch []*request) error {
 		}
 		return nil
 	})
-	w.store.clock.End() // before a watch can tell: whoever hears of a version can read at its instant
-	if err == nil {
-		w.landed()
-	}
+	w.store.clock.End()
 	return err
 }
 
@@ -151,7 +148,6 @@ func (w *writer) apply(r *request) (*driver.Version, error) {
 		return nil, err
 	}
 	w.advance(st, v.Number, v)
-	w.arriving.commit(v)
 	return v, nil
 }
 

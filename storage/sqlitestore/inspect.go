@@ -18,17 +18,7 @@ func (s *Store) asItIs() error {
 		return err
 	}
 	s.addUnknown()
-	if s.unordered = version < watchFormat; s.unordered {
-		return nil
-	}
-	known, err := s.readID()
-	if err == nil && !known {
-		err = internalf("the store has no identity; restore it from a backup")
-	}
-	if err != nil {
-		return err
-	}
-	return s.readArrivals()
+	return s.readLoaded()
 }
 
 // addUnknown makes declared collections that the file does not have known for
@@ -49,13 +39,4 @@ func (s *Store) inspecting() error {
 	}
 	return driver.Refused("the store takes no writes: it is only looked at",
 		driver.Errorf(driver.CodeInvalid, "the store was opened to be looked at, and takes no writes"))
-}
-
-// ordered refuses what needs the order of arrival where the file does not tell
-// it.
-func (s *Store) ordered() error {
-	if s.unordered {
-		return invalidf("the file has a format before %d, which does not tell the order of arrival; serve it, or import into it, and it gets format %d", watchFormat, formatVersion)
-	}
-	return nil
 }

@@ -32,6 +32,12 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	defer ahead.end() // vs are the caller's again
 	err := s.writer.submit(&request{ctx: ctx, run: func() error {
 		w := s.writer
+		var instant driver.Instant // of the load; 0: it has none yet
+		defer func() {
+			if instant != 0 {
+				s.clock.End()
+			}
+		}()
 		var latest driver.Instant
 		now := s.clock.Present()
 		begin := true
@@ -65,7 +71,15 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 					result.Skipped++
 				}
 			}
-			return w.flushDocuments()
+			if err := w.flushDocuments(); err != nil || result.Added == 0 {
+				return err
+			}
+			if instant == 0 { // as late as can be: until it has landed, Now stands still
+				s.clock.Begin()
+				instant = s.clock.Next()
+			}
+			_, err := w.integer(`UPDATE loaded SET at = ?1`, int64(instant))
+			return err
 		}
 		err := w.transaction(load)
 		if errors.Is(err, errBulk) {
@@ -76,7 +90,9 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		}
 		if err == nil {
 			s.clock.Saw(latest)
-			w.landed()
+			if result.Added > 0 {
+				s.loaded.Store(int64(instant))
+			}
 			s.checkpoints.wrote(result.Added)
 		}
 		return err
@@ -174,13 +190,10 @@ func (w *writer) flushDocuments() error {
 		if !won {
 			return internalf("%s %q is not at version %d, which the store's own writer wrote; is another program writing to the file?", st.coll.name, st.key, st.written)
 		}
-		if err := w.loaded(st); err != nil {
-			return err
-		}
 		clear(st.unwritten)
 		st.unwritten, st.stored = st.unwritten[:0], true
 	}
-	return w.flushRuns()
+	return nil
 }
 
 // checkedAhead is the check of what is loaded, beside the writer and ahead of

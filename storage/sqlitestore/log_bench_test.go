@@ -26,16 +26,16 @@ func BenchmarkLog(b *testing.B) {
 				b.Run(fmt.Sprintf("bytes=%d/group=%s/engine=%t", len(vs[0].Data), group, filtered), func(b *testing.B) {
 					b.ReportAllocs()
 					for b.Loop() {
-						q := driver.LogQuery{Collections: []string{benchCollection}, Backward: true, Previous: true}
+						q := driver.LogQuery{Collections: []string{benchCollection}, Backward: true}
 						if filtered {
-							q.Groups = []string{group}
+							q.Hints.Groups = []string{group}
 						}
 						n := 0
-						for e, err := range s.Log(b.Context(), &q) {
+						for v, err := range s.Log(b.Context(), &q) {
 							if err != nil {
 								b.Fatal(err)
 							}
-							if e.Version.Group == group {
+							if v.Group == group {
 								n++
 							}
 						}
@@ -45,52 +45,6 @@ func BenchmarkLog(b *testing.B) {
 					}
 				})
 			}
-		}
-	}
-}
-
-// BenchmarkHistories reads the last three versions of one document and of fifty,
-// one document after another and together.
-func BenchmarkHistories(b *testing.B) {
-	s := benchStore(b, Options{Sync: SyncOff})
-	vs := benchVersions(500, 20_000)
-	benchLoad(b, s, vs)
-	keys := map[string]bool{}
-	var histories []driver.History
-	for _, v := range vs {
-		if !keys[v.Key] {
-			keys[v.Key] = true
-			histories = append(histories, driver.History{Key: v.Key, To: vs[len(vs)-1].RecordedAt})
-		}
-	}
-	read := func(b *testing.B, q driver.LogQuery) (n int) {
-		q.Collections, q.Backward, q.Limit, q.Previous = []string{benchCollection}, true, 3, true
-		for _, err := range s.Log(b.Context(), &q) {
-			if err != nil {
-				b.Fatal(err)
-			}
-			n++
-		}
-		return n
-	}
-	for _, documents := range []int{1, 50} {
-		for _, together := range []bool{false, true} {
-			b.Run(fmt.Sprintf("documents=%d/together=%t", documents, together), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					n := 0
-					if together {
-						n = read(b, driver.LogQuery{Histories: histories[:documents]})
-					} else {
-						for _, h := range histories[:documents] {
-							n += read(b, driver.LogQuery{Keys: []string{h.Key}, To: h.To})
-						}
-					}
-					if n != 3*documents {
-						b.Fatal(n)
-					}
-				}
-			})
 		}
 	}
 }

@@ -57,8 +57,7 @@ type Options struct {
 
 	// Inspect says that the store is only read: the file, which has to be there,
 	// keeps its format, so that an older program can go on with it, and the
-	// collections and indexes that it has. Writes fail with CodeInvalid, and so
-	// does a watch where the file is of format 1. Neither the file nor its directory
+	// collections and indexes that it has. Writes fail with CodeInvalid. Neither the file nor its directory
 	// needs to be writable if the store was closed: nothing is in a log then.
 	Inspect bool
 
@@ -101,12 +100,10 @@ type Store struct {
 	readers     *pool
 	asks        atomic.Int64 // see pool
 	checkpoints *checkpointer
-	feed        feed
 	bulk        bulk
 	known       *versionCache
-	id          storeID
-	unordered   bool // the file does not tell the order of arrival
-	frozen      bool // nobody writes to the file while it is open, nor was anything left in a log
+	loaded      atomic.Int64 // the instant of the last load
+	frozen      bool         // nobody writes to the file while it is open, nor was anything left in a log
 	closed      atomic.Bool
 }
 
@@ -396,7 +393,10 @@ func (s *Store) bringUp(ctx context.Context) error {
 		err = s.declare(ctx)
 	}
 	if err == nil {
-		err = s.prepareWatch()
+		err = s.writer.upgrade()
+	}
+	if err == nil {
+		err = s.readLoaded()
 	}
 	if err == nil && s.opts.Repair {
 		err = s.repair()
@@ -441,7 +441,6 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.feed.close()
 	var errs []error
 	if s.checkpoints != nil { // opened: the writer runs
 		s.writer.close()

@@ -35,7 +35,8 @@ func formatDeclared() []driver.Collection {
 // writeFormat fills a store with what TestStoredFormat expects.
 func writeFormat(t *testing.T, path string) {
 	t.Helper()
-	s, err := Open(t.Context(), path, Options{Collections: formatDeclared(), Clock: formatClock})
+	now := formatClock().Add(-time.Microsecond) // the load takes an instant
+	s, err := Open(t.Context(), path, Options{Collections: formatDeclared(), Clock: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +46,7 @@ func writeFormat(t *testing.T, path string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	now = formatClock()
 	for _, w := range []driver.Write{
 		{ID: "first", Collection: "things", Key: "a", Expected: 1, Op: driver.OpUpdate, Author: "ann", Changed: []string{"n"}, Data: []byte(`{"n":3,"tags":["x"]}`)},
 		{ID: "2d1d7a5e-7f63-4a0b-9d9c-6b1f6a6f4c1e", Collection: "things", Key: "b", Expected: 1, Op: driver.OpDelete, Deleted: true, Author: "eve"},
@@ -96,11 +98,10 @@ func testFormat(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	var got []string
-	for e, err := range s.Log(t.Context(), &driver.LogQuery{}) {
+	for v, err := range s.Log(t.Context(), &driver.LogQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := e.Version
 		got = append(got, fmt.Sprintf("%s@%d [%d, %d) op %d by %s %q %s %v %s", v.Key, v.Number, v.RecordedAt, v.SupersededAt, v.Op, v.Author, v.Message, v.Group, v.Changed, v.Data))
 	}
 	want := []string{
@@ -118,7 +119,6 @@ func testFormat(t *testing.T, name string) {
 			t.Errorf("tagged y at %d: %d documents, %v; want %d", at, len(vs), err, want)
 		}
 	}
-	checkArrivalsOf(t, s, map[string]int64{"a": 2, "b": 2})
 	// An attempt that was committed then is not applied again.
 	v, err := s.Commit(t.Context(), &driver.Write{ID: "first", Collection: "things", Key: "a", Expected: 1, Op: driver.OpUpdate, Data: []byte(`{}`)})
 	if err != nil || v.Number != 2 {

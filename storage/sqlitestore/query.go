@@ -228,8 +228,14 @@ func (r *run) renew(follows bool) error {
 	return cmp.Or(err, r.begin())
 }
 
-// loads counts what was ever loaded.
-func (c *conn) loads() (int64, error) { return c.integer(`SELECT max(id) FROM loads`) }
+// loads is the instant of the last load that the snapshot holds. Nothing is loaded
+// into a store that is only looked at, and its file need not have the table.
+func (c *conn) loads() (int64, error) {
+	if c.inspect {
+		return 0, nil
+	}
+	return c.integer(`SELECT at FROM loaded`)
+}
 
 // compare is the query's order.
 func (r *run) compare(a, b *candidate) int {

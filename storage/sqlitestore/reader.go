@@ -33,6 +33,7 @@ type conn struct {
 	asked int64         // when the snapshot was taken
 
 	restless bool // for tests
+	inspect  bool // see Options.Inspect
 }
 
 // The most strings that a connection remembers, then it starts afresh; and how
@@ -46,7 +47,7 @@ const (
 func newConn(c *sqlite.Conn, s *Store) *conn {
 	return &conn{
 		Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: &s.bulk, small: s.opts.smallDocument, restless: s.opts.restless,
-		known: s.known, count: unsettled, asks: &s.asks,
+		known: s.known, count: unsettled, asks: &s.asks, inspect: s.opts.Inspect,
 	}
 }
 

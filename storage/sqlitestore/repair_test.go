@@ -180,11 +180,11 @@ func TestRepairWithoutRoom(t *testing.T) {
 func versionsIn(t *testing.T, s *Store) []*driver.Version {
 	t.Helper()
 	var all []*driver.Version
-	for e, err := range s.Log(t.Context(), &driver.LogQuery{}) {
+	for v, err := range s.Log(t.Context(), &driver.LogQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, e.Version)
+		all = append(all, v)
 	}
 	return slices.Clip(all)
 }

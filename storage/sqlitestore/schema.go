@@ -16,8 +16,7 @@ import (
 // What a store's file says about itself.
 const (
 	applicationID = 0x61736f66 // "asof"
-	formatVersion = 2
-	watchFormat   = 2 // the first that tells the order of arrival
+	formatVersion = 3
 )
 
 // Identifiers are packed so that what is read together lies together:
@@ -43,7 +42,7 @@ func docOfVersion(id int64) docID          { return docID(id >> numberBits) }
 
 const forever = int64(driver.Forever)
 
-// schema creates the tables of format 1; watchSchema adds those of format 2.
+// schema creates the tables of format 1; upgrade makes a file one of this format.
 //
 // documents holds the current state, one row for each document that ever
 // existed; versions holds every version including the current one, and its
@@ -223,10 +222,39 @@ func (c *conn) createSchema() error {
 			return err
 		}
 	}
-	if err := sqlitex.ExecuteTransient(c.Conn, pragma("application_id", applicationID), nil); err != nil {
+	return sqlitex.ExecuteTransient(c.Conn, pragma("application_id", applicationID), nil)
+}
+
+// upgrade makes a file of an older format one of this format, as part of a
+// transaction. Format 2 kept the order in which versions arrived; format 3 keeps
+// the instant of the last load instead.
+func (c *conn) upgrade() error {
+	version, err := c.integer("PRAGMA user_version")
+	if err != nil || version == formatVersion {
 		return err
 	}
-	return sqlitex.ExecuteTransient(c.Conn, pragma("user_version", formatVersion), nil)
+	for _, query := range []string{
+		"DROP TABLE IF EXISTS store", "DROP TABLE IF EXISTS loads", "DROP TABLE IF EXISTS late",
+		"CREATE TABLE loaded(at INTEGER NOT NULL)", "INSERT INTO loaded(at) VALUES(0)",
+		pragma("user_version", formatVersion),
+	} {
+		if err := sqlitex.ExecuteTransient(c.Conn, query, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLoaded reads the instant of the last load, which a file of an older format
+// that is only looked at does not have.
+func (s *Store) readLoaded() error {
+	version, err := s.writer.integer("PRAGMA user_version")
+	if err != nil || version < formatVersion {
+		return err
+	}
+	at, err := s.writer.integer("SELECT at FROM loaded")
+	s.loaded.Store(at)
+	return err
 }
 
 func pragma(name string, value int) string { return fmt.Sprintf("PRAGMA %s = %d", name, value) }

@@ -27,6 +27,14 @@ func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
 	return wrap(s.clock.Settle(ctx, at), "waiting for commits in flight")
 }
 
+// Loaded implements driver.Engine.
+func (s *Store) Loaded(ctx context.Context) (driver.Instant, error) {
+	if err := s.alive(ctx); err != nil {
+		return 0, err
+	}
+	return driver.Instant(s.loaded.Load()), nil
+}
+
 // alive returns an error when the store is closed or the context has ended.
 func (s *Store) alive(ctx context.Context) error {
 	if s.closed.Load() {

@@ -34,29 +34,11 @@ type stream struct {
 	doc       docID // 0: all documents of the collection
 	low, high int64
 
-	rows    []driver.Entry
+	rows    []*driver.Version
 	stretch int // rows
 	bytes   int
-	left    int // of a history: rows that are still wanted; 0: all
 	ended   bool
-	out     leftOut
 }
-
-// leftOut counts what was looked at and is not in the log.
-type leftOut struct{ versions, bytes int }
-
-// examined tells who asked of what was left out.
-func (o *leftOut) examined(q *driver.LogQuery) error {
-	if q.Examined == nil || o.versions == 0 {
-		return nil
-	}
-	n := *o
-	*o = leftOut{}
-	return q.Examined(n.versions, n.bytes)
-}
-
-// rowBytes is what is read of a version beside its texts, about.
-const rowBytes = 32
 
 type place struct {
 	at  int64
@@ -101,16 +83,19 @@ func newStream(s *Store, q *driver.LogQuery, coll *collection) *stream {
 
 // conditions prepares those that are looked at for each version.
 func (st *stream) conditions() {
-	if len(st.q.Authors) > 0 {
-		st.authors = setOf(st.q.Authors)
+	if len(st.q.Hints.Authors) > 0 {
+		st.authors = setOf(st.q.Hints.Authors)
 	}
-	if len(st.q.Groups) > 0 {
-		st.groups = setOf(st.q.Groups)
+	if len(st.q.Hints.Groups) > 0 {
+		st.groups = setOf(st.q.Hints.Groups)
 	}
-	if len(st.q.Changed) > 0 {
-		st.changed = setOf(st.q.Changed)
+	if len(st.q.Hints.Changed) > 0 {
+		st.changed = setOf(st.q.Hints.Changed)
 	}
 }
+
+// noData reports whether a log needs no Data.
+func noData(q *driver.LogQuery) bool { return q.Fields != nil && len(q.Fields) == 0 }
 
 // later is the instant after one.
 func later(at int64) int64 {
@@ -140,28 +125,33 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// narrow limits a stream to one document.
-func (st *stream) narrow(c *conn, doc docID, key string) error {
-	if c.bulk.Load() {
-		return errBulk
-	}
-	st.doc = doc
-	bound := func(p place) (int64, error) {
+// narrow limits a stream to one document. The index on times is asked only for bounds
+// that its last version does not answer.
+func (st *stream) narrow(c *conn, doc docID, last lastVersion, key string) error {
+	st.doc, st.low, st.high = doc, doc.version(1), doc.version(last.number+1)
+	bound := func(p place, to *int64) error {
 		at := p.at
 		if key < p.key {
 			at = later(at)
 		}
-		id, err := c.integer(`SELECT id FROM versions INDEXED BY versions_at WHERE document = ?1 AND at >= ?2 ORDER BY at LIMIT 1`, int64(doc), at)
-		if err == nil && id == 0 {
-			id, err = c.integer(`SELECT max(id) + 1 FROM versions WHERE id >= ?1 AND id < ?2`, doc.version(0), (doc + 1).version(0))
+		switch {
+		case at <= 0:
+			*to = doc.version(1)
+			return nil
+		case int64(last.at) < at:
+			*to = doc.version(last.number + 1)
+			return nil
+		case c.bulk.Load():
+			return errBulk
 		}
-		return id, err
-	}
-	var err error
-	if st.low, err = bound(st.from); err != nil {
+		var err error
+		*to, err = c.integer(`SELECT id FROM versions INDEXED BY versions_at WHERE document = ?1 AND at >= ?2 ORDER BY at LIMIT 1`, int64(doc), at)
 		return err
 	}
-	if st.high, err = bound(st.to); err != nil {
+	if err := bound(st.from, &st.low); err != nil {
+		return err
+	}
+	if err := bound(st.to, &st.high); err != nil {
 		return err
 	}
 	if st.q.FromNumber > 0 {
@@ -179,11 +169,7 @@ func (st *stream) fill(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := st.read(ctx)
-		if err == nil {
-			err = st.out.examined(st.q)
-		}
-		if err != nil {
+		if err := st.read(ctx); err != nil {
 			return err
 		}
 		st.stretch = min(2*st.stretch, maxStretch)
@@ -204,7 +190,7 @@ func (st *stream) wanted(v *driver.Version) bool {
 	switch {
 	case st.authors != nil && !st.authors[v.Author],
 		st.groups != nil && !st.groups[v.Group],
-		len(st.q.Ops) > 0 && !slices.Contains(st.q.Ops, v.Op):
+		len(st.q.Hints.Ops) > 0 && !slices.Contains(st.q.Hints.Ops, v.Op):
 		return false
 	case v.Number < st.q.FromNumber, st.q.ToNumber > 0 && v.Number >= st.q.ToNumber:
 		return false
@@ -226,11 +212,10 @@ const (
 	logRange       = ` FROM versions v INDEXED BY versions_log WHERE v.collection = ?1 AND (v.at, v.key) >= (?2, ?3) AND (v.at, v.key) < (?4, ?5)`
 	sqlLog         = `SELECT ` + versionColumns + `, ` + versionNext + logRange + ` ORDER BY v.at, v.key LIMIT ?6`
 	sqlLogBackward = `SELECT ` + versionColumns + `, ` + versionNext + logRange + ` ORDER BY v.at DESC, v.key DESC LIMIT ?6`
-	sqlVersion     = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id = ?1`
 )
 
-// readDocument reads a stretch of one range of rows, and the rows on both
-// sides of it, which are its versions' neighbours.
+// readDocument reads a stretch of one range of rows, and the row behind its newest
+// version, which says when that was superseded.
 func (st *stream) readDocument(c *conn) error {
 	low, high, query := st.low, st.high, sqlDocumentLog
 	if st.q.Backward {
@@ -246,10 +231,9 @@ func (st *stream) readDocument(c *conn) error {
 	if err != nil {
 		return err
 	}
-	s.BindInt64(1, max(low-1, st.doc.version(1)))
+	s.BindInt64(1, low)
 	s.BindInt64(2, min(high+1, (st.doc+1).version(0)))
 	var near *driver.Version // the row before, in the order of reading
-	var kept bool            // near is in an entry
 	size := 0
 	row, err := s.Step()
 	for ; row && err == nil; row, err = s.Step() {
@@ -266,32 +250,18 @@ func (st *stream) readDocument(c *conn) error {
 		if near != nil {
 			older.SupersededAt = newer.RecordedAt
 		}
-		wanted := inside && st.wanted(v)
-		isPrevious := kept && st.q.Backward && st.q.WithPrevious(near)
-		if !st.q.NoData && (wanted || isPrevious || !st.q.Backward && (st.q.Previous || st.q.PreviousOfDeleted)) {
-			v.Data = c.members(s, colData, st.q.Fields)
-		}
-		if isPrevious {
-			st.rows[len(st.rows)-1].Previous = v
-		}
 		if !inside && near != nil {
 			break // beyond the stretch
 		}
-		near, kept = v, wanted
-		switch {
-		case kept:
-			e := driver.Entry{Version: v}
-			if !st.q.Backward && st.q.WithPrevious(v) {
-				e.Previous = older
+		near = v
+		if inside && st.wanted(v) {
+			if !noData(st.q) {
+				v.Data = c.members(s, colData, st.q.Fields)
 			}
-			st.rows = append(st.rows, e)
-		case inside:
-			st.out.versions++
-			st.out.bytes += rowBytes + len(v.Key) + len(v.Author) + len(v.Message) + len(v.Group)
+			st.rows = append(st.rows, v)
 		}
-		enough := st.left > 0 && len(st.rows) >= st.left
-		if size += len(v.Data); inside && (enough || size >= st.bytes) {
-			// Enough: the row behind this one is only its neighbour.
+		if size += len(v.Data); inside && size >= st.bytes {
+			// Enough: the row behind this one only says when it was superseded.
 			if st.q.Backward {
 				low = id
 			} else {
@@ -326,7 +296,7 @@ func (st *stream) readCollection(c *conn) error {
 	for ; row && err == nil && size < st.bytes; row, err = s.Step() {
 		n++
 		var v *driver.Version
-		if v, err = c.version(s, st.coll.name, !st.q.NoData, st.q.Fields); err != nil {
+		if v, err = c.version(s, st.coll.name, !noData(st.q), st.q.Fields); err != nil {
 			break
 		}
 		v.SupersededAt = next(s)
@@ -334,16 +304,8 @@ func (st *stream) readCollection(c *conn) error {
 		if !st.wanted(v) {
 			continue
 		}
-		e := driver.Entry{Version: v}
-		if st.q.WithPrevious(v) && v.Number > 1 {
-			if e.Previous, err = st.previous(c, s.ColumnInt64(colID)-1, v); err != nil {
-				break
-			}
-		}
-		if size += len(v.Data); e.Previous != nil {
-			size += len(e.Previous.Data)
-		}
-		st.rows = append(st.rows, e)
+		size += len(v.Data)
+		st.rows = append(st.rows, v)
 	}
 	st.ended = n < st.stretch && !row
 	return finish(s, err)
@@ -367,28 +329,6 @@ func (st *stream) pass(p place) {
 	}
 	p.key += "\x00"
 	st.from = p
-}
-
-// previous reads the version before one.
-func (st *stream) previous(c *conn, id int64, v *driver.Version) (*driver.Version, error) {
-	s, err := c.Prepare(sqlVersion)
-	if err != nil {
-		return nil, err
-	}
-	s.BindInt64(1, id)
-	var p *driver.Version
-	row, err := s.Step()
-	if row {
-		p, err = c.version(s, st.coll.name, !st.q.NoData, st.q.Fields)
-	}
-	if err := finish(s, err); err != nil {
-		return nil, err
-	}
-	if p == nil {
-		return nil, internalf("%s %q: version %d is missing", v.Collection, v.Key, v.Number-1)
-	}
-	p.SupersededAt = v.RecordedAt
-	return p, nil
 }
 
 // A collection's log under conditions is read in two steps, a stretch at a
@@ -417,7 +357,7 @@ const (
 // selects reports whether conditions other than time and place may leave
 // versions out.
 func (st *stream) selects() bool {
-	return st.authors != nil || st.groups != nil || st.changed != nil || len(st.q.Ops) > 0 || st.q.FromNumber > 0 || st.q.ToNumber > 0
+	return st.authors != nil || st.groups != nil || st.changed != nil || len(st.q.Hints.Ops) > 0 || st.q.FromNumber > 0 || st.q.ToNumber > 0
 }
 
 // readSelected is readCollection where conditions may leave versions out.
@@ -428,21 +368,14 @@ func (st *stream) readSelected(c *conn) error {
 	}
 	size := 0
 	for _, id := range ids {
-		v, err := c.versionUntilNext(id, st.coll.name, !st.q.NoData, st.q.Fields)
+		v, err := c.versionUntilNext(id, st.coll.name, !noData(st.q), st.q.Fields)
 		if err != nil {
 			return err
 		}
 		if !st.wanted(v) {
 			continue // it is at the place that the log continues behind
 		}
-		e := driver.Entry{Version: v}
-		if st.q.WithPrevious(v) && v.Number > 1 {
-			if e.Previous, err = st.previous(c, id-1, v); err != nil {
-				return err
-			}
-			size += len(e.Previous.Data)
-		}
-		st.rows = append(st.rows, e)
+		st.rows = append(st.rows, v)
 		if size += len(v.Data); size >= st.bytes {
 			st.pass(place{at: int64(v.RecordedAt), key: v.Key})
 			return nil
@@ -474,9 +407,6 @@ func (st *stream) selectVersions(c *conn) (ids []int64, last place, n int, err e
 		ok, err := st.selected(c, s)
 		if ok {
 			ids = append(ids, s.ColumnInt64(selectID))
-		} else {
-			st.out.versions++
-			st.out.bytes += rowBytes + len(key) + s.ColumnLen(selectAuthor) + s.ColumnLen(selectGroup) + s.ColumnLen(selectChanged)
 		}
 		return err
 	}); err != nil {
@@ -492,7 +422,7 @@ func (st *stream) selected(c *conn, s *sqlite.Stmt) (bool, error) {
 	switch {
 	case st.authors != nil && !st.authors[string(c.raw(s, selectAuthor))],
 		st.groups != nil && !st.groups[string(c.raw(s, selectGroup))],
-		len(st.q.Ops) > 0 && !slices.Contains(st.q.Ops, driver.Op(s.ColumnInt64(selectOp))),
+		len(st.q.Hints.Ops) > 0 && !slices.Contains(st.q.Hints.Ops, driver.Op(s.ColumnInt64(selectOp))),
 		number < st.q.FromNumber, st.q.ToNumber > 0 && number >= st.q.ToNumber:
 		return false, nil
 	case st.changed == nil:

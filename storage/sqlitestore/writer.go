@@ -26,10 +26,9 @@ type writer struct {
 	wake   chan struct{} // has room for one
 	done   chan struct{} // closed when the goroutine has ended
 
-	cache    stateCache
-	pending  pending // index changes of the running transaction
-	values   valueBuffer
-	arriving arriving
+	cache   stateCache
+	pending pending // index changes of the running transaction
+	values  valueBuffer
 	// What Stats tells.
 	writes, commits atomic.Int64
 
@@ -203,7 +202,6 @@ func (w *writer) transaction(f func() error) error {
 		return nil
 	}
 	w.pending.reset()
-	w.arriving.reset()
 	w.cache.clear()
 	w.stale = true
 	if e := w.restore(); e != nil {
@@ -235,7 +233,7 @@ func (w *writer) restore() error {
 		return err
 	}
 	// A COMMIT that failed may have happened.
-	if err := w.store.readArrivals(); err != nil {
+	if err := w.store.readLoaded(); err != nil {
 		return err
 	}
 	w.stale = false

@@ -56,11 +56,11 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 	var line []byte
 	// Versions that are committed meanwhile are later than all that is read. Those
 	// that are loaded into the past meanwhile may be in it or not.
-	for entry, err := range store.Engine().Log(ctx, &query) {
+	for v, err := range store.Engine().Log(ctx, &query) {
 		if err != nil {
 			return done.Lines, err
 		}
-		if line, err = appendLine(line[:0], entry.Version); err != nil {
+		if line, err = appendLine(line[:0], v); err != nil {
 			return done.Lines, err
 		}
 		if _, err := out.Write(line); err != nil {

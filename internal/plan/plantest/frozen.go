@@ -57,10 +57,10 @@ func (f *frozen) Count(ctx context.Context, q *driver.Query) (int64, error) {
 	return f.Engine.Count(ctx, q)
 }
 
-func (f *frozen) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[driver.Entry, error] {
+func (f *frozen) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	for _, collection := range q.Collections {
 		if err := f.hits(collection); err != nil {
-			return func(yield func(driver.Entry, error) bool) { yield(driver.Entry{}, err) }
+			return func(yield func(*driver.Version, error) bool) { yield(nil, err) }
 		}
 	}
 	return f.Engine.Log(ctx, q)
