@@ -85,7 +85,13 @@ type Engine interface {
 	// in the order given; Number 0 stands for the next one, and SupersededAt
 	// is ignored. A version that is already there is skipped: same document,
 	// same RecordedAt, same Number if it is given, and the same Deleted,
-	// Author, Message, Group and Data. All of the call is durable, or none of it.
+	// Author, Message, Group and Data.
+	//
+	// When Load has returned without an error, all is durable. A load that is
+	// refused (CodeInvalid) adds nothing. One that fails otherwise may have added
+	// some: of each document the first of its versions. The same load, made again,
+	// adds what is missing, and nothing twice. Readers see a document that is being
+	// loaded with as many of its versions as are there, in order, each whole.
 	// CodeInvalid (as *LoadError): not after the document's last version, a
 	// number that is not the next, in the future (later than Now would say),
 	// at or before 1970, unlike the one that is there, unknown collection, or

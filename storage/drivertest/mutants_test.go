@@ -286,7 +286,7 @@ func mistakes() map[string]mistake {
 				return m.now() + 2
 			}}
 		}},
-		"a load is made one by one": {"Load/AllOrNothing", func() *mutant {
+		"a load is made one by one": {"Load/RefusedLoadsAddNothing", func() *mutant {
 			return &mutant{load: func(m *model, ctx context.Context, vs []driver.Version) (total driver.LoadResult, _ error) {
 				for i := range vs {
 					result, err := m.Load(ctx, vs[i:i+1])
@@ -297,6 +297,20 @@ func mistakes() map[string]mistake {
 					total.Skipped += result.Skipped
 				}
 				return total, nil
+			}}
+		}},
+		"a load that is cut off has left out versions": {"Load/APrefixOfEachDocument", func() *mutant {
+			cut := false
+			return &mutant{load: func(m *model, ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+				if cut {
+					return m.Load(ctx, vs)
+				}
+				cut = true
+				if _, err := m.Load(ctx, vs[len(vs)/2:]); err != nil {
+					return driver.LoadResult{}, err
+				}
+				<-ctx.Done()
+				return driver.LoadResult{}, driver.GivenUp(ctx.Err())
 			}}
 		}},
 		"a load without an instant": {"Load/HasAnInstant", func() *mutant {

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +16,8 @@ func (s *suite) loadTests() []test {
 		{"KeepsTimesAndAuthors", s.testLoadKeeps},
 		{"SkipsWhatIsThere", s.testLoadSkips},
 		{"RefusesWhatDoesNotFit", s.testLoadRefuses},
-		{"AllOrNothing", s.testLoadAllOrNothing},
+		{"RefusedLoadsAddNothing", s.testLoadRefused},
+		{"APrefixOfEachDocument", s.testLoadPrefix},
 		{"InTheFuture", s.testLoadFuture},
 		{"BeforeTheVersionsOfOthers", s.testLoadBackDated},
 		{"CommitsAfterALoad", s.testCommitAfterLoad},
@@ -166,7 +168,7 @@ func (s *suite) testLoadRefuses(t *testing.T) {
 	}
 }
 
-func (s *suite) testLoadAllOrNothing(t *testing.T) {
+func (s *suite) testLoadRefused(t *testing.T) {
 	f := s.fixture(t)
 	f.put("a", `{"n":1,"tags":["x"]}`)
 	now := f.now()
@@ -200,6 +202,71 @@ func (s *suite) testLoadAllOrNothing(t *testing.T) {
 	}
 	if got := f.count(&driver.Query{At: driver.Forever}); got != 101 {
 		t.Errorf("%d documents, want 101", got)
+	}
+}
+
+// A load is cut off as soon as anything of it is seen. What is there then, and what readers
+// see meanwhile, is a prefix of the versions of each document, and the same load adds
+// the rest.
+func (s *suite) testLoadPrefix(t *testing.T) {
+	f := s.fixture(t)
+	const documents, versions = 150, 20
+	var vs []driver.Version
+	for n := range versions {
+		for d := range documents {
+			vs = append(vs, loaded(fmt.Sprintf("k%d", d), driver.Instant(1+n), fmt.Sprintf(`{"n":%d}`, n)))
+		}
+	}
+	// there is how many versions there are, each of which has to be the next one of
+	// its document.
+	there := func() (count int) {
+		t.Helper()
+		next := make(map[string]int64)
+		for v, err := range f.engine.Log(f.ctx, &driver.LogQuery{Collections: []string{collection}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			next[v.Key]++
+			if count++; v.Number != next[v.Key] || int64(v.RecordedAt) != v.Number || string(v.Data) != fmt.Sprintf(`{"n":%d}`, v.Number-1) {
+				t.Fatalf("%q has version %d of %d, %s, in the place of number %d", v.Key, v.Number, v.RecordedAt, v.Data, next[v.Key])
+			}
+		}
+		return count
+	}
+	cut, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.engine.Load(cut, vs)
+		done <- err
+	}()
+	var err error
+	for running := true; running; {
+		select {
+		case err = <-done:
+			running = false
+		default:
+			if there() > 0 {
+				cancel()
+			}
+		}
+	}
+	if code := driver.CodeOf(err); err != nil && code != driver.CodeUnavailable {
+		t.Errorf("the load that was cut off: %v", err)
+	}
+	if n := there(); err == nil && n != len(vs) {
+		t.Errorf("%d of %d versions after a load that succeeded", n, len(vs))
+	}
+	before := there()
+	result, again, err := f.loadAgain(f.ctx, vs)
+	if err != nil || !again && result != (driver.LoadResult{Added: int64(len(vs) - before), Skipped: int64(before)}) {
+		t.Errorf("the same load again, where %d of %d versions were there: %+v, %v", before, len(vs), result, err)
+	}
+	for range 2 {
+		if n := there(); n != len(vs) {
+			t.Errorf("%d of %d versions in the end", n, len(vs))
+		}
+		f.reopen()
 	}
 }
 
