@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Log implements driver.Engine. It shows the history as it was when the loop
@@ -63,11 +64,8 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(*driver.
 
 // logged checks a query and returns the collections that it is about, sorted.
 func (s *Store) logged(q *driver.LogQuery) ([]*collection, error) {
-	if q.Limit < 0 {
-		return nil, invalidf("the limit %d is negative", q.Limit)
-	}
-	if len(q.Keys) > 0 && len(q.Collections) != 1 {
-		return nil, invalidf("keys need exactly one collection, not %d", len(q.Collections))
+	if err := check.Log(q); err != nil {
+		return nil, err
 	}
 	names := slices.Clone(q.Collections)
 	if len(names) == 0 {

@@ -34,8 +34,8 @@ type planned struct {
 
 func planQuery(q *driver.Query) (*planned, error) {
 	p := &planned{Query: q, filter: always{}}
-	if q.Limit < 0 {
-		return nil, invalidf("the limit %d is negative", q.Limit)
+	if err := check.Limit(q.Limit); err != nil {
+		return nil, err
 	}
 	for _, o := range q.Order {
 		if err := check.Field(o.Field, false); err != nil {

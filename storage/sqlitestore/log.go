@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Log implements driver.Engine.
@@ -28,8 +29,8 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery, yield func(*dri
 	if err := s.alive(ctx); err != nil {
 		return err
 	}
-	if q.Limit < 0 {
-		return invalidf("a limit of %d versions", q.Limit)
+	if err := check.Log(q); err != nil {
+		return err
 	}
 	streams, err := s.streams(ctx, q)
 	if err != nil {
@@ -87,9 +88,6 @@ func (s *Store) streams(ctx context.Context, q *driver.LogQuery) ([]*stream, err
 				colls = append(colls, coll)
 			}
 		}
-	}
-	if len(q.Keys) > 0 && len(colls) != 1 {
-		return nil, invalidf("a log of keys needs exactly one collection, got %d", len(colls))
 	}
 	if len(q.Keys) == 0 {
 		var out []*stream

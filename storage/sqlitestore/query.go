@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Query implements driver.Engine.
@@ -116,8 +117,8 @@ func (s *Store) newRun(ctx context.Context, q *driver.Query) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q.Limit < 0 {
-		return nil, invalidf("a limit of %d documents", q.Limit)
+	if err := check.Limit(q.Limit); err != nil {
+		return nil, err
 	}
 	r := &run{ctx: ctx, q: q, coll: coll, m: newMatcher(), at: q.At, sortBytes: s.opts.sortBytes}
 	if q.Filter != nil {

@@ -62,3 +62,20 @@ func Content(collection, key string, op driver.Op, deleted bool, data []byte) er
 	}
 	return nil
 }
+
+// Log refuses a malformed query of the log, see driver.Engine.Log. Its collections
+// must be known.
+func Log(q *driver.LogQuery) error {
+	if len(q.Keys) > 0 && len(q.Collections) != 1 {
+		return invalidf("a log of keys needs exactly one collection, got %d", len(q.Collections))
+	}
+	return Limit(q.Limit)
+}
+
+// Limit refuses a limit that is negative.
+func Limit(n int) error {
+	if n < 0 {
+		return invalidf("the limit %d is negative", n)
+	}
+	return nil
+}

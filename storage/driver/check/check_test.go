@@ -62,6 +62,10 @@ func TestRefuses(t *testing.T) {
 		{"a match too many", Text(driver.Text{Field: driver.Field{Path: path, Kind: driver.KindString}, Op: driver.Equals + 1}, false), "unknown text match"},
 		{"a key as a list", Any(driver.Any{Field: driver.Field{Meta: driver.MetaKey}}, false), "is not a list"},
 		{"a place in another order", Position(&driver.Position{Key: "k"}, make([]driver.Order, 1)), "of 0 values in an order of 1"},
+		{"a log", Log(&driver.LogQuery{Collections: path, Keys: path, Limit: 1}), ""},
+		{"a log of keys of nothing", Log(&driver.LogQuery{Keys: path}), "exactly one collection, got 0"},
+		{"a log of keys of two", Log(&driver.LogQuery{Keys: path, Collections: []string{"a", "b"}}), "exactly one collection, got 2"},
+		{"a log with a negative limit", Log(&driver.LogQuery{Limit: -1}), "the limit -1 is negative"},
 		{"no place", Position(nil, make([]driver.Order, 1)), ""},
 	} {
 		switch {
