@@ -263,7 +263,7 @@ func (c *clock) open(ctx context.Context, known driver.Instant) error {
 	case state == nil:
 		return errEmptied
 	case c.mayHold(state):
-		_, err = c.take(ctx, state)
+		err = c.take(ctx, state)
 	case state.Hold == nil: // who is there says so again
 		_, err = c.change(ctx, where(), edit{set: bson.D{{Key: "sharing", Value: bson.A{c.id}}}})
 	}
@@ -294,7 +294,7 @@ func (c *clock) othersShare(state *clockState) bool {
 }
 
 // take takes a hold, unless the document is not any more as it was.
-func (c *clock) take(ctx context.Context, state *clockState) (bool, error) {
+func (c *clock) take(ctx context.Context, state *clockState) error {
 	c.mu.Lock()
 	c.hold = rand.Text()
 	life, floor := c.holdLife(), c.present()+driver.Instant(c.timing.ahead.Microseconds())
@@ -306,13 +306,13 @@ func (c *clock) take(ctx context.Context, state *clockState) (bool, error) {
 		date: bson.D{{Key: "hold.since", Value: true}},
 	})
 	if state == nil {
-		return false, err
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mode, c.floor, c.life = modeHeld, floor, life
 	c.broadcast()
-	return true, nil
+	return nil
 }
 
 // holdLife is how long a hold lives: longer where the database is slow.
@@ -390,7 +390,7 @@ func (c *clock) step(ctx context.Context) error {
 	case shares:
 		return c.handOver(ctx)
 	case may:
-		_, err := c.take(ctx, state)
+		err := c.take(ctx, state)
 		return err
 	}
 	return nil
