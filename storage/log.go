@@ -67,9 +67,9 @@ func (s *Store) entries(ctx context.Context, q *driver.LogQuery, before bool) it
 			}
 		}
 		var waiting []entry
-		var told *driver.Version // the last one before those
+		var previous *driver.Version // the last one before those
 		flush := func(n int) bool {
-			if err := s.fillBefore(ctx, q, told, waiting, n); err != nil {
+			if err := s.fillBefore(ctx, q, previous, waiting, n); err != nil {
 				yield(entry{}, err)
 				return false
 			}
@@ -81,7 +81,7 @@ func (s *Store) entries(ctx context.Context, q *driver.LogQuery, before bool) it
 				if !yield(e, nil) {
 					return false
 				}
-				told = e.version
+				previous = e.version
 			}
 			waiting = append(waiting[:0], waiting[n:]...)
 			return true
@@ -96,7 +96,7 @@ func (s *Store) entries(ctx context.Context, q *driver.LogQuery, before bool) it
 				return
 			}
 			if v.Number < q.FromNumber && !q.Backward {
-				told = v
+				previous = v
 				continue
 			}
 			if !before {
@@ -127,7 +127,7 @@ func (s *Store) entries(ctx context.Context, q *driver.LogQuery, before bool) it
 }
 
 // fillBefore fills in what is before the first n of some entries of a log.
-func (s *Store) fillBefore(ctx context.Context, q *driver.LogQuery, told *driver.Version, list []entry, n int) error {
+func (s *Store) fillBefore(ctx context.Context, q *driver.LogQuery, previous *driver.Version, list []entry, n int) error {
 	isBefore := func(p, v *driver.Version) bool {
 		return p != nil && p.Number == v.Number-1 && p.Key == v.Key && p.Collection == v.Collection
 	}
@@ -140,7 +140,7 @@ func (s *Store) fillBefore(ctx context.Context, q *driver.LogQuery, told *driver
 	}
 	refs := map[string][]driver.Ref{}
 	places := map[string][]int{}
-	near := told
+	near := previous
 	for i := range list[:n] {
 		v := list[i].version
 		if q.Backward {

@@ -19,7 +19,7 @@ const farAhead = time.Second
 type ahead struct {
 	now    func() time.Time
 	logger *slog.Logger
-	told   atomic.Bool
+	warned atomic.Bool
 	// fine is an instant that was not far ahead, in microseconds: this machine's clock need
 	// not be asked before the store's is beyond that.
 	fine atomic.Int64
@@ -27,13 +27,13 @@ type ahead struct {
 
 // look compares an instant that the store says is present.
 func (a *ahead) look(ctx context.Context, present driver.Instant) {
-	if int64(present) <= a.fine.Load() && !a.told.Load() {
+	if int64(present) <= a.fine.Load() && !a.warned.Load() {
 		return
 	}
 	now := a.now()
 	a.fine.Store(int64(driver.InstantOf(now.Add(farAhead))))
 	by := present.Time().Sub(now)
-	if is := by > farAhead; is != a.told.Load() && a.told.CompareAndSwap(!is, is) && is {
+	if is := by > farAhead; is != a.warned.Load() && a.warned.CompareAndSwap(!is, is) && is {
 		a.logger.WarnContext(ctx, "the store's clock is ahead of this machine's, and versions get its times; look which of the two is wrong, and what asof check says",
 			"store", present, "machine", driver.InstantOf(now), "ahead", by)
 	}

@@ -54,9 +54,9 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	}
 	defer func() { _ = listener.Close() }() // again, where it was served
 	logger := m.logger()
-	door := newDoor(m.flags.Serve.CORSOrigin)
+	startup := newStartup(m.flags.Serve.CORSOrigin)
 	server := &http.Server{
-		Handler:           door,
+		Handler:           startup,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       headerTimeout,                                                             // a body that does not come with the header has its own
 		WriteTimeout:      headerTimeout + bodyTimeout + 2*m.flags.Serve.Limits.Time + answerTimeout, // a long answer has its own
@@ -78,7 +78,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, site.engine.Close()) }()
 	defer limitMemory(m.flags.Serve.Limits.memory())()
-	door.open(site)
+	startup.open(site)
 	if _, err := fmt.Fprintln(m.Stdout, greeting); err != nil {
 		return err
 	}

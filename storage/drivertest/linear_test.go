@@ -9,8 +9,8 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// told is one step of a history written by hand: a call begins, or returns.
-type told struct {
+// historyStep is one step of a history written by hand: a call begins, or returns.
+type historyStep struct {
 	call   string // its name; what is told of one name first is its begin
 	write  *driver.Write
 	key    string // of a read
@@ -21,16 +21,16 @@ type told struct {
 	hidden bool
 }
 
-func begins(call, id string, expected int64) told {
-	return told{call: call, write: &driver.Write{ID: id, Author: id, Key: "k", Expected: expected}}
+func begins(call, id string, expected int64) historyStep {
+	return historyStep{call: call, write: &driver.Write{ID: id, Author: id, Key: "k", Expected: expected}}
 }
 
-func removes(call, id string, expected int64) told {
-	return told{call: call, write: &driver.Write{ID: id, Author: id, Key: "k", Expected: expected, Deleted: true}}
+func removes(call, id string, expected int64) historyStep {
+	return historyStep{call: call, write: &driver.Write{ID: id, Author: id, Key: "k", Expected: expected, Deleted: true}}
 }
 
-func reads(call string) told    { return told{call: call, key: "k"} }
-func readsNow(call string) told { return told{call: call, key: "k", now: true} }
+func reads(call string) historyStep    { return historyStep{call: call, key: "k"} }
+func readsNow(call string) historyStep { return historyStep{call: call, key: "k", now: true} }
 
 // version is number n of k, recorded at ten times n.
 func version(n int64, id string) *driver.Version {
@@ -43,15 +43,15 @@ func tombstone(n int64, id string) *driver.Version {
 	return v
 }
 
-func answers(call string, v *driver.Version) told { return told{call: call, answer: v} }
-func answersAt(call string, at driver.Instant, v *driver.Version) told {
-	return told{call: call, at: at, answer: v}
+func answers(call string, v *driver.Version) historyStep { return historyStep{call: call, answer: v} }
+func answersAt(call string, at driver.Instant, v *driver.Version) historyStep {
+	return historyStep{call: call, at: at, answer: v}
 }
 
-func loses(call string, actual int64) told {
-	return told{call: call, err: &driver.ConflictError{Key: "k", Actual: actual}}
+func loses(call string, actual int64) historyStep {
+	return historyStep{call: call, err: &driver.ConflictError{Key: "k", Actual: actual}}
 }
-func fails(call string) told { return told{call: call, err: errors.New("no answer")} }
+func fails(call string) historyStep { return historyStep{call: call, err: errors.New("no answer")} }
 
 // What Check says of histories that were made up: nothing of those that an
 // engine may produce, and the mistake of the others.
@@ -59,14 +59,14 @@ func TestHistoryCheck(t *testing.T) {
 	v1, v2, v3 := version(1, "a"), version(2, "b"), version(3, "c")
 	for _, c := range []struct {
 		name  string
-		told  []told
+		steps []historyStep
 		final []*driver.Version
 		want  string // in the report; empty: nothing is wrong
 	}{
 		{name: "nothing"},
 		{
 			name: "one after the other",
-			told: []told{
+			steps: []historyStep{
 				begins("w", "a", 0), answers("w", v1), reads("r"), answers("r", v1), begins("x", "b", 1), answers("x", v2),
 				begins("y", "c", 1), loses("y", 2), readsNow("n"), answersAt("n", 25, v2),
 			},
@@ -74,7 +74,7 @@ func TestHistoryCheck(t *testing.T) {
 		},
 		{
 			name: "a read during a write shows either",
-			told: []told{
+			steps: []historyStep{
 				begins("w", "a", 0), answers("w", v1), begins("x", "b", 1),
 				reads("r"), reads("s"), answers("s", v1), answers("r", v2), answers("x", v2),
 			},
@@ -82,12 +82,12 @@ func TestHistoryCheck(t *testing.T) {
 		},
 		{
 			name:  "a read of the last version is ahead of Now",
-			told:  []told{begins("w", "a", 0), reads("r"), answers("r", v1), readsNow("n"), answersAt("n", 9, nil), answers("w", v1)},
+			steps: []historyStep{begins("w", "a", 0), reads("r"), answers("r", v1), readsNow("n"), answersAt("n", 9, nil), answers("w", v1)},
 			final: []*driver.Version{v1},
 		},
 		{
 			name: "an unknown outcome, applied much later",
-			told: []told{
+			steps: []historyStep{
 				begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), fails("x"), reads("r"), answers("r", v1),
 				reads("s"), answers("s", v2), begins("y", "c", 2), answers("y", v3),
 			},
@@ -95,17 +95,17 @@ func TestHistoryCheck(t *testing.T) {
 		},
 		{
 			name:  "an unknown outcome, never applied",
-			told:  []told{begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), fails("x"), reads("r"), answers("r", v1)},
+			steps: []historyStep{begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), fails("x"), reads("r"), answers("r", v1)},
 			final: []*driver.Version{v1},
 		},
 		{
 			name:  "an unknown outcome, applied after the last read",
-			told:  []told{begins("w", "a", 0), fails("w"), reads("r"), answers("r", nil)},
+			steps: []historyStep{begins("w", "a", 0), fails("w"), reads("r"), answers("r", nil)},
 			final: []*driver.Version{v1},
 		},
 		{
 			name: "deleted and made again",
-			told: []told{
+			steps: []historyStep{
 				begins("w", "a", 0), answers("w", v1), removes("x", "b", 1), answers("x", tombstone(2, "b")),
 				{call: "r", key: "k", now: true},
 				{call: "r", at: 25, hidden: true},
@@ -115,13 +115,13 @@ func TestHistoryCheck(t *testing.T) {
 		},
 		{
 			name:  "a stale read",
-			told:  []told{begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), answers("x", v2), reads("r"), answers("r", v1)},
+			steps: []historyStep{begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), answers("x", v2), reads("r"), answers("r", v1)},
 			final: []*driver.Version{v1, v2},
 			want:  "reads of the last version explains",
 		},
 		{
 			name: "reads that go back",
-			told: []told{
+			steps: []historyStep{
 				begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), reads("r"), answers("r", v2), reads("s"), answers("s", v1), answers("x", v2),
 			},
 			final: []*driver.Version{v1, v2},
@@ -129,92 +129,92 @@ func TestHistoryCheck(t *testing.T) {
 		},
 		{
 			name:  "a read at Now that misses what was acknowledged",
-			told:  []told{begins("w", "a", 0), answers("w", v1), readsNow("n"), answersAt("n", 9, nil)},
+			steps: []historyStep{begins("w", "a", 0), answers("w", v1), readsNow("n"), answersAt("n", 9, nil)},
 			final: []*driver.Version{v1},
 			want:  "reads at Now explains",
 		},
 		{
 			name:  "a read at Now that later is another",
-			told:  []told{begins("w", "a", 0), readsNow("n"), answersAt("n", 15, nil), answers("w", v1)},
+			steps: []historyStep{begins("w", "a", 0), readsNow("n"), answersAt("n", 15, nil), answers("w", v1)},
 			final: []*driver.Version{v1},
 			want:  "in the end it was",
 		},
 		{
 			name:  "a write before it was sent",
-			told:  []told{reads("r"), answers("r", v1), begins("w", "a", 0), answers("w", v1)},
+			steps: []historyStep{reads("r"), answers("r", v1), begins("w", "a", 0), answers("w", v1)},
 			final: []*driver.Version{v1},
 			want:  "reads of the last version explains",
 		},
 		{
 			name:  "two writes on the same version",
-			told:  []told{begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), answers("x", v2), begins("y", "c", 1), answers("y", v3)},
+			steps: []historyStep{begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), answers("x", v2), begins("y", "c", 1), answers("y", v3)},
 			final: []*driver.Version{v1, v2, v3},
 			want:  "reads of the last version explains",
 		},
 		{
 			name:  "a lost update",
-			told:  []told{begins("w", "a", 0), answers("w", v1), begins("x", "b", 0), answers("x", version(1, "b"))},
+			steps: []historyStep{begins("w", "a", 0), answers("w", v1), begins("x", "b", 0), answers("x", version(1, "b"))},
 			final: []*driver.Version{version(1, "b")},
 			want:  "but it is not there",
 		},
 		{
 			name:  "acknowledged and lost",
-			told:  []told{begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), answers("x", v2)},
+			steps: []historyStep{begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), answers("x", v2)},
 			final: []*driver.Version{v1},
 			want:  "but it is not there",
 		},
 		{
 			name:  "seen and lost",
-			told:  []told{begins("w", "a", 0), fails("w"), reads("r"), answers("r", v1), reads("s"), answers("s", nil)},
+			steps: []historyStep{begins("w", "a", 0), fails("w"), reads("r"), answers("r", v1), reads("s"), answers("s", nil)},
 			final: nil,
 			want:  "reads of the last version explains",
 		},
 		{
 			name:  "applied twice",
-			told:  []told{begins("w", "a", 0), answers("w", v1)},
+			steps: []historyStep{begins("w", "a", 0), answers("w", v1)},
 			final: []*driver.Version{v1, version(2, "a")},
 			want:  "applied twice",
 		},
 		{
 			name:  "a conflict with itself",
-			told:  []told{begins("w", "a", 0), fails("w"), loses("w", 1)},
+			steps: []historyStep{begins("w", "a", 0), fails("w"), loses("w", 1)},
 			final: []*driver.Version{v1},
 			want:  "but it made version 1",
 		},
 		{
 			name:  "a conflict with a version that never was",
-			told:  []told{begins("w", "a", 0), answers("w", v1), begins("x", "b", 7), loses("x", 3)},
+			steps: []historyStep{begins("w", "a", 0), answers("w", v1), begins("x", "b", 7), loses("x", 3)},
 			final: []*driver.Version{v1},
 			want:  "reads of the last version explains",
 		},
 		{
 			name:  "a conflict where there is none",
-			told:  []told{begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), loses("x", 1)},
+			steps: []historyStep{begins("w", "a", 0), answers("w", v1), begins("x", "b", 1), loses("x", 1)},
 			final: []*driver.Version{v1},
 			want:  "reads of the last version explains",
 		},
 		{
 			name:  "a number is skipped",
-			told:  []told{begins("w", "a", 0), answers("w", version(2, "a"))},
+			steps: []historyStep{begins("w", "a", 0), answers("w", version(2, "a"))},
 			final: []*driver.Version{version(2, "a")},
 			want:  "version 2 at 20 is the 1th",
 		},
 		{
 			name:  "another content",
-			told:  []told{begins("w", "a", 0), answers("w", v1)},
+			steps: []historyStep{begins("w", "a", 0), answers("w", v1)},
 			final: []*driver.Version{{Key: "k", Number: 1, Author: "a", RecordedAt: 10, Data: []byte(`{}`)}},
 			want:  "it was sent with",
 		},
 		{
 			name:  "somebody else's version",
-			told:  []told{reads("r"), answers("r", nil)},
+			steps: []historyStep{reads("r"), answers("r", nil)},
 			final: []*driver.Version{v1},
 			want:  "no such write was sent",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, calls := NewHistory(), make(map[string]*Call)
-			for _, s := range c.told {
+			for _, s := range c.steps {
 				call, began := calls[s.call]
 				switch {
 				case !began && s.write != nil:

@@ -71,13 +71,13 @@ type clock struct {
 	life  time.Duration
 
 	// What the clock document says, as far as it is known here.
-	mark      driver.Instant            // later commits of any server get greater times
-	stable    driver.Instant            // no commit gets a time at or before it
-	ackStored driver.Instant            // acked, of all servers
-	told      map[string]driver.Instant // the flights of this server, and from when on they are
-	seen      map[string]clockEntry     // the flights and holds of all
-	now       driver.Instant            // the database's clock
-	heard     moment                    // and when that was, at the latest
+	mark       driver.Instant            // later commits of any server get greater times
+	stable     driver.Instant            // no commit gets a time at or before it
+	ackStored  driver.Instant            // acked, of all servers
+	registered map[string]driver.Instant // the flights of this server, and from when on they are
+	seen       map[string]clockEntry     // the flights and holds of all
+	now        driver.Instant            // the database's clock
+	heard      moment                    // and when that was, at the latest
 
 	left    bool // others are not told of its end
 	poked   bool // a change is to be made, whether or not there is something to tell
@@ -98,7 +98,7 @@ func newClock(s *Store, o Options) *clock {
 	c := &clock{
 		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: o.timing, maxSkew: o.MaxSkew,
 		logger: s.logger, causal: s.causal, kicked: make(chan struct{}, 1), ended: make(chan struct{}), changed: make(chan struct{}),
-		told: make(map[string]driver.Instant),
+		registered: make(map[string]driver.Instant),
 	}
 	c.alive, c.stop = context.WithCancel(s.life)
 	if c.timing == (timing{}) {
@@ -385,7 +385,7 @@ func (c *clock) untilSettled(ctx context.Context, at driver.Instant) error {
 		c.mu.Lock()
 		own := func() bool {
 			return c.mode == modeHeld || slices.ContainsFunc(c.flights, func(f *flight) bool { return f.at <= at }) ||
-				slices.ContainsFunc(slices.Collect(maps.Values(c.told)), func(from driver.Instant) bool { return from <= at })
+				slices.ContainsFunc(slices.Collect(maps.Values(c.registered)), func(from driver.Instant) bool { return from <= at })
 		}
 		for began := c.changes; !c.settled(at) && own(); {
 			if err := c.await(ctx, began); err != nil {

@@ -286,7 +286,7 @@ func (c *clock) ask(ctx context.Context, state *clockState) error {
 // mayHold reports whether no other server seems to be there. The caller holds the lock.
 func (c *clock) mayHold(state *clockState) bool {
 	return state.Hold == nil && len(state.Flights) == 0 && !c.othersShare(state) &&
-		len(c.flights)+len(c.waiting)+len(c.told) == 0
+		len(c.flights)+len(c.waiting)+len(c.registered) == 0
 }
 
 func (c *clock) othersShare(state *clockState) bool {
@@ -390,8 +390,7 @@ func (c *clock) step(ctx context.Context) error {
 	case shares:
 		return c.handOver(ctx)
 	case may:
-		err := c.take(ctx, state)
-		return err
+		return c.take(ctx, state)
 	}
 	return nil
 }
@@ -404,7 +403,7 @@ func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState,
 	holds := c.mode == modeHeld
 	c.waiting = slices.DeleteFunc(c.waiting, func(t *ticket) bool { return t.gone })
 	batch := slices.Clone(c.waiting)
-	e, told := c.report()
+	e, registered := c.report()
 	first := c.present()
 	if len(batch) > 0 {
 		first = max(c.last+1, min(max(first, c.last+1+lead), c.bound()))
@@ -457,7 +456,7 @@ func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState,
 		for i, t := range batch {
 			flights = append(flights, &flight{at: first + driver.Instant(i), run: t.life, entry: entry})
 		}
-		c.told[entry] = first
+		c.registered[entry] = first
 		if holds { // so that nobody reads at these times meanwhile
 			for _, f := range flights {
 				c.depart(f)
@@ -472,7 +471,7 @@ func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState,
 	if state == nil {
 		c.flights = slices.DeleteFunc(c.flights, func(f *flight) bool { return entry != "" && f.entry == entry })
 		if err == nil {
-			delete(c.told, entry)
+			delete(c.registered, entry)
 		}
 		c.mu.Unlock()
 		if err != nil {
@@ -481,9 +480,9 @@ func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState,
 		return c.missed(ctx, holds, first, max(2*lead, driver.Instant(2*(c.elapsed()-began).Microseconds())))
 	}
 	defer c.mu.Unlock()
-	c.told = told
+	c.registered = registered
 	if entry != "" {
-		c.told[entry] = first
+		c.registered[entry] = first
 	}
 	for i, t := range batch {
 		flights[i].until = state.Flights[entry].Since + bson.DateTime(t.life.Milliseconds())
@@ -508,15 +507,15 @@ func (c *clock) exchange(ctx context.Context, lead driver.Instant) (*clockState,
 
 // report says which flights of this server have ended; those that are in flight still are
 // told. The caller holds the lock.
-func (c *clock) report() (e edit, told map[string]driver.Instant) {
-	told = maps.Clone(c.told)
-	for entry := range c.told {
+func (c *clock) report() (e edit, registered map[string]driver.Instant) {
+	registered = maps.Clone(c.registered)
+	for entry := range c.registered {
 		if !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
 			e.remove("flights." + entry)
-			delete(told, entry)
+			delete(registered, entry)
 		}
 	}
-	return e, told
+	return e, registered
 }
 
 // missed finds out why a change was not made, and makes it where it can be now.
@@ -545,18 +544,18 @@ func (c *clock) missed(ctx context.Context, held bool, first, lead driver.Instan
 func (c *clock) lose(state *clockState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	told := make(map[string]driver.Instant)
+	registered := make(map[string]driver.Instant)
 	for name, e := range state.Flights {
 		if name == c.hold || strings.HasPrefix(name, c.id) {
-			told[name] = e.From
+			registered[name] = e.From
 		}
 	}
 	for _, f := range c.flights {
-		if _, known := told[f.entry]; !known {
+		if _, known := registered[f.entry]; !known {
 			f.entry = ""
 		}
 	}
-	c.mode, c.hold, c.told = modeShared, "", told
+	c.mode, c.hold, c.registered = modeShared, "", registered
 	c.observe(state)
 }
 

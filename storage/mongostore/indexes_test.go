@@ -96,7 +96,7 @@ func TestIndexesAreWaitedFor(t *testing.T) {
 	defer cancel()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
 	const timeout = time.Second
-	log := &told{text: make(chan string, 100)}
+	log := &logLines{text: make(chan string, 100)}
 	awaitTold := sync.OnceFunc(func() {
 		for text := ""; ctx.Err() == nil && !strings.Contains(text, "indexes of a large collection"); {
 			select {
@@ -117,10 +117,10 @@ func TestIndexesAreWaitedFor(t *testing.T) {
 	}
 }
 
-// told hands on what is logged.
-type told struct{ text chan string }
+// logLines hands on what is logged.
+type logLines struct{ text chan string }
 
-func (l *told) Write(line []byte) (int, error) {
+func (l *logLines) Write(line []byte) (int, error) {
 	select {
 	case l.text <- string(line):
 	default:

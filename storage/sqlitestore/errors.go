@@ -21,7 +21,7 @@ func wrap(err error, doing string) error {
 	if errors.As(err, &coded) || errors.As(err, &conflict) || errors.As(err, &load) {
 		return err
 	}
-	return told(err, classified(err, doing))
+	return withRefusal(err, classified(err, doing))
 }
 
 // uncommitted is an error of a transaction before it was told to commit: nothing
@@ -30,10 +30,10 @@ type uncommitted struct{ error }
 
 func (u uncommitted) Unwrap() error { return u.error }
 
-// told says to clients why nothing was written, where that is certain: of a
+// withRefusal says to clients why nothing was written, where that is certain: of a
 // transaction that was not told to commit, and of one that found no room, as
 // what makes it valid is written last.
-func told(err error, coded *driver.Error) *driver.Error {
+func withRefusal(err error, coded *driver.Error) *driver.Error {
 	if coded.Code != driver.CodeUnavailable {
 		return coded
 	}

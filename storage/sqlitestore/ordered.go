@@ -26,7 +26,7 @@ func (r *run) orderedPage(o ordered) ([]*driver.Version, bool, error) {
 		desc = r.orders[0].desc
 	}
 	p := &filler{r: r}
-	w := &orderedWalk{run: r, filler: p, ix: o.ix, reverse: desc != r.q.Backward, patience: r.rows + r.patience()}
+	w := &orderedWalk{run: r, filler: p, ix: o.ix, reverse: desc != r.q.Backward, scanLimit: r.rows + r.scanLimit()}
 	w.grouped = !o.fixed && o.ix != r.coll.keys && (desc || len(r.orders) > 1)
 	if len(r.orders) > 1 && !o.fixed && r.orders[1].meta == driver.MetaKey && r.orders[1].desc == desc {
 		w.grouped = false
@@ -100,12 +100,12 @@ func (r *run) narrow(sp span, o ordered) (from, to bound) {
 type orderedWalk struct {
 	*run
 	*filler
-	ix       *index
-	reverse  bool
-	grouped  bool
-	byKey    bool // within a group the keys alone decide
-	patience int64
-	gaveUp   bool
+	ix        *index
+	reverse   bool
+	grouped   bool
+	byKey     bool // within a group the keys alone decide
+	scanLimit int64
+	gaveUp    bool
 }
 
 // straight takes entries as they come.
@@ -126,7 +126,7 @@ func (w *orderedWalk) take(cur *cursor) error {
 		if more, err = w.document(w.ix, cur.entry.doc, unsafeString(cur.entry.key), w.visit); err != nil || !more {
 			return err
 		}
-		if w.rows > w.patience {
+		if w.rows > w.scanLimit {
 			w.gaveUp = true
 			return nil
 		}
@@ -225,7 +225,7 @@ func (w *orderedWalk) sorted(members []pair) error {
 			if err != nil || !more {
 				return err
 			}
-			if w.rows > w.patience {
+			if w.rows > w.scanLimit {
 				w.gaveUp = true
 				return nil
 			}
@@ -240,7 +240,7 @@ func (w *orderedWalk) sorted(members []pair) error {
 		if _, err := w.document(w.ix, m.doc, m.key, w.collect(t)); err != nil {
 			return err
 		}
-		if w.rows > w.patience {
+		if w.rows > w.scanLimit {
 			w.gaveUp = true
 			return nil
 		}

@@ -113,8 +113,8 @@ func (r *run) selectPage(a access) ([]*driver.Version, error) {
 	return t.page()
 }
 
-// patience is how many documents a way that may stop early looks at.
-func (r *run) patience() int64 {
+// scanLimit is how many documents a way that may stop early looks at.
+func (r *run) scanLimit() int64 {
 	if r.q.Limit == 0 {
 		return math.MaxInt64 / 2
 	}

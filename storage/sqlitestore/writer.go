@@ -183,7 +183,7 @@ func (w *writer) transaction(f func() error) error {
 			return uncommitted{err}
 		}
 	}
-	told := false // to commit
+	committing := false // to commit
 	err := w.exec("BEGIN IMMEDIATE")
 	if err == nil {
 		err = f()
@@ -193,7 +193,7 @@ func (w *writer) transaction(f func() error) error {
 		}
 		if err == nil {
 			w.store.known.committing()
-			told = true
+			committing = true
 			err = w.commitNow()
 			w.store.known.committed(changed, err == nil)
 		}
@@ -207,7 +207,7 @@ func (w *writer) transaction(f func() error) error {
 	if e := w.restore(); e != nil {
 		w.store.log.Error("rolling back a failed write; it will be tried again before the next one", "error", e)
 	}
-	if !told {
+	if !committing {
 		return uncommitted{err}
 	}
 	return err

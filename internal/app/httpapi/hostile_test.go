@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// patience bounds what must end by itself.
-const patience = 5 * time.Minute
+// testTimeout bounds what must end by itself.
+const testTimeout = 5 * time.Minute
 
 // newHostileServer serves a schema whose fields also wait, fail and panic.
 func newHostileServer(t testing.TB) *server {
@@ -40,7 +40,7 @@ func (s *server) upgrade(t testing.TB) (net.Conn, *bufio.Reader) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
@@ -66,9 +66,9 @@ func (s *server) survives(t testing.TB, sent []byte) {
 		_ = tcp.CloseWrite()
 	}
 	if _, err := io.Copy(io.Discard, r); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("the connection is still open after %v; sent: %q", patience, sent)
+		t.Fatalf("the connection is still open after %v; sent: %q", testTimeout, sent)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	for s.handler.sockets.Held() > 0 || s.handler.memory.Held() > 0 || s.handler.gate.Inside() > 0 {
 		if runtime.Gosched(); ctx.Err() != nil {

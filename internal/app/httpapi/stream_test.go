@@ -48,7 +48,7 @@ type client struct {
 
 func (s *server) dial(t *testing.T, protocol string, header http.Header) (*client, *http.Response, error) {
 	t.Helper()
-	dialer := websocket.Dialer{Subprotocols: []string{protocol}, HandshakeTimeout: patience}
+	dialer := websocket.Dialer{Subprotocols: []string{protocol}, HandshakeTimeout: testTimeout}
 	conn, response, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(s.URL, "http"), header)
 	if err != nil {
 		return nil, response, err

@@ -21,9 +21,9 @@ const (
 	classes
 )
 
-// patience is how long a normal client waits. A request that fails counts as one
+// timeout is how long a normal client waits. A request that fails counts as one
 // that took this long.
-const patience = 10 * time.Second
+const timeout = 10 * time.Second
 
 // normal is a client that reads at a steady rate, whatever becomes of its requests:
 // one that waited for each answer would ask less of a server that is slow.
@@ -36,7 +36,7 @@ type normal struct {
 // newNormal makes a client with this address, which reads what there is.
 func newNormal(url, source string) (*normal, error) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
-	n := &normal{url: url, client: &http.Client{Timeout: patience, Transport: &http.Transport{
+	n := &normal{url: url, client: &http.Client{Timeout: timeout, Transport: &http.Transport{
 		DialContext: dialer.DialContext, MaxIdleConnsPerHost: 64, DisableCompression: true,
 	}}}
 	answer, err := ask(url, "{projects(first:200){nodes{key}}}", nil)
@@ -152,22 +152,22 @@ func (n *normal) one(ctx context.Context, class, i int) (took time.Duration, why
 	began := time.Now()
 	post, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url, bytes.NewReader([]byte(q.body)))
 	if err != nil {
-		return patience, err.Error()
+		return timeout, err.Error()
 	}
 	post.Header.Set("Content-Type", "application/json")
 	resp, err := n.client.Do(post)
 	if err != nil {
-		return patience, "no answer"
+		return timeout, "no answer"
 	}
 	answer, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	switch {
 	case err != nil:
-		return patience, "no answer"
+		return timeout, "no answer"
 	case resp.StatusCode != http.StatusOK:
-		return patience, fmt.Sprint(resp.StatusCode)
+		return timeout, fmt.Sprint(resp.StatusCode)
 	case bytes.Contains(answer, []byte(`"errors"`)) || bytes.Contains(answer, []byte(`"project":null`)):
-		return patience, "errors"
+		return timeout, "errors"
 	}
 	return time.Since(began), ""
 }

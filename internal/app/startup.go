@@ -7,14 +7,14 @@ import (
 	"github.com/asof/asof/internal/app/httpapi"
 )
 
-// door is what the server has at its address from the start: it says that the
+// startup is what the server has at its address from the start: it says that the
 // store is opening, which may take long, and leads to the site from then on.
-type door struct {
+type startup struct {
 	opening http.Handler
 	site    atomic.Pointer[site]
 }
 
-func newDoor(origins []string) *door {
+func newStartup(origins []string) *startup {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { opening(w) })
@@ -24,7 +24,7 @@ func newDoor(origins []string) *door {
 			"the store is opening; try again in a moment; nothing was written")
 	})))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { opening(w) })
-	return &door{opening: withHeaders(origins, mux)}
+	return &startup{opening: withHeaders(origins, mux)}
 }
 
 func opening(w http.ResponseWriter) {
@@ -33,9 +33,9 @@ func opening(w http.ResponseWriter) {
 }
 
 // open lets requests in.
-func (d *door) open(s *site) { d.site.Store(s) }
+func (d *startup) open(s *site) { d.site.Store(s) }
 
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *startup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s := d.site.Load(); s != nil {
 		s.handler.ServeHTTP(w, r)
 		return
