@@ -33,7 +33,7 @@ func TestManualListsWhatHasNotRun(t *testing.T) {
 	var tests []string
 	for dir, path := range map[string]string{"storage/mongostore": ".", "e2e": filepath.Join("..", "..", "e2e")} {
 		calls := callsOf(t, path)
-		needy := testsThat(calls, "mongotest.Needs", "server.NeedsChangeStreams")
+		needy := testsThat(calls, "mongotest.Needs")
 		runs := commands[dir]
 		if len(needy) > 0 && runs == nil {
 			t.Fatalf("the manual does not say how to run what has not run of %s", dir)

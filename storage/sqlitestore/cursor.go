@@ -43,9 +43,11 @@ type source struct {
 	where int64
 }
 
+// A limit is given with + 0: SQLite compiles a statement anew, each time that it is run,
+// for a parameter that is a limit by itself.
 const (
 	countOf = `SELECT count(*) FROM (SELECT 1 FROM (`
-	limited = `) LIMIT ?7)`
+	limited = `) LIMIT ?7 + 0)`
 )
 
 // sources returns where the entries of an index as of the query's instant lie: in

@@ -209,9 +209,10 @@ const (
 	sqlDocumentLog         = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= ?1 AND v.id < ?2 ORDER BY v.id`
 	sqlDocumentLogBackward = sqlDocumentLog + ` DESC`
 
-	logRange       = ` FROM versions v INDEXED BY versions_log WHERE v.collection = ?1 AND (v.at, v.key) >= (?2, ?3) AND (v.at, v.key) < (?4, ?5)`
-	sqlLog         = `SELECT ` + versionColumns + `, ` + versionNext + logRange + ` ORDER BY v.at, v.key LIMIT ?6`
-	sqlLogBackward = `SELECT ` + versionColumns + `, ` + versionNext + logRange + ` ORDER BY v.at DESC, v.key DESC LIMIT ?6`
+	logRange = ` FROM versions v INDEXED BY versions_log WHERE v.collection = ?1 AND (v.at, v.key) >= (?2, ?3) AND (v.at, v.key) < (?4, ?5)`
+	// Limits are given with + 0, as in countOf.
+	sqlLog         = `SELECT ` + versionColumns + `, ` + versionNext + logRange + ` ORDER BY v.at, v.key LIMIT ?6 + 0`
+	sqlLogBackward = `SELECT ` + versionColumns + `, ` + versionNext + logRange + ` ORDER BY v.at DESC, v.key DESC LIMIT ?6 + 0`
 )
 
 // readDocument reads a stretch of one range of rows, and the row behind its newest
@@ -338,8 +339,8 @@ func (st *stream) pass(p place) {
 
 const (
 	selectNames         = `SELECT v.id, v.at, v.key, v.op, v.author, v.grp, v.changed`
-	sqlSelect           = selectNames + logRange + ` ORDER BY v.at, v.key LIMIT ?6`
-	sqlSelectBackward   = selectNames + logRange + ` ORDER BY v.at DESC, v.key DESC LIMIT ?6`
+	sqlSelect           = selectNames + logRange + ` ORDER BY v.at, v.key LIMIT ?6 + 0`
+	sqlSelectBackward   = selectNames + logRange + ` ORDER BY v.at DESC, v.key DESC LIMIT ?6 + 0`
 	sqlVersionUntilNext = `SELECT ` + versionColumns + `, ` + versionNext + ` FROM versions v WHERE v.id = ?1`
 )
 

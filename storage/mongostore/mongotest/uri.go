@@ -70,18 +70,6 @@ func Needs(t testing.TB, what string, ask func() error) {
 	}
 }
 
-// NeedsChangeStreams skips a test on a server without change streams.
-func (s *Server) NeedsChangeStreams(t testing.TB) {
-	t.Helper()
-	Needs(t, "change streams", func() error {
-		stream, err := s.Client.Database("admin").Watch(t.Context(), mongo.Pipeline{})
-		if err != nil {
-			return err
-		}
-		return stream.Close(t.Context())
-	})
-}
-
 // dropTimeout bounds how long a database of a test is dropped.
 const dropTimeout = 5 * time.Minute
 
