@@ -25,7 +25,8 @@ type watchRound struct {
 	from, to driver.Instant // to is known when done is closed
 	versions []*driver.Version
 	bytes    int
-	more     bool // it ends before now, as it got too large
+	more     bool            // it ends before now, as it got too large
+	woken    <-chan struct{} // closed when the log may have grown since the round began; nil where it is not shared
 	done     chan struct{}
 	err      error
 }
@@ -141,7 +142,10 @@ func (f *feed) find(from driver.Instant) (r *watchRound, mine bool) {
 			return nil, false
 		}
 	}
-	r = &watchRound{from: from, done: make(chan struct{})}
+	if f.woken == nil {
+		f.woken = make(chan struct{})
+	}
+	r = &watchRound{from: from, woken: f.woken, done: make(chan struct{})}
 	f.rounds = append(f.rounds, r)
 	return r, true
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"time"
@@ -231,7 +232,10 @@ func rawScalar(f *Field, raw []byte) ([]byte, bool) {
 		_, ok := readInt(f, raw)
 		return raw, ok
 	case KindFloat:
-		_, ok := readFloat(f, raw)
+		x, ok := readFloat(f, raw)
+		if text, err := json.Marshal(x); ok && err == nil && !bytes.Equal(text, raw) {
+			return text, true // more digits than 64 bits hold
+		}
 		return raw, ok
 	case KindBoolean:
 		return raw, raw[0] == 't' || raw[0] == 'f'

@@ -67,7 +67,8 @@ type watch struct {
 	store       *Store
 	collections []string
 	yield       func(*Event, error) bool
-	left        bool // the loop was
+	left        bool            // the loop was
+	woken       <-chan struct{} // closed when the log may have grown since what was read of it
 	place       watchPlace
 }
 
@@ -126,7 +127,7 @@ func (w *watch) begin(ctx context.Context, q WatchQuery) error {
 			return err
 		}
 	case q.Since != nil:
-		w.place.At = *q.Since
+		w.place.At = max(*q.Since, 0) // nothing was recorded before
 	default:
 		now, err := w.store.engine.Now(ctx)
 		w.place.At = now
@@ -142,7 +143,7 @@ func (w *watch) begin(ctx context.Context, q WatchQuery) error {
 func (w *watch) run(ctx context.Context) error {
 	w.tell(nil)
 	for !w.left {
-		woken := w.store.feed.look() // before the round, so that nothing is missed
+		w.woken = w.store.feed.look() // before the round, so that nothing is missed
 		more, err := w.round(ctx)
 		if err != nil {
 			return err
@@ -151,7 +152,7 @@ func (w *watch) run(ctx context.Context) error {
 			continue
 		}
 		select {
-		case <-woken:
+		case <-w.woken:
 		case <-ctx.Done():
 			return fromDriver(ctx, ctx.Err())
 		}
@@ -175,6 +176,9 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 				}
 			}
 			w.place = watchPlace{driver.LogPosition{At: r.to}}
+			if r.woken != nil { // it may have begun before this watch looked
+				w.woken = r.woken
+			}
 			return r.more || !w.store.feed.last(r.to), nil
 		}
 	}
@@ -207,7 +211,7 @@ func (s *Store) watchedUntil(ctx context.Context, from driver.Instant) (driver.I
 	if err != nil {
 		return 0, fromDriver(ctx, err)
 	}
-	if loaded > from {
+	if loaded > from && loaded <= now { // a load that goes on is not in the log yet
 		return 0, &ResyncError{Loaded: loaded}
 	}
 	return max(now, from), nil

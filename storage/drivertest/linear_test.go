@@ -44,6 +44,7 @@ func tombstone(n int64, id string) *driver.Version {
 }
 
 func answers(call string, v *driver.Version) historyStep { return historyStep{call: call, answer: v} }
+
 func answersAt(call string, at driver.Instant, v *driver.Version) historyStep {
 	return historyStep{call: call, at: at, answer: v}
 }

@@ -300,6 +300,9 @@ func (s *Store) repair() error {
 	if _, err := w.integer(`UPDATE clock SET last = ?1 WHERE last > ?1`, int64(present)); err != nil {
 		return err
 	}
+	if _, err := w.integer(`UPDATE loaded SET at = ?1 WHERE at > ?1`, int64(present)); err != nil {
+		return err
+	}
 	attempted, err := w.attemptedAfter(present)
 	if err != nil {
 		return err

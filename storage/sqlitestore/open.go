@@ -395,11 +395,11 @@ func (s *Store) bringUp(ctx context.Context) error {
 	if err == nil {
 		err = s.writer.upgrade()
 	}
-	if err == nil {
-		err = s.readLoaded()
-	}
 	if err == nil && s.opts.Repair {
 		err = s.repair()
+	}
+	if err == nil {
+		err = s.readLoaded()
 	}
 	if err == nil {
 		err = s.writer.exec("COMMIT")

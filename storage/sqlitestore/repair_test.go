@@ -188,3 +188,30 @@ func versionsIn(t *testing.T, s *Store) []*driver.Version {
 	}
 	return slices.Clip(all)
 }
+
+// A load that was made while the clock was ahead is not in the future afterwards, also
+// where no version is.
+func TestRepairOfLoad(t *testing.T) {
+	path, at := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{formatClock()}
+	at.t = at.t.AddDate(1, 0, 0)
+	s := openAt(t, path, at)
+	if _, err := s.Load(t.Context(), []driver.Version{{Collection: "things", Key: "a", RecordedAt: 1000, Op: driver.OpImport, Data: []byte(`{}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	at.t = formatClock()
+	s, err := Open(t.Context(), path, Options{Clock: at.now, Elapsed: drivertest.Elapsed(at.now), Repair: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	now, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loaded, err := s.Loaded(t.Context()); err != nil || loaded > now {
+		t.Errorf("loaded at %s, %v, now it is %s", loaded, err, now)
+	}
+}

@@ -253,7 +253,9 @@ func (s *Store) readLoaded() error {
 		return err
 	}
 	at, err := s.writer.integer("SELECT at FROM loaded")
-	s.loaded.Store(at)
+	if err == nil {
+		s.loaded.Store(at)
+	}
 	return err
 }
 

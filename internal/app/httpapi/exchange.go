@@ -33,6 +33,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 	x.media, x.status = answerMedia(r), http.StatusOK
 	op.get, op.client = r.Method == http.MethodGet, h.cfg.Client(r)
 	op.hold = h.memory.Hold(op.client)
+	op.hold.Set(int64(x.body.Cap())) // of an earlier request's body
 	defer op.hold.Set(0)
 	if p := x.exchange(); p != nil {
 		_ = x.refuse(p) // where that fails, nobody is there any more

@@ -111,7 +111,11 @@ func (r *run) answer() *graphql.Response {
 	response := r.next(r.ctx)
 	r.h.exec.tell(r.ctx, r.op)
 	r.op.errors = response.Errors
-	r.executed(len(response.Data), r.op.code() != CodeUnavailable)
+	held := len(response.Data)
+	if room := cap(response.Data); room > mostCopied { // a shorter one is copied, and its buffer used again
+		held = room
+	}
+	r.executed(held, r.op.code() != CodeUnavailable)
 	return response
 }
 
