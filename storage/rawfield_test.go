@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 )
@@ -44,6 +45,30 @@ func TestRawDaysAndEnumsAreThoseThatAreRead(t *testing.T) {
 			if (err == nil) != (rawErr == nil) || err == nil && len(raw) < len(`"FREE"`) {
 				t.Errorf("%s: read with %v, copied as %s with %v", text, err, raw, rawErr)
 			}
+		}
+	}
+}
+
+func TestRawFloatsAreThoseThatAreRead(t *testing.T) {
+	e := newEnv(t)
+	for i, text := range []string{
+		"0", "-0", "1", "0.5", "-12.5", "1.0", "12345678901234567890", "123456789012345678901234567890", "0.1000000000000000055511151231257827",
+		"1e5", "1e22", "1e-7", "0.0000001", "0.000000123", "-0.00000000001", "999999999999999", "100000000000000", "123456.12345678", "0.30000000000001", "1.5E+3", "5e-324", "1e-400", "1e400", "-1e400",
+	} {
+		key := fmt.Sprintf("k%d", i)
+		e.load("software", key, `{"name":"n","rating":`+text+`}`)
+		d := must(e.projects.Get(e.begin(), key, nil, nil))(t)
+		x, err := d.OptFloat(fRating)
+		raw, rawErr := d.RawField(fRating)
+		if (err == nil) != (rawErr == nil) {
+			t.Errorf("%s: read with %v, copied as %s with %v", text, err, raw, rawErr)
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		if want, err := json.Marshal(*x); err != nil || string(want) != string(raw) {
+			t.Errorf("%s is read as %s, %v, and copied as %s", text, want, err, raw)
 		}
 	}
 }

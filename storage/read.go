@@ -233,8 +233,11 @@ func rawScalar(f *Field, raw []byte) ([]byte, bool) {
 		return raw, ok
 	case KindFloat:
 		x, ok := readFloat(f, raw)
-		if text, err := json.Marshal(x); ok && err == nil && !bytes.Equal(text, raw) {
-			return text, true // more digits than 64 bits hold
+		if digits := 15; len(raw) <= digits && bytes.IndexByte(raw, 'e') < 0 {
+			return raw, ok // 64 bits hold all of them
+		}
+		if text, err := json.Marshal(x); ok && err == nil {
+			return text, true
 		}
 		return raw, ok
 	case KindBoolean:
