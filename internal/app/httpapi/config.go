@@ -1,9 +1,32 @@
+// Package httpapi serves a GraphQL schema over HTTP: requests in JSON by POST
+// and GET, server-sent events, and WebSockets (graphql-transport-ws).
+//
+// Invariants:
+//
+//   - It knows no store and no generated code: it gets a
+//     [graphql.ExecutableSchema] and small functions ([Config]).
+//   - Whatever arrives is refused or answered, never a panic, and what one
+//     request may cost is bounded before it is paid: bytes before they are
+//     read, tokens before they are parsed, shape before the document is
+//     validated, steps while it is, cost before it is executed, time and fields
+//     while it is.
+//   - A mutation is executed only for a POST with a JSON body, or over a
+//     WebSocket whose origin was checked, so that no other site can make a
+//     browser send one.
+//   - Every error has extensions.code. Status codes and media types follow
+//     GraphQL over HTTP.
+//   - What was accepted is finished before [Handler.Drain] returns.
+//
+// An exchange reads a request, a run executes it on the schema that gqlgen generated, and the
+// exchange writes the answer. WebSockets read and write messages, and execute by the same run.
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"runtime"
 	"time"
 
@@ -11,18 +34,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config is what a Handler is made of. Schema, Client, Now and Logger are required.
+// Config is what a Handler is made of. Schema, Operations, Client, Now and Logger are required.
 type Config struct {
 	Schema graphql.ExecutableSchema
-	// Operations gives each operation its instant; nil: operations have none.
+	// Operations gives each operation its instant.
 	Operations Operations
-	// Identify says who sends a request. The context it returns is the
-	// operation's. An error's text is shown to the sender, with status 400.
-	// Nil: nobody.
+	// Identify returns the context of a request's operation, and its actor for the log. An
+	// error's text is the answer, with status 400. Nil: the request's context, no actor.
 	Identify func(*http.Request) (context.Context, string, error)
-	// Client names whoever sends a request, for its share of places and memory.
+	// Client names the sender of a request, for its share of places and memory.
 	Client func(*http.Request) string
-	// Present turns an error into what the client sees, with a code, and logs
+	// Present turns an error of a field into what the client sees, with a code, and logs
 	// what the client does not see; nil: the error's text.
 	Present graphql.ErrorPresenterFunc
 	// Recover turns a panic into an error; nil: gqlgen's default.
@@ -44,8 +66,8 @@ type Config struct {
 	CPU func() time.Duration
 	// Slow is how long an operation may take before it is logged as a warning.
 	Slow time.Duration
-	// Debug adds a header to answers that says what executed the operation, where
-	// that was noted (NotePlan).
+	// Debug adds a header to answers with what executed the operation, where that was noted
+	// (NotePlan).
 	Debug bool
 	// Metrics registers what is measured; nil: nothing is.
 	Metrics prometheus.Registerer
@@ -117,39 +139,14 @@ func DefaultLimits() Limits {
 	}
 }
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero values by the defaults.
 func (l Limits) withDefaults() Limits {
-	d := DefaultLimits()
-	set(&l.Body, d.Body)
-	set(&l.Query, d.Query)
-	set(&l.Variables, d.Variables)
-	set(&l.Tokens, d.Tokens)
-	set(&l.Depth, d.Depth)
-	set(&l.Fields, d.Fields)
-	set(&l.Aliases, d.Aliases)
-	set(&l.RootFields, d.RootFields)
-	set(&l.PageSize, d.PageSize)
-	set(&l.Cost, d.Cost)
-	set(&l.Read, d.Read)
-	set(&l.Answer, d.Answer)
-	set(&l.Time, d.Time)
-	set(&l.Execution, d.Execution)
-	set(&l.Concurrent, d.Concurrent)
-	set(&l.Fast, l.Concurrent)
-	set(&l.Slow, d.Slow)
-	set(&l.SlowAfter, d.SlowAfter)
-	set(&l.Wait, d.Wait)
-	set(&l.Grace, d.Grace)
-	set(&l.Rate, d.Rate)
-	set(&l.Memory, d.Memory)
-	set(&l.WebSockets, d.WebSockets)
-	set(&l.PerSocket, d.PerSocket)
-	return l
-}
-
-func set[T comparable](value *T, other T) {
-	var zero T
-	if *value == zero {
-		*value = other
+	own, defaults := reflect.ValueOf(&l).Elem(), reflect.ValueOf(DefaultLimits())
+	for i := range own.NumField() {
+		if own.Field(i).IsZero() {
+			own.Field(i).Set(defaults.Field(i))
+		}
 	}
+	l.Fast = cmp.Or(l.Fast, l.Concurrent)
+	return l
 }

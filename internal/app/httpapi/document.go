@@ -2,10 +2,23 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/lexer"
+	"github.com/vektah/gqlparser/v2/parser"
 )
 
 // What the caches of documents hold at most. What is parsed takes about tokenBytes for
@@ -25,7 +38,7 @@ type documents struct {
 	validation *validation
 	hints      bool // errors may name what the schema has
 	known      *lru[document]
-	persisted  persistedQueries
+	persisted  *lru[string] // the texts of valid documents, by their hash
 }
 
 // document is a valid document.
@@ -42,38 +55,36 @@ func newDocuments(cfg *Config) *documents {
 		known: newLRU(documentEntries, documentBytes, func(text string, d document) int {
 			return len(text) + tokenBytes*d.tokens
 		}),
-		persisted: persistedQueries{newLRU(persistedCount, persistedBytes, func(hash, text string) int {
+		persisted: newLRU(persistedCount, persistedBytes, func(hash, text string) int {
 			return len(hash) + len(text)
-		})},
+		}),
 	}
 }
 
 // find makes the document of a request that of its operation, if it was read before, and
 // reports whether it was.
-func (d *documents) find(ctx context.Context, op *operation, params *graphql.RawParams) bool {
-	doc, ok := d.known.Get(ctx, params.Query)
+func (d *documents) find(op *operation, params *graphql.RawParams) bool {
+	doc, ok := d.known.Get(params.Query)
 	op.document = doc.parsed
 	return ok
 }
 
-// of makes the document of a request, whose text it puts in the place of a hash, that of the
-// context's operation.
-func (d *documents) of(ctx context.Context, params *graphql.RawParams) gqlerror.List {
-	hash, refused := d.persisted.find(ctx, params)
+// of makes the document of a request that of its operation, and replaces a hash by its text.
+func (d *documents) of(ctx context.Context, op *operation, params *graphql.RawParams) gqlerror.List {
+	hash, refused := d.findPersisted(params)
 	if refused != nil {
 		return gqlerror.List{refused}
 	}
-	op := operationOf(ctx)
-	if op.document == nil && !d.find(ctx, op, params) {
+	if op.document == nil && !d.find(op, params) {
 		doc, list := d.read(ctx, params.Query)
 		if list != nil {
 			return list
 		}
 		op.document = doc.parsed
-		d.known.Add(ctx, params.Query, doc)
+		d.known.Add(params.Query, doc)
 	}
 	if hash != "" {
-		d.persisted.documents.Add(ctx, hash, params.Query)
+		d.persisted.Add(hash, params.Query)
 	}
 	return nil
 }
@@ -97,12 +108,208 @@ func (d *documents) read(ctx context.Context, text string) (document, gqlerror.L
 	return document{doc, tokens}, nil
 }
 
-// validDocument is gqlgen's cache of documents: it has the one of the context's operation,
-// whatever the text, so that gqlgen does not parse or validate.
-type validDocument struct{}
+// persistedVersion is the version of the protocol of automatic persisted queries
+// that is spoken, the only one there is.
+const persistedVersion = "1"
 
-func (validDocument) Get(ctx context.Context, _ string) (*ast.QueryDocument, bool) {
-	return operationOf(ctx).document, true
+// findPersisted replaces the hash of a document that was sent before by the document (automatic
+// persisted queries, as Apollo's clients have them). It returns the hash of a document that was
+// sent with it, to be kept; "" if there is nothing to keep. gqlgen's extension does the same
+// with errors that do not say what to do, and keeps documents of any kind.
+func (d *documents) findPersisted(params *graphql.RawParams) (keep string, refused *gqlerror.Error) {
+	given := params.Extensions["persistedQuery"]
+	if given == nil {
+		return "", nil
+	}
+	object, _ := given.(map[string]any)
+	hash, isText := object["sha256Hash"].(string)
+	version, isNumber := object["version"].(json.Number)
+	switch {
+	case !isText || !isNumber:
+		return "", refuse(CodeBadInput, `extensions.persistedQuery must be an object with "version": %s, a number, `+
+			`and "sha256Hash", the SHA-256 of the query in hexadecimal`, persistedVersion)
+	case version != persistedVersion:
+		return "", refuse(CodeBadInput, "extensions.persistedQuery has the version %s; this server knows version %s only", version, persistedVersion)
+	case params.Query == "":
+		known, ok := d.persisted.Get(hash)
+		if !ok {
+			// Clients look for these words, and send the query as well.
+			return "", refuse(CodeNotPersisted, "PersistedQueryNotFound")
+		}
+		params.Query = known
+		return "", nil
+	case hashOf(params.Query) != hash:
+		return "", refuse(CodeBadInput, `extensions.persistedQuery.sha256Hash does not match "query": `+
+			"send the SHA-256 of exactly the text that is sent, in lower-case hexadecimal")
+	default:
+		return hash, nil
+	}
 }
 
-func (validDocument) Add(context.Context, string, *ast.QueryDocument) {}
+// hashOf is how clients name a document.
+func hashOf(query string) string {
+	sum := sha256.Sum256([]byte(query))
+	return hex.EncodeToString(sum[:])
+}
+
+// lru is a cache that keeps what was used last, bounded in entries and in
+// bytes of what the entries are made of.
+type lru[T any] struct {
+	mu       sync.Mutex
+	entries  *simplelru.LRU[string, T]
+	size     func(key string, value T) int
+	bytes    int
+	maxBytes int
+}
+
+// newLRU makes a cache of at most the given entries (at least one) and bytes,
+// as size counts them.
+func newLRU[T any](entries, maxBytes int, size func(key string, value T) int) *lru[T] {
+	c := &lru[T]{size: size, maxBytes: maxBytes}
+	inner, err := simplelru.NewLRU(max(entries, 1), func(key string, value T) {
+		c.bytes -= size(key, value)
+	})
+	if err != nil {
+		panic(err) // only for a size below one
+	}
+	c.entries = inner
+	return c
+}
+
+// Get returns what was added under a key and not evicted since.
+func (c *lru[T]) Get(key string) (T, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entries.Get(key)
+}
+
+// Add keeps a value unless it would fill more than an eighth of the cache.
+func (c *lru[T]) Add(key string, value T) {
+	size := c.size(key, value)
+	if size > c.maxBytes/8 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries.Remove(key)
+	c.entries.Add(key, value)
+	c.bytes += size
+	for c.bytes > c.maxBytes {
+		c.entries.RemoveOldest()
+	}
+}
+
+// parse parses a document of at most a number of tokens. It returns their number, and the
+// bytes of the longest. An error is for the client.
+func parse(text string, most int) (doc *ast.QueryDocument, tokens, longest int, refused *gqlerror.Error) {
+	source := &ast.Source{Input: text}
+	if tokens, longest, refused = readTokens(source, most); refused != nil {
+		return nil, 0, 0, refused
+	}
+	doc, err := parser.ParseQuery(source)
+	given, ok := errors.AsType[*gqlerror.Error](err)
+	switch {
+	case err == nil && len(doc.Operations) == 0:
+		refused = refuse(CodeBadInput, "no operation provided")
+	case err == nil:
+		return doc, tokens, longest, nil
+	case ok && given.Message == fmt.Sprintf("exceeded maximum nesting depth of %d", parser.MaxNestingDepth):
+		refused = refuse(CodeTooComplex, "the query nests more than %d levels deep (selections, lists and objects together), the limit of this server", parser.MaxNestingDepth)
+		refused.Locations = given.Locations
+	case ok:
+		refused = given
+	default:
+		refused = refuse(CodeBadInput, "%v", err)
+	}
+	return nil, 0, 0, refused
+}
+
+// readTokens counts the tokens of a document, and measures the longest, without
+// comments. It refuses what is no token (the parser, which looks one ahead, says only
+// that one is invalid), and tokens that a parser would change without a word.
+func readTokens(source *ast.Source, most int) (tokens, longest int, refused *gqlerror.Error) {
+	var text []rune // where it is needed
+	for reader := lexer.New(source); ; tokens++ {
+		token, err := reader.ReadToken()
+		switch {
+		case err != nil:
+			refused = refuse(CodeBadInput, "%s", strings.ToValidUTF8(plainMessage(err), "…"))
+		case token.Kind == lexer.EOF:
+			return tokens, longest, nil
+		case tokens == most:
+			return 0, 0, refuse(CodeTooComplex, "the query has more than %d tokens (names, values and punctuators), the limit of this server (--max-tokens): send values as variables, or several operations", most)
+		case token.Kind == lexer.Int || token.Kind == lexer.Float:
+			refused = hugeNumber(token)
+		case token.Kind == lexer.String && strings.ContainsRune(token.Value, utf8.RuneError):
+			if text == nil {
+				text = []rune(source.Input)
+			}
+			refused = halfPair(string(text[token.Pos.Start:token.Pos.End]), &token.Pos)
+		default:
+		}
+		if refused != nil {
+			refused.Locations = []gqlerror.Location{{Line: token.Pos.Line, Column: token.Pos.Column}}
+			return 0, 0, refused
+		}
+		if token.Kind != lexer.Comment {
+			longest = max(longest, len(token.Value))
+		}
+	}
+}
+
+// plainMessage is what an error says, without its place.
+func plainMessage(err error) string {
+	if given, ok := errors.AsType[*gqlerror.Error](err); ok {
+		return given.Message
+	}
+	return err.Error()
+}
+
+// hugeNumber refuses a number that only a variable can have: an executor reads an
+// integer into 64 bits before it knows what for.
+func hugeNumber(token lexer.Token) *gqlerror.Error {
+	var err error
+	if token.Kind == lexer.Int {
+		_, err = strconv.ParseInt(token.Value, 10, 64)
+	} else {
+		_, err = strconv.ParseFloat(token.Value, 64)
+	}
+	if err == nil {
+		return nil
+	}
+	return refuse(CodeBadInput, "the number %s is too large for the text of a query; "+
+		"write it in quotes (ID, Decimal) or send it in a variable", shorten(token.Value))
+}
+
+// halfPair refuses a string, as it is written, with an escape for half of a surrogate
+// pair, which the lexer replaces by U+FFFD, and moves the position there.
+func halfPair(written string, at *ast.Position) *gqlerror.Error {
+	for i := 0; i < len(written); i++ {
+		if written[i] != '\\' {
+			continue
+		}
+		switch unit := escaped(written[i:]); {
+		case !utf16.IsSurrogate(unit): // another escape; \u{…} is never half a pair
+			i++
+		case utf16.DecodeRune(unit, escaped(written[i+6:])) == utf8.RuneError:
+			at.Column += utf8.RuneCountInString(written[1:i]) // it is after the quote
+			return refuse(CodeBadInput, `a string has half of a surrogate pair, %s, which is no character; `+
+				`write both halves, or the character itself`, written[i:i+6])
+		default:
+			i += 11
+		}
+	}
+	return nil
+}
+
+// escaped returns the code unit of the \uXXXX that a text begins with; 0 for none.
+func escaped(text string) rune {
+	if len(text) < 6 || text[:2] != `\u` {
+		return 0
+	}
+	unit, err := strconv.ParseUint(text[2:6], 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(unit)
+}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -32,7 +31,7 @@ func TestConflictsCostWhatTheyAreLong(t *testing.T) {
 	exec := newExecutor(&Config{Schema: s, Introspection: true, Limits: DefaultLimits()}, presentPlainly)
 	allocations := func(document string) float64 {
 		return testing.AllocsPerRun(1, func() {
-			_, errs := exec.CreateOperationContext(graphql.StartOperationTrace(withOperation(t)), &graphql.RawParams{Query: document})
+			_, errs := exec.read(t.Context(), new(operation), &graphql.RawParams{Query: document})
 			if !strings.Contains(errs.Error(), `Fields "hello" conflict because they have differing arguments`) {
 				t.Fatalf("%.300v", errs)
 			}
@@ -63,7 +62,7 @@ func TestInvalidDocumentsAreNotKept(t *testing.T) {
 	send("", sha256Hex(`{hello1}`)).wantError(t, 400, CodeNotPersisted, "")
 	send("", sha256Hex(valid)).want(t, 200, ok)
 	documents := s.handler.exec.documents
-	if n, m := documents.known.entries.Len(), documents.persisted.documents.entries.Len(); n != 1 || m != 1 {
+	if n, m := documents.known.entries.Len(), documents.persisted.entries.Len(); n != 1 || m != 1 {
 		t.Errorf("%d documents are kept, and %d by their hash", n, m)
 	}
 }
@@ -93,7 +92,7 @@ func TestDocumentsTakeWhatIsCounted(t *testing.T) {
 		if list != nil {
 			t.Fatalf("%s: %v", name, list)
 		}
-		d.known.Add(t.Context(), text, doc)
+		d.known.Add(text, doc)
 		counted := d.known.size(text, doc)
 		if held := int(after.HeapAlloc) - int(before.HeapAlloc); held > counted {
 			t.Errorf("%s: %d tokens take %d bytes, and count as %d", name, doc.tokens, held, counted)
@@ -118,14 +117,14 @@ func TestCheckingEnds(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	dear := worst["fragments that spread the next"](64 << 10)
-	if list := check(t.Context(), dear); len(list) != 1 || !errors.Is(list[0].Err, limited{CodeTooComplex}) || !strings.Contains(list[0].Message, "takes more steps") {
+	expensive := worst["fragments that spread the next"](64 << 10)
+	if list := check(t.Context(), expensive); len(list) != 1 || codeOf(list[0]) != CodeTooComplex || !strings.Contains(list[0].Message, "takes more steps") {
 		t.Errorf("%v", list)
 	}
-	if list := check(ended, dear); len(list) != 1 || codeOf(list[0]) != CodeUnavailable {
+	if list := check(ended, expensive); len(list) != 1 || codeOf(list[0]) != CodeUnavailable {
 		t.Errorf("%v", list)
 	}
-	if list := check(t.Context(), strings.Replace(dear, "{...F0}", "{...F0 nothing}", 1)); len(list) != 1 || !strings.Contains(list[0].Message, `Cannot query field "nothing"`) {
+	if list := check(t.Context(), strings.Replace(expensive, "{...F0}", "{...F0 nothing}", 1)); len(list) != 1 || !strings.Contains(list[0].Message, `Cannot query field "nothing"`) {
 		t.Errorf("%v", list)
 	}
 	if list := check(t.Context(), worst["fields unknown"](64<<10)); len(list) != mostInvalid {
@@ -137,7 +136,7 @@ func TestCheckingEnds(t *testing.T) {
 		cfg.Limits.Time = 50 * time.Second
 	})
 	late.query(t, `{hello}`).want(t, 200, ok)
-	late.query(t, dear).wantError(t, 504, CodeUnavailable, "the request took longer than this server allows")
+	late.query(t, expensive).wantError(t, 504, CodeUnavailable, "the request took longer than this server allows")
 	func() {
 		defer func() {
 			if recover() != any("a rule fails") {

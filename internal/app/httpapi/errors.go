@@ -1,12 +1,15 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
-	"maps"
+	"fmt"
 	"net/http"
+	"strings"
 
-	"github.com/99designs/gqlgen/graphql/errcode"
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
@@ -23,46 +26,15 @@ const (
 	CodeNotPersisted = "PERSISTED_QUERY_NOT_FOUND"
 )
 
-// limited is the cause of an error by which a document was refused. gqlgen's
-// WebSocket transport tells requests that cannot be executed from others by
-// its own codes, so the final code travels here until the error is presented.
-type limited struct{ code string }
-
-func (l limited) Error() string { return l.code }
-
-// refuse makes the error for a document that is not executed.
+// refuse returns the error for a document that is not executed.
 func refuse(code, format string, args ...any) *gqlerror.Error {
-	err := gqlerror.Errorf(format, args...)
-	err.Err = limited{code}
-	errcode.Set(err, errcode.ValidationFailed)
-	return err
+	return &gqlerror.Error{Message: fmt.Sprintf(format, args...), Extensions: map[string]any{"code": code}}
 }
 
 // codeOf returns extensions.code.
 func codeOf(err *gqlerror.Error) string {
 	code, _ := err.Extensions["code"].(string)
 	return code
-}
-
-// finalCodes replaces gqlgen's codes for documents that cannot be executed by
-// the API's. The errors are the response's own; their extensions may be shared.
-func finalCodes(list gqlerror.List) {
-	for _, err := range list {
-		code := codeOf(err)
-		var l limited
-		switch {
-		case errors.As(err.Err, &l):
-			code = l.code
-		case code == errcode.ParseFailed, code == errcode.ValidationFailed, code == "":
-			code = CodeBadInput
-		default:
-			continue
-		}
-		extensions := make(map[string]any, len(err.Extensions)+1)
-		maps.Copy(extensions, err.Extensions)
-		extensions["code"] = code
-		err.Extensions = extensions
-	}
 }
 
 // statusOf is the status for an operation that gave no data because of its
@@ -106,4 +78,70 @@ func WriteError(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", mediaJSON+"; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
+}
+
+// Clip leaves out the middle of a text of more than 400 bytes, and no part of a
+// character: what clients sent fills no log and no error, and what the message of an
+// error says around it is at its ends.
+func Clip(text string) string {
+	const most, end = 400, 150
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:end], "") + "…" + strings.ToValidUTF8(text[len(text)-end:], "")
+}
+
+// present shows an error to the client as the schema's presenter does. Beside the outcomes of
+// its changes, an operation has at most mostErrors, and none once its answer is refused.
+func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
+	return func(ctx context.Context, err error) *gqlerror.Error {
+		op := operationOf(ctx)
+		if op != nil && op.long.Load() {
+			return nil
+		}
+		if op != nil && !ofChange(ctx) && op.failed.Add(1) > mostErrors {
+			if op.more.CompareAndSwap(false, true) {
+				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": CodeTooComplex}}
+			}
+			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+				op.timedOut.Store(true)
+			}
+			return nil
+		}
+		shown := presenter(ctx, err)
+		if shown != nil {
+			shown.Message = Clip(shown.Message)
+			if op != nil && !ofChange(ctx) {
+				op.failed.Add(int64(len(shown.Path.String()) / shortPath))
+			}
+		}
+		field := graphql.GetFieldContext(ctx)
+		if shown != nil && len(shown.Locations) == 0 && field != nil && field.Args == nil && field.Field.Field != nil &&
+			len(field.Field.Arguments) > 0 && field.Field.Position != nil {
+			// An argument's value, where gqlgen knows the path only.
+			shown.Locations = []gqlerror.Location{{Line: field.Field.Position.Line, Column: field.Field.Position.Column}}
+		}
+		return shown
+	}
+}
+
+// shortPath is how long a path may be, in bytes, for its error to count as one: it has
+// the aliases, which may be as long as the document.
+const shortPath = 512
+
+// ofChange reports whether a context is that of a mutation's root field, whose error
+// says whether something was written.
+func ofChange(ctx context.Context) bool {
+	return graphql.HasOperationContext(ctx) && graphql.GetOperationContext(ctx).Operation != nil &&
+		graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation && len(graphql.GetPath(ctx)) == 1
+}
+
+// presentPlainly is the presenter of schemas that have none.
+func presentPlainly(ctx context.Context, err error) *gqlerror.Error {
+	if known, ok := errors.AsType[*gqlerror.Error](err); ok {
+		return known
+	}
+	shown := gqlerror.WrapPath(graphql.GetPath(ctx), err)
+	shown.Extensions = map[string]any{"code": CodeInternal}
+	return shown
 }

@@ -5,12 +5,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
+	strictjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/asof/asof/internal/app/admission"
 )
 
 // exchange is one request by POST or GET, and its answer.
@@ -36,11 +45,25 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 	op.hold.Set(int64(x.body.Cap())) // of an earlier request's body
 	defer op.hold.Set(0)
 	if p := x.exchange(); p != nil {
-		_ = x.refuse(p) // where that fails, nobody is there any more
+		_ = x.refuse(p) // fails only if the client has left
 	}
 	op.status = x.status
 	h.finish(r.Context(), op)
 	h.release(x)
+}
+
+// keptBuffer is the largest buffer that waits for the next request.
+const keptBuffer = 64 << 10
+
+// release keeps the exchange, with its buffer, for another request.
+func (h *Handler) release(x *exchange) {
+	body := x.body
+	if body.Cap() > keptBuffer {
+		body = bytes.Buffer{}
+	}
+	body.Reset()
+	*x = exchange{body: body}
+	h.pool.Put(x)
 }
 
 // exchange reads the request, executes it and sends the answer. A problem is what to
@@ -69,7 +92,7 @@ func (x *exchange) exchange() *problem {
 	}
 	response := run.answer()
 	x.status = x.statusOf(run, response)
-	_ = x.send(response, !run.refused && response.Data != nil) // where that fails, nobody is there any more
+	_ = x.send(response, run.refused == nil && response.Data != nil) // fails only if the client has left
 	return nil
 }
 
@@ -100,7 +123,7 @@ func (x *exchange) decode() *problem {
 
 // statusOf is the status of an answer.
 func (x *exchange) statusOf(run *run, response *graphql.Response) int {
-	refused := run.refused && codeOf(response.Errors[0]) != CodeUnavailable // its time was over
+	refused := run.refused != nil && codeOf(response.Errors[0]) != CodeUnavailable // its time was over
 	switch {
 	case run.status != 0:
 		return run.status
@@ -146,7 +169,7 @@ func (x *exchange) send(response *graphql.Response, executed bool) error {
 		header["Content-Length"] = []string{strconv.Itoa(length)}
 	}
 	if length > freeMemory { // what is shorter is not counted either, and mostly fits into the system's buffers
-		x.h.allowToSend(x.w, length)
+		x.h.setWriteDeadline(x.w, length)
 	}
 	if length > mostCopied {
 		x.w.WriteHeader(x.status)
@@ -171,21 +194,21 @@ const shortAnswer = 2<<10 - 1
 // together, so that they take fewer system calls.
 const mostCopied = 64 << 10
 
-// slowest is how long sending so many bytes may take, in either direction: who is slower is
-// dropped.
-func (h *Handler) slowest(bytes int) time.Duration {
+// transferTime is how long a client may take to send or to receive a number of bytes before it
+// is dropped.
+func (h *Handler) transferTime(bytes int) time.Duration {
 	return h.cfg.Limits.Grace + time.Duration(float64(bytes)/float64(h.cfg.Limits.Rate)*float64(time.Second))
 }
 
-// deadline is the time in so long, by the system's clock.
+// deadline is the time after a duration from now, by the system's clock.
 func deadline(in time.Duration) time.Time {
 	return time.Now().Add(in) //nolint:forbidigo // connections compare their deadlines with the system's clock
 }
 
-// allowToSend bounds the time in which the client has to take so many bytes more, where
-// the connection can.
-func (h *Handler) allowToSend(w http.ResponseWriter, bytes int) {
-	_ = http.NewResponseController(w).SetWriteDeadline(deadline(h.slowest(bytes)))
+// setWriteDeadline bounds the time in which the client has to receive a number of bytes, if the
+// connection has deadlines.
+func (h *Handler) setWriteDeadline(w http.ResponseWriter, bytes int) {
+	_ = http.NewResponseController(w).SetWriteDeadline(deadline(h.transferTime(bytes)))
 }
 
 var contentTypes = map[string][]string{
@@ -263,3 +286,253 @@ func addInstant(r *graphql.Response, instant string) {
 	}
 	r.Extensions["asOf"] = instant
 }
+
+// shortBody is the length of a body, in bytes, that mostly comes with the header: only the
+// server's ReadTimeout bounds how slowly it may come.
+const shortBody = 2 << 10
+
+// readBody reads the request's body, at most the limit, as fast as the client has to send
+// it, with memory held for it.
+func (x *exchange) readBody(ctx context.Context) *problem {
+	limit := x.h.cfg.Limits.Body
+	tooLarge := func() *problem {
+		x.w.Header().Set("Connection", "close") // the rest is not read
+		return &problem{
+			http.StatusRequestEntityTooLarge, CodeBadInput,
+			fmt.Sprintf("the request body is larger than %d bytes, the limit of this server (--max-body)", limit),
+		}
+	}
+	if x.r.ContentLength > limit {
+		return tooLarge()
+	}
+	if n := x.r.ContentLength; n < 0 || n > shortBody {
+		_ = http.NewResponseController(x.w).SetReadDeadline(deadline(x.h.transferTime(int(limit)))) // where it can; until the end of the body
+	}
+	x.rest.R, x.rest.N = x.r.Body, limit+1
+	err := readAll(ctx, x.h, &x.rest, &x.body, x.op.hold)
+	switch {
+	case int64(x.body.Len()) > limit:
+		return tooLarge()
+	case errors.Is(err, admission.ErrSpent):
+		x.w.Header().Set("Connection", "close")
+		return outOfMemory()
+	case err != nil:
+		return &problem{http.StatusBadRequest, CodeBadInput, "the request body could not be read to its end"}
+	}
+	return nil
+}
+
+// readAll reads r to its end into a buffer, and holds memory for that.
+func readAll(ctx context.Context, h *Handler, r io.Reader, to *bytes.Buffer, hold *admission.Hold) error {
+	for {
+		if to.Available() < bytes.MinRead {
+			more := max(to.Cap(), 8*bytes.MinRead)
+			if h.waitForMemory(ctx, hold, int64(more)) != nil {
+				return admission.ErrSpent
+			}
+			to.Grow(more)
+		}
+		n, err := r.Read(to.AvailableBuffer()[:to.Available()])
+		to.Write(to.AvailableBuffer()[:n])
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// jsonText describes a text that has to be a JSON object, for errors.
+type jsonText struct {
+	what string // "the request body"
+	like string // a good one
+	list string // what to do instead of a list
+}
+
+// numbers has numbers of any size decoded as they are written.
+var numbers = strictjson.WithUnmarshalers(strictjson.UnmarshalFromFunc(func(from *jsontext.Decoder, to *any) error {
+	if from.PeekKind() != '0' {
+		return errors.ErrUnsupported // which leaves it to the library
+	}
+	digits, err := from.ReadValue()
+	*to = json.Number(digits)
+	return err
+}))
+
+// read decodes the text, which must be one JSON object in valid UTF-8: no member
+// of any object in it is there twice, and no string has half of a surrogate pair.
+// Members that the destination does not know are passed over.
+func (is jsonText) read(text []byte, to any) *problem {
+	bad := func(format string, args ...any) *problem {
+		return &problem{http.StatusBadRequest, CodeBadInput, is.what + " " + fmt.Sprintf(format, args...)}
+	}
+	start := bytes.TrimLeft(text, " \t\r\n")
+	switch {
+	case len(start) == 0:
+		return bad("is empty; send a JSON object such as %s", is.like)
+	case start[0] == '[':
+		return bad("is a list: %s", is.list)
+	case start[0] != '{':
+		return bad("must be a JSON object such as %s", is.like)
+	}
+	err := strictjson.Unmarshal(text, to, numbers)
+	if err == nil {
+		return nil
+	}
+	if wrong, ok := errors.AsType[*strictjson.SemanticError](err); ok {
+		want := "an object"
+		if wrong.GoType.Kind().String() == "string" {
+			want = "a string"
+		}
+		return bad("has a member %q that is not %s", shorten(string(wrong.JSONPointer)), want)
+	}
+	broken, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case !ok:
+		return bad("could not be decoded: %v", err)
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return bad("has the member %q more than once; send it once", shorten(string(broken.JSONPointer)))
+	default:
+		return bad("is not valid JSON: %s (at byte %d)", shorten(broken.Err.Error()), broken.ByteOffset)
+	}
+}
+
+// readURL reads the parameters of a request by GET.
+func readURL(r *http.Request, params *graphql.RawParams) *problem {
+	bad := func(format string, args ...any) *problem {
+		return &problem{http.StatusBadRequest, CodeBadInput, fmt.Sprintf(format, args...)}
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return bad("the query string could not be decoded: %v", err)
+	}
+	for name, list := range values {
+		if !utf8.ValidString(name) || !utf8.ValidString(strings.Join(list, "")) {
+			return bad("the query string is not valid UTF-8")
+		}
+		if len(list) > 1 && (name == "query" || name == "variables" || name == "operationName" || name == "extensions") {
+			return bad("the parameter %q was given %d times", name, len(list))
+		}
+	}
+	params.Query, params.OperationName = values.Get("query"), values.Get("operationName")
+	for name, object := range map[string]struct {
+		to   *map[string]any
+		like string
+	}{
+		"variables":  {&params.Variables, `{"key": "hearth"}`},
+		"extensions": {&params.Extensions, `{"persistedQuery": {"version": 1, "sha256Hash": "…"}}`},
+	} {
+		text := values.Get(name)
+		if text == "" || text == "null" {
+			continue
+		}
+		is := jsonText{what: fmt.Sprintf("the parameter %q", name), like: object.like, list: "it must be an object such as " + object.like}
+		if p := is.read([]byte(text), object.to); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+const (
+	mediaJSON    = "application/json"
+	mediaGraphQL = "application/graphql-response+json"
+	mediaEvents  = "text/event-stream"
+)
+
+// answerMedia chooses the media type of the answer by the Accept header (RFC
+// 9110, 12.5.1): the higher quality wins, then the earlier one. A range with
+// wildcards stands for application/json, which every client knows, unless a JSON
+// type is named. Clients that could read server-sent events but name another type
+// first do not get them. Without a preference it is application/json.
+func answerMedia(r *http.Request) string {
+	accept := r.Header["Accept"]
+	if len(accept) == 0 {
+		return mediaJSON
+	}
+	if len(accept) == 1 {
+		switch accept[0] {
+		case "*/*", mediaJSON:
+			return mediaJSON
+		case mediaGraphQL:
+			return mediaGraphQL
+		}
+	}
+	best, quality, wild := mediaJSON, 0.0, true
+	for _, header := range accept {
+		for part := range strings.SplitSeq(header, ",") {
+			media, q := mediaRange(part)
+			switch media {
+			case mediaJSON, mediaGraphQL:
+				if q > quality || wild && best == mediaJSON && q > 0 {
+					best, quality, wild = media, q, false
+				}
+			case mediaEvents:
+				if q > quality {
+					best, quality, wild = media, q, false
+				}
+			case "*/*", "application/*":
+				if q > quality && (wild || best == mediaEvents) {
+					best, quality, wild = mediaJSON, q, true
+				}
+			}
+		}
+	}
+	return best
+}
+
+// mediaRange reads one part of an Accept header; quality 0: not acceptable.
+func mediaRange(part string) (media string, quality float64) {
+	media, params, err := mime.ParseMediaType(part)
+	if err != nil {
+		return "", 0
+	}
+	text, ok := params["q"]
+	if !ok {
+		return media, 1
+	}
+	quality, err = strconv.ParseFloat(text, 64)
+	if err != nil || quality > 1 {
+		return "", 0
+	}
+	return media, quality
+}
+
+// jsonBody reports whether the request's body is said to be JSON in UTF-8.
+func jsonBody(r *http.Request) bool {
+	header := r.Header.Get("Content-Type")
+	if header == mediaJSON {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(header)
+	if err != nil || media != mediaJSON {
+		return false
+	}
+	charset, ok := params["charset"]
+	return !ok || strings.EqualFold(charset, "utf-8")
+}
+
+// events answers an operation with server-sent events (graphql-sse, distinct
+// connections): "next" with the answer, then "complete". By GET it is what a browser's
+// EventSource asks for; that has to be closed when the operation is complete, or it asks
+// again.
+func (x *exchange) events(run *run) {
+	header := x.w.Header()
+	header.Set("Cache-Control", "no-cache")
+	header.Set("Connection", "keep-alive")
+	header.Set("Content-Type", mediaEvents)
+	response := run.answer()
+	if x.h.cfg.Debug {
+		x.op.explain(header)
+	}
+	x.body.Reset()
+	x.body.WriteString("event: next\ndata: ")
+	text := encode(&x.body, response, run.refused == nil && response.Data != nil, x.op.instant)
+	text.after = append(append(text.after, "\n\n"...), complete...)
+	x.h.setWriteDeadline(x.w, max(text.length(), shortAnswer+1))
+	_ = text.writeTo(x.w) // fails only if the client has left
+}
+
+// complete is the last event. Browsers pass on no event without data (HTML, 9.2.6).
+const complete = "event: complete\ndata:\n\n"

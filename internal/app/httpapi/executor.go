@@ -4,108 +4,110 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
+	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/99designs/gqlgen/graphql/executor"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+	"github.com/vektah/gqlparser/v2/validator"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 )
 
-// guarded is gqlgen's executor with the limits in front, and with this API's
-// error codes.
-type guarded struct {
-	*executor.Executor
-	schema     *ast.Schema
-	operations Operations // nil: they have no instants
+// executor reads operations, checks them against the limits, and executes them by a schema.
+// gqlgen's own executor parses by itself, and its extensions wrap what is called directly here.
+type executor struct {
+	schema     graphql.ExecutableSchema
+	limits     *Limits
+	weight     func(parent, field, result string) int
+	operations Operations
 	documents  *documents
-	cost       *costLimit
-	secrecy    secrecy // where introspection is not answered
-	// recycle takes the memory of an answer's data that was made by a plan and is
-	// not used any more; nil: nobody does.
+	present    graphql.ErrorPresenterFunc
+	recover    graphql.RecoverFunc
+	redactor   redactor // where introspection is off
+	// recycle takes the memory of an answer's data that a plan has written and that is not
+	// used any more; nil: there are no plans.
 	recycle func(data []byte)
 }
 
 // recycler is a schema that can use the memory of an answer's data again.
 type recycler interface{ Recycle(data []byte) }
 
-func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) guarded {
-	var secret secrecy
-	if !cfg.Introspection {
-		secret = keepSecret(cfg.Schema.Schema())
-		present = secret.presenter(present)
-	}
-	exec := executor.New(cfg.Schema)
-	exec.SetQueryCache(validDocument{})
-	exec.SetErrorPresenter(present)
-	if cfg.Recover != nil {
-		exec.SetRecoverFunc(cfg.Recover)
-	}
-	if cfg.Operations != nil {
-		exec.Use(&instants{operations: cfg.Operations, present: present})
-	}
-	exec.Use(answerLimit{cfg.Limits.Answer}) // the innermost: before anything copies an answer
-	g := guarded{
-		Executor:   exec,
-		schema:     cfg.Schema.Schema(),
+func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) *executor {
+	e := &executor{
+		schema:     cfg.Schema,
+		limits:     &cfg.Limits,
+		weight:     cfg.Weight,
 		operations: cfg.Operations,
 		documents:  newDocuments(cfg),
-		cost:       &costLimit{limits: cfg.Limits, weight: cfg.Weight},
-		secrecy:    secret,
+		recover:    cfg.Recover,
 	}
-	if again, ok := cfg.Schema.(recycler); ok {
-		g.recycle = again.Recycle
+	if e.recover == nil {
+		e.recover = graphql.DefaultRecover
 	}
-	return g
+	if !cfg.Introspection {
+		e.redactor = newRedactor(cfg.Schema.Schema())
+	}
+	e.present = e.redactor.presenter(present)
+	if r, ok := cfg.Schema.(recycler); ok {
+		e.recycle = r.Recycle
+	}
+	return e
 }
 
-// CreateOperationContext parses and validates, and refuses what is too much.
-func (g guarded) CreateOperationContext(ctx context.Context, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
+// read parses and validates an operation, with its variables, and refuses what exceeds the
+// limits. It notes the operation's name and type.
+func (e *executor) read(ctx context.Context, op *operation, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
+	oc, list := e.parse(ctx, op, params)
+	if oc != nil {
+		op.name, op.kind = oc.Operation.Name, string(oc.Operation.Operation)
+	}
+	if list != nil {
+		return nil, e.finishErrors(list, params)
+	}
+	return oc, nil
+}
+
+// parse is read without the finishing of errors. With errors, the operation is returned if it
+// was found.
+func (e *executor) parse(ctx context.Context, op *operation, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
 	if params.Query == "" && params.Extensions["persistedQuery"] == nil {
-		return &graphql.OperationContext{}, gqlerror.List{refuse(CodeBadInput, `the request has no "query"`)}
+		return nil, gqlerror.List{refuse(CodeBadInput, `the request has no "query"`)}
 	}
-	if list := g.documents.of(ctx, params); list != nil {
-		return &graphql.OperationContext{}, g.tidy(list, params)
+	if list := e.documents.of(ctx, op, params); list != nil {
+		return nil, list
 	}
-	oc, list := g.Executor.CreateOperationContext(ctx, params)
-	switch {
-	case list == nil:
-		if err := g.check(ctx, oc); err != nil {
-			list = gqlerror.List{err}
-		}
-	case oc.Operation == nil:
-		list = gqlerror.List{unknownOperation(operationOf(ctx).document, params.OperationName)}
-	default:
-		for i, err := range list {
-			list[i] = variableError(g.schema, oc.Operation, params.Variables, g.secrecy.names == nil, err)
-		}
+	oc := &graphql.OperationContext{
+		RawQuery:               params.Query,
+		OperationName:          params.OperationName,
+		Extensions:             params.Extensions,
+		Headers:                params.Headers,
+		Doc:                    op.document,
+		Operation:              op.document.Operations.ForName(params.OperationName),
+		DisableIntrospection:   e.redactor.names != nil,
+		RecoverFunc:            e.recover,
+		ResolverMiddleware:     func(ctx context.Context, next graphql.Resolver) (any, error) { return next(ctx) },
+		RootResolverMiddleware: func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler { return next(ctx) },
 	}
-	return oc, g.tidy(list, params)
+	if oc.Operation == nil {
+		return nil, gqlerror.List{unknownOperation(op.document, params.OperationName)}
+	}
+	var err error
+	oc.Variables, err = validator.VariableValues(e.schema.Schema(), oc.Operation, params.Variables)
+	if wrong, ok := errors.AsType[*gqlerror.Error](err); ok {
+		return oc, gqlerror.List{variableError(e.schema.Schema(), oc.Operation, params.Variables, e.redactor.names == nil, wrong)}
+	}
+	if err := e.checkCost(op, oc); err != nil {
+		return oc, gqlerror.List{err}
+	}
+	return oc, nil
 }
 
-// check refuses an operation by what its variables make of it.
-func (g guarded) check(ctx context.Context, oc *graphql.OperationContext) *gqlerror.Error {
-	if err := checkConditions(oc); err != nil {
-		return err
-	}
-	if err := g.cost.check(ctx, oc); err != nil {
-		return err
-	}
-	if oc.DisableIntrospection = g.secrecy.names != nil; !oc.DisableIntrospection {
-		return nil
-	}
-	return checkNoIntrospection(oc.Operation)
-}
-
-// tidy says each of the errors of a request once, does not repeat at length what the
-// client wrote, nor what it is not to know, and gives the limit of gqlparser's
-// validation its code.
-func (g guarded) tidy(list gqlerror.List, params *graphql.RawParams) gqlerror.List {
-	if list == nil {
-		return nil
-	}
+// finishErrors returns each of the errors of a request once, with a code, clipped, and without
+// what the client is not to know.
+func (e *executor) finishErrors(list gqlerror.List, params *graphql.RawParams) gqlerror.List {
 	sent := params.Query
-	if g.secrecy.names != nil {
+	if e.redactor.names != nil {
 		if variables, err := json.Marshal(params.Variables); err == nil { // they were JSON
 			sent += string(variables)
 		}
@@ -115,23 +117,26 @@ func (g guarded) tidy(list gqlerror.List, params *graphql.RawParams) gqlerror.Li
 		at      gqlerror.Location
 	}
 	seen := make(map[said]bool, len(list))
-	tidied := make(gqlerror.List, 0, len(list))
+	finished := make(gqlerror.List, 0, len(list))
 	for _, err := range list {
 		if err.Rule == rules.MaxIntrospectionDepth.Name {
-			err.Err = limited{CodeTooComplex}
+			err.Extensions = map[string]any{"code": CodeTooComplex}
 			err.Message = "the query asks for lists of the schema within each other more than 2 levels deep, the limit of introspection"
 		}
-		err.Message = Clip(g.secrecy.censor(err.Message, sent))
+		if codeOf(err) == "" { // gqlparser's
+			err.Extensions = map[string]any{"code": CodeBadInput}
+		}
+		err.Message = Clip(e.redactor.redact(err.Message, sent))
 		this := said{message: err.Message}
 		if len(err.Locations) > 0 {
 			this.at = err.Locations[0]
 		}
 		if !seen[this] {
 			seen[this] = true
-			tidied = append(tidied, err)
+			finished = append(finished, err)
 		}
 	}
-	return tidied
+	return finished
 }
 
 func unknownOperation(doc *ast.QueryDocument, name string) *gqlerror.Error {
@@ -141,40 +146,35 @@ func unknownOperation(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	return refuse(CodeBadInput, "the document has no operation named %q", name)
 }
 
-// DispatchOperation executes. The first response is never nil, not even when
-// the time is over before the execution begins. A query that its context ended
-// has one error, wherever that was noticed; what a mutation did is told.
-func (g guarded) DispatchOperation(ctx context.Context, oc *graphql.OperationContext) (graphql.ResponseHandler, context.Context) {
-	if op := operationOf(ctx); op != nil {
-		op.executor = executorGqlgen // unless a plan is noted
+// execute executes an operation that was read, at an instant of its own. A query that its
+// context ended has one error, wherever that was noticed; a mutation reports what it did.
+func (e *executor) execute(ctx context.Context, op *operation, oc *graphql.OperationContext) *graphql.Response {
+	op.executor = executorGqlgen // unless NotePlan is called
+	ctx = graphql.WithOperationContext(ctx, oc)
+	response := &graphql.Response{}
+	begun, err := e.operations.Begin(ctx)
+	switch {
+	case err != nil:
+		response.Errors = gqlerror.List{e.present(ctx, err)}
+	case ctx.Err() != nil:
+		response.Errors = gqlerror.List{timeoutError(ctx, nil)}
+	default:
+		ctx = graphql.WithResponseContext(begun, e.present, e.recover)
+		response = e.schema.Exec(ctx)(ctx)
+		response.Errors = append(response.Errors, graphql.GetErrors(ctx)...)
+		response.Extensions = graphql.GetExtensions(ctx)
+		boundAnswer(op, oc, response, e.limits.Answer)
+		op.instant = e.operations.Instant(ctx)
 	}
-	next, ctx := g.Executor.DispatchOperation(ctx, oc)
-	answered := false
-	return func(ctx context.Context) *graphql.Response {
-		response := next(ctx)
-		switch {
-		case response == nil && !answered:
-			response = &graphql.Response{Errors: gqlerror.List{unfinished(ctx, nil)}}
-		case response != nil && brokenOff(ctx, response.Errors):
-			response.Data, response.Errors = nil, gqlerror.List{unfinished(ctx, response.Errors)}
-		}
-		answered = true
-		return response
-	}, ctx
+	if oc.Operation.Operation == ast.Query && contextEnded(ctx, op, response.Errors) {
+		response.Data, response.Errors = nil, gqlerror.List{timeoutError(ctx, response.Errors)}
+	}
+	return response
 }
 
-// tell notes the instant of an operation that had begun, but was not executed. The
-// context is that of its answer.
-func (g guarded) tell(ctx context.Context, op *operation) {
-	if op.instant == "" && g.operations != nil {
-		op.instant = g.operations.Instant(ctx)
-	}
-}
-
-// brokenOff reports whether one of the errors is that the context of a query has
-// ended.
-func brokenOff(ctx context.Context, list gqlerror.List) bool {
-	if len(list) == 0 || ctx.Err() == nil || graphql.GetOperationContext(ctx).Operation.Operation != ast.Query {
+// contextEnded reports whether one of the errors is that the operation's context has ended.
+func contextEnded(ctx context.Context, op *operation, list gqlerror.List) bool {
+	if len(list) == 0 || ctx.Err() == nil {
 		return false
 	}
 	for _, err := range list {
@@ -182,14 +182,13 @@ func brokenOff(ctx context.Context, list gqlerror.List) bool {
 			return true
 		}
 	}
-	op := operationOf(ctx)
-	return op != nil && op.broken.Load()
+	return op.timedOut.Load()
 }
 
-// unfinished is the error for an operation that was not executed to its end: what
-// the first of its errors says of that, where one was presented.
-func unfinished(ctx context.Context, list gqlerror.List) *gqlerror.Error {
-	message := "the request was given up by its sender"
+// timeoutError returns the error for an operation whose context ended before it was executed
+// to its end: with the message of the first of its errors about that, if one was presented.
+func timeoutError(ctx context.Context, list gqlerror.List) *gqlerror.Error {
+	message := "the request was cancelled by its sender"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		message = "the request took longer than this server allows (--max-execution, --max-time); ask for less at a time, or for a shorter time"
 	}
@@ -199,12 +198,82 @@ func unfinished(ctx context.Context, list gqlerror.List) *gqlerror.Error {
 			break
 		}
 	}
-	return &gqlerror.Error{Message: message, Extensions: map[string]any{"code": CodeUnavailable}}
+	return refuse(CodeUnavailable, "%s", message)
 }
 
-// DispatchError answers for an operation that is not executed.
-func (g guarded) DispatchError(ctx context.Context, list gqlerror.List) *graphql.Response {
-	response := g.Executor.DispatchError(ctx, list)
-	finalCodes(response.Errors)
-	return response
+// redactor removes from errors the names of the schema that the client has not sent, on a
+// server without introspection.
+type redactor struct {
+	names   map[string]bool // nil: nothing is removed
+	pattern *regexp.Regexp  // a name, with a character before it that marks it as one
+}
+
+// newRedactor returns the redactor of a schema.
+func newRedactor(schema *ast.Schema) redactor {
+	r := redactor{map[string]bool{}, regexp.MustCompile(`["\[.@]?[_A-Za-z][_0-9A-Za-z]*`)}
+	for _, def := range schema.Types {
+		if def.BuiltIn {
+			continue
+		}
+		r.names[def.Name] = true
+		for _, value := range def.EnumValues {
+			r.names[value.Name] = true
+		}
+		for _, field := range def.Fields {
+			r.names[field.Name] = true
+			for _, argument := range field.Arguments {
+				r.names[argument.Name] = true
+			}
+		}
+	}
+	return r
+}
+
+// redact returns a message without the names that the client has not sent. A word in
+// lower case is a name if it is in quotes, after a dot, or in a list.
+func (r redactor) redact(message, sent string) string {
+	if r.names == nil {
+		return message
+	}
+	const most = 4_000 // bytes; of longer messages less is shown, with whole names
+	if len(message) > most {
+		message = message[:most/2] + "…" + message[len(message)-most/2:]
+	}
+	return r.pattern.ReplaceAllStringFunc(message, func(found string) string {
+		name := strings.TrimLeft(found, `"[.@`)
+		if !r.names[name] || name == found && name == strings.ToLower(name) || hasWord(sent, name) {
+			return found
+		}
+		return strings.TrimSuffix(found, name) + "…"
+	})
+}
+
+// presenter returns a presenter of errors that redacts what fields say of bad input.
+func (r redactor) presenter(present graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
+	if r.names == nil {
+		return present
+	}
+	return func(ctx context.Context, err error) *gqlerror.Error {
+		shown := present(ctx, err)
+		if shown != nil && codeOf(shown) == CodeBadInput && graphql.GetFieldContext(ctx) != nil {
+			shown.Message = r.redact(shown.Message, graphql.GetOperationContext(ctx).RawQuery)
+		}
+		return shown
+	}
+}
+
+// hasWord reports whether a text has a name that is not a part of another.
+func hasWord(text, name string) bool {
+	letter := func(at int) bool {
+		return at >= 0 && at < len(text) && (text[at] == '_' || text[at] >= '0' && text[at] <= '9' || text[at]|0x20 >= 'a' && text[at]|0x20 <= 'z')
+	}
+	for at := 0; ; at++ {
+		next := strings.Index(text[at:], name)
+		if next < 0 {
+			return false
+		}
+		if at += next; !letter(at-1) && !letter(at+len(name)) {
+			return true
+		}
+	}
 }

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -256,7 +258,7 @@ func (a answer) wantError(t testing.TB, status int, code, text string) {
 	}
 }
 
-// withOperation is a context of a new operation.
-func withOperation(t testing.TB) context.Context {
-	return context.WithValue(t.Context(), operationKey{}, &operation{})
+func sha256Hex(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
 }

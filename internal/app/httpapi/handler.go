@@ -1,20 +1,22 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
+	"net/url"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode"
 
-	"github.com/99designs/gqlgen/graphql"
-	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/gqlerror"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/asof/asof/internal/app/admission"
@@ -23,7 +25,7 @@ import (
 // Handler serves one schema at one URL.
 type Handler struct {
 	cfg     Config
-	exec    guarded
+	exec    *executor
 	metrics *metrics
 	gate    *admission.Gate
 	memory  *admission.Budget
@@ -43,8 +45,8 @@ type Handler struct {
 
 // New makes a Handler. An origin that is not one is an error.
 func New(cfg Config) (*Handler, error) {
-	if cfg.Schema == nil || cfg.Client == nil || cfg.Now == nil || cfg.Logger == nil {
-		return nil, errors.New("httpapi: Schema, Client, Now and Logger are required")
+	if cfg.Schema == nil || cfg.Operations == nil || cfg.Client == nil || cfg.Now == nil || cfg.Logger == nil {
+		return nil, errors.New("httpapi: Schema, Operations, Client, Now and Logger are required")
 	}
 	origins, err := trusted(cfg.Origins)
 	if err != nil {
@@ -74,64 +76,6 @@ func New(cfg Config) (*Handler, error) {
 	h.exec = newExecutor(&h.cfg, present(cfg.Present))
 	h.pool.New = func() any { return new(exchange) }
 	return h, nil
-}
-
-// present shows an error to the client as the schema's presenter does, and no more
-// than mostErrors of an operation beside what became of its changes. By which limit a
-// document was refused only this package knows.
-func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
-	return func(ctx context.Context, err error) *gqlerror.Error {
-		op := operationOf(ctx)
-		if op != nil && !ofChange(ctx) && op.failed.Add(1) > mostErrors {
-			if op.more.CompareAndSwap(false, true) {
-				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": CodeTooComplex}}
-			}
-			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-				op.broken.Store(true)
-			}
-			return nil
-		}
-		if refused, ok := errors.AsType[*gqlerror.Error](err); ok {
-			if _, ok := errors.AsType[limited](refused.Err); ok {
-				return refused
-			}
-		}
-		shown := presenter(ctx, err)
-		if shown != nil {
-			shown.Message = Clip(shown.Message)
-			if op != nil && !ofChange(ctx) {
-				op.failed.Add(int64(len(shown.Path.String()) / shortPath))
-			}
-		}
-		field := graphql.GetFieldContext(ctx)
-		if shown != nil && len(shown.Locations) == 0 && field != nil && field.Args == nil && field.Field.Field != nil &&
-			len(field.Field.Arguments) > 0 && field.Field.Position != nil {
-			// An argument's value, where gqlgen knows the path only.
-			shown.Locations = []gqlerror.Location{{Line: field.Field.Position.Line, Column: field.Field.Position.Column}}
-		}
-		return shown
-	}
-}
-
-// shortPath is how long a path may be, in bytes, for its error to count as one: it has
-// the aliases, which may be as long as the document.
-const shortPath = 512
-
-// ofChange reports whether a context is that of a mutation's root field, whose error
-// says whether something was written.
-func ofChange(ctx context.Context) bool {
-	return graphql.HasOperationContext(ctx) && graphql.GetOperationContext(ctx).Operation != nil &&
-		graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation && len(graphql.GetPath(ctx)) == 1
-}
-
-// presentPlainly is the presenter of schemas that have none.
-func presentPlainly(ctx context.Context, err error) *gqlerror.Error {
-	if known, ok := errors.AsType[*gqlerror.Error](err); ok {
-		return known
-	}
-	shown := gqlerror.WrapPath(graphql.GetPath(ctx), err)
-	shown.Extensions = map[string]any{"code": CodeInternal}
-	return shown
 }
 
 // ServeHTTP answers one request, or serves one stream.
@@ -186,7 +130,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r, op)
 }
 
-// panicked logs a panic, and is what the client is told of it.
+// panicked logs a panic, and returns the answer to it.
 func (h *Handler) panicked(ctx context.Context, request string, failure any) *problem {
 	h.cfg.Logger.ErrorContext(namesRequest(ctx), "panic", "request", request, "value", fmt.Sprint(failure), "stack", string(debug.Stack()))
 	return &problem{http.StatusInternalServerError, CodeInternal, "something went wrong in the server; its log says what, under request " + request}
@@ -202,32 +146,9 @@ const (
 
 var noStore = []string{"no-store"}
 
-// keptBuffer is the largest buffer that waits for the next request.
-const keptBuffer = 64 << 10
-
-func (h *Handler) release(x *exchange) {
-	body := x.body
-	if body.Cap() > keptBuffer {
-		body = bytes.Buffer{}
-	}
-	body.Reset()
-	*x = exchange{body: body}
-	h.pool.Put(x)
-}
-
 // freeMemory is how many bytes a request may hold that are not counted. What most requests
 // need is not more.
 const freeMemory = 16 << 10
-
-// acquire takes one of the places, if one gets free in time.
-func (h *Handler) acquire(ctx context.Context, places *semaphore.Weighted) bool {
-	if places.TryAcquire(1) {
-		return true
-	}
-	wait, cancel := context.WithTimeout(ctx, h.cfg.Limits.Wait)
-	defer cancel()
-	return places.Acquire(wait, 1) == nil
-}
 
 // Drain refuses new operations, waits until those that were accepted are
 // answered, and closes the WebSockets. It returns the context's error when
@@ -235,4 +156,141 @@ func (h *Handler) acquire(ctx context.Context, places *semaphore.Weighted) bool 
 func (h *Handler) Drain(ctx context.Context) error {
 	defer h.close()
 	return h.running.Acquire(ctx, math.MaxInt64)
+}
+
+// Refusal is why a request was refused before it was read: a label of metrics,
+// and in the log.
+type Refusal string
+
+// The reasons. A page that tries to use somebody's browser against the API fails
+// for one of the first three.
+const (
+	RefusedHost     Refusal = "host"         // a name that is not this server's
+	RefusedType     Refusal = "content-type" // a body that is not said to be JSON
+	RefusedOrigin   Refusal = "origin"       // of a WebSocket or a GET
+	RefusedEncoding Refusal = "content-encoding"
+	RefusedMethod   Refusal = "method"
+	RefusedUpgrade  Refusal = "upgrade"    // no WebSocket that is spoken here
+	RefusedSockets  Refusal = "websockets" // too many are open
+)
+
+// Refuse answers a request that is not read with one error, and logs and counts it.
+func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request, why Refusal, status int, code, message string) {
+	header := w.Header()
+	request := header.Get("X-Request-Id")
+	if request == "" {
+		request = h.ids.of(r)
+		header.Set("X-Request-Id", request)
+	}
+	h.metrics.refused.WithLabelValues(string(why)).Inc()
+	h.cfg.Logger.LogAttrs(r.Context(), slog.LevelWarn, "request refused",
+		slog.String("reason", string(why)),
+		slog.Int("status", status),
+		slog.String("method", r.Method),
+		slog.String("path", r.URL.Path),
+		slog.String("host", r.Host),
+		slog.String("origin", r.Header.Get("Origin")),
+		slog.String("contentType", r.Header.Get("Content-Type")),
+		slog.String("request", request),
+		slog.String("error", message))
+	WriteError(w, status, code, message)
+}
+
+// requestIDs names requests, so that an answer and the log can be matched.
+type requestIDs struct {
+	prefix string // differs between processes
+	last   *atomic.Uint64
+}
+
+func newRequestIDs() requestIDs {
+	return requestIDs{prefix: rand.Text()[:8] + "-", last: new(atomic.Uint64)}
+}
+
+// of takes the sender's X-Request-Id where it is short and harmless in a log,
+// and makes one up otherwise.
+func (i requestIDs) of(r *http.Request) string {
+	if given := r.Header["X-Request-Id"]; len(given) == 1 && harmless(given[0]) {
+		return given[0]
+	}
+	return i.prefix + strconv.FormatUint(i.last.Add(1), 10)
+}
+
+// harmless reports whether an id consists of letters, digits, dashes, underscores and dots.
+func harmless(id string) bool {
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+	return id != "" && len(id) <= 64 && strings.Trim(id, allowed) == ""
+}
+
+// CheckOrigin returns an error for what is not the origin of a page as browsers
+// send it, such as "https://app.example.org" or "http://localhost:3000": it would
+// match. The error has what to write instead, where that is clear. There are no patterns.
+func CheckOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Contains(origin, "*") {
+		return fmt.Errorf("origin %q: want one origin, scheme://host or scheme://host:port, such as http://localhost:5173", origin)
+	}
+	if strings.ContainsFunc(u.Host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return fmt.Errorf("origin %q: browsers send the name of a host in punycode, as xn--…; write that", origin)
+	}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || strconv.FormatUint(n, 10) != u.Port()) {
+		return fmt.Errorf("origin %q: a port is a number from 0 to 65535, without zeros before it", origin)
+	}
+	standard := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	sent := u.Scheme + "://" + strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(u.Host), standard), ":")
+	if origin != sent {
+		return fmt.Errorf("origin %q: browsers send scheme, host and port only, in lower case, without the scheme's own port; write %s", origin, sent)
+	}
+	return nil
+}
+
+// trusted allows pages of these origins, and of the server's own. An origin that is
+// not one is an error.
+func trusted(origins []string) (*http.CrossOriginProtection, error) {
+	t := http.NewCrossOriginProtection()
+	for _, origin := range origins {
+		if err := CheckOrigin(origin); err != nil {
+			return nil, err
+		}
+		if err := t.AddTrustedOrigin(origin); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// mayUse reports whether a request is not from a page of an origin that is not
+// allowed, as far as its sender says where it comes from.
+func (h *Handler) mayUse(r *http.Request) bool {
+	asked := *r
+	asked.Method = http.MethodPost // of GET, Check allows any
+	return h.origins.Check(&asked) == nil
+}
+
+// refusedGet is the error for a GET that mayGet refuses.
+const refusedGet = "this GET may have been caused by a page of another site, in a browser that does not ask whether it may: " +
+	"send the operation by POST, or with the header graphql-require-preflight: 1 (pages of other origins have to be listed with --cors-origin)"
+
+// mayGet reports whether a GET is not from a page that has no right to send it.
+// Browsers send the GET of any page (an image, a script) without asking, unless it
+// has a header that needs a preflight: that is only let through for origins that
+// are allowed. Where there is none, the browser says in Sec-Fetch-Site or Origin
+// where the request comes from; but plain HTTP to another machine has neither, and
+// then all that tells programs from browsers is the User-Agent, which no page can
+// change without a preflight.
+func (h *Handler) mayGet(r *http.Request) bool {
+	for _, name := range [...]string{"Graphql-Require-Preflight", "Apollo-Require-Preflight", "X-Apollo-Operation-Name"} {
+		if r.Header[name] != nil {
+			return true
+		}
+	}
+	if jsonBody(r) {
+		return true
+	}
+	if !h.mayUse(r) {
+		return false
+	}
+	agent := r.Header.Get("User-Agent")
+	return r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != "" ||
+		// All current browsers, and what loads media for Safari.
+		!strings.Contains(agent, "Mozilla/") && !strings.Contains(agent, "AppleCoreMedia")
 }

@@ -183,9 +183,8 @@ func TestErrorsOfFields(t *testing.T) {
 		`{"errors":[{"message":"something went wrong","extensions":{"code":"INTERNAL"}}],"data":{"fail":null},"extensions":{"asOf":"2026-01-02T03:04:05Z"}}`)
 }
 
-// A presenter that makes new errors, as a schema's own does, must not lose why
-// a document was refused.
-func TestPresenterKeepsLimits(t *testing.T) {
+// Why a document is refused is not for the presenter: it has its code already.
+func TestPresenterIsForFields(t *testing.T) {
 	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
 		cfg.Limits.Depth = 1
 		cfg.Present = func(_ context.Context, err error) *gqlerror.Error {
@@ -193,7 +192,10 @@ func TestPresenterKeepsLimits(t *testing.T) {
 		}
 	})
 	s.query(t, `{items {nodes {id}}}`).wantError(t, 200, CodeTooComplex, "3 levels deep")
-	s.query(t, `{nothing}`).wantError(t, 200, "PRESENTED", "nothing")
+	s.query(t, `{nothing}`).wantError(t, 200, CodeBadInput, "nothing")
+	if got := s.query(t, `{fail}`).text; !strings.Contains(got, "PRESENTED") {
+		t.Error(got)
+	}
 }
 
 func TestPanic(t *testing.T) {

@@ -34,7 +34,7 @@ func TestErrorsTellNoNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets := slices.Collect(maps.Keys(keepSecret(schema).names))
+	secrets := slices.Collect(maps.Keys(newRedactor(schema).names))
 	if len(secrets) < 30 {
 		t.Fatalf("%d names", len(secrets))
 	}

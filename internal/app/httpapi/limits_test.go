@@ -138,10 +138,9 @@ func TestCost(t *testing.T) {
 }
 
 // costOf is the cost of a document, or the error by which it is refused.
-func costOf(t *testing.T, exec guarded, document string, variables map[string]any) (int, string) {
+func costOf(t *testing.T, exec *executor, document string, variables map[string]any) (int, string) {
 	t.Helper()
-	ctx := graphql.StartOperationTrace(withOperation(t))
-	oc, errs := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: document, Variables: variables})
+	oc, errs := exec.read(t.Context(), new(operation), &graphql.RawParams{Query: document, Variables: variables})
 	if errs != nil {
 		return 0, errs.Error()
 	}
@@ -300,27 +299,27 @@ func TestDrainIsBounded(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	c := newLRU(3, 80, func(k string, v string) int { return len(k) + len(v) })
 	get := func(key string) bool {
-		_, ok := c.Get(t.Context(), key)
+		_, ok := c.Get(key)
 		return ok
 	}
 	for _, key := range []string{"a", "b", "c"} {
-		c.Add(t.Context(), key, "1")
+		c.Add(key, "1")
 	}
 	if !get("a") || !get("b") || !get("c") {
 		t.Error("an entry is missing")
 	}
 	get("a")
-	c.Add(t.Context(), "d", "1")
+	c.Add("d", "1")
 	if get("b") || !get("a") {
 		t.Error("it did not drop what was used least lately")
 	}
-	c.Add(t.Context(), "large", strings.Repeat("x", 100))
+	c.Add("large", strings.Repeat("x", 100))
 	if get("large") {
 		t.Error("one entry fills the cache")
 	}
 	bytes := newLRU(100, 80, func(k string, v string) int { return len(k) + len(v) })
 	for i := range 100 {
-		bytes.Add(t.Context(), fmt.Sprint("key", i%20), "123456")
+		bytes.Add(fmt.Sprint("key", i%20), "123456")
 	}
 	if bytes.bytes > 80 || bytes.bytes != sum(bytes.entries.Keys(), 6) || bytes.entries.Len() < 5 {
 		t.Errorf("%d bytes in %d entries", bytes.bytes, bytes.entries.Len())
@@ -333,4 +332,27 @@ func sum(keys []string, each int) int {
 		n += len(k) + each
 	}
 	return n
+}
+
+// A condition that is null is refused wherever it is, also below introspection.
+func TestConditionIsNull(t *testing.T) {
+	s := newServer(t, nil)
+	for name, c := range map[string]struct{ document, text string }{
+		"root":            {`query($b: Boolean = true) {hello @include(if: $b)}`, `"$b" cannot be null: it is a condition of @include`},
+		"below":           {`query($b: Boolean = true) {nodes(ids: []) {id @skip(if: $b)}}`, `a condition of @skip`},
+		"inline fragment": {`query($b: Boolean = true) {... @skip(if: $b) {hello}}`, `a condition of @skip`},
+		"spread":          {`query($b: Boolean = true) {...F @skip(if: $b)} fragment F on Query {hello}`, `a condition of @skip`},
+		"in a fragment":   {`query($b: Boolean = true) {...F ...F} fragment F on Query {hello @skip(if: $b)}`, `a condition of @skip`},
+		"introspection":   {`query($b: Boolean = true) {__schema {types {name @skip(if: $b)}}}`, `a condition of @skip`},
+		"the second":      {`query($a: Boolean! = true, $b: Boolean = true) {hello @skip(if: $a) @include(if: $b)}`, `a condition of @include`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := `{"query": "` + c.document + `", "variables": {"b": null}}`
+			s.post(t, body).wantError(t, 200, CodeBadInput, c.text)
+			s.post(t, body, "Accept", mediaGraphQL).wantError(t, 400, CodeBadInput, "")
+		})
+	}
+	s.post(t, `{"query": "query($b: Boolean = true) {hello @include(if: $b)}"}`).want(t, 200, ok)
+	s.post(t, `{"query": "query($b: Boolean = true, $n: String) {hello(name: $n) @include(if: $b)}", "variables": {"n": null}}`).want(t, 200, ok)
+	s.post(t, `{"query": "query($b: Boolean = false) {hello ... @defer(if: $b) {hello}}", "variables": {"b": null}}`).want(t, 200, ok)
 }

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/99designs/gqlgen/graphql"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
@@ -32,22 +33,22 @@ type operation struct {
 	most      int64        // bytes that it may read
 	status    int          // of the HTTP response; 0 in streams
 	failed    atomic.Int64 // errors, also those that its answer does not list; more for those that are long
-	more      atomic.Bool  // its answer says that it does not list them all
-	broken    atomic.Bool  // one that is not listed is that its context has ended
+	more      atomic.Bool  // its answer does not list them all
+	timedOut  atomic.Bool  // one of the errors that are not listed is that its context has ended
 	errors    gqlerror.List
 	executor  string // executorPlan, executorGqlgen, or "" where nothing was executed
 	// unplanned is why it was not executed by a plan, where plans are made.
 	unplanned string
 
-	client string          // who sent it, for its share of what there is
+	client string          // the sender, for its share of memory and places
 	hold   *admission.Hold // the memory that it holds; nil: that is not counted
 	get    bool            // it came by GET
-	// mayBeLong says that it lists documents or reads histories.
-	mayBeLong bool
-	starved   atomic.Bool // there was no memory for what it asks for
-	long      atomic.Bool // the answer is longer than one may be
-	timed     timed       // its context, once it has a place
-	document  *ast.QueryDocument
+	// mayBeLong: it lists documents or reads histories.
+	mayBeLong   bool
+	outOfMemory atomic.Bool // there was no memory for it
+	long        atomic.Bool // the answer is longer than one may be
+	opContext   opContext   // its context, once it has a place
+	document    *ast.QueryDocument
 }
 
 // What the log and the metrics say of operations whose client did not wait. No
@@ -129,17 +130,8 @@ func LeftToRead(ctx context.Context) int64 {
 // perVersion is how many bytes a version takes beside its data, about.
 const perVersion = 256
 
-// understood notes what the document says.
-func (o *operation) understood(oc *graphql.OperationContext) {
-	if oc == nil || oc.Operation == nil {
-		return
-	}
-	o.name = oc.Operation.Name
-	o.kind = string(oc.Operation.Operation)
-}
-
-// by is what executed the operation.
-func (o *operation) by() string {
+// executorName returns what executed the operation, for metrics and the log.
+func (o *operation) executorName() string {
 	if o.executor == "" {
 		return executorNone
 	}
@@ -196,7 +188,7 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 		slog.Int64("documentsRead", op.read.Load()),
 		slog.Int64("bytesRead", op.bytes.Load()),
 		slog.String("transport", op.transport),
-		slog.String("executor", op.by()),
+		slog.String("executor", op.executorName()),
 		slog.String("actor", op.actor),
 		slog.String("request", op.request),
 	)
@@ -223,64 +215,63 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 	h.cfg.Logger.LogAttrs(namesRequest(ctx), level, "operation", attrs...)
 }
 
-// instants begins every operation in the store, and says in every answer
-// which instant it was read at.
-type instants struct {
-	operations Operations
-	present    graphql.ErrorPresenterFunc
+// metrics counts operations. The labels have few values: a code is one of the
+// API's, a status one of HTTP's.
+type metrics struct {
+	operations *prometheus.CounterVec
+	durations  *prometheus.HistogramVec
+	documents  prometheus.Counter
+	refused    *prometheus.CounterVec
+	webSockets prometheus.Gauge
 }
 
-var _ interface {
-	graphql.HandlerExtension
-	graphql.OperationInterceptor
-	graphql.ResponseInterceptor
-} = (*instants)(nil)
-
-func (*instants) ExtensionName() string { return "Instants" }
-
-func (*instants) Validate(graphql.ExecutableSchema) error { return nil }
-
-func (i *instants) InterceptOperation(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
-	begun, err := i.operations.Begin(ctx)
-	if err != nil {
-		return graphql.OneShot(&graphql.Response{Errors: gqlerror.List{i.present(ctx, err)}})
+func newMetrics(to prometheus.Registerer, gate *admission.Gate, memory *admission.Budget) *metrics {
+	m := &metrics{
+		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "asof_operations_total",
+			Help: "GraphQL operations answered, by type, HTTP status (0 in streams, 499 where the client did not wait), " +
+				"code of the first error (CANCELLED where the client did not wait), and what executed them.",
+		}, []string{"type", "status", "code", "executor"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "asof_operation_duration_seconds",
+			Help:    "Time from the arrival of a GraphQL operation to its answer, by type and by what executed it.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"type", "executor"}),
+		documents: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "asof_documents_read_total",
+			Help: "Versions of documents that operations read from the store.",
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "asof_requests_refused_total",
+			Help: "Requests that were refused before they were read, by what was wrong: host, origin, content-type, content-encoding, method, upgrade, websockets.",
+		}, []string{"reason"}),
+		webSockets: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "asof_websockets",
+			Help: "Open WebSocket connections.",
+		}),
 	}
-	return next(begun)
+	if to != nil {
+		to.MustRegister(m.operations, m.durations, m.documents, m.refused, m.webSockets,
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "asof_operations_in_flight",
+				Help: "GraphQL operations that are being executed.",
+			}, func() float64 { return float64(gate.Inside()) }),
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "asof_requests_held_bytes",
+				Help: "Memory that requests hold, as it is counted for --max-memory.",
+			}, func() float64 { return float64(memory.Held()) }))
+	}
+	return m
 }
 
-// nowPatience is how long an answer that needs nothing from the store waits for
-// the instant that it is of.
-const nowPatience = time.Second
-
-// now is the instant of an operation that is refused before it begins; "" where
-// the store cannot tell it at once, or where the answer has no place for it: on a
-// WebSocket it is a list of errors.
-func (i *instants) now(ctx context.Context) string {
-	if op := operationOf(ctx); op == nil || op.transport == transportSocket {
-		return ""
+func (m *metrics) observe(op *operation, took time.Duration) {
+	kind := op.kind
+	if kind == "" {
+		kind = "none"
 	}
-	ctx, cancel := context.WithTimeout(ctx, nowPatience)
-	defer cancel()
-	begun, err := i.operations.Begin(ctx)
-	if err != nil {
-		return ""
+	m.operations.WithLabelValues(kind, strconv.Itoa(op.status), op.code(), op.executorName()).Inc()
+	m.durations.WithLabelValues(kind, op.executorName()).Observe(took.Seconds())
+	if read := op.read.Load(); read > 0 {
+		m.documents.Add(float64(read))
 	}
-	return i.operations.Instant(begun)
-}
-
-func (i *instants) InterceptResponse(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-	response := next(ctx)
-	if response == nil {
-		return nil
-	}
-	instant := i.operations.Instant(ctx)
-	if instant == "" {
-		instant = i.now(ctx)
-	}
-	if op := operationOf(ctx); op != nil {
-		op.instant = instant // added when the answer is encoded
-	} else {
-		addInstant(response, instant)
-	}
-	return response
 }

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -13,18 +16,16 @@ import (
 	"github.com/asof/asof/internal/app/admission"
 )
 
-// run is one operation on its way: it is read, has a place, is executed, and gives its
+// run is one operation on its way: it is read, has a place, is executed, and returns its
 // answer. All transports execute by it.
 type run struct {
-	h     *Handler
-	op    *operation
-	place *admission.Place // nil: none any more
-	ctx   context.Context  // that answers are asked for with; nil: it is not read yet
-	next  graphql.ResponseHandler
-	// refused says that the answer is why the operation is not executed; status is the
-	// HTTP status for that, 0: the usual one.
-	refused bool
-	status  int
+	h       *Handler
+	op      *operation
+	place   *admission.Place // nil: none any more
+	ctx     context.Context  // the operation's; nil: it is not read yet
+	oc      *graphql.OperationContext
+	refused gqlerror.List // why the operation is not executed
+	status  int           // the HTTP status for that; 0: the usual one
 }
 
 // longRequest is the size of a request, in bytes, from which on reading it takes long.
@@ -34,9 +35,9 @@ const longRequest = 128 << 10
 // most, if it has not as many tokens as it may.
 const documentFactor = 110
 
-// begin waits for memory, and then for a place, for the text that a client has sent, reads
-// it by decode, and begins to execute it. A problem says that nothing was begun; otherwise
-// end has to be called after the answer was sent.
+// begin waits for memory, and then for a place, for the text that a client has sent, and reads
+// it by decode. With a problem, there is nothing to execute; otherwise end has to be called
+// after the answer was sent.
 func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params *graphql.RawParams, decode func() *problem) (_ *run, p *problem) {
 	if !h.running.TryAcquire(1) {
 		return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is shutting down; nothing was executed"}
@@ -48,24 +49,24 @@ func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params 
 			r.end()
 		}
 	}()
-	if p := h.wait(ctx, op.hold, decodedSize(text)); p != nil {
+	if p := h.waitForMemory(ctx, op.hold, decodedSize(text)); p != nil {
 		return nil, p
 	}
 	var err error
 	if r.place, err = h.gate.Enter(ctx, op.client, len(text) >= longRequest); err != nil {
 		return nil, busy()
 	}
-	r.ctx = newTimed(ctx, op, h.cfg.Now, r.place.Began().Add(h.cfg.Limits.Time))
+	r.ctx = newOpContext(ctx, op, h.cfg.Now, r.place.Began().Add(h.cfg.Limits.Time))
 	if p := decode(); p != nil {
 		return nil, p
 	}
-	if params.Query != "" && !h.exec.documents.find(ctx, op, params) {
+	if params.Query != "" && !h.exec.documents.find(op, params) {
 		if err := r.place.Unknown(ctx); err != nil {
 			r.place = nil
 			return nil, busy()
 		}
 		if op.hold.Grow(int64(min(documentFactor*len(params.Query), len(params.Query)+tokenBytes*h.cfg.Limits.Tokens))) != nil {
-			return nil, starved()
+			return nil, outOfMemory()
 		}
 	}
 	if p := r.start(params); p != nil {
@@ -75,41 +76,38 @@ func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params 
 	return r, nil
 }
 
-// start begins to execute what was read.
+// start reads the operation, and takes the place that it is executed in.
 func (r *run) start(params *graphql.RawParams) *problem {
-	ctx, exec := graphql.StartOperationTrace(r.ctx), &r.h.exec
-	oc, list := exec.CreateOperationContext(ctx, params)
-	r.op.understood(oc)
+	r.oc, r.refused = r.h.exec.read(r.ctx, r.op, params)
 	if params.Query == "" {
 		r.status = http.StatusBadRequest // not a GraphQL request
 	}
-	if list == nil && r.op.get && oc.Operation.Operation != ast.Query {
+	if r.refused == nil && r.op.get && r.oc.Operation.Operation != ast.Query {
 		r.status = http.StatusMethodNotAllowed
-		list = gqlerror.List{refuse(CodeBadInput, "a %s cannot be sent by GET; send it by POST", oc.Operation.Operation)}
+		r.refused = gqlerror.List{refuse(CodeBadInput, "a %s cannot be sent by GET; send it by POST", r.oc.Operation.Operation)}
 	}
-	if list != nil {
-		r.refused = true
-		r.ctx = graphql.WithOperationContext(ctx, oc)
-		r.next = graphql.OneShot(exec.DispatchError(r.ctx, list))
+	if r.refused != nil {
 		return nil
 	}
-	write := oc.Operation.Operation == ast.Mutation
-	// The request's context, since who waits with the operation's starts its timer.
-	if err := r.place.Operation(r.op.timed.Context, oc.Operation.Name, oc.RawQuery, r.op.mayBeLong, write); err != nil {
+	write := r.oc.Operation.Operation == ast.Mutation
+	// The request's context: waiting with the operation's would start its timer.
+	if err := r.place.Operation(r.op.opContext.Context, r.oc.Operation.Name, r.oc.RawQuery, r.op.mayBeLong, write); err != nil {
 		r.place = nil
 		return busy()
 	}
 	if r.h.cfg.CPU != nil {
-		r.op.timed.execute(r.place.Began(), r.h.cfg.Limits.Execution, &r.h.processor, write)
+		r.op.opContext.execute(r.place.Began(), r.h.cfg.Limits.Execution, &r.h.processor, write)
 	}
-	r.next, r.ctx = exec.DispatchOperation(ctx, oc)
 	return nil
 }
 
-// answer returns the answer, with the number of its bytes noted as held until end.
+// answer executes the operation, unless it is refused, and returns the answer. Its bytes count
+// as held until end.
 func (r *run) answer() *graphql.Response {
-	response := r.next(r.ctx)
-	r.h.exec.tell(r.ctx, r.op)
+	response := &graphql.Response{Errors: r.refused}
+	if r.refused == nil {
+		response = r.h.exec.execute(r.ctx, r.op, r.oc)
+	}
 	r.op.errors = response.Errors
 	held := len(response.Data)
 	if room := cap(response.Data); room > mostCopied { // a shorter one is copied, and its buffer used again
@@ -119,12 +117,11 @@ func (r *run) answer() *graphql.Response {
 	return response
 }
 
-// executed gives back the place, and the memory that an answer of so many bytes does not
-// need: a client that takes its time keeps only that. Whole says that nothing broke off the
-// operation.
-func (r *run) executed(bytes int, whole bool) {
+// executed gives back the place, and the memory beyond the bytes of the answer, which a slow
+// client keeps. completed is false for an operation that its context ended.
+func (r *run) executed(bytes int, completed bool) {
 	if r.place != nil {
-		r.place.Leave(whole)
+		r.place.Leave(completed)
 		r.place = nil
 	}
 	r.op.hold.Set(int64(bytes))
@@ -134,41 +131,41 @@ func (r *run) executed(bytes int, whole bool) {
 func (r *run) end() {
 	r.executed(0, false)
 	if r.ctx != nil {
-		r.op.timed.end()
+		r.op.opContext.end()
 	}
 	r.h.running.Release(1)
 }
 
-// busy is what is said where there is no place.
+// busy is the answer where there is no place.
 func busy() *problem {
 	return &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is busy (--max-concurrent, --max-slow); nothing was executed; try again in a moment"}
 }
 
-// wait takes memory for a request that has no place yet, when there is some within the time
-// for that.
-func (h *Handler) wait(ctx context.Context, hold *admission.Hold, bytes int64) *problem {
+// waitForMemory takes memory for a request that has no place yet, once there is some, within
+// Limits.Wait.
+func (h *Handler) waitForMemory(ctx context.Context, hold *admission.Hold, bytes int64) *problem {
 	if hold.GrowWait(ctx, bytes, h.cfg.Limits.Wait) != nil {
-		return starved()
+		return outOfMemory()
 	}
 	return nil
 }
 
 // starved is what is said where there is no memory.
-func starved() *problem {
+func outOfMemory() *problem {
 	return &problem{http.StatusServiceUnavailable, CodeUnavailable, noMemory + "; nothing was executed; try again in a moment"}
 }
 
 const noMemory = "the server holds as much for the requests of all clients, or of this one, as its memory allows (--max-memory)"
 
 // CountMemory counts bytes that the context's operation holds beside what CountRead
-// counts. The error says that there is no room for them; the operation's answer will say so
-// whatever becomes of the error.
+// counts. It returns an error where there is no room for them; the operation is then refused,
+// even if the caller drops the error.
 func CountMemory(ctx context.Context, bytes int) error {
 	op := operationOf(ctx)
 	if op == nil || op.hold == nil || op.hold.Grow(int64(bytes)) == nil {
 		return nil
 	}
-	op.starved.Store(true)
+	op.outOfMemory.Store(true)
 	return errors.New(noMemory)
 }
 
@@ -178,4 +175,154 @@ func decodedSize(text []byte) int64 {
 	const object, other = 350, 64
 	count := func(c string) int64 { return int64(bytes.Count(text, []byte(c))) }
 	return int64(len(text)) + object*count("{") + other*(count("[")+count(",")+count(":"))
+}
+
+// opContext is the context of an operation: it has the operation among its values,
+// and ends after a time, as a context of context.WithTimeout does. But it has no
+// timer until Done is called: most operations are over soon, and only ask Err.
+type opContext struct {
+	context.Context // the parent
+	op              *operation
+	now             func() time.Time
+	until           time.Time
+
+	// What follows is of execution, see execute.
+	executing  time.Time
+	most, used time.Duration
+	cpu        func() time.Duration
+	finishes   bool
+
+	starting sync.Mutex            // the timer
+	timer    atomic.Pointer[timer] // nil: Done was not called
+	ended    atomic.Pointer[error] // why it has ended; nil: it has not
+}
+
+// processor reads the processor time of the process, now and then.
+type processor struct {
+	now  func() time.Duration
+	last atomic.Pointer[reading]
+}
+
+type reading struct {
+	at   time.Time
+	used time.Duration
+}
+
+// before returns the processor time used at some moment up to at, at most age before it: to
+// read it is a system call, and most operations are over soon.
+func (p *processor) before(at time.Time, age time.Duration) time.Duration {
+	last := p.last.Load()
+	if last == nil || at.Sub(last.at) > age {
+		last = &reading{at, p.now()}
+		p.last.Store(last)
+	}
+	return last.used
+}
+
+// inaccuracy is how many times longer an operation may take than what was asked for is old:
+// it may have that much less time, for each processor, and never more.
+const inaccuracy = 32
+
+// execute notes when the execution began, and that it may take at most a time, both by the
+// clock and by the processor time of the process: on a busy machine the clock alone tells
+// nothing about an operation. With finishes, of a mutation, Err does not report that this time
+// is over; no further root field is begun then. It is called before the context is shared.
+func (c *opContext) execute(since time.Time, most time.Duration, p *processor, finishes bool) {
+	c.executing, c.used, c.most, c.cpu, c.finishes = since, p.before(since, most/inaccuracy), most, p.now, finishes
+}
+
+// cpuExceeded reports whether the operation was executed for as long as it may be.
+func (c *opContext) cpuExceeded(now time.Time) bool {
+	return c.cpu != nil && now.Sub(c.executing) >= c.most && c.cpu()-c.used >= c.most
+}
+
+// timer is a context that ends as an opContext.
+type timer struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// newTimed makes an operation's context, which ends at a time, or with end.
+func newOpContext(ctx context.Context, op *operation, now func() time.Time, until time.Time) *opContext {
+	c := &op.opContext
+	c.Context, c.op, c.now, c.until = ctx, op, now, until
+	return c
+}
+
+// Deadline returns when the time is over, by the system's clock, which callers compare with.
+func (c *opContext) Deadline() (time.Time, bool) { return c.running().Deadline() }
+
+// Value returns the operation, or what the other context has.
+func (c *opContext) Value(key any) any {
+	if key == (operationKey{}) {
+		return c.op
+	}
+	if running := c.timer.Load(); running != nil { // contexts that are made of this one look for the one that ends
+		return running.Value(key)
+	}
+	return c.Context.Value(key)
+}
+
+// Done is closed when the context ends.
+func (c *opContext) Done() <-chan struct{} { return c.running().Done() }
+
+// running starts the timer, unless it runs.
+func (c *opContext) running() *timer {
+	if running := c.timer.Load(); running != nil {
+		return running
+	}
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	running := c.timer.Load()
+	if running == nil {
+		ctx, cancel := context.WithTimeout(c.Context, c.until.Sub(c.now()))
+		running = &timer{ctx, cancel}
+		c.timer.Store(running)
+		if c.ended.Load() != nil {
+			cancel()
+		}
+	}
+	return running
+}
+
+// Err returns why the context has ended; nil: it has not.
+func (c *opContext) Err() error {
+	if ended := c.ended.Load(); ended != nil {
+		return *ended
+	}
+	running, now := c.timer.Load(), c.now()
+	var err error
+	switch {
+	case running != nil:
+		err = running.Err()
+	case !now.Before(c.until):
+		err = context.DeadlineExceeded
+	default:
+		err = c.Context.Err()
+	}
+	if err == nil && !c.finishes && c.cpuExceeded(now) {
+		err = context.DeadlineExceeded
+	}
+	if err == nil {
+		return nil
+	}
+	ended := err // what is pointed to is allocated
+	return c.endWith(&ended)
+}
+
+// end ends the context, if it has not ended.
+func (c *opContext) end() {
+	if c.Err() == nil {
+		_ = c.endWith(&context.Canceled)
+	}
+}
+
+// endWith ends the context, unless something else did, also for those that wait, and
+// returns why it has ended.
+func (c *opContext) endWith(err *error) error {
+	c.ended.CompareAndSwap(nil, err)
+	if running := c.timer.Load(); running != nil {
+		running.cancel()
+	}
+	return *c.ended.Load()
 }

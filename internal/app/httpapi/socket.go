@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -47,8 +46,8 @@ type sharedLimiter struct {
 	sockets int
 }
 
-// of returns the limiter of a client's WebSockets, for one more of them; done says that this
-// one is closed.
+// of returns the limiter of a client's WebSockets, for one more of them; done is called when
+// that is closed.
 func (m *messageRates) of(client string) (limiter *rate.Limiter, done func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +105,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	}
 	client := h.cfg.Client(r)
 	open := h.sockets.Hold(client)
-	if h.wait(r.Context(), open, 1) != nil {
+	if h.waitForMemory(r.Context(), open, 1) != nil {
 		w.Header().Set("Retry-After", "10")
 		h.Refuse(w, r, RefusedSockets, http.StatusServiceUnavailable, CodeUnavailable,
 			"too many WebSockets are open, of all clients or of this one (--max-sockets); try again in a moment")
@@ -200,7 +199,7 @@ func (s *socket) read(hold *admission.Hold) (message, *violation, error) {
 		return message{}, nil, err
 	}
 	var text bytes.Buffer
-	if err := readHeld(s.ctx, s.h, r, &text, hold); err != nil {
+	if err := readAll(s.ctx, s.h, r, &text, hold); err != nil {
 		if errors.Is(err, admission.ErrSpent) {
 			return message{}, &violation{int(websocket.StatusTryAgainLater), noMemory}, nil
 		}
@@ -218,27 +217,6 @@ func (s *socket) read(hold *admission.Hold) (message, *violation, error) {
 	}
 	m, wrong := readMessage(text.Bytes())
 	return m, wrong, nil
-}
-
-// readHeld reads r to its end, holding as much memory as the buffer takes.
-func readHeld(ctx context.Context, h *Handler, r io.Reader, to *bytes.Buffer, hold *admission.Hold) error {
-	for {
-		if to.Available() < bytes.MinRead {
-			more := max(to.Cap(), 8*bytes.MinRead)
-			if h.wait(ctx, hold, int64(more)) != nil {
-				return admission.ErrSpent
-			}
-			to.Grow(more)
-		}
-		n, err := r.Read(to.AvailableBuffer()[:to.Available()])
-		to.Write(to.AvailableBuffer()[:n])
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
 }
 
 // receive does what a message says. The hold, with the memory of the message, is given
@@ -328,6 +306,16 @@ func (s *socket) subscribe(m message, hold *admission.Hold) *violation {
 	return nil
 }
 
+// acquire takes one of the places, if one gets free in time.
+func (h *Handler) acquire(ctx context.Context, places *semaphore.Weighted) bool {
+	if places.TryAcquire(1) {
+		return true
+	}
+	wait, cancel := context.WithTimeout(ctx, h.cfg.Limits.Wait)
+	defer cancel()
+	return places.Acquire(wait, 1) == nil
+}
+
 // end notes that an operation is over.
 func (o *socketOperation) end(ctx context.Context) {
 	o.mu.Lock()
@@ -369,7 +357,7 @@ func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 	}
 	defer run.end()
 	response := run.answer()
-	if run.refused {
+	if run.refused != nil {
 		o.fail(response.Errors)
 		return
 	}
@@ -384,19 +372,19 @@ func (o *socketOperation) refuse(p *problem) {
 }
 
 func (o *socketOperation) fail(list gqlerror.List) {
-	o.tell(messageError, answerText{data: mustEncode(list)})
+	o.send(messageError, answerText{data: mustEncode(list)})
 }
 
 // answer sends an answer.
 func (o *socketOperation) answer(response *graphql.Response, executed bool) {
-	o.tell(messageNext, encode(new(bytes.Buffer), response, executed, o.op.instant))
+	o.send(messageNext, encode(new(bytes.Buffer), response, executed, o.op.instant))
 }
 
-func (o *socketOperation) complete() { o.tell(messageComplete, answerText{}) }
+func (o *socketOperation) complete() { o.send(messageComplete, answerText{}) }
 
-// tell sends a message of the operation, unless the client has ended it. What is not
-// followed by others ends it for the client.
-func (o *socketOperation) tell(kind string, payload answerText) {
+// send sends a message of the operation, unless the client has ended it. Any but "next" is its
+// last.
+func (o *socketOperation) send(kind string, payload answerText) {
 	o.mu.Lock()
 	waited := o.running[o.id] == o
 	if waited && kind != messageNext {
@@ -404,7 +392,7 @@ func (o *socketOperation) tell(kind string, payload answerText) {
 	}
 	o.mu.Unlock()
 	if waited {
-		o.send(kind, o.id, payload)
+		o.socket.send(kind, o.id, payload)
 	}
 }
 
@@ -416,7 +404,7 @@ func (s *socket) send(kind, id string, payload answerText) {
 	}
 	defer s.sending.Release(1)
 	text := messageText(kind, id, payload)
-	ctx, cancel := context.WithTimeout(s.ctx, s.h.slowest(text.length()))
+	ctx, cancel := context.WithTimeout(s.ctx, s.h.transferTime(text.length()))
 	defer cancel()
 	if s.write(ctx, text) != nil {
 		_ = s.conn.CloseNow() // else what the client has sent before it left would be read on

@@ -29,7 +29,7 @@ func TestTimed(t *testing.T) {
 					parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 					defer cancel()
 					op := &operation{}
-					ctx := newTimed(parent, op, time.Now, time.Now().Add(time.Minute))
+					ctx := newOpContext(parent, op, time.Now, time.Now().Add(time.Minute))
 					defer ctx.end()
 					var child context.Context
 					if waits {
@@ -82,7 +82,7 @@ func TestTimedWithinTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		ctx := newTimed(parent, &operation{}, time.Now, time.Now().Add(time.Minute))
+		ctx := newOpContext(parent, &operation{}, time.Now, time.Now().Add(time.Minute))
 		defer ctx.end()
 		if until, ok := ctx.Deadline(); !ok || until != time.Now().Add(time.Second) {
 			t.Errorf("deadline %v, %v", until, ok)
@@ -100,7 +100,7 @@ func TestTimedWithinTimed(t *testing.T) {
 func TestDeadlineIsOfTheSystemsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stands := time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC)
-		ctx := newTimed(t.Context(), &operation{}, func() time.Time { return stands }, stands.Add(time.Second))
+		ctx := newOpContext(t.Context(), &operation{}, func() time.Time { return stands }, stands.Add(time.Second))
 		defer ctx.end()
 		if until, ok := ctx.Deadline(); !ok || until != time.Now().Add(time.Second) {
 			t.Errorf("the deadline is %v, %v", until, ok)
@@ -115,7 +115,7 @@ func TestDeadlineIsOfTheSystemsClock(t *testing.T) {
 func TestWhoWaitsIsToldThatTheTimeIsOver(t *testing.T) {
 	var passed time.Duration
 	begin := time.Now()
-	ctx := newTimed(t.Context(), &operation{}, func() time.Time { return begin.Add(passed) }, begin.Add(time.Hour))
+	ctx := newOpContext(t.Context(), &operation{}, func() time.Time { return begin.Add(passed) }, begin.Add(time.Hour))
 	ctx.execute(begin, time.Second, &processor{now: func() time.Duration { return passed }}, false)
 	child, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -12,30 +12,24 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
-// variableError puts into words what gqlparser says of a variable's value by a
-// path ("variable", its name, and the way into it) and two or three words, which
-// are Go's where they name a type. It returns err where that is about something
-// else. With hints it says what the schema has instead.
+// variableError words gqlparser's error about a variable's value, which has a path ("variable",
+// its name, and the way into it) and two or three words, with Go's names of types. It returns
+// err where that is about something else. With hints it adds what the schema has instead.
 func variableError(schema *ast.Schema, operation *ast.OperationDefinition, variables map[string]any, hints bool, err *gqlerror.Error) *gqlerror.Error {
-	if operation == nil || len(err.Path) < 2 || err.Path[0] != ast.PathName("variable") {
+	if len(err.Path) < 2 {
 		return err
 	}
-	name, ok := err.Path[1].(ast.PathName)
-	if !ok {
-		return err
-	}
-	variable := operation.VariableDefinitions.ForName(string(name))
+	name := fmt.Sprint(err.Path[1])
+	variable := operation.VariableDefinitions.ForName(name)
 	if variable == nil {
 		return err
 	}
 	way := err.Path[2:]
 	typ, within := typeAt(schema, variable.Type, way)
-	where := fmt.Sprintf("variable %q%s", "$"+string(name), asText(way))
+	where := fmt.Sprintf("variable %q%s", "$"+name, asText(way))
 	said := *err
 	said.Path = nil // in an answer it would name a field of the data
-	if variable.Position != nil {
-		said.Locations = []gqlerror.Location{{Line: variable.Position.Line, Column: variable.Position.Column}}
-	}
+	said.Locations = []gqlerror.Location{{Line: variable.Position.Line, Column: variable.Position.Column}}
 	switch {
 	case err.Message == "unknown field" && within != nil:
 		given := way[len(way)-1]
@@ -56,7 +50,7 @@ func variableError(schema *ast.Schema, operation *ast.OperationDefinition, varia
 		if typ == nil {
 			break
 		}
-		if why := misfit(schema.Types[typ.Name()], valueAt(variables[string(name)], way), hints); why != "" {
+		if why := typeMismatch(schema.Types[typ.Name()], valueAt(variables[name], way), hints); why != "" {
 			said.Message = where + ": " + why
 		}
 	}
@@ -80,8 +74,8 @@ func valueAt(value any, way ast.Path) any {
 	return value
 }
 
-// misfit says why a value is not of a type, and what is; "" where it may be.
-func misfit(def *ast.Definition, value any, hints bool) string {
+// typeMismatch returns why a value is not of a type, and what would be; "" where it may be.
+func typeMismatch(def *ast.Definition, value any, hints bool) string {
 	if def == nil {
 		return ""
 	}
@@ -93,7 +87,7 @@ func misfit(def *ast.Definition, value any, hints bool) string {
 			want += fmt.Sprintf(", as {%q: …}", def.Fields[0].Name)
 		}
 	case def.Kind == ast.Enum && hints:
-		want = enumWant(def, value)
+		want = expectedEnum(def, value)
 	case def.Name == "Int" && isInteger(value):
 		want = fmt.Sprintf("it has 32 bits: %d to %d", math.MinInt32, math.MaxInt32)
 	default:
@@ -105,7 +99,7 @@ func misfit(def *ast.Definition, value any, hints bool) string {
 	return fmt.Sprintf("%s cannot be %s; %s", def.Name, asJSON(value), want)
 }
 
-// scalarWants says what a value of one of GraphQL's own scalars looks like.
+// scalarWants describes a value of one of GraphQL's own scalars.
 func scalarWants(name string) string {
 	switch name {
 	case "Int":
@@ -123,8 +117,8 @@ func scalarWants(name string) string {
 	}
 }
 
-// enumWant says which value of an enum was meant, or what they are.
-func enumWant(def *ast.Definition, value any) string {
+// expectedEnum returns the value of an enum that may have been meant, or all of them.
+func expectedEnum(def *ast.Definition, value any) string {
 	const most = 20
 	names := make([]string, len(def.EnumValues))
 	for i, v := range def.EnumValues {
@@ -141,8 +135,8 @@ func enumWant(def *ast.Definition, value any) string {
 	return "it is one of " + strings.Join(names, ", ") + more
 }
 
-// nearest says which names may have been meant by another; "": none, or that is so long
-// that comparing takes too much.
+// nearest returns a question with the names that may have been meant by another; "" where
+// there are none, or that is too long to compare.
 func nearest(given string, names []string) string {
 	if len(given) > longestHint {
 		return ""
@@ -209,7 +203,7 @@ func typeAt(schema *ast.Schema, typ *ast.Type, way ast.Path) (at *ast.Type, with
 	return typ, within
 }
 
-// asText writes a way as it would be written in a program: .where.tags[0].
+// asText returns a way as it would be written in a program: .where.tags[0].
 func asText(way ast.Path) string {
 	var text strings.Builder
 	for _, step := range way {

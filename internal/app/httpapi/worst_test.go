@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -248,7 +247,7 @@ func chain(n int, name, on string, in func(i int) string) string {
 	return b.String()
 }
 
-// worstSchema has what documents can be dear with: many types, an interface of all,
+// worstSchema has what documents can be expensive with: many types, an interface of all,
 // input objects within each other, a scalar of any value.
 func worstSchema(t testing.TB) *fakeSchema {
 	t.Helper()
@@ -294,8 +293,8 @@ func measure(text string, fn func() gqlerror.List) cost {
 	took.bytes = after.TotalAlloc - before.TotalAlloc
 	if len(list) > 0 {
 		took.said = "invalid"
-		if l, ok := errors.AsType[limited](list[0].Err); ok {
-			took.said = l.code
+		if code := codeOf(list[0]); code != "" && code != CodeBadInput {
+			took.said = code
 		}
 	}
 	return took
@@ -305,7 +304,7 @@ func measure(text string, fn func() gqlerror.List) cost {
 func costNow(t testing.TB, schema graphql.ExecutableSchema, text string) cost {
 	exec := newExecutor(&Config{Schema: schema, Introspection: true, Limits: DefaultLimits()}, presentPlainly)
 	return measure(text, func() gqlerror.List {
-		_, list := exec.CreateOperationContext(graphql.StartOperationTrace(withOperation(t)), &graphql.RawParams{Query: text})
+		_, list := exec.read(t.Context(), new(operation), &graphql.RawParams{Query: text})
 		return list
 	})
 }
@@ -349,7 +348,7 @@ func TestWorstDocuments(t *testing.T) {
 				t.Logf("| before: %s | %v |", name, before)
 			}
 		}
-		var dearest, longest cost
+		var mostExpensive, longest cost
 		for range 200 {
 			edits := make([]byte, 4*(1+random.IntN(6)))
 			for i := range edits {
@@ -357,14 +356,14 @@ func TestWorstDocuments(t *testing.T) {
 			}
 			c := costNow(t, schema, grown(worst[names[random.IntN(len(names))]](size/8), edits, size))
 			check(c.text, c)
-			if c.bytes > dearest.bytes {
-				dearest = c
+			if c.bytes > mostExpensive.bytes {
+				mostExpensive = c
 			}
 			if c.cpu > longest.cpu {
 				longest = c
 			}
 		}
-		t.Logf("| random, most memory | %v |", dearest)
+		t.Logf("| random, most memory | %v |", mostExpensive)
 		t.Logf("| random, most time | %v |", longest)
 	}
 }

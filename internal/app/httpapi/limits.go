@@ -1,29 +1,72 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// costLimit refuses operations by what their answer may become, given the
-// variables: depth, root fields, page sizes, and cost, which is the number of
-// fields in the largest answer that is expected. A page counts its fields as
-// often as first or last say, a list of identifiers as often as it is long,
-// and any other list of objects listFactor times. A field that means work beyond
-// what it returns has a weight, which counts like fields. Introspection counts
-// its fields once; gqlparser's validation bounds its nesting.
-type costLimit struct {
-	limits Limits
-	weight func(parent, field, result string) int
+// checkShape refuses a document by what can be seen before it is validated.
+func checkShape(doc *ast.QueryDocument, limits *Limits) *gqlerror.Error {
+	w := shapeWalk{limits: limits}
+	for _, fragment := range doc.Fragments {
+		w.selections(fragment.SelectionSet, 1)
+	}
+	for _, operation := range doc.Operations {
+		w.selections(operation.SelectionSet, 1)
+	}
+	return w.err
 }
+
+// shapeWalk visits every field of a document once.
+type shapeWalk struct {
+	limits          *Limits
+	fields, aliases int
+	err             *gqlerror.Error
+}
+
+func (w *shapeWalk) selections(set ast.SelectionSet, depth int) {
+	if depth > w.limits.Depth+introspectionDepth {
+		w.fail("the query nests more than %d levels deep (%d are allowed outside of introspection), the limit of this server (--max-depth): ask for the rest in another operation", w.limits.Depth+introspectionDepth, w.limits.Depth)
+	}
+	for _, selection := range set {
+		if w.err != nil {
+			return
+		}
+		switch s := selection.(type) {
+		case *ast.Field:
+			w.fields++
+			if s.Alias != s.Name {
+				w.aliases++
+			}
+			if w.fields > w.limits.Fields {
+				w.fail("the query has more than %d fields, the limit of this server (--max-fields): send several operations", w.limits.Fields)
+			}
+			if w.aliases > w.limits.Aliases {
+				w.fail("the query has more than %d aliases, the limit of this server (--max-aliases): send several operations", w.limits.Aliases)
+			}
+			w.selections(s.SelectionSet, depth+1)
+		case *ast.InlineFragment:
+			w.selections(s.SelectionSet, depth+1)
+		}
+	}
+}
+
+func (w *shapeWalk) fail(format string, args ...any) {
+	if w.err == nil {
+		w.err = refuse(CodeTooComplex, format, args...)
+	}
+}
+
+// introspectionDepth is how much deeper than other queries introspection may
+// nest (ofType within ofType); the depth of everything else is checked again
+// when the types are known.
+const introspectionDepth = 20
 
 const (
 	defaultPage = 20 // documents on a page when neither first nor last is given
@@ -32,24 +75,28 @@ const (
 	quickCost = 500
 )
 
-// check refuses an operation that is too much.
-func (c *costLimit) check(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
-	w := costWalk{limits: &c.limits, weight: c.weight, variables: op.Variables}
-	total := w.set(op.Operation.SelectionSet, false)
+// checkCost refuses an operation by what its answer may become, given the variables: depth,
+// root fields, page sizes, and cost, which is the number of fields in the largest answer that
+// is expected. A page counts its fields as often as first or last say, a list of identifiers
+// as often as it is long, and any other list of objects listFactor times. A field that means
+// work beyond what it returns has a weight, which counts like fields. Introspection counts its
+// fields once; gqlparser's validation bounds its nesting.
+func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqlerror.Error {
+	w := costWalk{limits: e.limits, weight: e.weight, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
+	total := w.set(oc.Operation.SelectionSet, false)
 	total.cost = plus(total.cost, total.once)
-	if o := operationOf(ctx); o != nil {
-		o.mayBeLong = w.lists || total.cost > quickCost
-	}
+	op.mayBeLong = w.lists || total.cost > quickCost
+	limits := e.limits
 	switch {
 	case w.err != nil:
 		return w.err
-	case total.roots > c.limits.RootFields:
-		return refuse(CodeTooComplex, "the operation has %s root fields; at most %d are allowed (--max-root-fields): send several operations", roughly(total.roots), c.limits.RootFields)
-	case total.depth > c.limits.Depth:
-		return refuse(CodeTooComplex, "the operation nests %d levels deep; at most %d are allowed (--max-depth): ask for the rest in another operation", total.depth, c.limits.Depth)
-	case total.cost > c.limits.Cost:
+	case total.roots > limits.RootFields:
+		return refuse(CodeTooComplex, "the operation has %s root fields; at most %d are allowed (--max-root-fields): send several operations", roughly(total.roots), limits.RootFields)
+	case total.depth > limits.Depth:
+		return refuse(CodeTooComplex, "the operation nests %d levels deep; at most %d are allowed (--max-depth): ask for the rest in another operation", total.depth, limits.Depth)
+	case total.cost > limits.Cost:
 		return refuse(CodeTooComplex, "the operation may return %s fields; at most %d are allowed (--max-cost; what reads and compares versions counts for several): ask for smaller pages or fewer nested lists",
-			roughly(total.cost), c.limits.Cost)
+			roughly(total.cost), limits.Cost)
 	}
 	return nil
 }
@@ -67,8 +114,11 @@ type costWalk struct {
 	weight    func(parent, field, result string) int
 	variables map[string]any
 	fragments map[fragmentUse]extent
-	lists     bool // there are pages
-	err       *gqlerror.Error
+	lists     bool            // there are pages
+	schema    bool            // the fields below ask for the schema
+	err       *gqlerror.Error // the first
+
+	noIntrospection bool
 }
 
 // fragmentUse is a fragment in one of the two ways in which lists count.
@@ -77,18 +127,21 @@ type fragmentUse struct {
 	counted  bool
 }
 
-// set measures a selection set. counted says that the lists directly in it
-// were counted by their parent: they are the edges and nodes of a page.
+// set measures a selection set. With counted, the lists directly in it were counted by their
+// parent: they are the edges and nodes of a page.
 func (w *costWalk) set(set ast.SelectionSet, counted bool) extent {
 	var total extent
 	for _, selection := range set {
 		var e extent
 		switch s := selection.(type) {
 		case *ast.Field:
+			w.checkConditions(s.Directives)
 			e = w.field(s, counted)
 		case *ast.InlineFragment:
+			w.checkConditions(s.Directives)
 			e = w.set(s.SelectionSet, counted)
 		case *ast.FragmentSpread:
+			w.checkConditions(s.Directives)
 			e = w.spread(s.Definition, counted)
 		}
 		total.cost = plus(total.cost, e.cost)
@@ -116,8 +169,14 @@ func (w *costWalk) field(f *ast.Field, counted bool) extent {
 	if len(f.SelectionSet) == 0 {
 		return extent{cost: 1, once: w.extra(f), depth: 1, roots: 1}
 	}
-	if strings.HasPrefix(f.Name, "__") {
-		return extent{cost: countFields(f.SelectionSet), depth: 1, roots: 1}
+	if f.Name == "__schema" || f.Name == "__type" {
+		if w.noIntrospection {
+			w.fail(refuse(CodeForbidden, "introspection is turned off on this server (--no-introspection): it does not answer %s", f.Name), f.Position)
+		}
+		w.schema = true
+		inner := w.set(f.SelectionSet, false)
+		w.schema = false
+		return extent{cost: inner.cost, depth: 1, roots: 1}
 	}
 	times, isPage := w.times(f, counted)
 	inner := w.set(f.SelectionSet, isPage)
@@ -128,6 +187,28 @@ func (w *costWalk) field(f *ast.Field, counted bool) extent {
 		cost = plus(cost, product(times, inner.once))
 	}
 	return extent{cost: plus(plus(1, w.extra(f)), cost), depth: inner.depth + 1, roots: 1}
+}
+
+// checkConditions refuses @skip and @include with a variable that is null: a document may use
+// a nullable one that has a default, which null replaces. gqlgen panics there.
+func (w *costWalk) checkConditions(directives ast.DirectiveList) {
+	for _, d := range directives {
+		if d.Name != "skip" && d.Name != "include" {
+			continue
+		}
+		condition := d.Arguments.ForName("if").Value
+		if value, given := w.variables[condition.Raw]; condition.Kind == ast.Variable && given && value == nil {
+			w.fail(refuse(CodeBadInput, "variable %q cannot be null: it is a condition of @%s", "$"+condition.Raw, d.Name), d.Position)
+		}
+	}
+}
+
+// fail notes the first error, with its place.
+func (w *costWalk) fail(err *gqlerror.Error, at *ast.Position) {
+	if w.err == nil {
+		err.Locations = []gqlerror.Location{{Line: at.Line, Column: at.Column}}
+		w.err = err
+	}
 }
 
 // extra is the weight of a field.
@@ -151,8 +232,10 @@ func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
 			}
 			given = true
 			size = max(size, n)
-			if n > w.limits.PageSize && w.err == nil {
-				w.err = pageTooLarge(f, name, text, w.limits.PageSize)
+			if n > w.limits.PageSize {
+				err := refuse(CodeBadInput, "%s: %s is more than the largest page of this server, %d (--max-page); ask for less and follow pageInfo", name, shorten(text), w.limits.PageSize)
+				err.Path = ast.Path{ast.PathName(f.Alias)}
+				w.fail(err, f.Position)
 			}
 		}
 		if !given {
@@ -160,7 +243,7 @@ func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
 		}
 		return max(size, 1), true
 	}
-	if f.Definition.Type.Elem == nil || counted {
+	if f.Definition.Type.Elem == nil || counted || w.schema {
 		return 1, false
 	}
 	longest := 0
@@ -171,15 +254,6 @@ func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
 		return longest, false
 	}
 	return listFactor, false
-}
-
-func pageTooLarge(f *ast.Field, argument, n string, limit int) *gqlerror.Error {
-	err := refuse(CodeBadInput, "%s: %s is more than the largest page of this server, %d (--max-page); ask for less and follow pageInfo", argument, shorten(n), limit)
-	if f.Position != nil {
-		err.Locations = []gqlerror.Location{{Line: f.Position.Line, Column: f.Position.Column}}
-	}
-	err.Path = ast.Path{ast.PathName(f.Alias)}
-	return err
 }
 
 // integer is the value of an argument, within 32 bits, and as it was given; false
@@ -224,20 +298,6 @@ func (w *costWalk) length(v *ast.Value) int {
 	default:
 		return 0
 	}
-}
-
-// countFields counts the fields of a selection set, fragments not followed.
-func countFields(set ast.SelectionSet) int {
-	n := 0
-	for _, selection := range set {
-		switch s := selection.(type) {
-		case *ast.Field:
-			n += 1 + countFields(s.SelectionSet)
-		case *ast.InlineFragment:
-			n += countFields(s.SelectionSet)
-		}
-	}
-	return n
 }
 
 func plus(a, b int) int {

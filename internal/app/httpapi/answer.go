@@ -15,48 +15,27 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// answerLimit refuses answers whose data is too long, whatever executed the
-// operation: instead of data and errors there is one error. No other limit knows
-// how long an answer gets: a document is read once, and may be asked for under
-// many aliases.
-type answerLimit struct {
-	most int // bytes
-}
-
-var _ interface {
-	graphql.HandlerExtension
-	graphql.ResponseInterceptor
-} = answerLimit{}
-
-func (answerLimit) ExtensionName() string { return "AnswerLimit" }
-
-func (answerLimit) Validate(graphql.ExecutableSchema) error { return nil }
-
-func (l answerLimit) InterceptResponse(ctx context.Context, next graphql.ResponseHandler) *graphql.Response {
-	response := next(ctx)
-	if response == nil {
-		return nil
-	}
-	if len(response.Errors) > 0 && errors.Is(response.Errors[0].Err, errInsteadOfAll) {
+// boundAnswer refuses an answer whose data is too long, whatever executed the operation:
+// instead of data and errors it has one error. No other limit knows how long an answer gets: a
+// document is read once, and may be asked for under many aliases.
+func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.Response, most int) {
+	if len(response.Errors) > 0 && errors.Is(response.Errors[0].Err, errAloneInAnswer) {
 		response.Errors = response.Errors[:1]
 	}
-	op := operationOf(ctx)
-	var code, message string
+	var refused *gqlerror.Error
 	switch {
-	case op != nil && op.starved.Load():
-		code, message = CodeUnavailable, noMemory+": ask for less, or try again in a moment"
-	case len(response.Data) <= l.most && (op == nil || !op.long.Load()):
-		return response
+	case op.outOfMemory.Load():
+		refused = refuse(CodeUnavailable, noMemory+": ask for less, or try again in a moment")
+	case len(response.Data) > most || op.long.Load():
+		refused = refuse(CodeTooComplex, "the answer is longer than %d bytes, the limit of this server (--max-answer): "+
+			"ask for fewer documents, a smaller page or fewer fields and aliases", most)
 	default:
-		code, message = CodeTooComplex, fmt.Sprintf("the answer is longer than %d bytes, the limit of this server (--max-answer): "+
-			"ask for fewer documents, a smaller page or fewer fields and aliases", l.most)
+		return
 	}
-	if graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation {
-		message += "; the mutation was executed, or a part of it: read what is there before you send it again"
+	if oc.Operation.Operation == ast.Mutation {
+		refused.Message += "; the mutation was executed, or a part of it: read what is there before you send it again"
 	}
-	response.Data = nil
-	response.Errors = gqlerror.List{{Message: message, Extensions: map[string]any{"code": code}}}
-	return response
+	response.Data, response.Errors = nil, gqlerror.List{refused}
 }
 
 // mostErrors is how many errors an answer lists: what fails in a document can fail
@@ -110,8 +89,8 @@ const (
 	leastTexts    = 16 << 20
 )
 
-// errInsteadOfAll is the cause of an error that is told alone.
-var errInsteadOfAll = errors.New("the operation is refused as a whole")
+// errAloneInAnswer is the cause of an error that is the only one of its answer.
+var errAloneInAnswer = errors.New("the operation is refused as a whole")
 
 type boundedSchema struct {
 	graphql.ExecutableSchema
@@ -127,7 +106,7 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	oc.RootResolverMiddleware = func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
 		one.Lock()
 		defer one.Unlock()
-		if op := operationOf(ctx); op != nil && oc.Operation.Operation == ast.Mutation && op.timed.exhausted(op.timed.now()) {
+		if op := operationOf(ctx); op != nil && oc.Operation.Operation == ast.Mutation && op.opContext.cpuExceeded(op.opContext.now()) {
 			path := ast.Path{ast.PathName(graphql.GetRootFieldContext(ctx).Field.Alias)}
 			graphql.AddError(ctx, &gqlerror.Error{Message: unbegun, Path: path, Extensions: map[string]any{"code": CodeUnavailable}})
 			return graphql.Null
@@ -145,7 +124,7 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		response := next(ctx)
 		if response != nil && !r.mutation && r.fields.Load() > s.fields {
 			err := r.tooMany()
-			err.Err = errInsteadOfAll
+			err.Err = errAloneInAnswer
 			response.Data, response.Errors = nil, gqlerror.List{err}
 		}
 		return response
@@ -168,13 +147,13 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 	}
 	op := operationOf(ctx)
 	if op != nil && op.long.Load() {
-		return nil, errInsteadOfAll
+		return nil, errAloneInAnswer
 	}
 	value, err := r.resolve(ctx, next)
 	if n := textLength(value); n > 0 && op != nil && r.texts.Add(int64(n)) > max(textPerAnswer*int64(r.bounded.answer), leastTexts) {
 		op.long.Store(true) // whatever follows
 	}
-	if more := unresolved(ctx, value); err == nil && more > 0 {
+	if more := implicitFields(ctx, value); err == nil && more > 0 {
 		if err := r.count(ctx, more); err != nil {
 			return nil, err
 		}
@@ -209,9 +188,9 @@ func textLength(value any) (n int) {
 	return n
 }
 
-// unresolved is how much of the answer a field's value makes that is not resolved for
+// implicitFields counts what a field's value adds to the answer without being resolved for
 // itself: the elements of a list, and __typename in each, or in an object.
-func unresolved(ctx context.Context, value any) int64 {
+func implicitFields(ctx context.Context, value any) int64 {
 	objects, elements := 1, 0
 	if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.Type().Elem().Kind() != reflect.Uint8 {
 		objects, elements = list.Len(), list.Len()
@@ -227,7 +206,8 @@ func unresolved(ctx context.Context, value any) int64 {
 	return int64(elements + objects*names)
 }
 
-// count counts some more; an error says that these are too many, or too late.
+// count counts more fields and elements; it returns an error if these are too many, or the
+// operation's time is over.
 func (r *resolved) count(ctx context.Context, more int64) error {
 	now := r.fields.Add(more)
 	if now > r.bounded.fields && !ofChange(ctx) {
@@ -251,12 +231,8 @@ func (r *resolved) count(ctx context.Context, more int64) error {
 }
 
 func (r *resolved) tooMany() *gqlerror.Error {
-	return &gqlerror.Error{
-		Err: limited{CodeTooComplex},
-		Message: fmt.Sprintf("the answer has more than %d fields and elements of lists, the limit of this server (four times --max-cost): "+
-			"ask for fewer documents, a smaller page, or less of the schema at a time", r.bounded.fields),
-		Extensions: map[string]any{"code": CodeTooComplex},
-	}
+	return refuse(CodeTooComplex, "the answer has more than %d fields and elements of lists, the limit of this server (four times --max-cost): "+
+		"ask for fewer documents, a smaller page, or less of the schema at a time", r.bounded.fields)
 }
 
 // boundedValue writes a value as long as there is room for it.
