@@ -32,18 +32,7 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"ab", "ba", 2}, {"abc", "abc", 0}, {"abc", "xabcx", 2}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("%q, %q: %d, want %d", c.a, c.b, got, c.want)
-		}
-	}
-}
-
-// A misspelt variable is told once when the program starts, without its value;
+// A misspelt variable is logged once when the program starts, without its value;
 // those of flags of other commands are known as well.
 func TestMisspeltVariableIsTold(t *testing.T) {
 	t.Setenv("ASOF_MAX_DEPHT", "secret")

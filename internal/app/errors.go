@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"runtime/debug"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/99designs/gqlgen/graphql/errcode"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
@@ -45,12 +45,11 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 			log.WarnContext(ctx, "a stored document does not satisfy the schema", "path", out.Path.String(), "error", own.Message)
 		}
 	case shown != nil && shown.Unwrap() == nil:
-		// The GraphQL server's own: a request that does not parse, does not fit
-		// the schema or breaks a limit.
+		// The GraphQL server's own, such as a limit's.
 		code, out.Message = codeOf(shown), shown.Message
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		code, out.Message = storage.CodeUnavailable, storage.Ended(err).Message
-	case shown != nil && inArguments(ctx, shown):
+	case shown != nil && inArguments(ctx):
 		code, out.Message = storage.CodeBadUserInput, shown.Message
 	default:
 		code, out.Message = storage.CodeInternal, "internal error"
@@ -58,7 +57,7 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 	}
 	for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
 		if code == storage.CodeUnavailable && errors.Is(err, end) {
-			out.Err = end // for who has to know whether the request went on
+			out.Err = end // httpapi looks whether the time was over
 		}
 	}
 	out.Extensions = map[string]any{"code": string(code)}
@@ -80,26 +79,15 @@ func logCause(ctx context.Context, log *slog.Logger, path ast.Path, code storage
 	log.Log(ctx, level, "a field could not be resolved", "path", path.String(), "code", string(code), "error", cause.Error())
 }
 
-// codeOf maps the codes that gqlgen gives to those of this API; an error that
-// has one of this API's codes keeps it.
+// codeOf returns the code of an error; one without is gqlgen's, of an argument or a null.
 func codeOf(err *gqlerror.Error) storage.Code {
 	code, _ := err.Extensions["code"].(string)
-	switch code {
-	case errcode.ParseFailed, errcode.ValidationFailed, "":
-		return storage.CodeBadUserInput
-	case "COMPLEXITY_LIMIT_EXCEEDED":
-		return storage.CodeQueryTooComplex
-	}
-	return storage.Code(code)
+	return cmp.Or(storage.Code(code), storage.CodeBadUserInput)
 }
 
-// inArguments reports whether the error comes from reading the arguments of a
-// field or the variables of a request: gqlgen wraps the reason that a scalar
-// gave, and the field has no arguments yet.
-func inArguments(ctx context.Context, err *gqlerror.Error) bool {
-	if code, _ := err.Extensions["code"].(string); code == errcode.ParseFailed || code == errcode.ValidationFailed {
-		return true
-	}
+// inArguments reports whether an error comes from reading the arguments of a field: gqlgen
+// wraps the reason that a scalar gave, and the field has no arguments yet.
+func inArguments(ctx context.Context) bool {
 	fc := graphql.GetFieldContext(ctx)
 	return fc != nil && fc.Args == nil && fc.Field.Field != nil && len(fc.Field.Arguments) > 0
 }

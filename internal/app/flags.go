@@ -1,10 +1,16 @@
 package app
 
 import (
-	"log/slog"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/alecthomas/kong"
 
 	"github.com/asof/asof/internal/app/httpapi"
@@ -16,11 +22,11 @@ import (
 type flags struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 
-	Store        string     `help:"Where the documents are: sqlite:PATH, or mongodb://…" default:"sqlite:./asof.db" placeholder:"URL"`
-	Sync         string     `help:"When a write is acknowledged: full (it survives a loss of power), normal (it survives a killed process) or off (for tests and imports)." enum:"full,normal,off" default:"full"`
-	MongoDBEmbed []string   `name:"mongodb-embed" help:"MongoDB: how much history stays inside a document before the older part moves out, for all types or for one; may be repeated. Default: 64:32KB." placeholder:"[TYPE=]VERSIONS[:SIZE]"`
-	LogFormat    string     `help:"How the log is written: text or json." enum:"text,json" default:"text"`
-	LogLevel     slog.Level `help:"The least important lines of the log: debug, info, warn or error." default:"info"`
+	Store        string   `help:"Where the documents are: sqlite:PATH, or mongodb://…" default:"sqlite:./asof.db" placeholder:"URL"`
+	Sync         string   `help:"When a write is acknowledged: full (it survives a loss of power), normal (it survives a killed process) or off (for tests and imports)." enum:"full,normal,off" default:"full"`
+	MongoDBEmbed []string `name:"mongodb-embed" help:"MongoDB: how much history stays inside a document before the older part moves out, for all types or for one; may be repeated. Default: 64:32KB." placeholder:"[TYPE=]VERSIONS[:SIZE]"`
+	LogFormat    string   `help:"How the log is written: text or json." enum:"text,json" default:"text"`
+	LogLevel     string   `help:"The least important lines of the log: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 
 	Serve  serveFlags  `cmd:"" help:"Serve the GraphQL API and the Playground."`
 	Import importFlags `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst) to the store. It can be repeated: what is there is skipped."`
@@ -130,4 +136,100 @@ func (s *size) UnmarshalText(text []byte) error {
 	}
 	*s = size(n * unit)
 	return nil
+}
+
+// largestDocument is the largest --max-document.
+const largestDocument = 8 << 20
+
+var errSize = errors.New("want a size in bytes such as 4096, 100KB or 1MB")
+
+func positive(digits string) (int64, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+	if err != nil || n <= 0 {
+		return 0, errors.New("want a positive number")
+	}
+	return n, nil
+}
+
+// Validate refuses limits that nothing could pass.
+func (f limitFlags) Validate() error {
+	for name, n := range map[string]int{
+		"tokens": f.Tokens, "depth": f.Depth, "fields": f.Fields, "aliases": f.Aliases, "root-fields": f.RootFields,
+		"page": f.Page, "cost": f.Cost, "concurrent": f.Concurrent, "sockets": f.Sockets, "per-socket": f.PerSocket, "time": int(f.Time), "execution": int(f.Execution),
+	} {
+		if n <= 0 {
+			return fmt.Errorf("--max-%s must be positive", name)
+		}
+	}
+	switch {
+	case f.Slow < 0:
+		return errors.New("--max-slow must not be negative")
+	case f.Memory != 0 && f.Memory < leastMemory:
+		return fmt.Errorf("--max-memory must be at least %d bytes (%dMB)", leastMemory, leastMemory>>20)
+	}
+	if f.Document > largestDocument {
+		return fmt.Errorf("--max-document must be at most %d bytes (8MB)", largestDocument)
+	}
+	return nil
+}
+
+// describeFlag adds the default to the help of flags whose placeholder hides it.
+func describeFlag(value *kong.Value) string {
+	if value.Tag == nil || value.Tag.PlaceHolder == "" || value.Default == "" {
+		return kong.DefaultHelpValueFormatter(value)
+	}
+	shown := *value
+	shown.Help += fmt.Sprintf(" Default: %s.", value.Default)
+	return kong.DefaultHelpValueFormatter(&shown)
+}
+
+const (
+	// leastMemory is the smallest --max-memory: the program itself needs some of it.
+	leastMemory = 256 << 20
+	// gcPercent is what the collector is asked for while serving. Live memory is a few
+	// megabytes, most of it caches, so that by default it would run some hundred times a
+	// second under load; a heap two and a half times the live one is still small.
+	gcPercent = 150
+)
+
+// memory is what --max-memory says, or a quarter of what the machine has, or the
+// container that the program runs in.
+func (f limitFlags) memory() int64 {
+	if f.Memory > 0 {
+		return int64(f.Memory)
+	}
+	there := uint64(math.MaxUint64)
+	for _, ask := range [...]func() (uint64, error){memlimit.FromCgroup, memlimit.FromSystem} {
+		if n, err := ask(); err == nil && n > 0 { // where there is no limit, or none is known, the other counts
+			there = min(there, n)
+		}
+	}
+	if there == math.MaxUint64 {
+		return 4 * leastMemory
+	}
+	return max(int64(min(there/4, math.MaxInt64)), leastMemory)
+}
+
+// requestMemory is how much of the memory requests may hold, as it is counted. The rest is
+// for the program, its caches, and what the collector has not found yet.
+func requestMemory(memory int64) int64 { return memory / 2 }
+
+// limitMemory sets the collector for serving within a number of bytes, unless GOGC or
+// GOMEMLIMIT do, and returns what puts it back.
+func limitMemory(memory int64) (restore func()) {
+	percent, limit := -2, int64(-1)
+	if os.Getenv("GOGC") == "" {
+		percent = debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		limit = debug.SetMemoryLimit(memory / 10 * 9)
+	}
+	return func() {
+		if percent != -2 {
+			debug.SetGCPercent(percent)
+		}
+		if limit >= 0 {
+			debug.SetMemoryLimit(limit)
+		}
+	}
 }

@@ -10,17 +10,17 @@
 //     import or export that a signal interrupted with 130, all others with 1,
 //     each with a sentence on standard error.
 //   - Without authentication the server listens on this machine only, unless it
-//     is told to accept that.
+//     is started with --insecure-no-auth.
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -28,6 +28,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/alecthomas/kong"
+	"github.com/vektah/gqlparser/v2/validator/core"
 
 	"github.com/asof/asof/storage"
 )
@@ -68,8 +69,6 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 		kong.Exit(func(int) { done = true }),
 		kong.DefaultEnvars("ASOF"),
 		kong.ValueFormatter(describeFlag),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(readDuration)),
-		kong.TypeMapper(reflect.TypeFor[slog.Level](), kong.MapperFunc(readLevel)),
 		kong.Vars{"version": "asof " + version()},
 	)
 	if err != nil {
@@ -77,7 +76,7 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 	}
 	known := variables(parser.Model.Node)
 	ignoreEmpty(parser.Model.Node)
-	parsed, err := parser.Parse(spelledOut(args))
+	parsed, err := parser.Parse(normalizeArgs(args))
 	if done {
 		return true, nil
 	}
@@ -89,9 +88,8 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 	return false, nil
 }
 
-// spelledOut are the arguments with what people type to look around in the words of
-// the parser.
-func spelledOut(args []string) []string {
+// normalizeArgs replaces what people type to look around by flags that the parser knows.
+func normalizeArgs(args []string) []string {
 	switch {
 	case len(args) == 0:
 		return []string{"--help"}
@@ -111,7 +109,7 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	if err != nil {
-		text, at := withoutSecrets(err), m.near(err)
+		text, at := withoutSecrets(err), m.commandOf(err)
 		if at == "asof" { // there is no command yet
 			text = strings.Replace(text, "unexpected argument", "unknown command", 1)
 		}
@@ -131,9 +129,9 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	return exitFailure
 }
 
-// near is the command that a mistake in the command line was made at, as far as
-// it was understood: what follows has flags of its own.
-func (m *Main) near(err error) string {
+// commandOf returns the command whose flags or arguments an error is about; "asof" where none
+// was recognized.
+func (m *Main) commandOf(err error) string {
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
 		return "asof"
@@ -142,7 +140,7 @@ func (m *Main) near(err error) string {
 }
 
 func (m *Main) run(ctx context.Context) error {
-	if m.command != "health" { // which says so where it fails: it is run every few seconds
+	if m.command != "health" { // which is run every few seconds, and warns if it fails
 		warnUnknown(ctx, m.logger(), m.unknown)
 	}
 	switch m.command {
@@ -172,7 +170,7 @@ func (e usageError) Error() string { return e.err.Error() }
 
 func (e usageError) Unwrap() error { return e.err }
 
-// interruptedError says what was done until a signal came.
+// interruptedError has what was done until a signal came.
 type interruptedError struct{ text string }
 
 func (e interruptedError) Error() string { return e.text }
@@ -196,4 +194,86 @@ func version() string {
 		}
 	}
 	return text + " (" + info.GoVersion + ")"
+}
+
+// Variables of the environment that are the program's begin so, except those
+// for its tests.
+const (
+	variablePrefix     = "ASOF_"
+	testVariablePrefix = "ASOF_TEST"
+)
+
+// variables are the names of the variables of all commands' flags, sorted.
+func variables(node *kong.Node) []string {
+	var names []string
+	for _, flag := range node.Flags {
+		names = append(names, flag.Envs...)
+	}
+	for _, child := range node.Children {
+		names = append(names, variables(child)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ignoreEmpty makes variables that are set to nothing count as not set, for the
+// flags of all commands: that is how a file for containers leaves one out.
+func ignoreEmpty(node *kong.Node) {
+	for _, flag := range node.Flags {
+		var set []string
+		for _, name := range flag.Tag.Envs {
+			if value, ok := os.LookupEnv(name); !ok || value != "" {
+				set = append(set, name)
+			}
+		}
+		flag.Tag.Envs = set
+	}
+	for _, child := range node.Children {
+		ignoreEmpty(child)
+	}
+}
+
+// unknownVariable is a variable that no flag reads.
+type unknownVariable struct {
+	name    string
+	nearest string // what may have been meant; "": nothing is near
+}
+
+// unknownVariables finds, in an environment (NAME=value each), the variables
+// that look like the program's and are not among the known ones.
+func unknownVariables(environment, known []string) []unknownVariable {
+	var found []unknownVariable
+	for _, entry := range environment {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, testVariablePrefix) || slices.Contains(known, name) {
+			continue
+		}
+		found = append(found, unknownVariable{name, nearest(name, known)})
+	}
+	slices.SortFunc(found, func(a, b unknownVariable) int { return cmp.Compare(a.name, b.name) })
+	return found
+}
+
+// warnUnknown logs which variables have no effect, without their values, which may be secrets.
+func warnUnknown(ctx context.Context, logger *slog.Logger, unknown []unknownVariable) {
+	for _, v := range unknown {
+		if v.nearest == "" {
+			logger.WarnContext(ctx, "a variable of the environment has no effect: no flag has that name (see asof --help for the flags; --cors-origin is ASOF_CORS_ORIGIN)",
+				"variable", v.name)
+			continue
+		}
+		logger.WarnContext(ctx, "a variable of the environment has no effect: no flag has that name", "variable", v.name, "nearest", v.nearest)
+	}
+}
+
+// nearest returns the name that a misspelt one may be meant to be; "" for none.
+func nearest(name string, known []string) string {
+	words := make([]string, len(known))
+	for i, k := range known {
+		words[i] = strings.TrimPrefix(k, variablePrefix)
+	}
+	if near := core.SuggestionList(strings.TrimPrefix(name, variablePrefix), words); len(near) > 0 {
+		return variablePrefix + near[0]
+	}
+	return ""
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/asof/asof/internal/app/httpapi"
+	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -89,4 +91,68 @@ func (c *engineCollector) ask() *driver.Stats {
 		c.stats = nil
 	}
 	return c.stats
+}
+
+// logger writes to standard error.
+func (m *Main) logger() *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(m.flags.LogLevel)) // one of those that the flag may have
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: clipped}
+	if m.flags.LogFormat == "json" {
+		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return inSeconds(clipped(groups, a)) }
+		return slog.New(named{slog.NewJSONHandler(m.Stderr, options)})
+	}
+	return slog.New(named{slog.NewTextHandler(m.Stderr, options)})
+}
+
+// clipped bounds each value of the log, since clients choose some. A stack is the program's own
+// text.
+func clipped(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindString:
+		if a.Key != "stack" {
+			a.Value = slog.StringValue(httpapi.Clip(a.Value.String()))
+		}
+	case slog.KindAny: // an error, a list
+		if text := a.Value.String(); a.Key != slog.LevelKey && httpapi.Clip(text) != text {
+			a.Value = slog.StringValue(httpapi.Clip(text))
+		}
+	default: // short
+	}
+	return a
+}
+
+// inSeconds names the unit of a duration, which is a bare number in JSON.
+func inSeconds(a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.Float64(a.Key+"Seconds", a.Value.Duration().Seconds())
+	}
+	return a
+}
+
+// named is a log whose lines name the request in which they were written.
+type named struct{ slog.Handler }
+
+func (n named) Handle(ctx context.Context, r slog.Record) error {
+	if request := httpapi.RequestID(ctx); request != "" {
+		r.AddAttrs(slog.String("request", request))
+	}
+	return n.Handler.Handle(ctx, r)
+}
+
+func (n named) WithAttrs(attrs []slog.Attr) slog.Handler { return named{n.Handler.WithAttrs(attrs)} }
+
+func (n named) WithGroup(name string) slog.Handler { return named{n.Handler.WithGroup(name)} }
+
+// warnUndeclared logs which collections of the store no type of the schema
+// declares: after a change of schema.graphqls, or with the store of another
+// program, they would just seem to be gone.
+func warnUndeclared(ctx context.Context, logger *slog.Logger, store *storage.Store, stats driver.Stats) {
+	for _, c := range stats.Collections {
+		if store.TypeOfCollection(c.Name) == nil {
+			logger.WarnContext(ctx, "the store holds a collection that the schema does not declare: it is kept, and in exports, but no request reaches it; "+
+				"to see it, declare a type with @versioned(collection:) in schema.graphqls, run go generate ./... and start again",
+				"collection", c.Name, "documents", c.Documents, "versions", c.Versions)
+		}
+	}
 }

@@ -11,10 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/99designs/gqlgen/graphql"
-	"github.com/vektah/gqlparser/v2/ast"
-
-	"github.com/asof/asof/dataloader"
 	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/internal/demo"
 	"github.com/asof/asof/internal/plan"
@@ -78,7 +74,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, site.engine.Close()) }()
 	defer limitMemory(m.flags.Serve.Limits.memory())()
-	startup.open(site)
+	startup.ready(site)
 	if _, err := fmt.Fprintln(m.Stdout, greeting); err != nil {
 		return err
 	}
@@ -122,7 +118,7 @@ func (m *Main) openSite(ctx context.Context, addr string, logger *slog.Logger) (
 	soon, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if now, err := engine.Now(soon); err == nil { // else operations find out
-		site.ahead.look(ctx, now)
+		site.clock.observe(ctx, now)
 	}
 	greeting, err = m.greeting(ctx, addr, engine, stats, site.schema)
 	return site, greeting, err
@@ -160,7 +156,7 @@ func (f *serveFlags) check() error {
 // newSite puts together everything that is served.
 func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error) {
 	s := &site{
-		ahead:    ahead{now: m.Now, logger: logger},
+		clock:    clockWarning{now: m.Now, logger: logger},
 		engine:   store.Engine(),
 		metrics:  newRegistry(store.Engine(), m.Now, logger),
 		origins:  m.flags.Serve.CORSOrigin,
@@ -196,7 +192,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	}
 	return httpapi.New(httpapi.Config{
 		Schema:        schema,
-		Operations:    operations{store, &site.ahead},
+		Operations:    operations{store, &site.clock},
 		Identify:      identify,
 		Present:       ErrorPresenter(logger),
 		Recover:       Recover(logger),
@@ -229,39 +225,29 @@ func (m *Main) shutDown(ctx context.Context, server *http.Server, api *httpapi.H
 	return nil
 }
 
-// operations ties GraphQL operations to the store.
-type operations struct {
-	store *storage.Store
-	ahead *ahead
-}
-
-func (o operations) Begin(ctx context.Context) (context.Context, error) {
-	begun, err := o.store.Begin(ctx)
-	if at, ok := storage.InstantOf(begun); ok {
-		o.ahead.look(ctx, at)
+// Handler returns everything that `asof serve` with these flags serves, over an
+// engine that is open already and stays the caller's: --store, --addr and --demo
+// have no meaning here. It is for programs that bring an engine of their own, or
+// ask several servers about one. It is called once.
+func (m *Main) Handler(engine driver.Engine, flags ...string) (http.Handler, error) {
+	done, err := m.ParseFlags(append([]string{"serve"}, flags...))
+	if err != nil {
+		return nil, err
 	}
-	if err != nil && isMutation(ctx) {
-		return ctx, storage.Unwritten(err)
+	if done {
+		return nil, usageError{fmt.Errorf("the flags %q leave nothing to serve", flags)}
 	}
-	if ctx = begun; err != nil {
-		return ctx, err
+	if err := m.flags.Serve.check(); err != nil {
+		return nil, err
 	}
-	return dataloader.Begin(ctx, o.store), nil
-}
-
-// isMutation reports whether a context is of an operation that writes.
-func isMutation(ctx context.Context) bool {
-	if !graphql.HasOperationContext(ctx) {
-		return false
+	logger := m.logger()
+	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(logger), storage.WithLimits(m.flags.Serve.Limits.storage()))
+	if err != nil {
+		return nil, err
 	}
-	op := graphql.GetOperationContext(ctx).Operation
-	return op != nil && op.Operation == ast.Mutation
-}
-
-func (o operations) Instant(ctx context.Context) string {
-	at, ok := storage.InstantOf(ctx)
-	if !ok {
-		return ""
+	site, err := m.newSite(store, logger)
+	if err != nil {
+		return nil, err
 	}
-	return at.String()
+	return site.handler, nil
 }

@@ -3,12 +3,18 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/klauspost/compress/zstd"
@@ -16,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/cors"
 	"github.com/vektah/gqlparser/v2/ast"
+	"golang.org/x/text/secure/precis"
 
 	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/internal/web"
@@ -30,7 +37,7 @@ type site struct {
 	schema   *ast.Schema // that the API has
 	noSchema bool        // clients may not ask for it
 	engine   driver.Engine
-	ahead    ahead
+	clock    clockWarning
 	metrics  *prometheus.Registry
 	origins  []string
 	anyHost  bool // the Host header may name any host
@@ -46,7 +53,7 @@ func (s *site) assemble(types []*storage.Type) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", s.forPeople(s.noteOrigins(crossOrigin(s.origins, api))))
+	mux.Handle("/graphql", s.redirectBrowsers(s.noteOrigins(crossOrigin(s.origins, api))))
 	mux.Handle("GET /graphiql", http.RedirectHandler("./", http.StatusFound))
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
@@ -151,7 +158,7 @@ func acceptsCompressed(r *http.Request) bool {
 	return false
 }
 
-// healthz says that the process is up.
+// healthz answers that the process runs.
 func healthz(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }
 
 // readyz says whether requests can be answered: the store can be reached, and
@@ -165,7 +172,7 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := s.engine.Ping(ctx); err != nil {
-		// That who asked has gone says nothing about the store.
+		// A client that has left says nothing about the store.
 		if reason := reasonOf(err); r.Context().Err() == nil && s.unready.Swap(reason) != reason {
 			s.logger.Warn("not ready: the store cannot be reached", "error", err)
 		}
@@ -199,4 +206,191 @@ func plain(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text + "\n"))
+}
+
+// startup is the server's handler from the start: it answers that the store is opening, which
+// may take long, until ready is called.
+type startup struct {
+	opening http.Handler
+	site    atomic.Pointer[site]
+}
+
+func newStartup(origins []string) *startup {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", healthz)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { opening(w) })
+	mux.Handle("/graphql", crossOrigin(origins, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		httpapi.WriteError(w, http.StatusServiceUnavailable, httpapi.CodeUnavailable,
+			"the store is opening; try again in a moment; nothing was written")
+	})))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { opening(w) })
+	return &startup{opening: withHeaders(origins, mux)}
+}
+
+func opening(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	plain(w, http.StatusServiceUnavailable, "the store is opening")
+}
+
+// ready passes requests to the site from now on.
+func (s *startup) ready(to *site) { s.site.Store(to) }
+
+func (s *startup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if site := s.site.Load(); site != nil {
+		site.handler.ServeHTTP(w, r)
+		return
+	}
+	s.opening.ServeHTTP(w, r)
+}
+
+// redirectBrowsers shows a link to the Playground where a browser opens the API as a page.
+func (s *site) redirectBrowsers(api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.RawQuery != "" || r.Header["Upgrade"] != nil ||
+			!strings.Contains(r.Header.Get("Accept"), "text/html") {
+			api.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte("<!doctype html><title>asof</title>" +
+			"<p>Programs send GraphQL here. People find the <a href=\"./\">Playground</a> one step up.\n"))
+	})
+}
+
+// maxOrigins bounds how many origins are named in the log.
+const maxOrigins = 20
+
+// noteOrigins logs each origin whose pages are refused by their browser once: the browser
+// shows nothing that leads to the flag.
+func (s *site) noteOrigins(api http.Handler) http.Handler {
+	var mu sync.Mutex
+	seen := make(map[string]bool, maxOrigins)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if origin := r.Header.Get("Origin"); origin != "" && !slices.Contains(s.origins, origin) && !sameOrigin(origin, r.Host) {
+			mu.Lock()
+			first := !seen[origin] && len(seen) < maxOrigins
+			if first {
+				seen[origin] = true
+			}
+			mu.Unlock()
+			if first {
+				s.logger.WarnContext(r.Context(), "a browser keeps the answers from pages of this origin; to allow it, start with --cors-origin", "origin", origin)
+			}
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// sameOrigin reports whether a page was loaded from the host that it asks.
+func sameOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, host)
+}
+
+// clientAddress names clients by their address: that which the connection comes from, or
+// with a number of proxies in front, the one that the first of these has added to
+// X-Forwarded-For. Whatever is before that, anybody may have written. Of an address of
+// IPv6, it is the network of 64 bits that one client has.
+func clientAddress(proxies int) func(*http.Request) string {
+	return func(r *http.Request) string {
+		address := r.RemoteAddr
+		if proxies > 0 {
+			hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+			address = strings.TrimSpace(hops[max(len(hops)-proxies, 0)])
+		}
+		return clientAt(address)
+	}
+}
+
+// clientAt names the client of an address, with or without a port.
+func clientAt(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		address = host
+	}
+	ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
+	if err != nil {
+		return "" // all that say nothing are one
+	}
+	ip = ip.Unmap()
+	if ip.Is4() {
+		return ip.String()
+	}
+	network, _ := ip.WithZone("").Prefix(64) // an address of IPv6 has it
+	return network.String()
+}
+
+// identify returns the actor that the X-Actor header names: there is no authentication.
+func identify(r *http.Request) (context.Context, string, error) {
+	ctx := r.Context()
+	actor := storage.Anonymous
+	if given := r.Header["X-Actor"]; len(given) > 0 {
+		var err error
+		if actor, err = readActor(given); err != nil {
+			return nil, "", err
+		}
+	}
+	return storage.WithActor(ctx, storage.Actor{ID: actor}), actor, nil
+}
+
+const longestActor = 200 // bytes
+
+// readActor reads a name in UTF-8. Bytes that are not UTF-8 are the first 256
+// characters of Unicode (Latin-1): that is what browsers send, whose fetch takes
+// no others, and RFC 9110, 5.5 leaves open what they are. A name has only what is
+// seen (the FreeformClass of RFC 8264), so that no name looks like another.
+func readActor(given []string) (string, error) {
+	if len(given) > 1 {
+		return "", errors.New("the header X-Actor was given more than once")
+	}
+	name := given[0]
+	if !utf8.ValidString(name) {
+		characters := make([]rune, len(name))
+		for i := range len(name) {
+			characters[i] = rune(name[i])
+		}
+		name = string(characters)
+	}
+	switch {
+	case strings.TrimSpace(name) == "":
+		return "", errors.New("the header X-Actor is empty; leave it out to act as " + storage.Anonymous)
+	case len(name) > longestActor:
+		return "", fmt.Errorf("the header X-Actor is longer than %d bytes of UTF-8", longestActor)
+	case strings.TrimSpace(name) != name:
+		return "", errors.New("the header X-Actor begins or ends with a blank; leave it out")
+	}
+	if _, err := precis.NewFreeform().String(name); err != nil {
+		return "", errors.New("the header X-Actor must be text without control characters, marks that change the direction of writing, or other characters that are not seen")
+	}
+	return name, nil
+}
+
+// checkAddress refuses to serve others than this machine without
+// authentication, unless that is what was asked for.
+func checkAddress(addr string, insecure bool) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return usageError{fmt.Errorf("--addr %s: want HOST:PORT, such as 127.0.0.1:8080", addr)}
+	}
+	if insecure || isLoopback(host) {
+		return nil
+	}
+	if host == "" {
+		host = "every address of this machine"
+	}
+	return usageError{fmt.Errorf("--addr %s: this server does not know who its users are yet: whoever reaches it can read everything, and write under any name "+
+		"(the X-Actor header). It therefore listens on this machine's own addresses only (127.0.0.1, ::1, localhost), not on %s. "+
+		"If the network is trusted, add --insecure-no-auth", addr, host)}
+}
+
+// isLoopback reports whether a host name or address can only be this machine.
+func isLoopback(host string) bool {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.IsLoopback()
 }

@@ -42,20 +42,20 @@ func TestStoreAheadOfTheClock(t *testing.T) {
 	}
 }
 
-// hurried is an engine whose clock is ahead by so much.
-type hurried struct {
+// fastClock is an engine whose clock is ahead by a duration.
+type fastClock struct {
 	driver.Engine
 	by atomic.Int64
 }
 
-func (h *hurried) Now(ctx context.Context) (driver.Instant, error) {
+func (h *fastClock) Now(ctx context.Context) (driver.Instant, error) {
 	now, err := h.Engine.Now(ctx)
 	return now + driver.Instant(time.Duration(h.by.Load())/time.Microsecond), err
 }
 
-// A clock that is found ahead later is told once, and again when it is again.
+// A clock that gets ahead later is warned of once, and once more when it does so again.
 func TestClockGetsAhead(t *testing.T) {
-	engine := &hurried{Engine: drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}
+	engine := &fastClock{Engine: drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}
 	var errs safeBuffer
 	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs, Now: time.Now}
 	handler, err := m.Handler(engine)

@@ -1,0 +1,321 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/sqlitestore"
+)
+
+// checkStore refuses a --store that cannot be opened, as far as that is known without creating
+// anything.
+func (m *Main) checkStore() error {
+	name := m.flags.Store
+	scheme, rest, ok := strings.Cut(name, ":")
+	switch {
+	case ok && scheme == "sqlite" && strings.HasPrefix(rest, "//"):
+		return usageError{fmt.Errorf("--store %s: for a file of the directory asof runs in write sqlite:%s, and for one of the root sqlite:/%[2]s", name, strings.TrimLeft(rest, "/"))}
+	case ok && scheme == "sqlite" && rest != "":
+		if path, _, found := strings.Cut(rest, "?"); found && !isThere(rest) {
+			return usageError{fmt.Errorf("--store %s: a path to a file has no parameters; write --store sqlite:%s", name, path)}
+		}
+		if dir := filepath.Dir(rest); !isDirectory(dir) {
+			return fmt.Errorf("there is no directory %s for the store (see --store)", dir)
+		}
+		return nil
+	case scheme == "mongodb": // of mongodb+srv, the hosts have to be looked up
+		return m.checkMongo()
+	case scheme == "mongodb+srv":
+		return nil
+	case name != "" && unknownStore(name) == name:
+		return usageError{fmt.Errorf("--store %s: want sqlite:PATH or mongodb://HOST/DATABASE; for this file write --store sqlite:%s", name, name)}
+	default:
+		return usageError{fmt.Errorf("--store %s: want sqlite:PATH, such as sqlite:./asof.db, or mongodb://HOST/DATABASE", unknownStore(name))}
+	}
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// openEngine opens the store that --store names.
+func (m *Main) openEngine(ctx context.Context) (driver.Engine, error) {
+	if err := m.checkStore(); err != nil {
+		return nil, err
+	}
+	if path, ok := strings.CutPrefix(m.flags.Store, "sqlite:"); ok {
+		return m.openSQLite(ctx, path)
+	}
+	return m.openMongo(ctx, m.flags.Store)
+}
+
+// openStore opens the engine and gives its documents their types.
+func (m *Main) openStore(ctx context.Context) (*storage.Store, error) {
+	engine, err := m.openEngine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(m.logger()), storage.WithLimits(m.flags.Serve.Limits.storage()))
+	if err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	return store, nil
+}
+
+// openSQLite opens the store in a file, and makes one where the command may.
+func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, error) {
+	if !m.makesStore() {
+		switch info, err := os.Stat(path); {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, usageError{fmt.Errorf("there is no store at %s (see --store)", path)}
+		case err == nil && info.Size() == 0 && info.Mode().IsRegular() && isEmpty(path+"-wal"):
+			return nil, fmt.Errorf("%s is an empty file, and no store (see --store); if it was one, restore it from a backup", path)
+		}
+	}
+	return sqlitestore.Open(ctx, path, m.sqliteOptions())
+}
+
+// readOnly reports whether the command leaves the store as it is.
+func (m *Main) readOnly() bool { return !m.makesStore() && !m.flags.Check.Repair }
+
+// makesStore reports whether the command makes a store where there is none.
+func (m *Main) makesStore() bool { return m.command == "serve" || m.command == "import <file>" }
+
+func (m *Main) sqliteOptions() sqlitestore.Options {
+	sync := syncs[m.flags.Sync]
+	if m.command == "import <file>" && sync == sqlitestore.SyncFull {
+		// An import is acknowledged as a whole, when the store is closed, which
+		// syncs. What a loss of power takes before that is added by the next run.
+		sync = sqlitestore.SyncNormal
+	}
+	return sqlitestore.Options{
+		Inspect:      m.readOnly(),
+		Repair:       m.flags.Check.Repair,
+		Collections:  storage.CollectionsOf(m.Types),
+		Sync:         sync,
+		Clock:        m.Now,
+		Logger:       m.logger(),
+		VersionCache: int(m.flags.Serve.VersionCache),
+	}
+}
+
+// isEmpty reports whether a file is not there, or holds nothing.
+func isEmpty(path string) bool {
+	info, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0
+}
+
+// isStore reports whether a name is one of the store's file, or of those that are
+// beside it while it is open.
+func (m *Main) isStore(name string) bool {
+	path, ok := strings.CutPrefix(m.flags.Store, "sqlite:")
+	if !ok {
+		return false
+	}
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return false
+	}
+	switch rest, beside := strings.CutPrefix(filepath.Base(name), filepath.Base(path)); {
+	case beside && slices.Contains([]string{"-wal", "-shm", ".lock"}, rest):
+		return isSameFile(filepath.Dir(name), filepath.Dir(path))
+	default:
+		return isSameFile(name, path)
+	}
+}
+
+func isSameFile(name, other string) bool {
+	one, err := os.Stat(name)
+	if err != nil {
+		return false
+	}
+	two, err := os.Stat(other)
+	return err == nil && os.SameFile(one, two)
+}
+
+// newFile is the file that opening the store will make; "" where it is there, or
+// is not in a file.
+func (m *Main) newFile() string {
+	path, ok := strings.CutPrefix(m.flags.Store, "sqlite:")
+	if !ok {
+		return ""
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return path
+}
+
+// removeStore removes the files of a store that is closed; "": none.
+func removeStore(path string) error {
+	if path == "" {
+		return nil
+	}
+	var errs []error
+	for _, suffix := range [...]string{"", "-wal", "-shm", ".lock"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var syncs = map[string]sqlitestore.Sync{
+	"full":   sqlitestore.SyncFull,
+	"normal": sqlitestore.SyncNormal,
+	"off":    sqlitestore.SyncOff,
+}
+
+// maxSkew is how far the clocks of this machine and of the MongoDB server may
+// be apart.
+const maxSkew = 500 * time.Millisecond
+
+// checkMongo refuses a --store and a --mongodb-embed that are written wrongly.
+func (m *Main) checkMongo() error {
+	if err := mongostore.CheckURI(m.flags.Store); driver.CodeOf(err) == driver.CodeInvalid {
+		return usageError{err}
+	}
+	_, err := embedBounds(m.flags.MongoDBEmbed, m.Types)
+	return err
+}
+
+// openMongo opens the store in a database of MongoDB. Commands that only read do
+// not make one.
+func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error) {
+	if err := m.checkMongo(); err != nil {
+		return nil, err
+	}
+	bounds, err := embedBounds(m.flags.MongoDBEmbed, m.Types)
+	if err != nil {
+		return nil, err
+	}
+	if m.flags.Check.Repair {
+		return nil, usageError{errors.New("--repair: only a store in a file can be repaired")}
+	}
+	store, err := mongostore.Open(ctx, uri, mongostore.Options{
+		Collections: storage.CollectionsOf(m.Types),
+		Clock:       m.Now,
+		Logger:      m.logger(),
+		MaxSkew:     maxSkew,
+		Bounds:      bounds,
+		Existing:    !m.makesStore(),
+	})
+	switch {
+	case driver.CodeOf(err) == driver.CodeNotFound:
+		return nil, usageError{err}
+	case err != nil:
+		return nil, err
+	}
+	return store, nil
+}
+
+// storeName is the --store that was opened as it may be shown: without what can have a
+// password.
+func (m *Main) storeName() string {
+	if strings.HasPrefix(m.flags.Store, "sqlite:") {
+		return m.flags.Store
+	}
+	return mongostore.Name(m.flags.Store)
+}
+
+// unknownStore is what may be shown of a --store that is of no kind: a password can
+// follow on a colon, or be where an @ or options are.
+func unknownStore(store string) string {
+	if !strings.ContainsAny(store, ":@?") {
+		return store
+	}
+	return store[:strings.IndexAny(store, ":/@?")] + "…"
+}
+
+// secretURI matches a URI of MongoDB, also a misspelt one, with what may be a password: before
+// an @, or in options. Its groups are the scheme, and what follows the URI.
+var secretURI = regexp.MustCompile(`(?i)(mongo\S*?(?::/*|//))\S*[@?]\S*?(:?(?:\s|$))`)
+
+// withoutSecrets returns the message of an error without the secrets of a URI that was written
+// where none belongs.
+func withoutSecrets(err error) string { return secretURI.ReplaceAllString(err.Error(), "$1…$2") }
+
+// Bounds of what --mongodb-embed takes. MongoDB refuses documents of 16 MB, and
+// a document's current version is beside its history.
+const (
+	maxEmbedVersions = 10_000
+	maxEmbedBytes    = 8 << 20
+)
+
+// embedBounds reads the values of --mongodb-embed, each VERSIONS[:SIZE] for all
+// types or TYPE=VERSIONS[:SIZE] for one: bounds of the history that stays inside
+// a document, by collection.
+func embedBounds(values []string, types []*storage.Type) (map[string]mongostore.Bounds, error) {
+	bounds := make(map[string]mongostore.Bounds)
+	own := make(map[string]bool) // collections with a value for their type
+	general := false
+	for _, value := range values {
+		refuse := func(format string, args ...any) error {
+			return usageError{fmt.Errorf("--mongodb-embed %s: "+format, append([]any{value}, args...)...)}
+		}
+		name, text, named := strings.Cut(value, "=")
+		if !named {
+			text = value
+		}
+		b, err := parseBounds(text)
+		if err != nil {
+			return nil, refuse("%w", err)
+		}
+		var names []string
+		found := false
+		for _, t := range types {
+			names = append(names, t.Name)
+			if named && t.Name != name || !named && own[t.Collection] {
+				continue
+			}
+			if named && own[t.Collection] {
+				return nil, refuse("%s has bounds already", name)
+			}
+			own[t.Collection] = named
+			bounds[t.Collection] = b
+			found = true
+		}
+		switch {
+		case named && !found:
+			return nil, refuse("there is no type %q; the types are %s", name, strings.Join(names, ", "))
+		case !named && general:
+			return nil, refuse("bounds for all types were given before")
+		}
+		general = general || !named
+	}
+	return bounds, nil
+}
+
+func parseBounds(text string) (mongostore.Bounds, error) {
+	versions, bytes, sized := strings.Cut(text, ":")
+	n, err := positive(versions)
+	if err != nil || n > maxEmbedVersions {
+		return mongostore.Bounds{}, fmt.Errorf("want VERSIONS or VERSIONS:SIZE, such as 64:64KB, with 1 to %d versions", maxEmbedVersions)
+	}
+	b := mongostore.Bounds{Versions: int(n)}
+	if sized {
+		var s size
+		if err := s.UnmarshalText([]byte(bytes)); err != nil || s > maxEmbedBytes {
+			return mongostore.Bounds{}, fmt.Errorf("want a size such as 64KB after the colon, at most %dMB", maxEmbedBytes>>20)
+		}
+		b.Bytes = int(s)
+	}
+	return b, nil
+}
