@@ -30,8 +30,8 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Loader keeps what one operation has loaded.
-type Loader struct {
+// loader keeps what one operation has loaded.
+type loader struct {
 	store    *storage.Store
 	mu       sync.Mutex
 	docs     map[docKey]*entry
@@ -55,8 +55,8 @@ const (
 	MaxFollowed = 1_000_000
 )
 
-// TooMany is the error for an operation that needs more.
-func TooMany() error {
+// errTooMany returns the error for an operation that needs more.
+func errTooMany() error {
 	return &storage.Error{Code: storage.CodeQueryTooComplex, Message: fmt.Sprintf(
 		"the documents of this answer refer to too many others: at most %d can be loaded, and %d references followed, in one operation; ask for fewer documents at a time",
 		MaxDocs, MaxFollowed)}
@@ -76,26 +76,17 @@ type entry struct {
 	err  error
 }
 
-// New returns an empty loader for one operation.
-func New(store *storage.Store) *Loader {
-	return &Loader{store: store} // many operations load nothing
-}
-
 type loaderKey struct{}
 
-// With returns a context that carries the operation's loader.
-func With(ctx context.Context, l *Loader) context.Context {
-	return context.WithValue(context.WithValue(ctx, loaderKey{}, l), storage.VersionLoaderKey{}, l)
-}
-
-// Begin returns a context that carries a new loader, in one allocation.
+// Begin returns a context that carries a new loader for one operation, in one allocation: many
+// operations load nothing.
 func Begin(ctx context.Context, store *storage.Store) context.Context {
-	return &loaderContext{Context: ctx, loader: Loader{store: store}}
+	return &loaderContext{Context: ctx, loader: loader{store: store}}
 }
 
 type loaderContext struct {
 	context.Context
-	loader Loader
+	loader loader
 }
 
 // Value returns the loader, or what the context has.
@@ -107,11 +98,11 @@ func (c *loaderContext) Value(key any) any {
 }
 
 // from returns the context's loader; without one, nothing is shared between calls.
-func from(ctx context.Context, store *storage.Store) *Loader {
-	if l, ok := ctx.Value(loaderKey{}).(*Loader); ok {
+func from(ctx context.Context, store *storage.Store) *loader {
+	if l, ok := ctx.Value(loaderKey{}).(*loader); ok {
 		return l
 	}
-	return New(store)
+	return &loader{store: store}
 }
 
 // Refs returns the documents that a list of references in d points at, with the
@@ -163,7 +154,7 @@ func RefIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[
 
 // load returns the documents with the keys, and loads in the same read what the
 // siblings of o refer to.
-func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, field int, keys []string, asOf *driver.Instant) ([]*storage.Document, error) {
+func (l *loader) load(ctx context.Context, t *storage.Type, o *storage.Object, field int, keys []string, asOf *driver.Instant) ([]*storage.Document, error) {
 	if err := l.follow(len(keys)); err != nil {
 		return nil, err
 	}
@@ -232,7 +223,7 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 	if tooMany {
 		forget()
 		l.mu.Unlock()
-		return nil, TooMany()
+		return nil, errTooMany()
 	}
 	l.mu.Unlock()
 	if len(missing) > 0 {
@@ -255,11 +246,11 @@ func (l *Loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 
 // follow counts references that are followed, empty ones included. It returns an
 // error where the operation has followed too many.
-func (l *Loader) follow(n int) error {
+func (l *loader) follow(n int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.followed += max(n, 1); l.followed > MaxFollowed {
-		return TooMany()
+		return errTooMany()
 	}
 	return nil
 }
@@ -267,7 +258,7 @@ func (l *Loader) follow(n int) error {
 // fetch reads documents in one call of the store and closes their entries, for the
 // goroutines that wait for them. Entries that failed are removed, so that the
 // documents can be read again.
-func (l *Loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entries []*entry) {
+func (l *loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entries []*entry) {
 	refs := make([]storage.KeyAt, len(keys))
 	for i, k := range keys {
 		refs[i] = storage.KeyAt{Key: k.key, At: k.at, Pinned: k.pinned}

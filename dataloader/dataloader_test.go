@@ -136,7 +136,7 @@ func (e *env) begin() context.Context {
 	}
 	e.engine.count("projects")
 	e.engine.count("tags")
-	return dataloader.With(ctx, dataloader.New(e.store))
+	return dataloader.Begin(ctx, e.store)
 }
 
 func (e *env) page(ctx context.Context, asOf *driver.Instant) []*node {
@@ -249,7 +249,7 @@ func TestReferencesResolveAtTheHoldersInstant(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.engine.count("tags")
-	ctx = dataloader.With(ctx, dataloader.New(e.store))
+	ctx = dataloader.Begin(ctx, e.store)
 	var got []*node
 	for _, p := range parts {
 		n, err := dataloader.RefIn(ctx, e.tags, p, 0, nil)

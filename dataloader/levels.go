@@ -5,7 +5,7 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Levels is a Loader for one goroutine that follows references level by level: the
+// Levels is a loader for one goroutine that follows references level by level: the
 // caller names all documents that a level refers to (Want), and reads them then
 // (Missing, Fill). A document is read once for each instant. The zero value is
 // ready for use.
@@ -44,7 +44,7 @@ func (p Place) Wanted() bool { return p.n >= len(p.in.docs) }
 func (p Place) Document() *storage.Document { return p.in.docs[p.n] }
 
 // Want appends to places those of the documents of type t with the keys, as of an
-// instant; pinned says that an argument named it. It returns TooMany, and has
+// instant; pinned says that an argument named it. It returns an error, and has
 // added no place, where an operation may not load or follow so many.
 func (l *Levels) Want(places []Place, t *storage.Type, at driver.Instant, pinned bool, keys [][]byte) ([]Place, error) {
 	c := l.cohort(cohortKey{t, at, pinned})
@@ -57,7 +57,7 @@ func (l *Levels) Want(places []Place, t *storage.Type, at driver.Instant, pinned
 		if !there {
 			if l.loaded >= MaxDocs {
 				l.forget(c, known)
-				return places[:before], TooMany()
+				return places[:before], errTooMany()
 			}
 			l.loaded++
 			n = len(c.keys)
@@ -70,10 +70,10 @@ func (l *Levels) Want(places []Place, t *storage.Type, at driver.Instant, pinned
 }
 
 // Follow counts references, and what costs as much as one. Once it has returned
-// TooMany it always does.
+// an error it always does.
 func (l *Levels) Follow(n int) error {
 	if l.followed += n; l.Full() {
-		return TooMany()
+		return errTooMany()
 	}
 	return nil
 }

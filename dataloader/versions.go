@@ -23,7 +23,7 @@ type versions struct {
 
 // Versions implements storage.VersionLoader: it reads the versions of all
 // documents that were read together with d, in one read of the store.
-func (l *Loader) Versions(ctx context.Context, d *storage.Document, args *storage.VersionsArgs) (*storage.VersionPage, error) {
+func (l *loader) Versions(ctx context.Context, d *storage.Document, args *storage.VersionsArgs) (*storage.VersionPage, error) {
 	if err := l.follow(1); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func together(d *storage.Document) []*storage.Document {
 
 // readVersions reads versions and closes done, also where reading panics, so that no
 // goroutine waits for ever.
-func (l *Loader) readVersions(ctx context.Context, v *versions, docs []*storage.Document, args *storage.VersionsArgs) {
+func (l *loader) readVersions(ctx context.Context, v *versions, docs []*storage.Document, args *storage.VersionsArgs) {
 	defer close(v.done)
 	found := l.store.VersionsTogether(ctx, docs, args)
 	v.pages = make(map[*storage.Document]storage.VersionsOf, len(docs))

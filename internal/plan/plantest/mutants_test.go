@@ -71,7 +71,7 @@ func (b begins) Begin(ctx context.Context) (context.Context, error) {
 	if err != nil {
 		return ctx, err
 	}
-	return dataloader.With(ctx, dataloader.New(b.store)), nil
+	return dataloader.Begin(ctx, b.store), nil
 }
 
 func (b begins) Instant(ctx context.Context) string {
