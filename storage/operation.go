@@ -126,8 +126,8 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 // Anonymous is the author of what was written without an identity.
 const Anonymous = "anonymous"
 
-// ActorOf returns who acts in the context.
-func ActorOf(ctx context.Context) Actor {
+// actorOf returns the actor of the context.
+func actorOf(ctx context.Context) Actor {
 	if a, ok := ctx.Value(actorKey{}).(Actor); ok && a.ID != "" {
 		return a
 	}

@@ -32,8 +32,8 @@ type Limits struct {
 	Details       int // values in the blames, diffs and changes of an operation at most
 }
 
-// DefaultLimits are the limits of a store that is not told otherwise.
-func DefaultLimits() Limits {
+// defaultLimits returns the limits of a store without WithLimits.
+func defaultLimits() Limits {
 	return Limits{PageDefault: 20, PageMax: 500, DocumentBytes: 8 << 20, FilterDepth: 16, FilterSize: 1000, OrderFields: 8, Details: 25_000}
 }
 
@@ -70,7 +70,7 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 	s := &Store{
 		engine: engine, types: types,
 		byName: map[string]*Type{}, byCollection: map[string]*Type{}, wraps: map[string]func(*Document) AnyDocument{},
-		limits: DefaultLimits(), log: slog.New(slog.DiscardHandler),
+		limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
 	}
 	for _, t := range types {
 		s.byName[t.Name], s.byCollection[t.Collection] = t, t
@@ -90,9 +90,6 @@ func (s *Store) Engine() driver.Engine { return s.engine }
 
 // Types are the types of the documents.
 func (s *Store) Types() []*Type { return s.types }
-
-// Limits are the bounds in force.
-func (s *Store) Limits() Limits { return s.limits }
 
 // TypeOfCollection returns the type whose documents are kept in a collection,
 // nil if there is none.

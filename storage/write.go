@@ -288,7 +288,7 @@ func isConflict(err error) bool {
 // commit makes a version. A lost race is returned as the engine's
 // *driver.ConflictError, everything else as *Error.
 func (s *Store) commit(ctx context.Context, op *operation, t *Type, message *string, w driver.Write) (*driver.Version, error) {
-	w.ID, w.Collection, w.Author, w.Group = newID(), t.Collection, ActorOf(ctx).ID, op.group()
+	w.ID, w.Collection, w.Author, w.Group = newID(), t.Collection, actorOf(ctx).ID, op.group()
 	if message != nil {
 		w.Message = *message
 	}
