@@ -27,7 +27,7 @@ func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.
 	case op.outOfMemory.Load():
 		refused = refuse(CodeUnavailable, noMemory+": ask for less, or try again in a moment")
 	case len(response.Data) > most || op.long.Load():
-		refused = refuse(CodeTooComplex, "the answer is longer than %d bytes, the limit of this server (--max-answer): "+
+		refused = refuse(codeTooComplex, "the answer is longer than %d bytes, the limit of this server (--max-answer): "+
 			"ask for fewer documents, a smaller page or fewer fields and aliases", most)
 	default:
 		return
@@ -231,7 +231,7 @@ func (r *resolved) count(ctx context.Context, more int64) error {
 }
 
 func (r *resolved) tooMany() *gqlerror.Error {
-	return refuse(CodeTooComplex, "the answer has more than %d fields and elements of lists, the limit of this server (four times --max-cost): "+
+	return refuse(codeTooComplex, "the answer has more than %d fields and elements of lists, the limit of this server (four times --max-cost): "+
 		"ask for fewer documents, a smaller page, or less of the schema at a time", r.bounded.fields)
 }
 

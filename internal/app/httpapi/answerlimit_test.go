@@ -29,14 +29,14 @@ func TestAnswerLimit(t *testing.T) {
 		schema.fields["change"] = func(context.Context) (any, error) { return 1_000_000, nil }
 	})
 	const text = "longer than 16 bytes, the limit of this server (--max-answer): ask for fewer"
-	s.query(t, `{hello}`).wantError(t, 200, CodeTooComplex, text)
-	s.query(t, `{hello}`, "Accept", mediaGraphQL).wantError(t, 400, CodeTooComplex, text)
-	s.query(t, `mutation {change}`).wantError(t, 200, CodeTooComplex, "the mutation was executed")
-	s.do(t, "GET", "/?query={hello}", "").wantError(t, 200, CodeTooComplex, text)
+	s.query(t, `{hello}`).wantError(t, 200, codeTooComplex, text)
+	s.query(t, `{hello}`, "Accept", mediaGraphQL).wantError(t, 400, codeTooComplex, text)
+	s.query(t, `mutation {change}`).wantError(t, 200, codeTooComplex, "the mutation was executed")
+	s.do(t, "GET", "/?query={hello}", "").wantError(t, 200, codeTooComplex, text)
 	c := s.connect(t, `{}`)
 	c.send(t, `{"type":"subscribe","id":"1","payload":{"query":"{hello}"}}`)
 	for name, got := range map[string]string{"SSE": s.query(t, `{hello}`, "Accept", mediaEvents).text, "WebSocket": c.receive(t)} {
-		if !strings.Contains(got, text) || !strings.Contains(got, CodeTooComplex) || strings.Contains(got, "data\":") || strings.Contains(got, "another error") {
+		if !strings.Contains(got, text) || !strings.Contains(got, codeTooComplex) || strings.Contains(got, "data\":") || strings.Contains(got, "another error") {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -195,7 +195,7 @@ func TestResolvedFieldsAreBounded(t *testing.T) {
 		})
 		got := s.query(t, c.document)
 		if c.document[0] == '{' {
-			got.wantError(t, http.StatusOK, CodeTooComplex, "the answer has more than 8000 fields")
+			got.wantError(t, http.StatusOK, codeTooComplex, "the answer has more than 8000 fields")
 		} else if changes != 2 || strings.Count(got.text, `"done"`) != 2 || !strings.Contains(got.text, "the answer has more than 8000 fields") {
 			t.Errorf("%d changes: %.500s", changes, got.text)
 		}

@@ -256,7 +256,7 @@ func TestMutationsBeginNoMoreWhenTheirTimeIsOver(t *testing.T) {
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 		cfg.Now = func() time.Time { return time.Unix(0, used.Load()) }
 		cfg.CPU = func() time.Duration { return time.Duration(used.Load()) }
-		cfg.Schema = BoundAnswers(schema, DefaultLimits())
+		cfg.Schema = BoundAnswers(schema, defaultLimits())
 		schema.fields["change"] = func(ctx context.Context) (any, error) {
 			oc := graphql.GetOperationContext(ctx)
 			root := graphql.WithRootFieldContext(ctx, &graphql.RootFieldContext{
@@ -264,7 +264,7 @@ func TestMutationsBeginNoMoreWhenTheirTimeIsOver(t *testing.T) {
 			})
 			oc.RootResolverMiddleware(root, func(context.Context) graphql.Marshaler {
 				executed++
-				used.Add(int64(DefaultLimits().Execution/2) + 1)
+				used.Add(int64(defaultLimits().Execution/2) + 1)
 				return graphql.MarshalInt(1)
 			})
 			return 1, nil

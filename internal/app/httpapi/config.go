@@ -110,8 +110,8 @@ type Limits struct {
 	PerSocket  int           // operations at a time on one of them
 }
 
-// DefaultLimits are generous for people and tight for floods.
-func DefaultLimits() Limits {
+// defaultLimits are generous for people and tight for floods.
+func defaultLimits() Limits {
 	return Limits{
 		Body:       1 << 20,
 		Query:      100 << 10,
@@ -141,7 +141,7 @@ func DefaultLimits() Limits {
 
 // withDefaults replaces zero values by the defaults.
 func (l Limits) withDefaults() Limits {
-	own, defaults := reflect.ValueOf(&l).Elem(), reflect.ValueOf(DefaultLimits())
+	own, defaults := reflect.ValueOf(&l).Elem(), reflect.ValueOf(defaultLimits())
 	for i := range own.NumField() {
 		if own.Field(i).IsZero() {
 			own.Field(i).Set(defaults.Field(i))

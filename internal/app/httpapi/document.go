@@ -93,7 +93,7 @@ func (d *documents) of(ctx context.Context, op *operation, params *graphql.RawPa
 // costs the least to know.
 func (d *documents) read(ctx context.Context, text string) (document, gqlerror.List) {
 	if len(text) > d.limits.Query {
-		return document{}, gqlerror.List{refuse(CodeTooComplex, "the query has %d bytes; at most %d are allowed (--max-query): send values as variables, or several operations", len(text), d.limits.Query)}
+		return document{}, gqlerror.List{refuse(codeTooComplex, "the query has %d bytes; at most %d are allowed (--max-query): send values as variables, or several operations", len(text), d.limits.Query)}
 	}
 	doc, tokens, longest, refused := parse(text, d.limits.Tokens)
 	if refused == nil {
@@ -126,20 +126,20 @@ func (d *documents) findPersisted(params *graphql.RawParams) (keep string, refus
 	version, isNumber := object["version"].(json.Number)
 	switch {
 	case !isText || !isNumber:
-		return "", refuse(CodeBadInput, `extensions.persistedQuery must be an object with "version": %s, a number, `+
+		return "", refuse(codeBadInput, `extensions.persistedQuery must be an object with "version": %s, a number, `+
 			`and "sha256Hash", the SHA-256 of the query in hexadecimal`, persistedVersion)
 	case version != persistedVersion:
-		return "", refuse(CodeBadInput, "extensions.persistedQuery has the version %s; this server knows version %s only", version, persistedVersion)
+		return "", refuse(codeBadInput, "extensions.persistedQuery has the version %s; this server knows version %s only", version, persistedVersion)
 	case params.Query == "":
 		known, ok := d.persisted.Get(hash)
 		if !ok {
 			// Clients look for these words, and send the query as well.
-			return "", refuse(CodeNotPersisted, "PersistedQueryNotFound")
+			return "", refuse(codeNotPersisted, "PersistedQueryNotFound")
 		}
 		params.Query = known
 		return "", nil
 	case hashOf(params.Query) != hash:
-		return "", refuse(CodeBadInput, `extensions.persistedQuery.sha256Hash does not match "query": `+
+		return "", refuse(codeBadInput, `extensions.persistedQuery.sha256Hash does not match "query": `+
 			"send the SHA-256 of exactly the text that is sent, in lower-case hexadecimal")
 	default:
 		return hash, nil
@@ -210,16 +210,16 @@ func parse(text string, most int) (doc *ast.QueryDocument, tokens, longest int, 
 	given, ok := errors.AsType[*gqlerror.Error](err)
 	switch {
 	case err == nil && len(doc.Operations) == 0:
-		refused = refuse(CodeBadInput, "no operation provided")
+		refused = refuse(codeBadInput, "no operation provided")
 	case err == nil:
 		return doc, tokens, longest, nil
 	case ok && given.Message == fmt.Sprintf("exceeded maximum nesting depth of %d", parser.MaxNestingDepth):
-		refused = refuse(CodeTooComplex, "the query nests more than %d levels deep (selections, lists and objects together), the limit of this server", parser.MaxNestingDepth)
+		refused = refuse(codeTooComplex, "the query nests more than %d levels deep (selections, lists and objects together), the limit of this server", parser.MaxNestingDepth)
 		refused.Locations = given.Locations
 	case ok:
 		refused = given
 	default:
-		refused = refuse(CodeBadInput, "%v", err)
+		refused = refuse(codeBadInput, "%v", err)
 	}
 	return nil, 0, 0, refused
 }
@@ -233,11 +233,11 @@ func readTokens(source *ast.Source, most int) (tokens, longest int, refused *gql
 		token, err := reader.ReadToken()
 		switch {
 		case err != nil:
-			refused = refuse(CodeBadInput, "%s", strings.ToValidUTF8(plainMessage(err), "…"))
+			refused = refuse(codeBadInput, "%s", strings.ToValidUTF8(plainMessage(err), "…"))
 		case token.Kind == lexer.EOF:
 			return tokens, longest, nil
 		case tokens == most:
-			return 0, 0, refuse(CodeTooComplex, "the query has more than %d tokens (names, values and punctuators), the limit of this server (--max-tokens): send values as variables, or several operations", most)
+			return 0, 0, refuse(codeTooComplex, "the query has more than %d tokens (names, values and punctuators), the limit of this server (--max-tokens): send values as variables, or several operations", most)
 		case token.Kind == lexer.Int || token.Kind == lexer.Float:
 			refused = hugeNumber(token)
 		case token.Kind == lexer.String && strings.ContainsRune(token.Value, utf8.RuneError):
@@ -277,7 +277,7 @@ func hugeNumber(token lexer.Token) *gqlerror.Error {
 	if err == nil {
 		return nil
 	}
-	return refuse(CodeBadInput, "the number %s is too large for the text of a query; "+
+	return refuse(codeBadInput, "the number %s is too large for the text of a query; "+
 		"write it in quotes (ID, Decimal) or send it in a variable", shorten(token.Value))
 }
 
@@ -293,7 +293,7 @@ func halfPair(written string, at *ast.Position) *gqlerror.Error {
 			i++
 		case utf16.DecodeRune(unit, escaped(written[i+6:])) == utf8.RuneError:
 			at.Column += utf8.RuneCountInString(written[1:i]) // it is after the quote
-			return refuse(CodeBadInput, `a string has half of a surrogate pair, %s, which is no character; `+
+			return refuse(codeBadInput, `a string has half of a surrogate pair, %s, which is no character; `+
 				`write both halves, or the character itself`, written[i:i+6])
 		default:
 			i += 11

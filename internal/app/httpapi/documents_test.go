@@ -28,7 +28,7 @@ func conflicts(fields, fragments int) string {
 // of their pairs, nor with the fragments around them.
 func TestConflictsCostWhatTheyAreLong(t *testing.T) {
 	s := newFakeSchema(t)
-	exec := newExecutor(&Config{Schema: s, Introspection: true, Limits: DefaultLimits()}, presentPlainly)
+	exec := newExecutor(&Config{Schema: s, Introspection: true, Limits: defaultLimits()}, presentPlainly)
 	allocations := func(document string) float64 {
 		return testing.AllocsPerRun(1, func() {
 			_, errs := exec.read(t.Context(), new(operation), &graphql.RawParams{Query: document})
@@ -54,12 +54,12 @@ func TestInvalidDocumentsAreNotKept(t *testing.T) {
 	send(valid, sha256Hex(valid)).want(t, 200, ok)
 	for i := range persistedCount + 10 {
 		for _, invalid := range []string{fmt.Sprintf(`{hello%d}`, i), fmt.Sprintf(`{hello # %d`, i)} {
-			if a := send(invalid, sha256Hex(invalid)); !strings.Contains(a.text, CodeBadInput) {
+			if a := send(invalid, sha256Hex(invalid)); !strings.Contains(a.text, codeBadInput) {
 				t.Fatal(a.text)
 			}
 		}
 	}
-	send("", sha256Hex(`{hello1}`)).wantError(t, 400, CodeNotPersisted, "")
+	send("", sha256Hex(`{hello1}`)).wantError(t, 400, codeNotPersisted, "")
 	send("", sha256Hex(valid)).want(t, 200, ok)
 	documents := s.handler.exec.documents
 	if n, m := documents.known.entries.Len(), documents.persisted.entries.Len(); n != 1 || m != 1 {
@@ -70,7 +70,7 @@ func TestInvalidDocumentsAreNotKept(t *testing.T) {
 // The cache of documents counts what they take, whatever they are made of.
 func TestDocumentsTakeWhatIsCounted(t *testing.T) {
 	schema := worstSchema(t)
-	limits := DefaultLimits()
+	limits := defaultLimits()
 	d := newDocuments(&Config{Schema: schema, Limits: limits, Introspection: true})
 	for name, text := range map[string]string{
 		"fields":    `{` + strings.Repeat("id ", 990) + `}`,
@@ -106,7 +106,7 @@ func TestDocumentsTakeWhatIsCounted(t *testing.T) {
 // is not lost when its steps are used up.
 func TestCheckingEnds(t *testing.T) {
 	schema := worstSchema(t)
-	limits := DefaultLimits()
+	limits := defaultLimits()
 	v := newValidation(schema.schema, &limits)
 	check := func(ctx context.Context, text string) gqlerror.List {
 		doc, _, _, err := parse(text, limits.Tokens)
@@ -118,7 +118,7 @@ func TestCheckingEnds(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	expensive := worst["fragments that spread the next"](64 << 10)
-	if list := check(t.Context(), expensive); len(list) != 1 || codeOf(list[0]) != CodeTooComplex || !strings.Contains(list[0].Message, "takes more steps") {
+	if list := check(t.Context(), expensive); len(list) != 1 || codeOf(list[0]) != codeTooComplex || !strings.Contains(list[0].Message, "takes more steps") {
 		t.Errorf("%v", list)
 	}
 	if list := check(ended, expensive); len(list) != 1 || codeOf(list[0]) != CodeUnavailable {

@@ -16,14 +16,13 @@ import (
 // The codes (extensions.code) that this package gives. The schema's errors
 // bring their own.
 const (
-	CodeBadInput    = "BAD_USER_INPUT"
-	CodeTooComplex  = "QUERY_TOO_COMPLEX"
+	codeBadInput    = "BAD_USER_INPUT"
+	codeTooComplex  = "QUERY_TOO_COMPLEX"
 	CodeForbidden   = "FORBIDDEN"
-	CodeNotFound    = "NOT_FOUND"
 	CodeUnavailable = "UNAVAILABLE"
-	CodeInternal    = "INTERNAL"
-	// CodeNotPersisted tells clients of persisted queries to send the query.
-	CodeNotPersisted = "PERSISTED_QUERY_NOT_FOUND"
+	codeInternal    = "INTERNAL"
+	// codeNotPersisted tells clients of persisted queries to send the query.
+	codeNotPersisted = "PERSISTED_QUERY_NOT_FOUND"
 )
 
 // refuse returns the error for a document that is not executed.
@@ -46,7 +45,7 @@ func statusOf(list gqlerror.List) int {
 	switch codeOf(list[0]) {
 	case CodeUnavailable:
 		return http.StatusServiceUnavailable
-	case CodeInternal:
+	case codeInternal:
 		return http.StatusInternalServerError
 	default:
 		return http.StatusOK
@@ -101,7 +100,7 @@ func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 		}
 		if op != nil && !ofChange(ctx) && op.failed.Add(1) > mostErrors {
 			if op.more.CompareAndSwap(false, true) {
-				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": CodeTooComplex}}
+				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": codeTooComplex}}
 			}
 			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 				op.timedOut.Store(true)
@@ -142,6 +141,6 @@ func presentPlainly(ctx context.Context, err error) *gqlerror.Error {
 		return known
 	}
 	shown := gqlerror.WrapPath(graphql.GetPath(ctx), err)
-	shown.Extensions = map[string]any{"code": CodeInternal}
+	shown.Extensions = map[string]any{"code": codeInternal}
 	return shown
 }

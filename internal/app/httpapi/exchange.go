@@ -103,7 +103,7 @@ func (x *exchange) identify() (context.Context, *problem) {
 	}
 	ctx, actor, err := x.h.cfg.Identify(x.r)
 	if err != nil {
-		return nil, &problem{http.StatusBadRequest, CodeBadInput, err.Error()}
+		return nil, &problem{http.StatusBadRequest, codeBadInput, err.Error()}
 	}
 	x.op.actor = actor
 	return ctx, nil
@@ -298,7 +298,7 @@ func (x *exchange) readBody(ctx context.Context) *problem {
 	tooLarge := func() *problem {
 		x.w.Header().Set("Connection", "close") // the rest is not read
 		return &problem{
-			http.StatusRequestEntityTooLarge, CodeBadInput,
+			http.StatusRequestEntityTooLarge, codeBadInput,
 			fmt.Sprintf("the request body is larger than %d bytes, the limit of this server (--max-body)", limit),
 		}
 	}
@@ -317,7 +317,7 @@ func (x *exchange) readBody(ctx context.Context) *problem {
 		x.w.Header().Set("Connection", "close")
 		return outOfMemory()
 	case err != nil:
-		return &problem{http.StatusBadRequest, CodeBadInput, "the request body could not be read to its end"}
+		return &problem{http.StatusBadRequest, codeBadInput, "the request body could not be read to its end"}
 	}
 	return nil
 }
@@ -365,7 +365,7 @@ var numbers = strictjson.WithUnmarshalers(strictjson.UnmarshalFromFunc(func(from
 // Members that the destination does not know are passed over.
 func (is jsonText) read(text []byte, to any) *problem {
 	bad := func(format string, args ...any) *problem {
-		return &problem{http.StatusBadRequest, CodeBadInput, is.what + " " + fmt.Sprintf(format, args...)}
+		return &problem{http.StatusBadRequest, codeBadInput, is.what + " " + fmt.Sprintf(format, args...)}
 	}
 	start := bytes.TrimLeft(text, " \t\r\n")
 	switch {
@@ -401,7 +401,7 @@ func (is jsonText) read(text []byte, to any) *problem {
 // readURL reads the parameters of a request by GET.
 func readURL(r *http.Request, params *graphql.RawParams) *problem {
 	bad := func(format string, args ...any) *problem {
-		return &problem{http.StatusBadRequest, CodeBadInput, fmt.Sprintf(format, args...)}
+		return &problem{http.StatusBadRequest, codeBadInput, fmt.Sprintf(format, args...)}
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

@@ -72,7 +72,7 @@ func (e *executor) read(ctx context.Context, op *operation, params *graphql.RawP
 // was found.
 func (e *executor) parse(ctx context.Context, op *operation, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
 	if params.Query == "" && params.Extensions["persistedQuery"] == nil {
-		return nil, gqlerror.List{refuse(CodeBadInput, `the request has no "query"`)}
+		return nil, gqlerror.List{refuse(codeBadInput, `the request has no "query"`)}
 	}
 	if list := e.documents.of(ctx, op, params); list != nil {
 		return nil, list
@@ -120,11 +120,11 @@ func (e *executor) finishErrors(list gqlerror.List, params *graphql.RawParams) g
 	finished := make(gqlerror.List, 0, len(list))
 	for _, err := range list {
 		if err.Rule == rules.MaxIntrospectionDepth.Name {
-			err.Extensions = map[string]any{"code": CodeTooComplex}
+			err.Extensions = map[string]any{"code": codeTooComplex}
 			err.Message = "the query asks for lists of the schema within each other more than 2 levels deep, the limit of introspection"
 		}
 		if codeOf(err) == "" { // gqlparser's
-			err.Extensions = map[string]any{"code": CodeBadInput}
+			err.Extensions = map[string]any{"code": codeBadInput}
 		}
 		err.Message = Clip(e.redactor.redact(err.Message, sent))
 		this := said{message: err.Message}
@@ -141,9 +141,9 @@ func (e *executor) finishErrors(list gqlerror.List, params *graphql.RawParams) g
 
 func unknownOperation(doc *ast.QueryDocument, name string) *gqlerror.Error {
 	if name == "" {
-		return refuse(CodeBadInput, `the document has %d operations; say which one to execute in "operationName"`, len(doc.Operations))
+		return refuse(codeBadInput, `the document has %d operations; say which one to execute in "operationName"`, len(doc.Operations))
 	}
-	return refuse(CodeBadInput, "the document has no operation named %q", name)
+	return refuse(codeBadInput, "the document has no operation named %q", name)
 }
 
 // execute executes an operation that was read, at an instant of its own. A query that its
@@ -255,7 +255,7 @@ func (r redactor) presenter(present graphql.ErrorPresenterFunc) graphql.ErrorPre
 	}
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		shown := present(ctx, err)
-		if shown != nil && codeOf(shown) == CodeBadInput && graphql.GetFieldContext(ctx) != nil {
+		if shown != nil && codeOf(shown) == codeBadInput && graphql.GetFieldContext(ctx) != nil {
 			shown.Message = r.redact(shown.Message, graphql.GetOperationContext(ctx).RawQuery)
 		}
 		return shown

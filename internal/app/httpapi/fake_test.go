@@ -61,7 +61,7 @@ func newFakeSchema(t testing.TB) *fakeSchema {
 		"fail": func(context.Context) (any, error) {
 			return nil, &gqlerror.Error{
 				Message: "something went wrong", Err: fmt.Errorf("the disk is on fire"),
-				Extensions: map[string]any{"code": CodeInternal},
+				Extensions: map[string]any{"code": codeInternal},
 			}
 		},
 		"panics": func(context.Context) (any, error) { panic("oh no") },

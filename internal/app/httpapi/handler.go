@@ -109,21 +109,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	default:
 		header.Set("Allow", allowed)
-		h.Refuse(w, r, RefusedMethod, http.StatusMethodNotAllowed, CodeBadInput, "use GET or POST, not "+r.Method)
+		h.Refuse(w, r, refusedMethod, http.StatusMethodNotAllowed, codeBadInput, "use GET or POST, not "+r.Method)
 		return
 	}
 	if r.Method == http.MethodGet && !h.mayGet(r) {
-		h.Refuse(w, r, RefusedOrigin, http.StatusForbidden, CodeForbidden, refusedGet)
+		h.Refuse(w, r, refusedOrigin, http.StatusForbidden, CodeForbidden, refusedGet)
 		return
 	}
 	if r.Method == http.MethodPost && !jsonBody(r) {
-		h.Refuse(w, r, RefusedType, http.StatusUnsupportedMediaType, CodeBadInput,
+		h.Refuse(w, r, refusedType, http.StatusUnsupportedMediaType, codeBadInput,
 			"the Content-Type of a POST must be application/json (UTF-8)")
 		return
 	}
 	if encoding := r.Header["Content-Encoding"]; len(encoding) > 0 && r.Method == http.MethodPost && !strings.EqualFold(encoding[0], "identity") {
 		header.Set("Accept-Encoding", "identity") // RFC 9110, 15.5.16
-		h.Refuse(w, r, RefusedEncoding, http.StatusUnsupportedMediaType, CodeBadInput,
+		h.Refuse(w, r, refusedEncoding, http.StatusUnsupportedMediaType, codeBadInput,
 			"a request's Content-Encoding is not supported; send the body as it is")
 		return
 	}
@@ -133,7 +133,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // panicked logs a panic, and returns the answer to it.
 func (h *Handler) panicked(ctx context.Context, request string, failure any) *problem {
 	h.cfg.Logger.ErrorContext(namesRequest(ctx), "panic", "request", request, "value", fmt.Sprint(failure), "stack", string(debug.Stack()))
-	return &problem{http.StatusInternalServerError, CodeInternal, "something went wrong in the server; its log says what, under request " + request}
+	return &problem{http.StatusInternalServerError, codeInternal, "something went wrong in the server; its log says what, under request " + request}
 }
 
 const allowed = "GET, POST, OPTIONS"
@@ -166,12 +166,12 @@ type Refusal string
 // for one of the first three.
 const (
 	RefusedHost     Refusal = "host"         // a name that is not this server's
-	RefusedType     Refusal = "content-type" // a body that is not said to be JSON
-	RefusedOrigin   Refusal = "origin"       // of a WebSocket or a GET
-	RefusedEncoding Refusal = "content-encoding"
-	RefusedMethod   Refusal = "method"
-	RefusedUpgrade  Refusal = "upgrade"    // no WebSocket that is spoken here
-	RefusedSockets  Refusal = "websockets" // too many are open
+	refusedType     Refusal = "content-type" // a body that is not said to be JSON
+	refusedOrigin   Refusal = "origin"       // of a WebSocket or a GET
+	refusedEncoding Refusal = "content-encoding"
+	refusedMethod   Refusal = "method"
+	refusedUpgrade  Refusal = "upgrade"    // no WebSocket that is spoken here
+	refusedSockets  Refusal = "websockets" // too many are open
 )
 
 // Refuse answers a request that is not read with one error, and logs and counts it.

@@ -45,7 +45,7 @@ func TestMediaTypes(t *testing.T) {
 		// A document that is not valid is 400 only in the newer media type.
 		want := map[string]int{mediaJSON: 200, mediaGraphQL: 400}[c.want]
 		for _, document := range []string{`{`, `{nothing}`, `query($id: ID!) {nodes(ids: [$id]) {id}}`} {
-			s.query(t, document, "Accept", c.accept).wantError(t, want, CodeBadInput, "")
+			s.query(t, document, "Accept", c.accept).wantError(t, want, codeBadInput, "")
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestBadRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := s.post(t, c.body)
-			a.wantError(t, 400, CodeBadInput, c.text)
+			a.wantError(t, 400, codeBadInput, c.text)
 			if len(a.text) > 1000 {
 				t.Errorf("the answer has %d bytes: it echoes the request", len(a.text))
 			}
@@ -97,8 +97,8 @@ func TestDocumentsThatCannotBeExecuted(t *testing.T) {
 		"nul":                 {`{"query":"{hello\u0000}"}`, "invalid character"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.post(t, c.body).wantError(t, 200, CodeBadInput, c.text)
-			s.post(t, c.body, "Accept", mediaGraphQL).wantError(t, 400, CodeBadInput, c.text)
+			s.post(t, c.body).wantError(t, 200, codeBadInput, c.text)
+			s.post(t, c.body, "Accept", mediaGraphQL).wantError(t, 400, codeBadInput, c.text)
 		})
 	}
 }
@@ -110,23 +110,23 @@ func TestGet(t *testing.T) {
 		return s.do(t, http.MethodGet, "/?"+values.Encode(), "", header...)
 	}
 	get(url.Values{"query": {"query($n: String) {hello(name: $n)}"}, "variables": {`{"n":"x"}`}}).want(t, 200, ok)
-	get(url.Values{"query": {"mutation {change}"}}).wantError(t, 405, CodeBadInput, "send it by POST")
-	get(url.Values{"query": {"query A {hello} mutation B {change}"}, "operationName": {"B"}}).wantError(t, 405, CodeBadInput, "send it by POST")
-	get(url.Values{}).wantError(t, 400, CodeBadInput, `no "query"`)
-	get(url.Values{"query": {"{hello}"}, "variables": {`[1]`}}).wantError(t, 400, CodeBadInput, `the parameter "variables" is a list: it must be an object such as {"key"`)
-	get(url.Values{"query": {"{hello}"}, "extensions": {`[1]`}}).wantError(t, 400, CodeBadInput, `the parameter "extensions" is a list: it must be an object such as {"persistedQuery"`)
-	get(url.Values{"query": {"{hello}"}, "extensions": {`"x`}}).wantError(t, 400, CodeBadInput, `"extensions"`)
-	get(url.Values{"query": {"{hello}", "{x: hello}"}}).wantError(t, 400, CodeBadInput, "given 2 times")
-	get(url.Values{"query": {"{hello \xff}"}}).wantError(t, 400, CodeBadInput, "UTF-8")
-	s.do(t, http.MethodGet, "/?query=%zz", "").wantError(t, 400, CodeBadInput, "could not be decoded")
-	get(url.Values{"query": {"{"}}, "Accept", mediaGraphQL).wantError(t, 400, CodeBadInput, "")
+	get(url.Values{"query": {"mutation {change}"}}).wantError(t, 405, codeBadInput, "send it by POST")
+	get(url.Values{"query": {"query A {hello} mutation B {change}"}, "operationName": {"B"}}).wantError(t, 405, codeBadInput, "send it by POST")
+	get(url.Values{}).wantError(t, 400, codeBadInput, `no "query"`)
+	get(url.Values{"query": {"{hello}"}, "variables": {`[1]`}}).wantError(t, 400, codeBadInput, `the parameter "variables" is a list: it must be an object such as {"key"`)
+	get(url.Values{"query": {"{hello}"}, "extensions": {`[1]`}}).wantError(t, 400, codeBadInput, `the parameter "extensions" is a list: it must be an object such as {"persistedQuery"`)
+	get(url.Values{"query": {"{hello}"}, "extensions": {`"x`}}).wantError(t, 400, codeBadInput, `"extensions"`)
+	get(url.Values{"query": {"{hello}", "{x: hello}"}}).wantError(t, 400, codeBadInput, "given 2 times")
+	get(url.Values{"query": {"{hello \xff}"}}).wantError(t, 400, codeBadInput, "UTF-8")
+	s.do(t, http.MethodGet, "/?query=%zz", "").wantError(t, 400, codeBadInput, "could not be decoded")
+	get(url.Values{"query": {"{"}}, "Accept", mediaGraphQL).wantError(t, 400, codeBadInput, "")
 }
 
 func TestMethodsAndContentTypes(t *testing.T) {
 	s := newServer(t, nil)
 	for _, method := range []string{"PUT", "DELETE", "PATCH"} {
 		a := s.do(t, method, "/", "{}")
-		a.wantError(t, 405, CodeBadInput, "use GET or POST")
+		a.wantError(t, 405, codeBadInput, "use GET or POST")
 		if got := a.header.Get("Allow"); got != allowed {
 			t.Errorf("%s: Allow %q", method, got)
 		}
@@ -139,10 +139,10 @@ func TestMethodsAndContentTypes(t *testing.T) {
 		"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
 		"application/graphql", "application/json; charset=latin1", "nonsense/",
 	} {
-		s.do(t, "POST", "/", body, "Content-Type", kind).wantError(t, 415, CodeBadInput, "application/json")
+		s.do(t, "POST", "/", body, "Content-Type", kind).wantError(t, 415, codeBadInput, "application/json")
 	}
 	for _, encoding := range []string{"gzip", "br", "GZIP, identity"} {
-		s.do(t, "POST", "/", body, "Content-Type", mediaJSON, "Content-Encoding", encoding).wantError(t, 415, CodeBadInput, "Content-Encoding is not supported")
+		s.do(t, "POST", "/", body, "Content-Type", mediaJSON, "Content-Encoding", encoding).wantError(t, 415, codeBadInput, "Content-Encoding is not supported")
 	}
 	s.do(t, "POST", "/", body, "Content-Type", mediaJSON, "Content-Encoding", "identity").want(t, 200, ok)
 	for _, kind := range []string{"application/json; charset=utf-8", "Application/JSON", `application/json; charset="UTF-8"`} {
@@ -156,7 +156,7 @@ func TestPersistedQueries(t *testing.T) {
 		return `{"extensions":{"persistedQuery":{"version":1,"sha256Hash":"` + hash + `"}}}`
 	}
 	right := persisted(sha256Hex("{hello}"))
-	s.post(t, `{"query":"{hello}",`+persisted(sha256Hex("{x}"))[1:]).wantError(t, 200, CodeBadInput, "does not match")
+	s.post(t, `{"query":"{hello}",`+persisted(sha256Hex("{x}"))[1:]).wantError(t, 200, codeBadInput, "does not match")
 	s.post(t, right).wantError(t, 400, "PERSISTED_QUERY_NOT_FOUND", "")
 	s.post(t, `{"query":"{hello}",`+right[1:]).want(t, 200, ok)
 	s.post(t, right).want(t, 200, ok)
@@ -168,7 +168,7 @@ func TestPersistedQueries(t *testing.T) {
 		`{"version":"1","sha256Hash":"x"}`: `must be an object with "version": 1`,
 		`{"version":2,"sha256Hash":"x"}`:   "has the version 2; this server knows version 1 only",
 	} {
-		s.post(t, `{"extensions":{"persistedQuery":`+given+`}}`).wantError(t, 400, CodeBadInput, want)
+		s.post(t, `{"extensions":{"persistedQuery":`+given+`}}`).wantError(t, 400, codeBadInput, want)
 		c := s.connect(t, `{}`)
 		c.send(t, `{"type":"subscribe","id":"1","payload":{"extensions":{"persistedQuery":`+given+`}}}`)
 		if got := c.receive(t); !strings.Contains(got, `"type":"error"`) || !strings.Contains(got, `"code":"BAD_USER_INPUT"`) {
@@ -191,8 +191,8 @@ func TestPresenterIsForFields(t *testing.T) {
 			return &gqlerror.Error{Message: err.Error(), Extensions: map[string]any{"code": "PRESENTED"}}
 		}
 	})
-	s.query(t, `{items {nodes {id}}}`).wantError(t, 200, CodeTooComplex, "3 levels deep")
-	s.query(t, `{nothing}`).wantError(t, 200, CodeBadInput, "nothing")
+	s.query(t, `{items {nodes {id}}}`).wantError(t, 200, codeTooComplex, "3 levels deep")
+	s.query(t, `{nothing}`).wantError(t, 200, codeBadInput, "nothing")
 	if got := s.query(t, `{fail}`).text; !strings.Contains(got, "PRESENTED") {
 		t.Error(got)
 	}
@@ -200,8 +200,8 @@ func TestPresenterIsForFields(t *testing.T) {
 
 func TestPanic(t *testing.T) {
 	s := newServer(t, nil)
-	s.query(t, `query P{panics}`).wantError(t, 500, CodeInternal, "request "+s.handler.ids.prefix)
-	s.query(t, `{panics}`, "Accept", mediaEvents).wantError(t, 500, CodeInternal, "request "+s.handler.ids.prefix)
+	s.query(t, `query P{panics}`).wantError(t, 500, codeInternal, "request "+s.handler.ids.prefix)
+	s.query(t, `{panics}`, "Accept", mediaEvents).wantError(t, 500, codeInternal, "request "+s.handler.ids.prefix)
 	s.query(t, `{hello}`).want(t, 200, ok)
 	if err := s.handler.Drain(t.Context()); err != nil {
 		t.Errorf("the place of the panicking operation is lost: %v", err)
@@ -224,7 +224,7 @@ func TestBeginFails(t *testing.T) {
 	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
 		cfg.Operations = &fakeOperations{err: &refusal{}}
 	})
-	s.query(t, `{hello}`).wantError(t, 500, CodeInternal, "no instant")
+	s.query(t, `{hello}`).wantError(t, 500, codeInternal, "no instant")
 }
 
 type refusal struct{}
@@ -254,7 +254,7 @@ func TestIdentity(t *testing.T) {
 		}
 	})
 	s.query(t, `query Named {hello}`, "X-Actor", "ada", "X-Request-Id", "r-1").want(t, 200, ok)
-	s.query(t, `{hello}`, "X-Actor", "bad").wantError(t, 400, CodeBadInput, "who are you?")
+	s.query(t, `{hello}`, "X-Actor", "bad").wantError(t, 400, codeBadInput, "who are you?")
 	got := s.journal.lines(t)[0]
 	delete(got, "time")
 	delete(got, "duration")

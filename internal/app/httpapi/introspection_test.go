@@ -60,7 +60,7 @@ func TestErrorsTellNoNames(t *testing.T) {
 		fake.schema = schema
 		cfg.Present = func(ctx context.Context, err error) *gqlerror.Error {
 			shown := presentPlainly(ctx, err)
-			shown.Extensions = map[string]any{"code": CodeBadInput}
+			shown.Extensions = map[string]any{"code": codeBadInput}
 			return shown
 		}
 		fake.fields["quokka"] = func(ctx context.Context) (any, error) {

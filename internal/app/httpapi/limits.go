@@ -59,7 +59,7 @@ func (w *shapeWalk) selections(set ast.SelectionSet, depth int) {
 
 func (w *shapeWalk) fail(format string, args ...any) {
 	if w.err == nil {
-		w.err = refuse(CodeTooComplex, format, args...)
+		w.err = refuse(codeTooComplex, format, args...)
 	}
 }
 
@@ -91,11 +91,11 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 	case w.err != nil:
 		return w.err
 	case total.roots > limits.RootFields:
-		return refuse(CodeTooComplex, "the operation has %s root fields; at most %d are allowed (--max-root-fields): send several operations", roughly(total.roots), limits.RootFields)
+		return refuse(codeTooComplex, "the operation has %s root fields; at most %d are allowed (--max-root-fields): send several operations", roughly(total.roots), limits.RootFields)
 	case total.depth > limits.Depth:
-		return refuse(CodeTooComplex, "the operation nests %d levels deep; at most %d are allowed (--max-depth): ask for the rest in another operation", total.depth, limits.Depth)
+		return refuse(codeTooComplex, "the operation nests %d levels deep; at most %d are allowed (--max-depth): ask for the rest in another operation", total.depth, limits.Depth)
 	case total.cost > limits.Cost:
-		return refuse(CodeTooComplex, "the operation may return %s fields; at most %d are allowed (--max-cost; what reads and compares versions counts for several): ask for smaller pages or fewer nested lists",
+		return refuse(codeTooComplex, "the operation may return %s fields; at most %d are allowed (--max-cost; what reads and compares versions counts for several): ask for smaller pages or fewer nested lists",
 			roughly(total.cost), limits.Cost)
 	}
 	return nil
@@ -198,7 +198,7 @@ func (w *costWalk) checkConditions(directives ast.DirectiveList) {
 		}
 		condition := d.Arguments.ForName("if").Value
 		if value, given := w.variables[condition.Raw]; condition.Kind == ast.Variable && given && value == nil {
-			w.fail(refuse(CodeBadInput, "variable %q cannot be null: it is a condition of @%s", "$"+condition.Raw, d.Name), d.Position)
+			w.fail(refuse(codeBadInput, "variable %q cannot be null: it is a condition of @%s", "$"+condition.Raw, d.Name), d.Position)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
 			given = true
 			size = max(size, n)
 			if n > w.limits.PageSize {
-				err := refuse(CodeBadInput, "%s: %s is more than the largest page of this server, %d (--max-page); ask for less and follow pageInfo", name, shorten(text), w.limits.PageSize)
+				err := refuse(codeBadInput, "%s: %s is more than the largest page of this server, %d (--max-page); ask for less and follow pageInfo", name, shorten(text), w.limits.PageSize)
 				err.Path = ast.Path{ast.PathName(f.Alias)}
 				w.fail(err, f.Position)
 			}

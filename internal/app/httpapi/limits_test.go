@@ -22,7 +22,7 @@ func TestBodyLimit(t *testing.T) {
 		t.Fatalf("the test's body has %d bytes", len(exactly))
 	}
 	s.post(t, exactly).want(t, 200, ok)
-	s.post(t, exactly+" ").wantError(t, 413, CodeBadInput, "larger than 100 bytes")
+	s.post(t, exactly+" ").wantError(t, 413, codeBadInput, "larger than 100 bytes")
 
 	// A body of unknown length is not read to its end: this one has none.
 	endless := io.MultiReader(strings.NewReader(`{"query":"`), &endlessReader{})
@@ -85,8 +85,8 @@ func TestShapeLimits(t *testing.T) {
 		"root by spreads":  {`{...F ...F} fragment F on Query {hello hello hello}`, "6 root fields"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.query(t, c.document).wantError(t, 200, CodeTooComplex, c.text)
-			s.query(t, c.document, "Accept", mediaGraphQL).wantError(t, 400, CodeTooComplex, c.text)
+			s.query(t, c.document).wantError(t, 200, codeTooComplex, c.text)
+			s.query(t, c.document, "Accept", mediaGraphQL).wantError(t, 400, codeTooComplex, c.text)
 		})
 	}
 	s.query(t, `{a: hello b: hello c: hello}`).want(t, 200, `{"data":{…`)
@@ -144,7 +144,7 @@ func costOf(t *testing.T, exec *executor, document string, variables map[string]
 	if errs != nil {
 		return 0, errs.Error()
 	}
-	limits := DefaultLimits()
+	limits := defaultLimits()
 	w := costWalk{limits: &limits, variables: oc.Variables}
 	return w.set(oc.Operation.SelectionSet, false).cost, ""
 }
@@ -152,15 +152,15 @@ func costOf(t *testing.T, exec *executor, document string, variables map[string]
 func TestCostLimit(t *testing.T) {
 	s := newServer(t, func(cfg *Config, _ *fakeSchema) { cfg.Limits.Cost = 41 })
 	s.query(t, `{items {nodes {id}}}`).want(t, 200, `{"data":…`)
-	s.query(t, `{items {nodes {id}} hello}`).wantError(t, 200, CodeTooComplex, "may return 42 fields; at most 41")
-	s.query(t, `{items(first: 501) {nodes {id}}}`).wantError(t, 200, CodeBadInput, "largest page of this server, 500 (--max-page)")
-	s.query(t, `{items(last: 99999999999) {nodes {id}}}`).wantError(t, 200, CodeBadInput, "last: 99999999999 is more than the largest page")
+	s.query(t, `{items {nodes {id}} hello}`).wantError(t, 200, codeTooComplex, "may return 42 fields; at most 41")
+	s.query(t, `{items(first: 501) {nodes {id}}}`).wantError(t, 200, codeBadInput, "largest page of this server, 500 (--max-page)")
+	s.query(t, `{items(last: 99999999999) {nodes {id}}}`).wantError(t, 200, codeBadInput, "last: 99999999999 is more than the largest page")
 	s.post(t, `{"query":"query($n: Int) {items(first: $n) {nodes {id}}}","variables":{"n":99999999999}}`).
-		wantError(t, 200, CodeBadInput, "first: 99999999999 is more than the largest page")
+		wantError(t, 200, codeBadInput, "first: 99999999999 is more than the largest page")
 	s.post(t, `{"query":"query($n: Int) {items(first: $n) {nodes {id}}}","variables":{"n":-99999999999}}`).want(t, 200, `{"data":…`)
 	// Nested pages that would overflow an integer.
 	document := `{items(first: 500) {nodes {` + strings.Repeat(`more(first: 500) {nodes {`, 6) + `id` + strings.Repeat(`}}`, 6) + `}}}`
-	s.query(t, document).wantError(t, 200, CodeTooComplex, "may return")
+	s.query(t, document).wantError(t, 200, codeTooComplex, "may return")
 }
 
 // Fragments that spread each other twice double the answer with each; neither
@@ -173,7 +173,7 @@ func TestFragmentBomb(t *testing.T) {
 		fmt.Fprintf(&b, " fragment F%d on Item {...F%d ...F%d}", i, i+1, i+1)
 	}
 	b.WriteString(` fragment F60 on Item {id}`)
-	s.query(t, b.String()).wantError(t, 200, CodeTooComplex, "may return")
+	s.query(t, b.String()).wantError(t, 200, codeTooComplex, "may return")
 	// At the root they are more fields than an integer can count.
 	b.Reset()
 	b.WriteString(`{...F0}`)
@@ -181,7 +181,7 @@ func TestFragmentBomb(t *testing.T) {
 		fmt.Fprintf(&b, " fragment F%d on Query {...F%d ...F%d}", i, i+1, i+1)
 	}
 	b.WriteString(` fragment F64 on Query {hello}`)
-	s.query(t, b.String()).wantError(t, 200, CodeTooComplex, "the operation has more than 10^18 root fields")
+	s.query(t, b.String()).wantError(t, 200, codeTooComplex, "the operation has more than 10^18 root fields")
 }
 
 func TestConcurrencyLimit(t *testing.T) {
@@ -348,8 +348,8 @@ func TestConditionIsNull(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := `{"query": "` + c.document + `", "variables": {"b": null}}`
-			s.post(t, body).wantError(t, 200, CodeBadInput, c.text)
-			s.post(t, body, "Accept", mediaGraphQL).wantError(t, 400, CodeBadInput, "")
+			s.post(t, body).wantError(t, 200, codeBadInput, c.text)
+			s.post(t, body, "Accept", mediaGraphQL).wantError(t, 400, codeBadInput, "")
 		})
 	}
 	s.post(t, `{"query": "query($b: Boolean = true) {hello @include(if: $b)}"}`).want(t, 200, ok)

@@ -139,7 +139,7 @@ func TestMergingAgreesWithGqlparser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := DefaultLimits()
+	limits := defaultLimits()
 	ours := newValidation(schema, &limits)
 	m := &documentMaker{Rand: rand.New(rand.NewPCG(20261122, 13)), schema: schema}
 	documents := 20_000

@@ -173,7 +173,7 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 	switch {
 	case h.cfg.Slow > 0 && took >= h.cfg.Slow:
 		level = slog.LevelWarn
-	case op.code() == CodeInternal:
+	case op.code() == codeInternal:
 		level = slog.LevelError
 	}
 	if !h.cfg.Logger.Enabled(ctx, level) {

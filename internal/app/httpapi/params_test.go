@@ -47,12 +47,12 @@ func TestRepeatedMembersAreRefused(t *testing.T) {
 		{`{` + query + `,"other":{"x":1,"x":2}}`, "/other/x"},
 	} {
 		want := fmt.Sprintf("has the member %q more than once; send it once", test.member)
-		s.post(t, test.body).wantError(t, http.StatusBadRequest, CodeBadInput, "the request body "+want)
-		s.post(t, test.body, "Accept", mediaEvents).wantError(t, http.StatusBadRequest, CodeBadInput, "the request body "+want)
+		s.post(t, test.body).wantError(t, http.StatusBadRequest, codeBadInput, "the request body "+want)
+		s.post(t, test.body, "Accept", mediaEvents).wantError(t, http.StatusBadRequest, codeBadInput, "the request body "+want)
 		c := s.connect(t, `{}`)
 		c.send(t, `{"type":"subscribe","id":"1","payload":`+test.body+`}`)
 		c.wantClosed(t, closeInvalid, fmt.Sprintf("the message has the member %q more than once", "/payload"+test.member))
 	}
 	s.do(t, http.MethodGet, "/?query="+url.QueryEscape("{hello}")+"&variables="+url.QueryEscape(`{"a":{"b":1,"b":2}}`), "").
-		wantError(t, http.StatusBadRequest, CodeBadInput, `the parameter "variables" has the member "/a/b" more than once; send it once`)
+		wantError(t, http.StatusBadRequest, codeBadInput, `the parameter "variables" has the member "/a/b" more than once; send it once`)
 }

@@ -126,7 +126,7 @@ func withPayload(r *http.Request, payload map[string]any) *http.Request {
 // checkSocket refuses what cannot become a WebSocket of this API.
 func (h *Handler) checkSocket(r *http.Request) *problem {
 	bad := func(message string) *problem {
-		return &problem{http.StatusBadRequest, CodeBadInput, message}
+		return &problem{http.StatusBadRequest, codeBadInput, message}
 	}
 	switch {
 	case r.Method != http.MethodGet || !mentions(r.Header, "Upgrade", "websocket") || !mentions(r.Header, "Connection", "upgrade"):

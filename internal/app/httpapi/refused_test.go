@@ -40,15 +40,15 @@ func (s *server) counted(t *testing.T, name, label string) map[string]float64 {
 func TestRefusalsAreLoggedAndCounted(t *testing.T) {
 	s := newServer(t, nil)
 	s.do(t, "POST", "/", `{"query":"mutation {change}"}`, "Content-Type", "text/plain", "Origin", "https://evil.example.org", "X-Request-Id", "r-1").
-		wantError(t, 415, CodeBadInput, "application/json")
-	s.do(t, "DELETE", "/", "").wantError(t, 405, CodeBadInput, "use GET or POST")
-	s.post(t, `{}`, "Content-Encoding", "br").wantError(t, 415, CodeBadInput, "Content-Encoding")
+		wantError(t, 415, codeBadInput, "application/json")
+	s.do(t, "DELETE", "/", "").wantError(t, 405, codeBadInput, "use GET or POST")
+	s.post(t, `{}`, "Content-Encoding", "br").wantError(t, 415, codeBadInput, "Content-Encoding")
 	if _, response, err := s.dial(t, subprotocol, http.Header{"Origin": {"https://evil.example.org"}}); err == nil || response.StatusCode != 403 {
 		t.Fatal(response, err)
 	} else if err := response.Body.Close(); err != nil {
 		t.Error(err)
 	}
-	s.do(t, "GET", "/", "", "Connection", "Upgrade", "Upgrade", "h2c").wantError(t, 400, CodeBadInput, "WebSocket")
+	s.do(t, "GET", "/", "", "Connection", "Upgrade", "Upgrade", "h2c").wantError(t, 400, codeBadInput, "WebSocket")
 	want := map[string]float64{"content-type": 1, "method": 1, "content-encoding": 1, "origin": 1, "upgrade": 1}
 	if diff := cmp.Diff(want, s.counted(t, "asof_requests_refused_total", "reason")); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
@@ -125,9 +125,9 @@ func TestEventsByGet(t *testing.T) {
 	}
 	get(url.Values{"query": {`{nothing}`}}).want(t, 200, events+`{"errors":[{"message":"Cannot query field…`)
 	get(url.Values{"query": {`query Q($n: String) {hello(name: $n)}`}, "variables": {`{"n": {}}`}}).want(t, 200, events+`{"errors":[{"message":…`)
-	get(url.Values{"query": {`{hello}`}, "variables": {`7`}}).wantError(t, 400, CodeBadInput, `the parameter "variables" must be a JSON object`)
+	get(url.Values{"query": {`{hello}`}, "variables": {`7`}}).wantError(t, 400, codeBadInput, `the parameter "variables" must be a JSON object`)
 	refused := get(url.Values{"query": {`mutation {change}`}})
-	refused.wantError(t, 405, CodeBadInput, "a mutation cannot be sent by GET")
+	refused.wantError(t, 405, codeBadInput, "a mutation cannot be sent by GET")
 	if got := refused.header.Get("Allow"); got != "POST" {
 		t.Errorf("Allow %q", got)
 	}

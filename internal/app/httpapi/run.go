@@ -84,7 +84,7 @@ func (r *run) start(params *graphql.RawParams) *problem {
 	}
 	if r.refused == nil && r.op.get && r.oc.Operation.Operation != ast.Query {
 		r.status = http.StatusMethodNotAllowed
-		r.refused = gqlerror.List{refuse(CodeBadInput, "a %s cannot be sent by GET; send it by POST", r.oc.Operation.Operation)}
+		r.refused = gqlerror.List{refuse(codeBadInput, "a %s cannot be sent by GET; send it by POST", r.oc.Operation.Operation)}
 	}
 	if r.refused != nil {
 		return nil

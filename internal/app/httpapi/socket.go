@@ -96,9 +96,9 @@ type socket struct {
 // serveSocket upgrades a request and serves the WebSocket until it is closed.
 func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operation) {
 	if p := h.checkSocket(r); p != nil {
-		why := RefusedUpgrade
+		why := refusedUpgrade
 		if p.status == http.StatusForbidden {
-			why = RefusedOrigin
+			why = refusedOrigin
 		}
 		h.Refuse(w, r, why, p.status, p.code, p.message)
 		return
@@ -107,7 +107,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	open := h.sockets.Hold(client)
 	if h.waitForMemory(r.Context(), open, 1) != nil {
 		w.Header().Set("Retry-After", "10")
-		h.Refuse(w, r, RefusedSockets, http.StatusServiceUnavailable, CodeUnavailable,
+		h.Refuse(w, r, refusedSockets, http.StatusServiceUnavailable, CodeUnavailable,
 			"too many WebSockets are open, of all clients or of this one (--max-sockets); try again in a moment")
 		return
 	}

@@ -29,12 +29,12 @@ func TestServerSentEvents(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	refused := s.post(t, `{"query": 1}`, "Accept", mediaEvents)
-	refused.wantError(t, 400, CodeBadInput, `a member "/query" that is not a string`)
+	refused.wantError(t, 400, codeBadInput, `a member "/query" that is not a string`)
 	if got := refused.header.Get("Content-Type"); got != mediaJSON+"; charset=utf-8" {
 		t.Errorf("a refusal has the Content-Type %q", got)
 	}
-	s.post(t, `{"query": `, "Accept", mediaEvents).wantError(t, 400, CodeBadInput, "not valid JSON")
-	s.do(t, "POST", "/", "{}", "Accept", mediaEvents, "Content-Type", "text/plain").wantError(t, 415, CodeBadInput, "")
+	s.post(t, `{"query": `, "Accept", mediaEvents).wantError(t, 400, codeBadInput, "not valid JSON")
+	s.do(t, "POST", "/", "{}", "Accept", mediaEvents, "Content-Type", "text/plain").wantError(t, 415, codeBadInput, "")
 	lines := s.journal.lines(t)
 	if lines[0]["transport"] != "SSE" || lines[0]["name"] != "Q" || lines[0]["documentsRead"] != 7.0 {
 		t.Errorf("log: %v", lines[0])
@@ -123,7 +123,7 @@ func TestWebSocket(t *testing.T) {
 	c.want(t, `{"type":"complete","id":"2"}`)
 	for _, document := range []string{`{nothing}`, `{`, `{items(first: 501) {nodes {id}}}`} {
 		c.send(t, `{"type":"subscribe","id":"3","payload":{"query":"`+document+`"}}`)
-		if got := c.receive(t); !strings.Contains(got, `"type":"error"`) || !strings.Contains(got, CodeBadInput) {
+		if got := c.receive(t); !strings.Contains(got, `"type":"error"`) || !strings.Contains(got, codeBadInput) {
 			t.Errorf("%s: %s", document, got)
 		}
 	}
@@ -178,8 +178,8 @@ func TestWebSocketHandshake(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	s.do(t, "GET", "/", "", "Connection", "Upgrade", "Upgrade", "h2c").wantError(t, 400, CodeBadInput, "WebSocket")
-	s.do(t, "GET", "/", "", "Connection", "Upgrade", "Upgrade", "websocket").wantError(t, 400, CodeBadInput, "version 13")
+	s.do(t, "GET", "/", "", "Connection", "Upgrade", "Upgrade", "h2c").wantError(t, 400, codeBadInput, "WebSocket")
+	s.do(t, "GET", "/", "", "Connection", "Upgrade", "Upgrade", "websocket").wantError(t, 400, codeBadInput, "version 13")
 }
 
 func TestWebSocketMessageLimit(t *testing.T) {
@@ -286,8 +286,8 @@ func TestAnswerThatCannotBeEncoded(t *testing.T) {
 			return "world", nil
 		}
 	})
-	s.query(t, `{hello}`).wantError(t, http.StatusInternalServerError, CodeInternal, "something went wrong")
-	s.query(t, `{hello}`, "Accept", mediaEvents).wantError(t, http.StatusInternalServerError, CodeInternal, "something went wrong")
+	s.query(t, `{hello}`).wantError(t, http.StatusInternalServerError, codeInternal, "something went wrong")
+	s.query(t, `{hello}`, "Accept", mediaEvents).wantError(t, http.StatusInternalServerError, codeInternal, "something went wrong")
 }
 
 // Lines of a log that adds the request's id name it once.

@@ -52,13 +52,13 @@ func TestHalfPairsOnEveryWay(t *testing.T) {
 	const document, text = `{hello(name: "a\ud800b")}`, `half of a surrogate pair, \ud800`
 	for range 2 { // the second time it would come from a cache
 		a := s.query(t, document)
-		a.wantError(t, 200, CodeBadInput, text)
+		a.wantError(t, 200, codeBadInput, text)
 		if !strings.Contains(a.text, `"locations":[{"line":1,"column":16}]`) {
 			t.Errorf("no location: %s", a.text)
 		}
 	}
-	s.query(t, document, "Accept", mediaGraphQL).wantError(t, 400, CodeBadInput, text)
-	s.do(t, "GET", "/?"+url.Values{"query": {document}}.Encode(), "").wantError(t, 200, CodeBadInput, text)
+	s.query(t, document, "Accept", mediaGraphQL).wantError(t, 400, codeBadInput, text)
+	s.do(t, "GET", "/?"+url.Values{"query": {document}}.Encode(), "").wantError(t, 200, codeBadInput, text)
 	if a := s.query(t, document, "Accept", "text/event-stream"); !strings.Contains(a.text, "half of a surrogate pair") {
 		t.Errorf("server-sent events: %s", a.text)
 	}
@@ -67,11 +67,11 @@ func TestHalfPairsOnEveryWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.post(t, fmt.Sprintf(`{"query":%s,%s}`, encoded, hash)).wantError(t, 200, CodeBadInput, text)
-	s.post(t, `{`+hash+`}`).wantError(t, 400, CodeNotPersisted, "")
+	s.post(t, fmt.Sprintf(`{"query":%s,%s}`, encoded, hash)).wantError(t, 200, codeBadInput, text)
+	s.post(t, `{`+hash+`}`).wantError(t, 400, codeNotPersisted, "")
 	c := s.connect(t, `{}`)
 	c.send(t, fmt.Sprintf(`{"type":"subscribe","id":"1","payload":{"query":%s}}`, encoded))
-	if got := c.receive(t); !strings.Contains(got, "half of a surrogate pair") || !strings.Contains(got, CodeBadInput) {
+	if got := c.receive(t); !strings.Contains(got, "half of a surrogate pair") || !strings.Contains(got, codeBadInput) {
 		t.Errorf("WebSocket: %s", got)
 	}
 	s.query(t, `{hello(name: "a\ud83d\ude00\u{1F600}b")}`).want(t, 200, ok)
@@ -80,16 +80,16 @@ func TestHalfPairsOnEveryWay(t *testing.T) {
 func TestSyntaxErrors(t *testing.T) {
 	s := newServer(t, nil)
 	for document, c := range map[string]struct{ code, text, place string }{
-		`{hello(name: "abc)}`:         {CodeBadInput, "Unterminated string", `"line":1,"column":20`},
-		`{hello(name: """abc)}`:       {CodeBadInput, "Unterminated string", `"line":1`},
-		`{hello(name: "\x")}`:         {CodeBadInput, `Invalid character escape sequence: \x`, `"line":1,"column":16`},
-		`{hello(name: "\u{110000}")}`: {CodeBadInput, `Invalid character escape sequence: \u{110000}`, `"line":1`},
-		"{hello\x00}":                 {CodeBadInput, `invalid character "\u0000"`, `"line":1,"column":7`},
-		"{\n? }":                      {CodeBadInput, `unexpected character "?"`, `"line":2,"column":1`},
-		`{hello(name: 01)}`:           {CodeBadInput, `Invalid number`, `"line":1`},
-		`{hello(Invalid "`:            {CodeBadInput, `Unterminated string`, `"line":1`},
-		`{hello(name: ` + strings.Repeat("[", 2000) + `)}`:    {CodeTooComplex, "nests more than 1000 levels", `"line":1`},
-		`{hello ! "exceeded maximum nesting depth of 1000" }`: {CodeBadInput, "", `"line":1`},
+		`{hello(name: "abc)}`:         {codeBadInput, "Unterminated string", `"line":1,"column":20`},
+		`{hello(name: """abc)}`:       {codeBadInput, "Unterminated string", `"line":1`},
+		`{hello(name: "\x")}`:         {codeBadInput, `Invalid character escape sequence: \x`, `"line":1,"column":16`},
+		`{hello(name: "\u{110000}")}`: {codeBadInput, `Invalid character escape sequence: \u{110000}`, `"line":1`},
+		"{hello\x00}":                 {codeBadInput, `invalid character "\u0000"`, `"line":1,"column":7`},
+		"{\n? }":                      {codeBadInput, `unexpected character "?"`, `"line":2,"column":1`},
+		`{hello(name: 01)}`:           {codeBadInput, `Invalid number`, `"line":1`},
+		`{hello(Invalid "`:            {codeBadInput, `Unterminated string`, `"line":1`},
+		`{hello(name: ` + strings.Repeat("[", 2000) + `)}`:    {codeTooComplex, "nests more than 1000 levels", `"line":1`},
+		`{hello ! "exceeded maximum nesting depth of 1000" }`: {codeBadInput, "", `"line":1`},
 	} {
 		a := s.query(t, document)
 		a.wantError(t, 200, c.code, c.text)
@@ -104,16 +104,16 @@ func TestErrorsAreShort(t *testing.T) {
 	s := newServer(t, nil)
 	digits := strings.Repeat("9", 50_000)
 	for name, c := range map[string]struct{ document, code, text string }{
-		"an integer":          {`{items(first: ` + digits + `) {nodes {id}}}`, CodeBadInput, "the number " + digits[:100] + "… is too large"},
-		"a large float":       {`{items(first: 1e999999999) {nodes {id}}}`, CodeBadInput, "the number 1e999999999 is too large"},
-		"a float":             {`{items(first: 1e99) {nodes {id}}}`, CodeBadInput, "non-integer value: 1e99"},
-		"below 64 bits":       {`{items(first: -9223372036854775809) {nodes {id}}}`, CodeBadInput, "the number -9223372036854775809 is too large"},
-		"64 bits":             {`{items(first: 9223372036854775807) {nodes {id}}}`, CodeBadInput, "first: 9223372036854775807 is more than the largest page"},
-		"a number for a text": {`{hello(name: 1.` + digits + `)}`, CodeBadInput, "String cannot represent a non string value: 1.999"},
-		"a name":              {`{` + strings.Repeat("a", 50_000) + `}`, CodeBadInput, `aaa" on type "Query".`},
-		"a directive":         {`{hello @a` + strings.Repeat("é", 3000) + `}`, CodeBadInput, ""},
+		"an integer":          {`{items(first: ` + digits + `) {nodes {id}}}`, codeBadInput, "the number " + digits[:100] + "… is too large"},
+		"a large float":       {`{items(first: 1e999999999) {nodes {id}}}`, codeBadInput, "the number 1e999999999 is too large"},
+		"a float":             {`{items(first: 1e99) {nodes {id}}}`, codeBadInput, "non-integer value: 1e99"},
+		"below 64 bits":       {`{items(first: -9223372036854775809) {nodes {id}}}`, codeBadInput, "the number -9223372036854775809 is too large"},
+		"64 bits":             {`{items(first: 9223372036854775807) {nodes {id}}}`, codeBadInput, "first: 9223372036854775807 is more than the largest page"},
+		"a number for a text": {`{hello(name: 1.` + digits + `)}`, codeBadInput, "String cannot represent a non string value: 1.999"},
+		"a name":              {`{` + strings.Repeat("a", 50_000) + `}`, codeBadInput, `aaa" on type "Query".`},
+		"a directive":         {`{hello @a` + strings.Repeat("é", 3000) + `}`, codeBadInput, ""},
 		"introspection": {
-			`{__schema {types {fields {type {fields {type {fields {name}}}}}}}}`, CodeTooComplex, "the limit of introspection",
+			`{__schema {types {fields {type {fields {type {fields {name}}}}}}}}`, codeTooComplex, "the limit of introspection",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -137,7 +137,7 @@ func (b *budget) spend(steps int) {
 	b.left -= steps
 	switch {
 	case b.left < 0:
-		b.end(refuse(CodeTooComplex, "to check the query takes more steps than this server allows (ten for each of --max-tokens): "+
+		b.end(refuse(codeTooComplex, "to check the query takes more steps than this server allows (ten for each of --max-tokens): "+
 			"spread fragments in fewer others and at fewer places, and send fewer operations, variables and values in a document"))
 	case before != b.left/stepsPerLook && b.ctx.Err() != nil:
 		b.end(timeoutError(b.ctx, nil))

@@ -293,7 +293,7 @@ func measure(text string, fn func() gqlerror.List) cost {
 	took.bytes = after.TotalAlloc - before.TotalAlloc
 	if len(list) > 0 {
 		took.said = "invalid"
-		if code := codeOf(list[0]); code != "" && code != CodeBadInput {
+		if code := codeOf(list[0]); code != "" && code != codeBadInput {
 			took.said = code
 		}
 	}
@@ -302,7 +302,7 @@ func measure(text string, fn func() gqlerror.List) cost {
 
 // costNow is what a document takes here.
 func costNow(t testing.TB, schema graphql.ExecutableSchema, text string) cost {
-	exec := newExecutor(&Config{Schema: schema, Introspection: true, Limits: DefaultLimits()}, presentPlainly)
+	exec := newExecutor(&Config{Schema: schema, Introspection: true, Limits: defaultLimits()}, presentPlainly)
 	return measure(text, func() gqlerror.List {
 		_, list := exec.read(t.Context(), new(operation), &graphql.RawParams{Query: text})
 		return list
@@ -311,11 +311,11 @@ func costNow(t testing.TB, schema graphql.ExecutableSchema, text string) cost {
 
 // costBefore is what it takes by gqlparser alone, behind the limits.
 func costBefore(schema graphql.ExecutableSchema, text string) cost {
-	limits := DefaultLimits()
+	limits := defaultLimits()
 	return measure(text, func() gqlerror.List {
 		doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: text}, limits.Tokens)
 		if err != nil || checkShape(doc, &limits) != nil {
-			return gqlerror.List{refuse(CodeTooComplex, "limits")}
+			return gqlerror.List{refuse(codeTooComplex, "limits")}
 		}
 		return validator.ValidateWithRules(schema.Schema(), doc, nil)
 	})
