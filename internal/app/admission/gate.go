@@ -32,11 +32,15 @@ const (
 
 // Config says how many operations are executed at a time.
 type Config struct {
-	Fast  int           // operations that are read, or known or expected to be short; of those that may be long, as many more
-	Slow  int           // others
-	Write int           // operations that write, which wait for the disk
-	Long  time.Duration // from how long on an operation is slow
-	Wait  time.Duration // for a place in the fast lane
+	Fast  int // operations that are read, or known or expected to be short; of those that may be long, as many more
+	Slow  int // others
+	Write int // operations that write, which wait for the disk
+	// PerClient is how many operations that do not write are executed at a time for one
+	// client while another one is active; 0: any number. With fewer than there are
+	// processors, one of these is soon free for the others.
+	PerClient int
+	Long      time.Duration // from how long on an operation is slow
+	Wait      time.Duration // for a place in the fast lane
 	// WaitSlow is how long an operation waits for a place in the slow lane.
 	WaitSlow time.Duration
 	Now      func() time.Time
@@ -51,7 +55,8 @@ type Gate struct {
 	seed maphash.Seed
 
 	mu      sync.Mutex
-	inside  int // operations that have a place
+	inside  int      // operations that have a place
+	recent  [2]visit // the last ones of two different clients, the later one first
 	lanes   [4]lane
 	clients map[string]*client
 	// How long operations took, see observe: for any client, and for clients on the shelf of
@@ -68,6 +73,12 @@ const (
 	write
 	lists // may be long, but are known to be short: with other variables they may not be
 )
+
+// visit is when a client last asked for a place.
+type visit struct {
+	client *client
+	at     time.Time
+}
 
 // lane is a number of places and who waits for one.
 type lane struct {
@@ -86,6 +97,7 @@ type client struct {
 	used  float64   // nanoseconds of execution, halved every halfLife
 	since time.Time // that used is as of
 	refs  int       // operations that wait or are executed
+	reads int       // operations that are executed and do not write
 }
 
 // NewGate returns a gate. Places are at least one in each lane.
@@ -134,6 +146,7 @@ func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error
 		g.clients[name] = c
 	}
 	c.refs++
+	g.visited(c, g.cfg.Now())
 	p := &Place{gate: g, client: c}
 	if long {
 		p.lane = slow
@@ -224,8 +237,49 @@ func (p *Place) release() time.Duration {
 	took := now.Sub(p.began)
 	p.client.used = max(p.client.usedAt(now)+float64(took-p.charged), 0)
 	p.charged = 0
-	p.gate.passOn(&p.gate.lanes[p.lane], now)
+	p.gate.vacate(p.client, p.lane, now)
 	return took
+}
+
+// active is for how long after its last request a client counts as active.
+const active = time.Second
+
+// visited notes that a client asks for a place.
+func (g *Gate) visited(c *client, now time.Time) {
+	if g.recent[0].client != c {
+		g.recent[1] = g.recent[0]
+	}
+	g.recent[0] = visit{c, now}
+}
+
+// mayTake reports whether a client may have one more place of a lane, if there is one.
+func (g *Gate) mayTake(c *client, lane int, now time.Time) bool {
+	if lane == write || g.cfg.PerClient == 0 || c.reads < g.cfg.PerClient {
+		return true
+	}
+	return !slices.ContainsFunc(g.recent[:], func(v visit) bool {
+		return v.client != nil && v.client != c && now.Sub(v.at) < active
+	})
+}
+
+// occupy takes a free place of a lane for a client.
+func (g *Gate) occupy(c *client, lane int) {
+	g.lanes[lane].free--
+	g.inside++
+	if lane != write {
+		c.reads++
+	}
+}
+
+// vacate gives a client's place of a lane to the next that waits, of any lane: the client
+// may have been at its bound.
+func (g *Gate) vacate(c *client, lane int, now time.Time) {
+	g.lanes[lane].free++
+	g.inside--
+	if lane != write {
+		c.reads--
+	}
+	g.admitNext(now)
 }
 
 // observe notes that an operation took so long. A time that is shorter than what is
@@ -283,11 +337,10 @@ func (g *Gate) forget() {
 func (p *Place) take(ctx context.Context) error {
 	g := p.gate
 	l := &g.lanes[p.lane]
-	if l.free > 0 {
-		l.free--
-		g.inside++
+	if now := g.cfg.Now(); l.free > 0 && g.mayTake(p.client, p.lane, now) {
+		g.occupy(p.client, p.lane)
 		g.mu.Unlock()
-		p.began = g.cfg.Now()
+		p.began = now
 		return nil
 	}
 	w := &waiter{client: p.client, granted: make(chan struct{})}
@@ -311,7 +364,7 @@ func (p *Place) take(ctx context.Context) error {
 	if i := slices.Index(l.waiting, w); i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 	} else { // it was granted at the same time
-		g.passOn(l, g.cfg.Now())
+		g.vacate(p.client, p.lane, g.cfg.Now())
 	}
 	p.client.refs--
 	if ctx.Err() != nil {
@@ -320,21 +373,26 @@ func (p *Place) take(ctx context.Context) error {
 	return ErrBusy
 }
 
-// passOn gives a place of a lane to whoever of those that wait has used the least.
-func (g *Gate) passOn(l *lane, now time.Time) {
-	if len(l.waiting) == 0 {
-		l.free++
-		g.inside--
-		return
-	}
-	next := 0
-	for i, w := range l.waiting {
-		if w.client.usedAt(now) < l.waiting[next].client.usedAt(now) {
-			next = i
+// admitNext gives free places to those that wait for them: first to the client that has used
+// the least.
+func (g *Gate) admitNext(now time.Time) {
+	for i := range g.lanes {
+		l := &g.lanes[i]
+		for l.free > 0 && len(l.waiting) > 0 {
+			next := -1
+			for k, w := range l.waiting {
+				if (next < 0 || w.client.usedAt(now) < l.waiting[next].client.usedAt(now)) && g.mayTake(w.client, i, now) {
+					next = k
+				}
+			}
+			if next < 0 {
+				break
+			}
+			g.occupy(l.waiting[next].client, i)
+			close(l.waiting[next].granted)
+			l.waiting = slices.Delete(l.waiting, next, next+1)
 		}
 	}
-	close(l.waiting[next].granted)
-	l.waiting = slices.Delete(l.waiting, next, next+1)
 }
 
 // Inside is how many operations have a place.

@@ -332,3 +332,31 @@ func TestReadingIsUse(t *testing.T) {
 		}
 	})
 }
+
+// While another client is active, one does not fill all places.
+func TestPerClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(Config{Fast: 2, Slow: 1, Write: 2, Long: time.Second, Wait: time.Minute, WaitSlow: time.Minute, PerClient: 1, Now: time.Now})
+		alone := []*Place{enter(t, g, "a", "{1}", false), enter(t, g, "a", "{2}", false)}
+		for _, p := range alone {
+			p.Leave(true)
+		}
+		enter(t, g, "b", "{1}", false).Leave(true)
+		first, second := enter(t, g, "a", "{1}", false), make(chan *Place)
+		go func() { second <- enter(t, g, "a", "{2}", false) }()
+		synctest.Wait()
+		enter(t, g, "b", "{1}", false).Leave(true) // the other place is free for it
+		select {
+		case <-second:
+			t.Fatal("a client has two places beside an active one")
+		default:
+		}
+		first.Leave(true)
+		(<-second).Leave(true)
+		time.Sleep(active)
+		alone = []*Place{enter(t, g, "a", "{1}", false), enter(t, g, "a", "{2}", false)}
+		for _, p := range alone {
+			p.Leave(true)
+		}
+	})
+}

@@ -100,6 +100,7 @@ type Limits struct {
 	Execution  time.Duration // of processor time that a query takes
 	Concurrent int           // operations at a time
 	Fast       int           // of these, that read and are expected to be over within SlowAfter; 0: all
+	PerClient  int           // of these, that read, of one client while another one is active; 0: any number
 	Slow       int           // of these, that are not expected to be over within SlowAfter, at a time
 	SlowAfter  time.Duration // how long an operation takes that is slow
 	Wait       time.Duration // for a place or memory, then 503
