@@ -29,7 +29,7 @@ func TestCheckListsWhatDoesNotFit(t *testing.T) {
 	if status, out, errs := run(t, odd, "import", "-", "--lenient", store("odd.db")); status != 0 || !strings.Contains(out+errs, "did you mean description?") {
 		t.Errorf("lenient import: status %d: %s%s", status, out, errs)
 	}
-	// Versions of the past are read, too: each field is told once.
+	// Versions of the past are read, too: each field is reported once.
 	var past strings.Builder
 	for day := range 9 {
 		fmt.Fprintf(&past, `{"collection":"tags","id":"c","at":"2025-02-0%dT00:00:00Z","by":"ada","op":"put","data":{"name":%d,"description":"","related_tags":[1,2,%d]}}`+"\n", day+1, day, day)

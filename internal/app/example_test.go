@@ -74,7 +74,7 @@ func TestReadyQueriesAreForTheDemo(t *testing.T) {
 	}
 }
 
-// What the page is told of it is text of an attribute.
+// It is the text of an attribute of the page.
 func TestExampleInThePage(t *testing.T) {
 	needsPlayground(t)
 	tab := &web.Tab{Query: "# A \"quote\": & <b>\n{ __typename }", Variables: json.RawMessage(`{"asOf": null}`)}

@@ -103,7 +103,7 @@ func (d distant) Get(ctx context.Context, collection string, refs []driver.Ref, 
 	return d.stalled.Get(ctx, collection, refs, fields)
 }
 
-// A request that got nothing from the database at all is not told to ask for less.
+// A request that got nothing from the database at all is not answered with advice to ask for less.
 func TestDatabaseIsSilent(t *testing.T) {
 	const silent, long = "the database did not answer within the time that this server allows; try again",
 		"the request took longer than this server allows (--max-execution, --max-time); ask for less at a time, or for a shorter time"
@@ -154,7 +154,7 @@ func (timeless) Now(context.Context) (driver.Instant, error) {
 	return 0, driver.Errorf(driver.CodeUnavailable, "it is gone")
 }
 
-// A mutation that the store cannot begin is told that nothing was written, which
+// The answer to a mutation that the store cannot begin is that nothing was written, which
 // has nothing to say of a query.
 func TestMutationBeforeTheStore(t *testing.T) {
 	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
@@ -207,7 +207,7 @@ func TestReadinessThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// answering is an engine whose state is told.
+// answering is an engine whose state is known.
 type answering struct {
 	driver.Engine
 	err error

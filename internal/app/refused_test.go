@@ -27,7 +27,7 @@ func TestWriteWithoutAFileIsRefused(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, file) || strings.Contains(got, "send the same write again") {
-		t.Errorf("clients are told: %s", got)
+		t.Errorf("clients get: %s", got)
 	}
 	p.stop()
 	if log := p.stderr.String(); !strings.Contains(log, "asof.db was deleted or moved away") {

@@ -287,7 +287,7 @@ func decompressed(t *testing.T, r reply) string {
 	return string(text)
 }
 
-// A request that was accepted is answered although the server is told to end.
+// A request that was accepted is answered although the server is ending.
 func TestShutdownFinishesRequests(t *testing.T) {
 	p := serve(t, "--demo")
 	body, send := io.Pipe()

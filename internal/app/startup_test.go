@@ -143,7 +143,7 @@ func listenSilently(t *testing.T) *silentServer {
 	return s
 }
 
-// A server that is told to end while its store opens does so, and so does one
+// A server that is stopped while its store opens ends, and so does one
 // whose store cannot be opened.
 func TestEndWhileTheStoreOpens(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -152,7 +152,7 @@ func TestEndWhileTheStoreOpens(t *testing.T) {
 		status  int
 		says    string
 	}{
-		"told to":         {"", true, 0, "the store was not open yet"},
+		"stopped":         {"", true, 0, "the store was not open yet"},
 		"no answer comes": {"?serverSelectionTimeoutMS=200", false, 1, "asof: connecting to MongoDB: the MongoDB server cannot be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {

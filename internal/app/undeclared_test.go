@@ -9,7 +9,7 @@ import (
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
-// Documents that the schema knows nothing of are told once, by name and number.
+// Collections that the schema does not declare are logged once, with their numbers.
 func TestUndeclaredCollections(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// from is a connection of a client that notes what it is told.
+// from is a connection of a client that records what is written to it.
 type from struct {
 	net.Conn
 
@@ -60,6 +60,6 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatalf("one of %s is accepted", c.RemoteAddr())
 	}
 	if diff := cmp.Diff([]string{tooManyConnections, "closed"}, refused.said); diff != "" {
-		t.Errorf("who is refused is told (-want +got):\n%s", diff)
+		t.Errorf("a refused client gets (-want +got):\n%s", diff)
 	}
 }

@@ -459,23 +459,22 @@ func answerMedia(r *http.Request) string {
 			return mediaGraphQL
 		}
 	}
-	best, quality, wild := mediaJSON, 0.0, true
+	best, quality, byWildcard := mediaJSON, 0.0, true
 	for _, header := range accept {
 		for part := range strings.SplitSeq(header, ",") {
 			media, q := mediaRange(part)
-			switch media {
-			case mediaJSON, mediaGraphQL:
-				if q > quality || wild && best == mediaJSON && q > 0 {
-					best, quality, wild = media, q, false
-				}
-			case mediaEvents:
-				if q > quality {
-					best, quality, wild = media, q, false
-				}
-			case "*/*", "application/*":
-				if q > quality && (wild || best == mediaEvents) {
-					best, quality, wild = mediaJSON, q, true
-				}
+			wildcard := media == "*/*" || media == "application/*"
+			better := q > quality
+			switch {
+			case wildcard:
+				media, better = mediaJSON, better && (byWildcard || best == mediaEvents)
+			case media == mediaJSON || media == mediaGraphQL:
+				better = better || byWildcard && q > 0
+			case media != mediaEvents:
+				continue
+			}
+			if better {
+				best, quality, byWildcard = media, q, wildcard
 			}
 		}
 	}

@@ -38,7 +38,10 @@ type violation struct {
 // longestReason is how many bytes the reason of a close frame may have.
 const longestReason = 123
 
-// text is the reason, as long as it may be.
+// Error returns the reason.
+func (v *violation) Error() string { return v.reason }
+
+// text returns the reason, clipped to what a close frame may have.
 func (v *violation) text() string {
 	if len(v.reason) <= longestReason {
 		return v.reason
@@ -58,7 +61,7 @@ const (
 	messagePong      = "pong"
 )
 
-// message is one of a client.
+// message is a client's message.
 type message struct {
 	Type    string         `json:"type"`
 	ID      string         `json:"id"`
@@ -83,8 +86,8 @@ func messageText(kind, id string, payload answerText) answerText {
 }
 
 // readMessage reads a client's message.
-func readMessage(text []byte) (message, *violation) {
-	bad := func(reason string) (message, *violation) { return message{}, &violation{closeInvalid, reason} }
+func readMessage(text []byte) (message, error) {
+	bad := func(reason string) (message, error) { return message{}, &violation{closeInvalid, reason} }
 	var m message
 	if p := (jsonText{what: "the message", like: `{"type": "ping"}`, list: "send one message at a time"}).read(text, &m); p != nil {
 		return bad(p.message)

@@ -127,7 +127,7 @@ func TestWebSocketErrorsEndOperations(t *testing.T) {
 func TestWebSocketIDIsUsedAgain(t *testing.T) {
 	begun, release := make(chan bool), make(chan bool)
 	s := newServer(t, func(_ *Config, schema *fakeSchema) {
-		schema.fields["block"] = func(context.Context) (any, error) { // whoever waits
+		schema.fields["block"] = func(context.Context) (any, error) { // also when its context has ended
 			begun <- true
 			<-release
 			return "late", nil
@@ -156,7 +156,7 @@ type panickingSchema struct{ *fakeSchema }
 
 func (panickingSchema) Exec(context.Context) graphql.ResponseHandler { panic("oh no") }
 
-// A panic is told with a code, and ends the operation only.
+// A panic is answered with a code, and ends the operation only.
 func TestWebSocketPanics(t *testing.T) {
 	for name, change := range map[string]func(*Config, *fakeSchema){
 		"at the beginning": func(cfg *Config, schema *fakeSchema) { cfg.Schema = panickingSchema{schema} },

@@ -86,10 +86,10 @@ type socket struct {
 	timer *time.Timer               // for connection_init, and for pings from then on
 	heard atomic.Bool               // since the last ping
 	begun atomic.Bool               // by connection_init
-	wrong atomic.Pointer[violation] // that another goroutine than listen has found
+	wrong atomic.Pointer[violation] // found by another goroutine than that of listen
 
 	mu      sync.Mutex
-	running map[string]*socketOperation // those that the client waits for, by its ids
+	running map[string]*socketOperation // by the client's ids; none that it has ended
 	ended   sync.WaitGroup              // operations
 }
 
@@ -134,22 +134,22 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	}
 	s.timer = time.AfterFunc(h.socketInit, s.tick)
 	stop := context.AfterFunc(h.closing, func() { s.end(&violation{int(websocket.StatusNormalClosure), ""}) })
-	wrong := s.listen()
+	err = s.listen()
 	s.timer.Stop()
 	s.mu.Lock()
 	clear(s.running) // nothing is sent any more
 	s.mu.Unlock()
 	cancel()
-	if stop(); wrong != nil {
+	stop()
+	if wrong, ok := errors.AsType[*violation](err); ok {
 		taken.conn.end()
-		_ = conn.Close(websocket.StatusCode(wrong.code), wrong.text()) // whether it is heard or not
+		_ = conn.Close(websocket.StatusCode(wrong.code), wrong.text()) // fails if the client has left
 	}
 	_ = conn.CloseNow()
 	s.ended.Wait()
 }
 
-// tick closes a connection that does not begin in time, or that is silent, and asks others
-// whether they are there.
+// tick closes a connection that does not begin in time, or that is silent, and pings others.
 func (s *socket) tick() {
 	switch {
 	case !s.begun.Load():
@@ -162,66 +162,63 @@ func (s *socket) tick() {
 	}
 }
 
-// end makes listen end with a violation.
+// end ends listen with a violation.
 func (s *socket) end(wrong *violation) {
 	s.wrong.CompareAndSwap(nil, wrong)
 	_ = s.under.SetReadDeadline(deadline(0))
 }
 
-// listen reads messages until the connection ends. A violation is why it has to be closed;
-// nil where it is closed.
-func (s *socket) listen() *violation {
+// listen reads messages until the connection ends, or has to be closed for a *violation.
+func (s *socket) listen() error {
 	for {
 		hold := s.h.memory.Hold(s.client)
-		m, wrong, err := s.read(hold)
-		if err == nil && wrong == nil {
+		m, err := s.read(hold)
+		if err == nil {
 			s.heard.Store(true)
-			wrong = s.receive(m, hold)
+			err = s.receive(m, hold)
 		} else {
 			hold.Set(0)
 		}
 		if other := s.wrong.Load(); other != nil {
 			return other
 		}
-		if wrong != nil || err != nil {
-			return wrong
+		if err != nil {
+			return err
 		}
 	}
 }
 
 // read reads the next message.
-func (s *socket) read(hold *admission.Hold) (message, *violation, error) {
+func (s *socket) read(hold *admission.Hold) (message, error) {
 	if err := s.rate.Wait(s.ctx); err != nil {
-		return message{}, nil, err
+		return message{}, err
 	}
 	_, r, err := s.conn.Reader(s.ctx)
 	if err != nil {
-		return message{}, nil, err
+		return message{}, err
 	}
 	var text bytes.Buffer
 	if err := readAll(s.ctx, s.h, r, &text, hold); err != nil {
 		if errors.Is(err, admission.ErrSpent) {
-			return message{}, &violation{int(websocket.StatusTryAgainLater), noMemory}, nil
+			return message{}, &violation{int(websocket.StatusTryAgainLater), noMemory}
 		}
-		return message{}, nil, err
+		return message{}, err
 	}
 	if err := s.rate.WaitN(s.ctx, min(text.Len()/messageSize, messageRate)); err != nil {
-		return message{}, nil, err
+		return message{}, err
 	}
 	if text.Len() >= longRequest {
 		place, err := s.h.gate.Enter(s.ctx, s.client, true)
 		if err != nil {
-			return message{}, &violation{int(websocket.StatusTryAgainLater), busy().message}, nil
+			return message{}, &violation{int(websocket.StatusTryAgainLater), busy().message}
 		}
 		defer place.Leave(true)
 	}
-	m, wrong := readMessage(text.Bytes())
-	return m, wrong, nil
+	return readMessage(text.Bytes())
 }
 
-// receive does what a message says. The hold, with the memory of the message, is given
-// back.
-func (s *socket) receive(m message, hold *admission.Hold) *violation {
+// receive handles a message, and gives back the memory that is held for it.
+func (s *socket) receive(m message, hold *admission.Hold) error {
 	if m.Type == messageSubscribe {
 		return s.subscribe(m, hold)
 	}
@@ -242,7 +239,7 @@ func (s *socket) receive(m message, hold *admission.Hold) *violation {
 	return nil
 }
 
-func (s *socket) init(m message) *violation {
+func (s *socket) init(m message) error {
 	if s.begun.Load() {
 		return &violation{closeInitTwice, "Too many initialisation requests"}
 	}
@@ -271,7 +268,7 @@ type socketOperation struct {
 }
 
 // subscribe begins an operation, in a goroutine of its own.
-func (s *socket) subscribe(m message, hold *admission.Hold) *violation {
+func (s *socket) subscribe(m message, hold *admission.Hold) error {
 	if !s.begun.Load() {
 		hold.Set(0)
 		return &violation{closeUnauthorized, "Unauthorized: send connection_init, and wait for connection_ack"}

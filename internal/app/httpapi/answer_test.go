@@ -1,9 +1,12 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -92,7 +95,7 @@ func TestErrorsWithLongPathsAreBounded(t *testing.T) {
 	}
 }
 
-// What became of each change is told, however much fails in what is shown of those
+// The outcome of each change is reported, however much fails in what is shown of those
 // before.
 func TestErrorsOfChangesAreToldBesideOthers(t *testing.T) {
 	s := newServer(t, func(_ *Config, schema *fakeSchema) {
@@ -108,7 +111,7 @@ func TestErrorsOfChangesAreToldBesideOthers(t *testing.T) {
 	})
 	got := s.query(t, `mutation {one: change two: change three: change}`).text
 	if written, listed, more := strings.Count(got, "nothing was written"), strings.Count(got, `"an error"`), strings.Count(got, moreErrors); written != 3 || listed != mostErrors || more != 1 {
-		t.Errorf("%d errors of changes and %d others are told, and %d times that there are more", written, listed, more)
+		t.Errorf("%d errors of changes and %d others are reported, and %d times that there are more", written, listed, more)
 	}
 }
 
@@ -202,5 +205,28 @@ func TestResolvedFieldsAreBounded(t *testing.T) {
 		if resolved != c.want {
 			t.Errorf("%s: %d fields are resolved, want %d", c.document, resolved, c.want)
 		}
+	}
+}
+
+// An answer that becomes too long takes little more memory than it may have.
+func TestLongAnswersAreNotCopiedAgainAndAgain(t *testing.T) {
+	const most = 8 << 20
+	part := strings.Repeat("x", 100)
+	value := boundedValue{t.Context(), graphql.WriterFunc(func(w io.Writer) {
+		for range most/len(part) + 1 {
+			_, _ = io.WriteString(w, part)
+		}
+	}), most}
+	var long, bounded bytes.Buffer
+	allocated := func(m graphql.Marshaler, into *bytes.Buffer) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		m.MarshalGQL(into)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	doubling, once := allocated(value.Marshaler, &long), allocated(value, &bounded)
+	if bounded.Len() != most+1 || 2*once > doubling {
+		t.Errorf("%d bytes, for which %d are allocated; %d where it is not bounded", bounded.Len(), once, doubling)
 	}
 }
