@@ -54,11 +54,11 @@ type Gate struct {
 	cfg  Config
 	seed maphash.Seed
 
-	mu      sync.Mutex
-	inside  int      // operations that have a place
-	recent  [2]visit // the last ones of two different clients, the later one first
-	lanes   [4]lane
-	clients map[string]*client
+	mu       sync.Mutex
+	inFlight int      // operations that have a place
+	recent   [2]visit // the last ones of two different clients, the later one first
+	lanes    [4]lane
+	clients  map[string]*client
 	// How long operations took, see observe: for any client, and for clients on the shelf of
 	// each, so that one who sends many makes only those of few others forgotten.
 	times   times
@@ -80,7 +80,7 @@ type visit struct {
 	at     time.Time
 }
 
-// lane is a number of places and who waits for one.
+// lane is a number of places, and the operations that wait for one.
 type lane struct {
 	free    int
 	waiting []*waiter // in the order of their arrival
@@ -91,7 +91,7 @@ type waiter struct {
 	granted chan struct{} // is closed when the waiter has a place
 }
 
-// client is what is known of one that has, or lately had, an operation.
+// client is a client that has, or lately had, an operation.
 type client struct {
 	key   uint64    // what its name hashes to
 	used  float64   // nanoseconds of execution, halved every halfLife
@@ -135,13 +135,13 @@ type Place struct {
 	key     uint64 // of the operation; 0: not known yet
 }
 
-// Enter waits for a place for a client's request, whose operation is not known yet. Long
-// says that reading it will take long. The error is ErrBusy or the context's.
+// Enter waits for a place for a client's request, whose operation is not known yet; long if
+// reading it takes long. The error is ErrBusy or the context's.
 func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error) {
 	g.mu.Lock()
 	c := g.clients[name]
 	if c == nil {
-		g.forget()
+		g.evictIdle()
 		c = &client{key: maphash.String(g.seed, name), since: g.cfg.Now()}
 		g.clients[name] = c
 	}
@@ -160,9 +160,9 @@ func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error
 // Began is when the place was taken, in the lane that it is in.
 func (p *Place) Began() time.Time { return p.began }
 
-// Unknown says that what the place is for is read for the first time. It moves to the slow
-// lane if its client has used much. The place is lost with an error.
-func (p *Place) Unknown(ctx context.Context) error {
+// ReadFirstTime is called when the operation's text is one that was not read before. The place
+// moves to the slow lane if its client has used much, and is lost with an error.
+func (p *Place) ReadFirstTime(ctx context.Context) error {
 	p.gate.mu.Lock()
 	used := p.client.usedAt(p.gate.cfg.Now())
 	p.gate.mu.Unlock()
@@ -183,10 +183,10 @@ func (p *Place) move(ctx context.Context, to int) error {
 	return p.take(ctx)
 }
 
-// Operation says which operation the place is for: one of a text that clients choose,
-// with its name. It moves to the slow lane if it took long before, or, where nothing is
-// known of it, if it may or its client has used much. One that writes moves to the lane for
-// that unless it takes ten times as long. The place is lost with an error.
+// Operation is called when the operation of the place is known: its name and text, which
+// clients choose. The place moves to the slow lane if the operation took long before, or, the
+// first time, if it may take long or its client has used much. One that writes moves to the
+// lane for that unless it takes ten times as long. The place is lost with an error.
 func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, writes bool) error {
 	g := p.gate
 	p.key = maphash.String(g.seed, text) + 3*maphash.String(g.seed, name)
@@ -218,13 +218,13 @@ func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, wri
 	return p.move(ctx, to)
 }
 
-// Leave gives the place back, and notes how long the operation took. Whole says that it
-// was executed to its end: one that was broken off may take longer.
-func (p *Place) Leave(whole bool) {
+// Leave gives the place back, and notes how long the operation took. completed is false for
+// one that was cancelled, and may take longer.
+func (p *Place) Leave(completed bool) {
 	g := p.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if took := p.release(); whole || took >= g.cfg.Long {
+	if took := p.release(); completed || took >= g.cfg.Long {
 		g.observe(p, took)
 	}
 	p.client.refs--
@@ -265,7 +265,7 @@ func (g *Gate) mayTake(c *client, lane int, now time.Time) bool {
 // occupy takes a free place of a lane for a client.
 func (g *Gate) occupy(c *client, lane int) {
 	g.lanes[lane].free--
-	g.inside++
+	g.inFlight++
 	if lane != write {
 		c.reads++
 	}
@@ -275,16 +275,16 @@ func (g *Gate) occupy(c *client, lane int) {
 // may have been at its bound.
 func (g *Gate) vacate(c *client, lane int, now time.Time) {
 	g.lanes[lane].free++
-	g.inside--
+	g.inFlight--
 	if lane != write {
 		c.reads--
 	}
 	g.admitNext(now)
 }
 
-// observe notes that an operation took so long. A time that is shorter than what is
-// known replaces it, since it was not waiting for others; a longer one raises it to
-// twice that, or to a quarter of its own.
+// observe notes the time that an operation took. A shorter time than the last replaces it,
+// since it was not waiting for others; a longer one raises it to twice that, or to a quarter
+// of its own.
 func (g *Gate) observe(p *Place, took time.Duration) {
 	if p.key == 0 {
 		return
@@ -310,13 +310,13 @@ func (c *client) usedAt(now time.Time) float64 {
 	return c.used
 }
 
-// forgetAt is from how many clients on those that have used nothing are forgotten.
-const forgetAt = 10_000
+// evictAt is the number of clients from which on idle ones are evicted.
+const evictAt = 10_000
 
-// forget forgets clients that have nothing running, and whose use counts no more, where
-// there are many; of all, if these are not enough.
-func (g *Gate) forget() {
-	if len(g.clients) < forgetAt {
+// evictIdle evicts clients without operations that have used next to nothing, where there are
+// many clients; then all without operations, if these were too few.
+func (g *Gate) evictIdle() {
+	if len(g.clients) < evictAt {
 		return
 	}
 	now := g.cfg.Now()
@@ -326,14 +326,14 @@ func (g *Gate) forget() {
 				delete(g.clients, name)
 			}
 		}
-		if len(g.clients) < forgetAt/2 {
+		if len(g.clients) < evictAt/2 {
 			return
 		}
 	}
 }
 
 // take waits for a place in the lane. With an error, there is no place any more. The caller
-// holds the lock, which take gives up.
+// holds the lock, which take releases.
 func (p *Place) take(ctx context.Context) error {
 	g := p.gate
 	l := &g.lanes[p.lane]
@@ -395,9 +395,9 @@ func (g *Gate) admitNext(now time.Time) {
 	}
 }
 
-// Inside is how many operations have a place.
-func (g *Gate) Inside() int {
+// InFlight returns the number of operations that have a place.
+func (g *Gate) InFlight() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.inside
+	return g.inFlight
 }

@@ -225,8 +225,8 @@ func TestWaiting(t *testing.T) {
 		}
 		held.Leave(true)
 		slowly.Leave(true)
-		if g.Inside() != 0 || g.lanes[fast].free != 1 || g.lanes[slow].free != 1 {
-			t.Errorf("%d operations, lanes %+v", g.Inside(), g.lanes)
+		if g.InFlight() != 0 || g.lanes[fast].free != 1 || g.lanes[slow].free != 1 {
+			t.Errorf("%d operations, lanes %+v", g.InFlight(), g.lanes)
 		}
 		for name, c := range g.clients {
 			if c.refs != 0 {
@@ -240,10 +240,10 @@ func TestWaiting(t *testing.T) {
 func TestClientsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(10, 10)
-		for i := range 3 * forgetAt {
+		for i := range 3 * evictAt {
 			execute(t, g, fmt.Sprint(i), "{x}", time.Second/10)
 		}
-		if len(g.clients) > forgetAt {
+		if len(g.clients) > evictAt {
 			t.Errorf("%d clients", len(g.clients))
 		}
 	})
@@ -263,8 +263,8 @@ func TestWritesHaveALane(t *testing.T) {
 				t.Fatalf("%v, %+v", err, p)
 			}
 		}
-		if g.Inside() != 10 {
-			t.Errorf("%d operations", g.Inside())
+		if g.InFlight() != 10 {
+			t.Errorf("%d operations", g.InFlight())
 		}
 	})
 }
@@ -276,7 +276,7 @@ func TestUnknownAfterMuchUse(t *testing.T) {
 		read := func() *Place {
 			p, err := g.Enter(t.Context(), "a", false)
 			if err == nil {
-				err = p.Unknown(t.Context())
+				err = p.ReadFirstTime(t.Context())
 			}
 			if err != nil {
 				t.Fatal(err)

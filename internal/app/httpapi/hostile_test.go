@@ -70,7 +70,7 @@ func (s *server) survives(t testing.TB, sent []byte) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	for s.handler.sockets.Held() > 0 || s.handler.memory.Held() > 0 || s.handler.gate.Inside() > 0 {
+	for s.handler.sockets.Held() > 0 || s.handler.memory.Held() > 0 || s.handler.gate.InFlight() > 0 {
 		if runtime.Gosched(); ctx.Err() != nil {
 			t.Fatalf("the connection or an operation is still counted; sent: %q", sent)
 		}

@@ -255,7 +255,7 @@ func newMetrics(to prometheus.Registerer, gate *admission.Gate, memory *admissio
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "asof_operations_in_flight",
 				Help: "GraphQL operations that are being executed.",
-			}, func() float64 { return float64(gate.Inside()) }),
+			}, func() float64 { return float64(gate.InFlight()) }),
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "asof_requests_held_bytes",
 				Help: "Memory that requests hold, as it is counted for --max-memory.",

@@ -61,7 +61,7 @@ func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params 
 		return nil, p
 	}
 	if params.Query != "" && !h.exec.documents.find(op, params) {
-		if err := r.place.Unknown(ctx); err != nil {
+		if err := r.place.ReadFirstTime(ctx); err != nil {
 			r.place = nil
 			return nil, busy()
 		}

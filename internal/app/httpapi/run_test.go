@@ -34,7 +34,7 @@ func TestNoPlaceIsKeptToSend(t *testing.T) {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"query":"`+document+`"}`))
 			r.Header.Set("Content-Type", mediaJSON)
 			r.Header.Set("Accept", media)
-			w := &writer{httptest.NewRecorder(), s.handler.gate.Inside, 0}
+			w := &writer{httptest.NewRecorder(), s.handler.gate.InFlight, 0}
 			s.handler.ServeHTTP(w, r)
 			if w.most > 0 || w.Body.Len() == 0 {
 				t.Errorf("%s %s: %d operations had a place; %s", media, document, w.most, w.Body)
@@ -64,7 +64,7 @@ func TestNoPlaceIsKeptForMemory(t *testing.T) {
 				s.handler.ServeHTTP(w, r)
 			}()
 			synctest.Wait()
-			if n := s.handler.gate.Inside(); n > 0 {
+			if n := s.handler.gate.InFlight(); n > 0 {
 				t.Errorf("%s: %d operations have a place", name, n)
 			}
 			time.Sleep(time.Hour)
