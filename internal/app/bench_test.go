@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asof/asof/internal/demo"
 	"github.com/asof/asof/internal/fixture/graph/model"
 	"github.com/asof/asof/internal/fixture/resolvers"
 )
@@ -28,7 +29,7 @@ func BenchmarkServe(b *testing.B) {
 			b.Error(err)
 		}
 	})
-	if err := m.fill(b.Context(), store.Engine()); err != nil {
+	if _, err := demo.Fill(b.Context(), store); err != nil {
 		b.Fatal(err)
 	}
 	site, err := m.newSite(store, m.logger())

@@ -94,9 +94,9 @@ func (m *Main) exportFile(ctx context.Context) (err error) {
 	return err
 }
 
-// misfits are the versions that do not fit the schema in one way: a field, and what
+// mismatches are the versions that do not fit the schema in one way: a field, and what
 // is expected there. There are no more ways than the schema has fields.
-type misfits struct {
+type mismatches struct {
 	field, expected   string
 	versions, current int64
 	first             []string // some of them, in words
@@ -107,7 +107,7 @@ type misfits struct {
 // maxFirst is how many versions are named of each way in which they do not fit.
 const maxFirst = 3
 
-func (w *misfits) add(f storage.Misfit) {
+func (w *mismatches) add(f storage.Misfit) {
 	if w.versions > 0 && w.key == f.Key && w.version == f.Version {
 		return // another element of the same list
 	}
@@ -121,22 +121,22 @@ func (w *misfits) add(f storage.Misfit) {
 	}
 }
 
-// misfits counts the versions, of all times, that do not fit the schema, by field, and
+// printMismatches counts the versions, of all times, that do not fit the schema, by field, and
 // names the first. Reading them says so too, so they are no error here.
-func (m *Main) misfits(ctx context.Context, engine driver.Engine) error {
+func (m *Main) printMismatches(ctx context.Context, engine driver.Engine) error {
 	store, err := storage.New(engine, m.Types)
 	if err != nil {
 		return err
 	}
-	var ways []*misfits
+	var ways []*mismatches
 	type way struct{ field, expected string }
-	byWay := map[way]*misfits{}
+	byWay := map[way]*mismatches{}
 	index := regexp.MustCompile(`\[\d+\]`)
 	if err := store.Misfits(ctx, func(f storage.Misfit) {
 		at := way{f.Type.Name + "." + index.ReplaceAllString(f.Err.Path, "[]"), f.Err.Expected}
 		w := byWay[at]
 		if w == nil {
-			w = &misfits{field: at.field, expected: at.expected}
+			w = &mismatches{field: at.field, expected: at.expected}
 			byWay[at] = w
 			ways = append(ways, w)
 		}
@@ -185,7 +185,7 @@ func (m *Main) check(ctx context.Context) (err error) {
 	if problems > 0 {
 		return fmt.Errorf("%s has %s", m.storeName(), plural(problems, "problem"))
 	}
-	if err := m.misfits(ctx, engine); err != nil {
+	if err := m.printMismatches(ctx, engine); err != nil {
 		return err
 	}
 	stats, err := engine.Stats(ctx)

@@ -17,24 +17,7 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// fill puts the demo's catalogue into an empty store.
-func (m *Main) fill(ctx context.Context, engine driver.Engine) error {
-	stats, err := engine.Stats(ctx)
-	if err != nil {
-		return err
-	}
-	if stats.Versions > 0 {
-		return nil
-	}
-	versions, err := demo.Versions()
-	if err != nil {
-		return err
-	}
-	_, err = engine.Load(ctx, versions)
-	return err
-}
-
-// greeting says where the server is and what to ask first.
+// greeting returns where the server listens, and a first query.
 func (m *Main) greeting(ctx context.Context, addr string, engine driver.Engine, stats driver.Stats, schema *ast.Schema) (string, error) {
 	base := "http://" + addr
 	text := fmt.Sprintf("asof serves %s (%s, %s)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
@@ -45,7 +28,7 @@ func (m *Main) greeting(ctx context.Context, addr string, engine driver.Engine, 
 	case stats.Versions == 0:
 		text += "\nThe store is empty. Fill it with \"asof import FILE\" or by mutations; the Playground has a first query.\n"
 	case m.flags.Serve.Demo:
-		there, err := hasDemo(ctx, engine)
+		there, err := demo.Filled(ctx, engine)
 		if err != nil {
 			return "", err
 		}
@@ -57,16 +40,6 @@ func (m *Main) greeting(ctx context.Context, addr string, engine driver.Engine, 
 		}
 	}
 	return text, nil
-}
-
-// hasDemo reports whether the store holds what the first query asks for.
-func hasDemo(ctx context.Context, engine driver.Engine) (bool, error) {
-	now, err := engine.Now(ctx)
-	if err != nil {
-		return false, err
-	}
-	found, err := engine.Get(ctx, "software", []driver.Ref{{Key: "lanternfish", At: now}}, nil)
-	return err == nil && found[0] != nil, err
 }
 
 // answers reports whether the schema has all that a text's query asks for.

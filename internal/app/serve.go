@@ -102,7 +102,7 @@ func (m *Main) openSite(ctx context.Context, addr string, logger *slog.Logger) (
 		}
 	}()
 	if m.flags.Serve.Demo {
-		if err := m.fill(ctx, engine); err != nil {
+		if _, err := demo.Fill(ctx, store); err != nil {
 			return nil, "", err
 		}
 	}

@@ -2,8 +2,11 @@ package demo
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
 )
 
 // Fill puts the catalogue into an empty store and reports whether it did: a
@@ -20,4 +23,45 @@ func Fill(ctx context.Context, store *storage.Store) (bool, error) {
 	}
 	_, err = store.Load(ctx, versions)
 	return err == nil, err
+}
+
+// Filled reports whether a store holds the demo's catalogue, be it from Fill or from
+// an import of what was exported: the first version of the project that most of the
+// story is about.
+func Filled(ctx context.Context, engine driver.Engine) (bool, error) {
+	first, err := engine.Get(ctx, software, []driver.Ref{{Key: "lanternfish", Number: 1}}, []string{"name"})
+	if err != nil {
+		return false, err
+	}
+	return first[0] != nil && first[0].Author == "mira", nil
+}
+
+// ErrUnfit is what Fits returns for types that lack some of the demo's.
+var ErrUnfit = errors.New("the demo needs the types Project, Tag, License and Platform of the schema that comes with asof; leave --demo out")
+
+// Fits reports whether the catalogue can be documents of these types: it wraps
+// ErrUnfit where a type is missing, or where a value is not what a type declares.
+func Fits(types []*storage.Type) error {
+	byCollection := make(map[string]*storage.Type, len(types))
+	for _, t := range types {
+		byCollection[t.Collection] = t
+	}
+	for collection, name := range map[string]string{software: "Project", tags: "Tag", licenses: "License", platforms: "Platform"} {
+		if t := byCollection[collection]; t == nil || t.Name != name {
+			return ErrUnfit
+		}
+	}
+	versions, err := Versions()
+	if err != nil {
+		return err
+	}
+	for _, v := range versions {
+		if v.Deleted {
+			continue
+		}
+		if _, err := byCollection[v.Collection].Validate(v.Data); err != nil {
+			return fmt.Errorf("%w (%s %q: %w)", ErrUnfit, v.Collection, v.Key, err)
+		}
+	}
+	return nil
 }
