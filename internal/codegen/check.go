@@ -69,11 +69,11 @@ func (r *reader) checkIndex(where string, f *Field, nested bool) {
 	case !f.Indexed:
 	case nested:
 		r.problems.add(f.pos, "%s: @index is only possible on fields of @versioned types", where)
-	case f.Kind == KindObject && f.List:
+	case f.Kind == kindObject && f.List:
 		r.problems.add(f.pos, "%s: @index on a list of objects is not possible; index a scalar, an enum, a reference, or a list of those", where)
-	case f.Kind == KindObject:
+	case f.Kind == kindObject:
 		r.problems.add(f.pos, "%s: @index on an object is not possible; index a scalar, an enum, a reference, or a list of those", where)
-	case f.Kind == KindJSON:
+	case f.Kind == kindJSON:
 		r.problems.add(f.pos, "%s: @index on JSON is not possible; declare the part that you look for as a field of its own", where)
 	}
 }

@@ -18,10 +18,10 @@ import (
 func (r *reader) fieldDefault(def *ast.Definition, f *Field, v *ast.Value) {
 	where := def.Name + "." + f.Name
 	switch {
-	case f.Kind == KindRef:
+	case f.Kind == kindRef:
 		r.problems.add(v.Position, "%s: references cannot have a @default", where)
 		return
-	case f.Kind == KindObject:
+	case f.Kind == kindObject:
 		r.problems.add(v.Position, "%s: nested types cannot have a @default; give one to the fields of %s", where, f.TypeName())
 		return
 	case v.Kind == ast.NullValue:
@@ -64,41 +64,41 @@ func scalarJSON(f *Field, v *ast.Value) (text, problem string) {
 	isText := v.Kind == ast.StringValue || v.Kind == ast.BlockValue
 	mismatch := fmt.Sprintf("%s is not %s", v, article(f.TypeName()))
 	switch f.Kind {
-	case KindString, KindID:
+	case kindString, kindID:
 		if !isText {
 			return "", mismatch
 		}
 		return quote(v.Raw), ""
-	case KindInt:
+	case kindInt:
 		n, err := strconv.ParseInt(v.Raw, 10, 32)
 		if v.Kind != ast.IntValue || err != nil {
 			return "", mismatch + " of 32 bits"
 		}
 		return strconv.FormatInt(n, 10), ""
-	case KindFloat:
+	case kindFloat:
 		n, err := strconv.ParseFloat(v.Raw, 64)
 		if v.Kind != ast.IntValue && v.Kind != ast.FloatValue || err != nil || math.IsInf(n, 0) {
 			return "", mismatch
 		}
 		return v.Raw, ""
-	case KindBoolean:
+	case kindBoolean:
 		if v.Kind != ast.BooleanValue {
 			return "", mismatch
 		}
 		return v.Raw, ""
-	case KindEnum:
+	case kindEnum:
 		for _, e := range f.Enum.Values {
 			if v.Kind == ast.EnumValue && v.Raw == e.Name {
 				return quote(v.Raw), ""
 			}
 		}
 		return "", mismatch + "; " + enumNames(f.Enum)
-	case KindDateTime, KindDate, KindDecimal:
+	case kindDateTime, kindDate, kindDecimal:
 		if !isText {
 			return "", mismatch + ", which is written in quotes"
 		}
 		return specialJSON(f.Kind, v.Raw)
-	case KindJSON:
+	case kindJSON:
 		if problem := jsonProblem(v); problem != "" {
 			return "", problem
 		}
@@ -111,7 +111,7 @@ func scalarJSON(f *Field, v *ast.Value) (text, problem string) {
 			return "", err.Error()
 		}
 		return string(b), ""
-	default: // KindObject and KindRef have no defaults
+	default: // kindObject and kindRef have no defaults
 		return "", mismatch
 	}
 }
@@ -141,10 +141,10 @@ func jsonProblem(v *ast.Value) string {
 func specialJSON(kind Kind, raw string) (text, problem string) {
 	var err error
 	switch kind {
-	case KindDateTime:
+	case kindDateTime:
 		t, e := literal.DateTime(raw)
 		raw, err = t.Format("2006-01-02T15:04:05.999999Z07:00"), e
-	case KindDate:
+	case kindDate:
 		_, err = literal.Date(raw)
 	default:
 		_, err = literal.Decimal(raw)

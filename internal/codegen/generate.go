@@ -68,7 +68,7 @@ func Generate() (err error) {
 	// added to a type from another file, so the types are repeated there.
 	cfg.Sources = []*ast.Source{{Name: expansionFile, Input: sdl}}
 	cfg.Models = catalogue.bindings()
-	plugin := NewPlugin(catalogue)
+	plugin := newPlugin(catalogue)
 	if err := runGqlgen(cfg, plugin); err != nil {
 		return explain(fmt.Errorf("gqlgen: %w", err))
 	}
@@ -77,7 +77,7 @@ func Generate() (err error) {
 
 // runGqlgen lets gqlgen write the executor. gqlgen panics on some code that does
 // not compile: that is an error like any other.
-func runGqlgen(cfg *config.Config, plugin *Plugin) (err error) {
+func runGqlgen(cfg *config.Config, plugin *gqlgenPlugin) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)

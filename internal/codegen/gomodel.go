@@ -18,13 +18,13 @@ type Getter struct {
 // the method's name, and the Go type.
 func accessor(k Kind) (name, goType string) {
 	switch k {
-	case KindInt:
+	case kindInt:
 		return "Int", "int"
-	case KindFloat:
+	case kindFloat:
 		return "Float", "float64"
-	case KindBoolean:
+	case kindBoolean:
 		return "Bool", "bool"
-	case KindDateTime:
+	case kindDateTime:
 		return "Instant", "driver.Instant"
 	default: // everything else is text
 		return "String", "string"
@@ -38,17 +38,17 @@ func fieldGetter(owner, view string, f *Field) Getter {
 	g := Getter{Field: f, Method: goName(f.Name)}
 	index := fieldIndex(owner, f)
 	switch {
-	case f.Kind == KindRef && f.List:
+	case f.Kind == kindRef && f.List:
 		g.Method, g.Type, g.Expr = goName(f.KeyName), "[]string", view+".RefKeys("+index+")"
-	case f.Kind == KindRef:
+	case f.Kind == kindRef:
 		g.Method, g.Type, g.Expr = goName(f.KeyName), "*string", view+".RefKey("+index+")"
-	case f.Kind == KindObject && f.List:
+	case f.Kind == kindObject && f.List:
 		g.Type, g.Expr = "[]*"+f.TypeName(), "objects["+f.TypeName()+"]("+view+".Objects("+index+"))"
-	case f.Kind == KindObject:
+	case f.Kind == kindObject:
 		g.Type, g.Expr = "*"+f.TypeName(), "object["+f.TypeName()+"]("+view+".Object("+index+"))"
-	case f.Kind == KindJSON && f.List:
+	case f.Kind == kindJSON && f.List:
 		g.Type, g.Expr = "[]json.RawMessage", view+".JSONs("+index+")"
-	case f.Kind == KindJSON:
+	case f.Kind == kindJSON:
 		g.Type, g.Expr = "json.RawMessage", view+".JSON("+index+")"
 	default:
 		name, goType := accessor(f.Kind)
@@ -100,11 +100,11 @@ func (f *Field) Metadata() string {
 	flag("ElemNonNull", f.ElemNonNull)
 	flag("Indexed", f.Indexed)
 	switch f.Kind {
-	case KindRef:
+	case kindRef:
 		parts = append(parts, "Ref: "+strconv.Quote(f.TypeName()), "Keys: "+strconv.Quote(f.KeyName))
-	case KindObject:
+	case kindObject:
 		parts = append(parts, "Object: "+f.TypeName()+"Type")
-	case KindEnum:
+	case kindEnum:
 		values := make([]string, len(f.Enum.Values))
 		for i, v := range f.Enum.Values {
 			values[i] = strconv.Quote(v.Name)
@@ -119,11 +119,11 @@ func (f *Field) Metadata() string {
 }
 
 // HasTime reports whether any field is a DateTime, whose Go type needs an import.
-func (c *Catalogue) HasTime() bool { return c.hasKind(KindDateTime) }
+func (c *Catalogue) HasTime() bool { return c.hasKind(kindDateTime) }
 
 // HasJSON reports whether any field is JSON or has a default, which needs an import.
 func (c *Catalogue) HasJSON() bool {
-	return c.hasKind(KindJSON) || c.anyField(func(f *Field) bool { return f.Default != "" })
+	return c.hasKind(kindJSON) || c.anyField(func(f *Field) bool { return f.Default != "" })
 }
 
 func (c *Catalogue) hasKind(k Kind) bool {
@@ -137,10 +137,10 @@ func (c *Catalogue) anyField(is func(*Field) bool) bool {
 
 // HasObjectLists reports whether any field is a list of nested objects.
 func (c *Catalogue) HasObjectLists() bool {
-	return c.anyField(func(f *Field) bool { return f.Kind == KindObject && f.List })
+	return c.anyField(func(f *Field) bool { return f.Kind == kindObject && f.List })
 }
 
 // HasSingleObjects reports whether any field is one nested object.
 func (c *Catalogue) HasSingleObjects() bool {
-	return c.anyField(func(f *Field) bool { return f.Kind == KindObject && !f.List })
+	return c.anyField(func(f *Field) bool { return f.Kind == kindObject && !f.List })
 }

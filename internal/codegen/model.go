@@ -9,25 +9,25 @@ type Kind string
 
 // The kinds of fields.
 const (
-	KindString   Kind = "String"
-	KindID       Kind = "ID"
-	KindInt      Kind = "Int"
-	KindFloat    Kind = "Float"
-	KindBoolean  Kind = "Boolean"
-	KindDateTime Kind = "DateTime"
-	KindDate     Kind = "Date"
-	KindDecimal  Kind = "Decimal"
-	KindJSON     Kind = "JSON"
-	KindEnum     Kind = "Enum"
-	KindObject   Kind = "Object"
-	KindRef      Kind = "Ref"
+	kindString   Kind = "String"
+	kindID       Kind = "ID"
+	kindInt      Kind = "Int"
+	kindFloat    Kind = "Float"
+	kindBoolean  Kind = "Boolean"
+	kindDateTime Kind = "DateTime"
+	kindDate     Kind = "Date"
+	kindDecimal  Kind = "Decimal"
+	kindJSON     Kind = "JSON"
+	kindEnum     Kind = "Enum"
+	kindObject   Kind = "Object"
+	kindRef      Kind = "Ref"
 )
 
 // scalarKinds maps the names of scalars to kinds.
 func scalarKinds() map[string]Kind {
 	return map[string]Kind{
-		"String": KindString, "ID": KindID, "Int": KindInt, "Float": KindFloat, "Boolean": KindBoolean,
-		"DateTime": KindDateTime, "Date": KindDate, "Decimal": KindDecimal, "JSON": KindJSON,
+		"String": kindString, "ID": kindID, "Int": kindInt, "Float": kindFloat, "Boolean": kindBoolean,
+		"DateTime": kindDateTime, "Date": kindDate, "Decimal": kindDecimal, "JSON": kindJSON,
 	}
 }
 
@@ -113,7 +113,7 @@ func (f *Field) TypeName() string { return f.typ.Name() }
 func (f *Field) Type() string { return f.typ.String() }
 
 // IsRef reports whether the field holds references.
-func (f *Field) IsRef() bool { return f.Kind == KindRef }
+func (f *Field) IsRef() bool { return f.Kind == kindRef }
 
 // KeyType is the type of the generated field of a reference's keys.
 func (f *Field) KeyType() string {
@@ -128,17 +128,17 @@ func (f *Field) KeyType() string {
 func (f *Field) inputType(objectSuffix string) string {
 	name := f.TypeName()
 	switch {
-	case f.Kind == KindRef:
+	case f.Kind == kindRef:
 		name = "ID"
-	case f.Kind == KindObject && f.List:
+	case f.Kind == kindObject && f.List:
 		name += "Input" // elements of lists are written whole
-	case f.Kind == KindObject:
+	case f.Kind == kindObject:
 		name += objectSuffix
 	}
 	switch {
 	case !f.List:
 		return name
-	case f.ElemNonNull || f.Kind == KindRef:
+	case f.ElemNonNull || f.Kind == kindRef:
 		return "[" + name + "!]"
 	default:
 		return "[" + name + "]"
@@ -173,11 +173,11 @@ func (f *Field) Required() bool { return f.NonNull && !f.List && f.Default == ""
 // FilterType is the input with which a where input compares the field.
 func (f *Field) FilterType() string {
 	switch {
-	case f.Kind == KindRef && f.List:
+	case f.Kind == kindRef && f.List:
 		return "RefListFilter"
-	case f.Kind == KindRef:
+	case f.Kind == kindRef:
 		return "RefFilter"
-	case f.Kind == KindObject && !f.List:
+	case f.Kind == kindObject && !f.List:
 		return f.TypeName() + "Where"
 	case f.List:
 		return f.TypeName() + "ListFilter"
@@ -189,7 +189,7 @@ func (f *Field) FilterType() string {
 // Sortable reports whether lists of documents can be ordered by the field.
 func (f *Field) Sortable() bool {
 	switch f.Kind {
-	case KindObject, KindRef, KindJSON:
+	case kindObject, kindRef, kindJSON:
 		return false
 	default:
 		return !f.List

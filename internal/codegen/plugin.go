@@ -14,23 +14,23 @@ import (
 // schema.graphqls.
 const resolverFile = "resolvers/versioned.resolvers.go"
 
-// Plugin makes gqlgen generate the executor for a catalogue, and the resolvers.
-type Plugin struct{ catalogue *Catalogue }
+// gqlgenPlugin makes gqlgen generate the executor for a catalogue, and the resolvers.
+type gqlgenPlugin struct{ catalogue *Catalogue }
 
 var (
-	_ plugin.ConfigMutator = (*Plugin)(nil)
-	_ plugin.CodeGenerator = (*Plugin)(nil)
-	_ plugin.Plugin        = (*Plugin)(nil)
+	_ plugin.ConfigMutator = (*gqlgenPlugin)(nil)
+	_ plugin.CodeGenerator = (*gqlgenPlugin)(nil)
+	_ plugin.Plugin        = (*gqlgenPlugin)(nil)
 )
 
-// NewPlugin returns the plugin for a catalogue.
-func NewPlugin(c *Catalogue) *Plugin { return &Plugin{catalogue: c} }
+// newPlugin returns the plugin for a catalogue.
+func newPlugin(c *Catalogue) *gqlgenPlugin { return &gqlgenPlugin{catalogue: c} }
 
 // Name is the plugin's name in messages of gqlgen.
-func (p *Plugin) Name() string { return "asof" }
+func (p *gqlgenPlugin) Name() string { return "asof" }
 
 // MutateConfig binds the types of the schema to Go.
-func (p *Plugin) MutateConfig(cfg *config.Config) error {
+func (p *gqlgenPlugin) MutateConfig(cfg *config.Config) error {
 	bindInputs(cfg.Models, cfg.Schema)
 	return nil
 }
@@ -38,7 +38,7 @@ func (p *Plugin) MutateConfig(cfg *config.Config) error {
 // GenerateCode writes the resolvers. It also has the fields of an object resolved one after another,
 // but for the root fields of a query: they come from bytes in memory, and references
 // are loaded for all documents of a list at once, so that goroutines gain nothing.
-func (p *Plugin) GenerateCode(data *gqlgen.Data) error {
+func (p *gqlgenPlugin) GenerateCode(data *gqlgen.Data) error {
 	for _, o := range data.Objects {
 		o.DisableConcurrency = o.DisableConcurrency || !o.Root
 	}
@@ -74,7 +74,7 @@ type resolverField struct {
 	Body string
 }
 
-func (p *Plugin) resolverObjects(data *gqlgen.Data) ([]resolverObject, error) {
+func (p *gqlgenPlugin) resolverObjects(data *gqlgen.Data) ([]resolverObject, error) {
 	bodies := p.catalogue.resolverBodies()
 	var out []resolverObject
 	for _, o := range data.Objects {

@@ -234,10 +234,10 @@ func (r *reader) fieldKind(def *ast.Definition, f *Field, dirs map[string]map[st
 	case scalarKinds()[name] != "":
 		f.Kind = scalarKinds()[name]
 	case r.enums[name] != nil:
-		f.Kind, f.Enum = KindEnum, r.enums[name]
+		f.Kind, f.Enum = kindEnum, r.enums[name]
 		f.Enum.InList, f.Enum.Single = f.Enum.InList || f.List, f.Enum.Single || !f.List
 	case r.objects[name] != nil:
-		f.Kind, f.Object = KindObject, r.objects[name]
+		f.Kind, f.Object = kindObject, r.objects[name]
 		f.Object.InList, f.Object.Single = f.Object.InList || f.List, f.Object.Single || !f.List
 		if isRef {
 			r.problems.add(f.pos, "%s: @ref needs a @versioned type, and %s is a nested one; leave @ref out, or make %s @versioned", where, name, name)
@@ -276,7 +276,7 @@ func (r *reader) reference(f *Field, where string, isRef, nested bool) bool {
 	case !f.List && f.NonNull:
 		r.problems.add(f.pos, "%s: a reference must be nullable, since the document may not exist at the instant that is read; write %s", where, name)
 	}
-	f.Kind, f.Ref, f.KeyName = KindRef, r.documents[name], keyName(f.Name, f.List)
+	f.Kind, f.Ref, f.KeyName = kindRef, r.documents[name], keyName(f.Name, f.List)
 	return true
 }
 
