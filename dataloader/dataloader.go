@@ -159,7 +159,7 @@ func (l *loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 		return nil, err
 	}
 	if asOf != nil {
-		if err := l.store.Settled(ctx, *asOf); err != nil {
+		if err := l.store.CheckInstant(ctx, *asOf); err != nil {
 			return nil, err
 		}
 	}

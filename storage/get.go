@@ -163,9 +163,9 @@ type KeyAt struct {
 	Pinned bool // the id shall name the version
 }
 
-// Settled checks an instant that a user named: AS_OF_IN_FUTURE if it has not
+// CheckInstant checks an instant that a user named: AS_OF_IN_FUTURE if it has not
 // come yet.
-func (s *Store) Settled(ctx context.Context, at driver.Instant) error {
+func (s *Store) CheckInstant(ctx context.Context, at driver.Instant) error {
 	op, err := s.operation(ctx)
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ func (s *Store) restore(ctx context.Context, t *Type, in RestoreInput) (*outcome
 }
 
 // restoreOver writes the state of an earlier version after cur, which is the
-// expected one. It returns the engine's conflict if somebody was faster.
+// expected one. It returns the engine's conflict if another write was faster.
 func (s *Store) restoreOver(ctx context.Context, op *operation, t *Type, in RestoreInput, cur *driver.Version) (*outcome, error) {
 	target, err := s.referred(ctx, op, op.now(cur), t, in.Key, "input.to", *in.To)
 	if err != nil {

@@ -160,7 +160,7 @@ func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 	arg, _ := r.args[given].(args.Reference)
 	settled := func() error { return nil }
 	if arg.AsOf != nil { // it is checked once
-		settled = sync.OnceValue(func() error { return r.of.store.Settled(r.ctx, *arg.AsOf) })
+		settled = sync.OnceValue(func() error { return r.of.store.CheckInstant(r.ctx, *arg.AsOf) })
 	}
 	for _, o := range objects {
 		if l.Full() {
