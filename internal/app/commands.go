@@ -122,7 +122,7 @@ func (w *mismatches) add(f storage.Misfit) {
 }
 
 // printMismatches counts the versions, of all times, that do not fit the schema, by field, and
-// names the first. Reading them says so too, so they are no error here.
+// names the first. They are errors when they are read, and none here.
 func (m *Main) printMismatches(ctx context.Context, engine driver.Engine) error {
 	store, err := storage.New(engine, m.Types)
 	if err != nil {
@@ -197,7 +197,7 @@ func (m *Main) check(ctx context.Context) (err error) {
 	return errors.Join(err, writing)
 }
 
-// open opens a file to read, and says how large it is; 0: not known.
+// open opens a file to read, and returns its size; 0: unknown.
 func (m *Main) open(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(m.Stdin), 0, nil

@@ -53,7 +53,7 @@ func answers(schema *ast.Schema, text string) bool {
 	return err == nil
 }
 
-// firstQuery shows what a document was and is, and who changed it.
+// firstQuery returns a query for a document in the past and now, and for who changed it.
 func firstQuery(base string) string {
 	return fmt.Sprintf(`
 A first query, for the Playground or as it is here: the license of Lanternfish

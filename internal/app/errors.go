@@ -15,9 +15,8 @@ import (
 	"github.com/asof/asof/storage"
 )
 
-// ErrorPresenter gives every error a code and keeps from users what is not for
-// them: the message of an error that is not one of ours is replaced, and its
-// cause is logged with the path at which it happened.
+// ErrorPresenter gives every error a code. The message of an error that is not one of ours is
+// replaced, and its cause is logged with the path at which it happened.
 func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		return present(ctx, log, err)

@@ -93,7 +93,7 @@ type importFlags struct {
 	SkipUnknown bool   `help:"Leave out collections that the schema does not declare."`
 }
 
-// Help is what "asof import --help" says of the format.
+// Help describes the format, for "asof import --help".
 func (importFlags) Help() string {
 	return `Each line is one version of one document, oldest first:
 
@@ -192,7 +192,7 @@ const (
 	gcPercent = 150
 )
 
-// memory is what --max-memory says, or a quarter of what the machine has, or the
+// memory returns --max-memory, or a quarter of what the machine has, or the
 // container that the program runs in.
 func (f limitFlags) memory() int64 {
 	if f.Memory > 0 {

@@ -101,8 +101,8 @@ func normalizeArgs(args []string) []string {
 	return args
 }
 
-// Run parses the command line, does what it says until that is done or the
-// context ends, and returns the exit status.
+// Run parses the command line, executes the command until it ends or the context
+// does, and returns the exit status.
 func (m *Main) Run(ctx context.Context, args []string) int {
 	done, err := m.ParseFlags(args)
 	if done {

@@ -43,7 +43,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 			return usageError{err}
 		}
 	}
-	// Before a store is made, so that a server that cannot listen leaves none behind.
+	// Before a store is created, so that a server that cannot listen leaves none behind.
 	listener, err := m.listen(ctx)
 	if err != nil {
 		return err
@@ -88,8 +88,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	return m.shutDown(context.WithoutCancel(ctx), server, site.api)
 }
 
-// openSite opens the store, and returns what is served over it, and what to say
-// about that.
+// openSite opens the store, and returns the site over it, with the greeting.
 func (m *Main) openSite(ctx context.Context, addr string, logger *slog.Logger) (_ *site, greeting string, err error) {
 	store, err := m.openStore(ctx)
 	if err != nil {

@@ -43,7 +43,7 @@ type site struct {
 	anyHost  bool // the Host header may name any host
 	logger   *slog.Logger
 	shutting atomic.Bool
-	unready  atomic.Value // string: why, as the log says; empty: it is ready
+	unready  atomic.Value // string: the reason, as logged; empty: it is ready
 }
 
 // assemble puts the parts at their paths.
@@ -161,7 +161,7 @@ func acceptsCompressed(r *http.Request) bool {
 // healthz answers that the process runs.
 func healthz(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }
 
-// readyz says whether requests can be answered: the store can be reached, and
+// readyz answers whether requests can be answered: the store can be reached, and
 // the server is not shutting down. Why it cannot be reached is in the log, once
 // until it can or the reason is another one.
 func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
@@ -185,7 +185,7 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	plain(w, http.StatusOK, "ready")
 }
 
-// reasonOf is what an error says without what is another each time, such as how
+// reasonOf returns the message of an error without parts that differ each time, such as how
 // long it took: the words of what caused it, or else what follows a colon.
 func reasonOf(err error) string {
 	e, ok := errors.AsType[*driver.Error](err)
@@ -312,7 +312,7 @@ func clientAt(address string) string {
 	}
 	ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
 	if err != nil {
-		return "" // all that say nothing are one
+		return "" // all without an address are one
 	}
 	ip = ip.Unmap()
 	if ip.Is4() {
@@ -368,7 +368,7 @@ func readActor(given []string) (string, error) {
 }
 
 // checkAddress refuses to serve others than this machine without
-// authentication, unless that is what was asked for.
+// authentication, except with --insecure-no-auth.
 func checkAddress(addr string, insecure bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

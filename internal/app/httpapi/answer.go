@@ -47,7 +47,7 @@ var moreErrors = fmt.Sprintf("more failed than the %d errors that this server li
 // BoundAnswers returns a schema that answers as inner does, but leaves off the
 // data of an answer, while it is put together, once it is longer than Limits.Answer, by
 // at least one byte, so that it is refused. Where the time of a query is over, no more of
-// its fields are resolved, and of a mutation, which has to tell what it did, only
+// its fields are resolved, and of a mutation, which has to report what it did, only
 // lateFields. An operation that resolves more than resolvedPerCost times Limits.Cost
 // fields and elements of lists is refused, whatever was expected of it; of a mutation,
 // what is shown of its changes. It is for schemas that keep what an answer is made of
@@ -77,7 +77,7 @@ const (
 	// for them: some fieldBytes each.
 	fieldsPerLook = 64
 	fieldBytes    = 400
-	// lateFields is how many more tell what a mutation did whose time is over.
+	// lateFields is how many more fields report what a mutation did whose time is over.
 	lateFields = 10_000
 	// resolvedPerCost is how many times larger than expected an answer may be: lists
 	// may be longer, and introspection is expected to have each field once.

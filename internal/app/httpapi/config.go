@@ -69,7 +69,7 @@ type Config struct {
 	// Debug adds a header to answers with what executed the operation, where that was noted
 	// (NotePlan).
 	Debug bool
-	// Metrics registers what is measured; nil: nothing is.
+	// Metrics gets the metrics; nil: there are none.
 	Metrics prometheus.Registerer
 }
 
@@ -77,7 +77,7 @@ type Config struct {
 type Operations interface {
 	// Begin fixes the instant that the operation reads at.
 	Begin(ctx context.Context) (context.Context, error)
-	// Instant is what the answer's extensions.asOf says: the instant of Begin
+	// Instant returns the answer's extensions.asOf: the instant of Begin
 	// or of the operation's last commit, as RFC 3339; "" before Begin.
 	Instant(ctx context.Context) string
 }

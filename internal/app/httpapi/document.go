@@ -89,8 +89,8 @@ func (d *documents) of(ctx context.Context, op *operation, params *graphql.RawPa
 	return nil
 }
 
-// read parses a document, and refuses what is too large or not valid: first by what
-// costs the least to know.
+// read parses a document, and refuses one that is too large or not valid: the cheapest checks
+// come first.
 func (d *documents) read(ctx context.Context, text string) (document, gqlerror.List) {
 	if len(text) > d.limits.Query {
 		return document{}, gqlerror.List{refuse(codeTooComplex, "the query has %d bytes; at most %d are allowed (--max-query): send values as variables, or several operations", len(text), d.limits.Query)}
@@ -152,8 +152,7 @@ func hashOf(query string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// lru is a cache that keeps what was used last, bounded in entries and in
-// bytes of what the entries are made of.
+// lru is a cache that keeps the entries that were used last, bounded in number and in bytes.
 type lru[T any] struct {
 	mu       sync.Mutex
 	entries  *simplelru.LRU[string, T]
@@ -176,7 +175,7 @@ func newLRU[T any](entries, maxBytes int, size func(key string, value T) int) *l
 	return c
 }
 
-// Get returns what was added under a key and not evicted since.
+// Get returns the value that was added under a key, unless it was evicted.
 func (c *lru[T]) Get(key string) (T, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,7 +256,7 @@ func readTokens(source *ast.Source, most int) (tokens, longest int, refused *gql
 	}
 }
 
-// plainMessage is what an error says, without its place.
+// plainMessage returns the message of an error, without its position.
 func plainMessage(err error) string {
 	if given, ok := errors.AsType[*gqlerror.Error](err); ok {
 		return given.Message

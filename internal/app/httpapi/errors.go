@@ -21,7 +21,7 @@ const (
 	CodeForbidden   = "FORBIDDEN"
 	CodeUnavailable = "UNAVAILABLE"
 	codeInternal    = "INTERNAL"
-	// codeNotPersisted tells clients of persisted queries to send the query.
+	// codeNotPersisted makes clients of persisted queries send the query.
 	codeNotPersisted = "PERSISTED_QUERY_NOT_FOUND"
 )
 
@@ -129,7 +129,7 @@ func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 const shortPath = 512
 
 // ofChange reports whether a context is that of a mutation's root field, whose error
-// says whether something was written.
+// reports whether something was written.
 func ofChange(ctx context.Context) bool {
 	return graphql.HasOperationContext(ctx) && graphql.GetOperationContext(ctx).Operation != nil &&
 		graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation && len(graphql.GetPath(ctx)) == 1

@@ -45,7 +45,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 	op.hold.Set(int64(x.body.Cap())) // of an earlier request's body
 	defer op.hold.Set(0)
 	if p := x.exchange(); p != nil {
-		_ = x.refuse(p) // fails only if the client has left
+		x.refuse(p)
 	}
 	op.status = x.status
 	h.finish(r.Context(), op)
@@ -92,7 +92,7 @@ func (x *exchange) exchange() *problem {
 	}
 	response := run.answer()
 	x.status = x.statusOf(run, response)
-	_ = x.send(response, run.refused == nil && response.Data != nil) // fails only if the client has left
+	x.send(response, run.refused == nil && response.Data != nil)
 	return nil
 }
 
@@ -144,14 +144,14 @@ func (x *exchange) statusOf(run *run, response *graphql.Response) int {
 }
 
 // refuse answers a request that is not executed.
-func (x *exchange) refuse(p *problem) error {
+func (x *exchange) refuse(p *problem) {
 	x.status = p.status
 	x.op.errors = p.list()
-	return x.send(&graphql.Response{Errors: x.op.errors}, false)
+	x.send(&graphql.Response{Errors: x.op.errors}, false)
 }
 
 // send sends an answer, with its data if the operation was executed.
-func (x *exchange) send(response *graphql.Response, executed bool) error {
+func (x *exchange) send(response *graphql.Response, executed bool) {
 	x.body.Reset()
 	text := encode(&x.body, response, executed, x.op.instant)
 	header := x.w.Header()
@@ -173,7 +173,8 @@ func (x *exchange) send(response *graphql.Response, executed bool) error {
 	}
 	if length > mostCopied {
 		x.w.WriteHeader(x.status)
-		return text.writeTo(x.w)
+		_ = text.writeTo(x.w) // fails only if the client has left
+		return
 	}
 	x.body.Write(text.data)
 	x.body.Write(text.after)
@@ -182,8 +183,7 @@ func (x *exchange) send(response *graphql.Response, executed bool) error {
 		response.Data = nil // it is in the body
 	}
 	x.w.WriteHeader(x.status)
-	_, err := x.w.Write(x.body.Bytes())
-	return err
+	_, _ = x.w.Write(x.body.Bytes()) // the same
 }
 
 // shortAnswer is the length of a body, in bytes, up to which net/http's buffers

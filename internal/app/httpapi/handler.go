@@ -162,8 +162,8 @@ func (h *Handler) Drain(ctx context.Context) error {
 // and in the log.
 type Refusal string
 
-// The reasons. A page that tries to use somebody's browser against the API fails
-// for one of the first three.
+// The reasons. A page that uses a visitor's browser against the API fails for one of the
+// first three.
 const (
 	RefusedHost     Refusal = "host"         // a name that is not this server's
 	refusedType     Refusal = "content-type" // a body that is not said to be JSON
@@ -259,7 +259,7 @@ func trusted(origins []string) (*http.CrossOriginProtection, error) {
 }
 
 // mayUse reports whether a request is not from a page of an origin that is not
-// allowed, as far as its sender says where it comes from.
+// allowed, as far as its headers show.
 func (h *Handler) mayUse(r *http.Request) bool {
 	asked := *r
 	asked.Method = http.MethodPost // of GET, Check allows any

@@ -51,7 +51,7 @@ type operation struct {
 	document    *ast.QueryDocument
 }
 
-// What the log and the metrics say of operations whose client did not wait. No
+// The code and status, in the log and the metrics, of operations whose client did not wait. No
 // client sees either: the status is nginx's.
 const (
 	codeCancelled   = "CANCELLED"
@@ -103,8 +103,8 @@ func namesRequest(ctx context.Context) context.Context {
 }
 
 // CountRead counts versions of documents, and their bytes, that were read for
-// the context's operation. The error says that it has read more than it may,
-// and is for the client.
+// the context's operation. It returns an error for the client if the operation has read more
+// than it may.
 func CountRead(ctx context.Context, versions, bytes int) error {
 	op := operationOf(ctx)
 	if op == nil {
@@ -138,7 +138,7 @@ func (o *operation) executorName() string {
 	return o.executor
 }
 
-// explain says in a header what executed the operation, and why no plan did.
+// explain adds a header with what executed the operation, and why no plan did.
 func (o *operation) explain(header http.Header) {
 	switch {
 	case o.executor == executorPlan:

@@ -23,7 +23,7 @@ const subprotocol = "graphql-transport-ws"
 const (
 	closeInvalid      = 4400 // a message that cannot be read
 	closeUnauthorized = 4401 // an operation before connection_init
-	closeForbidden    = 4403 // connection_init says who asks, in vain
+	closeForbidden    = 4403 // the actor of connection_init is refused
 	closeInitTimeout  = 4408 // no connection_init in time
 	closeTwice        = 4409 // the id of an operation that is not complete
 	closeInitTwice    = 4429 // a second connection_init

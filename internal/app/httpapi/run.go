@@ -127,7 +127,7 @@ func (r *run) executed(bytes int, completed bool) {
 	r.op.hold.Set(int64(bytes))
 }
 
-// end gives back what the operation still has.
+// end gives back the place and the memory of the operation.
 func (r *run) end() {
 	r.executed(0, false)
 	if r.ctx != nil {
@@ -150,7 +150,7 @@ func (h *Handler) waitForMemory(ctx context.Context, hold *admission.Hold, bytes
 	return nil
 }
 
-// starved is what is said where there is no memory.
+// outOfMemory is the answer where there is no memory.
 func outOfMemory() *problem {
 	return &problem{http.StatusServiceUnavailable, CodeUnavailable, noMemory + "; nothing was executed; try again in a moment"}
 }
@@ -257,7 +257,7 @@ func (c *opContext) Value(key any) any {
 	if key == (operationKey{}) {
 		return c.op
 	}
-	if running := c.timer.Load(); running != nil { // contexts that are made of this one look for the one that ends
+	if running := c.timer.Load(); running != nil { // derived contexts look for the one that ends
 		return running.Value(key)
 	}
 	return c.Context.Value(key)
@@ -306,7 +306,7 @@ func (c *opContext) Err() error {
 	if err == nil {
 		return nil
 	}
-	ended := err // what is pointed to is allocated
+	ended := err // its address escapes
 	return c.endWith(&ended)
 }
 

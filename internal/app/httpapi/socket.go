@@ -325,8 +325,7 @@ func (o *socketOperation) end(ctx context.Context) {
 	o.cancel()
 }
 
-// execute executes the operation and sends its answer. A panic is an answer that says so,
-// and the last.
+// execute executes the operation and sends its answer. The answer to a panic is an error.
 func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 	defer func() {
 		if failure := recover(); failure != nil {

@@ -36,8 +36,8 @@ const (
 type validation struct {
 	schema *ast.Schema
 	steps  int
-	plain  []core.Rule // which do not tell names of the schema that are similar
-	hints  []core.Rule // which do
+	plain  []core.Rule // without suggestions of similar names
+	hints  []core.Rule // with suggestions
 }
 
 func newValidation(schema *ast.Schema, limits *Limits) *validation {

@@ -26,7 +26,7 @@ func variableError(schema *ast.Schema, operation *ast.OperationDefinition, varia
 	}
 	way := err.Path[2:]
 	typ, within := typeAt(schema, variable.Type, way)
-	where := fmt.Sprintf("variable %q%s", "$"+name, asText(way))
+	where := fmt.Sprintf("variable %q%s", "$"+name, append(ast.Path{ast.PathName("")}, way...))
 	said := *err
 	said.Path = nil // in an answer it would name a field of the data
 	said.Locations = []gqlerror.Location{{Line: variable.Position.Line, Column: variable.Position.Column}}
@@ -201,17 +201,4 @@ func typeAt(schema *ast.Schema, typ *ast.Type, way ast.Path) (at *ast.Type, with
 		}
 	}
 	return typ, within
-}
-
-// asText returns a way as it would be written in a program: .where.tags[0].
-func asText(way ast.Path) string {
-	var text strings.Builder
-	for _, step := range way {
-		if index, ok := step.(ast.PathIndex); ok {
-			fmt.Fprintf(&text, "[%d]", int(index))
-		} else {
-			fmt.Fprintf(&text, ".%s", step)
-		}
-	}
-	return text.String()
 }
