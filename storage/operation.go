@@ -56,8 +56,8 @@ func (c *operationContext) Value(key any) any {
 }
 
 func (s *Store) begin(ctx context.Context, op *operation) error {
-	if distant, ok := s.engine.(driver.Distant); ok {
-		op.distant, op.heard = distant, distant.Heard()
+	if s.distant != nil {
+		op.distant, op.heard = s.distant, s.distant.Heard()
 	}
 	now, err := s.engine.Now(ctx)
 	op.begin = now

@@ -11,6 +11,8 @@ import (
 // methods may be called from any number of goroutines.
 type Store struct {
 	engine       driver.Engine
+	distant      driver.Distant    // the engine, or nil
+	rememberer   driver.Rememberer // the engine, or nil
 	types        []*Type
 	byName       map[string]*Type
 	byCollection map[string]*Type
@@ -72,6 +74,8 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 		byName: map[string]*Type{}, byCollection: map[string]*Type{}, wraps: map[string]func(*Document) AnyDocument{},
 		limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
 	}
+	s.distant, _ = driver.As[driver.Distant](engine)
+	s.rememberer, _ = driver.As[driver.Rememberer](engine)
 	for _, t := range types {
 		s.byName[t.Name], s.byCollection[t.Collection] = t, t
 		s.wraps[t.Name] = func(d *Document) AnyDocument { return d }

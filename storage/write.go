@@ -269,8 +269,8 @@ func (s *Store) current(ctx context.Context, t *Type, key string) (*driver.Versi
 // where the engine remembers it and ask is false, and the commit then finds out
 // whether it still is the last one; otherwise the last one, and asked is true.
 func (s *Store) base(ctx context.Context, t *Type, key string, expected int, ask bool) (v *driver.Version, asked bool, err error) {
-	if r, ok := s.engine.(driver.Rememberer); ok && !ask {
-		if v := r.Remembered(t.Collection, key, int64(expected)); live(v) {
+	if s.rememberer != nil && !ask {
+		if v := s.rememberer.Remembered(t.Collection, key, int64(expected)); live(v) {
 			return v, false, nil
 		}
 	}

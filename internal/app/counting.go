@@ -12,18 +12,22 @@ import (
 // counting is an engine that counts the versions that each operation reads, and
 // their bytes. It stops an operation that has read more than it may; what is not
 // done for an operation, such as an import, is not limited.
-type counting struct{ driver.Engine }
-
-// counted counts what is read of an engine, which stays distant if it is.
-func counted(engine driver.Engine) driver.Engine {
-	if distant, ok := engine.(driver.Distant); ok {
-		return struct {
-			counting
-			driver.Distant
-		}{counting{engine}, distant}
-	}
-	return counting{engine}
+type counting struct {
+	driver.Engine
+	first int // so many references are read at first
 }
+
+// counted counts what is read of an engine.
+func counted(engine driver.Engine) driver.Engine {
+	c := counting{engine, getFirst}
+	if _, distant := driver.As[driver.Distant](engine); distant {
+		c.first = getTogether // each call goes there and back
+	}
+	return c
+}
+
+// Unwrap returns the engine that is counted, see driver.As.
+func (c counting) Unwrap() driver.Engine { return c.Engine }
 
 // References can lead to many documents at once: so many are read before they are
 // counted, where they are small, and at first; and so many bytes at a time after that.
@@ -34,10 +38,7 @@ const (
 )
 
 func (c counting) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
-	n := getFirst
-	if _, ok := c.Engine.(driver.Distant); ok {
-		n = getTogether // each call goes there and back
-	}
+	n := c.first
 	if len(refs) <= n {
 		versions, _, err := c.get(ctx, collection, refs, fields)
 		return versions, err
@@ -87,14 +88,6 @@ func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver
 			}
 		}
 	}
-}
-
-// Remembered implements driver.Rememberer, where the engine does. Nothing is read.
-func (c counting) Remembered(collection, key string, number int64) *driver.Version {
-	if r, ok := c.Engine.(driver.Rememberer); ok {
-		return r.Remembered(collection, key, number)
-	}
-	return nil
 }
 
 // count counts versions, and returns their bytes; nil ones are those that were not

@@ -89,7 +89,7 @@ func TestManyReferences(t *testing.T) {
 					refs[i].Key = fmt.Sprint("key", i)
 				}
 			}
-			versions, err := counting{engine}.Get(t.Context(), "c", refs, nil)
+			versions, err := counted(engine).Get(t.Context(), "c", refs, nil)
 			if err != nil || len(versions) != len(refs) {
 				t.Fatalf("%d versions, %v", len(versions), err)
 			}

@@ -183,7 +183,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	}
 	limits := f.Limits.limits()
 	limits.Fast, limits.PerClient = min(limits.Concurrent, 2*runtime.GOMAXPROCS(0)), max(runtime.GOMAXPROCS(0)-1, 1)
-	if _, ok := store.Engine().(driver.Distant); ok { // it waits for others, and does not keep processors
+	if _, distant := driver.As[driver.Distant](store.Engine()); distant { // it waits for others, and does not keep processors
 		limits.SlowAfter, limits.Execution, limits.Fast, limits.PerClient = 100*time.Millisecond, limits.Time, limits.Concurrent, 0
 		if limits.Slow == 0 {
 			limits.Slow = limits.Concurrent / 4

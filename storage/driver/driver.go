@@ -23,6 +23,10 @@ import (
 // Engine keeps the versions of documents. Its methods may be called from any
 // number of goroutines.
 //
+// What all engines refuse alike (calls after Close, contexts that have ended, unknown
+// collections, malformed arguments) is refused in front of them, by check.Guard, which
+// an engine's Open puts there. Its own methods get none of it.
+//
 // Every method returns CodeUnavailable when the database cannot be reached or
 // the context has ended, and CodeInternal for what should not happen (corrupt
 // data, a bug); further codes are named with each method.
@@ -114,9 +118,26 @@ type Engine interface {
 	// one line each; nil means that all is well.
 	Check(ctx context.Context, report func(problem string)) error
 
-	// Close finishes what was accepted and releases the database. Every later
-	// call returns CodeUnavailable, except Close, which does nothing.
+	// Close releases the database when the calls that run have ended, or have not for
+	// half a minute. Every later call returns CodeUnavailable, except Close, which does
+	// nothing.
 	Close() error
+}
+
+// As finds the interface, or the type, T of an engine, also where the engine is wrapped
+// by others, which have a method Unwrap() Engine; false where it has none.
+func As[T any](e Engine) (T, bool) {
+	for {
+		if found, ok := e.(T); ok {
+			return found, true
+		}
+		wrapper, ok := e.(interface{ Unwrap() Engine })
+		if !ok {
+			var none T
+			return none, false
+		}
+		e = wrapper.Unwrap()
+	}
 }
 
 // Collection is a named set of documents with the indexes declared for it.

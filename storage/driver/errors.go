@@ -74,7 +74,8 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s %q is at version %d, not %d", e.Collection, e.Key, e.Actual, e.Expected)
 }
 
-// LoadError is a version that Load refused. Its code is CodeInvalid.
+// LoadError is a version that Load refused: the first that is malformed, or else the
+// first that does not fit. Its code is CodeInvalid.
 type LoadError struct {
 	Index int // in the slice given to Load
 	Err   error

@@ -152,7 +152,7 @@ func (s *suite) testLoadRefuses(t *testing.T) {
 			for index, vs := range [][]driver.Version{
 				{test.v},
 				{loaded("c", 1, `{}`), test.v, loaded("d", 1, `{}`)},
-				{loaded("a", 10, `{"n":1}`), loaded("a", 20, `{"n":2}`), test.v, {}},
+				{loaded("a", 10, `{"n":1}`), loaded("a", 20, `{"n":2}`), test.v, loaded("d", 1, `{}`)},
 			} {
 				_, err := f.engine.Load(f.ctx, vs)
 				var refused *driver.LoadError

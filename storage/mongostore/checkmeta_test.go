@@ -82,7 +82,7 @@ func TestMetaIsChecked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.open != "" {
-				s, err := Open(ctx, uri, Options{Timeout: hangs})
+				s, err := openURI(ctx, uri, Options{Timeout: hangs})
 				if err == nil {
 					_ = s.Close()
 				}

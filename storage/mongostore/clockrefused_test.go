@@ -111,7 +111,7 @@ func TestComingInIsRefused(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
-	s, err := Open(ctx, uri, Options{Timeout: hangs})
+	s, err := openURI(ctx, uri, Options{Timeout: hangs})
 	if err == nil {
 		_ = s.Close()
 	}

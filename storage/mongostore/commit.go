@@ -12,7 +12,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 )
 
 // The pauses between attempts.
@@ -25,21 +24,10 @@ const (
 // goes on until its outcome is certain: until then its time is in flight, and
 // no reader is given an instant at or after it.
 func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
-	leave, err := s.begin(ctx)
-	if err != nil {
+	if err := refused(s.clock.refusal()); err != nil {
 		return nil, err
 	}
-	c, err := s.collection(w.Collection)
-	if err == nil {
-		err = check.Write(w)
-	}
-	if err == nil {
-		err = refused(s.clock.refusal())
-	}
-	if err != nil {
-		leave()
-		return nil, err
-	}
+	c := s.collections[w.Collection]
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
@@ -51,13 +39,11 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 	id := c.name + " " + w.ID
 	o := &outcome{done: make(chan struct{})}
 	if running, there := s.writes.LoadOrStore(id, o); there {
-		leave()
 		o = running.(*outcome)
 	} else {
 		own := *w // the caller may go on without waiting for the outcome
 		own.Data, own.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
-		go func() {
-			defer leave()
+		s.running.Go(func() {
 			t := &committing{c: c, w: &own}
 			ctx, done := s.causal(s.life)
 			o.version, o.err = t.run(ctx)
@@ -67,7 +53,7 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 			}
 			s.writes.Delete(id)
 			close(o.done)
-		}()
+		})
 	}
 	select {
 	case <-o.done:

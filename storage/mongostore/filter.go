@@ -1,7 +1,6 @@
 package mongostore
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,11 +10,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 )
 
-// A driver.Filter becomes a condition of MongoDB in three steps: plan checks
-// it, and takes out what says nothing (nested negations, lists of one,
+// A driver.Filter becomes a condition of MongoDB in three steps: plan takes
+// out what says nothing (nested negations, lists of one,
 // constants), so that its depth is that of what it says; hoist moves
 // conditions on the version itself out of conditions on list elements, where
 // the database cannot see them; compile writes it down for a place where
@@ -27,52 +25,47 @@ type (
 	never  struct{ driver.Filter }
 )
 
-// plan checks and simplifies a filter. Inside an Any (element) paths start at
-// the element.
-func plan(f driver.Filter, element bool) (driver.Filter, error) {
+// plan simplifies a filter. It refuses texts that the database cannot look for.
+func plan(f driver.Filter) (driver.Filter, error) {
 	switch f := f.(type) {
 	case driver.And:
-		return planList(f, element, true)
+		return planList(f, true)
 	case driver.Or:
-		return planList(f, element, false)
+		return planList(f, false)
 	case driver.Not:
-		if f.Filter == nil {
-			return nil, invalidf("a Not has no filter")
-		}
-		inner, err := plan(f.Filter, element)
+		inner, err := plan(f.Filter)
 		if err != nil {
 			return nil, err
 		}
 		return negate(inner), nil
-	case driver.Compare:
-		if err := check.Compare(f, element); err != nil {
-			return nil, err
-		}
-		return f, checkValue(f.Field.Kind, f.Value)
 	case driver.In:
-		return planIn(f, element)
+		if len(f.Values) == 0 {
+			return never{}, nil
+		}
 	case driver.Text:
-		return f, cmp.Or(check.Text(f, element), checkText(f))
+		return f, checkText(f)
 	case driver.Present:
 		if f.Field.Meta != driver.MetaNone {
-			return always{}, check.Present(f, element)
+			return always{}, nil
 		}
-		return f, check.Present(f, element)
 	case driver.Any:
-		return planAny(f, element)
-	default:
-		return nil, invalidf("unknown filter %T", f)
+		if f.Filter == nil {
+			return f, nil
+		}
+		inner, err := plan(f.Filter)
+		if err != nil {
+			return nil, err
+		}
+		return anyOf(f.Field, inner), nil
 	}
+	return f, nil
 }
 
-func planList(list []driver.Filter, element, and bool) (driver.Filter, error) {
+func planList(list []driver.Filter, and bool) (driver.Filter, error) {
 	planned := make([]driver.Filter, len(list))
 	for i, f := range list {
-		if f == nil {
-			return nil, invalidf("a filter in a list of filters is missing")
-		}
 		var err error
-		if planned[i], err = plan(f, element); err != nil {
+		if planned[i], err = plan(f); err != nil {
 			return nil, err
 		}
 	}
@@ -90,35 +83,6 @@ func negate(f driver.Filter) driver.Filter {
 	default:
 		return driver.Not{Filter: f}
 	}
-}
-
-func planIn(f driver.In, element bool) (driver.Filter, error) {
-	if err := check.Field(f.Field, element); err != nil {
-		return nil, err
-	}
-	for _, v := range f.Values {
-		if err := checkValue(f.Field.Kind, v); err != nil {
-			return nil, err
-		}
-	}
-	if len(f.Values) == 0 {
-		return never{}, nil
-	}
-	return f, nil
-}
-
-func planAny(f driver.Any, element bool) (driver.Filter, error) {
-	if err := check.Any(f, element); err != nil {
-		return nil, err
-	}
-	if f.Filter == nil {
-		return f, nil
-	}
-	inner, err := plan(f.Filter, true)
-	if err != nil {
-		return nil, err
-	}
-	return anyOf(f.Field, inner), nil
 }
 
 func anyOf(field driver.Field, inner driver.Filter) driver.Filter {
@@ -376,12 +340,12 @@ func (p place) compile(f driver.Filter) bson.D {
 	case driver.Not:
 		return bson.D{{Key: "$nor", Value: bson.A{p.compile(f.Filter)}}}
 	case driver.Compare:
-		value, _ := operand(f.Field.Kind, f.Value)
+		value := operand(f.Field.Kind, f.Value)
 		return bson.D{{Key: p.field(f.Field), Value: bson.D{{Key: relations[f.Op], Value: value}}}}
 	case driver.In:
 		values := make(bson.A, len(f.Values))
 		for i, v := range f.Values {
-			values[i], _ = operand(f.Field.Kind, v)
+			values[i] = operand(f.Field.Kind, v)
 		}
 		return bson.D{{Key: p.field(f.Field), Value: bson.D{{Key: "$in", Value: values}}}}
 	case driver.Text:

@@ -18,15 +18,9 @@ const maxKeys = 1000
 // Get implements driver.Engine. Current versions take one command for all of
 // them together, recent ones two, those in the overflow three.
 func (s *Store) Get(ctx context.Context, name string, refs []driver.Ref, _ []string) ([]*driver.Version, error) {
-	ctx, leave, err := s.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	c, err := s.collection(name)
-	if err != nil {
-		return nil, err
-	}
+	ctx, done := s.bounded(ctx)
+	defer done()
+	c := s.collections[name]
 	found, err := c.get(ctx, refs)
 	if err != nil {
 		return nil, wrap(err, "reading "+name)

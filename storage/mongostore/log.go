@@ -12,7 +12,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 )
 
 // Log implements driver.Engine. It shows the history as it was when the loop
@@ -23,24 +22,16 @@ import (
 // document and its runs, in their own order.
 func (s *Store) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	return func(yield func(*driver.Version, error) bool) {
-		leave, err := s.begin(ctx)
-		if err == nil {
-			defer leave()
-			causal, done := s.causal(ctx)
-			defer done()
-			err = s.log(causal, q, yield)
-		}
-		if err != nil {
+		causal, done := s.causal(ctx)
+		defer done()
+		if err := s.log(causal, q, yield); err != nil {
 			yield(nil, wrap(err, "reading the log"))
 		}
 	}
 }
 
 func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(*driver.Version, error) bool) error {
-	collections, err := s.logged(q)
-	if err != nil {
-		return err
-	}
+	collections := s.logged(q)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	versions := s.merge(ctx, q, collections)
@@ -62,11 +53,8 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(*driver.
 	return nil
 }
 
-// logged checks a query and returns the collections that it is about, sorted.
-func (s *Store) logged(q *driver.LogQuery) ([]*collection, error) {
-	if err := check.Log(q); err != nil {
-		return nil, err
-	}
+// logged returns the collections that a query is about, sorted.
+func (s *Store) logged(q *driver.LogQuery) []*collection {
 	names := slices.Clone(q.Collections)
 	if len(names) == 0 {
 		for name := range s.collections {
@@ -77,12 +65,9 @@ func (s *Store) logged(q *driver.LogQuery) ([]*collection, error) {
 	names = slices.Compact(names)
 	collections := make([]*collection, len(names))
 	for i, name := range names {
-		var err error
-		if collections[i], err = s.collection(name); err != nil {
-			return nil, err
-		}
+		collections[i] = s.collections[name]
 	}
-	return collections, nil
+	return collections
 }
 
 // logConditions are the conditions of a query on versions at a place, but for

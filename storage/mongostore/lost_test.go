@@ -79,7 +79,7 @@ type lossy struct {
 	proxy     *proxy
 	direct    string // the database's URI that goes round the proxy
 	options   mongostore.Options
-	store     *mongostore.Store
+	store     driver.Engine
 	histories []*drivertest.History
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Bounds say how much history stays inside a document before all of it but a
@@ -68,7 +71,19 @@ const (
 // of the URI have CodeInvalid, and so have a database that another version of
 // asof made, one in which another program keeps documents, and collections or
 // indexes of another program that are in the way.
-func Open(ctx context.Context, uri string, o Options) (*Store, error) {
+func Open(ctx context.Context, uri string, o Options) (driver.Engine, error) {
+	s, err := openURI(ctx, uri, o)
+	if err != nil {
+		return nil, err
+	}
+	return s.guarded(), nil
+}
+
+func (s *Store) guarded() driver.Engine {
+	return check.Guard(s, slices.Collect(maps.Keys(s.collections)))
+}
+
+func openURI(ctx context.Context, uri string, o Options) (*Store, error) {
 	dials := new(dialer)
 	client, database, err := connect(uri, dials)
 	if err != nil {

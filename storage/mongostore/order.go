@@ -54,7 +54,7 @@ func (p place) beyond(order []driver.Order, at *driver.Position, after bool) bso
 			same = append(same, bson.D{{Key: field, Value: exists(false)}})
 			continue
 		}
-		value, _ := operand(o.Field.Kind, at.Values[i])
+		value := operand(o.Field.Kind, at.Values[i])
 		if up {
 			add(bson.D{{Key: field, Value: bson.D{{Key: "$gt", Value: value}}}})
 		} else {
@@ -84,7 +84,7 @@ func (p place) bound(order []driver.Order, at *driver.Position, after bool) bson
 		return nil
 	}
 	first := order[0]
-	value, _ := operand(first.Field.Kind, at.Values[0])
+	value := operand(first.Field.Kind, at.Values[0])
 	if after != first.Desc {
 		return bson.D{{Key: p.field(first.Field), Value: bson.D{{Key: "$gte", Value: value}}}}
 	}
@@ -161,7 +161,7 @@ func placeOf(order []driver.Order, p *driver.Position) []any {
 	values := make([]any, len(order))
 	for i, o := range order {
 		if p.Values[i] != nil {
-			values[i], _ = operand(o.Field.Kind, p.Values[i])
+			values[i] = operand(o.Field.Kind, p.Values[i])
 		}
 	}
 	return values
@@ -222,12 +222,12 @@ func holds(f driver.Filter, v *driver.Version, at gjson.Result) bool {
 		return !holds(f.Filter, v, at)
 	case driver.Compare:
 		value := valueOf(f.Field, v, at)
-		want, _ := operand(f.Field.Kind, f.Value)
+		want := operand(f.Field.Kind, f.Value)
 		return value != nil && check.Relates(compareValues(value, want), f.Op)
 	case driver.In:
 		value := valueOf(f.Field, v, at)
 		return value != nil && slices.ContainsFunc(f.Values, func(x driver.Value) bool {
-			want, _ := operand(f.Field.Kind, x)
+			want := operand(f.Field.Kind, x)
 			return compareValues(value, want) == 0
 		})
 	case driver.Text:

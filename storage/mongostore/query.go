@@ -22,7 +22,7 @@ import (
 // The version of a document at an instant is the one whose interval [at, to)
 // holds it, so that choosing the version and filtering are one condition.
 
-// planned is a query, checked and made ready.
+// planned is a query, made ready.
 type planned struct {
 	*driver.Query
 	filter driver.Filter // planned and hoisted
@@ -34,22 +34,11 @@ type planned struct {
 
 func planQuery(q *driver.Query) (*planned, error) {
 	p := &planned{Query: q, filter: always{}}
-	if err := check.Limit(q.Limit); err != nil {
-		return nil, err
-	}
 	for _, o := range q.Order {
-		if err := check.Field(o.Field, false); err != nil {
-			return nil, err
-		}
 		p.local = p.local || len(o.Field.Path) > maxDepth
 	}
-	for _, position := range []*driver.Position{q.After, q.Before} {
-		if err := checkPosition(position, q.Order); err != nil {
-			return nil, err
-		}
-	}
 	if q.Filter != nil {
-		filter, err := plan(q.Filter, false)
+		filter, err := plan(q.Filter)
 		if err != nil {
 			return nil, err
 		}
@@ -130,15 +119,9 @@ func (p *planned) limit() int64 {
 // current for ever, two for one of what is current, and at most four for one
 // of the past.
 func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
-	ctx, leave, err := s.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	c, err := s.collection(q.Collection)
-	if err != nil {
-		return nil, err
-	}
+	ctx, done := s.bounded(ctx)
+	defer done()
+	c := s.collections[q.Collection]
 	p, err := planQuery(q)
 	if err != nil {
 		return nil, err
@@ -164,18 +147,9 @@ func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, 
 
 // Count implements driver.Engine.
 func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
-	ctx, leave, err := s.enter(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer leave()
-	c, err := s.collection(q.Collection)
-	if err != nil {
-		return 0, err
-	}
-	if _, err := planQuery(q); err != nil {
-		return 0, err
-	}
+	ctx, done := s.bounded(ctx)
+	defer done()
+	c := s.collections[q.Collection]
 	whole := *q
 	whole.After, whole.Before, whole.Limit, whole.Order = nil, nil, 0, nil
 	p, err := planQuery(&whole)

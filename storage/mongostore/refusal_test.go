@@ -17,7 +17,7 @@ import (
 )
 
 // behind opens a store by way of a proxy.
-func openBehind(t *testing.T) (*mongotest.Proxy, *mongostore.Store) {
+func openBehind(t *testing.T) (*mongotest.Proxy, driver.Engine) {
 	t.Helper()
 	proxy, uri := newServer(t).behind(t)
 	s, err := mongostore.Open(t.Context(), uri, mongostore.Options{Collections: []driver.Collection{{Name: "things"}}})
@@ -38,21 +38,21 @@ var calls = []struct {
 	name string
 	// writes says that it changes something.
 	writes bool
-	call   func(ctx context.Context, s *mongostore.Store, key string) error
+	call   func(ctx context.Context, s driver.Engine, key string) error
 }{
-	{"Get", false, func(ctx context.Context, s *mongostore.Store, key string) error {
+	{"Get", false, func(ctx context.Context, s driver.Engine, key string) error {
 		_, err := s.Get(ctx, "things", []driver.Ref{{Key: key, At: driver.Forever}}, nil)
 		return err
 	}},
-	{"Query", false, func(ctx context.Context, s *mongostore.Store, _ string) error {
+	{"Query", false, func(ctx context.Context, s driver.Engine, _ string) error {
 		_, err := s.Query(ctx, &driver.Query{Collection: "things", At: driver.Forever})
 		return err
 	}},
-	{"Count", false, func(ctx context.Context, s *mongostore.Store, _ string) error {
+	{"Count", false, func(ctx context.Context, s driver.Engine, _ string) error {
 		_, err := s.Count(ctx, &driver.Query{Collection: "things", At: driver.Forever})
 		return err
 	}},
-	{"Log", false, func(ctx context.Context, s *mongostore.Store, _ string) error {
+	{"Log", false, func(ctx context.Context, s driver.Engine, _ string) error {
 		for _, err := range s.Log(ctx, &driver.LogQuery{}) {
 			if err != nil {
 				return err
@@ -60,7 +60,7 @@ var calls = []struct {
 		}
 		return nil
 	}},
-	{"Log of one", false, func(ctx context.Context, s *mongostore.Store, key string) error {
+	{"Log of one", false, func(ctx context.Context, s driver.Engine, key string) error {
 		for _, err := range s.Log(ctx, &driver.LogQuery{Collections: []string{"things"}, Keys: []string{key}}) {
 			if err != nil {
 				return err
@@ -68,23 +68,23 @@ var calls = []struct {
 		}
 		return nil
 	}},
-	{"Commit", true, func(ctx context.Context, s *mongostore.Store, key string) error {
+	{"Commit", true, func(ctx context.Context, s driver.Engine, key string) error {
 		v, err := s.Commit(ctx, thing(key))
 		if err == nil && v.Number != 1 {
 			return fmt.Errorf("version %d was made", v.Number)
 		}
 		return err
 	}},
-	{"Load", true, func(ctx context.Context, s *mongostore.Store, key string) error {
+	{"Load", true, func(ctx context.Context, s driver.Engine, key string) error {
 		_, err := s.Load(ctx, []driver.Version{{Collection: "things", Key: key + " loaded", RecordedAt: 1_000_000, Op: driver.OpImport, Data: []byte(`{}`)}})
 		return err
 	}},
-	{"Stats", false, func(ctx context.Context, s *mongostore.Store, _ string) error {
+	{"Stats", false, func(ctx context.Context, s driver.Engine, _ string) error {
 		_, err := s.Stats(ctx)
 		return err
 	}},
-	{"Ping", false, func(ctx context.Context, s *mongostore.Store, _ string) error { return s.Ping(ctx) }},
-	{"Check", false, func(ctx context.Context, s *mongostore.Store, _ string) error {
+	{"Ping", false, func(ctx context.Context, s driver.Engine, _ string) error { return s.Ping(ctx) }},
+	{"Check", false, func(ctx context.Context, s driver.Engine, _ string) error {
 		return s.Check(ctx, func(string) {})
 	}},
 }

@@ -56,12 +56,6 @@ func TestCommitRefused(t *testing.T) {
 			defer s.clock.mu.Unlock()
 			s.clock.apart = driver.Errorf(driver.CodeUnavailable, "secret")
 		}, driver.CodeUnavailable, "the store takes no writes now"},
-		{"the request was given up", func(_ *Store, _ *mongotest.Proxy, end func()) { end() }, driver.CodeUnavailable, "the request was given up by its sender"},
-		{"closed", func(s *Store, _ *mongotest.Proxy, _ func()) {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}, driver.CodeUnavailable, "the store is closed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
@@ -82,18 +76,6 @@ func TestCommitRefused(t *testing.T) {
 				t.Errorf("%q, want %q: %v (%q)", got, test.want, err, driver.CodeOf(err))
 			}
 		})
-	}
-}
-
-// A request whose time is over before it begins is told so.
-func TestRequestIsLate(t *testing.T) {
-	uri, _ := mongotest.NewServer(t).Database(t)
-	s := newServerOf(t, uri, Options{})
-	late, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
-	defer cancel()
-	_, err := s.Commit(late, write("a", "1", 0))
-	if got := driver.RefusalOf(err); driver.CodeOf(err) != driver.CodeUnavailable || got != "the request took longer than this server allows" {
-		t.Errorf("%q: %v", got, err)
 	}
 }
 

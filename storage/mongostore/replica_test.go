@@ -83,7 +83,7 @@ func outages(t *testing.T, uri string, times int, lose func(ctx context.Context)
 }
 
 // verify checks a history, again where the server is lost on the way.
-func verify(ctx context.Context, s *mongostore.Store, h *drivertest.History, report func(string)) error {
+func verify(ctx context.Context, s driver.Engine, h *drivertest.History, report func(string)) error {
 	for {
 		var violations []string
 		err := h.Verify(ctx, s, "things", func(violation string) { violations = append(violations, violation) })

@@ -16,7 +16,7 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Store is an engine over a database of MongoDB. It implements driver.Engine.
+// Store is an engine over a database of MongoDB, behind a guard (see check.Guard).
 type Store struct {
 	client  *mongo.Client
 	dialer  *dialer // what client has, once the store is open
@@ -37,9 +37,7 @@ type Store struct {
 	// life ends when the store gives up what is still running.
 	life    context.Context
 	giveUp  context.CancelFunc
-	gate    sync.RWMutex
-	closed  bool
-	running sync.WaitGroup
+	running sync.WaitGroup // writes, also those whose callers have given up
 }
 
 // collection is one of documents, with its overflow.
@@ -51,73 +49,39 @@ type collection struct {
 	latest        atomic.Int64 // the last instant of a version that changedSince has seen
 }
 
-// enter lets a call in, unless the store is closed or the context has ended.
-// The context that it returns ends at last when the store's timeout is over.
-func (s *Store) enter(ctx context.Context) (context.Context, func(), error) {
-	leave, err := s.begin(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+// bounded returns the context of a call, which ends at last when the store's timeout is
+// over, and what is to be called when the call has ended.
+func (s *Store) bounded(ctx context.Context) (context.Context, func()) {
 	cancel := context.CancelFunc(func() {})
 	if _, bounded := ctx.Deadline(); !bounded {
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
 	}
 	ctx, done := s.causal(ctx)
-	return ctx, func() { done(); cancel(); leave() }, nil
-}
-
-func (s *Store) begin(ctx context.Context) (leave func(), err error) {
-	s.gate.RLock()
-	defer s.gate.RUnlock()
-	if s.closed {
-		return nil, driver.Closed()
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, driver.GivenUp(err)
-	}
-	s.running.Add(1)
-	return s.running.Done, nil
-}
-
-func (s *Store) collection(name string) (*collection, error) {
-	c := s.collections[name]
-	if c == nil {
-		return nil, invalidf("unknown collection %q", name)
-	}
-	return c, nil
+	return ctx, func() { done(); cancel() }
 }
 
 // Now implements driver.Engine.
 func (s *Store) Now(ctx context.Context) (driver.Instant, error) {
-	ctx, leave, err := s.enter(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer leave()
+	ctx, done := s.bounded(ctx)
+	defer done()
 	return s.clock.instant(ctx)
 }
 
 // Loaded implements driver.Engine.
 func (s *Store) Loaded(ctx context.Context) (driver.Instant, error) {
-	ctx, leave, err := s.enter(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer leave()
+	ctx, done := s.bounded(ctx)
+	defer done()
 	var stored struct {
 		Loaded int64 `bson:"loaded"`
 	}
-	err = s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: storeID}}).Decode(&stored)
+	err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: storeID}}).Decode(&stored)
 	return driver.Instant(stored.Loaded), wrap(err, "reading when the last load was")
 }
 
 // Settle implements driver.Engine.
 func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
-	ctx, leave, err := s.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
+	ctx, done := s.bounded(ctx)
+	defer done()
 	return s.clock.settle(ctx, at)
 }
 
@@ -126,11 +90,8 @@ func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
 // database cannot answer as it should, and says so; nor can one that cannot agree with
 // others on the time.
 func (s *Store) Ping(ctx context.Context) error {
-	ctx, leave, err := s.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
+	ctx, done := s.bounded(ctx)
+	defer done()
 	if err := s.clock.stuck(); err != nil {
 		return err
 	}
@@ -140,11 +101,8 @@ func (s *Store) Ping(ctx context.Context) error {
 // Stats implements driver.Engine. Bytes is what the database takes on disk, or
 // where the server does not tell, the size of its documents.
 func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
-	ctx, leave, err := s.enter(ctx)
-	if err != nil {
-		return driver.Stats{}, err
-	}
-	defer leave()
+	ctx, done := s.bounded(ctx)
+	defer done()
 	var stats driver.Stats
 	for _, name := range slices.Sorted(maps.Keys(s.collections)) {
 		c, sum := s.collections[name], driver.CollectionStats{Name: name}
@@ -193,19 +151,12 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 	return stats, nil
 }
 
-// closeTimeout is how long Close waits for what is running.
-const closeTimeout = 30 * time.Second
+// closeTimeout is how long Close waits for writes whose callers have given up.
+const closeTimeout = 10 * time.Second
 
 // Close implements driver.Engine. It notes the latest instant that anyone was given, so
 // that the next opening does not go behind it.
 func (s *Store) Close() error {
-	s.gate.Lock()
-	if s.closed {
-		s.gate.Unlock()
-		return nil
-	}
-	s.closed = true
-	s.gate.Unlock()
 	finished := make(chan struct{})
 	go func() { s.running.Wait(); close(finished) }()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)

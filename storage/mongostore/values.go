@@ -72,7 +72,7 @@ func textAs(kind driver.Kind, s string) any {
 			return t
 		}
 	case driver.KindDate:
-		if isDate(s) {
+		if check.IsDate(s) {
 			return s
 		}
 	case driver.KindDecimal:
@@ -104,29 +104,22 @@ func numberAs(kind driver.Kind, raw string) any {
 	return nil
 }
 
-// operand converts a query's value to the same form; false where it is not of
-// the kind.
-func operand(kind driver.Kind, value driver.Value) (any, bool) {
+// operand converts a query's value, which is of the kind, to the same form.
+func operand(kind driver.Kind, value driver.Value) any {
 	switch value := value.(type) {
 	case string:
-		if kind == driver.KindString {
-			return encodeString(value), true
+		if kind == driver.KindDecimal {
+			m, _ := decimal(value)
+			return m
 		}
-		if kind == driver.KindDate {
-			return value, isDate(value)
-		}
-		m, ok := decimal(value)
-		return m, ok && kind == driver.KindDecimal
-	case int64:
-		return value, kind == driver.KindInt
+		return encodeString(value) // a date stays as it is
 	case float64:
-		return ordered(value), kind == driver.KindFloat && !math.IsNaN(value) && !math.IsInf(value, 0)
-	case bool:
-		return value, kind == driver.KindBool
+		return ordered(value)
 	case driver.Instant:
-		return int64(value), kind == driver.KindInstant
+		return int64(value)
+	default:
+		return value
 	}
-	return nil, false
 }
 
 // ordered maps floats to integers in the same order, so that comparisons are
@@ -168,30 +161,18 @@ func instant(s string) (int64, bool) {
 	return int64(driver.InstantOf(t)), true
 }
 
-func isDate(s string) bool {
-	if len(s) != len(time.DateOnly) || s[4] != '-' {
-		return false
-	}
-	_, err := time.Parse(time.DateOnly, s)
-	return err == nil
-}
-
-// Bounds of a decimal's exponent as written, and what makes every exponent
-// that can come of it positive.
-const (
-	maxExponent  = 9999
-	exponentBias = 500_000_000
-)
+// exponentBias makes every exponent of a decimal positive.
+const exponentBias = 500_000_000
 
 // decimal encodes a decimal number, of any length, as text whose order is
 // that of the numbers: the sign, the exponent and the digits of 0.d₁d₂… × 10ᵉ,
 // each digit turned round for negative numbers.
 func decimal(s string) (string, bool) {
-	negative, digits, exponent, ok := parseDecimal(s)
-	switch {
-	case !ok:
+	if !check.IsDecimal(s) {
 		return "", false
-	case len(digits) == 0:
+	}
+	negative, digits, exponent := parseDecimal(s)
+	if len(digits) == 0 {
 		return "5", true
 	}
 	biased := []byte(strconv.Itoa(exponent + exponentBias))
@@ -206,65 +187,20 @@ func decimal(s string) (string, bool) {
 	return "4" + string(biased) + string(digits) + "~", true
 }
 
-// parseDecimal reads the grammar of a JSON number. The digits have no zeros at
-// either end; the number is 0.d₁d₂… × 10^exponent.
-func parseDecimal(s string) (negative bool, digits []byte, exponent int, ok bool) {
-	if strings.HasPrefix(s, "-") {
-		negative, s = true, s[1:]
-	}
-	mantissa := s
+// parseDecimal takes a decimal number apart: 0.d₁d₂… × 10^exponent. The digits have no
+// zeros at either end.
+func parseDecimal(s string) (negative bool, digits []byte, exponent int) {
+	s, negative = strings.CutPrefix(s, "-")
 	if at := strings.IndexAny(s, "eE"); at >= 0 {
-		mantissa = s[:at]
-		written := s[at+1:]
-		unsigned := strings.TrimPrefix(written, "-")
-		if unsigned == written {
-			unsigned = strings.TrimPrefix(written, "+")
-		}
-		var err error
-		if exponent, err = strconv.Atoi(written); err != nil || !allDigits(unsigned) || max(exponent, -exponent) > maxExponent {
-			return false, nil, 0, false
-		}
+		exponent, _ = strconv.Atoi(s[at+1:]) // of at most four digits
+		s = s[:at]
 	}
-	whole, fraction, point := strings.Cut(mantissa, ".")
-	if !allDigits(whole) || len(whole) > 1 && whole[0] == '0' || point && !allDigits(fraction) {
-		return false, nil, 0, false
-	}
+	whole, fraction, _ := strings.Cut(s, ".")
 	digits = append([]byte(whole), fraction...)
 	exponent += len(whole)
 	significant := bytes.TrimLeft(digits, "0")
 	exponent -= len(digits) - len(significant)
-	return negative, bytes.TrimRight(significant, "0"), exponent, true
-}
-
-func allDigits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
-}
-
-func checkValue(kind driver.Kind, value driver.Value) error {
-	if _, ok := operand(kind, value); !ok {
-		return invalidf("%v (%T) is not a value of kind %d", value, value, kind)
-	}
-	return nil
-}
-
-func checkPosition(p *driver.Position, order []driver.Order) error {
-	if err := check.Position(p, order); p == nil || err != nil {
-		return err
-	}
-	for i, o := range order {
-		if p.Values[i] == nil {
-			continue
-		}
-		if err := checkValue(o.Field.Kind, p.Values[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return negative, bytes.TrimRight(significant, "0"), exponent
 }
 
 // Strings that the database compares are stored such that they are in the same

@@ -33,10 +33,7 @@ func TestConditionsOnKeysAreRanges(t *testing.T) {
 					if limit > 0 {
 						want = min(want, int64(limit))
 					}
-					r, err := s.newRun(t.Context(), &driver.Query{Collection: benchCollection, At: at, Filter: c.filter, Order: orders, Limit: limit})
-					if err != nil {
-						t.Fatal(err)
-					}
+					r := s.newRun(t.Context(), &driver.Query{Collection: benchCollection, At: at, Filter: c.filter, Order: orders, Limit: limit})
 					if err := s.read(t.Context(), func(conn *conn) error {
 						vs, err := inSnapshot(r, conn, r.page)
 						if int64(len(vs)) != want || r.rows > 2*c.want {
@@ -48,10 +45,7 @@ func TestConditionsOnKeysAreRanges(t *testing.T) {
 					}
 				}
 			}
-			r, err := s.newRun(t.Context(), &driver.Query{Collection: benchCollection, At: at, Filter: c.filter})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := s.newRun(t.Context(), &driver.Query{Collection: benchCollection, At: at, Filter: c.filter})
 			if err := s.read(t.Context(), func(conn *conn) error {
 				n, err := inSnapshot(r, conn, r.count)
 				if n != c.want || r.rows > 2*c.want {

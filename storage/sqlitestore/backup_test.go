@@ -214,7 +214,7 @@ func (s *serving) end(t *testing.T) []*driver.Version {
 // fillBackup makes a store of more pages than a backup copies at a time.
 func fillBackup(t *testing.T, path string) {
 	t.Helper()
-	s, err := Open(t.Context(), path, Options{Collections: killCollections(), Sync: SyncOff})
+	s, err := open(t.Context(), path, Options{Collections: killCollections(), Sync: SyncOff})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func inWords(v *driver.Version) string {
 // the commits.
 func versionsOf(t *testing.T, path string) []string {
 	t.Helper()
-	s, err := Open(t.Context(), path, Options{Collections: killCollections(), Sync: SyncOff})
+	s, err := open(t.Context(), path, Options{Collections: killCollections(), Sync: SyncOff})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,11 +104,9 @@ func benchBare(b *testing.B, s *Store, docs int, past driver.Instant) {
 		at   driver.Instant
 	}{{"current", driver.Forever}, {"asOf", past}} {
 		b.Run("page/"+at.name+"/bare", func(b *testing.B) {
-			r, err := s.newRun(context.Background(), &driver.Query{Collection: benchCollection, At: at.at})
-			if err == nil {
-				r.c = c
-				err = r.begin()
-			}
+			r := s.newRun(context.Background(), &driver.Query{Collection: benchCollection, At: at.at})
+			r.c = c
+			err := r.begin()
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -41,7 +41,7 @@ func benchStore(b testing.TB, opts Options) *Store {
 	if opts.Collections == nil {
 		opts.Collections = benchDeclared()
 	}
-	s, err := Open(context.Background(), filepath.Join(b.TempDir(), "bench.db"), opts)
+	s, err := open(context.Background(), filepath.Join(b.TempDir(), "bench.db"), opts)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func benchVersions(docs, versions int) []driver.Version {
 	return out
 }
 
-func benchLoad(b testing.TB, s *Store, vs []driver.Version) {
+func benchLoad(b testing.TB, s driver.Engine, vs []driver.Version) {
 	b.Helper()
 	for len(vs) > 0 {
 		n := min(len(vs), 10_000)
@@ -90,7 +90,7 @@ func benchLoad(b testing.TB, s *Store, vs []driver.Version) {
 }
 
 func BenchmarkGet(b *testing.B) {
-	s := benchStore(b, Options{Sync: SyncOff})
+	s := benchStore(b, Options{Sync: SyncOff}).guarded()
 	benchLoad(b, s, benchVersions(2000, 20_000))
 	for _, versions := range []int{10, 100_000} {
 		key := fmt.Sprintf("grown-%d", versions)
@@ -125,7 +125,7 @@ func BenchmarkGet(b *testing.B) {
 }
 
 func BenchmarkPage(b *testing.B) {
-	s := benchStore(b, Options{Sync: SyncOff})
+	s := benchStore(b, Options{Sync: SyncOff}).guarded()
 	const docs, versions = 2000, 100_000
 	benchLoad(b, s, benchVersions(docs, versions))
 	stars := driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}
@@ -203,7 +203,7 @@ func BenchmarkCommit(b *testing.B) {
 		sync Sync
 	}{{"fsync", SyncFull}, {"nosync", SyncOff}} {
 		b.Run(mode.name+"/clients=32", func(b *testing.B) {
-			s := benchStore(b, Options{Sync: mode.sync})
+			s := benchStore(b, Options{Sync: mode.sync}).guarded()
 			const clients = 32
 			var number [clients]int64
 			var next, ids atomic.Int64
@@ -224,7 +224,7 @@ func BenchmarkCommit(b *testing.B) {
 			})
 		})
 	}
-	s := benchStore(b, Options{Sync: SyncOff})
+	s := benchStore(b, Options{Sync: SyncOff}).guarded()
 	for _, versions := range []int{10, 10_000} {
 		b.Run(fmt.Sprintf("history=%d", versions), func(b *testing.B) {
 			key, n, id := fmt.Sprintf("h%d-%d", versions, b.N), int64(0), 0

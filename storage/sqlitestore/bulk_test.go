@@ -127,7 +127,7 @@ func TestLargeLoadThatWasKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	again, err := Open(context.Background(), path, Options{Collections: benchDeclared()})
+	again, err := open(context.Background(), path, Options{Collections: benchDeclared()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestCatalogue(t *testing.T) {
 	if dir == "" {
 		t.Skip("ASOF_TESTDATA is not set; it names the directory of catalog-small.ndjson.gz")
 	}
-	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), Options{Sync: SyncOff, Collections: []driver.Collection{
+	s, err := open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), Options{Sync: SyncOff, Collections: []driver.Collection{
 		{Name: "software", Indexes: []driver.Index{
 			{Path: []string{"stargazers_count"}, Kind: driver.KindInt},
 			{Path: []string{"name"}, Kind: driver.KindString},

@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -11,22 +10,14 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 )
 
 // Commit implements driver.Engine.
 func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
-	if err := cmp.Or(s.alive(ctx), s.inspecting()); err != nil {
+	if err := s.inspecting(); err != nil {
 		return nil, err
 	}
-	coll, err := s.collection(w.Collection)
-	if err != nil {
-		return nil, err
-	}
-	if err := check.Write(w); err != nil {
-		return nil, err
-	}
-	r := &request{ctx: ctx, write: w, coll: coll}
+	r := &request{ctx: ctx, write: w, coll: s.byName[w.Collection]}
 	if err := s.writer.submit(r); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 func TestReadsDuringACommit(t *testing.T) {
 	for kept := range 2 {
 		var during func()
-		s, err := Open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), Options{
+		s, err := open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), Options{
 			Collections: benchDeclared(), Sync: SyncOff, Readers: 2,
 			afterCommit: func() error {
 				if during != nil {
@@ -25,10 +25,7 @@ func TestReadsDuringACommit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		coll, err := s.collection(benchCollection)
-		if err != nil {
-			t.Fatal(err)
-		}
+		coll := s.byName[benchCollection]
 		commit := func(expected int64) {
 			t.Helper()
 			w := &driver.Write{

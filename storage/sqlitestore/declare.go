@@ -9,14 +9,6 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// collection returns a collection by its name.
-func (s *Store) collection(name string) (*collection, error) {
-	if coll := s.byName[name]; coll != nil {
-		return coll, nil
-	}
-	return nil, invalidf("unknown collection %q", name)
-}
-
 // declare makes the file have the declared collections and indexes. It is
 // part of the transaction in which the store opens.
 func (s *Store) declare(ctx context.Context) error {

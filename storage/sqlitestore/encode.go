@@ -7,13 +7,13 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cockroachdb/apd/v3"
 	"github.com/tidwall/gjson"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Values are encoded so that bytes.Compare orders them as their kind says.
@@ -75,7 +75,7 @@ func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 	case driver.KindDate:
 		if raw[0] == '"' {
 			text := unquoted(raw)
-			if ok = isDate(text); ok {
+			if ok = check.IsDate(text); ok {
 				dst = append(dst, text...)
 			}
 		}
@@ -95,43 +95,30 @@ func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 	return dst
 }
 
-// encodeValue encodes the value of a condition, a position or an index bound;
-// nil is null. It reports whether the value is what the kind says.
-func encodeValue(value driver.Value, kind driver.Kind) (_ []byte, ok bool) {
-	if value == nil {
-		return []byte{tagNull}, true
-	}
+// encodeValue encodes the value of a condition, a position or an index bound, which is
+// of the kind; nil is null.
+func encodeValue(value driver.Value, kind driver.Kind) []byte {
 	dst := []byte{tagValue}
-	switch kind {
-	case driver.KindString:
-		v, ok := value.(string)
-		return append(dst, v...), ok
-	case driver.KindInt:
-		v, ok := value.(int64)
-		return appendInt(dst, v), ok
-	case driver.KindFloat:
-		v, ok := value.(float64)
-		return appendFloat(dst, v), ok && !math.IsNaN(v) && !math.IsInf(v, 0)
-	case driver.KindBool:
-		v, ok := value.(bool)
+	switch v := value.(type) {
+	case string:
+		if kind == driver.KindDecimal {
+			dst, _ = appendDecimal(dst, v)
+			return dst
+		}
+		return append(dst, v...)
+	case int64:
+		return appendInt(dst, v)
+	case float64:
+		return appendFloat(dst, v)
+	case bool:
 		if v {
-			return append(dst, 1), ok
+			return append(dst, 1)
 		}
-		return append(dst, 0), ok
-	case driver.KindInstant:
-		v, ok := value.(driver.Instant)
-		return appendInt(dst, int64(v)), ok
-	case driver.KindDate:
-		v, ok := value.(string)
-		return append(dst, v...), ok && isDate(v)
-	case driver.KindDecimal:
-		v, ok := value.(string)
-		if !ok {
-			return dst, false
-		}
-		return appendDecimal(dst, v)
+		return append(dst, 0)
+	case driver.Instant:
+		return appendInt(dst, int64(v))
 	default:
-		return dst, false
+		return []byte{tagNull}
 	}
 }
 
@@ -167,7 +154,7 @@ const (
 // every digit, so that the longer of two numbers with a common start is less.
 func appendDecimal(dst []byte, text string) (_ []byte, ok bool) {
 	var d apd.Decimal
-	if !isDecimal(text) {
+	if !check.IsDecimal(text) {
 		return dst, false
 	}
 	if _, _, err := d.SetString(text); err != nil {
@@ -219,47 +206,6 @@ func storedInt(raw []byte) (int64, bool) {
 // isNumber tells a JSON number from the other JSON values by its first byte.
 func isNumber(raw []byte) bool {
 	return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'
-}
-
-// isDecimal reports whether a text is written like a number of JSON, with an
-// exponent of at most four digits.
-func isDecimal(text string) bool {
-	i := 0
-	digits := func() bool {
-		start := i
-		for i < len(text) && text[i] >= '0' && text[i] <= '9' {
-			i++
-		}
-		return i > start
-	}
-	if i < len(text) && text[i] == '-' {
-		i++
-	}
-	if start := i; !digits() || text[start] == '0' && i > start+1 {
-		return false
-	}
-	if i < len(text) && text[i] == '.' {
-		i++
-		if !digits() {
-			return false
-		}
-	}
-	if i < len(text) && (text[i] == 'e' || text[i] == 'E') {
-		i++
-		if i < len(text) && (text[i] == '+' || text[i] == '-') {
-			i++
-		}
-		if start := i; !digits() || len(strings.TrimLeft(text[start:i], "0")) > 4 {
-			return false
-		}
-	}
-	return i == len(text)
-}
-
-// isDate reports whether a text is a day of the calendar, as 2006-01-02.
-func isDate(text string) bool {
-	_, err := time.Parse(time.DateOnly, text)
-	return err == nil
 }
 
 // appendUnquoted decodes a JSON string.

@@ -25,11 +25,11 @@ func harness(opts Options) drivertest.Harness {
 				t.Helper()
 				opts := opts
 				opts.Collections, opts.Clock, opts.Elapsed = collections, clock, drivertest.Elapsed(clock)
-				s, err := Open(t.Context(), path, opts)
+				s, err := open(t.Context(), path, opts)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return s
+				return s.guarded()
 			}
 		},
 	}

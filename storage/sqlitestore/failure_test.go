@@ -80,7 +80,7 @@ func TestCertainErrors(t *testing.T) {
 func filled(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "asof.db")
-	s, err := Open(t.Context(), path, Options{Collections: benchDeclared()})
+	s, err := open(t.Context(), path, Options{Collections: benchDeclared()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestForeignWrites(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := filled(t)
 			c.spoil(t, path)
-			s, err := Open(t.Context(), path, Options{Collections: benchDeclared()})
+			s, err := open(t.Context(), path, Options{Collections: benchDeclared()})
 			if err != nil {
 				if driver.CodeOf(err) != driver.CodeInternal {
 					t.Errorf("Open: %v (%q)", err, driver.CodeOf(err))
@@ -152,7 +152,7 @@ func TestForeignWrites(t *testing.T) {
 // and when it is gone, everything goes on.
 func TestFileIsHeld(t *testing.T) {
 	path := filled(t)
-	s, err := Open(t.Context(), path, Options{Collections: benchDeclared()})
+	s, err := open(t.Context(), path, Options{Collections: benchDeclared()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestCommitThatHappenedAndFailed(t *testing.T) {
 		}
 		return nil
 	}}
-	s, err := Open(t.Context(), path, opts)
+	s, err := open(t.Context(), path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestUncertainBatchIsRefused(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "asof.db")
 	var late atomic.Int64
-	s, err := Open(t.Context(), path, Options{
+	s, err := open(t.Context(), path, Options{
 		Collections: benchDeclared(), Sync: SyncOff,
 		Clock: func() time.Time { return time.Unix(1_700_000_000, late.Load()) },
 		afterCommit: func() error {

@@ -21,13 +21,7 @@ const (
 
 // Get implements driver.Engine.
 func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
-	if err := s.alive(ctx); err != nil {
-		return nil, err
-	}
-	coll, err := s.collection(collection)
-	if err != nil {
-		return nil, err
-	}
+	coll := s.byName[collection]
 	out, err := s.getAll(ctx, coll, refs, fields)
 	if isBulk(err) {
 		if err := s.indexed(ctx); err != nil {

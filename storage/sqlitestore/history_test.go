@@ -82,10 +82,7 @@ func TestPastPagesReadFewEntries(t *testing.T) {
 		worst := int64(0)
 		for i := docs; i < versions; i += versions / 40 {
 			q := &driver.Query{Collection: benchCollection, At: vs[i].RecordedAt, Order: []driver.Order{{Field: stars}}}
-			r, err := s.newRun(t.Context(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := s.newRun(t.Context(), q)
 			if err := s.read(t.Context(), func(c *conn) error {
 				r.c = c
 				if err := r.begin(); err != nil {

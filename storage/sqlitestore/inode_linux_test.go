@@ -16,7 +16,7 @@ import (
 // the other one that would be taken for its log.
 func TestTwoServersOnLinkedFiles(t *testing.T) {
 	one, other := filepath.Join(t.TempDir(), "asof.db"), filepath.Join(t.TempDir(), "asof.db")
-	s, err := Open(t.Context(), one, Options{Collections: benchDeclared()})
+	s, err := open(t.Context(), one, Options{Collections: benchDeclared()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestTwoServersOnLinkedFiles(t *testing.T) {
 	}
 	write := &driver.Write{ID: "w", Collection: benchCollection, Key: "k", Op: driver.OpCreate, Data: []byte(`{}`)}
 	for range 2 {
-		second, err := Open(t.Context(), other, Options{Collections: benchDeclared()})
+		second, err := open(t.Context(), other, Options{Collections: benchDeclared()})
 		if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "is using it by another name") {
 			t.Fatalf("%v, %v", second, err)
 		}
@@ -40,7 +40,7 @@ func TestTwoServersOnLinkedFiles(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := Open(t.Context(), other, Options{Collections: benchDeclared()})
+	second, err := open(t.Context(), other, Options{Collections: benchDeclared()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,11 +85,11 @@ func withoutOpenFileLocks(t *testing.T) {
 func TestSystemWithoutOpenFileLocks(t *testing.T) {
 	withoutOpenFileLocks(t)
 	path := filepath.Join(t.TempDir(), "asof.db")
-	s, err := Open(t.Context(), path, Options{Collections: benchDeclared()})
+	s, err := open(t.Context(), path, Options{Collections: benchDeclared()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := Open(t.Context(), path, Options{Collections: benchDeclared()}); driver.CodeOf(err) != driver.CodeUnavailable {
+	if second, err := open(t.Context(), path, Options{Collections: benchDeclared()}); driver.CodeOf(err) != driver.CodeUnavailable {
 		t.Errorf("%v, %v", second, err)
 	}
 	if err := s.Close(); err != nil {

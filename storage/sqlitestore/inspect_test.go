@@ -29,7 +29,7 @@ func TestInspect(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "copy.db")
 			writeFile(t, path, string(file))
 			before := shape(t, path)
-			s, err := Open(t.Context(), path, Options{Collections: declared, Clock: formatClock, Inspect: true})
+			s, err := open(t.Context(), path, Options{Collections: declared, Clock: formatClock, Inspect: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestInspect(t *testing.T) {
 			if diff := cmp.Diff(before, shape(t, path)); diff != "" {
 				t.Errorf("looking changed the file (-before +after):\n%s", diff)
 			}
-			s, err = Open(t.Context(), path, Options{Collections: declared, Clock: formatClock})
+			s, err = open(t.Context(), path, Options{Collections: declared, Clock: formatClock})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestInspect(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "empty.db")
 	writeFile(t, path, "")
-	s, err := Open(t.Context(), path, Options{Inspect: true})
+	s, err := open(t.Context(), path, Options{Inspect: true})
 	if driver.CodeOf(err) != driver.CodeInvalid {
 		t.Errorf("an empty file: %v, %v", s, err)
 	}

@@ -84,7 +84,7 @@ func serveUntilKilled(path string, in io.Reader, out io.Writer) error {
 	if err := replies.Encode(killReply{}); err != nil {
 		return err
 	}
-	s, err := Open(context.Background(), path, Options{Collections: killCollections(), Clock: skewed(skew)})
+	s, err := open(context.Background(), path, Options{Collections: killCollections(), Clock: skewed(skew)})
 	if err != nil {
 		return err
 	}

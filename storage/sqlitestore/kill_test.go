@@ -121,7 +121,7 @@ func (k *killing) wrong(violation string) {
 
 // verify opens the file here and compares it with the history so far.
 func (k *killing) verify(path string, h *drivertest.History) {
-	s, err := Open(k.Context(), path, Options{Collections: killCollections(), Clock: skewed(k.skew())})
+	s, err := open(k.Context(), path, Options{Collections: killCollections(), Clock: skewed(k.skew())})
 	if err != nil {
 		k.wrong(err.Error())
 		return

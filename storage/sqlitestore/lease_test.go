@@ -38,7 +38,7 @@ func killed(t *testing.T, path string) string {
 
 func openAt(t *testing.T, path string, c *leaseClock) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), path, Options{Collections: formatDeclared(), Clock: c.now, Elapsed: drivertest.Elapsed(c.now)})
+	s, err := open(t.Context(), path, Options{Collections: formatDeclared(), Clock: c.now, Elapsed: drivertest.Elapsed(c.now)})
 	if err != nil {
 		t.Fatal(err)
 	}

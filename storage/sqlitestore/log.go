@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 )
 
 // Log implements driver.Engine.
@@ -26,12 +25,6 @@ func (s *Store) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.V
 }
 
 func (s *Store) readLog(ctx context.Context, q *driver.LogQuery, yield func(*driver.Version, error) bool) error {
-	if err := s.alive(ctx); err != nil {
-		return err
-	}
-	if err := check.Log(q); err != nil {
-		return err
-	}
 	streams, err := s.streams(ctx, q)
 	if err != nil {
 		return err
@@ -80,10 +73,7 @@ func (s *Store) streams(ctx context.Context, q *driver.LogQuery) ([]*stream, err
 	if len(q.Collections) > 0 {
 		colls = nil
 		for _, name := range q.Collections {
-			coll, err := s.collection(name)
-			if err != nil {
-				return nil, err
-			}
+			coll := s.byName[name]
 			if !slices.Contains(colls, coll) {
 				colls = append(colls, coll)
 			}

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"bytes"
 	"context"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -76,7 +75,6 @@ type matcher struct {
 	paths *paths
 	slots int
 	meta  uint16 // bit set of driver.Meta
-	inner bool   // of the elements of a list
 }
 
 func newMatcher() *matcher { return &matcher{paths: newPaths()} }
@@ -100,25 +98,13 @@ type operand struct {
 	kind driver.Kind
 }
 
-// operand checks a field and makes it ready. Inside an Any (inner) a path
-// starts at the element, and may be empty.
-func (m *matcher) operand(f driver.Field) (operand, error) {
-	if err := check.Place(f, m.inner); err != nil {
-		return operand{}, err
-	}
+// operand makes a field ready.
+func (m *matcher) operand(f driver.Field) operand {
 	if f.Meta == driver.MetaNone {
-		return operand{slot: m.slot(f.Path), kind: f.Kind}, nil
+		return operand{slot: m.slot(f.Path), kind: f.Kind}
 	}
 	m.meta |= 1 << f.Meta
-	return operand{meta: f.Meta, kind: check.MetaKind(f.Meta)}, nil
-}
-
-// typed is operand for conditions that compare, which need a kind.
-func (m *matcher) typed(f driver.Field) (operand, error) {
-	if err := check.Field(f, m.inner); err != nil {
-		return operand{}, err
-	}
-	return m.operand(f)
+	return operand{meta: f.Meta, kind: check.MetaKind(f.Meta)}
 }
 
 // raw returns the JSON of a document's field; nil where it is missing.
@@ -317,114 +303,44 @@ func (c *element) match(s *scope) bool {
 }
 
 // compile adds a filter to the matcher.
-func (m *matcher) compile(f driver.Filter) (condition, error) {
+func (m *matcher) compile(f driver.Filter) condition {
 	switch f := f.(type) {
-	case nil:
-		return always(true), nil
 	case driver.And:
-		list, err := m.compileAll(f)
-		return allOf(list), err
+		return allOf(m.compileAll(f))
 	case driver.Or:
-		list, err := m.compileAll(f)
-		return anyOf(list), err
+		return anyOf(m.compileAll(f))
 	case driver.Not:
-		if f.Filter == nil {
-			return nil, invalidf("a Not has no filter")
-		}
-		cond, err := m.compile(f.Filter)
-		return negated{cond}, err
+		return negated{m.compile(f.Filter)}
 	case driver.Compare:
-		if err := check.Compare(f, m.inner); err != nil {
-			return nil, err
-		}
-		o, err := m.typed(f.Field)
-		if err != nil {
-			return nil, err
-		}
-		value, err := encodeOperand(f.Value, o.kind)
-		return &compare{operand: o, op: f.Op, value: value}, err
+		return &compare{operand: m.operand(f.Field), op: f.Op, value: encodeValue(f.Value, f.Field.Kind)}
 	case driver.In:
-		o, err := m.typed(f.Field)
-		if err != nil {
-			return nil, err
-		}
 		values := make(map[string]bool, len(f.Values))
 		for _, v := range f.Values {
-			value, err := encodeOperand(v, o.kind)
-			if err != nil {
-				return nil, err
-			}
-			values[string(value)] = true
+			values[string(encodeValue(v, f.Field.Kind))] = true
 		}
-		return &oneOf{operand: o, values: values}, nil
+		return &oneOf{operand: m.operand(f.Field), values: values}
 	case driver.Text:
-		return m.compileText(f)
-	case driver.Present:
-		if err := check.Present(f, m.inner); err != nil {
-			return nil, err
+		value := f.Value
+		if f.Fold {
+			value = strings.ToLower(value)
 		}
-		o, err := m.operand(f.Field)
-		return present{o}, err
+		return &text{operand: m.operand(f.Field), op: f.Op, value: []byte(value), fold: f.Fold}
+	case driver.Present:
+		return present{m.operand(f.Field)}
 	case driver.Any:
-		return m.compileAny(f)
-	default:
-		return nil, invalidf("unknown filter %T", f)
+		inner := newMatcher()
+		inner.cond = inner.compile(f.Filter)
+		m.meta |= inner.meta
+		return &element{operand: m.operand(f.Field), inner: inner, scope: &scope{slots: make([][]byte, inner.slots)}}
+	default: // none: any element of a list
+		return always(true)
 	}
 }
 
-func (m *matcher) compileAll(filters []driver.Filter) ([]condition, error) {
+func (m *matcher) compileAll(filters []driver.Filter) []condition {
 	list := make([]condition, len(filters))
 	for i, f := range filters {
-		if f == nil {
-			return nil, invalidf("a filter in a list of filters is missing")
-		}
-		var err error
-		if list[i], err = m.compile(f); err != nil {
-			return nil, err
-		}
+		list[i] = m.compile(f)
 	}
-	return list, nil
-}
-
-func (m *matcher) compileText(f driver.Text) (condition, error) {
-	if err := check.Text(f, m.inner); err != nil {
-		return nil, err
-	}
-	o, err := m.typed(f.Field)
-	if err != nil {
-		return nil, err
-	}
-	value := f.Value
-	if f.Fold {
-		value = strings.ToLower(value)
-	}
-	return &text{operand: o, op: f.Op, value: []byte(value), fold: f.Fold}, nil
-}
-
-func (m *matcher) compileAny(f driver.Any) (condition, error) {
-	if err := check.Any(f, m.inner); err != nil {
-		return nil, err
-	}
-	o, err := m.operand(f.Field)
-	if err != nil {
-		return nil, err
-	}
-	inner := newMatcher()
-	inner.inner = true
-	if inner.cond, err = inner.compile(f.Filter); err != nil {
-		return nil, err
-	}
-	m.meta |= inner.meta
-	return &element{operand: o, inner: inner, scope: &scope{slots: make([][]byte, inner.slots)}}, nil
-}
-
-func encodeOperand(v driver.Value, kind driver.Kind) ([]byte, error) {
-	if v == nil {
-		return nil, invalidf("a condition compares with null")
-	}
-	value, ok := encodeValue(v, kind)
-	if !ok {
-		return nil, invalidf("%v (%T) is not a value of kind %d", v, v, kind)
-	}
-	return slices.Clip(value), nil
+	return list
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/asof/asof/storage/clock"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Sync says what has happened to a write when it is acknowledged.
@@ -81,7 +84,7 @@ type Options struct {
 	restless      bool
 }
 
-// Store is an engine over one SQLite file. It implements driver.Engine.
+// Store is an engine over one SQLite file, behind a guard (see check.Guard).
 type Store struct {
 	path string
 	opts Options
@@ -104,16 +107,26 @@ type Store struct {
 	known       *versionCache
 	loaded      atomic.Int64 // the instant of the last load
 	frozen      bool         // nobody writes to the file while it is open, nor was anything left in a log
-	closed      atomic.Bool
+	closed      bool
 }
-
-var _ driver.Engine = (*Store)(nil)
 
 // Open opens the store in a file, or makes a new one. The file is held by one
 // process at a time. Errors: CodeInvalid when the file is not a store, is of a
 // newer format, or an index is declared wrongly; CodeUnavailable when it is in
 // use, or cannot be read or written; CodeInternal when it is damaged.
-func Open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
+func Open(ctx context.Context, path string, opts Options) (driver.Engine, error) {
+	s, err := open(ctx, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	return s.guarded(), nil
+}
+
+func (s *Store) guarded() driver.Engine {
+	return check.Guard(s, slices.Collect(maps.Keys(s.byName)))
+}
+
+func open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
 	if opts.Clock == nil {
 		opts.Clock = time.Now //nolint:forbidigo // the default of the clock that is handed in
 	}
@@ -435,12 +448,12 @@ func (s *Store) noteEnd() error {
 // closingSync is how a store syncs its last transaction.
 var closingSync = map[Sync]string{SyncFull: "FULL", SyncNormal: "FULL", SyncOff: "OFF"}
 
-// Close implements driver.Engine. Calls that are running end first; later
-// ones fail with CodeUnavailable.
+// Close implements driver.Engine. SQLite crashes where a connection is closed twice.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
+	if s.closed {
 		return nil
 	}
+	s.closed = true
 	var errs []error
 	if s.checkpoints != nil { // opened: the writer runs
 		s.writer.close()

@@ -36,7 +36,7 @@ func formatDeclared() []driver.Collection {
 func writeFormat(t *testing.T, path string) {
 	t.Helper()
 	now := formatClock().Add(-time.Microsecond) // the load takes an instant
-	s, err := Open(t.Context(), path, Options{Collections: formatDeclared(), Clock: func() time.Time { return now }})
+	s, err := open(t.Context(), path, Options{Collections: formatDeclared(), Clock: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func testFormat(t *testing.T, name string) {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), path, Options{Collections: formatDeclared(), Clock: formatClock})
+	s, err := open(t.Context(), path, Options{Collections: formatDeclared(), Clock: formatClock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "asof.db")
 			test.make(t, path)
-			s, err := Open(t.Context(), path, Options{})
+			s, err := open(t.Context(), path, Options{})
 			if err == nil {
 				_ = s.Close()
 				t.Fatal("it opened")
@@ -170,7 +170,7 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 	t.Run("no such directory", func(t *testing.T) {
-		_, err := Open(t.Context(), filepath.Join(t.TempDir(), "none", "asof.db"), Options{})
+		_, err := open(t.Context(), filepath.Join(t.TempDir(), "none", "asof.db"), Options{})
 		if driver.CodeOf(err) != driver.CodeInvalid {
 			t.Errorf("got %v", err)
 		}
@@ -183,7 +183,7 @@ func TestOpenRefuses(t *testing.T) {
 		if err := os.Chmod(dir, 0o500); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Open(t.Context(), filepath.Join(dir, "asof.db"), Options{})
+		_, err := open(t.Context(), filepath.Join(dir, "asof.db"), Options{})
 		if driver.CodeOf(err) != driver.CodeUnavailable {
 			t.Errorf("got %v", err)
 		}
@@ -192,17 +192,17 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestTwoServersOnOneFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "asof.db")
-	first, err := Open(t.Context(), path, Options{})
+	first, err := open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := Open(t.Context(), path, Options{}); driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "another process is using it") {
+	if second, err := open(t.Context(), path, Options{}); driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "another process is using it") {
 		t.Errorf("got %v, %v", second, err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(t.Context(), path, Options{})
+	again, err := open(t.Context(), path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestTwoServersOnOneFile(t *testing.T) {
 // A full disk fails the writes, loses nothing, and is over when there is room.
 func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "asof.db")
-	s, err := Open(t.Context(), path, Options{Collections: benchDeclared(), maxPages: 64})
+	s, err := open(t.Context(), path, Options{Collections: benchDeclared(), maxPages: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestDeclarationsChange(t *testing.T) {
 		{{Path: []string{"current_release", "tag"}, Kind: driver.KindString}, benchDeclared()[0].Indexes[2]},
 	}
 	for i, indexes := range declarations {
-		s, err := Open(t.Context(), path, Options{Collections: []driver.Collection{{Name: benchCollection, Indexes: indexes}}, epochSlack: 20})
+		s, err := open(t.Context(), path, Options{Collections: []driver.Collection{{Name: benchCollection, Indexes: indexes}}, epochSlack: 20})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -254,8 +254,7 @@ func (c *collection) accessOfOne(f driver.Filter) (access, bool) {
 	if ix == nil {
 		return access{}, false
 	}
-	ranges, ok := rangesOf(f, field.Kind)
-	return access{ix: ix, ranges: ranges}, ok
+	return access{ix: ix, ranges: rangesOf(f, field.Kind)}, true
 }
 
 // fieldOf returns the field of a condition that an index can answer.
@@ -272,46 +271,39 @@ func fieldOf(f driver.Filter) (driver.Field, bool) {
 	}
 }
 
-// rangesOf returns the values that satisfy a condition. The filter was
-// compiled before, so its values encode.
-func rangesOf(f driver.Filter, kind driver.Kind) ([]span, bool) {
+// rangesOf returns the values that satisfy a condition.
+func rangesOf(f driver.Filter, kind driver.Kind) []span {
 	switch f := f.(type) {
 	case driver.Compare:
-		value, ok := encodeValue(f.Value, kind)
-		if !ok {
-			return nil, false
-		}
+		value := encodeValue(f.Value, kind)
 		switch f.Op {
 		case driver.Eq:
-			return []span{{value, successor(value)}}, true
+			return []span{{value, successor(value)}}
 		case driver.Lt:
-			return []span{{lowValue, value}}, true
+			return []span{{lowValue, value}}
 		case driver.Le:
-			return []span{{lowValue, successor(value)}}, true
+			return []span{{lowValue, successor(value)}}
 		case driver.Gt:
-			return []span{{successor(value), highValue}}, true
+			return []span{{successor(value), highValue}}
 		case driver.Ge:
-			return []span{{value, highValue}}, true
+			return []span{{value, highValue}}
 		}
 	case driver.In:
 		var ranges []span
 		for _, v := range f.Values {
-			value, ok := encodeValue(v, kind)
-			if !ok {
-				return nil, false
-			}
+			value := encodeValue(v, kind)
 			ranges = append(ranges, span{value, successor(value)})
 		}
 		slices.SortFunc(ranges, func(a, b span) int { return bytes.Compare(a.low, b.low) })
-		return slices.CompactFunc(ranges, func(a, b span) bool { return bytes.Equal(a.low, b.low) }), true
+		return slices.CompactFunc(ranges, func(a, b span) bool { return bytes.Equal(a.low, b.low) })
 	case driver.Text:
 		value := append([]byte{tagValue}, f.Value...)
 		if f.Op == driver.Equals {
-			return []span{{value, successor(value)}}, true
+			return []span{{value, successor(value)}}
 		}
-		return []span{{value, prefixEnd(value)}}, true
+		return []span{{value, prefixEnd(value)}}
 	}
-	return nil, false
+	return nil
 }
 
 // intersect returns what two lists of ranges have in common.

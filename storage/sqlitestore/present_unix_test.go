@@ -66,7 +66,7 @@ func TestFilesThatGo(t *testing.T) {
 			// A clock that makes the writer look each time.
 			var ticks atomic.Int64
 			clock := func() time.Time { return time.Unix(ticks.Add(1), 0).Add(time.Hour) }
-			s, err := Open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "things"}}, Sync: SyncOff, Clock: clock})
+			s, err := open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "things"}}, Sync: SyncOff, Clock: clock})
 			if err != nil {
 				t.Fatal(err)
 			}

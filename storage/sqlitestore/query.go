@@ -11,17 +11,13 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 )
 
 // Query implements driver.Engine.
 func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
-	r, err := s.newRun(ctx, q)
-	if err != nil {
-		return nil, err
-	}
+	r := s.newRun(ctx, q)
 	var out []*driver.Version
-	err = s.read(ctx, func(c *conn) error {
+	err := s.read(ctx, func(c *conn) (err error) {
 		out, err = inSnapshot(r, c, r.page)
 		return cmp.Or(err, r.scope.looks.err)
 	})
@@ -32,12 +28,9 @@ func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, 
 func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 	bare := *q
 	bare.Order, bare.After, bare.Before, bare.Limit, bare.Backward = nil, nil, nil, 0, false
-	r, err := s.newRun(ctx, &bare)
-	if err != nil {
-		return 0, err
-	}
+	r := s.newRun(ctx, &bare)
 	n := int64(0)
-	err = s.read(ctx, func(c *conn) error {
+	err := s.read(ctx, func(c *conn) (err error) {
 		n, err = inSnapshot(r, c, r.count)
 		return cmp.Or(err, r.scope.looks.err)
 	})
@@ -46,9 +39,6 @@ func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 
 // read calls f with a connection that sees one snapshot.
 func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
-	if err := s.alive(ctx); err != nil {
-		return err
-	}
 	if err := s.indexed(ctx); err != nil {
 		return err
 	}
@@ -112,58 +102,34 @@ type candidate struct {
 	kept    *driver.Version // its version, if that is at hand
 }
 
-func (s *Store) newRun(ctx context.Context, q *driver.Query) (*run, error) {
-	coll, err := s.collection(q.Collection)
-	if err != nil {
-		return nil, err
-	}
-	if err := check.Limit(q.Limit); err != nil {
-		return nil, err
-	}
+func (s *Store) newRun(ctx context.Context, q *driver.Query) *run {
+	coll := s.byName[q.Collection]
 	r := &run{ctx: ctx, q: q, coll: coll, m: newMatcher(), at: q.At, sortBytes: s.opts.sortBytes}
 	if q.Filter != nil {
-		if r.m.cond, err = r.m.compile(q.Filter); err != nil {
-			return nil, err
-		}
+		r.m.cond = r.m.compile(q.Filter)
 		r.access = coll.accessOf(q.Filter)
 	}
 	for _, o := range q.Order {
-		operand, err := r.m.typed(o.Field)
-		if err != nil {
-			return nil, err
-		}
-		r.orders = append(r.orders, order{operand: operand, desc: o.Desc, path: o.Field.Path})
+		r.orders = append(r.orders, order{operand: r.m.operand(o.Field), desc: o.Desc, path: o.Field.Path})
 		if o.Field.Meta == driver.MetaKey {
 			break // keys are unique: what follows never decides
 		}
 	}
-	if r.after, err = r.position(q.After); err != nil {
-		return nil, err
-	}
-	if r.before, err = r.position(q.Before); err != nil {
-		return nil, err
-	}
+	r.after, r.before = r.position(q.After), r.position(q.Before)
 	r.scope = scope{slots: make([][]byte, r.m.slots), meta: &r.meta, looks: &looks{ctx: ctx}}
-	return r, nil
+	return r
 }
 
 // position encodes a place in the order.
-func (r *run) position(p *driver.Position) (*candidate, error) {
+func (r *run) position(p *driver.Position) *candidate {
 	if p == nil {
-		return nil, nil
-	}
-	if len(p.Values) != len(r.q.Order) {
-		return nil, invalidf("a position of %d values in an order of %d fields", len(p.Values), len(r.q.Order))
+		return nil
 	}
 	c := &candidate{key: p.Key}
 	for i, o := range r.orders {
-		value, ok := encodeValue(p.Values[i], o.kind)
-		if !ok {
-			return nil, invalidf("%v (%T) in a position is not a value of kind %d", p.Values[i], p.Values[i], o.kind)
-		}
-		c.values = append(c.values, value)
+		c.values = append(c.values, encodeValue(p.Values[i], o.kind))
 	}
-	return c, nil
+	return c
 }
 
 // errLoaded says that the past was added to while an index was read, so that it may

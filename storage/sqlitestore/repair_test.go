@@ -18,7 +18,7 @@ import (
 // committed afterwards.
 func TestAClockThatJumpedOnce(t *testing.T) {
 	day, passed := formatClock(), time.Duration(0)
-	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), Options{
+	s, err := open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), Options{
 		Collections: formatDeclared(), Clock: func() time.Time { return day }, Elapsed: func() time.Duration { return passed },
 	})
 	if err != nil {
@@ -54,7 +54,7 @@ func TestRepair(t *testing.T) {
 	start := formatClock()
 	path, at := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{start}
 	open := func(repair bool) (*Store, error) {
-		return Open(t.Context(), path, Options{Collections: benchDeclared(), Clock: at.now, Elapsed: drivertest.Elapsed(at.now), epochSlack: 2, Repair: repair})
+		return open(t.Context(), path, Options{Collections: benchDeclared(), Clock: at.now, Elapsed: drivertest.Elapsed(at.now), epochSlack: 2, Repair: repair})
 	}
 	s, err := open(false)
 	if err != nil {
@@ -169,7 +169,7 @@ func TestRepairWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	at.t = before[0].RecordedAt.Time()
-	if _, err := Open(t.Context(), path, Options{Clock: at.now, Elapsed: drivertest.Elapsed(at.now), Repair: true}); driver.CodeOf(err) != driver.CodeUnavailable {
+	if _, err := open(t.Context(), path, Options{Clock: at.now, Elapsed: drivertest.Elapsed(at.now), Repair: true}); driver.CodeOf(err) != driver.CodeUnavailable {
 		t.Errorf("repaired without room: %v", err)
 	}
 	if diff := cmp.Diff(before, versionsIn(t, openAt(t, path, at))); diff != "" {
@@ -202,7 +202,7 @@ func TestRepairOfLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	at.t = formatClock()
-	s, err := Open(t.Context(), path, Options{Clock: at.now, Elapsed: drivertest.Elapsed(at.now), Repair: true})
+	s, err := open(t.Context(), path, Options{Clock: at.now, Elapsed: drivertest.Elapsed(at.now), Repair: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 func openThings(t *testing.T, path string, indexes ...driver.Index) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "things", Indexes: indexes}}, Sync: SyncOff})
+	s, err := open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "things", Indexes: indexes}}, Sync: SyncOff})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +46,11 @@ func TestOneLockForAllNames(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Skip("no symbolic links here: ", err)
 	}
-	if _, err := Open(t.Context(), link, Options{}); driver.CodeOf(err) != driver.CodeInvalid {
+	if _, err := open(t.Context(), link, Options{}); driver.CodeOf(err) != driver.CodeInvalid {
 		t.Errorf("a link to nothing: %v", err)
 	}
 	s := openThings(t, path)
-	if _, err := Open(t.Context(), link, Options{}); driver.CodeOf(err) != driver.CodeUnavailable {
+	if _, err := open(t.Context(), link, Options{}); driver.CodeOf(err) != driver.CodeUnavailable {
 		t.Errorf("a second server by another name: %v", err)
 	}
 	if err := s.Close(); err != nil {
@@ -64,7 +64,7 @@ func TestOneLockForAllNames(t *testing.T) {
 }
 
 func TestMemoryIsNoFile(t *testing.T) {
-	if _, err := Open(t.Context(), ":memory:", Options{}); driver.CodeOf(err) != driver.CodeInvalid {
+	if _, err := open(t.Context(), ":memory:", Options{}); driver.CodeOf(err) != driver.CodeInvalid {
 		t.Errorf("got %v", err)
 	}
 }

@@ -12,45 +12,20 @@ import (
 )
 
 // Now implements driver.Engine.
-func (s *Store) Now(ctx context.Context) (driver.Instant, error) {
-	if err := s.alive(ctx); err != nil {
-		return 0, err
-	}
-	return s.clock.Now(), nil
-}
+func (s *Store) Now(context.Context) (driver.Instant, error) { return s.clock.Now(), nil }
 
 // Settle implements driver.Engine.
 func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
-	if err := s.alive(ctx); err != nil {
-		return err
-	}
 	return wrap(s.clock.Settle(ctx, at), "waiting for commits in flight")
 }
 
 // Loaded implements driver.Engine.
-func (s *Store) Loaded(ctx context.Context) (driver.Instant, error) {
-	if err := s.alive(ctx); err != nil {
-		return 0, err
-	}
+func (s *Store) Loaded(context.Context) (driver.Instant, error) {
 	return driver.Instant(s.loaded.Load()), nil
-}
-
-// alive returns an error when the store is closed or the context has ended.
-func (s *Store) alive(ctx context.Context) error {
-	if s.closed.Load() {
-		return driver.Closed()
-	}
-	if err := ctx.Err(); err != nil {
-		return driver.GivenUp(err)
-	}
-	return nil
 }
 
 // Ping implements driver.Engine.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.alive(ctx); err != nil {
-		return err
-	}
 	if err := s.here.check(); err != nil {
 		return err
 	}
@@ -66,9 +41,6 @@ func (s *Store) Ping(ctx context.Context) error {
 // Stats implements driver.Engine. Bytes is the size of the file and its log.
 func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 	var stats driver.Stats
-	if err := s.alive(ctx); err != nil {
-		return stats, err
-	}
 	c, err := s.readers.get(ctx)
 	if err != nil {
 		return stats, err

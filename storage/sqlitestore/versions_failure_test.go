@@ -18,7 +18,7 @@ import (
 func TestVersionReadInPartIsNotKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "asof.db")
 	opts := Options{Collections: benchDeclared(), Sync: SyncOff, Readers: 1}
-	s, err := Open(t.Context(), path, opts)
+	s, err := open(t.Context(), path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestVersionReadInPartIsNotKept(t *testing.T) {
 	}
 	file[at/page*page] = 0xff
 	writeFile(t, path, string(file))
-	if s, err = Open(t.Context(), path, opts); err != nil {
+	if s, err = open(t.Context(), path, opts); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {

@@ -1,8 +1,8 @@
-// Package check has what engines refuse, and how they compare, so that they do
-// so alike. Engines use it; the oracle of the conformance suite has rules of
-// its own, to find mistakes in these.
+// Package check has what all engines refuse, as a Guard in front of them, and how
+// they compare, so that they do so alike. The oracle of the conformance suite has
+// rules of its own, to find mistakes in these.
 //
-// Every error is a *driver.Error with CodeInvalid.
+// What is malformed is a *driver.Error with CodeInvalid.
 package check
 
 import (
@@ -20,9 +20,9 @@ func invalidf(format string, args ...any) error {
 	return driver.Errorf(driver.CodeInvalid, format, args...)
 }
 
-// Write refuses a malformed write, see driver.Engine.Commit. The collection
+// write refuses a malformed write, see driver.Engine.Commit. The collection
 // must be known.
-func Write(w *driver.Write) error {
+func write(w *driver.Write) error {
 	switch {
 	case w.ID == "" || len(w.ID) > maxWriteID:
 		return invalidf("a write needs an ID of 1 to %d bytes, got %d", maxWriteID, len(w.ID))
@@ -32,9 +32,9 @@ func Write(w *driver.Write) error {
 	return Content(w.Collection, w.Key, w.Op, w.Deleted, w.Data)
 }
 
-// Loaded refuses a malformed version, see driver.Engine.Load. The collection
+// loaded refuses a malformed version, see driver.Engine.Load. The collection
 // must be known.
-func Loaded(v *driver.Version) error {
+func loaded(v *driver.Version) error {
 	switch {
 	case v.RecordedAt <= 0:
 		return invalidf("%s %q: the time %s is not after 1970-01-01", v.Collection, v.Key, v.RecordedAt)
@@ -63,17 +63,16 @@ func Content(collection, key string, op driver.Op, deleted bool, data []byte) er
 	return nil
 }
 
-// Log refuses a malformed query of the log, see driver.Engine.Log. Its collections
+// log refuses a malformed query of the log, see driver.Engine.Log. Its collections
 // must be known.
-func Log(q *driver.LogQuery) error {
+func log(q *driver.LogQuery) error {
 	if len(q.Keys) > 0 && len(q.Collections) != 1 {
 		return invalidf("a log of keys needs exactly one collection, got %d", len(q.Collections))
 	}
-	return Limit(q.Limit)
+	return limit(q.Limit)
 }
 
-// Limit refuses a limit that is negative.
-func Limit(n int) error {
+func limit(n int) error {
 	if n < 0 {
 		return invalidf("the limit %d is negative", n)
 	}

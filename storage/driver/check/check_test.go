@@ -2,6 +2,8 @@ package check
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -10,69 +12,125 @@ import (
 
 func TestRefuses(t *testing.T) {
 	path := []string{"a"}
-	write := func(change func(*driver.Write)) error {
+	written := func(change func(*driver.Write)) error {
 		w := &driver.Write{ID: "id", Key: "k", Op: driver.OpUpdate, Data: []byte(`{}`)}
 		change(w)
-		return Write(w)
+		return write(w)
 	}
-	loaded := func(change func(*driver.Version)) error {
+	imported := func(change func(*driver.Version)) error {
 		v := &driver.Version{Key: "k", RecordedAt: 1, Op: driver.OpImport, Data: []byte(`{}`)}
 		change(v)
-		return Loaded(v)
+		return loaded(v)
 	}
+	orders := []driver.Order{{Field: driver.Field{Path: path, Kind: driver.KindString}}, {Field: driver.Field{Path: path, Kind: driver.KindInt}}}
 	for _, c := range []struct {
 		name string
 		err  error
 		want string // empty: not refused
 	}{
-		{"a write", write(func(*driver.Write) {}), ""},
-		{"a tombstone", write(func(w *driver.Write) { w.Deleted, w.Data = true, nil }), ""},
-		{"no ID", write(func(w *driver.Write) { w.ID = "" }), "an ID of 1 to 36 bytes"},
-		{"a long ID", write(func(w *driver.Write) { w.ID = strings.Repeat("x", 37) }), "got 37"},
-		{"a negative version", write(func(w *driver.Write) { w.Expected = -1 }), "version numbers start at 1"},
-		{"no key", write(func(w *driver.Write) { w.Key = "" }), "has no key"},
-		{"a broken key", write(func(w *driver.Write) { w.Key = "\xff" }), "not valid UTF-8"},
-		{"no operation", write(func(w *driver.Write) { w.Op = 0 }), "unknown operation"},
-		{"a tombstone with data", write(func(w *driver.Write) { w.Deleted = true }), "a tombstone has no data"},
-		{"a list", write(func(w *driver.Write) { w.Data = []byte(`[]`) }), "not a JSON object"},
-		{"half an object", write(func(w *driver.Write) { w.Data = []byte(`{"a":`) }), "not a JSON object"},
-		{"broken text", write(func(w *driver.Write) { w.Data = []byte("{\"a\":\"\xff\"}") }), "valid UTF-8"},
-		{"a version", loaded(func(*driver.Version) {}), ""},
-		{"before 1970", loaded(func(v *driver.Version) { v.RecordedAt = 0 }), "not after 1970"},
-		{"a negative number", loaded(func(v *driver.Version) { v.Number = -1 }), "start at 1"},
-		{"a field", Field(driver.Field{Path: path, Kind: driver.KindInt}, false), ""},
-		{"an element", Field(driver.Field{Kind: driver.KindInt}, true), ""},
-		{"a key", Field(driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, false), ""},
-		{"no path", Place(driver.Field{}, false), "no path"},
-		{"a key with a path", Place(driver.Field{Meta: driver.MetaKey, Path: path}, true), "has no path"},
-		{"another value of the version", Place(driver.Field{Meta: driver.MetaGroup + 1}, false), "not a field"},
-		{"no kind", Field(driver.Field{Path: path}, false), "not a kind"},
-		{"a key of another kind", Field(driver.Field{Meta: driver.MetaKey, Kind: driver.KindInt}, false), "is of kind 1, not 2"},
-		{"another operation", write(func(w *driver.Write) { w.Op = driver.OpImport + 1 }), "unknown operation"},
-		{"a kind that is not there yet", Field(driver.Field{Path: path, Kind: driver.KindDecimal + 1}, false), "not a kind"},
-		{"an object", Field(driver.Field{Path: path, Kind: driver.KindObject}, false), "not a kind"},
-		{"an object that is there", Present(driver.Present{Field: driver.Field{Path: path, Kind: driver.KindObject}}, false), ""},
-		{"what is there, of any kind", Present(driver.Present{Field: driver.Field{Path: path}}, false), ""},
-		{"what is there, of no kind", Present(driver.Present{Field: driver.Field{Path: path, Kind: driver.KindObject + 1}}, false), "not a kind"},
-		{"what is nowhere", Present(driver.Present{}, false), "no path"},
-		{"no relation", Compare(driver.Compare{Field: driver.Field{Path: path, Kind: driver.KindInt}}, false), "unknown comparison"},
-		{"another relation", Compare(driver.Compare{Field: driver.Field{Path: path, Kind: driver.KindInt}, Op: driver.Ge + 1}, false), "unknown comparison"},
-		{"text of a number", Text(driver.Text{Field: driver.Field{Path: path, Kind: driver.KindInt}, Op: driver.Equals}, false), "needs a field of strings"},
-		{"another match", Text(driver.Text{Field: driver.Field{Path: path, Kind: driver.KindString}}, false), "unknown text match"},
-		{"a match too many", Text(driver.Text{Field: driver.Field{Path: path, Kind: driver.KindString}, Op: driver.Equals + 1}, false), "unknown text match"},
-		{"a key as a list", Any(driver.Any{Field: driver.Field{Meta: driver.MetaKey}}, false), "is not a list"},
-		{"a place in another order", Position(&driver.Position{Key: "k"}, make([]driver.Order, 1)), "of 0 values in an order of 1"},
-		{"a log", Log(&driver.LogQuery{Collections: path, Keys: path, Limit: 1}), ""},
-		{"a log of keys of nothing", Log(&driver.LogQuery{Keys: path}), "exactly one collection, got 0"},
-		{"a log of keys of two", Log(&driver.LogQuery{Keys: path, Collections: []string{"a", "b"}}), "exactly one collection, got 2"},
-		{"a log with a negative limit", Log(&driver.LogQuery{Limit: -1}), "the limit -1 is negative"},
-		{"no place", Position(nil, make([]driver.Order, 1)), ""},
+		{"a write", written(func(*driver.Write) {}), ""},
+		{"a tombstone", written(func(w *driver.Write) { w.Deleted, w.Data = true, nil }), ""},
+		{"no ID", written(func(w *driver.Write) { w.ID = "" }), "an ID of 1 to 36 bytes"},
+		{"a long ID", written(func(w *driver.Write) { w.ID = strings.Repeat("x", 37) }), "got 37"},
+		{"a negative version", written(func(w *driver.Write) { w.Expected = -1 }), "version numbers start at 1"},
+		{"no key", written(func(w *driver.Write) { w.Key = "" }), "has no key"},
+		{"a broken key", written(func(w *driver.Write) { w.Key = "\xff" }), "not valid UTF-8"},
+		{"no operation", written(func(w *driver.Write) { w.Op = 0 }), "unknown operation"},
+		{"a tombstone with data", written(func(w *driver.Write) { w.Deleted = true }), "a tombstone has no data"},
+		{"a list", written(func(w *driver.Write) { w.Data = []byte(`[]`) }), "not a JSON object"},
+		{"half an object", written(func(w *driver.Write) { w.Data = []byte(`{"a":`) }), "not a JSON object"},
+		{"broken text", written(func(w *driver.Write) { w.Data = []byte("{\"a\":\"\xff\"}") }), "valid UTF-8"},
+		{"a version", imported(func(*driver.Version) {}), ""},
+		{"before 1970", imported(func(v *driver.Version) { v.RecordedAt = 0 }), "not after 1970"},
+		{"a negative number", imported(func(v *driver.Version) { v.Number = -1 }), "start at 1"},
+		{"a field", field(driver.Field{Path: path, Kind: driver.KindInt}, false), ""},
+		{"an element", field(driver.Field{Kind: driver.KindInt}, true), ""},
+		{"a key", field(driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, false), ""},
+		{"no path", place(driver.Field{}, false), "no path"},
+		{"a key with a path", place(driver.Field{Meta: driver.MetaKey, Path: path}, true), "has no path"},
+		{"another value of the version", place(driver.Field{Meta: driver.MetaGroup + 1}, false), "not a field"},
+		{"no kind", field(driver.Field{Path: path}, false), "not a kind"},
+		{"a key of another kind", field(driver.Field{Meta: driver.MetaKey, Kind: driver.KindInt}, false), "is of kind 1, not 2"},
+		{"another operation", written(func(w *driver.Write) { w.Op = driver.OpImport + 1 }), "unknown operation"},
+		{"a kind that is not there yet", field(driver.Field{Path: path, Kind: driver.KindDecimal + 1}, false), "not a kind"},
+		{"an object", field(driver.Field{Path: path, Kind: driver.KindObject}, false), "not a kind"},
+		{"an object that is there", filter(driver.Present{Field: driver.Field{Path: path, Kind: driver.KindObject}}, false), ""},
+		{"what is there, of any kind", filter(driver.Present{Field: driver.Field{Path: path}}, false), ""},
+		{"what is there, of no kind", filter(driver.Present{Field: driver.Field{Path: path, Kind: driver.KindObject + 1}}, false), "not a kind"},
+		{"what is nowhere", filter(driver.Present{}, false), "no path"},
+		{"no relation", filter(driver.Compare{Field: driver.Field{Path: path, Kind: driver.KindInt}}, false), "unknown comparison"},
+		{"another relation", filter(driver.Compare{Field: driver.Field{Path: path, Kind: driver.KindInt}, Op: driver.Ge + 1}, false), "unknown comparison"},
+		{"text of a number", filter(driver.Text{Field: driver.Field{Path: path, Kind: driver.KindInt}, Op: driver.Equals}, false), "needs a field of strings"},
+		{"another match", filter(driver.Text{Field: driver.Field{Path: path, Kind: driver.KindString}}, false), "unknown text match"},
+		{"a match too many", filter(driver.Text{Field: driver.Field{Path: path, Kind: driver.KindString}, Op: driver.Equals + 1}, false), "unknown text match"},
+		{"a key as a list", filter(driver.Any{Field: driver.Field{Meta: driver.MetaKey}}, false), "is not a list"},
+		{"a place in another order", position(&driver.Position{Key: "k"}, make([]driver.Order, 1)), "of 0 values in an order of 1"},
+		{"a log", log(&driver.LogQuery{Collections: path, Keys: path, Limit: 1}), ""},
+		{"a log of keys of nothing", log(&driver.LogQuery{Keys: path}), "exactly one collection, got 0"},
+		{"a log of keys of two", log(&driver.LogQuery{Keys: path, Collections: []string{"a", "b"}}), "exactly one collection, got 2"},
+		{"a log with a negative limit", log(&driver.LogQuery{Limit: -1}), "the limit -1 is negative"},
+		{"no filter in a list", filter(driver.And{nil}, false), "is missing"},
+		{"no filter in a negation", filter(driver.Not{}, false), "is missing"},
+		{"a list that is not empty", filter(driver.Any{Field: driver.Field{Path: path}}, false), ""},
+		{"an element of no path", filter(driver.Any{Field: driver.Field{Path: path}, Filter: driver.Not{Filter: driver.Compare{Field: driver.Field{Kind: driver.KindInt}, Op: driver.Eq, Value: int64(1)}}}, false), ""},
+		{"a place", position(&driver.Position{Key: "k", Values: []driver.Value{nil, int64(1)}}, orders), ""},
+		{"a place of another kind", position(&driver.Position{Key: "k", Values: []driver.Value{int64(1), int64(1)}}, orders), "not a value of kind 1"},
+		{"a query", query(&driver.Query{Order: orders, Limit: 1}), ""},
+		{"a query with a negative limit", query(&driver.Query{Limit: -1}), "the limit -1 is negative"},
+		{"an order of nothing", query(&driver.Query{Order: make([]driver.Order, 1)}), "no path"},
+		{"a query behind another order", query(&driver.Query{After: &driver.Position{Values: make([]driver.Value, 1)}}), "of 1 values in an order of 0"},
+		{"a query before another order", query(&driver.Query{Before: &driver.Position{Values: make([]driver.Value, 1)}}), "of 1 values in an order of 0"},
+		{"a malformed filter", query(&driver.Query{Filter: driver.Or{driver.Not{}}}), "is missing"},
+		{"no place", position(nil, make([]driver.Order, 1)), ""},
 	} {
 		switch {
 		case c.want == "" && c.err != nil:
 			t.Errorf("%s is refused: %v", c.name, c.err)
 		case c.want != "" && (driver.CodeOf(c.err) != driver.CodeInvalid || !strings.Contains(c.err.Error(), c.want)):
 			t.Errorf("%s: %v, want %q", c.name, c.err, c.want)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	path := []string{"a"}
+	for _, c := range []struct {
+		value driver.Value
+		kinds string // that it is of
+	}{
+		{nil, ""},
+		{1, ""},
+		{"a", "1"},
+		{"", "1"},
+		{int64(1), "2"},
+		{1.5, "3"},
+		{math.NaN(), ""},
+		{math.Inf(-1), ""},
+		{true, "4"},
+		{driver.Instant(1), "5"},
+		{"2024-02-29", "16"},
+		{"2023-02-29", "1"},
+		{"2024-2-29", "1"},
+		{"1", "17"},
+		{"-0.50e+0099", "17"},
+		{"01", "1"},
+		{"1e12345", "1"},
+		{"1.", "1"},
+		{"+1", "1"},
+		{"1e", "1"},
+	} {
+		compared, among := "", ""
+		for kind := driver.KindString; kind <= driver.KindDecimal; kind++ {
+			f := driver.Field{Path: path, Kind: kind}
+			if filter(driver.Compare{Field: f, Op: driver.Eq, Value: c.value}, false) == nil {
+				compared += fmt.Sprint(kind)
+			}
+			if filter(driver.In{Field: f, Values: []driver.Value{c.value}}, false) == nil {
+				among += fmt.Sprint(kind)
+			}
+		}
+		if compared != c.kinds || among != c.kinds {
+			t.Errorf("%v (%T) is of the kinds %q and in lists %q, want %q", c.value, c.value, compared, among, c.kinds)
 		}
 	}
 }

@@ -2,6 +2,9 @@ package check
 
 import (
 	"bytes"
+	"math"
+	"strings"
+	"time"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -20,9 +23,117 @@ func MetaKind(m driver.Meta) driver.Kind {
 	return 0
 }
 
-// Place refuses a field that leads nowhere. Inside an Any (element) a path
-// starts at the element, and may be empty.
-func Place(f driver.Field, element bool) error {
+// query refuses a malformed query, see driver.Engine.Query. Its collection must be
+// known.
+func query(q *driver.Query) error {
+	if err := limit(q.Limit); err != nil {
+		return err
+	}
+	for _, o := range q.Order {
+		if err := field(o.Field, false); err != nil {
+			return err
+		}
+	}
+	for _, p := range [...]*driver.Position{q.After, q.Before} {
+		if err := position(p, q.Order); err != nil {
+			return err
+		}
+	}
+	if q.Filter == nil {
+		return nil
+	}
+	return filter(q.Filter, false)
+}
+
+// position refuses a place in another order.
+func position(p *driver.Position, order []driver.Order) error {
+	if p == nil {
+		return nil
+	}
+	if len(p.Values) != len(order) {
+		return invalidf("a position of %d values in an order of %d fields", len(p.Values), len(order))
+	}
+	for i, o := range order {
+		if p.Values[i] == nil {
+			continue
+		}
+		if err := value(p.Values[i], o.Field.Kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filter refuses a malformed filter. Inside an Any (element) paths start at the
+// element, and may be empty.
+func filter(f driver.Filter, element bool) error {
+	switch f := f.(type) {
+	case driver.And:
+		return filters(f, element)
+	case driver.Or:
+		return filters(f, element)
+	case driver.Not:
+		return filter(f.Filter, element)
+	case driver.Compare:
+		if f.Op < driver.Eq || f.Op > driver.Ge {
+			return invalidf("unknown comparison %d", f.Op)
+		}
+		if err := field(f.Field, element); err != nil {
+			return err
+		}
+		return value(f.Value, f.Field.Kind)
+	case driver.In:
+		if err := field(f.Field, element); err != nil {
+			return err
+		}
+		for _, v := range f.Values {
+			if err := value(v, f.Field.Kind); err != nil {
+				return err
+			}
+		}
+		return nil
+	case driver.Text:
+		if err := field(f.Field, element); err != nil {
+			return err
+		}
+		switch {
+		case f.Field.Kind != driver.KindString:
+			return invalidf("a text match needs a field of strings, not of kind %d", f.Field.Kind)
+		case f.Op < driver.Contains || f.Op > driver.Equals:
+			return invalidf("unknown text match %d", f.Op)
+		}
+		return nil
+	case driver.Present:
+		if f.Field.Kind > driver.KindObject {
+			return invalidf("%d is not a kind of field %q", f.Field.Kind, f.Field.Path)
+		}
+		return place(f.Field, element)
+	case driver.Any:
+		if f.Field.Meta != driver.MetaNone {
+			return invalidf("a field that versions carry is not a list")
+		}
+		if err := place(f.Field, element); err != nil || f.Filter == nil {
+			return err
+		}
+		return filter(f.Filter, true)
+	case nil:
+		return invalidf("a filter inside another is missing")
+	default:
+		return invalidf("unknown filter %T", f)
+	}
+}
+
+func filters(list []driver.Filter, element bool) error {
+	for _, f := range list {
+		if err := filter(f, element); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place refuses a field that leads nowhere.
+func place(f driver.Field, element bool) error {
 	switch {
 	case f.Meta != driver.MetaNone && MetaKind(f.Meta) == 0:
 		return invalidf("%d is not a field that versions carry", f.Meta)
@@ -34,10 +145,10 @@ func Place(f driver.Field, element bool) error {
 	return nil
 }
 
-// Field refuses a field that cannot be compared: one without a place, or
-// without a kind.
-func Field(f driver.Field, element bool) error {
-	if err := Place(f, element); err != nil {
+// field refuses a field that cannot be compared: one without a place, or without a
+// kind.
+func field(f driver.Field, element bool) error {
+	if err := place(f, element); err != nil {
 		return err
 	}
 	switch {
@@ -49,51 +160,69 @@ func Field(f driver.Field, element bool) error {
 	return nil
 }
 
-// Present refuses a field that leads nowhere, and a kind that is none.
-func Present(f driver.Present, element bool) error {
-	if f.Field.Kind > driver.KindObject {
-		return invalidf("%d is not a kind of field %q", f.Field.Kind, f.Field.Path)
+// value refuses a value that is not of a kind.
+func value(v driver.Value, kind driver.Kind) error {
+	ok := false
+	switch v := v.(type) {
+	case string:
+		ok = kind == driver.KindString || kind == driver.KindDate && IsDate(v) || kind == driver.KindDecimal && IsDecimal(v)
+	case int64:
+		ok = kind == driver.KindInt
+	case float64:
+		ok = kind == driver.KindFloat && !math.IsNaN(v) && !math.IsInf(v, 0)
+	case bool:
+		ok = kind == driver.KindBool
+	case driver.Instant:
+		ok = kind == driver.KindInstant
 	}
-	return Place(f.Field, element)
-}
-
-// Compare refuses a comparison of a field that cannot be compared, or by an
-// unknown relation. Its value is not looked at.
-func Compare(f driver.Compare, element bool) error {
-	if f.Op < driver.Eq || f.Op > driver.Ge {
-		return invalidf("unknown comparison %d", f.Op)
-	}
-	return Field(f.Field, element)
-}
-
-// Text refuses a text match of another kind of field, or by an unknown match.
-func Text(f driver.Text, element bool) error {
-	if err := Field(f.Field, element); err != nil {
-		return err
-	}
-	switch {
-	case f.Field.Kind != driver.KindString:
-		return invalidf("a text match needs a field of strings, not of kind %d", f.Field.Kind)
-	case f.Op < driver.Contains || f.Op > driver.Equals:
-		return invalidf("unknown text match %d", f.Op)
+	if !ok {
+		return invalidf("%v (%T) is not a value of kind %d", v, v, kind)
 	}
 	return nil
 }
 
-// Any refuses a list that cannot be one.
-func Any(f driver.Any, element bool) error {
-	if f.Field.Meta != driver.MetaNone {
-		return invalidf("a field that versions carry is not a list")
+// IsDecimal reports whether a text is written like a number of JSON, with an
+// exponent of at most four digits.
+func IsDecimal(text string) bool {
+	i := 0
+	digits := func() bool {
+		start := i
+		for i < len(text) && text[i] >= '0' && text[i] <= '9' {
+			i++
+		}
+		return i > start
 	}
-	return Place(f.Field, element)
+	if i < len(text) && text[i] == '-' {
+		i++
+	}
+	if start := i; !digits() || text[start] == '0' && i > start+1 {
+		return false
+	}
+	if i < len(text) && text[i] == '.' {
+		i++
+		if !digits() {
+			return false
+		}
+	}
+	if i < len(text) && (text[i] == 'e' || text[i] == 'E') {
+		i++
+		if i < len(text) && (text[i] == '+' || text[i] == '-') {
+			i++
+		}
+		if start := i; !digits() || len(strings.TrimLeft(text[start:i], "0")) > 4 {
+			return false
+		}
+	}
+	return i == len(text)
 }
 
-// Position refuses a place in another order. Its values are not looked at.
-func Position(p *driver.Position, order []driver.Order) error {
-	if p != nil && len(p.Values) != len(order) {
-		return invalidf("a position of %d values in an order of %d fields", len(p.Values), len(order))
+// IsDate reports whether a text is a day of the calendar, as 2006-01-02.
+func IsDate(text string) bool {
+	if len(text) != len(time.DateOnly) || text[4] != '-' {
+		return false
 	}
-	return nil
+	_, err := time.Parse(time.DateOnly, text)
+	return err == nil
 }
 
 // Relates reports whether two values relate, of which cmp.Compare or the like
