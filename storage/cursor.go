@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -160,7 +161,7 @@ func cursorValue(kind driver.Kind, v any) (driver.Value, bool) {
 		return b, ok
 	case driver.KindDecimal:
 		s, ok := v.(string)
-		return s, ok && isAnyDecimal(s)
+		return s, ok && literal.IsDecimal(s)
 	default:
 		s, ok := v.(string)
 		return s, ok

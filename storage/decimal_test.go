@@ -19,11 +19,11 @@ func TestDecimalsAreExact(t *testing.T) {
 		"text":                 {digits, `"price":"` + digits + `"`, ""},
 		"number of a variable": {json.Number(digits), `"price":"` + digits + `"`, ""},
 		"integer of a query":   {int64(12), `"price":"12"`, ""},
-		"fraction of a query":  {0.5, "", `input.data.price: a Decimal with a fraction or an exponent is written as a string, so that nothing is rounded: "0.5"`},
-		"no number":            {"abc", "", `input.data.price: expected a decimal number, like "12.50", got "abc"`},
-		"too large":            {"1e10000", "", "an exponent of at most 9999"},
-		"no exponent":          {"1e+-1", "", `like "12.50", got "1e+-1"`},
-		"too long":             {strings.Repeat("1", 1001), "", "at most 1000 characters, not 1001"},
+		"fraction of a query":  {0.5, "", `input.data.price: Decimal cannot be 0.5; write it in quotes, as "19.90", so that nothing is rounded`},
+		"no number":            {"abc", "", `input.data.price: Decimal cannot be "abc": it must begin with a digit`},
+		"too large":            {"1e10000", "", "its exponent is beyond 9999"},
+		"no exponent":          {"1e+-1", "", `"1e+-1": a digit must follow "+"`},
+		"too long":             {strings.Repeat("1", 1001), "", "it has 1001 characters, and at most 1000 are possible"},
 	} {
 		e := newEnv(t)
 		_, err := e.projects.Create(e.begin(), storage.CreateInput{Key: "a", Data: object{"name": "A", "price": tt.given}})
@@ -37,5 +37,5 @@ func TestDecimalsAreExact(t *testing.T) {
 	}
 	e := newEnv(t)
 	_, err := e.projects.Page(e.begin(), object{"price": object{"gt": 0.1}}, nil, nil, nil, nil, nil, nil)
-	wantError(t, err, storage.CodeBadUserInput, "where.price.gt: a Decimal", `"0.1"`)
+	wantError(t, err, storage.CodeBadUserInput, "where.price.gt: Decimal cannot be 0.1; write it in quotes")
 }

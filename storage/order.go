@@ -8,8 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cockroachdb/apd/v3"
-
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
 )
@@ -112,16 +111,16 @@ func sortValue(kind driver.Kind, f *Field, raw []byte) driver.Value {
 			return b
 		}
 	case driver.KindInstant:
-		var t time.Time // engines sort moments of all years, also such as cannot be read
-		if s, ok := rawjson.Unquote(raw); ok && t.UnmarshalText([]byte(s)) == nil {
-			return driver.InstantOf(t)
+		s, ok := rawjson.Unquote(raw)
+		if t, err := time.Parse(time.RFC3339, s); ok && err == nil {
+			return driver.InstantOf(t) // engines sort by moments of all years, also such as cannot be read
 		}
 	case driver.KindDecimal:
 		s, ok := rawjson.Unquote(raw)
 		if !ok {
 			s = string(raw)
 		}
-		if isAnyDecimal(s) {
+		if literal.IsDecimal(s) {
 			return s
 		}
 	case driver.KindString:
@@ -169,11 +168,9 @@ func compareValues(kind driver.Kind, a, b driver.Value) int {
 	case string:
 		y, _ := b.(string)
 		if kind == driver.KindDecimal {
-			dx, _, errX := apd.NewFromString(x)
-			dy, _, errY := apd.NewFromString(y)
-			if errX == nil && errY == nil {
-				return dx.Cmp(dy)
-			}
+			dx, _ := literal.ParseDecimal(x)
+			dy, _ := literal.ParseDecimal(y)
+			return dx.Compare(dy)
 		}
 		return cmp.Compare(x, y)
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
 )
@@ -14,7 +15,7 @@ import (
 // readText reads the kinds whose Go type is string.
 func readText(f *Field, raw []byte) (string, bool) {
 	if f.Kind == KindDecimal && raw[0] != '"' {
-		return string(raw), isDecimal(raw)
+		return string(raw), decimalFits(raw)
 	}
 	s, ok := rawjson.Unquote(raw)
 	if !ok {
@@ -22,9 +23,9 @@ func readText(f *Field, raw []byte) (string, bool) {
 	}
 	switch f.Kind {
 	case KindDate:
-		ok = isDate(s)
+		ok = literal.IsDate(s)
 	case KindDecimal:
-		ok = isDecimal(s)
+		ok = decimalFits(s)
 	case KindEnum:
 		ok = slices.Contains(f.Enum, s)
 	default: // any text will do
@@ -56,109 +57,26 @@ func readBool(_ *Field, raw []byte) (value, ok bool) {
 }
 
 func readInstant(_ *Field, raw []byte) (driver.Instant, bool) {
-	s, ok := rawjson.Unquote(raw)
+	text, ok := plain(raw)
 	if !ok {
-		return 0, false
+		s, _ := rawjson.Unquote(raw) // no moment, if raw is no string
+		text = []byte(s)
 	}
-	return parseInstant(s)
+	t, err := time.Parse(time.RFC3339, string(text))
+	at := driver.InstantOf(t)
+	return at, err == nil && leastInstant <= at && at <= greatestInstant
 }
 
-// parseInstant reads RFC 3339 with an offset as it may lie in a store: earlier
-// programs accepted more than is written today, which package literal checks.
-func parseInstant(s string) (driver.Instant, bool) {
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil || t.UTC().Year() < 0 || t.UTC().Year() > 9999 {
-		return 0, false
-	}
-	return driver.InstantOf(t), true
-}
-
-// The first and the last instant that parseInstant returns.
+// The first and the last instant that can be read.
 const (
 	leastInstant    driver.Instant = -62_167_219_200_000_000 // 0000-01-01
 	greatestInstant driver.Instant = 253_402_300_800_000_000 - 1
 )
 
-// isDate reports whether s is a day that exists, as "2006-01-02". As with
-// instants, stores may hold a year 0000, which is not accepted any more.
-func isDate[S string | []byte](s S) bool {
-	if len(s) != 10 || s[4] != '-' || s[7] != '-' {
-		return false
-	}
-	year, ok1 := digits(s[:4])
-	month, ok2 := digits(s[5:7])
-	day, ok3 := digits(s[8:])
-	if !ok1 || !ok2 || !ok3 || month < 1 || month > 12 || day < 1 {
-		return false
-	}
-	if day <= 28 {
-		return true
-	}
-	return day <= time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
-}
-
-func digits[S string | []byte](s S) (n int, ok bool) {
-	for i := range len(s) {
-		c := s[i] - '0'
-		if c > 9 {
-			return 0, false
-		}
-		n = n*10 + int(c)
-	}
-	return n, true
-}
-
-// maxDecimal bounds the text of a Decimal, and maxExponent its exponent, so that
-// no comparison has to write out a hostile number.
-const (
-	maxDecimal  = 1000
-	maxExponent = 9999
-)
-
-// isDecimal reports whether s is a decimal number as JSON writes them, and not
-// too long.
-func isDecimal[S string | []byte](s S) bool { return len(s) <= maxDecimal && isAnyDecimal(s) }
-
-// isAnyDecimal is isDecimal for numbers of any length, by which engines sort.
-func isAnyDecimal[S string | []byte](s S) bool {
-	n := len(s)
-	if n == 0 {
-		return false
-	}
-	i := 0
-	run := func() bool {
-		start := i
-		for i < n && s[i] >= '0' && s[i] <= '9' {
-			i++
-		}
-		return i > start
-	}
-	if s[i] == '-' {
-		i++
-	}
-	start := i
-	if !run() || (s[start] == '0' && i > start+1) {
-		return false
-	}
-	if i < n && s[i] == '.' {
-		if i++; !run() {
-			return false
-		}
-	}
-	if i < n && (s[i] == 'e' || s[i] == 'E') {
-		i++
-		if i < n && (s[i] == '+' || s[i] == '-') {
-			i++
-		}
-		start = i
-		if !run() {
-			return false
-		}
-		if exp, err := strconv.Atoi(string(s[start:i])); err != nil || exp > maxExponent {
-			return false
-		}
-	}
-	return i == n
+// decimalFits reports whether a text is a decimal number that is not too long to be
+// read. Engines sort by longer ones, too.
+func decimalFits[S string | []byte](s S) bool {
+	return len(s) <= literal.MaxDecimalLength && literal.IsDecimal(s)
 }
 
 // RawField returns the field's value as JSON text ready to be copied into an
@@ -245,14 +163,15 @@ func rawScalar(f *Field, raw []byte) ([]byte, bool) {
 	case KindJSON:
 		return raw, true
 	case KindDateTime:
-		if isUTC(raw) {
-			return raw, true
-		}
 		at, ok := readInstant(f, raw)
-		if text := at.String(); ok && text != string(raw[1:len(raw)-1]) {
-			return rawjson.AppendString(nil, text), true
+		if !ok {
+			return raw, false
 		}
-		return raw, ok
+		var room [len("2006-01-02T15:04:05.999999Z")]byte
+		if text := at.Time().AppendFormat(room[:0], time.RFC3339Nano); !bytes.Equal(text, raw[1:len(raw)-1]) {
+			return rawjson.AppendString(nil, string(text)), true
+		}
+		return raw, true
 	case KindDecimal:
 		s, ok := readText(f, raw)
 		if ok && raw[0] != '"' {
@@ -261,7 +180,7 @@ func rawScalar(f *Field, raw []byte) ([]byte, bool) {
 		return raw, ok
 	case KindDate, KindEnum:
 		if text, ok := plain(raw); ok {
-			return raw, f.Kind == KindDate && isDate(text) || f.Kind == KindEnum && slices.Contains(f.Enum, string(text))
+			return raw, f.Kind == KindDate && literal.IsDate(text) || f.Kind == KindEnum && slices.Contains(f.Enum, string(text))
 		}
 		_, ok := readText(f, raw)
 		return raw, ok
@@ -276,26 +195,4 @@ func plain(raw []byte) (text []byte, ok bool) {
 		return nil, false
 	}
 	return raw[1 : len(raw)-1], true
-}
-
-// isUTC reports whether a JSON string is an instant in the form in which they
-// are written: "2006-01-02T15:04:05Z", with at most six digits of the second's
-// fraction, the last of which is not 0. Other forms of an instant are converted.
-func isUTC(raw []byte) bool {
-	text, ok := plain(raw)
-	n := len(text)
-	if !ok || n < 20 || n > 27 || n == 21 || text[10] != 'T' || text[13] != ':' || text[16] != ':' || text[n-1] != 'Z' || !isDate(text[:10]) {
-		return false
-	}
-	hour, ok1 := digits(text[11:13])
-	minute, ok2 := digits(text[14:16])
-	second, ok3 := digits(text[17:19])
-	if !ok1 || !ok2 || !ok3 || hour > 23 || minute > 59 || second > 59 {
-		return false
-	}
-	if n == 20 {
-		return true
-	}
-	_, ok = digits(text[20 : n-1])
-	return ok && text[19] == '.' && text[n-2] != '0'
 }

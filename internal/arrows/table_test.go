@@ -29,7 +29,7 @@ type place struct {
 func arrows() map[string]place {
 	anything, graphQL := []string{gqlgen, parser, web}, []string{gqlgen, parser}
 	suite := []string{"storage/driver", "storage/driver/check"}
-	engine := joined(suite, "storage/clock")
+	engine := joined(suite, "storage/clock", "internal/scalar/literal")
 	store := []string{"storage", "storage/driver"}
 	values := []string{"storage/normal", "storage/rawjson"}
 	both := []string{"storage/mongostore", "storage/sqlitestore"}
@@ -42,15 +42,15 @@ func arrows() map[string]place {
 		".": {knows: []string{"graph/model", "internal/app", "resolvers"}, speaks: anything},
 
 		"storage/driver":               {},
-		"storage/driver/check":         {knows: []string{"storage/driver"}},
+		"storage/driver/check":         {knows: []string{"storage/driver", "internal/scalar/literal"}},
 		"storage/clock":                {knows: []string{"storage/driver"}},
 		"storage/drivertest":           {knows: suite},
 		"storage/sqlitestore":          {knows: engine, speaks: []string{sqlite}},
 		"storage/mongostore":           {knows: engine, speaks: []string{mongo}},
 		"storage/mongostore/mongotest": {knows: engine, speaks: []string{mongo}},
-		"storage/rawjson":              {knows: values},
-		"storage/normal":               {knows: values},
-		"storage/diff":                 {knows: values},
+		"storage/rawjson":              {knows: joined(values, "internal/scalar/literal")},
+		"storage/normal":               {knows: joined(values, "internal/scalar/literal")},
+		"storage/diff":                 {knows: joined(values, "internal/scalar/literal")},
 		"storage":                      {knows: joined(values, "storage/driver", "storage/diff", "internal/scalar/literal")},
 		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/diff", "storage", "internal/scalar/literal")},
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage"
 )
 
@@ -22,7 +23,7 @@ func enum[T ~string](name string, v any, values ...T) (T, error) {
 	for i, value := range values {
 		names[i] = string(value)
 	}
-	return "", fmt.Errorf("%s cannot be %s; it is one of %s", name, show(v), strings.Join(names, ", "))
+	return "", fmt.Errorf("%s cannot be %s; it is one of %s", name, literal.Show(v), strings.Join(names, ", "))
 }
 
 // MarshalOrderDirection writes a direction.

@@ -8,6 +8,8 @@ import (
 	"reflect"
 
 	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/asof/asof/internal/scalar/literal"
 )
 
 // MarshalInput writes an input object; it is there for the generator, which
@@ -29,7 +31,7 @@ func MarshalInput(v map[string]any) graphql.Marshaler {
 func UnmarshalInput(v any) (map[string]any, error) {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("an input object is needed here, not %s", show(v))
+		return nil, fmt.Errorf("an input object is needed here, not %s", literal.Show(v))
 	}
 	return normalMap(m), nil
 }

@@ -90,7 +90,7 @@ func TestUnmarshal(t *testing.T) {
 		},
 
 		{"Date", "2024-02-29", "2024-02-29"},
-		{"Date", "2023-02-29", `!Date cannot be "2023-02-29": there is no day 29 in 2023-02; write it as "2024-03-01"`},
+		{"Date", "2023-02-29", `!Date cannot be "2023-02-29": its day does not exist; write it as "2024-03-01"`},
 		{"Date", n("20240101"), `!Date cannot be 20240101; write it as "2024-03-01"`},
 
 		{"Decimal", "19.90", "19.90"},

@@ -1,7 +1,6 @@
 package mongostore
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -11,8 +10,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 )
 
 // reading is the name, in the search form of a value, of how it reads as a kind.
@@ -68,11 +67,11 @@ func textAs(kind driver.Kind, s string) any {
 	case driver.KindString:
 		return encodeString(s)
 	case driver.KindInstant:
-		if t, ok := instant(s); ok {
-			return t
+		if t, err := time.Parse(time.RFC3339, s); err == nil {
+			return int64(driver.InstantOf(t))
 		}
 	case driver.KindDate:
-		if check.IsDate(s) {
+		if literal.IsDate(s) {
 			return s
 		}
 	case driver.KindDecimal:
@@ -148,19 +147,6 @@ func text(v gjson.Result) string {
 	return s
 }
 
-// instant reads an RFC 3339 time as microseconds.
-func instant(s string) (int64, bool) {
-	const shortest = len("2006-01-02T5:04:05Z") // UnmarshalText takes hours of one digit
-	if len(s) < shortest || s[4] != '-' {
-		return 0, false
-	}
-	var t time.Time
-	if t.UnmarshalText([]byte(s)) != nil {
-		return 0, false
-	}
-	return int64(driver.InstantOf(t)), true
-}
-
 // exponentBias makes every exponent of a decimal positive.
 const exponentBias = 500_000_000
 
@@ -168,39 +154,23 @@ const exponentBias = 500_000_000
 // that of the numbers: the sign, the exponent and the digits of 0.d₁d₂… × 10ᵉ,
 // each digit turned round for negative numbers.
 func decimal(s string) (string, bool) {
-	if !check.IsDecimal(s) {
+	number, ok := literal.ParseDecimal(s)
+	switch {
+	case !ok:
 		return "", false
-	}
-	negative, digits, exponent := parseDecimal(s)
-	if len(digits) == 0 {
+	case len(number.Digits) == 0:
 		return "5", true
 	}
-	biased := []byte(strconv.Itoa(exponent + exponentBias))
-	if !negative {
-		return "6" + string(biased) + string(digits), true
+	biased := []byte(strconv.Itoa(number.Exponent + exponentBias))
+	if !number.Negative {
+		return "6" + string(biased) + string(number.Digits), true
 	}
-	for _, part := range [][]byte{biased, digits} {
+	for _, part := range [][]byte{biased, number.Digits} {
 		for i, c := range part {
 			part[i] = '0' + '9' - c
 		}
 	}
-	return "4" + string(biased) + string(digits) + "~", true
-}
-
-// parseDecimal takes a decimal number apart: 0.d₁d₂… × 10^exponent. The digits have no
-// zeros at either end.
-func parseDecimal(s string) (negative bool, digits []byte, exponent int) {
-	s, negative = strings.CutPrefix(s, "-")
-	if at := strings.IndexAny(s, "eE"); at >= 0 {
-		exponent, _ = strconv.Atoi(s[at+1:]) // of at most four digits
-		s = s[:at]
-	}
-	whole, fraction, _ := strings.Cut(s, ".")
-	digits = append([]byte(whole), fraction...)
-	exponent += len(whole)
-	significant := bytes.TrimLeft(digits, "0")
-	exponent -= len(digits) - len(significant)
-	return negative, bytes.TrimRight(significant, "0"), exponent
+	return "4" + string(biased) + string(number.Digits) + "~", true
 }
 
 // Strings that the database compares are stored such that they are in the same

@@ -2,51 +2,28 @@ package normal
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"strconv"
+
+	"github.com/asof/asof/internal/scalar/literal"
 )
 
 // number reads a number and appends its normal form.
 func (p *parser) number() {
+	n, integer, err := literal.Scan(p.in[p.i:])
 	start := p.i
-	i := start
-	digits := func() bool {
-		from := i
-		for i < len(p.in) && p.in[i] >= '0' && p.in[i] <= '9' {
-			i++
-		}
-		return i > from
-	}
-	if p.in[i] == '-' {
-		i++
-	}
-	first := i
-	ok := digits()
-	if ok && p.in[first] == '0' && i > first+1 {
-		p.fail("a number begins with a zero")
+	switch p.i += n; {
+	case errors.Is(err, literal.ErrZero):
+		p.fail("%v", err)
 		return
-	}
-	integer := true
-	if ok && i < len(p.in) && p.in[i] == '.' {
-		integer = false
-		i++
-		ok = digits()
-	}
-	if ok && i < len(p.in) && (p.in[i] == 'e' || p.in[i] == 'E') {
-		integer = false
-		i++
-		if i < len(p.in) && (p.in[i] == '+' || p.in[i] == '-') {
-			i++
-		}
-		ok = digits()
-	}
-	if p.i = i; !ok {
+	case err != nil:
 		p.unexpected("a digit")
 		return
 	}
-	text := p.in[start:i]
-	const safe = 18 // so many digits always fit int64
-	if integer && i-first <= safe && string(text) != "-0" {
+	text := p.in[start:p.i]
+	const safe = 18 // int64 holds all integers of 18 digits
+	if integer && n <= safe && string(text) != "-0" {
 		p.out = append(p.out, text...)
 		return
 	}
@@ -55,11 +32,11 @@ func (p *parser) number() {
 
 // appendNumber appends the normal form of a number.
 func appendNumber(dst, text []byte) []byte {
-	d, ok := parseDecimal(text)
+	number, ok := literal.ParseNumber(string(text))
 	if !ok {
 		return append(dst, text...)
 	}
-	if n, ok := d.int64(); ok {
+	if n, ok := integer(number); ok {
 		return strconv.AppendInt(dst, n, 10)
 	}
 	x, err := strconv.ParseFloat(string(text), 64)
@@ -67,7 +44,7 @@ func appendNumber(dst, text []byte) []byte {
 		return append(dst, text...)
 	}
 	shortest := appendFloat(nil, x)
-	if same, ok := parseDecimal(shortest); !ok || !same.equal(d) {
+	if same, ok := literal.ParseNumber(string(shortest)); !ok || same.Compare(number) != 0 {
 		return append(dst, text...)
 	}
 	return append(dst, shortest...)
@@ -85,56 +62,20 @@ func appendFloat(dst []byte, x float64) []byte {
 	return strconv.AppendFloat(dst, x, 'f', -1, 64)
 }
 
-// decimal is ±0.digits × 10^exp, without zeros at either end of the digits.
-type decimal struct {
-	negative bool
-	digits   []byte
-	exp      int
-}
-
-func parseDecimal(text []byte) (decimal, bool) {
-	var d decimal
-	if text[0] == '-' {
-		d.negative = true
-		text = text[1:]
-	}
-	if e := bytes.IndexAny(text, "eE"); e >= 0 {
-		exp, err := strconv.Atoi(string(text[e+1:]))
-		if err != nil || exp > 1e6 || exp < -1e6 {
-			return d, false
-		}
-		d.exp = exp
-		text = text[:e]
-	}
-	whole, fraction, _ := bytes.Cut(text, []byte{'.'})
-	d.digits = append(append(make([]byte, 0, len(text)), whole...), fraction...)
-	d.exp += len(whole)
-	stripped := bytes.TrimLeft(d.digits, "0")
-	d.exp -= len(d.digits) - len(stripped)
-	d.digits = bytes.TrimRight(stripped, "0")
-	if len(d.digits) == 0 {
-		return decimal{}, true
-	}
-	return d, true
-}
-
-func (d decimal) equal(e decimal) bool {
-	return d.negative == e.negative && d.exp == e.exp && bytes.Equal(d.digits, e.digits)
-}
-
-func (d decimal) int64() (int64, bool) {
-	if len(d.digits) == 0 {
+// integer returns the number as an int64, if it is one.
+func integer(d literal.Number) (int64, bool) {
+	if len(d.Digits) == 0 {
 		return 0, true
 	}
-	if d.exp < len(d.digits) || d.exp > 19 {
+	if d.Exponent < len(d.Digits) || d.Exponent > 19 {
 		return 0, false
 	}
 	text := make([]byte, 0, 20)
-	if d.negative {
+	if d.Negative {
 		text = append(text, '-')
 	}
-	text = append(text, d.digits...)
-	text = append(text, bytes.Repeat([]byte{'0'}, d.exp-len(d.digits))...)
+	text = append(text, d.Digits...)
+	text = append(text, bytes.Repeat([]byte{'0'}, d.Exponent-len(d.Digits))...)
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	return n, err == nil
 }

@@ -9,11 +9,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cockroachdb/apd/v3"
 	"github.com/tidwall/gjson"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 )
 
 // Values are encoded so that bytes.Compare orders them as their kind says.
@@ -46,9 +45,11 @@ func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 			dst, ok = appendUnquoted(dst, raw), true
 		}
 	case driver.KindInt:
-		var n int64
-		if n, ok = storedInt(raw); ok {
-			dst = appendInt(dst, n)
+		if isNumber(raw) {
+			n, err := strconv.ParseInt(unsafeString(raw), 10, 64)
+			if ok = err == nil; ok {
+				dst = appendInt(dst, n)
+			}
 		}
 	case driver.KindFloat:
 		if isNumber(raw) {
@@ -66,16 +67,15 @@ func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 		}
 	case driver.KindInstant:
 		if raw[0] == '"' {
-			var t time.Time
-			var err error
-			if t, err = time.Parse(time.RFC3339, unquoted(raw)); err == nil {
-				dst, ok = appendInt(dst, t.UnixMicro()), true
+			t, err := time.Parse(time.RFC3339, unquoted(raw))
+			if ok = err == nil; ok {
+				dst = appendInt(dst, int64(driver.InstantOf(t)))
 			}
 		}
 	case driver.KindDate:
 		if raw[0] == '"' {
 			text := unquoted(raw)
-			if ok = check.IsDate(text); ok {
+			if ok = literal.IsDate(text); ok {
 				dst = append(dst, text...)
 			}
 		}
@@ -153,54 +153,23 @@ const (
 // exponent and the digits are inverted and closed by a byte that sorts after
 // every digit, so that the longer of two numbers with a common start is less.
 func appendDecimal(dst []byte, text string) (_ []byte, ok bool) {
-	var d apd.Decimal
-	if !check.IsDecimal(text) {
+	number, ok := literal.ParseDecimal(text)
+	switch {
+	case !ok:
 		return dst, false
-	}
-	if _, _, err := d.SetString(text); err != nil {
-		return dst, false
-	}
-	if d.Coeff.Sign() == 0 {
+	case len(number.Digits) == 0:
 		return append(dst, decimalZero), true
-	}
-	digits := d.Coeff.Append(nil, 10)
-	exponent := int64(d.Exponent) + int64(len(digits))
-	digits = bytes.TrimRight(digits, "0")
-	if !d.Negative {
+	case !number.Negative:
 		dst = append(dst, decimalPositive)
-		dst = appendInt(dst, exponent)
-		return append(dst, digits...), true
+		dst = appendInt(dst, int64(number.Exponent))
+		return append(dst, number.Digits...), true
 	}
 	dst = append(dst, decimalNegative)
-	dst = appendInt(dst, -exponent)
-	for _, digit := range digits {
+	dst = appendInt(dst, -int64(number.Exponent))
+	for _, digit := range number.Digits {
 		dst = append(dst, 0xff-digit)
 	}
 	return append(dst, 0xff), true
-}
-
-// storedInt reads a number without fraction that fits in an int64.
-func storedInt(raw []byte) (int64, bool) {
-	if !isNumber(raw) {
-		return 0, false
-	}
-	if n, err := strconv.ParseInt(unsafeString(raw), 10, 64); err == nil {
-		return n, true
-	}
-	if !bytes.ContainsAny(raw, ".eE") {
-		return 0, false
-	}
-	var d apd.Decimal
-	if _, _, err := d.SetString(unsafeString(raw)); err != nil {
-		return 0, false
-	}
-	if d.Exponent < -64 || d.Exponent > 64 {
-		return 0, d.Coeff.Sign() == 0
-	}
-	var reduced apd.Decimal
-	reduced.Reduce(&d)
-	n, err := reduced.Int64()
-	return n, err == nil
 }
 
 // isNumber tells a JSON number from the other JSON values by its first byte.

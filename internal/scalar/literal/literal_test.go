@@ -26,39 +26,39 @@ func TestDateTime(t *testing.T) {
 
 		{"2024-03-01T12:30:00", "!the offset is missing"},
 		{"2024-03-01T12:30:00.5", "!the offset is missing"},
-		{"2024-03-01", "!after the date comes T"},
-		{"2024-03-01 12:30:00Z", "!after the date comes T"},
-		{"2024-03-01t12:30:00Z", "!after the date comes T"},
-		{"2024-03-01T12:30Z", "!after the date comes T"},
-		{"2024-03-01T12:30:00z", "!after the time comes Z or an offset"},
-		{"2024-03-01T12:30:00+02", "!after the time comes Z or an offset"},
-		{"2024-03-01T12:30:00+0200", "!after the time comes Z or an offset"},
+		{"2024-03-01", "!it is not in the format of RFC 3339"},
+		{"2024-03-01 12:30:00Z", "!it is not in the format of RFC 3339"},
+		{"2024-03-01t12:30:00Z", "!it is not in the format of RFC 3339"},
+		{"2024-03-01T12:30Z", "!it is not in the format of RFC 3339"},
+		{"2024-03-01T12:30:00z", "!it is not in the format of RFC 3339"},
+		{"2024-03-01T12:30:00+02", "!it is not in the format of RFC 3339"},
+		{"2024-03-01T12:30:00+0200", "!it is not in the format of RFC 3339"},
 		{"2024-03-01T12:30:00+24:00", "!there is no offset +24:00"},
 		{"2024-03-01T12:30:00+02:60", "!there is no offset +02:60"},
 		{"2024-03-01T12:30:00-00:00", "!-00:00 means that the offset is unknown"},
-		{"2024-03-01T12:30:00ZZ", "!after the time comes Z or an offset"},
-		{"2024-03-01T12:30:00.Z", "!digits must follow the point"},
-		{"2024-03-01T12:30:00,5Z", "!after the time comes Z or an offset"},
+		{"2024-03-01T12:30:00ZZ", "!it is not in the format of RFC 3339"},
+		{"2024-03-01T12:30:00.Z", "!it is not in the format of RFC 3339"},
+		{"2024-03-01T12:30:00,5Z", "!it is not in the format of RFC 3339"},
 		{"2024-03-01T12:30:00.1234567Z", "!exact to the microsecond"},
 		{"2024-03-01T12:30:00.000000001Z", "!exact to the microsecond"},
-		{"2024-02-30T12:30:00Z", "!there is no day 30 in 2024-02"},
-		{"2023-02-29T12:30:00Z", "!there is no day 29 in 2023-02"},
-		{"2024-13-01T12:30:00Z", "!there is no month 13"},
-		{"2024-00-01T12:30:00Z", "!there is no month 00"},
-		{"2024-03-00T12:30:00Z", "!there is no day 00"},
-		{"2024-03-01T24:00:00Z", "!there is no hour 24"},
-		{"2024-03-01T12:60:00Z", "!there is no minute 60"},
-		{"2016-12-31T23:59:60Z", "!leap seconds are not supported"},
-		{"2024-03-01T12:30:61Z", "!there is no second 61"},
+		{"2024-02-30T12:30:00Z", "!its day does not exist"},
+		{"2023-02-29T12:30:00Z", "!its day does not exist"},
+		{"2024-13-01T12:30:00Z", "!its month does not exist"},
+		{"2024-00-01T12:30:00Z", "!its month does not exist"},
+		{"2024-03-00T12:30:00Z", "!its day does not exist"},
+		{"2024-03-01T24:00:00Z", "!its hour does not exist"},
+		{"2024-03-01T12:60:00Z", "!its minute does not exist"},
+		{"2016-12-31T23:59:60Z", "!its second does not exist"},
+		{"2024-03-01T12:30:61Z", "!its second does not exist"},
 		{"0000-01-01T00:00:00Z", "!there is no year 0000"},
 		{"9999-12-31T23:59:59-01:00", "!its year in UTC is outside"},
 		{"0001-01-01T00:00:00+01:00", "!its year in UTC is outside"},
-		{"12024-03-01T12:30:00Z", "!it must begin with a date"},
-		{"-024-03-01T12:30:00Z", "!it must begin with a date"},
-		{"", "!it must begin with a date"},
-		{"yesterday", "!it must begin with a date"},
-		{"2024-03-0１T12:30:00Z", "!it must begin with a date"},
-		{strings.Repeat("9", 1000), "!it must begin with a date"},
+		{"12024-03-01T12:30:00Z", "!it is not in the format of RFC 3339"},
+		{"-024-03-01T12:30:00Z", "!it is not in the format of RFC 3339"},
+		{"", "!it is not in the format of RFC 3339"},
+		{"yesterday", "!it is not in the format of RFC 3339"},
+		{"2024-03-0１T12:30:00Z", "!it is not in the format of RFC 3339"},
+		{strings.Repeat("9", 1000), "!it is not in the format of RFC 3339"},
 	}
 	for _, test := range tests {
 		got, err := literal.DateTime(test.in)
@@ -115,10 +115,10 @@ func TestDate(t *testing.T) {
 		}
 	}
 	for in, part := range map[string]string{
-		"2023-02-29":           "there is no day 29 in 2023-02",
-		"1900-02-29":           "there is no day 29 in 1900-02",
-		"2024-04-31":           "there is no day 31 in 2024-04",
-		"2024-13-01":           "there is no month 13",
+		"2023-02-29":           "its day does not exist",
+		"1900-02-29":           "its day does not exist",
+		"2024-04-31":           "its day does not exist",
+		"2024-13-01":           "its month does not exist",
 		"0000-01-01":           "there is no year 0000",
 		"2024-3-1":             "a date has four digits",
 		"24-03-01":             "a date has four digits",
@@ -142,28 +142,28 @@ func TestDecimal(t *testing.T) {
 		}
 	}
 	for in, part := range map[string]string{
-		"":                       "it must begin with a digit",
-		"-":                      "it must begin with a digit",
-		"+1":                     "it must begin with a digit",
-		".5":                     "it must begin with a digit",
-		"NaN":                    "it must begin with a digit",
-		"Infinity":               "it must begin with a digit",
-		" 1":                     "it must begin with a digit",
-		"01":                     "it must not begin with a needless zero",
-		"-00.5":                  "it must not begin with a needless zero",
-		"1.":                     "digits must follow the point",
-		"1.e5":                   "digits must follow the point",
-		"1e":                     "digits must follow the e",
-		"1e+":                    "digits must follow the e",
-		"1e+-5":                  "digits must follow the e",
-		"1e5.5":                  "digits must follow the e",
-		"1,5":                    `"," is not part of a number`,
-		"1_000":                  `"_" is not part of a number`,
-		"0x10":                   `"x" is not part of a number`,
-		"1 ":                     `" " is not part of a number`,
-		"1e10000":                "its exponent is beyond 9999",
-		"1e99999999999999999999": "its exponent is beyond 9999",
-		strings.Repeat("9", 257): "it has 257 characters",
+		"":                        "it must begin with a digit",
+		"-":                       `a digit must follow "-"`,
+		"+1":                      "it must begin with a digit",
+		".5":                      "it must begin with a digit",
+		"NaN":                     "it must begin with a digit",
+		"Infinity":                "it must begin with a digit",
+		" 1":                      "it must begin with a digit",
+		"01":                      "it must not begin with a needless zero",
+		"-00.5":                   "it must not begin with a needless zero",
+		"1.":                      `a digit must follow "."`,
+		"1.e5":                    `a digit must follow "."`,
+		"1e":                      `a digit must follow "e"`,
+		"1e+":                     `a digit must follow "+"`,
+		"1e+-5":                   `a digit must follow "+"`,
+		"1e5.5":                   `"." is not part of a number`,
+		"1,5":                     `"," is not part of a number`,
+		"1_000":                   `"_" is not part of a number`,
+		"0x10":                    `"x" is not part of a number`,
+		"1 ":                      `" " is not part of a number`,
+		"1e10000":                 "its exponent is beyond 9999",
+		"1e99999999999999999999":  "its exponent is beyond 9999",
+		strings.Repeat("9", 1001): "it has 1001 characters",
 	} {
 		_, err := literal.Decimal(in)
 		checkError(t, in, err, part, `"19.90"`)
@@ -205,23 +205,51 @@ func FuzzDate(f *testing.F) {
 		if (err == nil) != (stdErr == nil && std.Year() > 0) {
 			t.Errorf("Date(%q) = %q, %v; package time says %v, %v", s, got, err, std, stdErr)
 		}
+		if literal.IsDate(s) != (stdErr == nil) {
+			t.Errorf("IsDate(%q) = %v; package time says %v, %v", s, literal.IsDate(s), std, stdErr)
+		}
 	})
 }
 
+// Numbers compare as big.Rat compares them, and documents hold longer ones and
+// greater exponents than clients may send.
 func FuzzDecimal(f *testing.F) {
-	f.Add("19.90")
-	f.Add("-1.5e-7")
-	f.Add("1e9999")
-	f.Fuzz(func(t *testing.T, s string) {
+	for _, s := range []string{"19.90", "-1.5e-7", "1e9999", "-0.0", "10e-1", "0.009", "-12345678901234567890.2"} {
+		f.Add(s, "1.0")
+	}
+	f.Fuzz(func(t *testing.T, s, other string) {
 		got, err := literal.Decimal(s)
-		if err != nil {
-			return
-		}
-		if got != s {
+		if err == nil && got != s {
 			t.Errorf("Decimal(%q) = %q", s, got)
 		}
-		if _, ok := new(big.Rat).SetString(s); !ok {
-			t.Errorf("Decimal(%q) is accepted, and is not a number", s)
+		number, ok := literal.ParseDecimal(s)
+		if ok != literal.IsDecimal(s) || ok != (err == nil || len(s) > literal.MaxDecimalLength && ok) {
+			t.Errorf("ParseDecimal(%q) = %v, %t, IsDecimal %t, Decimal %v", s, number, ok, literal.IsDecimal(s), err)
+		}
+		second, alsoOK := literal.ParseDecimal(other)
+		if !ok || !alsoOK {
+			return
+		}
+		x, isX := new(big.Rat).SetString(s)
+		y, isY := new(big.Rat).SetString(other)
+		if !isX || !isY {
+			t.Fatalf("%q or %q is accepted, and is not a number", s, other)
+		}
+		if got, want := number.Compare(second), x.Cmp(y); got != want {
+			t.Errorf("%q compares with %q as %d, want %d", s, other, got, want)
 		}
 	})
+}
+
+func TestNumbersBeyondDecimals(t *testing.T) {
+	for s, want := range map[string]bool{"1e9999": true, "1e10000": false, "1e-10000": false, strings.Repeat("9", 5000): true, "01": false, "1.": false, "": false} {
+		if got := literal.IsDecimal(s); got != want {
+			t.Errorf("IsDecimal(%.20q) = %t", s, got)
+		}
+	}
+	for s, want := range map[string]bool{"1e1000000": true, "1e1000001": false, "1e99999999999999999999": false, "1x": false} {
+		if _, got := literal.ParseNumber(s); got != want {
+			t.Errorf("ParseNumber(%q) = %t", s, got)
+		}
+	}
 }

@@ -3,9 +3,8 @@ package check
 import (
 	"bytes"
 	"math"
-	"strings"
-	"time"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -165,7 +164,7 @@ func value(v driver.Value, kind driver.Kind) error {
 	ok := false
 	switch v := v.(type) {
 	case string:
-		ok = kind == driver.KindString || kind == driver.KindDate && IsDate(v) || kind == driver.KindDecimal && IsDecimal(v)
+		ok = kind == driver.KindString || kind == driver.KindDate && literal.IsDate(v) || kind == driver.KindDecimal && literal.IsDecimal(v)
 	case int64:
 		ok = kind == driver.KindInt
 	case float64:
@@ -179,50 +178,6 @@ func value(v driver.Value, kind driver.Kind) error {
 		return invalidf("%v (%T) is not a value of kind %d", v, v, kind)
 	}
 	return nil
-}
-
-// IsDecimal reports whether a text is written like a number of JSON, with an
-// exponent of at most four digits.
-func IsDecimal(text string) bool {
-	i := 0
-	digits := func() bool {
-		start := i
-		for i < len(text) && text[i] >= '0' && text[i] <= '9' {
-			i++
-		}
-		return i > start
-	}
-	if i < len(text) && text[i] == '-' {
-		i++
-	}
-	if start := i; !digits() || text[start] == '0' && i > start+1 {
-		return false
-	}
-	if i < len(text) && text[i] == '.' {
-		i++
-		if !digits() {
-			return false
-		}
-	}
-	if i < len(text) && (text[i] == 'e' || text[i] == 'E') {
-		i++
-		if i < len(text) && (text[i] == '+' || text[i] == '-') {
-			i++
-		}
-		if start := i; !digits() || len(strings.TrimLeft(text[start:i], "0")) > 4 {
-			return false
-		}
-	}
-	return i == len(text)
-}
-
-// IsDate reports whether a text is a day of the calendar, as 2006-01-02.
-func IsDate(text string) bool {
-	if len(text) != len(time.DateOnly) || text[4] != '-' {
-		return false
-	}
-	_, err := time.Parse(time.DateOnly, text)
-	return err == nil
 }
 
 // Relates reports whether two values relate, of which cmp.Compare or the like
