@@ -406,7 +406,7 @@ func (s *Store) bringUp(ctx context.Context) error {
 		err = s.declare(ctx)
 	}
 	if err == nil {
-		err = s.writer.upgrade()
+		err = s.writer.upgrade(driver.InstantOf(s.opts.Clock()))
 	}
 	if err == nil && s.opts.Repair {
 		err = s.repair()

@@ -119,6 +119,13 @@ func testFormat(t *testing.T, name string) {
 			t.Errorf("tagged y at %d: %d documents, %v; want %d", at, len(vs), err, want)
 		}
 	}
+	now, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loaded, err := s.Loaded(t.Context()); err != nil || loaded == 0 || loaded > now {
+		t.Errorf("the last load was at %s, %v; the file holds loaded versions, and now is %s", loaded, err, now)
+	}
 	// An attempt that was committed then is not applied again.
 	v, err := s.Commit(t.Context(), &driver.Write{ID: "first", Collection: "things", Key: "a", Expected: 1, Op: driver.OpUpdate, Data: []byte(`{}`)})
 	if err != nil || v.Number != 2 {

@@ -227,15 +227,17 @@ func (c *conn) createSchema() error {
 
 // upgrade makes a file of an older format one of this format, as part of a
 // transaction. Format 2 kept the order in which versions arrived; format 3 keeps
-// the instant of the last load instead.
-func (c *conn) upgrade() error {
+// the instant of the last load instead: of a file that holds loaded versions, the
+// present, so that who followed its log begins anew.
+func (c *conn) upgrade(present driver.Instant) error {
 	version, err := c.integer("PRAGMA user_version")
 	if err != nil || version == formatVersion {
 		return err
 	}
 	for _, query := range []string{
 		"DROP TABLE IF EXISTS store", "DROP TABLE IF EXISTS loads", "DROP TABLE IF EXISTS late",
-		"CREATE TABLE loaded(at INTEGER NOT NULL)", "INSERT INTO loaded(at) VALUES(0)",
+		"CREATE TABLE loaded(at INTEGER NOT NULL)",
+		fmt.Sprintf("INSERT INTO loaded(at) SELECT CASE WHEN EXISTS (SELECT 1 FROM versions WHERE op = %d) THEN max(last, %d) ELSE 0 END FROM clock", driver.OpImport, present),
 		pragma("user_version", formatVersion),
 	} {
 		if err := sqlitex.ExecuteTransient(c.Conn, query, nil); err != nil {
