@@ -101,6 +101,11 @@ func isReserved(name string, nested bool) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(word, goName(name)) })
 }
 
+// writeFields are the fields that the results of mutations have beside the document.
+func writeFields() []string {
+	return []string{"deletedId", "version", "changed", "merged", "changes", "clientMutationId"}
+}
+
 // notEnumValues are the names that GraphQL does not allow as enum values; the
 // names of fields become values of generated enums.
 func notEnumValues() []string { return []string{"true", "false", "null"} }
