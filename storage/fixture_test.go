@@ -127,7 +127,7 @@ func (s *spy) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Ver
 	return s.Engine.Log(ctx, q)
 }
 
-func (s *spy) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+func (s *spy) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
 	if f := s.beforeCommit; f != nil {
 		s.beforeCommit = nil
 		f()
@@ -135,7 +135,7 @@ func (s *spy) Commit(ctx context.Context, w *driver.Write) (*driver.Version, err
 	if s.commitErr != nil {
 		return nil, s.commitErr
 	}
-	return s.Engine.Commit(ctx, w)
+	return s.Engine.Commit(ctx, ws)
 }
 
 func newEnv(t *testing.T, opts ...storage.Option) *env {

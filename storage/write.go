@@ -292,7 +292,7 @@ func (s *Store) commit(ctx context.Context, op *operation, t *Type, message *str
 	if message != nil {
 		w.Message = *message
 	}
-	v, err := s.engine.Commit(ctx, &w)
+	v, err := driver.CommitOne(ctx, s.engine, &w)
 	s.loaded.forget(w.Collection, w.Key)
 	switch refused := driver.RefusalOf(err); {
 	case err == nil:

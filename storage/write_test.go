@@ -104,16 +104,16 @@ type fickle struct {
 	create, remove func()
 }
 
-func (e *fickle) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+func (e *fickle) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
 	create, remove := e.create, e.remove
 	if create == nil {
-		return e.Engine.Commit(ctx, w)
+		return e.Engine.Commit(ctx, ws)
 	}
 	e.create = nil
 	create()
-	v, err := e.Engine.Commit(ctx, w)
+	vs, err := e.Engine.Commit(ctx, ws)
 	remove()
-	return v, err
+	return vs, err
 }
 
 // What was in the way of a new document, and is deleted before anybody can look at

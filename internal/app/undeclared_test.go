@@ -29,7 +29,7 @@ func TestUndeclaredCollections(t *testing.T) {
 				t.Fatal(err)
 			}
 			for key, collection := range c.keys {
-				if _, err := engine.Commit(t.Context(), &driver.Write{ID: key, Collection: collection, Key: key, Op: driver.OpCreate, Data: []byte("{}")}); err != nil {
+				if _, err := driver.CommitOne(t.Context(), engine, &driver.Write{ID: key, Collection: collection, Key: key, Op: driver.OpCreate, Data: []byte("{}")}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -215,7 +215,7 @@ func mongoScenarios(ctx context.Context, remote, embedded driver.Engine, bare *b
 func updates(engine driver.Engine, known map[string]*driver.Version, key func(n int) string) operation {
 	return func(ctx context.Context, n int) error {
 		v := known[key(n)]
-		made, err := engine.Commit(ctx, &driver.Write{
+		made, err := driver.CommitOne(ctx, engine, &driver.Write{
 			ID: rand.Text(), Collection: docsName, Key: v.Key, Expected: v.Number, Op: driver.OpUpdate, Author: "ada", Message: "update",
 			Changed: []string{"stargazers_count"}, Data: v.Data,
 		})

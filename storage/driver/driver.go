@@ -73,17 +73,21 @@ type Engine interface {
 	// CodeInvalid: unknown collection, Keys without exactly one collection, a
 	// negative Limit.
 	Log(ctx context.Context, q *LogQuery) iter.Seq2[*Version, error]
-	// Commit makes one new version, if the document's current version is the
-	// expected one. The engine chooses RecordedAt (greater than that of every
-	// version of the document, and of every instant that Now returned) and
-	// returns the committed version, durable. A write whose ID was committed
-	// before returns that version again, whatever is current now.
-	// CodeConflict (as *ConflictError): another version is current; nothing
-	// was written. CodeInvalid: unknown collection, malformed write (no ID or
-	// one of more than 36 bytes, a Key that is empty or not UTF-8, an unknown
-	// Op, a negative Expected, Data that is not an object, or is there though
-	// Deleted is set).
-	Commit(ctx context.Context, w *Write) (*Version, error)
+
+	// Commit makes one new version for each write, all of them or none, if of each
+	// document the expected version is current. The engine chooses one RecordedAt
+	// for all (greater than that of every version of the documents, and of every
+	// instant that Now returned) and returns the committed versions, durable, in
+	// the order of the writes. Writes whose IDs were committed before return those
+	// versions again, whatever is current now; an ID may be forgotten a day after.
+	// CodeConflict (as *ConflictError, which names every write that lost): another
+	// version is current; nothing was written. CodeInvalid: no writes, more of them
+	// than MaxWrites or than the engine takes (see Batcher), data of more than
+	// MaxCommitBytes in several, a document or an ID twice, IDs of which only some
+	// were committed before, unknown collection, malformed write (no ID or one of
+	// more than 36 bytes, a Key that is empty or not UTF-8, an unknown Op, a negative
+	// Expected, Data that is not an object, or is there though Deleted is set).
+	Commit(ctx context.Context, ws []Write) ([]*Version, error)
 
 	// Load adds versions that were recorded elsewhere, with their own times,
 	// in the order given; Number 0 stands for the next one, and SupersededAt
@@ -122,6 +126,27 @@ type Engine interface {
 	// half a minute. Every later call returns CodeUnavailable, except Close, which does
 	// nothing.
 	Close() error
+}
+
+// Bounds of one Commit.
+const (
+	MaxWrites      = 1000
+	MaxCommitBytes = 64 << 20 // of the Data of several writes together
+)
+
+// Batcher is an Engine that takes fewer writes in one Commit than MaxWrites.
+type Batcher interface {
+	// MaxWrites is the largest number of writes, at least 1.
+	MaxWrites() int
+}
+
+// CommitOne commits one write.
+func CommitOne(ctx context.Context, e Engine, w *Write) (*Version, error) {
+	vs, err := e.Commit(ctx, []Write{*w})
+	if err != nil {
+		return nil, err
+	}
+	return vs[0], nil
 }
 
 // As finds the interface, or the type, T of an engine, also where the engine is wrapped
@@ -211,8 +236,8 @@ const (
 
 // Write is one new version, on condition that Expected is current.
 type Write struct {
-	// ID identifies this attempt for ever, so that a repeated or uncertain
-	// commit is never applied twice. Unique, at most 36 bytes.
+	// ID identifies this attempt, so that a repeated or uncertain commit is never
+	// applied twice. Unique, at most 36 bytes.
 	ID         string
 	Collection string
 	Key        string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Code says what kind of error it is.
@@ -64,14 +65,22 @@ func GivenUp(err error) *Error {
 	return Refused(why, Errorf(CodeUnavailable, "the request ended before it began: %w", err))
 }
 
-// ConflictError is a lost compare-and-swap. Its code is CodeConflict.
-type ConflictError struct {
+// ConflictError is a lost compare-and-swap: the writes of a Commit that did not find
+// the version that they expected, in the order of the writes. Its code is CodeConflict.
+type ConflictError struct{ Lost []Conflict }
+
+// Conflict is one of the writes that lost.
+type Conflict struct {
 	Collection, Key  string
 	Expected, Actual int64 // version numbers; Actual 0: the document never existed
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("%s %q is at version %d, not %d", e.Collection, e.Key, e.Actual, e.Expected)
+	texts := make([]string, len(e.Lost))
+	for i, c := range e.Lost {
+		texts[i] = fmt.Sprintf("%s %q is at version %d, not %d", c.Collection, c.Key, c.Actual, c.Expected)
+	}
+	return strings.Join(texts, "; ")
 }
 
 // LoadError is a version that Load refused: the first that is malformed, or else the

@@ -79,6 +79,8 @@ type acknowledged struct {
 func (c *client) call() {
 	key := c.Keys[c.random.IntN(len(c.Keys))]
 	switch n := c.random.IntN(100); {
+	case n < 10 && maxWrites(c.Engine) >= 3:
+		c.batch()
 	case n < 55:
 		c.write(key)
 	case n < 70:
@@ -143,7 +145,7 @@ func (c *client) write(key string) {
 				ctx, cancel = context.WithCancel(ctx)
 				go cancel()
 			}
-			v, err = c.Engine.Commit(ctx, w)
+			v, err = driver.CommitOne(ctx, c.Engine, w)
 			if err != nil && driver.CodeOf(err) == driver.CodeUnavailable && ctx.Err() != nil {
 				return nil // canceled here; the outcome is unknown
 			}
@@ -165,6 +167,46 @@ func (c *client) write(key string) {
 			if c.ctx.Err() != nil {
 				return
 			}
+		}
+	}
+}
+
+// batch writes up to three documents in one commit, see CheckBatches. It is sent again as a
+// whole, or not at all.
+func (c *client) batch() {
+	c.writes++
+	group := fmt.Sprintf("%s.%d", c.name, c.writes)
+	var ws []driver.Write
+	size := min(2+c.random.IntN(2), len(c.Keys))
+	for i, k := range c.random.Perm(len(c.Keys))[:size] {
+		id := fmt.Sprintf("%s.%d", group, i)
+		w := driver.Write{
+			ID: id, Author: id, Collection: c.Collection, Key: c.Keys[k], Op: driver.OpCreate, Group: group, Message: fmt.Sprintf(batchMessage, size),
+			Data: fmt.Appendf(nil, `{"n":%d}`, c.writes),
+		}
+		if seen := c.seen[w.Key]; seen != nil {
+			w.Op, w.Expected = driver.OpUpdate, seen.Number
+		}
+		ws = append(ws, w)
+	}
+	noted := c.History.Batch(ws)
+	for range 1 + c.random.IntN(8) {
+		var vs []*driver.Version
+		err := c.bounded("Commit of "+group, func(ctx context.Context) (err error) {
+			vs, err = c.Engine.Commit(ctx, ws)
+			return err
+		})
+		noted.Returned(vs, err)
+		for _, v := range vs {
+			c.seen[v.Key] = v
+		}
+		if code := driver.CodeOf(err); code == driver.CodeConflict {
+			for i := range ws {
+				c.read(ws[i].Key)
+			}
+		}
+		if driver.CodeOf(err) != driver.CodeUnavailable || c.ctx.Err() != nil {
+			return
 		}
 	}
 }
@@ -261,7 +303,7 @@ func (c *client) repeat() {
 	before := c.made[c.random.IntN(len(c.made))]
 	var v *driver.Version
 	err := c.bounded("Commit again", func(ctx context.Context) (err error) {
-		v, err = c.Engine.Commit(ctx, before.write)
+		v, err = driver.CommitOne(ctx, c.Engine, before.write)
 		return err
 	})
 	switch {

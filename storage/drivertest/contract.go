@@ -275,22 +275,35 @@ func (c *contract) logged(q *driver.LogQuery, v, last *driver.Version) {
 	}
 }
 
-func (c *contract) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
-	v, err := c.Engine.Commit(ctx, w)
+// Unwrap returns the engine that is checked, see driver.As.
+func (c *contract) Unwrap() driver.Engine { return c.Engine }
+
+func (c *contract) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
+	vs, err := c.Engine.Commit(ctx, ws)
 	c.code("Commit", err, driver.CodeInvalid, driver.CodeConflict)
 	if err != nil {
-		if v != nil {
-			c.report("Commit returned a version with the error %v", err)
+		if vs != nil {
+			c.report("Commit returned versions with the error %v", err)
 		}
 		if driver.CodeOf(err) == driver.CodeConflict {
-			c.conflict(w, err)
+			c.conflict(ws, err)
 		}
-		return v, err
+		return vs, err
 	}
-	if v == nil {
-		c.report("Commit returned neither a version nor an error")
-		return v, nil
+	if len(vs) != len(ws) {
+		c.report("Commit of %d writes returned %d versions", len(ws), len(vs))
+		return vs, nil
 	}
+	for i, v := range vs {
+		c.committed(&ws[i], v)
+		if v.RecordedAt != vs[0].RecordedAt {
+			c.report("Commit of %d writes recorded the first at %d, and %d at %d", len(ws), vs[0].RecordedAt, i, v.RecordedAt)
+		}
+	}
+	return vs, nil
+}
+
+func (c *contract) committed(w *driver.Write, v *driver.Version) {
 	c.version("Commit", v, true)
 	if v.Collection != w.Collection || v.Key != w.Key || v.Op != w.Op || v.Deleted != w.Deleted || v.Author != w.Author ||
 		v.Message != w.Message || v.Group != w.Group || !slices.Equal(v.Changed, w.Changed) || !bytes.Equal(v.Data, w.Data) ||
@@ -298,18 +311,26 @@ func (c *contract) Commit(ctx context.Context, w *driver.Write) (*driver.Version
 		c.report("Commit of %+v made %+v", *w, *v)
 	}
 	c.raise(v.RecordedAt)
-	return v, nil
 }
 
-func (c *contract) conflict(w *driver.Write, err error) {
+func (c *contract) conflict(ws []driver.Write, err error) {
 	var conflict *driver.ConflictError
-	switch {
-	case !errors.As(err, &conflict):
-		c.report("Commit returned a conflict that is a %T, not a *ConflictError", err)
-	case conflict.Collection != w.Collection || conflict.Key != w.Key || conflict.Expected != w.Expected:
-		c.report("Commit of %s %q expecting %d returned the conflict %+v", w.Collection, w.Key, w.Expected, *conflict)
-	case conflict.Actual < 0 || conflict.Actual == conflict.Expected:
-		c.report("Commit returned a conflict that is none: %+v", *conflict)
+	if !errors.As(err, &conflict) || len(conflict.Lost) == 0 {
+		c.report("Commit returned a conflict that is a %T, not a *ConflictError, or names no write: %v", err, err)
+		return
+	}
+	next := 0
+	for _, lost := range conflict.Lost {
+		i := slices.IndexFunc(ws[next:], func(w driver.Write) bool {
+			return w.Collection == lost.Collection && w.Key == lost.Key && w.Expected == lost.Expected
+		})
+		switch next += i + 1; {
+		case i < 0:
+			c.report("Commit returned the conflict %+v, which is of none of its writes, or not in their order", lost)
+			return
+		case lost.Actual < 0 || lost.Actual == lost.Expected:
+			c.report("Commit returned a conflict that is none: %+v", lost)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func Run(t *testing.T, h Harness) {
 		{"Read", s.readTests(), false},
 		{"Filter", s.filterTests(), false},
 		{"Page", s.pageTests(), false},
-		{"Write", s.writeTests(), false},
+		{"Write", append(s.writeTests(), s.batchTests()...), false},
 		{"Time", s.timeTests(), false},
 		{"Log", s.logTests(), false},
 		{"Load", s.loadTests(), false},
@@ -223,7 +223,7 @@ func (f *fixture) next(key string) *driver.Write {
 
 func (f *fixture) commit(w *driver.Write) *driver.Version {
 	f.Helper()
-	v, err := f.engine.Commit(f.ctx, w)
+	v, err := driver.CommitOne(f.ctx, f.engine, w)
 	if err != nil {
 		f.Fatalf("Commit(%s %q, expecting %d): %v", w.Collection, w.Key, w.Expected, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/asof/asof/storage/driver"
@@ -46,6 +47,7 @@ type Call struct {
 	history *History
 	kind    callKind
 	key     string
+	batched bool // a write that was sent with others
 
 	write    driver.Write   // of writes
 	at       driver.Instant // of reads at an instant
@@ -76,6 +78,47 @@ func (h *History) Write(w *driver.Write) *Call {
 	return h.begin(&Call{kind: callWrite, key: w.Key, write: *w})
 }
 
+// Batch is the calls of one commit of several writes.
+type Batch []*Call
+
+// Batch notes that writes are about to be sent in one commit. Unknown leaves them out, since
+// they may only be sent again together.
+func (h *History) Batch(ws []driver.Write) Batch {
+	calls := make(Batch, len(ws))
+	for i, w := range ws {
+		calls[i] = h.begin(&Call{kind: callWrite, key: w.Key, write: w, batched: true})
+	}
+	return calls
+}
+
+// Returned notes what the commit answered. Of one that met conflicts, the writes that did not
+// are as if they had never been sent.
+func (b Batch) Returned(vs []*driver.Version, err error) {
+	var conflict *driver.ConflictError
+	for i, c := range b {
+		switch {
+		case errors.As(err, &conflict):
+			k := slices.IndexFunc(conflict.Lost, func(l driver.Conflict) bool { return l.Key == c.key })
+			if k < 0 {
+				c.drop()
+				continue
+			}
+			c.Returned(nil, &driver.ConflictError{Lost: conflict.Lost[k : k+1]})
+		case err != nil:
+			c.Returned(nil, err)
+		default:
+			c.Returned(vs[i], nil)
+		}
+	}
+}
+
+// drop takes a call out of its history.
+func (c *Call) drop() {
+	c.history.mu.Lock()
+	defer c.history.mu.Unlock()
+	c.history.calls = slices.DeleteFunc(c.history.calls, func(other *Call) bool { return other == c })
+}
+
 // Read notes that the last version of a document is about to be read.
 func (h *History) Read(key string) *Call { return h.begin(&Call{kind: callRead, key: key}) }
 
@@ -89,7 +132,7 @@ func (c *Call) Returned(v *driver.Version, err error) {
 	var conflict *driver.ConflictError
 	switch {
 	case errors.As(err, &conflict):
-		c.end(func() { c.conflict, c.number = true, conflict.Actual })
+		c.end(func() { c.conflict, c.number = true, conflict.Lost[0].Actual })
 	case err != nil:
 	case v == nil:
 		c.end(func() {})
@@ -137,7 +180,7 @@ func (h *History) Unknown() []*Call {
 	defer h.mu.Unlock()
 	var open []*Call
 	for _, c := range h.calls {
-		if c.kind == callWrite && c.returned == never {
+		if c.kind == callWrite && c.returned == never && !c.batched {
 			open = append(open, c)
 		}
 	}

@@ -50,7 +50,7 @@ func answersAt(call string, at driver.Instant, v *driver.Version) historyStep {
 }
 
 func loses(call string, actual int64) historyStep {
-	return historyStep{call: call, err: &driver.ConflictError{Key: "k", Actual: actual}}
+	return historyStep{call: call, err: &driver.ConflictError{Lost: []driver.Conflict{{Key: "k", Actual: actual}}}}
 }
 func fails(call string) historyStep { return historyStep{call: call, err: errors.New("no answer")} }
 
@@ -249,7 +249,7 @@ func TestHistoryCheck(t *testing.T) {
 func TestHistoryRepeat(t *testing.T) {
 	m := newModel(newClock().now, declared())
 	ctx := context.Background()
-	v, err := m.Commit(ctx, &driver.Write{ID: "a", Author: "a", Collection: collection, Key: "k", Op: driver.OpCreate, Data: []byte(`{}`)})
+	v, err := driver.CommitOne(ctx, m, &driver.Write{ID: "a", Author: "a", Collection: collection, Key: "k", Op: driver.OpCreate, Data: []byte(`{}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -242,37 +242,74 @@ func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]*driver.Version,
 	return found, nil
 }
 
-func (m *model) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+func (m *model) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
 	defer m.mu.Unlock()
 	if err := m.enter(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.knows(w.Collection); err != nil {
+	if err := m.checkWrites(ws); err != nil {
 		return nil, err
 	}
-	if err := checkWrite(w); err != nil {
-		return nil, err
-	}
-	if v := m.byID[w.ID]; v != nil {
-		// Again from the document, since it may have been superseded.
-		return m.documents[v.Collection][v.Key][v.Number-1], nil
-	}
-	last := m.last(w.Collection, w.Key)
-	if absent := last == nil || last.Deleted; !(w.Expected == 0 && absent) && w.Expected != numberOf(last) {
-		return nil, &driver.ConflictError{
-			Collection: w.Collection, Key: w.Key, Expected: w.Expected, Actual: numberOf(last),
+	var made []*driver.Version
+	for _, w := range ws {
+		if v := m.byID[w.ID]; v != nil {
+			// Again from the document, since it may have been superseded.
+			made = append(made, m.documents[v.Collection][v.Key][v.Number-1])
 		}
 	}
-	v := &driver.Version{
-		Collection: w.Collection, Key: w.Key,
-		RecordedAt: max(driver.InstantOf(m.clock()), m.floor+1),
-		Op:         w.Op, Deleted: w.Deleted,
-		Author: w.Author, Message: w.Message, Group: w.Group,
-		Changed: slices.Clone(w.Changed), Data: bytes.Clone(w.Data),
+	switch {
+	case len(made) == len(ws):
+		return made, nil
+	case len(made) > 0:
+		return nil, invalid("%d of %d writes were committed before", len(made), len(ws))
 	}
-	m.add(v)
-	m.byID[w.ID] = v
-	return v, nil
+	var lost []driver.Conflict
+	for _, w := range ws {
+		last := m.last(w.Collection, w.Key)
+		if absent := last == nil || last.Deleted; !(w.Expected == 0 && absent) && w.Expected != numberOf(last) {
+			lost = append(lost, driver.Conflict{Collection: w.Collection, Key: w.Key, Expected: w.Expected, Actual: numberOf(last)})
+		}
+	}
+	if len(lost) > 0 {
+		return nil, &driver.ConflictError{Lost: lost}
+	}
+	at := max(driver.InstantOf(m.clock()), m.floor+1)
+	for _, w := range ws {
+		v := &driver.Version{
+			Collection: w.Collection, Key: w.Key, RecordedAt: at, Op: w.Op, Deleted: w.Deleted,
+			Author: w.Author, Message: w.Message, Group: w.Group,
+			Changed: slices.Clone(w.Changed), Data: bytes.Clone(w.Data),
+		}
+		m.add(v)
+		m.byID[w.ID] = v
+		made = append(made, v)
+	}
+	return made, nil
+}
+
+func (m *model) checkWrites(ws []driver.Write) error {
+	if len(ws) == 0 || len(ws) > driver.MaxWrites {
+		return invalid("%d writes", len(ws))
+	}
+	size := 0
+	for i := range ws {
+		if err := m.knows(ws[i].Collection); err != nil {
+			return err
+		}
+		if err := checkWrite(&ws[i]); err != nil {
+			return err
+		}
+		for _, other := range ws[:i] {
+			if other.ID == ws[i].ID || other.Collection == ws[i].Collection && other.Key == ws[i].Key {
+				return invalid("a document or an ID twice: %q", ws[i].Key)
+			}
+		}
+		size += len(ws[i].Data)
+	}
+	if len(ws) > 1 && size > driver.MaxCommitBytes {
+		return invalid("%d bytes", size)
+	}
+	return nil
 }
 
 // add appends a version to its document.

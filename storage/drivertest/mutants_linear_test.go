@@ -26,7 +26,7 @@ func registerMistakes() map[string]mistake {
 		"an update is lost": {registers, func() *mutant {
 			sometimes := nowAndThen(20)
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
-				v, err := m.Commit(ctx, w)
+				v, err := driver.CommitOne(ctx, m, w)
 				if err != nil || !sometimes() {
 					return v, err
 				}
@@ -77,7 +77,7 @@ func registerMistakes() map[string]mistake {
 		"a write without an answer is done again": {registers, func() *mutant {
 			sometimes := nowAndThen(10)
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
-				v, err := m.Commit(ctx, w)
+				v, err := driver.CommitOne(ctx, m, w)
 				if err != nil || !sometimes() {
 					return v, err
 				}
@@ -86,7 +86,7 @@ func registerMistakes() map[string]mistake {
 				m.mu.Unlock()
 				again := *w
 				again.Expected = v.Number
-				return m.Commit(ctx, &again)
+				return driver.CommitOne(ctx, m, &again)
 			}}
 		}},
 		"what was acknowledged was never there": {registers, func() *mutant {
@@ -96,7 +96,7 @@ func registerMistakes() map[string]mistake {
 				last := m.last(w.Collection, w.Key)
 				m.mu.Unlock()
 				if numberOf(last) != w.Expected || !sometimes() {
-					return m.Commit(ctx, w)
+					return driver.CommitOne(ctx, m, w)
 				}
 				return &driver.Version{
 					Collection: w.Collection, Key: w.Key, Number: w.Expected + 1, RecordedAt: driver.InstantOf(m.clock()),
@@ -110,16 +110,16 @@ func registerMistakes() map[string]mistake {
 				m.mu.Lock()
 				delete(m.byID, w.ID)
 				m.mu.Unlock()
-				v, err := m.Commit(context.WithoutCancel(ctx), w)
+				v, err := driver.CommitOne(context.WithoutCancel(ctx), m, w)
 				if err == nil && sometimes() {
-					return m.Commit(ctx, w)
+					return driver.CommitOne(ctx, m, w)
 				}
 				return v, err
 			}}
 		}},
 		"a write that nobody waits for is undone": {registers + "WhenCallersGiveUp", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
-				v, err := m.Commit(context.WithoutCancel(ctx), w)
+				v, err := driver.CommitOne(context.WithoutCancel(ctx), m, w)
 				for range 20 {
 					runtime.Gosched() // lets the caller give up, and others read
 				}
@@ -137,10 +137,10 @@ func registerMistakes() map[string]mistake {
 		}},
 		"a conflict names a version that is not there yet": {registers, func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
-				v, err := m.Commit(ctx, w)
+				v, err := driver.CommitOne(ctx, m, w)
 				var conflict *driver.ConflictError
 				if errors.As(err, &conflict) {
-					conflict.Actual++
+					conflict.Lost[0].Actual++
 				}
 				return v, err
 			}}

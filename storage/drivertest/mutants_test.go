@@ -18,7 +18,8 @@ import (
 // mutant is an engine with one mistake: the model, with some methods made wrong.
 type mutant struct {
 	*model
-	commit    func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error)
+	commit    func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) // of one write
+	commitAll func(m *model, ctx context.Context, ws []driver.Write) ([]*driver.Version, error)
 	load      func(m *model, ctx context.Context, vs []driver.Version) (driver.LoadResult, error)
 	get       func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error)
 	getFields func(m *model, ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error)
@@ -28,11 +29,18 @@ type mutant struct {
 	open      func(m *model)
 }
 
-func (m *mutant) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
-	if m.commit != nil {
-		return m.commit(m.model, ctx, w)
+func (m *mutant) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
+	if m.commitAll != nil {
+		return m.commitAll(m.model, ctx, ws)
 	}
-	return m.model.Commit(ctx, w)
+	if m.commit == nil || len(ws) != 1 {
+		return m.model.Commit(ctx, ws)
+	}
+	v, err := m.commit(m.model, ctx, &ws[0])
+	if err != nil {
+		return nil, err
+	}
+	return []*driver.Version{v}, nil
 }
 
 func (m *mutant) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
@@ -152,7 +160,7 @@ func mistakes() map[string]mistake {
 		"order by the clock": {"Read/TheClockGoesBack", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				m.floor = 0
-				return m.Commit(ctx, w)
+				return driver.CommitOne(ctx, m, w)
 			}}
 		}},
 		"the present shows in a pinned read": {"Read/LaterWritesStayOutOfAPinnedRead", queryWith(func(q *driver.Query) { q.At = driver.Forever })},
@@ -207,25 +215,25 @@ func mistakes() map[string]mistake {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				vs, err := m.Get(ctx, w.Collection, []driver.Ref{{Key: w.Key, At: driver.Forever}}, nil)
 				if err != nil || numberOf(vs[0]) != w.Expected {
-					return m.Commit(ctx, w)
+					return driver.CommitOne(ctx, m, w)
 				}
 				for range 200 {
 					runtime.Gosched() // lets the others compare
 				}
 				forced := *w
 				for {
-					v, err := m.Commit(ctx, &forced)
+					v, err := driver.CommitOne(ctx, m, &forced)
 					var conflict *driver.ConflictError
 					if !errors.As(err, &conflict) {
 						return v, err
 					}
-					forced.Expected = conflict.Actual
+					forced.Expected = conflict.Lost[0].Actual
 				}
 			}}
 		}},
 		"a conflict that says nothing": {"Write/EveryExpectedVersion", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
-				v, err := m.Commit(ctx, w)
+				v, err := driver.CommitOne(ctx, m, w)
 				if driver.CodeOf(err) == driver.CodeConflict {
 					return nil, driver.Errorf(driver.CodeConflict, "conflict")
 				}
@@ -243,7 +251,7 @@ func mistakes() map[string]mistake {
 				}
 				last = w
 				mu.Unlock()
-				return m.Commit(ctx, &mixed)
+				return driver.CommitOne(ctx, m, &mixed)
 			}}
 		}},
 		"numbers begin again after a delete": {"Write/NumbersGoOnAfterADelete", func() *mutant {
@@ -252,15 +260,15 @@ func mistakes() map[string]mistake {
 					delete(m.documents[w.Collection], w.Key)
 					again := *w
 					again.Expected = 0
-					return m.Commit(ctx, &again)
+					return driver.CommitOne(ctx, m, &again)
 				}
-				return m.Commit(ctx, w)
+				return driver.CommitOne(ctx, m, w)
 			}}
 		}},
 		"a repeated write is a new one": {"Write/ARepeatedWriteIsAppliedOnce", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				m.byID = make(map[string]*driver.Version)
-				return m.Commit(ctx, w)
+				return driver.CommitOne(ctx, m, w)
 			}}
 		}},
 		"identifiers are forgotten when closed": {"Write/ARepeatedWriteIsAppliedOnce", func() *mutant {
@@ -284,6 +292,48 @@ func mistakes() map[string]mistake {
 				m.mu.Lock()
 				defer m.mu.Unlock()
 				return m.now() + 2
+			}}
+		}},
+		"writes are committed one by one": {"Write/ABatchIsAllOrNothing", func() *mutant {
+			return &mutant{commitAll: func(m *model, ctx context.Context, ws []driver.Write) (made []*driver.Version, _ error) {
+				if err := m.checkWrites(ws); err != nil {
+					return nil, err
+				}
+				for i := range ws {
+					vs, err := m.Commit(ctx, ws[i:i+1])
+					if err != nil {
+						return nil, err
+					}
+					made = append(made, vs...)
+				}
+				return made, nil
+			}}
+		}},
+		"the writes of a batch have times of their own": {"Write/ABatchHasOneInstant", func() *mutant {
+			return &mutant{commitAll: func(m *model, ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
+				made, err := m.Commit(ctx, ws)
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				for i, v := range made {
+					if i > 0 && v.Current() {
+						later := *v
+						later.RecordedAt += driver.Instant(i)
+						made[i] = &later
+						m.documents[v.Collection][v.Key][v.Number-1] = &later
+						m.floor = max(m.floor, later.RecordedAt)
+					}
+				}
+				return made, err
+			}}
+		}},
+		"a conflict of a batch names the first that lost": {"Write/ABatchIsAllOrNothing", func() *mutant {
+			return &mutant{commitAll: func(m *model, ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
+				made, err := m.Commit(ctx, ws)
+				var conflict *driver.ConflictError
+				if errors.As(err, &conflict) {
+					conflict.Lost = conflict.Lost[:1]
+				}
+				return made, err
 			}}
 		}},
 		"a load is made one by one": {"Load/RefusedLoadsAddNothing", func() *mutant {
@@ -419,7 +469,7 @@ func mistakes() map[string]mistake {
 				if last := m.last(w.Collection, w.Key); last != nil && len(last.Data) > 2 {
 					last.Data[1] = 'x'
 				}
-				return m.Commit(ctx, w)
+				return driver.CommitOne(ctx, m, w)
 			}}
 		}},
 		"what was acknowledged is lost when closed": {"Write/WhatIsAcknowledgedStays", func() *mutant {

@@ -16,7 +16,7 @@ func (s *suite) testUnknownCollection(t *testing.T) {
 		f.wantCode(fmt.Sprintf("Query of %q", name), err, driver.CodeInvalid)
 		_, err = f.engine.Count(f.ctx, &driver.Query{Collection: name, At: 1})
 		f.wantCode(fmt.Sprintf("Count of %q", name), err, driver.CodeInvalid)
-		_, err = f.engine.Commit(f.ctx, &driver.Write{ID: f.id(), Collection: name, Key: "a", Op: driver.OpCreate, Data: []byte(`{}`)})
+		_, err = driver.CommitOne(f.ctx, f.engine, &driver.Write{ID: f.id(), Collection: name, Key: "a", Op: driver.OpCreate, Data: []byte(`{}`)})
 		f.wantCode(fmt.Sprintf("Commit to %q", name), err, driver.CodeInvalid)
 		_, err = f.engine.Load(f.ctx, []driver.Version{{Collection: name, Key: "a", RecordedAt: 1, Op: driver.OpImport, Data: []byte(`{}`)}})
 		f.wantCode(fmt.Sprintf("Load to %q", name), err, driver.CodeInvalid)

@@ -68,7 +68,7 @@ func (s *suite) testReadsDoNotSlow(t *testing.T) {
 	write := func(key string) {
 		last[key]++
 		w := &driver.Write{ID: f.id(), Collection: collection, Key: key, Expected: last[key] - 1, Op: driver.OpUpdate, Data: []byte(`{"n":1}`)}
-		if _, err := f.raw.Commit(f.ctx, w); err != nil {
+		if _, err := driver.CommitOne(f.ctx, f.raw, w); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -60,7 +60,7 @@ func (f *fixture) calls() []call {
 			return last
 		}},
 		{"Commit", func(ctx context.Context) error {
-			_, err := f.engine.Commit(ctx, &driver.Write{
+			_, err := driver.CommitOne(ctx, f.engine, &driver.Write{
 				ID: f.id(), Collection: collection, Key: f.id(), Op: driver.OpCreate, Data: []byte(`{}`),
 			})
 			return err
@@ -108,10 +108,10 @@ func (s *suite) testCancelledCommit(t *testing.T) {
 			Data: fmt.Appendf(nil, `{"n":%d}`, i),
 		}
 		go cancel()
-		if _, err := f.engine.Commit(ctx, w); err != nil {
+		if _, err := driver.CommitOne(ctx, f.engine, w); err != nil {
 			f.wantCode("a cancelled commit", err, driver.CodeUnavailable)
 		}
-		v, err := f.engine.Commit(f.ctx, w)
+		v, err := driver.CommitOne(f.ctx, f.engine, w)
 		if err != nil || v.Number != 1 || string(v.Data) != string(w.Data) {
 			t.Errorf("writer %d, again: %+v, %v", i, v, err)
 		}
@@ -160,7 +160,7 @@ func (s *suite) testClosingUnderLoad(t *testing.T) {
 			return
 		}
 		for n := int64(0); ; n++ {
-			_, err := f.engine.Commit(f.ctx, &driver.Write{
+			_, err := driver.CommitOne(f.ctx, f.engine, &driver.Write{
 				ID: f.id(), Collection: collection, Key: fmt.Sprintf("k%d", i), Expected: n, Op: driver.OpUpdate, Data: []byte(`{}`),
 			})
 			if total.Add(1) == 10*writers {

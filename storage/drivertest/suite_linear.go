@@ -42,6 +42,9 @@ func (s *suite) registers(t *testing.T, cancel int) {
 		if err := h.Verify(f.ctx, f.raw, collection, func(violation string) { t.Errorf("seed %d: %s", clients.Seed, violation) }); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := CheckBatches(f.ctx, f.raw, collection, func(violation string) { t.Errorf("seed %d: %s", clients.Seed, violation) }); err != nil {
+			t.Fatal(err)
+		}
 		total = total.Add(h.Counts())
 	}
 	t.Log(total)

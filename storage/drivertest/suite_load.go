@@ -377,7 +377,7 @@ func (s *suite) testCommitAfterLoad(t *testing.T) {
 	if v.Number != 3 || v.RecordedAt <= at {
 		t.Errorf("the commit made version %d at %d, want 3, after %d", v.Number, v.RecordedAt, at)
 	}
-	_, err := f.engine.Commit(f.ctx, &driver.Write{ID: f.id(), Collection: collection, Key: "a", Expected: 2, Op: driver.OpUpdate, Data: []byte(`{}`)})
+	_, err := driver.CommitOne(f.ctx, f.engine, &driver.Write{ID: f.id(), Collection: collection, Key: "a", Expected: 2, Op: driver.OpUpdate, Data: []byte(`{}`)})
 	f.wantCode("a stale write", err, driver.CodeConflict)
 	if _, err := f.engine.Load(f.ctx, []driver.Version{loaded("a", at+1, `{"n":9}`)}); driver.CodeOf(err) != driver.CodeInvalid {
 		t.Errorf("a load before a commit: got %v, want CodeInvalid", err)

@@ -151,7 +151,7 @@ func (s *suite) testWalkingWhileWriting(t *testing.T) {
 				if n%5 == 4 && vs[0] != nil && !vs[0].Deleted {
 					w.Op, w.Deleted, w.Data = driver.OpDelete, true, nil
 				}
-				if _, err := f.engine.Commit(f.ctx, w); err != nil {
+				if _, err := driver.CommitOne(f.ctx, f.engine, w); err != nil {
 					t.Error(err)
 					return
 				}

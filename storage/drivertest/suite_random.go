@@ -92,8 +92,10 @@ func (r *operations) preloadVersions() {
 
 func (r *operations) step() {
 	switch n := r.gen.IntN(100); {
-	case n < 45:
+	case n < 40:
 		r.randomCommit()
+	case n < 45:
+		r.randomBatch()
 	case n < 50:
 		r.repeatCommit()
 	case n < 57:
@@ -145,10 +147,10 @@ func (r *operations) randomCommit() {
 	case n < 4 && absent:
 		w.Expected = 0
 	}
-	made, err := r.engine.Commit(r.ctx, w)
+	made, err := driver.CommitOne(r.ctx, r.engine, w)
 	if w.Expected != numberOf(last) && !(w.Expected == 0 && absent) {
 		var conflict *driver.ConflictError
-		if !errors.As(err, &conflict) || conflict.Actual != numberOf(last) {
+		if !errors.As(err, &conflict) || conflict.Lost[0].Actual != numberOf(last) {
 			r.Fatalf("Commit expecting version %d of %q, which is at %d: %+v, %v", w.Expected, w.Key, numberOf(last), made, err)
 		}
 		return
@@ -164,12 +166,51 @@ func (r *operations) randomCommit() {
 	r.recent = append(r.recent, positionOf(made))
 }
 
+// randomBatch commits several writes at once, of which some may expect another version.
+func (r *operations) randomBatch() {
+	g := r.gen
+	var ws []driver.Write
+	var lost []driver.Conflict
+	for range min(1+g.IntN(5), maxWrites(r.engine)) {
+		v := r.version(r.key(), 0)
+		if slices.ContainsFunc(ws, func(w driver.Write) bool { return w.Key == v.Key }) {
+			continue
+		}
+		last := r.model.last(collection, v.Key)
+		w := driver.Write{
+			ID: r.id(), Collection: collection, Key: v.Key, Expected: numberOf(last), Op: v.Op, Deleted: v.Deleted,
+			Author: v.Author, Message: v.Message, Group: v.Group, Changed: v.Changed, Data: v.Data,
+		}
+		if g.chance(7) {
+			w.Expected += 1 + int64(g.IntN(2))
+			lost = append(lost, driver.Conflict{Collection: collection, Key: w.Key, Expected: w.Expected, Actual: numberOf(last)})
+		}
+		ws = append(ws, w)
+	}
+	made, err := r.engine.Commit(r.ctx, ws)
+	if len(lost) > 0 {
+		var conflict *driver.ConflictError
+		if !errors.As(err, &conflict) || !slices.Equal(conflict.Lost, lost) {
+			r.Fatalf("Commit of %d writes: %v, want the conflicts %+v", len(ws), err, lost)
+		}
+		return
+	}
+	if err != nil {
+		r.Fatalf("Commit of %d writes: %v", len(ws), err)
+	}
+	for i, v := range made {
+		r.mirror(v)
+		r.writes[positionOf(v)] = &ws[i]
+		r.recent = append(r.recent, positionOf(v))
+	}
+}
+
 func (r *operations) repeatCommit() {
 	if len(r.recent) == 0 {
 		return
 	}
 	p := pick(r.gen, r.recent)
-	got, err := r.engine.Commit(r.ctx, r.writes[p])
+	got, err := driver.CommitOne(r.ctx, r.engine, r.writes[p])
 	want := r.model.documents[p.Collection][p.Key][p.Number-1]
 	if err != nil || !same(got, want) {
 		r.Fatalf("the write that made %s, again: %s, %v", describe(want), describe(got), err)
@@ -313,7 +354,7 @@ func (s *suite) testReadersAndWriters(t *testing.T) {
 			case i < 3:
 				vs, getErr := f.engine.Get(ctx, collection, []driver.Ref{{Key: key, At: driver.Forever}}, nil)
 				if err = getErr; err == nil {
-					_, err = f.engine.Commit(ctx, &driver.Write{
+					_, err = driver.CommitOne(ctx, f.engine, &driver.Write{
 						ID: f.id(), Collection: collection, Key: key, Expected: numberOf(vs[0]), Op: driver.OpUpdate, Data: []byte(g.document()),
 					})
 				}

@@ -69,7 +69,7 @@ func (s *suite) testReadYourWrites(t *testing.T) {
 	parallel(8, func(i int) {
 		key := fmt.Sprintf("k%d", i)
 		for n := range int64(12) {
-			v, err := f.engine.Commit(f.ctx, &driver.Write{
+			v, err := driver.CommitOne(f.ctx, f.engine, &driver.Write{
 				ID: f.id(), Collection: collection, Key: key, Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"n":%d}`, n),
 			})
 			if err != nil {
@@ -133,10 +133,10 @@ func (s *suite) testNothingAppears(t *testing.T) {
 				if n%7 == 6 {
 					w.Op, w.Deleted, w.Data = driver.OpDelete, true, nil
 				}
-				v, err := f.engine.Commit(f.ctx, w)
+				v, err := driver.CommitOne(f.ctx, f.engine, w)
 				var conflict *driver.ConflictError
 				if errors.As(err, &conflict) {
-					last[k] = conflict.Actual
+					last[k] = conflict.Lost[0].Actual
 					continue
 				}
 				if err != nil {

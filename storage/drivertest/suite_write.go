@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,7 +51,7 @@ func (s *suite) testOneWriterWins(t *testing.T) {
 	for round := range rounds {
 		errs := make([]error, writers)
 		parallel(writers, func(i int) {
-			_, errs[i] = f.engine.Commit(f.ctx, &driver.Write{
+			_, errs[i] = driver.CommitOne(f.ctx, f.engine, &driver.Write{
 				ID: f.id(), Collection: collection, Key: "contended", Expected: int64(round), Op: driver.OpUpdate,
 				Author: fmt.Sprintf("writer %d", i), Data: fmt.Appendf(nil, `{"writer":%d}`, i),
 			})
@@ -65,7 +66,7 @@ func (s *suite) testOneWriterWins(t *testing.T) {
 				winner = i
 			case !errors.As(err, &conflict):
 				t.Fatalf("round %d: writer %d got %v (%T), want a *ConflictError", round, i, err, err)
-			case *conflict != driver.ConflictError{Collection: collection, Key: "contended", Expected: int64(round), Actual: int64(round) + 1}:
+			case !slices.Equal(conflict.Lost, []driver.Conflict{{Collection: collection, Key: "contended", Expected: int64(round), Actual: int64(round) + 1}}):
 				t.Errorf("round %d: writer %d got %+v, want expected %d and actual %d", round, i, *conflict, round, round+1)
 			}
 		}
@@ -118,7 +119,7 @@ func (s *suite) testExpectedVersions(t *testing.T) {
 		if !test.deleted {
 			w.Data = []byte(`{"by":"the test"}`)
 		}
-		v, err := f.engine.Commit(f.ctx, w)
+		v, err := driver.CommitOne(f.ctx, f.engine, w)
 		var conflict *driver.ConflictError
 		switch {
 		case test.ok && err != nil:
@@ -128,7 +129,7 @@ func (s *suite) testExpectedVersions(t *testing.T) {
 		case test.ok:
 		case !errors.As(err, &conflict):
 			t.Errorf("%s expecting %d: got %v (%T), want a *ConflictError", test.key, test.expected, err, err)
-		case *conflict != driver.ConflictError{Collection: collection, Key: test.key, Expected: test.expected, Actual: test.actual}:
+		case !slices.Equal(conflict.Lost, []driver.Conflict{{Collection: collection, Key: test.key, Expected: test.expected, Actual: test.actual}}):
 			t.Errorf("%s expecting %d: got %+v, want actual %d", test.key, test.expected, *conflict, test.actual)
 		}
 	}
@@ -139,7 +140,7 @@ func (s *suite) testConflictWritesNothing(t *testing.T) {
 	f.put("a", `{"n":1}`)
 	before := f.log(&driver.LogQuery{})
 	for range 3 {
-		_, err := f.engine.Commit(f.ctx, &driver.Write{
+		_, err := driver.CommitOne(f.ctx, f.engine, &driver.Write{
 			ID: "again", Collection: collection, Key: "a", Expected: 5, Op: driver.OpUpdate, Data: []byte(`{"n":9}`),
 		})
 		f.wantCode("a stale write", err, driver.CodeConflict)
@@ -165,7 +166,7 @@ func (s *suite) testBatchKeepsDocumentsApart(t *testing.T) {
 	versions := make([][]*driver.Version, documents)
 	parallel(documents, func(i int) {
 		for round := range rounds {
-			v, err := f.engine.Commit(f.ctx, &driver.Write{
+			v, err := driver.CommitOne(f.ctx, f.engine, &driver.Write{
 				ID: f.id(), Collection: collection, Key: fmt.Sprintf("k%d", i), Expected: int64(round), Op: driver.OpUpdate,
 				Author: fmt.Sprintf("a%d", i), Message: fmt.Sprintf("m%d.%d", i, round), Group: fmt.Sprintf("g%d", i),
 				Changed: []string{fmt.Sprintf("c%d", i)}, Data: fmt.Appendf(nil, `{"n":%d,"s":"%d","tags":["t%d"]}`, round, i, i),
@@ -217,7 +218,7 @@ func (s *suite) testLoserInABatch(t *testing.T) {
 		case 2:
 			w.Key = "" // malformed
 		}
-		_, errs[i] = f.engine.Commit(f.ctx, w)
+		_, errs[i] = driver.CommitOne(f.ctx, f.engine, w)
 	})
 	for i, err := range errs {
 		f.wantCode(fmt.Sprintf("writer %d", i), err, []driver.Code{"", driver.CodeConflict, driver.CodeInvalid, ""}[i%4])
@@ -259,7 +260,7 @@ func (s *suite) testRepeatedWrite(t *testing.T) {
 	again := func(when string) {
 		t.Helper()
 		for i, v := range first {
-			repeated, err := f.engine.Commit(f.ctx, writes[i])
+			repeated, err := driver.CommitOne(f.ctx, f.engine, writes[i])
 			if err != nil {
 				t.Errorf("%s: write %q again: %v", when, writes[i].ID, err)
 				continue
@@ -301,7 +302,7 @@ func (s *suite) testRepeatedAtTheSameTime(t *testing.T) {
 	for round := range 10 {
 		vs := make([]*driver.Version, writers)
 		parallel(writers, func(i int) {
-			v, err := f.engine.Commit(f.ctx, &driver.Write{
+			v, err := driver.CommitOne(f.ctx, f.engine, &driver.Write{
 				ID: fmt.Sprintf("round %d", round), Collection: collection, Key: "a", Expected: int64(round),
 				Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"n":%d}`, round),
 			})
@@ -342,7 +343,7 @@ func (s *suite) testMalformedWrites(t *testing.T) {
 	} {
 		w := &driver.Write{ID: f.id(), Collection: collection, Key: "a", Expected: 1, Op: driver.OpUpdate, Data: []byte(`{"n":2}`)}
 		change(w)
-		_, err := f.engine.Commit(f.ctx, w)
+		_, err := driver.CommitOne(f.ctx, f.engine, w)
 		f.wantCode(name, err, driver.CodeInvalid)
 		if err != nil && err.Error() == "" {
 			t.Errorf("%s: the error says nothing", name)

@@ -130,7 +130,7 @@ func BenchmarkCommit(b *testing.B) {
 			}
 			v := found[0]
 			for b.Loop() {
-				v, err = s.Commit(ctx, &driver.Write{
+				v, err = driver.CommitOne(ctx, s, &driver.Write{
 					ID: rand.Text(), Collection: "tools", Key: key, Expected: v.Number, Op: driver.OpUpdate, Author: "ada", Data: v.Data,
 				})
 				if err != nil {

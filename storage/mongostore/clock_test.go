@@ -43,7 +43,7 @@ func again[T any](ctx context.Context, call func(context.Context) (T, error)) (v
 }
 
 func commitAgain(ctx context.Context, s *Store, w *driver.Write) (*driver.Version, error) {
-	return again(ctx, func(ctx context.Context) (*driver.Version, error) { return s.Commit(ctx, w) })
+	return again(ctx, func(ctx context.Context) (*driver.Version, error) { return driver.CommitOne(ctx, s, w) })
 }
 
 func loadAgain(ctx context.Context, s *Store, vs []driver.Version) (driver.LoadResult, error) {
@@ -155,7 +155,7 @@ func (o *observer) commit(ctx context.Context, s *Store, w *driver.Write) (numbe
 	var conflict *driver.ConflictError
 	switch {
 	case errors.As(err, &conflict):
-		return conflict.Actual, true
+		return conflict.Lost[0].Actual, true
 	case err != nil:
 		o.say("Commit: %v", err)
 		return 0, false
@@ -452,7 +452,7 @@ func TestKilledInFlight(t *testing.T) {
 	if now, err := second.Now(ctx); err != nil || now >= flight.at {
 		t.Errorf("Now is %d (%v), and a commit at %d is in flight", now, err, flight.at)
 	}
-	v, err := second.Commit(ctx, write("a", "1", 0)) // waits for what came before
+	v, err := driver.CommitOne(ctx, second, write("a", "1", 0)) // waits for what came before
 	if err != nil || v.RecordedAt <= flight.at {
 		t.Fatalf("a commit at %v (%v), after one in flight at %d", v, err, flight.at)
 	}
@@ -618,7 +618,7 @@ func TestClockDrifts(t *testing.T) {
 			skew.Store(int64(-time.Hour))
 			var err error
 			for n := 0; err == nil && ctx.Err() == nil; n++ {
-				_, err = s.Commit(ctx, write(fmt.Sprint(n), "1", 0))
+				_, err = driver.CommitOne(ctx, s, write(fmt.Sprint(n), "1", 0))
 			}
 			for _, err := range []error{err, s.Ping(ctx)} {
 				if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "clocks are too far apart") {
@@ -680,7 +680,7 @@ func TestSlowDatabase(t *testing.T) {
 	})
 	defer proxy.Set(nil)
 	for n := range int64(2) {
-		if _, err := s.Commit(ctx, write("a", fmt.Sprint(n), n)); err != nil {
+		if _, err := driver.CommitOne(ctx, s, write("a", fmt.Sprint(n), n)); err != nil {
 			t.Fatal(err)
 		}
 		if now, err := s.Now(ctx); err != nil || now == 0 {
@@ -707,7 +707,7 @@ func TestLostConnections(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	const writers = 16
 	for n := range writers {
-		if _, err := s.Commit(ctx, write(fmt.Sprint("k", n), fmt.Sprint("first ", n), 0)); err != nil {
+		if _, err := driver.CommitOne(ctx, s, write(fmt.Sprint("k", n), fmt.Sprint("first ", n), 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -722,7 +722,7 @@ func TestLostConnections(t *testing.T) {
 	for n := range writers {
 		done.Go(func() {
 			key := fmt.Sprint("k", n)
-			_, err := s.Commit(ctx, write(key, key, 1))
+			_, err := driver.CommitOne(ctx, s, write(key, key, 1))
 			found, readErr := again(ctx, func(ctx context.Context) ([]*driver.Version, error) {
 				return s.Get(ctx, "things", []driver.Ref{{Key: key, Number: 2}}, nil)
 			})
@@ -804,7 +804,7 @@ func TestReadsAreCausal(t *testing.T) {
 	if !s.progress.kept {
 		t.Fatal("the server is not taken for one with sessions")
 	}
-	if _, err := s.Commit(ctx, write("a", "1", 0)); err != nil {
+	if _, err := driver.CommitOne(ctx, s, write("a", "1", 0)); err != nil {
 		t.Fatal(err)
 	}
 	acknowledged := s.progress.operation()
@@ -875,13 +875,13 @@ func TestSlowServerHoldsUpNobody(t *testing.T) {
 			})
 			slow := make(chan error, 1)
 			go func() {
-				_, err := behind.Commit(ctx, write("slow", "slow", 0))
+				_, err := driver.CommitOne(ctx, behind, write("slow", "slow", 0))
 				slow <- err
 			}()
 			await(ctx, t, held)
 			var last driver.Instant
 			for n := range 5 {
-				v, err := beside.Commit(ctx, write(fmt.Sprint("k", n), fmt.Sprint(n), 0))
+				v, err := driver.CommitOne(ctx, beside, write(fmt.Sprint("k", n), fmt.Sprint(n), 0))
 				if err != nil {
 					t.Fatal(err)
 				}

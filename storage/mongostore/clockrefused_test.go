@@ -56,7 +56,7 @@ func TestExchangesAreRefused(t *testing.T) {
 				call func(context.Context) error
 			}{
 				{"Now", func(ctx context.Context) error { _, err := s.Now(ctx); return err }},
-				{"Commit", func(ctx context.Context) error { _, err := s.Commit(ctx, write("a", "2", 1)); return err }},
+				{"Commit", func(ctx context.Context) error { _, err := driver.CommitOne(ctx, s, write("a", "2", 1)); return err }},
 				{"Ping", s.Ping},
 			}
 			for _, call := range calls {
@@ -158,7 +158,7 @@ func TestFailedExchangesPause(t *testing.T) {
 				call func(context.Context) error
 			}{
 				{"Now", func(ctx context.Context) error { _, err := s.Now(ctx); return err }},
-				{"Commit", func(ctx context.Context) error { _, err := s.Commit(ctx, write("a", "2", 1)); return err }},
+				{"Commit", func(ctx context.Context) error { _, err := driver.CommitOne(ctx, s, write("a", "2", 1)); return err }},
 			} {
 				const most = 1000 // tens are what is due, and tens of thousands without a pause
 				waiting, end := context.WithTimeout(ctx, 2*time.Second)
@@ -202,7 +202,7 @@ func TestSharingServersAreRefused(t *testing.T) {
 			}
 			for name, call := range map[string]func() error{
 				"Settle": func() error { return behind.Settle(ctx, presentOf(behind)) },
-				"Commit": func() error { _, err := behind.Commit(ctx, write("a", "1", 0)); return err },
+				"Commit": func() error { _, err := driver.CommitOne(ctx, behind, write("a", "1", 0)); return err },
 				"Load":   func() error { _, err := behind.Load(ctx, loaded(2, 1)); return err },
 			} {
 				err := call()
@@ -247,7 +247,7 @@ func TestDatabaseIsAway(t *testing.T) {
 			ahead.Store(int64(2 * awayAfter))
 			for name, call := range map[string]func() error{
 				"Settle": func() error { return s.Settle(ctx, presentOf(s)) },
-				"Commit": func() error { _, err := s.Commit(ctx, write("b", "2", 0)); return err },
+				"Commit": func() error { _, err := driver.CommitOne(ctx, s, write("b", "2", 0)); return err },
 			} {
 				if err := call(); driver.CodeOf(err) != driver.CodeUnavailable || errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s: %v", name, err)

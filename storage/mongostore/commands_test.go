@@ -126,7 +126,7 @@ func TestCommands(t *testing.T) {
 		t.Helper()
 		number++
 		now.Add(1_000_000)
-		_, err := s.Commit(ctx, &driver.Write{
+		_, err := driver.CommitOne(ctx, s, &driver.Write{
 			ID: fmt.Sprint("write ", number), Collection: "tools", Key: "go", Expected: expected, Op: driver.OpUpdate,
 			Changed: []string{"stars"}, Data: fmt.Appendf(nil, `{"stars":%d,"tags":["a"]}`, number),
 		})
@@ -178,7 +178,7 @@ func TestCommands(t *testing.T) {
 	}
 	lose := func(expected int64) {
 		t.Helper()
-		_, err := s.Commit(ctx, &driver.Write{ID: "too late", Collection: "tools", Key: "go", Expected: expected, Op: driver.OpUpdate, Data: []byte(`{}`)})
+		_, err := driver.CommitOne(ctx, s, &driver.Write{ID: "too late", Collection: "tools", Key: "go", Expected: expected, Op: driver.OpUpdate, Data: []byte(`{}`)})
 		if driver.CodeOf(err) != driver.CodeConflict {
 			t.Fatal(err)
 		}

@@ -40,19 +40,19 @@ func TestCommandsOfSeveralServers(t *testing.T) {
 		}},
 		{"a create", func() error {
 			writes++
-			_, err := behind.Commit(ctx, write(fmt.Sprint("k", writes), fmt.Sprint(writes), 0))
+			_, err := driver.CommitOne(ctx, behind, write(fmt.Sprint("k", writes), fmt.Sprint(writes), 0))
 			return err
 		}},
 		{"an update on a version that this server read or wrote last", func() error {
 			writes++
 			key := fmt.Sprint("u", writes)
-			if _, err := behind.Commit(ctx, write(key, fmt.Sprint(writes, " first"), 0)); err != nil {
+			if _, err := driver.CommitOne(ctx, behind, write(key, fmt.Sprint(writes, " first"), 0)); err != nil {
 				return err
 			}
 			mu.Lock()
 			count = 0
 			mu.Unlock()
-			_, err := behind.Commit(ctx, write(key, fmt.Sprint(writes), 1))
+			_, err := driver.CommitOne(ctx, behind, write(key, fmt.Sprint(writes), 1))
 			return err
 		}},
 		{"a current document", func() error {

@@ -23,10 +23,11 @@ const (
 // Commit implements driver.Engine. When the context ends on the way, the write
 // goes on until its outcome is certain: until then its time is in flight, and
 // no reader is given an instant at or after it.
-func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
 	if err := refused(s.clock.refusal()); err != nil {
 		return nil, err
 	}
+	w := &ws[0]
 	c := s.collections[w.Collection]
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -63,12 +64,15 @@ func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, e
 		if err := s.clock.acknowledge(ctx, o.version.RecordedAt); err != nil {
 			return nil, err
 		}
-		return o.version, nil
+		return []*driver.Version{o.version}, nil
 	case <-ctx.Done():
 		return nil, driver.Errorf(driver.CodeUnavailable,
 			"the request ended before the outcome of the write was known; the same write, with the same ID, tells: %w", ctx.Err())
 	}
 }
+
+// MaxWrites implements driver.Batcher: what is atomic is the update of one document.
+func (*Store) MaxWrites() int { return 1 }
 
 // outcome is what became of a write; to be read when done is closed.
 type outcome struct {
@@ -355,12 +359,14 @@ func passes(err error) bool {
 // still be made.
 func (t *committing) outcome(ctx context.Context, h *head) (*driver.Version, error) {
 	w := t.w
-	conflict := &driver.ConflictError{Collection: w.Collection, Key: w.Key, Expected: w.Expected}
+	conflict := func(actual int64) error {
+		return &driver.ConflictError{Lost: []driver.Conflict{{Collection: w.Collection, Key: w.Key, Expected: w.Expected, Actual: actual}}}
+	}
 	switch {
 	case (h == nil || h.Number == 0) && w.Expected == 0:
 		return nil, nil
 	case h == nil || h.Number == 0:
-		return nil, conflict
+		return nil, conflict(0)
 	case h.id == w.ID:
 		return &h.Version, nil
 	}
@@ -385,6 +391,5 @@ func (t *committing) outcome(ctx context.Context, h *head) (*driver.Version, err
 	case w.Expected == h.Number, w.Expected == 0 && h.Deleted:
 		return nil, nil
 	}
-	conflict.Actual = h.Number
-	return nil, conflict
+	return nil, conflict(h.Number)
 }

@@ -38,7 +38,7 @@ func TestEmptiedDatabase(t *testing.T) {
 		t.Errorf("Ping: %v", err)
 	}
 	for n := 0; ; n++ { // it finds out when it renews its hold
-		_, err := s.Commit(t.Context(), thing(fmt.Sprint("lost ", n)))
+		_, err := driver.CommitOne(t.Context(), s, thing(fmt.Sprint("lost ", n)))
 		if emptied(err) && driver.RefusalOf(err) != "" {
 			break // it is known that nothing was written
 		}
@@ -63,7 +63,7 @@ func TestEmptiedDatabase(t *testing.T) {
 		t.Error(err)
 	}
 	for {
-		_, err := s.Commit(t.Context(), thing("new"))
+		_, err := driver.CommitOne(t.Context(), s, thing("new"))
 		if err == nil {
 			break
 		}

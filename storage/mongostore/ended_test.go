@@ -80,13 +80,13 @@ func TestTwoServersMoveOneVersion(t *testing.T) {
 			}
 			won, lost := make(chan result, 1), make(chan result, 1)
 			go func() {
-				v, err := winner.Commit(ctx, text("2", 1))
+				v, err := driver.CommitOne(ctx, winner, text("2", 1))
 				reached(committed)
 				won <- result{v, err}
 			}()
 			wait(moving)
 			go func() {
-				v, err := loser.Commit(ctx, text("3", 1))
+				v, err := driver.CommitOne(ctx, loser, text("3", 1))
 				lost <- result{v, err}
 			}()
 			v, other := <-won, <-lost

@@ -93,7 +93,7 @@ func TestErrors(t *testing.T) {
 		{"a duplicate elsewhere", duplicate("E11000 duplicate key error collection: db.c index: name_1 dup key: { name: null }", nil), driver.CodeInternal, "unique index", false},
 		{"an unknown error", command(99999), driver.CodeInternal, "doing it: ", false},
 		{"an error of another kind", broken, driver.CodeInternal, "doing it: driver: broken", true},
-		{"a conflict", &driver.ConflictError{Actual: 3}, driver.CodeConflict, "is at version 3", true},
+		{"a conflict", &driver.ConflictError{Lost: []driver.Conflict{{Actual: 3}}}, driver.CodeConflict, "is at version 3", true},
 		{"an error with a code", invalidf("wrong"), driver.CodeInvalid, "wrong", true},
 	} {
 		wrapped := wrap(fmt.Errorf("driver: %w", c.err), "doing it")

@@ -198,7 +198,7 @@ func TestPlans(t *testing.T) {
 		{"an old version", get(driver.Ref{Key: "k00007", At: old}), []string{byID, byNumber, byTime}, false},
 		{"an old version by number", get(driver.Ref{Key: "k00007", Number: 1}), []string{byID, byNumber, byTime}, false},
 		{"an update", func() error {
-			_, err := s.Commit(ctx, &driver.Write{ID: "one", Collection: "tools", Key: "k00009", Expected: versions, Op: driver.OpUpdate, Data: []byte(`{"stars":1}`)})
+			_, err := driver.CommitOne(ctx, s, &driver.Write{ID: "one", Collection: "tools", Key: "k00009", Expected: versions, Op: driver.OpUpdate, Data: []byte(`{"stars":1}`)})
 			return err
 		}, []string{byID, since, last, byNumber, byTime}, false}, // each of which finds one document
 		{"current documents by a value", query(driver.Forever, few), []string{up, down}, false},

@@ -179,7 +179,7 @@ func TestForeignDocuments(t *testing.T) {
 	}()
 	ctx := t.Context()
 	commit := func(key string) error {
-		_, err := s.Commit(ctx, &driver.Write{ID: "write " + key, Collection: "things", Key: key, Op: driver.OpCreate, Data: []byte(`{"n":1}`)})
+		_, err := driver.CommitOne(ctx, s, &driver.Write{ID: "write " + key, Collection: "things", Key: key, Op: driver.OpCreate, Data: []byte(`{"n":1}`)})
 		return err
 	}
 	if err := commit("ours"); err != nil {
@@ -248,7 +248,7 @@ func TestForeignUniqueIndex(t *testing.T) {
 	}
 	for _, key := range []string{"first", "second"} {
 		err := within(t, time.Minute, "Commit", func(ctx context.Context) error {
-			_, err := s.Commit(ctx, thing(key))
+			_, err := driver.CommitOne(ctx, s, thing(key))
 			return err
 		})
 		if key == "first" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
@@ -29,10 +30,10 @@ func TestSlowWrite(t *testing.T) {
 			defer proxy.Set(nil)
 			w := write("a", "1", 0)
 			w.Data = fmt.Appendf(nil, `{"text":"%0*d"}`, large, 0)
-			if _, err := behind.Commit(ctx, w); err != nil {
+			if _, err := driver.CommitOne(ctx, behind, w); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := beside.Commit(ctx, write("a", "2", 1)); err != nil {
+			if _, err := driver.CommitOne(ctx, beside, write("a", "2", 1)); err != nil {
 				t.Error(err)
 			}
 			checkAll(t, beside)

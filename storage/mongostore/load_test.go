@@ -262,7 +262,7 @@ func TestLoadHoldsUpNobody(t *testing.T) {
 	}()
 	await(ctx, t, moves)
 	for n := range int64(3) {
-		if _, err := beside.Commit(ctx, write("a", fmt.Sprint(n), n)); err != nil {
+		if _, err := driver.CommitOne(ctx, beside, write("a", fmt.Sprint(n), n)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -55,7 +55,7 @@ func openRecorded(t *testing.T, b Bounds, sent *recorder) *Store {
 func commitMore(t *testing.T, s *Store, from, to int64, bytes int) {
 	t.Helper()
 	for n := from; n <= to; n++ {
-		_, err := s.Commit(t.Context(), &driver.Write{
+		_, err := driver.CommitOne(t.Context(), s, &driver.Write{
 			ID: rand.Text(), Collection: "tools", Key: "go", Expected: n - 1, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"n":%d,"text":"%0*d"}`, n, bytes, 0),
 		})
 		if err != nil {

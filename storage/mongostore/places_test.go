@@ -65,7 +65,7 @@ func faultyCommit(t *testing.T, server *server, f fault, command string, w *driv
 		}
 	}()
 	for n := range w.Expected {
-		if _, err := s.Commit(ctx, &driver.Write{
+		if _, err := driver.CommitOne(ctx, s, &driver.Write{
 			ID: fmt.Sprint(n), Collection: w.Collection, Key: w.Key, Expected: n, Op: driver.OpUpdate, Data: []byte(`{"n":0}`),
 		}); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func faultyCommit(t *testing.T, server *server, f fault, command string, w *driv
 	var v *driver.Version
 	if f == late || f == stalled {
 		given, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-		_, err := s.Commit(given, w)
+		_, err := driver.CommitOne(given, s, w)
 		cancel()
 		// A connection that was cut may have been replaced in time.
 		if driver.CodeOf(err) != driver.CodeUnavailable && (f != late || err != nil) {
@@ -106,20 +106,20 @@ func faultyCommit(t *testing.T, server *server, f fault, command string, w *driv
 		close(p.hold)
 		// The connections that break now may take this one with them.
 		for v == nil {
-			if v, err = s.Commit(ctx, w); err != nil && driver.CodeOf(err) != driver.CodeUnavailable {
+			if v, err = driver.CommitOne(ctx, s, w); err != nil && driver.CodeOf(err) != driver.CodeUnavailable {
 				t.Fatalf("Commit again: %v", err)
 			}
 		}
 		if after := numberAt(ctx, t, s, w, at); after != before {
 			t.Errorf("at %d there was version %d, and later %d", at, before, after)
 		}
-	} else if v, err = s.Commit(ctx, w); err != nil {
+	} else if v, err = driver.CommitOne(ctx, s, w); err != nil {
 		t.Fatalf("Commit: %v", err)
 	}
 	if p.happened[f].Load() != 1 {
 		t.Errorf("the fault happened %d times: %s", p.happened[f].Load(), p.tally())
 	}
-	again, err := s.Commit(ctx, w)
+	again, err := driver.CommitOne(ctx, s, w)
 	if err != nil {
 		t.Fatalf("Commit again: %v", err)
 	}
@@ -190,7 +190,7 @@ func besideSilence(t *testing.T, server *server) (problems []string) {
 	var mu sync.Mutex
 	var done sync.WaitGroup
 	commit := func(key string) {
-		v, err := s.Commit(ctx, &driver.Write{ID: key, Collection: "things", Key: key, Op: driver.OpCreate, Data: []byte(`{}`)})
+		v, err := driver.CommitOne(ctx, s, &driver.Write{ID: key, Collection: "things", Key: key, Op: driver.OpCreate, Data: []byte(`{}`)})
 		if err != nil || v.Number != 1 {
 			mu.Lock()
 			defer mu.Unlock()

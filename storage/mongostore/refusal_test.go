@@ -69,7 +69,7 @@ var calls = []struct {
 		return nil
 	}},
 	{"Commit", true, func(ctx context.Context, s driver.Engine, key string) error {
-		v, err := s.Commit(ctx, thing(key))
+		v, err := driver.CommitOne(ctx, s, thing(key))
 		if err == nil && v.Number != 1 {
 			return fmt.Errorf("version %d was made", v.Number)
 		}
@@ -210,7 +210,7 @@ func TestServerRefuses(t *testing.T) {
 // when it is back.
 func TestServerGone(t *testing.T) {
 	proxy, s := openBehind(t)
-	if _, err := s.Commit(t.Context(), thing("before")); err != nil {
+	if _, err := driver.CommitOne(t.Context(), s, thing("before")); err != nil {
 		t.Fatal(err)
 	}
 	proxy.Down()
@@ -234,7 +234,7 @@ func TestServerGone(t *testing.T) {
 // up the rest, which is a question to the server as well.
 func TestStalledRest(t *testing.T) {
 	proxy, s := openBehind(t)
-	if _, err := s.Commit(t.Context(), thing("k1")); err != nil {
+	if _, err := driver.CommitOne(t.Context(), s, thing("k1")); err != nil {
 		t.Fatal(err)
 	}
 	for _, stalled := range [][]string{{"getMore"}, {"getMore", "killCursors"}} {

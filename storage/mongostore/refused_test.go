@@ -67,10 +67,10 @@ func TestCommitRefused(t *testing.T) {
 			ctx, end := context.WithTimeout(t.Context(), hangs)
 			defer end()
 			test.spoil(s, proxy, end)
-			_, err := s.Commit(ctx, write("a", "2", 1))
+			_, err := driver.CommitOne(ctx, s, write("a", "2", 1))
 			// Where the machine is slow, it may be refused for that.
 			for tries := 1; tries < 5 && driver.RefusalOf(err) != test.want; tries++ {
-				_, err = s.Commit(ctx, write("a", "2", 1))
+				_, err = driver.CommitOne(ctx, s, write("a", "2", 1))
 			}
 			if got := driver.RefusalOf(err); driver.CodeOf(err) != test.code || got != test.want || strings.Contains(got, "secret") {
 				t.Errorf("%q, want %q: %v (%q)", got, test.want, err, driver.CodeOf(err))

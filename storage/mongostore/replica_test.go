@@ -180,7 +180,7 @@ func TestConcerns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range int64(6) {
-		_, err := s.Commit(t.Context(), &driver.Write{
+		_, err := driver.CommitOne(t.Context(), s, &driver.Write{
 			ID: fmt.Sprint("write ", i), Collection: "things", Key: "a", Expected: i, Op: driver.OpUpdate, Data: []byte(`{}`),
 		})
 		if err != nil {

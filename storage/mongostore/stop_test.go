@@ -35,13 +35,13 @@ func WriteForStop(uri string, input io.Reader) int {
 			expected := int64(0)
 			for round := 0; ctx.Err() == nil; round++ {
 				id := fmt.Sprintf("%d.%d", n, round)
-				v, err := s.Commit(ctx, write(fmt.Sprintf("w%d", n), id, expected))
+				v, err := driver.CommitOne(ctx, s, write(fmt.Sprintf("w%d", n), id, expected))
 				var conflict *driver.ConflictError
 				switch {
 				case err == nil:
 					expected = v.Number
 				case errors.As(err, &conflict):
-					expected = conflict.Actual
+					expected = conflict.Lost[0].Actual
 				default:
 					round-- // the same write tells what became of it
 				}

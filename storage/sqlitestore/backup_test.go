@@ -170,7 +170,7 @@ func (s *serving) update(t *testing.T, key string) {
 		default:
 		}
 		w := &driver.Write{ID: fmt.Sprintf("%s %d", key, n), Collection: killCollection, Key: key, Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"n":%d}`, n)}
-		v, err := s.process.Commit(t.Context(), w)
+		v, err := driver.CommitOne(t.Context(), s.process, w)
 		s.mu.Lock()
 		if s.failed = s.failed || err != nil; err == nil {
 			s.acknowledged = append(s.acknowledged, v)
@@ -256,7 +256,7 @@ func versionsOf(t *testing.T, path string) []string {
 		}
 		vs = append(vs, inWords(v))
 	}
-	if _, err := s.Commit(t.Context(), &driver.Write{ID: "later", Collection: killCollection, Key: "later", Op: driver.OpCreate, Data: []byte(`{}`)}); err != nil {
+	if _, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: "later", Collection: killCollection, Key: "later", Op: driver.OpCreate, Data: []byte(`{}`)}); err != nil {
 		t.Errorf("writing to %s: %v", path, err)
 	}
 	if err := s.Close(); err != nil {

@@ -211,7 +211,7 @@ func BenchmarkCommit(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				me := int(next.Add(1) - 1)
 				for pb.Next() {
-					_, err := s.Commit(context.Background(), &driver.Write{
+					_, err := driver.CommitOne(context.Background(), s, &driver.Write{
 						ID: fmt.Sprintf("%036d", ids.Add(1)), Collection: benchCollection, Key: benchKey(me), Expected: number[me], Op: driver.OpUpdate,
 						Author: "ann", Changed: []string{"stars"}, Data: benchData(me, int(number[me]), int(number[me])%50_000),
 					})
@@ -236,7 +236,7 @@ func BenchmarkCommit(b *testing.B) {
 			n = int64(versions)
 			for b.Loop() {
 				id++
-				if _, err := s.Commit(context.Background(), &driver.Write{
+				if _, err := driver.CommitOne(context.Background(), s, &driver.Write{
 					ID: fmt.Sprintf("%s-%d", key, id), Collection: benchCollection, Key: key, Expected: n, Op: driver.OpUpdate, Data: benchData(1, id, id%50),
 				}); err != nil {
 					b.Fatal(err)

@@ -55,7 +55,7 @@ func TestIndexesOfALargeLoadAreMadeWhenNeeded(t *testing.T) {
 		},
 		"a commit": func(t *testing.T, s *Store, _ []driver.Version) {
 			w := &driver.Write{ID: "1", Collection: benchCollection, Key: "new", Op: driver.OpCreate, Data: []byte(`{}`)}
-			if _, err := s.Commit(t.Context(), w); err != nil {
+			if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
 				t.Error(err)
 			}
 		},

@@ -33,7 +33,7 @@ func writes(t testing.TB, s *Store, round string, count int) time.Duration {
 		all.Go(func() {
 			for n := range count / writers {
 				id := fmt.Sprintf("%s-%d-%d", round, i, n)
-				if _, err := s.Commit(t.Context(), &driver.Write{ID: id, Collection: benchCollection, Key: id, Op: driver.OpCreate, Data: benchData(i, n, n)}); err != nil {
+				if _, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: id, Collection: benchCollection, Key: id, Op: driver.OpCreate, Data: benchData(i, n, n)}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -120,7 +120,7 @@ func TestLogUnderManyEntries(t *testing.T) {
 			fmt.Fprintf(&list, `,"%016x"`, random.Uint64()) // so that each is on a page of its own
 		}
 		w := driver.Write{ID: fmt.Sprint("w", i), Collection: "things", Key: fmt.Sprint(i), Op: driver.OpCreate, Data: []byte(`{"tags":[` + list.String()[1:] + `]}`)}
-		if _, err := s.Commit(t.Context(), &w); err != nil {
+		if _, err := driver.CommitOne(t.Context(), s, &w); err != nil {
 			t.Fatal(err)
 		}
 		size = max(size, logSize(t, s))

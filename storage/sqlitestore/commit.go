@@ -13,18 +13,18 @@ import (
 )
 
 // Commit implements driver.Engine.
-func (s *Store) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
 	if err := s.inspecting(); err != nil {
 		return nil, err
 	}
-	r := &request{ctx: ctx, write: w, coll: s.byName[w.Collection]}
+	r := &request{ctx: ctx, writes: ws}
 	if err := s.writer.submit(r); err != nil {
 		return nil, err
 	}
-	return r.version, nil
+	return r.versions, nil
 }
 
-// commitBatch commits writes together. A write that fails for a reason of its
+// commitBatch commits requests together. A request that fails for a reason of its
 // own must not take the others with it, so they are then committed one by one.
 func (w *writer) commitBatch(batch []*request) {
 	err := w.tryBatch(batch)
@@ -47,7 +47,7 @@ func (w *writer) commitBatch(batch []*request) {
 	}
 	for _, r := range batch {
 		if err != nil {
-			r.version, r.err = nil, wrap(err, "writing")
+			r.versions, r.err = nil, wrap(err, "writing")
 		}
 		close(r.ready)
 	}
@@ -63,7 +63,8 @@ func isOutage(err error) bool {
 	}
 }
 
-// tryBatch commits writes in one transaction. Conflicts are results, not failures.
+// tryBatch commits requests in one transaction. What one is refused for, such as a
+// conflict, is its result, and no failure.
 func (w *writer) tryBatch(batch []*request) error {
 	if err := w.endBulk(); err != nil {
 		return uncommitted{err}
@@ -71,17 +72,9 @@ func (w *writer) tryBatch(batch []*request) error {
 	w.store.clock.Begin()
 	err := w.transaction(func() error {
 		for _, r := range batch {
-			r.version, r.err = nil, nil
-			v, err := w.apply(r)
-			var conflict *driver.ConflictError
-			var coded *driver.Error
-			switch {
-			case errors.As(err, &conflict), errors.As(err, &coded) && coded.Code == driver.CodeInvalid:
-				r.err = err
-			case err != nil:
+			if err := w.apply(r); err != nil {
 				return err
 			}
-			r.version = v
 		}
 		return nil
 	})
@@ -89,26 +82,99 @@ func (w *writer) tryBatch(batch []*request) error {
 	return err
 }
 
-// apply makes one version, or returns a conflict and has changed nothing.
-func (w *writer) apply(r *request) (*driver.Version, error) {
-	in := r.write
-	st, err := w.state(r.coll, in.Key)
+// apply makes the versions of a request, or none, and says in it why.
+func (w *writer) apply(r *request) error {
+	r.versions, r.err = nil, nil
+	ids := make([][]byte, len(r.writes))
+	for i := range r.writes {
+		ids[i] = attemptID(r.writes[i].ID)
+	}
+	if before, err := w.repeated(r, ids); before || err != nil {
+		return err
+	}
+	several := len(r.writes) > 1
+	if several {
+		if err := w.exec("SAVEPOINT several"); err != nil {
+			return err
+		}
+	}
+	at := w.store.clock.Next()
+	made, lost := make([]*state, 0, len(r.writes)), []driver.Conflict(nil)
+	for i := range r.writes {
+		in := &r.writes[i]
+		st, v, err := w.writeOne(in, at, ids[i])
+		switch {
+		case driver.CodeOf(err) == driver.CodeInvalid:
+			r.err = err
+		case err != nil:
+			return err
+		case v == nil:
+			lost = append(lost, driver.Conflict{Collection: in.Collection, Key: in.Key, Expected: in.Expected, Actual: st.number})
+		default:
+			made, r.versions = append(made, st), append(r.versions, v)
+		}
+	}
+	if r.err == nil && lost != nil {
+		r.err = &driver.ConflictError{Lost: lost}
+	}
+	if r.err != nil {
+		r.versions = nil
+		for _, st := range made {
+			w.forgetNew(st)
+		}
+		if several {
+			return firstError(w.exec("ROLLBACK TO several"), w.exec("RELEASE several"))
+		}
+		return nil
+	}
+	for i, st := range made {
+		st.stored = true
+		w.advance(st, r.versions[i].Number, r.versions[i])
+	}
+	if several {
+		return w.exec("RELEASE several")
+	}
+	return nil
+}
+
+// repeated reports whether writes of a request were committed before, by their IDs. The
+// request then has their versions.
+func (w *writer) repeated(r *request, ids [][]byte) (bool, error) {
+	for _, id := range ids {
+		before, err := w.attempt(id)
+		if err != nil {
+			return false, err
+		}
+		if before == 0 {
+			continue
+		}
+		v, err := w.versionOf(before)
+		if err != nil {
+			return false, err
+		}
+		r.versions = append(r.versions, v)
+	}
+	if n := len(r.versions); n > 0 && n < len(ids) {
+		r.versions, r.err = nil, invalidf("%d of the %d writes were committed before, by their IDs; repeat all writes of a commit, or give them new IDs", n, len(ids))
+		return true, nil
+	}
+	return r.versions != nil, nil
+}
+
+// writeOne writes one version; nil where another one is current than the expected, and
+// nothing was changed. The state is as before.
+func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*state, *driver.Version, error) {
+	st, err := w.state(w.store.byName[in.Collection], in.Key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	v := &driver.Version{
-		Collection: r.coll.name, Key: in.Key, Number: st.number + 1, SupersededAt: driver.Forever,
+		Collection: in.Collection, Key: in.Key, Number: st.number + 1, RecordedAt: at, SupersededAt: driver.Forever,
 		Op: in.Op, Deleted: in.Deleted, Author: in.Author, Message: in.Message, Group: in.Group,
 		Changed: slices.Clone(in.Changed), Data: bytes.Clone(in.Data),
 	}
 	if v.Number > maxNumber {
-		return nil, invalidf("%s %q has %d versions, the most that this store can hold of one document", v.Collection, v.Key, st.number)
-	}
-	id := attemptID(in.ID)
-	if before, err := w.attempt(id); err != nil {
-		return nil, err
-	} else if before != 0 {
-		return w.versionOf(before)
+		return nil, nil, invalidf("%s %q has %d versions, the most that this store can hold of one document", v.Collection, v.Key, st.number)
 	}
 	expected := in.Expected
 	if expected == 0 && st.deleted {
@@ -116,30 +182,32 @@ func (w *writer) apply(r *request) (*driver.Version, error) {
 	}
 	// The database compares: a row changes only where its number is the
 	// expected one, and there is a new row only where there is none.
-	won := st.stored == (expected != 0)
-	if won {
-		if !st.stored {
-			if st.id, err = w.newDocument(r.coll); err != nil {
-				return nil, err
-			}
-		}
-		v.RecordedAt = w.store.clock.Next()
-		if won, err = w.writeDocument(st, v, v.Number, expected); err != nil {
-			return nil, err
+	if st.stored != (expected != 0) {
+		return st, nil, nil
+	}
+	if !st.stored {
+		if st.id, err = w.newDocument(st.coll); err != nil {
+			return nil, nil, err
 		}
 	}
-	if !won {
-		return nil, &driver.ConflictError{Collection: v.Collection, Key: v.Key, Expected: in.Expected, Actual: st.number}
+	won, err := w.writeDocument(st, v, v.Number, expected)
+	if err != nil || !won {
+		w.forgetNew(st)
+		return st, nil, err
 	}
-	st.stored = true
 	if err := w.writeVersions(st, v.Number, v); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := w.remember(id, st.id.version(v.Number)); err != nil {
-		return nil, err
+	return st, v, w.remember(id, st.id.version(v.Number))
+}
+
+// forgetNew gives the place of a document back that is not stored. The last one that
+// took its place does so, or all of them that did.
+func (w *writer) forgetNew(st *state) {
+	if !st.stored && st.id != 0 {
+		st.id = 0
+		st.coll.sequence--
 	}
-	w.advance(st, v.Number, v)
-	return v, nil
 }
 
 // newDocument takes the next place in a collection.

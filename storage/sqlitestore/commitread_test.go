@@ -31,7 +31,7 @@ func TestReadsDuringACommit(t *testing.T) {
 			w := &driver.Write{
 				ID: fmt.Sprint(expected), Collection: benchCollection, Key: "a", Expected: expected, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"stars":%d}`, expected),
 			}
-			if _, err := s.Commit(t.Context(), w); err != nil {
+			if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
 				t.Fatal(err)
 			}
 		}

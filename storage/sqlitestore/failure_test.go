@@ -39,7 +39,7 @@ func TestErrors(t *testing.T) {
 		{"a document that is too large", sqlite.ResultTooBig.ToError(), driver.CodeInvalid, "too large"},
 		{"an unknown error", sqlite.ResultError.ToError(), driver.CodeInternal, ""},
 		{"an error of another kind", errors.New("broken"), driver.CodeInternal, "broken"},
-		{"a conflict", &driver.ConflictError{Actual: 3}, driver.CodeConflict, "is at version 3"},
+		{"a conflict", &driver.ConflictError{Lost: []driver.Conflict{{Actual: 3}}}, driver.CodeConflict, "is at version 3"},
 		{"an error with a code", invalidf("wrong"), driver.CodeInvalid, "wrong"},
 	} {
 		wrapped := wrap(fmt.Errorf("doing it: %w", c.err), "working")
@@ -178,7 +178,7 @@ func TestFileIsHeld(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.Commit(ctx, write)
+		_, err := driver.CommitOne(ctx, s, write)
 		ended <- err
 	}()
 	select {
@@ -195,7 +195,7 @@ func TestFileIsHeld(t *testing.T) {
 	if err := sqlitex.ExecuteTransient(other, "ROLLBACK", nil); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.Commit(t.Context(), write); err != nil || v.Number != 1 {
+	if v, err := driver.CommitOne(t.Context(), s, write); err != nil || v.Number != 1 {
 		t.Errorf("Commit, when the other program let go: %v, %v", v, err)
 	}
 }
@@ -221,7 +221,7 @@ func TestCommitThatHappenedAndFailed(t *testing.T) {
 			t.Errorf("load %d: %v", n, err)
 		}
 		w := &driver.Write{ID: fmt.Sprint(n), Collection: benchCollection, Key: "a", Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"stars":%d}`, n)}
-		if _, err := s.Commit(t.Context(), w); (err != nil) != fail || driver.RefusalOf(err) != "" {
+		if _, err := driver.CommitOne(t.Context(), s, w); (err != nil) != fail || driver.RefusalOf(err) != "" {
 			t.Errorf("commit %d: %v, refused: %q", n, err, driver.RefusalOf(err))
 		}
 		got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: "a", At: driver.Forever}, {Key: fmt.Sprint("loaded", n), At: driver.Forever}}, nil)
@@ -268,7 +268,7 @@ func TestUncertainBatchIsRefused(t *testing.T) {
 	<-begun
 	for i := range 2 {
 		go func() {
-			_, err := s.Commit(t.Context(), &driver.Write{ID: fmt.Sprint(i), Collection: benchCollection, Key: fmt.Sprint(i), Op: driver.OpCreate, Data: []byte(`{}`)})
+			_, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: fmt.Sprint(i), Collection: benchCollection, Key: fmt.Sprint(i), Op: driver.OpCreate, Data: []byte(`{}`)})
 			ended <- err
 		}()
 	}

@@ -126,7 +126,7 @@ func TestPastPagesOfCommitsReadFewEntries(t *testing.T) {
 	numbers := make([]int64, docs)
 	for i := range commits {
 		d := i % docs
-		if _, err := s.Commit(context.Background(), &driver.Write{
+		if _, err := driver.CommitOne(context.Background(), s, &driver.Write{
 			ID: fmt.Sprint(i), Collection: benchCollection, Key: benchKey(d), Expected: numbers[d], Op: driver.OpUpdate, Data: benchData(d, i, i),
 		}); err != nil {
 			t.Fatal(err)

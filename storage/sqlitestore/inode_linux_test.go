@@ -34,7 +34,7 @@ func TestTwoServersOnLinkedFiles(t *testing.T) {
 	if _, err := os.Stat(other + "-wal"); !os.IsNotExist(err) {
 		t.Errorf("a log was made: %v", err)
 	}
-	if _, err := s.Commit(t.Context(), write); err != nil {
+	if _, err := driver.CommitOne(t.Context(), s, write); err != nil {
 		t.Error(err)
 	}
 	if err := s.Close(); err != nil {

@@ -52,7 +52,7 @@ func TestInspect(t *testing.T) {
 					t.Errorf("%s: %v, %v, want %d documents", name, page, err, want)
 				}
 			}
-			if _, err := s.Commit(t.Context(), &driver.Write{ID: "w", Collection: "things", Key: "c", Op: driver.OpCreate, Data: []byte(`{}`)}); driver.CodeOf(err) != driver.CodeInvalid {
+			if _, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: "w", Collection: "things", Key: "c", Op: driver.OpCreate, Data: []byte(`{}`)}); driver.CodeOf(err) != driver.CodeInvalid {
 				t.Errorf("Commit: %v", err)
 			}
 			if _, err := s.Load(t.Context(), []driver.Version{{Collection: "things", Key: "c", RecordedAt: 1, Op: driver.OpImport, Data: []byte(`{}`)}}); driver.CodeOf(err) != driver.CodeInvalid {

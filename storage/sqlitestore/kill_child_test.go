@@ -33,13 +33,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// killRequest is a call of one of four methods: of Commit with Write, of Query
+// killRequest is a call of one of four methods: of Commit with Writes, of Query
 // with Query, of Get with Refs, else of Now.
 type killRequest struct {
-	ID    int64
-	Write *driver.Write
-	Query *driver.Query
-	Refs  []driver.Ref
+	ID     int64
+	Writes []driver.Write
+	Query  *driver.Query
+	Refs   []driver.Ref
 }
 
 // killReply has the ID of its request; that before the store is opened has 0.
@@ -110,10 +110,8 @@ func answer(ctx context.Context, s *Store, r *killRequest) *killReply {
 	var vs []*driver.Version
 	var err error
 	switch {
-	case r.Write != nil:
-		var v *driver.Version
-		v, err = s.Commit(ctx, r.Write)
-		vs = []*driver.Version{v}
+	case r.Writes != nil:
+		vs, err = s.Commit(ctx, r.Writes)
 	case r.Query != nil:
 		vs, err = s.Query(ctx, r.Query)
 	case r.Refs != nil:

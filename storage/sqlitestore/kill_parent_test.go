@@ -131,12 +131,8 @@ func (r *remote) versions(ctx context.Context, request *killRequest) ([]*driver.
 	return reply.Versions, nil
 }
 
-func (r *remote) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
-	vs, err := r.versions(ctx, &killRequest{Write: w})
-	if err != nil {
-		return nil, err
-	}
-	return vs[0], nil
+func (r *remote) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
+	return r.versions(ctx, &killRequest{Writes: ws})
 }
 
 func (r *remote) Get(ctx context.Context, _ string, refs []driver.Ref, _ []string) ([]*driver.Version, error) {

@@ -87,7 +87,7 @@ func TestKillAndAClockSetBack(t *testing.T) {
 			path, at := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{start}
 			s := openAt(t, path, at)
 			w := &driver.Write{ID: "1", Collection: "things", Key: "a", Op: driver.OpCreate, Data: []byte(`{"n":1}`)}
-			if _, err := s.Commit(t.Context(), w); err != nil {
+			if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
 				t.Fatal(err)
 			}
 			at.t = at.t.Add(time.Hour)
@@ -105,7 +105,7 @@ func TestKillAndAClockSetBack(t *testing.T) {
 				next := &driver.Write{
 					ID: time.Duration(kill).String(), Collection: "things", Key: "a", Expected: int64(kill) + 1, Op: driver.OpUpdate, Data: []byte(`{"n":2}`),
 				}
-				v, err := s.Commit(t.Context(), next)
+				v, err := driver.CommitOne(t.Context(), s, next)
 				if err != nil || v.RecordedAt <= now || v.RecordedAt > latest+driver.Instant(kill)+1 {
 					t.Fatalf("after kill %d a commit: %+v, %v; want later than %s, at most a little after %s", kill, v, err, now, latest)
 				}

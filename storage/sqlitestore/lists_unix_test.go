@@ -52,7 +52,7 @@ func TestLongLists(t *testing.T) {
 				number := int64(2*i + half)
 				write := &driver.Write{ID: fmt.Sprint(n, number), Collection: "things", Key: fmt.Sprint(n), Expected: number, Op: driver.OpUpdate, Data: data}
 				before := spent(t)
-				if _, err := s.Commit(t.Context(), write); err != nil {
+				if _, err := driver.CommitOne(t.Context(), s, write); err != nil {
 					t.Fatal(err)
 				}
 				took := spent(t) - before

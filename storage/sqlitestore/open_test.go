@@ -51,7 +51,7 @@ func writeFormat(t *testing.T, path string) {
 		{ID: "first", Collection: "things", Key: "a", Expected: 1, Op: driver.OpUpdate, Author: "ann", Changed: []string{"n"}, Data: []byte(`{"n":3,"tags":["x"]}`)},
 		{ID: "2d1d7a5e-7f63-4a0b-9d9c-6b1f6a6f4c1e", Collection: "things", Key: "b", Expected: 1, Op: driver.OpDelete, Deleted: true, Author: "eve"},
 	} {
-		if _, err := s.Commit(t.Context(), &w); err != nil {
+		if _, err := driver.CommitOne(t.Context(), s, &w); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +127,7 @@ func testFormat(t *testing.T, name string) {
 		t.Errorf("the last load was at %s, %v; the file holds loaded versions, and now is %s", loaded, err, now)
 	}
 	// An attempt that was committed then is not applied again.
-	v, err := s.Commit(t.Context(), &driver.Write{ID: "first", Collection: "things", Key: "a", Expected: 1, Op: driver.OpUpdate, Data: []byte(`{}`)})
+	v, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: "first", Collection: "things", Key: "a", Expected: 1, Op: driver.OpUpdate, Data: []byte(`{}`)})
 	if err != nil || v.Number != 2 {
 		t.Errorf("an attempt of before: %+v, %v", v, err)
 	}
@@ -228,7 +228,7 @@ func TestFullDisk(t *testing.T) {
 	var full error
 	n := int64(0)
 	write := func(s *Store) error {
-		_, err := s.Commit(t.Context(), &driver.Write{
+		_, err := driver.CommitOne(t.Context(), s, &driver.Write{
 			ID: fmt.Sprint("w", n), Collection: benchCollection, Key: "k", Expected: n, Op: driver.OpUpdate, Data: benchData(1, int(n), int(n)),
 		})
 		if err == nil {

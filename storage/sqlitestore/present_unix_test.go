@@ -77,7 +77,7 @@ func TestFilesThatGo(t *testing.T) {
 			})
 			loadThings(t, s, "a", 2, `{}`)
 			commit := func() error {
-				_, err := s.Commit(t.Context(), &driver.Write{ID: "1", Collection: "things", Key: "b", Op: driver.OpCreate, Data: []byte(`{}`)})
+				_, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: "1", Collection: "things", Key: "b", Op: driver.OpCreate, Data: []byte(`{}`)})
 				return err
 			}
 			load := func() error {

@@ -37,7 +37,7 @@ func TestAClockThatJumpedOnce(t *testing.T) {
 		t.Errorf("a version of the future was loaded: %v", err)
 	}
 	day, passed = day.AddDate(-1, 0, 0).Add(time.Second), passed+time.Second
-	v, err := s.Commit(t.Context(), &driver.Write{ID: "1", Collection: "things", Key: "a", Op: driver.OpCreate, Data: []byte(`{"n":1}`)})
+	v, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: "1", Collection: "things", Key: "a", Op: driver.OpCreate, Data: []byte(`{"n":1}`)})
 	if err != nil || v.RecordedAt != driver.InstantOf(day) {
 		t.Fatalf("a commit afterwards: %+v, %v; want it at %s", v, err, day)
 	}
@@ -64,7 +64,7 @@ func TestRepair(t *testing.T) {
 	put := func(id, key string) *driver.Version {
 		t.Helper()
 		n := numbers[key]
-		v, err := s.Commit(t.Context(), &driver.Write{ID: id, Collection: benchCollection, Key: key, Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"name":"%s","stars":%d}`, id, n)})
+		v, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: id, Collection: benchCollection, Key: key, Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"name":"%s","stars":%d}`, id, n)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestRepairWithoutRoom(t *testing.T) {
 	path, at := filepath.Join(t.TempDir(), "asof.db"), &leaseClock{formatClock()}
 	s := openAt(t, path, at)
 	for i := range 3 {
-		if _, err := s.Commit(t.Context(), &driver.Write{ID: fmt.Sprint(i), Collection: "things", Key: fmt.Sprint(i), Op: driver.OpCreate, Data: []byte(`{}`)}); err != nil {
+		if _, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: fmt.Sprint(i), Collection: "things", Key: fmt.Sprint(i), Op: driver.OpCreate, Data: []byte(`{}`)}); err != nil {
 			t.Fatal(err)
 		}
 	}

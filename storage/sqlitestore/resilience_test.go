@@ -155,7 +155,7 @@ func TestLogBehindForever(t *testing.T) {
 func TestWriterRecovers(t *testing.T) {
 	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"), driver.Index{Path: []string{"n"}, Kind: driver.KindInt})
 	write := func(key string) error {
-		_, err := s.Commit(t.Context(), &driver.Write{ID: key, Collection: "things", Key: key, Op: driver.OpCreate, Data: []byte(`{"n":1}`)})
+		_, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: key, Collection: "things", Key: key, Op: driver.OpCreate, Data: []byte(`{"n":1}`)})
 		return err
 	}
 	if err := write("a"); err != nil {
@@ -218,7 +218,7 @@ func TestReadThatPanicsInAStatement(t *testing.T) {
 			ID: fmt.Sprint(key, expected), Collection: benchCollection, Key: key, Expected: expected, Op: driver.OpUpdate,
 			Data: fmt.Appendf(nil, `{"stars":%d}`, expected),
 		}
-		if _, err := s.Commit(t.Context(), w); err != nil {
+		if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -27,7 +27,7 @@ func TestQueriesInManySnapshots(t *testing.T) {
 	var last [docs]int64
 	commit := func(i int) {
 		w := &driver.Write{ID: fmt.Sprint(i, ".", last[i]), Collection: benchCollection, Key: fmt.Sprintf("k%02d", i), Expected: last[i], Op: driver.OpUpdate, Data: data()}
-		if _, err := s.Commit(context.Background(), w); err != nil {
+		if _, err := driver.CommitOne(context.Background(), s, w); err != nil {
 			t.Error(err)
 		}
 		last[i]++

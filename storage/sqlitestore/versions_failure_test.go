@@ -27,7 +27,7 @@ func TestVersionReadInPartIsNotKept(t *testing.T) {
 			ID: fmt.Sprint(n), Collection: benchCollection, Key: "a", Expected: n, Op: driver.OpUpdate,
 			Data: fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat(fmt.Sprintf("state %d.", n+1), 400)),
 		}
-		if _, err := s.Commit(t.Context(), w); err != nil {
+		if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,7 +71,7 @@ func TestVersionsAreKeptAfterAFailedCommit(t *testing.T) {
 		w := &driver.Write{
 			ID: id, Collection: benchCollection, Key: "a", Expected: expected, Op: driver.OpUpdate, Data: []byte(`{}`),
 		}
-		_, err := s.Commit(t.Context(), w)
+		_, err := driver.CommitOne(t.Context(), s, w)
 		return err
 	}
 	read := func(want int64, kept int) {

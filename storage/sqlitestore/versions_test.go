@@ -40,7 +40,7 @@ func TestVersionsAreKeptUntilTheyChange(t *testing.T) {
 		if n == 0 {
 			w.Op = driver.OpCreate
 		}
-		if _, err := s.Commit(t.Context(), w); err != nil {
+		if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestVersionsAreKeptUntilTheyChange(t *testing.T) {
 		}
 	}
 	w := &driver.Write{ID: "next", Collection: benchCollection, Key: key, Expected: 4, Op: driver.OpUpdate, Data: []byte(`{"stars":5}`)}
-	if _, err := s.Commit(t.Context(), w); err != nil {
+	if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
 		t.Fatal(err)
 	}
 	if n := keptCount(s, key); n != 1 {
@@ -217,7 +217,7 @@ func TestLongListsAreNotRemembered(t *testing.T) {
 	var refs []driver.Ref
 	for i, list := range lists {
 		w := &driver.Write{ID: benchKey(i), Collection: benchCollection, Key: benchKey(i), Op: driver.OpCreate, Changed: list, Data: []byte(`{}`)}
-		if _, err := s.Commit(t.Context(), w); err != nil {
+		if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
 			t.Fatal(err)
 		}
 		refs = append(refs, driver.Ref{Key: w.Key, At: driver.Forever})

@@ -40,15 +40,14 @@ type writer struct {
 
 // request is one call of Commit, or of another method that writes (run).
 type request struct {
-	ctx   context.Context
-	write *driver.Write
-	coll  *collection
-	run   func() error
+	ctx    context.Context
+	writes []driver.Write
+	run    func() error
 
-	claimed atomic.Bool   // by the writer, or by a caller that gives up
-	ready   chan struct{} // closed when version and err are final
-	version *driver.Version
-	err     error
+	claimed  atomic.Bool   // by the writer, or by a caller that gives up
+	ready    chan struct{} // closed when versions and err are final
+	versions []*driver.Version
+	err      error
 }
 
 // maxBatch bounds how many writes share one transaction, and so how long the
@@ -136,9 +135,9 @@ func (w *writer) wait() {
 
 // take handles the first requests of the queue together and returns how many.
 func (w *writer) take(queue []*request) int {
-	n := 0
+	n, writes := 0, 0
 	var batch []*request
-	for n < len(queue) && len(batch) < maxBatch {
+	for n < len(queue) && writes < maxBatch {
 		r := queue[n]
 		if r.run != nil && len(batch) > 0 {
 			break
@@ -153,14 +152,14 @@ func (w *writer) take(queue []*request) int {
 			w.store.checkpoints.finish(w.conn)
 			return n
 		default:
-			batch = append(batch, r)
+			batch, writes = append(batch, r), writes+len(r.writes)
 		}
 	}
 	if len(batch) > 0 {
 		w.entries = 0
 		w.commitBatch(batch)
 		// A document may have thousands of entries, each on a page of its own.
-		w.store.checkpoints.wrote(int64(len(batch)) + w.entries/pagesOfWrite)
+		w.store.checkpoints.wrote(int64(writes) + w.entries/pagesOfWrite)
 		w.store.checkpoints.finish(w.conn)
 	}
 	return n

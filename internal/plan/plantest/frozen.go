@@ -82,6 +82,6 @@ func (f *frozen) Settle(_ context.Context, at driver.Instant) error {
 	return nil
 }
 
-func (*frozen) Commit(context.Context, *driver.Write) (*driver.Version, error) {
+func (*frozen) Commit(context.Context, []driver.Write) ([]*driver.Version, error) {
 	return nil, driver.Errorf(driver.CodeUnavailable, "this engine only reads")
 }

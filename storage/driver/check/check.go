@@ -32,6 +32,35 @@ func write(w *driver.Write) error {
 	return Content(w.Collection, w.Key, w.Op, w.Deleted, w.Data)
 }
 
+// together refuses writes that cannot be committed at once, of which each is well-formed.
+func together(ws []driver.Write, most int) error {
+	switch {
+	case len(ws) == 0:
+		return invalidf("a commit has no writes")
+	case len(ws) > most:
+		return invalidf("a commit has %d writes; this store takes at most %d at once", len(ws), most)
+	}
+	type document struct{ collection, key string }
+	documents, ids := make(map[document]bool, len(ws)), make(map[string]bool, len(ws))
+	bytes := 0
+	for i := range ws {
+		w := &ws[i]
+		d := document{w.Collection, w.Key}
+		switch {
+		case documents[d]:
+			return invalidf("a commit has two writes of %s %q; make one of them", w.Collection, w.Key)
+		case ids[w.ID]:
+			return invalidf("a commit has two writes with the ID %q", w.ID)
+		}
+		documents[d], ids[w.ID] = true, true
+		bytes += len(w.Data)
+	}
+	if bytes > driver.MaxCommitBytes {
+		return invalidf("the writes of a commit have %d bytes of data; at most %d are possible at once", bytes, driver.MaxCommitBytes)
+	}
+	return nil
+}
+
 // loaded refuses a malformed version, see driver.Engine.Load. The collection
 // must be known.
 func loaded(v *driver.Version) error {

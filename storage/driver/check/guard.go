@@ -19,12 +19,17 @@ const CloseTimeout = 20 * time.Second
 // arguments. The engine behind it gets none of these. Its Close is called once, when no
 // other call runs any more, or after CloseTimeout.
 func Guard(engine driver.Engine, collections []string) driver.Engine {
-	return &guard{engine: engine, known: collections, idle: make(chan struct{}, 1)}
+	g := &guard{engine: engine, known: collections, writes: driver.MaxWrites, idle: make(chan struct{}, 1)}
+	if b, ok := driver.As[driver.Batcher](engine); ok {
+		g.writes = b.MaxWrites()
+	}
+	return g
 }
 
 type guard struct {
 	engine driver.Engine
 	known  []string      // few, so that looking through them is the quickest
+	writes int           // that one commit may have
 	calls  atomic.Int64  // that run, plus closing after Close
 	idle   chan struct{} // gets a value when the last call has ended after Close
 }
@@ -143,18 +148,25 @@ func (g *guard) log(q *driver.LogQuery) error {
 	return log(q)
 }
 
-func (g *guard) Commit(ctx context.Context, w *driver.Write) (*driver.Version, error) {
+func (g *guard) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
 	if err := g.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer g.leave()
-	if err := g.collection(w.Collection); err != nil {
-		return nil, err
+	for i := range ws {
+		if err := g.collection(ws[i].Collection); err != nil {
+			return nil, err
+		}
+		if err := write(&ws[i]); err != nil {
+			return nil, err
+		}
 	}
-	if err := write(w); err != nil {
-		return nil, err
+	if len(ws) != 1 {
+		if err := together(ws, g.writes); err != nil {
+			return nil, err
+		}
 	}
-	return g.engine.Commit(ctx, w)
+	return g.engine.Commit(ctx, ws)
 }
 
 func (g *guard) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {

@@ -43,7 +43,7 @@ func (r *reached) Log(context.Context, *driver.LogQuery) iter.Seq2[*driver.Versi
 	return func(func(*driver.Version, error) bool) { r.calls++ }
 }
 
-func (r *reached) Commit(context.Context, *driver.Write) (*driver.Version, error) {
+func (r *reached) Commit(context.Context, []driver.Write) ([]*driver.Version, error) {
 	r.calls++
 	return nil, nil
 }
@@ -86,7 +86,10 @@ func TestGuardRefuses(t *testing.T) {
 					return last
 				},
 				"Commit": func() error {
-					_, err := g.Commit(ctx, &driver.Write{ID: "1", Collection: collection, Key: "k", Op: driver.OpCreate, Data: []byte(data)})
+					_, err := g.Commit(ctx, []driver.Write{
+						{ID: "1", Collection: "c", Key: "k", Op: driver.OpCreate, Data: []byte(`{}`)},
+						{ID: "2", Collection: collection, Key: "l", Op: driver.OpCreate, Data: []byte(data)},
+					})
 					return err
 				},
 				"Load": func() error {
