@@ -71,8 +71,8 @@ func (c *collection) check(ctx context.Context, raw bson.Raw, report func(string
 	}
 	current, _ := raw.Lookup("current").DocumentOK()
 	h.next(current)
-	if h.last != nil && !h.last.Current() {
-		h.problem("the current version was superseded")
+	for _, problem := range h.History.End() {
+		h.problem("%s", problem)
 	}
 	return nil
 }
@@ -96,10 +96,10 @@ func elements(v bson.RawValue) []bson.Raw {
 
 // history follows the versions of one document.
 type history struct {
+	check.History
 	c      *collection
 	key    string
 	report func(string)
-	last   *record
 }
 
 func (h *history) problem(format string, args ...any) {
@@ -118,7 +118,7 @@ func (h *history) run(run bson.Raw, before int64) {
 		if n, _ := run.Lookup("n").Int64OK(); i == 0 && n != number {
 			h.problem("the run that begins with version %d says that it begins with %d", number, n)
 		}
-		if number < before && (h.last == nil || number > h.last.Number) {
+		if number < before && (h.Last == nil || number > h.Last.Number) {
 			h.next(v)
 		}
 	}
@@ -131,22 +131,8 @@ func (h *history) next(raw bson.Raw) {
 		h.problem("%v", err)
 		return
 	}
-	switch {
-	case h.last == nil && r.Number != 1:
-		h.problem("the first version is number %d", r.Number)
-	case h.last == nil:
-	case r.Number != h.last.Number+1:
-		h.problem("version %d follows version %d", r.Number, h.last.Number)
-	case r.RecordedAt != h.last.SupersededAt:
-		h.problem("version %d is of %s, but the one before it ended at %s", r.Number, r.RecordedAt, h.last.SupersededAt)
-	}
-	if r.SupersededAt <= r.RecordedAt {
-		h.problem("version %d was superseded before it was recorded", r.Number)
-	}
-	h.last = r
-	if err := check.Content(h.c.name, h.key, r.Op, r.Deleted, r.Data); err != nil {
-		h.problem("version %d: %v", r.Number, err)
-		return
+	for _, problem := range h.Next(&r.Version) {
+		h.problem("%s", problem)
 	}
 	if !bytes.Equal(encodeVersion(r), raw) {
 		h.problem("version %d: what filters see is not what the data says; export the store and import it into an empty one", r.Number)

@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // Check implements driver.Engine. Beside SQLite's own check of the file, it
@@ -111,7 +112,7 @@ func (k *checker) document(s *sqlite.Stmt) error {
 	}
 	h.BindInt64(1, doc.version(0))
 	h.BindInt64(2, (doc + 1).version(0))
-	var last *driver.Version
+	var history check.History
 	entries := make([][]held, len(k.coll.indexes))
 	open := make([]map[string]int, len(k.coll.indexes))
 	for i := range open {
@@ -123,33 +124,28 @@ func (k *checker) document(s *sqlite.Stmt) error {
 			return err
 		}
 		k.versions++
-		number, before := int64(1), driver.Instant(-1<<63)
-		if last != nil {
-			number, before = last.Number+1, last.RecordedAt
+		if history.Last != nil {
+			history.Last.SupersededAt = v.RecordedAt // which is not stored
 		}
-		if v.Number != number {
-			k.problem(v.Key, "version %d follows version %d", v.Number, number-1)
-		}
-		if v.RecordedAt <= before {
-			k.problem(v.Key, "version %d is not later than the one before", v.Number)
-		}
-		if v.Key != row.Key {
-			k.problem(row.Key, "version %d has the key %q", v.Number, v.Key)
+		for _, problem := range history.Next(v) {
+			k.problem(row.Key, "%s", problem)
 		}
 		k.expect(entries, open, v)
-		last = v
 		return nil
 	}); err != nil {
 		return err
 	}
+	for _, problem := range history.End() {
+		k.problem(row.Key, "%s", problem)
+	}
+	last := history.Last
 	if last == nil {
-		k.problem(row.Key, "the document has no history")
 		return nil
 	}
 	k.last = max(k.last, last.RecordedAt)
 	if row.Number != last.Number || row.RecordedAt != last.RecordedAt || row.Op != last.Op || row.Deleted != last.Deleted ||
 		row.Author != last.Author || row.Message != last.Message || row.Group != last.Group ||
-		!slices.Equal(row.Changed, last.Changed) || string(row.Data) != string(last.Data) {
+		row.Key != last.Key || !slices.Equal(row.Changed, last.Changed) || string(row.Data) != string(last.Data) {
 		k.problem(row.Key, "the current state is not that of the last version, %d", last.Number)
 	}
 	return k.entries(doc, row.Key, entries)

@@ -29,7 +29,7 @@ func write(w *driver.Write) error {
 	case w.Expected < 0:
 		return invalidf("%s %q: the expected version is %d; version numbers start at 1, and 0 means that it must not exist", w.Collection, w.Key, w.Expected)
 	}
-	return Content(w.Collection, w.Key, w.Op, w.Deleted, w.Data)
+	return content(w.Collection, w.Key, w.Op, w.Deleted, w.Data)
 }
 
 // together refuses writes that cannot be committed at once, of which each is well-formed.
@@ -70,11 +70,11 @@ func loaded(v *driver.Version) error {
 	case v.Number < 0:
 		return invalidf("%s %q: version numbers start at 1, got %d", v.Collection, v.Key, v.Number)
 	}
-	return Content(v.Collection, v.Key, v.Op, v.Deleted, v.Data)
+	return content(v.Collection, v.Key, v.Op, v.Deleted, v.Data)
 }
 
-// Content refuses what no version could hold.
-func Content(collection, key string, op driver.Op, deleted bool, data []byte) error {
+// content refuses what no version could hold.
+func content(collection, key string, op driver.Op, deleted bool, data []byte) error {
 	switch {
 	case key == "":
 		return invalidf("a version of %s has no key", collection)

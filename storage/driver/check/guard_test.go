@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +16,9 @@ import (
 // reached counts what comes through to an engine. Its Now takes until it is let go.
 type reached struct {
 	driver.Engine
-	calls, closed int
-	now           chan struct{}
+	calls  int
+	closed atomic.Int64
+	now    chan struct{}
 }
 
 func (r *reached) Now(context.Context) (driver.Instant, error) {
@@ -54,7 +56,7 @@ func (r *reached) Load(context.Context, []driver.Version) (driver.LoadResult, er
 }
 
 func (r *reached) Close() error {
-	r.closed++
+	r.closed.Add(1)
 	return errors.New("closed")
 }
 
@@ -147,19 +149,19 @@ func TestGuardCloses(t *testing.T) {
 				closed <- time.Since(start)
 			}()
 			synctest.Wait()
-			if _, err := g.Now(t.Context()); driver.RefusalOf(err) != driver.Closed().Refused || engine.closed != 0 {
-				t.Errorf("a call while it closes: %v; closed %d times", err, engine.closed)
+			if _, err := g.Now(t.Context()); driver.RefusalOf(err) != driver.Closed().Refused || engine.closed.Load() != 0 {
+				t.Errorf("a call while it closes: %v; closed %d times", err, engine.closed.Load())
 			}
 			want := CloseTimeout
 			if ends {
 				want = 0
 				close(engine.now)
 			}
-			if took := <-closed; took != want || engine.closed != 1 {
-				t.Errorf("it took %v, want %v; closed %d times", took, want, engine.closed)
+			if took := <-closed; took != want || engine.closed.Load() != 1 {
+				t.Errorf("it took %v, want %v; closed %d times", took, want, engine.closed.Load())
 			}
-			if err := g.Close(); err != nil || engine.closed != 1 {
-				t.Errorf("again: %v; closed %d times", err, engine.closed)
+			if err := g.Close(); err != nil || engine.closed.Load() != 1 {
+				t.Errorf("again: %v; closed %d times", err, engine.closed.Load())
 			}
 			if !ends {
 				close(engine.now)
