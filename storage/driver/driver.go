@@ -35,8 +35,8 @@ type Engine interface {
 	// to it is visible to every later read, and no later commit will get a
 	// time at or before it. It never goes back, and is never before a commit
 	// that was acknowledged (a client reads its own writes), even when the
-	// clock goes back, or the data was closed and opened again. Load is the
-	// exception: it adds to the past.
+	// clock goes back, or the data was closed and opened again. It may be the
+	// last commit, or later. Load is the exception: it adds to the past.
 	Now(ctx context.Context) (Instant, error)
 
 	// Settle waits until reads at the given instant are repeatable: until no
@@ -101,7 +101,7 @@ type Engine interface {
 	// adds what is missing, and nothing twice. Readers see a document that is being
 	// loaded with as many of its versions as are there, in order, each whole.
 	// CodeInvalid (as *LoadError): not after the document's last version, a
-	// number that is not the next, in the future (later than Now would say),
+	// number that is not the next, in the future (later than the engine's clock),
 	// at or before 1970, unlike the one that is there, unknown collection, or
 	// malformed as for Commit.
 	Load(ctx context.Context, vs []Version) (LoadResult, error)

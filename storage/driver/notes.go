@@ -6,7 +6,7 @@ import "sync/atomic"
 // what a reader found out about its Data, so that the next one need not. They
 // are one value of the readers' choice, which is shared and never modified, and
 // has to say itself what it is about. The zero Notes are empty; engines never
-// look into them.
+// look into them, and need not have any: readers then find out again.
 type Notes struct{ value atomic.Pointer[any] }
 
 // Get returns what was kept last; nil for nothing, also on nil Notes.
