@@ -239,14 +239,15 @@ func (c *collection) rows(ctx context.Context, p *planned) ([]row, error) {
 		return nil, err
 	}
 	if later, err := c.changedSince(ctx, p.At); err != nil || !later {
-		return r.rows, err
+		return r.complete(), err
 	}
 	cursor, err = c.main.Aggregate(ctx, p.pastPipeline("prev"), options.Aggregate().SetAllowDiskUse(true))
 	if err := r.all(ctx, cursor, err, "prev"); err != nil {
 		return nil, err
 	}
 	cursor, err = c.history.Aggregate(ctx, p.pastPipeline("vs"), options.Aggregate().SetAllowDiskUse(true))
-	return r.rows, r.all(ctx, cursor, err, "vs")
+	err = r.all(ctx, cursor, err, "vs")
+	return r.complete(), err
 }
 
 // sorting is the order that the database sorts by.
@@ -288,14 +289,29 @@ type reader struct {
 	p    *planned
 	seen map[string]bool
 	rows []row
+	// last are the rows at which cursors were left, as they had more data than a page may
+	// have.
+	last []row
 }
 
-// all reads a cursor to its end; its versions are in a field of its documents.
+// complete returns the rows of the part of the page that no cursor was left before.
+func (r *reader) complete() []row {
+	return slices.DeleteFunc(r.rows, func(found row) bool {
+		return slices.ContainsFunc(r.last, func(last row) bool {
+			order := compareRows(r.p.Order, found, last)
+			return r.p.Backward && order < 0 || !r.p.Backward && order > 0
+		})
+	})
+}
+
+// all reads a cursor to its end, or until the page is refused for its size; its
+// versions are in a field of its documents.
 func (r *reader) all(ctx context.Context, cursor *mongo.Cursor, err error, field string) error {
 	if err != nil {
 		return err
 	}
 	defer closeCursor(ctx, cursor)
+	size := int64(0)
 	for cursor.Next(ctx) {
 		key, err := r.c.key(cursor.Current.Lookup("_id"))
 		if err != nil {
@@ -310,6 +326,10 @@ func (r *reader) all(ctx context.Context, cursor *mongo.Cursor, err error, field
 			return err
 		}
 		r.rows = append(r.rows, newRow(r.p.Order, &found.Version))
+		if size += int64(len(found.Data)); r.p.Exceeds(size) && !r.p.local {
+			r.last = append(r.last, r.rows[len(r.rows)-1])
+			return nil
+		}
 	}
 	return cursor.Err()
 }
