@@ -38,7 +38,7 @@ func (c *collection) check(ctx context.Context, raw bson.Raw, report func(string
 		report(err.Error())
 		return nil
 	}
-	if isStub(raw) {
+	if isPlaceholder(raw) {
 		return nil // what was to be made of it was not
 	}
 	h := &history{c: c, key: key, report: report}
@@ -159,11 +159,9 @@ var (
 	}
 	clockShape = shape{
 		"_id": {of: bson.TypeString}, "last": {of: bson.TypeInt64}, "now": {of: bson.TypeDateTime}, "n": {of: bson.TypeInt64},
-		"acked": {of: bson.TypeInt64, optional: true}, "flights": {of: bson.TypeEmbeddedDocument, optional: true}, "hold": {of: bson.TypeEmbeddedDocument, optional: true},
-		"sharing": {of: bson.TypeArray, optional: true},
+		"acked": {of: bson.TypeInt64, optional: true}, "flights": {of: bson.TypeEmbeddedDocument, optional: true}, "lease": {of: bson.TypeString, optional: true}, "sharing": {of: bson.TypeArray, optional: true},
 	}
-	flightShape = shape{"from": {of: bson.TypeInt64}, "since": {of: bson.TypeDateTime}, "ms": {of: bson.TypeInt64}}
-	holdShape   = shape{"id": {of: bson.TypeString}, "floor": {of: bson.TypeInt64}, "since": {of: bson.TypeDateTime}, "ms": {of: bson.TypeInt64}}
+	flightShape = shape{"from": {of: bson.TypeInt64}, "ahead": {of: bson.TypeInt64}, "since": {of: bson.TypeDateTime}, "ms": {of: bson.TypeInt64}}
 )
 
 // problems says how a document, or a part of one, is not as asof writes it.
@@ -246,9 +244,6 @@ func clockProblems(raw bson.Raw) []string {
 	elements, _ := flights.Elements()
 	for _, e := range elements {
 		problems = append(problems, flightShape.problems("flights."+e.Key()+".", e.Value())...)
-	}
-	if hold := raw.Lookup("hold"); !hold.IsZero() {
-		problems = append(problems, holdShape.problems("hold.", hold)...)
 	}
 	if len(problems) > 0 {
 		return problems

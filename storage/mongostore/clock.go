@@ -4,322 +4,306 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"log/slog"
-	"maps"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
 )
 
 // clock hands out the times of commits and the instants to read at, such that
 // nothing commits at or before an instant that was handed out, by any server on
-// the database, whichever process or machine was stopped, wherever and for however
-// long. The database keeps that promise:
+// the database, whichever process or machine was stopped, and for however long.
+// The servers agree by one document, see clockState:
 //
-//   - A commit takes its time by a change of the clock document (clockdoc.go) that
-//     says from when on times are in flight. The database notes in it, by its own
-//     clock, since when.
+//   - A commit is registered in flight before it is sent: in an entry whose times are from
+//     or later, on condition that last is less. The database notes, by its own clock,
+//     since when the entry is there.
 //   - Every update that makes versions current is refused by the database unless its
-//     clock ($$NOW) is less than the flight's life past that (flight.until), and may
-//     run there only as long again (maxTimeMS).
-//   - The instant to read at is the one before the first in flight, else the last
-//     time taken. It is never before a commit that was acknowledged: commits wait a
-//     little for others in flight before them, and readers wait for the rest.
-//   - Whose flight does not end, since its server is gone, is evicted by the others,
-//     once the database's clock says that nothing of it can be carried out any more.
+//     clock ($$NOW) is less than flight.until, and may run there for flight.run at
+//     most (maxTimeMS). So nothing of an entry is carried out later than ms after since.
+//   - When a commit has ended, its entry is removed and last raised to its time. It is
+//     acknowledged when nothing is in flight before it, or acked says that it was.
+//   - The instant to read at is last, or the one before the first in flight, and not before
+//     acked: until then a reader waits.
+//   - The entry of a server that is gone is evicted by the others, once the database's
+//     clock says that nothing of it can be carried out any more.
 //
-// The only server on a database takes a hold of the clock instead, which is a flight
-// of all times from then on: it is renewed twice a second, and lets that server
-// take times and instants from its own clock. Another server asks for the end of it.
+// The only server on a database has a lease: an entry that it renews, under which
+// it takes times and instants from memory, and nobody else registers anything. Another
+// server adds itself to sharing, which ends the lease.
 //
-// Local clocks say only how late it is. No instant is handed out that is further
-// ahead of the database's clock than maxAhead, except the one after the last.
+// Times follow the local clock, within a bound of the database's. Local clocks decide
+// nothing else but when to ask the database.
 type clock struct {
 	meta     *mongo.Collection
 	id       string // of this server
 	alive    context.Context
 	stop     context.CancelFunc
+	ended    chan struct{}
 	wallTime func() time.Time
 	elapsed  func() time.Duration // never goes back
 	timing   timing
-	maxSkew  time.Duration // 0: clocks are not compared
-	logger   *slog.Logger
+	maxSkew  time.Duration // how far times may be behind the database's clock; 0: as far as the local clock
 	causal   func(context.Context) (context.Context, func())
+	edits    rounds // of edit
+	looks    rounds // of read
 
-	kicked chan struct{}
-	ended  chan struct{}
+	mu       sync.Mutex
+	landed   chan struct{}  // closed, and replaced, when flights have ended
+	last     driver.Instant // the greatest instant handed out here, or known to be
+	reach    driver.Instant // what the document's last is to be raised to
+	acked    driver.Instant // the last commit that was acknowledged while others were in flight before it
+	flights  []*flight      // of this server
+	waiting  []*waiter
+	released []string // entries of which nothing is in flight any more
 
-	mu      sync.Mutex
-	changed chan struct{} // closed, and replaced, when anything below changes
-	mode    clockMode
-	last    driver.Instant // the greatest instant handed out here, or known to be
-	flights []*flight      // of this server, by their times
-	waiting []*ticket      // for their times
-	wanted  driver.Instant // to be handed out
-	acked   driver.Instant // the last commit that was acknowledged while others were in flight before it
+	lease  grant // of this server; no entry: it has none
+	ending bool  // the lease is to end
 
-	// The hold: it is this server's until life past since, by the database's clock.
-	hold  string
-	floor driver.Instant // up to it instants may be handed out
-	since bson.DateTime
-	begun moment // when its last renewal began
-	life  time.Duration
-
-	// What the clock document says, as far as it is known here.
-	mark       driver.Instant            // later commits of any server get greater times
-	stable     driver.Instant            // no commit gets a time at or before it
-	ackStored  driver.Instant            // acked, of all servers
-	registered map[string]driver.Instant // the flights of this server, and from when on they are
-	seen       map[string]clockEntry     // the flights and holds of all
-	now        driver.Instant            // the database's clock
-	heard      moment                    // and when that was, at the latest
-
-	left    bool // others are not told of its end
-	poked   bool // a change is to be made, whether or not there is something to tell
-	changes int  // attempts to change the document
-	failed  error
-	away    time.Duration // since when they failed
-	apart   error         // how far the clocks are apart, where that is too much
-
-	looking bool
-	next    *look
-
-	// Only who changes the document uses these.
-	took    time.Duration // by the last attempt, at least
-	entries int           // that were named
+	state  *clockState    // the document, as it was read last
+	stable driver.Instant // no commit gets a time at or before it any more
+	now    driver.Instant // the database's clock
+	heard  time.Duration  // when it said so, by elapsed
+	lead   driver.Instant // how far times are to be after those of others, which are ahead
+	poked  bool           // the document is to be changed, whether or not there is something to change
+	failed error          // of the last change
+	took   time.Duration  // by it, at least
+	left   bool           // this server has left
 }
 
-func newClock(s *Store, o Options) *clock {
-	c := &clock{
-		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: o.timing, maxSkew: o.MaxSkew,
-		logger: s.logger, causal: s.causal, kicked: make(chan struct{}, 1), ended: make(chan struct{}), changed: make(chan struct{}),
-		registered: make(map[string]driver.Instant),
-	}
-	c.alive, c.stop = context.WithCancel(s.life)
-	if c.timing == (timing{}) {
-		c.timing = usual
-	}
-	return c
+// clockState is the clock document.
+type clockState struct {
+	Last    driver.Instant        `bson:"last"`  // later entries are after it
+	Acked   driver.Instant        `bson:"acked"` // the last commit that was acknowledged with others in flight before it
+	Now     bson.DateTime         `bson:"now"`   // the database's clock at the last change
+	N       int64                 `bson:"n"`     // how many changes there were
+	Flights map[string]clockEntry `bson:"flights"`
+	Lease   string                `bson:"lease"`   // the entry that is one
+	Sharing []string              `bson:"sharing"` // the servers that register each commit
 }
 
-type clockMode int
-
-const (
-	modeShared clockMode = iota // times and instants come from the document
-	modeHeld                    // from memory
-	modeEnding                  // from neither: the hold is being given up
-)
-
-// timing is what the protocol rests on. Only tests choose another one.
-type timing struct {
-	life  time.Duration // a flight's: so long after it began the database takes a small write
-	hold  time.Duration // the same of a hold, after it was renewed
-	skew  time.Duration // how far the clocks of the members of a replica set are apart at most
-	renew time.Duration // between two renewals
-	ahead time.Duration // for how long ahead a hold is taken
+type clockEntry struct {
+	From  driver.Instant `bson:"from"`  // no time of it is before
+	Ahead int64          `bson:"ahead"` // how far times may be after From, or Last as it was, in microseconds
+	Since bson.DateTime  `bson:"since"` // the database's clock when it was made, or renewed
+	Ms    int64          `bson:"ms"`    // for how long from then on something of it may be carried out
 }
 
-var usual = timing{
-	life: time.Second, hold: 1500 * time.Millisecond, skew: maxAhead, renew: 500 * time.Millisecond, ahead: 2 * time.Second,
-}
+const clockID = "clock"
 
-const (
-	// maxAhead is how far an instant may be ahead of the database's clock.
-	maxAhead = 500 * time.Millisecond
-	// longestLife bounds the life of a flight, unless that of the first attempt is a large
-	// part of it, and how long one command on the clock document may take.
-	longestLife = 10 * time.Second
-	// lifeBytes are written in a second at least, of writes that are not small.
-	lifeBytes  = 1 << 20
-	smallWrite = 64 << 10
-	// ackWait is how long a commit that is made waits for others in flight before it, so that
-	// readers need not.
-	ackWait = 50 * time.Millisecond
-	// awayAfter is how long a database must have been out of reach before nobody waits
-	// for it any longer: another primary is elected in less (12 s by default).
-	awayAfter = 15 * time.Second
-)
+// top is the greatest time that an entry allows.
+func (s *clockState) top(e clockEntry) driver.Instant {
+	return max(s.Last, e.From) + driver.Instant(e.Ahead)
+}
 
 // flight is a commit, or a part of a load, on its way.
 type flight struct {
 	at    driver.Instant
 	until bson.DateTime // the database's clock, from which on it refuses what the flight sends
 	run   time.Duration // how long that may take there
-	entry string        // of the clock document; empty: it flies under the hold
+	entry string
 }
 
-// ticket is a commit that waits for its time.
-type ticket struct {
+// waiter is a commit that waits for its time.
+type waiter struct {
 	after  driver.Instant
 	life   time.Duration
 	flight *flight // once it has one
-	gone   bool    // nobody waits for it
 }
 
-// moment is a point in time by both clocks: the first stands still while a machine
-// is suspended, and the second may be set.
-type moment struct {
-	elapsed time.Duration
-	wall    time.Time
+// grant is what an entry allows its server.
+type grant struct {
+	entry string
+	since bson.DateTime
+	begun time.Duration  // before the change that made or renewed it
+	life  time.Duration  // the longest of a write
+	top   driver.Instant // the greatest time
 }
 
-func (c *clock) moment() moment {
-	return moment{c.elapsed(), c.wallTime().Round(0)} // without what else Go measures by
+// timing is what the protocol rests on. Only tests choose another one.
+type timing struct {
+	life  time.Duration // how long the database may run a small write
+	skew  time.Duration // how far the clocks of the members of a replica set are apart at most
+	renew time.Duration // between two renewals of a lease
 }
 
-// past is how long ago a moment was, by the clock that moved further.
-func (c *clock) past(m moment) time.Duration {
-	now := c.moment()
-	return max(now.elapsed-m.elapsed, now.wall.Sub(m.wall))
-}
+var usual = timing{life: time.Second, skew: maxAhead, renew: 500 * time.Millisecond}
 
-// lifeOf is how long a flight lives that sends so many bytes; each further attempt
-// lives twice as long, so that a slow database gets it done.
-func (c *clock) lifeOf(bytes, attempt int) time.Duration {
-	life := c.timing.life + time.Duration(max(0, bytes-smallWrite))*time.Second/lifeBytes
-	return min(life<<attempt, max(longestLife, 4*life))
-}
+const (
+	// maxAhead is how far an instant may be ahead of the database's clock.
+	maxAhead = 500 * time.Millisecond
+	// longestLife bounds the life of a write, unless that of the first attempt is a large
+	// part of it, and how long one command on the clock document may take.
+	longestLife = 10 * time.Second
+	// ackWait is how long a commit waits for others in flight before it, so that readers need not.
+	ackWait = 50 * time.Millisecond
+	// The pauses between two rounds.
+	firstWait = time.Millisecond
+	lastWait  = 50 * time.Millisecond
+)
 
-// broadcast wakes everyone who waits. The caller holds the lock.
-func (c *clock) broadcast() {
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
+var (
+	// errEmptied: the document was there, and is not any more.
+	errEmptied = driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof ran; restore it, or start asof again for an empty store")
+	// errNotYet: another server has to do something first.
+	errNotYet = errors.New("the database, or another server, has not answered yet")
+)
 
-func (c *clock) kick() {
-	select {
-	case c.kicked <- struct{}{}:
-	default: // it is kicked already
+// sendable is for how long after an entry began writes with a life may be sent, and
+// carriedOut for how long something of them may be carried out.
+func sendable(life time.Duration) time.Duration   { return life * 3 / 2 }
+func carriedOut(life time.Duration) time.Duration { return sendable(life) + life }
+
+func instantOf(t bson.DateTime) driver.Instant    { return driver.InstantOf(t.Time()) }
+func microseconds(d time.Duration) driver.Instant { return driver.Instant(d.Microseconds()) }
+
+func newClock(s *Store, o Options) *clock {
+	c := &clock{
+		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: o.timing, maxSkew: o.MaxSkew, causal: s.causal,
+		ended: make(chan struct{}), landed: make(chan struct{}), state: new(clockState),
 	}
+	c.alive, c.stop = context.WithCancel(s.life)
+	if c.timing == (timing{}) {
+		c.timing = usual
+	}
+	c.edits.run = func() error { return c.edit(c.alive) }
+	c.looks.run = func() error {
+		c.mu.Lock()
+		leases := c.lease.entry != ""
+		c.mu.Unlock()
+		if leases {
+			return c.edits.do(c.alive)
+		}
+		return c.read(c.alive)
+	}
+	return c
 }
 
-// await waits for a change, and fails when the context ends, or where an attempt to
-// change the document failed, after those that there were when the caller began, for a
-// reason that stays. The caller holds the lock, and has it again afterwards.
-func (c *clock) await(ctx context.Context, after int) error {
-	if c.changes > after && staysRefused(c.failed) {
-		return c.failed
-	}
-	if err := c.gone(); err != nil {
-		return err
-	}
-	changed := c.changed
-	c.mu.Unlock()
-	defer c.mu.Lock()
-	select {
-	case <-changed:
-		return nil
-	case <-ctx.Done():
-	}
-	c.mu.Lock()
-	reason := c.failed
-	c.mu.Unlock()
-	if reason == nil {
-		return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock: the time was up: %w", ctx.Err())
-	}
-	return driver.Errorf(driver.CodeUnavailable, "waiting for the database's clock (%v): the time was up: %w", reason, ctx.Err())
-}
+// The caller of present, bound, leased, settled and serve holds the lock.
 
-// present is the latest instant that is not in the future: what this machine's clock
-// says, unless that is too far ahead of the database's. The caller holds the lock.
+// present is the latest instant that is not in the future: what the local clock says,
+// unless that is too far from the database's.
 func (c *clock) present() driver.Instant {
-	return max(c.last, min(driver.InstantOf(c.wallTime()), c.bound()))
+	at := driver.InstantOf(c.wallTime())
+	if c.maxSkew > 0 {
+		at = max(at, c.bound()-microseconds(maxAhead+c.maxSkew))
+	}
+	return max(c.last, min(at, c.bound()))
 }
 
-// bound is what no instant may be after but the one that follows the last. The caller
-// holds the lock.
+// bound is what no instant is after, but the one that follows the last.
 func (c *clock) bound() driver.Instant {
-	return c.now + driver.Instant((c.elapsed() - c.heard.elapsed + maxAhead).Microseconds())
+	return c.now + microseconds(c.elapsed()-c.heard+maxAhead)
 }
 
-// latest is the latest instant that is not in the future, also where another server's clock
-// is ahead of this one's.
-func (c *clock) latest(ctx context.Context) (driver.Instant, error) {
-	c.mu.Lock()
-	shares := c.mode == modeShared
-	c.mu.Unlock()
-	if shares {
-		if _, err := c.look(ctx); err != nil {
-			return 0, err
-		}
+// leased reports whether this server has a lease for sure.
+func (c *clock) leased() bool {
+	return c.lease.entry != "" && !c.ending && c.elapsed()-c.lease.begun < sendable(c.lease.life)
+}
+
+// settled reports whether no commit with a time at or before an instant can still appear.
+func (c *clock) settled(at driver.Instant) bool {
+	if c.lease.entry != "" {
+		return at <= c.last && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.at <= at })
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.present(), nil
+	return at <= c.stable
 }
 
-// leased reports whether the hold is this server's for sure. The caller holds the lock.
-func (c *clock) leased() bool { return c.mode == modeHeld && c.past(c.begun) < c.life }
+// serve gives times, from least on, to the waiting commits that a grant allows.
+func (c *clock) serve(g grant, least driver.Instant) {
+	c.waiting = slices.DeleteFunc(c.waiting, func(w *waiter) bool {
+		at := max(least, w.after+1)
+		if at > g.top || w.life > g.life {
+			return false
+		}
+		least = at + 1
+		c.last = max(c.last, at)
+		w.flight = &flight{at: at, until: g.since + bson.DateTime(sendable(w.life).Milliseconds()), run: w.life, entry: g.entry}
+		c.flights = append(c.flights, w.flight)
+		return true
+	})
+}
 
-// takeOff returns a flight at a time greater than after and all that were handed out
-// before, which lives as long as is said at least. The caller ends it by land, when it
-// is certain that nothing of it can still be carried out.
-func (c *clock) takeOff(ctx context.Context, after driver.Instant, life time.Duration) (*flight, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	began := c.changes
-	var t *ticket
-	for {
+// until makes rounds until something is so, which it asks with the lock held and the number of
+// rounds so far. It fails when the context ends, or a round does for a reason that stays.
+func (c *clock) until(ctx context.Context, r *rounds, so func(rounds int) bool) error {
+	var reason error
+	for n, wait := 0, firstWait; ; n, wait = n+1, min(2*wait, lastWait) {
+		c.mu.Lock()
+		landed, failed, holds := c.landed, c.failed, so(n)
+		c.mu.Unlock()
+		if holds {
+			return nil
+		}
+		if n > 0 {
+			select {
+			case <-time.After(wait):
+			case <-landed:
+			case <-ctx.Done():
+			}
+		}
+		err := r.do(ctx)
 		switch {
-		case t != nil && t.flight != nil:
-			return t.flight, nil
-		case t != nil:
-		case c.leased() && life <= c.timing.life:
-			at := max(c.present(), c.last+1, after+1)
-			if at <= c.floor {
-				f := &flight{at: at, until: c.since + bson.DateTime(c.life.Milliseconds()), run: life}
-				c.depart(f)
-				return f, nil
-			}
-			c.want(at)
-		case c.mode == modeHeld && life <= c.timing.life:
-			c.kick()
-		default:
-			t = &ticket{after: after, life: life}
-			c.waiting = append(c.waiting, t)
-			c.kick()
+		case ctx.Err() != nil:
+			return driver.Errorf(driver.CodeUnavailable, "%v: the time was up: %w", wrap(cmp.Or(reason, failed, errNotYet), "agreeing with other servers on the time"), ctx.Err())
+		case err != nil && !passes(err) && !errors.Is(err, errNotYet):
+			return wrap(err, "agreeing with other servers on the time")
 		}
-		if err := c.await(ctx, began); err != nil {
-			if t != nil && t.flight != nil {
-				return t.flight, nil
-			}
-			if t != nil {
-				t.gone = true
-			}
-			return nil, err
-		}
+		reason = err
 	}
 }
 
-// want asks for an instant to come within reach. The caller holds the lock.
-func (c *clock) want(at driver.Instant) {
-	c.wanted = max(c.wanted, at)
-	c.kick()
-}
-
-// depart notes a flight. The caller holds the lock.
-func (c *clock) depart(f *flight) {
-	c.last = max(c.last, f.at)
-	c.flights = append(c.flights, f)
-}
-
-// land ends flights of which nothing can be carried out any more.
-func (c *clock) land(flights ...*flight) {
-	if len(flights) == 0 {
-		return
+// begin returns a flight at a time greater than after and all that were handed out
+// before, which the database may run for life. The caller calls end, when it is certain
+// that nothing of it can still be carried out.
+func (c *clock) begin(ctx context.Context, after driver.Instant, life time.Duration) (*flight, error) {
+	w := &waiter{after: after, life: life}
+	c.mu.Lock()
+	c.waiting = append(c.waiting, w)
+	c.mu.Unlock()
+	err := c.until(ctx, &c.edits, func(int) bool {
+		if w.flight == nil && c.leased() {
+			c.serve(c.lease, max(c.present(), c.last+1))
+		}
+		return w.flight != nil
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.flight != nil {
+		return w.flight, nil
 	}
+	c.waiting = slices.DeleteFunc(c.waiting, func(other *waiter) bool { return other == w })
+	return nil, err
+}
+
+// end ends flights of which nothing can be carried out any more.
+func (c *clock) end(flights ...*flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.flights = slices.DeleteFunc(c.flights, func(f *flight) bool { return slices.Contains(flights, f) })
-	if c.mode != modeHeld || flights[0].entry != "" {
-		c.kick() // others wait for it
+	for _, f := range flights {
+		c.reach = max(c.reach, f.at)
+		c.release(f.entry)
 	}
-	c.broadcast()
+	close(c.landed)
+	c.landed = make(chan struct{})
+	if len(c.released) > 0 || c.ending {
+		c.edits.ask() // others wait for it
+	}
+}
+
+// release notes that an entry is to be removed, unless it is the lease or something of it
+// is in flight. The caller holds the lock.
+func (c *clock) release(entry string) {
+	if entry != c.lease.entry && !slices.Contains(c.released, entry) && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
+		c.released = append(c.released, entry)
+	}
 }
 
 // awaitEnd waits until nothing of some flights can be carried out any more, by the
@@ -327,131 +311,67 @@ func (c *clock) land(flights ...*flight) {
 func (c *clock) awaitEnd(ctx context.Context, flights []*flight) error {
 	end := driver.Instant(0)
 	for _, f := range flights {
-		end = max(end, instantOf(f.until)+driver.Instant((f.run+c.timing.skew).Microseconds()))
+		end = max(end, instantOf(f.until)+microseconds(f.run+c.timing.skew))
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.now <= end {
-		left := time.Duration(end-c.now)*time.Microsecond - (c.elapsed() - c.heard.elapsed)
-		began := c.changes
-		c.mu.Unlock()
-		pause(ctx, left+time.Millisecond)
-		c.mu.Lock()
-		c.poke()
-		for c.changes == began || c.failed != nil {
-			if err := c.await(ctx, began); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	left := time.Duration(end-c.now)*time.Microsecond - (c.elapsed() - c.heard)
+	c.mu.Unlock()
+	pause(ctx, left)
+	return c.until(ctx, &c.edits, func(int) bool {
+		c.poked = c.poked || c.now <= end
+		return c.now > end
+	})
 }
 
-func instantOf(t bson.DateTime) driver.Instant { return driver.InstantOf(t.Time()) }
-
-// settled reports whether no commit with a time at or before an instant can still
-// appear. The caller holds the lock.
-func (c *clock) settled(at driver.Instant) bool {
-	if c.mode == modeHeld {
-		return at <= c.last && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.at <= at })
-	}
-	return at <= c.stable
-}
-
-// acknowledge makes sure that whoever asks for an instant from then on, wherever, is given
-// one that is not before a commit's. Commits in flight before it end soon, as a rule; where
-// one does not, whoever reads waits for it, and the clock document says up to where.
+// acknowledge returns when a commit that has ended may be acknowledged: when every instant
+// that any server hands out from then on is at its time or later. Commits in flight before
+// it mostly end soon; where one does not, readers wait for that.
 func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
 	soon, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
-	if err := c.untilSettled(soon, at); err == nil || soon.Err() == nil || ctx.Err() != nil {
+	// First others get to know that it is not in flight any more.
+	_ = c.until(soon, &c.edits, func(rounds int) bool { return rounds > 0 || c.settled(at) })
+	err := c.until(soon, &c.looks, func(int) bool { return c.settled(at) })
+	if err == nil || soon.Err() == nil || ctx.Err() != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.acked = max(c.acked, at)
-	for began := c.changes; c.mode != modeHeld && c.ackStored < at && !c.settled(at); {
-		c.kick()
-		if err := c.await(ctx, began); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.until(ctx, &c.edits, func(int) bool {
+		c.acked = max(c.acked, at)
+		return c.lease.entry != "" || c.state.Acked >= at || c.settled(at)
+	})
 }
 
-// untilSettled waits until no commit with a time at or before an instant can still appear.
-func (c *clock) untilSettled(ctx context.Context, at driver.Instant) error {
-	for wait := firstLook; ; wait = min(2*wait, lastLook) {
-		c.mu.Lock()
-		own := func() bool {
-			return c.mode == modeHeld || slices.ContainsFunc(c.flights, func(f *flight) bool { return f.at <= at }) ||
-				slices.ContainsFunc(slices.Collect(maps.Values(c.registered)), func(from driver.Instant) bool { return from <= at })
+// instant returns one to read at: not before any acknowledged commit, and such that none
+// before it is in flight.
+func (c *clock) instant(ctx context.Context) (at driver.Instant, err error) {
+	err = c.until(ctx, &c.looks, func(rounds int) bool {
+		if c.lease.entry == "" {
+			at = c.stable
+			return rounds > 0 && c.state.Lease == "" && at >= c.state.Acked
 		}
-		for began := c.changes; !c.settled(at) && own(); {
-			if err := c.await(ctx, began); err != nil {
-				c.mu.Unlock()
-				return err
-			}
+		at = c.present()
+		for _, f := range c.flights {
+			at = min(at, f.at-1)
 		}
-		done := c.settled(at)
-		c.mu.Unlock()
-		if done {
-			return nil
+		at = max(at, c.acked)
+		if at > c.lease.top || !c.leased() {
+			c.poked = true
+			return false
 		}
-		if _, err := c.look(ctx); err != nil { // others have flights before it
-			return err
-		}
-		c.mu.Lock()
-		done = c.settled(at)
-		c.mu.Unlock()
-		if done {
-			return nil
-		}
-		pause(ctx, wait)
-	}
+		c.last = max(c.last, at)
+		return c.settled(at)
+	})
+	return at, err
 }
 
-// instant returns one to read at.
-func (c *clock) instant(ctx context.Context) (driver.Instant, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	began, wait := c.changes, firstLook
-	for {
-		switch {
-		case c.leased():
-			at := c.present()
-			for _, f := range c.flights {
-				at = min(at, f.at-1)
-			}
-			switch {
-			case at < c.acked: // until those in flight before it have ended
-			case at <= c.floor:
-				c.last = max(c.last, at)
-				return at, nil
-			default:
-				c.want(at)
-			}
-		case c.mode == modeShared:
-			c.mu.Unlock()
-			known, err := c.look(ctx)
-			c.mu.Lock()
-			if err != nil || known && c.stable >= max(c.acked, c.ackStored) {
-				return c.stable, err
-			}
-			c.kick() // another server holds the clock, or there are flights before what was acknowledged
-			c.mu.Unlock()
-			pause(ctx, wait)
-			c.mu.Lock()
-			if wait = min(2*wait, lastLook); ctx.Err() == nil {
-				continue
-			}
-		default:
-			c.kick()
-		}
-		if err := c.await(ctx, began); err != nil {
-			return 0, err
-		}
-	}
+// latest is the latest instant that is not in the future, also where another server's clock
+// is ahead of this one's.
+func (c *clock) latest(ctx context.Context) (at driver.Instant, err error) {
+	err = c.until(ctx, &c.looks, func(rounds int) bool {
+		at = c.present()
+		return rounds > 0 || c.leased()
+	})
+	return at, err
 }
 
 // settle makes an instant one that later commits are after, and waits until none at or
@@ -467,49 +387,342 @@ func (c *clock) settle(ctx context.Context, at driver.Instant) error {
 			return invalidf("%s is in the future; the store's clock says %s", at, latest)
 		}
 	}
-	c.mu.Lock()
-	for began := c.changes; ; {
-		if c.leased() && at <= c.floor {
+	err := c.until(ctx, &c.edits, func(int) bool {
+		switch {
+		case c.lease.entry == "" && at <= c.state.Last:
+			return true
+		case c.leased() && at <= c.lease.top:
 			c.last = max(c.last, at)
-			break
+			return true
 		}
-		if c.mode == modeShared && at <= c.mark {
-			break
+		c.reach = max(c.reach, at)
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	return c.until(ctx, &c.looks, func(int) bool { return c.settled(at) })
+}
+
+// check returns why the document could not be changed the last time, where that matters, and
+// has it tried again.
+func (c *clock) check() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed == nil || c.leased() {
+		return nil
+	}
+	c.poked = true
+	c.edits.ask()
+	return wrap(c.failed, "agreeing with other servers on the time")
+}
+
+func decodeClock(raw bson.Raw) (*clockState, error) {
+	state := new(clockState)
+	if err := bson.Unmarshal(raw, state); err != nil {
+		return nil, driver.Errorf(driver.CodeUnavailable,
+			"another program wrote into the document %q of %s (%w); stop all asof servers on the database and remove the document: asof makes it anew when it starts",
+			clockID, metaName, err)
+	}
+	return state, nil
+}
+
+// changes are those of one update of the clock document, by operator.
+type changes map[string]bson.D
+
+func (u changes) add(operator, field string, value any) {
+	u[operator] = append(u[operator], bson.E{Key: field, Value: value})
+}
+
+// where selects the clock document on conditions.
+func where(conditions ...bson.E) bson.D {
+	return append(bson.D{{Key: "_id", Value: clockID}}, conditions...)
+}
+
+// change changes the document where a condition holds, and returns what it says then; nil
+// where the condition does not hold. It is given up after twice as long as the last change
+// took, so that a slow database is waited for.
+func (c *clock) change(ctx context.Context, condition bson.D, u changes, o ...options.Lister[options.FindOneAndUpdateOptions]) (*clockState, error) {
+	ctx, done := c.causal(ctx)
+	defer done()
+	c.mu.Lock()
+	timeout := max(c.timing.life, min(2*c.took, longestLife))
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	u.add("$inc", "n", int64(1))
+	u.add("$currentDate", "now", true)
+	began := c.elapsed()
+	raw, err := c.meta.FindOneAndUpdate(ctx, condition, u, append(o, options.FindOneAndUpdate().SetReturnDocument(options.After))...).Raw()
+	var state *clockState
+	if err == nil {
+		state, err = decodeClock(raw)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.took = c.elapsed() - began
+	switch {
+	case err == nil:
+		c.now, c.heard = instantOf(state.Now), c.elapsed()
+		c.observe(state)
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return nil, nil
+	}
+	return state, err
+}
+
+// observe notes what the document says, unless a later state of it is known. The caller holds
+// the lock.
+func (c *clock) observe(state *clockState) {
+	if state.N < c.state.N {
+		return
+	}
+	c.state, c.last = state, max(c.last, state.Last)
+	if state.Lease != c.lease.entry {
+		c.lease, c.ending = grant{}, false // it has ended, or this server was evicted
+	}
+	if state.Lease != "" {
+		return // what is in flight is not in the document
+	}
+	stable := state.Last
+	for _, e := range state.Flights {
+		stable = min(stable, e.From-1)
+	}
+	c.stable = max(c.stable, stable)
+}
+
+// othersShare reports whether other servers take part, and vacant whether none does. The caller
+// holds the lock.
+func (c *clock) othersShare() bool {
+	return slices.ContainsFunc(c.state.Sharing, func(id string) bool { return id != c.id })
+}
+
+func (c *clock) vacant() bool {
+	return c.state.Lease == "" && len(c.state.Flights)+len(c.flights) == 0 && !c.othersShare()
+}
+
+// read reads the document, evicts servers that are gone, and asks another one to end
+// its lease.
+func (c *clock) read(ctx context.Context) error {
+	reading, done := c.causal(ctx)
+	raw, err := c.meta.FindOne(reading, where()).Raw()
+	done()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.state, c.lease, c.ending = new(clockState), grant{}, false // another document begins anew
+		return errEmptied
+	}
+	if err != nil {
+		return err
+	}
+	state, err := decodeClock(raw)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.observe(state)
+	now, lease := c.now+microseconds(c.elapsed()-c.heard), c.lease.entry
+	c.mu.Unlock()
+	for entry, e := range state.Flights {
+		end := instantOf(e.Since) + driver.Instant(1000*e.Ms) + microseconds(c.timing.skew)
+		if now <= end || entry == lease {
+			continue
 		}
-		c.want(at)
-		if err := c.await(ctx, began); err != nil {
-			c.mu.Unlock()
+		evict, name := make(changes), "flights."+entry
+		evict.add("$max", "last", int64(state.top(e))) // instants up to there may have been handed out
+		evict.add("$unset", name, "")
+		if entry == state.Lease {
+			evict.add("$unset", "lease", "")
+		}
+		if _, err := c.change(ctx, where(
+			// Its time is one of milliseconds, as it came.
+			bson.E{Key: name + ".since", Value: bson.D{{Key: "$gte", Value: e.Since}, {Key: "$lt", Value: e.Since + 1}}}, bson.E{Key: name + ".ms", Value: e.Ms},
+			bson.E{Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{"$$NOW", bson.NewDateTimeFromTime(end.Time())}}}},
+		), evict); err != nil {
 			return err
 		}
 	}
-	c.mu.Unlock()
-	return c.untilSettled(ctx, at)
-}
-
-// stuck is why nothing can be written or read now; nil: nothing is known to be wrong.
-func (c *clock) stuck() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.leased() {
-		return c.apart
+	if state.Lease != lease && !slices.Contains(state.Sharing, c.id) {
+		ask := changes{"$addToSet": {{Key: "sharing", Value: c.id}}}
+		_, err = c.change(ctx, where(bson.E{Key: "lease", Value: exists(true)}), ask)
 	}
-	return cmp.Or(c.failed, c.apart)
+	return err
 }
 
-// refusal is why nothing can be committed now, and will hardly be soon; nil: it may be.
-func (c *clock) refusal() error {
+// edit makes the changes that are due: it removes the entries that were released, raises last,
+// and makes an entry for the waiting commits; or it renews, takes or ends the lease.
+func (c *clock) edit(ctx context.Context) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return cmp.Or(c.apart, c.gone())
-}
-
-// gone is what those are told who would wait for a database that has been out of reach for
-// long; nil: they should wait. The caller holds the lock.
-func (c *clock) gone() error {
-	out := c.elapsed() - c.away
-	if c.failed == nil || out < awayAfter || !isUnreachable(c.failed) {
+	lease, entry, begun := c.lease.entry, "", c.elapsed()
+	u, condition := make(changes), where(bson.E{Key: "lease", Value: exists(false)})
+	released, reach, acked, due := slices.Clone(c.released), c.reach, c.acked, c.poked || len(c.waiting) > 0
+	from, life, ahead := max(c.present(), c.last+1), c.timing.life, time.Millisecond // at most a thousand commits
+	ending, left := c.ending, c.left
+	draining, lead := ending && len(c.flights) > 0, c.lead
+	if lease != "" {
+		condition = where(bson.E{Key: "lease", Value: lease})
+		from, life = max(from, reach), max(life, min(2*c.took, longestLife))
+		for _, f := range c.flights {
+			life = max(life, f.run)
+		}
+	}
+	for _, w := range c.waiting {
+		from, life = max(from, w.after+1), max(life, w.life)
+	}
+	switch {
+	case draining: // until then it asks only for the database's clock
+		released, reach = nil, 0
+	case ending:
+		u.add("$unset", "lease", "")
+		released, reach = append(released, lease), c.last
+	case lease != "" && (due || reach > c.lease.top || !c.leased()):
+		entry, ahead, reach = lease, 2*life, 0
+	case lease == "" && due && c.vacant() && !left:
+		entry, ahead = rand.Text(), 2*life
+		condition = append(condition, bson.E{Key: "n", Value: c.state.N})
+		u.add("$set", "lease", entry)
+	case len(c.waiting) > 0:
+		entry, from = rand.Text(), max(from, min(c.last+1+c.lead, c.bound()))
+		condition = append(condition, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(from)}}})
+	case lease != "" || !due && len(released) == 0 && reach <= c.state.Last && c.acked <= c.state.Acked:
+		c.mu.Unlock()
 		return nil
 	}
-	// What it wraps is that the time of an attempt was up, not that of a request.
-	return driver.Errorf(driver.CodeUnavailable, "the MongoDB server has been out of reach for %v: %v", out.Round(time.Second), c.failed)
+	c.poked = false
+	c.mu.Unlock()
+
+	if entry != "" {
+		name := "flights." + entry
+		u.add("$max", name+".from", int64(from))
+		u.add("$set", name+".ahead", ahead.Microseconds())
+		u.add("$set", name+".ms", carriedOut(life).Milliseconds())
+		u.add("$currentDate", name+".since", true)
+	}
+	for _, name := range released {
+		u.add("$unset", "flights."+name, "")
+	}
+	if reach > 0 {
+		u.add("$max", "last", int64(reach))
+	}
+	if lease == "" || ending && !draining {
+		u.add("$max", "acked", int64(acked))
+		if left {
+			u.add("$pull", "sharing", c.id)
+		} else {
+			u.add("$addToSet", "sharing", c.id)
+		}
+	}
+	state, err := c.change(ctx, condition, u)
+	if err == nil && state == nil { // another server is in the way
+		err = cmp.Or(c.read(ctx), errNotYet)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lead = 0; errors.Is(err, errNotYet) && !draining {
+		c.lead = max(2*lead, microseconds(c.elapsed()-begun))
+	}
+	switch {
+	case err != nil:
+		if c.failed = err; errors.Is(err, errNotYet) {
+			c.failed = nil
+		} else if entry != "" {
+			c.release(entry) // it may have been made
+		}
+		return err
+	case draining:
+		return errNotYet
+	case entry != "":
+		g := grant{entry: entry, since: state.Flights[entry].Since, begun: begun, life: life, top: state.top(state.Flights[entry])}
+		if from = max(from, state.Last+1); state.Lease == entry {
+			from = max(c.present(), c.last+1)
+			if c.state.Lease == entry {
+				c.lease = g
+			}
+		}
+		c.serve(g, from)
+		c.release(entry) // if nobody waits any more
+	}
+	c.failed = nil
+	c.released = slices.DeleteFunc(c.released, func(entry string) bool { return slices.Contains(released, entry) })
+	c.ending = c.lease.entry != "" && (c.left || c.othersShare())
+	if c.ending || len(c.released) > 0 {
+		c.edits.ask()
+	}
+	return nil
+}
+
+// open makes this server one of those on the database. known is the time of the last
+// version. Then run has to run.
+func (c *clock) open(ctx context.Context, known driver.Instant) error {
+	come := func(upsert bool) (*clockState, error) {
+		u := changes{
+			"$max": {{Key: "last", Value: int64(known)}}, "$addToSet": {{Key: "sharing", Value: c.id}},
+			"$unset": {{Key: "hold", Value: ""}}, // of older programs
+		}
+		return c.change(ctx, where(), u, options.FindOneAndUpdate().SetUpsert(upsert))
+	}
+	state, err := come(true)
+	if mongo.IsDuplicateKeyError(err) { // another server has just made it
+		state, err = come(false)
+	}
+	if err == nil && state == nil {
+		err = errEmptied
+	}
+	c.mu.Lock()
+	c.poked = c.vacant()
+	others := c.othersShare()
+	c.mu.Unlock()
+	if err == nil && others { // those who are there add themselves again
+		_, err = c.change(ctx, where(), changes{"$set": {{Key: "sharing", Value: bson.A{c.id}}}})
+	}
+	if err == nil {
+		err = c.edit(ctx)
+	}
+	if errors.Is(err, errNotYet) {
+		return nil
+	}
+	return err
+}
+
+// run renews the lease, or takes it when other servers have left, until the store is closed.
+func (c *clock) run() {
+	defer close(c.ended)
+	renew := time.NewTicker(c.timing.renew)
+	defer renew.Stop()
+	for {
+		select {
+		case <-c.alive.Done():
+			return
+		case <-renew.C:
+		}
+		c.mu.Lock()
+		c.poked = c.poked || c.lease.entry != "" || c.vacant()
+		due := c.poked
+		c.mu.Unlock()
+		if due {
+			_ = c.edits.do(c.alive) // it is tried again
+		}
+	}
+}
+
+// leave is called when nothing of this server is under way any more. What may still be
+// carried out stays in flight, until others evict it.
+func (c *clock) leave(ctx context.Context) error {
+	c.stop()
+	<-c.ended
+	c.mu.Lock()
+	left := c.left
+	c.left, c.poked, c.ending = true, true, c.lease.entry != ""
+	c.mu.Unlock()
+	if left {
+		return nil
+	}
+	return persist(ctx, func() error {
+		if err := c.edit(ctx); !errors.Is(err, errNotYet) && !errors.Is(err, errEmptied) {
+			return err
+		}
+		return nil
+	})
 }

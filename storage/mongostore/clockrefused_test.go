@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -209,56 +208,6 @@ func TestSharingServersAreRefused(t *testing.T) {
 				if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), test.text) || errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s: %v (%q)", name, err, driver.CodeOf(err))
 				}
-			}
-		})
-	}
-}
-
-// Nobody waits for a database that has been out of reach for longer than an election
-// takes: what is asked then is refused at once, for that reason and not because the
-// time was up, until it is back.
-func TestDatabaseIsAway(t *testing.T) {
-	t.Parallel()
-	for _, shares := range []bool{false, true} {
-		t.Run(fmt.Sprint("shared ", shares), func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), hangs)
-			defer cancel()
-			proxy, uri, name := mongotest.NewServer(t).Behind(t)
-			if shares {
-				direct, err := mongotest.WithDatabase(mongotest.URI(t), name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				newServerOf(t, direct, Options{})
-			}
-			began := time.Now()
-			var ahead atomic.Int64
-			s := newServerOf(t, uri, Options{elapsed: func() time.Duration { return time.Since(began) + time.Duration(ahead.Load()) }})
-			if _, err := commitAgain(ctx, s, write("a", "1", 0)); err != nil {
-				t.Fatal(err)
-			}
-			proxy.Set(func(mongotest.Command) mongotest.Answer { return mongotest.CutBefore() })
-			defer proxy.Set(nil)
-			short, end := context.WithTimeout(ctx, 200*time.Millisecond)
-			defer end()
-			_ = s.Settle(short, presentOf(s)+1) // so that it is found out
-			until(ctx, t, s, func(c *clock) bool { return c.failed != nil && isUnreachable(c.failed) })
-			ahead.Store(int64(2 * awayAfter))
-			for name, call := range map[string]func() error{
-				"Settle": func() error { return s.Settle(ctx, presentOf(s)) },
-				"Commit": func() error { _, err := driver.CommitOne(ctx, s, write("b", "2", 0)); return err },
-			} {
-				if err := call(); driver.CodeOf(err) != driver.CodeUnavailable || errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%s: %v", name, err)
-				}
-			}
-			if ctx.Err() != nil {
-				t.Fatal("a call was not refused")
-			}
-			proxy.Set(nil)
-			if _, err := commitAgain(ctx, s, write("a", "3", 1)); err != nil {
-				t.Errorf("after the outage: %v", err)
 			}
 		})
 	}

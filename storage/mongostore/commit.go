@@ -24,9 +24,6 @@ const (
 // goes on until its outcome is certain: until then its time is in flight, and
 // no reader is given an instant at or after it.
 func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
-	if err := refused(s.clock.refusal()); err != nil {
-		return nil, err
-	}
 	w := &ws[0]
 	c := s.collections[w.Collection]
 	if _, bounded := ctx.Deadline(); !bounded {
@@ -47,9 +44,13 @@ func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 		s.running.Go(func() {
 			t := &committing{c: c, w: &own}
 			ctx, done := s.causal(s.life)
-			o.version, o.err = t.run(ctx)
+			if o.version, o.err = t.run(ctx); o.err == nil {
+				ctx, cancel := context.WithTimeout(ctx, s.timeout)
+				o.err = s.clock.acknowledge(ctx, o.version.RecordedAt)
+				cancel()
+			}
 			done()
-			if o.err != nil && len(t.uncertain) == 0 {
+			if o.version == nil && len(t.uncertain) == 0 {
 				o.err = refused(wrap(o.err, "committing"))
 			}
 			s.writes.Delete(id)
@@ -60,9 +61,6 @@ func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 	case <-o.done:
 		if o.err != nil {
 			return nil, wrap(o.err, "committing")
-		}
-		if err := s.clock.acknowledge(ctx, o.version.RecordedAt); err != nil {
-			return nil, err
 		}
 		return []*driver.Version{o.version}, nil
 	case <-ctx.Done():
@@ -97,7 +95,7 @@ func (t *committing) attempt(life context.Context, timeout time.Duration, h *hea
 		}
 	}
 	if h == nil {
-		_, err := t.c.main.InsertOne(ctx, stub(w.Key))
+		_, err := t.c.main.InsertOne(ctx, placeholder(w.Key))
 		if mongo.IsDuplicateKeyError(err) && !isForeignIndex(err) {
 			return nil, nil
 		}
@@ -111,7 +109,7 @@ func (t *committing) attempt(life context.Context, timeout time.Duration, h *hea
 		Op: w.Op, Deleted: w.Deleted, Author: w.Author, Message: w.Message, Group: w.Group, Changed: w.Changed, Data: w.Data,
 	}}
 	// What was current is sent again, as history.
-	f, err := clock.takeOff(ctx, h.arrived(), clock.lifeOf(len(r.Data)+len(h.Data), len(t.uncertain)+t.rounds))
+	f, err := clock.begin(ctx, h.arrived(), clock.lifeOf(len(r.Data)+len(h.Data), len(t.uncertain)+t.rounds))
 	if err != nil {
 		return nil, certain(err)
 	}
@@ -123,7 +121,7 @@ func (t *committing) attempt(life context.Context, timeout time.Duration, h *hea
 		t.uncertain = append(t.uncertain, f)
 		return nil, err
 	}
-	clock.land(f)
+	clock.end(f)
 	if err != nil {
 		t.c.forget(w.Key)
 		return nil, err
@@ -188,6 +186,19 @@ func (t *committing) write(ctx context.Context, h *head, r *record, f *flight) (
 	return made, nil
 }
 
+// lifeOf is how long the database may run a write of so many bytes; each further attempt
+// may take twice as long, so that a slow database gets it done.
+func (c *clock) lifeOf(bytes, attempt int) time.Duration {
+	life := c.timing.life + time.Duration(max(0, bytes-smallWrite))*time.Second/lifeBytes
+	return min(life<<attempt, max(longestLife, 4*life))
+}
+
+const (
+	// lifeBytes are written in a second at least, of writes that are not small.
+	lifeBytes  = 1 << 20
+	smallWrite = 64 << 10
+)
+
 // certainError is an error of a step before the one that commits.
 type certainError struct{ error }
 
@@ -251,9 +262,9 @@ const (
 	attemptTimeout = 10 * time.Second
 )
 
-// settle waits until no attempt can be carried out any more, and says what became of
+// resolve waits until no attempt can be carried out any more, and says what became of
 // the write. It returns nil and nil where none was: then none is in flight either.
-func (t *committing) settle(life context.Context) (*driver.Version, error) {
+func (t *committing) resolve(life context.Context) (*driver.Version, error) {
 	if err := t.c.store.clock.awaitEnd(life, t.uncertain); err != nil {
 		return nil, err
 	}
@@ -266,7 +277,7 @@ func (t *committing) settle(life context.Context) (*driver.Version, error) {
 	if v, err := t.outcome(ctx, h); v != nil || err != nil {
 		return v, err
 	}
-	t.c.store.clock.land(t.uncertain...)
+	t.c.store.clock.end(t.uncertain...)
 	t.uncertain = nil
 	t.rounds++
 	return nil, nil
@@ -277,7 +288,7 @@ func (t *committing) settle(life context.Context) (*driver.Version, error) {
 func (t *committing) run(life context.Context) (*driver.Version, error) {
 	defer func() {
 		if life.Err() == nil { // else they stay in flight until others evict them
-			t.c.store.clock.land(t.uncertain...)
+			t.c.store.clock.end(t.uncertain...)
 		}
 	}()
 	v, err := t.try(life)
@@ -309,7 +320,7 @@ func (t *committing) end(ctx context.Context, made *driver.Version) error {
 // is tried again on the same condition: of all attempts, at most one can find
 // it fulfilled, and which version it made is looked up by the write's ID.
 func (t *committing) try(life context.Context) (*driver.Version, error) {
-	known := t.c.remembered(t.w.Key, t.w.Expected)
+	known := t.c.cached(t.w.Key, t.w.Expected)
 	blind := t.w.Expected == 0 || known != nil // the first attempt needs no reading
 	began := t.c.store.clock.elapsed()
 	var last error
@@ -325,7 +336,7 @@ func (t *committing) try(life context.Context) (*driver.Version, error) {
 		}
 		ends := err != nil && (!passes(err) || t.c.store.clock.elapsed()-began > t.c.store.timeout)
 		for len(t.uncertain) >= maxUncertain || ends && len(t.uncertain) > 0 {
-			v, err := t.settle(life)
+			v, err := t.resolve(life)
 			switch {
 			case v != nil || err != nil && (life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict):
 				return v, err

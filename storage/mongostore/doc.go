@@ -8,7 +8,7 @@
 //
 //	{_id: {k: key, n: first number}, k, n, last: last number, from, to: interval, vs: [{version}, …]}
 //
-// A document without current is one that was to be made, see stub. What a version looks
+// A document without current is a placeholder, see there. What a version looks
 // like, and what filters see of it, is in version.go.
 //
 // Invariants:

@@ -37,7 +37,7 @@ func TestEmptiedDatabase(t *testing.T) {
 	if err := s.Ping(t.Context()); !emptied(err) {
 		t.Errorf("Ping: %v", err)
 	}
-	for n := 0; ; n++ { // it finds out when it renews its hold
+	for n := 0; ; n++ { // it finds out when it renews its lease
 		_, err := driver.CommitOne(t.Context(), s, thing(fmt.Sprint("lost ", n)))
 		if emptied(err) && driver.RefusalOf(err) != "" {
 			break // it is known that nothing was written

@@ -206,9 +206,6 @@ var passing = [...]int{10107, 13435, 13436, 10058, 91, 189, 11600, 11602, 94}
 // staysRefused reports whether an error is an answer that stays the same until somebody
 // does something about it.
 func staysRefused(err error) bool {
-	if _, wrong := errors.AsType[spoiledError](err); wrong || errors.Is(err, errEmptied) {
-		return true
-	}
 	var server mongo.ServerError
 	if !errors.As(err, &server) || mongo.IsTimeout(err) || mongo.IsNetworkError(err) {
 		return false

@@ -75,7 +75,7 @@ func (g *getting) current(ctx context.Context, keys []string, byKey map[string][
 		if err != nil {
 			return err
 		}
-		if isStub(raw) {
+		if isPlaceholder(raw) {
 			return nil
 		}
 		h, err := g.c.decodeHead(key, raw)

@@ -20,7 +20,7 @@ type head struct {
 	n, size int64
 }
 
-// heads remembers the heads read or written last, of all collections, so that
+// heads caches the heads read or written last, of all collections, so that
 // an update of what was just read takes one round trip. What it holds may be out
 // of date: the update's own condition finds out.
 type heads struct {
@@ -79,8 +79,8 @@ func (h *heads) drop(d documentKey) {
 	h.known.Remove(d)
 }
 
-// remembered is a document's head with a number, if it is known.
-func (c *collection) remembered(key string, number int64) *head {
+// cached is a document's head with a number, if it is known.
+func (c *collection) cached(key string, number int64) *head {
 	return c.store.heads.get(documentKey{c.name, key}, number)
 }
 
@@ -109,7 +109,7 @@ func (c *collection) decodeHead(key string, raw bson.Raw) (*head, error) {
 }
 
 // readHead reads a document's head; nil where there is none, and one without a version
-// where it is a stub.
+// where it is a placeholder.
 func (c *collection) readHead(ctx context.Context, key string) (*head, error) {
 	raw, err := c.main.FindOne(ctx, byKey(key), options.FindOne().SetProjection(headFields())).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
@@ -118,7 +118,7 @@ func (c *collection) readHead(ctx context.Context, key string) (*head, error) {
 	if err != nil {
 		return nil, err
 	}
-	if isStub(raw) {
+	if isPlaceholder(raw) {
 		return new(head), nil
 	}
 	h, err := c.decodeHead(key, raw)
@@ -131,16 +131,16 @@ func (c *collection) readHead(ctx context.Context, key string) (*head, error) {
 // A document is made in two steps, because the database cannot refuse an insert that
 // comes late: an empty one, which is nothing to readers, gets its first version by an
 // update. One that was left behind is used by whoever makes the document later.
-func stub(key string) bson.D {
+func placeholder(key string) bson.D {
 	return append(byKey(key), bson.E{Key: "n", Value: int64(0)}, bson.E{Key: "size", Value: int64(0)})
 }
 
-func isStub(raw bson.Raw) bool {
+func isPlaceholder(raw bson.Raw) bool {
 	n, ok := raw.Lookup("n").Int64OK()
 	return ok && n == 0 && raw.Lookup("current").IsZero()
 }
 
-// unmade selects a stub.
+// unmade selects a placeholder.
 func unmade(key string) bson.D {
 	return append(byKey(key), bson.E{Key: "current", Value: exists(false)})
 }
@@ -163,7 +163,7 @@ func (s *Store) Remembered(collection, key string, number int64) *driver.Version
 	if c == nil {
 		return nil
 	}
-	if h := c.remembered(key, number); h != nil {
+	if h := c.cached(key, number); h != nil {
 		return &h.Version
 	}
 	return nil

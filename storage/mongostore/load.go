@@ -180,7 +180,7 @@ func (l *loading) readHeads(ctx context.Context, c *collection, keys []string) e
 		if err != nil {
 			return err
 		}
-		if isStub(raw) {
+		if isPlaceholder(raw) {
 			return nil
 		}
 		h, err := c.decodeHead(key, raw)

@@ -104,12 +104,12 @@ func (g *loadGroup) takes(p *loadPart) bool {
 }
 
 func (g *loadGroup) write(ctx context.Context) error {
-	if err := g.stubs(ctx); err != nil {
+	if err := g.placeholders(ctx); err != nil {
 		return err
 	}
 	// What the group adds arrives at an instant, as a commit does, see Loaded.
 	clock := g.c.store.clock
-	f, err := clock.takeOff(ctx, g.after(), clock.lifeOf(int(g.bytes), 0))
+	f, err := clock.begin(ctx, g.after(), clock.lifeOf(int(g.bytes), 0))
 	if err != nil {
 		return err
 	}
@@ -119,18 +119,18 @@ func (g *loadGroup) write(ctx context.Context) error {
 	}
 	if err != nil {
 		if uncertain(err) && !errors.Is(err, errChanged) && !errors.Is(err, errRest) {
-			g.doubt(f)
+			g.resolveUncertain(f)
 		} else {
-			clock.land(f)
+			clock.end(f)
 		}
 		return err
 	}
-	clock.land(f)
-	var over []*moving
+	clock.end(f)
+	var over []*toOverflow
 	for _, p := range g.parts {
 		versions := append(p.prev, p.chain...)
 		if n := p.bounds().cut(versions, p.made.size, len(p.current)); n > 0 {
-			over = append(over, &moving{p, versions, n})
+			over = append(over, &toOverflow{p, versions, n})
 		}
 	}
 	if err := g.overflow(ctx, over); err != nil {
@@ -155,17 +155,17 @@ func (g *loadGroup) noteLoaded(ctx context.Context, f *flight) error {
 	return certain(err)
 }
 
-// stubs makes those documents that are not there.
-func (g *loadGroup) stubs(ctx context.Context) error {
-	stubs := &bulk{store: g.c.store, target: g.c.main}
+// placeholders makes those documents that are not there.
+func (g *loadGroup) placeholders(ctx context.Context) error {
+	placeholders := &bulk{store: g.c.store, target: g.c.main}
 	for _, p := range g.parts {
 		if p.loadedDocument.head == nil {
-			if err := stubs.add(ctx, mongo.NewInsertOneModel().SetDocument(stub(p.key)), int64(len(p.key))); err != nil {
+			if err := placeholders.add(ctx, mongo.NewInsertOneModel().SetDocument(placeholder(p.key)), int64(len(p.key))); err != nil {
 				return err
 			}
 		}
 	}
-	return stubs.flush(ctx)
+	return placeholders.flush(ctx)
 }
 
 // commit makes what the group adds part of the documents.
@@ -188,11 +188,11 @@ func (g *loadGroup) commit(ctx context.Context, f *flight) error {
 	if err := g.readPrev(ctx); err != nil {
 		return certain(err)
 	}
-	var alone []*moving
+	var alone []*toOverflow
 	for _, p := range g.parts {
 		if p.alone {
 			if gone := append(p.prev, p.chain...); len(gone) > 0 {
-				alone = append(alone, &moving{p, gone, len(gone)})
+				alone = append(alone, &toOverflow{p, gone, len(gone)})
 			}
 			p.prev, p.chain, p.made.n, p.made.size = nil, nil, 0, 0
 		}
@@ -218,14 +218,14 @@ func (g *loadGroup) commit(ctx context.Context, f *flight) error {
 	return done
 }
 
-// doubt ends the flight of a group of which it is not known what the database has carried
+// resolveUncertain ends the flight of a group of which it is not known what the database has carried
 // out, when it does not carry out any more of it.
-func (g *loadGroup) doubt(f *flight) {
+func (g *loadGroup) resolveUncertain(f *flight) {
 	s := g.c.store
 	go func() {
 		for s.life.Err() == nil {
 			if s.clock.awaitEnd(s.life, []*flight{f}) == nil {
-				s.clock.land(f)
+				s.clock.end(f)
 				return
 			}
 			pause(s.life, longestPause)
@@ -277,7 +277,7 @@ func (p *loadPart) sent() int64 {
 }
 
 // commit makes the last of the added versions current and the others history,
-// on condition that the head is still current; without one, that there is a stub.
+// on condition that the head is still current; without one, that there is a placeholder.
 func (p *loadPart) commit(f *flight) mongo.WriteModel {
 	fields := bson.D{
 		{Key: "n", Value: p.made.n},
@@ -342,8 +342,8 @@ func (g *loadGroup) readPrev(ctx context.Context) error {
 	})
 }
 
-// moving is versions of a part, of which the first n go to the overflow.
-type moving struct {
+// toOverflow is versions of a part, of which the first n go to the overflow.
+type toOverflow struct {
 	*loadPart
 	versions []superseded
 	n        int
@@ -353,14 +353,14 @@ type moving struct {
 // should be, where other runs are there. Each run of a document is written after the one
 // before, those of many documents together, so that who commits meanwhile, and moves the
 // same versions, goes on behind them: no version is in two runs.
-func (g *loadGroup) overflow(ctx context.Context, list []*moving) error {
-	rest := make(map[*moving][][]superseded)
+func (g *loadGroup) overflow(ctx context.Context, list []*toOverflow) error {
+	rest := make(map[*toOverflow][][]superseded)
 	for _, m := range list {
 		rest[m] = m.bounds().runs(m.versions[:m.n])
 	}
 	for len(rest) > 0 {
 		write := &bulk{store: g.c.store, target: g.c.history}
-		var round []*moving
+		var round []*toOverflow
 		for _, m := range list {
 			if len(rest[m]) == 0 {
 				delete(rest, m)
@@ -387,7 +387,7 @@ func (g *loadGroup) overflow(ctx context.Context, list []*moving) error {
 }
 
 // follow is overflow for a document of which other runs are there.
-func (g *loadGroup) follow(ctx context.Context, m *moving) error {
+func (g *loadGroup) follow(ctx context.Context, m *toOverflow) error {
 	ctx, cancel := g.c.store.step(ctx)
 	defer cancel()
 	n, err := g.c.overflow(ctx, m.bounds(), m.key, m.versions, m.n, false)

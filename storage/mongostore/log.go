@@ -274,7 +274,7 @@ func (c *collection) newest(ctx context.Context, q *driver.LogQuery) ([]*record,
 	l := &logging{c: c, q: q}
 	raw, err := c.main.FindOne(ctx, byKey(q.Keys[0]),
 		options.FindOne().SetProjection(append(append(l.fields("current"), l.fields("prev")...), bson.E{Key: "n", Value: 1}))).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) || err == nil && isStub(raw) {
+	if errors.Is(err, mongo.ErrNoDocuments) || err == nil && isPlaceholder(raw) {
 		return nil, nil
 	}
 	if err != nil {

@@ -343,3 +343,14 @@ func (c *collection) lastCommit(ctx context.Context) (driver.Instant, error) {
 	}
 	return driver.Instant(last.Current.At), err
 }
+
+// compareClocks returns an error where this machine's clock, which was read before and
+// after the database's, is further from it than a bound.
+func compareClocks(before, server, after time.Time, bound time.Duration) error {
+	if early, late := before.Sub(server), server.Sub(after); early <= bound && late <= bound {
+		return nil
+	}
+	return driver.Errorf(driver.CodeUnavailable,
+		"the clocks are too far apart: this machine's says %s, that of the MongoDB server %s, and the bound is %v; synchronize them (NTP)",
+		before.UTC().Format(time.RFC3339Nano), server.UTC().Format(time.RFC3339Nano), bound)
+}

@@ -251,7 +251,7 @@ func TestStaleNumberInPrev(t *testing.T) {
 	s := openOverflowing(t, Bounds{Versions: 8})
 	c := s.collections["tools"]
 	commitMore(t, s, 1, 7, 0)
-	h := c.remembered("go", 7)
+	h := c.cached("go", 7)
 	if h == nil {
 		t.Fatal("the head that was written last is not known")
 	}

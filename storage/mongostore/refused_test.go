@@ -51,11 +51,6 @@ func TestCommitRefused(t *testing.T) {
 			})
 		}, driver.CodeUnavailable, ""},
 		{"unknown", onUpdate(mongotest.Reply(mongotest.Failure(99999, "SomethingNew", "secret"))), driver.CodeInternal, ""},
-		{"the clocks are apart", func(s *Store, _ *mongotest.Proxy, _ func()) {
-			s.clock.mu.Lock()
-			defer s.clock.mu.Unlock()
-			s.clock.apart = driver.Errorf(driver.CodeUnavailable, "secret")
-		}, driver.CodeUnavailable, "the store takes no writes now"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			proxy, uri, _ := mongotest.NewServer(t).Behind(t)
