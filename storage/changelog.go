@@ -197,7 +197,7 @@ func (l *changelog) places(op *operation, hash string, p paging) (after, before 
 		if pinned && seen != l.seen {
 			return nil, nil, badInput("%s: the cursors belong to lists read at different instants", c.arg)
 		}
-		if err := op.goesOn(c.arg, seen, l.seen); err != nil {
+		if err := op.checkInstant(c.arg, seen, l.seen); err != nil {
 			return nil, nil, err
 		}
 		l.seen, pinned = seen, true

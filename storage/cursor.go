@@ -118,10 +118,10 @@ func decodeCursor(arg, cursor, hash string, places int) (driver.Instant, []any, 
 	return driver.Instant(at), parts[3:], nil
 }
 
-// goesOn checks the instant of a cursor of a list that belongs to a document, which
+// checkInstant checks the instant of a cursor of a list that belongs to a document, which
 // was read as of another one. What comes after that does not show, unless the
 // document was read as of now, which differs between servers.
-func (o *operation) goesOn(arg string, at, read driver.Instant) error {
+func (o *operation) checkInstant(arg string, at, read driver.Instant) error {
 	if at > read && read < o.begin {
 		return badInput("%s: the cursor belongs to a list read at %s, not at %s", arg, at, read)
 	}

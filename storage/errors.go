@@ -84,7 +84,7 @@ func Ended(err error) *Error {
 // database, that is why, and not the request.
 func Unanswered(ctx context.Context, err error) *Error {
 	e := Ended(err)
-	if op, ok := ctx.Value(operationKey{}).(*operation); ok && errors.Is(err, context.DeadlineExceeded) && op.heardNothing() {
+	if op, ok := ctx.Value(operationKey{}).(*operation); ok && errors.Is(err, context.DeadlineExceeded) && op.silent() {
 		e.Message = "the database did not answer within the time that this server allows; try again"
 	}
 	return e

@@ -64,9 +64,9 @@ func (s *Store) begin(ctx context.Context, op *operation) error {
 	return fromDriver(ctx, err)
 }
 
-// heardNothing reports whether nothing came from a database that is elsewhere
+// silent reports whether nothing came from a database that is elsewhere
 // since the operation began.
-func (o *operation) heardNothing() bool { return o.distant != nil && o.distant.Heard() == o.heard }
+func (o *operation) silent() bool { return o.distant != nil && o.distant.Heard() == o.heard }
 
 // group is shared by all that the operation writes.
 func (o *operation) group() string {

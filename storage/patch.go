@@ -64,14 +64,14 @@ func patchObject(o *ObjectType, doc []byte, patch map[string]any, path string) (
 			}
 			// What is null already stays as it is, and what has a default is that.
 			values[i] = f.Default
-			set[i] = (f.Default != nil || !rawjson.IsNull(at[i].at(doc))) && !(doc != nil && f.readsSame(at[i].at(doc), f.Default))
+			set[i] = (f.Default != nil || !rawjson.IsNull(at[i].at(doc))) && !(doc != nil && f.sameEffect(at[i].at(doc), f.Default))
 			continue
 		}
 		var err error
 		if values[i], err = f.patchValue(at[i].at(doc), v, here); err != nil {
 			return nil, err
 		}
-		set[i] = doc == nil || !f.readsSame(at[i].at(doc), values[i])
+		set[i] = doc == nil || !f.sameEffect(at[i].at(doc), values[i])
 	}
 	return splice(o, doc, set, values), nil
 }
@@ -199,9 +199,9 @@ func valueAt(raw []byte, names []string) []byte {
 	return raw
 }
 
-// readsSame reports whether a field reads the same with either stored value; nil
+// sameEffect reports whether a field reads the same with either stored value; nil
 // is a missing one. What cannot be read is like nothing else.
-func (f *Field) readsSame(a, b []byte) bool {
+func (f *Field) sameEffect(a, b []byte) bool {
 	if a != nil && bytes.Equal(a, b) {
 		return true
 	}

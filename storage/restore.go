@@ -24,7 +24,7 @@ func (s *Store) restore(ctx context.Context, t *Type, in RestoreInput) (*outcome
 		return nil, err
 	}
 	if cur != nil && cur.Number == int64(in.ExpectedVersion) {
-		o, err := s.restoreOver(ctx, op, t, in, cur)
+		o, err := s.restoreAfter(ctx, op, t, in, cur)
 		if !isConflict(err) {
 			return o, err
 		}
@@ -36,9 +36,9 @@ func (s *Store) restore(ctx context.Context, t *Type, in RestoreInput) (*outcome
 	return s.lost(ctx, op, k, err)
 }
 
-// restoreOver writes the state of an earlier version after cur, which is the
+// restoreAfter writes the state of an earlier version after cur, which is the
 // expected one. It returns the engine's conflict if another write was faster.
-func (s *Store) restoreOver(ctx context.Context, op *operation, t *Type, in RestoreInput, cur *driver.Version) (*outcome, error) {
+func (s *Store) restoreAfter(ctx context.Context, op *operation, t *Type, in RestoreInput, cur *driver.Version) (*outcome, error) {
 	target, err := s.referred(ctx, op, op.now(cur), t, in.Key, "input.to", *in.To)
 	if err != nil {
 		return nil, err

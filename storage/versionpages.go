@@ -186,7 +186,7 @@ func (o *versionList) bound() error {
 		if pinned && seen != o.seen {
 			return badInput("%s: the cursors belong to lists read at different instants", cur.arg)
 		}
-		if err := o.of.op.goesOn(cur.arg, seen, o.seen); err != nil {
+		if err := o.of.op.checkInstant(cur.arg, seen, o.seen); err != nil {
 			return err
 		}
 		o.seen, pinned = seen, true
