@@ -29,7 +29,7 @@ type place struct {
 func arrows() map[string]place {
 	anything, graphQL := []string{gqlgen, parser, web}, []string{gqlgen, parser}
 	suite := []string{"storage/driver", "storage/driver/check"}
-	engine := joined(suite, "storage/clock", "internal/scalar/literal")
+	engine := joined(suite, "storage/clock", "internal/lru", "internal/scalar/literal")
 	store := []string{"storage", "storage/driver"}
 	values := []string{"storage/normal", "storage/rawjson"}
 	both := []string{"storage/mongostore", "storage/sqlitestore"}
@@ -73,11 +73,11 @@ func arrows() map[string]place {
 			speaks: anything,
 		},
 		"internal/app/admission":  {speaks: anything},
-		"internal/app/httpapi":    {knows: []string{"internal/app/admission"}, speaks: anything},
+		"internal/app/httpapi":    {knows: []string{"internal/app/admission", "internal/lru"}, speaks: anything},
 		"internal/demo":           {knows: joined(store, "storage/normal")},
 		"internal/plan":           {knows: joined(store, "storage/normal", "storage/rawjson", "dataloader", "internal/plan/args", "internal/plan/plancache", "internal/scalar"), speaks: graphQL},
 		"internal/plan/args":      {knows: joined(store, "internal/scalar"), speaks: graphQL},
-		"internal/plan/plancache": {speaks: graphQL},
+		"internal/plan/plancache": {knows: []string{"internal/lru"}, speaks: graphQL},
 		"internal/scalar":         {knows: joined(store, "storage/rawjson", "internal/scalar/literal"), speaks: graphQL},
 		"internal/scalar/literal": {speaks: anything},
 		"internal/web":            {speaks: anything},
@@ -89,6 +89,7 @@ func arrows() map[string]place {
 		"internal/arrows":        {speaks: anything},
 		"internal/audit":         {speaks: anything},
 		"internal/container":     {speaks: anything},
+		"internal/lru":           {speaks: anything},
 		"internal/notices":       {speaks: anything},
 		"internal/web/webtest":   {speaks: anything},
 		"e2e":                    {speaks: anything},

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -25,9 +25,7 @@ type head struct {
 // of date: the update's own condition finds out.
 type heads struct {
 	mu    sync.Mutex // held for look-ups and changes only
-	known *simplelru.LRU[documentKey, *head]
-	size  int // of all that are known, in bytes
-	bound int // of size
+	known *lru.Cache[documentKey, *head]
 }
 
 // Bounds of what is remembered, in bytes. There is room for several documents of
@@ -38,13 +36,7 @@ const (
 )
 
 func newHeads(bound int) *heads {
-	h := &heads{bound: bound}
-	known, err := simplelru.NewLRU(1+bound/headOverhead, func(_ documentKey, gone *head) { h.size -= gone.memory() })
-	if err != nil {
-		panic(err) // only for a size below one
-	}
-	h.known = known
-	return h
+	return &heads{known: lru.New[documentKey, *head](bound)}
 }
 
 // memory is what a head takes, in bytes, about.
@@ -66,11 +58,7 @@ func (h *heads) put(d documentKey, known *head) {
 	if before, ok := h.known.Peek(d); ok && before.Number > known.Number {
 		return
 	}
-	h.known.Remove(d)
-	h.known.Add(d, known)
-	for h.size += known.memory(); h.size > h.bound; {
-		h.known.RemoveOldest()
-	}
+	h.known.Add(d, known, known.memory())
 }
 
 func (h *heads) drop(d documentKey) {

@@ -55,16 +55,18 @@ func TestUpdateOfWhatWasRead(t *testing.T) {
 
 func TestHeadsAreBounded(t *testing.T) {
 	const room = 4
-	h := newHeads(room * (headOverhead + 100))
+	h := newHeads(1)
+	h.put(documentKey{"tools", "0"}, &head{record: record{Version: driver.Version{Key: "0", Data: make([]byte, 100)}}})
+	if h.known.Len() != 0 {
+		t.Error("a head is kept that has no room")
+	}
+	bound := room * (headOverhead + 356)
+	h = newHeads(bound)
 	put := func(key string, number int64, bytes int) {
 		r := record{Version: driver.Version{Key: key, Number: number, Data: make([]byte, bytes)}}
 		h.put(documentKey{"tools", key}, &head{record: r})
-		sum := 0
-		for _, known := range h.known.Values() {
-			sum += known.memory()
-		}
-		if h.size != sum || sum > h.bound {
-			t.Fatalf("after %s, version %d: %d bytes are counted of %d, at most %d", key, number, h.size, sum, h.bound)
+		if size := h.known.Bytes(); size > bound {
+			t.Fatalf("after %s, version %d: %d bytes, at most %d", key, number, size, bound)
 		}
 	}
 	knows := func(key string, number int64, want bool) {
@@ -87,12 +89,12 @@ func TestHeadsAreBounded(t *testing.T) {
 	put("7", 2, 90)
 	knows("7", 3, true)
 	knows("7", 2, false)
-	put("large", 1, h.bound-headOverhead-len("large"))
+	put("large", 1, bound-headOverhead-256-len("large"))
 	knows("7", 3, false)
 	knows("large", 1, true)
 	h.drop(documentKey{"tools", "large"})
 	knows("large", 1, false)
-	if h.size != 0 {
-		t.Errorf("%d bytes are counted of nothing", h.size)
+	if h.known.Bytes() != 0 {
+		t.Errorf("%d bytes are counted of nothing", h.known.Bytes())
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-
+	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -40,9 +39,8 @@ const versionShards = 8
 
 // versionShard is one part of the cache, which holds whole documents.
 type versionShard struct {
-	mu    sync.Mutex
-	docs  *simplelru.LRU[documentKey, *knownDocument]
-	bytes int
+	mu   sync.Mutex
+	docs *lru.Cache[documentKey, *knownDocument]
 }
 
 type documentKey struct {
@@ -92,17 +90,12 @@ func bytesOf(v *driver.Version) int {
 const unsettled = -1
 
 // newVersionCache makes a cache of about so many bytes; 0: nothing is kept.
-func newVersionCache(bytes int) (*versionCache, error) {
+func newVersionCache(bytes int) *versionCache {
 	c := &versionCache{seed: maphash.MakeSeed(), limit: bytes / versionShards}
 	for i := range c.shards {
-		shard := &c.shards[i]
-		docs, err := simplelru.NewLRU(1<<20, func(_ documentKey, d *knownDocument) { shard.bytes -= d.bytes })
-		if err != nil {
-			return nil, err
-		}
-		shard.docs = docs
+		c.shards[i].docs = lru.New[documentKey, *knownDocument](c.limit)
 	}
-	return c, nil
+	return c
 }
 
 func (c *versionCache) shard(k documentKey) *versionShard {
@@ -162,7 +155,8 @@ func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int
 	if c.count.Load() != count {
 		return
 	}
-	d := shard.document(documentKey{k.collection, v.Key}, id)
+	k.key = v.Key
+	d := shard.document(k, id)
 	d.last = max(d.last, v.RecordedAt)
 	place, there := slices.BinarySearchFunc(d.versions, v.Number, func(k knownVersion, n int64) int { return cmp.Compare(k.Number, n) })
 	if there {
@@ -171,17 +165,14 @@ func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int
 	v.Notes = new(driver.Notes) // nobody else has it yet
 	d.versions = slices.Insert(d.versions, place, knownVersion{v, count})
 	d.bytes += size
-	shard.bytes += size
 	for len(d.versions) > maxKnownVersions || d.bytes > c.limit/documentShare {
 		i := oldest(d.versions, v)
 		if i < 0 {
 			break
 		}
-		shard.drop(d, i)
+		d.drop(i)
 	}
-	for shard.bytes > c.limit {
-		shard.docs.RemoveOldest()
-	}
+	shard.docs.Resize(k, d.bytes)
 }
 
 // seen notes that a document has a version of an instant.
@@ -195,9 +186,6 @@ func (c *versionCache) seen(k documentKey, id docID, at driver.Instant) {
 	k.key = strings.Clone(k.key) // it may be a part of a large text
 	d := shard.document(k, id)
 	d.last = max(d.last, at)
-	for shard.bytes > c.limit {
-		shard.docs.RemoveOldest()
-	}
 }
 
 // document returns what is kept of a document, which it makes if need be.
@@ -206,8 +194,7 @@ func (s *versionShard) document(k documentKey, id docID) *knownDocument {
 		return d
 	}
 	d := &knownDocument{id: id, bytes: len(k.key) + knownOverhead}
-	s.bytes += d.bytes
-	s.docs.Add(k, d)
+	s.docs.Add(k, d, d.bytes)
 	return d
 }
 
@@ -223,11 +210,9 @@ func oldest(versions []knownVersion, but *driver.Version) int {
 	return first
 }
 
-func (s *versionShard) drop(d *knownDocument, i int) {
-	size := bytesOf(d.versions[i].Version)
+func (d *knownDocument) drop(i int) {
+	d.bytes -= bytesOf(d.versions[i].Version)
 	d.versions = slices.Delete(d.versions, i, i+1)
-	d.bytes -= size
-	s.bytes -= size
 }
 
 // committing is called before a transaction is committed.
@@ -251,7 +236,8 @@ func (c *versionCache) committed(changed []*state, ok bool) {
 		shard.mu.Lock()
 		if d, ok := shard.docs.Peek(k); ok {
 			if last := len(d.versions) - 1; last >= 0 && d.versions[last].SupersededAt == driver.Forever {
-				shard.drop(d, last)
+				d.drop(last)
+				shard.docs.Resize(k, d.bytes)
 			}
 		}
 		shard.mu.Unlock()

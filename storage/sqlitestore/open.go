@@ -173,9 +173,7 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 			}
 		}
 	}()
-	if s.known, err = newVersionCache(max(opts.VersionCache, 0)); err != nil {
-		return nil, err
-	}
+	s.known = newVersionCache(max(opts.VersionCache, 0))
 	if s.path, err = realPath(path); err != nil {
 		return nil, err
 	}

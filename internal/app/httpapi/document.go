@@ -14,21 +14,20 @@ import (
 	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"github.com/vektah/gqlparser/v2/lexer"
 	"github.com/vektah/gqlparser/v2/parser"
+
+	"github.com/asof/asof/internal/lru"
 )
 
 // What the caches of documents hold at most. What is parsed takes about tokenBytes for
 // each token, at most, and its text.
 const (
-	documentEntries = 1_000
-	documentBytes   = 32 << 20
-	tokenBytes      = 300
-	persistedCount  = 1_000
-	persistedBytes  = 16 << 20
+	documentBytes  = 32 << 20
+	tokenBytes     = 300
+	persistedBytes = 16 << 20
 )
 
 // documents reads the documents of requests, each of which is parsed once, and keeps
@@ -37,8 +36,8 @@ type documents struct {
 	limits     *Limits
 	validation *validation
 	hints      bool // errors may name what the schema has
-	known      *lru[document]
-	persisted  *lru[string] // the texts of valid documents, by their hash
+	known      *cache[document]
+	persisted  *cache[string] // the texts of valid documents, by their hash
 }
 
 // document is a valid document.
@@ -52,12 +51,8 @@ func newDocuments(cfg *Config) *documents {
 		limits:     &cfg.Limits,
 		validation: newValidation(cfg.Schema.Schema(), &cfg.Limits),
 		hints:      cfg.Introspection,
-		known: newLRU(documentEntries, documentBytes, func(text string, d document) int {
-			return len(text) + tokenBytes*d.tokens
-		}),
-		persisted: newLRU(persistedCount, persistedBytes, func(hash, text string) int {
-			return len(hash) + len(text)
-		}),
+		known:      newCache(documentBytes, func(text string, d document) int { return len(text) + tokenBytes*d.tokens }),
+		persisted:  newCache(persistedBytes, func(hash, text string) int { return len(hash) + len(text) }),
 	}
 }
 
@@ -152,49 +147,32 @@ func hashOf(query string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// lru is a cache that keeps the entries that were used last, bounded in number and in bytes.
-type lru[T any] struct {
-	mu       sync.Mutex
-	entries  *simplelru.LRU[string, T]
-	size     func(key string, value T) int
-	bytes    int
-	maxBytes int
+// cache keeps texts, and what was made of them, for all requests.
+type cache[T any] struct {
+	mu   sync.Mutex
+	kept *lru.Cache[string, T]
+	size func(key string, value T) int
+	most int // bytes of one entry
 }
 
-// newLRU makes a cache of at most the given entries (at least one) and bytes,
-// as size counts them.
-func newLRU[T any](entries, maxBytes int, size func(key string, value T) int) *lru[T] {
-	c := &lru[T]{size: size, maxBytes: maxBytes}
-	inner, err := simplelru.NewLRU(max(entries, 1), func(key string, value T) {
-		c.bytes -= size(key, value)
-	})
-	if err != nil {
-		panic(err) // only for a size below one
-	}
-	c.entries = inner
-	return c
+// newCache returns a cache of at most a number of bytes, as size counts them.
+func newCache[T any](bytes int, size func(key string, value T) int) *cache[T] {
+	return &cache[T]{kept: lru.New[string, T](bytes), size: size, most: bytes / 8}
 }
 
 // Get returns the value that was added under a key, unless it was evicted.
-func (c *lru[T]) Get(key string) (T, bool) {
+func (c *cache[T]) Get(key string) (T, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.entries.Get(key)
+	return c.kept.Get(key)
 }
 
 // Add keeps a value unless it would fill more than an eighth of the cache.
-func (c *lru[T]) Add(key string, value T) {
-	size := c.size(key, value)
-	if size > c.maxBytes/8 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.entries.Remove(key)
-	c.entries.Add(key, value)
-	c.bytes += size
-	for c.bytes > c.maxBytes {
-		c.entries.RemoveOldest()
+func (c *cache[T]) Add(key string, value T) {
+	if size := c.size(key, value); size <= c.most {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.kept.Add(key, value, size)
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 	"sync"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/asof/asof/internal/lru"
 )
 
 // What is kept at most, in bytes. A plan refers to the parsed document, in which a
@@ -24,31 +25,23 @@ import (
 // fieldBytes: fragments that are spread in many places are compiled in each, so
 // that this can be much more.
 const (
-	cachedOperations = 1_000
-	cachedBytes      = 32 << 20
-	cachedEntry      = cachedBytes / 8 // of one operation
-	cachedVariants   = 16              // of one operation
-	nodeBytes        = 250
-	fieldBytes       = 256
+	cachedBytes    = 32 << 20
+	cachedEntry    = cachedBytes / 8 // of one operation
+	cachedVariants = 16              // of one operation
+	nodeBytes      = 250
+	fieldBytes     = 256
 )
 
 // Cache keeps a P for each operation, and for each combination of its conditions.
 type Cache[P any] struct {
 	compile func(oc *graphql.OperationContext) (made P, fields int)
 	mu      sync.Mutex // held for look-ups and changes only
-	entries *simplelru.LRU[*ast.OperationDefinition, *known[P]]
-	size    int // of all entries
+	entries *lru.Cache[*ast.OperationDefinition, *known[P]]
 }
 
 // New returns an empty cache of what compile returns, with the number of its fields.
 func New[P any](compile func(oc *graphql.OperationContext) (made P, fields int)) *Cache[P] {
-	c := &Cache[P]{compile: compile}
-	entries, err := simplelru.NewLRU(cachedOperations, func(_ *ast.OperationDefinition, k *known[P]) { c.size -= k.size })
-	if err != nil {
-		panic(err) // only for a size below one
-	}
-	c.entries = entries
-	return c
+	return &Cache[P]{compile: compile, entries: lru.New[*ast.OperationDefinition, *known[P]](cachedBytes)}
 }
 
 // known is what is known of an operation without its variables.
@@ -108,9 +101,7 @@ func (c *Cache[P]) known(oc *graphql.OperationContext) *known[P] {
 	if other, ok := c.entries.Get(oc.Operation); ok {
 		return other // found out at the same time
 	}
-	c.size += k.size
-	c.entries.Add(oc.Operation, k)
-	c.shrink()
+	c.entries.Add(oc.Operation, k, k.size)
 	return k
 }
 
@@ -131,13 +122,5 @@ func (c *Cache[P]) keep(operation *ast.OperationDefinition, k *known[P], values 
 	}
 	k.variants[values] = made
 	k.size += size
-	c.size += size
-	c.shrink()
-}
-
-// shrink evicts what was used longest ago.
-func (c *Cache[P]) shrink() {
-	for c.size > cachedBytes {
-		c.entries.RemoveOldest()
-	}
+	c.entries.Resize(operation, k.size)
 }
