@@ -231,12 +231,14 @@ func (c *clock) serve(g grant, least driver.Instant) {
 }
 
 // until makes rounds until something is so, which it asks with the lock held and the number of
-// rounds so far. It fails when the context ends, or a round does for a reason that stays.
+// rounds so far that did not fail. It fails when the context ends, or a round does for a reason
+// that stays.
 func (c *clock) until(ctx context.Context, r *rounds, so func(rounds int) bool) error {
 	var reason error
+	made := 0
 	for n, wait := 0, firstWait; ; n, wait = n+1, min(2*wait, lastWait) {
 		c.mu.Lock()
-		landed, failed, holds := c.landed, c.failed, so(n)
+		landed, failed, holds := c.landed, c.failed, so(made)
 		c.mu.Unlock()
 		if holds {
 			return nil
@@ -254,6 +256,8 @@ func (c *clock) until(ctx context.Context, r *rounds, so func(rounds int) bool) 
 			return driver.Errorf(driver.CodeUnavailable, "%v: the time was up: %w", wrap(cmp.Or(reason, failed, errNotYet), "agreeing with other servers on the time"), ctx.Err())
 		case err != nil && !passes(err) && !errors.Is(err, errNotYet):
 			return wrap(err, "agreeing with other servers on the time")
+		case err == nil:
+			made++
 		}
 		reason = err
 	}

@@ -910,3 +910,25 @@ func TestSlowServerHoldsUpNobody(t *testing.T) {
 		})
 	}
 }
+
+// An instant is not from before the request, also where the database cannot be read at first.
+func TestFirstReadsFail(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	proxy, behind, beside := pair(ctx, t, Options{})
+	v, err := commitAgain(ctx, beside, write("a", "1", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failures atomic.Int32
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if c.Name == "find" && c.Collection() == metaName && failures.Add(1) <= 4 {
+			return mongotest.Reply(mongotest.Failure(189, "PrimarySteppedDown", "there is no primary"))
+		}
+		return mongotest.Pass()
+	})
+	if now, err := again(ctx, behind.Now); err != nil || now < v.RecordedAt || failures.Load() < 4 {
+		t.Errorf("Now is %d (%v) after %d commands, and a commit at %d was acknowledged before", now, err, failures.Load(), v.RecordedAt)
+	}
+}
