@@ -1,7 +1,10 @@
 package sqlitestore
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -9,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
@@ -187,7 +191,7 @@ func BenchmarkScan(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		defer s.readers.put(c)
+		defer s.readers.release(c)
 		for b.Loop() {
 			if err := sqlitex.Execute(c.Conn, `SELECT key, data FROM documents WHERE json_extract(data, '$.current_release.tag') = 'v1.27.0' LIMIT 50`,
 				&sqlitex.ExecOptions{ResultFunc: func(*sqlite.Stmt) error { return nil }}); err != nil {
@@ -244,5 +248,295 @@ func BenchmarkCommit(b *testing.B) {
 				n++
 			}
 		})
+	}
+}
+
+// BenchmarkBeside compares reads with the bare statements that find the same on
+// the same file, prepared, without a filter, an order within equal values, or a
+// version made of what they find: what SQLite itself takes. The engine runs with
+// versions kept in memory, and without.
+func BenchmarkBeside(b *testing.B) {
+	const docs, versions = 2000, 100_000
+	past := benchStart + driver.Instant(versions/2*1000)
+	q := driver.Query{Collection: benchCollection, Order: []driver.Order{{Field: driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}, Desc: true}}, Limit: 50}
+	for _, kept := range []int{0, -1} {
+		s := benchStore(b, Options{Sync: SyncOff, VersionCache: kept})
+		benchLoad(b, s, benchVersions(docs, versions))
+		if _, err := s.Query(context.Background(), &q); err != nil { // what a load leaves to do is done
+			b.Fatal(err)
+		}
+		name := "engine"
+		if kept < 0 {
+			name = "engine, nothing kept"
+		}
+		for _, at := range []struct {
+			name string
+			at   driver.Instant
+		}{{"current", driver.Forever}, {"asOf", past}} {
+			b.Run("point/"+at.name+"/"+name, func(b *testing.B) {
+				i := 0
+				for b.Loop() {
+					i++
+					ref := driver.Ref{Key: benchKey(i * 7 % docs), At: at.at}
+					if got, err := s.Get(context.Background(), benchCollection, []driver.Ref{ref}, nil); err != nil || got[0] == nil {
+						b.Fatal(got, err)
+					}
+				}
+			})
+			b.Run("page/"+at.name+"/"+name, func(b *testing.B) {
+				q := q
+				q.At = at.at
+				for b.Loop() {
+					if got, err := s.Query(context.Background(), &q); err != nil || len(got) != 50 {
+						b.Fatal(len(got), err)
+					}
+				}
+			})
+		}
+		if kept < 0 {
+			benchBare(b, s, docs, past)
+		}
+	}
+}
+
+func benchBare(b *testing.B, s *Store, docs int, past driver.Instant) {
+	c, err := s.readers.get(context.Background())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.readers.release(c)
+	coll := s.byName[benchCollection]
+	// look runs a statement that finds one row, and looks at its document.
+	look := func(query string, args ...any) int {
+		st, err := c.Prepare(query)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i, a := range args {
+			if text, ok := a.(string); ok {
+				st.BindText(i+1, text)
+			} else {
+				st.BindInt64(i+1, a.(int64))
+			}
+		}
+		row, err := st.Step()
+		if !row || err != nil {
+			b.Fatal(row, err)
+		}
+		n := len(c.raw(st, colData))
+		if err := finish(st, nil); err != nil {
+			b.Fatal(err)
+		}
+		return n
+	}
+	b.Run("point/current/bare", func(b *testing.B) {
+		i := 0
+		for b.Loop() {
+			i++
+			look(sqlDocumentByKey, coll.id, benchKey(i*7%docs))
+		}
+	})
+	b.Run("point/asOf/bare", func(b *testing.B) {
+		i := 0
+		for b.Loop() {
+			i++
+			look(sqlVersionAt, int64(docOf(coll.id, int64(i*7%docs)+1)), int64(past))
+		}
+	})
+	for _, at := range []struct {
+		name string
+		at   driver.Instant
+	}{{"current", driver.Forever}, {"asOf", past}} {
+		b.Run("page/"+at.name+"/bare", func(b *testing.B) {
+			r := s.newRun(context.Background(), &driver.Query{Collection: benchCollection, At: at.at})
+			r.c = c
+			err := r.begin()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				cur, err := r.walk(coll.indexes[0], bound{value: everything.low}, bound{value: everything.high}, true)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for range 50 {
+					if more, err := cur.next(); !more || err != nil {
+						b.Fatal(more, err)
+					}
+					if at.at == driver.Forever {
+						look(sqlDocumentByID, int64(cur.entry.doc))
+					} else {
+						look(sqlVersionAt, int64(cur.entry.doc), int64(at.at))
+					}
+				}
+				if err := cur.close(nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkLog reads a log of 20,000 versions, of which a condition selects one
+// in a hundred, or most, both as the engine does it and with the caller
+// leaving out what it does not want.
+func BenchmarkLog(b *testing.B) {
+	for _, pad := range []int{0, 8 << 10} {
+		s := benchStore(b, Options{Sync: SyncOff})
+		vs := benchVersions(500, 20_000)
+		for i := range vs {
+			if i%100 == 0 {
+				vs[i].Group = "rare"
+			}
+			vs[i].Data = fmt.Appendf(nil, `{"pad":"%0*d",%s`, pad, i, vs[i].Data[1:])
+		}
+		benchLoad(b, s, vs)
+		for _, group := range []string{"rare", "g"} {
+			for _, filtered := range []bool{true, false} {
+				b.Run(fmt.Sprintf("bytes=%d/group=%s/engine=%t", len(vs[0].Data), group, filtered), func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						q := driver.LogQuery{Collections: []string{benchCollection}, Backward: true}
+						if filtered {
+							q.Hints.Groups = []string{group}
+						}
+						n := 0
+						for v, err := range s.Log(b.Context(), &q) {
+							if err != nil {
+								b.Fatal(err)
+							}
+							if v.Group == group {
+								n++
+							}
+						}
+						if rare := len(vs) / 100; n != rare && n != len(vs)-rare {
+							b.Fatal(n)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// line is a version in the form in which it is imported.
+type line struct {
+	ID   string          `json:"id"`
+	At   int64           `json:"at"`
+	By   string          `json:"by"`
+	Data json.RawMessage `json:"data"`
+}
+
+// BenchmarkLoad measures a bulk load against the bare loop: decompress, parse,
+// insert the same bytes in one table, in transactions of the same size. The
+// ratio is reported as x-bare.
+func BenchmarkLoad(b *testing.B) {
+	const docs, versions, batch = 2000, 60_000, 30_000
+	var file bytes.Buffer
+	z, err := zstd.NewWriter(&file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	enc := json.NewEncoder(z)
+	for _, v := range benchVersions(docs, versions) {
+		if err := enc.Encode(line{ID: v.Key, At: int64(v.RecordedAt), By: v.Author, Data: v.Data}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		b.Fatal(err)
+	}
+	var bare, engine time.Duration
+	for i := 0; b.Loop(); i++ {
+		start := time.Now()
+		bareLoad(b, filepath.Join(b.TempDir(), fmt.Sprintf("bare%d.db", i)), file.Bytes(), batch)
+		middle := time.Now()
+		engineLoad(b, filepath.Join(b.TempDir(), fmt.Sprintf("engine%d.db", i)), file.Bytes(), batch)
+		bare += middle.Sub(start)
+		engine += time.Since(middle)
+	}
+	b.ReportMetric(float64(bare.Microseconds())/float64(b.N*versions), "bare-µs/version")
+	b.ReportMetric(float64(engine.Microseconds())/float64(b.N*versions), "engine-µs/version")
+	b.ReportMetric(float64(engine)/float64(bare), "x-bare")
+}
+
+// lines calls f for each line of a compressed file.
+func lines(b *testing.B, file []byte, f func(l *line)) {
+	b.Helper()
+	z, err := zstd.NewReader(bytes.NewReader(file))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer z.Close()
+	scanner := bufio.NewScanner(z)
+	for scanner.Scan() {
+		var l line
+		if err := json.Unmarshal(scanner.Bytes(), &l); err != nil {
+			b.Fatal(err)
+		}
+		f(&l)
+	}
+	if err := scanner.Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func bareLoad(b *testing.B, path string, file []byte, batch int) {
+	b.Helper()
+	c, err := sqlite.OpenConn(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	run := func(query string) {
+		if err := sqlitex.Execute(c, query, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	run("PRAGMA synchronous = FULL")
+	run("CREATE TABLE t(id INTEGER PRIMARY KEY, key TEXT, at INTEGER, author TEXT, data BLOB)")
+	n := 0
+	run("BEGIN")
+	lines(b, file, func(l *line) {
+		s := c.Prep("INSERT INTO t(key, at, author, data) VALUES(?1, ?2, ?3, ?4)")
+		s.BindText(1, l.ID)
+		s.BindInt64(2, l.At)
+		s.BindText(3, l.By)
+		s.BindBytes(4, l.Data)
+		if _, err := s.Step(); err != nil {
+			b.Fatal(err)
+		}
+		if n++; n%batch == 0 {
+			run("COMMIT")
+			run("BEGIN")
+		}
+	})
+	run("COMMIT")
+}
+
+func engineLoad(b *testing.B, path string, file []byte, batch int) {
+	b.Helper()
+	s, err := Open(context.Background(), path, Options{Collections: benchDeclared()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	vs := make([]driver.Version, 0, batch)
+	flush := func() {
+		if _, err := s.Load(context.Background(), vs); err != nil {
+			b.Fatal(err)
+		}
+		vs = vs[:0]
+	}
+	lines(b, file, func(l *line) {
+		vs = append(vs, driver.Version{
+			Collection: benchCollection, Key: l.ID, RecordedAt: driver.Instant(l.At), Op: driver.OpImport, Author: l.By, Data: l.Data,
+		})
+		if len(vs) == batch {
+			flush()
+		}
+	})
+	flush()
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
 	}
 }

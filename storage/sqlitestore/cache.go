@@ -14,18 +14,18 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// versionCache keeps versions that were read, for all connections. A version
-// never changes but for when it was superseded, so one that was superseded is
-// good for ever, and a document's last one until the next is committed. Each is
+// versionCache keeps versions that were read, for all connections. Only the time at
+// which a version was superseded can change, so one that was superseded is valid
+// for ever, and a document's last one until the next is committed. Each is
 // found by its number, or by any instant at which it was current.
 //
-// What is kept must be what the reader's snapshot holds, or a page could mix
-// two states. So the writer counts: the count is odd while a transaction is
+// A cached version must be the one in the reader's snapshot, or a page could mix
+// two states. So the writer counts transactions: the count is odd while one is
 // being committed. A snapshot that was taken with the same even count before and
-// after holds just the transactions until then; only what was read in such a
-// snapshot is kept, together with its count, and only readers whose snapshot is
-// as new are given it. After each transaction the last versions of the documents
-// that it changed are dropped, before anyone is told of it.
+// after contains exactly the transactions until then. Only versions that were read
+// in such a snapshot are cached, with its count, and only returned to readers whose
+// snapshot is as new. After each transaction, before it is acknowledged, the last
+// versions of the documents that it changed are removed.
 type versionCache struct {
 	count  atomic.Int64
 	seed   maphash.Seed
@@ -33,14 +33,14 @@ type versionCache struct {
 	shards [versionShards]versionShard
 }
 
-// versionShards is how many parts the cache has, so that readers seldom wait for
-// each other.
+// versionShards is the number of parts with a lock each, so that readers seldom wait
+// for each other.
 const versionShards = 8
 
 // versionShard is one part of the cache, which holds whole documents.
 type versionShard struct {
 	mu   sync.Mutex
-	docs *lru.Cache[documentKey, *knownDocument]
+	docs *lru.Cache[documentKey, *cachedDocument]
 }
 
 type documentKey struct {
@@ -48,23 +48,22 @@ type documentKey struct {
 	key        string
 }
 
-// knownDocument is what is kept of a document.
-type knownDocument struct {
+// cachedDocument holds the cached versions of a document.
+type cachedDocument struct {
 	id       docID
-	last     driver.Instant // of the latest version that was seen
-	versions []knownVersion // by number
+	last     driver.Instant  // of the latest version that was seen
+	versions []cachedVersion // by number
 	bytes    int
 }
 
-type knownVersion struct {
+type cachedVersion struct {
 	*driver.Version
 	count int64 // of the snapshot that it was read in
 }
 
-// Bounds of the cache: bytes in all; of one version, since larger ones would
-// drive too many others out; versions of one document, and the share of a part
-// that it may have; and what a version takes beside its text, about, with its
-// notes.
+// Bounds of the cache: the bytes in all; of one version, since larger ones would
+// evict too many others; the versions of one document, and its share of a part; and
+// about how many bytes a version takes beside its text, with its notes.
 const (
 	versionCacheBytes = 8 << 20
 	maxKnownBytes     = 16 << 10
@@ -73,8 +72,8 @@ const (
 	knownOverhead     = 512
 )
 
-// bytesOf is how many bytes a version takes, about. Lists of names that recur are
-// shared; long ones seldom do.
+// bytesOf is about how many bytes a version takes. It does not count short lists
+// of names, which are shared between versions.
 func bytesOf(v *driver.Version) int {
 	names := 0
 	for _, name := range v.Changed {
@@ -86,14 +85,15 @@ func bytesOf(v *driver.Version) int {
 	return len(v.Data) + len(v.Key) + len(v.Author) + len(v.Message) + len(v.Group) + names + knownOverhead
 }
 
-// unsettled is the count of a snapshot of which nothing is known.
+// unsettled is the count of a snapshot that was taken while a transaction was being
+// committed.
 const unsettled = -1
 
-// newVersionCache makes a cache of about so many bytes; 0: nothing is kept.
+// newVersionCache returns a cache of about the given size in bytes; 0: of nothing.
 func newVersionCache(bytes int) *versionCache {
 	c := &versionCache{seed: maphash.MakeSeed(), limit: bytes / versionShards}
 	for i := range c.shards {
-		c.shards[i].docs = lru.New[documentKey, *knownDocument](c.limit)
+		c.shards[i].docs = lru.New[documentKey, *cachedDocument](c.limit)
 	}
 	return c
 }
@@ -102,10 +102,9 @@ func (c *versionCache) shard(k documentKey) *versionShard {
 	return &c.shards[maphash.String(c.seed, k.key)%versionShards]
 }
 
-// find returns the version that a reference means; nil where it is not kept. The
-// row of the document is returned where the version is known to be in the
-// history, which needs no snapshot: rows do not move, and what was superseded
-// once stays so.
+// find returns the version of a reference; nil if it is not cached. If the version is
+// known to be superseded, it returns the row of the document in history, which is
+// valid in any snapshot: rows do not move.
 func (c *versionCache) find(k documentKey, ref driver.Ref, count int64) (v *driver.Version, history docID) {
 	shard := c.shard(k)
 	shard.mu.Lock()
@@ -120,19 +119,19 @@ func (c *versionCache) find(k documentKey, ref driver.Ref, count int64) (v *driv
 	return v, history
 }
 
-func (d *knownDocument) find(ref driver.Ref, count int64) *driver.Version {
-	behind := sort.Search(len(d.versions), func(i int) bool {
+func (d *cachedDocument) find(ref driver.Ref, count int64) *driver.Version {
+	after := sort.Search(len(d.versions), func(i int) bool {
 		if ref.Number != 0 {
 			return d.versions[i].Number > ref.Number
 		}
 		return d.versions[i].RecordedAt > ref.At
 	})
-	if behind == 0 {
+	if after == 0 {
 		return nil
 	}
-	v := d.versions[behind-1]
+	v := d.versions[after-1]
 	switch {
-	case v.count > count: // also where nothing is known of the snapshot
+	case v.count > count: // also if the count is unsettled
 		return nil
 	case ref.Number != 0 && v.Number != ref.Number:
 		return nil
@@ -151,19 +150,19 @@ func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int
 	shard := c.shard(k)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	// Read under the lock: who drops what changed does so with a greater count.
+	// Read under the lock: committed removes changed versions with a greater count.
 	if c.count.Load() != count {
 		return
 	}
 	k.key = v.Key
 	d := shard.document(k, id)
 	d.last = max(d.last, v.RecordedAt)
-	place, there := slices.BinarySearchFunc(d.versions, v.Number, func(k knownVersion, n int64) int { return cmp.Compare(k.Number, n) })
+	place, there := slices.BinarySearchFunc(d.versions, v.Number, func(k cachedVersion, n int64) int { return cmp.Compare(k.Number, n) })
 	if there {
 		return
 	}
-	v.Notes = new(driver.Notes) // nobody else has it yet
-	d.versions = slices.Insert(d.versions, place, knownVersion{v, count})
+	v.Notes = new(driver.Notes) // v is not shared yet
+	d.versions = slices.Insert(d.versions, place, cachedVersion{v, count})
 	d.bytes += size
 	for len(d.versions) > maxKnownVersions || d.bytes > c.limit/documentShare {
 		i := oldest(d.versions, v)
@@ -188,19 +187,19 @@ func (c *versionCache) seen(k documentKey, id docID, at driver.Instant) {
 	d.last = max(d.last, at)
 }
 
-// document returns what is kept of a document, which it makes if need be.
-func (s *versionShard) document(k documentKey, id docID) *knownDocument {
+// document returns the cached versions of a document, and adds it if it is absent.
+func (s *versionShard) document(k documentKey, id docID) *cachedDocument {
 	if d, ok := s.docs.Get(k); ok {
 		return d
 	}
-	d := &knownDocument{id: id, bytes: len(k.key) + knownOverhead}
+	d := &cachedDocument{id: id, bytes: len(k.key) + knownOverhead}
 	s.docs.Add(k, d, d.bytes)
 	return d
 }
 
-// oldest returns the place of the version that was kept first, as far as counts
-// tell, but for one, and for the document's last; -1 where there are no others.
-func oldest(versions []knownVersion, but *driver.Version) int {
+// oldest returns the index of the version with the least count, except one given
+// version and the document's last; -1 if there are no others.
+func oldest(versions []cachedVersion, but *driver.Version) int {
 	first := -1
 	for i, v := range versions {
 		if v.Version != but && v.SupersededAt != driver.Forever && (first < 0 || v.count < versions[first].count) {
@@ -210,7 +209,7 @@ func oldest(versions []knownVersion, but *driver.Version) int {
 	return first
 }
 
-func (d *knownDocument) drop(i int) {
+func (d *cachedDocument) drop(i int) {
 	d.bytes -= bytesOf(d.versions[i].Version)
 	d.versions = slices.Delete(d.versions, i, i+1)
 }
@@ -218,9 +217,8 @@ func (d *knownDocument) drop(i int) {
 // committing is called before a transaction is committed.
 func (c *versionCache) committing() { c.count.Add(1) }
 
-// committed is called when it was, or was not, with the documents that it
-// changed, before anyone is told. Where it is not known what happened, ok is
-// false.
+// committed is called after a commit, before it is acknowledged, with the documents
+// that it changed. If it failed, or its outcome is unknown, ok is false.
 func (c *versionCache) committed(changed []*state, ok bool) {
 	if !ok {
 		for i := range c.shards {
@@ -254,8 +252,8 @@ func (c *versionCache) current() int64 {
 }
 
 // stateCache keeps the states of documents between transactions, so that a
-// bulk load, or a row of updates of one document, does not read them again.
-// It belongs to the writer, the only one who changes documents.
+// large load, or repeated updates of one document, do not read them again.
+// Only the writer uses it.
 type stateCache struct {
 	states map[stateKey]*state
 	bytes  int
@@ -291,8 +289,8 @@ func (c *stateCache) put(st *state) {
 
 func (c *stateCache) clear() { *c = stateCache{} }
 
-// trim empties a cache that has grown too large. It must not be called within
-// a transaction, whose states are all here.
+// trim clears a cache that is too large. It must not be called within a transaction,
+// which needs all of its states.
 func (c *stateCache) trim() {
 	if c.bytes > maxCachedBytes || len(c.states) > maxCachedStates {
 		c.clear()

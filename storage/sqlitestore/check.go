@@ -15,7 +15,7 @@ import (
 )
 
 // Check implements driver.Engine. Beside SQLite's own check of the file, it
-// reads the whole history and recomputes from it what the other tables say.
+// reads the whole history and compares the other tables with what follows from it.
 func (s *Store) Check(ctx context.Context, report func(problem string)) error {
 	return wrap(s.read(ctx, func(c *conn) error {
 		c.SetInterrupt(ctx.Done())
@@ -53,7 +53,7 @@ type checker struct {
 	coll   *collection
 	report func(problem string)
 
-	// Counted from the history, to be compared with what the file says:
+	// Counted from the history, to compare with the counters in the file:
 	// the entries of each epoch of each index, and the live ones.
 	epochs [][]epoch
 	live   []int64
@@ -151,8 +151,8 @@ func (k *checker) document(s *sqlite.Stmt) error {
 	return k.entries(doc, row.Key, entries)
 }
 
-// expect adds to the entries of a document what a version changes. open says
-// where those that have not ended are.
+// expect adds the changes of a version to the expected entries of a document. open
+// holds the positions of those that have not ended.
 func (k *checker) expect(entries [][]held, open []map[string]int, v *driver.Version) {
 	for i, values := range k.coll.values(v.Data) {
 		for value, n := range open[i] {
@@ -170,7 +170,7 @@ func (k *checker) expect(entries [][]held, open []map[string]int, v *driver.Vers
 	}
 }
 
-// entries looks for the entries of a document in the indexes.
+// entries compares the expected entries of a document with the indexes.
 func (k *checker) entries(doc docID, key string, entries [][]held) error {
 	for i, ix := range k.coll.indexes {
 		for _, e := range entries[i] {
@@ -205,7 +205,7 @@ func (k *checker) entries(doc docID, key string, entries [][]held) error {
 	return nil
 }
 
-// find reports an entry that is missing or says something else.
+// find reports an entry that is missing or differs.
 func (k *checker) find(ix *index, key, query string, where int64, e held, doc, until int64) error {
 	s, err := k.Prepare(query)
 	if err != nil {
@@ -221,13 +221,13 @@ func (k *checker) find(ix *index, key, query string, where int64, e held, doc, u
 	case !row:
 		k.problem(key, "the index on %v has no entry since %s", ix.decl.Path, driver.Instant(e.since))
 	case s.ColumnInt64(0) != doc, s.ColumnInt64(1) != until && s.ColumnInt64(1) != e.until:
-		// An entry that ends with its epoch may say so or have no end there.
+		// An entry that ends with its epoch may have that end or none there.
 		k.problem(key, "the index on %v has a wrong entry since %s", ix.decl.Path, driver.Instant(e.since))
 	}
 	return finish(s, err)
 }
 
-// counters compares the counters, which also finds entries that are too many.
+// counters compares the counters, which also finds superfluous entries.
 func (k *checker) counters() error {
 	count := func(what string, want int64, query string, args ...int64) error {
 		got, err := k.integer(query, args...)
@@ -287,10 +287,10 @@ var instants = [...]struct{ table, column string }{
 }
 
 // repair gives versions that lie in the future other times, as part of the
-// transaction in which the store opens: that in the identifier of the attempt that
-// made the version where it is a UUID that has one, and in any case one after every
-// version that does not lie in the future, not in the future, and in the order of
-// the times that they had. What was only read at in the future is forgotten.
+// transaction in which the store opens: the time in the attempt's identifier if that is
+// a UUID with a time. In any case the new times are after all versions that do not lie
+// in the future, not in the future themselves, and in the order of the old times.
+// Instants in the future that were only read at are dropped.
 func (s *Store) repair() error {
 	w, present := s.writer, driver.InstantOf(s.opts.Clock())
 	if _, err := w.integer(`UPDATE clock SET last = ?1 WHERE last > ?1`, int64(present)); err != nil {
@@ -339,15 +339,15 @@ func (s *Store) repair() error {
 	if err := s.readDeclarations(); err != nil {
 		return err
 	}
-	// Who follows the log has to begin anew.
+	// Watchers of the log must restart.
 	if _, err := w.integer(`UPDATE loaded SET at = ?1`, int64(present)); err != nil {
 		return err
 	}
 	return s.readLoaded()
 }
 
-// attemptedAfter returns when versions after an instant were attempted, by their
-// times, as far as that is known and not after it.
+// attemptedAfter returns when the versions after an instant were attempted, by their
+// times, if their identifiers have a time that is not after the instant.
 func (w *writer) attemptedAfter(present driver.Instant) (map[int64]int64, error) {
 	st, err := w.Prepare(`SELECT v.at, w.id FROM writes w JOIN versions v ON v.id = w.version WHERE v.at > ?1`)
 	if err != nil {

@@ -56,7 +56,7 @@ func TestWritersDoNotWaitForReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := writes(t, s, "held", count)
-	s.readers.put(c)
+	s.readers.release(c)
 	if held > 4*free {
 		t.Errorf("%d commits took %v, and %v beside a reader", count, free, held)
 	}

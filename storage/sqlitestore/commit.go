@@ -14,7 +14,7 @@ import (
 
 // Commit implements driver.Engine.
 func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
-	if err := s.inspecting(); err != nil {
+	if err := s.checkWritable(); err != nil {
 		return nil, err
 	}
 	r := &request{ctx: ctx, writes: ws}
@@ -24,8 +24,8 @@ func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 	return r.versions, nil
 }
 
-// commitBatch commits requests together. A request that fails for a reason of its
-// own must not take the others with it, so they are then committed one by one.
+// commitBatch commits requests together. If that fails, they are committed one by
+// one, so that a request that fails for a reason of its own does not fail the others.
 func (w *writer) commitBatch(batch []*request) {
 	err := w.tryBatch(batch)
 	if err != nil && len(batch) > 1 && !isOutage(err) {
@@ -53,7 +53,8 @@ func (w *writer) commitBatch(batch []*request) {
 	}
 }
 
-// isOutage tells a failure of the disk, which one write did not cause.
+// isOutage reports whether an error is a failure of the disk, which no single write
+// caused.
 func isOutage(err error) bool {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultFull, sqlite.ResultIOErr, sqlite.ResultReadOnly, sqlite.ResultCantOpen, sqlite.ResultCorrupt, sqlite.ResultNotADB:
@@ -63,8 +64,8 @@ func isOutage(err error) bool {
 	}
 }
 
-// tryBatch commits requests in one transaction. What one is refused for, such as a
-// conflict, is its result, and no failure.
+// tryBatch commits requests in one transaction. A refused request, such as one with a
+// conflict, has its error in its result and does not fail the transaction.
 func (w *writer) tryBatch(batch []*request) error {
 	if err := w.endBulk(); err != nil {
 		return uncommitted{err}
@@ -82,7 +83,7 @@ func (w *writer) tryBatch(batch []*request) error {
 	return err
 }
 
-// apply makes the versions of a request, or none, and says in it why.
+// apply writes the versions of a request, or none and sets its error.
 func (w *writer) apply(r *request) error {
 	r.versions, r.err = nil, nil
 	ids := make([][]byte, len(r.writes))
@@ -129,7 +130,7 @@ func (w *writer) apply(r *request) error {
 	}
 	for i, st := range made {
 		st.stored = true
-		w.advance(st, r.versions[i].Number, r.versions[i])
+		w.setCurrent(st, r.versions[i].Number, r.versions[i])
 	}
 	if several {
 		return w.exec("RELEASE several")
@@ -137,8 +138,8 @@ func (w *writer) apply(r *request) error {
 	return nil
 }
 
-// repeated reports whether writes of a request were committed before, by their IDs. The
-// request then has their versions.
+// repeated reports whether writes of a request were committed before, by their IDs. It
+// then sets the request's versions, or its error if only some of them were.
 func (w *writer) repeated(r *request, ids [][]byte) (bool, error) {
 	for _, id := range ids {
 		before, err := w.attempt(id)
@@ -161,8 +162,8 @@ func (w *writer) repeated(r *request, ids [][]byte) (bool, error) {
 	return r.versions != nil, nil
 }
 
-// writeOne writes one version; nil where another one is current than the expected, and
-// nothing was changed. The state is as before.
+// writeOne writes one version. It returns no version, and writes nothing, if the
+// current version is not the expected one. The state is unchanged.
 func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*state, *driver.Version, error) {
 	st, err := w.state(w.store.byName[in.Collection], in.Key)
 	if err != nil {
@@ -198,11 +199,11 @@ func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*stat
 	if err := w.writeVersions(st, v.Number, v); err != nil {
 		return nil, nil, err
 	}
-	return st, v, w.remember(id, st.id.version(v.Number))
+	return st, v, w.recordAttempt(id, st.id.version(v.Number))
 }
 
-// forgetNew gives the place of a document back that is not stored. The last one that
-// took its place does so, or all of them that did.
+// forgetNew returns the sequence number of a document that was not stored. Numbers must
+// be returned in reverse order, or all of a transaction.
 func (w *writer) forgetNew(st *state) {
 	if !st.stored && st.id != 0 {
 		st.id = 0
@@ -210,7 +211,7 @@ func (w *writer) forgetNew(st *state) {
 	}
 }
 
-// newDocument takes the next place in a collection.
+// newDocument takes the next sequence number of a collection.
 func (w *writer) newDocument(coll *collection) (docID, error) {
 	if coll.sequence >= maxSequence {
 		return 0, invalidf("%s holds %d documents, the most that this store can", coll.name, coll.sequence)
@@ -220,8 +221,8 @@ func (w *writer) newDocument(coll *collection) (docID, error) {
 	return docOf(coll.id, coll.sequence), nil
 }
 
-// attemptID is the identifier of a write as it is stored: 16 bytes for what
-// is written like a UUID, else the text behind a sign that tells it apart.
+// attemptID returns the stored identifier of a write: 16 bytes for a UUID in
+// canonical form, else the text after "=".
 func attemptID(id string) []byte {
 	if u, err := uuid.Parse(id); err == nil && u.String() == id {
 		return u[:]
@@ -229,7 +230,7 @@ func attemptID(id string) []byte {
 	return append([]byte{'='}, id...)
 }
 
-// attempt returns the version that an attempt made; 0: none.
+// attempt returns the row of the version that an attempt created; 0 if none.
 func (w *writer) attempt(id []byte) (int64, error) {
 	s, err := w.Prepare(`SELECT version FROM writes WHERE id = ?1`)
 	if err != nil {
@@ -244,7 +245,7 @@ func (w *writer) attempt(id []byte) (int64, error) {
 	return version, finish(s, err)
 }
 
-func (w *writer) remember(id []byte, version int64) error {
+func (w *writer) recordAttempt(id []byte, version int64) error {
 	s, err := w.Prepare(`INSERT INTO writes(id, version) VALUES(?1, ?2)`)
 	if err != nil {
 		return err
@@ -268,8 +269,8 @@ func (w *writer) versionOf(id int64) (*driver.Version, error) {
 	return v, err
 }
 
-// state is what the writer knows about a document: its last version, and the
-// entries that the indexes hold for it.
+// state is the writer's copy of a document's last version, and of its entries in
+// the indexes.
 type state struct {
 	coll    *collection
 	key     string
@@ -279,11 +280,11 @@ type state struct {
 	deleted bool
 	stored  bool      // the document has a row
 	entries [][]entry // for each index of the collection
-	touched bool      // pending knows of it
+	touched bool      // it is in pending.touched
 
-	// What Load added and flushDocuments will write, and the number that the
-	// document's row has until then. The versions are the caller's, whose numbers
-	// may be 0: they have those that follow.
+	// unwritten are the versions that Load added and flushDocuments will write; written
+	// is the number in the document's row until then. The versions are the caller's:
+	// their numbers may be 0, and are the ones after written.
 	unwritten []*driver.Version
 	written   int64
 }
@@ -347,8 +348,8 @@ func (w *writer) readState(coll *collection, key string) (*state, error) {
 	return st, nil
 }
 
-// writeDocument makes the document's row say what v says, which has a number, on
-// condition that it still has the one before (0: no row). It reports whether it had.
+// writeDocument writes a version to the document's row if that still has the number
+// before (0: if there is no row). It reports whether it did.
 func (w *writer) writeDocument(st *state, v *driver.Version, number, before int64) (bool, error) {
 	query := sqlUpdateDocument
 	if before == 0 {
@@ -383,7 +384,7 @@ func (w *writer) writeVersions(st *state, first int64, vs ...*driver.Version) er
 	if err != nil {
 		return err
 	}
-	// A statement that is reset keeps what is bound.
+	// A statement that is reset keeps its bound values.
 	s.BindInt64(2, int64(st.id))
 	s.BindInt64(10, st.coll.id)
 	s.BindText(11, st.key)

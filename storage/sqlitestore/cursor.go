@@ -8,7 +8,7 @@ import (
 )
 
 // indexEntry is an entry of an index as of the query's instant. Value and key
-// are in SQLite's memory, good until the cursor moves.
+// are in SQLite's memory, valid until the cursor moves.
 type indexEntry struct {
 	value []byte
 	key   []byte
@@ -19,8 +19,8 @@ func (e indexEntry) compare(value, key []byte) int {
 	return cmp.Or(bytes.Compare(e.value, value), bytes.Compare(e.key, key))
 }
 
-// bound is a place between entries: before all with this value and this key
-// or a greater one.
+// bound is a position between entries: before the first one with this value and
+// this key, or greater ones.
 type bound struct {
 	value []byte
 	key   string
@@ -36,8 +36,8 @@ const (
 	fromKeys   = `SELECT NULL, key, id FROM documents INDEXED BY documents_key WHERE collection = ?1 AND key >= ?3 AND key < ?5`
 )
 
-// source is a statement that yields entries, and the number of the index, the epoch
-// or the collection that it is about; 0: there are none.
+// source is a statement that yields entries, and the id of the index, the epoch
+// or the collection that it reads; 0: there are none.
 type source struct {
 	query string
 	where int64
@@ -50,8 +50,8 @@ const (
 	limited = `) LIMIT ?7 + 0)`
 )
 
-// sources returns where the entries of an index as of the query's instant lie: in
-// table entries, those since then left out; in an epoch of table past; or in both.
+// sources returns the statements that yield the entries of an index as of the query's
+// instant: from table entries without later ones, from an epoch of table past, or both.
 func (r *run) sources(ix *index) (list [2]source, err error) {
 	switch {
 	case ix == r.coll.keys:
@@ -77,9 +77,9 @@ func (r *run) sources(ix *index) (list [2]source, err error) {
 }
 
 // cursor walks the entries of an index between two bounds, in the order of
-// (value, key) or against it, merging the two tables. It goes on in a newer
-// snapshot where its own is asked for: at an instant, an index has one entry of a
-// value and a key.
+// (value, key) or in reverse, merging the two tables. It continues in a newer
+// snapshot when the end of its own is requested: at an instant, an index has at most
+// one entry with a value and a key.
 type cursor struct {
 	r        *run
 	ix       *index
@@ -87,12 +87,12 @@ type cursor struct {
 	reverse  bool
 	live     *sqlite.Stmt // nil: at its end
 	past     *sqlite.Stmt
-	onLive   bool // which one the current entry came from
+	onLive   bool // the current entry is from live
 	onPast   bool
 	entry    indexEntry
 }
 
-// walk opens a cursor. Only one is open at a time; close it.
+// walk opens a cursor, which the caller closes. Only one may be open at a time.
 func (r *run) walk(ix *index, from, to bound, reverse bool) (*cursor, error) {
 	cur := &cursor{r: r, ix: ix, from: from, to: to, reverse: reverse}
 	err := cur.open()
@@ -127,19 +127,19 @@ func (cur *cursor) open() error {
 	return nil
 }
 
-// renew goes on behind the current entry in a new snapshot.
+// renew continues after the current entry in a new snapshot.
 func (cur *cursor) renew() error {
-	behind := bound{value: bytes.Clone(cur.entry.value), key: string(cur.entry.key)}
+	after := bound{value: bytes.Clone(cur.entry.value), key: string(cur.entry.key)}
 	if cur.ix == cur.r.coll.keys {
-		behind = bound{value: append([]byte{tagValue}, cur.entry.key...)}
+		after = bound{value: append([]byte{tagValue}, cur.entry.key...)}
 	}
 	switch {
 	case cur.reverse:
-		cur.to = behind
+		cur.to = after
 	case cur.ix == cur.r.coll.keys:
-		cur.from = bound{value: successor(behind.value)}
+		cur.from = bound{value: successor(after.value)}
 	default:
-		cur.from = bound{value: behind.value, key: behind.key + "\x00"}
+		cur.from = bound{value: after.value, key: after.key + "\x00"}
 	}
 	cur.onLive, cur.onPast = false, false
 	if err := cur.close(nil); err != nil {
@@ -173,7 +173,7 @@ func (r *run) bindEntries(src source, query string, from, to bound) (*sqlite.Stm
 	return s, nil
 }
 
-// keyOf returns the key that an encoded value is, or a text before or behind all keys.
+// keyOf returns the key of an encoded value, or a text before or after all keys.
 func keyOf(value []byte) string {
 	switch {
 	case value[0] < tagValue:

@@ -8,18 +8,18 @@
 //     and its fsync; a write is acknowledged only after that.
 //   - The database decides every write: a document's row changes only where
 //     its number is the expected one, in the statement that changes it.
-//   - Table documents is the current state, table versions every version.
-//     Rows of versions never change, and when a version was superseded follows
-//     from the row behind it. Reads of the current state use documents alone.
+//   - Table documents holds the current state, table versions every version.
+//     Rows of versions never change, and a version was superseded at the time of
+//     the next row. Reads of the current state use documents alone.
 //   - Commit times strictly increase across all documents, and are greater
 //     than every instant that Now returned, also after a restart or a kill
-//     (lease.go).
+//     (file.go).
 //   - Values are encoded so that bytes compare as their kinds do. Indexes,
 //     filters and sorts share that encoding and so cannot disagree.
-//   - An index answers as of any instant while passing over at most about
-//     twice as many entries as it has (epochs.go).
-//   - A transaction that fails has happened not at all: what the writer keeps
-//     in memory is read again from the file.
+//   - A read of an index as of any instant examines at most about twice the
+//     entries that it returns (epochs.go).
+//   - A transaction that fails changes nothing: the state that the writer keeps in
+//     memory is read again from the file.
 //
-// The file says which format it has; a newer one is refused. See schema.go.
+// The file has a format number; a newer one is refused. See schema.go.
 package sqlitestore

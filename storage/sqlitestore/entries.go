@@ -8,8 +8,8 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// pending is what a transaction will do to the indexes at its end, when it is
-// done in the order in which it lies in the file.
+// pending holds the index changes of a transaction. They are written at its end, in
+// the order of the file.
 type pending struct {
 	touched []*state
 	closing []change // entries in the file that end
@@ -24,14 +24,14 @@ type change struct {
 	since, until driver.Instant
 }
 
-// maxPending is how many changes pending keeps the memory of.
+// maxPending is the largest capacity, in changes, that pending keeps.
 const maxPending = 1 << 15
 
 func (p *pending) reset() {
-	*p = pending{closing: emptied(p.closing), ended: emptied(p.ended)}
+	*p = pending{closing: resetChanges(p.closing), ended: resetChanges(p.ended)}
 }
 
-func emptied(changes []change) []change {
+func resetChanges(changes []change) []change {
 	if cap(changes) > maxPending {
 		return nil
 	}
@@ -39,7 +39,7 @@ func emptied(changes []change) []change {
 	return changes[:0]
 }
 
-// touch makes sure that flush looks at a document.
+// touch adds a document to those whose entries flush writes.
 func (p *pending) touch(st *state) {
 	if !st.touched {
 		st.touched = true
@@ -47,15 +47,15 @@ func (p *pending) touch(st *state) {
 	}
 }
 
-// advance makes v the last version of a document, with a number: its state, the
-// counters of its collection, and the entries of the indexes, which flush will
-// write. It keeps nothing of v.
-func (w *writer) advance(st *state, number int64, v *driver.Version) {
+// setCurrent makes v, with the given number, the last version of a document: in its
+// state, the counters of its collection, and the entries of the indexes, which
+// flush will write. It keeps no reference to v.
+func (w *writer) setCurrent(st *state, number int64, v *driver.Version) {
 	coll := st.coll
 	w.pending.touch(st)
 	values := coll.valuesIn(&w.values, v.Data)
 	for i, ix := range coll.indexes {
-		st.entries[i] = w.follow(ix, st, st.entries[i], values[i], v.RecordedAt)
+		st.entries[i] = w.supersede(ix, st, st.entries[i], values[i], v.RecordedAt)
 	}
 	if was, is := st.number > 0 && !st.deleted, !v.Deleted; was && !is {
 		coll.live--
@@ -68,10 +68,10 @@ func (w *writer) advance(st *state, number int64, v *driver.Version) {
 	st.number, st.at, st.deleted = number, v.RecordedAt, v.Deleted
 }
 
-// follow returns the entries that an index has for a document from an instant
-// on, and notes those that end then. Entries and values are in ascending order.
-// The entries given are written over.
-func (w *writer) follow(ix *index, st *state, had []entry, values [][]byte, at driver.Instant) []entry {
+// supersede returns the entries of a document in an index from an instant on, and
+// records those that end then. Entries and values are in ascending order.
+// The given slice is overwritten.
+func (w *writer) supersede(ix *index, st *state, had []entry, values [][]byte, at driver.Instant) []entry {
 	if slices.EqualFunc(had, values, func(e entry, value []byte) bool { return bytes.Equal(e.value, value) }) {
 		return had
 	}
@@ -163,7 +163,7 @@ func (w *writer) flushEntries() error {
 	return w.flushIndexes()
 }
 
-// open writes an entry that goes on.
+// open writes an entry that has not ended.
 func (w *writer) open(c change) error {
 	s, err := w.Prepare(`INSERT INTO entries(idx, value, key, document, since) VALUES(?1, ?2, ?3, ?4, ?5)`)
 	if err != nil {
@@ -183,7 +183,7 @@ func (w *writer) open(c change) error {
 	return w.addOpen(c)
 }
 
-// flushIndexes cuts the epochs that need it and writes the counters.
+// flushIndexes cuts epochs that are too large and writes the counters of all indexes.
 func (w *writer) flushIndexes() error {
 	for _, coll := range w.store.collections {
 		for _, ix := range coll.indexes {

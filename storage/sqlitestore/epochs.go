@@ -7,24 +7,24 @@ import (
 
 // The declared indexes as of any instant.
 //
-// Table entries holds what each index says now. Table past holds what it said
-// before: values with the interval [since, until) in which a document had
+// Table entries holds the present entries of each index. Table past holds the former
+// ones: values with the interval [since, until) in which a document had
 // them, written only when a value changes, not with every version. To find
 // the entries of one instant without reading all of the past, the past is cut
-// into epochs. An epoch holds every entry whose interval overlaps it, so that
-// one range of one epoch answers a read: for the open epoch, which is the
-// last, together with table entries.
+// into epochs. An epoch holds every entry whose interval overlaps it, so that a
+// read is one range of one epoch; in the open epoch, which is the last, together
+// with the same range of table entries.
 //
-// An epoch is cut (at once, or after a bulk load as soon as the writer is idle) where it holds more entries that ended in it than
-// epochSlack and than entries that live on; so a read passes over at most
-// about twice as many entries as it is about, and since the entries copied
-// into a new epoch are fewer than those that made the cut necessary, the space
-// stays proportional to the number of changes. The idea is the time split of
+// An epoch is cut when the entries that ended in it are more than epochSlack and
+// more than those that continue: at once, or after a large load when the writer is
+// idle. So a read examines at most about twice the entries that it returns. Fewer
+// entries are copied into a new epoch than had ended in the old one, so the space
+// stays proportional to the number of changes. This is the time split of
 // the time-split B-tree (Lomet and Salzberg, 1989).
 //
-// An entry that goes on after a closed epoch has until = forever there.
+// An entry that continues after a closed epoch has until = forever there.
 
-// epochSlack is how many ended entries an epoch may always hold.
+// epochSlack is the number of ended entries that an epoch may hold in any case.
 const epochSlack = 1000
 
 const beginning = int64(math.MinInt64)
@@ -34,7 +34,7 @@ func epochAt(epochs []epoch, at int64) int {
 	return sort.Search(len(epochs), func(i int) bool { return epochs[i].start > at }) - 1
 }
 
-// end returns when an epoch ends; the open one: never.
+// end returns when an epoch ends; forever for the open one.
 func (ix *index) end(i int) int64 {
 	if i+1 < len(ix.epochs) {
 		return ix.epochs[i+1].start
@@ -84,7 +84,7 @@ func (w *writer) addInterval(c change) error {
 	return nil
 }
 
-// addOpen records an entry that goes on, in the closed epochs that it overlaps.
+// addOpen records an entry that has not ended in the closed epochs that it overlaps.
 func (w *writer) addOpen(c change) error {
 	ix := c.ix
 	for i := len(ix.epochs) - 2; i >= 0 && ix.end(i) > int64(c.since); i-- {
@@ -97,9 +97,8 @@ func (w *writer) addOpen(c change) error {
 	return nil
 }
 
-// endOpen ends an entry that was going on: in the open epoch, and in the
-// closed ones that it does not reach the end of any more, which happens only
-// where versions are loaded with times before the last cut.
+// endOpen ends an entry: in the open epoch, and in closed ones if it ended before
+// their end, which happens only if versions are loaded with times before the last cut.
 func (w *writer) endOpen(c change) error {
 	ix := c.ix
 	since, until := int64(c.since), int64(c.until)
@@ -141,7 +140,7 @@ func (w *writer) endOpen(c change) error {
 	return nil
 }
 
-// cut closes the open epoch of an index if it has grown too much.
+// cut closes the open epoch of an index if it is too large.
 func (w *writer) cut(ix *index) error {
 	if e := &ix.epochs[len(ix.epochs)-1]; e.closed > max(w.store.opts.epochSlack, ix.live) {
 		return w.cutOpen(ix)
@@ -149,8 +148,8 @@ func (w *writer) cut(ix *index) error {
 	return nil
 }
 
-// oversized returns a closed epoch that has grown too much, which a bulk load
-// does: it adds more to an epoch at once than one holds, or adds to the past.
+// oversized returns a closed epoch that is too large. A large load can make one so:
+// it adds many entries to an epoch at once, or adds to the past.
 func (w *writer) oversized() (ix *index, i int) {
 	if w.stale {
 		return nil, 0
@@ -167,10 +166,9 @@ func (w *writer) oversized() (ix *index, i int) {
 	return nil, 0
 }
 
-// tidy cuts one epoch that has grown too much, and reports whether there was
-// one. The writer does it when it has nothing else to do, so that loads do not
-// wait for it.
-func (w *writer) tidy() bool {
+// cutOversized cuts one epoch that is too large, and reports whether there was
+// one. The writer calls it when it is idle, so that loads do not wait for it.
+func (w *writer) cutOversized() bool {
 	ix, i := w.oversized()
 	if ix == nil {
 		return false
@@ -190,8 +188,8 @@ func (w *writer) tidy() bool {
 	return true
 }
 
-// cutOpen closes the open epoch behind the last entry that ended in it, and
-// copies into it the entries that go on.
+// cutOpen closes the open epoch after the last entry that ended in it, and
+// copies the entries that continue into it.
 func (w *writer) cutOpen(ix *index) error {
 	e := &ix.epochs[len(ix.epochs)-1]
 	at, err := w.integer(`SELECT max(until) FROM past WHERE epoch = ?1`, e.id)
@@ -220,8 +218,8 @@ func (w *writer) newEpoch(ix *index, start int64) error {
 	return nil
 }
 
-// cutClosed cuts a closed epoch in the middle of the changes that it holds.
-// It reports false where all of them fall on one instant.
+// cutClosed cuts a closed epoch in the middle of its changes. It reports whether both
+// parts are smaller: not if all changes have one instant.
 func (w *writer) cutClosed(ix *index, i int) (bool, error) {
 	e, end := ix.epochs[i], ix.end(i)
 	const changes = `(SELECT since AS t FROM past WHERE epoch = ?1 UNION ALL SELECT until FROM past WHERE epoch = ?1) WHERE t > ?2 AND t < ?3`
@@ -257,6 +255,6 @@ func (w *writer) cutClosed(ix *index, i int) (bool, error) {
 			return false, err
 		}
 	}
-	// A cut that leaves one half as it was must not be made again for ever.
+	// A cut that leaves one part as large as before must not be repeated.
 	return ix.epochs[i].closed < e.closed && ix.epochs[i+1].closed < e.closed, nil
 }

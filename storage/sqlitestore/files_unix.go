@@ -14,55 +14,54 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// presence finds out whether the files of an open store are still the ones that
-// its path names. Where somebody deleted or replaced one, connections go on
-// writing into what has no name any more: every write would succeed, and all of
-// them be gone with the process. And without the lock file of this process,
-// another one can open the store.
+// fileIdentity checks that the paths of an open store still name the files that were
+// opened. If one was deleted or replaced, connections would continue to write into
+// a file without a name: every write would succeed, and be lost with the process.
+// And without the lock file of this process, another one can open the store.
 //
-// A file that was missed once stays missed, also when it comes back: another
-// process may have changed it meanwhile.
-type presence struct {
-	files  []presentFile
+// A missing file is an error for the rest of the process, even when it comes back:
+// another process may have changed it meanwhile.
+type fileIdentity struct {
+	files  []knownFile
 	missed atomic.Pointer[driver.Error]
 	looked time.Time // by the writer
 }
 
-// presenceAge is for how long a writer trusts that the files are there. What
-// was acknowledged in that time is gone, as is what was acknowledged before.
-const presenceAge = time.Second
+// checkInterval is how often the writer checks. Writes that were acknowledged since
+// the last check are lost with the file, like all earlier ones.
+const checkInterval = time.Second
 
-type presentFile struct {
+type knownFile struct {
 	name string
 	is   os.FileInfo // device and inode
 }
 
-// observe notes which files an open store has: its lock, if not nil, the database,
-// and its log where it has one. The shared memory beside them is used by name only
-// where another process opens the database, which the lock prevents.
-func (p *presence) observe(lock *os.File, names ...string) error {
-	var files []presentFile
+// observe notes the files of an open store: its lock, if not nil, the database,
+// and its log if it has one. The shared memory file is not needed: it is opened by
+// name only by other processes, which the lock prevents.
+func (p *fileIdentity) observe(lock *os.File, names ...string) error {
+	var files []knownFile
 	if lock != nil {
 		is, err := lock.Stat()
 		if err != nil {
 			return driver.Errorf(driver.CodeUnavailable, "cannot look at %s: %w", lock.Name(), err)
 		}
-		files = append(files, presentFile{lock.Name(), is})
+		files = append(files, knownFile{lock.Name(), is})
 	}
 	for _, name := range names {
 		is, err := os.Stat(name)
 		if err != nil {
 			return driver.Errorf(driver.CodeUnavailable, "cannot look at %s: %w", name, err)
 		}
-		files = append(files, presentFile{name, is})
+		files = append(files, knownFile{name, is})
 	}
 	p.files = files
 	return nil
 }
 
-// check returns an error with CodeUnavailable when a file is not there any
-// more, or is another one. It costs some microseconds.
-func (p *presence) check() error {
+// check returns an error with CodeUnavailable when a file was removed or replaced.
+// It takes some microseconds.
+func (p *fileIdentity) check() error {
 	if missed := p.missed.Load(); missed != nil {
 		return missed
 	}
@@ -71,7 +70,7 @@ func (p *presence) check() error {
 		switch is, err := os.Stat(file.name); {
 		case errors.Is(err, fs.ErrNotExist):
 			what = "deleted or moved away"
-		case err != nil: // perhaps not for long
+		case err != nil: // it may be temporary
 			return driver.Refused("the store takes no writes now: its file cannot be looked at",
 				driver.Errorf(driver.CodeUnavailable, "cannot look at %s, and without that nothing is written: %w", file.name, err))
 		case !os.SameFile(is, file.is):
@@ -86,9 +85,9 @@ func (p *presence) check() error {
 	return nil
 }
 
-// recently is check for the writer, who looks once in presenceAge.
-func (p *presence) recently(now time.Time) error {
-	if age := now.Sub(p.looked); p.missed.Load() == nil && age >= 0 && age < presenceAge {
+// recently is check at most once in checkInterval, for the writer.
+func (p *fileIdentity) recently(now time.Time) error {
+	if age := now.Sub(p.looked); p.missed.Load() == nil && age >= 0 && age < checkInterval {
 		return nil
 	}
 	if err := p.check(); err != nil {
@@ -103,8 +102,8 @@ func missedText(name, what string) string {
 		"What is in the store can still be read until this process ends. End it, put the files of the store in place, and start it again", name, what)
 }
 
-// lockFile takes the lock that one server holds on a store, or many who only read
-// share. The system drops it when the process ends, however it ends.
+// lockFile takes a server's exclusive lock on a store, or a shared one for inspection.
+// The system drops it when the process ends, in whatever way.
 func lockFile(f *os.File, shared bool) (taken bool, err error) {
 	kind := syscall.LOCK_EX
 	if shared {

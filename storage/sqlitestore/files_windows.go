@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// presence has nothing to find out here: the system lets nobody delete, move or
-// replace a file that is open.
-type presence struct{}
+// fileIdentity checks nothing: Windows does not allow to delete, move or replace an
+// open file.
+type fileIdentity struct{}
 
-func (*presence) observe(*os.File, ...string) error { return nil }
+func (*fileIdentity) observe(*os.File, ...string) error { return nil }
 
-func (*presence) check() error { return nil }
+func (*fileIdentity) check() error { return nil }
 
-func (*presence) recently(time.Time) error { return nil }
+func (*fileIdentity) recently(time.Time) error { return nil }
 
-// lockFile takes the lock that one server holds on a store, or many who only read
-// share. The system drops it when the process ends, however it ends.
+// lockFile takes a server's exclusive lock on a store, or a shared one for inspection.
+// The system drops it when the process ends, in whatever way.
 func lockFile(f *os.File, shared bool) (taken bool, err error) {
 	kind := uint32(windows.LOCKFILE_EXCLUSIVE_LOCK)
 	if shared {

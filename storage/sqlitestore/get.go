@@ -11,8 +11,8 @@ import (
 const (
 	sqlDocumentByKey = `SELECT ` + documentColumns + ` FROM documents WHERE collection = ?1 AND key = ?2`
 	sqlDocumentByID  = `SELECT ` + documentColumns + ` FROM documents WHERE id = ?1`
-	// These yield a version and the row behind it, which tells when the version
-	// was superseded if it is of the same document.
+	// These yield a version and the next row, whose time is when the version was
+	// superseded if it is of the same document.
 	sqlVersionByID = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= ?1 ORDER BY v.id LIMIT 2`
 	sqlVersionAt   = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= (
 			SELECT w.id FROM versions w INDEXED BY versions_at WHERE w.document = ?1 AND w.at <= ?2 ORDER BY w.at DESC LIMIT 1
@@ -37,14 +37,14 @@ func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, f
 
 func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 	out := make([]*driver.Version, len(refs))
-	if s.getKnown(coll, refs, out) {
+	if s.getCached(coll, refs, out) {
 		return out, nil
 	}
 	c, err := s.readers.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer s.readers.put(c)
+	defer s.readers.release(c)
 	for i, ref := range refs {
 		if i%64 == 63 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -58,39 +58,38 @@ func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref,
 	return out, nil
 }
 
-// getKnown reads versions without the file, if all of them are kept. What was
-// committed meanwhile must not be in some of them and not in others.
-func (s *Store) getKnown(coll *collection, refs []driver.Ref, out []*driver.Version) bool {
-	count := s.known.current()
+// getCached reads versions from the cache and reports whether all of them are there.
+// A commit in between must not be visible in some of them and not in others.
+func (s *Store) getCached(coll *collection, refs []driver.Ref, out []*driver.Version) bool {
+	count := s.cached.current()
 	if count == unsettled {
 		return false
 	}
 	for i, ref := range refs {
-		if out[i], _ = s.known.find(documentKey{coll.id, ref.Key}, ref, count); out[i] == nil {
+		if out[i], _ = s.cached.find(documentKey{coll.id, ref.Key}, ref, count); out[i] == nil {
 			return false
 		}
 	}
-	return len(refs) < 2 || s.known.count.Load() == count
+	return len(refs) < 2 || s.cached.count.Load() == count
 }
 
-// get reads one version: the document's row first, which is all that a
-// current read needs, and the history only where that row is too new. Where it
-// is known to be, it is not read.
+// get reads one version from the cache or from the file.
 func (c *conn) get(coll *collection, ref driver.Ref, fields []string) (*driver.Version, error) {
 	k := documentKey{coll.id, ref.Key}
-	known, id := c.known.find(k, ref, c.count)
+	known, id := c.cached.find(k, ref, c.count)
 	if known != nil {
 		return known, nil
 	}
 	v, id, err := c.lookUp(coll, ref, fields, id)
 	if err == nil && v != nil && c.whole {
-		c.known.add(k, id, v, c.count)
+		c.cached.add(k, id, v, c.count)
 	}
 	return v, err
 }
 
-// lookUp reads a version from the file, with the row of its document. A row that
-// is given is that of a document that has the version in its history, if at all.
+// lookUp reads a version from the file, and returns the row of its document. It reads
+// the document's row first, which is enough for a current read, and the history
+// only if that row is too new. If the row is given, it is known to be too new.
 func (c *conn) lookUp(coll *collection, ref driver.Ref, fields []string, id docID) (*driver.Version, docID, error) {
 	switch {
 	case ref.Number > maxNumber:
@@ -118,7 +117,7 @@ func (c *conn) lookUp(coll *collection, ref driver.Ref, fields []string, id docI
 		v, err := c.version(s, coll.name, true, fields)
 		return v, doc, finish(s, err)
 	}
-	c.known.seen(documentKey{coll.id, ref.Key}, doc, at)
+	c.cached.seen(documentKey{coll.id, ref.Key}, doc, at)
 	var v *driver.Version
 	switch {
 	case ref.Number == 0:
@@ -130,8 +129,8 @@ func (c *conn) lookUp(coll *collection, ref driver.Ref, fields []string, id docI
 	return v, doc, finish(s, err)
 }
 
-// versionAt reads a document's version as of an instant from the history; nil
-// where there was none. It returns errBulk where the index is yet to be made.
+// versionAt reads a document's version as of an instant from the history; nil if
+// there was none. It fails with errBulk if the index does not exist.
 func (c *conn) versionAt(coll *collection, doc docID, at driver.Instant, fields []string) (*driver.Version, error) {
 	s, err := c.prepareIndexed(sqlVersionAt)
 	if err != nil {
@@ -147,7 +146,7 @@ func (c *conn) versionAt(coll *collection, doc docID, at driver.Instant, fields 
 	return v, finish(s, err)
 }
 
-// versionByID reads a version from the history; nil where there is none.
+// versionByID reads a version from the history by its row; nil if there is none.
 func (c *conn) versionByID(coll *collection, id int64, fields []string) (*driver.Version, error) {
 	s, err := c.Prepare(sqlVersionByID)
 	if err != nil {
@@ -162,8 +161,8 @@ func (c *conn) versionByID(coll *collection, id int64, fields []string) (*driver
 	return v, finish(s, err)
 }
 
-// historic copies the row of the history that a statement stands on, which
-// yields the row behind it next.
+// historic copies a statement's current row of the history. The statement yields the
+// following row next.
 func (c *conn) historic(s *sqlite.Stmt, coll *collection, fields []string) (*driver.Version, error) {
 	v, err := c.version(s, coll.name, true, fields)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestCurrentReadsDoNotTouchHistory(t *testing.T) {
 	})); err != nil {
 		t.Fatal(err)
 	}
-	s.readers.put(c)
+	s.readers.release(c)
 	got, err := s.Get(t.Context(), benchCollection, []driver.Ref{{Key: benchKey(7), At: now}, {Key: benchKey(8), At: now}, {Key: "none", At: now}}, nil)
 	if err != nil || got[0] == nil || got[2] != nil {
 		t.Errorf("Get: %v, %v", got, err)
@@ -69,7 +69,7 @@ func TestPastPagesReadFewEntries(t *testing.T) {
 		vs := benchVersions(docs, versions)
 		benchLoad(t, s, vs)
 		if err := s.writer.submit(&request{ctx: t.Context(), run: func() error {
-			for s.writer.tidy() {
+			for s.writer.cutOversized() {
 				continue
 			}
 			return nil
@@ -137,7 +137,7 @@ func TestPastPagesOfCommitsReadFewEntries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.readers.put(c)
+	defer s.readers.release(c)
 	epochs, err := c.readEpochs(s.byName[benchCollection].indexes[0].id)
 	if err != nil {
 		t.Fatal(err)

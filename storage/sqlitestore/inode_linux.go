@@ -11,16 +11,16 @@ const (
 	// setOpenFileLock is F_OFD_SETLK of fcntl(2): a lock of the open file, not of the
 	// process, whose locks are SQLite's.
 	setOpenFileLock = 37
-	// lockedByte is the place of the lock, where SQLite has none and no page.
+	// lockedByte is the position of the lock, where SQLite has neither locks nor pages.
 	lockedByte = 1<<62 - 1
 )
 
-// lockDatabase takes a lock on the database file itself: it may have several names
-// (hard links, or mounts of the one file), each with a log and a lock file of its
-// own, and two servers would write over each other's pages. The file, which
-// is made where there is none, must stay open for longer than SQLite's connections:
-// closing it drops their locks. A system that has no such locks (a kernel before
-// 3.15, some sandboxes) relies on the lock file, as others do.
+// lockDatabase takes a lock on the database file itself. The file may have several
+// names (hard links, or mounts), each with its own log and lock file, and two
+// servers would overwrite each other's pages. The file is created if it is absent,
+// and must stay open for longer than SQLite's connections, because closing it drops
+// their locks. Linux without such locks (before 3.15, some sandboxes) relies on the
+// lock file, like other systems.
 func lockDatabase(path string, inspect bool) (f *os.File, taken bool, err error) {
 	f, shared, err := openToLock(path, inspect)
 	if err != nil {

@@ -4,8 +4,8 @@ package sqlitestore
 
 import "os"
 
-// lockDatabase relies on the lock file: other systems have no lock of an open file
-// that leaves SQLite's alone. It makes the file where there is none.
+// lockDatabase takes no lock: other systems have no lock of an open file that is
+// independent of SQLite's, and rely on the lock file. It creates the file if absent.
 func lockDatabase(path string, inspect bool) (_ *os.File, taken bool, err error) {
 	f, _, err := openToLock(path, inspect)
 	if err == nil {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,15 +15,14 @@ import (
 )
 
 // Load implements driver.Engine. The versions of one call are written in one
-// transaction, in the order of the file and not in that in which they come, so
-// that each page is touched once; and what they do to a document's row and to
-// the indexes is summed up first.
+// transaction, in the order of the file and not of the call, so that each page is
+// written once. A document's row and the indexes are written for the last state only.
 func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
 	var result driver.LoadResult
 	if len(vs) == 0 {
 		return result, nil
 	}
-	if err := s.inspecting(); err != nil {
+	if err := s.checkWritable(); err != nil {
 		return result, err
 	}
 	err := s.writer.submit(&request{ctx: ctx, run: func() error {
@@ -67,7 +65,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 			if err := w.flushDocuments(); err != nil || result.Added == 0 {
 				return err
 			}
-			if instant == 0 { // as late as can be: until it has landed, Now stands still
+			if instant == 0 { // as late as possible: until the load is committed, Now does not advance
 				s.clock.Begin()
 				instant = s.clock.Next()
 			}
@@ -96,7 +94,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	return result, nil
 }
 
-// load adds one version, or reports that it is there already.
+// load adds one version; false if it is in the store already.
 func (w *writer) load(coll *collection, in *driver.Version, now driver.Instant) (added bool, err error) {
 	st, err := w.state(coll, in.Key)
 	if err != nil {
@@ -123,12 +121,12 @@ func (w *writer) load(coll *collection, in *driver.Version, now driver.Instant) 
 		st.written = st.number
 	}
 	st.unwritten = append(st.unwritten, in)
-	w.advance(st, st.number+1, in)
+	w.setCurrent(st, st.number+1, in)
 	return true, nil
 }
 
-// sameAsStored returns nil where a version that is not after the document's
-// last is in the store already.
+// sameAsStored returns nil if a version that is not after the document's last is in
+// the store with the same content, else an error.
 func (w *writer) sameAsStored(st *state, in *driver.Version) error {
 	there, err := w.loadedAt(st, in.RecordedAt)
 	if err != nil {
@@ -145,8 +143,8 @@ func (w *writer) sameAsStored(st *state, in *driver.Version) error {
 	return nil
 }
 
-// loadedAt returns a document's version of an instant, perhaps one that is
-// not written yet; nil where there is none.
+// loadedAt returns the version that a document got at an instant, also if it is not
+// written yet; nil if there is none.
 func (w *writer) loadedAt(st *state, at driver.Instant) (*driver.Version, error) {
 	for i, u := range st.unwritten {
 		if u.RecordedAt == at {
@@ -165,8 +163,7 @@ func (w *writer) loadedAt(st *state, at driver.Instant) (*driver.Version, error)
 	return v, err
 }
 
-// flushDocuments writes what Load added: the history, and the rows of the
-// documents.
+// flushDocuments writes the versions that Load added and the rows of their documents.
 func (w *writer) flushDocuments() error {
 	slices.SortFunc(w.pending.touched, func(a, b *state) int { return cmp.Compare(a.id, b.id) })
 	for _, st := range w.pending.touched {
@@ -189,42 +186,30 @@ func (w *writer) flushDocuments() error {
 	return nil
 }
 
-// A large load into an empty store goes without the two indexes of table
-// versions. They are made at its end, which is when something wants them: a
-// read of the past, the log, a commit, an idle moment or Close. An index that
-// is sorted first and then written costs less than half of one that grows in
-// no order of its own, and a load does not wait for its pages.
+// A large load into an empty store runs without the two indexes of table versions.
+// They are created when they are first needed: by a read of the past, the log or a
+// commit, when the writer is idle, or by Close. Creating an index from sorted rows
+// costs less than half of inserting them in random order.
 //
 // The indexes are dropped in the transaction that loads the first versions.
-// A file that is opened after a crash is as in the middle of the load.
+// If the program was killed, the next one continues as in the middle of the load.
 
-// bulkVersions is how many versions a call of Load must bring to be the
-// beginning of a large load.
+// bulkVersions is the number of versions in a call of Load that begins a large load.
 const bulkVersions = 4096
 
-// bulkCache is the writer's page cache meanwhile, in KiB: what one call of Load
-// touches stays in memory until it is committed.
+// bulkCache is the writer's page cache during a large load, in KiB: the pages that
+// one call of Load writes stay in memory until it is committed.
 const bulkCache = 16 << 10
 
-// sortCache is its page cache while the indexes are made, in KiB. SQLite sorts as
-// much in memory as a cache may have, and the rest in files.
+// sortCache is the page cache while the indexes are created, in KiB. SQLite sorts
+// as much in memory as the cache may hold, and the rest in files.
 const sortCache = 64 << 10
 
-// errBulk says that the indexes of versions are not there. Whoever meets it
-// lets go of what it holds, has them made (see indexed), and begins again.
-var errBulk = errors.New("the indexes of a large load are yet to be made")
-
-// isBulk tells errBulk, and that a statement sees the file as it was before the
-// indexes were made, or after they went.
-func isBulk(err error) bool {
-	return errors.Is(err, errBulk) || err != nil && strings.Contains(err.Error(), "no such index: versions_")
-}
-
-// bulk is set before the indexes go, and cleared when they are back.
+// bulk is set before the indexes are dropped, and cleared when they exist again.
 type bulk struct{ atomic.Bool }
 
-// beginBulk drops the indexes if a load of so many versions is the first that
-// the store holds. It is part of the load's transaction.
+// beginBulk drops the indexes if a load is large and the store is empty. It is part
+// of the load's transaction.
 func (w *writer) beginBulk(versions int) error {
 	if versions < w.store.opts.bulkVersions || w.store.bulk.Load() {
 		return nil
@@ -241,15 +226,15 @@ func (w *writer) beginBulk(versions int) error {
 	return w.exec(pragma("cache_size", -bulkCache))
 }
 
-// Limits of endBulk: how many versions are sorted in memory where there is no
-// room for temporary files, and for how long a failure is not tried again, since
-// on a full disk each try can take minutes.
+// Limits of endBulk: the most versions that are sorted in memory if there is no
+// room for temporary files, and the time until a failure is tried again: on a full
+// disk each try can take minutes.
 const (
 	sortedInMemory = 2_000_000
 	bulkPause      = time.Minute
 )
 
-// endBulk makes the indexes if they are not there. The writer calls it between
+// endBulk creates the indexes if they do not exist. The writer calls it between
 // two transactions.
 func (w *writer) endBulk() error {
 	if !w.store.bulk.Load() {
@@ -258,12 +243,12 @@ func (w *writer) endBulk() error {
 	if w.bulkFailed != nil && w.store.opts.Clock().Sub(w.bulkTried).Abs() < bulkPause {
 		return w.bulkFailed
 	}
-	// What is sorted should not have to fit in memory.
+	// The rows may not fit in memory.
 	err := w.makeIndexes("FILE")
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultCantOpen, sqlite.ResultIOErr, sqlite.ResultFull:
 		if w.store.versions() <= sortedInMemory {
-			err = w.makeIndexes("MEMORY") // perhaps there is no place for temporary files
+			err = w.makeIndexes("MEMORY") // there may be no room for temporary files
 		}
 	default:
 	}
@@ -276,8 +261,8 @@ func (w *writer) endBulk() error {
 	return err
 }
 
-// makeIndexes makes the indexes that are not there, each in a transaction of its
-// own, and sorts in temporary files or in memory.
+// makeIndexes creates the missing indexes, each in its own transaction, and sorts
+// in temporary files or in memory.
 func (w *writer) makeIndexes(temporary string) error {
 	for _, query := range []string{"PRAGMA temp_store = " + temporary, pragma("cache_size", -sortCache)} {
 		if err := w.exec(query); err != nil {
@@ -292,7 +277,7 @@ func (w *writer) makeIndexes(temporary string) error {
 	return nil
 }
 
-// versions counts all that the collections hold.
+// versions returns the number of versions in all collections.
 func (s *Store) versions() (n int64) {
 	for _, coll := range s.collections {
 		n += coll.versions
@@ -300,46 +285,10 @@ func (s *Store) versions() (n int64) {
 	return n
 }
 
-// prepareIndexed prepares a statement that needs the indexes of versions.
-func (c *conn) prepareIndexed(query string) (*sqlite.Stmt, error) {
-	if c.bulk.Load() {
-		return nil, errBulk
-	}
-	return c.Prepare(query)
-}
-
-// reading calls f with a connection, once more if that met errBulk.
-func (s *Store) reading(ctx context.Context, f func(c *conn) error) error {
-	once := func() error {
-		c, err := s.readers.get(ctx)
-		if err != nil {
-			return err
-		}
-		defer s.readers.put(c)
-		return f(c)
-	}
-	err := once()
-	if isBulk(err) {
-		if err = s.indexed(ctx); err == nil {
-			err = once()
-		}
-	}
-	return err
-}
-
-// findBulk notices that the indexes are not there: the program was killed in the
-// middle of a large load. They are made as after a load, so that a store of any
-// size opens at once.
+// findBulk sets bulk if the indexes do not exist, because the program was killed in
+// a large load. They are created as after a load, so that opening takes no longer.
 func (w *writer) findBulk() error {
 	n, err := w.integer(`SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name IN ('versions_at', 'versions_log')`)
 	w.store.bulk.Store(n < int64(len(versionIndexes)))
 	return err
-}
-
-// indexed makes sure that the indexes of versions are there.
-func (s *Store) indexed(ctx context.Context) error {
-	if !s.bulk.Load() {
-		return nil
-	}
-	return s.writer.submit(&request{ctx: ctx, run: s.writer.endBulk})
 }

@@ -12,25 +12,25 @@ import (
 )
 
 // A filter is compiled once for each query into conditions that work on the
-// stored bytes. Comparisons compare encoded values, see encode.go.
+// stored bytes. Comparisons compare encoded values, see values.go.
 
-// scope is what a condition looks at: the values found in a document, or in
+// scope holds the operands of conditions: the values found in a document, or in
 // one element of a list, and the version's own values.
 type scope struct {
 	slots [][]byte
 	meta  *meta
 	buf   []byte
-	texts []decoded // two for each slot: as it is, and in lower case
+	texts []decoded // two for each slot: unchanged, and in lower case
 	looks *looks
 }
 
-// decoded is a text as conditions look at it, which is made for the first of them.
+// decoded is a text that is decoded for the first condition and kept for the others.
 type decoded struct {
 	text []byte
 	done bool
 }
 
-// enter makes a document, or an element of a list, what is looked at.
+// enter makes a document, or an element of a list, the scope of conditions.
 func (s *scope) enter(data []byte, p *paths) {
 	clear(s.slots)
 	for i := range s.texts {
@@ -39,20 +39,20 @@ func (s *scope) enter(data []byte, p *paths) {
 	p.find(data, s.slots)
 }
 
-// looks counts the bytes of values that a query compares: a document may have a megabyte,
-// and a filter hundreds of conditions on it.
+// looks counts the bytes that a query compares, to check its context in time: a
+// document may have a megabyte, and a filter hundreds of conditions on it.
 type looks struct {
 	ctx   context.Context
 	bytes int
-	err   error // the query's context has ended: what matches means nothing any more
+	err   error // the query's context has ended, and results of match are invalid
 }
 
-// bytesPerLook is after how many bytes the context is looked at.
+// bytesPerLook is after how many compared bytes the context is checked.
 const bytesPerLook = 1 << 20
 
-// ended notes a comparison of so many bytes, and reports whether the query has ended.
+// ended counts a comparison of n bytes, and reports whether the query's context has ended.
 func (l *looks) ended(bytes int) bool {
-	const comparison = 16 // what one costs beside its bytes
+	const comparison = 16 // the fixed cost of one, in bytes
 	if l.bytes += bytes + comparison; l.bytes >= bytesPerLook && l.err == nil {
 		l.bytes = 0
 		l.err = l.ctx.Err()
@@ -79,7 +79,7 @@ type matcher struct {
 
 func newMatcher() *matcher { return &matcher{paths: newPaths()} }
 
-// slot returns where the value of a path will be.
+// slot returns the slot of a path's value.
 func (m *matcher) slot(path []string) int {
 	slot := m.paths.add(path, m.slots)
 	if slot == m.slots {
@@ -98,7 +98,7 @@ type operand struct {
 	kind driver.Kind
 }
 
-// operand makes a field ready.
+// operand compiles a field.
 func (m *matcher) operand(f driver.Field) operand {
 	if f.Meta == driver.MetaNone {
 		return operand{slot: m.slot(f.Path), kind: f.Kind}
@@ -149,7 +149,7 @@ func (o operand) value(s *scope) []byte {
 }
 
 // text returns the value of a field of strings, in lower case if fold is set; false for
-// null. It is good until the next value that a version carries is asked for.
+// null. It is valid until the next call for a value of the version.
 func (o operand) text(s *scope, fold bool) (_ []byte, ok bool) {
 	if o.meta != driver.MetaNone {
 		v := o.value(s)

@@ -8,18 +8,17 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// groupRead is how many entries with one value are gathered to be put into
-// another order than that of the index, before a second look at the index in
-// that order is cheaper.
+// groupRead is how many entries with one value are sorted in memory. Above that,
+// reading the index again in the order of the keys is cheaper.
 const groupRead = 64
 
-// orderedPage follows an index in the order of the query. It reports false
-// when it gave up.
+// orderedPage reads an index in the order of the query. It returns false when it
+// examined more rows than its limit.
 //
 // The index orders by (value, key). That is the order of a query that sorts
 // by this field alone, ascending, and backward its reverse. A descending
 // order has keys ascend within a value, and further fields decide before the
-// keys; then the entries of each value form a group that is sorted by itself.
+// keys; then the entries of each value form a group that is sorted separately.
 func (r *run) orderedPage(o ordered) ([]*driver.Version, bool, error) {
 	desc := false
 	if len(r.orders) > 0 {
@@ -42,13 +41,13 @@ func (r *run) orderedPage(o ordered) ([]*driver.Version, bool, error) {
 		if w.grouped {
 			err = w.groups(from, to)
 		} else {
-			err = w.straight(from, to)
+			err = w.inOrder(from, to)
 		}
-		if err != nil || w.gaveUp || p.full() {
+		if err != nil || w.overLimit || p.full() {
 			break
 		}
 	}
-	return p.page(), !w.gaveUp, err
+	return p.page(), !w.overLimit, err
 }
 
 // narrow applies the bounds of the page to a range of values.
@@ -78,7 +77,7 @@ func (r *run) narrow(sp span, o ordered) (from, to bound) {
 		}
 		return from, to
 	}
-	// What lies on a bound itself is left to the comparison of candidates.
+	// Entries equal to a bound are included; the comparison of candidates excludes them.
 	if low != nil && bytes.Compare(low.values[0], from.value) > 0 {
 		from.value = low.values[0]
 		if len(r.orders) == 1 && !desc {
@@ -105,11 +104,11 @@ type orderedWalk struct {
 	grouped   bool
 	byKey     bool // within a group the keys alone decide
 	scanLimit int64
-	gaveUp    bool
+	overLimit bool
 }
 
-// straight takes entries as they come.
-func (w *orderedWalk) straight(from, to bound) error {
+// inOrder takes entries in the order of the index.
+func (w *orderedWalk) inOrder(from, to bound) error {
 	cur, err := w.walk(w.ix, from, to, w.reverse)
 	if err != nil {
 		return err
@@ -127,7 +126,7 @@ func (w *orderedWalk) take(cur *cursor) error {
 			return err
 		}
 		if w.rows > w.scanLimit {
-			w.gaveUp = true
+			w.overLimit = true
 			return nil
 		}
 	}
@@ -137,7 +136,7 @@ func (w *orderedWalk) take(cur *cursor) error {
 func (w *orderedWalk) groups(from, to bound) error {
 	for {
 		next, err := w.group(from, to)
-		if err != nil || next == nil || w.full() || w.gaveUp {
+		if err != nil || next == nil || w.full() || w.overLimit {
 			return err
 		}
 		if w.reverse {
@@ -151,15 +150,15 @@ func (w *orderedWalk) groups(from, to bound) error {
 	}
 }
 
-// pair is an entry that was set aside.
+// pair is a copy of an entry's key and document.
 type pair struct {
 	key string
 	doc docID
 }
 
-// group reads groups with one cursor for as long as they are small. It
-// returns the value of the group at which another cursor must take over, all
-// of which is done; nil at the end.
+// group reads groups with one cursor while they are small. It returns the value of
+// the first large group, after reading all of that: the caller continues
+// after this value with another cursor. At the end it returns nil.
 func (w *orderedWalk) group(from, to bound) ([]byte, error) {
 	cur, err := w.walk(w.ix, from, to, w.reverse)
 	if err != nil {
@@ -173,7 +172,7 @@ func (w *orderedWalk) group(from, to bound) ([]byte, error) {
 			break
 		}
 		if !more || members != nil && !bytes.Equal(cur.entry.value, value) {
-			if err = w.sorted(members); err != nil || !more || w.full() || w.gaveUp {
+			if err = w.sorted(members); err != nil || !more || w.full() || w.overLimit {
 				value = nil
 				break
 			}
@@ -226,7 +225,7 @@ func (w *orderedWalk) sorted(members []pair) error {
 				return err
 			}
 			if w.rows > w.scanLimit {
-				w.gaveUp = true
+				w.overLimit = true
 				return nil
 			}
 		}
@@ -241,7 +240,7 @@ func (w *orderedWalk) sorted(members []pair) error {
 			return err
 		}
 		if w.rows > w.scanLimit {
-			w.gaveUp = true
+			w.overLimit = true
 			return nil
 		}
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/asof/asof/storage/driver/check"
 )
 
-// How a page is found. The ways differ in what they read:
+// How a page is found. The plans differ in what they read:
 //
 //   - ordered: an index in the order of the query, or the keys, and the document
 //     of each entry until the page is full. Best where most documents pass the filter.
 //   - selected: the entries that a condition allows, all their documents,
 //     sorted. Best where these are few.
-//   - scan: all documents in the order of the file, with the best of them kept.
-//     Never more than a constant from what is possible without an index.
+//   - scan: all documents in the order of the file, with those of the page kept.
+//     Within a constant factor of what is possible without an index.
 //
-// The ways that stop early give up when they have looked at more documents
-// than a scan could have in the same time, and the scan answers instead.
+// An ordered plan stops when it has examined more documents than a scan could have in
+// the same time, and the scan answers instead.
 
-// ordered is the way along an index.
+// ordered is the plan that follows an index.
 type ordered struct {
 	access
 	fixed  bool // the index holds one value in the ranges: the order is that of the keys
@@ -50,8 +50,8 @@ func (r *run) page() ([]*driver.Version, error) {
 	return r.scanPage()
 }
 
-// alongKeys returns what has the order of the keys: an index of which the filter
-// allows one value, or the keys themselves.
+// alongKeys returns a plan in the order of the keys: by an index of which the filter
+// allows one value, or by the keys themselves.
 func (r *run) alongKeys() *ordered {
 	keys := &ordered{access: access{ix: r.coll.keys, ranges: []span{everything}}}
 	for _, a := range r.access {
@@ -65,7 +65,7 @@ func (r *run) alongKeys() *ordered {
 	return keys
 }
 
-// alongIndex returns the index that has the query's order, if there is one.
+// alongIndex returns a plan by the index that has the query's order, if there is one.
 func (r *run) alongIndex() *ordered {
 	if len(r.orders) == 0 || r.orders[0].meta != driver.MetaNone {
 		return nil
@@ -85,8 +85,8 @@ func (r *run) orderedByKey() bool {
 	return len(r.orders) == 0 || r.orders[0].meta == driver.MetaKey
 }
 
-// selective returns the index whose ranges hold the fewest entries, and how
-// many, provided that reading all of them is worth thinking about.
+// selective returns the index whose ranges hold the fewest entries, and their number;
+// nil if reading all of them is never cheaper than following the order.
 func (r *run) selective(along *ordered) (*access, int64, error) {
 	most := r.size/4 + 16
 	if r.q.Limit > 0 && along != nil {
@@ -147,12 +147,12 @@ func (r *run) count() (int64, error) {
 	return n, err
 }
 
-// access is what a filter says about the values of one index: a document that
-// the filter accepts has an entry within one of the ranges.
+// access holds the ranges of one index that a filter allows: a document that
+// the filter accepts has an entry within one of them.
 type access struct {
 	ix     *index
 	ranges []span // ascending, not overlapping
-	// exact: a document with such an entry is accepted, so the filter need not
+	// exact: every document with such an entry is accepted, so the filter need not
 	// be evaluated.
 	exact bool
 }
@@ -173,7 +173,7 @@ func (a access) distinct() bool {
 	return !a.ix.decl.List || len(a.ranges) == 1 && a.ranges[0].point()
 }
 
-// accessOf returns what a filter says about the indexes of a collection.
+// accessOf returns the ranges that a filter allows, for each index that it limits.
 func (c *collection) accessOf(f driver.Filter) []access {
 	conjuncts := flatten(nil, f)
 	var out []access
@@ -189,8 +189,8 @@ func (c *collection) accessOf(f driver.Filter) []access {
 		case i < 0:
 			out = append(out, a)
 		case a.ix.decl.List:
-			// Different elements may satisfy the two conditions: either one's
-			// ranges will do, the two together would be too few.
+			// Different elements may satisfy the two conditions: use the ranges of
+			// one of them; their intersection would exclude too much.
 			out[i].exact = false
 			used--
 		default:
@@ -206,7 +206,7 @@ func (c *collection) accessOf(f driver.Filter) []access {
 	return out
 }
 
-// spansOf are ranges of keys as those of encoded values.
+// spansOf encodes ranges of keys.
 func spansOf(keys []check.KeyRange) []span {
 	spans := make([]span, len(keys))
 	for i, r := range keys {

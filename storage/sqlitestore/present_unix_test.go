@@ -114,7 +114,7 @@ func TestFilesThatGo(t *testing.T) {
 // and then the writer knows.
 func TestFilesAreLookedAtOnceInAWhile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "asof.db")
-	var p presence
+	var p fileIdentity
 	lock, err := acquire(path, false)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestFilesAreLookedAtOnceInAWhile(t *testing.T) {
 	}{
 		{"at first", func() error { return p.recently(start) }, false},
 		{"the file goes", func() error { return os.Remove(path) }, false},
-		{"a moment later", func() error { return p.recently(start.Add(presenceAge - 1)) }, false},
+		{"a moment later", func() error { return p.recently(start.Add(checkInterval - 1)) }, false},
 		{"before", func() error { return p.recently(start.Add(-1)) }, true},
 		{"again", func() error { return p.recently(start) }, true},
 		{"asked", p.check, true},

@@ -46,7 +46,7 @@ func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 	if err != nil {
 		return err
 	}
-	defer s.readers.put(c)
+	defer s.readers.release(c)
 	err = f(c)
 	if isBulk(err) {
 		return driver.Errorf(driver.CodeUnavailable, "a large load into the empty store has just begun; ask again")
@@ -54,7 +54,7 @@ func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 	return err
 }
 
-// sortBytes is how much of a value is held by a sort.
+// sortBytes is how many bytes of a value a sort keeps in memory.
 const sortBytes = 512
 
 // run is one execution of a query.
@@ -63,7 +63,7 @@ type run struct {
 	q    *driver.Query
 	coll *collection
 	m    *matcher
-	// scope and meta hold the row that is looked at.
+	// scope and meta hold the values of the current row.
 	scope scope
 	meta  meta
 
@@ -72,15 +72,15 @@ type run struct {
 
 	orders        []order
 	after, before *candidate
-	access        []access // what the filter says about indexes
+	access        []access // ranges of indexes that the filter allows
 
 	c       *conn
 	at      driver.Instant
 	last    driver.Instant // the latest version of the collection
 	still   bool           // it keeps its snapshot
-	live    bool           // nothing was committed after the instant: the current state answers
+	live    bool           // nothing was committed after the instant: the query reads the current state
 	size    int64          // live documents now, for estimates
-	rows    int64          // rows looked at
+	rows    int64          // rows examined
 	entries int64          // steps along indexes
 }
 
@@ -90,8 +90,7 @@ type order struct {
 	path []string
 }
 
-// candidate is a document that may be part of the answer, with its place in
-// the order.
+// candidate is a document that may be part of the page, with its position in the order.
 type candidate struct {
 	values  [][]byte // encoded, one for each order
 	cut     []bool   // the values that are only the beginning; nil: none
@@ -99,7 +98,7 @@ type candidate struct {
 	key     string
 	doc     docID
 	version int64           // the row of its version; 0: the document's current one
-	kept    *driver.Version // its version, if that is at hand
+	kept    *driver.Version // its version, if it is cached
 }
 
 func (s *Store) newRun(ctx context.Context, q *driver.Query) *run {
@@ -112,7 +111,7 @@ func (s *Store) newRun(ctx context.Context, q *driver.Query) *run {
 	for _, o := range q.Order {
 		r.orders = append(r.orders, order{operand: r.m.operand(o.Field), desc: o.Desc, path: o.Field.Path})
 		if o.Field.Meta == driver.MetaKey {
-			break // keys are unique: what follows never decides
+			break // keys are unique: further orders never decide
 		}
 	}
 	r.after, r.before = r.position(q.After), r.position(q.Before)
@@ -132,12 +131,12 @@ func (r *run) position(p *driver.Position) *candidate {
 	return c
 }
 
-// errLoaded says that the past was added to while an index was read, so that it may
-// have a document twice, or not at all.
+// errLoaded is the error of a read of an index during which past versions were
+// loaded: it may have a document twice, or not at all.
 var errLoaded = errors.New("histories were loaded meanwhile")
 
-// inSnapshot answers a query, once more in a snapshot that it keeps where it met
-// errLoaded.
+// inSnapshot answers a query. If that fails with errLoaded, it answers again without
+// renewing the snapshot.
 func inSnapshot[T any](r *run, c *conn, answer func() (T, error)) (T, error) {
 	r.c = c
 	err := r.begin()
@@ -146,7 +145,7 @@ func inSnapshot[T any](r *run, c *conn, answer func() (T, error)) (T, error) {
 		return none, err
 	}
 	if r.live {
-		r.at = r.last // what is committed from now on is later
+		r.at = r.last // later commits have later instants
 	}
 	out, err := answer()
 	if errors.Is(err, errLoaded) {
@@ -156,7 +155,7 @@ func inSnapshot[T any](r *run, c *conn, answer func() (T, error)) (T, error) {
 	return out, err
 }
 
-// begin learns what the snapshot says of the collection.
+// begin reads the collection's counters in the snapshot.
 func (r *run) begin() error {
 	s, err := r.c.Prepare(`SELECT last, live FROM collections WHERE id = ?1`)
 	if err != nil {
@@ -172,19 +171,19 @@ func (r *run) begin() error {
 	return finish(s, err)
 }
 
-// isAsked reports whether the snapshot is asked for, see pool. A newer one does as
-// well, since the instant that is read at is the same: what was committed meanwhile
-// is later. What was loaded meanwhile may be part of the answer.
+// isAsked reports whether the end of the snapshot is requested (see pool), and may be
+// granted. A newer snapshot gives the same answer, since the query's instant is the
+// same and later commits are after it, unless past versions were loaded meanwhile.
 func (r *run) isAsked() bool { return (r.c.isAsked() || r.c.restless) && !r.still }
 
-// renew takes a new snapshot. No statement is in the middle of its rows. It returns
-// errLoaded where something was loaded and that matters, as to who follows an index.
+// renew takes a new snapshot. All statements must be reset. If the caller follows an
+// index and versions were loaded meanwhile, it fails with errLoaded.
 func (r *run) renew(follows bool) error {
 	before, err := r.c.loads()
 	if err != nil {
 		return err
 	}
-	r.c.letGo()
+	r.c.endSnapshot()
 	if err := r.c.takeSnapshot(); err != nil {
 		return err
 	}
@@ -195,8 +194,8 @@ func (r *run) renew(follows bool) error {
 	return cmp.Or(err, r.begin())
 }
 
-// loads is the instant of the last load that the snapshot holds. Nothing is loaded
-// into a store that is only looked at, and its file need not have the table.
+// loads returns the instant of the last load in the snapshot. A store that is opened
+// for inspection has no loads, and its file may not have the table.
 func (c *conn) loads() (int64, error) {
 	if c.inspect {
 		return 0, nil
@@ -218,8 +217,8 @@ func (r *run) compare(a, b *candidate) int {
 	return cmp.Compare(a.key, b.key)
 }
 
-// compareValues compares the values of two candidates in one of the orders. Where
-// what is held of them is alike, it reads them.
+// compareValues compares the values of two candidates in one of the orders. If the
+// parts in memory are equal, it reads the rest.
 func (r *run) compareValues(a, b *candidate, i int) int {
 	x, y := a.values[i], b.values[i]
 	if !a.isCut(i) && !b.isCut(i) {
@@ -234,7 +233,7 @@ func (r *run) compareValues(a, b *candidate, i int) int {
 func (c *candidate) isCut(i int) bool { return i < len(c.cut) && c.cut[i] }
 
 // whole returns a value of a candidate, which it reads into the scope if only the
-// beginning is held. An error is that of the query's looks.
+// beginning is in memory. It reports an error in the query's looks.
 func (r *run) whole(c *candidate, i int, into *scope) []byte {
 	if !c.isCut(i) || r.scope.looks.err != nil {
 		return c.values[i]
@@ -259,7 +258,7 @@ func (r *run) whole(c *candidate, i int, into *scope) []byte {
 	return into.buf
 }
 
-// within tells whether a candidate lies between the bounds of the page.
+// within reports whether a candidate lies between the bounds of the page.
 func (r *run) within(c *candidate) bool {
 	return (r.after == nil || r.compare(c, r.after) > 0) && (r.before == nil || r.compare(c, r.before) < 0)
 }
@@ -282,7 +281,7 @@ func (r *run) clone(c *candidate) *candidate {
 	return &d
 }
 
-// poll returns an error now and then when the query's context has ended.
+// poll returns the error of the query's context, which it checks every few rows.
 func (r *run) poll() error {
 	if r.rows&63 == 0 {
 		return r.ctx.Err()
@@ -290,14 +289,13 @@ func (r *run) poll() error {
 	return r.scope.looks.err
 }
 
-// row is a version that a query looks at: one that is kept, or the row that a
-// statement stands on.
+// row is a version that a query examines: a cached one, or a statement's current row.
 type row struct {
 	kept *driver.Version // nil: s
 	s    *sqlite.Stmt
 }
 
-// load makes a row the scope.
+// load reads a row's values into the scope.
 func (r *run) load(at row) {
 	r.rows++
 	if at.kept != nil {
@@ -353,8 +351,7 @@ func (r *run) matches(at row) bool {
 	return r.m.cond == nil || r.m.cond.match(&r.scope)
 }
 
-// place fills in a candidate's place in the order from the scope, reusing its
-// memory.
+// place sets a candidate's position in the order from the scope, reusing its memory.
 func (r *run) place(c *candidate, at row) {
 	for len(c.values) < len(r.orders) {
 		c.values = append(c.values, nil)
@@ -370,7 +367,7 @@ func (r *run) place(c *candidate, at row) {
 	}
 }
 
-// materialize copies the row of a version, and moves off it.
+// materialize copies the row of a version and resets its statement.
 func (r *run) materialize(at row, doc docID) (*driver.Version, error) {
 	if at.kept != nil {
 		return at.kept, nil
@@ -388,10 +385,10 @@ func (r *run) materialize(at row, doc docID) (*driver.Version, error) {
 	return v, err
 }
 
-// keep keeps a version of the page for the reads to come.
+// keep adds a version of the page to the cache.
 func (r *run) keep(v *driver.Version, doc docID) {
 	if r.c.whole {
-		r.c.known.add(documentKey{r.coll.id, v.Key}, doc, v, r.c.count)
+		r.c.cached.add(documentKey{r.coll.id, v.Key}, doc, v, r.c.count)
 	}
 }
 

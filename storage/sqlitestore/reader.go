@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -14,20 +15,20 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// conn is a connection with what makes reading rows cheap: statements are
+// conn is a connection that reads rows with few allocations: statements are
 // prepared once, and strings that recur from row to row (authors, messages,
-// lists of changed names) are made once. One goroutine uses it at a time.
+// lists of changed names) are allocated once. One goroutine uses it at a time.
 type conn struct {
 	*sqlite.Conn
 	strings map[string]string
 	lists   map[string][]string
-	grab    grabber
+	column  sliceWriter
 	bulk    *bulk
 	small   int  // see smallDocument
 	whole   bool // the last document that was read was read in full
 
-	known *versionCache
-	count int64 // of the snapshot, or of the last one; see versionCache
+	cached *versionCache
+	count  int64 // of the snapshot, or of the last one; see versionCache
 
 	asks  *atomic.Int64 // see pool
 	asked int64         // when the snapshot was taken
@@ -36,8 +37,8 @@ type conn struct {
 	inspect  bool // see Options.Inspect
 }
 
-// The most strings that a connection remembers, then it starts afresh; and how
-// long they, and the texts of lists, are at most.
+// Limits of a connection's strings: their number, after which all are dropped, and
+// the bytes of one string and of the text of one list.
 const (
 	maxInterned      = 4096
 	maxInternedBytes = 256
@@ -47,26 +48,26 @@ const (
 func newConn(c *sqlite.Conn, s *Store) *conn {
 	return &conn{
 		Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: &s.bulk, small: s.opts.smallDocument, restless: s.opts.restless,
-		known: s.known, count: unsettled, asks: &s.asks, inspect: s.opts.Inspect,
+		cached: s.cached, count: unsettled, asks: &s.asks, inspect: s.opts.Inspect,
 	}
 }
 
-// grabber is an io.Writer that keeps the slice it is given. Through
-// bytes.Reader.WriteTo it yields a column's bytes without a copy.
-type grabber struct{ b []byte }
+// sliceWriter is an io.Writer that keeps the slice that it is given. With
+// bytes.Reader.WriteTo it gets a column's bytes without a copy.
+type sliceWriter struct{ b []byte }
 
-func (g *grabber) Write(p []byte) (int, error) {
+func (g *sliceWriter) Write(p []byte) (int, error) {
 	g.b = p
 	return len(p), nil
 }
 
-// raw returns the bytes of a column in SQLite's memory, good until the
-// statement moves.
+// raw returns the bytes of a column in SQLite's memory, valid until the statement
+// is stepped or reset.
 func (c *conn) raw(s *sqlite.Stmt, col int) []byte {
-	c.grab.b = nil
+	c.column.b = nil
 	// The writer never fails, so neither does WriteTo.
-	_, _ = s.ColumnReader(col).WriteTo(&c.grab)
-	return c.grab.b
+	_, _ = s.ColumnReader(col).WriteTo(&c.column)
+	return c.column.b
 }
 
 // bytes returns a copy of a column, nil where it is null or empty.
@@ -80,7 +81,8 @@ func (c *conn) bytes(s *sqlite.Stmt, col int) []byte {
 	return b
 }
 
-// smallDocument is how many bytes are copied sooner than looked through.
+// smallDocument is the size in bytes below which copying a document whole is
+// faster than finding its members.
 const smallDocument = 4096
 
 // members returns a copy of a document with at least the members that are
@@ -156,9 +158,8 @@ func (c *conn) changed(s *sqlite.Stmt, col int) ([]string, error) {
 	return list, nil
 }
 
-// version copies the row that a statement stands on, with the members of the
-// document that are named (nil: all) if data is set. The caller sets
-// SupersededAt.
+// version copies the statement's current row, with the named members of the
+// document (nil: all) if data is set. The caller sets SupersededAt.
 func (c *conn) version(s *sqlite.Stmt, collection string, data bool, fields []string) (*driver.Version, error) {
 	changed, err := c.changed(s, colChanged)
 	if err != nil {
@@ -201,7 +202,7 @@ func (c *conn) exec(query string) error {
 	return finish(s, err)
 }
 
-// integer runs a statement that returns one number; none is 0.
+// integer runs a statement that returns one number; 0 if it returns no row.
 func (c *conn) integer(query string, args ...int64) (int64, error) {
 	s, err := c.Prepare(query)
 	if err != nil {
@@ -227,27 +228,27 @@ func finish(s *sqlite.Stmt, err error) error {
 	return err
 }
 
-// pool lends read connections, the last one returned first, whose cache is
-// the warmest.
+// pool holds the read connections. It hands out the last one returned first, because
+// its cache is the warmest.
 //
-// A connection that it lends sees one snapshot, which holds everything that was
-// committed before. It keeps the snapshot until something new is about to be
-// committed: taking one is a good part of what a small read costs. Nobody else
-// writes to the file, so the writer's count (see versionCache) says when that is.
-// While a transaction is being committed, a new snapshot may hold it already, so
-// that an old one must not be read from any more: who read later would see less.
+// An acquired connection has a snapshot with everything that was committed before. It
+// keeps the snapshot until the next commit begins, since taking one is a large part
+// of the cost of a small read. Only the writer changes the file, so its count
+// (see versionCache) shows when that is. While a transaction is being committed, a
+// new snapshot may contain it already, and an old one must not be used any more:
+// a later read would see less than an earlier one.
 //
-// A snapshot keeps the log from being written over. So a checkpoint asks for all of
-// them: those that nobody uses end at once, the others when they are given back, and
-// queries, which can take long, take another one in between.
+// The log cannot be overwritten while snapshots need it. So a checkpoint requests
+// that all of them end: idle ones end at once, the others when they are released,
+// and queries, which can take long, renew theirs in between.
 type pool struct {
-	tokens chan struct{} // one for each connection that is free
+	tokens chan struct{} // one for each free connection
 	gone   chan struct{} // closed when the store closes
 
 	mu   sync.Mutex
 	free []*conn
 	size int
-	asks *atomic.Int64 // how often snapshots were asked for
+	asks *atomic.Int64 // how often the end of snapshots was requested
 }
 
 func newPool(size int, asks *atomic.Int64) *pool {
@@ -257,7 +258,7 @@ func newPool(size int, asks *atomic.Int64) *pool {
 // add gives the pool a connection.
 func (p *pool) add(c *conn) {
 	p.size++
-	p.put(c)
+	p.release(c)
 }
 
 func (p *pool) get(ctx context.Context) (*conn, error) {
@@ -268,12 +269,12 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 	}
 	select {
 	case <-p.tokens:
-		return p.lend()
+		return p.acquire()
 	default:
 	}
 	select {
 	case <-p.tokens:
-		return p.lend()
+		return p.acquire()
 	case <-p.gone:
 		return nil, driver.Closed()
 	case <-ctx.Done():
@@ -281,31 +282,32 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 	}
 }
 
-// lend returns the connection of a token, with a snapshot of what is committed.
-func (p *pool) lend() (*conn, error) {
+// acquire returns a free connection with a snapshot of everything committed. The
+// caller has taken a token.
+func (p *pool) acquire() (*conn, error) {
 	c := p.pop()
 	if c.isLatest() {
 		return c, nil
 	}
-	c.letGo()
+	c.endSnapshot()
 	if err := c.takeSnapshot(); err != nil {
-		c.letGo()
-		p.put(c)
+		c.endSnapshot()
+		p.release(c)
 		return nil, wrap(err, "beginning to read")
 	}
 	return c, nil
 }
 
-// isLatest reports whether the connection has a snapshot of all that is committed,
-// and nothing is being committed.
+// isLatest reports whether the connection has a snapshot of everything committed,
+// and no commit is in flight.
 func (c *conn) isLatest() bool {
-	return !c.AutocommitEnabled() && c.count != unsettled && c.count == c.known.count.Load()
+	return !c.AutocommitEnabled() && c.count != unsettled && c.count == c.cached.count.Load()
 }
 
-// takeSnapshot begins to read. SQLite takes the snapshot with the first row that
+// takeSnapshot begins a read transaction. SQLite takes the snapshot when the first row
 // is read.
 func (c *conn) takeSnapshot() error {
-	count := c.known.current()
+	count := c.cached.current()
 	c.count, c.asked = unsettled, c.asks.Load()
 	if err := c.exec("BEGIN"); err != nil || count == unsettled {
 		return err
@@ -313,15 +315,15 @@ func (c *conn) takeSnapshot() error {
 	if _, err := c.integer("SELECT last FROM clock"); err != nil {
 		return err
 	}
-	if c.known.count.Load() == count {
+	if c.cached.count.Load() == count {
 		c.count = count
 	}
 	return nil
 }
 
-// letGo ends a connection's snapshot. A statement that a panic left in the middle
-// would hold on to it, also for those who take the next one.
-func (c *conn) letGo() {
+// endSnapshot ends a connection's snapshot. It resets statements that a panic has left
+// unfinished, which would keep the snapshot.
+func (c *conn) endSnapshot() {
 	if c.AutocommitEnabled() {
 		return
 	}
@@ -331,17 +333,17 @@ func (c *conn) letGo() {
 	}
 }
 
-// ask asks for the snapshots that there are.
+// ask requests that all snapshots end.
 func (p *pool) ask() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asks.Add(1)
 	for _, c := range p.free {
-		c.letGo()
+		c.endSnapshot()
 	}
 }
 
-// isAsked reports whether the connection's snapshot was asked for.
+// isAsked reports whether the end of the connection's snapshot was requested.
 func (c *conn) isAsked() bool { return c.asked != c.asks.Load() }
 
 func (p *pool) pop() *conn {
@@ -353,25 +355,25 @@ func (p *pool) pop() *conn {
 	return c
 }
 
-// put takes a connection back.
-func (p *pool) put(c *conn) {
+// release returns a connection to the pool.
+func (p *pool) release(c *conn) {
 	p.mu.Lock()
 	if c.isAsked() || !c.isLatest() {
-		c.letGo()
+		c.endSnapshot()
 	}
 	p.free = append(p.free, c)
 	p.mu.Unlock()
 	p.tokens <- struct{}{}
 }
 
-// close waits until every connection is back and closes them.
+// close waits until every connection was released and closes them.
 func (p *pool) close() error {
 	var errs []error
 	close(p.gone)
 	for range p.size {
 		<-p.tokens
 		c := p.pop()
-		c.letGo()
+		c.endSnapshot()
 		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
@@ -390,4 +392,49 @@ func (c *conn) rows(s *sqlite.Stmt, f func(s *sqlite.Stmt) error) error {
 		}
 	}
 	return finish(s, err)
+}
+
+// prepareIndexed prepares a statement that needs the indexes of versions.
+func (c *conn) prepareIndexed(query string) (*sqlite.Stmt, error) {
+	if c.bulk.Load() {
+		return nil, errBulk
+	}
+	return c.Prepare(query)
+}
+
+// reading calls f with a connection, and once more if f failed with errBulk.
+func (s *Store) reading(ctx context.Context, f func(c *conn) error) error {
+	once := func() error {
+		c, err := s.readers.get(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.readers.release(c)
+		return f(c)
+	}
+	err := once()
+	if isBulk(err) {
+		if err = s.indexed(ctx); err == nil {
+			err = once()
+		}
+	}
+	return err
+}
+
+// indexed creates the indexes of versions if they do not exist.
+func (s *Store) indexed(ctx context.Context) error {
+	if !s.bulk.Load() {
+		return nil
+	}
+	return s.writer.submit(&request{ctx: ctx, run: s.writer.endBulk})
+}
+
+// errBulk is the error of a statement that needs the indexes of versions when they
+// do not exist. The caller releases its connection, calls indexed, and tries again.
+var errBulk = errors.New("the indexes of a large load are yet to be made")
+
+// isBulk reports whether an error is errBulk, or SQLite's because the statement's
+// snapshot has no such index.
+func isBulk(err error) bool {
+	return errors.Is(err, errBulk) || err != nil && strings.Contains(err.Error(), "no such index: versions_")
 }

@@ -102,7 +102,7 @@ func TestLogHoldsFewBytes(t *testing.T) {
 			for v := range held {
 				bytes += len(v.Data)
 			}
-			if most := stretchBytes + 2*len(streams)*len(data); bytes == 0 || bytes > most {
+			if most := batchBytes + 2*len(streams)*len(data); bytes == 0 || bytes > most {
 				t.Errorf("%s, backward %v: %d bytes are held, at most %d should be", name, backward, bytes, most)
 			}
 			last := map[string]int64{}
@@ -137,7 +137,7 @@ func TestLogHoldsFewBytes(t *testing.T) {
 	}
 }
 
-// Nothing is behind the end of time.
+// Nothing is after the end of time.
 func TestLogBehindForever(t *testing.T) {
 	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"))
 	loadThings(t, s, "k2", 3, `{}`)
@@ -258,7 +258,7 @@ func TestSnapshotsAreKeptAndLetGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		meanwhile()
-		s.readers.put(c)
+		s.readers.release(c)
 		return !c.AutocommitEnabled()
 	}
 	for range 2 {

@@ -1,11 +1,7 @@
 package sqlitestore
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"strings"
 
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -13,13 +9,13 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// What a store's file says about itself.
+// The header of a store's file.
 const (
 	applicationID = 0x61736f66 // "asof"
 	formatVersion = 3
 )
 
-// Identifiers are packed so that what is read together lies together:
+// Identifiers are packed so that rows that are read together are adjacent:
 //
 //	document = collection << 28 | sequence in the collection
 //	version  = document << 26 | number
@@ -42,12 +38,12 @@ func docOfVersion(id int64) docID          { return docID(id >> numberBits) }
 
 const forever = int64(driver.Forever)
 
-// schema creates the tables of format 1; upgrade makes a file one of this format.
+// schema creates the tables of format 1; upgradeFormat converts a file to the present one.
 //
 // documents holds the current state, one row for each document that ever
 // existed; versions holds every version including the current one, and its
 // rows never change. clock holds the latest instant that was handed out before
-// the store was closed. writes remembers the attempts that were committed.
+// the store was closed. writes holds the attempts that were committed.
 // entries and past are the declared indexes, see epochs.go.
 const schema = `
 CREATE TABLE clock(
@@ -131,15 +127,15 @@ CREATE TABLE past(
 ) WITHOUT ROWID;
 `
 
-// versionIndexes makes the indexes of table versions: where a document was at an
-// instant, and the commit order.
+// versionIndexes creates the indexes of table versions: a document's version at an
+// instant, and the order of commits.
 var versionIndexes = [...]string{
 	`CREATE UNIQUE INDEX IF NOT EXISTS versions_at ON versions(document, at)`,
 	`CREATE INDEX IF NOT EXISTS versions_log ON versions(collection, at, key)`,
 }
 
 // Columns that a row of documents and a row of versions have in common, in
-// one order, so that one function reads both. The position of each:
+// the same order, so that one function reads both. The position of each:
 const (
 	colID = iota // of the document, or of the version
 	colNumber
@@ -161,30 +157,8 @@ const (
 	versionNext     = `(SELECT n.at FROM versions n WHERE n.id = v.id + 1)`
 )
 
-// checkHeader refuses a file that is no SQLite database. It runs before SQLite
-// opens the file: closing it later would drop SQLite's locks.
-func checkHeader(path string) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return driver.Errorf(driver.CodeUnavailable, "cannot read the file: %w", err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	const magic = "SQLite format 3\x00"
-	header := make([]byte, len(magic))
-	switch n, err := io.ReadFull(f, header); {
-	case n == 0:
-		return nil // empty: a new store
-	case err != nil, string(header) != magic:
-		return invalidf("the file is not a database of asof, or its beginning is damaged; name another file, or restore this one from a backup")
-	}
-	return nil
-}
-
-// checkFormat refuses a file that is not a store of this format, before
-// anything is written to it. An empty file is fine.
+// checkFormat returns an error for a file that is neither empty nor a store of a
+// format that this program can read. It runs before anything is written.
 func (c *conn) checkFormat() error {
 	id, err := c.integer("PRAGMA application_id")
 	if err != nil {
@@ -210,8 +184,7 @@ func (c *conn) checkFormat() error {
 	return nil
 }
 
-// createSchema makes a new file a store of this format. It is part of a
-// transaction.
+// createSchema creates the tables of format 1 in a new file, as part of a transaction.
 func (c *conn) createSchema() error {
 	version, err := c.integer("PRAGMA user_version")
 	if err != nil || version != 0 {
@@ -225,11 +198,11 @@ func (c *conn) createSchema() error {
 	return sqlitex.ExecuteTransient(c.Conn, pragma("application_id", applicationID), nil)
 }
 
-// upgrade makes a file of an older format one of this format, as part of a
+// upgradeFormat converts a file of an older format to the present one, as part of a
 // transaction. Format 2 kept the order in which versions arrived; format 3 keeps
-// the instant of the last load instead: of a file that holds loaded versions, the
-// present, so that who followed its log begins anew.
-func (c *conn) upgrade(present driver.Instant) error {
+// the instant of the last load instead. For a file with loaded versions that is
+// the present, so that watchers of its log restart.
+func (c *conn) upgradeFormat(present driver.Instant) error {
 	version, err := c.integer("PRAGMA user_version")
 	if err != nil || version == formatVersion {
 		return err
@@ -247,8 +220,8 @@ func (c *conn) upgrade(present driver.Instant) error {
 	return nil
 }
 
-// readLoaded reads the instant of the last load, which a file of an older format
-// that is only looked at does not have.
+// readLoaded reads the instant of the last load. A file of an older format that is
+// opened for inspection does not have it.
 func (s *Store) readLoaded() error {
 	version, err := s.writer.integer("PRAGMA user_version")
 	if err != nil || version < formatVersion {
@@ -263,8 +236,8 @@ func (s *Store) readLoaded() error {
 
 func pragma(name string, value int) string { return fmt.Sprintf("PRAGMA %s = %d", name, value) }
 
-// splitStatements cuts a script of statements without triggers and without
-// semicolons in literals.
+// splitStatements splits a script at its semicolons: it must have no triggers and
+// no semicolons in literals.
 func splitStatements(script string) []string {
 	var out []string
 	for part := range strings.SplitSeq(script, ";") {

@@ -2,14 +2,506 @@ package sqlitestore
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/url"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
+	"github.com/asof/asof/storage/clock"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
+
+// Sync is how durable a write is when it is acknowledged.
+type Sync int
+
+const (
+	// SyncFull is the default: the write is on the disk, and survives a power cut.
+	SyncFull Sync = iota
+	// SyncNormal hands the write to the operating system: it survives the end of the
+	// process. A power cut can undo the last writes, but never a part of one.
+	SyncNormal
+	// SyncOff is like SyncNormal, but a power cut can damage the file.
+	SyncOff
+)
+
+// Options configure a store.
+type Options struct {
+	// Collections are the collections with their indexes. Indexes are added and
+	// dropped until a collection named here has exactly those; other collections
+	// in the file are unchanged.
+	Collections []driver.Collection
+	Sync        Sync
+	// Clock is the time of day, for commit times; nil is time.Now. Elapsed
+	// is the monotonic clock, see clock.Options; nil is the system's.
+	Clock   func() time.Time
+	Elapsed func() time.Duration
+	// Readers is how many reads run at once; 0 is two for each CPU, at least four.
+	Readers int
+	// Logger receives errors that no call can return, such as a failed checkpoint;
+	// nil drops them.
+	Logger *slog.Logger
+
+	// VersionCache is the size of the cache of versions that were read, in bytes;
+	// 0 is 8 MiB, a negative number is no cache.
+	VersionCache int
+
+	// Inspect opens the store for reading only. The file must exist; its format,
+	// collections and indexes are unchanged, so that an older program can still use
+	// it. Writes fail with CodeInvalid. If the store was closed, its log is empty, and
+	// neither the file nor its directory needs to be writable.
+	Inspect bool
+
+	// Repair gives versions that lie in the future times that the order of commits
+	// and the identifiers of their attempts allow. Opening fails with CodeUnavailable
+	// while there are not enough such times for all of them.
+	Repair bool
+
+	// For tests: an error after each COMMIT, the size at which the disk is full in
+	// pages (0: no limit), other values of the constants epochSlack, bulkVersions,
+	// smallDocument, sortBytes, idleTime and softLog, and whether queries renew
+	// their snapshot at each row.
+	afterCommit   func() error
+	maxPages      int
+	epochSlack    int64
+	bulkVersions  int
+	smallDocument int
+	sortBytes     int
+	idleTime      time.Duration
+	softLog       int64
+	restless      bool
+}
+
+// Store is an engine over one SQLite file, behind a guard (see check.Guard).
+type Store struct {
+	path string
+	opts Options
+	log  *slog.Logger
+	lock *os.File
+	file *os.File // the database, see lockDatabase
+	here fileIdentity
+
+	collections []*collection
+	byName      map[string]*collection
+	byID        map[int64]*collection
+
+	clock       *clock.Clock
+	lease       *lease
+	writer      *writer
+	readers     *pool
+	asks        atomic.Int64 // see pool
+	checkpoints *checkpointer
+	bulk        bulk
+	cached      *versionCache
+	loaded      atomic.Int64 // the instant of the last load
+	frozen      bool         // opened for inspection with an empty log: the file does not change while it is open
+	closed      bool
+}
+
+// Open opens the store in a file, or creates one. One process at a time can
+// have it open. Errors: CodeInvalid when the file is not a store, is of a
+// newer format, or an index is declared wrongly; CodeUnavailable when it is in
+// use, or cannot be read or written; CodeInternal when it is damaged.
+func Open(ctx context.Context, path string, opts Options) (driver.Engine, error) {
+	s, err := open(ctx, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	return s.guarded(), nil
+}
+
+func (s *Store) guarded() driver.Engine {
+	return check.Guard(s, slices.Collect(maps.Keys(s.byName)))
+}
+
+func open(ctx context.Context, path string, opts Options) (_ *Store, err error) {
+	if opts.Clock == nil {
+		opts.Clock = time.Now //nolint:forbidigo // the default of the clock that is handed in
+	}
+	if opts.Readers <= 0 {
+		opts.Readers = max(4, 2*runtime.GOMAXPROCS(0))
+	}
+	if opts.epochSlack == 0 {
+		opts.epochSlack = epochSlack
+	}
+	if opts.sortBytes == 0 {
+		opts.sortBytes = sortBytes
+	}
+	if opts.smallDocument == 0 {
+		opts.smallDocument = smallDocument
+	}
+	if opts.bulkVersions == 0 {
+		opts.bulkVersions = bulkVersions
+	}
+	if opts.softLog == 0 {
+		opts.softLog = softLog
+	}
+	if opts.idleTime == 0 {
+		opts.idleTime = idleTime
+	}
+	if opts.VersionCache == 0 {
+		opts.VersionCache = versionCacheBytes
+	}
+	s := &Store{path: path, opts: opts, log: opts.Logger}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	defer func() {
+		if err != nil {
+			if opts.Inspect && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCantOpen && isOpen(s.path) {
+				err = driver.Errorf(driver.CodeUnavailable, "the store was not closed, and what %s-wal holds can only be read where files can be made beside it; "+
+					"copy both into another directory: %w", path, err)
+			}
+			err = wrap(err, "opening the store "+path)
+			if !strings.Contains(err.Error(), filepath.Base(path)) { // the error may name another path to the file
+				err = driver.Errorf(driver.CodeOf(err), "%s: %w", path, err)
+			}
+			if e := s.Close(); e != nil {
+				s.log.Error("closing a store that could not be opened", "error", e)
+			}
+		}
+	}()
+	s.cached = newVersionCache(max(opts.VersionCache, 0))
+	if s.path, err = realPath(path); err != nil {
+		return nil, err
+	}
+	if s.lock, err = acquire(s.path, opts.Inspect); err != nil {
+		return nil, err
+	}
+	if s.file, err = acquireDatabase(s.path, opts.Inspect); err != nil {
+		return nil, err
+	}
+	s.frozen = opts.Inspect && !isOpen(s.path)
+	if err := checkHeader(s.path); err != nil {
+		return nil, err
+	}
+	c, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	s.writer = &writer{conn: c, store: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	s.readers = newPool(opts.Readers, &s.asks)
+	for range opts.Readers {
+		c, err := s.connect()
+		if err != nil {
+			return nil, err
+		}
+		s.readers.add(c)
+	}
+	if c, err = s.connect(); err != nil {
+		return nil, err
+	}
+	names := []string{s.path}
+	if !s.frozen {
+		names = append(names, s.path+"-wal")
+	}
+	if err := s.here.observe(s.lock, names...); err != nil {
+		return nil, err
+	}
+	s.checkpoints = startCheckpointer(s, c)
+	go s.writer.loop()
+	return s, nil
+}
+
+// pageCache is the size of each connection's cache of pages, in KiB.
+const pageCache = 4 << 10
+
+// busyTimeout is how long to wait for another program that writes to the file or
+// runs a checkpoint. Readers never wait in WAL mode.
+const busyTimeout = 10 * time.Second
+
+// connect opens a connection.
+func (s *Store) connect() (*conn, error) {
+	name, flags := s.path, []sqlite.OpenFlags{sqlite.OpenReadWrite, sqlite.OpenCreate}
+	if s.frozen {
+		absolute, err := filepath.Abs(s.path)
+		if err != nil {
+			return nil, err
+		}
+		// With immutable=1 SQLite creates no log, for which the directory would have to be writable.
+		place := url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(absolute), "/"), RawQuery: "immutable=1"}
+		name, flags = place.String(), []sqlite.OpenFlags{sqlite.OpenReadOnly, sqlite.OpenURI}
+	}
+	c, err := sqlite.OpenConn(name, flags...)
+	if err != nil {
+		return nil, err
+	}
+	c.SetBusyTimeout(busyTimeout)
+	pragmas := []string{
+		"PRAGMA synchronous = " + map[Sync]string{SyncFull: "FULL", SyncNormal: "NORMAL", SyncOff: "OFF"}[s.opts.Sync],
+		"PRAGMA wal_autocheckpoint = 0",
+		pragma("journal_size_limit", logBytes),
+		pragma("cache_size", -pageCache),
+		"PRAGMA temp_store = MEMORY",
+	}
+	if s.opts.maxPages > 0 {
+		pragmas = append(pragmas, pragma("max_page_count", s.opts.maxPages))
+	}
+	for _, query := range pragmas {
+		if err := sqlitex.ExecuteTransient(c, query, nil); err != nil {
+			_ = c.Close() // the first error is the cause
+			return nil, err
+		}
+	}
+	return newConn(c, s), nil
+}
+
+// prepare upgrades the file as the options require, and reads the state that the
+// writer keeps in memory.
+func (s *Store) prepare(ctx context.Context) error {
+	w := s.writer
+	if err := w.checkFormat(); err != nil {
+		return err
+	}
+	if !s.frozen {
+		if err := w.exec("PRAGMA journal_mode = WAL"); err != nil {
+			return err
+		}
+	}
+	bring := s.upgrade
+	if s.opts.Inspect {
+		bring = func(context.Context) error { return s.readUnchanged() }
+	}
+	if err := bring(ctx); err != nil {
+		return err
+	}
+	if err := w.findBulk(); err != nil {
+		return err
+	}
+	handedOut, err := w.integer("SELECT last FROM clock")
+	if err != nil {
+		return err
+	}
+	last := driver.Instant(0)
+	if s.lock != nil {
+		if last, err = readLease(s.lock); err != nil {
+			return err
+		}
+	}
+	if s.opts.Repair {
+		last = 0 // repair has replaced the instants that were handed out
+	}
+	last = max(last, driver.Instant(handedOut))
+	for _, coll := range s.collections {
+		last = max(last, coll.last)
+	}
+	options := clock.Options{Now: s.opts.Clock, Elapsed: s.opts.Elapsed, Last: last, Logger: s.log}
+	if !s.opts.Inspect { // inspecting must not write to the lock file
+		s.lease = &lease{file: s.lock, log: s.log}
+		options.Cover = s.lease.extend
+	}
+	s.clock = clock.New(options)
+	return nil
+}
+
+// upgrade converts the file to the present format, creating it if needed, and
+// builds the declared indexes.
+func (s *Store) upgrade(ctx context.Context) error {
+	err := s.writer.exec("BEGIN IMMEDIATE")
+	if err == nil {
+		err = s.writer.createSchema()
+	}
+	if err == nil {
+		err = s.declare(ctx)
+	}
+	if err == nil {
+		err = s.writer.upgradeFormat(driver.InstantOf(s.opts.Clock()))
+	}
+	if err == nil && s.opts.Repair {
+		err = s.repair()
+	}
+	if err == nil {
+		err = s.readLoaded()
+	}
+	if err == nil {
+		err = s.writer.exec("COMMIT")
+	}
+	return err // closing the connection rolls back
+}
+
+// noteEnd completes the indexes of a large load and stores the last instant that
+// was handed out, before the store is closed.
+func (s *Store) noteEnd() error {
+	indexes := wrap(s.writer.endBulk(), "making the indexes of a load")
+	err := s.writer.exec("PRAGMA synchronous = " + closingSync[s.opts.Sync])
+	if err == nil {
+		// With SyncNormal this transaction syncs all earlier ones in the log.
+		_, err = s.writer.integer("UPDATE clock SET last = max(last, ?1)", int64(s.clock.Stop()))
+	}
+	if err == nil {
+		err = s.lease.note(0) // the table has the last instant
+	}
+	return errors.Join(indexes, wrap(err, "noting the time of closing"))
+}
+
+// closingSync is how a store syncs its last transaction.
+var closingSync = map[Sync]string{SyncFull: "FULL", SyncNormal: "FULL", SyncOff: "OFF"}
+
+// Close implements driver.Engine. SQLite crashes where a connection is closed twice.
+func (s *Store) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var errs []error
+	if s.checkpoints != nil { // opened: the writer runs
+		s.writer.close()
+		if !s.opts.Inspect {
+			errs = append(errs, s.noteEnd())
+		}
+		s.checkpoints.stop()
+	}
+	if s.readers != nil {
+		errs = append(errs, s.readers.close())
+	}
+	if s.writer != nil {
+		// The last connection to close moves the log into the file.
+		errs = append(errs, s.writer.conn.Close())
+	}
+	for _, f := range []*os.File{s.file, s.lock} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readUnchanged reads the collections and indexes of a file that is opened for
+// inspection (see Options.Inspect), and changes nothing in it.
+func (s *Store) readUnchanged() error {
+	version, err := s.writer.integer("PRAGMA user_version")
+	if err != nil {
+		return err
+	}
+	if version == 0 {
+		return invalidf("the file is empty, and no store yet")
+	}
+	if err := s.readDeclarations(); err != nil {
+		return err
+	}
+	s.addUnknown()
+	return s.readLoaded()
+}
+
+// addUnknown adds declared collections that are not in the file, so that reads of
+// them find nothing instead of failing.
+func (s *Store) addUnknown() {
+	const free = 0 // no collection of a file has it: ids begin at 1
+	for _, decl := range s.opts.Collections {
+		if s.byName[decl.Name] == nil {
+			s.byName[decl.Name] = newCollection(free, decl.Name)
+		}
+	}
+}
+
+// checkWritable returns an error if the store was opened for inspection.
+func (s *Store) checkWritable() error {
+	if !s.opts.Inspect {
+		return nil
+	}
+	return driver.Refused("the store takes no writes: it is only looked at",
+		driver.Errorf(driver.CodeInvalid, "the store was opened to be looked at, and takes no writes"))
+}
+
+// wrap gives an error of SQLite or of a context the code that driver.Engine
+// promises, with the operation that failed. Errors that have a code keep it.
+func wrap(err error, doing string) error {
+	if err == nil {
+		return nil
+	}
+	var coded *driver.Error
+	var conflict *driver.ConflictError
+	var load *driver.LoadError
+	if errors.As(err, &coded) || errors.As(err, &conflict) || errors.As(err, &load) {
+		return err
+	}
+	return withRefusal(err, classified(err, doing))
+}
+
+// uncommitted is an error of a transaction before its COMMIT: certainly nothing of
+// it is in the database.
+type uncommitted struct{ error }
+
+func (u uncommitted) Unwrap() error { return u.error }
+
+// withRefusal adds the reason for clients why nothing was written, where that is
+// certain: before the COMMIT, and when the disk is full, since SQLite writes
+// the commit record last.
+func withRefusal(err error, coded *driver.Error) *driver.Error {
+	if coded.Code != driver.CodeUnavailable {
+		return coded
+	}
+	var before uncommitted
+	certain := errors.As(err, &before)
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultFull:
+		return driver.Refused("the store takes no writes now: its disk is full", coded)
+	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
+		if certain {
+			return driver.Refused("the store takes no writes now: its file cannot be written", coded)
+		}
+	case sqlite.ResultBusy, sqlite.ResultLocked:
+		if certain {
+			return driver.Refused("the store takes no writes now: another program holds its file", coded)
+		}
+	default:
+		if certain {
+			return driver.Refused("the store takes no writes now: its disk fails", coded)
+		}
+	}
+	return coded
+}
+
+// unsure removes the statement that nothing was written from the error of a write
+// that was also part of an earlier transaction, whose outcome is unknown.
+func unsure(err error) error {
+	if driver.RefusalOf(err) == "" {
+		return err
+	}
+	return driver.Errorf(driver.CodeOf(err), "%s", err)
+}
+
+// classified returns an error without a code as one with a code.
+func classified(err error, doing string) *driver.Error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return driver.Errorf(driver.CodeUnavailable, "%s: %w", doing, err)
+	}
+	switch sqlite.ErrCode(err).ToPrimary() {
+	case sqlite.ResultFull:
+		return driver.Errorf(driver.CodeUnavailable, "%s: the disk is full, nothing was written; make room and try again: %w", doing, err)
+	case sqlite.ResultIOErr, sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultInterrupt, sqlite.ResultCantOpen, sqlite.ResultProtocol, sqlite.ResultNoMem:
+		return driver.Errorf(driver.CodeUnavailable, "%s: %w", doing, err)
+	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
+		return driver.Errorf(driver.CodeUnavailable, "%s: the database cannot be written; check the permissions of the file and its directory: %w", doing, err)
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
+		return driver.Errorf(driver.CodeInternal, "%s: the database file is damaged; restore it from a backup: %w", doing, err)
+	case sqlite.ResultTooBig:
+		return driver.Errorf(driver.CodeInvalid, "%s: the document is too large: %w", doing, err)
+	default:
+		return driver.Errorf(driver.CodeInternal, "%s: %w", doing, err)
+	}
+}
+
+func invalidf(format string, args ...any) error {
+	return driver.Errorf(driver.CodeInvalid, format, args...)
+}
+
+func internalf(format string, args ...any) error {
+	return driver.Errorf(driver.CodeInternal, format, args...)
+}
 
 // Now implements driver.Engine.
 func (s *Store) Now(context.Context) (driver.Instant, error) { return s.clock.Now(), nil }
@@ -33,7 +525,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer s.readers.put(c)
+	defer s.readers.release(c)
 	_, err = c.integer(`SELECT count(*) FROM collections`)
 	return wrap(err, "reading "+s.path)
 }
@@ -45,7 +537,7 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 	if err != nil {
 		return stats, err
 	}
-	defer s.readers.put(c)
+	defer s.readers.release(c)
 	st, err := c.Prepare(`SELECT name, live, versions FROM collections ORDER BY name`)
 	if err != nil {
 		return stats, wrap(err, "counting")
@@ -63,76 +555,4 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 		}
 	}
 	return stats, nil
-}
-
-// collection is a named set of documents. Its name and its indexes are fixed
-// while the store is open; the counters belong to the writer.
-type collection struct {
-	id      int64
-	name    string
-	indexes []*index
-	// paths finds the values of all indexes in a document, each in the slot
-	// that the index names; slots is how many there are.
-	paths *paths
-	slots int
-	// keys stands for the index on the documents' keys, which every collection has.
-	// Its entries are all documents that ever were, whatever the instant.
-	keys *index
-
-	sequence int64 // documents that ever were
-	live     int64
-	versions int64
-	last     driver.Instant // the latest commit
-	dirty    bool           // counters differ from those in the file
-}
-
-// index is a declared index. Its epochs and counters belong to the writer.
-type index struct {
-	id   int64
-	decl driver.Index
-	slot int
-
-	live   int64
-	epochs []epoch // by start; the last one is open
-	dirty  bool
-}
-
-// epoch is a stretch of time whose entries in table past are complete for
-// every instant in it, see epochs.go.
-type epoch struct {
-	id     int64
-	start  int64
-	base   int64 // entries that reach over its end
-	closed int64 // the other entries
-	dirty  bool  // counters differ from those in the file
-	whole  bool  // it cannot be cut: all of its changes fall on one instant
-}
-
-func newCollection(id int64, name string) *collection {
-	return &collection{id: id, name: name, paths: newPaths(), keys: &index{decl: driver.Index{Kind: driver.KindString}}}
-}
-
-// index returns the declared index on a path, nil where there is none.
-func (c *collection) index(path []string, kind driver.Kind, list bool) *index {
-	for _, ix := range c.indexes {
-		if ix.decl.Kind == kind && ix.decl.List == list && slices.Equal(ix.decl.Path, path) {
-			return ix
-		}
-	}
-	return nil
-}
-
-// addIndex is part of opening.
-func (c *collection) addIndex(ix *index) {
-	ix.slot = c.paths.add(ix.decl.Path, c.slots)
-	if ix.slot == c.slots {
-		c.slots++
-	}
-	c.indexes = append(c.indexes, ix)
-}
-
-// encodePath writes an index's path as it is stored.
-func encodePath(path []string) (string, error) {
-	b, err := json.Marshal(path)
-	return string(b), err
 }

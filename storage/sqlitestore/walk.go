@@ -21,13 +21,13 @@ func (r *run) counting(n *int64) visit {
 	}
 }
 
-// document goes to the document of an index entry, at the query's instant,
-// and calls f if it was there and the filter accepts it.
+// document reads the document of an index entry at the query's instant,
+// and calls f if it existed and the filter accepts it.
 func (r *run) document(ix *index, doc docID, key string, f visit) (bool, error) {
 	if err := r.poll(); err != nil {
 		return false, err
 	}
-	if kept, _ := r.c.known.find(documentKey{r.coll.id, key}, driver.Ref{At: r.at}, r.c.count); kept != nil && !kept.Deleted {
+	if kept, _ := r.c.cached.find(documentKey{r.coll.id, key}, driver.Ref{At: r.at}, r.c.count); kept != nil && !kept.Deleted {
 		if !r.matches(row{kept: kept}) {
 			return true, nil
 		}
@@ -51,9 +51,9 @@ func (r *run) document(ix *index, doc docID, key string, f visit) (bool, error) 
 	return goOn, finish(s, err)
 }
 
-// rowOf goes to the row of a document that an index has an entry for. A past
-// version is in the history even where it is the current one still, so one
-// look is enough.
+// rowOf returns a statement on the row of a document that has an index entry; nil if
+// there is none. For a read of the past it reads the history only, which also has
+// the current version.
 func (r *run) rowOf(doc docID) (*sqlite.Stmt, error) {
 	if !r.live {
 		return r.inHistory(doc)
@@ -113,7 +113,7 @@ func (r *run) selectPage(a access) ([]*driver.Version, error) {
 	return t.page()
 }
 
-// scanLimit is how many documents a way that may stop early looks at.
+// scanLimit is how many documents a plan examines before it falls back to a scan.
 func (r *run) scanLimit() int64 {
 	if r.q.Limit == 0 {
 		return math.MaxInt64 / 2
@@ -163,10 +163,9 @@ func (p *filler) page() []*driver.Version {
 
 const sqlScan = `SELECT ` + documentColumns + ` FROM documents WHERE id > ?1 AND id < ?2 ORDER BY id`
 
-// atInstant goes from a document's row to the row that was current at the
-// query's instant: the same one, or one of the history. It returns nil where
-// there was no document then. Where the returned statement is not s, the
-// caller resets it.
+// atInstant returns a statement on the row that was current at the query's instant:
+// s itself, which is on the document's row, or one on the history; nil if the
+// document did not exist then. If it is not s, the caller resets it.
 func (r *run) atInstant(s *sqlite.Stmt) (*sqlite.Stmt, error) {
 	if r.live || driver.Instant(s.ColumnInt64(colAt)) <= r.at {
 		if s.ColumnInt64(colDeleted) != 0 {
@@ -177,8 +176,8 @@ func (r *run) atInstant(s *sqlite.Stmt) (*sqlite.Stmt, error) {
 	return r.inHistory(docID(s.ColumnInt64(colID)))
 }
 
-// inHistory goes to the row of the history that was current at the query's
-// instant; nil where there was no document then.
+// inHistory returns a statement on the row of the history that was current at the
+// query's instant; nil if the document did not exist then.
 func (r *run) inHistory(doc docID) (*sqlite.Stmt, error) {
 	h, err := r.c.prepareIndexed(sqlVersionAt)
 	if err != nil {
@@ -193,9 +192,9 @@ func (r *run) inHistory(doc docID) (*sqlite.Stmt, error) {
 	return h, nil
 }
 
-// scan looks at all documents of the collection, in the order of the file, and calls
-// f for every one that was there at the instant and that the filter accepts, with
-// the row of its version. It goes on in a newer snapshot where its own is asked for.
+// scan reads all documents of the collection, in the order of the file, and calls
+// f with the row of each one that existed at the instant and that the filter accepts.
+// It continues in a newer snapshot when the end of its own is requested.
 func (r *run) scan(f visit) error {
 	last := docOf(r.coll.id, 0)
 	for {
@@ -209,8 +208,8 @@ func (r *run) scan(f visit) error {
 	}
 }
 
-// scanFrom scans behind a document until the snapshot is asked for, and notes how
-// far it came.
+// scanFrom scans after the document last until the end of the snapshot is requested,
+// and sets last to the last document that it examined.
 func (r *run) scanFrom(last *docID, f visit) (ended bool, err error) {
 	s, err := r.c.Prepare(sqlScan)
 	if err != nil {
@@ -234,7 +233,7 @@ func (r *run) scanFrom(last *docID, f visit) (ended bool, err error) {
 	return false, finish(s, err)
 }
 
-// look calls f for the document that a statement stands on.
+// look calls f for the document of a statement's current row.
 func (r *run) look(s *sqlite.Stmt, doc docID, f visit) error {
 	at, err := r.atInstant(s)
 	if err != nil {
@@ -278,16 +277,16 @@ func (r *run) scanPage() ([]*driver.Version, error) {
 	return t.page()
 }
 
-// top keeps the candidates of a page: the first of the order, or the last of
-// it for a page that is read backward. Where there is no limit it keeps all.
+// top keeps the candidates of a page: the first of the order, or the last for a
+// page that is read backward. Without a limit it keeps all.
 type top struct {
 	r     *run
 	limit int
-	list  []*candidate // a heap with the worst on top once it is full
+	list  []*candidate // once it is full, a heap with the last of the page on top
 }
 
-// worse reports whether a is further from the page than b.
-func (t *top) worse(a, b *candidate) bool {
+// after reports whether a comes after b in the direction of the page.
+func (t *top) after(a, b *candidate) bool {
 	c := t.r.compare(a, b)
 	if t.r.q.Backward {
 		return c < 0
@@ -296,7 +295,7 @@ func (t *top) worse(a, b *candidate) bool {
 }
 
 func (t *top) Len() int           { return len(t.list) }
-func (t *top) Less(i, j int) bool { return t.worse(t.list[i], t.list[j]) }
+func (t *top) Less(i, j int) bool { return t.after(t.list[i], t.list[j]) }
 func (t *top) Swap(i, j int)      { t.list[i], t.list[j] = t.list[j], t.list[i] }
 func (t *top) Push(x any)         { t.list = append(t.list, x.(*candidate)) }
 func (t *top) Pop() any {
@@ -305,7 +304,7 @@ func (t *top) Pop() any {
 	return last
 }
 
-// add takes a copy of a candidate if it is good enough.
+// add keeps a copy of a candidate if it belongs to the page so far.
 func (t *top) add(c *candidate) {
 	switch {
 	case !t.r.within(c):
@@ -314,14 +313,14 @@ func (t *top) add(c *candidate) {
 		if len(t.list) == t.limit {
 			heap.Init(t)
 		}
-	case t.worse(t.list[0], c):
+	case t.after(t.list[0], c):
 		t.list[0] = t.r.clone(c)
 		heap.Fix(t, 0)
 	}
 }
 
-// read reads the versions that were kept, in the query's order, as far as they are
-// wanted.
+// read reads the versions of the candidates, in the query's order, until the page
+// is full.
 func (t *top) read(into *filler) error {
 	slices.SortFunc(t.list, t.r.compare)
 	if t.r.q.Backward {
@@ -340,7 +339,7 @@ func (t *top) read(into *filler) error {
 	return nil
 }
 
-// page reads the versions that were kept.
+// page returns the versions of the candidates.
 func (t *top) page() ([]*driver.Version, error) {
 	p := &filler{r: t.r}
 	err := t.read(p)

@@ -11,12 +11,12 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// writer owns the one connection that writes. Its goroutine takes whatever
-// is queued and commits it in one transaction, with one fsync: while that
-// runs, the next batch gathers. Only this goroutine touches the fields below
-// the queue, and the counters of collections and indexes.
+// writer owns the one connection that writes. Its goroutine commits all queued
+// requests in one transaction, with one fsync; meanwhile the next batch is queued.
+// Only this goroutine uses the fields after the queue, and the counters of
+// collections and indexes.
 type writer struct {
-	entries int64 // of indexes, that were written for a batch
+	entries int64 // index entries that were written for a batch
 	*conn
 	store *Store
 
@@ -29,11 +29,11 @@ type writer struct {
 	cache   stateCache
 	pending pending // index changes of the running transaction
 	values  valueBuffer
-	// What Stats tells.
+	// For Stats.
 	writes, commits atomic.Int64
 
 	bulkFailed error     // the last try to make the indexes of a load; nil: none failed
-	bulkTried  time.Time // when that was
+	bulkTried  time.Time // the time of bulkFailed
 
 	stale bool // the counters could not be read again after a failed write
 }
@@ -44,7 +44,7 @@ type request struct {
 	writes []driver.Write
 	run    func() error
 
-	claimed  atomic.Bool   // by the writer, or by a caller that gives up
+	claimed  atomic.Bool   // by the writer, or by a caller whose context ended
 	ready    chan struct{} // closed when versions and err are final
 	versions []*driver.Version
 	err      error
@@ -54,9 +54,9 @@ type request struct {
 // first of them waits.
 const maxBatch = 1024
 
-// submit queues a request and waits for its outcome. A caller whose context
-// ends leaves the queue if the writer has not begun; else it learns the
-// outcome.
+// submit queues a request and waits for its outcome. If the caller's context ends
+// before the writer has begun, the request is removed from the queue; later
+// than that, submit waits for the outcome.
 func (w *writer) submit(r *request) error {
 	r.ready = make(chan struct{})
 	w.mu.Lock()
@@ -104,10 +104,11 @@ func (w *writer) loop() {
 	}
 }
 
-// idleTime is how long the writer has nothing to do before it tidies up.
+// idleTime is how long the writer is idle before it completes indexes and cuts epochs.
 const idleTime = 2 * time.Second
 
-// wait returns when something was queued. Meanwhile it tidies up.
+// wait returns when a request was queued. Meanwhile it completes the indexes of a
+// large load and cuts epochs.
 func (w *writer) wait() {
 	if ix, _ := w.oversized(); w.store.opts.Inspect || ix == nil && !w.store.bulk.Load() {
 		<-w.wake
@@ -123,7 +124,7 @@ func (w *writer) wait() {
 	if err := w.endBulk(); err != nil {
 		w.store.log.Error("making the indexes of a load failed; it will be tried again when they are needed", "store", w.store.path, "error", err)
 	}
-	for w.tidy() {
+	for w.cutOversized() {
 		select {
 		case <-w.wake:
 			return
@@ -170,8 +171,8 @@ func (r *request) finish(err error) {
 	close(r.ready)
 }
 
-// transaction runs f in one transaction. When it fails nothing has happened, but
-// for a COMMIT that failed, and what the writer remembers is what the file says.
+// transaction runs f in one transaction. When it fails nothing was written, unless
+// the COMMIT itself failed, and the state in memory is read again from the file.
 func (w *writer) transaction(f func() error) error {
 	w.cache.trim()
 	if err := w.store.here.recently(w.store.opts.Clock()); err != nil {
@@ -182,7 +183,7 @@ func (w *writer) transaction(f func() error) error {
 			return uncommitted{err}
 		}
 	}
-	committing := false // to commit
+	committing := false // COMMIT was sent
 	err := w.exec("BEGIN IMMEDIATE")
 	if err == nil {
 		err = f()
@@ -191,10 +192,10 @@ func (w *writer) transaction(f func() error) error {
 			err = w.flush()
 		}
 		if err == nil {
-			w.store.known.committing()
+			w.store.cached.committing()
 			committing = true
 			err = w.commitNow()
-			w.store.known.committed(changed, err == nil)
+			w.store.cached.committed(changed, err == nil)
 		}
 	}
 	if err == nil {
@@ -220,8 +221,8 @@ func (w *writer) commitNow() error {
 	return err
 }
 
-// restore makes what the writer remembers what the file says. Until it has
-// succeeded after a failure, nothing is written.
+// restore rolls back and reads the state in memory again from the file. After a
+// failure nothing is written until it has succeeded.
 func (w *writer) restore() error {
 	if !w.AutocommitEnabled() {
 		if err := w.exec("ROLLBACK"); err != nil {
@@ -239,7 +240,7 @@ func (w *writer) restore() error {
 	return nil
 }
 
-// flush writes what the transaction gathered: index entries and counters.
+// flush writes the index entries and counters of the transaction.
 func (w *writer) flush() error {
 	if err := w.flushEntries(); err != nil {
 		return err
@@ -266,7 +267,7 @@ func (w *writer) flush() error {
 	return nil
 }
 
-// bindVersion binds what rows of documents and versions have in common.
+// bindVersion binds the columns that documents and versions have in common.
 func (w *writer) bindVersion(s *sqlite.Stmt, v *driver.Version) error {
 	names, err := encodeNames(v.Changed)
 	if err != nil {
@@ -287,7 +288,7 @@ func (w *writer) bindVersion(s *sqlite.Stmt, v *driver.Version) error {
 	return nil
 }
 
-// close waits until everything that was accepted is done.
+// close waits until all accepted requests are done.
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -299,26 +300,24 @@ func (w *writer) close() {
 	<-w.done
 }
 
-// The write-ahead log is moved into the file when about softLog pages were
-// added to it, beside the writer, who goes on. What it adds meanwhile it moves
-// itself, between two transactions: SQLite then starts the log anew as soon as
-// nobody reads from it. A log that is written over costs less to sync than one that
-// grows.
+// The write-ahead log is copied into the file after about softLog pages were added
+// to it, by another goroutine, while the writer continues. The writer copies the
+// pages that it added meanwhile between two transactions: SQLite then overwrites the
+// log as soon as no snapshot needs it. Overwriting costs less to sync than growing.
 //
-// Nobody waits for readers: their snapshots are asked for, and those of queries that
-// take long are renewed within a row (see pool). Only where a log has grown to four
-// times softLog all the same, since somebody always reads, the writer waits for them,
-// for logWait, so that it can be started anew under any load. It does so only while
-// more and more of the log can be moved: not beside another program that reads the
-// file for long.
+// A checkpoint does not wait for readers: it requests their snapshots, and long
+// queries renew theirs within a row (see pool). Only if the log has still grown to
+// four times softLog, because there is always a reader, the writer waits for readers
+// up to logWait, so that the log can restart under any load. It does so only while
+// each checkpoint copies more of the log: not while another program reads the
+// file for a long time.
 const (
 	softLog = 4000
 	logWait = 50 * time.Millisecond
-	// logBytes is what the log's file is cut to when it is started anew.
+	// logBytes is the size to which the log's file is truncated when the log restarts.
 	logBytes = 64 << 20
 	// pagesOfWrite is about how many pages one write changes: rows of three
-	// tables and of their indexes, some of which share a page with those of
-	// other writes.
+	// tables and their indexes, some on pages that other writes change as well.
 	pagesOfWrite = 5
 )
 
@@ -329,11 +328,11 @@ type checkpointer struct {
 	quit  chan struct{}
 	done  chan struct{}
 	once  sync.Once
-	pages atomic.Int64 // written since the last checkpoint, roughly
+	pages atomic.Int64 // estimate of those written since the last checkpoint
 
 	mu    sync.Mutex  // held by a checkpoint
-	most  atomic.Bool // of the log was moved, but for what the writer has just added
-	moved int64       // pages of a log that could not be started anew
+	most  atomic.Bool // the log was copied, but for pages that were added meanwhile
+	moved int64       // pages that were copied of a log that could not restart
 }
 
 func startCheckpointer(s *Store, c *conn) *checkpointer {
@@ -342,7 +341,7 @@ func startCheckpointer(s *Store, c *conn) *checkpointer {
 	return p
 }
 
-// wrote says that the log has grown by the pages of so many writes.
+// wrote adds the pages of n writes to the estimate of the log's size.
 func (p *checkpointer) wrote(writes int64) {
 	if p.pages.Add(writes*pagesOfWrite) < p.store.opts.softLog {
 		return
@@ -369,8 +368,8 @@ func (p *checkpointer) loop() {
 	}
 }
 
-// finish moves the rest of the log, if the most was. The writer calls it between two
-// transactions.
+// finish copies the rest of the log after a checkpoint. The writer calls it between
+// two transactions.
 func (p *checkpointer) finish(writer *conn) {
 	if !p.most.Swap(false) {
 		return
@@ -387,14 +386,14 @@ func (p *checkpointer) finish(writer *conn) {
 	}
 	writer.SetBusyTimeout(logWait)
 	defer writer.SetBusyTimeout(busyTimeout)
-	// Who takes a snapshot after all is moved reads the file, and not the log.
+	// A snapshot that is taken after all pages were copied does not need the log.
 	if pages, p.moved = p.run(writer, "FULL"); pages == p.moved {
 		p.run(writer, "RESTART")
 	}
 }
 
-// run makes a checkpoint. It returns how many pages the log has, and how many of them
-// are in the file.
+// run runs a checkpoint. It returns the number of pages in the log, and how many of
+// them are in the file.
 func (p *checkpointer) run(c *conn, mode string) (pages, moved int64) {
 	p.store.readers.ask()
 	s, err := c.Prepare("PRAGMA wal_checkpoint(" + mode + ")")

@@ -3,14 +3,15 @@ package sqlitestore
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
 )
 
-// declare makes the file have the declared collections and indexes. It is
-// part of the transaction in which the store opens.
+// declare adds the declared collections and indexes to the file, and drops indexes
+// that are not declared. It runs in the transaction in which the store opens.
 func (s *Store) declare(ctx context.Context) error {
 	w := s.writer
 	for _, decl := range s.opts.Collections {
@@ -91,7 +92,7 @@ func slicesContainsIndex(list []driver.Index, ix driver.Index) bool {
 	return c.index(ix.Path, ix.Kind, ix.List) != nil
 }
 
-// readDeclarations reads the collections and indexes that the file has.
+// readDeclarations reads the collections and indexes of the file.
 func (s *Store) readDeclarations() error {
 	s.collections, s.byName, s.byID = nil, map[string]*collection{}, map[int64]*collection{}
 	w := s.writer
@@ -221,13 +222,13 @@ func (s *Store) buildIndex(ctx context.Context, coll *collection, decl driver.In
 	return s.fillIndex(ctx, coll, ix)
 }
 
-// How many documents fillIndex gathers entries of before it writes them.
+// How many documents' entries fillIndex gathers before it writes them.
 const fillBatch = 256
 
 // fillIndex writes the entries of a new index, document by document.
 func (s *Store) fillIndex(ctx context.Context, coll *collection, ix *index) error {
 	w := s.writer
-	// A collection of its own, so that the other indexes are left alone.
+	// A separate collection with this index only, so that the others are not written.
 	only := newCollection(coll.id, coll.name)
 	only.addIndex(ix)
 	st, err := w.Prepare(`SELECT id, key, deleted, at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`)
@@ -250,7 +251,7 @@ func (s *Store) fillIndex(ctx context.Context, coll *collection, ix *index) erro
 		v := &driver.Version{
 			Deleted: st.ColumnInt64(2) != 0, RecordedAt: driver.Instant(st.ColumnInt64(3)), Data: w.bytes(st, 4),
 		}
-		w.advance(doc, doc.number+1, v)
+		w.setCurrent(doc, doc.number+1, v)
 	}
 	if err := finish(st, err); err != nil {
 		return err
@@ -266,4 +267,76 @@ func (w *writer) fill(ctx context.Context, ix *index) error {
 		return err
 	}
 	return w.flushIndex(ix)
+}
+
+// collection is a named set of documents. Its name and its indexes are fixed
+// while the store is open; the counters belong to the writer.
+type collection struct {
+	id      int64
+	name    string
+	indexes []*index
+	// paths finds the values of all indexes in a document; each index names
+	// the slot of its value. slots is the number of slots.
+	paths *paths
+	slots int
+	// keys is the index on the documents' keys, which every collection has. Its
+	// entries are all documents that ever existed, at every instant.
+	keys *index
+
+	sequence int64 // documents that ever existed
+	live     int64
+	versions int64
+	last     driver.Instant // the latest commit
+	dirty    bool           // counters differ from those in the file
+}
+
+// index is a declared index. Its epochs and counters belong to the writer.
+type index struct {
+	id   int64
+	decl driver.Index
+	slot int
+
+	live   int64
+	epochs []epoch // by start; the last one is open
+	dirty  bool
+}
+
+// epoch is an interval of time with all entries of table past that are needed at
+// any instant in it, see epochs.go.
+type epoch struct {
+	id     int64
+	start  int64
+	base   int64 // entries that continue after its end
+	closed int64 // the other entries
+	dirty  bool  // counters differ from those in the file
+	whole  bool  // it cannot be cut: all of its changes have one instant
+}
+
+func newCollection(id int64, name string) *collection {
+	return &collection{id: id, name: name, paths: newPaths(), keys: &index{decl: driver.Index{Kind: driver.KindString}}}
+}
+
+// index returns the declared index on a path, nil where there is none.
+func (c *collection) index(path []string, kind driver.Kind, list bool) *index {
+	for _, ix := range c.indexes {
+		if ix.decl.Kind == kind && ix.decl.List == list && slices.Equal(ix.decl.Path, path) {
+			return ix
+		}
+	}
+	return nil
+}
+
+// addIndex adds an index while the store opens.
+func (c *collection) addIndex(ix *index) {
+	ix.slot = c.paths.add(ix.decl.Path, c.slots)
+	if ix.slot == c.slots {
+		c.slots++
+	}
+	c.indexes = append(c.indexes, ix)
+}
+
+// encodePath returns the stored form of an index's path.
+func encodePath(path []string) (string, error) {
+	b, err := json.Marshal(path)
+	return string(b), err
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -15,9 +16,167 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Values are encoded so that bytes.Compare orders them as their kind says.
-// The same encoding serves the declared indexes, the filters and the sorts,
-// so they cannot disagree. A value starts with a tag: null sorts first.
+// paths is a set of member paths, as a tree. One scan of a document finds the values
+// at all of them, for a filter, an order or the indexes, and stops when all are found.
+type paths struct {
+	slot    int // of the value at this node; -1: none
+	members []member
+}
+
+type member struct {
+	name []byte // in normal form, without the quotes
+	paths
+}
+
+func newPaths() *paths { return &paths{slot: -1} }
+
+// add adds a path with a slot for its value, and returns the slot: the one that the
+// path has already, or the given one.
+func (p *paths) add(path []string, slot int) int {
+	if len(path) == 0 {
+		if p.slot < 0 {
+			p.slot = slot
+		}
+		return p.slot
+	}
+	name := quotedName(path[0])
+	for i := range p.members {
+		if bytes.Equal(p.members[i].name, name) {
+			return p.members[i].add(path[1:], slot)
+		}
+	}
+	p.members = append(p.members, member{name: name, paths: paths{slot: -1}})
+	return p.members[len(p.members)-1].add(path[1:], slot)
+}
+
+// quotedName is a member name in normal form, without the quotes.
+func quotedName(name string) []byte {
+	if strings.IndexFunc(name, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' }) < 0 {
+		return []byte(name)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(name); err != nil {
+		return []byte(name) // strings always encode
+	}
+	line := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return line[1 : len(line)-1]
+}
+
+// find stores the values at the paths in slots, which the caller has cleared.
+// A value is a slice of data; a missing one stays nil. It never panics; its
+// result for bytes that are not JSON is unspecified.
+func (p *paths) find(data []byte, slots [][]byte) {
+	if p.slot >= 0 {
+		slots[p.slot] = data
+	}
+	if len(p.members) == 0 || len(data) < 2 || data[0] != '{' {
+		return
+	}
+	missing := len(p.members)
+	for i := 1; i < len(data) && data[i] == '"'; i++ {
+		nameStart := i + 1
+		i = skipString(data, i)
+		if i > len(data) {
+			return
+		}
+		name := data[nameStart : i-1]
+		if i >= len(data) || data[i] != ':' {
+			return
+		}
+		valueStart := i + 1
+		i = skipValue(data, valueStart)
+		if i > len(data) {
+			return
+		}
+		for m := range p.members {
+			if bytes.Equal(p.members[m].name, name) {
+				p.members[m].find(data[valueStart:i], slots)
+				if missing--; missing == 0 {
+					return
+				}
+				break
+			}
+		}
+		if i >= len(data) || data[i] != ',' {
+			return
+		}
+	}
+}
+
+// elements calls yield for each element of a JSON array until it returns
+// false. Bytes that are not an array have no elements.
+func elements(data []byte, yield func(element []byte) bool) {
+	if len(data) < 2 || data[0] != '[' || data[1] == ']' {
+		return
+	}
+	for i := 1; i < len(data); i++ {
+		start := i
+		i = skipValue(data, start)
+		if i > len(data) || i == start || !yield(data[start:i]) || i >= len(data) || data[i] != ',' {
+			return
+		}
+	}
+}
+
+// skipString returns the index after the string that starts at i; more than
+// len(data) if the string does not end.
+func skipString(data []byte, i int) int {
+	for i++; i < len(data); {
+		end := bytes.IndexByte(data[i:], '"')
+		if end < 0 {
+			break
+		}
+		end += i
+		slashes := 0
+		for end-1-slashes >= i && data[end-1-slashes] == '\\' {
+			slashes++
+		}
+		i = end + 1
+		if slashes%2 == 0 {
+			return i
+		}
+	}
+	return len(data) + 1
+}
+
+// skipValue returns the index after the value that starts at i; more than
+// len(data) if the value does not end.
+func skipValue(data []byte, i int) int {
+	if i >= len(data) {
+		return len(data) + 1
+	}
+	switch data[i] {
+	case '"':
+		return skipString(data, i)
+	case '{', '[':
+		for depth := 0; i < len(data); {
+			switch data[i] {
+			case '"':
+				i = skipString(data, i)
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+			i++
+		}
+		return len(data) + 1
+	default:
+		for i < len(data) && data[i] != ',' && data[i] != '}' && data[i] != ']' {
+			i++
+		}
+		return i
+	}
+}
+
+// Values are encoded so that bytes.Compare orders them in the order of their kind.
+// Indexes, filters and sorts use the same encoding, so they cannot disagree.
+// A value starts with a tag: null sorts first.
 const (
 	tagNull  = 0x00
 	tagValue = 0x01
@@ -30,8 +189,8 @@ var (
 	highValue = []byte{tagValue + 1}
 )
 
-// appendStored encodes a JSON value as it lies in a document (nil: missing).
-// What is not of the kind is null.
+// appendStored encodes a stored JSON value (nil: missing). A value that is not of the
+// kind is null.
 func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 	if len(raw) == 0 {
 		return append(dst, tagNull)
@@ -172,7 +331,7 @@ func appendDecimal(dst []byte, text string) (_ []byte, ok bool) {
 	return append(dst, 0xff), true
 }
 
-// isNumber tells a JSON number from the other JSON values by its first byte.
+// isNumber reports whether a JSON value is a number, by its first byte.
 func isNumber(raw []byte) bool {
 	return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'
 }
@@ -210,7 +369,7 @@ func prefixEnd(b []byte) []byte {
 	return highValue
 }
 
-// valueBuffer is memory for the indexed values of one document after the other.
+// valueBuffer is memory for the indexed values of a document, reused for the next.
 type valueBuffer struct {
 	all   [][][]byte
 	list  [][]byte
@@ -218,14 +377,14 @@ type valueBuffer struct {
 	text  []byte   // encoded values
 }
 
-// values returns the encoded values that the indexes hold of a document: one
-// for an index on a single value, one for each distinct element for one on a
-// list, in ascending order. No document (nil) has none.
+// values returns the encoded values of a document for each index: one for an index
+// on a single value, and for an index on a list one for each distinct element, in
+// ascending order. Without a document (nil) there are none.
 func (c *collection) values(data []byte) [][][]byte {
 	return c.valuesIn(new(valueBuffer), data)
 }
 
-// valuesIn is values in memory that is written over by the next call.
+// valuesIn is values in memory that the next call overwrites.
 func (c *collection) valuesIn(b *valueBuffer, data []byte) [][][]byte {
 	b.all = slices.Grow(b.all[:0], len(c.indexes))[:len(c.indexes)]
 	clear(b.all)
@@ -262,8 +421,8 @@ func (c *collection) valuesIn(b *valueBuffer, data []byte) [][][]byte {
 	return b.all
 }
 
-// encodeNames writes a list of member names as they are stored: a JSON array,
-// or nothing for none.
+// encodeNames returns the stored form of a list of member names: a JSON array,
+// or the empty string for none.
 func encodeNames(names []string) (string, error) {
 	if len(names) == 0 {
 		return "", nil
@@ -278,7 +437,7 @@ func encodeNames(names []string) (string, error) {
 	return string(b), nil
 }
 
-// appendNames is json.Marshal for names of letters, digits and _ only.
+// appendNames is json.Marshal for names of letters, digits and _; false for others.
 func appendNames(dst []byte, names []string) (_ []byte, ok bool) {
 	for i, name := range names {
 		for _, c := range []byte(name) {
