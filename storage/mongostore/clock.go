@@ -723,7 +723,7 @@ func (c *clock) leave(ctx context.Context) error {
 	if left {
 		return nil
 	}
-	return persist(ctx, func() error {
+	return retryTimeouts(ctx, func() error {
 		if err := c.edit(ctx); !errors.Is(err, errNotYet) && !errors.Is(err, errEmptied) {
 			return err
 		}

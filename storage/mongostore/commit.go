@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
+	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -20,9 +23,9 @@ const (
 	longestPause = time.Second
 )
 
-// Commit implements driver.Engine. When the context ends on the way, the write
-// goes on until its outcome is certain: until then its time is in flight, and
-// no reader is given an instant at or after it.
+// Commit implements driver.Engine. When the context ends meanwhile, the write
+// continues until its outcome is certain: until then its time is in flight, and
+// no reader gets an instant at or after it.
 func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
 	w := &ws[0]
 	c := s.collections[w.Collection]
@@ -31,15 +34,14 @@ func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 	}
-	// The same write may still be on its way, for a caller who gave up: there is
-	// one outcome for both. Otherwise one could report a conflict, and the other
-	// find its condition fulfilled later.
+	// The same write may still be in flight for a caller whose context ended: both get
+	// one outcome. Otherwise one could return a conflict, and the other be applied later.
 	id := c.name + " " + w.ID
 	o := &outcome{done: make(chan struct{})}
 	if running, there := s.writes.LoadOrStore(id, o); there {
 		o = running.(*outcome)
 	} else {
-		own := *w // the caller may go on without waiting for the outcome
+		own := *w // the caller may return and change w before the outcome
 		own.Data, own.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
 		s.running.Go(func() {
 			t := &committing{c: c, w: &own}
@@ -69,18 +71,18 @@ func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 	}
 }
 
-// MaxWrites implements driver.Batcher: what is atomic is the update of one document.
+// MaxWrites implements driver.Batcher: only the update of one document is atomic.
 func (*Store) MaxWrites() int { return 1 }
 
-// outcome is what became of a write; to be read when done is closed.
+// outcome is the outcome of a write; it is read when done is closed.
 type outcome struct {
 	done    chan struct{}
 	version *driver.Version
 	err     error
 }
 
-// attempt tries once, and may take so long until it has its time. It returns nil and nil
-// where the condition did not hold, so that the document must be looked at again.
+// attempt tries once. The timeout bounds how long it waits for a commit time. It returns
+// nil and nil if the condition did not hold, and the document must be read again.
 func (t *committing) attempt(life context.Context, timeout time.Duration, h *head, blind bool) (*driver.Version, error) {
 	w, clock := t.w, t.c.store.clock
 	ctx, cancel := context.WithTimeout(life, timeout)
@@ -108,7 +110,7 @@ func (t *committing) attempt(life context.Context, timeout time.Duration, h *hea
 		Collection: w.Collection, Key: w.Key, Number: h.Number + 1, SupersededAt: driver.Forever,
 		Op: w.Op, Deleted: w.Deleted, Author: w.Author, Message: w.Message, Group: w.Group, Changed: w.Changed, Data: w.Data,
 	}}
-	// What was current is sent again, as history.
+	// The former current version is sent again, as history.
 	f, err := clock.begin(ctx, h.arrived(), clock.lifeOf(len(r.Data)+len(h.Data), len(t.uncertain)+t.rounds))
 	if err != nil {
 		return nil, certain(err)
@@ -134,8 +136,8 @@ func (t *committing) attempt(life context.Context, timeout time.Duration, h *hea
 	return &r.Version, nil
 }
 
-// write makes a version the current one, on condition that the head still is, and that
-// the flight's life is not over. It returns nil where that is not so.
+// write makes a version the current one if the head still is, and the flight's life has
+// not ended. It returns nil otherwise.
 func (t *committing) write(ctx context.Context, h *head, r *record, f *flight) (*head, error) {
 	current := encodeVersion(r)
 	if h.Number == 0 {
@@ -171,13 +173,13 @@ func (t *committing) write(ctx context.Context, h *head, r *record, f *flight) (
 		if len(kept) == 0 {
 			change = bson.D{{Key: "$set", Value: append(set, bson.E{Key: "prev", Value: bson.A{}})}}
 		} else {
-			// What has moved falls out at the front; what stays is not sent again.
+			// Versions that have moved are removed at the front; the others are not sent again.
 			change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{
 				{Key: "$each", Value: raws(versions[len(versions)-1:])}, {Key: "$slice", Value: -made.n},
 			}}}}}
 		}
 	}
-	// n as well: with it, what prev holds is certain, and what falls out of it.
+	// The condition includes n, so that the content of prev is certain, and what is removed from it.
 	condition := append(guard(h.Key, h.Number, h.RecordedAt), bson.E{Key: "n", Value: h.n}, f.inTime())
 	result, err := t.c.main.UpdateOne(ctx, condition, change)
 	if err != nil || result.MatchedCount == 0 {
@@ -186,15 +188,15 @@ func (t *committing) write(ctx context.Context, h *head, r *record, f *flight) (
 	return made, nil
 }
 
-// lifeOf is how long the database may run a write of so many bytes; each further attempt
-// may take twice as long, so that a slow database gets it done.
+// lifeOf is how long the database may run a write of a size in bytes; each further attempt
+// gets twice as long, so that a slow database can complete it.
 func (c *clock) lifeOf(bytes, attempt int) time.Duration {
 	life := c.timing.life + time.Duration(max(0, bytes-smallWrite))*time.Second/lifeBytes
 	return min(life<<attempt, max(longestLife, 4*life))
 }
 
 const (
-	// lifeBytes are written in a second at least, of writes that are not small.
+	// lifeBytes is the least assumed speed of large writes, in bytes per second.
 	lifeBytes  = 1 << 20
 	smallWrite = 64 << 10
 )
@@ -211,8 +213,8 @@ func certain(err error) error {
 	return certainError{err}
 }
 
-// uncertain reports whether what an error ended may have been applied, or may
-// still be. What the server refused was not; nor was what never left for it.
+// uncertain reports whether a write that failed with an error may have been applied, or may
+// still be. It was not if the server refused it, or if it was never sent.
 func uncertain(err error) bool {
 	var before certainError
 	if errors.As(err, &before) || isNeverSent(err) || isTooLarge(err) {
@@ -225,45 +227,45 @@ func uncertain(err error) bool {
 	var command mongo.CommandError
 	if errors.As(err, &command) {
 		if command.HasErrorLabel("NoWritesPerformed") {
-			return false // of all attempts of the driver, or it would give another error
+			return false // the label covers all attempts of the driver
 		}
-		// A primary that gives that up may have done it.
+		// A primary that steps down meanwhile may have applied it.
 		return command.HasErrorLabel("NetworkError") || command.HasErrorLabel("RetryableWriteError") || mongo.IsTimeout(err) ||
 			slices.ContainsFunc(interrupted[:], command.HasErrorCode)
 	}
 	return true
 }
 
-// interrupted are the codes of errors that end a command on its way: ShutdownInProgress,
+// interrupted are the codes of errors that end a running command: ShutdownInProgress,
 // PrimarySteppedDown, InterruptedAtShutdown, InterruptedDueToReplStateChange.
 var interrupted = [...]int{91, 189, 11600, 11602}
 
-// committing is one Commit on its way.
+// committing is one call of Commit.
 type committing struct {
 	c *collection
 	w *driver.Write
 
 	uncertain []*flight // of attempts that may still be carried out
-	rounds    int       // how often it was waited until they could not
-	// ended is what an attempt moved to the overflow that was to supersede it.
+	rounds    int       // how often resolve has waited until they could not
+	// ended is the version that an attempt moved to the overflow to supersede it.
 	ended *head
 }
 
 const (
-	// maxRounds is how often a write is tried again whose attempts are not answered,
-	// and turn out not to have been carried out.
+	// maxRounds is how often a write is tried again after attempts without an answer that
+	// were not carried out.
 	maxRounds = 3
-	// maxUncertain is how many attempts without an outcome there are before it is waited
-	// for the end of their lives: no instant after them is read at until then.
+	// maxUncertain is how many attempts may have no outcome before Commit waits for the
+	// end of their lives: until then no instant after them is read at.
 	maxUncertain = 2
-	// firstTimeout is how long the first attempt may take until it has its time; each
-	// further one may take twice as long, up to attemptTimeout.
+	// firstTimeout is how long the first attempt waits for its commit time; each
+	// further one waits twice as long, up to attemptTimeout.
 	firstTimeout   = 2 * time.Second
 	attemptTimeout = 10 * time.Second
 )
 
-// resolve waits until no attempt can be carried out any more, and says what became of
-// the write. It returns nil and nil where none was: then none is in flight either.
+// resolve waits until no attempt can be carried out any more, and returns the outcome
+// of the write; nil and nil if no attempt was applied. Then none is in flight.
 func (t *committing) resolve(life context.Context) (*driver.Version, error) {
 	if err := t.c.store.clock.awaitEnd(life, t.uncertain); err != nil {
 		return nil, err
@@ -283,8 +285,8 @@ func (t *committing) resolve(life context.Context) (*driver.Version, error) {
 	return nil, nil
 }
 
-// run makes the write, see try, and sees to it that the version before says when it
-// ended, also where another attempt superseded it than the last that moved it.
+// run makes the write, see try. Then it corrects the end of the superseded version in the
+// overflow, if another attempt superseded it than the one that moved it last.
 func (t *committing) run(life context.Context) (*driver.Version, error) {
 	defer func() {
 		if life.Err() == nil { // else they stay in flight until others evict them
@@ -295,16 +297,16 @@ func (t *committing) run(life context.Context) (*driver.Version, error) {
 	if t.ended != nil && (v != nil || driver.CodeOf(err) == driver.CodeConflict) {
 		ctx, cancel := context.WithTimeout(life, attemptTimeout)
 		defer cancel()
-		if err := persist(ctx, func() error { return t.end(ctx, v) }); err != nil {
+		if err := retryTimeouts(ctx, func() error { return t.end(ctx, v) }); err != nil {
 			t.c.store.logger.Error("the end of a version may be wrong; asof check tells", "collection", t.c.name, "key", t.w.Key, "version", t.ended.Number, "error", err)
 		}
 	}
 	return v, err
 }
 
-// end says of a version that was moved to the overflow before it was superseded when
-// it ended: several may have moved it, this write and others, at different times, of
-// whom one superseded it, with the version that was made, or with another.
+// end sets when a version ended that was moved to the overflow before it was superseded:
+// several writes may have moved it, with different times, of which one
+// superseded it, with the version made or with another.
 func (t *committing) end(ctx context.Context, made *driver.Version) error {
 	if made == nil || made.Number != t.ended.Number+1 {
 		found, err := t.c.get(ctx, []driver.Ref{{Key: t.w.Key, Number: t.ended.Number + 1}})
@@ -316,9 +318,9 @@ func (t *committing) end(ctx context.Context, made *driver.Version) error {
 	return t.c.endRun(ctx, supersede(&t.ended.record, made.RecordedAt), t.w.Key)
 }
 
-// try tries until the outcome is certain. An attempt whose outcome is unknown
-// is tried again on the same condition: of all attempts, at most one can find
-// it fulfilled, and which version it made is looked up by the write's ID.
+// try repeats attempts until the outcome is certain. After an attempt with an unknown
+// outcome, the next one has the same condition: it holds for at most one attempt, and
+// the version which that made is found by the write's ID.
 func (t *committing) try(life context.Context) (*driver.Version, error) {
 	known := t.c.cached(t.w.Key, t.w.Expected)
 	blind := t.w.Expected == 0 || known != nil // the first attempt needs no reading
@@ -349,7 +351,7 @@ func (t *committing) try(life context.Context) (*driver.Version, error) {
 		if ends {
 			return nil, last
 		}
-		if err != nil || known == nil && !blind { // a document that is not as it was seen twice is seldom
+		if err != nil || known == nil && !blind {
 			pause(life, wait)
 			wait = min(2*wait, longestPause)
 		}
@@ -357,17 +359,16 @@ func (t *committing) try(life context.Context) (*driver.Version, error) {
 	}
 }
 
-// passes reports whether an error may not be there another time: a connection broke, the
-// time was up, or there is no primary now.
+// passes reports whether another attempt may succeed: the connection broke, a timeout
+// ended, or there is no primary now.
 func passes(err error) bool {
 	var selection topology.ServerSelectionError
 	var server mongo.ServerError
 	return mongo.IsTimeout(err) || isUnreachable(err) && !errors.As(err, &selection) || errors.As(err, &server) && !staysRefused(err)
 }
 
-// outcome says what became of the write, as far as the document tells: the
-// version that it made, the conflict that it lost to, or neither, where it can
-// still be made.
+// outcome returns the outcome of the write according to the document: the version that
+// it made, or its conflict; neither if it can still be applied.
 func (t *committing) outcome(ctx context.Context, h *head) (*driver.Version, error) {
 	w := t.w
 	conflict := func(actual int64) error {
@@ -385,7 +386,7 @@ func (t *committing) outcome(ctx context.Context, h *head) (*driver.Version, err
 	var err error
 	switch {
 	case w.Expected == 0:
-		// It may have made any version that follows on none or on a tombstone.
+		// It may have made any version that follows none or a tombstone.
 		made, err = t.c.findWrite(ctx, w.Key, w.ID)
 	case w.Expected+1 < h.Number:
 		// It can have made only the version after the expected one, which this is not.
@@ -403,4 +404,148 @@ func (t *committing) outcome(ctx context.Context, h *head) (*driver.Version, err
 		return nil, nil
 	}
 	return nil, conflict(h.Number)
+}
+
+// head is a document's current version with the size of its history, which an update
+// needs. It is shared and never changed.
+type head struct {
+	record
+	n, size int64
+}
+
+// heads caches the heads read or written last, of all collections, so that an update of
+// a document that was just read takes one round trip. They may be out of date: then the
+// condition of the update does not hold.
+type heads struct {
+	mu    sync.Mutex // held for look-ups and changes only
+	known *lru.Cache[documentKey, *head]
+}
+
+// Bounds of the cache, in bytes. It has room for several documents of any size that
+// MongoDB takes.
+const (
+	headBytes    = 64 << 20
+	headOverhead = 512 // of one head, beside its texts
+)
+
+func newHeads(bound int) *heads {
+	return &heads{known: lru.New[documentKey, *head](bound)}
+}
+
+// memory is about how many bytes a head takes.
+func (h *head) memory() int { return headOverhead + len(h.Key) + len(h.Message) + len(h.Data) }
+
+func (h *heads) get(d documentKey, number int64) *head {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if known, ok := h.known.Get(d); ok && known.Number == number {
+		return known
+	}
+	return nil
+}
+
+// put caches a head, unless a later one is cached.
+func (h *heads) put(d documentKey, known *head) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if before, ok := h.known.Peek(d); ok && before.Number > known.Number {
+		return
+	}
+	h.known.Add(d, known, known.memory())
+}
+
+func (h *heads) drop(d documentKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.known.Remove(d)
+}
+
+// cached returns a document's head if it is cached and has the number.
+func (c *collection) cached(key string, number int64) *head {
+	return c.store.heads.get(documentKey{c.name, key}, number)
+}
+
+func (c *collection) remember(key string, known *head) {
+	c.store.heads.put(documentKey{c.name, key}, known)
+}
+
+func (c *collection) forget(key string) { c.store.heads.drop(documentKey{c.name, key}) }
+
+// headFields is the projection that decodeHead needs.
+func headFields() bson.D {
+	return append(arrivalFields("current"), bson.E{Key: "n", Value: 1}, bson.E{Key: "size", Value: 1})
+}
+
+func (c *collection) decodeHead(key string, raw bson.Raw) (*head, error) {
+	r, err := c.version(key, raw.Lookup("current"))
+	if err != nil {
+		return nil, err
+	}
+	n, hasN := raw.Lookup("n").Int64OK()
+	size, hasSize := raw.Lookup("size").Int64OK()
+	if !hasN || !hasSize {
+		return nil, layoutError(c.name, key, "n or size is missing")
+	}
+	return &head{record: *r, n: n, size: size}, nil
+}
+
+// readHead reads a document's head; nil if there is no document, and one without a
+// version for a placeholder.
+func (c *collection) readHead(ctx context.Context, key string) (*head, error) {
+	raw, err := c.main.FindOne(ctx, byKey(key), options.FindOne().SetProjection(headFields())).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if isPlaceholder(raw) {
+		return new(head), nil
+	}
+	h, err := c.decodeHead(key, raw)
+	if err == nil {
+		c.remember(key, h)
+	}
+	return h, err
+}
+
+// A document is created in two steps, because the database cannot refuse a late insert:
+// a placeholder, which readers ignore, gets its first version by an update. A
+// placeholder that was left over is used when the document is created later.
+func placeholder(key string) bson.D {
+	return append(byKey(key), bson.E{Key: "n", Value: int64(0)}, bson.E{Key: "size", Value: int64(0)})
+}
+
+func isPlaceholder(raw bson.Raw) bool {
+	n, ok := raw.Lookup("n").Int64OK()
+	return ok && n == 0 && raw.Lookup("current").IsZero()
+}
+
+// unmade selects a placeholder.
+func unmade(key string) bson.D {
+	return append(byKey(key), bson.E{Key: "current", Value: exists(false)})
+}
+
+// inTime is the condition that the database's clock is not past the life of a flight.
+func (f *flight) inTime() bson.E {
+	return bson.E{Key: "$expr", Value: bson.D{{Key: "$lt", Value: bson.A{"$$NOW", f.until}}}}
+}
+
+func byKey(key string) bson.D { return bson.D{{Key: "_id", Value: encodeString(key)}} }
+
+// guard selects a document on condition that a version is current.
+func guard(key string, number int64, at driver.Instant) bson.D {
+	return append(byKey(key), bson.E{Key: "current.v", Value: number}, bson.E{Key: "current.at", Value: int64(at)})
+}
+
+// Remembered implements driver.Rememberer.
+func (s *Store) Remembered(collection, key string, number int64) *driver.Version {
+	c := s.collections[collection]
+	if c == nil {
+		return nil
+	}
+	if h := c.cached(key, number); h != nil {
+		return &h.Version
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -8,7 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -43,10 +46,10 @@ func Name(uri string) string {
 	return scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
 }
 
-// connect makes a client of the servers that a URI names, and says which database it
-// names. Whatever is wrong with the URI, it finds before any server is asked. The driver
-// does not repeat writes: where it cannot, it tells that instead of what became of the
-// first attempt. This package repeats them itself.
+// connect returns a client of the servers and the name of the database in a URI. An
+// error of the URI is returned before any server is contacted. The client does not retry
+// writes, since a retry without a connection returns the pool's error and hides the
+// outcome of the first attempt. This package repeats writes itself.
 func connect(uri string, d options.ContextDialer) (client *mongo.Client, database string, err error) {
 	parsed, err := parseURI(uri)
 	if err != nil {
@@ -64,7 +67,7 @@ func parseURI(uri string) (*connstring.ConnString, error) {
 	_, rest, _ := strings.Cut(uri, "://")
 	_, rest, _ = strings.Cut(rest, "@")
 	if rest, _, _ = strings.Cut(rest, "?"); strings.Contains(rest, "@") {
-		// What follows on the first one would be taken for the host, and be shown.
+		// The text after the first one would be parsed as the host, and be shown in errors.
 		return nil, invalidf("the MongoDB URI is not valid: in a user and a password, write %%40 for @")
 	}
 	parsed, err := connstring.ParseAndValidate(uri)
@@ -76,10 +79,10 @@ func parseURI(uri string) (*connstring.ConnString, error) {
 	case strings.ContainsAny(parsed.Database, "/\\. \"$\x00") || len(parsed.Database) > maxDatabaseName:
 		return nil, invalidf("the MongoDB URI names the database %q; a name has at most %d bytes, and none of / \\ . \" $ and spaces", parsed.Database, maxDatabaseName)
 	case len(parsed.UnknownOptions) > 0:
-		// The driver takes no notice of them, whatever they were to do: tlss=true.
+		// The driver ignores them, such as tlss=true.
 		return nil, invalidf("the MongoDB URI has the option %s, which the driver does not know; correct or remove it", slices.Min(slices.Collect(maps.Keys(parsed.UnknownOptions))))
 	}
-	// Nor of these values.
+	// The driver ignores unknown values of these, too.
 	if level := parsed.ReadConcernLevel; level != "" && !slices.Contains(readConcerns[:], level) {
 		return nil, invalidf("the MongoDB URI has an unknown readConcernLevel; there are %s, and asof reads with majority, whatever it says", strings.Join(readConcerns[:], ", "))
 	}
@@ -94,17 +97,17 @@ func parseURI(uri string) (*connstring.ConnString, error) {
 // maxDatabaseName is how long the name of a database may be, in bytes.
 const maxDatabaseName = 63
 
-// What the options readConcernLevel and compressors can say.
+// The values of the options readConcernLevel and compressors.
 var (
 	readConcerns = [...]string{"available", "linearizable", "local", "majority", "snapshot"}
 	compressors  = [...]string{"snappy", "zlib", "zstd"}
 )
 
-// repeated finds what the driver's errors repeat of a URI, which may be of a password;
-// behind "for" they name an option.
+// repeated matches quoted parts of a URI in the driver's errors, which may be of a
+// password; after "for" they are names of options.
 var repeated = regexp.MustCompile(`(for )?"(?:[^"\\]|\\.)*"`)
 
-// uriError says what the driver finds wrong with a URI.
+// uriError returns the driver's error about a URI without the parts of the URI in it.
 func uriError(err error) error {
 	var lookup *net.DNSError
 	if errors.As(err, &lookup) {
@@ -118,7 +121,7 @@ func uriError(err error) error {
 	}))
 }
 
-// nowhere is the way to servers that are not to be asked.
+// nowhere is a dialer that always fails, to check a URI without a server.
 type nowhere struct{}
 
 // DialContext implements options.ContextDialer.
@@ -126,7 +129,7 @@ func (nowhere) DialContext(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("only the URI is looked at")
 }
 
-// dialer makes connections, and counts what comes on them.
+// dialer opens connections and counts the bytes that they receive.
 type dialer struct{ heard atomic.Int64 }
 
 // DialContext implements options.ContextDialer.
@@ -135,16 +138,16 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	return heardConn{conn, &d.heard}, nil
+	return countingConn{conn, &d.heard}, nil
 }
 
-type heardConn struct {
+type countingConn struct {
 	net.Conn
 	heard *atomic.Int64
 }
 
 // Read reads, and counts.
-func (c heardConn) Read(p []byte) (int, error) {
+func (c countingConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.heard.Add(int64(n))
 	return n, err
@@ -153,13 +156,13 @@ func (c heardConn) Read(p []byte) (int, error) {
 // Heard implements driver.Distant.
 func (s *Store) Heard() int64 { return s.dialer.heard.Load() }
 
-// hello is what a server says that it is.
+// hello is a server's description of itself.
 type hello struct {
 	SetName   string        `bson:"setName"`
 	Message   string        `bson:"msg"`
 	Me        string        `bson:"me"`
 	Primary   bool          `bson:"isWritablePrimary"`
-	Master    bool          `bson:"ismaster"` // what it was called before
+	Master    bool          `bson:"ismaster"` // its former name
 	LocalTime bson.DateTime `bson:"localTime"`
 
 	MaxWireVersion int32 `bson:"maxWireVersion"`
@@ -170,13 +173,13 @@ type hello struct {
 // the server.
 func (h *hello) replicated() bool { return h.SetName != "" || h.Message == "isdbgrid" }
 
-// sessions reports whether the server takes reads that wait until it has got as far as
-// another one had.
+// sessions reports whether the server supports reads that wait until it has the
+// operations of another server (afterClusterTime).
 func (h *hello) sessions() bool { return h.replicated() && h.SessionTimeout > 0 }
 
-// hello asks the server what it is. It is an error when it takes no writes: a
-// client that knows the whole replica set asks the primary only, so that this
-// is a server that was named alone.
+// hello returns the server's description. It fails with CodeUnavailable if the server
+// takes no writes: a client of a whole replica set asks the primary only, so this
+// server was named alone.
 func (s *Store) hello(ctx context.Context) (*hello, error) {
 	var h hello
 	err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
@@ -194,9 +197,9 @@ func (s *Store) hello(ctx context.Context) (*hello, error) {
 	return &h, nil
 }
 
-// ping finds out whether documents can be read and written: whether the server
-// can be reached and takes writes, and still has what asof keeps about the
-// store and lets this user read it.
+// ping returns an error if documents cannot be read or written: if the server cannot be
+// reached, takes no writes, has lost the store's description, or does not let this
+// user read it.
 func (s *Store) ping(ctx context.Context) error {
 	if _, err := s.hello(ctx); err != nil {
 		return err
@@ -206,4 +209,147 @@ func (s *Store) ping(ctx context.Context) error {
 		return driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof ran (%s.%s is gone); restore it, or start asof again for an empty store", s.db.Name(), metaName)
 	}
 	return err
+}
+
+// progress is the time of the last operation that any server answered. A newly elected
+// primary may show less than the one before it had acknowledged; so, if servers support
+// sessions, every read waits until the server has reached that time (afterClusterTime).
+type progress struct {
+	kept bool
+
+	mu      sync.Mutex
+	time    *bson.Timestamp // of the last operation
+	cluster bson.Raw        // the signed cluster time
+}
+
+func (p *progress) operation() *bson.Timestamp {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.time
+}
+
+// causal returns a context whose reads see the results of all earlier operations, and
+// a function to call when they have ended. Its commands must not run concurrently.
+func (s *Store) causal(ctx context.Context) (context.Context, func()) {
+	p := &s.progress
+	if !p.kept || mongo.SessionFromContext(ctx) != nil {
+		return ctx, func() {}
+	}
+	session, err := s.client.StartSession()
+	if err != nil { // the client is closed, and the command will fail with that
+		return ctx, func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.time != nil {
+		_, _ = session.AdvanceClusterTime(p.cluster), session.AdvanceOperationTime(p.time) // only of a session that has ended
+	}
+	return mongo.NewSessionContext(ctx, session), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if at := session.OperationTime(); at != nil && (p.time == nil || at.After(*p.time)) {
+			p.time, p.cluster = at, bytes.Clone(session.ClusterTime())
+		}
+		session.EndSession(context.WithoutCancel(ctx))
+	}
+}
+
+// A scan on MongoDB is no snapshot: it yields to writes, and a document whose
+// place in the index changes meanwhile may be returned twice, or not at all. So
+// scans run in a snapshot session if the server has them (replica sets
+// and sharded clusters, since MongoDB 5.0).
+
+// snapshotWire is the version of the protocol that has snapshot sessions.
+const snapshotWire = 13
+
+// snapshots reports whether the server reads in snapshots.
+func (h *hello) snapshots() bool { return h.replicated() && h.MaxWireVersion >= snapshotWire }
+
+// Codes of errors of snapshots that cannot be read, or not any more.
+const (
+	snapshotTooOld      = 239
+	snapshotUnavailable = 246
+	// snapshotAttempts is how many snapshots are tried, with a pause before each that
+	// grows by snapshotPause: after a collection or an index was created, none can be
+	// read until a majority has it.
+	snapshotAttempts = 8
+	snapshotPause    = 20 * time.Millisecond
+)
+
+func isSnapshotGone(err error) bool {
+	var server mongo.ServerError
+	return errors.As(err, &server) && (server.HasErrorCode(snapshotTooOld) || server.HasErrorCode(snapshotUnavailable))
+}
+
+// inSnapshot calls a function whose reads are of one snapshot, if the server supports
+// them. It calls the function again with another snapshot when the server cannot read
+// that one. The function must leave no cursor open: servers keep a snapshot for some
+// minutes only.
+func (s *Store) inSnapshot(ctx context.Context, read func(context.Context) error) error {
+	if !s.snapshots {
+		return read(ctx)
+	}
+	for attempt := 1; ; attempt++ {
+		err := s.readSnapshot(ctx, read)
+		switch {
+		case !isSnapshotGone(err):
+			return err
+		case attempt == snapshotAttempts:
+			return driver.Errorf(driver.CodeUnavailable, "the server has no snapshot to read from now: %w", err)
+		}
+		if pause(ctx, time.Duration(attempt)*snapshotPause); ctx.Err() != nil {
+			return driver.Errorf(driver.CodeUnavailable, "the request ended before the server had a snapshot to read from: %w", err)
+		}
+		if s.progress.kept { // for a later time
+			if err := s.clock.read(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (s *Store) readSnapshot(ctx context.Context, read func(context.Context) error) error {
+	o := options.Session().SetSnapshot(true)
+	if at := s.progress.operation(); at != nil {
+		o.SetSnapshotTime(*at)
+	}
+	session, err := s.client.StartSession(o)
+	if err != nil {
+		return err
+	}
+	defer session.EndSession(ctx)
+	return read(mongo.NewSessionContext(ctx, session))
+}
+
+// closingTimeout is how long closing a cursor may take. The server closes it by itself
+// after some minutes.
+const closingTimeout = 5 * time.Second
+
+// closeCursor closes a cursor here and on the server. If the context has ended, it does
+// not wait for the server.
+func closeCursor(ctx context.Context, cursor *mongo.Cursor) {
+	if cursor.ID() == 0 {
+		_ = cursor.Close(ctx) // nothing is left, and nothing is sent
+		return
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closingTimeout)
+	kill := func() {
+		defer cancel()
+		_ = cursor.Close(closing)
+	}
+	if ctx.Err() != nil {
+		go kill()
+		return
+	}
+	kill()
+}
+
+// pause waits for a duration, or until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

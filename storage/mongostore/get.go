@@ -12,7 +12,7 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// maxKeys is how many documents one command asks for.
+// maxKeys is how many documents one command reads.
 const maxKeys = 1000
 
 // Get implements driver.Engine. Current versions take one command for all of
@@ -34,7 +34,7 @@ func (s *Store) Get(ctx context.Context, name string, refs []driver.Ref, _ []str
 	return versions, nil
 }
 
-// get returns the records that references name; nil where there is none.
+// get returns the records of references; nil for one that does not exist.
 func (c *collection) get(ctx context.Context, refs []driver.Ref) ([]*record, error) {
 	g := &getting{c: c, refs: refs, found: make([]*record, len(refs))}
 	byKey := make(map[string][]int)
@@ -55,12 +55,12 @@ func (c *collection) get(ctx context.Context, refs []driver.Ref) ([]*record, err
 	return g.found, g.past(ctx)
 }
 
-// getting is one Get on its way.
+// getting is one call of Get.
 type getting struct {
 	c     *collection
 	refs  []driver.Ref
 	found []*record
-	open  []int // references that ask for what is not current
+	open  []int // references that are not found yet: their versions are not current
 }
 
 func (g *getting) current(ctx context.Context, keys []string, byKey map[string][]int) error {
@@ -95,7 +95,7 @@ func (g *getting) current(ctx context.Context, keys []string, byKey map[string][
 	})
 }
 
-// in is $in, or equality where there is one value.
+// in is $in, or equality for a single value.
 func in(values bson.A) any {
 	if len(values) == 1 {
 		return values[0]
@@ -103,8 +103,8 @@ func in(values bson.A) any {
 	return bson.D{{Key: "$in", Value: values}}
 }
 
-// past looks for what is not current: in prev, then in the overflow, which is
-// the direction that versions move in.
+// past finds versions that are not current: in prev, then in the overflow, which is the
+// direction in which versions move.
 func (g *getting) past(ctx context.Context) error {
 	for _, list := range []string{"prev", "vs"} {
 		for from := 0; from < len(g.open); from += maxKeys {
@@ -147,7 +147,7 @@ func (g *getting) take(open []int, raw bson.Raw, list string) error {
 	return nil
 }
 
-// pipeline selects from a list of versions those that references ask for.
+// pipeline selects the versions of references from a list of versions.
 func (g *getting) pipeline(open []int, list string) bson.A {
 	keyField := "_id"
 	if list == "vs" {
@@ -190,7 +190,7 @@ func (g *getting) pipeline(open []int, list string) bson.A {
 		narrow = oneOf(outer)
 	}
 	stages := bson.A{bson.D{{Key: "$match", Value: narrow}}}
-	// What all of them ask for in the same way is cut out of the lists at once.
+	// If all references have the same instant or number, a stage selects it from the lists.
 	if first := g.refs[open[0]]; first.Number != 0 && len(open) == 1 {
 		stages = append(stages,
 			bson.D{{Key: "$match", Value: bson.D{{Key: list + ".v", Value: first.Number}}}},

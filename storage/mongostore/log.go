@@ -14,10 +14,10 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Log implements driver.Engine. It shows the history as it was when the loop
-// began. The versions superseded until then are a set that does not change:
-// the database sorts them, and they are streamed. Those that were current then
-// move while the log is read, and so are read in parts, each part from all
+// Log implements driver.Engine. It yields the history as of the beginning of the
+// loop. The versions superseded until then are a set that does not change:
+// the database sorts them, and they are streamed. Versions that were current then
+// may move while the log is read, and so are read in parts, each part from all
 // places where they may be. The history of a single document is read from the
 // document and its runs, in their own order.
 func (s *Store) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
@@ -53,7 +53,7 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(*driver.
 	return nil
 }
 
-// logged returns the collections that a query is about, sorted.
+// logged returns the collections of a query, sorted.
 func (s *Store) logged(q *driver.LogQuery) []*collection {
 	names := slices.Clone(q.Collections)
 	if len(names) == 0 {
@@ -119,7 +119,7 @@ func logConditions(p place, c *collection, q *driver.LogQuery) bson.A {
 	return list
 }
 
-// behind holds for versions of a collection strictly behind a position.
+// behind holds for versions of a collection strictly after a position.
 func behind(p place, name string, after *driver.LogPosition, backward bool) bson.D {
 	relation, direction := "$gt", 1
 	if backward {
@@ -153,18 +153,18 @@ func comparePositions(a, b driver.LogPosition) int {
 	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Collection, b.Collection), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Number, b.Number))
 }
 
-// horizon is how far a log with a limit can reach. As many versions as the limit
-// says, wherever they were found, leave out all that are further than the last of
-// them: so what is current, which an index has in the order of the log, bounds what
-// is looked for in prev, both bound the overflow, and one collection bounds the
-// next. Without a limit there is no horizon.
-type horizon struct {
+// cutoff bounds the positions of a log with a limit n: after n versions were found,
+// in any place, no version after the last of them is needed. So current versions, which
+// an index has in the order of the log, bound the search in prev, both
+// bound that in the overflow, and one collection bounds the next. Without a limit there is
+// no cutoff.
+type cutoff struct {
 	q      *driver.LogQuery
-	places []driver.LogPosition // the first that are known, as far as the limit
+	places []driver.LogPosition // the first ones found, at most the limit
 }
 
-// add notes what was found.
-func (h *horizon) add(found ...*record) {
+// add adds the positions of versions that were found.
+func (h *cutoff) add(found ...*record) {
 	if h.q.Limit == 0 {
 		return
 	}
@@ -182,9 +182,9 @@ func (h *horizon) add(found ...*record) {
 	h.places = h.places[:min(len(h.places), h.q.Limit)]
 }
 
-// bounded is a query of the log with the interval that the horizon and the
-// position behind which it begins leave of it.
-func (h *horizon) bounded(q *driver.LogQuery) *driver.LogQuery {
+// bounded is a query of the log with its interval cut at the cutoff and at the position
+// after which it begins.
+func (h *cutoff) bounded(q *driver.LogQuery) *driver.LogQuery {
 	b := *q
 	from := func(at driver.Instant) { b.From = max(b.From, at) }
 	to := func(last driver.Instant) {
@@ -205,8 +205,8 @@ func (h *horizon) bounded(q *driver.LogQuery) *driver.LogQuery {
 	return &b
 }
 
-// runsOf are conditions, which an index has, on the runs in which a query of the
-// log can find something.
+// runsOf are conditions, answered by an index, on the runs that can have versions of a
+// log.
 func runsOf(q *driver.LogQuery) bson.D {
 	var conditions bson.D
 	if q.From != 0 {
@@ -218,8 +218,8 @@ func runsOf(q *driver.LogQuery) bson.D {
 	return conditions
 }
 
-// How many runs are read at a time: few at first, as the versions that are wanted are
-// often among them, and then twice as many each time. Runs without data are small.
+// How many runs are read at a time: few at first, which often have all wanted
+// versions, then twice as many each time. Runs without data are small.
 const (
 	runBatch       = 4
 	mostRuns       = 64
@@ -269,7 +269,7 @@ func (c *collection) logOne(ctx context.Context, q *driver.LogQuery) iter.Seq2[*
 	}
 }
 
-// newest reads the versions that are in the document itself, oldest first.
+// newest reads the versions in the document itself, oldest first.
 func (c *collection) newest(ctx context.Context, q *driver.LogQuery) ([]*record, error) {
 	l := &logging{c: c, q: q}
 	raw, err := c.main.FindOne(ctx, byKey(q.Keys[0]),
@@ -288,7 +288,7 @@ func (c *collection) newest(ctx context.Context, q *driver.LogQuery) ([]*record,
 	return append(records, current), err
 }
 
-// runs reads the runs before a version, as far as they hold what was asked for.
+// runs reads the runs before a version that can have versions of the log.
 func (c *collection) runs(ctx context.Context, q *driver.LogQuery, before int64, give func([]*record) bool) (bool, error) {
 	key, l := q.Keys[0], &logging{c: c, q: q}
 	filter := bson.D{{Key: "k", Value: encodeString(key)}, {Key: "n", Value: bson.D{{Key: "$lt", Value: before}}}}
@@ -362,7 +362,7 @@ func (c *collection) runs(ctx context.Context, q *driver.LogQuery, before int64,
 	return true, cursor.Err()
 }
 
-// inLog reports whether a version of the right document was asked for.
+// inLog reports whether a version of the document meets the log's conditions.
 func inLog(q *driver.LogQuery, r *record) bool {
 	if q.After != nil {
 		if order := comparePositions(positionOf(r), *q.After); order == 0 || (order < 0) != q.Backward {

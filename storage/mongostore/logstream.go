@@ -19,7 +19,8 @@ type source struct {
 	head *record
 }
 
-// merge joins the streams of several collections, and drops what is in two places.
+// merge joins the streams of several collections, and drops duplicates: a version may
+// be found in two places.
 func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*collection) iter.Seq2[*record, error] {
 	return func(yield func(*record, error) bool) {
 		begin, err := s.clock.instant(ctx)
@@ -29,14 +30,14 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 		}
 		var sources []*source
 		var opened []*logging
-		h := &horizon{q: q}
+		h := &cutoff{q: q}
 		defer func() {
 			for _, l := range opened {
 				l.close(ctx)
 			}
 		}()
 		for _, c := range collections {
-			l := &logging{c: c, q: q, begin: begin, since: begin, horizon: h}
+			l := &logging{c: c, q: q, begin: begin, since: begin, cutoff: h}
 			opened = append(opened, l)
 			more, err := l.sources(ctx)
 			if err != nil {
@@ -54,7 +55,7 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 			if p := positionOf(from.head); p != last {
 				last = p
 				if !yield(from.head, nil) {
-					return // before what follows is asked for
+					return // before the next version is requested
 				}
 			}
 			if from.head, err = from.next(); err != nil {
@@ -65,7 +66,7 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 	}
 }
 
-// first is the source that has the next version; nil at the end.
+// first returns the source that has the next version; nil at the end.
 func first(sources []*source, backward bool) (first *source) {
 	for _, s := range sources {
 		if s.head == nil {
@@ -84,13 +85,13 @@ type logging struct {
 	q     *driver.LogQuery
 	begin driver.Instant
 	// since is when the streams were opened: begin, unless they had to be opened
-	// again. They have what had been superseded then.
+	// again. They have the versions that were superseded by then.
 	since   driver.Instant
-	horizon *horizon
+	cutoff  *cutoff
 	lists   []*source // the streams of prev and overflow
 	cursors []*mongo.Cursor
-	part    []*record // read of what was current, in order
-	ended   bool      // nothing follows the part
+	part    []*record // versions that were current at begin, in order
+	ended   bool      // no versions follow the part
 	after   *driver.LogPosition
 }
 
@@ -101,19 +102,19 @@ func (l *logging) close(ctx context.Context) {
 	l.cursors = nil
 }
 
-// sources opens the streams, in the direction that versions move in: what was
-// current, prev, overflow. The database has sorted when it answers, so that each
-// stream stands from then on, and however slowly it is read, it needs no snapshot,
-// which servers keep for some minutes only. A scan that is none meets all the same
-// what had been superseded: those versions leave a document only for a run, which
-// is looked for later, and neither documents nor runs move by what they are found
-// by. What is met twice is dropped.
+// sources opens the streams, in the direction in which versions move: those that were
+// current, prev, overflow. The database sorts before it answers, so that a stream
+// does not change, and needs no snapshot, which servers keep for some minutes only,
+// however slowly it is read. Without a snapshot, the scan still finds every version
+// that was superseded before: a version leaves a document only for a run, which is
+// read later, and the fields by which documents and runs are found do not
+// change. Versions that are found twice are dropped.
 //
-// A load that comes later may supersede versions at times before, which are not in
-// the streams then; they are opened again (readPart).
+// A later load may supersede versions at earlier times, which are not in the
+// streams; then they are opened again (readPart).
 //
-// Where there is a limit, each place is read as far as the ones before leave it
-// open (horizon).
+// With a limit, each place is read only up to the cutoff that follows from the ones
+// before.
 func (l *logging) sources(ctx context.Context) ([]*source, error) {
 	l.after = l.q.After
 	current := &source{next: func() (*record, error) { return l.nextCurrent(ctx) }}
@@ -122,8 +123,8 @@ func (l *logging) sources(ctx context.Context) ([]*source, error) {
 		return nil, err
 	}
 	if current.head != nil {
-		l.horizon.add(current.head)
-		l.horizon.add(l.part...)
+		l.cutoff.add(current.head)
+		l.cutoff.add(l.part...)
 	}
 	if err := l.openLists(ctx, l.q); err != nil {
 		return nil, err
@@ -131,12 +132,12 @@ func (l *logging) sources(ctx context.Context) ([]*source, error) {
 	return append([]*source{current}, l.lists...), nil
 }
 
-// superseding are the lists of what was superseded, in the direction that versions
-// move in.
+// superseding are the lists of superseded versions, in the direction in which versions
+// move.
 var superseding = [...]string{"prev", "vs"}
 
-// openLists opens the streams of prev and overflow, as far as a query goes; where
-// they were open, again.
+// openLists opens the streams of prev and overflow for a query, and closes those that
+// were open.
 func (l *logging) openLists(ctx context.Context, q *driver.LogQuery) error {
 	l.close(ctx)
 	for i, field := range superseding {
@@ -156,7 +157,7 @@ func (l *logging) openLists(ctx context.Context, q *driver.LogQuery) error {
 	return nil
 }
 
-// open opens the stream of what was superseded in a list.
+// open opens the stream of the superseded versions in a list.
 func (l *logging) open(ctx context.Context, field string, q *driver.LogQuery) (*source, error) {
 	cursor, err := l.collection(field).Aggregate(ctx, l.superseded(field, q), options.Aggregate().SetAllowDiskUse(true))
 	if l.q.Limit > 0 {
@@ -169,7 +170,7 @@ func (l *logging) open(ctx context.Context, field string, q *driver.LogQuery) (*
 		if err != nil {
 			return nil, err
 		}
-		l.horizon.add(found...)
+		l.cutoff.add(found...)
 		return &source{next: func() (r *record, _ error) {
 			if len(found) > 0 {
 				r, found = found[0], found[1:]
@@ -185,11 +186,11 @@ func (l *logging) open(ctx context.Context, field string, q *driver.LogQuery) (*
 	return &source{next: func() (*record, error) { return stream.next(ctx) }}, nil
 }
 
-// versionStream is what was superseded in a list, as the database sorts it. Servers
-// give up cursors that nobody asks for ten minutes, as when all that an export has to
-// tell for so long is elsewhere; then it goes on behind what it told, with both lists
-// opened again: what a new cursor on prev does not meet, since commits have moved it to
-// the overflow, came too late for the one that was opened there before.
+// versionStream is the superseded versions in a list, sorted by the database. Servers
+// close cursors that are not read for ten minutes, as when an export reads another stream
+// for so long. Then the stream continues after its last version, with both lists
+// opened again: versions that commits have moved from prev to the overflow meanwhile are
+// not in the earlier cursor on the overflow.
 type versionStream struct {
 	l      *logging
 	field  string
@@ -211,15 +212,15 @@ func (v *versionStream) next(ctx context.Context) (*record, error) {
 	if !isCursorGone(err) || !v.moved {
 		return nil, err
 	}
-	// All before what this one told last has been told, of the other list too.
+	// All versions before the last one of this stream were yielded, also of the other list.
 	if err := v.l.openLists(ctx, &v.q); err != nil {
 		return nil, err
 	}
 	return v.l.lists[slices.Index(superseding[:], v.field)].head, nil
 }
 
-// isCursorGone reports whether an error says that the server gave up a cursor
-// (CursorNotFound, CursorKilled).
+// isCursorGone reports whether the server has closed a cursor (CursorNotFound,
+// CursorKilled).
 func isCursorGone(err error) bool {
 	var server mongo.ServerError
 	return errors.As(err, &server) && (server.HasErrorCode(43) || server.HasErrorCode(237))
@@ -255,7 +256,7 @@ func (l *logging) keys(field string) bson.D {
 // noData reports whether a log needs no Data.
 func noData(q *driver.LogQuery) bool { return q.Fields != nil && len(q.Fields) == 0 }
 
-// fields is the projection to a version as far as it was asked for.
+// fields is the projection to the requested members of a version.
 func (l *logging) fields(list string) bson.D {
 	fields := versionFields(list)
 	if noData(l.q) {
@@ -278,8 +279,8 @@ func (l *logging) order(p place) bson.D {
 	return spec
 }
 
-// superseded is a pipeline over the versions in a list that had been
-// superseded when the streams were opened.
+// superseded is a pipeline over the versions in a list that were superseded before the
+// streams were opened.
 func (l *logging) superseded(list string, q *driver.LogQuery) bson.A {
 	ended := bson.D{{Key: "to", Value: bson.D{{Key: "$lte", Value: int64(l.since)}}}}
 	if l.since != l.begin {
@@ -291,13 +292,13 @@ func (l *logging) superseded(list string, q *driver.LogQuery) bson.A {
 // unwound is a pipeline over the versions in a list for which a condition on their
 // own fields holds.
 func (l *logging) unwound(list string, q *driver.LogQuery, inside bson.D, limit int) bson.A {
-	q = l.horizon.bounded(q)
+	q = l.cutoff.bounded(q)
 	condition := bson.D{}
 	for _, e := range inside {
 		condition = append(condition, bson.E{Key: list + "." + e.Key, Value: e.Value})
 	}
 	whole := *q
-	whole.After = nil // the key, which a position is about, is outside
+	whole.After = nil // a position has the key, which is not in the list
 	within := append(bson.A{inside}, logConditions(at(""), l.c, &whole)...)
 	narrow := l.keys(at(list).key)
 	if list == "vs" {
@@ -315,7 +316,7 @@ func (l *logging) unwound(list string, q *driver.LogQuery, inside bson.D, limit 
 	return append(stages, bson.D{{Key: "$project", Value: unwoundFields(list, l.fields(list))}})
 }
 
-// logPart is how many of the versions that are current are read at a time.
+// logPart is how many of the versions that were current are read at a time.
 const logPart = 1000
 
 // nextCurrent returns the next of the versions that were current when the log
@@ -334,13 +335,12 @@ func (l *logging) nextCurrent(ctx context.Context) (*record, error) {
 	return r, nil
 }
 
-// readPart reads the next of them from the three places where they may be by
-// now, one after the other. The first so many of all are among the first so
-// many of each.
+// readPart reads the next of them from the three places where they may be now, one
+// after the other. The first n of all are among the first n of each.
 //
-// What is loaded after the streams were opened, on a document that had versions,
-// makes versions past that were current, as if they had been so for long. Then the
-// streams are opened again, behind what was told, so that they have those.
+// A load on a document that had versions, after the streams were opened, supersedes
+// versions that were current, at times in the past. Then the streams are opened again,
+// after the last version that was yielded, so that they have those.
 func (l *logging) readPart(ctx context.Context) error {
 	limit := logPart
 	if l.q.Limit > 0 {
@@ -387,8 +387,8 @@ func (l *logging) readPart(ctx context.Context) error {
 	return nil
 }
 
-// findPart looks for it in the three places. Where the streams are open it may find
-// that what was loaded comes too late for them; then it has not looked everywhere.
+// findPart reads the part from the three places. It stops early if versions were loaded
+// that the open streams do not have.
 func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, opened bool) (found []*record, late bool, err error) {
 	take := func(field string) func(bson.Raw) error {
 		return func(raw bson.Raw) error {
@@ -400,7 +400,7 @@ func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, o
 	here := at("current")
 	before := bson.E{Key: "at", Value: bson.D{{Key: "$lte", Value: int64(l.begin)}}}
 	conditions := bson.A{bson.D{{Key: "current.at", Value: before.Value}}, l.keys("_id")}
-	conditions = append(conditions, logConditions(here, l.c, l.horizon.bounded(q))...)
+	conditions = append(conditions, logConditions(here, l.c, l.cutoff.bounded(q))...)
 	cursor, err := l.c.main.Find(ctx, bson.D{{Key: "$and", Value: conditions}},
 		options.Find().SetSort(l.order(here)).SetLimit(int64(limit)).SetProjection(l.fields("current")).SetAllowDiskUse(true))
 	if err := each(ctx, cursor, err, take("current")); err != nil {
@@ -429,8 +429,7 @@ func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, o
 }
 
 // loadedOver reports whether versions were loaded after an instant that may follow
-// on others. What was committed on them since, if anything was, may have made them
-// history by now.
+// others. They may be superseded by commits since then.
 func (c *collection) loadedOver(ctx context.Context, since driver.Instant, committed bool) (bool, error) {
 	than := bson.D{{Key: "$gt", Value: int64(since)}}
 	places := []struct {

@@ -2,10 +2,13 @@ package mongostore
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -18,11 +21,11 @@ import (
 	"github.com/asof/asof/storage/driver/check"
 )
 
-// Bounds say how much history stays inside a document before all of it but a
-// quarter moves to the overflow. Zero means the default.
+// Bounds are how much history stays inside a document before three quarters of it
+// move to the overflow. Zero means the default.
 type Bounds struct {
 	Versions int // default 64
-	Bytes    int // as stored, or a few versions where that is more; default 32 KB
+	Bytes    int // as stored, or the size of a few versions if that is more; default 32 KB
 
 	together int // how large a document may get by what stays in prev; 0: maxTogether
 }
@@ -33,33 +36,32 @@ const (
 	DefaultBytes    = 32 << 10
 )
 
-// Options are how a store is opened.
+// Options configure a store.
 type Options struct {
 	Collections []driver.Collection
 	// Bounds of collections that differ from the default, by name.
 	Bounds map[string]Bounds
-	// Clock tells the time; nil means the system's.
+	// Clock is the time of day; nil means the system's.
 	Clock func() time.Time
 	// Logger gets warnings; nil means none.
 	Logger *slog.Logger
 	// Timeout ends calls whose context has no deadline. Default 30 s. Open takes
-	// longer where indexes have to be made.
+	// longer if it has to create indexes.
 	Timeout time.Duration
-	// MaxSkew is how far Clock and the server's clock may be apart. Open
-	// refuses when they are further; 0 means that they are not compared.
+	// MaxSkew is how far Clock and the server's clock may be apart. Open fails with
+	// CodeUnavailable if they are further apart; 0 means that they are not compared.
 	MaxSkew time.Duration
-	// Existing: a store is not made where there is none; that has CodeNotFound.
+	// Existing: Open fails with CodeNotFound if there is no store, and creates none.
 	Existing bool
 
-	// timing is that of the clock; zero means the usual one. elapsed measures how long
-	// something takes.
+	// timing is that of the clock; zero means the default. elapsed is the monotonic clock.
 	timing  timing
 	elapsed func() time.Duration
 }
 
 const (
 	defaultTimeout = 30 * time.Second
-	// openTimeout bounds how long Open looks for a server.
+	// openTimeout is how long Open waits for a server.
 	openTimeout = 10 * time.Second
 	// format is the version of the layout; storeID names the document of it.
 	format  = 1
@@ -67,10 +69,9 @@ const (
 )
 
 // Open connects to the database that a mongodb:// or mongodb+srv:// URI names,
-// and makes what is missing in it: collections, and declared indexes. Errors
-// of the URI have CodeInvalid, and so have a database that another version of
-// asof made, one in which another program keeps documents, and collections or
-// indexes of another program that are in the way.
+// and creates missing collections and declared indexes. It fails with CodeInvalid for
+// an invalid URI, a database of another version of asof, one in which another program
+// keeps documents, and collections or indexes of another program that conflict.
 func Open(ctx context.Context, uri string, o Options) (driver.Engine, error) {
 	s, err := openURI(ctx, uri, o)
 	if err != nil {
@@ -91,7 +92,7 @@ func openURI(ctx context.Context, uri string, o Options) (*Store, error) {
 	}
 	s, err := open(ctx, client, database, o)
 	if err != nil {
-		// What went wrong first is what counts.
+		// The first error is the cause; an error of closing is ignored.
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closingTimeout)
 		defer cancel()
 		_ = client.Disconnect(closing)
@@ -125,13 +126,13 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		client: client, db: db, meta: db.Collection(metaName), logger: o.Logger, timeout: o.Timeout,
 		heads: newHeads(headBytes), collections: make(map[string]*collection),
 	}
-	s.life, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.prepare(ctx, o); err != nil {
 		return nil, err
 	}
-	// Indexes of a large collection take as long as they take.
+	// Creating indexes of a large collection has no timeout.
 	for _, declared := range o.Collections {
-		if err := insist(ctx, func() error { return s.collections[declared.Name].declare(ctx, declared.Indexes) }); err != nil {
+		if err := retryConnection(ctx, func() error { return s.collections[declared.Name].declare(ctx, declared.Indexes) }); err != nil {
 			return nil, wrap(err, "making the indexes of "+declared.Name)
 		}
 	}
@@ -139,7 +140,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 	defer cancel()
 	var floor driver.Instant
 	for _, c := range s.collections {
-		if err := insist(ctx, func() error {
+		if err := retryConnection(ctx, func() error {
 			last, err := c.lastCommit(ctx)
 			floor = max(floor, last)
 			return err
@@ -148,27 +149,26 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		}
 	}
 	s.clock = newClock(s, o)
-	err := insist(ctx, func() error { return s.clock.open(ctx, floor) })
+	err := retryConnection(ctx, func() error { return s.clock.open(ctx, floor) })
 	if err == nil {
 		go s.clock.run()
-		_, err = s.clock.instant(ctx) // another server may have to share the clock first
+		_, err = s.clock.instant(ctx) // waits until another server shares the clock
 	}
 	if err != nil {
-		s.giveUp()
+		s.stop()
 		return nil, wrap(err, "looking for other servers on the database")
 	}
 	return s, nil
 }
 
-// prepare finds out what the server and the database are, and which collections
-// there are.
+// prepare checks the server and the database, and reads the collections.
 func (s *Store) prepare(ctx context.Context, o Options) error {
 	ctx, cancel := s.step(ctx)
 	defer cancel()
-	if err := insist(ctx, func() error { return s.greet(ctx, o) }); err != nil {
+	if err := retryConnection(ctx, func() error { return s.checkServer(ctx, o) }); err != nil {
 		return err
 	}
-	return insist(ctx, func() error {
+	return retryConnection(ctx, func() error {
 		known, err := s.register(ctx, o)
 		for _, name := range known {
 			s.collections[name] = s.newCollection(name, o.Bounds[name])
@@ -177,10 +177,10 @@ func (s *Store) prepare(ctx context.Context, o Options) error {
 	})
 }
 
-// insist repeats what can be done twice where the connection broke on the way, a few
-// times: the driver does that for some commands only, and for writes not on a server
-// alone. It does not look for a server longer than the driver does.
-func insist(ctx context.Context, do func() error) error {
+// retryConnection repeats an idempotent function a few times if the connection broke. The
+// driver retries some commands only, and no writes on a standalone server. It does
+// not wait for a server longer than the driver does.
+func retryConnection(ctx context.Context, do func() error) error {
 	const attempts = 5
 	wait := firstPause
 	for attempt := 1; ; attempt++ {
@@ -194,11 +194,11 @@ func insist(ctx context.Context, do func() error) error {
 	}
 }
 
-// persist repeats what failed for want of an answer, until the context ends; where the
-// connection broke, a few times.
-func persist(ctx context.Context, do func() error) error {
+// retryTimeouts repeats an idempotent function until the context ends if it timed out, and
+// a few times if the connection broke.
+func retryTimeouts(ctx context.Context, do func() error) error {
 	for {
-		err := insist(ctx, do)
+		err := retryConnection(ctx, do)
 		if err == nil || ctx.Err() != nil || !mongo.IsTimeout(err) {
 			return err
 		}
@@ -206,8 +206,7 @@ func persist(ctx context.Context, do func() error) error {
 	}
 }
 
-// step bounds one command of many. The context that it returns ends with the
-// given one, and at last when the store's timeout is over.
+// step returns the context of one command of several, with the store's timeout.
 func (s *Store) step(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.timeout)
 }
@@ -229,8 +228,8 @@ func (s *Store) newCollection(name string, b Bounds) *collection {
 	}
 }
 
-// greet asks the server what it is, and compares the clocks.
-func (s *Store) greet(ctx context.Context, o Options) error {
+// checkServer reads what the server supports, and compares the clocks.
+func (s *Store) checkServer(ctx context.Context, o Options) error {
 	before := o.Clock()
 	hello, err := s.hello(ctx)
 	after := o.Clock()
@@ -247,13 +246,13 @@ func (s *Store) greet(ctx context.Context, o Options) error {
 	return compareClocks(before, hello.LocalTime.Time(), after, o.MaxSkew)
 }
 
-// storedStore is what asof.meta says of the store.
+// storedStore is the description of the store in asof.meta.
 type storedStore struct {
 	Format      int64    `bson:"format"`
 	Collections []string `bson:"collections"`
 }
 
-// stored reads it; nil where no store was made in the database.
+// stored reads the description; nil if there is no store in the database.
 func (s *Store) stored(ctx context.Context) (*storedStore, error) {
 	var stored storedStore
 	switch err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: storeID}}).Decode(&stored); {
@@ -268,8 +267,8 @@ func (s *Store) stored(ctx context.Context) (*storedStore, error) {
 	return &stored, nil
 }
 
-// register notes which collections there are, and returns all that there ever
-// were. Nothing is written into a database that is not asof's.
+// register stores the names of the declared collections, and returns those of all that
+// were ever declared. It writes nothing into a database of another program.
 func (s *Store) register(ctx context.Context, o Options) (known []string, err error) {
 	stored, err := s.stored(ctx)
 	switch {
@@ -307,8 +306,8 @@ func (s *Store) register(ctx context.Context, o Options) (known []string, err er
 	return stored.Collections, nil
 }
 
-// unused looks whether the collections of a store that is to be made hold
-// documents of another program.
+// unused fails with CodeInvalid if the collections of a new store hold documents of
+// another program.
 func (s *Store) unused(ctx context.Context, declared []driver.Collection) error {
 	for _, c := range declared {
 		name := collectionName(c.Name)
@@ -327,8 +326,8 @@ func (s *Store) unused(ctx context.Context, declared []driver.Collection) error 
 	return nil
 }
 
-// lastCommit is the latest time of a version. Documents of another program are
-// left to those who read them.
+// lastCommit returns the latest time of a version. It ignores documents of another
+// program, which fail when they are read.
 func (c *collection) lastCommit(ctx context.Context) (driver.Instant, error) {
 	var last struct {
 		Current struct {
@@ -344,8 +343,8 @@ func (c *collection) lastCommit(ctx context.Context) (driver.Instant, error) {
 	return driver.Instant(last.Current.At), err
 }
 
-// compareClocks returns an error where this machine's clock, which was read before and
-// after the database's, is further from it than a bound.
+// compareClocks returns an error if this machine's clock, which was read before and
+// after the database's, differs from it by more than a bound.
 func compareClocks(before, server, after time.Time, bound time.Duration) error {
 	if early, late := before.Sub(server), server.Sub(after); early <= bound && late <= bound {
 		return nil
@@ -353,4 +352,109 @@ func compareClocks(before, server, after time.Time, bound time.Duration) error {
 	return driver.Errorf(driver.CodeUnavailable,
 		"the clocks are too far apart: this machine's says %s, that of the MongoDB server %s, and the bound is %v; synchronize them (NTP)",
 		before.UTC().Format(time.RFC3339Nano), server.UTC().Format(time.RFC3339Nano), bound)
+}
+
+// declare creates the indexes of a collection. Indexes that are no longer declared are
+// kept: other servers may still run with the schema that declares them. While it runs,
+// it logs its progress once per timeout.
+func (c *collection) declare(ctx context.Context, declared []driver.Index) error {
+	ended := make(chan struct{})
+	defer close(ended)
+	go c.logProgress(c.store.timeout, ended)
+	how := options.CreateIndexes()
+	if c.store.majorities {
+		// By default every voting member has to complete an index before it can be used:
+		// asof could not start while one is down. A standalone server does not accept a
+		// quorum.
+		how.SetCommitQuorumMajority()
+	}
+	main, history := c.indexes(declared)
+	if _, err := c.main.Indexes().CreateMany(ctx, main, how); err != nil {
+		return err
+	}
+	_, err := c.history.Indexes().CreateMany(ctx, history, how)
+	return err
+}
+
+// logProgress logs periodically that indexes are being created, until ended is closed.
+func (c *collection) logProgress(each time.Duration, ended <-chan struct{}) {
+	every := time.NewTicker(each)
+	defer every.Stop()
+	for times := time.Duration(1); ; times++ {
+		select {
+		case <-every.C:
+			c.store.logger.Info("the indexes of a large collection are being made; asof starts when they are there", "collection", c.name, "for", times*each)
+		case <-ended:
+			return
+		}
+	}
+}
+
+// indexes returns the indexes of a collection and of its overflow. Each declared index
+// exists on current versions, followed by the key, so that it is an order; on prev; and
+// on the overflow. A field that can be sorted by has two on current versions: keys
+// ascend within equal values in ascending and descending orders, but an index read in
+// reverse has them descend. So descending orders need an index with descending keys.
+// These only save a sort, so there are no more than a collection may have.
+func (c *collection) indexes(declared []driver.Index) (main, history []mongo.IndexModel) {
+	main = []mongo.IndexModel{
+		index("current.at", "_id", "current.v", "current.del"), // what changed since; the log; how many there are, see Stats
+		index("current.at", "-_id"),                            // what changed last, by key at one time
+		index("prev.at"),
+		sparse(index("current." + loadedField)), // what was loaded since
+	}
+	history = []mongo.IndexModel{
+		index("k", "n"),          // a version by number
+		index("k", "from", "to"), // a version at an instant
+		index("to", "from"),      // all versions at an instant
+	}
+	var descending []mongo.IndexModel
+	for _, d := range declared {
+		if len(d.Path) == 0 || len(d.Path) >= maxDepth {
+			continue
+		}
+		name := func(list string) string {
+			if d.List {
+				return at(list).value(d.Path) + "." + readingList + "." + reading(d.Kind)
+			}
+			return at(list).value(d.Path) + "." + reading(d.Kind)
+		}
+		main = append(main, index(name("current"), "_id"), index(name("prev")))
+		if !d.List {
+			descending = append(descending, index(name("current"), "-_id"))
+		}
+		history = append(history, index(name("vs")))
+	}
+	room := max(0, min(len(descending), maxIndexes-len(main)))
+	return append(main, descending[:room]...), history
+}
+
+// maxIndexes is how many indexes MongoDB lets a collection have, besides that of _id.
+const maxIndexes = 63
+
+// sparse limits an index to the documents that have the field.
+func sparse(m mongo.IndexModel) mongo.IndexModel {
+	m.Options.SetSparse(true)
+	return m
+}
+
+// index returns an index on fields; a minus before the name means descending.
+func index(fields ...string) mongo.IndexModel {
+	var keys bson.D
+	name := "asof"
+	for _, field := range fields {
+		name += "_" + field
+		direction := int32(1)
+		if rest, descending := strings.CutPrefix(field, "-"); descending {
+			field, direction = rest, -1
+		}
+		keys = append(keys, bson.E{Key: field, Value: direction})
+	}
+	// Older servers limit the length of names.
+	const longest = 100
+	if len(name) > longest {
+		sum := sha256.Sum256([]byte(name))
+		name = "asof_" + hex.EncodeToString(sum[:8])
+	}
+	return mongo.IndexModel{Keys: keys, Options: options.Index().SetName(name)}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/asof/asof/storage/driver/check"
 )
 
-// sortBy is a query's order as the database takes it. A field that was named
-// before decides nothing more, and behind the key, which is unique, nothing does.
+// sortBy is a query's order as a sort of the database. A repeated field decides
+// nothing, nor does any field after the key, which is unique.
 func (p place) sortBy(order []driver.Order, backward bool) bson.D {
 	var spec bson.D
 	named := make(map[string]bool)
@@ -46,7 +46,7 @@ func (p place) beyond(order []driver.Order, at *driver.Position, after bool) bso
 	}
 	for i, o := range order {
 		field := p.field(o.Field)
-		up := after != o.Desc // greater values are beyond
+		up := after != o.Desc // select greater values
 		if at.Values[i] == nil {
 			if up {
 				add(bson.D{{Key: field, Value: exists(true)}})
@@ -76,9 +76,9 @@ func (p place) beyond(order []driver.Order, at *driver.Position, after bool) bso
 	return bson.D{{Key: "$or", Value: cases}}
 }
 
-// bound holds for versions after a position in an order, or before it, and for
-// some others: those that have the same value first, too. Unlike beyond, it is one
-// range of an index. Nil where there is nothing to say.
+// bound holds for versions after a position in an order, or before it, and also for
+// all that have the same first value. Unlike beyond, it is one range of an index.
+// It returns nil if all versions are in the range.
 func (p place) bound(order []driver.Order, at *driver.Position, after bool) bson.D {
 	if len(order) == 0 || at.Values[0] == nil {
 		return nil
@@ -111,7 +111,7 @@ func newRow(order []driver.Order, v *driver.Version) row {
 	return r
 }
 
-// compareRows is the order of a query.
+// compareRows compares two rows by the order of a query.
 func compareRows(order []driver.Order, a, b row) int {
 	return comparePlaces(order, a.values, b.values, a.version.Key, b.version.Key)
 }
@@ -167,11 +167,11 @@ func placeOf(order []driver.Order, p *driver.Position) []any {
 	return values
 }
 
-// Conditions that look deeper into a document than its search form goes are
-// evaluated here, on the JSON. Everything else is left to the database.
+// Conditions on values deeper than the search form are evaluated here, on the JSON.
+// All others are evaluated by the database.
 
 // lookup follows a path of member names; lists are never entered. The result
-// does not exist where the path leads nowhere.
+// does not exist if the path does not.
 func lookup(v gjson.Result, path []string) gjson.Result {
 	for _, step := range path {
 		if !v.IsObject() {

@@ -22,40 +22,39 @@ type superseded struct {
 	from, to driver.Instant
 }
 
-// supersede encodes a version that another one takes the place of.
+// supersede encodes a version as superseded.
 func supersede(r *record, to driver.Instant) superseded {
 	old := *r
 	old.SupersededAt = to
 	return superseded{raw: encodeVersion(&old), number: old.Number, from: old.RecordedAt, to: to}
 }
 
-// maxTogether is how large a document may get, in bytes, by what stays in
-// prev. A server takes 16 MB.
+// maxTogether is how large a document with its prev may get, in bytes. A server takes
+// 16 MB.
 const maxTogether = 14 << 20
 
-// keepShare is the part of the bounds, one in so many, that stays in prev when
-// it would pass them: the less stays, the more seldom do versions move, and the
-// smaller is what an update rewrites.
+// When prev would exceed its bounds, 1/keepShare of them stays: the less stays, the
+// more seldom versions move, and the less an update rewrites.
 const keepShare = 4
 
-// fewVersions are about as many as stay in prev, however large they are, unless they take
-// more than mostOfFew bytes together: with fewer, each update would move one.
+// fewVersions is about how many versions stay in prev, of any size, unless together they
+// take more than mostOfFew bytes: with fewer, each update would move one.
 const (
 	fewVersions = 5
 	mostOfFew   = 1 << 20
 )
 
-// beside are the bounds of the history beside a current version of so many bytes.
+// beside are the bounds of the history beside a current version of a size in bytes.
 func (b Bounds) beside(current int) Bounds {
 	b.Bytes = max(b.Bytes, min(fewVersions*current, mostOfFew, b.together-current))
 	return b
 }
 
-// cut says how many of superseded versions, of so many bytes together, move to the
-// overflow, oldest first: none where all may stay in prev, and otherwise so many that no
-// more than a part of each bound is taken. The last one stays, whatever the bounds, unless
-// the document would become too large with it: when it ended is not certain before the
-// commit that supersedes it, and what is in a run is hardly ever corrected.
+// cut returns how many of the superseded versions move to the overflow, oldest first: none
+// if all may stay in prev, otherwise so many that the rest takes a part of each
+// bound. The last one stays in any case, unless the document would become too large:
+// its end is not certain before the commit that supersedes it, and versions in a run
+// are corrected only in rare cases.
 func (b Bounds) cut(versions []superseded, size int64, current int) int {
 	if len(versions) <= b.Versions && size <= int64(b.Bytes) {
 		return 0
@@ -86,8 +85,8 @@ func (b Bounds) runs(versions []superseded) [][]superseded {
 	return append(list, versions[begin:])
 }
 
-// embedded is an encoded document as the value of a field. The driver copies it as
-// it is, and would walk through a bson.Raw.
+// embedded is an encoded document as the value of a field. The driver copies it
+// unchanged, and would decode a bson.Raw.
 func embedded(raw bson.Raw) bson.RawValue {
 	return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: raw}
 }
@@ -118,17 +117,17 @@ func runID(key string, first int64) bson.D {
 	return bson.D{{Key: "k", Value: encodeString(key)}, {Key: "n", Value: first}}
 }
 
-// byRun selects the run that begins with a number. k is part of the condition because
-// a sharded collection is asked by it.
+// byRun selects the run that begins with a number. The condition includes k, which may be
+// the key of a sharded collection.
 func byRun(key string, first int64) bson.D {
 	return bson.D{{Key: "_id", Value: runID(key, first)}, {Key: "k", Value: encodeString(key)}}
 }
 
-// overflow writes the first n versions into runs, one command for each, and
-// returns how many are there. Where another run is there already, left behind by
-// a server that was lost before its commit, they are as many as that one has, be it
-// all of the versions, so that no two runs hold the same one. When the last of them
-// ends is what an attempt to commit says, of which several may be under way.
+// overflow writes the first n versions into runs, one command for each, and returns
+// how many versions are in runs. If a run exists already, of a server that was stopped
+// before its commit, its versions count, up to all of the given ones, so that no two
+// runs have the same version. The end of the last one is that of the attempt to commit,
+// of which several may be in flight.
 func (c *collection) overflow(ctx context.Context, b Bounds, key string, versions []superseded, n int, attempt bool) (moved int, err error) {
 	for moved < n {
 		run := b.runs(versions[moved:n])[0]
@@ -150,7 +149,7 @@ func (c *collection) overflow(ctx context.Context, b Bounds, key string, version
 		}
 		has := int(last-first) + 1
 		end := moved + has
-		if end > len(versions) { // others know of later ones, so that this comes too late
+		if end > len(versions) { // the run has later versions, so this write is too late
 			moved += max(len(run), min(has, len(versions)-1-moved))
 			continue
 		}
@@ -162,11 +161,10 @@ func (c *collection) overflow(ctx context.Context, b Bounds, key string, version
 	return moved, nil
 }
 
-// correctRun says when the last version in a run ended that is there already. It has
-// the same versions, since versions never change, but for the end of the last one:
-// an attempt to commit may have left it behind which was to supersede that version at
-// another time and did not. Where several attempts of one commit may be under way,
-// the latest counts.
+// correctRun sets the end of the last version in a run that exists already. The run has
+// the same versions, since versions never change, except for the end of the last one:
+// it may be of an attempt to commit that was to supersede that version at another time
+// and did not. If several attempts of one commit may be in flight, the latest counts.
 func (c *collection) correctRun(ctx context.Context, key string, run []superseded, several bool) error {
 	first, last := run[0], run[len(run)-1]
 	other := "$ne"
@@ -178,8 +176,8 @@ func (c *collection) correctRun(ctx context.Context, key string, run []supersede
 	return err
 }
 
-// endRun says when the last version in a run ended, where an attempt has put it there
-// that was to supersede it at another time than the one that did.
+// endRun sets the end of the last version in a run, if it was written there by an attempt
+// with another time than the one that superseded it.
 func (c *collection) endRun(ctx context.Context, old superseded, key string) error {
 	ends := bson.D{{Key: "last", Value: old.number}, {Key: "to", Value: bson.D{{Key: "$ne", Value: int64(old.to)}}}}
 	var found struct {
@@ -199,8 +197,8 @@ func (c *collection) endRun(ctx context.Context, old superseded, key string) err
 	return err
 }
 
-// lastOfRun is the number of the last version in the run that begins with a
-// number; false where there is no such run.
+// lastOfRun returns the number of the last version in the run that begins with a
+// number; false if there is no such run.
 func (c *collection) lastOfRun(ctx context.Context, key string, first int64) (last int64, there bool, err error) {
 	var run struct {
 		Last int64 `bson:"last"`
@@ -219,8 +217,7 @@ func sizeOf(versions []superseded) (size int64) {
 	return size
 }
 
-// readPrev reads what is in prev, on condition that a head is still current;
-// false where it is not.
+// readPrev reads the versions in prev; false if the head is not current any more.
 func (c *collection) readPrev(ctx context.Context, h *head) ([]superseded, bool, error) {
 	raw, err := c.main.FindOne(ctx, guard(h.Key, h.Number, h.RecordedAt),
 		options.FindOne().SetProjection(bson.D{{Key: "prev", Value: 1}})).Raw()
@@ -234,7 +231,7 @@ func (c *collection) readPrev(ctx context.Context, h *head) ([]superseded, bool,
 	return versions, err == nil, err
 }
 
-// prevOf takes the versions in prev out of a document.
+// prevOf returns the versions in prev of a document.
 func (c *collection) prevOf(key string, raw bson.Raw) ([]superseded, error) {
 	list, ok := raw.Lookup("prev").ArrayOK()
 	if !ok {
@@ -260,8 +257,8 @@ func (c *collection) prevOf(key string, raw bson.Raw) ([]superseded, error) {
 	return versions, nil
 }
 
-// findWrite looks for the version that a write made, anywhere in a document's
-// history; nil where there is none.
+// findWrite returns the version that a write made, from all of a document's history;
+// nil if there is none.
 func (c *collection) findWrite(ctx context.Context, key, id string) (*record, error) {
 	var found *record
 	look := func(list string, source *mongo.Collection, narrow bson.D) error {

@@ -15,18 +15,18 @@ import (
 )
 
 // A version is in one of three places: a document's current version, its prev,
-// or the overflow. It only ever moves on from one to the next, and arrives
-// before it leaves. So a read that looks at them in this order, one after the
-// other, meets every version at least once; what it meets twice it drops.
+// or the overflow. It moves from one to the next only, and is written to the next
+// before it is removed. So a read of the three in this order, one after the
+// other, finds every version at least once, and drops duplicates.
 //
 // The version of a document at an instant is the one whose interval [at, to)
 // holds it, so that choosing the version and filtering are one condition.
 
-// planned is a query, made ready.
+// planned is a prepared query.
 type planned struct {
 	*driver.Query
 	filter driver.Filter // planned and hoisted
-	local  bool          // deeper than the search form: filtered, sorted and cut here
+	local  bool          // deeper than the search form: filtered, sorted and limited here
 	// keys are the ranges that hold the keys of what the query finds; any key, unless keyed.
 	keys  []check.KeyRange
 	keyed bool
@@ -115,9 +115,8 @@ func (p *planned) limit() int64 {
 	return int64(p.Limit)
 }
 
-// Query implements driver.Engine. It takes one command for a read of what is
-// current for ever, two for one of what is current, and at most four for one
-// of the past.
+// Query implements driver.Engine. It takes one command for a read at Forever, two for
+// a read of the present, and at most four for one of the past.
 func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
 	ctx, done := s.bounded(ctx)
 	defer done()
@@ -167,7 +166,7 @@ func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 	return n, wrap(err, "counting in "+c.name)
 }
 
-// count counts what a query finds.
+// count counts the versions of a query.
 func (c *collection) count(ctx context.Context, p *planned) (int64, error) {
 	if p.local {
 		rows, err := c.rows(ctx, p)
@@ -182,9 +181,9 @@ func (c *collection) count(ctx context.Context, p *planned) (int64, error) {
 			return n, err
 		}
 	}
-	// Some documents have later versions. Whether one counts that has the version itself is
-	// decided by the document alone. Of the others the runs are counted, before and after:
-	// more versions only ever move there, so that none did meanwhile where both are the same.
+	// Some documents have later versions. A document that has the version itself is counted
+	// by its own fields. For the others the runs are counted, before and after: versions
+	// only move to runs, so if both counts are equal, none moved meanwhile.
 	overflow, err := c.countOverflow(ctx, p)
 	if err != nil {
 		return 0, err
@@ -201,8 +200,8 @@ func (c *collection) count(ctx context.Context, p *planned) (int64, error) {
 	}
 }
 
-// countOverflow counts the documents whose version is in a run and not in themselves, too,
-// as a commit leaves it that wrote the run and then failed.
+// countOverflow counts the documents whose version is in a run and not in the document as
+// well, as after a commit that wrote the run and then failed.
 func (c *collection) countOverflow(ctx context.Context, p *planned) (int64, error) {
 	cursor, err := c.history.Aggregate(ctx, bson.A{
 		bson.D{{Key: "$match", Value: p.pastFilter("vs")}},
@@ -226,7 +225,7 @@ func (c *collection) countOverflow(ctx context.Context, p *planned) (int64, erro
 	return n, err
 }
 
-// rows reads what a query finds in all three places, each version once.
+// rows reads the versions of a query from all three places, each version once.
 func (c *collection) rows(ctx context.Context, p *planned) ([]row, error) {
 	if _, none := p.filter.(never); none {
 		return nil, nil
@@ -258,8 +257,8 @@ func (p *planned) sorting() []driver.Order {
 	return p.Order
 }
 
-// changedSince reports whether any document has a version after an instant. What is
-// after one stays so, and needs no second look.
+// changedSince reports whether any document has a version after an instant. A positive
+// result is valid for ever and is cached.
 func (c *collection) changedSince(ctx context.Context, at driver.Instant) (bool, error) {
 	if at == driver.Forever {
 		return false, nil
@@ -280,7 +279,7 @@ func (c *collection) changedSince(ctx context.Context, at driver.Instant) (bool,
 	return err == nil, err
 }
 
-// knownSince is changedSince as far as it is known without asking.
+// knownSince is changedSince from the cache.
 func (c *collection) knownSince(at driver.Instant) bool { return int64(at) < c.latest.Load() }
 
 // reader collects rows, each document once.
@@ -289,12 +288,12 @@ type reader struct {
 	p    *planned
 	seen map[string]bool
 	rows []row
-	// last are the rows at which cursors were left, as they had more data than a page may
-	// have.
+	// last are the last rows of cursors that were not read to their end, because they had
+	// more data than a page may have.
 	last []row
 }
 
-// complete returns the rows of the part of the page that no cursor was left before.
+// complete returns the rows up to the first one at which a cursor was left.
 func (r *reader) complete() []row {
 	return slices.DeleteFunc(r.rows, func(found row) bool {
 		return slices.ContainsFunc(r.last, func(last row) bool {
@@ -334,8 +333,8 @@ func (r *reader) all(ctx context.Context, cursor *mongo.Cursor, err error, field
 	return cursor.Err()
 }
 
-// record reads a version that is in a field. Who was shown a current one may be about
-// to update it, so it is remembered.
+// record reads a version from a field. A current one is cached, because its reader may
+// update it next.
 func (r *reader) record(key string, raw bson.Raw, field string) (*record, error) {
 	if field != "current" {
 		return r.c.version(key, raw.Lookup(field))
@@ -348,7 +347,8 @@ func (r *reader) record(key string, raw bson.Raw, field string) (*record, error)
 	return &h.record, nil
 }
 
-// evaluate filters, and cuts at the positions, what the database could not.
+// evaluate filters rows, and removes those outside the positions, if the database could
+// not.
 func (p *planned) evaluate(rows []row) []row {
 	return slices.DeleteFunc(rows, func(r row) bool {
 		against := func(position *driver.Position) int {
@@ -359,7 +359,7 @@ func (p *planned) evaluate(rows []row) []row {
 	})
 }
 
-// page sorts what came from several places and cuts the page out of it.
+// page sorts the rows of several places and returns those of the page.
 func (p *planned) page(rows []row) []row {
 	slices.SortFunc(rows, func(a, b row) int { return compareRows(p.Order, a, b) })
 	if p.Limit > 0 && len(rows) > p.Limit {
@@ -419,8 +419,8 @@ func holding(prefix string, at driver.Instant) bson.D {
 	}
 }
 
-// pastFilter selects the documents, or runs, in whose list the version of the instant is,
-// and is what the query asks for, but for positions in another order than that of keys.
+// pastFilter selects the documents, or runs, whose list has the version of the instant and
+// which meet the query's conditions, except positions in another order than that of keys.
 func (p *planned) pastFilter(list string) bson.D {
 	conditions := p.inKeys(at(list).key)
 	if list == "prev" {
@@ -429,7 +429,7 @@ func (p *planned) pastFilter(list string) bson.D {
 		conditions = append(conditions, bson.E{Key: "to", Value: bson.D{{Key: "$gt", Value: int64(p.At)}}}, bson.E{Key: "from", Value: bson.D{{Key: "$lte", Value: int64(p.At)}}})
 	}
 	within := bson.A{bson.D{{Key: "del", Value: false}}}
-	var around bson.A // what looks at the key, which is outside of the list
+	var around bson.A // conditions on the key, which is outside of the list
 	if p.filters() {
 		parts, ok := p.filter.(driver.And)
 		if !ok {
@@ -450,13 +450,14 @@ func (p *planned) pastFilter(list string) bson.D {
 	return conditions
 }
 
-// held is the condition that the version of the instant is in a list, and is as conditions say.
+// held is the condition that a list has the version of the instant, and that it meets
+// the given conditions.
 func (p *planned) held(list string, conditions bson.A) bson.D {
 	return bson.D{{Key: list, Value: bson.D{{Key: "$elemMatch", Value: bson.D{{Key: "$and", Value: append(bson.A{holding("", p.At)}, conditions...)}}}}}}
 }
 
-// around is a filter that looks at the key as a condition on a document, or run, in whose
-// list the version of the instant is, of which there is one.
+// around is a filter on the key as a condition on a document, or run, whose list has the
+// version of the instant.
 func (p *planned) around(list string, f driver.Filter) bson.D {
 	all := func(filters []driver.Filter) bson.A {
 		var conditions bson.A
@@ -479,9 +480,8 @@ func (p *planned) around(list string, f driver.Filter) bson.D {
 	return at(list).compile(f)
 }
 
-// pastPipeline reads the versions of the instant that are in a list. A page in the order of
-// keys ends where it is full: no more documents are looked at than the index of keys has
-// up to there.
+// pastPipeline reads the versions of the instant from a list. A page in the order of
+// keys ends when it is full: no documents after its last key are examined.
 func (p *planned) pastPipeline(list string) bson.A {
 	here := at(list)
 	page := bson.A{bson.D{{Key: "$sort", Value: here.sortBy(p.sorting(), p.Backward)}}}
@@ -503,9 +503,9 @@ func (p *planned) pastPipeline(list string) bson.A {
 	return append(stages, bson.D{{Key: "$project", Value: unwoundFields(list, versionFields(list))}})
 }
 
-// heldAt is the place, in a list that begins at or before an instant, of the
-// version that it holds: versions are in the order of their times, so that it
-// is how many there are until then, less one.
+// heldAt is the position of an instant's version in a list that begins at or before the
+// instant: versions are in the order of their times, so it is the number of
+// versions until then, minus one.
 func heldAt(list string, at driver.Instant) bson.D {
 	until := bson.D{{Key: "$size", Value: bson.D{{Key: "$filter", Value: bson.D{
 		{Key: "input", Value: "$" + list + ".at"},
@@ -515,7 +515,7 @@ func heldAt(list string, at driver.Instant) bson.D {
 	return bson.D{{Key: "$subtract", Value: bson.A{until, 1}}}
 }
 
-// numbered is the place of a version in a list that has it: numbers have no gaps.
+// numbered is the position of a version in a list that has it: numbers have no gaps.
 func numbered(list string, number int64) bson.D {
 	first := any("$n") // of a run
 	if list == "prev" {
@@ -524,7 +524,7 @@ func numbered(list string, number int64) bson.D {
 	return bson.D{{Key: "$subtract", Value: bson.A{number, first}}}
 }
 
-// choose is a stage that leaves only the version at a place in a list.
+// choose is a stage that keeps only the version at a position in a list.
 func choose(list string, place bson.D) bson.D {
 	fields := bson.D{{Key: list, Value: bson.D{{Key: "$slice", Value: bson.A{"$" + list, place, 1}}}}}
 	if list == "vs" {
@@ -533,7 +533,7 @@ func choose(list string, place bson.D) bson.D {
 	return bson.D{{Key: "$project", Value: fields}}
 }
 
-// asksForKey reports whether a filter looks at a document's key.
+// asksForKey reports whether a filter has a condition on a document's key.
 func asksForKey(f driver.Filter) bool {
 	switch f := f.(type) {
 	case driver.And:

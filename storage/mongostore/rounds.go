@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// rounds runs something for all that ask before it begins, one run after the other.
+// rounds runs a function for all callers that ask before it begins. Runs do not overlap.
 type rounds struct {
 	run  func() error
 	mu   sync.Mutex
@@ -18,7 +18,7 @@ type round struct {
 	err  error // to be read when done is closed
 }
 
-// ask asks for a round that has not begun yet.
+// ask returns a round that has not begun yet, and starts it if none is running.
 func (r *rounds) ask() *round {
 	r.mu.Lock()
 	defer r.mu.Unlock()

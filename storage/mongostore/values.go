@@ -61,7 +61,7 @@ func readAs(kind driver.Kind, v gjson.Result) any {
 	return nil
 }
 
-// textAs is readAs for what a string says.
+// textAs is readAs for a decoded string.
 func textAs(kind driver.Kind, s string) any {
 	switch kind {
 	case driver.KindString:
@@ -83,7 +83,7 @@ func textAs(kind driver.Kind, s string) any {
 	return nil
 }
 
-// numberAs is readAs for a number as it is written.
+// numberAs is readAs for the text of a number.
 func numberAs(kind driver.Kind, raw string) any {
 	switch kind {
 	case driver.KindInt:
@@ -111,7 +111,7 @@ func operand(kind driver.Kind, value driver.Value) any {
 			m, _ := decimal(value)
 			return m
 		}
-		return encodeString(value) // a date stays as it is
+		return encodeString(value) // a date is unchanged by this
 	case float64:
 		return ordered(value)
 	case driver.Instant:
@@ -131,7 +131,7 @@ func ordered(f float64) int64 {
 	return bits
 }
 
-// text is what a JSON string says.
+// text decodes a JSON string.
 func text(v gjson.Result) string {
 	raw := v.Raw
 	if len(raw) < 2 {
@@ -152,7 +152,7 @@ const exponentBias = 500_000_000
 
 // decimal encodes a decimal number, of any length, as text whose order is
 // that of the numbers: the sign, the exponent and the digits of 0.d₁d₂… × 10ᵉ,
-// each digit turned round for negative numbers.
+// each digit inverted for negative numbers.
 func decimal(s string) (string, bool) {
 	number, ok := literal.ParseDecimal(s)
 	switch {
@@ -184,7 +184,7 @@ func decimal(s string) (string, bool) {
 const (
 	firstEscaped = 0xD7B0
 	escapeMark   = '\uD7FE'
-	afterAll     = "\uD7FF" // greater than whatever follows an encoded text
+	afterAll     = "\uD7FF" // greater than every continuation of an encoded text
 	digitBits    = 6
 	digitCount   = 4
 	digitMask    = 1<<digitBits - 1
@@ -244,9 +244,9 @@ func decodeString(s string) string {
 	return b.String()
 }
 
-// memberName makes a name of any JSON member one that BSON and the paths of
-// queries take: without dots, dollars and NUL, not empty, and not a number,
-// which a path could take for a place in a list.
+// memberName encodes the name of a JSON member for BSON and the paths of queries:
+// without dots, dollars and NUL, not empty, and not a number, which in a path could
+// mean a position in a list.
 func memberName(name string) string {
 	if name == "" {
 		return "%"

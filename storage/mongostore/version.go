@@ -11,20 +11,20 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// record is a version with what is stored beside it.
+// record is a version with the other fields stored with it.
 type record struct {
 	driver.Version
 	id string // of the write that made it; empty when it was loaded
-	// loaded is when the version was, if it was; see arrived.
+	// loaded is the instant at which the version was loaded; 0 if it was committed; see arrived.
 	loaded driver.Instant
 }
 
-// encodeVersion writes a version as it is stored:
+// encodeVersion returns the stored form of a version:
 //
 //	{v, at, to, op, del, by, msg, grp, ch: [names], id, ld, data, x: {search form}}
 //
-// data is the JSON as it was given, so that reads and exports have the very
-// bytes. to is when the version was superseded; the current one has none.
+// data is the JSON unchanged, so that reads and exports have the same bytes.
+// to is when the version was superseded; the current one has none.
 func encodeVersion(r *record) bson.Raw {
 	at, dst := bsoncore.AppendDocumentStart(make([]byte, 0, 256+3*len(r.Data)))
 	dst = appendVersion(dst, r)
@@ -65,8 +65,8 @@ func appendVersion(dst []byte, r *record) []byte {
 	return dst
 }
 
-// decodeVersion reads what encodeVersion wrote, with or without data. What it
-// returns shares no memory with its argument.
+// decodeVersion decodes the result of encodeVersion, with or without data. The record
+// shares no memory with its argument.
 func decodeVersion(collection, key string, raw bson.Raw) (*record, error) {
 	r := &record{Version: driver.Version{Collection: collection, Key: key, SupersededAt: driver.Forever}}
 	elements, err := raw.Elements()
@@ -124,7 +124,7 @@ func readInstant(dst *driver.Instant, v bson.RawValue) bool {
 }
 
 func readData(v bson.RawValue) ([]byte, bool) {
-	const lengths = 4 + 1 // the length before and the NUL behind
+	const lengths = 4 + 1 // the length before and the NUL after
 	if v.Type != bson.TypeString || len(v.Value) < lengths {
 		return nil, false
 	}
@@ -172,7 +172,7 @@ func (c *collection) version(key string, v bson.RawValue) (*record, error) {
 	return decodeVersion(c.name, key, raw)
 }
 
-// The search form of a document is what filters, orders and indexes look at.
+// Filters, orders and indexes use the search form of a document.
 // Each member becomes a small document with one member for each kind that its
 // value reads as, so that a comparison of a kind never meets a value of another:
 //
@@ -180,10 +180,10 @@ func (c *collection) version(key string, v bson.RawValue) (*record, error) {
 //	{name: {s: "Go"}, stars: {i: 5, f: …, m: "6…"}, tags: {l: [{s: "a"}]}}
 //
 // Floats (f) and decimals (m) are encoded such that their order is exact.
-// Objects are under o, lists under l, which keeps paths from entering lists by
-// themselves. Null members are left out; null elements are empty documents.
-// What is deeper than maxDepth is cut to {z: true}: it is there, and nothing
-// more is known of it here.
+// Objects are under o, lists under l, so that paths do not enter lists implicitly.
+// Null members are left out; null elements are empty documents.
+// Values deeper than maxDepth are replaced by {z: true}: they exist, and their content
+// is not in the search form.
 
 // maxDepth is how many levels of objects and lists the search form has. Each
 // takes two levels of BSON, of which the server allows 100.
@@ -263,19 +263,19 @@ func appendNested(dst []byte, v gjson.Result, depth int) []byte {
 	return end(dst, at)
 }
 
-// end ends a document or a list that was begun at a place.
+// end ends the document or the list that begins at an offset.
 func end(dst []byte, at int32) []byte {
 	dst = append(dst, 0)
 	return bsoncore.UpdateLength(dst, at, int32(len(dst[at:])))
 }
 
-// loadedField is where a version that was loaded has the instant at which it was.
+// loadedField is the field with the instant at which a version was loaded.
 const loadedField = "ld"
 
-// arrived is when a version came into the store. It grows with the number.
+// arrived is when a version was committed or loaded. It grows with the number.
 func (r *record) arrived() driver.Instant { return max(r.RecordedAt, r.loaded) }
 
-// arrivalFields is a projection to versions with when they arrived.
+// arrivalFields is a projection to versions with their arrival.
 func arrivalFields(list string) bson.D {
 	return append(versionFields(list), bson.E{Key: list + "." + loadedField, Value: 1})
 }

@@ -177,7 +177,7 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, client net.Con
 	}
 	defer p.drop(server)
 	r := &relay{client: client, server: server, awaited: make(map[int32]Answer)}
-	p.serving.Go(r.back)
+	p.serving.Go(r.reply)
 	for {
 		m, err := readMessage(client)
 		if err != nil {
@@ -187,7 +187,7 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, client net.Con
 		if err != nil {
 			return
 		}
-		if !r.forth(m, (*p.answer.Load())(command)) {
+		if !r.request(m, (*p.answer.Load())(command)) {
 			return
 		}
 	}
@@ -202,8 +202,8 @@ type relay struct {
 	stalled        bool
 }
 
-// forth takes a command to the server. It reports false where the connection ends.
-func (r *relay) forth(m *message, a Answer) bool {
+// request takes a command to the server. It reports false where the connection ends.
+func (r *relay) request(m *message, a Answer) bool {
 	r.mu.Lock()
 	r.stalled = r.stalled || a.kind == stalls
 	stalled := r.stalled
@@ -231,8 +231,8 @@ func (r *relay) toClient(b []byte) bool {
 	return err == nil
 }
 
-// back takes the server's replies to the client.
-func (r *relay) back() {
+// reply takes the server's replies to the client.
+func (r *relay) reply() {
 	defer func() { _ = r.client.Close() }()
 	for {
 		m, err := readMessage(r.server)
