@@ -37,7 +37,8 @@ type Config struct {
 	Write int // operations that write, which wait for the disk
 	// PerClient is how many operations that do not write are executed at a time for one
 	// client while another one is active; 0: any number. With fewer than there are
-	// processors, one of these is soon free for the others.
+	// processors, one of these is soon free for the others. Where only slow ones are
+	// executed, one more may be that is not slow: it would wait longer than it takes.
 	PerClient int
 	Long      time.Duration // from how long on an operation is slow
 	Wait      time.Duration // for a place in the fast lane
@@ -98,6 +99,7 @@ type client struct {
 	since time.Time // that used is as of
 	refs  int       // operations that wait or are executed
 	reads int       // operations that are executed and do not write
+	slow  int       // of these, in the slow lane
 }
 
 // NewGate returns a gate. Places are at least one in each lane.
@@ -254,7 +256,7 @@ func (g *Gate) visited(c *client, now time.Time) {
 
 // mayTake reports whether a client may have one more place of a lane, if there is one.
 func (g *Gate) mayTake(c *client, lane int, now time.Time) bool {
-	if lane == write || g.cfg.PerClient == 0 || c.reads < g.cfg.PerClient {
+	if lane == write || g.cfg.PerClient == 0 || c.reads < g.cfg.PerClient || lane != slow && c.reads == c.slow {
 		return true
 	}
 	return !slices.ContainsFunc(g.recent[:], func(v visit) bool {
@@ -266,8 +268,16 @@ func (g *Gate) mayTake(c *client, lane int, now time.Time) bool {
 func (g *Gate) occupy(c *client, lane int) {
 	g.lanes[lane].free--
 	g.inFlight++
+	c.count(lane, 1)
+}
+
+// count adds to the client's operations of a lane.
+func (c *client) count(lane, n int) {
 	if lane != write {
-		c.reads++
+		c.reads += n
+	}
+	if lane == slow {
+		c.slow += n
 	}
 }
 
@@ -276,9 +286,7 @@ func (g *Gate) occupy(c *client, lane int) {
 func (g *Gate) vacate(c *client, lane int, now time.Time) {
 	g.lanes[lane].free++
 	g.inFlight--
-	if lane != write {
-		c.reads--
-	}
+	c.count(lane, -1)
 	g.admitNext(now)
 }
 

@@ -360,3 +360,36 @@ func TestPerClient(t *testing.T) {
 		}
 	})
 }
+
+// An operation that takes long keeps neither the short ones nor the writes of its client from
+// their turns, also while another client is active.
+func TestShortOperationsBesideSlowOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(Config{Fast: 2, Slow: 2, Write: 2, Long: 10 * time.Millisecond, Wait: time.Second, WaitSlow: time.Second, PerClient: 1, Now: time.Now})
+		enter(t, g, "a", "{list}", true).Leave(true) // known to be short from now on
+		enter(t, g, "b", "{1}", false).Leave(true)
+		long := enter(t, g, "a", "{slow}", true)
+		enter(t, g, "a", "{short}", false).Leave(true)
+		enter(t, g, "a", "{list}", true).Leave(true)
+		writing, err := g.Enter(t.Context(), "a", false)
+		if err == nil {
+			err = writing.Operation(t.Context(), "", "mutation {m}", false, true)
+		}
+		if err != nil || long.lane != slow {
+			t.Fatalf("%v, lane %d", err, long.lane)
+		}
+		short := enter(t, g, "a", "{short}", false)
+		for _, slowly := range []bool{false, true} {
+			enter(t, g, "b", "{1}", false).Leave(true)
+			if _, err := g.Enter(t.Context(), "a", slowly); !errors.Is(err, ErrBusy) {
+				t.Errorf("a second one, slow %t: %v", slowly, err)
+			}
+		}
+		for _, p := range []*Place{short, writing, long} {
+			p.Leave(true)
+		}
+		if c := g.clients["a"]; c.reads != 0 || c.slow != 0 || g.InFlight() != 0 {
+			t.Errorf("%+v, %d in flight", c, g.InFlight())
+		}
+	})
+}
