@@ -55,6 +55,11 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 	if k.current == nil || patch == nil {
 		return k, nil
 	}
+	done, err := s.compare(ctx, base, cur)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	after, err := s.patched(t, cur.Data, patch, "input.patch")
 	fits := err == nil
 	if !fits { // what the document has become; by itself the patch may be good
@@ -74,6 +79,27 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 	}
 	k.mergeable = fits && len(k.overlapping) == 0 && !over.again
 	return k, nil
+}
+
+// largeCompared is from how many bytes on documents are compared few at a time, and
+// comparedTogether is how many, since that takes many times their memory.
+const (
+	largeCompared    = 128 << 10
+	comparedTogether = 2
+)
+
+// compare waits until two documents may be compared, if they are large. The caller calls done
+// when they were.
+func (s *Store) compare(ctx context.Context, a, b *driver.Version) (done func(), err error) {
+	if len(a.Data)+len(b.Data) < largeCompared {
+		return func() {}, nil
+	}
+	select {
+	case s.comparing <- struct{}{}:
+		return func() { <-s.comparing }, nil
+	case <-ctx.Done():
+		return nil, fromDriver(ctx, driver.GivenUp(ctx.Err()))
+	}
 }
 
 // lost is the outcome of a write that was in conflict.
@@ -105,6 +131,11 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 		Collections: []string{t.Collection}, Keys: []string{cur.Key},
 		FromNumber: base.Number + 1, ToNumber: cur.Number + 1, Backward: true,
 	}
+	done, err := s.compare(ctx, base, cur)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	out := []*FieldChange{}
 	for e, err := range s.entries(ctx, q, true) {
 		if err != nil {

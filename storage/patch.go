@@ -29,10 +29,43 @@ func (s *Store) patched(t *Type, doc []byte, patch map[string]any, path string) 
 	if len(out) > s.limits.DocumentBytes {
 		return nil, badInput("%s: the document would have %d bytes; at most %d are allowed (--max-document)", path, len(out), s.limits.DocumentBytes)
 	}
+	if n := longestList(out); n > maxElements {
+		return nil, badInput("%s: a list would have %d elements; at most %d are allowed", path, n, maxElements)
+	}
 	if out, err = normal.Object(out); err != nil { // deeper than a document may be
 		return nil, badInput("%s: %v", path, err)
 	}
 	return out, nil
+}
+
+// maxElements is how many elements a list of a document may have: to compare two lists takes
+// some 200 bytes for each element.
+const maxElements = 100_000
+
+// longestList returns the number of elements of the longest list in a document, where that may
+// be more than maxElements.
+func longestList(doc []byte) (longest int) {
+	if len(doc) < 2*maxElements {
+		return 0
+	}
+	var open []int // elements of the lists around a place; of an object less than 0
+	for i := 0; i < len(doc); i++ {
+		last := len(open) - 1
+		switch doc[i] {
+		case '"':
+			i = rawjson.End(doc, i) - 1
+		case '[':
+			open = append(open, 1)
+		case '{':
+			open = append(open, -len(doc))
+		case ',':
+			open[last]++
+			longest = max(longest, open[last])
+		case ']', '}':
+			open = open[:last]
+		}
+	}
+	return longest
 }
 
 func patchObject(o *ObjectType, doc []byte, patch map[string]any, path string) ([]byte, error) {

@@ -21,6 +21,7 @@ type Store struct {
 	log          *slog.Logger
 	loaded       loadCache
 	feed         feed
+	comparing    chan struct{} // has a place for each pair of large documents that is compared for a write
 }
 
 // Limits bound what one request may ask for.
@@ -72,7 +73,7 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 	s := &Store{
 		engine: engine, types: types,
 		byName: map[string]*Type{}, byCollection: map[string]*Type{}, wraps: map[string]func(*Document) AnyDocument{},
-		limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
+		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
 	}
 	s.distant, _ = driver.As[driver.Distant](engine)
 	s.rememberer, _ = driver.As[driver.Rememberer](engine)

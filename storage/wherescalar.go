@@ -21,6 +21,10 @@ var textOps = map[string]struct {
 	"containsFold": {driver.Contains, true}, "eqFold": {driver.Equals, true},
 }
 
+// maxContained is the length of a text to look for within others, in bytes: in the worst case
+// looking takes the product of both lengths.
+const maxContained = 1024
+
 // scalar is the conditions on one value; all of them hold.
 func (b *filterBuilder) scalar(f *Field, target driver.Field, m map[string]any, path string) (driver.Filter, error) {
 	var all driver.And
@@ -68,6 +72,9 @@ func (b *filterBuilder) condition(f *Field, target driver.Field, name string, v 
 			return nil, err
 		}
 		s, _ := value.(string)
+		if text.op == driver.Contains && len(s) > maxContained {
+			return nil, badInput("%s: a text to look for has at most %d bytes, this one has %d", path, maxContained, len(s))
+		}
 		return orDefault(f, target, driver.Text{Field: target, Op: text.op, Value: s, Fold: text.fold}), nil
 	}
 	op, ok := compareOps[name]

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/asof/asof/storage"
@@ -120,6 +121,18 @@ func TestWhatCannotBeReadIsNullInFilters(t *testing.T) {
 		nulls := slices.DeleteFunc(slices.Clone(got), func(key string) bool { return slices.Contains(valued, key) })
 		if fmt.Sprint(got[:len(nulls)]) != fmt.Sprint(slices.Sorted(slices.Values(nulls))) {
 			t.Errorf("by %s: %q", f.name, got)
+		}
+	}
+}
+
+func TestLongTextsAreNotLookedFor(t *testing.T) {
+	e := newEnv(t)
+	for _, name := range []string{"contains", "containsFold", "startsWith"} {
+		for _, length := range []int{1024, 1025} {
+			_, err := e.projects.Page(e.begin(), object{"name": object{name: strings.Repeat("x", length)}}, nil, nil, nil, nil, nil, nil)
+			if want := length > 1024 && name != "startsWith"; (err != nil) != want {
+				t.Errorf("%s of %d bytes: %v", name, length, err)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,6 +162,7 @@ func TestInputIsChecked(t *testing.T) {
 		{object{"releases": []any{object{"nothing": 1}}}, "input.patch.releases[0]: Release has no field"},
 		{object{"currentRelease": "x"}, "input.patch.currentRelease: expected an object"},
 		{object{"description": strings.Repeat("x", 9<<20)}, "at most 8388608 are allowed"},
+		{object{"commitHistory": []any{object{"a": slices.Repeat([]any{json.Number("1")}, 100_001)}}}, "input.patch: a list would have 100001 elements; at most 100000 are allowed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.want, func(t *testing.T) {
@@ -183,6 +185,13 @@ func TestInputIsChecked(t *testing.T) {
 	if d := e.get("a"); d.Version() != 1 {
 		t.Errorf("refused input made version %d", d.Version())
 	}
+}
+
+// The longest list counts, not all together, nor what a text has.
+func TestLongLists(t *testing.T) {
+	e := newEnv(t)
+	long := slices.Repeat([]any{json.Number("1")}, 100_000)
+	e.create("a", object{"name": strings.Repeat("[,", 100_000), "tags": []any{}, "commitHistory": []any{long, long, object{"a": long}}})
 }
 
 func TestPatchTellsNullFromAbsent(t *testing.T) {

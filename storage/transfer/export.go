@@ -134,6 +134,9 @@ func appendLine(b []byte, v *driver.Version) ([]byte, error) {
 		return b, fmt.Errorf("%s %q version %d: %w", v.Collection, v.Key, v.Number, err)
 	}
 	if !v.Deleted {
+		if !jsontext.Value(v.Data).IsValid() {
+			return b, fmt.Errorf("%s %q version %d: its document is damaged, and is not JSON any more; asof check finds all that are", v.Collection, v.Key, v.Number)
+		}
 		b = append(b, `,"data":`...)
 		b = append(b, v.Data...)
 	}
