@@ -40,7 +40,7 @@ func (s *Store) patched(t *Type, doc []byte, patch map[string]any, path string) 
 
 // maxElements is how many elements a list of a document may have: to compare two lists takes
 // some 200 bytes for each element.
-const maxElements = 100_000
+const maxElements = 50_000
 
 // longestList returns the number of elements of the longest list in a document, where that may
 // be more than maxElements.
