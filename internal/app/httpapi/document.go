@@ -25,9 +25,9 @@ import (
 // What the caches of documents hold at most. What is parsed takes about tokenBytes for
 // each token, at most, and its text.
 const (
-	documentBytes  = 32 << 20
+	documentBytes  = 12 << 20
 	tokenBytes     = 300
-	persistedBytes = 16 << 20
+	persistedBytes = 8 << 20
 )
 
 // documents reads the documents of requests, each of which is parsed once, and keeps
@@ -157,7 +157,7 @@ type cache[T any] struct {
 
 // newCache returns a cache of at most a number of bytes, as size counts them.
 func newCache[T any](bytes int, size func(key string, value T) int) *cache[T] {
-	return &cache[T]{kept: lru.New[string, T](bytes), size: size, most: bytes / 8}
+	return &cache[T]{kept: lru.New[string, T](bytes), size: size, most: bytes / 4}
 }
 
 // Get returns the value that was added under a key, unless it was evicted.
@@ -167,7 +167,7 @@ func (c *cache[T]) Get(key string) (T, bool) {
 	return c.kept.Get(key)
 }
 
-// Add keeps a value unless it would fill more than an eighth of the cache.
+// Add keeps a value unless it would fill more than a quarter of the cache.
 func (c *cache[T]) Add(key string, value T) {
 	if size := c.size(key, value); size <= c.most {
 		c.mu.Lock()

@@ -25,8 +25,8 @@ import (
 // fieldBytes: fragments that are spread in many places are compiled in each, so
 // that this can be much more.
 const (
-	cachedBytes    = 32 << 20
-	cachedEntry    = cachedBytes / 8 // of one operation
+	cachedBytes    = 12 << 20
+	cachedEntry    = cachedBytes / 4 // of one operation
 	cachedVariants = 16              // of one operation
 	nodeBytes      = 250
 	fieldBytes     = 256
