@@ -11,20 +11,20 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Misfit is a value in a stored version that does not fit its type: reading the
+// Mismatch is a value in a stored version that does not fit its type: reading the
 // field that Err names is an error.
-type Misfit struct {
+type Mismatch struct {
 	Type    *Type
 	Key     string
 	Version int
 	Current bool // of a document that exists now
-	Err     *MisfitError
+	Err     *MismatchError
 }
 
-// Misfits calls report for what does not fit its type in every version that is
+// Mismatches calls report for what does not fit its type in every version that is
 // stored, in the order of times: for at most 1,000 values of each version. It keeps
 // nothing, and returns the error of the engine, or of data that is no document.
-func (s *Store) Misfits(ctx context.Context, report func(Misfit)) error {
+func (s *Store) Mismatches(ctx context.Context, report func(Mismatch)) error {
 	q := &driver.LogQuery{}
 	for _, t := range s.types {
 		q.Collections = append(q.Collections, t.Collection)
@@ -37,12 +37,12 @@ func (s *Store) Misfits(ctx context.Context, report func(Misfit)) error {
 			continue
 		}
 		t := s.byCollection[v.Collection]
-		misfits, err := t.unreadable(v.Data)
+		mismatches, err := t.unreadable(v.Data)
 		if err != nil {
 			return fmt.Errorf("%s %q, version %d: %w", t.Name, v.Key, v.Number, err)
 		}
-		for _, m := range misfits {
-			report(Misfit{Type: t, Key: v.Key, Version: int(v.Number), Current: v.Current(), Err: m})
+		for _, m := range mismatches {
+			report(Mismatch{Type: t, Key: v.Key, Version: int(v.Number), Current: v.Current(), Err: m})
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-func TestMisfitsAreThoseOfAllVersions(t *testing.T) {
+func TestMismatchesAreThoseOfAllVersions(t *testing.T) {
 	e := newEnv(t)
 	e.load("software", "k", `{"stargazers_count":1}`)
 	e.load("software", "k", `{"name":"n","stargazers_count":"1","plan":"NONE"}`)
@@ -22,7 +22,7 @@ func TestMisfitsAreThoseOfAllVersions(t *testing.T) {
 	e.load("software", "b", ``)
 	e.load("tags", "x", `{"name":"x","related":[null,5]}`)
 	var got []string
-	if err := e.store.Misfits(t.Context(), func(m storage.Misfit) {
+	if err := e.store.Mismatches(t.Context(), func(m storage.Mismatch) {
 		got = append(got, fmt.Sprintf("%s %s %d %t %v", m.Type.Name, m.Key, m.Version, m.Current, m.Err))
 	}); err != nil {
 		t.Fatal(err)

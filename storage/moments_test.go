@@ -90,7 +90,7 @@ func TestMomentsAndDaysAreCheckedAlikeEverywhere(t *testing.T) {
 	}
 	// Only what cannot be read is wrong in the store.
 	var wrong []string
-	if err := e.store.Misfits(t.Context(), func(m storage.Misfit) { wrong = append(wrong, m.Key) }); err != nil {
+	if err := e.store.Mismatches(t.Context(), func(m storage.Mismatch) { wrong = append(wrong, m.Key) }); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(wrong)
@@ -107,13 +107,13 @@ func TestMomentsAndDaysAreCheckedAlikeEverywhere(t *testing.T) {
 }
 
 func TestValidateAllGoesOn(t *testing.T) {
-	undeclared, misfits, err := fixtureTypes()[0].ValidateAll([]byte(
+	undeclared, mismatches, err := fixtureTypes()[0].ValidateAll([]byte(
 		`{"stargazers_count":"many","secret":1,"tags":["x",5,null],"current_release":{"tag":2,"draft":true},"releases":[{"by":1},7],"checkedAt":"2024-02-29T1:59:59Z","other":2}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, m := range misfits {
+	for _, m := range mismatches {
 		line := m.Error()
 		if m.Missing {
 			line += " (missing)"
@@ -142,8 +142,8 @@ func TestValidateAllGoesOn(t *testing.T) {
 }
 
 func TestValidateAllIsBounded(t *testing.T) {
-	_, misfits, err := fixtureTypes()[0].ValidateAll([]byte(`{"name":"n","tags":[` + strings.Repeat("1,", 5000) + `1]}`))
-	if err != nil || len(misfits) != 1000 {
-		t.Errorf("%d misfits, %v", len(misfits), err)
+	_, mismatches, err := fixtureTypes()[0].ValidateAll([]byte(`{"name":"n","tags":[` + strings.Repeat("1,", 5000) + `1]}`))
+	if err != nil || len(mismatches) != 1000 {
+		t.Errorf("%d mismatches, %v", len(mismatches), err)
 	}
 }

@@ -139,8 +139,8 @@ func (o *ObjectType) checkField(i int, f *Field) error {
 	}
 	c := checker{strict: true, exact: true, most: 1}
 	c.field(f, f.Default)
-	if len(c.misfits) > 0 {
-		return fmt.Errorf("the default does not fit: %w", c.misfits[0])
+	if len(c.mismatches) > 0 {
+		return fmt.Errorf("the default does not fit: %w", c.mismatches[0])
 	}
 	if c.err != nil {
 		return fmt.Errorf("the default does not fit: %w", c.err)

@@ -81,22 +81,22 @@ func (s *Store) restoreAfter(ctx context.Context, op *operation, t *Type, in Res
 // not now, or was not until it was deleted: states of the past need not fit today's
 // schema.
 func (t *Type) restorable(was, target *driver.Version, data []byte, parts, deleted bool) error {
-	c := checker{required: true, schema: true, most: maxMisfits}
+	c := checker{required: true, schema: true, most: maxMismatches}
 	err := c.document(t, data)
 	if err != nil {
 		return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
 	}
-	if len(c.misfits) == 0 {
+	if len(c.mismatches) == 0 {
 		return nil
 	}
-	now := checker{required: true, schema: true, most: maxMisfits}
+	now := checker{required: true, schema: true, most: maxMismatches}
 	if was != nil && !was.Deleted {
 		if err := now.document(t, was.Data); err != nil {
 			return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
 		}
 	}
-	for _, m := range c.misfits {
-		if slices.ContainsFunc(now.misfits, func(n *MisfitError) bool { return n.Path == m.Path }) {
+	for _, m := range c.mismatches {
+		if slices.ContainsFunc(now.mismatches, func(n *MismatchError) bool { return n.Path == m.Path }) {
 			continue
 		}
 		arg, instead := "input.to", "restore the fields that fit, with paths"

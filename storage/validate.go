@@ -10,46 +10,46 @@ import (
 	"github.com/asof/asof/storage/rawjson"
 )
 
-// maxMisfits bounds the misfits of one document that are told apart.
-const maxMisfits = 1000
+// maxMismatches bounds the mismatches of one document that are told apart.
+const maxMismatches = 1000
 
 // Validate checks a document in normal form against the type, for versions that
 // were recorded elsewhere. It returns the paths of the members that the type
 // does not declare (stored names, with dots; those in lists without an index),
-// and a *MisfitError for the first value that is not as the type declares it;
+// and a *MismatchError for the first value that is not as the type declares it;
 // it looks no further.
 func (t *Type) Validate(data []byte) (undeclared []string, err error) {
 	c := checker{required: true, exact: true, most: 1}
 	if err := c.document(t, data); err != nil {
 		return nil, err
 	}
-	if len(c.misfits) > 0 {
-		return c.undeclared, c.misfits[0]
+	if len(c.mismatches) > 0 {
+		return c.undeclared, c.mismatches[0]
 	}
 	return c.undeclared, nil
 }
 
 // ValidateAll is Validate for those who keep what does not fit: it goes on
-// behind each misfit, and returns at most 1,000 of them. The error is that of
+// behind each mismatch, and returns at most 1,000 of them. The error is that of
 // data that is no document.
-func (t *Type) ValidateAll(data []byte) (undeclared []string, misfits []*MisfitError, err error) {
-	c := checker{required: true, exact: true, most: maxMisfits}
+func (t *Type) ValidateAll(data []byte) (undeclared []string, mismatches []*MismatchError, err error) {
+	c := checker{required: true, exact: true, most: maxMismatches}
 	if err := c.document(t, data); err != nil {
 		return nil, nil, err
 	}
-	return c.undeclared, c.misfits, nil
+	return c.undeclared, c.mismatches, nil
 }
 
 // unreadable returns what reading a document in normal form would fail at, up to
 // 1,000 values. The error is that of data that is no document.
-func (t *Type) unreadable(data []byte) ([]*MisfitError, error) {
-	c := checker{required: true, most: maxMisfits}
+func (t *Type) unreadable(data []byte) ([]*MismatchError, error) {
+	c := checker{required: true, most: maxMismatches}
 	err := c.document(t, data)
-	return c.misfits, err
+	return c.mismatches, err
 }
 
-// MisfitError says that a value in a document is not what its type declares.
-type MisfitError struct {
+// MismatchError says that a value in a document is not what its type declares.
+type MismatchError struct {
 	Path     string // in stored names, with dots, and indexes in brackets
 	Expected string
 	Found    string
@@ -60,7 +60,7 @@ type MisfitError struct {
 	Readable bool
 }
 
-func (e *MisfitError) Error() string {
+func (e *MismatchError) Error() string {
 	return fmt.Sprintf("%s: expected %s, found %s", e.Path, e.Expected, e.Found)
 }
 
@@ -72,16 +72,16 @@ func nonEmpty(b []byte) []byte {
 }
 
 // checker walks a value and compares it with its declaration. The path is kept
-// as a list of frames, and written out only for a misfit.
+// as a list of frames, and written out only for a mismatch.
 type checker struct {
 	strict     bool // nulls must be allowed, members declared
 	required   bool // what cannot be read as null or empty must be there
 	exact      bool // moments and days must be written as they are accepted now
 	schema     bool // paths are in the names of the GraphQL schema
-	most       int  // misfits, after which it stops
+	most       int  // mismatches, after which it stops
 	path       []step
 	undeclared []string
-	misfits    []*MisfitError
+	mismatches []*MismatchError
 	err        error // of a strict checker
 }
 
@@ -96,7 +96,7 @@ func (c *checker) document(t *Type, data []byte) error {
 	return nil
 }
 
-func (c *checker) stopped() bool { return c.err != nil || len(c.misfits) >= c.most }
+func (c *checker) stopped() bool { return c.err != nil || len(c.mismatches) >= c.most }
 
 type step struct {
 	name  string
@@ -187,7 +187,7 @@ func (c *checker) complete(o *ObjectType, seen []bool) {
 }
 
 func (c *checker) missing(expected, found string) {
-	c.misfits = append(c.misfits, &MisfitError{Path: c.pathString(), Expected: expected, Found: found, Missing: true})
+	c.mismatches = append(c.mismatches, &MismatchError{Path: c.pathString(), Expected: expected, Found: found, Missing: true})
 }
 
 func (c *checker) unknown(name string) {
@@ -249,12 +249,12 @@ func (c *checker) value(f *Field, raw []byte) {
 		c.wrong(f.expected(), raw)
 	} else if c.exact && !f.accepted(raw) {
 		c.wrong(f.expected(), raw)
-		c.misfits[len(c.misfits)-1].Readable = true
+		c.mismatches[len(c.mismatches)-1].Readable = true
 	}
 }
 
 func (c *checker) wrong(expected string, raw []byte) {
-	c.misfits = append(c.misfits, &MisfitError{Path: c.pathString(), Expected: expected, Found: sample(nonEmpty(raw))})
+	c.mismatches = append(c.mismatches, &MismatchError{Path: c.pathString(), Expected: expected, Found: sample(nonEmpty(raw))})
 }
 
 // accepted reports whether a value that can be read is one that is accepted

@@ -143,7 +143,7 @@ func (w *watch) begin(ctx context.Context, q WatchQuery) error {
 }
 
 func (w *watch) run(ctx context.Context) error {
-	w.tell(nil)
+	w.deliver(nil)
 	for !w.left {
 		w.woken = w.store.feed.look() // before the round, so that nothing is missed
 		more, err := w.round(ctx)
@@ -162,7 +162,7 @@ func (w *watch) run(ctx context.Context) error {
 	return nil
 }
 
-// round tells what is behind the place: a round that is shared with other watches, or,
+// round delivers what comes after the place: a round that is shared with other watches, or,
 // where the watch is behind those, all that there is up to now. It reports whether there
 // may be more.
 func (w *watch) round(ctx context.Context) (more bool, err error) {
@@ -173,7 +173,7 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 		}
 		if r != nil {
 			for _, v := range r.versions {
-				if slices.Contains(w.collections, v.Collection) && !w.tell(v) {
+				if slices.Contains(w.collections, v.Collection) && !w.deliver(v) {
 					return false, nil
 				}
 			}
@@ -194,7 +194,7 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if !w.tell(v) {
+		if !w.deliver(v) {
 			return false, nil
 		}
 	}
@@ -219,8 +219,8 @@ func (s *Store) watchedUntil(ctx context.Context, from driver.Instant) (driver.I
 	return max(now, from), nil
 }
 
-// tell tells of a version, or of a place if v is nil, and returns whether it may go on.
-func (w *watch) tell(v *driver.Version) bool {
+// deliver delivers a version, or a place if v is nil, and returns whether to continue.
+func (w *watch) deliver(v *driver.Version) bool {
 	e := &Event{}
 	if v != nil {
 		w.place = watchPlace{positionOf(v)}

@@ -107,7 +107,7 @@ type mismatches struct {
 // maxFirst is how many versions are named of each way in which they do not fit.
 const maxFirst = 3
 
-func (w *mismatches) add(f storage.Misfit) {
+func (w *mismatches) add(f storage.Mismatch) {
 	if w.versions > 0 && w.key == f.Key && w.version == f.Version {
 		return // another element of the same list
 	}
@@ -132,7 +132,7 @@ func (m *Main) printMismatches(ctx context.Context, engine driver.Engine) error 
 	type way struct{ field, expected string }
 	byWay := map[way]*mismatches{}
 	index := regexp.MustCompile(`\[\d+\]`)
-	if err := store.Misfits(ctx, func(f storage.Misfit) {
+	if err := store.Mismatches(ctx, func(f storage.Mismatch) {
 		at := way{f.Type.Name + "." + index.ReplaceAllString(f.Err.Path, "[]"), f.Err.Expected}
 		w := byWay[at]
 		if w == nil {

@@ -45,7 +45,7 @@ type Clock struct {
 	flight  driver.Instant // the first time of the batch in flight; 0: none
 	landed  chan struct{}  // closed when the batch in flight has landed
 	jumped  bool           // the time of day is not believed
-	stopped bool           // nobody is given an instant after the last one any more
+	stopped bool           // no instant after the last one is given any more
 }
 
 // Options are what a clock is made from.
@@ -57,9 +57,9 @@ type Options struct {
 	// Last is the greatest instant that was handed out before.
 	Last driver.Instant
 	// Cover is called before a reader is given an instant, unless it is one up to
-	// which it was called before. Nil: nobody wants to know.
+	// which it was called before. Nil: it is not called.
 	Cover func(until driver.Instant)
-	// Logger is told of jumps.
+	// Logger gets a line for each jump.
 	Logger *slog.Logger
 }
 

@@ -105,13 +105,13 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 // remarked; so is, if the import is lenient, every value of another type.
 func (p *jobParser) check(t *storage.Type, data []byte) (remarks []remark, err error) {
 	var unknown []string
-	var misfits []*storage.MisfitError
+	var mismatches []*storage.MismatchError
 	if p.opts.Lenient {
-		unknown, misfits, err = t.ValidateAll(data)
+		unknown, mismatches, err = t.ValidateAll(data)
 	} else {
 		unknown, err = t.Validate(data)
 	}
-	if misfit, ok := errors.AsType[*storage.MisfitError](err); ok && misfit.Missing {
+	if mismatch, ok := errors.AsType[*storage.MismatchError](err); ok && mismatch.Missing {
 		return nil, fmt.Errorf("%w; the schema requires it: declare it nullable or give it a @default, or import with --lenient to keep the document as it is", err)
 	}
 	if err != nil {
@@ -120,7 +120,7 @@ func (p *jobParser) check(t *storage.Type, data []byte) (remarks []remark, err e
 	for _, path := range unknown {
 		remarks = append(remarks, remark{collection: t.Collection, path: path})
 	}
-	for _, m := range misfits {
+	for _, m := range mismatches {
 		remarks = append(remarks, remark{collection: t.Collection, problem: m.Error(), readable: m.Readable})
 	}
 	return remarks, nil
