@@ -141,7 +141,7 @@ func openToLock(name string, inspect bool) (f *os.File, shared bool, err error) 
 }
 
 func errUsed(path, how string) error {
-	return driver.Errorf(driver.CodeUnavailable, "%s: another process is using it%s, such as a running server; stop that one, or name another file", path, how)
+	return driver.Errorf(driver.CodeUnavailable, "%s: another process is using it%s, such as a running server; stop that one, or name another store", path, how)
 }
 
 // acquireDatabase takes a lock on the database itself, against servers that open
