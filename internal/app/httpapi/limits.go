@@ -85,7 +85,7 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 	w := costWalk{limits: e.limits, weight: e.weight, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
 	total := w.set(oc.Operation.SelectionSet, false)
 	total.cost = plus(total.cost, total.once)
-	op.mayBeLong = w.lists || total.cost > quickCost
+	op.pages, op.mayBeLong = w.lists, w.lists || total.cost > quickCost
 	limits := e.limits
 	switch {
 	case w.err != nil:

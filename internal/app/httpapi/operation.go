@@ -45,6 +45,7 @@ type operation struct {
 	get    bool            // it came by GET
 	// mayBeLong: it lists documents or reads histories.
 	mayBeLong   bool
+	pages       bool        // it has lists with pages, which may read much
 	outOfMemory atomic.Bool // there was no memory for it
 	long        atomic.Bool // the answer is longer than one may be
 	opContext   opContext   // its context, once it has a place

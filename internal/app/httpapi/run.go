@@ -89,7 +89,9 @@ func (r *run) start(params *graphql.RawParams) *problem {
 	if r.refused != nil {
 		return nil
 	}
-	write := r.oc.Operation.Operation == ast.Mutation
+	// A mutation that asks for pages of what it changed may read as much as a query, and has
+	// a query's place and time.
+	write := r.oc.Operation.Operation == ast.Mutation && !r.op.pages
 	// The request's context: waiting with the operation's would start its timer.
 	if err := r.place.Operation(r.op.opContext.Context, r.oc.Operation.Name, r.oc.RawQuery, r.op.mayBeLong, write); err != nil {
 		r.place = nil
