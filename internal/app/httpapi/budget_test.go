@@ -220,17 +220,19 @@ func TestSlowOperationsKeepNobodyOut(t *testing.T) {
 }
 
 // A query ends when it has been executed for long, by the clock and by the processor; a
-// mutation goes on.
+// mutation goes on, unless it asks for pages.
 func TestExecutionIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		document  string
 		wall, cpu time.Duration // that each field takes
 		status    int
+		errors    bool
 	}{
-		{`{hello}`, time.Second, time.Second, http.StatusGatewayTimeout},
-		{`{hello}`, time.Second, 0, http.StatusOK}, // another process had the processors
-		{`{hello}`, 0, time.Second, http.StatusOK}, // another operation had them
-		{`mutation {change}`, time.Second, time.Second, http.StatusOK},
+		{`{hello}`, time.Second, time.Second, http.StatusGatewayTimeout, true},
+		{`{hello}`, time.Second, 0, http.StatusOK, false}, // another process had the processors
+		{`{hello}`, 0, time.Second, http.StatusOK, false}, // another operation had them
+		{`mutation {change}`, time.Second, time.Second, http.StatusOK, false},
+		{`mutation {changeItem {more(first: 1) {nodes {id}}}}`, time.Second, time.Second, http.StatusOK, true},
 	} {
 		var wall, cpu atomic.Int64
 		field := func(ctx context.Context) (any, error) {
@@ -241,9 +243,9 @@ func TestExecutionIsBounded(t *testing.T) {
 		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 			cfg.Now = func() time.Time { return time.Unix(0, wall.Load()) }
 			cfg.CPU = func() time.Duration { return time.Duration(cpu.Load()) }
-			schema.fields["hello"], schema.fields["change"] = field, field
+			schema.fields["hello"], schema.fields["change"], schema.fields["changeItem"] = field, field, field
 		})
-		if a := s.query(t, c.document); a.status != c.status {
+		if a := s.query(t, c.document); a.status != c.status || strings.Contains(a.text, `"errors"`) != c.errors {
 			t.Errorf("%+v: status %d, %s", c, a.status, a.text)
 		}
 	}

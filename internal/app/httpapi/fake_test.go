@@ -40,7 +40,7 @@ type Query {
   items(first: Int, after: String, last: Int): ItemConnection!
   nodes(ids: [ID!]!): [Item]!
 }
-type Mutation { change(value: Int): Int }
+type Mutation { change(value: Int): Int changeItem: Item }
 type ItemConnection { edges: [ItemEdge!]! nodes: [Item!]! }
 type ItemEdge { node: Item! }
 type Item { id: ID!  name: String  items: [Item!]!  more(first: Int): ItemConnection! }
