@@ -42,6 +42,7 @@ type serveFlags struct {
 	CORSOrigin      []string      `name:"cors-origin" help:"An origin whose pages may use the API from a browser; may be repeated." placeholder:"ORIGIN"`
 	Executor        string        `help:"How queries are executed: plan (compiled, where all their fields are of known kinds) or gqlgen (by the generated code, all of them)." enum:"plan,gqlgen" default:"plan"`
 	Introspection   bool          `help:"Let clients ask for the schema." default:"true" negatable:""`
+	Trusted         string        `name:"trusted-documents" help:"Execute only the documents of this file (JSON, as graphql-codegen, Relay's compiler and Apollo's tools write it), and no introspection." type:"path" placeholder:"FILE"`
 	VersionCache    size          `help:"Memory for versions that were read, of the embedded store. The process grows by some three times as much." default:"8MB" placeholder:"SIZE"`
 	SlowOperation   time.Duration `help:"Log operations that take this long as warnings." default:"1s"`
 	ShutdownTimeout time.Duration `help:"How long to wait for running operations at the end." default:"30s"`
@@ -49,6 +50,8 @@ type serveFlags struct {
 	Proxies int `help:"Number of trusted proxies in front, each of which adds the address that it was asked from to X-Forwarded-For. With 0 that header is ignored, and all clients behind a proxy count as one when places and memory are shared." default:"0" placeholder:"N"`
 
 	Limits limitFlags `embed:"" prefix:"max-"`
+
+	documents map[string]string // of Trusted, by id; nil: any document is executed
 }
 
 type limitFlags struct {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"syscall"
 	"time"
@@ -149,6 +150,17 @@ func (f *serveFlags) check() error {
 			return usageError{fmt.Errorf("--cors-origin: %w", err)}
 		}
 	}
+	if f.Trusted == "" {
+		return nil
+	}
+	text, err := os.ReadFile(f.Trusted)
+	if err == nil {
+		f.documents, err = httpapi.ReadTrusted(text)
+	}
+	if err != nil {
+		return usageError{fmt.Errorf("--trusted-documents %s: %w", f.Trusted, err)}
+	}
+	f.Introspection = false
 	return nil
 }
 
@@ -189,7 +201,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 			limits.Slow = limits.Concurrent / 4
 		}
 	}
-	return httpapi.New(httpapi.Config{
+	api, err := httpapi.New(httpapi.Config{
 		Schema:        schema,
 		Operations:    operations{store, &site.clock},
 		Identify:      identify,
@@ -200,6 +212,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Limits:        limits,
 		Origins:       f.CORSOrigin,
 		Introspection: f.Introspection,
+		Trusted:       f.documents,
 		Logger:        logger,
 		Now:           m.Now,
 		CPU:           cpuTime,
@@ -207,6 +220,10 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Debug:         !f.InsecureNoAuth,
 		Metrics:       site.metrics,
 	})
+	if err != nil && f.Trusted != "" { // check has looked at the other flags
+		err = usageError{fmt.Errorf("--trusted-documents %s: %w", f.Trusted, err)}
+	}
+	return api, err
 }
 
 // shutDown stops accepting, waits for what was accepted and closes what is

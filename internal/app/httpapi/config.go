@@ -58,6 +58,8 @@ type Config struct {
 	// use the API from a browser, beside the server's own.
 	Origins       []string
 	Introspection bool
+	// Trusted are the documents that are executed, by their ids; nil: any.
+	Trusted map[string]string
 	// Logger gets what clients sent as they sent it, and is expected to Clip it.
 	Logger *slog.Logger
 	Now    func() time.Time

@@ -37,7 +37,8 @@ type documents struct {
 	validation *validation
 	hints      bool // errors may name what the schema has
 	known      *cache[document]
-	persisted  *cache[string] // the texts of valid documents, by their hash
+	persisted  *cache[string]              // the texts of valid documents, by their hash
+	trusted    map[string]*trustedDocument // by id; nil: any document is executed
 }
 
 // document is a valid document.
@@ -56,9 +57,12 @@ func newDocuments(cfg *Config) *documents {
 	}
 }
 
-// find makes the document of a request that of its operation, if it was read before, and
-// reports whether it was.
+// find makes the document of a request that of its operation, if it was read before. It reports
+// whether there is nothing to read.
 func (d *documents) find(op *operation, params *graphql.RawParams) bool {
+	if d.trusted != nil {
+		return true
+	}
 	doc, ok := d.known.Get(params.Query)
 	op.document = doc.parsed
 	return ok
@@ -66,7 +70,17 @@ func (d *documents) find(op *operation, params *graphql.RawParams) bool {
 
 // of makes the document of a request that of its operation, and replaces a hash by its text.
 func (d *documents) of(ctx context.Context, op *operation, params *graphql.RawParams) gqlerror.List {
-	hash, refused := d.findPersisted(params)
+	hash, refused := persistedHash(op, params)
+	switch {
+	case refused != nil:
+	case d.trusted != nil:
+		return d.findTrusted(op, params, hash)
+	case params.Query == "":
+		hash, refused = "", d.findPersisted(params, hash)
+	case hash != "" && hash != hashOf(params.Query):
+		refused = refuse(codeBadInput, `extensions.persistedQuery.sha256Hash does not match "query": `+
+			"send the SHA-256 of exactly the text that is sent, in lower-case hexadecimal")
+	}
 	if refused != nil {
 		return gqlerror.List{refused}
 	}
@@ -107,12 +121,15 @@ func (d *documents) read(ctx context.Context, text string) (document, gqlerror.L
 // that is spoken, the only one there is.
 const persistedVersion = "1"
 
-// findPersisted replaces the hash of a document that was sent before by the document (automatic
-// persisted queries, as Apollo's clients have them). It returns the hash of a document that was
-// sent with it, to be kept; "" if there is nothing to keep. gqlgen's extension does the same
+// persistedHash returns how a request names its document: by extensions.persistedQuery (automatic
+// persisted queries, as Apollo's clients have them), or, where it has no text, by a documentId
+// (persisted documents of GraphQL over HTTP); "" if it does not. gqlgen's extension does the same
 // with errors that do not say what to do, and keeps documents of any kind.
-func (d *documents) findPersisted(params *graphql.RawParams) (keep string, refused *gqlerror.Error) {
+func persistedHash(op *operation, params *graphql.RawParams) (string, *gqlerror.Error) {
 	given := params.Extensions["persistedQuery"]
+	if op.documentID != "" && params.Query == "" {
+		return plainID(op.documentID), nil
+	}
 	if given == nil {
 		return "", nil
 	}
@@ -125,20 +142,19 @@ func (d *documents) findPersisted(params *graphql.RawParams) (keep string, refus
 			`and "sha256Hash", the SHA-256 of the query in hexadecimal`, persistedVersion)
 	case version != persistedVersion:
 		return "", refuse(codeBadInput, "extensions.persistedQuery has the version %s; this server knows version %s only", version, persistedVersion)
-	case params.Query == "":
-		known, ok := d.persisted.Get(hash)
-		if !ok {
-			// Clients look for these words, and send the query as well.
-			return "", refuse(codeNotPersisted, "PersistedQueryNotFound")
-		}
-		params.Query = known
-		return "", nil
-	case hashOf(params.Query) != hash:
-		return "", refuse(codeBadInput, `extensions.persistedQuery.sha256Hash does not match "query": `+
-			"send the SHA-256 of exactly the text that is sent, in lower-case hexadecimal")
-	default:
-		return hash, nil
 	}
+	return hash, nil
+}
+
+// findPersisted gives a request the document that was sent before with its hash.
+func (d *documents) findPersisted(params *graphql.RawParams, hash string) *gqlerror.Error {
+	text, ok := d.persisted.Get(hash)
+	if !ok {
+		// Clients look for these words, and send the query as well.
+		return refuse(codeNotPersisted, "PersistedQueryNotFound")
+	}
+	params.Query = text
+	return nil
 }
 
 // hashOf is how clients name a document.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +34,14 @@ type exchange struct {
 	status int
 	body   bytes.Buffer     // the request's, or its query string; later the answer's
 	rest   io.LimitedReader // of the request's body, while it is read
-	params graphql.RawParams
+	params params
+}
+
+// params are the parameters of a request.
+type params struct {
+	graphql.RawParams
+	DocumentID string `json:"documentId"` // a persisted document (GraphQL over HTTP)
+	ID         string `json:"id"`         // the same, as clients made with Relay send it
 }
 
 // serve answers a request by POST or GET.
@@ -78,7 +87,7 @@ func (x *exchange) exchange() *problem {
 	} else if p := x.readBody(ctx); p != nil {
 		return p
 	}
-	run, p := x.h.begin(ctx, x.op, x.body.Bytes(), &x.params, x.decode)
+	run, p := x.h.begin(ctx, x.op, x.body.Bytes(), &x.params.RawParams, x.decode)
 	if p != nil {
 		return p
 	}
@@ -111,14 +120,18 @@ func (x *exchange) identify() (context.Context, *problem) {
 
 // decode reads the parameters.
 func (x *exchange) decode() *problem {
-	x.params.Headers = x.r.Header
+	var p *problem
 	if x.op.get {
-		return readURL(x.r, &x.params)
+		p = readURL(x.r, &x.params)
+	} else {
+		p = jsonText{
+			what: "the request body", like: `{"query": "{ __typename }"}`,
+			list: "batches are not supported; send one operation per request (it may have several root fields)",
+		}.read(x.body.Bytes(), &x.params)
 	}
-	return jsonText{
-		what: "the request body", like: `{"query": "{ __typename }"}`,
-		list: "batches are not supported; send one operation per request (it may have several root fields)",
-	}.read(x.body.Bytes(), &x.params)
+	x.params.Headers = x.r.Header
+	x.op.documentID = cmp.Or(x.params.DocumentID, x.params.ID)
+	return p
 }
 
 // statusOf is the status of an answer.
@@ -398,8 +411,11 @@ func (is jsonText) read(text []byte, to any) *problem {
 	}
 }
 
+// parameters are those of a URL, which it may have once.
+var parameters = []string{"query", "variables", "operationName", "extensions", "documentId", "id"}
+
 // readURL reads the parameters of a request by GET.
-func readURL(r *http.Request, params *graphql.RawParams) *problem {
+func readURL(r *http.Request, params *params) *problem {
 	bad := func(format string, args ...any) *problem {
 		return &problem{http.StatusBadRequest, codeBadInput, fmt.Sprintf(format, args...)}
 	}
@@ -411,11 +427,12 @@ func readURL(r *http.Request, params *graphql.RawParams) *problem {
 		if !utf8.ValidString(name) || !utf8.ValidString(strings.Join(list, "")) {
 			return bad("the query string is not valid UTF-8")
 		}
-		if len(list) > 1 && (name == "query" || name == "variables" || name == "operationName" || name == "extensions") {
+		if len(list) > 1 && slices.Contains(parameters, name) {
 			return bad("the parameter %q was given %d times", name, len(list))
 		}
 	}
 	params.Query, params.OperationName = values.Get("query"), values.Get("operationName")
+	params.DocumentID, params.ID = values.Get("documentId"), values.Get("id")
 	for name, object := range map[string]struct {
 		to   *map[string]any
 		like string

@@ -71,7 +71,7 @@ func (e *executor) read(ctx context.Context, op *operation, params *graphql.RawP
 // parse is read without the finishing of errors. With errors, the operation is returned if it
 // was found.
 func (e *executor) parse(ctx context.Context, op *operation, params *graphql.RawParams) (*graphql.OperationContext, gqlerror.List) {
-	if params.Query == "" && params.Extensions["persistedQuery"] == nil {
+	if params.Query == "" && op.documentID == "" && params.Extensions["persistedQuery"] == nil {
 		return nil, gqlerror.List{refuse(codeBadInput, `the request has no "query"`)}
 	}
 	if list := e.documents.of(ctx, op, params); list != nil {

@@ -43,7 +43,8 @@ type Handler struct {
 	close   context.CancelFunc
 }
 
-// New makes a Handler. An origin that is not one is an error.
+// New makes a Handler. An origin that is not one is an error, and a trusted document that is not
+// valid.
 func New(cfg Config) (*Handler, error) {
 	if cfg.Schema == nil || cfg.Operations == nil || cfg.Client == nil || cfg.Now == nil || cfg.Logger == nil {
 		return nil, errors.New("httpapi: Schema, Operations, Client, Now and Logger are required")
@@ -74,6 +75,9 @@ func New(cfg Config) (*Handler, error) {
 	h.metrics = newMetrics(cfg.Metrics, h.gate, h.memory)
 	h.closing, h.close = context.WithCancel(context.Background())
 	h.exec = newExecutor(&h.cfg, present(cfg.Present))
+	if err := h.exec.documents.trust(cfg.Trusted); err != nil {
+		return nil, err
+	}
 	h.pool.New = func() any { return new(exchange) }
 	return h, nil
 }

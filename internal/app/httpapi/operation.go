@@ -49,6 +49,7 @@ type operation struct {
 	outOfMemory atomic.Bool // there was no memory for it
 	long        atomic.Bool // the answer is longer than one may be
 	opContext   opContext   // its context, once it has a place
+	documentID  string      // by which the request names its document; "": it does not
 	document    *ast.QueryDocument
 }
 

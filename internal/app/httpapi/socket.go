@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -334,9 +335,10 @@ func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 			o.complete()
 		}
 	}()
-	var params graphql.RawParams
-	run, p := o.h.begin(ctx, o.op, payload, &params, func() *problem {
+	var params params
+	run, p := o.h.begin(ctx, o.op, payload, &params.RawParams, func() *problem {
 		p := jsonText{what: "the payload of subscribe"}.read(payload, &params)
+		o.op.documentID = cmp.Or(params.DocumentID, params.ID)
 		if p != nil {
 			p.status = closeInvalid
 		}
