@@ -7,19 +7,44 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/app"
+	"github.com/asof/asof/internal/codegen"
 	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/sqlitestore"
 )
+
+// What is generated is of today's schema.graphqls.
+func TestGenerated(t *testing.T) {
+	file := func(name string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	catalogue, err := codegen.Read(&ast.Source{Name: "schema.graphqls", Input: file("schema.graphqls")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sdl, err := catalogue.SDL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sdl != file("graph/versioned.graphqls") {
+		t.Error("schema.graphqls has changed: run go generate ./...")
+	}
+}
 
 // A document of each type in schema.graphqls, with a value in every field, is
 // created, updated and deleted, and is afterwards still there as it was at first.
