@@ -290,6 +290,8 @@ func (ec *executionContext) childFields_Actor(ctx context.Context, field graphql
 	switch field.Name {
 	case "id":
 		return ec.fieldContext_Actor_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Actor_name(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Actor", field.Name)
 }
@@ -3261,6 +3263,29 @@ func (ec *executionContext) _Actor_id(ctx context.Context, field graphql.Collect
 }
 func (ec *executionContext) fieldContext_Actor_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Actor", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Actor_name(ctx context.Context, field graphql.CollectedField, obj *storage.Actor) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Actor_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LatestName(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Actor_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Actor", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _CreateLicenseSuccess_license(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.License]) (ret graphql.Marshaler) {
@@ -16303,6 +16328,11 @@ func (ec *executionContext) _Actor(ctx context.Context, sel ast.SelectionSet, ob
 		case "id":
 			out.Values[i] = ec._Actor_id(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "name":
+			out.Values[i] = ec._Actor_name(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:

@@ -138,7 +138,7 @@ func openHistories(t *testing.T, events []event) *storage.Store {
 }
 
 func documents(s *storage.Store, collection string) *storage.Collection[*project] {
-	return storage.NewCollection(s, s.TypeOfCollection(collection), func(d *storage.Document) *project { return &project{d} })
+	return storage.NewCollection(s, s.ByCollection()[collection], func(d *storage.Document) *project { return &project{d} })
 }
 
 func checkTruth(t *testing.T, s *storage.Store, path string) {

@@ -163,9 +163,6 @@ func (c *Conflict[T]) ChangesSince(ctx context.Context) ([]*FieldChange, error) 
 // IsVersionConflict marks the GraphQL interface VersionConflict.
 func (c *Conflict[T]) IsVersionConflict() {}
 
-// Actor is who did something.
-type Actor struct{ ID string }
-
 // Operation is what made a version.
 type Operation string
 

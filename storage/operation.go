@@ -12,6 +12,7 @@ import (
 
 // operation is what the parts of one GraphQL operation share.
 type operation struct {
+	store *Store
 	begin driver.Instant
 	// distant is an engine whose database is elsewhere, and heard what had come from
 	// there when the operation began.
@@ -26,10 +27,7 @@ type operation struct {
 	details atomic.Int64
 }
 
-type (
-	operationKey struct{}
-	actorKey     struct{}
-)
+type operationKey struct{}
 
 // Begin chooses the instant that everything in the operation reads at which
 // does not name one, and the group of what the operation writes.
@@ -56,6 +54,7 @@ func (c *operationContext) Value(key any) any {
 }
 
 func (s *Store) begin(ctx context.Context, op *operation) error {
+	op.store = s
 	if s.distant != nil {
 		op.distant, op.heard = s.distant, s.distant.Heard()
 	}
@@ -116,22 +115,6 @@ func InstantOf(ctx context.Context) (driver.Instant, bool) {
 		return 0, false
 	}
 	return max(op.begin, driver.Instant(op.last.Load())), true
-}
-
-// WithActor says who acts in the context: the verified identity.
-func WithActor(ctx context.Context, a Actor) context.Context {
-	return context.WithValue(ctx, actorKey{}, a)
-}
-
-// Anonymous is the author of what was written without an identity.
-const Anonymous = "anonymous"
-
-// actorOf returns the actor of the context.
-func actorOf(ctx context.Context) Actor {
-	if a, ok := ctx.Value(actorKey{}).(Actor); ok && a.ID != "" {
-		return a
-	}
-	return Actor{ID: Anonymous}
 }
 
 // newID returns a UUID of version 7 (RFC 9562): unique, and in order of time.

@@ -157,9 +157,9 @@ func (o *ObjectType) field(name string) *Field {
 }
 
 // CollectionsOf says what an engine must hold for the types: a collection for
-// each, with the indexes that they declare.
+// each, with the indexes that they declare, and one for what is known of actors.
 func CollectionsOf(types []*Type) []driver.Collection {
-	out := make([]driver.Collection, 0, len(types))
+	out := []driver.Collection{{Name: ActorCollection}}
 	for _, t := range types {
 		c := driver.Collection{Name: t.Collection}
 		c.Indexes = indexesOf(t.Fields, nil, nil, c.Indexes)

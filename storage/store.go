@@ -3,7 +3,9 @@ package storage
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 
+	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -21,6 +23,7 @@ type Store struct {
 	log          *slog.Logger
 	loaded       loadCache
 	feed         feed
+	names        actorNames
 	comparing    chan struct{} // has a place for each pair of large documents that is compared for a write
 }
 
@@ -67,13 +70,15 @@ func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.log = l } }
 // New makes a store of documents of the given types. It refuses metadata that
 // contradicts itself, and says where.
 func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
-	if err := prepareTypes(types); err != nil {
+	actors := actorType()
+	if err := prepareTypes(append(slices.Clone(types), actors)); err != nil {
 		return nil, err
 	}
 	s := &Store{
 		engine: engine, types: types,
-		byName: map[string]*Type{}, byCollection: map[string]*Type{}, wraps: map[string]func(*Document) AnyDocument{},
+		byName: map[string]*Type{}, byCollection: map[string]*Type{actors.Collection: actors}, wraps: map[string]func(*Document) AnyDocument{},
 		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
+		names: actorNames{by: lru.New[string, knownName](namesBytes)},
 	}
 	s.distant, _ = driver.As[driver.Distant](engine)
 	s.rememberer, _ = driver.As[driver.Rememberer](engine)
@@ -96,9 +101,9 @@ func (s *Store) Engine() driver.Engine { return s.engine }
 // Types are the types of the documents.
 func (s *Store) Types() []*Type { return s.types }
 
-// TypeOfCollection returns the type whose documents are kept in a collection,
-// nil if there is none.
-func (s *Store) TypeOfCollection(name string) *Type { return s.byCollection[name] }
+// ByCollection returns the types by the collections that their documents are kept in, with
+// that of what is known of actors, which no schema has. It must not be modified.
+func (s *Store) ByCollection() map[string]*Type { return s.byCollection }
 
 // wrapAny returns the model of a document.
 func (s *Store) wrapAny(d *Document) AnyDocument { return s.wraps[d.t.Name](d) }

@@ -298,6 +298,7 @@ func (s *Store) commit(ctx context.Context, op *operation, t *Type, message *str
 	case err == nil:
 		s.feed.wake()
 		op.reached(v.RecordedAt)
+		s.noteName(ctx)
 		return v, nil
 	case isConflict(err):
 		return nil, err

@@ -32,6 +32,7 @@ type flags struct {
 	Import importFlags `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst) to the store. It can be repeated: what is there is skipped."`
 	Export exportFlags `cmd:"" help:"Write every version in the store as NDJSON."`
 	Check  checkFlags  `cmd:"" help:"Read the whole store and report what is wrong with it."`
+	Token  tokenFlags  `cmd:"" help:"Make and revoke the API tokens in a file."`
 	Health healthFlags `cmd:"" help:"Ask a server on this machine whether it can answer requests; the exit status tells."`
 }
 
@@ -49,10 +50,15 @@ type serveFlags struct {
 
 	Proxies int `help:"Number of trusted proxies in front, each of which adds the address that it was asked from to X-Forwarded-For. With 0 that header is ignored, and all clients behind a proxy count as one when places and memory are shared." default:"0" placeholder:"N"`
 
+	Auth   authFlags  `embed:""`
 	Limits limitFlags `embed:"" prefix:"max-"`
 
 	documents map[string]string // of Trusted, by id; nil: any document is executed
 }
+
+// local reports whether the server is for this machine only: it knows nobody, and no others
+// are meant to reach it.
+func (f *serveFlags) local() bool { return !f.InsecureNoAuth && len(f.Auth.Auth) == 0 }
 
 type limitFlags struct {
 	Body       size          `help:"Size of a request." default:"1MB" placeholder:"SIZE"`

@@ -30,6 +30,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/vektah/gqlparser/v2/validator/core"
 
+	"github.com/asof/asof/internal/app/auth"
 	"github.com/asof/asof/storage"
 )
 
@@ -42,9 +43,10 @@ type Main struct {
 	Stdout, Stderr io.Writer
 	Now            func() time.Time
 
-	flags   flags
-	command string // what ParseFlags found
-	unknown []unknownVariable
+	flags    flags
+	verifier *auth.Verifier // nil: nobody is verified
+	command  string         // what ParseFlags found
+	unknown  []unknownVariable
 }
 
 // The exit status of the program.
@@ -152,6 +154,8 @@ func (m *Main) run(ctx context.Context) error {
 		return m.exportFile(ctx)
 	case "check":
 		return m.check(ctx)
+	case "token add <name>", "token list", "token revoke <name>":
+		return m.token()
 	case "health":
 		err := m.health(ctx)
 		if err != nil {

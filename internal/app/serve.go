@@ -33,7 +33,7 @@ const (
 // serve answers requests until the context ends; then it finishes those that
 // it accepted. Until the store is open, it answers that it is not.
 func (m *Main) serve(ctx context.Context) (err error) {
-	if err := m.flags.Serve.check(); err != nil {
+	if err := m.prepare(); err != nil {
 		return err
 	}
 	if err := m.checkStore(); err != nil {
@@ -137,10 +137,27 @@ func (m *Main) listen(ctx context.Context) (net.Listener, error) {
 	return listener, nil
 }
 
-// check refuses flags that contradict each other, before anything is opened.
-func (f *serveFlags) check() error {
-	if err := checkAddress(f.Addr, f.InsecureNoAuth); err != nil {
+// prepare refuses flags that contradict each other, and files of theirs that cannot be read,
+// before anything is opened.
+func (m *Main) prepare() (err error) {
+	f := &m.flags.Serve
+	if err := f.check(); err != nil {
 		return err
+	}
+	m.verifier, err = f.Auth.verifier(m.Now, m.logger())
+	return err
+}
+
+// check refuses flags that contradict each other.
+func (f *serveFlags) check() error {
+	if err := checkAddress(f.Addr, !f.local()); err != nil {
+		return err
+	}
+	if err := f.Auth.check(); err != nil {
+		return err
+	}
+	if f.InsecureNoAuth && len(f.Auth.Auth) > 0 {
+		return usageError{errors.New("--auth and --insecure-no-auth contradict each other")}
 	}
 	if f.Proxies < 0 {
 		return usageError{errors.New("--proxies must not be negative")}
@@ -171,7 +188,8 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 		engine:   store.Engine(),
 		metrics:  newRegistry(store.Engine(), m.Now, logger),
 		origins:  m.flags.Serve.CORSOrigin,
-		anyHost:  m.flags.Serve.InsecureNoAuth,
+		anyHost:  !m.flags.Serve.local(),
+		verifier: m.verifier,
 		noSchema: !m.flags.Serve.Introspection,
 		logger:   logger,
 	}
@@ -204,7 +222,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	api, err := httpapi.New(httpapi.Config{
 		Schema:        schema,
 		Operations:    operations{store, &site.clock},
-		Identify:      identify,
+		Identify:      f.Auth.identify(m.verifier),
 		Present:       ErrorPresenter(logger),
 		Recover:       Recover(logger),
 		Weight:        weight,
@@ -217,7 +235,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Now:           m.Now,
 		CPU:           cpuTime,
 		Slow:          f.SlowOperation,
-		Debug:         !f.InsecureNoAuth,
+		Debug:         f.local(),
 		Metrics:       site.metrics,
 	})
 	if err != nil && f.Trusted != "" { // check has looked at the other flags
@@ -253,7 +271,7 @@ func (m *Main) Handler(engine driver.Engine, flags ...string) (http.Handler, err
 	if done {
 		return nil, usageError{fmt.Errorf("the flags %q leave nothing to serve", flags)}
 	}
-	if err := m.flags.Serve.check(); err != nil {
+	if err := m.prepare(); err != nil {
 		return nil, err
 	}
 	logger := m.logger()

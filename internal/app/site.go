@@ -22,8 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/cors"
 	"github.com/vektah/gqlparser/v2/ast"
-	"golang.org/x/text/secure/precis"
 
+	"github.com/asof/asof/internal/app/auth"
 	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/internal/web"
 	"github.com/asof/asof/storage"
@@ -40,7 +40,8 @@ type site struct {
 	clock    clockWarning
 	metrics  *prometheus.Registry
 	origins  []string
-	anyHost  bool // the Host header may name any host
+	anyHost  bool           // the Host header may name any host
+	verifier *auth.Verifier // nil: nobody is verified
 	logger   *slog.Logger
 	shutting atomic.Bool
 	unready  atomic.Value // string: the reason, as logged; empty: it is ready
@@ -57,7 +58,7 @@ func (s *site) assemble(types []*storage.Type) error {
 	mux.Handle("GET /graphiql", http.RedirectHandler("./", http.StatusFound))
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", s.verified(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{})))
 	options, err := s.playground(types)
 	if err != nil {
 		return err
@@ -65,6 +66,21 @@ func (s *site) assemble(types []*storage.Type) error {
 	mux.Handle("/", web.Handler(options))
 	s.handler = withHeaders(s.origins, s.guard(mux))
 	return nil
+}
+
+// verified lets in who is known, where the server verifies that.
+func (s *site) verified(next http.Handler) http.Handler {
+	if s.verifier == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := s.verifier.Verify(r); err != nil {
+			w.Header().Set("WWW-Authenticate", challenge)
+			plain(w, http.StatusUnauthorized, err.Error())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // crossOrigin lets pages of these origins use the API.
@@ -177,6 +193,10 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 			s.logger.Warn("not ready: the store cannot be reached", "error", err)
 		}
 		plain(w, http.StatusServiceUnavailable, "the store cannot be reached")
+		return
+	}
+	if s.verifier != nil && s.verifier.Ready(ctx) != nil { // the log says why
+		plain(w, http.StatusServiceUnavailable, "the keys of the tokens' issuer cannot be fetched")
 		return
 	}
 	if before := s.unready.Swap(""); before != nil && before != "" {
@@ -322,25 +342,21 @@ func clientAt(address string) string {
 	return network.String()
 }
 
-// identify returns the actor that the X-Actor header names: there is no authentication.
-func identify(r *http.Request) (context.Context, string, error) {
-	ctx := r.Context()
+// believe returns the actor that the X-Actor header names: there is no authentication.
+func believe(r *http.Request) (httpapi.Identity, error) {
 	actor := storage.Anonymous
 	if given := r.Header["X-Actor"]; len(given) > 0 {
 		var err error
 		if actor, err = readActor(given); err != nil {
-			return nil, "", err
+			return httpapi.Identity{}, err
 		}
 	}
-	return storage.WithActor(ctx, storage.Actor{ID: actor}), actor, nil
+	return httpapi.Identity{Context: storage.WithActor(r.Context(), storage.Actor{ID: actor}), Actor: actor}, nil
 }
-
-const longestActor = 200 // bytes
 
 // readActor reads a name in UTF-8. Bytes that are not UTF-8 are the first 256
 // characters of Unicode (Latin-1): that is what browsers send, whose fetch takes
-// no others, and RFC 9110, 5.5 leaves open what they are. A name has only what is
-// seen (the FreeformClass of RFC 8264), so that no name looks like another.
+// no others, and RFC 9110, 5.5 leaves open what they are.
 func readActor(given []string) (string, error) {
 	if len(given) > 1 {
 		return "", errors.New("the header X-Actor was given more than once")
@@ -353,36 +369,31 @@ func readActor(given []string) (string, error) {
 		}
 		name = string(characters)
 	}
-	switch {
-	case strings.TrimSpace(name) == "":
+	if name == "" {
 		return "", errors.New("the header X-Actor is empty; leave it out to act as " + storage.Anonymous)
-	case len(name) > longestActor:
-		return "", fmt.Errorf("the header X-Actor is longer than %d bytes of UTF-8", longestActor)
-	case strings.TrimSpace(name) != name:
-		return "", errors.New("the header X-Actor begins or ends with a blank; leave it out")
 	}
-	if _, err := precis.NewFreeform().String(name); err != nil {
-		return "", errors.New("the header X-Actor must be text without control characters, marks that change the direction of writing, or other characters that are not seen")
+	if err := auth.CheckName(name); err != nil {
+		return "", fmt.Errorf("the header X-Actor %w", err)
 	}
 	return name, nil
 }
 
-// checkAddress refuses to serve others than this machine without
-// authentication, except with --insecure-no-auth.
-func checkAddress(addr string, insecure bool) error {
+// checkAddress refuses to serve others than this machine, except with authentication or
+// --insecure-no-auth.
+func checkAddress(addr string, open bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return usageError{fmt.Errorf("--addr %s: want HOST:PORT, such as 127.0.0.1:8080", addr)}
 	}
-	if insecure || isLoopback(host) {
+	if open || isLoopback(host) {
 		return nil
 	}
 	if host == "" {
 		host = "every address of this machine"
 	}
-	return usageError{fmt.Errorf("--addr %s: this server does not know who its users are yet: whoever reaches it can read everything, and write under any name "+
+	return usageError{fmt.Errorf("--addr %s: without --auth this server does not know who its users are: whoever reaches it can read everything, and write under any name "+
 		"(the X-Actor header). It therefore listens on this machine's own addresses only (127.0.0.1, ::1, localhost), not on %s. "+
-		"If the network is trusted, add --insecure-no-auth", addr, host)}
+		"Add --auth, or, if the network is trusted, --insecure-no-auth", addr, host)}
 }
 
 // isLoopback reports whether a host name or address can only be this machine.

@@ -51,8 +51,8 @@ func arrows() map[string]place {
 		"storage/rawjson":              {knows: joined(values, "internal/scalar/literal")},
 		"storage/normal":               {knows: joined(values, "internal/scalar/literal")},
 		"storage/diff":                 {knows: joined(values, "internal/scalar/literal")},
-		"storage":                      {knows: joined(values, "storage/driver", "storage/diff", "internal/scalar/literal")},
-		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/diff", "storage", "internal/scalar/literal")},
+		"storage":                      {knows: joined(values, "storage/driver", "storage/diff", "internal/lru", "internal/scalar/literal")},
+		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/diff", "storage", "internal/lru", "internal/scalar/literal")},
 
 		"dataloader":  {knows: store},
 		"graph":       {knows: joined(store, "graph/model", "internal/scalar"), speaks: graphQL},
@@ -68,11 +68,12 @@ func arrows() map[string]place {
 		"internal/fixture/resolvers":   fixture,
 
 		"internal/app": {
-			knows: joined(both, "dataloader", "internal/app/httpapi", "internal/demo", "internal/plan", "internal/web",
+			knows: joined(both, "dataloader", "internal/app/auth", "internal/app/httpapi", "internal/demo", "internal/plan", "internal/web",
 				"storage", "storage/driver", "storage/transfer"),
 			speaks: anything,
 		},
 		"internal/app/admission":  {speaks: anything},
+		"internal/app/auth":       {knows: []string{"internal/lru"}, speaks: anything},
 		"internal/app/httpapi":    {knows: []string{"internal/app/admission", "internal/lru"}, speaks: anything},
 		"internal/demo":           {knows: joined(store, "storage/normal")},
 		"internal/plan":           {knows: joined(store, "storage/normal", "storage/rawjson", "dataloader", "internal/plan/args", "internal/plan/plancache", "internal/scalar"), speaks: graphQL},

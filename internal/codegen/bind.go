@@ -35,6 +35,7 @@ func (c *Catalogue) bindings() config.TypeMap {
 	} {
 		bind(storagePath+n, n)
 	}
+	m["Actor"] = config.TypeMapEntry{Model: m["Actor"].Model, Fields: map[string]config.TypeMapField{"name": {FieldName: "LatestName"}}}
 	for _, n := range []string{"Operation", "OrderDirection", "ConflictPolicy"} {
 		bind(scalarPath+n, n)
 	}

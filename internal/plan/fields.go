@@ -189,6 +189,13 @@ var versionInfoFields = map[string]writer[storage.VersionInfo]{
 // authorFields are those of who wrote a version.
 var authorFields = map[string]writer[storage.VersionInfo]{
 	"id": func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(v.Author().ID) },
+	"name": func(r *run, at *place, v storage.VersionInfo) bool {
+		name, err := v.Author().LatestName(r.ctx)
+		if err != nil {
+			r.fail(at, err)
+		}
+		return r.optional(name)
+	},
 }
 
 // edge is a place on a page.

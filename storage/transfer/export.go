@@ -24,7 +24,7 @@ type ExportOptions struct {
 
 // check refuses what would export nothing by mistake.
 func (o ExportOptions) check(store *storage.Store) error {
-	known := typesOf(store)
+	known := store.ByCollection()
 	for _, name := range o.Collections {
 		if known[name] == nil {
 			return driver.Errorf(driver.CodeInvalid, "unknown collection %q; the schema has %s", name, collectionNames(known))

@@ -76,7 +76,7 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	l := &loader{
 		store: store, opts: opts, raw: src.raw, next: &batch{}, most: min(firstVersions, opts.BatchVersions), held: held.Versions > 0,
 	}
-	jobs := parseAhead(ctx, src, opts, typesOf(store))
+	jobs := parseAhead(ctx, src, opts, store.ByCollection())
 	err = l.run(ctx, jobs)
 	_, wrong := errors.AsType[*LineError](err)
 	if wrong && src.compressed && l.report.Added > 0 && !errors.Is(err, ErrCorrupt) && isDamaged(l.readOn(ctx, jobs)) {
@@ -106,14 +106,6 @@ func tighten() (restore func()) {
 		debug.SetGCPercent(before)
 		debug.FreeOSMemory()
 	}
-}
-
-func typesOf(store *storage.Store) map[string]*storage.Type {
-	types := make(map[string]*storage.Type)
-	for _, t := range store.Types() {
-		types[t.Collection] = t
-	}
-	return types
 }
 
 // parseAhead reads and parses the stream in goroutines of its own and yields

@@ -128,5 +128,7 @@ func (p *jobParser) check(t *storage.Type, data []byte) (remarks []remark, err e
 
 // collectionNames lists collections for messages.
 func collectionNames(types map[string]*storage.Type) string {
-	return strings.Join(slices.Sorted(maps.Keys(types)), ", ")
+	declared := maps.Clone(types)
+	delete(declared, storage.ActorCollection)
+	return strings.Join(slices.Sorted(maps.Keys(declared)), ", ")
 }

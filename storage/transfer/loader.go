@@ -263,7 +263,7 @@ func (b *batch) cut(line int64) {
 
 // similar names a field that may be meant by a member that is not declared.
 func (l *loader) similar(r remark) string {
-	t := typesOf(l.store)[r.collection]
+	t := l.store.ByCollection()[r.collection]
 	if t == nil || r.problem != "" {
 		return ""
 	}

@@ -39,10 +39,12 @@ type Config struct {
 	Schema graphql.ExecutableSchema
 	// Operations gives each operation its instant.
 	Operations Operations
-	// Identify returns the context of a request's operation, and its actor for the log. An
-	// error's text is the answer, with status 400. Nil: the request's context, no actor.
-	Identify func(*http.Request) (context.Context, string, error)
-	// Client names the sender of a request, for its share of places and memory.
+	// Identify returns who has sent a request; nil: nobody is known. It is called again while
+	// a WebSocket is open. A *Denied error is the answer, the text of another one is, with
+	// status 400.
+	Identify func(*http.Request) (Identity, error)
+	// Client names the sender of a request, for its share of places and memory, where
+	// Identify does not.
 	Client func(*http.Request) string
 	// Present turns an error of a field into what the client sees, with a code, and logs
 	// what the client does not see; nil: the error's text.
@@ -74,6 +76,24 @@ type Config struct {
 	// Metrics gets the metrics; nil: there are none.
 	Metrics prometheus.Registerer
 }
+
+// Identity is who has sent a request.
+type Identity struct {
+	Context context.Context // of the request's operations
+	Actor   string          // for the log
+	Client  string          // names the sender for his share of places and memory; "": Config.Client does
+	// ReadOnly is what his mutations are answered; nil: they are executed.
+	ReadOnly *Denied
+}
+
+// Denied is why a request, or a part of it, is not executed for its sender.
+type Denied struct {
+	Status        int
+	Code, Message string
+	Challenge     string // the header WWW-Authenticate; "": none
+}
+
+func (d *Denied) Error() string { return d.Message }
 
 // Operations ties operations to the store.
 type Operations interface {

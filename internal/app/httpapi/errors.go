@@ -16,11 +16,13 @@ import (
 // The codes (extensions.code) that this package gives. The schema's errors
 // bring their own.
 const (
-	codeBadInput    = "BAD_USER_INPUT"
-	codeTooComplex  = "QUERY_TOO_COMPLEX"
-	CodeForbidden   = "FORBIDDEN"
-	CodeUnavailable = "UNAVAILABLE"
-	codeInternal    = "INTERNAL"
+	codeBadInput   = "BAD_USER_INPUT"
+	codeTooComplex = "QUERY_TOO_COMPLEX"
+	CodeForbidden  = "FORBIDDEN"
+	// CodeUnauthenticated asks for credentials, or for others.
+	CodeUnauthenticated = "UNAUTHENTICATED"
+	CodeUnavailable     = "UNAVAILABLE"
+	codeInternal        = "INTERNAL"
 	// codeNotPersisted makes clients of persisted queries send the query.
 	codeNotPersisted = "PERSISTED_QUERY_NOT_FOUND"
 )
@@ -63,6 +65,8 @@ type problem struct {
 func (p *problem) list() gqlerror.List {
 	return gqlerror.List{{Message: Clip(p.message), Extensions: map[string]any{"code": p.code}}}
 }
+
+func (d *Denied) problem() *problem { return &problem{d.Status, d.Code, d.Message} }
 
 // WriteError answers with one GraphQL error, as JSON.
 func WriteError(w http.ResponseWriter, status int, code, message string) {

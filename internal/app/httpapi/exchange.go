@@ -50,10 +50,18 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 	x.h, x.w, x.r, x.op = h, w, r, op
 	x.media, x.status = answerMedia(r), http.StatusOK
 	op.get, op.client = r.Method == http.MethodGet, h.cfg.Client(r)
+	who, denied := h.identify(r)
+	op.sentBy(who)
 	op.hold = h.memory.Hold(op.client)
 	op.hold.Set(int64(x.body.Cap())) // of an earlier request's body
 	defer op.hold.Set(0)
-	if p := x.exchange(); p != nil {
+	var p *problem
+	if denied == nil {
+		p = x.exchange(who.Context)
+	} else {
+		p = x.challenge(denied)
+	}
+	if p != nil {
 		x.refuse(p)
 	}
 	op.status = x.status
@@ -77,11 +85,7 @@ func (h *Handler) release(x *exchange) {
 
 // exchange reads the request, executes it and sends the answer. A problem is what to
 // send instead.
-func (x *exchange) exchange() *problem {
-	ctx, p := x.identify()
-	if p != nil {
-		return p
-	}
+func (x *exchange) exchange(ctx context.Context) *problem {
 	if x.op.get {
 		x.body.WriteString(x.r.URL.RawQuery)
 	} else if p := x.readBody(ctx); p != nil {
@@ -92,10 +96,13 @@ func (x *exchange) exchange() *problem {
 		return p
 	}
 	defer run.end()
-	if run.status == http.StatusMethodNotAllowed {
+	switch run.status {
+	case http.StatusMethodNotAllowed:
 		x.w.Header().Set("Allow", "POST")
+	case http.StatusUnauthorized:
+		x.challenge(x.op.readOnly)
 	}
-	if x.op.transport == transportEvents && run.status != http.StatusMethodNotAllowed {
+	if x.op.transport == transportEvents && run.status <= http.StatusBadRequest {
 		x.events(run)
 		return nil
 	}
@@ -105,17 +112,27 @@ func (x *exchange) exchange() *problem {
 	return nil
 }
 
-// identify makes the context of the request's operation.
-func (x *exchange) identify() (context.Context, *problem) {
-	if x.h.cfg.Identify == nil {
-		return x.r.Context(), nil
+// identify returns who has sent a request.
+func (h *Handler) identify(r *http.Request) (Identity, *Denied) {
+	if h.cfg.Identify == nil {
+		return Identity{Context: r.Context()}, nil
 	}
-	ctx, actor, err := x.h.cfg.Identify(x.r)
-	if err != nil {
-		return nil, &problem{http.StatusBadRequest, codeBadInput, err.Error()}
+	who, err := h.cfg.Identify(r)
+	if err == nil {
+		return who, nil
 	}
-	x.op.actor = actor
-	return ctx, nil
+	if denied, ok := errors.AsType[*Denied](err); ok {
+		return Identity{}, denied
+	}
+	return Identity{}, &Denied{Status: http.StatusBadRequest, Code: codeBadInput, Message: err.Error()}
+}
+
+// challenge tells the client how to be let in.
+func (x *exchange) challenge(d *Denied) *problem {
+	if d.Challenge != "" {
+		x.w.Header().Set("WWW-Authenticate", d.Challenge)
+	}
+	return d.problem()
 }
 
 // decode reads the parameters.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -248,11 +249,11 @@ func TestTimeout(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
-		cfg.Identify = func(r *http.Request) (context.Context, string, error) {
+		cfg.Identify = func(r *http.Request) (Identity, error) {
 			if r.Header.Get("X-Actor") == "bad" {
-				return nil, "", errors.New("who are you?")
+				return Identity{}, errors.New("who are you?")
 			}
-			return r.Context(), r.Header.Get("X-Actor"), nil
+			return Identity{Context: r.Context(), Actor: r.Header.Get("X-Actor")}, nil
 		}
 	})
 	s.query(t, `query Named {hello}`, "X-Actor", "ada", "X-Request-Id", "r-1").want(t, 200, ok)
@@ -495,5 +496,58 @@ func TestGetFromOtherSites(t *testing.T) {
 	}
 	if refused := s.counted(t, "asof_requests_refused_total", "reason")["origin"]; refused != 18 {
 		t.Errorf("counted %v refusals, want 18", refused)
+	}
+}
+
+// identified lets in who sends Authorization: good, and others to read.
+func identified(refused *atomic.Pointer[Denied]) func(r *http.Request) (Identity, error) {
+	return func(r *http.Request) (Identity, error) {
+		denied := &Denied{http.StatusUnauthorized, CodeUnauthenticated, "credentials are needed", `Bearer realm="test"`}
+		name := r.Header.Get("Authorization")
+		if d := refused.Load(); d != nil && name == "good" {
+			return Identity{}, d
+		}
+		switch name {
+		case "":
+			return Identity{Context: r.Context(), ReadOnly: denied}, nil
+		case "bad":
+			return Identity{}, denied
+		}
+		return Identity{Context: r.Context(), Actor: strings.TrimPrefix(name, "new "), Client: "actor " + name}, nil
+	}
+}
+
+// Who may not come in is told how; who may only read writes nothing, by no transport.
+func TestDenied(t *testing.T) {
+	var refused atomic.Pointer[Denied]
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) { cfg.Identify = identified(&refused) })
+	const reading, changing = `{"query":"{hello}"}`, `{"query":"mutation {change}"}`
+	for _, c := range []struct {
+		name, body, authorization, accept string
+		status                            int
+	}{
+		{"good", changing, "good", "", 200},
+		{"bad", reading, "bad", "", 401},
+		{"bad, by server-sent events", reading, "bad", mediaEvents, 401},
+		{"bad, and malformed", `{`, "bad", "", 401},
+		{"nobody reads", reading, "", "", 200},
+		{"nobody writes", changing, "", "", 401},
+		{"nobody writes, by server-sent events", changing, "", mediaEvents, 401},
+		{"nobody writes, as GraphQL", changing, "", mediaGraphQL, 401},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := s.post(t, c.body, "Authorization", c.authorization, "Accept", c.accept)
+			if got.status != c.status {
+				t.Errorf("status %d, want %d: %s", got.status, c.status, got.text)
+			}
+			challenged := got.header.Get("WWW-Authenticate") == `Bearer realm="test"` && strings.Contains(got.text, CodeUnauthenticated)
+			if refused := c.status == 401; challenged != refused || refused && strings.Contains(got.text, `"data"`) {
+				t.Errorf("challenge %q: %s", got.header.Get("WWW-Authenticate"), got.text)
+			}
+		})
+	}
+	refused.Store(&Denied{Status: http.StatusServiceUnavailable, Code: CodeUnavailable, Message: "later"})
+	if got := s.post(t, reading, "Authorization", "good"); got.status != 503 || got.header.Get("Retry-After") == "" || got.header.Get("WWW-Authenticate") != "" {
+		t.Errorf("status %d, %v", got.status, got.header)
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ type operation struct {
 	client string          // the sender, for its share of memory and places
 	hold   *admission.Hold // the memory that it holds; nil: that is not counted
 	get    bool            // it came by GET
+	// readOnly is what it is answered if it is a mutation; nil: it is executed.
+	readOnly *Denied
 	// mayBeLong: it lists documents or reads histories.
 	mayBeLong   bool
 	pages       bool        // it has lists with pages, which may read much
@@ -51,6 +54,11 @@ type operation struct {
 	opContext   opContext   // its context, once it has a place
 	documentID  string      // by which the request names its document; "": it does not
 	document    *ast.QueryDocument
+}
+
+// sentBy notes who sent it.
+func (o *operation) sentBy(who Identity) {
+	o.actor, o.readOnly, o.client = who.Actor, who.ReadOnly, cmp.Or(who.Client, o.client)
 }
 
 // The code and status, in the log and the metrics, of operations whose client did not wait. No

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -114,12 +115,13 @@ func readMessage(text []byte) (message, error) {
 	return m, nil
 }
 
-// withPayload adds the strings of a connection_init payload as headers, where
-// the upgrade had none of that name: scripts in browsers cannot set headers
-// of an upgrade.
-func withPayload(r *http.Request, payload map[string]any) *http.Request {
-	for name := range payload {
-		if value, _ := payload[name].(string); value != "" && r.Header.Get(name) == "" {
+// withPayload adds the strings of a payload as headers, where the upgrade had none
+// of that name: scripts in browsers cannot set headers of an upgrade.
+func withPayload(r *http.Request, payload []byte) *http.Request {
+	var members map[string]any
+	_ = json.Unmarshal(payload, &members) // readMessage has looked at it
+	for name := range members {
+		if value, _ := members[name].(string); value != "" && r.Header.Get(name) == "" {
 			r.Header.Set(name, value)
 		}
 	}

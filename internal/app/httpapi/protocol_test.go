@@ -39,11 +39,11 @@ func TestWebSocketViolations(t *testing.T) {
 	var begun chan bool
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 		begun, _ = blocking(schema)
-		cfg.Identify = func(r *http.Request) (context.Context, string, error) {
+		cfg.Identify = func(r *http.Request) (Identity, error) {
 			if r.Header.Get("X-Actor") == "bad" {
-				return nil, "", errors.New("who are you? " + strings.Repeat("é", 200))
+				return Identity{}, errors.New("who are you? " + strings.Repeat("é", 200))
 			}
-			return r.Context(), "", nil
+			return Identity{Context: r.Context()}, nil
 		}
 	})
 	tests := []struct {

@@ -86,6 +86,10 @@ func (r *run) start(params *graphql.RawParams) *problem {
 		r.status = http.StatusMethodNotAllowed
 		r.refused = gqlerror.List{refuse(codeBadInput, "a %s cannot be sent by GET; send it by POST", r.oc.Operation.Operation)}
 	}
+	if denied := r.op.readOnly; r.refused == nil && denied != nil && r.oc.Operation.Operation == ast.Mutation {
+		r.status = denied.Status
+		r.refused = gqlerror.List{refuse(denied.Code, "%s", denied.Message)}
+	}
 	if r.refused != nil {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -80,9 +79,10 @@ type socket struct {
 	places  *semaphore.Weighted
 	sending *semaphore.Weighted // one message at a time
 	rate    *rate.Limiter       // of messages
-	// as is the context of operations, and actor who sends them, since connection_init.
-	as    context.Context
-	actor string
+	// who sends operations, since connection_init, as the credentials in asked tell. They are
+	// written by listen.
+	who   Identity
+	asked atomic.Pointer[http.Request]
 
 	timer *time.Timer               // for connection_init, and for pings from then on
 	heard atomic.Bool               // since the last ping
@@ -157,6 +157,7 @@ func (s *socket) tick() {
 		s.end(&violation{closeInitTimeout, "Connection initialisation timeout"})
 	case !s.heard.Swap(false):
 		_ = s.conn.CloseNow()
+	case s.isExpired():
 	default:
 		s.send(messagePing, "", answerText{})
 		s.timer.Reset(pingInterval)
@@ -228,6 +229,9 @@ func (s *socket) receive(m message, hold *admission.Hold) error {
 	case messageInit:
 		return s.init(m)
 	case messagePing:
+		if err := s.renew(m.Payload); err != nil {
+			return err
+		}
 		s.send(messagePong, "", answerText{data: m.Payload})
 	case messageComplete:
 		s.mu.Lock()
@@ -240,19 +244,59 @@ func (s *socket) receive(m message, hold *admission.Hold) error {
 	return nil
 }
 
+// identify finds out who asks with the credentials in a request. It is done again for each
+// operation and each ping, as credentials expire and are revoked.
+func (s *socket) identify(asked *http.Request) error {
+	who, denied := s.h.identify(asked)
+	switch {
+	case denied != nil:
+		return forbidden(denied)
+	case s.begun.Load() && who.Actor != s.who.Actor:
+		return &violation{closeForbidden, "Forbidden: another identity needs another connection"}
+	}
+	s.who = who
+	s.asked.Store(asked)
+	return nil
+}
+
+// isExpired reports whether the credentials are no longer valid, and closes the connection then.
+func (s *socket) isExpired() bool {
+	_, denied := s.h.identify(s.asked.Load())
+	if denied == nil || denied.Status == http.StatusServiceUnavailable {
+		return false
+	}
+	s.end(forbidden(denied))
+	return true
+}
+
+func forbidden(d *Denied) *violation {
+	if d.Status == http.StatusServiceUnavailable {
+		return &violation{int(websocket.StatusTryAgainLater), d.Message}
+	}
+	return &violation{closeForbidden, "Forbidden: " + d.Message}
+}
+
+// renew takes the credentials in the payload of a ping, in place of those that are about to
+// expire.
+func (s *socket) renew(payload []byte) error {
+	old := s.asked.Load()
+	if old == nil || len(payload) == 0 {
+		return nil
+	}
+	asked := old.Clone(s.ctx)
+	asked.Header.Del("Authorization")
+	if withPayload(asked, payload).Header["Authorization"] == nil {
+		return nil
+	}
+	return s.identify(asked)
+}
+
 func (s *socket) init(m message) error {
 	if s.begun.Load() {
 		return &violation{closeInitTwice, "Too many initialisation requests"}
 	}
-	s.as = s.ctx
-	if s.h.cfg.Identify != nil {
-		var payload map[string]any
-		_ = json.Unmarshal(m.Payload, &payload) // readMessage has looked at it
-		as, actor, err := s.h.cfg.Identify(withPayload(s.opening.Clone(s.ctx), payload))
-		if err != nil {
-			return &violation{closeForbidden, "Forbidden: " + err.Error()}
-		}
-		s.as, s.actor = as, actor
+	if wrong := s.identify(withPayload(s.opening.Clone(s.ctx), m.Payload)); wrong != nil {
+		return wrong
 	}
 	s.begun.Store(true)
 	s.timer.Reset(pingInterval)
@@ -274,11 +318,16 @@ func (s *socket) subscribe(m message, hold *admission.Hold) error {
 		hold.Set(0)
 		return &violation{closeUnauthorized, "Unauthorized: send connection_init, and wait for connection_ack"}
 	}
-	ctx, cancel := context.WithCancel(s.as)
+	if err := s.identify(s.asked.Load()); err != nil {
+		hold.Set(0)
+		return err
+	}
+	ctx, cancel := context.WithCancel(s.who.Context)
 	o := &socketOperation{socket: s, id: m.ID, cancel: cancel, op: &operation{
-		start: s.h.cfg.Now(), transport: transportSocket, request: s.request, actor: s.actor,
+		start: s.h.cfg.Now(), transport: transportSocket, request: s.request,
 		most: s.h.cfg.Limits.Read, client: s.client, hold: hold,
 	}}
+	o.op.sentBy(s.who)
 	s.mu.Lock()
 	other := s.running[m.ID]
 	if other == nil {

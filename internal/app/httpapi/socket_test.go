@@ -150,7 +150,7 @@ func (piped) Addr() net.Addr { return &net.TCPAddr{} }
 
 // over opens a WebSocket over a connection, of which here is the client's end. It is for
 // tests in a time of their own; end waits until the WebSocket is closed.
-func (s *server) over(t *testing.T, here, there net.Conn) (c *client, end func()) {
+func (s *server) over(t *testing.T, here, there net.Conn, init string) (c *client, end func()) {
 	t.Helper()
 	connections := make(piped)
 	server := &http.Server{Handler: s.handler}
@@ -163,7 +163,7 @@ func (s *server) over(t *testing.T, here, there net.Conn) (c *client, end func()
 	}
 	_ = response.Body.Close()
 	c = &client{conn}
-	c.send(t, initMessage)
+	c.send(t, init)
 	c.want(t, `{"type":"connection_ack"}`)
 	return c, func() {
 		_, _ = here.Close(), server.Close()
@@ -180,7 +180,7 @@ func TestWebSocketMessagesWaitForEachOther(t *testing.T) {
 			schema.fields["hello"] = func(context.Context) (any, error) { return strings.Repeat("x", 4<<20), nil }
 		})
 		here, there := net.Pipe()
-		c, end := s.over(t, here, there)
+		c, end := s.over(t, here, there, initMessage)
 		defer end()
 		c.send(t, subscribeMessage("long", "{hello}"))
 		synctest.Wait()
@@ -212,7 +212,7 @@ func TestWebSocketThatSendsOn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newHandler(t, nil)
 				here, there := net.Pipe()
-				c, end := s.over(t, here, there)
+				c, end := s.over(t, here, there, initMessage)
 				defer end()
 				c.SetCloseHandler(func(int, string) error { return nil }) // no answer to that
 				begun := time.Now()
@@ -267,7 +267,7 @@ func TestWebSocketOfWhoHasGone(t *testing.T) {
 		})
 		here, there := net.Pipe()
 		conn := &gone{Conn: there}
-		_, end := s.over(t, here, conn)
+		_, end := s.over(t, here, conn, initMessage)
 		synctest.Wait()
 		const sent = 10_000
 		var texts []string
@@ -287,7 +287,7 @@ func TestWebSocketMessagesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newHandler(t, nil)
 		here, there := net.Pipe()
-		c, end := s.over(t, here, there)
+		c, end := s.over(t, here, there, initMessage)
 		defer end()
 		begun := time.Now()
 		const size = 100 << 10
@@ -297,5 +297,69 @@ func TestWebSocketMessagesAreBounded(t *testing.T) {
 		if took := time.Since(begun); took < 7*time.Second {
 			t.Errorf("ten seconds' messages were taken in %v", took)
 		}
+	})
+}
+
+// Credentials are looked at again for each operation; new ones can be sent meanwhile, and those
+// of somebody else not.
+func TestWebSocketCredentials(t *testing.T) {
+	expired := &Denied{Status: http.StatusUnauthorized, Code: CodeUnauthenticated, Message: "the token has expired"}
+	const renewal = `{"type":"ping","payload":{"authorization":"%s"}}`
+	for name, test := range map[string]struct {
+		refused *Denied // from now on
+		renewal string  // credentials that are sent before; "": none
+		code    int     // with which the connection is closed at the next operation; 0: it is not
+		reason  string
+	}{
+		"the same":               {nil, "", 0, ""},
+		"expired":                {expired, "", 4403, "Forbidden: the token has expired"},
+		"cannot be verified":     {&Denied{Status: http.StatusServiceUnavailable, Code: CodeUnavailable, Message: "later"}, "", 1013, "later"},
+		"expired, with new ones": {expired, "new good", 0, ""},
+		"with somebody else's":   {nil, "other", 4403, "Forbidden: another identity needs another connection"},
+		"with those of nobody":   {nil, "bad", 4403, "Forbidden: credentials are needed"},
+		"expired, with the same": {expired, "good", 4403, "Forbidden: the token has expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var refused atomic.Pointer[Denied]
+			s := newServer(t, func(cfg *Config, _ *fakeSchema) { cfg.Identify = identified(&refused) })
+			c := s.connect(t, `{"authorization":"good"}`)
+			operation := func(id string) {
+				c.send(t, subscribeMessage(id, "mutation {change}"))
+			}
+			operation("1")
+			c.receive(t)
+			c.want(t, `{"type":"complete","id":"1"}`)
+			refused.Store(test.refused)
+			if test.renewal != "" {
+				c.send(t, fmt.Sprintf(renewal, test.renewal))
+			}
+			operation("2")
+			if test.code == 0 {
+				c.receive(t)
+				c.want(t, `{"type":"complete","id":"2"}`)
+				return
+			}
+			c.wantClosed(t, test.code, test.reason)
+		})
+	}
+}
+
+// They are looked at again with each ping, too; while they cannot be verified, nothing happens.
+func TestWebSocketCredentialsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var refused atomic.Pointer[Denied]
+		s := newHandler(t, func(cfg *Config, _ *fakeSchema) { cfg.Identify = identified(&refused) })
+		here, there := net.Pipe()
+		c, end := s.over(t, here, there, `{"type":"connection_init","payload":{"authorization":"good"}}`)
+		defer end()
+		refused.Store(&Denied{Status: http.StatusServiceUnavailable, Code: CodeUnavailable, Message: "later"})
+		for range 3 {
+			if _, text, err := c.ReadMessage(); err != nil || !strings.Contains(string(text), `"ping"`) {
+				t.Fatal(err)
+			}
+			c.send(t, `{"type":"pong"}`)
+		}
+		refused.Store(&Denied{Status: http.StatusUnauthorized, Code: CodeUnauthenticated, Message: "the token has expired"})
+		c.wantClosed(t, 4403, "Forbidden: the token has expired")
 	})
 }

@@ -110,8 +110,8 @@ func (s *server) connect(t *testing.T, payload string) *client {
 
 func TestWebSocket(t *testing.T) {
 	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
-		cfg.Identify = func(r *http.Request) (context.Context, string, error) {
-			return r.Context(), r.Header.Get("X-Actor"), nil
+		cfg.Identify = func(r *http.Request) (Identity, error) {
+			return Identity{Context: r.Context(), Actor: r.Header.Get("X-Actor")}, nil
 		}
 	})
 	c := s.connect(t, `{"X-Actor":"ada"}`)

@@ -1,0 +1,204 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/asof/asof/internal/lru"
+)
+
+// JWT says which JSON Web Tokens are believed: those of one issuer, by its public keys or by a
+// secret that it shares with this server.
+type JWT struct {
+	JWKS       string   // URL or file of the issuer's keys (RFC 7517)
+	SecretFile string   // file of the secret, instead
+	Issuer     string   // the claim iss; required with JWKS, else "" is any
+	Audience   string   // in the claim aud; the same
+	Algorithms []string // of signatures; none: all that fit the keys
+	RolesClaim string   // names the claim with the roles; "": there are none
+}
+
+const (
+	// leeway is how far the issuer's clock may differ.
+	leeway = 30 * time.Second
+	// recheck is how long a token that was verified is not verified again.
+	recheck = 5 * time.Minute
+	// leastSecret is the length of a secret that cannot be guessed (RFC 7518, 3.2).
+	leastSecret = 32
+	cacheBytes  = 4 << 20
+)
+
+// asymmetric and symmetric are the algorithms of signatures by key pair and by secret. Which
+// are taken is decided by how the keys are given, never by a token.
+func asymmetric() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{
+		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+	}
+}
+
+func symmetric() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{jose.HS256, jose.HS384, jose.HS512}
+}
+
+type jwtVerifier struct {
+	config     JWT
+	algorithms []jose.SignatureAlgorithm
+	keys       *keys
+	now        func() time.Time
+
+	mu       sync.Mutex
+	verified *lru.Cache[[sha256.Size]byte, verified] // by the token's hash
+}
+
+// verified is the identity of a token, and until when it is believed.
+type verified struct {
+	*Identity
+	until time.Time
+}
+
+func newJWTVerifier(c JWT, now func() time.Time, logger *slog.Logger) (*jwtVerifier, error) {
+	v := &jwtVerifier{config: c, algorithms: asymmetric(), now: now, verified: lru.New[[sha256.Size]byte, verified](cacheBytes)}
+	var err error
+	switch {
+	case (c.JWKS == "") == (c.SecretFile == ""):
+		return nil, errors.New("--auth jwt needs either --jwt-jwks or --jwt-secret-file")
+	case c.SecretFile != "":
+		v.algorithms = symmetric()
+		v.keys, err = secretKeys(c.SecretFile)
+	case c.Issuer == "" || c.Audience == "":
+		return nil, errors.New("--jwt-jwks needs --jwt-issuer and --jwt-audience: an issuer signs tokens for other programs with the same keys")
+	default:
+		v.keys, err = newKeys(c.JWKS, now, logger)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Algorithms) > 0 {
+		known := v.algorithms
+		v.algorithms = nil
+		for _, name := range c.Algorithms {
+			if !slices.Contains(known, jose.SignatureAlgorithm(name)) {
+				return nil, fmt.Errorf("--jwt-algorithms %q: with these keys, want some of %v", name, known)
+			}
+			v.algorithms = append(v.algorithms, jose.SignatureAlgorithm(name))
+		}
+	}
+	return v, nil
+}
+
+// secretKeys reads a secret. A line feed at its end is the editor's.
+func secretKeys(file string) (*keys, error) {
+	secret, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--jwt-secret-file: %w", err)
+	}
+	secret = bytes.TrimRight(secret, "\r\n")
+	if len(secret) < leastSecret {
+		return nil, fmt.Errorf("--jwt-secret-file %s: the secret has %d bytes, and needs at least %d, as openssl rand -base64 32 makes them", file, len(secret), leastSecret)
+	}
+	k := &keys{}
+	k.known.Store(&keySet{JSONWebKeySet: jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: secret}}}})
+	return k, nil
+}
+
+// verify returns who a token was made for.
+func (v *jwtVerifier) verify(ctx context.Context, token string) (*Identity, error) {
+	hash, now := sha256.Sum256([]byte(token)), v.now()
+	v.mu.Lock()
+	known, ok := v.verified.Get(hash)
+	v.mu.Unlock()
+	if ok && now.Before(known.until) {
+		return known.Identity, nil
+	}
+	identity, expires, err := v.check(ctx, token, now)
+	if err != nil {
+		return nil, err
+	}
+	until := now.Add(recheck)
+	if expires.Before(until) {
+		until = expires
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.verified.Add(hash, verified{identity, until}, len(token))
+	return identity, nil
+}
+
+// check verifies a token, and returns who it was made for and when it expires.
+func (v *jwtVerifier) check(ctx context.Context, token string, now time.Time) (*Identity, time.Time, error) {
+	none := time.Time{}
+	parsed, err := jwt.ParseSigned(token, v.algorithms)
+	if err != nil || len(parsed.Headers) != 1 {
+		return nil, none, invalid("the token is not a JSON Web Token that is signed by one of %v", v.algorithms)
+	}
+	candidates, err := v.keys.find(ctx, parsed.Headers[0].KeyID)
+	if err != nil {
+		return nil, none, err
+	}
+	var claims jwt.Claims
+	var all map[string]any
+	for i := range candidates {
+		if named := candidates[i].Algorithm; named != "" && named != parsed.Headers[0].Algorithm {
+			err = errors.New("the key is for another algorithm")
+			continue
+		}
+		if err = parsed.Claims(candidates[i].Key, &claims, &all); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, none, invalid("the token's signature is not that of its issuer")
+	}
+	expected := jwt.Expected{Issuer: v.config.Issuer, Time: now}
+	if v.config.Audience != "" {
+		expected.AnyAudience = jwt.Audience{v.config.Audience}
+	}
+	switch err := claims.ValidateWithLeeway(expected, leeway); {
+	case errors.Is(err, jwt.ErrExpired):
+		return nil, none, invalid("the token has expired; get a new one")
+	case errors.Is(err, jwt.ErrInvalidIssuer):
+		return nil, none, invalid("the token is of another issuer")
+	case errors.Is(err, jwt.ErrInvalidAudience):
+		return nil, none, invalid("the token is for another audience")
+	case err != nil:
+		return nil, none, invalid("the token is not valid yet; is the clock of its issuer right?")
+	case claims.Expiry == nil:
+		return nil, none, invalid("the token has no time when it expires (the claim exp)")
+	}
+	if err := CheckName(claims.Subject); err != nil {
+		return nil, none, invalid("the token's subject (the claim sub) %v", err)
+	}
+	name, _ := all["name"].(string)
+	if CheckName(name) != nil {
+		name = "" // it is only shown
+	}
+	return &Identity{ID: claims.Subject, Name: name, Roles: rolesIn(all[v.config.RolesClaim])}, claims.Expiry.Time().Add(leeway), nil
+}
+
+// rolesIn returns the strings of a claim: one, or a list.
+func rolesIn(claim any) []string {
+	var roles []string
+	switch claim := claim.(type) {
+	case string:
+		roles = append(roles, claim)
+	case []any:
+		for _, role := range claim {
+			if role, ok := role.(string); ok {
+				roles = append(roles, role)
+			}
+		}
+	}
+	slices.Sort(roles)
+	return slices.Compact(roles)
+}

@@ -1,0 +1,135 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/asof/asof/internal/lru"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
+)
+
+// Actor is who did something.
+type Actor struct {
+	ID   string
+	Name string // as the verified identity of who acts has it; "": not known
+}
+
+type actorKey struct{}
+
+// WithActor says who acts in the context: the verified identity.
+func WithActor(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// Anonymous is the author of what was written without an identity.
+const Anonymous = "anonymous"
+
+// actorOf returns the actor of the context.
+func actorOf(ctx context.Context) Actor {
+	if a, ok := ctx.Value(actorKey{}).(Actor); ok && a.ID != "" {
+		return a
+	}
+	return Actor{ID: Anonymous}
+}
+
+// actorType is the type of what is known of actors, which no schema has: a document for each
+// ID. So versions hold no names, and a name changes in one place.
+func actorType() *Type {
+	return &Type{Name: "Actor", Collection: ActorCollection, Fields: []Field{{Name: actorName, Kind: KindString}}}
+}
+
+// ActorCollection is where the names of actors are.
+const ActorCollection = "asof_actors"
+
+const (
+	actorName = "name"
+
+	namesBytes = 1 << 20
+	// nameAge is how long a name is remembered, in microseconds, as another server may
+	// note a new one.
+	nameAge = 60_000_000
+)
+
+// actorNames remembers the names of actors, by ID.
+type actorNames struct {
+	mu sync.Mutex
+	by *lru.Cache[string, knownName]
+}
+
+// knownName is an actor's last version, nil for none, as it was at an instant.
+type knownName struct {
+	name    string
+	version *driver.Version
+	at      driver.Instant
+}
+
+// LatestName returns the name that the actor's verified identity had when it last wrote; nil:
+// none is known. It is one name for everything that the actor has ever written.
+func (a *Actor) LatestName(ctx context.Context) (*string, error) {
+	op, ok := ctx.Value(operationKey{}).(*operation)
+	if !ok {
+		return nil, nil
+	}
+	known, err := op.store.nameOf(ctx, a.ID, op.begin)
+	if err != nil || known.name == "" {
+		return nil, fromDriver(ctx, err)
+	}
+	return &known.name, nil
+}
+
+// nameOf returns what is known of an actor at an instant or shortly before.
+func (s *Store) nameOf(ctx context.Context, id string, at driver.Instant) (knownName, error) {
+	s.names.mu.Lock()
+	known, ok := s.names.by.Get(id)
+	s.names.mu.Unlock()
+	if ok && at < known.at+nameAge {
+		return known, nil
+	}
+	found, err := s.engine.Get(ctx, ActorCollection, []driver.Ref{{Key: id, At: driver.Forever}}, nil)
+	if err != nil {
+		return knownName{}, err
+	}
+	known = knownName{version: found[0], at: at}
+	if v := found[0]; v != nil && !v.Deleted {
+		var data struct{ Name string }
+		if err := json.Unmarshal(v.Data, &data); err != nil {
+			return knownName{}, err
+		}
+		known.name = data.Name
+	}
+	s.rememberName(id, known)
+	return known, nil
+}
+
+func (s *Store) rememberName(id string, known knownName) {
+	s.names.mu.Lock()
+	defer s.names.mu.Unlock()
+	s.names.by.Add(id, known, len(id)+2*len(known.name))
+}
+
+// noteName keeps the name of who has written, where it is another one than before. Where that
+// fails, the next write does it.
+func (s *Store) noteName(ctx context.Context) {
+	a := actorOf(ctx)
+	op, ok := ctx.Value(operationKey{}).(*operation)
+	if a.Name == "" || !ok {
+		return
+	}
+	known, err := s.nameOf(ctx, a.ID, op.begin)
+	if err != nil || known.name == a.Name {
+		return
+	}
+	w := driver.Write{ID: newID(), Collection: ActorCollection, Key: a.ID, Op: driver.OpCreate, Author: a.ID, Changed: []string{actorName}}
+	if v := known.version; v != nil && !v.Deleted {
+		w.Expected, w.Op = v.Number, driver.OpUpdate
+	}
+	w.Data = append(rawjson.AppendString([]byte(`{"`+actorName+`":`), a.Name), '}')
+	v, err := driver.CommitOne(ctx, s.engine, &w)
+	if err != nil {
+		s.log.WarnContext(ctx, "the name of an actor could not be noted; the next write does it", "actor", a.ID, "error", err)
+		return
+	}
+	s.rememberName(a.ID, knownName{a.Name, v, op.begin})
+}
