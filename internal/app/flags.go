@@ -43,7 +43,8 @@ type serveFlags struct {
 	CORSOrigin      []string      `name:"cors-origin" help:"An origin whose pages may use the API from a browser; may be repeated." placeholder:"ORIGIN"`
 	Executor        string        `help:"How queries are executed: plan (compiled, where all their fields are of known kinds) or gqlgen (by the generated code, all of them)." enum:"plan,gqlgen" default:"plan"`
 	Introspection   bool          `help:"Let clients ask for the schema." default:"true" negatable:""`
-	Trusted         string        `name:"trusted-documents" help:"Execute only the documents of this file (JSON, as graphql-codegen, Relay's compiler and Apollo's tools write it), and no introspection." type:"path" placeholder:"FILE"`
+	Trusted         documentFile  `name:"trusted-documents" help:"Execute only the documents of this file (JSON, as graphql-codegen, Relay's compiler and Apollo's tools write it), and no introspection." placeholder:"FILE"`
+	CachePast       time.Duration `help:"How long HTTP caches may keep answers of which all is asked for as of an instant, or by version. Imports into the past, erased values and another schema change such answers. 0: caches ask each time whether they have changed." default:"8760h"`
 	VersionCache    size          `help:"Memory for versions that were read, of the embedded store. The process grows by some three times as much." default:"8MB" placeholder:"SIZE"`
 	SlowOperation   time.Duration `help:"Log operations that take this long as warnings." default:"1s"`
 	ShutdownTimeout time.Duration `help:"How long to wait for running operations at the end." default:"30s"`
@@ -52,8 +53,6 @@ type serveFlags struct {
 
 	Auth   authFlags  `embed:""`
 	Limits limitFlags `embed:"" prefix:"max-"`
-
-	documents map[string]string // of Trusted, by id; nil: any document is executed
 }
 
 // local reports whether the server is for this machine only: it knows nobody, and no others
@@ -125,6 +124,25 @@ type healthFlags struct {
 	Addr    string        `help:"Address that the server listens on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	Alive   bool          `help:"Ask only whether the server runs, not whether its store can be reached."`
 	Timeout time.Duration `help:"How long to wait for the answer." default:"3s"`
+}
+
+// documentFile is a file of trusted documents.
+type documentFile struct {
+	Path      string
+	Documents map[string]string // by id; nil: there is no file
+}
+
+// UnmarshalText reads the file with a name.
+func (f *documentFile) UnmarshalText(name []byte) error {
+	f.Path = string(name)
+	text, err := os.ReadFile(f.Path)
+	if err == nil {
+		f.Documents, err = httpapi.ReadTrusted(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return nil
 }
 
 // size is a number of bytes: 4096, 100KB, 1MB.

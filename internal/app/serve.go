@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"runtime"
 	"syscall"
 	"time"
@@ -159,25 +158,14 @@ func (f *serveFlags) check() error {
 	if f.InsecureNoAuth && len(f.Auth.Auth) > 0 {
 		return usageError{errors.New("--auth and --insecure-no-auth contradict each other")}
 	}
-	if f.Proxies < 0 {
-		return usageError{errors.New("--proxies must not be negative")}
+	if f.Proxies < 0 || f.CachePast < 0 {
+		return usageError{errors.New("--proxies and --cache-past must not be negative")}
 	}
 	for _, origin := range f.CORSOrigin {
 		if err := httpapi.CheckOrigin(origin); err != nil {
 			return usageError{fmt.Errorf("--cors-origin: %w", err)}
 		}
 	}
-	if f.Trusted == "" {
-		return nil
-	}
-	text, err := os.ReadFile(f.Trusted)
-	if err == nil {
-		f.documents, err = httpapi.ReadTrusted(text)
-	}
-	if err != nil {
-		return usageError{fmt.Errorf("--trusted-documents %s: %w", f.Trusted, err)}
-	}
-	f.Introspection = false
 	return nil
 }
 
@@ -190,7 +178,7 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 		origins:  m.flags.Serve.CORSOrigin,
 		anyHost:  !m.flags.Serve.local(),
 		verifier: m.verifier,
-		noSchema: !m.flags.Serve.Introspection,
+		noSchema: !m.flags.Serve.Introspection || m.flags.Serve.Trusted.Documents != nil,
 		logger:   logger,
 	}
 	var err error
@@ -226,11 +214,13 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Present:       ErrorPresenter(logger),
 		Recover:       Recover(logger),
 		Weight:        weight,
+		Pinned:        pinned,
+		CachePast:     f.CachePast,
 		Client:        clientAddress(f.Proxies),
 		Limits:        limits,
 		Origins:       f.CORSOrigin,
-		Introspection: f.Introspection,
-		Trusted:       f.documents,
+		Introspection: !site.noSchema,
+		Trusted:       f.Trusted.Documents,
 		Logger:        logger,
 		Now:           m.Now,
 		CPU:           cpuTime,
@@ -238,8 +228,8 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Debug:         f.local(),
 		Metrics:       site.metrics,
 	})
-	if err != nil && f.Trusted != "" { // check has looked at the other flags
-		err = usageError{fmt.Errorf("--trusted-documents %s: %w", f.Trusted, err)}
+	if err != nil && f.Trusted.Documents != nil { // check has looked at the other flags
+		err = usageError{fmt.Errorf("--trusted-documents %s: %w", f.Trusted.Path, err)}
 	}
 	return api, err
 }

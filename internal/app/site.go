@@ -148,6 +148,7 @@ func compressed(next http.Handler) (http.Handler, error) {
 		gzhttp.CompressionLevel(1),
 		gzhttp.ZstdCompressionLevel(int(zstd.SpeedFastest)),
 		gzhttp.PreferZstd(false),
+		gzhttp.SuffixETag("-gzip"),
 		gzhttp.ContentTypes([]string{"application/json", "application/graphql-response+json"}),
 	)
 	if err != nil {

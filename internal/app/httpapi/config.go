@@ -62,6 +62,11 @@ type Config struct {
 	Introspection bool
 	// Trusted are the documents that are executed, by their ids; nil: any.
 	Trusted map[string]string
+	// Pinned reports whether the data of an answer without errors stays as it is, whatever is
+	// written later; nil: none does.
+	Pinned func(oc *graphql.OperationContext, data []byte) bool
+	// CachePast is how long caches may keep what is pinned; 0: as long as what is not.
+	CachePast time.Duration
 	// Logger gets what clients sent as they sent it, and is expected to Clip it.
 	Logger *slog.Logger
 	Now    func() time.Time

@@ -108,6 +108,11 @@ func (x *exchange) exchange(ctx context.Context) *problem {
 	}
 	response := run.answer()
 	x.status = x.statusOf(run, response)
+	if x.op.get && x.status == http.StatusOK && len(response.Errors) == 0 && x.cacheable(run.oc, response) {
+		x.status = http.StatusNotModified
+		x.w.WriteHeader(x.status)
+		return nil
+	}
 	x.send(response, run.refused == nil && response.Data != nil)
 	return nil
 }
