@@ -250,7 +250,7 @@ func memberOf(sorted []diff.Member, name string) []byte {
 func (n *tracked) stepElements(old, now []byte, v *driver.Version) {
 	before, after := diff.Elements(old), diff.Elements(now)
 	edits := make([]diff.Edit, len(after)) // by the index in the later list
-	for _, e := range diff.Align(before, after) {
+	for e := range diff.Align(before, after) {
 		if e.New >= 0 {
 			edits[e.New] = e
 		}

@@ -26,8 +26,9 @@ type changePlace struct {
 
 // each calls yield with the changes from one place to another (exclusive, nil:
 // the end), newest first or in the exact reverse of that. Where not all of them are
-// likely to be wanted, versions is how many probably have enough; 0 for all. An
-// engine that knows need not look for the others.
+// likely to be wanted, versions is how many probably have enough, and no fewer than are
+// wanted of the changes; 0 for all, newest first. An engine that knows need not look for
+// the others.
 func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, *driver.Version) bool) error {
 	q := l.log
 	q.Limit = versions
@@ -53,7 +54,7 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 				return err
 			}
 			n, last = n+1, positionOf(e.version)
-			if !l.version(e, reverse, after, until, yield) {
+			if !l.version(e, reverse, after, until, versions, yield) {
 				return nil
 			}
 		}
@@ -65,39 +66,40 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 }
 
 // version calls yield with the changes of one version; false where no more are wanted.
-func (l *changelog) version(e entry, reverse bool, after, until *changePlace, yield func(changePlace, change, *driver.Version) bool) bool {
+func (l *changelog) version(e entry, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, *driver.Version) bool) bool {
 	v := e.version
 	t := l.store.byCollection[v.Collection]
 	if t == nil {
 		return true
 	}
 	place := changePlace{LogPosition: positionOf(v)}
-	wanted := func(c change) bool {
-		if len(l.fields) > 0 && !slices.Contains(l.fields, c.f.Name) || after != nil && !place.behind(*after, reverse) {
-			return true
-		}
-		return (until == nil || until.behind(place, reverse)) && yield(place, c, v)
+	shown := func(c change) bool {
+		return (len(l.fields) == 0 || slices.Contains(l.fields, c.f.Name)) && (after == nil || place.behind(*after, reverse))
 	}
+	wanted := func(c change) bool { return (until == nil || until.behind(place, reverse)) && yield(place, c, v) }
 	if reverse {
-		const together = 1024
-		var parts [][]change // of so many each: there may be many
-		for c := range t.changes(e.before, v) {
-			if n := len(parts); n == 0 || len(parts[n-1]) == together {
-				parts = append(parts, make([]change, 0, together))
-			}
-			parts[len(parts)-1] = append(parts[len(parts)-1], c)
+		type indexed struct {
+			change
+			index int
 		}
-		for p, part := range slices.Backward(parts) {
-			for i, c := range slices.Backward(part) {
-				if place.index = p*together + i; !wanted(c) {
-					return false
+		var last []indexed // the wanted ones, and some before them: a version may have very many
+		for c := range t.changes(e.before, v) {
+			if shown(c) {
+				if last = append(last, indexed{c, place.index}); len(last) == 2*versions {
+					last = append(last[:0], last[versions:]...)
 				}
+			}
+			place.index++
+		}
+		for _, c := range slices.Backward(last) {
+			if place.index = c.index; !wanted(c.change) {
+				return false
 			}
 		}
 		return true
 	}
 	for c := range t.changes(e.before, v) {
-		if !wanted(c) {
+		if shown(c) && !wanted(c) {
 			return false
 		}
 		place.index++

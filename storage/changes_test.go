@@ -84,6 +84,30 @@ func TestChangelogHoldsWhatItShows(t *testing.T) {
 	if all > 3*few {
 		t.Errorf("%d bytes are allocated for two changes, and %d to count all", few, all)
 	}
+	last := allocated(func() {
+		page := must(e.store.DocumentChangelog(ctx, d, nil, nil, nil, nil, nil, nil, ptr(2), nil))(t)
+		if len(page.Nodes) != 2 || page.Nodes[1].Version() != 1 {
+			t.Errorf("%d changes", len(page.Nodes))
+		}
+	})
+	if last > all*5/4 {
+		t.Errorf("%d bytes are allocated for the two oldest changes, and %d to count all", last, all)
+	}
+}
+
+// Of versions of more than 2 MB since the expected version, only the newest are compared.
+func TestFewLargeVersionsAreComparedForAConflict(t *testing.T) {
+	const versions = 9
+	e := newEnv(t)
+	for i := range versions {
+		e.load("software", "a", fmt.Sprintf(`{"name":"a","stargazers_count":%d,"description":%q}`, i, strings.Repeat("x", 600_000)))
+	}
+	ctx := e.begin()
+	lost := must(e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: object{"name": "c"}}))(t)
+	since := must(lost.(*storage.Conflict[*project]).ChangesSince(ctx))(t)
+	if len(since) != 4 || since[len(since)-1].Version() != versions {
+		t.Errorf("%d changes: %v", len(since), lines(since))
+	}
 }
 
 // Of many changes since the expected version, the newest are listed, in their order.

@@ -12,8 +12,12 @@ import (
 	"github.com/asof/asof/storage/normal"
 )
 
-// maxSince bounds the changes that a conflict lists.
-const maxSince = 1000
+// maxSince and maxSinceBytes bound the changes that a conflict lists, and the versions that
+// it compares for them.
+const (
+	maxSince      = 1000
+	maxSinceBytes = 2 << 20
+)
 
 // conflict is a Conflict whose documents have no model yet.
 type conflict struct {
@@ -125,7 +129,7 @@ func conflictMessage(t *Type, key string, expected int, cur *driver.Version) str
 }
 
 // changesSince lists the changes after the base, up to the current version,
-// oldest first; of more than maxSince the newest.
+// oldest first; of more than maxSince, or in more than maxSinceBytes, the newest.
 func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
 	q := &driver.LogQuery{
 		Collections: []string{t.Collection}, Keys: []string{cur.Key},
@@ -137,10 +141,12 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 	}
 	defer done()
 	out := []*FieldChange{}
+	size := 0
 	for e, err := range s.entries(ctx, q, true) {
 		if err != nil {
 			return nil, err
 		}
+		size += len(e.version.Data)
 		var last []change // of the version
 		for c := range t.changes(e.before, e.version) {
 			if last = append(last, c); len(last) == 2*maxSince {
@@ -152,7 +158,7 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 				out = append(out, s.fieldChange(t, c, e.version, seen))
 			}
 		}
-		if len(out) >= maxSince {
+		if len(out) >= maxSince || size >= maxSinceBytes {
 			break
 		}
 	}

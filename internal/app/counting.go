@@ -90,17 +90,22 @@ func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver
 	}
 }
 
+// usualSize is the size from which on the bytes of a document count twice: to compare it, or to
+// answer it, takes several times its memory, all of which exists at once.
+const usualSize = 64 << 10
+
 // count counts versions, and returns their bytes; nil ones are those that were not
 // there.
 func count(ctx context.Context, versions ...*driver.Version) (size int, err error) {
-	found := 0
+	found, again := 0, 0
 	for _, v := range versions {
 		if v != nil {
 			found++
 			size += len(v.Data)
+			again += max(len(v.Data)-usualSize, 0)
 		}
 	}
-	if err := httpapi.CountRead(ctx, found, size); err != nil {
+	if err := httpapi.CountRead(ctx, found, size+again); err != nil {
 		return size, &storage.Error{Code: storage.CodeQueryTooComplex, Message: err.Error()}
 	}
 	return size, nil

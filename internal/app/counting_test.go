@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,6 +49,28 @@ func TestReadLimit(t *testing.T) {
 	}
 	if n, err := strconv.Atoi(counted[1]); err != nil || n == 0 || n > all/2 {
 		t.Errorf("the changelog was stopped after %d of %d versions, %v", n, all, err)
+	}
+}
+
+// What a document has beyond 64 KB counts twice.
+func TestLargeDocumentsCountTwice(t *testing.T) {
+	p := serve(t, "--demo", "--max-read=200KB", "--max-query=1MB")
+	for i, c := range []struct {
+		bytes, times int
+		refused      bool
+	}{{60 << 10, 3, false}, {120 << 10, 1, false}, {150 << 10, 1, true}} {
+		text := strings.Repeat("x", c.bytes)
+		if got := p.query(t, fmt.Sprintf(`mutation {createTag(input: {key: "large%d", data: {name: "n", description: %q}}) {__typename}}`, i, text)); len(got.codes(t)) != 0 {
+			t.Fatal(got.body)
+		}
+		var fields strings.Builder
+		for n := range c.times {
+			fmt.Fprintf(&fields, `a%d: tag(key: "large%d") {description} `, n, i)
+		}
+		got := p.query(t, "{"+fields.String()+"}")
+		if refused := slices.Contains(got.codes(t), "QUERY_TOO_COMPLEX"); refused != c.refused {
+			t.Errorf("%d bytes %d times: %.200s", c.bytes, c.times, got.body)
+		}
 	}
 }
 

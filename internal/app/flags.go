@@ -70,7 +70,7 @@ type limitFlags struct {
 	Page       int           `help:"Documents on a page (first and last)." default:"500"`
 	Cost       int           `help:"Fields that an answer may hold, pages counted in full; blame, diffs and changelogs count for more." default:"50000"`
 	Document   size          `help:"Size of a document that is written through the API; at most 8MB." default:"1MB" placeholder:"SIZE"`
-	Read       size          `help:"Size of the documents and versions that an operation reads." default:"32MB" placeholder:"SIZE"`
+	Read       size          `help:"Size of the documents and versions that an operation reads; what one has beyond 64KB counts twice." default:"32MB" placeholder:"SIZE"`
 	Answer     size          `help:"Size of an answer." default:"8MB" placeholder:"SIZE"`
 	Memory     size          `help:"Memory for the whole program; requests may hold half of it, those of one client a quarter; at least 256MB. Default: a quarter of what the machine has, or its container." placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
@@ -210,14 +210,8 @@ func describeFlag(value *kong.Value) string {
 	return kong.DefaultHelpValueFormatter(&shown)
 }
 
-const (
-	// leastMemory is the smallest --max-memory: the program itself needs some of it.
-	leastMemory = 256 << 20
-	// gcPercent is what the collector is asked for while serving. Live memory is a few
-	// megabytes, most of it caches, so that by default it would run some hundred times a
-	// second under load; a heap two and a half times the live one is still small.
-	gcPercent = 150
-)
+// leastMemory is the smallest --max-memory: the program itself needs some of it.
+const leastMemory = 256 << 20
 
 // memory returns --max-memory, or a quarter of what the machine has, or the
 // container that the program runs in.
@@ -241,22 +235,12 @@ func (f limitFlags) memory() int64 {
 // for the program, its caches, and what the collector has not found yet.
 func requestMemory(memory int64) int64 { return memory / 2 }
 
-// limitMemory sets the collector for serving within a number of bytes, unless GOGC or
-// GOMEMLIMIT do, and returns what puts it back.
+// limitMemory has the collector keep the program within a number of bytes, unless GOMEMLIMIT
+// does, and returns what puts it back.
 func limitMemory(memory int64) (restore func()) {
-	percent, limit := -2, int64(-1)
-	if os.Getenv("GOGC") == "" {
-		percent = debug.SetGCPercent(gcPercent)
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return func() {}
 	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		limit = debug.SetMemoryLimit(memory / 10 * 9)
-	}
-	return func() {
-		if percent != -2 {
-			debug.SetGCPercent(percent)
-		}
-		if limit >= 0 {
-			debug.SetMemoryLimit(limit)
-		}
-	}
+	limit := debug.SetMemoryLimit(memory / 10 * 9)
+	return func() { debug.SetMemoryLimit(limit) }
 }

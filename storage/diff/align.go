@@ -1,8 +1,10 @@
 package diff
 
 import (
+	"iter"
 	"slices"
 	"strconv"
+	"unsafe"
 
 	"github.com/asof/asof/storage/normal"
 )
@@ -17,54 +19,61 @@ type Edit struct {
 	Alike bool
 }
 
-// Align returns an edit script between two lists. It is the shortest one where
+// Align yields an edit script between two lists. It is the shortest one where
 // that can be found with little work.
-func Align(old, now [][]byte) []Edit {
-	head := 0
-	for head < len(old) && head < len(now) && normal.Equal(old[head], now[head]) {
-		head++
+func Align(old, now [][]byte) iter.Seq[Edit] {
+	return func(yield func(Edit) bool) {
+		head := 0
+		for head < len(old) && head < len(now) && normal.Equal(old[head], now[head]) {
+			if !yield(Edit{Old: head, New: head}) {
+				return
+			}
+			head++
+		}
+		tail := 0
+		for tail < len(old)-head && tail < len(now)-head && normal.Equal(old[len(old)-1-tail], now[len(now)-1-tail]) {
+			tail++
+		}
+		a, b := intern(old[head:len(old)-tail], now[head:len(now)-tail])
+		i, j := head, head
+		for _, m := range common(a, b) {
+			x, y := head+int(m.old), head+int(m.new)
+			if !gap(old, now, i, x, j, y, yield) || !yield(Edit{Old: x, New: y}) {
+				return
+			}
+			i, j = x+1, y+1
+		}
+		if !gap(old, now, i, len(old)-tail, j, len(now)-tail, yield) {
+			return
+		}
+		for k := tail; k > 0 && yield(Edit{Old: len(old) - k, New: len(now) - k}); k-- {
+		}
 	}
-	tail := 0
-	for tail < len(old)-head && tail < len(now)-head && normal.Equal(old[len(old)-1-tail], now[len(now)-1-tail]) {
-		tail++
-	}
-	edits := make([]Edit, 0, max(len(old), len(now)))
-	for i := range head {
-		edits = append(edits, Edit{Old: i, New: i})
-	}
-	a, b := intern(old[head:len(old)-tail], now[head:len(now)-tail])
-	i, j := head, head
-	for _, m := range common(a, b) {
-		edits = gap(edits, old, now, i, head+m.old, j, head+m.new)
-		edits = append(edits, Edit{Old: head + m.old, New: head + m.new})
-		i, j = head+m.old+1, head+m.new+1
-	}
-	edits = gap(edits, old, now, i, len(old)-tail, j, len(now)-tail)
-	for k := range tail {
-		edits = append(edits, Edit{Old: len(old) - tail + k, New: len(now) - tail + k})
-	}
-	return edits
 }
 
 // intern numbers the elements, so that equal ones have equal numbers.
-func intern(old, now [][]byte) (a, b []int) {
+func intern(old, now [][]byte) (a, b []int32) {
 	if len(old) == 0 || len(now) == 0 {
 		return nil, nil
 	}
-	numbers := map[string]int{}
+	numbers := map[string]int32{}
 	var text []byte
-	number := func(elems [][]byte) []int {
-		out := make([]int, len(elems))
+	number := func(elems [][]byte) []int32 {
+		out := make([]int32, len(elems))
 		for i, e := range elems {
-			key := e
-			if len(e) > 0 && (e[0] == '{' || e[0] == '[') {
+			composite := e[0] == '{' || e[0] == '['
+			key := unsafe.String(unsafe.SliceData(e), len(e)) // lists are not changed while they are compared
+			if composite {
 				text = appendCanonical(text[:0], e)
-				key = text
+				key = unsafe.String(unsafe.SliceData(text), len(text))
 			}
-			n, ok := numbers[string(key)]
+			n, ok := numbers[key]
 			if !ok {
-				n = len(numbers)
-				numbers[string(key)] = n
+				if composite {
+					key = string(text)
+				}
+				n = int32(len(numbers))
+				numbers[key] = n
 			}
 			out[i] = n
 		}
@@ -94,7 +103,7 @@ func appendCanonical(dst, v []byte) []byte {
 }
 
 // match is an element that both lists have.
-type match struct{ old, new int }
+type match struct{ old, new int32 }
 
 // maxScript bounds the length of the scripts that Myers' algorithm looks for:
 // its time is the length of the lists times this, its memory the square of it.
@@ -102,7 +111,7 @@ const maxScript = 400
 
 // common returns a common subsequence of two lists: the longest, if the script
 // between them is short enough to be found quickly.
-func common(a, b []int) []match {
+func common(a, b []int32) []match {
 	if len(a) == 0 || len(b) == 0 {
 		return nil
 	}
@@ -115,7 +124,7 @@ func common(a, b []int) []match {
 // myers finds the longest common subsequence: the greedy algorithm of E. Myers,
 // "An O(ND) Difference Algorithm and Its Variations", Algorithmica 1 (1986). It
 // gives up when the script is longer than maxScript.
-func myers(a, b []int) ([]match, bool) {
+func myers(a, b []int32) ([]match, bool) {
 	n, m := len(a), len(b)
 	most := min(n+m, maxScript)
 	v := make([]int32, 2*most+3) // furthest x on each diagonal k, at v[k+most+1]
@@ -143,7 +152,7 @@ func myers(a, b []int) ([]match, bool) {
 }
 
 // walk follows a script back to its beginning and collects the matches.
-func walk(a, b []int, trace [][]int32) []match {
+func walk(a, b []int32, trace [][]int32) []match {
 	var out []match
 	x, y := len(a), len(b)
 	for d, v := range slices.Backward(trace) { // v[k+d+1] is diagonal k
@@ -159,7 +168,7 @@ func walk(a, b []int, trace [][]int32) []match {
 		}
 		for x > px && y > py && a[x-1] == b[y-1] {
 			x, y = x-1, y-1
-			out = append(out, match{x, y})
+			out = append(out, match{int32(x), int32(y)})
 		}
 		x, y = px, py
 	}
@@ -171,34 +180,34 @@ func walk(a, b []int, trace [][]int32) []match {
 // O(n log n): each element takes the first equal one that is free, and of these
 // pairs the longest run that ascends in both lists is kept (as in patience
 // diff; the run is found as by C. Schensted, 1961).
-func increasing(a, b []int) []match {
+func increasing(a, b []int32) []match {
 	free := make([]int32, max(slices.Max(a), slices.Max(b))+1) // the first free place of a number in b, plus 1
 	next := make([]int32, len(b))                              // the one after a place
 	for j, x := range slices.Backward(b) {
 		next[j], free[x] = free[x], int32(j+1)
 	}
-	var pairs []match
+	pairs := make([]match, 0, min(len(a), len(b)))
 	for i, x := range a {
 		if j := free[x]; j > 0 {
-			pairs = append(pairs, match{i, int(j - 1)})
+			pairs = append(pairs, match{int32(i), j - 1})
 			free[x] = next[j-1]
 		}
 	}
-	ends := []int{} // ends[l]: the pair with the least new index that ends a run of length l+1
-	before := make([]int, len(pairs))
+	ends := []int32{} // ends[l]: the pair with the least new index that ends a run of length l+1
+	before := make([]int32, len(pairs))
 	for p := range pairs {
-		l, _ := slices.BinarySearchFunc(ends, pairs[p].new, func(q, j int) int { return pairs[q].new - j })
+		l, _ := slices.BinarySearchFunc(ends, pairs[p].new, func(q, j int32) int { return int(pairs[q].new - j) })
 		before[p] = -1
 		if l > 0 {
 			before[p] = ends[l-1]
 		}
 		if l == len(ends) {
-			ends = append(ends, p)
+			ends = append(ends, int32(p))
 		} else {
-			ends[l] = p
+			ends[l] = int32(p)
 		}
 	}
-	var out []match
+	out := make([]match, 0, len(ends))
 	if len(ends) > 0 {
 		for p := ends[len(ends)-1]; p >= 0; p = before[p] {
 			out = append(out, pairs[p])

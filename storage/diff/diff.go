@@ -126,7 +126,7 @@ func (visit visitor) lists(path string, old, now []byte) bool {
 	before, after := Elements(old), Elements(now)
 	i, more := 0, true
 	here := func() string { return path + "/" + strconv.Itoa(i) }
-	for _, e := range Align(before, after) {
+	for e := range Align(before, after) {
 		switch {
 		case e.New < 0:
 			if !visit(Change{Path: here(), Op: Remove, Old: before[e.Old]}) {

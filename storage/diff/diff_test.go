@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -219,6 +221,30 @@ func TestHostileSizes(t *testing.T) {
 				t.Fatal("no changes")
 			}
 		})
+	}
+}
+
+// To compare two lists of small elements takes little more memory than their elements' places.
+func TestListsTakeLittleMemory(t *testing.T) {
+	const n = 50_000
+	random := rand.New(rand.NewPCG(1, 2))
+	list := func() [][]byte {
+		out := make([][]byte, n)
+		for i := range out {
+			out[i] = strconv.AppendInt(nil, int64(random.IntN(2)), 10)
+		}
+		return out
+	}
+	old, now := list(), list()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	edits := 0
+	for range diff.Align(old, now) {
+		edits++
+	}
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) / (2 * n); edits < n || took > 40 {
+		t.Errorf("%d edits, %d bytes for each element", edits, took)
 	}
 }
 

@@ -17,23 +17,23 @@ const (
 	costOther   = 110 // replace by a value of another kind
 )
 
-// gap appends the edits of a part of the lists that have no element in common.
-func gap(edits []Edit, old, now [][]byte, i0, i1, j0, j1 int) []Edit {
-	k, m := i1-i0, j1-j0
-	if k == 0 || m == 0 || !worthwhile(old[i0:i1], now[j0:j1]) {
-		pairs := min(k, m)
-		for p := range pairs {
-			edits = append(edits, Edit{Old: i0 + p, New: j0 + p, Alike: alike(old[i0+p], now[j0+p]) > 0})
-		}
-		for i := i0 + pairs; i < i1; i++ {
-			edits = append(edits, Edit{Old: i, New: -1})
-		}
-		for j := j0 + pairs; j < j1; j++ {
-			edits = append(edits, Edit{Old: -1, New: j})
-		}
-		return edits
+// gap yields the edits of a part of the lists that have no element in common. It returns
+// false where no more are wanted.
+func gap(old, now [][]byte, i0, i1, j0, j1 int, yield func(Edit) bool) bool {
+	if i0 < i1 && j0 < j1 && worthwhile(old[i0:i1], now[j0:j1]) {
+		return pairUp(old, now, i0, i1, j0, j1, yield)
 	}
-	return append(edits, pairUp(old, now, i0, i1, j0, j1)...)
+	more := true
+	for ; more && i0 < i1 && j0 < j1; i0, j0 = i0+1, j0+1 {
+		more = yield(Edit{Old: i0, New: j0, Alike: alike(old[i0], now[j0]) > 0})
+	}
+	for ; more && i0 < i1; i0++ {
+		more = yield(Edit{Old: i0, New: -1})
+	}
+	for ; more && j0 < j1; j0++ {
+		more = yield(Edit{Old: -1, New: j0})
+	}
+	return more
 }
 
 // worthwhile reports whether pairing up the elements by what they have in
@@ -53,7 +53,7 @@ func worthwhile(old, now [][]byte) bool {
 }
 
 // pairUp finds the cheapest alignment of a gap (Needleman and Wunsch, 1970).
-func pairUp(old, now [][]byte, i0, i1, j0, j1 int) []Edit {
+func pairUp(old, now [][]byte, i0, i1, j0, j1 int, yield func(Edit) bool) bool {
 	k, m := i1-i0, j1-j0
 	cost := make([]int, (k+1)*(m+1))
 	pair := make([]int, k*m) // what a pair has in common, in percent
@@ -76,21 +76,24 @@ func pairUp(old, now [][]byte, i0, i1, j0, j1 int) []Edit {
 			}
 		}
 	}
-	var edits []Edit
 	for i, j := 0, 0; i < k || j < m; {
+		e := Edit{Old: i0 + i, New: j0 + j}
 		switch {
 		case i < k && j < m && cost[at(i, j)] == cost[at(i+1, j+1)]+pairCost(old[i0+i], now[j0+j], pair[i*m+j]):
-			edits = append(edits, Edit{Old: i0 + i, New: j0 + j, Alike: pair[i*m+j] > 0})
+			e.Alike = pair[i*m+j] > 0
 			i, j = i+1, j+1
 		case i < k && cost[at(i, j)] == cost[at(i+1, j)]+costOne:
-			edits = append(edits, Edit{Old: i0 + i, New: -1})
+			e.New = -1
 			i++
 		default:
-			edits = append(edits, Edit{Old: -1, New: j0 + j})
+			e.Old = -1
 			j++
 		}
+		if !yield(e) {
+			return false
+		}
 	}
-	return edits
+	return true
 }
 
 func pairCost(old, now []byte, common int) int {

@@ -229,8 +229,9 @@ func TestExecutionIsBounded(t *testing.T) {
 		errors    bool
 	}{
 		{`{hello}`, time.Second, time.Second, http.StatusGatewayTimeout, true},
-		{`{hello}`, time.Second, 0, http.StatusOK, false}, // another process had the processors
-		{`{hello}`, 0, time.Second, http.StatusOK, false}, // another operation had them
+		{`{hello}`, 600 * time.Millisecond, time.Second, http.StatusGatewayTimeout, true}, // the collector had a processor
+		{`{hello}`, time.Second, 0, http.StatusOK, false},                                 // another process had the processors
+		{`{hello}`, 0, time.Second, http.StatusOK, false},                                 // another operation had them
 		{`mutation {change}`, time.Second, time.Second, http.StatusOK, false},
 		{`mutation {changeItem {more(first: 1) {nodes {id}}}}`, time.Second, time.Second, http.StatusOK, true},
 	} {

@@ -239,7 +239,7 @@ func (c *opContext) execute(since time.Time, most time.Duration, p *processor, f
 
 // cpuExceeded reports whether the operation was executed for as long as it may be.
 func (c *opContext) cpuExceeded(now time.Time) bool {
-	return c.cpu != nil && now.Sub(c.executing) >= c.most && c.cpu()-c.used >= c.most
+	return c.cpu != nil && now.Sub(c.executing) >= c.most/3*2 && c.cpu()-c.used >= c.most
 }
 
 // timer is a context that ends as an opContext.
