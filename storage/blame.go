@@ -167,7 +167,7 @@ type tracked struct {
 // value that has no parts.
 func track(field *FieldBlame, path string, raw []byte, leaf func() error) (*tracked, error) {
 	n := &tracked{}
-	whole := diff.Whole(path)
+	whole := diff.Whole(path, raw)
 	switch {
 	case raw[0] == '{' && len(raw) > 2 && !whole:
 		for _, m := range diff.Members(raw) {
@@ -221,7 +221,7 @@ func (n *tracked) step(old, now []byte, v *driver.Version) {
 	case old == nil || n.leaf != nil && !normal.Equal(old, now):
 		n.explain(v)
 	case n.leaf != nil:
-	case old[0] != now[0]:
+	case old[0] != now[0] || diff.Whole("", old, now):
 		n.explain(v)
 	case n.members != nil:
 		n.stepMembers(old, now, v)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/asof/asof/storage/diff"
+	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
 )
@@ -26,11 +27,8 @@ func (s *Store) patched(t *Type, doc []byte, patch map[string]any, path string) 
 	if err != nil {
 		return nil, err
 	}
-	if len(out) > s.limits.DocumentBytes {
-		return nil, badInput("%s: the document would have %d bytes; at most %d are allowed (--max-document)", path, len(out), s.limits.DocumentBytes)
-	}
-	if n := longestList(out); n > maxElements {
-		return nil, badInput("%s: a list would have %d elements; at most %d are allowed", path, n, maxElements)
+	if why := s.tooLarge(out); why != "" {
+		return nil, badInput("%s: %s", path, why)
 	}
 	if out, err = normal.Object(out); err != nil { // deeper than a document may be
 		return nil, badInput("%s: %v", path, err)
@@ -38,14 +36,42 @@ func (s *Store) patched(t *Type, doc []byte, patch map[string]any, path string) 
 	return out, nil
 }
 
-// maxElements is how many elements a list of a document may have: to compare two lists takes
-// some 200 bytes for each element.
-const maxElements = 50_000
+// tooLarge says why a document cannot be written; "" where it can.
+func (s *Store) tooLarge(doc []byte) string {
+	if len(doc) > s.limits.DocumentBytes {
+		return fmt.Sprintf("the document would have %d bytes; at most %d are allowed (--max-document of asof serve)", len(doc), s.limits.DocumentBytes)
+	}
+	if n := longestList(doc); n > diff.MaxElements {
+		return fmt.Sprintf("a list would have %d elements; at most %d are allowed", n, diff.MaxElements)
+	}
+	return ""
+}
+
+// Excess says in which way a version that was recorded elsewhere is larger than one that can
+// be written here; "" where it is not.
+func (s *Store) Excess(v *driver.Version) string {
+	for _, text := range [...]struct {
+		what, is string
+		most     int
+	}{{"author", v.Author, maxAuthor}, {"message", v.Message, maxMessage}, {"change group", v.Group, maxGroup}} {
+		if len(text.is) > text.most {
+			return fmt.Sprintf("the %s has %d bytes; at most %d are allowed", text.what, len(text.is), text.most)
+		}
+	}
+	return s.tooLarge(v.Data)
+}
+
+// The longest texts of a version, in bytes.
+const (
+	maxAuthor  = 200
+	maxMessage = 16 << 10
+	maxGroup   = 200
+)
 
 // longestList returns the number of elements of the longest list in a document, where that may
-// be more than maxElements.
+// be more than diff.MaxElements.
 func longestList(doc []byte) (longest int) {
-	if len(doc) < 2*maxElements {
+	if len(doc) < 2*diff.MaxElements {
 		return 0
 	}
 	var open []int // elements of the lists around a place; of an object less than 0

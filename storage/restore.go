@@ -64,6 +64,9 @@ func (s *Store) restoreAfter(ctx context.Context, op *operation, t *Type, in Res
 	if err := t.restorable(was, target, data, in.Paths != nil, cur.Deleted); err != nil {
 		return nil, err
 	}
+	if why := s.tooLarge(data); why != "" {
+		return nil, badInput("input.to: %s", why)
+	}
 	changed := normal.Changed(dataOf(cur), data)
 	if len(changed) == 0 && !cur.Deleted {
 		return s.wroteNothing(ctx, op, t, cur)

@@ -137,3 +137,28 @@ func TestRestoreOfWorseThanWasDeleted(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// A list that is longer than one may be, which an import has kept, is compared as one value,
+// and is not restored.
+func TestListsThatAreTooLong(t *testing.T) {
+	e := newEnv(t, storage.WithLimits(storage.Limits{Details: 100_000}))
+	list := func(n int) string { return "[0" + strings.Repeat(",0", n-1) + "]" }
+	for _, n := range []int{50_001, 50_002, 50_000} {
+		e.load("software", "a", `{"name":"a","commit_history":`+list(n)+`}`)
+	}
+	ctx, d := e.begin(), e.get("a").Document
+	for _, c := range []struct{ from, to, changes int }{{1, 2, 1}, {2, 3, 1}, {3, 3, 0}} {
+		got := must(e.store.Diff(ctx, d, storage.VersionRef{Version: &c.from}, &storage.VersionRef{Version: &c.to}))(t)
+		if changes := must(got.Changes())(t); len(changes) != c.changes || len(changes) > 0 && changes[0].Path != "/commitHistory" {
+			t.Errorf("from %d to %d: %d changes", c.from, c.to, len(changes))
+		}
+	}
+	blame := must(e.store.Blame(ctx, d, []string{"commitHistory"}))(t)
+	if n := len(blame); n != 50_001 || blame[n-1].Version() != 3 {
+		t.Errorf("%d values are explained", n)
+	}
+	for _, paths := range [][]string{nil, {"/commitHistory"}} {
+		_, err := e.projects.Restore(ctx, storage.RestoreInput{Key: "a", ExpectedVersion: 3, To: &storage.VersionRef{Version: ptr(1)}, Paths: paths})
+		wantError(t, err, storage.CodeBadUserInput, "a list would have 50001 elements")
+	}
+}

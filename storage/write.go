@@ -10,9 +10,6 @@ import (
 	"github.com/asof/asof/storage/normal"
 )
 
-// maxMessage is the length of the longest message, in bytes.
-const maxMessage = 16 << 10
-
 // mergeAttempts bounds how often a merge is tried while others write, and to create
 // what others create and delete.
 const mergeAttempts = 10

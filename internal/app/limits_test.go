@@ -95,7 +95,7 @@ func TestDocumentLimit(t *testing.T) {
 	if got := create("fits", 900); len(got.codes(t)) != 0 {
 		t.Error(got.body)
 	}
-	if got := create("large", 1024); fmt.Sprint(got.codes(t)) != "[BAD_USER_INPUT]" || !strings.Contains(got.body, "at most 1024 are allowed (--max-document)") {
+	if got := create("large", 1024); fmt.Sprint(got.codes(t)) != "[BAD_USER_INPUT]" || !strings.Contains(got.body, "at most 1024 are allowed (--max-document of asof serve)") {
 		t.Error(got.body)
 	}
 }

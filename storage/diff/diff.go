@@ -12,7 +12,8 @@
 //     input; where the best script would take longer, a valid one is returned
 //     that may be longer.
 //   - So is the text of all paths together: what lies very deep, or below very
-//     long names, is compared as a whole.
+//     long names, is compared as a whole. So are lists and objects with more than
+//     MaxElements elements or members.
 package diff
 
 import (
@@ -65,9 +66,9 @@ func (visit visitor) values(path string, old, now []byte) bool {
 		return visit(Change{Path: path, Op: Remove, Old: old})
 	case bytes.Equal(old, now):
 		return true
-	case old[0] == '{' && now[0] == '{' && !Whole(path):
+	case old[0] == '{' && now[0] == '{' && !Whole(path, old, now):
 		return visit.objects(path, old, now)
-	case old[0] == '[' && now[0] == '[' && !Whole(path):
+	case old[0] == '[' && now[0] == '[' && !Whole(path, old, now):
 		return visit.lists(path, old, now)
 	case normal.Equal(old, now):
 		return true
@@ -83,10 +84,26 @@ const (
 	maxNesting = 32
 )
 
-// Whole reports whether the value at a path is compared as a whole, because
-// the paths inside it would be too long.
-func Whole(path string) bool {
-	return len(path) > maxPath || strings.Count(path, "/") > maxNesting
+// MaxElements is how many elements a list may have, and members an object, to be compared
+// by them: to compare two lists takes some 100 bytes for each element.
+const MaxElements = 50_000
+
+// Whole reports whether values at a path are compared as a whole, because the paths inside
+// would be too long, or one of the values has more than MaxElements parts.
+func Whole(path string, values ...[]byte) bool {
+	return len(path) > maxPath || strings.Count(path, "/") > maxNesting || slices.ContainsFunc(values, func(v []byte) bool {
+		if len(v) < 2*MaxElements {
+			return false
+		}
+		n := 0
+		more := func() bool { n++; return n <= MaxElements }
+		if v[0] == '[' {
+			rawjson.Elements(v, func(int, int) bool { return more() })
+		} else {
+			rawjson.Members(v, func([]byte, int, int) bool { return more() })
+		}
+		return n > MaxElements
+	})
 }
 
 func (visit visitor) objects(path string, old, now []byte) bool {

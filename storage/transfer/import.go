@@ -18,7 +18,8 @@ type ImportOptions struct {
 	// .zst promises such data; otherwise the data's first bytes tell.
 	Name string
 	// Lenient keeps documents with values of another type than the schema
-	// declares; reading such a field is an error until it is declared so.
+	// declares; reading such a field is an error until it is declared so. It
+	// also keeps what is larger than the API writes, see storage.Store.Excess.
 	Lenient bool
 	// SkipUnknown leaves out lines of collections that the schema does not
 	// declare, instead of stopping at the first.
@@ -76,7 +77,7 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	l := &loader{
 		store: store, opts: opts, raw: src.raw, next: &batch{}, most: min(firstVersions, opts.BatchVersions), held: held.Versions > 0,
 	}
-	jobs := parseAhead(ctx, src, opts, store.ByCollection())
+	jobs := parseAhead(ctx, src, opts, store)
 	err = l.run(ctx, jobs)
 	_, wrong := errors.AsType[*LineError](err)
 	if wrong && src.compressed && l.report.Added > 0 && !errors.Is(err, ErrCorrupt) && isDamaged(l.readOn(ctx, jobs)) {
@@ -111,7 +112,7 @@ func tighten() (restore func()) {
 // parseAhead reads and parses the stream in goroutines of its own and yields
 // the jobs in the order of the stream, each to be waited for. A bounded number
 // is under way.
-func parseAhead(ctx context.Context, src *source, opts ImportOptions, types map[string]*storage.Type) <-chan *job {
+func parseAhead(ctx context.Context, src *source, opts ImportOptions, store *storage.Store) <-chan *job {
 	workers := max(1, runtime.GOMAXPROCS(0)-1)
 	ordered, work, spare := make(chan *job, workers+1), make(chan *job, workers+1), make(chan *job, workers+2)
 	go func() {
@@ -139,7 +140,7 @@ func parseAhead(ctx context.Context, src *source, opts ImportOptions, types map[
 	}()
 	for range workers {
 		go func() {
-			p := newJobParser(opts, types)
+			p := newJobParser(opts, store)
 			for j := range work {
 				p.run(j)
 				close(j.done)

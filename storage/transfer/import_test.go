@@ -355,3 +355,33 @@ func TestImportDamaged(t *testing.T) {
 		}
 	}
 }
+
+// What is larger than the API writes is refused with its line, or kept if that is asked for.
+func TestImportHasTheLimitsOfTheAPI(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	line := func(by, message, source, data string) string {
+		return fmt.Sprintf(`{"collection":"things","id":"a","at":"2024-01-02T00:00:00Z","by":%q,"message":%q,"source":%q,"op":"put","data":%s}`+"\n", by, message, source, data)
+	}
+	for name, c := range map[string]struct{ line, want string }{
+		"a list":     {line("ann", "", "", `{"labels":["a"`+strings.Repeat(`,"a"`, 50_000)+`]}`), "a list would have 50001 elements; at most 50000"},
+		"JSON":       {line("ann", "", "", `{"extra":{"a":[0`+strings.Repeat(`,0`, 50_000)+`]}}`), "a list would have 50001 elements; at most 50000"},
+		"a document": {line("ann", "", "", `{"name":"`+long(8<<20)+`"}`), "the document would have 8388619 bytes; at most 8388608"},
+		"an author":  {line(long(201), "", "", `{}`), "the author has 201 bytes; at most 200"},
+		"a message":  {line("ann", long(16<<10+1), "", `{}`), "the message has 16385 bytes; at most 16384"},
+		"a group":    {line("ann", "", long(201), `{}`), "the change group has 201 bytes; at most 200"},
+		"nothing":    {line(long(200), long(16<<10), long(200), `{"labels":["a"`+strings.Repeat(`,"a"`, 49_999)+`]}`), ""},
+	} {
+		store := newStore(t)
+		in := put("a", "2024-01-01T00:00:00Z", `{}`) + c.line
+		report, err := transfer.Import(t.Context(), store, strings.NewReader(in), transfer.ImportOptions{})
+		if wrong, ok := errors.AsType[*transfer.LineError](err); c.want == "" && err != nil || c.want != "" && (!ok || wrong.Line != 2 || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--lenient")) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.want != "" && report.Added != 1 {
+			t.Errorf("%s: %d versions were added", name, report.Added)
+		}
+		if _, err := transfer.Import(t.Context(), store, strings.NewReader(in), transfer.ImportOptions{Lenient: true}); err != nil || versions(t, store) != 2 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

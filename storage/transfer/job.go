@@ -51,12 +51,13 @@ type item struct {
 // jobParser parses jobs. It is not safe for concurrent use.
 type jobParser struct {
 	opts  ImportOptions
+	store *storage.Store
 	types map[string]*storage.Type // by collection
 	lines *lineParser
 }
 
-func newJobParser(opts ImportOptions, types map[string]*storage.Type) *jobParser {
-	return &jobParser{opts: opts, types: types, lines: newLineParser()}
+func newJobParser(opts ImportOptions, store *storage.Store) *jobParser {
+	return &jobParser{opts: opts, store: store, types: store.ByCollection(), lines: newLineParser()}
 }
 
 func (p *jobParser) run(j *job) {
@@ -96,6 +97,9 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 		if it.remarks, err = p.check(t, v.Data); err != nil {
 			return fmt.Errorf("%s %q: %w", v.Collection, v.Key, err)
 		}
+	}
+	if why := p.store.Excess(&v); why != "" && !p.opts.Lenient {
+		return fmt.Errorf("%s %q: %s; make it shorter, or import with --lenient to keep it as it is", v.Collection, v.Key, why)
 	}
 	j.items = append(j.items, it)
 	return nil
