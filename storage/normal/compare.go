@@ -33,10 +33,14 @@ func Equal(a, b []byte) bool {
 	case '{':
 		return equalObjects(a, b)
 	case '[':
-		var ea, eb [][]byte
-		rawjson.Elements(a, func(start, end int) bool { ea = append(ea, a[start:end]); return true })
-		rawjson.Elements(b, func(start, end int) bool { eb = append(eb, b[start:end]); return true })
-		return slices.EqualFunc(ea, eb, Equal)
+		next := 1 // in b
+		same := rawjson.Elements(a, func(start, end int) bool {
+			stop := rawjson.End(b, next)
+			same := stop >= 0 && Equal(a[start:end], b[next:stop])
+			next = stop + 1
+			return same
+		})
+		return same && next == len(b)
 	}
 	return false
 }
