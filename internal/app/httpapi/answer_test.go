@@ -198,8 +198,8 @@ func TestResolvedFieldsAreBounded(t *testing.T) {
 		})
 		got := s.query(t, c.document)
 		if c.document[0] == '{' {
-			got.wantError(t, http.StatusOK, codeTooComplex, "the answer has more than 8000 fields")
-		} else if changes != 2 || strings.Count(got.text, `"done"`) != 2 || !strings.Contains(got.text, "the answer has more than 8000 fields") {
+			got.wantError(t, http.StatusOK, codeTooComplex, "the answer has more than 6000 fields")
+		} else if changes != 2 || strings.Count(got.text, `"done"`) != 2 || !strings.Contains(got.text, "the answer has more than 6000 fields") {
 			t.Errorf("%d changes: %.500s", changes, got.text)
 		}
 		if resolved != c.want {
