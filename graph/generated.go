@@ -41,6 +41,7 @@ type ResolverRoot interface {
 	Project() ProjectResolver
 	ProjectHistory() ProjectHistoryResolver
 	Query() QueryResolver
+	Subscription() SubscriptionResolver
 	Tag() TagResolver
 	TagHistory() TagHistoryResolver
 }
@@ -132,6 +133,17 @@ type QueryResolver interface {
 	PlatformHistory(ctx context.Context, key string) (*storage.History[*model.Platform], error)
 	Changelog(ctx context.Context, where *storage.ChangelogWhere, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
 }
+type SubscriptionResolver interface {
+	ProjectChanged(ctx context.Context, key string, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Project], error)
+	ProjectsChanged(ctx context.Context, where map[string]any, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Project], error)
+	TagChanged(ctx context.Context, key string, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Tag], error)
+	TagsChanged(ctx context.Context, where map[string]any, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Tag], error)
+	LicenseChanged(ctx context.Context, key string, since *storage.Since) (<-chan *storage.DocumentEvent[*model.License], error)
+	LicensesChanged(ctx context.Context, where map[string]any, since *storage.Since) (<-chan *storage.DocumentEvent[*model.License], error)
+	PlatformChanged(ctx context.Context, key string, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Platform], error)
+	PlatformsChanged(ctx context.Context, where map[string]any, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Platform], error)
+	Changes(ctx context.Context, where *storage.ChangelogWhere, since *storage.Since) (<-chan *storage.Event, error)
+}
 type TagResolver interface {
 	RelatedTags(ctx context.Context, obj *model.Tag, asOf *driver.Instant) ([]*model.Tag, error)
 
@@ -186,6 +198,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRestorePlatformInput,
 		ec.unmarshalInputRestoreProjectInput,
 		ec.unmarshalInputRestoreTagInput,
+		ec.unmarshalInputSince,
 		ec.unmarshalInputTagOrder,
 		ec.unmarshalInputUpdateLicenseInput,
 		ec.unmarshalInputUpdatePlatformInput,
@@ -235,6 +248,23 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 			ctx = graphql.WithUnmarshalerMap(ctx, inputUnmarshalMap)
 			data := ec._Mutation(ctx, opCtx.Operation.SelectionSet)
 			var buf bytes.Buffer
+			data.MarshalGQL(&buf)
+
+			return &graphql.Response{
+				Data: buf.Bytes(),
+			}
+		}
+	case ast.Subscription:
+		next := ec._Subscription(ctx, opCtx.Operation.SelectionSet)
+
+		var buf bytes.Buffer
+		return func(ctx context.Context) *graphql.Response {
+			buf.Reset()
+			data := next(ctx)
+
+			if data == nil {
+				return nil
+			}
 			data.MarshalGQL(&buf)
 
 			return &graphql.Response{
@@ -294,6 +324,28 @@ func (ec *executionContext) childFields_Actor(ctx context.Context, field graphql
 		return ec.fieldContext_Actor_name(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Actor", field.Name)
+}
+
+func (ec *executionContext) childFields_ChangeEvent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "position":
+		return ec.fieldContext_ChangeEvent_position(ctx, field)
+	case "kind":
+		return ec.fieldContext_ChangeEvent_kind(ctx, field)
+	case "documentType":
+		return ec.fieldContext_ChangeEvent_documentType(ctx, field)
+	case "key":
+		return ec.fieldContext_ChangeEvent_key(ctx, field)
+	case "document":
+		return ec.fieldContext_ChangeEvent_document(ctx, field)
+	case "deletedId":
+		return ec.fieldContext_ChangeEvent_deletedId(ctx, field)
+	case "versionInfo":
+		return ec.fieldContext_ChangeEvent_versionInfo(ctx, field)
+	case "changes":
+		return ec.fieldContext_ChangeEvent_changes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ChangeEvent", field.Name)
 }
 
 func (ec *executionContext) childFields_DocumentDiff(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -442,6 +494,26 @@ func (ec *executionContext) childFields_LicenseEdge(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type LicenseEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_LicenseEvent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "position":
+		return ec.fieldContext_LicenseEvent_position(ctx, field)
+	case "kind":
+		return ec.fieldContext_LicenseEvent_kind(ctx, field)
+	case "key":
+		return ec.fieldContext_LicenseEvent_key(ctx, field)
+	case "document":
+		return ec.fieldContext_LicenseEvent_document(ctx, field)
+	case "deletedId":
+		return ec.fieldContext_LicenseEvent_deletedId(ctx, field)
+	case "versionInfo":
+		return ec.fieldContext_LicenseEvent_versionInfo(ctx, field)
+	case "changes":
+		return ec.fieldContext_LicenseEvent_changes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LicenseEvent", field.Name)
+}
+
 func (ec *executionContext) childFields_LicenseHistory(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "key":
@@ -558,6 +630,26 @@ func (ec *executionContext) childFields_PlatformEdge(ctx context.Context, field 
 		return ec.fieldContext_PlatformEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PlatformEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_PlatformEvent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "position":
+		return ec.fieldContext_PlatformEvent_position(ctx, field)
+	case "kind":
+		return ec.fieldContext_PlatformEvent_kind(ctx, field)
+	case "key":
+		return ec.fieldContext_PlatformEvent_key(ctx, field)
+	case "document":
+		return ec.fieldContext_PlatformEvent_document(ctx, field)
+	case "deletedId":
+		return ec.fieldContext_PlatformEvent_deletedId(ctx, field)
+	case "versionInfo":
+		return ec.fieldContext_PlatformEvent_versionInfo(ctx, field)
+	case "changes":
+		return ec.fieldContext_PlatformEvent_changes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PlatformEvent", field.Name)
 }
 
 func (ec *executionContext) childFields_PlatformHistory(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -684,6 +776,26 @@ func (ec *executionContext) childFields_ProjectEdge(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type ProjectEdge", field.Name)
 }
 
+func (ec *executionContext) childFields_ProjectEvent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "position":
+		return ec.fieldContext_ProjectEvent_position(ctx, field)
+	case "kind":
+		return ec.fieldContext_ProjectEvent_kind(ctx, field)
+	case "key":
+		return ec.fieldContext_ProjectEvent_key(ctx, field)
+	case "document":
+		return ec.fieldContext_ProjectEvent_document(ctx, field)
+	case "deletedId":
+		return ec.fieldContext_ProjectEvent_deletedId(ctx, field)
+	case "versionInfo":
+		return ec.fieldContext_ProjectEvent_versionInfo(ctx, field)
+	case "changes":
+		return ec.fieldContext_ProjectEvent_changes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProjectEvent", field.Name)
+}
+
 func (ec *executionContext) childFields_ProjectHistory(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "key":
@@ -796,6 +908,26 @@ func (ec *executionContext) childFields_TagEdge(ctx context.Context, field graph
 		return ec.fieldContext_TagEdge_node(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type TagEdge", field.Name)
+}
+
+func (ec *executionContext) childFields_TagEvent(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "position":
+		return ec.fieldContext_TagEvent_position(ctx, field)
+	case "kind":
+		return ec.fieldContext_TagEvent_kind(ctx, field)
+	case "key":
+		return ec.fieldContext_TagEvent_key(ctx, field)
+	case "document":
+		return ec.fieldContext_TagEvent_document(ctx, field)
+	case "deletedId":
+		return ec.fieldContext_TagEvent_deletedId(ctx, field)
+	case "versionInfo":
+		return ec.fieldContext_TagEvent_versionInfo(ctx, field)
+	case "changes":
+		return ec.fieldContext_TagEvent_changes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TagEvent", field.Name)
 }
 
 func (ec *executionContext) childFields_TagHistory(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2816,6 +2948,204 @@ func (ec *executionContext) field_Query_tags_args(ctx context.Context, rawArgs m
 	return args, nil
 }
 
+func (ec *executionContext) field_Subscription_changes_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "where",
+		func(ctx context.Context, v any) (*storage.ChangelogWhere, error) {
+			return ec.unmarshalOChangelogWhere2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐChangelogWhere(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["where"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*storage.Since, error) {
+			return ec.unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_licenseChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "key",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["key"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*storage.Since, error) {
+			return ec.unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_licensesChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "where",
+		func(ctx context.Context, v any) (map[string]any, error) {
+			return ec.unmarshalOLicenseWhere2map(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["where"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*storage.Since, error) {
+			return ec.unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_platformChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "key",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["key"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*storage.Since, error) {
+			return ec.unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_platformsChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "where",
+		func(ctx context.Context, v any) (map[string]any, error) {
+			return ec.unmarshalOPlatformWhere2map(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["where"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*storage.Since, error) {
+			return ec.unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_projectChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "key",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["key"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*storage.Since, error) {
+			return ec.unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_projectsChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "where",
+		func(ctx context.Context, v any) (map[string]any, error) {
+			return ec.unmarshalOProjectWhere2map(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["where"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*storage.Since, error) {
+			return ec.unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_tagChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "key",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["key"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*storage.Since, error) {
+			return ec.unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_Subscription_tagsChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "where",
+		func(ctx context.Context, v any) (map[string]any, error) {
+			return ec.unmarshalOTagWhere2map(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["where"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "since",
+		func(ctx context.Context, v any) (*storage.Since, error) {
+			return ec.unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["since"] = arg1
+	return args, nil
+}
+
 func (ec *executionContext) field_TagHistory_blame_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -3286,6 +3616,217 @@ func (ec *executionContext) _Actor_name(ctx context.Context, field graphql.Colle
 }
 func (ec *executionContext) fieldContext_Actor_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Actor", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeEvent_position(ctx context.Context, field graphql.CollectedField, obj *storage.Event) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeEvent_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeEvent_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeEvent", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeEvent_kind(ctx context.Context, field graphql.CollectedField, obj *storage.Event) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeEvent_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v storage.EventKind) graphql.Marshaler {
+			return ec.marshalNEventKind2githubᚗcomᚋasofᚋasofᚋstorageᚐEventKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeEvent_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeEvent", field, true, false, errors.New("field of type EventKind does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeEvent_documentType(ctx context.Context, field graphql.CollectedField, obj *storage.Event) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeEvent_documentType(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DocumentType(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeEvent_documentType(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeEvent", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeEvent_key(ctx context.Context, field graphql.CollectedField, obj *storage.Event) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeEvent_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeEvent_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeEvent", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeEvent_document(ctx context.Context, field graphql.CollectedField, obj *storage.Event) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeEvent_document(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Document(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v storage.AnyDocument) graphql.Marshaler {
+			return ec.marshalODocument2githubᚗcomᚋasofᚋasofᚋstorageᚐAnyDocument(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeEvent_document(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ChangeEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("FieldContext.Child cannot be called on type INTERFACE")
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ChangeEvent_deletedId(ctx context.Context, field graphql.CollectedField, obj *storage.Event) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeEvent_deletedId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeletedID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeEvent_deletedId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeEvent", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeEvent_versionInfo(ctx context.Context, field graphql.CollectedField, obj *storage.Event) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeEvent_versionInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.VersionInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionInfo) graphql.Marshaler {
+			return ec.marshalNVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeEvent_versionInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ChangeEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ChangeEvent_changes(ctx context.Context, field graphql.CollectedField, obj *storage.Event) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeEvent_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changes(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.FieldChange) graphql.Marshaler {
+			return ec.marshalNFieldChange2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeEvent_changes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ChangeEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FieldChange(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _CreateLicenseSuccess_license(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.License]) (ret graphql.Marshaler) {
@@ -6001,6 +6542,194 @@ func (ec *executionContext) fieldContext_LicenseEdge_node(_ context.Context, fie
 	return fc, nil
 }
 
+func (ec *executionContext) _LicenseEvent_position(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseEvent_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseEvent_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LicenseEvent", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _LicenseEvent_kind(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseEvent_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v storage.EventKind) graphql.Marshaler {
+			return ec.marshalNEventKind2githubᚗcomᚋasofᚋasofᚋstorageᚐEventKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseEvent_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LicenseEvent", field, true, false, errors.New("field of type EventKind does not have child fields"))
+}
+
+func (ec *executionContext) _LicenseEvent_key(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseEvent_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseEvent_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LicenseEvent", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _LicenseEvent_document(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseEvent_document(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Document(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.License) graphql.Marshaler {
+			return ec.marshalOLicense2ᚖgithubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐLicense(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseEvent_document(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "LicenseEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_License(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _LicenseEvent_deletedId(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseEvent_deletedId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeletedID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseEvent_deletedId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LicenseEvent", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _LicenseEvent_versionInfo(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseEvent_versionInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.VersionInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionInfo) graphql.Marshaler {
+			return ec.marshalNVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseEvent_versionInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "LicenseEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _LicenseEvent_changes(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseEvent_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changes(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.FieldChange) graphql.Marshaler {
+			return ec.marshalNFieldChange2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseEvent_changes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "LicenseEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FieldChange(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _LicenseHistory_key(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -7988,6 +8717,194 @@ func (ec *executionContext) fieldContext_PlatformEdge_node(_ context.Context, fi
 	return fc, nil
 }
 
+func (ec *executionContext) _PlatformEvent_position(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformEvent_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformEvent_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PlatformEvent", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PlatformEvent_kind(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformEvent_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v storage.EventKind) graphql.Marshaler {
+			return ec.marshalNEventKind2githubᚗcomᚋasofᚋasofᚋstorageᚐEventKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformEvent_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PlatformEvent", field, true, false, errors.New("field of type EventKind does not have child fields"))
+}
+
+func (ec *executionContext) _PlatformEvent_key(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformEvent_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformEvent_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PlatformEvent", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _PlatformEvent_document(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformEvent_document(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Document(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Platform) graphql.Marshaler {
+			return ec.marshalOPlatform2ᚖgithubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐPlatform(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformEvent_document(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PlatformEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Platform(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PlatformEvent_deletedId(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformEvent_deletedId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeletedID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformEvent_deletedId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PlatformEvent", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _PlatformEvent_versionInfo(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformEvent_versionInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.VersionInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionInfo) graphql.Marshaler {
+			return ec.marshalNVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformEvent_versionInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PlatformEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _PlatformEvent_changes(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformEvent_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changes(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.FieldChange) graphql.Marshaler {
+			return ec.marshalNFieldChange2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformEvent_changes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PlatformEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FieldChange(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _PlatformHistory_key(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Platform]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -9545,6 +10462,194 @@ func (ec *executionContext) fieldContext_ProjectEdge_node(_ context.Context, fie
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Project(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ProjectEvent_position(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectEvent_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectEvent_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProjectEvent", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ProjectEvent_kind(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectEvent_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v storage.EventKind) graphql.Marshaler {
+			return ec.marshalNEventKind2githubᚗcomᚋasofᚋasofᚋstorageᚐEventKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectEvent_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProjectEvent", field, true, false, errors.New("field of type EventKind does not have child fields"))
+}
+
+func (ec *executionContext) _ProjectEvent_key(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectEvent_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectEvent_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProjectEvent", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ProjectEvent_document(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectEvent_document(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Document(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Project) graphql.Marshaler {
+			return ec.marshalOProject2ᚖgithubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐProject(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectEvent_document(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ProjectEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Project(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ProjectEvent_deletedId(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectEvent_deletedId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeletedID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectEvent_deletedId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProjectEvent", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ProjectEvent_versionInfo(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectEvent_versionInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.VersionInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionInfo) graphql.Marshaler {
+			return ec.marshalNVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectEvent_versionInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ProjectEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ProjectEvent_changes(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectEvent_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changes(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.FieldChange) graphql.Marshaler {
+			return ec.marshalNFieldChange2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectEvent_changes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ProjectEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FieldChange(ctx, field)
 		},
 	}
 	return fc, nil
@@ -11301,6 +12406,402 @@ func (ec *executionContext) fieldContext_RestoreTagSuccess_clientMutationId(_ co
 	return graphql.NewScalarFieldContext("RestoreTagSuccess", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _Subscription_projectChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_projectChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().ProjectChanged(ctx, fc.Args["key"].(string), fc.Args["since"].(*storage.Since))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.DocumentEvent[*model.Project]) graphql.Marshaler {
+			return ec.marshalNProjectEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_projectChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ProjectEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_projectChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_projectsChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_projectsChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().ProjectsChanged(ctx, fc.Args["where"].(map[string]any), fc.Args["since"].(*storage.Since))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.DocumentEvent[*model.Project]) graphql.Marshaler {
+			return ec.marshalNProjectEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_projectsChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ProjectEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_projectsChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_tagChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_tagChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().TagChanged(ctx, fc.Args["key"].(string), fc.Args["since"].(*storage.Since))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.DocumentEvent[*model.Tag]) graphql.Marshaler {
+			return ec.marshalNTagEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_tagChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TagEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_tagChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_tagsChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_tagsChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().TagsChanged(ctx, fc.Args["where"].(map[string]any), fc.Args["since"].(*storage.Since))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.DocumentEvent[*model.Tag]) graphql.Marshaler {
+			return ec.marshalNTagEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_tagsChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TagEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_tagsChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_licenseChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_licenseChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().LicenseChanged(ctx, fc.Args["key"].(string), fc.Args["since"].(*storage.Since))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.DocumentEvent[*model.License]) graphql.Marshaler {
+			return ec.marshalNLicenseEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_licenseChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_LicenseEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_licenseChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_licensesChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_licensesChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().LicensesChanged(ctx, fc.Args["where"].(map[string]any), fc.Args["since"].(*storage.Since))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.DocumentEvent[*model.License]) graphql.Marshaler {
+			return ec.marshalNLicenseEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_licensesChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_LicenseEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_licensesChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_platformChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_platformChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().PlatformChanged(ctx, fc.Args["key"].(string), fc.Args["since"].(*storage.Since))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.DocumentEvent[*model.Platform]) graphql.Marshaler {
+			return ec.marshalNPlatformEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_platformChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PlatformEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_platformChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_platformsChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_platformsChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().PlatformsChanged(ctx, fc.Args["where"].(map[string]any), fc.Args["since"].(*storage.Since))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.DocumentEvent[*model.Platform]) graphql.Marshaler {
+			return ec.marshalNPlatformEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_platformsChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PlatformEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_platformsChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Subscription_changes(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().Changes(ctx, fc.Args["where"].(*storage.ChangelogWhere), fc.Args["since"].(*storage.Since))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Event) graphql.Marshaler {
+			return ec.marshalNChangeEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEvent(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_changes(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ChangeEvent(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_changes_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Tag_id(ctx context.Context, field graphql.CollectedField, obj *model.Tag) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -12167,6 +13668,194 @@ func (ec *executionContext) fieldContext_TagEdge_node(_ context.Context, field g
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_Tag(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _TagEvent_position(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagEvent_position(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Position(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TagEvent_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TagEvent", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _TagEvent_kind(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagEvent_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v storage.EventKind) graphql.Marshaler {
+			return ec.marshalNEventKind2githubᚗcomᚋasofᚋasofᚋstorageᚐEventKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TagEvent_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TagEvent", field, true, false, errors.New("field of type EventKind does not have child fields"))
+}
+
+func (ec *executionContext) _TagEvent_key(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagEvent_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TagEvent_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TagEvent", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _TagEvent_document(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagEvent_document(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Document(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *model.Tag) graphql.Marshaler {
+			return ec.marshalOTag2ᚖgithubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐTag(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_TagEvent_document(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TagEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Tag(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _TagEvent_deletedId(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagEvent_deletedId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeletedID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_TagEvent_deletedId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TagEvent", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _TagEvent_versionInfo(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagEvent_versionInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.VersionInfo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionInfo) graphql.Marshaler {
+			return ec.marshalNVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TagEvent_versionInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TagEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _TagEvent_changes(ctx context.Context, field graphql.CollectedField, obj *storage.DocumentEvent[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagEvent_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changes(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.FieldChange) graphql.Marshaler {
+			return ec.marshalNFieldChange2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TagEvent_changes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TagEvent",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FieldChange(ctx, field)
 		},
 	}
 	return fc, nil
@@ -15399,6 +17088,43 @@ func (ec *executionContext) unmarshalInputRestoreTagInput(ctx context.Context, o
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputSince(ctx context.Context, obj any) (storage.Since, error) {
+	var it storage.Since
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"position", "asOf"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "position":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("position"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Position = data
+		case "asOf":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("asOf"))
+			data, err := ec.unmarshalODateTime2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AsOf = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputTagOrder(ctx context.Context, obj any) (storage.OrderInput, error) {
 	var it storage.OrderInput
 	if obj == nil {
@@ -16333,6 +18059,79 @@ func (ec *executionContext) _Actor(ctx context.Context, sel ast.SelectionSet, ob
 		case "name":
 			out.Values[i] = ec._Actor_name(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var changeEventImplementors = []string{"ChangeEvent"}
+
+func (ec *executionContext) _ChangeEvent(ctx context.Context, sel ast.SelectionSet, obj *storage.Event) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, changeEventImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ChangeEvent")
+		case "position":
+			out.Values[i] = ec._ChangeEvent_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "kind":
+			out.Values[i] = ec._ChangeEvent_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "documentType":
+			out.Values[i] = ec._ChangeEvent_documentType(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "key":
+			out.Values[i] = ec._ChangeEvent_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "document":
+			out.Values[i] = ec._ChangeEvent_document(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "deletedId":
+			out.Values[i] = ec._ChangeEvent_deletedId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "versionInfo":
+			out.Values[i] = ec._ChangeEvent_versionInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changes":
+			out.Values[i] = ec._ChangeEvent_changes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:
@@ -17422,6 +19221,74 @@ func (ec *executionContext) _LicenseEdge(ctx context.Context, sel ast.SelectionS
 	return out
 }
 
+var licenseEventImplementors = []string{"LicenseEvent"}
+
+func (ec *executionContext) _LicenseEvent(ctx context.Context, sel ast.SelectionSet, obj *storage.DocumentEvent[*model.License]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, licenseEventImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("LicenseEvent")
+		case "position":
+			out.Values[i] = ec._LicenseEvent_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "kind":
+			out.Values[i] = ec._LicenseEvent_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "key":
+			out.Values[i] = ec._LicenseEvent_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "document":
+			out.Values[i] = ec._LicenseEvent_document(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "deletedId":
+			out.Values[i] = ec._LicenseEvent_deletedId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "versionInfo":
+			out.Values[i] = ec._LicenseEvent_versionInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changes":
+			out.Values[i] = ec._LicenseEvent_changes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var licenseHistoryImplementors = []string{"LicenseHistory"}
 
 func (ec *executionContext) _LicenseHistory(ctx context.Context, sel ast.SelectionSet, obj *storage.History[*model.License]) graphql.Marshaler {
@@ -18087,6 +19954,74 @@ func (ec *executionContext) _PlatformEdge(ctx context.Context, sel ast.Selection
 	return out
 }
 
+var platformEventImplementors = []string{"PlatformEvent"}
+
+func (ec *executionContext) _PlatformEvent(ctx context.Context, sel ast.SelectionSet, obj *storage.DocumentEvent[*model.Platform]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, platformEventImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PlatformEvent")
+		case "position":
+			out.Values[i] = ec._PlatformEvent_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "kind":
+			out.Values[i] = ec._PlatformEvent_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "key":
+			out.Values[i] = ec._PlatformEvent_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "document":
+			out.Values[i] = ec._PlatformEvent_document(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "deletedId":
+			out.Values[i] = ec._PlatformEvent_deletedId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "versionInfo":
+			out.Values[i] = ec._PlatformEvent_versionInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changes":
+			out.Values[i] = ec._PlatformEvent_changes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var platformHistoryImplementors = []string{"PlatformHistory"}
 
 func (ec *executionContext) _PlatformHistory(ctx context.Context, sel ast.SelectionSet, obj *storage.History[*model.Platform]) graphql.Marshaler {
@@ -18554,6 +20489,74 @@ func (ec *executionContext) _ProjectEdge(ctx context.Context, sel ast.SelectionS
 			}
 		case "node":
 			out.Values[i] = ec._ProjectEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var projectEventImplementors = []string{"ProjectEvent"}
+
+func (ec *executionContext) _ProjectEvent(ctx context.Context, sel ast.SelectionSet, obj *storage.DocumentEvent[*model.Project]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, projectEventImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ProjectEvent")
+		case "position":
+			out.Values[i] = ec._ProjectEvent_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "kind":
+			out.Values[i] = ec._ProjectEvent_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "key":
+			out.Values[i] = ec._ProjectEvent_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "document":
+			out.Values[i] = ec._ProjectEvent_document(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "deletedId":
+			out.Values[i] = ec._ProjectEvent_deletedId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "versionInfo":
+			out.Values[i] = ec._ProjectEvent_versionInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changes":
+			out.Values[i] = ec._ProjectEvent_changes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -19402,6 +21405,42 @@ func (ec *executionContext) _RestoreTagSuccess(ctx context.Context, sel ast.Sele
 	return out
 }
 
+var subscriptionImplementors = []string{"Subscription"}
+
+func (ec *executionContext) _Subscription(ctx context.Context, sel ast.SelectionSet) func(ctx context.Context) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, subscriptionImplementors)
+	ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{
+		Object: "Subscription",
+	})
+	if len(fields) != 1 {
+		graphql.AddErrorf(ctx, "must subscribe to exactly one stream")
+		return nil
+	}
+
+	switch fields[0].Name {
+	case "projectChanged":
+		return ec._Subscription_projectChanged(ctx, fields[0])
+	case "projectsChanged":
+		return ec._Subscription_projectsChanged(ctx, fields[0])
+	case "tagChanged":
+		return ec._Subscription_tagChanged(ctx, fields[0])
+	case "tagsChanged":
+		return ec._Subscription_tagsChanged(ctx, fields[0])
+	case "licenseChanged":
+		return ec._Subscription_licenseChanged(ctx, fields[0])
+	case "licensesChanged":
+		return ec._Subscription_licensesChanged(ctx, fields[0])
+	case "platformChanged":
+		return ec._Subscription_platformChanged(ctx, fields[0])
+	case "platformsChanged":
+		return ec._Subscription_platformsChanged(ctx, fields[0])
+	case "changes":
+		return ec._Subscription_changes(ctx, fields[0])
+	default:
+		panic("unknown field " + strconv.Quote(fields[0].Name))
+	}
+}
+
 var tagImplementors = []string{"Tag", "Node", "Document"}
 
 func (ec *executionContext) _Tag(ctx context.Context, sel ast.SelectionSet, obj *model.Tag) graphql.Marshaler {
@@ -19655,6 +21694,74 @@ func (ec *executionContext) _TagEdge(ctx context.Context, sel ast.SelectionSet, 
 			}
 		case "node":
 			out.Values[i] = ec._TagEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var tagEventImplementors = []string{"TagEvent"}
+
+func (ec *executionContext) _TagEvent(ctx context.Context, sel ast.SelectionSet, obj *storage.DocumentEvent[*model.Tag]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, tagEventImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("TagEvent")
+		case "position":
+			out.Values[i] = ec._TagEvent_position(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "kind":
+			out.Values[i] = ec._TagEvent_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "key":
+			out.Values[i] = ec._TagEvent_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "document":
+			out.Values[i] = ec._TagEvent_document(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "deletedId":
+			out.Values[i] = ec._TagEvent_deletedId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "versionInfo":
+			out.Values[i] = ec._TagEvent_versionInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changes":
+			out.Values[i] = ec._TagEvent_changes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -20591,6 +22698,16 @@ func (ec *executionContext) marshalNBoolean2bool(ctx context.Context, sel ast.Se
 	return res
 }
 
+func (ec *executionContext) marshalNChangeEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐEvent(ctx context.Context, sel ast.SelectionSet, v *storage.Event) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ChangeEvent(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalNChangeOp2githubᚗcomᚋasofᚋasofᚋstorageᚐChangeOp(ctx context.Context, v any) (storage.ChangeOp, error) {
 	tmp, err := scalar.UnmarshalString(v)
 	res := storage.ChangeOp(tmp)
@@ -20762,6 +22879,23 @@ func (ec *executionContext) unmarshalNDocumentType2string(ctx context.Context, v
 func (ec *executionContext) marshalNDocumentType2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNEventKind2githubᚗcomᚋasofᚋasofᚋstorageᚐEventKind(ctx context.Context, v any) (storage.EventKind, error) {
+	tmp, err := scalar.UnmarshalString(v)
+	res := storage.EventKind(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNEventKind2githubᚗcomᚋasofᚋasofᚋstorageᚐEventKind(ctx context.Context, sel ast.SelectionSet, v storage.EventKind) graphql.Marshaler {
+	_ = sel
+	res := scalar.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -21035,6 +23169,16 @@ func (ec *executionContext) marshalNLicenseEdge2ᚖgithubᚗcomᚋasofᚋasofᚋ
 	return ec._LicenseEdge(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalNLicenseEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx context.Context, sel ast.SelectionSet, v *storage.DocumentEvent[*model.License]) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._LicenseEvent(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalNLicenseField2string(ctx context.Context, v any) (string, error) {
 	res, err := graphql.UnmarshalString(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -21286,6 +23430,16 @@ func (ec *executionContext) marshalNPlatformEdge2ᚖgithubᚗcomᚋasofᚋasof�
 	return ec._PlatformEdge(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalNPlatformEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx context.Context, sel ast.SelectionSet, v *storage.DocumentEvent[*model.Platform]) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._PlatformEvent(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalNPlatformField2string(ctx context.Context, v any) (string, error) {
 	res, err := graphql.UnmarshalString(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -21463,6 +23617,16 @@ func (ec *executionContext) marshalNProjectEdge2ᚖgithubᚗcomᚋasofᚋasofᚋ
 		return graphql.Null
 	}
 	return ec._ProjectEdge(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNProjectEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx context.Context, sel ast.SelectionSet, v *storage.DocumentEvent[*model.Project]) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ProjectEvent(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNProjectField2string(ctx context.Context, v any) (string, error) {
@@ -21757,6 +23921,16 @@ func (ec *executionContext) marshalNTagEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstor
 		return graphql.Null
 	}
 	return ec._TagEdge(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNTagEvent2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentEvent(ctx context.Context, sel ast.SelectionSet, v *storage.DocumentEvent[*model.Tag]) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._TagEvent(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNTagField2string(ctx context.Context, v any) (string, error) {
@@ -22620,6 +24794,14 @@ func (ec *executionContext) marshalORelease2ᚖgithubᚗcomᚋasofᚋasofᚋgrap
 		return graphql.Null
 	}
 	return ec._Release(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx context.Context, v any) (*storage.Since, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputSince(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {

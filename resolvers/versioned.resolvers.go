@@ -303,6 +303,51 @@ func (r *queryResolver) Changelog(ctx context.Context, where *storage.ChangelogW
 	return r.store.Changelog(ctx, where, first, after, last, before)
 }
 
+// ProjectChanged resolves Subscription.projectChanged.
+func (r *subscriptionResolver) ProjectChanged(ctx context.Context, key string, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Project], error) {
+	return r.collections.Projects.DocumentChanged(ctx, key, since)
+}
+
+// ProjectsChanged resolves Subscription.projectsChanged.
+func (r *subscriptionResolver) ProjectsChanged(ctx context.Context, where map[string]any, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Project], error) {
+	return r.collections.Projects.DocumentsChanged(ctx, where, since)
+}
+
+// TagChanged resolves Subscription.tagChanged.
+func (r *subscriptionResolver) TagChanged(ctx context.Context, key string, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Tag], error) {
+	return r.collections.Tags.DocumentChanged(ctx, key, since)
+}
+
+// TagsChanged resolves Subscription.tagsChanged.
+func (r *subscriptionResolver) TagsChanged(ctx context.Context, where map[string]any, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Tag], error) {
+	return r.collections.Tags.DocumentsChanged(ctx, where, since)
+}
+
+// LicenseChanged resolves Subscription.licenseChanged.
+func (r *subscriptionResolver) LicenseChanged(ctx context.Context, key string, since *storage.Since) (<-chan *storage.DocumentEvent[*model.License], error) {
+	return r.collections.Licenses.DocumentChanged(ctx, key, since)
+}
+
+// LicensesChanged resolves Subscription.licensesChanged.
+func (r *subscriptionResolver) LicensesChanged(ctx context.Context, where map[string]any, since *storage.Since) (<-chan *storage.DocumentEvent[*model.License], error) {
+	return r.collections.Licenses.DocumentsChanged(ctx, where, since)
+}
+
+// PlatformChanged resolves Subscription.platformChanged.
+func (r *subscriptionResolver) PlatformChanged(ctx context.Context, key string, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Platform], error) {
+	return r.collections.Platforms.DocumentChanged(ctx, key, since)
+}
+
+// PlatformsChanged resolves Subscription.platformsChanged.
+func (r *subscriptionResolver) PlatformsChanged(ctx context.Context, where map[string]any, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Platform], error) {
+	return r.collections.Platforms.DocumentsChanged(ctx, where, since)
+}
+
+// Changes resolves Subscription.changes.
+func (r *subscriptionResolver) Changes(ctx context.Context, where *storage.ChangelogWhere, since *storage.Since) (<-chan *storage.Event, error) {
+	return r.store.Changes(ctx, where, since)
+}
+
 // RelatedTags resolves Tag.relatedTags.
 func (r *tagResolver) RelatedTags(ctx context.Context, obj *model.Tag, asOf *driver.Instant) ([]*model.Tag, error) {
 	return dataloader.Refs(ctx, r.collections.Tags, obj.Base(), model.TagFieldRelatedTags, asOf)
@@ -374,6 +419,9 @@ func (r *Resolver) ProjectHistory() graph.ProjectHistoryResolver { return &proje
 // Query returns what resolves the fields of Query.
 func (r *Resolver) Query() graph.QueryResolver { return &queryResolver{r} }
 
+// Subscription returns what resolves the fields of Subscription.
+func (r *Resolver) Subscription() graph.SubscriptionResolver { return &subscriptionResolver{r} }
+
 // Tag returns what resolves the fields of Tag.
 func (r *Resolver) Tag() graph.TagResolver { return &tagResolver{r} }
 
@@ -395,6 +443,8 @@ type projectResolver struct{ *root }
 type projectHistoryResolver struct{ *root }
 
 type queryResolver struct{ *root }
+
+type subscriptionResolver struct{ *root }
 
 type tagResolver struct{ *root }
 

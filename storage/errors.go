@@ -21,6 +21,8 @@ const (
 	CodeAsOfInFuture     Code = "AS_OF_IN_FUTURE"
 	CodeVersionNotFound  Code = "VERSION_NOT_FOUND"
 	CodeQueryTooComplex  Code = "QUERY_TOO_COMPLEX"
+	CodeResync           Code = "RESYNC"
+	CodeTooSlow          Code = "TOO_SLOW"
 	CodeUnavailable      Code = "UNAVAILABLE"
 	CodeInternal         Code = "INTERNAL"
 )

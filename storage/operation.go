@@ -30,7 +30,7 @@ type operation struct {
 type operationKey struct{}
 
 // Begin chooses the instant that everything in the operation reads at which
-// does not name one, and the group of what the operation writes.
+// does not name one, that of the event in the context of one, and the group of what the operation writes.
 func (s *Store) Begin(ctx context.Context) (context.Context, error) {
 	begun := &operationContext{Context: ctx}
 	if err := s.begin(begun, &begun.operation); err != nil {
@@ -55,6 +55,10 @@ func (c *operationContext) Value(key any) any {
 
 func (s *Store) begin(ctx context.Context, op *operation) error {
 	op.store = s
+	if e, ok := ctx.Value(eventKey{}).(*Event); ok {
+		op.begin = e.v.RecordedAt
+		return nil
+	}
 	if s.distant != nil {
 		op.distant, op.heard = s.distant, s.distant.Heard()
 	}

@@ -13,23 +13,28 @@ import (
 // WatchQuery says what a watch is about and where it begins: behind a position, behind
 // an instant, or, where neither is given, now.
 type WatchQuery struct {
-	Types []string // by their GraphQL names; empty: all that the schema has
-	After string   // the position of an event, also of a watch in another process
+	Types []string     // by their GraphQL names; empty: all that the schema has
+	Keys  []string     // empty: all; needs exactly one type
+	Hints driver.Hints // conditions on versions, all of which must hold
+	After string       // the position of an event, also of a watch in another process
 	Since *driver.Instant
 }
 
-// Event is a step of a watch.
+// Event is a step of a watch: a version that was committed, or, the first time, only
+// where the watch begins.
 type Event struct {
-	Position string   // behind this event; opaque, and good for as long as the store is
-	Arrived  *Arrived // nil in the first event, which only says where the watch begins
-}
-
-// Arrived is a version that was committed.
-type Arrived struct {
 	store *Store
 	t     *Type
-	v     *driver.Version
+	v     *driver.Version // nil in the first event
+	place watchPlace
+	kind  EventKind
 }
+
+// Begins reports whether the event is the first one, which has nothing but a position.
+func (e *Event) Begins() bool { return e.v == nil }
+
+// Position is the place behind this event; opaque, and good for as long as the store is.
+func (e *Event) Position() string { return e.place.encode() }
 
 // ResyncError ends a watch when versions were loaded into the past: what was delivered is not
 // all any more. Read again, and watch from now.
@@ -45,13 +50,14 @@ func (e *ResyncError) Error() string {
 // commits; a read at Now shows it already. The first event is only a position.
 //
 // The log is delivered up to Now, again and again: at once after a commit of this process,
-// and at most a second after one of another. The loop may take as long as it likes. It
-// ends when it is left, or with an error, as when the context ends.
-// Errors: *ResyncError; BAD_USER_INPUT for an unknown type, for a position or an instant
-// that is in the future or malformed, and for both; UNAVAILABLE.
+// and at most a second after one of another. The loop slows no other. It ends when it is left,
+// or with an error, as when the context ends.
+// Errors: *ResyncError; TOO_SLOW once the loop has come to Now and then falls behind by more
+// than the rounds that are kept; BAD_USER_INPUT for an unknown type, for a position or an
+// instant that is in the future or malformed, and for both; UNAVAILABLE.
 func (s *Store) Watch(ctx context.Context, q WatchQuery) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		w := &watch{store: s, yield: yield}
+		w := &watch{store: s, query: q, yield: yield}
 		err := w.begin(ctx, q)
 		if err == nil {
 			s.feed.join()
@@ -68,8 +74,10 @@ func (s *Store) Watch(ctx context.Context, q WatchQuery) iter.Seq2[*Event, error
 type watch struct {
 	store       *Store
 	collections []string
+	query       WatchQuery
 	yield       func(*Event, error) bool
 	left        bool            // the loop was
+	live        bool            // it has read a round that watches share
 	woken       <-chan struct{} // closed when the log may have grown since what was read of it
 	place       watchPlace
 }
@@ -86,16 +94,16 @@ func (p watchPlace) encode() string {
 }
 
 func decodeWatchPlace(text string) (p watchPlace, err error) {
-	_, parts, err := decodeCursor("after", text, watchCursor, 4)
+	_, parts, err := decodeCursor("position", text, watchCursor, 4)
 	if err != nil {
-		return p, badInput("after: %s is not a position of a watch", quoteShort(text))
+		return p, badInput("position: %s is not the position of an event", quoteShort(text))
 	}
 	at, ok1 := number(parts[0])
 	collection, ok2 := parts[1].(string)
 	key, ok3 := parts[2].(string)
 	n, ok4 := number(parts[3])
 	if !ok1 || !ok2 || !ok3 || !ok4 || at < 0 {
-		return p, badInput("after: %s is not a position of a watch", quoteShort(text))
+		return p, badInput("position: %s is not the position of an event", quoteShort(text))
 	}
 	return watchPlace{driver.LogPosition{At: driver.Instant(at), Collection: collection, Key: key, Number: n}}, nil
 }
@@ -173,15 +181,19 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 		}
 		if r != nil {
 			for _, v := range r.versions {
-				if slices.Contains(w.collections, v.Collection) && !w.deliver(v) {
+				if w.selects(v) && !w.deliver(v) {
 					return false, nil
 				}
 			}
+			w.live = true
 			w.place = watchPlace{driver.LogPosition{At: r.to}}
 			if r.woken != nil { // it may have begun before this watch looked
 				w.woken = r.woken
 			}
 			return r.more || !w.store.feed.last(r.to), nil
+		}
+		if w.live && w.store.feed.forgot(w.place.At) {
+			return false, errorf(CodeTooSlow, "events come faster than they are taken, and more wait than are kept: go on behind the last position, and take them faster or select fewer")
 		}
 	}
 	until, err := w.store.watchedUntil(ctx, w.place.At)
@@ -189,7 +201,7 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	q := w.place.log(until)
-	q.Collections = w.collections
+	q.Collections, q.Keys, q.Hints = w.collections, w.query.Keys, w.query.Hints
 	for v, err := range w.store.readLog(ctx, q) {
 		if err != nil {
 			return false, err
@@ -219,49 +231,21 @@ func (s *Store) watchedUntil(ctx context.Context, from driver.Instant) (driver.I
 	return max(now, from), nil
 }
 
+// selects reports whether a version is one that the watch is about.
+func (w *watch) selects(v *driver.Version) bool {
+	return slices.Contains(w.collections, v.Collection) && (len(w.query.Keys) == 0 || slices.Contains(w.query.Keys, v.Key)) && w.query.Hints.Hold(v)
+}
+
 // deliver delivers a version, or a place if v is nil, and returns whether to continue.
 func (w *watch) deliver(v *driver.Version) bool {
-	e := &Event{}
+	e := &Event{store: w.store, v: v}
 	if v != nil {
 		w.place = watchPlace{positionOf(v)}
-		e.Arrived = &Arrived{store: w.store, t: w.store.byCollection[v.Collection], v: v}
+		e.t = w.store.byCollection[v.Collection]
 	}
-	e.Position = w.place.encode()
+	e.place = w.place
 	w.left = !w.yield(e, nil)
 	return !w.left
-}
-
-// Type is the type of the document.
-func (a *Arrived) Type() *Type { return a.t }
-
-// Key is the document's key.
-func (a *Arrived) Key() string { return a.v.Key }
-
-// VersionInfo describes the version.
-func (a *Arrived) VersionInfo() *VersionInfo {
-	return &VersionInfo{typ: a.t, v: a.v, seen: a.v.RecordedAt}
-}
-
-// Document is the model of the document as this version left it, with its
-// references as they were then; nil when it was deleted.
-func (a *Arrived) Document() AnyDocument {
-	if a.v.Deleted {
-		return nil
-	}
-	return a.store.wrapAny(a.store.newDocument(a.t, a.v, a.v.RecordedAt, a.v.RecordedAt, true))
-}
-
-// Changes lists what the version changed, in the order in which it can be
-// applied. It reads the version before.
-func (a *Arrived) Changes(ctx context.Context) ([]*FieldChange, error) {
-	var before *driver.Version
-	if a.v.Number > 1 {
-		var err error
-		if before, err = a.store.getOne(ctx, a.t, driver.Ref{Key: a.v.Key, Number: a.v.Number - 1}); err != nil {
-			return nil, err
-		}
-	}
-	return a.store.listChanges(ctx, a.t, before, a.v, a.v, a.v.RecordedAt)
 }
 
 // feed is what the watches of a store share: being woken, and the rounds in which the log
@@ -294,7 +278,7 @@ const (
 	lastWatchSleep  = time.Second
 	roundVersions   = 256
 	roundBytes      = 1 << 20
-	keptRounds      = 64
+	keptRounds      = 1024
 	keptRoundBytes  = 8 << 20
 )
 
@@ -356,6 +340,13 @@ func (f *feed) last(at driver.Instant) bool {
 	return n == 0 || f.rounds[n-1].from < at
 }
 
+// forgot reports whether what follows on an instant is not kept any more.
+func (f *feed) forgot(at driver.Instant) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.rounds) > 0 && at < f.rounds[0].from
+}
+
 // round returns the round that begins at an instant, and reads it if no other watch has; nil where
 // the instant lies before the end of the last one, and no round begins there.
 func (f *feed) round(ctx context.Context, s *Store, from driver.Instant) (*watchRound, error) {
@@ -383,7 +374,7 @@ func (f *feed) round(ctx context.Context, s *Store, from driver.Instant) (*watch
 func (f *feed) find(from driver.Instant) (r *watchRound, mine bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, r := range f.rounds {
+	for _, r := range slices.Backward(f.rounds) {
 		if r.from == from {
 			return r, false
 		}

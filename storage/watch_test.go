@@ -24,15 +24,15 @@ func (e *env) watched(q storage.WatchQuery, n int) (told, positions []string) {
 		if err != nil {
 			e.t.Fatalf("after %q: %v", told, err)
 		}
-		positions = append(positions, event.Position)
-		if a := event.Arrived; a != nil {
+		positions = append(positions, event.Position())
+		if !event.Begins() {
 			id := "deleted"
-			if d := a.Document(); d != nil {
+			if d := event.Document(); d != nil {
 				id = d.ID()
 			}
-			changes := must(a.Changes(e.t.Context()))(e.t)
-			info := a.VersionInfo()
-			told = append(told, fmt.Sprintf("%s %s@%d %s %s by %s: %s", a.Type().Name, a.Key(), info.Number(), info.Operation(), id, info.Author().ID, strings.Join(lines(changes), ", ")))
+			changes := must(event.Changes(e.t.Context()))(e.t)
+			info := event.VersionInfo()
+			told = append(told, fmt.Sprintf("%s %s@%d %s %s by %s: %s", event.DocumentType(), event.Key(), info.Number(), info.Operation(), id, info.Author().ID, strings.Join(lines(changes), ", ")))
 		}
 		if len(told) == n {
 			break
@@ -55,7 +55,7 @@ func TestWatch(t *testing.T) {
 		`Project a@1 CREATE Project:a@1 by ann: ADD /name -> "A", ADD /tags -> ["x"], ADD /archived -> false`,
 		`Project a@2 UPDATE Project:a@2 by bob: REPLACE /name "A" -> "B"`,
 		`Project a@3 DELETE deleted by eve: REMOVE /name "B", REMOVE /tags ["x"], REMOVE /archived false`,
-		`Project b@1 CREATE Project:b@1 by ann: ADD /name -> "B", ADD /tags -> [], ADD /archived -> false`,
+		`Project b@1 CREATE Project:b by ann: ADD /name -> "B", ADD /tags -> [], ADD /archived -> false`,
 	}
 	all, positions := e.watched(storage.WatchQuery{Since: &since}, 4)
 	if diff := cmp.Diff(want, all); diff != "" {
@@ -73,8 +73,8 @@ func TestWatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := event.Arrived; a != nil {
-			got = append(got, a.Key())
+		if !event.Begins() {
+			got = append(got, event.Key())
 		}
 		if len(got) == 3 {
 			break
@@ -106,9 +106,9 @@ func TestWatchesTellAll(t *testing.T) {
 						t.Errorf("watch %d, after %d versions: %v", i, len(told[i]), err)
 						return
 					}
-					q = storage.WatchQuery{After: event.Position}
-					if a := event.Arrived; a != nil {
-						told[i] = append(told[i], fmt.Sprintf("%s@%d", a.Key(), a.VersionInfo().Number()))
+					q = storage.WatchQuery{After: event.Position()}
+					if !event.Begins() {
+						told[i] = append(told[i], fmt.Sprintf("%s@%d", event.Key(), event.VersionInfo().Number()))
 						if n := len(told[i]); n == writers*writes+1 || i > 2 && n%(10*i) == 0 {
 							break // it goes on behind the position
 						}
@@ -155,7 +155,7 @@ func TestLoadsEndWatches(t *testing.T) {
 			ended = err
 			break
 		}
-		position = event.Position
+		position = event.Position()
 		e.load("tags", "x", `{"name":"X"}`)
 	}
 	var resync *storage.ResyncError
@@ -174,7 +174,7 @@ func TestLoadsEndWatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n++; event.Arrived != nil {
+		if n++; !event.Begins() {
 			break
 		}
 		e.create("b", map[string]any{"name": "B", "tags": []any{}})
@@ -194,7 +194,7 @@ func TestWatchRefuses(t *testing.T) {
 	}
 	future := e.clock.advance(0) + driver.Instant(time.Hour.Microseconds())
 	wantError(t, first(t.Context(), storage.WatchQuery{Types: []string{"Nothing"}}), storage.CodeBadUserInput, `there is no type "Nothing"`)
-	wantError(t, first(t.Context(), storage.WatchQuery{After: "x"}), storage.CodeBadUserInput, "not a position of a watch")
+	wantError(t, first(t.Context(), storage.WatchQuery{After: "x"}), storage.CodeBadUserInput, "not the position of an event")
 	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future}), storage.CodeBadUserInput, "in the future")
 	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future, After: "x"}), storage.CodeBadUserInput, "not both")
 	ctx, cancel := context.WithCancel(t.Context())

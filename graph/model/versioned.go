@@ -139,6 +139,7 @@ type (
 	ProjectVersionConnection = storage.VersionConnection[*Project]
 	ProjectVersionEdge       = storage.VersionEdge[*Project]
 	ProjectHistory           = storage.History[*Project]
+	ProjectEvent             = storage.DocumentEvent[*Project]
 	ProjectSuccess           = storage.Success[*Project]
 	ProjectConflict          = storage.Conflict[*Project]
 )
@@ -205,6 +206,7 @@ type (
 	TagVersionConnection = storage.VersionConnection[*Tag]
 	TagVersionEdge       = storage.VersionEdge[*Tag]
 	TagHistory           = storage.History[*Tag]
+	TagEvent             = storage.DocumentEvent[*Tag]
 	TagSuccess           = storage.Success[*Tag]
 	TagConflict          = storage.Conflict[*Tag]
 )
@@ -250,6 +252,7 @@ type (
 	LicenseVersionConnection = storage.VersionConnection[*License]
 	LicenseVersionEdge       = storage.VersionEdge[*License]
 	LicenseHistory           = storage.History[*License]
+	LicenseEvent             = storage.DocumentEvent[*License]
 	LicenseSuccess           = storage.Success[*License]
 	LicenseConflict          = storage.Conflict[*License]
 )
@@ -290,6 +293,7 @@ type (
 	PlatformVersionConnection = storage.VersionConnection[*Platform]
 	PlatformVersionEdge       = storage.VersionEdge[*Platform]
 	PlatformHistory           = storage.History[*Platform]
+	PlatformEvent             = storage.DocumentEvent[*Platform]
 	PlatformSuccess           = storage.Success[*Platform]
 	PlatformConflict          = storage.Conflict[*Platform]
 )

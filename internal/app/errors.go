@@ -35,7 +35,10 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 		}
 	}
 	var code storage.Code
+	resync, ended := errors.AsType[*storage.ResyncError](err)
 	switch {
+	case ended:
+		code, out.Message = storage.CodeResync, resync.Error()
 	case errors.As(err, &own):
 		code, out.Message = own.Code, own.Message
 		if cause := own.Unwrap(); cause != nil && (code == storage.CodeInternal || code == storage.CodeUnavailable) {
@@ -60,6 +63,9 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 		}
 	}
 	out.Extensions = map[string]any{"code": string(code)}
+	if ended {
+		out.Extensions["asOf"] = resync.Loaded.String()
+	}
 	if shown != nil {
 		for name, v := range shown.Extensions {
 			if name != "code" {

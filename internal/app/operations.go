@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/asof/asof/dataloader"
+	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 )
@@ -33,6 +35,20 @@ func (o operations) Begin(ctx context.Context) (context.Context, error) {
 		return ctx, err
 	}
 	return dataloader.Begin(ctx, o.store), nil
+}
+
+// Subscribe is httpapi's.
+func (o operations) Subscribe(ctx context.Context) (context.Context, func(context.Context) iter.Seq2[httpapi.Event, error]) {
+	begin, sub := o.store.Subscribe(ctx)
+	return begin, func(ctx context.Context) iter.Seq2[httpapi.Event, error] {
+		return func(yield func(httpapi.Event, error) bool) {
+			for e, err := range sub.Events(ctx) {
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // isMutation reports whether a context is of an operation that writes.

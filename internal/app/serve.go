@@ -75,6 +75,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, site.engine.Close()) }()
 	defer limitMemory(m.flags.Serve.Limits.memory())()
 	startup.ready(site)
+	server.RegisterOnShutdown(site.api.Stop) // their connections are never idle
 	if _, err := fmt.Fprintln(m.Stdout, greeting); err != nil {
 		return err
 	}

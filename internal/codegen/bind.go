@@ -31,7 +31,7 @@ func (c *Catalogue) bindings() config.TypeMap {
 	bind(modelPath+"VersionConflict", "VersionConflict")
 	for _, n := range []string{
 		"VersionInfo", "Actor", "VersionRef", "FieldChange", "ChangeOp", "FieldChangeConnection",
-		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "PageInfo",
+		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "EventKind", "Since", "PageInfo",
 	} {
 		bind(storagePath+n, n)
 	}
@@ -39,6 +39,7 @@ func (c *Catalogue) bindings() config.TypeMap {
 	for _, n := range []string{"Operation", "OrderDirection", "ConflictPolicy"} {
 		bind(scalarPath+n, n)
 	}
+	bind(storagePath+"Event", "ChangeEvent")
 	bind(gqlgenPath+"String", "DocumentType")
 	for _, e := range c.Enums {
 		bind(gqlgenPath+"String", e.Name)
@@ -63,7 +64,7 @@ func (c *Catalogue) bindDocument(m config.TypeMap, bind func(string, ...string),
 	for _, name := range []string{"versions", "changelog", "blame", "diff"} {
 		m[n].Fields[name] = config.TypeMapField{Resolver: true}
 	}
-	for _, name := range []string{n + "Connection", n + "Edge", n + "VersionConnection", n + "VersionEdge", n + "Conflict"} {
+	for _, name := range []string{n + "Connection", n + "Edge", n + "VersionConnection", n + "VersionEdge", n + "Event", n + "Conflict"} {
 		bind(modelPath+name, name)
 	}
 	history := config.TypeMapEntry{Model: config.StringList{modelPath + n + "History"}, Fields: map[string]config.TypeMapField{}}

@@ -37,9 +37,10 @@ func (c *Catalogue) SDL() (string, error) {
 	w.render("roots.tmpl", "schema", c.roots())
 	w.render("roots.tmpl", "query", c.roots())
 	w.render("roots.tmpl", "mutation", c.roots())
+	w.render("roots.tmpl", "subscription", c.roots())
 	for _, d := range c.Documents {
 		w.section(d.Name)
-		for _, part := range []string{"type", "connections", "history", "reading", "writing"} {
+		for _, part := range []string{"type", "connections", "history", "event", "reading", "writing"} {
 			w.render("document.tmpl", part, d)
 		}
 	}
@@ -65,7 +66,7 @@ func (c *Catalogue) SDL() (string, error) {
 	}
 	w.section("Documents and their versions")
 	w.render("roots.tmpl", "documentType", c.roots())
-	w.text(shared["interfaces"], shared["versions"], shared["changes"], shared["pages"])
+	w.text(shared["interfaces"], shared["versions"], shared["changes"], shared["events"], shared["pages"])
 	w.section("Filters")
 	c.filters(w, shared)
 	w.section("Scalars")
@@ -147,7 +148,7 @@ func sharedTypeNames() []string {
 		"Query", "Mutation", "Subscription", "DateTime", "Date", "Decimal", "JSON", "String", "ID", "Int", "Float", "Boolean",
 		"Node", "Document", "VersionConflict", "Types", "Result", "VersionInfo", "Actor", "Operation", "VersionRef", "VersionInfoWhere",
 		"OperationFilter", "FieldChange", "ChangeOp", "FieldChangeConnection", "FieldChangeEdge", "FieldBlame", "DocumentDiff",
-		"ChangelogWhere", "DocumentType", "PageInfo", "OrderDirection", "ConflictPolicy", "RefFilter", "RefListFilter",
+		"ChangelogWhere", "ChangeEvent", "EventKind", "Since", "DocumentType", "PageInfo", "OrderDirection", "ConflictPolicy", "RefFilter", "RefListFilter",
 	}
 	for _, scalar := range []string{"String", "ID", "Int", "Float", "Boolean", "DateTime", "Date", "Decimal", "JSON"} {
 		names = append(names, scalar+"Filter", scalar+"ListFilter")

@@ -136,7 +136,7 @@ func documentTypeNames(name string) []string {
 // goDocumentNames are those of them that are names in package model.
 func goDocumentNames(name string) []string {
 	return []string{
-		name + "Connection", name + "Edge", name + "VersionConnection", name + "VersionEdge", name + "History",
+		name + "Connection", name + "Edge", name + "VersionConnection", name + "VersionEdge", name + "History", name + "Event",
 		name + "Conflict", name + "Success", name + "Type", "New" + name,
 	}
 }

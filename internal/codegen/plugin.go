@@ -104,12 +104,16 @@ func (c *Catalogue) resolverBodies() map[string]string {
 		"Query.node":      "r.store.Node(ctx, id)",
 		"Query.nodes":     "scalar.Nodes(ctx, r.store, ids)",
 		"Query.changelog": "r.store.Changelog(ctx, where, " + page + ")",
+
+		"Subscription.changes": "r.store.Changes(ctx, where, since)",
 	}
 	for _, d := range c.Documents {
 		collection := "r.collections." + goName(d.Plural)
 		bodies["Query."+d.Singular] = collection + ".Get(ctx, key, asOf, version)"
 		bodies["Query."+d.Plural] = collection + ".Page(ctx, where, orderBy, " + page + ", asOf)"
 		bodies["Query."+d.Singular+"History"] = collection + ".History(ctx, key)"
+		bodies["Subscription."+d.Singular+"Changed"] = collection + ".DocumentChanged(ctx, key, since)"
+		bodies["Subscription."+d.Plural+"Changed"] = collection + ".DocumentsChanged(ctx, where, since)"
 		for _, verb := range []string{"Create", "Update", "Delete", "Restore"} {
 			bodies["Mutation."+strings.ToLower(verb)+d.Name] = collection + "." + verb + "(ctx, input)"
 		}

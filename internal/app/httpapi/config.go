@@ -24,6 +24,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"iter"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -107,6 +108,10 @@ type Operations interface {
 	// Instant returns the answer's extensions.asOf: the instant of Begin
 	// or of the operation's last commit, as RFC 3339; "" before Begin.
 	Instant(ctx context.Context) string
+	// Subscribe returns a context in which the execution of a subscription says what that is
+	// about, and tells nothing; after it, events yields the events that may be for the
+	// subscription, until an error.
+	Subscribe(ctx context.Context) (begin context.Context, events func(context.Context) iter.Seq2[Event, error])
 }
 
 // Limits bound what one request may cost. Zero values mean the defaults.

@@ -560,6 +560,10 @@ func (x *exchange) events(run *run) {
 	header.Set("Cache-Control", "no-cache")
 	header.Set("Connection", "keep-alive")
 	header.Set("Content-Type", mediaEvents)
+	if run.subscribes() {
+		x.follow(run)
+		return
+	}
 	response := run.answer()
 	if x.h.cfg.Debug {
 		x.op.explain(header)

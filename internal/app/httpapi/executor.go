@@ -160,13 +160,18 @@ func (e *executor) execute(ctx context.Context, op *operation, oc *graphql.Opera
 		response.Errors = gqlerror.List{timeoutError(ctx, nil)}
 	default:
 		ctx = graphql.WithResponseContext(begun, e.present, e.recover)
-		response = e.schema.Exec(ctx)(ctx)
+		next := e.schema.Exec(ctx)
+		if oc.Operation.Operation != ast.Subscription || len(graphql.GetErrors(ctx)) == 0 { // else there is nothing to call
+			if answer := next(ctx); answer != nil {
+				response = answer
+			}
+		}
 		response.Errors = append(response.Errors, graphql.GetErrors(ctx)...)
 		response.Extensions = graphql.GetExtensions(ctx)
 		boundAnswer(op, oc, response, e.limits.Answer)
 		op.instant = e.operations.Instant(ctx)
 	}
-	if oc.Operation.Operation == ast.Query && contextEnded(ctx, op, response.Errors) {
+	if oc.Operation.Operation != ast.Mutation && contextEnded(ctx, op, response.Errors) {
 		response.Data, response.Errors = nil, gqlerror.List{timeoutError(ctx, response.Errors)}
 	}
 	return response

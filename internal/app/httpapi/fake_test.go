@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -112,6 +113,10 @@ func (f *fakeOperations) Instant(ctx context.Context) string {
 		return ""
 	}
 	return "2026-01-02T03:04:05Z"
+}
+
+func (f *fakeOperations) Subscribe(ctx context.Context) (context.Context, func(context.Context) iter.Seq2[Event, error]) {
+	return ctx, func(context.Context) iter.Seq2[Event, error] { return func(func(Event, error) bool) {} }
 }
 
 // journal keeps what was logged.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/asof/asof/internal/app/admission"
+	"github.com/asof/asof/internal/lru"
 )
 
 // Handler serves one schema at one URL.
@@ -41,6 +43,11 @@ type Handler struct {
 	// closing ends when the WebSockets are to be closed.
 	closing context.Context
 	close   context.CancelFunc
+	// stopping ends when subscriptions are to end.
+	stopping context.Context
+	stop     context.CancelFunc
+	answered answered
+	telling  *semaphore.Weighted // has a place for each subscription that tells an event
 }
 
 // New makes a Handler. An origin that is not one is an error, and a trusted document that is not
@@ -70,10 +77,13 @@ func New(cfg Config) (*Handler, error) {
 		socketInit: initTimeout,
 		origins:    origins,
 		ids:        newRequestIDs(),
+		answered:   answered{kept: lru.New[answeredKey, *eventAnswer](answeredBytes)},
+		telling:    semaphore.NewWeighted(int64(max(runtime.GOMAXPROCS(0)/2, 1))),
 	}
 	h.processor.now = cfg.CPU
 	h.metrics = newMetrics(cfg.Metrics, h.gate, h.memory)
 	h.closing, h.close = context.WithCancel(context.Background())
+	h.stopping, h.stop = context.WithCancel(h.closing)
 	h.exec = newExecutor(&h.cfg, present(cfg.Present))
 	if err := h.exec.documents.trust(cfg.Trusted); err != nil {
 		return nil, err
@@ -154,10 +164,14 @@ var noStore = []string{"no-store"}
 // need is not more.
 const freeMemory = 16 << 10
 
-// Drain refuses new operations, waits until those that were accepted are
+// Stop ends the subscriptions.
+func (h *Handler) Stop() { h.stop() }
+
+// Drain ends the subscriptions, refuses new operations, waits until those that were accepted are
 // answered, and closes the WebSockets. It returns the context's error when
 // that ends first.
 func (h *Handler) Drain(ctx context.Context) error {
+	h.Stop()
 	defer h.close()
 	return h.running.Acquire(ctx, math.MaxInt64)
 }

@@ -23,6 +23,7 @@ import (
 // one goroutine at a time.
 type operation struct {
 	start     time.Time
+	took      time.Duration // of a subscription, until it was begun
 	transport string
 	request   string // the request's id
 	actor     string
@@ -171,7 +172,7 @@ func (o *operation) code() string {
 // finish logs and measures an operation that has been answered. The context is
 // the client's.
 func (h *Handler) finish(ctx context.Context, op *operation) {
-	took := h.cfg.Now().Sub(op.start)
+	took := cmp.Or(op.took, h.cfg.Now().Sub(op.start))
 	if op.code() == CodeUnavailable && errors.Is(ctx.Err(), context.Canceled) {
 		op.errors = gqlerror.List{{Message: "the client did not wait", Extensions: map[string]any{"code": codeCancelled}}}
 		if op.status != 0 {
@@ -233,6 +234,8 @@ type metrics struct {
 	documents  prometheus.Counter
 	refused    *prometheus.CounterVec
 	webSockets prometheus.Gauge
+
+	subscriptions prometheus.Gauge
 }
 
 func newMetrics(to prometheus.Registerer, gate *admission.Gate, memory *admission.Budget) *metrics {
@@ -255,13 +258,17 @@ func newMetrics(to prometheus.Registerer, gate *admission.Gate, memory *admissio
 			Name: "asof_requests_refused_total",
 			Help: "Requests that were refused before they were read, by what was wrong: host, origin, content-type, content-encoding, method, upgrade, websockets.",
 		}, []string{"reason"}),
+		subscriptions: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "asof_subscriptions",
+			Help: "Subscriptions that wait for events.",
+		}),
 		webSockets: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "asof_websockets",
 			Help: "Open WebSocket connections.",
 		}),
 	}
 	if to != nil {
-		to.MustRegister(m.operations, m.durations, m.documents, m.refused, m.webSockets,
+		to.MustRegister(m.operations, m.durations, m.documents, m.refused, m.webSockets, m.subscriptions,
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "asof_operations_in_flight",
 				Help: "GraphQL operations that are being executed.",

@@ -24,6 +24,8 @@ type run struct {
 	place   *admission.Place // nil: none any more
 	ctx     context.Context  // the operation's; nil: it is not read yet
 	oc      *graphql.OperationContext
+	params  *graphql.RawParams
+	follows bool          // it is a subscription that waits for events
 	refused gqlerror.List // why the operation is not executed
 	status  int           // the HTTP status for that; 0: the usual one
 }
@@ -42,7 +44,7 @@ func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params 
 	if !h.running.TryAcquire(1) {
 		return nil, &problem{http.StatusServiceUnavailable, CodeUnavailable, "the server is shutting down; nothing was executed"}
 	}
-	r := &run{h: h, op: op}
+	r := &run{h: h, op: op, params: params}
 	begun := false
 	defer func() {
 		if !begun { // refused, or panicked
@@ -82,15 +84,23 @@ func (r *run) start(params *graphql.RawParams) *problem {
 	if params.Query == "" {
 		r.status = http.StatusBadRequest // not a GraphQL request
 	}
-	if r.refused == nil && r.op.get && r.oc.Operation.Operation != ast.Query {
-		r.status = http.StatusMethodNotAllowed
-		r.refused = gqlerror.List{refuse(codeBadInput, "a %s cannot be sent by GET; send it by POST", r.oc.Operation.Operation)}
-	}
-	if denied := r.op.readOnly; r.refused == nil && denied != nil && r.oc.Operation.Operation == ast.Mutation {
-		r.status = denied.Status
-		r.refused = gqlerror.List{refuse(denied.Code, "%s", denied.Message)}
-	}
 	if r.refused != nil {
+		return nil
+	}
+	switch kind := r.oc.Operation.Operation; {
+	case kind == ast.Subscription && r.op.transport != transportSocket && r.op.transport != transportEvents:
+		r.refused = gqlerror.List{refuse(codeBadInput, "a subscription is answered by a stream: send it over a WebSocket (%s), or with the header Accept: %s", subprotocol, mediaEvents)}
+		return nil
+	case kind == ast.Subscription && len(graphql.CollectFields(r.oc, r.oc.Operation.SelectionSet, []string{"Subscription"})) != 1:
+		r.refused = gqlerror.List{refuse(codeBadInput, "a subscription has exactly one field; send one operation for each")}
+		return nil
+	case kind == ast.Mutation && r.op.get:
+		r.status = http.StatusMethodNotAllowed
+		r.refused = gqlerror.List{refuse(codeBadInput, "a mutation cannot be sent by GET; send it by POST")}
+		return nil
+	case kind == ast.Mutation && r.op.readOnly != nil:
+		r.status = r.op.readOnly.Status
+		r.refused = gqlerror.List{refuse(r.op.readOnly.Code, "%s", r.op.readOnly.Message)}
 		return nil
 	}
 	// A mutation that asks for pages of what it changed may read as much as a query, and has
@@ -139,7 +149,9 @@ func (r *run) end() {
 	if r.ctx != nil {
 		r.op.opContext.end()
 	}
-	r.h.running.Release(1)
+	if !r.follows {
+		r.h.running.Release(1)
+	}
 }
 
 // busy is the answer where there is no place.

@@ -134,7 +134,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 		running: map[string]*socketOperation{},
 	}
 	s.timer = time.AfterFunc(h.socketInit, s.tick)
-	stop := context.AfterFunc(h.closing, func() { s.end(&violation{int(websocket.StatusNormalClosure), ""}) })
+	stop := context.AfterFunc(h.closing, func() { s.end(&violation{int(websocket.StatusGoingAway), "the server stops"}) })
 	err = s.listen()
 	s.timer.Stop()
 	s.mu.Lock()
@@ -403,6 +403,12 @@ func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 		return
 	}
 	defer run.end()
+	if run.subscribes() {
+		if list := run.follow(o.next); list != nil {
+			o.fail(list)
+		}
+		return
+	}
 	response := run.answer()
 	if run.refused != nil {
 		o.fail(response.Errors)
@@ -427,13 +433,16 @@ func (o *socketOperation) answer(response *graphql.Response, executed bool) {
 	o.send(messageNext, encode(new(bytes.Buffer), response, executed, o.op.instant))
 }
 
+// next sends an answer of a subscription, and reports whether the client waits for more.
+func (o *socketOperation) next(text []byte) bool { return o.send(messageNext, answerText{data: text}) }
+
 func (o *socketOperation) complete() { o.send(messageComplete, answerText{}) }
 
-// send sends a message of the operation, unless the client has ended it. Any but "next" is its
-// last.
-func (o *socketOperation) send(kind string, payload answerText) {
+// send sends a message of the operation, unless the client has ended it, and reports whether it
+// had not. Any but "next" is its last.
+func (o *socketOperation) send(kind string, payload answerText) (waited bool) {
 	o.mu.Lock()
-	waited := o.running[o.id] == o
+	waited = o.running[o.id] == o
 	if waited && kind != messageNext {
 		delete(o.running, o.id)
 	}
@@ -441,6 +450,7 @@ func (o *socketOperation) send(kind string, payload answerText) {
 	if waited {
 		o.socket.send(kind, o.id, payload)
 	}
+	return waited
 }
 
 // send sends a message, after those that are being sent. A client that takes it too slowly

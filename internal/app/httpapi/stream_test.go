@@ -221,7 +221,7 @@ func TestWebSocketsAreDrained(t *testing.T) {
 	}
 	for {
 		if _, _, err := c.ReadMessage(); err != nil {
-			if !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+			if !websocket.IsCloseError(err, websocket.CloseGoingAway) {
 				t.Errorf("the connection ended with %v", err)
 			}
 			return
