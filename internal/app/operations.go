@@ -37,8 +37,8 @@ func (o operations) Begin(ctx context.Context) (context.Context, error) {
 	return dataloader.Begin(ctx, o.store), nil
 }
 
-// Subscribe is httpapi's.
-func (o operations) Subscribe(ctx context.Context) (context.Context, func(context.Context) iter.Seq2[httpapi.Event, error]) {
+// subscribe is httpapi.Config.Subscribe.
+func (o operations) subscribe(ctx context.Context) (context.Context, func(context.Context) iter.Seq2[httpapi.Event, error]) {
 	begin, sub := o.store.Subscribe(ctx)
 	return begin, func(ctx context.Context) iter.Seq2[httpapi.Event, error] {
 		return func(yield func(httpapi.Event, error) bool) {

@@ -208,9 +208,11 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 			limits.Slow = limits.Concurrent / 4
 		}
 	}
+	ops := operations{store, &site.clock}
 	api, err := httpapi.New(httpapi.Config{
 		Schema:        schema,
-		Operations:    operations{store, &site.clock},
+		Operations:    ops,
+		Subscribe:     ops.subscribe,
 		Identify:      f.Auth.identify(m.verifier),
 		Present:       ErrorPresenter(logger),
 		Recover:       Recover(logger),

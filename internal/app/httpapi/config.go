@@ -40,6 +40,10 @@ type Config struct {
 	Schema graphql.ExecutableSchema
 	// Operations gives each operation its instant.
 	Operations Operations
+	// Subscribe returns a context in which the execution of a subscription says what that is
+	// about, and tells nothing; after it, events yields the events that may be for the
+	// subscription, until an error. Nil: subscriptions are refused.
+	Subscribe func(ctx context.Context) (begin context.Context, events func(context.Context) iter.Seq2[Event, error])
 	// Identify returns who has sent a request; nil: nobody is known. It is called again while
 	// a WebSocket is open. A *Denied error is the answer, the text of another one is, with
 	// status 400.
@@ -108,10 +112,6 @@ type Operations interface {
 	// Instant returns the answer's extensions.asOf: the instant of Begin
 	// or of the operation's last commit, as RFC 3339; "" before Begin.
 	Instant(ctx context.Context) string
-	// Subscribe returns a context in which the execution of a subscription says what that is
-	// about, and tells nothing; after it, events yields the events that may be for the
-	// subscription, until an error.
-	Subscribe(ctx context.Context) (begin context.Context, events func(context.Context) iter.Seq2[Event, error])
 }
 
 // Limits bound what one request may cost. Zero values mean the defaults.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -113,10 +112,6 @@ func (f *fakeOperations) Instant(ctx context.Context) string {
 		return ""
 	}
 	return "2026-01-02T03:04:05Z"
-}
-
-func (f *fakeOperations) Subscribe(ctx context.Context) (context.Context, func(context.Context) iter.Seq2[Event, error]) {
-	return ctx, func(context.Context) iter.Seq2[Event, error] { return func(func(Event, error) bool) {} }
 }
 
 // journal keeps what was logged.

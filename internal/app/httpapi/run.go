@@ -88,7 +88,7 @@ func (r *run) start(params *graphql.RawParams) *problem {
 		return nil
 	}
 	switch kind := r.oc.Operation.Operation; {
-	case kind == ast.Subscription && r.op.transport != transportSocket && r.op.transport != transportEvents:
+	case kind == ast.Subscription && (r.h.cfg.Subscribe == nil || r.op.transport != transportSocket && r.op.transport != transportEvents):
 		r.refused = gqlerror.List{refuse(codeBadInput, "a subscription is answered by a stream: send it over a WebSocket (%s), or with the header Accept: %s", subprotocol, mediaEvents)}
 		return nil
 	case kind == ast.Subscription && len(graphql.CollectFields(r.oc, r.oc.Operation.SelectionSet, []string{"Subscription"})) != 1:

@@ -279,24 +279,21 @@ func TestProcessorTimeIsAskedForSeldom(t *testing.T) {
 }
 
 // noOperations fails the test where an operation is begun.
-type noOperations struct {
-	fakeOperations
-	t *testing.T
-}
+type noOperations struct{ t *testing.T }
 
-func (n *noOperations) Begin(ctx context.Context) (context.Context, error) {
+func (n noOperations) Begin(ctx context.Context) (context.Context, error) {
 	n.t.Error("an operation was begun that is refused")
 	return ctx, nil
 }
 
-func (*noOperations) Instant(context.Context) string { return "" }
+func (noOperations) Instant(context.Context) string { return "" }
 
 // Operations that are refused read nothing, so that they have no instant and do not wait for
 // the store.
 func TestRefusedOperationsAreNotBegun(t *testing.T) {
 	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
 		cfg.Limits.Depth = 1
-		cfg.Operations = &noOperations{t: t}
+		cfg.Operations = noOperations{t}
 	})
 	for name, body := range map[string]string{
 		"no query":                `{"variables":{}}`,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -108,7 +109,7 @@ func (r *run) follow(next func(text []byte) bool) gqlerror.List {
 	ctx, cancel := context.WithCancel(r.op.opContext.Context)
 	defer cancel()
 	defer context.AfterFunc(h.stopping, cancel)()
-	begin, events := h.cfg.Operations.Subscribe(r.ctx)
+	begin, events := h.cfg.Subscribe(r.ctx)
 	if r.op.errors = h.exec.execute(begin, r.op, r.oc).Errors; len(r.op.errors) > 0 {
 		return r.op.errors
 	}
@@ -139,9 +140,7 @@ func (r *run) follow(next func(text []byte) bool) gqlerror.List {
 		case wrong != nil && last != nil:
 			ended := *wrong[0] // others may have the same
 			ended.Extensions = map[string]any{"position": last.Position()}
-			for name, value := range wrong[0].Extensions {
-				ended.Extensions[name] = value
-			}
+			maps.Copy(ended.Extensions, wrong[0].Extensions)
 			wrong = gqlerror.List{&ended}
 			fallthrough
 		case wrong != nil:
