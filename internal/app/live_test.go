@@ -250,7 +250,7 @@ func TestSubscriptionsEndWithTheServer(t *testing.T) {
 		}
 	}
 	if err := ended(socket); !websocket.IsCloseError(err, websocket.CloseGoingAway) {
-		t.Errorf("the WebSocket ended with %v", err)
+		t.Errorf("the WebSocket ended with %v\n%s", err, p.stderr)
 	}
 	if err := ended(events); err.Error() == "complete" {
 		t.Error("the events were said to be complete")

@@ -35,6 +35,7 @@ type Handler struct {
 	rates   messageRates
 	// running counts operations from their beginning until their answers are sent.
 	running    *semaphore.Weighted
+	open       *semaphore.Weighted // counts WebSockets
 	socketInit time.Duration // from the opening of a WebSocket to connection_init
 	origins    *http.CrossOriginProtection
 	ids        requestIDs
@@ -74,6 +75,7 @@ func New(cfg Config) (*Handler, error) {
 			Wait: cfg.Limits.Wait, WaitSlow: cfg.Limits.Time / 3, Now: cfg.Now,
 		}),
 		running:    semaphore.NewWeighted(math.MaxInt64),
+		open:       semaphore.NewWeighted(math.MaxInt64),
 		socketInit: initTimeout,
 		origins:    origins,
 		ids:        newRequestIDs(),
@@ -172,8 +174,9 @@ func (h *Handler) Stop() { h.stop() }
 // that ends first.
 func (h *Handler) Drain(ctx context.Context) error {
 	h.Stop()
-	defer h.close()
-	return h.running.Acquire(ctx, math.MaxInt64)
+	err := h.running.Acquire(ctx, math.MaxInt64)
+	h.close()
+	return errors.Join(err, h.open.Acquire(ctx, math.MaxInt64)) // clients are told that the server stops
 }
 
 // Refusal is why a request was refused before it was read: a label of metrics,

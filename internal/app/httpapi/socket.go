@@ -106,6 +106,11 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	}
 	client := h.cfg.Client(r)
 	open := h.sockets.Hold(client)
+	if !h.open.TryAcquire(1) {
+		h.Refuse(w, r, refusedSockets, http.StatusServiceUnavailable, CodeUnavailable, "the server is shutting down")
+		return
+	}
+	defer h.open.Release(1)
 	if h.waitForMemory(r.Context(), open, 1) != nil {
 		w.Header().Set("Retry-After", "10")
 		h.Refuse(w, r, refusedSockets, http.StatusServiceUnavailable, CodeUnavailable,
