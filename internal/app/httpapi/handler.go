@@ -36,7 +36,7 @@ type Handler struct {
 	// running counts operations from their beginning until their answers are sent.
 	running    *semaphore.Weighted
 	open       *semaphore.Weighted // counts WebSockets
-	socketInit time.Duration // from the opening of a WebSocket to connection_init
+	socketInit time.Duration       // from the opening of a WebSocket to connection_init
 	origins    *http.CrossOriginProtection
 	ids        requestIDs
 	pool       sync.Pool // of *exchange

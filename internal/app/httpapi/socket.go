@@ -409,7 +409,7 @@ func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 	}
 	defer run.end()
 	if run.subscribes() {
-		if list := run.follow(o.next); list != nil {
+		if list := run.follow(ctx, o.next); list != nil {
 			o.fail(list)
 		}
 		return

@@ -103,10 +103,10 @@ func (r *run) subscribes() bool {
 
 // follow executes a subscription: next sends the answer to an event, and returns false where
 // nobody waits for more. It returns the errors that end the subscription; nil where
-// the client has, or the server stops.
-func (r *run) follow(next func(text []byte) bool) gqlerror.List {
+// the context has ended, which is the client's, or the server stops.
+func (r *run) follow(ctx context.Context, next func(text []byte) bool) gqlerror.List {
 	h := r.h
-	ctx, cancel := context.WithCancel(r.op.opContext.Context)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.stopping, cancel)()
 	begin, events := h.cfg.Subscribe(r.ctx)
@@ -244,11 +244,18 @@ type eventStream struct {
 func (x *exchange) follow(run *run) {
 	x.body = bytes.Buffer{}
 	_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
+	ctx, cancel := context.WithCancel(run.op.opContext.Context)
+	defer cancel()
 	s := &eventStream{h: x.h, w: x.w}
-	s.timer = time.AfterFunc(pingInterval, func() { s.write(":\n\n") })
+	s.timer = time.AfterFunc(pingInterval, func() {
+		if _, denied := x.h.identify(x.r); denied != nil && denied.Status != http.StatusServiceUnavailable {
+			cancel() // as for WebSockets: credentials expire
+		}
+		s.write(":\n\n")
+	})
 	defer s.end()
 	s.write(":\n\n")
-	list := run.follow(func(text []byte) bool { return s.write("event: next\ndata: ", string(text), "\n\n") })
+	list := run.follow(ctx, func(text []byte) bool { return s.write("event: next\ndata: ", string(text), "\n\n") })
 	if list != nil {
 		text := encode(new(bytes.Buffer), &graphql.Response{Errors: list}, false, "")
 		s.write("event: next\ndata: ", string(text.before), string(text.after), "\n\n", complete)
