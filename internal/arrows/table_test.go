@@ -29,7 +29,7 @@ type place struct {
 func arrows() map[string]place {
 	anything, graphQL := []string{gqlgen, parser, web}, []string{gqlgen, parser}
 	suite := []string{"storage/driver", "storage/driver/check"}
-	engine := joined(suite, "storage/clock", "internal/lru", "internal/scalar/literal")
+	engine := joined(suite, "storage/clock", "storage/rawjson", "internal/lru", "internal/scalar/literal")
 	store := []string{"storage", "storage/driver"}
 	values := []string{"storage/normal", "storage/rawjson"}
 	both := []string{"storage/mongostore", "storage/sqlitestore"}

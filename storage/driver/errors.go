@@ -43,6 +43,24 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
 }
 
+// Wrap gives an error of a database the code that Engine promises, and says which operation
+// failed. explain returns the code, a text that says what to do (or none) and Refused.
+// Errors that have a code keep it.
+func Wrap(err error, doing string, explain func(error) Error) error {
+	var coded *Error
+	var conflict *ConflictError
+	var load *LoadError
+	if err == nil || errors.As(err, &coded) || errors.As(err, &conflict) || errors.As(err, &load) {
+		return err
+	}
+	e := explain(err)
+	if e.Message != "" {
+		doing += ": " + e.Message
+	}
+	e.Message, e.Cause = doing+": "+err.Error(), err
+	return &e
+}
+
 // Refused is an error of a write of which nothing was sent to the store, and why,
 // to clients. It does not change err, which others may have as well.
 func Refused(why string, err error) *Error {

@@ -237,24 +237,11 @@ var refusals = [...]struct {
 // retryLabels are the labels of errors that may not occur in another attempt.
 var retryLabels = [...]string{"RetryableWriteError", "RetryableError", "SystemOverloadedError", "TransientTransactionError"}
 
-// wrap gives an error of the driver or the server the code that driver.Engine
-// promises, with the operation that failed and what to do. Errors that have a
-// code keep it.
 func wrap(err error, doing string) error {
-	if err == nil {
-		return nil
-	}
-	var coded *driver.Error
-	var conflict *driver.ConflictError
-	var load *driver.LoadError
-	if errors.As(err, &coded) || errors.As(err, &conflict) || errors.As(err, &load) {
-		return err
-	}
-	code, text := explain(err)
-	if text == "" {
-		return driver.Errorf(code, "%s: %w", doing, err)
-	}
-	return driver.Errorf(code, "%s: %s: %w", doing, text, err)
+	return driver.Wrap(err, doing, func(err error) driver.Error {
+		code, text := explain(err)
+		return driver.Error{Code: code, Message: text}
+	})
 }
 
 // explain returns the code of an error, and a text that says what to do.

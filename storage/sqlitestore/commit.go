@@ -359,9 +359,7 @@ func (w *writer) writeDocument(st *state, v *driver.Version, number, before int6
 	if err != nil {
 		return false, err
 	}
-	if err := w.bindVersion(s, v); err != nil {
-		return false, err
-	}
+	w.bindVersion(s, v)
 	s.BindInt64(1, int64(st.id))
 	s.BindInt64(2, number)
 	if before == 0 {
@@ -389,9 +387,7 @@ func (w *writer) writeVersions(st *state, first int64, vs ...*driver.Version) er
 	s.BindInt64(10, st.coll.id)
 	s.BindText(11, st.key)
 	for i, v := range vs {
-		if err := w.bindVersion(s, v); err != nil {
-			return err
-		}
+		w.bindVersion(s, v)
 		s.BindInt64(1, st.id.version(first+int64(i)))
 		_, err = s.Step()
 		if err := finish(s, err); err != nil {

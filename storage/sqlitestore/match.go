@@ -9,6 +9,7 @@ import (
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/driver/check"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // A filter is compiled once for each query into conditions that work on the
@@ -291,7 +292,9 @@ func (c present) match(s *scope) bool {
 func (c *element) match(s *scope) bool {
 	found := false
 	c.scope.meta, c.scope.looks = s.meta, s.looks
-	elements(c.raw(s), func(e []byte) bool {
+	list := c.raw(s)
+	rawjson.Elements(list, func(start, end int) bool {
+		e := list[start:end]
 		if s.looks.ended(len(e)) {
 			return false
 		}

@@ -416,20 +416,7 @@ func (s *Store) checkWritable() error {
 		driver.Errorf(driver.CodeInvalid, "the store was opened to be looked at, and takes no writes"))
 }
 
-// wrap gives an error of SQLite or of a context the code that driver.Engine
-// promises, with the operation that failed. Errors that have a code keep it.
-func wrap(err error, doing string) error {
-	if err == nil {
-		return nil
-	}
-	var coded *driver.Error
-	var conflict *driver.ConflictError
-	var load *driver.LoadError
-	if errors.As(err, &coded) || errors.As(err, &conflict) || errors.As(err, &load) {
-		return err
-	}
-	return withRefusal(err, classified(err, doing))
-}
+func wrap(err error, doing string) error { return driver.Wrap(err, doing, explain) }
 
 // uncommitted is an error of a transaction before its COMMIT: certainly nothing of
 // it is in the database.
@@ -437,32 +424,33 @@ type uncommitted struct{ error }
 
 func (u uncommitted) Unwrap() error { return u.error }
 
-// withRefusal adds the reason for clients why nothing was written, where that is
-// certain: before the COMMIT, and when the disk is full, since SQLite writes
-// the commit record last.
-func withRefusal(err error, coded *driver.Error) *driver.Error {
-	if coded.Code != driver.CodeUnavailable {
-		return coded
-	}
-	var before uncommitted
-	certain := errors.As(err, &before)
+// explain returns the code of an error and what to do; and, where it is certain that nothing
+// was written, why: before the COMMIT, and when the disk is full, since SQLite writes the
+// commit record last.
+func explain(err error) driver.Error {
+	e := driver.Error{Code: driver.CodeUnavailable}
+	why, certain := "its disk fails", errors.As(err, new(uncommitted))
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultFull:
-		return driver.Refused("the store takes no writes now: its disk is full", coded)
+		e.Message, why, certain = "the disk is full, nothing was written; make room and try again", "its disk is full", true
 	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
-		if certain {
-			return driver.Refused("the store takes no writes now: its file cannot be written", coded)
-		}
+		e.Message, why = "the database cannot be written; check the permissions of the file and its directory", "its file cannot be written"
 	case sqlite.ResultBusy, sqlite.ResultLocked:
-		if certain {
-			return driver.Refused("the store takes no writes now: another program holds its file", coded)
-		}
+		why = "another program holds its file"
+	case sqlite.ResultIOErr, sqlite.ResultInterrupt, sqlite.ResultCantOpen, sqlite.ResultProtocol, sqlite.ResultNoMem:
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
+		return driver.Error{Code: driver.CodeInternal, Message: "the database file is damaged; restore it from a backup"}
+	case sqlite.ResultTooBig:
+		return driver.Error{Code: driver.CodeInvalid, Message: "the document is too large"}
 	default:
-		if certain {
-			return driver.Refused("the store takes no writes now: its disk fails", coded)
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+			return driver.Error{Code: driver.CodeInternal}
 		}
 	}
-	return coded
+	if certain {
+		e.Refused = "the store takes no writes now: " + why
+	}
+	return e
 }
 
 // unsure removes the statement that nothing was written from the error of a write
@@ -472,27 +460,6 @@ func unsure(err error) error {
 		return err
 	}
 	return driver.Errorf(driver.CodeOf(err), "%s", err)
-}
-
-// classified returns an error without a code as one with a code.
-func classified(err error, doing string) *driver.Error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return driver.Errorf(driver.CodeUnavailable, "%s: %w", doing, err)
-	}
-	switch sqlite.ErrCode(err).ToPrimary() {
-	case sqlite.ResultFull:
-		return driver.Errorf(driver.CodeUnavailable, "%s: the disk is full, nothing was written; make room and try again: %w", doing, err)
-	case sqlite.ResultIOErr, sqlite.ResultBusy, sqlite.ResultLocked, sqlite.ResultInterrupt, sqlite.ResultCantOpen, sqlite.ResultProtocol, sqlite.ResultNoMem:
-		return driver.Errorf(driver.CodeUnavailable, "%s: %w", doing, err)
-	case sqlite.ResultReadOnly, sqlite.ResultPerm, sqlite.ResultAuth:
-		return driver.Errorf(driver.CodeUnavailable, "%s: the database cannot be written; check the permissions of the file and its directory: %w", doing, err)
-	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
-		return driver.Errorf(driver.CodeInternal, "%s: the database file is damaged; restore it from a backup: %w", doing, err)
-	case sqlite.ResultTooBig:
-		return driver.Errorf(driver.CodeInvalid, "%s: the document is too large: %w", doing, err)
-	default:
-		return driver.Errorf(driver.CodeInternal, "%s: %w", doing, err)
-	}
 }
 
 func invalidf(format string, args ...any) error {

@@ -7,13 +7,13 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // paths is a set of member paths, as a tree. One scan of a document finds the values
@@ -39,7 +39,8 @@ func (p *paths) add(path []string, slot int) int {
 		}
 		return p.slot
 	}
-	name := quotedName(path[0])
+	quoted := rawjson.AppendString(nil, path[0])
+	name := quoted[1 : len(quoted)-1]
 	for i := range p.members {
 		if bytes.Equal(p.members[i].name, name) {
 			return p.members[i].add(path[1:], slot)
@@ -49,129 +50,27 @@ func (p *paths) add(path []string, slot int) int {
 	return p.members[len(p.members)-1].add(path[1:], slot)
 }
 
-// quotedName is a member name in normal form, without the quotes.
-func quotedName(name string) []byte {
-	if strings.IndexFunc(name, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' }) < 0 {
-		return []byte(name)
-	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(name); err != nil {
-		return []byte(name) // strings always encode
-	}
-	line := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	return line[1 : len(line)-1]
-}
-
 // find stores the values at the paths in slots, which the caller has cleared.
-// A value is a slice of data; a missing one stays nil. It never panics; its
-// result for bytes that are not JSON is unspecified.
+// A value is a slice of data; a missing one stays nil. Of bytes that are not JSON it
+// finds what comes before the damage.
 func (p *paths) find(data []byte, slots [][]byte) {
 	if p.slot >= 0 {
 		slots[p.slot] = data
 	}
-	if len(p.members) == 0 || len(data) < 2 || data[0] != '{' {
+	missing := len(p.members)
+	if missing == 0 {
 		return
 	}
-	missing := len(p.members)
-	for i := 1; i < len(data) && data[i] == '"'; i++ {
-		nameStart := i + 1
-		i = skipString(data, i)
-		if i > len(data) {
-			return
-		}
-		name := data[nameStart : i-1]
-		if i >= len(data) || data[i] != ':' {
-			return
-		}
-		valueStart := i + 1
-		i = skipValue(data, valueStart)
-		if i > len(data) {
-			return
-		}
+	rawjson.Members(data, func(name []byte, start, end int) bool {
 		for m := range p.members {
 			if bytes.Equal(p.members[m].name, name) {
-				p.members[m].find(data[valueStart:i], slots)
-				if missing--; missing == 0 {
-					return
-				}
+				p.members[m].find(data[start:end], slots)
+				missing--
 				break
 			}
 		}
-		if i >= len(data) || data[i] != ',' {
-			return
-		}
-	}
-}
-
-// elements calls yield for each element of a JSON array until it returns
-// false. Bytes that are not an array have no elements.
-func elements(data []byte, yield func(element []byte) bool) {
-	if len(data) < 2 || data[0] != '[' || data[1] == ']' {
-		return
-	}
-	for i := 1; i < len(data); i++ {
-		start := i
-		i = skipValue(data, start)
-		if i > len(data) || i == start || !yield(data[start:i]) || i >= len(data) || data[i] != ',' {
-			return
-		}
-	}
-}
-
-// skipString returns the index after the string that starts at i; more than
-// len(data) if the string does not end.
-func skipString(data []byte, i int) int {
-	for i++; i < len(data); {
-		end := bytes.IndexByte(data[i:], '"')
-		if end < 0 {
-			break
-		}
-		end += i
-		slashes := 0
-		for end-1-slashes >= i && data[end-1-slashes] == '\\' {
-			slashes++
-		}
-		i = end + 1
-		if slashes%2 == 0 {
-			return i
-		}
-	}
-	return len(data) + 1
-}
-
-// skipValue returns the index after the value that starts at i; more than
-// len(data) if the value does not end.
-func skipValue(data []byte, i int) int {
-	if i >= len(data) {
-		return len(data) + 1
-	}
-	switch data[i] {
-	case '"':
-		return skipString(data, i)
-	case '{', '[':
-		for depth := 0; i < len(data); {
-			switch data[i] {
-			case '"':
-				i = skipString(data, i)
-				continue
-			case '{', '[':
-				depth++
-			case '}', ']':
-				if depth--; depth == 0 {
-					return i + 1
-				}
-			}
-			i++
-		}
-		return len(data) + 1
-	default:
-		for i < len(data) && data[i] != ',' && data[i] != '}' && data[i] != ']' {
-			i++
-		}
-		return i
-	}
+		return missing > 0
+	})
 }
 
 // Values are encoded so that bytes.Compare orders them in the order of their kind.
@@ -407,8 +306,8 @@ func (c *collection) valuesIn(b *valueBuffer, data []byte) [][][]byte {
 			b.all[i] = b.list[first:]
 			continue
 		}
-		elements(raw, func(element []byte) bool {
-			add(element)
+		rawjson.Elements(raw, func(start, end int) bool {
+			add(raw[start:end])
 			if last := len(b.list) - 1; b.list[last][0] == tagNull {
 				b.list = b.list[:last]
 			}
@@ -423,35 +322,19 @@ func (c *collection) valuesIn(b *valueBuffer, data []byte) [][][]byte {
 
 // encodeNames returns the stored form of a list of member names: a JSON array,
 // or the empty string for none.
-func encodeNames(names []string) (string, error) {
-	if len(names) == 0 {
-		return "", nil
-	}
-	b, ok := appendNames(make([]byte, 0, 128), names)
-	if !ok {
-		var err error
-		if b, err = json.Marshal(names); err != nil {
-			return "", err
-		}
-	}
-	return string(b), nil
-}
-
-// appendNames is json.Marshal for names of letters, digits and _; false for others.
-func appendNames(dst []byte, names []string) (_ []byte, ok bool) {
+func encodeNames(names []string) string {
+	b := make([]byte, 0, 128)
 	for i, name := range names {
-		for _, c := range []byte(name) {
-			if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '_' {
-				return dst, false
-			}
-		}
 		separator := byte(',')
 		if i == 0 {
 			separator = '['
 		}
-		dst = append(append(append(dst, separator, '"'), name...), '"')
+		b = rawjson.AppendString(append(b, separator), name)
 	}
-	return append(dst, ']'), true
+	if len(names) > 0 {
+		b = append(b, ']')
+	}
+	return string(b)
 }
 
 func decodeNames(b []byte) ([]string, error) {

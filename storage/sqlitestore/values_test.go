@@ -1,22 +1,28 @@
 package sqlitestore
 
 import (
-	"encoding/json"
+	"slices"
 	"testing"
 )
 
-func TestEncodeNames(t *testing.T) {
-	for _, names := range [][]string{{"a"}, {"stars", "updated_at2"}, {"A", "", "z"}, {"ключ"}, {`a"b`}, {"a.b", "<"}, {"@", "[", "`", "{"}} {
-		want, err := json.Marshal(names)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := encodeNames(names)
-		if err != nil || got != string(want) {
-			t.Errorf("%q became %s, %v; want %s", names, got, err, want)
+func TestNamesRoundTrip(t *testing.T) {
+	for _, names := range [][]string{{"a"}, {"stars", "updated_at2"}, {"A", "", "z"}, {"ключ"}, {`a"b`}, {"a.b", "<", "\u2028\x00"}, {"@", "[", "`", "{"}} {
+		if got, err := decodeNames([]byte(encodeNames(names))); err != nil || !slices.Equal(got, names) {
+			t.Errorf("%q became %q, %v", names, got, err)
 		}
 	}
-	if got, err := encodeNames(nil); err != nil || got != "" {
-		t.Errorf("no names became %q, %v", got, err)
+	if got := encodeNames(nil); got != "" {
+		t.Errorf("no names became %q", got)
+	}
+}
+
+// A member is found by its name as documents have it, whatever is in the name.
+func TestPathsFindQuotedNames(t *testing.T) {
+	p := newPaths()
+	p.add([]string{"a\"\u2028<", "b"}, 0)
+	slots := make([][]byte, 1)
+	p.find([]byte("{\"a\\\"\u2028<\":{\"b\":[1,2]}}"), slots)
+	if string(slots[0]) != "[1,2]" {
+		t.Errorf("found %q", slots[0])
 	}
 }

@@ -268,24 +268,19 @@ func (w *writer) flush() error {
 }
 
 // bindVersion binds the columns that documents and versions have in common.
-func (w *writer) bindVersion(s *sqlite.Stmt, v *driver.Version) error {
-	names, err := encodeNames(v.Changed)
-	if err != nil {
-		return err
-	}
+func (w *writer) bindVersion(s *sqlite.Stmt, v *driver.Version) {
 	s.BindInt64(3, int64(v.RecordedAt))
 	s.BindInt64(4, int64(v.Op))
 	s.BindBool(5, v.Deleted)
 	s.BindText(6, v.Author)
 	s.BindText(7, v.Message)
 	s.BindText(8, v.Group)
-	s.BindText(9, names)
+	s.BindText(9, encodeNames(v.Changed))
 	if v.Deleted {
 		s.BindNull(12)
 	} else {
 		s.BindBytes(12, v.Data)
 	}
-	return nil
 }
 
 // close waits until all accepted requests are done.
