@@ -124,11 +124,11 @@ type remembering struct {
 	known *driver.Version
 }
 
-func (r *remembering) Remembered(collection, key string, number int64) *driver.Version {
+func (r *remembering) Remembered(_ context.Context, collection, key string, number int64) (*driver.Version, error) {
 	if v := r.known; v != nil && v.Collection == collection && v.Key == key && v.Number == number {
-		return v
+		return v, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // A write on a version that the engine remembers reads nothing; it says the same

@@ -267,8 +267,9 @@ func (s *Store) current(ctx context.Context, t *Type, key string) (*driver.Versi
 // whether it still is the last one; otherwise the last one, and asked is true.
 func (s *Store) base(ctx context.Context, t *Type, key string, expected int, ask bool) (v *driver.Version, asked bool, err error) {
 	if s.rememberer != nil && !ask {
-		if v := s.rememberer.Remembered(t.Collection, key, int64(expected)); live(v) {
-			return v, false, nil
+		v, err := s.rememberer.Remembered(ctx, t.Collection, key, int64(expected))
+		if err != nil || live(v) {
+			return v, false, fromDriver(ctx, err)
 		}
 	}
 	v, err = s.current(ctx, t, key)

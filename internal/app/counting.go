@@ -14,12 +14,14 @@ import (
 // done for an operation, such as an import, is not limited.
 type counting struct {
 	driver.Engine
-	first int // so many references are read at first
+	remembers driver.Rememberer // the engine, or nil
+	first     int               // so many references are read at first
 }
 
 // counted counts what is read of an engine.
 func counted(engine driver.Engine) driver.Engine {
-	c := counting{engine, getFirst}
+	c := counting{Engine: engine, first: getFirst}
+	c.remembers, _ = driver.As[driver.Rememberer](engine)
 	if _, distant := driver.As[driver.Distant](engine); distant {
 		c.first = getTogether // each call goes there and back
 	}
@@ -64,6 +66,19 @@ func (c counting) get(ctx context.Context, collection string, refs []driver.Ref,
 	}
 	size, err := count(ctx, versions...)
 	return versions, size, err
+}
+
+// Remembered implements driver.Rememberer; nil where the engine does not.
+func (c counting) Remembered(ctx context.Context, collection, key string, number int64) (*driver.Version, error) {
+	if c.remembers == nil {
+		return nil, nil
+	}
+	v, err := c.remembers.Remembered(ctx, collection, key, number)
+	if v == nil || err != nil {
+		return nil, err
+	}
+	_, err = count(ctx, v)
+	return v, err
 }
 
 func (c counting) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {

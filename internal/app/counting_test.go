@@ -128,6 +128,33 @@ func TestManyReferences(t *testing.T) {
 	}
 }
 
+// remembering is an engine that remembers one version.
+type remembering struct {
+	driver.Engine
+	known *driver.Version
+}
+
+func (r remembering) Remembered(context.Context, string, string, int64) (*driver.Version, error) {
+	return r.known, nil
+}
+
+// What a write is based on is counted also where the engine remembers it.
+func TestRememberedVersionsAreCounted(t *testing.T) {
+	for _, engine := range []driver.Engine{remembering{known: &driver.Version{Key: "a"}}, remembering{}, &getOnly{}} {
+		r, _ := driver.As[driver.Rememberer](counted(engine))
+		if _, counts := r.(counting); !counts {
+			t.Fatalf("%T is asked, and what it returns is not counted", r)
+		}
+		want := (*driver.Version)(nil)
+		if inner, ok := engine.(remembering); ok {
+			want = inner.known
+		}
+		if v, err := r.Remembered(t.Context(), "c", "a", 1); v != want || err != nil {
+			t.Errorf("%v, %v", v, err)
+		}
+	}
+}
+
 // Versions of which only numbers and times are shown are read without documents.
 func TestVersionsWithoutDocumentsAreCheap(t *testing.T) {
 	p := serve(t, "--demo")

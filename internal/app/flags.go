@@ -83,7 +83,7 @@ type limitFlags struct {
 
 func (f limitFlags) limits() httpapi.Limits {
 	return httpapi.Limits{
-		Body: int64(f.Body), Query: int(f.Query), Variables: int(f.Body), Tokens: f.Tokens, Depth: f.Depth, Fields: f.Fields,
+		Body: int64(f.Body), Query: int(f.Query), Tokens: f.Tokens, Depth: f.Depth, Fields: f.Fields,
 		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Read: int64(f.Read), Answer: int(f.Answer), Time: f.Time, Execution: f.Execution,
 		Concurrent: f.Concurrent, Slow: f.Slow, Memory: requestMemory(f.memory()), WebSockets: f.Sockets, PerSocket: f.PerSocket,
 	}

@@ -32,6 +32,5 @@
 //   - A plan reads the same things in the same order as it writes them: what was
 //     read waits in queues, one for each field that reads (load.go).
 //   - Fields have no contexts: interceptors of operations, responses and root
-//     fields see planned operations, those of fields (AroundFields) do not: who has
-//     some says so (WithFieldInterceptors), and nothing is planned.
+//     fields see planned operations, those of fields would not: there are none.
 package plan

@@ -3,15 +3,12 @@ package plan_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/executor"
 
-	"github.com/asof/asof/internal/plan"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -101,29 +98,6 @@ func TestRootFieldInterceptors(t *testing.T) {
 			p.fast.AroundRootFields(around)
 			p.compare(query, "", "")
 		})
-	}
-}
-
-// Nothing is planned where fields are said to have interceptors, which see them all.
-func TestFieldInterceptors(t *testing.T) {
-	const query = `{ project(key: "a") { name tags { name } versions { nodes { name } } } }`
-	p := newPair(t, catalogue()...)
-	p.fast = p.planned(plan.WithFieldInterceptors())
-	var seen [2][]string
-	for i, exec := range []*executor.Executor{p.slow, p.fast} {
-		var mu sync.Mutex
-		exec.AroundFields(func(ctx context.Context, next graphql.Resolver) (any, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			seen[i] = append(seen[i], graphql.GetFieldContext(ctx).Path().String())
-			return next(ctx)
-		})
-	}
-	p.compare(query, "", "fields have interceptors (AroundFields), which plans would pass by")
-	slices.Sort(seen[0])
-	slices.Sort(seen[1])
-	if !slices.Contains(seen[1], "project.tags") || !slices.Equal(seen[0], seen[1]) {
-		t.Errorf("seen %q, and with plans %q", seen[0], seen[1])
 	}
 }
 

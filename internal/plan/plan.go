@@ -36,13 +36,6 @@ func WithMemory(fn func(ctx context.Context, bytes int) error) Option {
 	return func(e *executable) { e.memory = fn }
 }
 
-// WithFieldInterceptors says that the executor has interceptors of fields
-// (AroundFields). Plans make no contexts for fields, so these would not be called:
-// with this option nothing is planned.
-func WithFieldInterceptors() Option {
-	return func(e *executable) { e.fields = true }
-}
-
 // New returns a schema that answers as inner does, whose documents are in the
 // store, and compiles the queries that it knows how to. The store's operation
 // (storage.Store.Begin) has to be in the context of an execution, as for inner.
@@ -71,7 +64,6 @@ type executable struct {
 	observe func(ctx context.Context, why string)
 	most    int // bytes of an answer's data
 	memory  func(ctx context.Context, bytes int) error
-	fields  bool // fields have interceptors
 }
 
 // Exec executes the context's operation.
@@ -90,9 +82,6 @@ func (e *executable) Exec(ctx context.Context) graphql.ResponseHandler {
 func (e *executable) prepare(x *execution) (err error) {
 	if kind := x.oc.Operation.Operation; kind != ast.Query {
 		return unplanned("a " + string(kind) + " is not planned")
-	}
-	if e.fields {
-		return unplanned("fields have interceptors (AroundFields), which plans would pass by")
 	}
 	if x.plan, err = e.plans.Of(x.oc); err != nil {
 		return err

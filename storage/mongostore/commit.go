@@ -539,13 +539,11 @@ func guard(key string, number int64, at driver.Instant) bson.D {
 }
 
 // Remembered implements driver.Rememberer.
-func (s *Store) Remembered(collection, key string, number int64) *driver.Version {
-	c := s.collections[collection]
-	if c == nil {
-		return nil
+func (s *Store) Remembered(_ context.Context, collection, key string, number int64) (*driver.Version, error) {
+	if c := s.collections[collection]; c != nil {
+		if h := c.cached(key, number); h != nil {
+			return &h.Version, nil
+		}
 	}
-	if h := c.cached(key, number); h != nil {
-		return &h.Version
-	}
-	return nil
+	return nil, nil
 }

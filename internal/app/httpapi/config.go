@@ -118,7 +118,6 @@ type Operations interface {
 type Limits struct {
 	Body       int64         // bytes of a request's body, and of a WebSocket message
 	Query      int           // bytes of a GraphQL document
-	Variables  int           // bytes of the rest of a request: variables and extensions
 	Tokens     int           // lexical tokens of a document
 	Depth      int           // nesting of selection sets
 	Fields     int           // fields in a document, those of fragments counted once
@@ -148,7 +147,6 @@ func defaultLimits() Limits {
 	return Limits{
 		Body:       1 << 20,
 		Query:      100 << 10,
-		Variables:  1 << 20,
 		Tokens:     10_000,
 		Depth:      15,
 		Fields:     1_000,
