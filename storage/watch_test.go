@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -148,19 +150,20 @@ func TestWatchesTellAll(t *testing.T) {
 func TestLoadsEndWatches(t *testing.T) {
 	e := newEnv(t)
 	e.create("a", map[string]any{"name": "A", "tags": []any{}})
-	position := ""
+	position, ends := "", 0
 	var ended error
 	for event, err := range e.store.Watch(t.Context(), storage.WatchQuery{}) {
 		if err != nil {
 			ended = err
-			break
+			ends++
+			continue // the watch ends by itself
 		}
 		position = event.Position()
 		e.load("tags", "x", `{"name":"X"}`)
 	}
 	var resync *storage.ResyncError
-	if !errors.As(ended, &resync) {
-		t.Errorf("the watch ended with %v", ended)
+	if !errors.As(ended, &resync) || ends != 1 {
+		t.Errorf("the watch ended with %v, %d times", ended, ends)
 	}
 	for _, err := range e.store.Watch(t.Context(), storage.WatchQuery{After: position}) {
 		ended = err
@@ -182,6 +185,62 @@ func TestLoadsEndWatches(t *testing.T) {
 	if n != 2 {
 		t.Errorf("%d events after the load", n)
 	}
+}
+
+// heldNow is an engine whose next Now is held up until it is released, after it was read.
+type heldNow struct {
+	driver.Engine
+	armed   atomic.Bool
+	release chan struct{}
+}
+
+func (h *heldNow) Now(ctx context.Context) (driver.Instant, error) {
+	at, err := h.Engine.Now(ctx)
+	if h.armed.CompareAndSwap(true, false) {
+		<-h.release
+	}
+	return at, err
+}
+
+// A watch takes part in a round that another one began, and a commit comes between that and its
+// own beginning: it delivers the commit at once, and not when it is woken by the time.
+func TestSharedRoundWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		e.create("a", map[string]any{"name": "A", "tags": []any{}})
+		since := e.get("a").Document.VersionInfo().RecordedAt() - 1
+		held := &heldNow{Engine: e.engine.Engine, release: make(chan struct{})}
+		e.engine.Engine = held
+		follow := func(keys ...string) {
+			for event, err := range e.store.Watch(t.Context(), storage.WatchQuery{Since: &since}) {
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if a := event.Arrived; a == nil {
+					continue
+				} else if a.Key() != keys[0] {
+					t.Errorf("delivered %s, want %q", a.Key(), keys)
+				}
+				if keys = keys[1:]; len(keys) == 0 {
+					return
+				}
+			}
+		}
+		var watches sync.WaitGroup
+		held.armed.Store(true)
+		watches.Go(func() { follow("a") })
+		synctest.Wait() // it reads the round
+		e.create("b", map[string]any{"name": "B", "tags": []any{}})
+		watches.Go(func() { follow("a", "b") })
+		synctest.Wait() // it waits for the round
+		began := time.Now()
+		close(held.release)
+		watches.Wait()
+		if slept := time.Since(began); slept > 0 {
+			t.Errorf("the commit was delivered after %v", slept)
+		}
+	})
 }
 
 func TestWatchRefuses(t *testing.T) {

@@ -238,6 +238,25 @@ func TestFrozenLoad(t *testing.T) {
 	checkAll(t, beside)
 }
 
+// A part of a load may take as long as its life, and is sent once.
+func TestSlowLoad(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	s := newServerOf(t, uri, Options{timing: unending})
+	var updates atomic.Int64
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if of("update")(c) {
+			updates.Add(1)
+			pause(ctx, unending.life/20)
+		}
+		return mongotest.Pass()
+	})
+	if _, err := s.Load(ctx, loaded(3, 1)); err != nil || updates.Load() != 1 {
+		t.Errorf("%d updates, %v", updates.Load(), err)
+	}
+}
+
 // While a server loads, others commit.
 func TestLoadHoldsUpNobody(t *testing.T) {
 	t.Parallel()

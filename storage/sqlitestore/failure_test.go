@@ -294,3 +294,33 @@ func TestUncertainBatchIsRefused(t *testing.T) {
 		t.Errorf("%d writes failed, want both", failed)
 	}
 }
+
+// Where the instant of the last load cannot be read again, the one that is known stays.
+func TestUnreadableLoadIsKept(t *testing.T) {
+	s, err := open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), Options{Collections: benchDeclared(), Sync: SyncOff})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Load(t.Context(), []driver.Version{{Collection: benchCollection, Key: "a", RecordedAt: 1, Op: driver.OpImport, Data: []byte(`{}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := s.Loaded(t.Context())
+	if err != nil || before == 0 {
+		t.Fatal(before, err)
+	}
+	if err := s.writer.submit(&request{ctx: t.Context(), run: func() error {
+		if err := sqlitex.ExecuteTransient(s.writer.Conn, "ALTER TABLE loaded RENAME TO elsewhere", nil); err != nil {
+			return err
+		}
+		if err := s.readLoaded(); err == nil {
+			t.Error("it is read")
+		}
+		return nil
+	}}); err != nil {
+		t.Error(err)
+	}
+	if after, err := s.Loaded(t.Context()); err != nil || after != before {
+		t.Errorf("the last load was at %d (%v), want %d", after, err, before)
+	}
+	_ = s.Close()
+}
