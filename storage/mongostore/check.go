@@ -159,9 +159,10 @@ var (
 	}
 	clockShape = shape{
 		"_id": {of: bson.TypeString}, "last": {of: bson.TypeInt64}, "now": {of: bson.TypeDateTime}, "n": {of: bson.TypeInt64},
-		"acked": {of: bson.TypeInt64, optional: true}, "flights": {of: bson.TypeEmbeddedDocument, optional: true}, "lease": {of: bson.TypeString, optional: true}, "sharing": {of: bson.TypeArray, optional: true},
+		"acked": {of: bson.TypeInt64, optional: true}, "flights": {of: bson.TypeEmbeddedDocument, optional: true}, "lease": {of: bson.TypeString, optional: true}, "servers": {of: bson.TypeEmbeddedDocument, optional: true},
+		"sharing": {of: bson.TypeArray, optional: true}, // of older programs
 	}
-	flightShape = shape{"from": {of: bson.TypeInt64}, "ahead": {of: bson.TypeInt64}, "since": {of: bson.TypeDateTime}, "ms": {of: bson.TypeInt64}}
+	flightShape = shape{"from": {of: bson.TypeInt64}, "since": {of: bson.TypeDateTime}, "ms": {of: bson.TypeInt64}}
 )
 
 // problems says how a document, or a part of one, is not as asof writes it.
@@ -248,7 +249,7 @@ func clockProblems(raw bson.Raw) []string {
 	if len(problems) > 0 {
 		return problems
 	}
-	state, err := decodeClock(raw)
+	state, err := decodeClock(raw, nil)
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -36,7 +36,7 @@ func change(id string, members bson.D) func(context.Context, *Store) error {
 // at once, and with its name.
 func TestMetaIsChecked(t *testing.T) {
 	entry := func(field string) bson.D {
-		return bson.D{{Key: field, Value: int64(driver.InstantOf(time.Now().Add(time.Minute)))}, {Key: "ahead", Value: int64(1)}, {Key: "since", Value: bson.NewDateTimeFromTime(time.Now())}, {Key: "ms", Value: int64(time.Minute.Milliseconds())}}
+		return bson.D{{Key: field, Value: int64(driver.InstantOf(time.Now().Add(time.Minute)))}, {Key: "since", Value: bson.NewDateTimeFromTime(time.Now())}, {Key: "ms", Value: int64(time.Minute.Milliseconds())}}
 	}
 	for _, c := range []struct {
 		name  string

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,33 +17,23 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// clock hands out the times of commits and the instants to read at, such that
-// nothing commits at or before an instant that was handed out, by any server on
-// the database, whichever process or machine was stopped, and for however long.
-// The servers agree by one document, see clockState:
+// clock hands out the times of commits and the instants to read at, such that nothing
+// commits at or before an instant that was handed out, by any server on the database,
+// whichever process or machine was stopped, and for however long. The servers agree by
+// one document, clockState (docs/mongodb.md, "Clocks", tells it as a whole):
 //
-//   - A commit is registered in flight before it is sent: in an entry whose times are from
-//     or later, on condition that last is less. The database notes, by its own clock,
-//     since when the entry is there.
-//   - Every update that makes versions current is refused by the database unless its
-//     clock ($$NOW) is less than flight.until, and may run there for flight.run at
-//     most (maxTimeMS). So nothing of an entry is carried out later than ms after since.
-//   - When a commit has ended, its entry is removed and last raised to its time. It is
-//     acknowledged when nothing is in flight before it, or acked says that it was.
-//   - The instant to read at is last, or the one before the first in flight, and not before
-//     acked: until then a reader waits.
-//   - The entry of a server that is gone is evicted by the others, once the database's
-//     clock says that nothing of it can be carried out any more.
+//   - A commit is registered in an entry before it is sent, at a time after last. The
+//     database refuses it later than entry.Ms after entry.Since, by its own clock.
+//   - It is acknowledged when nothing is in flight before it, or acked says that it was.
+//   - The instant to read at is before the first entry, and not before acked.
+//   - The only server has a lease: an entry that it renews, under which it takes times and
+//     instants from memory. It ends the lease when it finds another one in Servers.
 //
-// The only server on a database has a lease: an entry that it renews, under which
-// it takes times and instants from memory, and nobody else registers anything. Another
-// server adds itself to sharing, which ends the lease.
-//
-// Times follow the local clock, within a bound of the database's. Local clocks decide
-// nothing else but when to ask the database.
+// Local clocks are followed within a bound of the database's, and decide nothing else but
+// when to ask it.
 type clock struct {
 	meta     *mongo.Collection
-	id       string // of this server
+	id       string // of this server; the names of its entries begin with it
 	alive    context.Context
 	stop     context.CancelFunc
 	ended    chan struct{}
@@ -54,89 +45,82 @@ type clock struct {
 	edits    rounds // of edit
 	looks    rounds // of read
 
-	mu       sync.Mutex
-	landed   chan struct{}  // closed, and replaced, when flights have ended
-	last     driver.Instant // the greatest instant handed out here, or known to be
-	reach    driver.Instant // what the document's last is to be raised to
-	acked    driver.Instant // the last commit that was acknowledged while others were in flight before it
-	flights  []*flight      // of this server
-	waiting  []*waiter
-	released []string // entries of which nothing is in flight any more
+	mu      sync.Mutex
+	landed  chan struct{}  // closed, and replaced, when flights have ended
+	last    driver.Instant // the greatest instant handed out here, or known to be; the document's last is raised to it
+	acked   driver.Instant // the last commit that was acknowledged while others were in flight before it
+	flights []*flight      // of this server
+	lease   grant          // the last that this server had
+	ending  string         // the name of one that is being ended, or was
 
-	lease  grant // of this server; no entry: it has none
-	ending bool  // the lease is to end
-
-	state  *clockState    // the document, as it was read last
+	state  *clockState    // the document, as it was read last, without this server in Servers
 	stable driver.Instant // no commit gets a time at or before it any more
 	now    driver.Instant // the database's clock
 	heard  time.Duration  // when it said so, by elapsed
 	lead   driver.Instant // how far times are to be after those of others, which are ahead
-	poked  bool           // the document is to be changed, whether or not there is something to change
-	failed error          // of the last change
-	took   time.Duration  // by it, at least
+	failed error          // of the last edit
+	took   time.Duration  // by the last change, at least
 	left   bool           // this server has left
 }
 
 // clockState is the clock document.
 type clockState struct {
-	Last    driver.Instant        `bson:"last"`  // later entries are after it
-	Acked   driver.Instant        `bson:"acked"` // the last commit that was acknowledged with others in flight before it
-	Now     bson.DateTime         `bson:"now"`   // the database's clock at the last change
-	N       int64                 `bson:"n"`     // how many changes there were
-	Flights map[string]clockEntry `bson:"flights"`
-	Lease   string                `bson:"lease"`   // the entry that is one
-	Sharing []string              `bson:"sharing"` // the servers that register each commit
+	Last    driver.Instant           `bson:"last"`  // later entries are after it
+	Acked   driver.Instant           `bson:"acked"` // the last commit that was acknowledged with others in flight before it
+	Now     bson.DateTime            `bson:"now"`   // the database's clock at the last change
+	N       int64                    `bson:"n"`     // how many changes there were, but for those beside the lease of another server
+	Flights map[string]clockEntry    `bson:"flights"`
+	Lease   string                   `bson:"lease"`   // the entry that is one
+	Servers map[string]bson.DateTime `bson:"servers"` // when each of those on the database last said so, by its clock
 }
 
 type clockEntry struct {
 	From  driver.Instant `bson:"from"`  // no time of it is before
-	Ahead int64          `bson:"ahead"` // how far times may be after From, or Last as it was, in microseconds
 	Since bson.DateTime  `bson:"since"` // the database's clock when it was made, or renewed
 	Ms    int64          `bson:"ms"`    // for how long from then on something of it may be carried out
 }
 
 const clockID = "clock"
 
-// top is the greatest time that an entry allows.
-func (s *clockState) top(e clockEntry) driver.Instant {
-	return max(s.Last, e.From) + driver.Instant(e.Ahead)
+// life is the longest run of a flight that an entry allows.
+func (e clockEntry) life() time.Duration { return time.Duration(e.Ms) * time.Millisecond * 2 / 5 }
+
+// gone is when the database's clock has passed the end of an entry for sure.
+func (c *clock) gone(e clockEntry) driver.Instant {
+	return instantOf(e.Since) + driver.Instant(1000*e.Ms) + microseconds(c.timing.skew)
 }
 
-// flight is a commit, or a part of a load, on its way.
+// top is the greatest time that an entry allows, where time goes on or not.
+func (c *clock) top(e clockEntry) driver.Instant { return max(c.gone(e), e.From) + 1000 }
+
+// flight is a commit, or a part of a load: waiting for its time, or on its way.
 type flight struct {
-	at    driver.Instant
-	until bson.DateTime // the database's clock, from which on it refuses what the flight sends
-	run   time.Duration // how long that may take there
+	after driver.Instant // the time is greater
+	at    driver.Instant // the time; Forever while it waits
+	until bson.DateTime  // the database's clock, from which on it refuses what the flight sends
+	run   time.Duration  // how long that may take there
 	entry string
 }
 
-// waiter is a commit that waits for its time.
-type waiter struct {
-	after  driver.Instant
-	life   time.Duration
-	flight *flight // once it has one
-}
-
-// grant is what an entry allows its server.
+// grant is an entry of this server.
 type grant struct {
-	entry string
-	since bson.DateTime
-	begun time.Duration  // before the change that made or renewed it
-	life  time.Duration  // the longest of a write
-	top   driver.Instant // the greatest time
+	clockEntry
+	name  string
+	begun time.Duration // before the change that made or renewed it
 }
 
 // timing is what the protocol rests on. Only tests choose another one.
 type timing struct {
 	life  time.Duration // how long the database may run a small write
 	skew  time.Duration // how far the clocks of the members of a replica set are apart at most
-	renew time.Duration // between two renewals of a lease
+	renew time.Duration // between two edits of a server that has nothing to do
 }
 
 var usual = timing{life: time.Second, skew: maxAhead, renew: 500 * time.Millisecond}
 
 const (
-	// maxAhead is how far an instant may be ahead of the database's clock.
+	// maxAhead is how far an instant may be ahead of the database's clock, but for the one that
+	// follows the last.
 	maxAhead = 500 * time.Millisecond
 	// longestLife bounds the life of a write, unless that of the first attempt is a large
 	// part of it, and how long one command on the clock document may take.
@@ -149,16 +133,16 @@ const (
 )
 
 var (
-	// errEmptied: the document was there, and is not any more.
+	// errEmptied: the document is not there any more.
 	errEmptied = driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof ran; restore it, or start asof again for an empty store")
 	// errNotYet: another server has to do something first.
 	errNotYet = errors.New("the database, or another server, has not answered yet")
 )
 
-// sendable is for how long after an entry began writes with a life may be sent, and
-// carriedOut for how long something of them may be carried out.
-func sendable(life time.Duration) time.Duration   { return life * 3 / 2 }
-func carriedOut(life time.Duration) time.Duration { return sendable(life) + life }
+// sendable is for how long after an entry began writes with a life may be sent, and msOf
+// for how many milliseconds something of them may be carried out.
+func sendable(life time.Duration) time.Duration { return life * 3 / 2 }
+func msOf(life time.Duration) int64             { return (sendable(life) + life).Milliseconds() + 1 }
 
 func instantOf(t bson.DateTime) driver.Instant    { return driver.InstantOf(t.Time()) }
 func microseconds(d time.Duration) driver.Instant { return driver.Instant(d.Microseconds()) }
@@ -168,66 +152,82 @@ func newClock(s *Store, o Options) *clock {
 		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: o.timing, maxSkew: o.MaxSkew, causal: s.causal,
 		ended: make(chan struct{}), landed: make(chan struct{}), state: new(clockState),
 	}
-	c.alive, c.stop = context.WithCancel(s.life)
+	c.alive, c.stop = context.WithCancel(context.WithoutCancel(s.life))
 	if c.timing == (timing{}) {
 		c.timing = usual
 	}
 	c.edits.run = func() error { return c.edit(c.alive) }
 	c.looks.run = func() error {
 		c.mu.Lock()
-		leases := c.lease.entry != ""
+		leased, own := c.leased(), c.owns(c.state.Lease)
 		c.mu.Unlock()
-		if leases {
+		switch {
+		case !own:
+			return c.read(c.alive)
+		case !leased:
 			return c.edits.do(c.alive)
 		}
-		return c.read(c.alive)
+		return nil // nobody else changes anything
 	}
 	return c
 }
 
-// The caller of present, bound, leased, settled and serve holds the lock.
+// The caller of the following seven holds the lock.
+
+// databaseNow is about what the database's clock says now, or less.
+func (c *clock) databaseNow() driver.Instant { return c.now + microseconds(c.elapsed()-c.heard) }
 
 // present is the latest instant that is not in the future: what the local clock says,
 // unless that is too far from the database's.
 func (c *clock) present() driver.Instant {
-	at := driver.InstantOf(c.wallTime())
+	at, now := driver.InstantOf(c.wallTime()), c.databaseNow()
 	if c.maxSkew > 0 {
-		at = max(at, c.bound()-microseconds(maxAhead+c.maxSkew))
+		at = max(at, now-microseconds(c.maxSkew))
 	}
-	return max(c.last, min(at, c.bound()))
+	return max(c.last, min(at, now+microseconds(maxAhead)))
 }
 
-// bound is what no instant is after, but the one that follows the last.
-func (c *clock) bound() driver.Instant {
-	return c.now + microseconds(c.elapsed()-c.heard+maxAhead)
+// commandTime is how long a change of the document may take: after a slow one, twice as long.
+func (c *clock) commandTime() time.Duration {
+	return max(c.timing.life, min(2*c.took, longestLife))
 }
+
+// owns reports whether an entry is this server's; "" is none's.
+func (c *clock) owns(entry string) bool { return strings.HasPrefix(entry, c.id) }
 
 // leased reports whether this server has a lease for sure.
 func (c *clock) leased() bool {
-	return c.lease.entry != "" && !c.ending && c.elapsed()-c.lease.begun < sendable(c.lease.life)
+	lease := c.state.Lease
+	return lease != "" && c.lease.name == lease && c.ending != lease && c.elapsed()-c.lease.begun < sendable(c.lease.life())
 }
 
 // settled reports whether no commit with a time at or before an instant can still appear.
 func (c *clock) settled(at driver.Instant) bool {
-	if c.lease.entry != "" {
+	if c.owns(c.state.Lease) {
 		return at <= c.last && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.at <= at })
 	}
 	return at <= c.stable
 }
 
-// serve gives times, from least on, to the waiting commits that a grant allows.
-func (c *clock) serve(g grant, least driver.Instant) {
-	c.waiting = slices.DeleteFunc(c.waiting, func(w *waiter) bool {
-		at := max(least, w.after+1)
-		if at > g.top || w.life > g.life {
-			return false
+// idle returns the entries of this server in which nothing is in flight any more, but for the lease.
+func (c *clock) idle() (entries []string) {
+	for entry := range c.state.Flights {
+		ends := c.owns(entry) && (entry != c.state.Lease || entry == c.ending)
+		if ends && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
+			entries = append(entries, entry)
 		}
-		least = at + 1
-		c.last = max(c.last, at)
-		w.flight = &flight{at: at, until: g.since + bson.DateTime(sendable(w.life).Milliseconds()), run: w.life, entry: g.entry}
-		c.flights = append(c.flights, w.flight)
-		return true
-	})
+	}
+	return entries
+}
+
+// serve gives times, from least on, to the waiting flights that a grant allows.
+func (c *clock) serve(g grant, least driver.Instant) {
+	for _, f := range c.flights {
+		if at := max(least, f.after+1); f.at == driver.Forever && at <= c.top(g.clockEntry) && f.run <= g.life() {
+			f.at, f.until, f.entry = at, g.Since+bson.DateTime(sendable(f.run).Milliseconds()), g.name
+			c.last, least = max(c.last, at), at+1
+		}
+	}
 }
 
 // until makes rounds until something is so, which it asks with the lock held and the number of
@@ -267,23 +267,21 @@ func (c *clock) until(ctx context.Context, r *rounds, so func(rounds int) bool) 
 // before, which the database may run for life. The caller calls end, when it is certain
 // that nothing of it can still be carried out.
 func (c *clock) begin(ctx context.Context, after driver.Instant, life time.Duration) (*flight, error) {
-	w := &waiter{after: after, life: life}
+	f := &flight{after: after, at: driver.Forever, run: life}
 	c.mu.Lock()
-	c.waiting = append(c.waiting, w)
+	c.flights = append(c.flights, f)
 	c.mu.Unlock()
 	err := c.until(ctx, &c.edits, func(int) bool {
-		if w.flight == nil && c.leased() {
+		if c.leased() {
 			c.serve(c.lease, max(c.present(), c.last+1))
 		}
-		return w.flight != nil
+		return f.at != driver.Forever
 	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w.flight != nil {
-		return w.flight, nil
+	if err != nil {
+		c.end(f) // nothing of it is sent, even if it has got a time by now
+		return nil, err
 	}
-	c.waiting = slices.DeleteFunc(c.waiting, func(other *waiter) bool { return other == w })
-	return nil, err
+	return f, nil
 }
 
 // end ends flights of which nothing can be carried out any more.
@@ -291,22 +289,10 @@ func (c *clock) end(flights ...*flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.flights = slices.DeleteFunc(c.flights, func(f *flight) bool { return slices.Contains(flights, f) })
-	for _, f := range flights {
-		c.reach = max(c.reach, f.at)
-		c.release(f.entry)
-	}
 	close(c.landed)
 	c.landed = make(chan struct{})
-	if len(c.released) > 0 || c.ending {
+	if len(c.idle()) > 0 {
 		c.edits.ask() // others wait for it
-	}
-}
-
-// release notes that an entry is to be removed, unless it is the lease or something of it
-// is in flight. The caller holds the lock.
-func (c *clock) release(entry string) {
-	if entry != c.lease.entry && !slices.Contains(c.released, entry) && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
-		c.released = append(c.released, entry)
 	}
 }
 
@@ -318,13 +304,10 @@ func (c *clock) awaitEnd(ctx context.Context, flights []*flight) error {
 		end = max(end, instantOf(f.until)+microseconds(f.run+c.timing.skew))
 	}
 	c.mu.Lock()
-	left := time.Duration(end-c.now)*time.Microsecond - (c.elapsed() - c.heard)
+	left := time.Duration(end-c.databaseNow()) * time.Microsecond
 	c.mu.Unlock()
 	pause(ctx, left)
-	return c.until(ctx, &c.edits, func(int) bool {
-		c.poked = c.poked || c.now <= end
-		return c.now > end
-	})
+	return c.until(ctx, &c.edits, func(int) bool { return c.now > end })
 }
 
 // acknowledge returns when a commit that has ended may be acknowledged: when every instant
@@ -334,14 +317,14 @@ func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
 	soon, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
 	// First others get to know that it is not in flight any more.
-	_ = c.until(soon, &c.edits, func(rounds int) bool { return rounds > 0 || c.settled(at) })
+	_ = c.until(soon, &c.edits, func(rounds int) bool { return rounds > 0 || c.leased() || c.settled(at) })
 	err := c.until(soon, &c.looks, func(int) bool { return c.settled(at) })
 	if err == nil || soon.Err() == nil || ctx.Err() != nil {
 		return err
 	}
 	return c.until(ctx, &c.edits, func(int) bool {
 		c.acked = max(c.acked, at)
-		return c.lease.entry != "" || c.state.Acked >= at || c.settled(at)
+		return c.leased() || c.state.Acked >= at || c.settled(at)
 	})
 }
 
@@ -349,19 +332,15 @@ func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
 // before it is in flight.
 func (c *clock) instant(ctx context.Context) (at driver.Instant, err error) {
 	err = c.until(ctx, &c.looks, func(rounds int) bool {
-		if c.lease.entry == "" {
+		if !c.leased() {
 			at = c.stable
 			return rounds > 0 && c.state.Lease == "" && at >= c.state.Acked
 		}
-		at = c.present()
+		at = min(c.present(), c.top(c.lease.clockEntry))
 		for _, f := range c.flights {
 			at = min(at, f.at-1)
 		}
 		at = max(at, c.acked)
-		if at > c.lease.top || !c.leased() {
-			c.poked = true
-			return false
-		}
 		c.last = max(c.last, at)
 		return c.settled(at)
 	})
@@ -382,46 +361,45 @@ func (c *clock) latest(ctx context.Context) (at driver.Instant, err error) {
 // before it can still appear. It is CodeInvalid where the instant is in the future.
 func (c *clock) settle(ctx context.Context, at driver.Instant) error {
 	c.mu.Lock()
-	ahead := at > c.present()
+	present := c.present()
 	c.mu.Unlock()
-	if ahead {
-		if latest, err := c.latest(ctx); err != nil {
-			return err
-		} else if at > latest {
-			return invalidf("%s is in the future; the store's clock says %s", at, latest)
-		}
+	var err error
+	if at > present {
+		present, err = c.latest(ctx)
 	}
-	err := c.until(ctx, &c.edits, func(int) bool {
-		switch {
-		case c.lease.entry == "" && at <= c.state.Last:
-			return true
-		case c.leased() && at <= c.lease.top:
-			c.last = max(c.last, at)
-			return true
-		}
-		c.reach = max(c.reach, at)
-		return false
-	})
-	if err != nil {
+	switch {
+	case err != nil:
+		return err
+	case at > present:
+		return invalidf("%s is in the future; the store's clock says %s", at, present)
+	}
+	if err := c.until(ctx, &c.edits, func(int) bool {
+		c.last = max(c.last, at)
+		return c.leased() && at <= c.top(c.lease.clockEntry) || c.state.Lease == "" && at <= c.state.Last
+	}); err != nil {
 		return err
 	}
 	return c.until(ctx, &c.looks, func(int) bool { return c.settled(at) })
 }
 
-// check returns why the document could not be changed the last time, where that matters, and
-// has it tried again.
+// check returns why the document could not be changed the last time, where that matters.
 func (c *clock) check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failed == nil || c.leased() {
 		return nil
 	}
-	c.poked = true
-	c.edits.ask()
 	return wrap(c.failed, "agreeing with other servers on the time")
 }
 
-func decodeClock(raw bson.Raw) (*clockState, error) {
+// decodeClock returns what a command about the document answers; nil where it found none.
+func decodeClock(raw bson.Raw, err error) (*clockState, error) {
+	if err != nil {
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			err = nil
+		}
+		return nil, err
+	}
 	state := new(clockState)
 	if err := bson.Unmarshal(raw, state); err != nil {
 		return nil, driver.Errorf(driver.CodeUnavailable,
@@ -438,39 +416,24 @@ func (u changes) add(operator, field string, value any) {
 	u[operator] = append(u[operator], bson.E{Key: field, Value: value})
 }
 
-// where selects the clock document on conditions.
-func where(conditions ...bson.E) bson.D {
-	return append(bson.D{{Key: "_id", Value: clockID}}, conditions...)
-}
-
 // change changes the document where a condition holds, and returns what it says then; nil
-// where the condition does not hold. It is given up after twice as long as the last change
-// took, so that a slow database is waited for.
-func (c *clock) change(ctx context.Context, condition bson.D, u changes, o ...options.Lister[options.FindOneAndUpdateOptions]) (*clockState, error) {
+// where the condition does not hold. It is given up after commandTime.
+func (c *clock) change(ctx context.Context, condition bson.D, u changes) (*clockState, error) {
 	ctx, done := c.causal(ctx)
 	defer done()
 	c.mu.Lock()
-	timeout := max(c.timing.life, min(2*c.took, longestLife))
+	timeout := c.commandTime()
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	u.add("$inc", "n", int64(1))
 	u.add("$currentDate", "now", true)
 	began := c.elapsed()
-	raw, err := c.meta.FindOneAndUpdate(ctx, condition, u, append(o, options.FindOneAndUpdate().SetReturnDocument(options.After))...).Raw()
-	var state *clockState
-	if err == nil {
-		state, err = decodeClock(raw)
-	}
+	state, err := decodeClock(c.meta.FindOneAndUpdate(ctx, condition, u, options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.took = c.elapsed() - began
-	switch {
-	case err == nil:
+	if c.took = c.elapsed() - began; state != nil {
 		c.now, c.heard = instantOf(state.Now), c.elapsed()
 		c.observe(state)
-	case errors.Is(err, mongo.ErrNoDocuments):
-		return nil, nil
 	}
 	return state, err
 }
@@ -481,10 +444,8 @@ func (c *clock) observe(state *clockState) {
 	if state.N < c.state.N {
 		return
 	}
+	delete(state.Servers, c.id)
 	c.state, c.last = state, max(c.last, state.Last)
-	if state.Lease != c.lease.entry {
-		c.lease, c.ending = grant{}, false // it has ended, or this server was evicted
-	}
 	if state.Lease != "" {
 		return // what is in flight is not in the document
 	}
@@ -495,163 +456,133 @@ func (c *clock) observe(state *clockState) {
 	c.stable = max(c.stable, stable)
 }
 
-// othersShare reports whether other servers take part, and vacant whether none does. The caller
-// holds the lock.
-func (c *clock) othersShare() bool {
-	return slices.ContainsFunc(c.state.Sharing, func(id string) bool { return id != c.id })
-}
-
-func (c *clock) vacant() bool {
-	return c.state.Lease == "" && len(c.state.Flights)+len(c.flights) == 0 && !c.othersShare()
-}
-
-// read reads the document, evicts servers that are gone, and asks another one to end
-// its lease.
+// read reads the document.
 func (c *clock) read(ctx context.Context) error {
-	reading, done := c.causal(ctx)
-	raw, err := c.meta.FindOne(reading, where()).Raw()
-	done()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.state, c.lease, c.ending = new(clockState), grant{}, false // another document begins anew
+	ctx, done := c.causal(ctx)
+	defer done()
+	state, err := decodeClock(c.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Raw())
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state == nil {
+		c.state = new(clockState) // another document begins anew
 		return errEmptied
 	}
-	if err != nil {
-		return err
-	}
-	state, err := decodeClock(raw)
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
 	c.observe(state)
-	now, lease := c.now+microseconds(c.elapsed()-c.heard), c.lease.entry
-	c.mu.Unlock()
-	for entry, e := range state.Flights {
-		end := instantOf(e.Since) + driver.Instant(1000*e.Ms) + microseconds(c.timing.skew)
-		if now <= end || entry == lease {
-			continue
-		}
-		evict, name := make(changes), "flights."+entry
-		evict.add("$max", "last", int64(state.top(e))) // instants up to there may have been handed out
-		evict.add("$unset", name, "")
-		if entry == state.Lease {
-			evict.add("$unset", "lease", "")
-		}
-		if _, err := c.change(ctx, where(
-			// Its time is one of milliseconds, as it came.
-			bson.E{Key: name + ".since", Value: bson.D{{Key: "$gte", Value: e.Since}, {Key: "$lt", Value: e.Since + 1}}}, bson.E{Key: name + ".ms", Value: e.Ms},
-			bson.E{Key: "$expr", Value: bson.D{{Key: "$gt", Value: bson.A{"$$NOW", bson.NewDateTimeFromTime(end.Time())}}}},
-		), evict); err != nil {
-			return err
-		}
-	}
-	if state.Lease != lease && !slices.Contains(state.Sharing, c.id) {
-		ask := changes{"$addToSet": {{Key: "sharing", Value: c.id}}}
-		_, err = c.change(ctx, where(bson.E{Key: "lease", Value: exists(true)}), ask)
-	}
-	return err
+	return nil
 }
 
-// edit makes the changes that are due: it removes the entries that were released, raises last,
-// and makes an entry for the waiting commits; or it renews, takes or ends the lease.
+// edit changes the document: it says that this server is there, and what has ended here; it evicts
+// entries of servers that are gone; and it renews, takes or ends the lease, or makes an entry for
+// the flights that wait. It returns errNotYet where another server is in the way.
 func (c *clock) edit(ctx context.Context) error {
 	c.mu.Lock()
-	lease, entry, begun := c.lease.entry, "", c.elapsed()
-	u, condition := make(changes), where(bson.E{Key: "lease", Value: exists(false)})
-	released, reach, acked, due := slices.Clone(c.released), c.reach, c.acked, c.poked || len(c.waiting) > 0
-	from, life, ahead := max(c.present(), c.last+1), c.timing.life, time.Millisecond // at most a thousand commits
-	ending, left := c.ending, c.left
-	draining, lead := ending && len(c.flights) > 0, c.lead
-	if lease != "" {
-		condition = where(bson.E{Key: "lease", Value: lease})
-		from, life = max(from, reach), max(life, min(2*c.took, longestLife))
-		for _, f := range c.flights {
-			life = max(life, f.run)
+	begun, lease, lead, u := c.elapsed(), c.state.Lease, c.lead, make(changes)
+	own, vacant := c.owns(lease), lease == "" && len(c.state.Servers) == 0 && !c.left
+	var there bson.D // what is evicted, as it is known
+	for entry, e := range c.state.Flights {
+		switch {
+		case c.owns(entry):
+		case c.now <= c.gone(e):
+			vacant = false
+		default:
+			u.add("$unset", "flights."+entry, "")
+			there = append(there, bson.E{Key: "flights." + entry + ".since", Value: bson.D{{Key: "$lt", Value: e.Since + 1}}})
+			c.last = max(c.last, c.top(e)) // instants up to there may have been handed out
+			if entry == lease {
+				lease = ""
+				u.add("$unset", "lease", "")
+			}
 		}
 	}
-	for _, w := range c.waiting {
-		from, life = max(from, w.after+1), max(life, w.life)
+	from, life, first, waits := max(c.present(), c.last+1), c.timing.life, driver.Forever, false
+	for _, f := range c.flights {
+		life = max(life, f.run)
+		if f.at == driver.Forever {
+			from, waits = max(from, f.after+1), true
+		} else if f.entry == lease {
+			first = min(first, f.at)
+		}
 	}
+	// On a lease nothing is changed but by who knows the document as it is: a change that
+	// arrives late, after others, is not carried out.
+	entry, condition := "", bson.E{Key: "n", Value: c.state.N}
 	switch {
-	case draining: // until then it asks only for the database's clock
-		released, reach = nil, 0
-	case ending:
+	case own && (c.left || len(c.state.Servers) > 0):
+		c.ending = lease
 		u.add("$unset", "lease", "")
-		released, reach = append(released, lease), c.last
-	case lease != "" && (due || reach > c.lease.top || !c.leased()):
-		entry, ahead, reach = lease, 2*life, 0
-	case lease == "" && due && c.vacant() && !left:
-		entry, ahead = rand.Text(), 2*life
-		condition = append(condition, bson.E{Key: "n", Value: c.state.N})
+		if first < driver.Forever { // it goes on as an entry like any other
+			u.add("$set", "flights."+lease+".from", int64(first))
+		}
+	case own:
+		entry, life = lease, max(life, c.commandTime())
+		c.lease.Ms = min(c.lease.Ms, msOf(life)) // meanwhile it allows no more than then
+	case lease != "": // the other server sees this one, and ends it
+		condition = bson.E{Key: "lease", Value: lease}
+	case vacant:
+		entry, life = c.id+rand.Text(), max(life, c.commandTime())
 		u.add("$set", "lease", entry)
-	case len(c.waiting) > 0:
-		entry, from = rand.Text(), max(from, min(c.last+1+c.lead, c.bound()))
-		condition = append(condition, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(from)}}})
-	case lease != "" || !due && len(released) == 0 && reach <= c.state.Last && c.acked <= c.state.Acked:
-		c.mu.Unlock()
-		return nil
+	case waits:
+		entry, from = c.id+rand.Text(), max(from, min(c.last+1+lead, c.databaseNow()+microseconds(maxAhead)))
+		there = append(there, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(from)}}})
+		fallthrough
+	default:
+		condition = bson.E{Key: "lease", Value: exists(false)}
+		if c.state.Lease != "" {
+			condition.Value = c.state.Lease // it is evicted
+		}
 	}
-	c.poked = false
-	c.mu.Unlock()
-
+	if own || lease == "" { // else it is not in the way of the other server
+		u.add("$inc", "n", int64(1))
+	}
 	if entry != "" {
 		name := "flights." + entry
 		u.add("$max", name+".from", int64(from))
-		u.add("$set", name+".ahead", ahead.Microseconds())
-		u.add("$set", name+".ms", carriedOut(life).Milliseconds())
+		u.add("$set", name+".ms", msOf(life))
 		u.add("$currentDate", name+".since", true)
 	}
-	for _, name := range released {
+	for _, name := range c.idle() {
 		u.add("$unset", "flights."+name, "")
 	}
-	if reach > 0 {
-		u.add("$max", "last", int64(reach))
-	}
-	if lease == "" || ending && !draining {
-		u.add("$max", "acked", int64(acked))
-		if left {
-			u.add("$pull", "sharing", c.id)
-		} else {
-			u.add("$addToSet", "sharing", c.id)
+	u.add("$max", "last", int64(c.last))
+	u.add("$max", "acked", int64(c.acked))
+	for id, at := range c.state.Servers {
+		if c.gone(clockEntry{Since: at, Ms: msOf(c.timing.life)}) < c.now {
+			u.add("$unset", "servers."+id, "") // if it is not gone, it comes again
 		}
 	}
-	state, err := c.change(ctx, condition, u)
-	if err == nil && state == nil { // another server is in the way
+	if c.left {
+		u.add("$unset", "servers."+c.id, "")
+	} else {
+		u.add("$currentDate", "servers."+c.id, true)
+	}
+	c.mu.Unlock()
+
+	state, err := c.change(ctx, append(bson.D{{Key: "_id", Value: clockID}, condition}, there...), u)
+	if err == nil && (state == nil || lease != "" && !own) {
 		err = cmp.Or(c.read(ctx), errNotYet)
 	}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lead = 0; errors.Is(err, errNotYet) && !draining {
-		c.lead = max(2*lead, microseconds(c.elapsed()-begun))
-	}
-	switch {
-	case err != nil:
-		if c.failed = err; errors.Is(err, errNotYet) {
-			c.failed = nil
-		} else if entry != "" {
-			c.release(entry) // it may have been made
+	if c.lead, c.failed = 0, err; errors.Is(err, errNotYet) {
+		if c.failed = nil; entry != "" {
+			c.lead = max(2*lead, microseconds(c.elapsed()-begun))
 		}
+	}
+	if err != nil {
 		return err
-	case draining:
-		return errNotYet
-	case entry != "":
-		g := grant{entry: entry, since: state.Flights[entry].Since, begun: begun, life: life, top: state.top(state.Flights[entry])}
-		if from = max(from, state.Last+1); state.Lease == entry {
-			from = max(c.present(), c.last+1)
-			if c.state.Lease == entry {
-				c.lease = g
-			}
+	}
+	if entry != "" {
+		g := grant{clockEntry: state.Flights[entry], name: entry, begun: begun}
+		if state.Lease == entry {
+			c.lease, from = g, max(c.present(), c.last+1)
 		}
 		c.serve(g, from)
-		c.release(entry) // if nobody waits any more
 	}
-	c.failed = nil
-	c.released = slices.DeleteFunc(c.released, func(entry string) bool { return slices.Contains(released, entry) })
-	c.ending = c.lease.entry != "" && (c.left || c.othersShare())
-	if c.ending || len(c.released) > 0 {
+	if own && len(c.state.Servers) > 0 || len(c.idle()) > 0 {
 		c.edits.ask()
 	}
 	return nil
@@ -660,28 +591,12 @@ func (c *clock) edit(ctx context.Context) error {
 // open makes this server one of those on the database. known is the time of the last
 // version. Then run has to run.
 func (c *clock) open(ctx context.Context, known driver.Instant) error {
-	come := func(upsert bool) (*clockState, error) {
-		u := changes{
-			"$max": {{Key: "last", Value: int64(known)}}, "$addToSet": {{Key: "sharing", Value: c.id}},
-			"$unset": {{Key: "hold", Value: ""}}, // of older programs
-		}
-		return c.change(ctx, where(), u, options.FindOneAndUpdate().SetUpsert(upsert))
+	_, err := c.meta.InsertOne(ctx, bson.D{{Key: "_id", Value: clockID}, {Key: "last", Value: int64(known)}, {Key: "now", Value: bson.DateTime(0)}, {Key: "n", Value: int64(0)}})
+	if err != nil && !mongo.IsDuplicateKeyError(err) {
+		return err
 	}
-	state, err := come(true)
-	if mongo.IsDuplicateKeyError(err) { // another server has just made it
-		state, err = come(false)
-	}
-	if err == nil && state == nil {
-		err = errEmptied
-	}
-	c.mu.Lock()
-	c.poked = c.vacant()
-	others := c.othersShare()
-	c.mu.Unlock()
-	if err == nil && others { // those who are there add themselves again
-		_, err = c.change(ctx, where(), changes{"$set": {{Key: "sharing", Value: bson.A{c.id}}}})
-	}
-	if err == nil {
+	c.last = known
+	if err = c.read(ctx); err == nil {
 		err = c.edit(ctx)
 	}
 	if errors.Is(err, errNotYet) {
@@ -690,43 +605,31 @@ func (c *clock) open(ctx context.Context, known driver.Instant) error {
 	return err
 }
 
-// run renews the lease, or takes it when other servers have left, until the store is closed.
+// run edits the document from time to time, until the store is closed: the lease is renewed, or
+// taken when other servers have left, and others see that this one is there.
 func (c *clock) run() {
 	defer close(c.ended)
-	renew := time.NewTicker(c.timing.renew)
-	defer renew.Stop()
-	for {
-		select {
-		case <-c.alive.Done():
-			return
-		case <-renew.C:
-		}
-		c.mu.Lock()
-		c.poked = c.poked || c.lease.entry != "" || c.vacant()
-		due := c.poked
-		c.mu.Unlock()
-		if due {
-			_ = c.edits.do(c.alive) // it is tried again
-		}
+	for c.alive.Err() == nil {
+		pause(c.alive, c.timing.renew)
+		_ = c.edits.do(c.alive) // it is tried again
 	}
 }
 
 // leave is called when nothing of this server is under way any more. What may still be
 // carried out stays in flight, until others evict it.
 func (c *clock) leave(ctx context.Context) error {
-	c.stop()
-	<-c.ended
 	c.mu.Lock()
 	left := c.left
-	c.left, c.poked, c.ending = true, true, c.lease.entry != ""
+	c.left = true
 	c.mu.Unlock()
 	if left {
 		return nil
 	}
-	return retryTimeouts(ctx, func() error {
-		if err := c.edit(ctx); !errors.Is(err, errNotYet) && !errors.Is(err, errEmptied) {
-			return err
-		}
+	err := c.until(ctx, &c.edits, func(rounds int) bool { return rounds > 0 || c.state.Lease != "" && !c.owns(c.state.Lease) })
+	c.stop()
+	<-c.ended
+	if errors.Is(err, errEmptied) {
 		return nil
-	})
+	}
+	return err
 }

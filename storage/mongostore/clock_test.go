@@ -2,232 +2,23 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
+	"math"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
-// quick keeps tests short: what they wait for are renewals and the ends of lives. unhurried is for
-// those whose lease is not to end, however slow the machine.
-var (
-	quick     = timing{life: 300 * time.Millisecond, skew: 50 * time.Millisecond, renew: 60 * time.Millisecond}
-	unhurried = timing{life: time.Hour, skew: time.Second, renew: time.Minute}
-)
-
-// hangs bounds what would hang otherwise. Nothing takes nearly as long, on any machine.
-const hangs = 5 * time.Minute
-
-// again makes a call until it is not told any more that the store cannot do it now.
-func again[T any](ctx context.Context, call func(context.Context) (T, error)) (v T, err error) {
-	ctx, cancel := context.WithTimeout(ctx, hangs)
-	defer cancel()
-	for {
-		if v, err = call(ctx); driver.CodeOf(err) != driver.CodeUnavailable || ctx.Err() != nil {
-			return v, err
-		}
-	}
-}
-
-func commitAgain(ctx context.Context, s *Store, w *driver.Write) (*driver.Version, error) {
-	return again(ctx, func(ctx context.Context) (*driver.Version, error) { return driver.CommitOne(ctx, s, w) })
-}
-
-func loadAgain(ctx context.Context, s *Store, vs []driver.Version) (driver.LoadResult, error) {
-	return again(ctx, func(ctx context.Context) (driver.LoadResult, error) { return s.Load(ctx, vs) })
-}
-
-// newServer opens a store as one of several on a database. It can be left
-// behind as a process that was killed leaves it.
-func newServerOf(t *testing.T, uri string, o Options) *Store {
-	t.Helper()
-	if o.Collections == nil {
-		o.Collections = []driver.Collection{{Name: "things"}, {Name: "thingsToo"}}
-	}
-	if o.timing == (timing{}) {
-		o.timing = quick
-	}
-	s, err := again(t.Context(), func(ctx context.Context) (*Store, error) {
-		client, err := mongo.Connect(options.Client().ApplyURI(uri).SetRetryWrites(false))
-		if err != nil {
-			return nil, err
-		}
-		s, err := open(ctx, client, databaseOf(uri), o)
-		if err != nil {
-			o.Timeout *= 2
-			err = errors.Join(err, client.Disconnect(context.WithoutCancel(ctx)))
-		}
-		return s, err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil && !errors.Is(err, mongo.ErrClientDisconnected) {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return s
-}
-
-// offBy is the system's clock, off by some time.
-func offBy(skew time.Duration) func() time.Time {
-	return func() time.Time { return time.Now().Add(skew) }
-}
-
-func write(key, id string, expected int64) *driver.Write {
-	return &driver.Write{ID: id, Collection: "things", Key: key, Expected: expected, Op: driver.OpUpdate, Author: id, Data: []byte(`{}`)}
-}
-
-// see is what there is at an instant.
-func see(ctx context.Context, s *Store, at driver.Instant) (string, error) {
-	vs, err := s.Query(ctx, &driver.Query{Collection: "things", At: at})
-	var seen strings.Builder
-	for _, v := range vs {
-		fmt.Fprintf(&seen, " %s@%d by %s", v.Key, v.Number, v.Author)
-	}
-	return seen.String(), err
-}
-
 // skews are the clocks of three servers on one database.
 var skews = [...]time.Duration{-maxAhead, 0, maxAhead}
-
-// observation is what was seen at an instant.
-type observation struct {
-	at   driver.Instant
-	seen string
-}
-
-// observer lets servers write and read at the same time, and finds what does not hold: a
-// read repeated at the instant that was reported, on any server, says something else; a
-// read does not see what was acknowledged before it began, by any server; times of a
-// document do not increase.
-type observer struct {
-	mu           sync.Mutex
-	observations []observation
-	broken       []string
-	acknowledged atomic.Int64 // the last time of a commit
-}
-
-func (o *observer) say(format string, args ...any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.broken = append(o.broken, fmt.Sprintf(format, args...))
-}
-
-// read reads at Now, and remembers what was there.
-func (o *observer) read(ctx context.Context, s *Store) bool {
-	before := driver.Instant(o.acknowledged.Load())
-	at, err := s.Now(ctx)
-	if err == nil && at < before {
-		o.say("Now is %d, and a commit at %d was acknowledged before", at, before)
-	}
-	var seen string
-	if err == nil {
-		seen, err = see(ctx, s, at)
-	}
-	if err != nil {
-		o.say("reading: %v", err)
-		return false
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.observations = append(o.observations, observation{at, seen})
-	return true
-}
-
-// commit commits, and notes when that was acknowledged.
-func (o *observer) commit(ctx context.Context, s *Store, w *driver.Write) (number int64, ok bool) {
-	v, err := commitAgain(ctx, s, w)
-	var conflict *driver.ConflictError
-	switch {
-	case errors.As(err, &conflict):
-		return conflict.Lost[0].Actual, true
-	case err != nil:
-		o.say("Commit: %v", err)
-		return 0, false
-	}
-	for last := o.acknowledged.Load(); last < int64(v.RecordedAt) && !o.acknowledged.CompareAndSwap(last, int64(v.RecordedAt)); {
-		last = o.acknowledged.Load()
-	}
-	return v.Number, true
-}
-
-// run lets clients of each server write and read.
-func (o *observer) run(ctx context.Context, servers []*Store, rounds int) {
-	const clients, documents = 4, 3
-	var done sync.WaitGroup
-	for n, s := range servers {
-		for client := range clients {
-			done.Go(func() {
-				random := rand.New(rand.NewPCG(uint64(n), uint64(client)))
-				var expected [documents]int64
-				for round := range rounds {
-					if round%2 == 0 {
-						d := random.IntN(documents)
-						var ok bool
-						if expected[d], ok = o.commit(ctx, s, write(fmt.Sprintf("k%d.%d", client%2, d), fmt.Sprintf("%d.%d.%d", n, client, round), expected[d])); !ok {
-							return
-						}
-					}
-					if !o.read(ctx, s) {
-						return
-					}
-				}
-			})
-		}
-	}
-	done.Wait()
-}
-
-// verify looks again at all that was seen, on every server, and returns what does not hold.
-func (o *observer) verify(ctx context.Context, servers []*Store) []string {
-	for i, was := range o.observations {
-		s := servers[i%len(servers)]
-		if err := s.Settle(ctx, was.at); err != nil {
-			o.say("Settle(%d): %v", was.at, err)
-			continue
-		}
-		if seen, err := see(ctx, s, was.at); err != nil || seen != was.seen {
-			o.say("at %d there was\n%s\nand later, on another server,\n%s\n%v", was.at, was.seen, seen, err)
-		}
-	}
-	last := make(map[string]driver.Instant)
-	for v, err := range servers[0].Log(ctx, &driver.LogQuery{}) {
-		if err != nil {
-			o.say("Log: %v", err)
-			break
-		}
-		if v.RecordedAt <= last[v.Key] {
-			o.say("version %d of %s is of %d, the one before it of %d", v.Number, v.Key, v.RecordedAt, last[v.Key])
-		}
-		last[v.Key] = v.RecordedAt
-	}
-	return o.broken
-}
-
-func observe(t *testing.T, servers []*Store, rounds int) (broken []string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
-	var o observer
-	o.run(ctx, servers, rounds)
-	t.Logf("%d reads", len(o.observations))
-	return o.verify(ctx, servers)
-}
 
 func skewedServers(t *testing.T) []*Store {
 	t.Helper()
@@ -278,97 +69,14 @@ func TestSelfishServersAreFound(t *testing.T) {
 	t.Error("nothing was found to be wrong")
 }
 
-// unending is quick, but for lives, which do not end.
-var unending = timing{life: time.Minute, skew: time.Second, renew: 60 * time.Millisecond}
-
-// kill leaves a store as a killed process does: it tells nobody.
-func kill(s *Store) {
-	s.clock.stop()
-	<-s.clock.ended
-	s.clock.mu.Lock()
-	defer s.clock.mu.Unlock()
-	s.clock.left = true
-}
-
 // selfish makes a store use its own clock whatever others do.
 func selfish(s *Store) {
 	kill(s)
 	c := s.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lease = grant{entry: "selfish", since: bson.NewDateTimeFromTime(time.Now().Add(time.Hour)), begun: c.elapsed(), life: time.Hour, top: driver.Forever}
-}
-
-// until lets a server change the clock document until its clock is as wanted.
-func until(ctx context.Context, t *testing.T, s *Store, wanted func(*clock) bool) {
-	t.Helper()
-	for {
-		s.clock.mu.Lock()
-		is := wanted(s.clock)
-		s.clock.poked = true
-		s.clock.mu.Unlock()
-		if is {
-			return
-		}
-		if _ = s.clock.edits.do(ctx); ctx.Err() != nil {
-			t.Fatal("it does not happen")
-		}
-	}
-}
-
-// shares reports whether a server has no lease.
-func shares(c *clock) bool { return c.lease.entry == "" }
-
-// await waits for something to happen.
-func await(ctx context.Context, t *testing.T, happened <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-happened:
-	case <-ctx.Done():
-		t.Fatal("it does not happen")
-	}
-}
-
-// of selects the commands of a name about documents of the collection things.
-func of(name string) func(mongotest.Command) bool {
-	return func(c mongotest.Command) bool { return c.Name == name && c.Collection() == "things" }
-}
-
-// pair opens two servers on one database, which share the clock, one of them behind a
-// proxy.
-func pair(ctx context.Context, t *testing.T, o Options) (proxy *mongotest.Proxy, behind, beside *Store) {
-	t.Helper()
-	server := mongotest.NewServer(t)
-	proxy, uri, name := server.Behind(t)
-	direct, err := mongotest.WithDatabase(mongotest.URI(t), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	beside = newServerOf(t, direct, o)
-	behind = newServerOf(t, uri, o)
-	for _, s := range []*Store{behind, beside} {
-		until(ctx, t, s, shares)
-	}
-	return proxy, behind, beside
-}
-
-// freeze holds up a server's commands from the first on that is selected, until it is
-// released: as where a process, or its machine, was stopped. Then they arrive.
-func freeze(proxy *mongotest.Proxy, at func(mongotest.Command) bool) (frozen <-chan struct{}, release func()) {
-	reached, end := make(chan struct{}), make(chan struct{})
-	var first, last sync.Once
-	var is atomic.Bool
-	proxy.Set(func(c mongotest.Command) mongotest.Answer {
-		if at(c) {
-			is.Store(true)
-			first.Do(func() { close(reached) })
-		}
-		if is.Load() {
-			<-end
-		}
-		return mongotest.Pass()
-	})
-	return reached, func() { last.Do(func() { close(end) }) }
+	c.state = &clockState{N: math.MaxInt64, Lease: c.id}
+	c.lease = grant{clockEntry: clockEntry{From: 1 << 60, Since: bson.NewDateTimeFromTime(time.Now().Add(time.Hour)), Ms: msOf(time.Hour)}, name: c.id, begun: c.elapsed()}
 }
 
 // A server is stopped between taking a time and the update, for longer than that lives,
@@ -387,8 +95,7 @@ func TestFrozenServer(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), hangs)
-			defer cancel()
+			ctx := bounded(t)
 			proxy, uri, name := mongotest.NewServer(t).Behind(t)
 			direct, err := mongotest.WithDatabase(mongotest.URI(t), name)
 			if err != nil {
@@ -439,12 +146,12 @@ func TestFrozenServer(t *testing.T) {
 }
 
 // A server is killed when its commit is in flight: nobody waits for it for ever, and
-// what it may have made is not after what was read meanwhile.
+// what it may have made is not after what was read meanwhile. Who only reads is not held
+// back for ever either.
 func TestKilledInFlight(t *testing.T) {
 	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := bounded(t)
 	first := newServerOf(t, uri, Options{})
 	second := newServerOf(t, uri, Options{})
 	until(ctx, t, first, shares)
@@ -453,10 +160,16 @@ func TestKilledInFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill(first)
-	if now, err := second.Now(ctx); err != nil || now >= flight.at {
+	now, err := second.Now(ctx)
+	if err != nil || now >= flight.at {
 		t.Errorf("Now is %d (%v), and a commit at %d is in flight", now, err, flight.at)
 	}
-	v, err := driver.CommitOne(ctx, second, write("a", "1", 0)) // waits for what came before
+	for now < flight.at {
+		if now, err = second.Now(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := commitAgain(ctx, second, write("a", "1", 0))
 	if err != nil || v.RecordedAt <= flight.at {
 		t.Fatalf("a commit at %v (%v), after one in flight at %d", v, err, flight.at)
 	}
@@ -465,25 +178,87 @@ func TestKilledInFlight(t *testing.T) {
 	}
 }
 
-// Whoever only reads is not held back for ever by a flight that was left behind.
-func TestReadersEvict(t *testing.T) {
+// A server that was killed does not count for ever as one that shares the clock: the one that is
+// left takes a lease, also while it writes without a pause.
+func TestKilledServerIsForgotten(t *testing.T) {
 	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := bounded(t)
 	first := newServerOf(t, uri, Options{})
 	second := newServerOf(t, uri, Options{})
 	until(ctx, t, first, shares)
-	flight, err := first.clock.begin(ctx, 0, quick.life)
-	if err != nil {
+	if _, err := commitAgain(ctx, first, write("a", "1", 0)); err != nil {
 		t.Fatal(err)
 	}
 	kill(first)
-	for now := driver.Instant(0); now < flight.at; {
-		if now, err = second.Now(ctx); err != nil {
-			t.Fatal(err)
-		}
+	flight, err := second.clock.begin(ctx, 0, quick.life)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer second.clock.end(flight)
+	until(ctx, t, second, (*clock).leased)
+}
+
+// The reply to taking the lease is lost: the server finds its own lease, and does not wait until
+// that has ended.
+func TestLostLease(t *testing.T) {
+	t.Parallel()
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	ctx := bounded(t)
+	var lost atomic.Bool
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if _, takes := c.Body.Lookup("update", "$set", "lease").StringValueOK(); takes && !lost.Swap(true) {
+			return mongotest.CutAfter()
+		}
+		return mongotest.Pass()
+	})
+	s := newServerOf(t, uri, Options{timing: unhurried})
+	if now, err := s.Now(ctx); err != nil || !lost.Load() {
+		t.Errorf("Now is %d (%v), lost %t", now, err, lost.Load())
+	}
+	if _, err := commitAgain(ctx, s, write("a", "1", 0)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A large write gets its time while the lease is renewed for small ones: nobody evicts the lease
+// before the database would refuse the write.
+func TestRenewalCoversLargeWrites(t *testing.T) {
+	t.Parallel()
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	ctx := bounded(t)
+	s := newServerOf(t, uri, Options{timing: unending})
+	const long = 10 * time.Minute
+	first, err := s.clock.begin(ctx, 0, long) // the lease allows as much
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.clock.end(first)
+	frozen, release := freeze(proxy, func(c mongotest.Command) bool { return c.Name == "findAndModify" })
+	defer release()
+	await(ctx, t, frozen)
+	flights := make(chan *flight, 1)
+	go func() {
+		f, err := s.clock.begin(ctx, 0, long)
+		if err != nil {
+			t.Error(err)
+		}
+		flights <- f
+	}()
+	select {
+	case f := <-flights:
+		flights <- f
+	case <-time.After(10 * unending.renew): // it waits for the renewal, as it should
+	}
+	release()
+	f := <-flights
+	s.clock.mu.Lock()
+	e := s.clock.state.Flights[f.entry]
+	s.clock.mu.Unlock()
+	if end := instantOf(f.until) + microseconds(f.run); end > instantOf(e.Since)+driver.Instant(1000*e.Ms) {
+		t.Errorf("a write is carried out until %s, and its entry is of %s for %d ms", end, instantOf(e.Since), e.Ms)
+	}
+	s.clock.end(f)
 }
 
 // What a server handed out before it was killed counts for the next one,
@@ -515,8 +290,7 @@ func TestKilledServer(t *testing.T) {
 func TestKilledBesideSlowWrite(t *testing.T) {
 	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := bounded(t)
 	first := newServerOf(t, uri, Options{})
 	slow, err := again(ctx, func(ctx context.Context) (*flight, error) { return first.clock.begin(ctx, 0, 4*quick.life) })
 	if err != nil {
@@ -538,8 +312,7 @@ func TestKilledBesideSlowWrite(t *testing.T) {
 func TestLeaseIsNotSettled(t *testing.T) {
 	t.Parallel()
 	uri, _ := mongotest.NewServer(t).Database(t)
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := bounded(t)
 	o := Options{timing: unending}
 	first := newServerOf(t, uri, o)
 	slow, err := first.clock.begin(ctx, 0, unending.life)
@@ -605,8 +378,7 @@ func TestClockJumps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			uri, _ := mongotest.NewServer(t).Database(t)
-			ctx, cancel := context.WithTimeout(t.Context(), hangs)
-			defer cancel()
+			ctx := bounded(t)
 			const year = 365 * 24 * time.Hour
 			var ahead atomic.Int64
 			servers := []*Store{newServerOf(t, uri, Options{Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }, MaxSkew: maxAhead})}
@@ -645,8 +417,7 @@ func TestClockJumps(t *testing.T) {
 // hands out are not before theirs.
 func TestEvictedServer(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := bounded(t)
 	proxy, uri, name := mongotest.NewServer(t).Behind(t)
 	direct, err := mongotest.WithDatabase(mongotest.URI(t), name)
 	if err != nil {
@@ -673,8 +444,7 @@ func TestEvictedServer(t *testing.T) {
 // A database that needs long for each command is slow, and no more than that.
 func TestSlowDatabase(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := bounded(t)
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
 	s := newServerOf(t, uri, Options{})
 	proxy.Set(func(c mongotest.Command) mongotest.Answer {
@@ -694,159 +464,6 @@ func TestSlowDatabase(t *testing.T) {
 	}
 }
 
-// Replies of commits are lost on many connections at once: none of those that were
-// carried out is said not to have been.
-func TestLostConnections(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
-	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-	client, _, err := connect(uri, new(dialer)) // as the program does
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := open(ctx, client, databaseOf(uri), Options{Collections: []driver.Collection{{Name: "things"}}, timing: quick})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	const writers = 16
-	for n := range writers {
-		if _, err := driver.CommitOne(ctx, s, write(fmt.Sprint("k", n), fmt.Sprint("first ", n), 0)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var updates atomic.Int64
-	poseAsPrimary(proxy, func(c mongotest.Command) mongotest.Answer {
-		if of("update")(c) && updates.Add(1) <= writers {
-			return mongotest.CutAfter()
-		}
-		return mongotest.Pass()
-	})
-	var done sync.WaitGroup
-	for n := range writers {
-		done.Go(func() {
-			key := fmt.Sprint("k", n)
-			_, err := driver.CommitOne(ctx, s, write(key, key, 1))
-			found, readErr := again(ctx, func(ctx context.Context) ([]*driver.Version, error) {
-				return s.Get(ctx, "things", []driver.Ref{{Key: key, Number: 2}}, nil)
-			})
-			switch {
-			case readErr != nil:
-				t.Error(readErr)
-			case err == nil && found[0] == nil:
-				t.Errorf("%s was acknowledged, and is not there", key)
-			case driver.RefusalOf(err) != "" && found[0] != nil:
-				t.Errorf("%s is there, and was said not to be: %v", key, err)
-			}
-		})
-	}
-	done.Wait()
-	proxy.Set(nil)
-}
-
-func databaseOf(uri string) string {
-	_, rest, _ := strings.Cut(strings.TrimPrefix(uri, "mongodb://"), "/")
-	database, _, _ := strings.Cut(rest, "?")
-	return database
-}
-
-// poseAsPrimary lets a server pose as the primary of a replica set, with sessions and a time of
-// operations that goes on with each command.
-func poseAsPrimary(proxy *mongotest.Proxy, answer func(mongotest.Command) mongotest.Answer) {
-	var operations atomic.Uint32
-	proxy.Set(func(c mongotest.Command) mongotest.Answer {
-		a := answer(c)
-		if a.Passes() {
-			return mongotest.Rewrite(func(reply bson.Raw) bson.D {
-				at := bson.Timestamp{T: 100, I: operations.Add(1)}
-				var d bson.D
-				if err := bson.Unmarshal(reply, &d); err != nil {
-					return bson.D{{Key: "ok", Value: 0.0}, {Key: "errmsg", Value: err.Error()}}
-				}
-				if c.Hello() {
-					d = append(d, bson.E{Key: "setName", Value: "rs0"}, bson.E{Key: "isWritablePrimary", Value: true}, bson.E{Key: "me", Value: proxy.Addr()},
-						bson.E{Key: "hosts", Value: bson.A{proxy.Addr()}}, bson.E{Key: "logicalSessionTimeoutMinutes", Value: int32(30)})
-				}
-				return append(d, bson.E{Key: "operationTime", Value: at}, bson.E{Key: "$clusterTime", Value: bson.D{{Key: "clusterTime", Value: at}}})
-			})
-		}
-		return a
-	})
-}
-
-// Every read waits until the server has got as far as the last answer said that one had:
-// a primary that was just elected does not show less than was acknowledged.
-func TestReadsAreCausal(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
-	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-	var mu sync.Mutex
-	var last, without int
-	seen := make(map[string]bson.Timestamp)
-	poseAsPrimary(proxy, func(c mongotest.Command) mongotest.Answer {
-		if !strings.HasPrefix(c.Collection(), "things") || c.Name != "find" && c.Name != "aggregate" {
-			return mongotest.Pass()
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		last++
-		var at bson.Timestamp
-		var ok bool
-		for _, field := range []string{"afterClusterTime", "atClusterTime"} {
-			if at.T, at.I, ok = c.Body.Lookup("readConcern", field).TimestampOK(); ok {
-				break
-			}
-		}
-		if !ok {
-			without++
-		}
-		seen[c.Name] = at
-		return mongotest.Pass()
-	})
-	s := newServerOf(t, uri, Options{timing: unhurried})
-	if !s.progress.kept {
-		t.Fatal("the server is not taken for one with sessions")
-	}
-	if _, err := driver.CommitOne(ctx, s, write("a", "1", 0)); err != nil {
-		t.Fatal(err)
-	}
-	acknowledged := s.progress.operation()
-	mu.Lock()
-	last, without = 0, 0
-	mu.Unlock()
-	if _, err := s.Get(ctx, "things", []driver.Ref{{Key: "a", At: driver.Forever}}, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Query(ctx, &driver.Query{Collection: "things", At: driver.Forever}); err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range s.Log(ctx, &driver.LogQuery{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if last == 0 || without > 0 {
-		t.Errorf("%d of %d reads wait for nothing", without, last)
-	}
-	for name, at := range seen {
-		if at.Before(*acknowledged) {
-			t.Errorf("a %s waits for %v, and a commit was acknowledged at %v", name, at, acknowledged)
-		}
-	}
-}
-
-// checkAll reports what is wrong with a store.
-func checkAll(t *testing.T, s *Store) {
-	t.Helper()
-	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
-		t.Error(err)
-	}
-}
-
 // A server's update is held up: what others commit meanwhile is acknowledged all the same, and
 // whoever reads then waits until nothing before it can appear.
 func TestSlowServerHoldsUpNobody(t *testing.T) {
@@ -854,8 +471,7 @@ func TestSlowServerHoldsUpNobody(t *testing.T) {
 	for name, alone := range map[string]bool{"another server's": false, "the server's own": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), hangs)
-			defer cancel()
+			ctx := bounded(t)
 			var proxy *mongotest.Proxy
 			var behind, beside *Store
 			o := Options{timing: unending}
@@ -914,8 +530,7 @@ func TestSlowServerHoldsUpNobody(t *testing.T) {
 // An instant is not from before the request, also where the database cannot be read at first.
 func TestFirstReadsFail(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := bounded(t)
 	proxy, behind, beside := pair(ctx, t, Options{})
 	v, err := commitAgain(ctx, beside, write("a", "1", 0))
 	if err != nil {

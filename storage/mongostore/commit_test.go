@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -404,4 +405,55 @@ func TestTwoServersMoveOneVersion(t *testing.T) {
 			checkAll(t, winner)
 		})
 	}
+}
+
+// Replies of commits are lost on many connections at once: none of those that were
+// carried out is said not to have been.
+func TestLostConnections(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	client, _, err := connect(uri, new(dialer)) // as the program does
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := open(ctx, client, databaseOf(uri), Options{Collections: []driver.Collection{{Name: "things"}}, timing: quick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	const writers = 16
+	for n := range writers {
+		if _, err := driver.CommitOne(ctx, s, write(fmt.Sprint("k", n), fmt.Sprint("first ", n), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var updates atomic.Int64
+	poseAsPrimary(proxy, func(c mongotest.Command) mongotest.Answer {
+		if of("update")(c) && updates.Add(1) <= writers {
+			return mongotest.CutAfter()
+		}
+		return mongotest.Pass()
+	})
+	var done sync.WaitGroup
+	for n := range writers {
+		done.Go(func() {
+			key := fmt.Sprint("k", n)
+			_, err := driver.CommitOne(ctx, s, write(key, key, 1))
+			found, readErr := again(ctx, func(ctx context.Context) ([]*driver.Version, error) {
+				return s.Get(ctx, "things", []driver.Ref{{Key: key, Number: 2}}, nil)
+			})
+			switch {
+			case readErr != nil:
+				t.Error(readErr)
+			case err == nil && found[0] == nil:
+				t.Errorf("%s was acknowledged, and is not there", key)
+			case driver.RefusalOf(err) != "" && found[0] != nil:
+				t.Errorf("%s is there, and was said not to be: %v", key, err)
+			}
+		})
+	}
+	done.Wait()
+	proxy.Set(nil)
 }

@@ -353,3 +353,47 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
+
+// rounds runs a function for all callers that ask before it begins. Runs do not overlap.
+type rounds struct {
+	run     func() error
+	running sync.Mutex
+	mu      sync.Mutex
+	next    *round // the one that has not begun yet
+}
+
+type round struct {
+	done chan struct{}
+	err  error // to be read when done is closed
+}
+
+func (r *rounds) ask() *round {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next != nil {
+		return r.next
+	}
+	this := &round{done: make(chan struct{})}
+	r.next = this
+	go func() {
+		r.running.Lock()
+		defer r.running.Unlock()
+		r.mu.Lock()
+		r.next = nil
+		r.mu.Unlock()
+		this.err = r.run()
+		close(this.done)
+	}()
+	return this
+}
+
+// do waits for a round that begins after the call, and returns its error, or that of the context.
+func (r *rounds) do(ctx context.Context) error {
+	this := r.ask()
+	select {
+	case <-this.done:
+		return this.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

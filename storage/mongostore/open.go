@@ -156,6 +156,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 	}
 	if err != nil {
 		s.stop()
+		s.clock.stop()
 		return nil, wrap(err, "looking for other servers on the database")
 	}
 	return s, nil

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/asof/asof/storage/driver"
@@ -131,4 +134,92 @@ func TestScansAreSnapshots(t *testing.T) {
 	}
 	stop()
 	done.Wait()
+}
+
+// poseAsPrimary lets a server pose as the primary of a replica set, with sessions and a time of
+// operations that goes on with each command.
+func poseAsPrimary(proxy *mongotest.Proxy, answer func(mongotest.Command) mongotest.Answer) {
+	var operations atomic.Uint32
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		a := answer(c)
+		if a.Passes() {
+			return mongotest.Rewrite(func(reply bson.Raw) bson.D {
+				at := bson.Timestamp{T: 100, I: operations.Add(1)}
+				var d bson.D
+				if err := bson.Unmarshal(reply, &d); err != nil {
+					return bson.D{{Key: "ok", Value: 0.0}, {Key: "errmsg", Value: err.Error()}}
+				}
+				if c.Hello() {
+					d = append(d, bson.E{Key: "setName", Value: "rs0"}, bson.E{Key: "isWritablePrimary", Value: true}, bson.E{Key: "me", Value: proxy.Addr()},
+						bson.E{Key: "hosts", Value: bson.A{proxy.Addr()}}, bson.E{Key: "logicalSessionTimeoutMinutes", Value: int32(30)})
+				}
+				return append(d, bson.E{Key: "operationTime", Value: at}, bson.E{Key: "$clusterTime", Value: bson.D{{Key: "clusterTime", Value: at}}})
+			})
+		}
+		return a
+	})
+}
+
+// Every read waits until the server has got as far as the last answer said that one had:
+// a primary that was just elected does not show less than was acknowledged.
+func TestReadsAreCausal(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
+	var mu sync.Mutex
+	var last, without int
+	seen := make(map[string]bson.Timestamp)
+	poseAsPrimary(proxy, func(c mongotest.Command) mongotest.Answer {
+		if !strings.HasPrefix(c.Collection(), "things") || c.Name != "find" && c.Name != "aggregate" {
+			return mongotest.Pass()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		last++
+		var at bson.Timestamp
+		var ok bool
+		for _, field := range []string{"afterClusterTime", "atClusterTime"} {
+			if at.T, at.I, ok = c.Body.Lookup("readConcern", field).TimestampOK(); ok {
+				break
+			}
+		}
+		if !ok {
+			without++
+		}
+		seen[c.Name] = at
+		return mongotest.Pass()
+	})
+	s := newServerOf(t, uri, Options{timing: unhurried})
+	if !s.progress.kept {
+		t.Fatal("the server is not taken for one with sessions")
+	}
+	if _, err := driver.CommitOne(ctx, s, write("a", "1", 0)); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged := s.progress.operation()
+	mu.Lock()
+	last, without = 0, 0
+	mu.Unlock()
+	if _, err := s.Get(ctx, "things", []driver.Ref{{Key: "a", At: driver.Forever}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Query(ctx, &driver.Query{Collection: "things", At: driver.Forever}); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range s.Log(ctx, &driver.LogQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if last == 0 || without > 0 {
+		t.Errorf("%d of %d reads wait for nothing", without, last)
+	}
+	for name, at := range seen {
+		if at.Before(*acknowledged) {
+			t.Errorf("a %s waits for %v, and a commit was acknowledged at %v", name, at, acknowledged)
+		}
+	}
 }
