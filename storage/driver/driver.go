@@ -17,7 +17,9 @@ package driver
 import (
 	"context"
 	"iter"
+	"math"
 	"slices"
+	"time"
 )
 
 // Engine keeps the versions of documents. Its methods may be called from any
@@ -140,6 +142,25 @@ type Batcher interface {
 	MaxWrites() int
 }
 
+// Distant is an Engine whose database is reached over a network.
+type Distant interface {
+	// Heard grows whenever anything comes from the database, whatever it answers:
+	// an engine of one that works hears from it several times a second, also while
+	// a call waits for its answer.
+	Heard() int64
+}
+
+// Rememberer is an Engine for which it is worth while not to ask its database for
+// what a write is based on.
+type Rememberer interface {
+	// Remembered returns the version of a document with a number, where the engine
+	// knows it, without asking, as the last one that it saw; else nil. Another one
+	// may have followed since, or it may not be acknowledged yet: it is good only as
+	// what a Write with this number as Expected is made from, since Commit compares.
+	// The context is that of the operation that reads it.
+	Remembered(ctx context.Context, collection, key string, number int64) (*Version, error)
+}
+
 // CommitOne commits one write.
 func CommitOne(ctx context.Context, e Engine, w *Write) (*Version, error) {
 	vs, err := e.Commit(ctx, []Write{*w})
@@ -164,6 +185,22 @@ func As[T any](e Engine) (T, bool) {
 		e = wrapper.Unwrap()
 	}
 }
+
+// Instant is a point in time: microseconds since the Unix epoch, UTC.
+type Instant int64
+
+// Forever is after every instant: the end of an interval that is still open.
+const Forever Instant = math.MaxInt64
+
+// InstantOf converts a time, cutting what is finer than a microsecond.
+func InstantOf(t time.Time) Instant { return Instant(t.UnixMicro()) }
+
+// Time converts back, in UTC.
+func (i Instant) Time() time.Time { return time.UnixMicro(int64(i)).UTC() }
+
+// String formats as RFC 3339 in UTC, with as many digits of the second as
+// there are, at most six.
+func (i Instant) String() string { return i.Time().Format(time.RFC3339Nano) }
 
 // Collection is a named set of documents with the indexes declared for it.
 //
