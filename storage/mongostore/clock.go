@@ -142,7 +142,8 @@ var (
 // sendable is for how long after an entry began writes with a life may be sent, and msOf
 // for how many milliseconds something of them may be carried out.
 func sendable(life time.Duration) time.Duration { return life * 3 / 2 }
-func msOf(life time.Duration) int64             { return (sendable(life) + life).Milliseconds() + 1 }
+
+func msOf(life time.Duration) int64 { return (sendable(life) + life).Milliseconds() + 1 }
 
 func instantOf(t bson.DateTime) driver.Instant    { return driver.InstantOf(t.Time()) }
 func microseconds(d time.Duration) driver.Instant { return driver.Instant(d.Microseconds()) }
