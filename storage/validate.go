@@ -56,7 +56,8 @@ type MismatchError struct {
 	// Missing says that a value is required and there is none, or a null.
 	Missing bool
 	// Readable says that the value can be read all the same: a moment or a day
-	// that is written in a way that is not accepted any more.
+	// that is written in a way that is not accepted any more, or a number in JSON
+	// that is too large.
 	Readable bool
 }
 
@@ -268,6 +269,8 @@ func (f *Field) accepted(raw []byte) bool {
 	case KindDate:
 		s, _ := rawjson.Unquote(raw)
 		return !strings.HasPrefix(s, "0000")
+	case KindJSON:
+		return outOfRange(raw) == nil
 	default:
 		return true
 	}
@@ -282,6 +285,8 @@ func (f *Field) expected() string {
 		return `Date (like "2006-01-02")`
 	case KindDateTime:
 		return `DateTime (like "2006-01-02T15:04:05Z")`
+	case KindJSON:
+		return "JSON (with numbers up to 1.8e308)"
 	case KindRef:
 		return "a string (the key of a " + f.Ref + ")"
 	default:

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -128,7 +129,29 @@ func jsonInput(path string, v any) ([]byte, error) {
 	if err != nil {
 		return nil, badInput("%s: %v", path, err)
 	}
+	if n := outOfRange(out); n != nil {
+		return nil, badInput("%s: %s is too large; the largest is about 1.8e308: write it in quotes", path, sample(n))
+	}
 	return out, nil
+}
+
+// outOfRange returns the first number in a JSON value that is larger than a 64-bit float can
+// be; nil for none.
+func outOfRange(raw []byte) []byte {
+	for i := 0; i >= 0 && i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			i = rawjson.End(raw, i) - 1
+		case c == '-' || '0' <= c && c <= '9':
+			number := raw[i:rawjson.End(raw, i)]
+			const always = 18 // bytes without an exponent are in range
+			if (len(number) > always || bytes.ContainsAny(number, "eE")) && !literal.InRange(number) {
+				return number
+			}
+			i += len(number) - 1
+		}
+	}
+	return nil
 }
 
 func wrongInput(path string, v any, want string) error {

@@ -162,6 +162,7 @@ func TestInputIsChecked(t *testing.T) {
 		{object{"releases": []any{object{"nothing": 1}}}, "input.patch.releases[0]: Release has no field"},
 		{object{"currentRelease": "x"}, "input.patch.currentRelease: expected an object"},
 		{object{"description": strings.Repeat("x", 9<<20)}, "at most 8388608 are allowed"},
+		{object{"commitHistory": []any{object{"1e400": "1e400"}, json.Number("-1e400")}}, "input.patch.commitHistory: the number -1e400 is too large; the largest is about 1.8e308"},
 		{object{"commitHistory": []any{object{"a": slices.Repeat([]any{json.Number("1")}, 50_001)}}}, "input.patch: a list would have 50001 elements; at most 50000 are allowed"},
 	}
 	for _, tt := range tests {

@@ -74,6 +74,39 @@ func TestCheckCountsProblems(t *testing.T) {
 	}
 }
 
+// What an export refuses, a check finds, and both name the document.
+func TestCheckFindsWhatExportRefuses(t *testing.T) {
+	const line = `{"collection":"tags","id":"a","at":"2025-01-01T00:00:00Z","by":"ada","message":"m","op":"put","data":{"name":"A","description":""}}` + "\n"
+	for _, spoil := range []string{
+		`author = CAST(x'61ff' AS TEXT)`, `message = CAST(x'ff' AS TEXT)`, `grp = CAST(x'ff' AS TEXT)`, `changed = '["na'`,
+		`data = CAST(replace(CAST(data AS TEXT), '"A"', '"\ud800"') AS BLOB)`, `data = CAST(replace(CAST(data AS TEXT), 'description', 'name') AS BLOB)`,
+		`data = CAST(replace(CAST(data AS TEXT), '"A"', CAST(x'22ff22' AS TEXT)) AS BLOB)`,
+	} {
+		path := filepath.Join(t.TempDir(), "asof.db")
+		if status, _, errs := run(t, line, "import", "-", "--store=sqlite:"+path); status != 0 {
+			t.Fatal(errs)
+		}
+		db, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range []string{"versions", "documents"} {
+			if err := sqlitex.ExecuteTransient(db, "UPDATE "+table+" SET "+spoil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range []string{"check", "export"} {
+			status, out, errs := run(t, "", command, "--store=sqlite:"+path)
+			if status != 1 || !strings.Contains(out+errs, `tags "a"`) || !strings.Contains(out+errs, "version 1") {
+				t.Errorf("%s, %s: status %d: %s%s", spoil, command, status, out, errs)
+			}
+		}
+	}
+}
+
 // A file of an older program stays one that the older program can go on with, until
 // something is to be written to it.
 func TestLookingKeepsTheFormat(t *testing.T) {

@@ -51,8 +51,8 @@ func arrows() map[string]place {
 		"storage/rawjson":              {knows: joined(values, "internal/scalar/literal")},
 		"storage/normal":               {knows: joined(values, "internal/scalar/literal")},
 		"storage/diff":                 {knows: joined(values, "internal/scalar/literal")},
-		"storage":                      {knows: joined(values, "storage/driver", "storage/diff", "internal/lru", "internal/scalar/literal")},
-		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/diff", "storage", "internal/lru", "internal/scalar/literal")},
+		"storage":                      {knows: joined(values, "storage/driver", "storage/driver/check", "storage/diff", "internal/lru", "internal/scalar/literal")},
+		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/driver/check", "storage/diff", "storage", "internal/lru", "internal/scalar/literal")},
 
 		"dataloader":  {knows: store},
 		"graph":       {knows: joined(store, "graph/model", "internal/scalar"), speaks: graphQL},

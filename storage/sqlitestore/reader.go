@@ -163,7 +163,7 @@ func (c *conn) changed(s *sqlite.Stmt, col int) ([]string, error) {
 func (c *conn) version(s *sqlite.Stmt, collection string, data bool, fields []string) (*driver.Version, error) {
 	changed, err := c.changed(s, colChanged)
 	if err != nil {
-		return nil, err
+		return nil, internalf("%s %q, version %d: %w", collection, s.ColumnText(colKey), s.ColumnInt64(colNumber), err)
 	}
 	v := &driver.Version{
 		Collection:   collection,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // ExportOptions choose what to export and how to watch it.
@@ -98,18 +99,17 @@ func operationName(op driver.Op) string {
 
 // appendLine appends the line of one version, with its newline.
 func appendLine(b []byte, v *driver.Version) ([]byte, error) {
-	var err error
+	if err := check.Stored(v); err != nil {
+		return b, fmt.Errorf("version %d is damaged; asof check finds all that are: %w", v.Number, err)
+	}
 	member := func(m int, value string) {
-		if err != nil {
-			return
-		}
 		if b[len(b)-1] != '{' {
 			b = append(b, ',')
 		}
 		b = append(b, '"')
 		b = append(b, memberNames[m]...)
 		b = append(b, '"', ':')
-		b, err = jsontext.AppendQuote(b, value)
+		b, _ = jsontext.AppendQuote(b, value) // it fails for what is not UTF-8
 	}
 	b = append(b, '{')
 	member(memberCollection, v.Collection)
@@ -130,13 +130,7 @@ func appendLine(b []byte, v *driver.Version) ([]byte, error) {
 	if name := operationName(v.Op); name != "" {
 		member(memberOperation, name)
 	}
-	if err != nil {
-		return b, fmt.Errorf("%s %q version %d: %w", v.Collection, v.Key, v.Number, err)
-	}
 	if !v.Deleted {
-		if !jsontext.Value(v.Data).IsValid() {
-			return b, fmt.Errorf("%s %q version %d: its document is damaged, and is not JSON any more; asof check finds all that are", v.Collection, v.Key, v.Number)
-		}
 		b = append(b, `,"data":`...)
 		b = append(b, v.Data...)
 	}

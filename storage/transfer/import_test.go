@@ -385,3 +385,16 @@ func TestImportHasTheLimitsOfTheAPI(t *testing.T) {
 		}
 	}
 }
+
+// Numbers in JSON that are larger than readers of JSON can hold are refused, as in the API.
+func TestImportOfLargeNumbers(t *testing.T) {
+	in := put("a", "2024-01-01T00:00:00Z", `{"extra":{"a":["1e400",1e308,-1e-400,12345678901234567890]}}`) + put("a", "2024-01-02T00:00:00Z", `{"extra":[{"a":-1e400}]}`)
+	store := newStore(t)
+	_, err := transfer.Import(t.Context(), store, strings.NewReader(in), transfer.ImportOptions{})
+	if wrong, ok := errors.AsType[*transfer.LineError](err); !ok || wrong.Line != 2 || !strings.Contains(err.Error(), "extra: expected JSON (with numbers up to 1.8e308)") {
+		t.Error(err)
+	}
+	if _, err := transfer.Import(t.Context(), store, strings.NewReader(in), transfer.ImportOptions{Lenient: true}); err != nil || versions(t, store) != 2 {
+		t.Error(err)
+	}
+}

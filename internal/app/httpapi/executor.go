@@ -97,6 +97,11 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 	if wrong, ok := errors.AsType[*gqlerror.Error](err); ok {
 		return oc, gqlerror.List{variableError(e.schema.Schema(), oc.Operation, params.Variables, e.redactor.names == nil, wrong)}
 	}
+	for _, v := range oc.Operation.VariableDefinitions {
+		if way := wrongOneOf(e.schema.Schema(), v.Type, params.Variables[v.Variable], ""); way != "" {
+			return oc, gqlerror.List{refuse(codeBadInput, "variable %q: of an input that takes one of several fields exactly one must be given, and not be null", "$"+v.Variable+way)}
+		}
+	}
 	if err := e.checkCost(op, oc); err != nil {
 		return oc, gqlerror.List{err}
 	}

@@ -116,12 +116,14 @@ func readMessage(text []byte) (message, error) {
 }
 
 // withPayload adds the strings of a payload as headers, where the upgrade had none
-// of that name: scripts in browsers cannot set headers of an upgrade.
+// of that name: scripts in browsers cannot set headers of an upgrade. What is no
+// string is an empty header, so that nobody is taken for somebody else by mistake.
 func withPayload(r *http.Request, payload []byte) *http.Request {
 	var members map[string]any
 	_ = json.Unmarshal(payload, &members) // readMessage has looked at it
 	for name := range members {
-		if value, _ := members[name].(string); value != "" && r.Header.Get(name) == "" {
+		if r.Header.Get(name) == "" {
+			value, _ := members[name].(string)
 			r.Header.Set(name, value)
 		}
 	}

@@ -43,6 +43,9 @@ func TestWebSocketViolations(t *testing.T) {
 			if r.Header.Get("X-Actor") == "bad" {
 				return Identity{}, errors.New("who are you? " + strings.Repeat("é", 200))
 			}
+			if given := r.Header["X-Actor"]; len(given) > 0 && given[0] == "" {
+				return Identity{}, errors.New("the actor is empty")
+			}
 			return Identity{Context: r.Context()}, nil
 		}
 	})
@@ -54,6 +57,9 @@ func TestWebSocketViolations(t *testing.T) {
 	}{
 		{"an operation first", []string{subscribeMessage("1", "{hello}")}, 4401, "Unauthorized"},
 		{"nobody", []string{`{"type":"connection_init","payload":{"X-Actor":"bad"}}`}, 4403, "Forbidden: who are you?"},
+		{"a number", []string{`{"type":"connection_init","payload":{"X-Actor":5}}`}, 4403, "Forbidden: the actor is empty"},
+		{"null", []string{`{"type":"connection_init","payload":{"X-Actor":null}}`}, 4403, "Forbidden: the actor is empty"},
+		{"an empty name", []string{`{"type":"connection_init","payload":{"x-actor":""}}`}, 4403, "Forbidden: the actor is empty"},
 		{"a second beginning", []string{initMessage, initMessage}, 4429, "Too many initialisation requests"},
 		{"an id that is in use", []string{initMessage, subscribeMessage("a", "{block}"), subscribeMessage("a", "{hello}")}, 4409, "Subscriber for a already exists"},
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -55,6 +56,41 @@ func variableError(schema *ast.Schema, operation *ast.OperationDefinition, varia
 		}
 	}
 	return &said
+}
+
+// wrongOneOf returns the way into a client's value to an input object of a type with @oneOf
+// that has another number of fields than one, or a null; "" where there is none. gqlparser
+// looks at those in documents only.
+func wrongOneOf(schema *ast.Schema, typ *ast.Type, value any, way string) string {
+	switch v := value.(type) {
+	case []any:
+		for i, element := range v {
+			if typ.Elem == nil {
+				break
+			}
+			if wrong := wrongOneOf(schema, typ.Elem, element, way+"["+strconv.Itoa(i)+"]"); wrong != "" {
+				return wrong
+			}
+		}
+	case map[string]any:
+		def := schema.Types[typ.Name()]
+		if def == nil || def.Kind != ast.InputObject {
+			break
+		}
+		for _, field := range def.Fields {
+			inner, given := v[field.Name]
+			if given && def.Directives.ForName("oneOf") != nil && (inner == nil || len(v) != 1) {
+				return way + "." + field.Name
+			}
+			if wrong := wrongOneOf(schema, field.Type, inner, way+"."+field.Name); wrong != "" {
+				return wrong
+			}
+		}
+		if len(v) == 0 && def.Directives.ForName("oneOf") != nil {
+			return way + "{}"
+		}
+	}
+	return ""
 }
 
 // valueAt is what a way into a client's value leads to; nil: nothing. Where a

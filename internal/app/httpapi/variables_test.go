@@ -75,3 +75,42 @@ func TestVariableErrors(t *testing.T) {
 		t.Errorf("another error was changed to %v", got)
 	}
 }
+
+// Inputs that take one of several fields take exactly one in variables, too.
+func TestVariablesOfOneField(t *testing.T) {
+	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
+		type Query { a(ref: Ref, refs: [[Ref]], in: In): Int }
+		input Ref @oneOf { version: Int asOf: String in: In }
+		input In { ref: Ref n: Int }
+		directive @oneOf on INPUT_OBJECT`})
+	type object = map[string]any
+	for typ, cases := range map[string][]struct {
+		value any
+		want  string
+	}{
+		"Ref": {
+			{nil, ""},
+			{object{"version": 1}, ""},
+			{object{"in": object{}}, ""},
+			{object{}, "{}"},
+			{object{"version": nil}, ".version"},
+			{object{"version": 1, "asOf": nil}, ".version"},
+			{object{"version": 1, "asOf": "x"}, ".version"},
+			{object{"in": object{"ref": object{"asOf": nil}}}, ".in.ref.asOf"},
+		},
+		"[[Ref]]": {
+			{[]any{[]any{object{"version": 1}, nil}, object{"asOf": "x"}}, ""},
+			{[]any{object{"version": 1}, []any{object{"asOf": nil}}}, "[1][0].asOf"},
+			{object{}, "{}"},
+			{[]any{[]any{[]any{object{}}}}, ""}, // refused for its type
+		},
+		"In": {{object{"n": nil, "ref": nil}, ""}, {object{"n": 1, "ref": object{}}, ".ref{}"}},
+	} {
+		query := gqlparser.MustLoadQueryWithRules(schema, "query ($v: "+typ+") { a("+map[string]string{"Ref": "ref", "[[Ref]]": "refs", "In": "in"}[typ]+": $v) }", nil)
+		for _, c := range cases {
+			if got := wrongOneOf(schema, query.Operations[0].VariableDefinitions[0].Type, c.value, ""); got != c.want {
+				t.Errorf("%s %v: %q, want %q", typ, c.value, got, c.want)
+			}
+		}
+	}
+}

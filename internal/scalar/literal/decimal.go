@@ -101,6 +101,13 @@ func Decimal(v any) (string, error) {
 	return "", fmt.Errorf("Decimal cannot be %s: %s; write it as %q or %q", Show(s), problem, "19.90", "-1.5e-7")
 }
 
+// InRange reports whether a number in JSON's grammar is one that a 64-bit float holds, as far
+// as its size goes.
+func InRange[S string | []byte](s S) bool {
+	_, err := strconv.ParseFloat(string(s), 64)
+	return !errors.Is(err, strconv.ErrRange)
+}
+
 // IsDecimal reports whether a text of any length is a number in JSON's grammar with
 // an exponent within the limit.
 func IsDecimal[S string | []byte](s S) bool {

@@ -8,6 +8,7 @@ package check
 import (
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/tidwall/gjson"
 
 	"github.com/asof/asof/storage/driver"
@@ -88,6 +89,23 @@ func content(collection, key string, op driver.Op, deleted bool, data []byte) er
 		return invalidf("%s %q: the data is not a JSON object", collection, key)
 	case !utf8.Valid(data):
 		return invalidf("%s %q: the data is not valid UTF-8", collection, key)
+	}
+	return nil
+}
+
+// Stored says what is wrong with a version that a store holds: what no version could hold, or
+// what no line of an export could.
+func Stored(v *driver.Version) error {
+	if err := content(v.Collection, v.Key, v.Op, v.Deleted, v.Data); err != nil {
+		return err
+	}
+	for what, text := range map[string]string{"author": v.Author, "message": v.Message, "change group": v.Group} {
+		if !utf8.ValidString(text) {
+			return invalidf("%s %q: the %s is not valid UTF-8", v.Collection, v.Key, what)
+		}
+	}
+	if !v.Deleted && !jsontext.Value(v.Data).IsValid() { // it is stricter about members and escapes
+		return invalidf("%s %q: the data is not a JSON object", v.Collection, v.Key)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (h *History) Next(v *driver.Version) (problems []string) {
 	if v.RecordedAt <= 0 || v.SupersededAt <= v.RecordedAt {
 		problem("version %d is of %s, and was superseded at %s", v.Number, v.RecordedAt, v.SupersededAt)
 	}
-	if err := content(v.Collection, v.Key, v.Op, v.Deleted, v.Data); err != nil {
+	if err := Stored(v); err != nil {
 		problem("version %d: %v", v.Number, err)
 	}
 	h.Last = v
