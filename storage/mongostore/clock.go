@@ -58,6 +58,7 @@ type clock struct {
 	now    driver.Instant // the database's clock
 	heard  time.Duration  // when it said so, by elapsed
 	lead   driver.Instant // how far times are to be after those of others, which are ahead
+	renew  bool           // the next edit is to be made, whether or not anything has changed
 	failed error          // of the last edit
 	took   time.Duration  // by the last change, at least
 	left   bool           // this server has left
@@ -308,7 +309,10 @@ func (c *clock) awaitEnd(ctx context.Context, flights []*flight) error {
 	left := time.Duration(end-c.databaseNow()) * time.Microsecond
 	c.mu.Unlock()
 	pause(ctx, left)
-	return c.until(ctx, &c.edits, func(int) bool { return c.now > end })
+	return c.until(ctx, &c.edits, func(int) bool {
+		c.renew = true
+		return c.now > end
+	})
 }
 
 // acknowledge returns when a commit that has ended may be acknowledged: when every instant
@@ -375,7 +379,7 @@ func (c *clock) settle(ctx context.Context, at driver.Instant) error {
 		return invalidf("%s is in the future; the store's clock says %s", at, present)
 	}
 	if err := c.until(ctx, &c.edits, func(int) bool {
-		c.last = max(c.last, at)
+		c.last, c.renew = max(c.last, at), true
 		return c.leased() && at <= c.top(c.lease.clockEntry) || c.state.Lease == "" && at <= c.state.Last
 	}); err != nil {
 		return err
@@ -509,7 +513,10 @@ func (c *clock) edit(ctx context.Context) error {
 	}
 	// On a lease nothing is changed but by who knows the document as it is: a change that
 	// arrives late, after others, is not carried out.
-	entry, condition := "", bson.E{Key: "n", Value: c.state.N}
+	entry, condition, free := "", bson.E{Key: "n", Value: c.state.N}, bson.E{Key: "lease", Value: exists(false)}
+	if c.state.Lease != "" {
+		free.Value = c.state.Lease // it is evicted, or asked to end
+	}
 	switch {
 	case own && (c.left || len(c.state.Servers) > 0):
 		c.ending = lease
@@ -521,20 +528,21 @@ func (c *clock) edit(ctx context.Context) error {
 		entry, life = lease, max(life, c.commandTime())
 		c.lease.Ms = min(c.lease.Ms, msOf(life)) // meanwhile it allows no more than then
 	case lease != "": // the other server sees this one, and ends it
-		condition = bson.E{Key: "lease", Value: lease}
+		condition = free
 	case vacant:
 		entry, life = c.id+rand.Text(), max(life, c.commandTime())
 		u.add("$set", "lease", entry)
 	case waits:
 		entry, from = c.id+rand.Text(), max(from, min(c.last+1+lead, c.databaseNow()+microseconds(maxAhead)))
 		there = append(there, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(from)}}})
-		fallthrough
+		condition = free
+	case !c.renew && len(there)+len(c.idle()) == 0 && c.acked <= c.state.Acked:
+		c.mu.Unlock()
+		return nil
 	default:
-		condition = bson.E{Key: "lease", Value: exists(false)}
-		if c.state.Lease != "" {
-			condition.Value = c.state.Lease // it is evicted
-		}
+		condition = free
 	}
+	c.renew = false
 	if own || lease == "" { // else it is not in the way of the other server
 		u.add("$inc", "n", int64(1))
 	}
@@ -574,6 +582,7 @@ func (c *clock) edit(ctx context.Context) error {
 		}
 	}
 	if err != nil {
+		c.renew = true
 		return err
 	}
 	if entry != "" {
@@ -596,7 +605,7 @@ func (c *clock) open(ctx context.Context, known driver.Instant) error {
 	if err != nil && !mongo.IsDuplicateKeyError(err) {
 		return err
 	}
-	c.last = known
+	c.last, c.renew = known, true
 	if err = c.read(ctx); err == nil {
 		err = c.edit(ctx)
 	}
@@ -612,6 +621,9 @@ func (c *clock) run() {
 	defer close(c.ended)
 	for c.alive.Err() == nil {
 		pause(c.alive, c.timing.renew)
+		c.mu.Lock()
+		c.renew = true
+		c.mu.Unlock()
 		_ = c.edits.do(c.alive) // it is tried again
 	}
 }
@@ -621,7 +633,7 @@ func (c *clock) run() {
 func (c *clock) leave(ctx context.Context) error {
 	c.mu.Lock()
 	left := c.left
-	c.left = true
+	c.left, c.renew = true, true
 	c.mu.Unlock()
 	if left {
 		return nil

@@ -249,6 +249,7 @@ func until(ctx context.Context, t *testing.T, s *Store, wanted func(*clock) bool
 	for {
 		s.clock.mu.Lock()
 		is := wanted(s.clock)
+		s.clock.renew = true
 		s.clock.mu.Unlock()
 		if is {
 			return
