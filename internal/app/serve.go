@@ -201,9 +201,9 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		schema = plan.New(schema, store, plan.WithObserver(httpapi.NotePlan), plan.WithMaxAnswer(int(f.Limits.Answer)), plan.WithMemory(httpapi.CountMemory))
 	}
 	limits := f.Limits.limits()
-	limits.Fast, limits.PerClient = min(limits.Concurrent, 2*runtime.GOMAXPROCS(0)), max(runtime.GOMAXPROCS(0)-1, 1)
+	limits.Fast, limits.PerClient, limits.PerClientWrite = min(limits.Concurrent, 2*runtime.GOMAXPROCS(0)), max(runtime.GOMAXPROCS(0)-1, 1), 2*runtime.GOMAXPROCS(0)
 	if _, distant := driver.As[driver.Distant](store.Engine()); distant { // it waits for others, and does not keep processors
-		limits.SlowAfter, limits.Execution, limits.Fast, limits.PerClient = 100*time.Millisecond, limits.Time, limits.Concurrent, 0
+		limits.SlowAfter, limits.Execution, limits.Fast, limits.PerClient, limits.PerClientWrite = 100*time.Millisecond, limits.Time, limits.Concurrent, 0, 0
 		if limits.Slow == 0 {
 			limits.Slow = limits.Concurrent / 4
 		}

@@ -40,9 +40,12 @@ type Config struct {
 	// processors, one of these is soon free for the others. Where only slow ones are
 	// executed, one more may be that is not slow: it would wait longer than it takes.
 	PerClient int
-	Long      time.Duration // from how long on an operation is slow
-	Wait      time.Duration // for a place in the fast lane
-	// WaitSlow is how long an operation waits for a place in the slow lane.
+	// PerClientWrite is the same of operations that write: enough that they are committed
+	// together, and few enough that another client's is soon among them.
+	PerClientWrite int
+	Long           time.Duration // from how long on an operation is slow
+	Wait           time.Duration // for a place in the fast lane
+	// WaitSlow is how long an operation waits for a place in the slow lane, or to write.
 	WaitSlow time.Duration
 	Now      func() time.Time
 }
@@ -94,12 +97,13 @@ type waiter struct {
 
 // client is a client that has, or lately had, an operation.
 type client struct {
-	key   uint64    // what its name hashes to
-	used  float64   // nanoseconds of execution, halved every halfLife
-	since time.Time // that used is as of
-	refs  int       // operations that wait or are executed
-	reads int       // operations that are executed and do not write
-	slow  int       // of these, in the slow lane
+	key    uint64    // what its name hashes to
+	used   float64   // nanoseconds of execution, halved every halfLife
+	since  time.Time // that used is as of
+	refs   int       // operations that wait or are executed
+	reads  int       // operations that are executed and do not write
+	slow   int       // of these, in the slow lane
+	writes int       // operations that are executed and write
 }
 
 // NewGate returns a gate. Places are at least one in each lane.
@@ -256,7 +260,11 @@ func (g *Gate) visited(c *client, now time.Time) {
 
 // mayTake reports whether a client may have one more place of a lane, if there is one.
 func (g *Gate) mayTake(c *client, lane int, now time.Time) bool {
-	if lane == write || g.cfg.PerClient == 0 || c.reads < g.cfg.PerClient || lane != slow && c.reads == c.slow {
+	most, has := g.cfg.PerClient, c.reads
+	if lane == write {
+		most, has = g.cfg.PerClientWrite, c.writes
+	}
+	if most == 0 || has < most || (lane == fast || lane == lists) && c.reads == c.slow {
 		return true
 	}
 	return !slices.ContainsFunc(g.recent[:], func(v visit) bool {
@@ -273,7 +281,9 @@ func (g *Gate) occupy(c *client, lane int) {
 
 // count adds to the client's operations of a lane.
 func (c *client) count(lane, n int) {
-	if lane != write {
+	if lane == write {
+		c.writes += n
+	} else {
 		c.reads += n
 	}
 	if lane == slow {
@@ -356,7 +366,7 @@ func (p *Place) take(ctx context.Context) error {
 	g.mu.Unlock()
 
 	wait := g.cfg.Wait
-	if p.lane == slow {
+	if p.lane == slow || p.lane == write {
 		wait = g.cfg.WaitSlow
 	}
 	timed, cancel := context.WithTimeout(ctx, wait)

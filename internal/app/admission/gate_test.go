@@ -361,6 +361,43 @@ func TestPerClient(t *testing.T) {
 	})
 }
 
+// While another client is active, one does not fill all places to write; its writes wait for as
+// long as slow operations.
+func TestPerClientWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(Config{Fast: 4, Slow: 1, Write: 4, Long: time.Second, Wait: time.Second, WaitSlow: time.Minute, PerClientWrite: 2, Now: time.Now})
+		write := func(client string) *Place {
+			p, err := g.Enter(t.Context(), client, false)
+			if err == nil {
+				err = p.Operation(t.Context(), "", "mutation", false, true)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			return p
+		}
+		write("b").Leave(true)
+		has, third := []*Place{write("a"), write("a")}, make(chan *Place)
+		go func() { third <- write("a") }()
+		synctest.Wait()
+		write("b").Leave(true) // the other places are free for it
+		time.Sleep(10 * time.Second)
+		write("b").Leave(true)
+		select {
+		case <-third:
+			t.Fatal("a client writes three times at once beside an active one")
+		default:
+		}
+		has[0].Leave(true)
+		(<-third).Leave(true)
+		time.Sleep(active)
+		has = append(has[1:], write("a"), write("a"))
+		for _, p := range has {
+			p.Leave(true)
+		}
+	})
+}
+
 // An operation that takes long keeps neither the short ones nor the writes of its client from
 // their turns, also while another client is active.
 func TestShortOperationsBesideSlowOnes(t *testing.T) {

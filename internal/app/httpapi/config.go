@@ -116,30 +116,31 @@ type Operations interface {
 
 // Limits bound what one request may cost. Zero values mean the defaults.
 type Limits struct {
-	Body       int64         // bytes of a request's body, and of a WebSocket message
-	Query      int           // bytes of a GraphQL document
-	Tokens     int           // lexical tokens of a document
-	Depth      int           // nesting of selection sets
-	Fields     int           // fields in a document, those of fragments counted once
-	Aliases    int           // aliased fields in a document
-	RootFields int           // fields at the root of an operation
-	PageSize   int           // first and last
-	Cost       int           // fields that an answer may hold, pages counted in full
-	Read       int64         // bytes of documents and versions that an operation reads from the store
-	Answer     int           // bytes of an answer's data
-	Time       time.Duration // from the request's arrival to its answer
-	Execution  time.Duration // of processor time that a query takes
-	Concurrent int           // operations at a time
-	Fast       int           // of these, that read and are expected to be over within SlowAfter; 0: all
-	PerClient  int           // of these, that read, of one client while another one is active; 0: any number
-	Slow       int           // of these, that are not expected to be over within SlowAfter, at a time
-	SlowAfter  time.Duration // how long an operation takes that is slow
-	Wait       time.Duration // for a place or memory, then 503
-	Grace      time.Duration // to send a request or take an answer, beside what its size allows
-	Rate       int           // bytes a second: how much longer than Grace a size may take
-	Memory     int64         // bytes that all requests hold together, as far as they are counted
-	WebSockets int           // open connections
-	PerSocket  int           // operations at a time on one of them
+	Body           int64         // bytes of a request's body, and of a WebSocket message
+	Query          int           // bytes of a GraphQL document
+	Tokens         int           // lexical tokens of a document
+	Depth          int           // nesting of selection sets
+	Fields         int           // fields in a document, those of fragments counted once
+	Aliases        int           // aliased fields in a document
+	RootFields     int           // fields at the root of an operation
+	PageSize       int           // first and last
+	Cost           int           // fields that an answer may hold, pages counted in full
+	Read           int64         // bytes of documents and versions that an operation reads from the store
+	Answer         int           // bytes of an answer's data
+	Time           time.Duration // from the request's arrival to its answer
+	Execution      time.Duration // of processor time that a query takes
+	Concurrent     int           // operations at a time
+	Fast           int           // of these, that read and are expected to be over within SlowAfter; 0: all
+	PerClient      int           // of these, that read, of one client while another one is active; 0: any number
+	PerClientWrite int           // of these, that write, of one client while another one is active; 0: any number
+	Slow           int           // of these, that are not expected to be over within SlowAfter, at a time
+	SlowAfter      time.Duration // how long an operation takes that is slow
+	Wait           time.Duration // for a place or memory, then 503
+	Grace          time.Duration // to send a request or take an answer, beside what its size allows
+	Rate           int           // bytes a second: how much longer than Grace a size may take
+	Memory         int64         // bytes that all requests hold together, as far as they are counted
+	WebSockets     int           // open connections
+	PerSocket      int           // operations at a time on one of them
 }
 
 // defaultLimits are generous for people and tight for floods.

@@ -71,7 +71,7 @@ func New(cfg Config) (*Handler, error) {
 		sockets: admission.NewBudget(int64(cfg.Limits.WebSockets), 0),
 		rates:   messageRates{limiters: map[string]*sharedLimiter{}},
 		gate: admission.NewGate(admission.Config{
-			Fast: cfg.Limits.Fast, PerClient: cfg.Limits.PerClient, Slow: cfg.Limits.Slow, Write: cfg.Limits.Concurrent, Long: cfg.Limits.SlowAfter,
+			Fast: cfg.Limits.Fast, PerClient: cfg.Limits.PerClient, PerClientWrite: cfg.Limits.PerClientWrite, Slow: cfg.Limits.Slow, Write: cfg.Limits.Concurrent, Long: cfg.Limits.SlowAfter,
 			Wait: cfg.Limits.Wait, WaitSlow: cfg.Limits.Time / 3, Now: cfg.Now,
 		}),
 		running:    semaphore.NewWeighted(math.MaxInt64),
