@@ -20,7 +20,7 @@ import (
 // clock hands out the times of commits and the instants to read at, such that nothing
 // commits at or before an instant that was handed out, by any server on the database,
 // whichever process or machine was stopped, and for however long. The servers agree by
-// one document, clockState (docs/mongodb.md, "Clocks", tells it as a whole):
+// one document, clockState (see docs/mongodb.md, "Clocks"):
 //
 //   - A commit is registered in an entry before it is sent, at a time after last. The
 //     database refuses it later than entry.Ms after entry.Since, by its own clock.

@@ -441,7 +441,7 @@ func (b *bulk) flush(ctx context.Context) error {
 }
 
 // onlyDuplicates takes errors of writes that found their document made by
-// another out of the error of a bulk, and tells which those are.
+// another out of the error of a bulk, and returns which those are.
 func onlyDuplicates(err error) (which []int, rest error) {
 	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
 	if !ok || bulk.WriteConcernError != nil {
