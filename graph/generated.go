@@ -85,6 +85,7 @@ type MutationResolver interface {
 	UpdatePlatform(ctx context.Context, input storage.UpdateInput) (model.Result, error)
 	DeletePlatform(ctx context.Context, input storage.DeleteInput) (model.Result, error)
 	RestorePlatform(ctx context.Context, input storage.RestoreInput) (model.Result, error)
+	Commit(ctx context.Context, input storage.CommitInput[*model.ChangeInput]) (model.Result, error)
 }
 type PlatformResolver interface {
 	Versions(ctx context.Context, obj *model.Platform, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Platform], error)
@@ -132,6 +133,7 @@ type QueryResolver interface {
 	Platforms(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant) (*storage.Connection[*model.Platform], error)
 	PlatformHistory(ctx context.Context, key string) (*storage.History[*model.Platform], error)
 	Changelog(ctx context.Context, where *storage.ChangelogWhere, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error)
+	ChangeGroup(ctx context.Context, id string) (*storage.ChangeGroup, error)
 }
 type SubscriptionResolver interface {
 	ProjectChanged(ctx context.Context, key string, since *storage.Since) (<-chan *storage.DocumentEvent[*model.Project], error)
@@ -182,7 +184,9 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	opCtx := graphql.GetOperationContext(ctx)
 	ec := newExecutionContext(opCtx, e, make(chan graphql.DeferredResult))
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
+		ec.unmarshalInputChangeInput,
 		ec.unmarshalInputChangelogWhere,
+		ec.unmarshalInputCommitInput,
 		ec.unmarshalInputCreateLicenseInput,
 		ec.unmarshalInputCreatePlatformInput,
 		ec.unmarshalInputCreateProjectInput,
@@ -348,6 +352,44 @@ func (ec *executionContext) childFields_ChangeEvent(ctx context.Context, field g
 	return nil, fmt.Errorf("no field named %q was found under type ChangeEvent", field.Name)
 }
 
+func (ec *executionContext) childFields_ChangeGroup(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_ChangeGroup_id(ctx, field)
+	case "recordedAt":
+		return ec.fieldContext_ChangeGroup_recordedAt(ctx, field)
+	case "author":
+		return ec.fieldContext_ChangeGroup_author(ctx, field)
+	case "message":
+		return ec.fieldContext_ChangeGroup_message(ctx, field)
+	case "versions":
+		return ec.fieldContext_ChangeGroup_versions(ctx, field)
+	case "changes":
+		return ec.fieldContext_ChangeGroup_changes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ChangeGroup", field.Name)
+}
+
+func (ec *executionContext) childFields_ChangeResult(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "document":
+		return ec.fieldContext_ChangeResult_document(ctx, field)
+	case "deletedId":
+		return ec.fieldContext_ChangeResult_deletedId(ctx, field)
+	case "version":
+		return ec.fieldContext_ChangeResult_version(ctx, field)
+	case "changed":
+		return ec.fieldContext_ChangeResult_changed(ctx, field)
+	case "merged":
+		return ec.fieldContext_ChangeResult_merged(ctx, field)
+	case "changes":
+		return ec.fieldContext_ChangeResult_changes(ctx, field)
+	case "clientMutationId":
+		return ec.fieldContext_ChangeResult_clientMutationId(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ChangeResult", field.Name)
+}
+
 func (ec *executionContext) childFields_DocumentDiff(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "from":
@@ -364,6 +406,32 @@ func (ec *executionContext) childFields_DocumentDiff(ctx context.Context, field 
 		return ec.fieldContext_DocumentDiff_jsonPatch(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DocumentDiff", field.Name)
+}
+
+func (ec *executionContext) childFields_DocumentVersionConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_DocumentVersionConnection_edges(ctx, field)
+	case "nodes":
+		return ec.fieldContext_DocumentVersionConnection_nodes(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_DocumentVersionConnection_pageInfo(ctx, field)
+	case "totalCount":
+		return ec.fieldContext_DocumentVersionConnection_totalCount(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DocumentVersionConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_DocumentVersionEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_DocumentVersionEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_DocumentVersionEdge_node(ctx, field)
+	case "changes":
+		return ec.fieldContext_DocumentVersionEdge_changes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DocumentVersionEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_FieldBlame(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1114,6 +1182,82 @@ func (ec *executionContext) childFields___Type(ctx context.Context, field graphq
 
 // region    ***************************** args.gotpl *****************************
 
+func (ec *executionContext) field_ChangeGroup_changes_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	return args, nil
+}
+
+func (ec *executionContext) field_ChangeGroup_versions_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "first",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["first"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "after",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["after"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "last",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["last"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "before",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["before"] = arg3
+	return args, nil
+}
+
 func (ec *executionContext) field_LicenseHistory_blame_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -1463,6 +1607,20 @@ func (ec *executionContext) field_License_versions_args(ctx context.Context, raw
 		return nil, err
 	}
 	args["before"] = arg7
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_commit_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (storage.CommitInput[*model.ChangeInput], error) {
+			return ec.unmarshalNCommitInput2githubᚗcomᚋasofᚋasofᚋstorageᚐCommitInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
 	return args, nil
 }
 
@@ -2447,6 +2605,20 @@ func (ec *executionContext) field_Query___type_args(ctx context.Context, rawArgs
 		return nil, err
 	}
 	args["name"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Query_changeGroup_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
 	return args, nil
 }
 
@@ -3829,6 +4001,562 @@ func (ec *executionContext) fieldContext_ChangeEvent_changes(_ context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _ChangeGroup_id(ctx context.Context, field graphql.CollectedField, obj *storage.ChangeGroup) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeGroup_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeGroup_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeGroup", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeGroup_recordedAt(ctx context.Context, field graphql.CollectedField, obj *storage.ChangeGroup) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeGroup_recordedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RecordedAt(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v driver.Instant) graphql.Marshaler {
+			return ec.marshalNDateTime2githubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeGroup_recordedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeGroup", field, true, false, errors.New("field of type DateTime does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeGroup_author(ctx context.Context, field graphql.CollectedField, obj *storage.ChangeGroup) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeGroup_author(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Author(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Actor) graphql.Marshaler {
+			return ec.marshalNActor2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐActor(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeGroup_author(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ChangeGroup",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Actor(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ChangeGroup_message(ctx context.Context, field graphql.CollectedField, obj *storage.ChangeGroup) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeGroup_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeGroup_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeGroup", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeGroup_versions(ctx context.Context, field graphql.CollectedField, obj *storage.ChangeGroup) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeGroup_versions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return obj.Versions(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionConnection[storage.AnyDocument]) graphql.Marshaler {
+			return ec.marshalNDocumentVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeGroup_versions(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ChangeGroup",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DocumentVersionConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_ChangeGroup_versions_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ChangeGroup_changes(ctx context.Context, field graphql.CollectedField, obj *storage.ChangeGroup) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeGroup_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return obj.Changes(ctx, fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.FieldChangeConnection) graphql.Marshaler {
+			return ec.marshalNFieldChangeConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeConnection(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeGroup_changes(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ChangeGroup",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FieldChangeConnection(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_ChangeGroup_changes_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ChangeResult_document(ctx context.Context, field graphql.CollectedField, obj *storage.Success[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeResult_document(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Document, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v storage.AnyDocument) graphql.Marshaler {
+			return ec.marshalNDocument2githubᚗcomᚋasofᚋasofᚋstorageᚐAnyDocument(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeResult_document(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ChangeResult",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("FieldContext.Child cannot be called on type INTERFACE")
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ChangeResult_deletedId(ctx context.Context, field graphql.CollectedField, obj *storage.Success[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeResult_deletedId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.DeletedID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeResult_deletedId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeResult", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeResult_version(ctx context.Context, field graphql.CollectedField, obj *storage.Success[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeResult_version(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Version, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeResult_version(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeResult", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeResult_changed(ctx context.Context, field graphql.CollectedField, obj *storage.Success[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeResult_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeResult_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeResult", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeResult_merged(ctx context.Context, field graphql.CollectedField, obj *storage.Success[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeResult_merged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Merged, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeResult_merged(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeResult", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _ChangeResult_changes(ctx context.Context, field graphql.CollectedField, obj *storage.Success[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeResult_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changes()
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.FieldChange) graphql.Marshaler {
+			return ec.marshalNFieldChange2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeResult_changes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ChangeResult",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FieldChange(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ChangeResult_clientMutationId(ctx context.Context, field graphql.CollectedField, obj *storage.Success[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ChangeResult_clientMutationId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ClientMutationID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ChangeResult_clientMutationId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ChangeResult", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CommitConflict_message(ctx context.Context, field graphql.CollectedField, obj *storage.CommitConflict) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CommitConflict_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CommitConflict_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CommitConflict", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CommitConflict_conflicts(ctx context.Context, field graphql.CollectedField, obj *storage.CommitConflict) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CommitConflict_conflicts(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Conflicts, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []storage.VersionConflict) graphql.Marshaler {
+			return ec.marshalNVersionConflict2ᚕgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConflictᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CommitConflict_conflicts(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CommitConflict",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("FieldContext.Child cannot be called on type INTERFACE")
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CommitConflict_clientMutationId(ctx context.Context, field graphql.CollectedField, obj *storage.CommitConflict) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CommitConflict_clientMutationId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ClientMutationID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CommitConflict_clientMutationId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CommitConflict", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _CommitSuccess_changeGroup(ctx context.Context, field graphql.CollectedField, obj *storage.CommitSuccess) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CommitSuccess_changeGroup(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ChangeGroup, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.ChangeGroup) graphql.Marshaler {
+			return ec.marshalOChangeGroup2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐChangeGroup(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CommitSuccess_changeGroup(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CommitSuccess",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ChangeGroup(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CommitSuccess_changed(ctx context.Context, field graphql.CollectedField, obj *storage.CommitSuccess) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CommitSuccess_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CommitSuccess_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CommitSuccess", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _CommitSuccess_results(ctx context.Context, field graphql.CollectedField, obj *storage.CommitSuccess) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CommitSuccess_results(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Results, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.ChangeResult) graphql.Marshaler {
+			return ec.marshalNChangeResult2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSuccessᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CommitSuccess_results(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "CommitSuccess",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ChangeResult(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _CommitSuccess_clientMutationId(ctx context.Context, field graphql.CollectedField, obj *storage.CommitSuccess) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CommitSuccess_clientMutationId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ClientMutationID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CommitSuccess_clientMutationId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CommitSuccess", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _CreateLicenseSuccess_license(ctx context.Context, field graphql.CollectedField, obj *storage.Success[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4405,8 +5133,8 @@ func (ec *executionContext) _DeleteLicenseSuccess_deletedId(ctx context.Context,
 			return obj.DeletedID, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNID2string(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalNID2ᚖstring(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4561,8 +5289,8 @@ func (ec *executionContext) _DeletePlatformSuccess_deletedId(ctx context.Context
 			return obj.DeletedID, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNID2string(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalNID2ᚖstring(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4717,8 +5445,8 @@ func (ec *executionContext) _DeleteProjectSuccess_deletedId(ctx context.Context,
 			return obj.DeletedID, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNID2string(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalNID2ᚖstring(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4873,8 +5601,8 @@ func (ec *executionContext) _DeleteTagSuccess_deletedId(ctx context.Context, fie
 			return obj.DeletedID, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNID2string(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalNID2ᚖstring(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5148,6 +5876,212 @@ func (ec *executionContext) _DocumentDiff_jsonPatch(ctx context.Context, field g
 }
 func (ec *executionContext) fieldContext_DocumentDiff_jsonPatch(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DocumentDiff", field, false, false, errors.New("field of type JSON does not have child fields"))
+}
+
+func (ec *executionContext) _DocumentVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DocumentVersionConnection_edges(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Edges, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionEdge[storage.AnyDocument]) graphql.Marshaler {
+			return ec.marshalNDocumentVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DocumentVersionConnection_edges(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DocumentVersionConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DocumentVersionEdge(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DocumentVersionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DocumentVersionConnection_nodes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Nodes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []storage.AnyDocument) graphql.Marshaler {
+			return ec.marshalNDocument2ᚕgithubᚗcomᚋasofᚋasofᚋstorageᚐAnyDocumentᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DocumentVersionConnection_nodes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DocumentVersionConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("FieldContext.Child cannot be called on type INTERFACE")
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DocumentVersionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DocumentVersionConnection_pageInfo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PageInfo, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐPageInfo(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DocumentVersionConnection_pageInfo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DocumentVersionConnection",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PageInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DocumentVersionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DocumentVersionConnection_totalCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TotalCount(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DocumentVersionConnection_totalCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DocumentVersionConnection", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _DocumentVersionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DocumentVersionEdge_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DocumentVersionEdge_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DocumentVersionEdge", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DocumentVersionEdge_node(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DocumentVersionEdge_node(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Node, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v storage.AnyDocument) graphql.Marshaler {
+			return ec.marshalNDocument2githubᚗcomᚋasofᚋasofᚋstorageᚐAnyDocument(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DocumentVersionEdge_node(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DocumentVersionEdge",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("FieldContext.Child cannot be called on type INTERFACE")
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _DocumentVersionEdge_changes(ctx context.Context, field graphql.CollectedField, obj *storage.VersionEdge[storage.AnyDocument]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DocumentVersionEdge_changes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changes()
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.FieldChange) graphql.Marshaler {
+			return ec.marshalNFieldChange2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐFieldChangeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DocumentVersionEdge_changes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "DocumentVersionEdge",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_FieldChange(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _FieldBlame_path(ctx context.Context, field graphql.CollectedField, obj *storage.FieldBlame) (ret graphql.Marshaler) {
@@ -6155,6 +7089,29 @@ func (ec *executionContext) fieldContext_License_diff(ctx context.Context, field
 		return fc, err
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _LicenseConflict_key(ctx context.Context, field graphql.CollectedField, obj *storage.Conflict[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseConflict_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseConflict_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LicenseConflict", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _LicenseConflict_message(ctx context.Context, field graphql.CollectedField, obj *storage.Conflict[*model.License]) (ret graphql.Marshaler) {
@@ -7917,6 +8874,50 @@ func (ec *executionContext) fieldContext_Mutation_restorePlatform(ctx context.Co
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_commit(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_commit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().Commit(ctx, fc.Args["input"].(storage.CommitInput[*model.ChangeInput]))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Result) graphql.Marshaler {
+			return ec.marshalNCommitResult2githubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐResult(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_commit(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("field of type CommitResult does not have child fields")
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_commit_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _PageInfo_hasNextPage(ctx context.Context, field graphql.CollectedField, obj *storage.PageInfo) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -8330,6 +9331,29 @@ func (ec *executionContext) fieldContext_Platform_diff(ctx context.Context, fiel
 		return fc, err
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _PlatformConflict_key(ctx context.Context, field graphql.CollectedField, obj *storage.Conflict[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformConflict_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformConflict_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PlatformConflict", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _PlatformConflict_message(ctx context.Context, field graphql.CollectedField, obj *storage.Conflict[*model.Platform]) (ret graphql.Marshaler) {
@@ -10082,6 +11106,29 @@ func (ec *executionContext) fieldContext_Project_diff(ctx context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _ProjectConflict_key(ctx context.Context, field graphql.CollectedField, obj *storage.Conflict[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectConflict_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectConflict_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProjectConflict", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
 func (ec *executionContext) _ProjectConflict_message(ctx context.Context, field graphql.CollectedField, obj *storage.Conflict[*model.Project]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11752,6 +12799,50 @@ func (ec *executionContext) fieldContext_Query_changelog(ctx context.Context, fi
 	return fc, nil
 }
 
+func (ec *executionContext) _Query_changeGroup(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Query_changeGroup(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Query().ChangeGroup(ctx, fc.Args["id"].(string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.ChangeGroup) graphql.Marshaler {
+			return ec.marshalOChangeGroup2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐChangeGroup(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Query_changeGroup(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Query",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ChangeGroup(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Query_changeGroup_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Query___type(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -13286,6 +14377,29 @@ func (ec *executionContext) fieldContext_Tag_diff(ctx context.Context, field gra
 		return fc, err
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _TagConflict_key(ctx context.Context, field graphql.CollectedField, obj *storage.Conflict[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagConflict_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TagConflict_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TagConflict", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _TagConflict_message(ctx context.Context, field graphql.CollectedField, obj *storage.Conflict[*model.Tag]) (ret graphql.Marshaler) {
@@ -16197,6 +17311,141 @@ func (ec *executionContext) fieldContext___Type_isOneOf(_ context.Context, field
 
 // region    **************************** input.gotpl *****************************
 
+func (ec *executionContext) unmarshalInputChangeInput(ctx context.Context, obj any) (model.ChangeInput, error) {
+	var it model.ChangeInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"createProject", "updateProject", "deleteProject", "restoreProject", "createTag", "updateTag", "deleteTag", "restoreTag", "createLicense", "updateLicense", "deleteLicense", "restoreLicense", "createPlatform", "updatePlatform", "deletePlatform", "restorePlatform"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "createProject":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createProject"))
+			data, err := ec.unmarshalOCreateProjectInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐCreateInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CreateProject = data
+		case "updateProject":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("updateProject"))
+			data, err := ec.unmarshalOUpdateProjectInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐUpdateInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.UpdateProject = data
+		case "deleteProject":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("deleteProject"))
+			data, err := ec.unmarshalODeleteProjectInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDeleteInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.DeleteProject = data
+		case "restoreProject":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("restoreProject"))
+			data, err := ec.unmarshalORestoreProjectInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐRestoreInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RestoreProject = data
+		case "createTag":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createTag"))
+			data, err := ec.unmarshalOCreateTagInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐCreateInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CreateTag = data
+		case "updateTag":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("updateTag"))
+			data, err := ec.unmarshalOUpdateTagInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐUpdateInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.UpdateTag = data
+		case "deleteTag":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("deleteTag"))
+			data, err := ec.unmarshalODeleteTagInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDeleteInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.DeleteTag = data
+		case "restoreTag":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("restoreTag"))
+			data, err := ec.unmarshalORestoreTagInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐRestoreInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RestoreTag = data
+		case "createLicense":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createLicense"))
+			data, err := ec.unmarshalOCreateLicenseInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐCreateInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CreateLicense = data
+		case "updateLicense":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("updateLicense"))
+			data, err := ec.unmarshalOUpdateLicenseInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐUpdateInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.UpdateLicense = data
+		case "deleteLicense":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("deleteLicense"))
+			data, err := ec.unmarshalODeleteLicenseInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDeleteInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.DeleteLicense = data
+		case "restoreLicense":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("restoreLicense"))
+			data, err := ec.unmarshalORestoreLicenseInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐRestoreInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RestoreLicense = data
+		case "createPlatform":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("createPlatform"))
+			data, err := ec.unmarshalOCreatePlatformInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐCreateInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.CreatePlatform = data
+		case "updatePlatform":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("updatePlatform"))
+			data, err := ec.unmarshalOUpdatePlatformInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐUpdateInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.UpdatePlatform = data
+		case "deletePlatform":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("deletePlatform"))
+			data, err := ec.unmarshalODeletePlatformInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDeleteInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.DeletePlatform = data
+		case "restorePlatform":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("restorePlatform"))
+			data, err := ec.unmarshalORestorePlatformInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐRestoreInput(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RestorePlatform = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputChangelogWhere(ctx context.Context, obj any) (storage.ChangelogWhere, error) {
 	var it storage.ChangelogWhere
 	if obj == nil {
@@ -16292,6 +17541,50 @@ func (ec *executionContext) unmarshalInputChangelogWhere(ctx context.Context, ob
 				return it, err
 			}
 			it.ChangeGroup = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputCommitInput(ctx context.Context, obj any) (storage.CommitInput[*model.ChangeInput], error) {
+	var it storage.CommitInput[*model.ChangeInput]
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"changes", "message", "clientMutationId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "changes":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("changes"))
+			data, err := ec.unmarshalNChangeInput2ᚕᚖgithubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐChangeInputᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Changes = data
+		case "message":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("message"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Message = data
+		case "clientMutationId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clientMutationId"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ClientMutationID = data
 		}
 	}
 	return it, nil
@@ -17483,6 +18776,33 @@ func (ec *executionContext) unmarshalInputVersionRef(ctx context.Context, obj an
 
 // region    ************************** interface.gotpl ***************************
 
+func (ec *executionContext) _CommitResult(ctx context.Context, sel ast.SelectionSet, obj model.Result) graphql.Marshaler {
+	switch obj := (obj).(type) {
+	case nil:
+		return graphql.Null
+	case storage.CommitSuccess:
+		return ec._CommitSuccess(ctx, sel, &obj)
+	case *storage.CommitSuccess:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._CommitSuccess(ctx, sel, obj)
+	case storage.CommitConflict:
+		return ec._CommitConflict(ctx, sel, &obj)
+	case *storage.CommitConflict:
+		if obj == nil {
+			return graphql.Null
+		}
+		return ec._CommitConflict(ctx, sel, obj)
+	default:
+		if typedObj, ok := obj.(graphql.Marshaler); ok {
+			return typedObj
+		} else {
+			panic(fmt.Errorf("unexpected type %T; non-generated variants of CommitResult must implement graphql.Marshaler", obj))
+		}
+	}
+}
+
 func (ec *executionContext) _CreateLicenseResult(ctx context.Context, sel ast.SelectionSet, obj model.Result) graphql.Marshaler {
 	switch obj := (obj).(type) {
 	case nil:
@@ -18002,7 +19322,7 @@ func (ec *executionContext) _UpdateTagResult(ctx context.Context, sel ast.Select
 	}
 }
 
-func (ec *executionContext) _VersionConflict(ctx context.Context, sel ast.SelectionSet, obj model.VersionConflict) graphql.Marshaler {
+func (ec *executionContext) _VersionConflict(ctx context.Context, sel ast.SelectionSet, obj storage.VersionConflict) graphql.Marshaler {
 	switch obj := (obj).(type) {
 	case nil:
 		return graphql.Null
@@ -18132,6 +19452,238 @@ func (ec *executionContext) _ChangeEvent(ctx context.Context, sel ast.SelectionS
 		case "changes":
 			out.Values[i] = ec._ChangeEvent_changes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var changeGroupImplementors = []string{"ChangeGroup"}
+
+func (ec *executionContext) _ChangeGroup(ctx context.Context, sel ast.SelectionSet, obj *storage.ChangeGroup) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, changeGroupImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ChangeGroup")
+		case "id":
+			out.Values[i] = ec._ChangeGroup_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "recordedAt":
+			out.Values[i] = ec._ChangeGroup_recordedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "author":
+			out.Values[i] = ec._ChangeGroup_author(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._ChangeGroup_message(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "versions":
+			out.Values[i] = ec._ChangeGroup_versions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changes":
+			out.Values[i] = ec._ChangeGroup_changes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var changeResultImplementors = []string{"ChangeResult"}
+
+func (ec *executionContext) _ChangeResult(ctx context.Context, sel ast.SelectionSet, obj *storage.Success[storage.AnyDocument]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, changeResultImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ChangeResult")
+		case "document":
+			out.Values[i] = ec._ChangeResult_document(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "deletedId":
+			out.Values[i] = ec._ChangeResult_deletedId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "version":
+			out.Values[i] = ec._ChangeResult_version(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changed":
+			out.Values[i] = ec._ChangeResult_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "merged":
+			out.Values[i] = ec._ChangeResult_merged(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changes":
+			out.Values[i] = ec._ChangeResult_changes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "clientMutationId":
+			out.Values[i] = ec._ChangeResult_clientMutationId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var commitConflictImplementors = []string{"CommitConflict", "CommitResult"}
+
+func (ec *executionContext) _CommitConflict(ctx context.Context, sel ast.SelectionSet, obj *storage.CommitConflict) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, commitConflictImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CommitConflict")
+		case "message":
+			out.Values[i] = ec._CommitConflict_message(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "conflicts":
+			out.Values[i] = ec._CommitConflict_conflicts(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "clientMutationId":
+			out.Values[i] = ec._CommitConflict_clientMutationId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var commitSuccessImplementors = []string{"CommitSuccess", "CommitResult"}
+
+func (ec *executionContext) _CommitSuccess(ctx context.Context, sel ast.SelectionSet, obj *storage.CommitSuccess) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, commitSuccessImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CommitSuccess")
+		case "changeGroup":
+			out.Values[i] = ec._CommitSuccess_changeGroup(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "changed":
+			out.Values[i] = ec._CommitSuccess_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "results":
+			out.Values[i] = ec._CommitSuccess_results(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "clientMutationId":
+			out.Values[i] = ec._CommitSuccess_clientMutationId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -18702,6 +20254,107 @@ func (ec *executionContext) _DocumentDiff(ctx context.Context, sel ast.Selection
 	return out
 }
 
+var documentVersionConnectionImplementors = []string{"DocumentVersionConnection"}
+
+func (ec *executionContext) _DocumentVersionConnection(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionConnection[storage.AnyDocument]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, documentVersionConnectionImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DocumentVersionConnection")
+		case "edges":
+			out.Values[i] = ec._DocumentVersionConnection_edges(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "nodes":
+			out.Values[i] = ec._DocumentVersionConnection_nodes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pageInfo":
+			out.Values[i] = ec._DocumentVersionConnection_pageInfo(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "totalCount":
+			out.Values[i] = ec._DocumentVersionConnection_totalCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var documentVersionEdgeImplementors = []string{"DocumentVersionEdge"}
+
+func (ec *executionContext) _DocumentVersionEdge(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionEdge[storage.AnyDocument]) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, documentVersionEdgeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DocumentVersionEdge")
+		case "cursor":
+			out.Values[i] = ec._DocumentVersionEdge_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "node":
+			out.Values[i] = ec._DocumentVersionEdge_node(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changes":
+			out.Values[i] = ec._DocumentVersionEdge_changes(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var fieldBlameImplementors = []string{"FieldBlame"}
 
 func (ec *executionContext) _FieldBlame(ctx context.Context, sel ast.SelectionSet, obj *storage.FieldBlame) graphql.Marshaler {
@@ -19064,6 +20717,11 @@ func (ec *executionContext) _LicenseConflict(ctx context.Context, sel ast.Select
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("LicenseConflict")
+		case "key":
+			out.Values[i] = ec._LicenseConflict_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "message":
 			out.Values[i] = ec._LicenseConflict_message(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -19628,6 +21286,13 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "commit":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_commit(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -19797,6 +21462,11 @@ func (ec *executionContext) _PlatformConflict(ctx context.Context, sel ast.Selec
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("PlatformConflict")
+		case "key":
+			out.Values[i] = ec._PlatformConflict_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "message":
 			out.Values[i] = ec._PlatformConflict_message(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -20356,6 +22026,11 @@ func (ec *executionContext) _ProjectConflict(ctx context.Context, sel ast.Select
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("ProjectConflict")
+		case "key":
+			out.Values[i] = ec._ProjectConflict_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "message":
 			out.Values[i] = ec._ProjectConflict_message(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -21095,6 +22770,28 @@ func (ec *executionContext) _Query(ctx context.Context, sel ast.SelectionSet) gr
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
+		case "changeGroup":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Query_changeGroup(ctx, field)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			rrm := func(ctx context.Context) graphql.Marshaler {
+				return ec.OperationContext.RootResolverMiddleware(ctx,
+					func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return rrm(innerCtx) })
 		case "__type":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Query___type(ctx, field)
@@ -21561,6 +23258,11 @@ func (ec *executionContext) _TagConflict(ctx context.Context, sel ast.SelectionS
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("TagConflict")
+		case "key":
+			out.Values[i] = ec._TagConflict_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "message":
 			out.Values[i] = ec._TagConflict_message(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -22708,6 +24410,25 @@ func (ec *executionContext) marshalNChangeEvent2ᚖgithubᚗcomᚋasofᚋasofᚋ
 	return ec._ChangeEvent(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalNChangeInput2ᚕᚖgithubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐChangeInputᚄ(ctx context.Context, v any) ([]*model.ChangeInput, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]*model.ChangeInput, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNChangeInput2ᚖgithubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐChangeInput(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) unmarshalNChangeInput2ᚖgithubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐChangeInput(ctx context.Context, v any) (*model.ChangeInput, error) {
+	res, err := ec.unmarshalInputChangeInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) unmarshalNChangeOp2githubᚗcomᚋasofᚋasofᚋstorageᚐChangeOp(ctx context.Context, v any) (storage.ChangeOp, error) {
 	tmp, err := scalar.UnmarshalString(v)
 	res := storage.ChangeOp(tmp)
@@ -22723,6 +24444,47 @@ func (ec *executionContext) marshalNChangeOp2githubᚗcomᚋasofᚋasofᚋstorag
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNChangeResult2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSuccessᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.ChangeResult) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNChangeResult2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSuccess(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNChangeResult2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSuccess(ctx context.Context, sel ast.SelectionSet, v *storage.ChangeResult) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ChangeResult(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNCommitInput2githubᚗcomᚋasofᚋasofᚋstorageᚐCommitInput(ctx context.Context, v any) (storage.CommitInput[*model.ChangeInput], error) {
+	res, err := ec.unmarshalInputCommitInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNCommitResult2githubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐResult(ctx context.Context, sel ast.SelectionSet, v model.Result) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._CommitResult(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNCreateLicenseInput2githubᚗcomᚋasofᚋasofᚋstorageᚐCreateInput(ctx context.Context, v any) (storage.CreateInput, error) {
@@ -22861,6 +24623,32 @@ func (ec *executionContext) marshalNDeleteTagResult2githubᚗcomᚋasofᚋasof�
 	return ec._DeleteTagResult(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalNDocument2githubᚗcomᚋasofᚋasofᚋstorageᚐAnyDocument(ctx context.Context, sel ast.SelectionSet, v storage.AnyDocument) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._Document(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNDocument2ᚕgithubᚗcomᚋasofᚋasofᚋstorageᚐAnyDocumentᚄ(ctx context.Context, sel ast.SelectionSet, v []storage.AnyDocument) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNDocument2githubᚗcomᚋasofᚋasofᚋstorageᚐAnyDocument(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNDocumentDiff2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDocumentDiff(ctx context.Context, sel ast.SelectionSet, v *storage.DocumentDiff) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
@@ -22885,6 +24673,42 @@ func (ec *executionContext) marshalNDocumentType2string(ctx context.Context, sel
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNDocumentVersionConnection2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConnection(ctx context.Context, sel ast.SelectionSet, v *storage.VersionConnection[storage.AnyDocument]) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._DocumentVersionConnection(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNDocumentVersionEdge2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.VersionEdge[storage.AnyDocument]) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNDocumentVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNDocumentVersionEdge2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionEdge(ctx context.Context, sel ast.SelectionSet, v *storage.VersionEdge[storage.AnyDocument]) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._DocumentVersionEdge(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNEventKind2githubᚗcomᚋasofᚋasofᚋstorageᚐEventKind(ctx context.Context, v any) (storage.EventKind, error) {
@@ -23035,6 +24859,28 @@ func (ec *executionContext) marshalNID2ᚕstringᚄ(ctx context.Context, sel ast
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNID2ᚖstring(ctx context.Context, v any) (*string, error) {
+	res, err := scalar.UnmarshalID(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2ᚖstring(ctx context.Context, sel ast.SelectionSet, v *string) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	_ = sel
+	res := scalar.MarshalID(*v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) unmarshalNInt2int(ctx context.Context, v any) (int, error) {
@@ -24088,6 +25934,32 @@ func (ec *executionContext) marshalNUpdateTagResult2githubᚗcomᚋasofᚋasof�
 	return ec._UpdateTagResult(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalNVersionConflict2githubᚗcomᚋasofᚋasofᚋstorageᚐVersionConflict(ctx context.Context, sel ast.SelectionSet, v storage.VersionConflict) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._VersionConflict(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNVersionConflict2ᚕgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionConflictᚄ(ctx context.Context, sel ast.SelectionSet, v []storage.VersionConflict) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNVersionConflict2githubᚗcomᚋasofᚋasofᚋstorageᚐVersionConflict(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) marshalNVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx context.Context, sel ast.SelectionSet, v *storage.VersionInfo) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
@@ -24278,6 +26150,13 @@ func (ec *executionContext) marshalOBoolean2ᚖbool(ctx context.Context, sel ast
 	return res
 }
 
+func (ec *executionContext) marshalOChangeGroup2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐChangeGroup(ctx context.Context, sel ast.SelectionSet, v *storage.ChangeGroup) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ChangeGroup(ctx, sel, v)
+}
+
 func (ec *executionContext) unmarshalOChangelogWhere2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐChangelogWhere(ctx context.Context, v any) (*storage.ChangelogWhere, error) {
 	if v == nil {
 		return nil, nil
@@ -24302,6 +26181,38 @@ func (ec *executionContext) marshalOConflictPolicy2ᚖgithubᚗcomᚋasofᚋasof
 	_ = ctx
 	res := scalar.MarshalConflictPolicy(*v)
 	return res
+}
+
+func (ec *executionContext) unmarshalOCreateLicenseInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐCreateInput(ctx context.Context, v any) (*storage.CreateInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCreateLicenseInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOCreatePlatformInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐCreateInput(ctx context.Context, v any) (*storage.CreateInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCreatePlatformInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOCreateProjectInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐCreateInput(ctx context.Context, v any) (*storage.CreateInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCreateProjectInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOCreateTagInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐCreateInput(ctx context.Context, v any) (*storage.CreateInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputCreateTagInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) unmarshalODate2ᚖstring(ctx context.Context, v any) (*string, error) {
@@ -24338,6 +26249,38 @@ func (ec *executionContext) marshalODateTime2ᚖgithubᚗcomᚋasofᚋasofᚋsto
 	_ = ctx
 	res := scalar.MarshalDateTime(*v)
 	return res
+}
+
+func (ec *executionContext) unmarshalODeleteLicenseInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDeleteInput(ctx context.Context, v any) (*storage.DeleteInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputDeleteLicenseInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalODeletePlatformInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDeleteInput(ctx context.Context, v any) (*storage.DeleteInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputDeletePlatformInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalODeleteProjectInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDeleteInput(ctx context.Context, v any) (*storage.DeleteInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputDeleteProjectInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalODeleteTagInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐDeleteInput(ctx context.Context, v any) (*storage.DeleteInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputDeleteTagInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalODocument2githubᚗcomᚋasofᚋasofᚋstorageᚐAnyDocument(ctx context.Context, sel ast.SelectionSet, v storage.AnyDocument) graphql.Marshaler {
@@ -24796,6 +26739,38 @@ func (ec *executionContext) marshalORelease2ᚖgithubᚗcomᚋasofᚋasofᚋgrap
 	return ec._Release(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalORestoreLicenseInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐRestoreInput(ctx context.Context, v any) (*storage.RestoreInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputRestoreLicenseInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalORestorePlatformInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐRestoreInput(ctx context.Context, v any) (*storage.RestoreInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputRestorePlatformInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalORestoreProjectInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐRestoreInput(ctx context.Context, v any) (*storage.RestoreInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputRestoreProjectInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalORestoreTagInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐRestoreInput(ctx context.Context, v any) (*storage.RestoreInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputRestoreTagInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) unmarshalOSince2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐSince(ctx context.Context, v any) (*storage.Since, error) {
 	if v == nil {
 		return nil, nil
@@ -24953,6 +26928,38 @@ func (ec *executionContext) marshalOTagWhere2map(ctx context.Context, sel ast.Se
 	_ = ctx
 	res := scalar.MarshalInput(v)
 	return res
+}
+
+func (ec *executionContext) unmarshalOUpdateLicenseInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐUpdateInput(ctx context.Context, v any) (*storage.UpdateInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUpdateLicenseInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOUpdatePlatformInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐUpdateInput(ctx context.Context, v any) (*storage.UpdateInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUpdatePlatformInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOUpdateProjectInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐUpdateInput(ctx context.Context, v any) (*storage.UpdateInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUpdateProjectInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalOUpdateTagInput2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐUpdateInput(ctx context.Context, v any) (*storage.UpdateInput, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputUpdateTagInput(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalOVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx context.Context, sel ast.SelectionSet, v *storage.VersionInfo) graphql.Marshaler {

@@ -133,6 +133,11 @@ func (r *mutationResolver) RestorePlatform(ctx context.Context, input storage.Re
 	return r.collections.Platforms.Restore(ctx, input)
 }
 
+// Commit resolves Mutation.commit.
+func (r *mutationResolver) Commit(ctx context.Context, input storage.CommitInput[*model.ChangeInput]) (model.Result, error) {
+	return storage.Commit(ctx, r.store, input)
+}
+
 // Versions resolves Platform.versions.
 func (r *platformResolver) Versions(ctx context.Context, obj *model.Platform, from *driver.Instant, to *driver.Instant, author *string, fields []string, first *int, after *string, last *int, before *string) (*storage.VersionConnection[*model.Platform], error) {
 	return r.collections.Platforms.Versions(ctx, obj.Base(), from, to, author, fields, first, after, last, before)
@@ -301,6 +306,11 @@ func (r *queryResolver) PlatformHistory(ctx context.Context, key string) (*stora
 // Changelog resolves Query.changelog.
 func (r *queryResolver) Changelog(ctx context.Context, where *storage.ChangelogWhere, first *int, after *string, last *int, before *string) (*storage.FieldChangeConnection, error) {
 	return r.store.Changelog(ctx, where, first, after, last, before)
+}
+
+// ChangeGroup resolves Query.changeGroup.
+func (r *queryResolver) ChangeGroup(ctx context.Context, id string) (*storage.ChangeGroup, error) {
+	return r.store.ChangeGroup(ctx, id)
 }
 
 // ProjectChanged resolves Subscription.projectChanged.

@@ -15,6 +15,8 @@ type changelog struct {
 	log    driver.LogQuery // without direction and place
 	seen   driver.Instant
 	fields []string // GraphQL names; none: all
+	// whole says that it is a list of versions: each has one place, and no change.
+	whole bool
 }
 
 // changePlace is the place of a change: its version, and the index among the
@@ -29,7 +31,7 @@ type changePlace struct {
 // likely to be wanted, versions is how many probably have enough, and no fewer than are
 // wanted of the changes; 0 for all, newest first. An engine that knows need not look for
 // the others.
-func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, *driver.Version) bool) error {
+func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, entry) bool) error {
 	q := l.log
 	q.Limit = versions
 	q.Backward = !reverse
@@ -66,7 +68,7 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 }
 
 // version calls yield with the changes of one version; false where no more are wanted.
-func (l *changelog) version(e entry, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, *driver.Version) bool) bool {
+func (l *changelog) version(e entry, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, entry) bool) bool {
 	v := e.version
 	t := l.store.byCollection[v.Collection]
 	if t == nil {
@@ -76,7 +78,10 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 	shown := func(c change) bool {
 		return (len(l.fields) == 0 || slices.Contains(l.fields, c.f.Name)) && (after == nil || place.behind(*after, reverse))
 	}
-	wanted := func(c change) bool { return (until == nil || until.behind(place, reverse)) && yield(place, c, v) }
+	wanted := func(c change) bool { return (until == nil || until.behind(place, reverse)) && yield(place, c, e) }
+	if l.whole {
+		return !shown(change{}) || wanted(change{})
+	}
 	if reverse {
 		type indexed struct {
 			change
@@ -131,54 +136,66 @@ func newer(p, q driver.LogPosition) bool {
 // page reads a page of the list, with one range read where each version shows a
 // change. The hash is that of the arguments.
 func (l *changelog) page(ctx context.Context, op *operation, hash string, p paging) (*FieldChangeConnection, error) {
-	from, to, err := l.places(op, hash, p)
+	items, info, count, err := l.items(ctx, op, hash, p)
 	if err != nil {
 		return nil, err
 	}
+	conn := &FieldChangeConnection{Edges: make([]*FieldChangeEdge, len(items)), Nodes: make([]*FieldChange, len(items)), PageInfo: info, count: count}
+	for i, it := range items {
+		conn.Nodes[i] = l.store.fieldChange(it.t, it.change, it.version, l.seen)
+		conn.Edges[i] = &FieldChangeEdge{Node: conn.Nodes[i], cursor: it.cursor}
+	}
+	return conn, nil
+}
+
+// changeItem is a change in a page, or a version.
+type changeItem struct {
+	t *Type
+	change
+	entry
+	cursor func() string
+}
+
+// items reads a page.
+func (l *changelog) items(ctx context.Context, op *operation, hash string, p paging) ([]changeItem, *PageInfo, counter, error) {
+	from, to, err := l.places(op, hash, p)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	if err := l.store.settled(ctx, op, l.seen); err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	if p.backward {
 		from, to = to, from
 	}
-	type item struct {
-		place  changePlace
-		change *FieldChange
-	}
-	var items []item
+	var items []changeItem
 	// Each version has a change or more, the one of the place and one behind the page too.
-	err = l.each(ctx, p.backward, from, to, p.limit+2, func(at changePlace, c change, v *driver.Version) bool {
-		items = append(items, item{at, l.store.fieldChange(l.store.byCollection[v.Collection], c, v, l.seen)})
+	err = l.each(ctx, p.backward, from, to, p.limit+2, func(at changePlace, c change, e entry) bool {
+		items = append(items, changeItem{l.store.byCollection[e.version.Collection], c, e, func() string {
+			return encodeCursor(hash, l.seen, at.At, at.Collection, at.Key, at.Number, at.index)
+		}})
 		return len(items) <= p.limit
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	if p.backward {
 		slices.Reverse(items)
 	}
 	items, more := trim(p, items)
-	conn := &FieldChangeConnection{Edges: make([]*FieldChangeEdge, len(items)), Nodes: make([]*FieldChange, len(items)), PageInfo: p.info(more)}
-	for i, it := range items {
-		conn.Nodes[i] = it.change
-		conn.Edges[i] = &FieldChangeEdge{Node: it.change, cursor: func() string {
-			at := it.place
-			return encodeCursor(hash, l.seen, at.At, at.Collection, at.Key, at.Number, at.index)
-		}}
-	}
+	info := p.info(more)
 	if n := len(items); n > 0 {
-		conn.PageInfo.start, conn.PageInfo.end = conn.Edges[0].cursor, conn.Edges[n-1].cursor
+		info.start, info.end = items[0].cursor, items[n-1].cursor
 	}
 	whole := !more && from == nil && to == nil
-	conn.count = func(ctx context.Context) (int, error) {
+	return items, info, func(ctx context.Context) (int, error) {
 		if whole {
 			return len(items), nil
 		}
 		n := 0
-		err := l.each(ctx, false, nil, nil, 0, func(changePlace, change, *driver.Version) bool { n++; return true })
+		err := l.each(ctx, false, nil, nil, 0, func(changePlace, change, entry) bool { n++; return true })
 		return n, err
-	}
-	return conn, nil
+	}, nil
 }
 
 // places reads the cursors, and pins the list to their instant.

@@ -21,6 +21,7 @@ const (
 
 // conflict is a Conflict whose documents have no model yet.
 type conflict struct {
+	key              string
 	message          string
 	expected, actual int
 	at               driver.Instant // at which the current document is shown
@@ -30,10 +31,18 @@ type conflict struct {
 	since            func(context.Context) ([]*FieldChange, error)
 }
 
+// conflict returns a conflict with models.
+func (c *Collection[T]) conflict(k *conflict) VersionConflict {
+	return &Conflict[T]{
+		Key: k.key, Message: k.message, ExpectedVersion: k.expected, ActualVersion: k.actual, Current: c.Wrap(k.current), Base: c.Wrap(k.base),
+		OverlappingPaths: k.overlapping, Mergeable: k.mergeable, since: k.since,
+	}
+}
+
 // newConflict describes why a write found another version than it expected; cur
 // is what it found, nil for nothing. The patch is nil for writes that have none.
 func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key string, expected int, cur *driver.Version, patch map[string]any) (*conflict, error) {
-	k := &conflict{expected: expected, overlapping: []string{}}
+	k := &conflict{key: key, expected: expected, overlapping: []string{}}
 	k.since = func(context.Context) ([]*FieldChange, error) { return []*FieldChange{}, nil }
 	at := op.now(cur)
 	k.at = at
@@ -104,14 +113,6 @@ func (s *Store) compare(ctx context.Context, a, b *driver.Version) (done func(),
 	case <-ctx.Done():
 		return nil, fromDriver(ctx, driver.GivenUp(ctx.Err()))
 	}
-}
-
-// lost is the outcome of a write that was in conflict.
-func (s *Store) lost(ctx context.Context, op *operation, k *conflict, err error) (*outcome, error) {
-	if err == nil {
-		err = s.shows(ctx, op, k.at)
-	}
-	return &outcome{conflict: k}, err
 }
 
 func conflictMessage(t *Type, key string, expected int, cur *driver.Version) string {

@@ -23,6 +23,7 @@ const (
 	CodeQueryTooComplex  Code = "QUERY_TOO_COMPLEX"
 	CodeResync           Code = "RESYNC"
 	CodeTooSlow          Code = "TOO_SLOW"
+	CodeUnsupported      Code = "UNSUPPORTED" // this engine cannot
 	CodeUnavailable      Code = "UNAVAILABLE"
 	CodeInternal         Code = "INTERNAL"
 )

@@ -195,7 +195,9 @@ func TestOnSQLite(t *testing.T) {
 		"Versions": TestVersions, "Blame": TestBlame, "BlameStopsEarly": TestBlameStopsEarly, "Diff": TestDiff, "HistoryOfWhatWasJustWritten": TestHistoryOfWhatWasJustWritten, "Create": TestCreate, "InputIsChecked": TestInputIsChecked,
 		"PatchTellsNullFromAbsent": TestPatchTellsNullFromAbsent, "NothingChangedMakesNoVersion": TestNothingChangedMakesNoVersion, "ConflictSaysEverything": TestConflictSaysEverything,
 		"Merge": TestMerge, "AConflictIsShownAtASettledInstant": TestAConflictIsShownAtASettledInstant, "CompareAndSwapIsTheEngines": TestCompareAndSwapIsTheEngines, "ConcurrentUpdatesLoseNothing": TestConcurrentUpdatesLoseNothing,
-		"Delete": TestDelete, "RestoreLosesNothing": TestRestoreLosesNothing, "ChangeGroups": TestChangeGroups, "LoadWorksOutWhatChanged": TestLoadWorksOutWhatChanged,
+		"Delete": TestDelete, "CommitIsAllOrNothing": TestCommitIsAllOrNothing, "CommitNamesEveryConflict": TestCommitNamesEveryConflict, "CommitMergesAgain": TestCommitMergesAgain,
+		"CommitComparesWhatItLeaves": TestCommitComparesWhatItLeaves, "CommitRefuses": TestCommitRefuses, "CommitsThatRace": TestCommitsThatRace,
+		"RestoreLosesNothing": TestRestoreLosesNothing, "ChangeGroups": TestChangeGroups, "LoadWorksOutWhatChanged": TestLoadWorksOutWhatChanged,
 		"IDsOfLaterPages": TestIDsOfLaterPages, "Watch": TestWatch, "WatchRefuses": TestWatchRefuses, "WhatCannotBeReadIsNullInFilters": TestWhatCannotBeReadIsNullInFilters,
 	} {
 		t.Run(name, test)

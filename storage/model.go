@@ -125,9 +125,9 @@ type Success[T any] struct {
 	// Document is the document after the write; of a delete, as it was before.
 	Document T
 	Version  int // the document's last version now
-	// DeletedID is the document's id without a version, for caches to forget the
-	// document of a delete by.
-	DeletedID string
+	// DeletedID is the document's id without a version, for caches to forget it by; nil
+	// where it was not deleted.
+	DeletedID *string
 	// Changed is false when the write would have changed nothing; then there is
 	// no new version.
 	Changed bool
@@ -143,6 +143,7 @@ func (s *Success[T]) Changes() ([]*FieldChange, error) { return s.changes() }
 // Conflict is a write that found another version than it expected. Nothing was
 // written.
 type Conflict[T any] struct {
+	Key             string // of the document
 	Message         string
 	ExpectedVersion int
 	ActualVersion   int // 0: the document never existed
@@ -159,6 +160,9 @@ type Conflict[T any] struct {
 // ChangesSince lists what was changed after the expected version, oldest first,
 // read when asked for; the newest 1,000 changes if there are more.
 func (c *Conflict[T]) ChangesSince(ctx context.Context) ([]*FieldChange, error) { return c.since(ctx) }
+
+// VersionConflict is a Conflict of any type of documents.
+type VersionConflict interface{ IsVersionConflict() }
 
 // IsVersionConflict marks the GraphQL interface VersionConflict.
 func (c *Conflict[T]) IsVersionConflict() {}

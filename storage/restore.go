@@ -11,34 +11,24 @@ import (
 	"github.com/asof/asof/storage/rawjson"
 )
 
-func (s *Store) restore(ctx context.Context, t *Type, in RestoreInput) (*outcome, error) {
-	op, err := s.request(ctx, in.Key, in.ExpectedVersion, in.Message)
-	if err != nil {
-		return nil, err
+// restoration is the mutation of Restore.
+func (s *Store) restoration(t *Type, in *RestoreInput) (*mutation, error) {
+	m := &mutation{t: t, key: in.Key, expected: in.ExpectedVersion, message: in.Message, clientMutationID: in.ClientMutationID, tombstone: true}
+	if err := m.checkExpected(); err != nil {
+		return m, err
 	}
 	if in.To == nil {
-		return nil, badInput("input.to: name the version to restore by its number (version) or by an instant (asOf)")
+		return m, badInput("input.to: name the version to restore by its number (version) or by an instant (asOf)")
 	}
-	cur, err := s.current(ctx, t, in.Key)
-	if err != nil {
-		return nil, err
+	m.next = func(ctx context.Context, op *operation, cur *driver.Version) (*driver.Write, error) {
+		return s.restored(ctx, op, t, in, cur)
 	}
-	if cur != nil && cur.Number == int64(in.ExpectedVersion) {
-		o, err := s.restoreAfter(ctx, op, t, in, cur)
-		if !isConflict(err) {
-			return o, err
-		}
-		if cur, err = s.current(ctx, t, in.Key); err != nil {
-			return nil, err
-		}
-	}
-	k, err := s.newConflict(ctx, op, t, in.Key, in.ExpectedVersion, cur, nil)
-	return s.lost(ctx, op, k, err)
+	return m, nil
 }
 
-// restoreAfter writes the state of an earlier version after cur, which is the
-// expected one. It returns the engine's conflict if another write was faster.
-func (s *Store) restoreAfter(ctx context.Context, op *operation, t *Type, in RestoreInput, cur *driver.Version) (*outcome, error) {
+// restored returns what writes the state of an earlier version after cur, which is the
+// expected one; nil where that would change nothing.
+func (s *Store) restored(ctx context.Context, op *operation, t *Type, in *RestoreInput, cur *driver.Version) (*driver.Write, error) {
 	target, err := s.referred(ctx, op, op.now(cur), t, in.Key, "input.to", *in.To)
 	if err != nil {
 		return nil, err
@@ -69,15 +59,9 @@ func (s *Store) restoreAfter(ctx context.Context, op *operation, t *Type, in Res
 	}
 	changed := normal.Changed(dataOf(cur), data)
 	if len(changed) == 0 && !cur.Deleted {
-		return s.wroteNothing(ctx, op, t, cur)
+		return nil, nil
 	}
-	v, err := s.commit(ctx, op, t, in.Message, driver.Write{
-		Key: in.Key, Expected: cur.Number, Op: driver.OpRestore, Changed: changed, Data: data,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.wrote(t, cur, v), nil
+	return &driver.Write{Op: driver.OpRestore, Changed: changed, Data: data}, nil
 }
 
 // restorable refuses what would make a document unreadable in a place where it is

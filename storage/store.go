@@ -15,10 +15,11 @@ type Store struct {
 	engine       driver.Engine
 	distant      driver.Distant    // the engine, or nil
 	rememberer   driver.Rememberer // the engine, or nil
+	maxWrites    int               // that the engine takes in one commit
 	types        []*Type
 	byName       map[string]*Type
 	byCollection map[string]*Type
-	wraps        map[string]func(*Document) AnyDocument // by type name
+	models       map[string]models // by type name
 	limits       Limits
 	log          *slog.Logger
 	loaded       loadCache
@@ -76,15 +77,18 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 	}
 	s := &Store{
 		engine: engine, types: types,
-		byName: map[string]*Type{}, byCollection: map[string]*Type{actors.Collection: actors}, wraps: map[string]func(*Document) AnyDocument{},
+		byName: map[string]*Type{}, byCollection: map[string]*Type{actors.Collection: actors}, models: map[string]models{}, maxWrites: driver.MaxWrites,
 		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
 		names: actorNames{by: lru.New[string, knownName](namesBytes)},
 	}
 	s.distant, _ = driver.As[driver.Distant](engine)
 	s.rememberer, _ = driver.As[driver.Rememberer](engine)
+	if b, ok := driver.As[driver.Batcher](engine); ok {
+		s.maxWrites = b.MaxWrites()
+	}
 	for _, t := range types {
 		s.byName[t.Name], s.byCollection[t.Collection] = t, t
-		s.wraps[t.Name] = func(d *Document) AnyDocument { return d }
+		NewCollection(s, t, func(d *Document) *Document { return d })
 	}
 	for _, o := range opts {
 		o(s)
@@ -105,8 +109,14 @@ func (s *Store) Types() []*Type { return s.types }
 // that of what is known of actors, which no schema has. It must not be modified.
 func (s *Store) ByCollection() map[string]*Type { return s.byCollection }
 
+// models makes what is shown of the documents of a type, which is not known.
+type models interface {
+	any(d *Document) AnyDocument
+	conflict(k *conflict) VersionConflict
+}
+
 // wrapAny returns the model of a document.
-func (s *Store) wrapAny(d *Document) AnyDocument { return s.wraps[d.t.Name](d) }
+func (s *Store) wrapAny(d *Document) AnyDocument { return s.models[d.t.Name].any(d) }
 
 // Collection is the documents of one type, as models of type T.
 type Collection[T AnyDocument] struct {
@@ -118,9 +128,12 @@ type Collection[T AnyDocument] struct {
 // NewCollection returns the documents of a type; wrap makes the model of one.
 // It is called while the program is put together, before the store is used.
 func NewCollection[T AnyDocument](s *Store, t *Type, wrap func(*Document) T) *Collection[T] {
-	s.wraps[t.Name] = func(d *Document) AnyDocument { return wrap(d) }
-	return &Collection[T]{store: s, t: t, wrap: wrap}
+	c := &Collection[T]{store: s, t: t, wrap: wrap}
+	s.models[t.Name] = c
+	return c
 }
+
+func (c *Collection[T]) any(d *Document) AnyDocument { return c.wrap(d) }
 
 // Store is the store that the documents are in.
 func (c *Collection[T]) Store() *Store { return c.store }

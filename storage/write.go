@@ -22,27 +22,42 @@ type outcome struct {
 	conflict        *conflict
 }
 
-// finish turns an outcome into the member of the GraphQL union.
-func finish[T AnyDocument](ctx context.Context, c *Collection[T], o *outcome, err error, clientMutationID *string) (any, error) {
+// alone makes one mutation, in the change group of its operation, and returns the member
+// of the GraphQL union. The error is that of what made the mutation.
+func (c *Collection[T]) alone(ctx context.Context, m *mutation, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	op, err := c.store.operation(ctx)
 	if err != nil {
 		return nil, Unwritten(err)
 	}
-	if k := o.conflict; k != nil {
-		return &Conflict[T]{
-			Message: k.message, ExpectedVersion: k.expected, ActualVersion: k.actual, Current: c.Wrap(k.current), Base: c.Wrap(k.base),
-			OverlappingPaths: k.overlapping, Mergeable: k.mergeable, since: k.since,
-		}, nil
+	outs, err := c.store.mutate(ctx, op, op.group(), m)
+	switch {
+	case err != nil:
+		return nil, Unwritten(err)
+	case outs[0].conflict != nil:
+		return c.conflict(outs[0].conflict), nil
 	}
-	return &Success[T]{
-		Document: c.Wrap(o.doc), Version: int(o.version.Number), DeletedID: encodeID(c.t.Name, o.version.Key, 0),
-		Changed: o.changed, Merged: o.merged, ClientMutationID: clientMutationID,
+	return success(ctx, c.store, c.t, c.wrap, outs[0], m.clientMutationID), nil
+}
+
+// success is what a mutation of a document returns that was not in conflict.
+func success[T any](ctx context.Context, s *Store, t *Type, wrap func(*Document) T, o *outcome, clientMutationID *string) *Success[T] {
+	out := &Success[T]{
+		Document: wrap(o.doc), Version: int(o.version.Number), Changed: o.changed, Merged: o.merged, ClientMutationID: clientMutationID,
 		changes: func() ([]*FieldChange, error) {
 			if !o.changed {
 				return []*FieldChange{}, nil
 			}
-			return c.store.listChanges(ctx, c.t, o.before, o.version, o.version, o.version.RecordedAt)
+			return s.listChanges(ctx, t, o.before, o.version, o.version, o.version.RecordedAt)
 		},
-	}, nil
+	}
+	if o.version.Deleted {
+		id := encodeID(t.Name, o.version.Key, 0)
+		out.DeletedID = &id
+	}
+	return out
 }
 
 // unconfirmed is said of a commit that may have happened.
@@ -63,170 +78,256 @@ func Unwritten(err error) error {
 // Create makes a document that does not exist: a *Success[T], or a *Conflict[T]
 // if it does. A key that was deleted can be used again; its numbers go on.
 func (c *Collection[T]) Create(ctx context.Context, in CreateInput) (any, error) {
-	o, err := c.store.create(ctx, c.t, in)
-	return finish(ctx, c, o, err, in.ClientMutationID)
+	m, err := c.store.creation(c.t, &in)
+	return c.alone(ctx, m, err)
 }
 
 // Update patches a document: a *Success[T], or a *Conflict[T] if the document
 // is not at the expected version and the patch could or should not be merged.
 func (c *Collection[T]) Update(ctx context.Context, in UpdateInput) (any, error) {
-	o, err := c.store.update(ctx, c.t, in)
-	return finish(ctx, c, o, err, in.ClientMutationID)
+	m, err := c.store.revision(c.t, &in)
+	return c.alone(ctx, m, err)
 }
 
 // Delete deletes a document: a *Success[T] with the document as it was, or a
 // *Conflict[T].
 func (c *Collection[T]) Delete(ctx context.Context, in DeleteInput) (any, error) {
-	o, err := c.store.remove(ctx, c.t, in)
-	return finish(ctx, c, o, err, in.ClientMutationID)
+	m, err := c.store.deletion(c.t, &in)
+	return c.alone(ctx, m, err)
 }
 
 // Restore writes the state of an earlier version, or parts of it, as a new
 // version: a *Success[T] or a *Conflict[T]. It also brings a deleted document
 // back.
 func (c *Collection[T]) Restore(ctx context.Context, in RestoreInput) (any, error) {
-	o, err := c.store.restore(ctx, c.t, in)
-	return finish(ctx, c, o, err, in.ClientMutationID)
+	m, err := c.store.restoration(c.t, &in)
+	return c.alone(ctx, m, err)
 }
 
-// request checks what all writes have in common and returns the operation.
-func (s *Store) request(ctx context.Context, key string, expected int, message *string) (*operation, error) {
-	if why := KeyProblem(key); why != "" {
-		return nil, badInput("input.key: the key %s", why)
-	}
-	if expected < 1 {
-		return nil, badInput("input.expectedVersion: %d is not the number of a version: they are counted from 1", expected)
-	}
-	if message != nil && (len(*message) > maxMessage || !utf8.ValidString(*message)) {
-		return nil, badInput("input.message: a message is valid UTF-8 of at most %d bytes", maxMessage)
-	}
-	return s.operation(ctx)
+// mutation is what a client asks of one document.
+type mutation struct {
+	t        *Type
+	path     string // of its input, among others; "" where it is alone
+	key      string
+	expected int // 0: the document must not exist
+	message  *string
+	// clientMutationID is returned as it was given.
+	clientMutationID *string
+	// tombstone says that the expected version may be a deletion.
+	tombstone bool
+	patch     map[string]any // of an update
+	merge     bool           // the patch may be applied to a later version than the expected one
+	// next returns what is written after the current version; nil where that would
+	// change nothing.
+	next func(ctx context.Context, op *operation, cur *driver.Version) (*driver.Write, error)
 }
 
-func (s *Store) create(ctx context.Context, t *Type, in CreateInput) (*outcome, error) {
-	op, err := s.request(ctx, in.Key, 1, in.Message)
-	if err != nil {
-		return nil, err
+// creation is the mutation of Create.
+func (s *Store) creation(t *Type, in *CreateInput) (*mutation, error) {
+	m := &mutation{t: t, key: in.Key, message: in.Message, clientMutationID: in.ClientMutationID}
+	if err := m.check(); err != nil {
+		return m, err
 	}
 	data, err := s.patched(t, nil, in.Data, "input.data")
-	if err != nil {
-		return nil, err
+	m.next = func(context.Context, *operation, *driver.Version) (*driver.Write, error) {
+		return &driver.Write{Op: driver.OpCreate, Changed: normal.Changed(nil, data), Data: data}, nil
 	}
-	for attempt := 1; ; attempt++ {
-		v, err := s.commit(ctx, op, t, in.Message, driver.Write{
-			Key: in.Key, Expected: 0, Op: driver.OpCreate, Changed: normal.Changed(nil, data), Data: data,
-		})
-		if err == nil {
-			return s.wrote(t, nil, v), nil
-		}
-		if !isConflict(err) {
-			return nil, err
-		}
-		cur, err := s.current(ctx, t, in.Key)
-		if err != nil {
-			return nil, err
-		}
-		if live(cur) || attempt > mergeAttempts { // else somebody has deleted it since
-			k, err := s.newConflict(ctx, op, t, in.Key, 0, cur, nil)
-			return s.lost(ctx, op, k, err)
-		}
-	}
+	return m, err
 }
 
-func (s *Store) update(ctx context.Context, t *Type, in UpdateInput) (*outcome, error) {
-	op, err := s.request(ctx, in.Key, in.ExpectedVersion, in.Message)
-	if err != nil {
-		return nil, err
+// revision is the mutation of Update.
+func (s *Store) revision(t *Type, in *UpdateInput) (*mutation, error) {
+	m := &mutation{
+		t: t, key: in.Key, expected: in.ExpectedVersion, message: in.Message, clientMutationID: in.ClientMutationID, patch: in.Patch,
+		merge: in.OnConflict != nil && *in.OnConflict == Merge,
 	}
-	merge := in.OnConflict != nil && *in.OnConflict == Merge
-	for attempt := 1; ; attempt++ {
-		cur, asked, err := s.base(ctx, t, in.Key, in.ExpectedVersion, attempt > 1)
-		if err != nil {
-			return nil, err
-		}
-		merged := false
-		if !live(cur) || cur.Number != int64(in.ExpectedVersion) {
-			k, err := s.newConflict(ctx, op, t, in.Key, in.ExpectedVersion, cur, in.Patch)
-			if err != nil || !merge || !k.mergeable || attempt > mergeAttempts {
-				return s.lost(ctx, op, k, err)
-			}
-			merged = true
-		}
+	m.next = func(_ context.Context, _ *operation, cur *driver.Version) (*driver.Write, error) {
 		data, err := s.patched(t, cur.Data, in.Patch, "input.patch")
 		if err != nil {
 			return nil, err
 		}
 		changed := normal.Changed(cur.Data, data)
-		if len(changed) == 0 && !asked {
-			continue // nothing is committed, so nothing compares
-		}
 		if len(changed) == 0 {
-			o, err := s.wroteNothing(ctx, op, t, cur)
+			return nil, nil
+		}
+		return &driver.Write{Op: driver.OpUpdate, Changed: changed, Data: data}, nil
+	}
+	err := m.checkExpected()
+	return m, err
+}
+
+// deletion is the mutation of Delete.
+func (s *Store) deletion(t *Type, in *DeleteInput) (*mutation, error) {
+	m := &mutation{t: t, key: in.Key, expected: in.ExpectedVersion, message: in.Message, clientMutationID: in.ClientMutationID}
+	m.next = func(_ context.Context, _ *operation, cur *driver.Version) (*driver.Write, error) {
+		return &driver.Write{Op: driver.OpDelete, Deleted: true, Changed: normal.Changed(cur.Data, nil)}, nil
+	}
+	err := m.checkExpected()
+	return m, err
+}
+
+// check checks what all mutations have in common.
+func (m *mutation) check() error {
+	if why := KeyProblem(m.key); why != "" {
+		return badInput("input.key: the key %s", why)
+	}
+	return checkMessage(m.message)
+}
+
+// checkExpected is check where a version is expected.
+func (m *mutation) checkExpected() error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	if m.expected < 1 {
+		return badInput("input.expectedVersion: %d is not the number of a version: they are counted from 1", m.expected)
+	}
+	return nil
+}
+
+func checkMessage(message *string) error {
+	if message != nil && (len(*message) > maxMessage || !utf8.ValidString(*message)) {
+		return badInput("input.message: a message is valid UTF-8 of at most %d bytes", maxMessage)
+	}
+	return nil
+}
+
+// fits reports whether the version that was found is the expected one.
+func (m *mutation) fits(cur *driver.Version) bool {
+	if m.expected == 0 {
+		return !live(cur)
+	}
+	return cur != nil && cur.Number == int64(m.expected) && (m.tombstone || !cur.Deleted)
+}
+
+// mutate makes mutations of different documents, all of them or, where one is in
+// conflict, none. Outcomes are in the order of the mutations: of those that are in
+// conflict, each has its own.
+func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*mutation) ([]*outcome, error) {
+	known := false // that there is a conflict
+	for attempt := 1; ; attempt++ {
+		outs, ws := make([]*outcome, len(ms)), make([]driver.Write, 0, len(ms))
+		lost, made := false, 0
+		for i, m := range ms {
+			o, w, err := s.prepare(ctx, op, m, len(ms) > 1 || attempt > 1, attempt > mergeAttempts)
 			if err != nil {
-				return nil, err
+				return nil, m.named(err)
 			}
-			o.merged = merged
-			return o, nil
+			outs[i] = o
+			if lost = lost || o.conflict != nil; lost {
+				continue
+			}
+			if w == nil { // it still has to be the version that was expected
+				w = &driver.Write{Compare: true}
+			} else {
+				made++
+			}
+			w.ID, w.Collection, w.Key, w.Author, w.Group = newID(), m.t.Collection, m.key, actorOf(ctx).ID, group
+			if m.expected > 0 {
+				w.Expected = o.before.Number
+			}
+			if m.message != nil {
+				w.Message = *m.message
+			}
+			ws = append(ws, *w)
 		}
-		v, err := s.commit(ctx, op, t, in.Message, driver.Write{
-			Key: in.Key, Expected: cur.Number, Op: driver.OpUpdate, Changed: changed, Data: data,
-		})
-		if isConflict(err) && attempt <= mergeAttempts {
+		if lost && len(ms) > 1 && !known && attempt <= mergeAttempts {
+			known = true // what was read before that may have lost with it
+			continue
+		}
+		if lost || made == 0 {
+			return outs, s.unwritten(ctx, op, ms, outs)
+		}
+		known = false
+		vs, at, err := s.commit(ctx, op, ws)
+		switch {
+		case isConflict(err) && attempt <= mergeAttempts:
 			continue // somebody was faster: look at what is there now
-		}
-		if err != nil {
-			return nil, fromDriver(ctx, err)
-		}
-		o := s.wrote(t, cur, v)
-		o.merged = merged
-		return o, nil
-	}
-}
-
-func (s *Store) remove(ctx context.Context, t *Type, in DeleteInput) (*outcome, error) {
-	op, err := s.request(ctx, in.Key, in.ExpectedVersion, in.Message)
-	if err != nil {
-		return nil, err
-	}
-	cur, _, err := s.base(ctx, t, in.Key, in.ExpectedVersion, false)
-	if err != nil {
-		return nil, err
-	}
-	if live(cur) && cur.Number == int64(in.ExpectedVersion) {
-		v, err := s.commit(ctx, op, t, in.Message, driver.Write{
-			Key: in.Key, Expected: cur.Number, Op: driver.OpDelete, Deleted: true, Changed: normal.Changed(cur.Data, nil),
-		})
-		if err == nil {
-			was := *cur
-			was.SupersededAt = v.RecordedAt
-			o := s.wrote(t, cur, v)
-			o.doc = s.newDocument(t, &was, was.RecordedAt, v.RecordedAt, true)
-			return o, nil
-		}
-		if !isConflict(err) {
+		case isConflict(err):
+			return nil, &Error{Code: CodeUnavailable, Message: "others write the same without a pause; nothing was written; try again", Cause: err}
+		case err != nil:
 			return nil, err
 		}
-		if cur, err = s.current(ctx, t, in.Key); err != nil {
-			return nil, err
+		for i, o := range outs {
+			o.wrote(s, ms[i].t, vs[i], at)
+		}
+		return outs, nil
+	}
+}
+
+// named is an error of the mutation which says which of several it is.
+func (m *mutation) named(err error) error {
+	var e *Error
+	if m.path == "" || !errors.As(err, &e) || e.Code == CodeUnavailable {
+		return err
+	}
+	message, ok := strings.CutPrefix(e.Message, "input")
+	if !ok {
+		message = ": " + message
+	}
+	return &Error{Code: e.Code, Message: m.path + message, Cause: err}
+}
+
+// prepare finds out what a mutation comes to. Where the engine remembers the expected
+// version and ask is false, it is not read, and the commit finds out whether it still is
+// the last one. The write is nil where nothing would be changed, and where there is a
+// conflict, as there is for each document that was changed since when the attempt is
+// the last.
+func (s *Store) prepare(ctx context.Context, op *operation, m *mutation, ask, last bool) (*outcome, *driver.Write, error) {
+	cur, asked, err := s.base(ctx, m, ask)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := &outcome{before: cur, version: cur}
+	if !m.fits(cur) {
+		k, err := s.newConflict(ctx, op, m.t, m.key, m.expected, cur, m.patch)
+		if err != nil || !m.merge || !k.mergeable || last {
+			o.conflict = k
+			return o, nil, err
+		}
+		o.merged = true
+	}
+	w, err := m.next(ctx, op, cur)
+	if err == nil && w == nil && !asked {
+		return s.prepare(ctx, op, m, true, last) // nothing is committed, so nothing compares
+	}
+	return o, w, err
+}
+
+// unwritten completes the outcomes of mutations of which nothing is written: those
+// that are in conflict, or else those that would change nothing.
+func (s *Store) unwritten(ctx context.Context, op *operation, ms []*mutation, outs []*outcome) error {
+	at := op.now(nil)
+	for i, o := range outs {
+		if k := o.conflict; k != nil {
+			at = max(at, k.at)
+			continue
+		}
+		now := op.now(o.before)
+		at = max(at, now)
+		if live(o.before) {
+			o.doc = s.newDocument(ms[i].t, o.before, now, now, false)
 		}
 	}
-	k, err := s.newConflict(ctx, op, t, in.Key, in.ExpectedVersion, cur, nil)
-	return s.lost(ctx, op, k, err)
+	return s.shows(ctx, op, at)
 }
 
-// wrote is the outcome of a committed write.
-func (s *Store) wrote(t *Type, before, v *driver.Version) *outcome {
-	o := &outcome{before: before, version: v, changed: true}
-	if !v.Deleted {
-		o.doc = s.newDocument(t, v, v.RecordedAt, v.RecordedAt, false)
+// wrote completes the outcome of a mutation that was committed at an instant; the version
+// is nil where it would have changed nothing. A deletion shows what was deleted.
+func (o *outcome) wrote(s *Store, t *Type, v *driver.Version, at driver.Instant) {
+	shown, from, pinned := o.before, at, false
+	if v != nil {
+		o.version, o.changed = v, true
 	}
-	return o
-}
-
-// wroteNothing is the outcome of a write that would have changed nothing.
-func (s *Store) wroteNothing(ctx context.Context, op *operation, t *Type, cur *driver.Version) (*outcome, error) {
-	at := op.now(cur)
-	return &outcome{version: cur, doc: s.newDocument(t, cur, at, at, false)}, s.shows(ctx, op, at)
+	switch {
+	case v != nil && v.Deleted:
+		was := *o.before
+		was.SupersededAt = v.RecordedAt
+		shown, from, pinned = &was, was.RecordedAt, true
+	case v != nil:
+		shown = v
+	}
+	o.doc = s.newDocument(t, shown, from, at, pinned)
 }
 
 // now is the instant at which a mutation sees a version: the operation's, or
@@ -262,17 +363,21 @@ func (s *Store) current(ctx context.Context, t *Type, key string) (*driver.Versi
 	return s.getOne(ctx, t, driver.Ref{Key: key, At: latest})
 }
 
-// base returns what a write on an expected version is made from: that version,
-// where the engine remembers it and ask is false, and the commit then finds out
-// whether it still is the last one; otherwise the last one, and asked is true.
-func (s *Store) base(ctx context.Context, t *Type, key string, expected int, ask bool) (v *driver.Version, asked bool, err error) {
-	if s.rememberer != nil && !ask {
-		v, err := s.rememberer.Remembered(ctx, t.Collection, key, int64(expected))
+// base returns what a mutation is made from: the last version, and asked is true; or,
+// where ask is false, nothing for a new document, and the expected version where the
+// engine remembers it.
+func (s *Store) base(ctx context.Context, m *mutation, ask bool) (v *driver.Version, asked bool, err error) {
+	switch {
+	case ask, m.tombstone:
+	case m.expected == 0:
+		return nil, false, nil
+	case s.rememberer != nil:
+		v, err := s.rememberer.Remembered(ctx, m.t.Collection, m.key, int64(m.expected))
 		if err != nil || live(v) {
 			return v, false, fromDriver(ctx, err)
 		}
 	}
-	v, err = s.current(ctx, t, key)
+	v, err = s.current(ctx, m.t, m.key)
 	return v, true, err
 }
 
@@ -283,27 +388,30 @@ func isConflict(err error) bool {
 	return errors.As(err, &c)
 }
 
-// commit makes a version. A lost race is returned as the engine's
+// commit makes versions at an instant. A lost race is returned as the engine's
 // *driver.ConflictError, everything else as *Error.
-func (s *Store) commit(ctx context.Context, op *operation, t *Type, message *string, w driver.Write) (*driver.Version, error) {
-	w.ID, w.Collection, w.Author, w.Group = newID(), t.Collection, actorOf(ctx).ID, op.group()
-	if message != nil {
-		w.Message = *message
+func (s *Store) commit(ctx context.Context, op *operation, ws []driver.Write) (vs []*driver.Version, at driver.Instant, err error) {
+	vs, err = s.engine.Commit(ctx, ws)
+	for i := range ws {
+		s.loaded.forget(ws[i].Collection, ws[i].Key)
 	}
-	v, err := driver.CommitOne(ctx, s.engine, &w)
-	s.loaded.forget(w.Collection, w.Key)
 	switch refused := driver.RefusalOf(err); {
 	case err == nil:
 		s.feed.wake()
-		op.reached(v.RecordedAt)
+		for _, v := range vs {
+			if v != nil {
+				at = v.RecordedAt
+			}
+		}
+		op.reached(at)
 		s.noteName(ctx)
-		return v, nil
+		return vs, at, nil
 	case isConflict(err):
-		return nil, err
+		return nil, 0, err
 	case refused != "":
-		return nil, &Error{Code: CodeUnavailable, Message: refused + "; nothing was written", Cause: err}
+		return nil, 0, &Error{Code: CodeUnavailable, Message: refused + "; nothing was written", Cause: err}
 	case driver.CodeOf(err) == driver.CodeUnavailable || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
-		return nil, &Error{Code: CodeUnavailable, Message: unconfirmed, Cause: err}
+		return nil, 0, &Error{Code: CodeUnavailable, Message: unconfirmed, Cause: err}
 	}
-	return nil, fromDriver(ctx, err)
+	return nil, 0, fromDriver(ctx, err)
 }

@@ -20,12 +20,85 @@ type (
 // Types are all types of documents, in the order of the schema.
 var Types = []*storage.Type{ProjectType, TagType, LicenseType, PlatformType}
 
-// VersionConflict is what all conflicts have in common.
-type VersionConflict interface{ IsVersionConflict() }
-
 // Result is the outcome of a write: a *storage.Success or a *storage.Conflict
-// of the document's model.
+// of the document's model, or what storage.Commit returns.
 type Result any
+
+// CommitInput changes several documents.
+type CommitInput = storage.CommitInput[*ChangeInput]
+
+// ChangeInput is what a commit does to one document.
+type ChangeInput struct {
+	CreateProject   *storage.CreateInput
+	UpdateProject   *storage.UpdateInput
+	DeleteProject   *storage.DeleteInput
+	RestoreProject  *storage.RestoreInput
+	CreateTag       *storage.CreateInput
+	UpdateTag       *storage.UpdateInput
+	DeleteTag       *storage.DeleteInput
+	RestoreTag      *storage.RestoreInput
+	CreateLicense   *storage.CreateInput
+	UpdateLicense   *storage.UpdateInput
+	DeleteLicense   *storage.DeleteInput
+	RestoreLicense  *storage.RestoreInput
+	CreatePlatform  *storage.CreateInput
+	UpdatePlatform  *storage.UpdateInput
+	DeletePlatform  *storage.DeleteInput
+	RestorePlatform *storage.RestoreInput
+}
+
+// Given returns the changes that are given, which should be one.
+func (c *ChangeInput) Given() (given []storage.Change) {
+	if in := c.CreateProject; in != nil {
+		given = append(given, storage.Change{Type: ProjectType, Field: "createProject", Input: in})
+	}
+	if in := c.UpdateProject; in != nil {
+		given = append(given, storage.Change{Type: ProjectType, Field: "updateProject", Input: in})
+	}
+	if in := c.DeleteProject; in != nil {
+		given = append(given, storage.Change{Type: ProjectType, Field: "deleteProject", Input: in})
+	}
+	if in := c.RestoreProject; in != nil {
+		given = append(given, storage.Change{Type: ProjectType, Field: "restoreProject", Input: in})
+	}
+	if in := c.CreateTag; in != nil {
+		given = append(given, storage.Change{Type: TagType, Field: "createTag", Input: in})
+	}
+	if in := c.UpdateTag; in != nil {
+		given = append(given, storage.Change{Type: TagType, Field: "updateTag", Input: in})
+	}
+	if in := c.DeleteTag; in != nil {
+		given = append(given, storage.Change{Type: TagType, Field: "deleteTag", Input: in})
+	}
+	if in := c.RestoreTag; in != nil {
+		given = append(given, storage.Change{Type: TagType, Field: "restoreTag", Input: in})
+	}
+	if in := c.CreateLicense; in != nil {
+		given = append(given, storage.Change{Type: LicenseType, Field: "createLicense", Input: in})
+	}
+	if in := c.UpdateLicense; in != nil {
+		given = append(given, storage.Change{Type: LicenseType, Field: "updateLicense", Input: in})
+	}
+	if in := c.DeleteLicense; in != nil {
+		given = append(given, storage.Change{Type: LicenseType, Field: "deleteLicense", Input: in})
+	}
+	if in := c.RestoreLicense; in != nil {
+		given = append(given, storage.Change{Type: LicenseType, Field: "restoreLicense", Input: in})
+	}
+	if in := c.CreatePlatform; in != nil {
+		given = append(given, storage.Change{Type: PlatformType, Field: "createPlatform", Input: in})
+	}
+	if in := c.UpdatePlatform; in != nil {
+		given = append(given, storage.Change{Type: PlatformType, Field: "updatePlatform", Input: in})
+	}
+	if in := c.DeletePlatform; in != nil {
+		given = append(given, storage.Change{Type: PlatformType, Field: "deletePlatform", Input: in})
+	}
+	if in := c.RestorePlatform; in != nil {
+		given = append(given, storage.Change{Type: PlatformType, Field: "restorePlatform", Input: in})
+	}
+	return given
+}
 
 // The places of the fields in ProjectType.
 const (

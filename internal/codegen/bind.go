@@ -1,6 +1,8 @@
 package codegen
 
 import (
+	"strings"
+
 	"github.com/99designs/gqlgen/codegen/config"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -28,10 +30,12 @@ func (c *Catalogue) bindings() config.TypeMap {
 	bind(gqlgenPath+"Boolean", "Boolean")
 	bind(storagePath+"Node", "Node")
 	bind(storagePath+"AnyDocument", "Document")
-	bind(modelPath+"VersionConflict", "VersionConflict")
+	bind(modelPath+"Result", "CommitResult")
+	bind(modelPath+"CommitInput", "CommitInput")
 	for _, n := range []string{
 		"VersionInfo", "Actor", "VersionRef", "FieldChange", "ChangeOp", "FieldChangeConnection",
-		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "EventKind", "Since", "PageInfo",
+		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "EventKind", "Since", "PageInfo", "VersionConflict",
+		"CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup", "DocumentVersionConnection", "DocumentVersionEdge",
 	} {
 		bind(storagePath+n, n)
 	}
@@ -48,9 +52,14 @@ func (c *Catalogue) bindings() config.TypeMap {
 		bind(modelPath+o.Name, o.Name)
 		m[o.Name] = withFields(m[o.Name], o.Fields)
 	}
+	change := map[string]config.TypeMapField{}
 	for _, d := range c.Documents {
 		c.bindDocument(m, bind, d)
+		for _, verb := range mutationVerbs() {
+			change[strings.ToLower(verb)+d.Name] = config.TypeMapField{FieldName: verb + d.Name}
+		}
 	}
+	m["ChangeInput"] = config.TypeMapEntry{Model: config.StringList{modelPath + "ChangeInput"}, Fields: change}
 	return m
 }
 
@@ -74,7 +83,7 @@ func (c *Catalogue) bindDocument(m config.TypeMap, bind func(string, ...string),
 	m[n+"History"] = history
 	bind(gqlgenPath+"String", n+"Field", n+"OrderField")
 	bind(storagePath+"OrderInput", n+"Order")
-	for _, verb := range []string{"Create", "Update", "Delete", "Restore"} {
+	for _, verb := range mutationVerbs() {
 		bind(storagePath+verb+"Input", verb+n+"Input")
 		bind(modelPath+"Result", verb+n+"Result")
 		m[verb+n+"Success"] = config.TypeMapEntry{

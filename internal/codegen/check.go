@@ -137,7 +137,7 @@ func (r *reader) checkCollections() {
 // checkRootFields looks for two fields of one name, of the root and of the results of
 // mutations.
 func (r *reader) checkRootFields() {
-	taken := map[string]string{"node": "the generated field node", "nodes": "the generated field nodes", "changelog": "the generated field changelog"}
+	taken := map[string]string{"node": "the generated field node", "nodes": "the generated field nodes", "changelog": "the generated field changelog", "changegroup": "the generated field changeGroup"}
 	for _, d := range r.catalogue.Documents {
 		if other := slices.IndexFunc(writeFields(), func(f string) bool { return strings.EqualFold(goName(f), goName(d.Singular)) }); other >= 0 {
 			r.problems.add(d.pos, "type %s: the results of its mutations hold the document as %s, and have a field %s already; rename the type", d.Name, d.Singular, writeFields()[other])

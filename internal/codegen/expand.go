@@ -64,6 +64,9 @@ func (c *Catalogue) SDL() (string, error) {
 	for _, e := range c.Enums {
 		w.render("nested.tmpl", "enumType", e)
 	}
+	w.section("Several documents at once")
+	w.render("roots.tmpl", "change", c.roots())
+	w.text(shared["commits"])
 	w.section("Documents and their versions")
 	w.render("roots.tmpl", "documentType", c.roots())
 	w.text(shared["interfaces"], shared["versions"], shared["changes"], shared["events"], shared["pages"])
@@ -149,6 +152,7 @@ func sharedTypeNames() []string {
 		"Node", "Document", "VersionConflict", "Types", "Result", "VersionInfo", "Actor", "Operation", "VersionRef", "VersionInfoWhere",
 		"OperationFilter", "FieldChange", "ChangeOp", "FieldChangeConnection", "FieldChangeEdge", "FieldBlame", "DocumentDiff",
 		"ChangelogWhere", "ChangeEvent", "EventKind", "Since", "DocumentType", "PageInfo", "OrderDirection", "ConflictPolicy", "RefFilter", "RefListFilter",
+		"CommitInput", "ChangeInput", "CommitResult", "CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup",
 	}
 	for _, scalar := range []string{"String", "ID", "Int", "Float", "Boolean", "DateTime", "Date", "Decimal", "JSON"} {
 		names = append(names, scalar+"Filter", scalar+"ListFilter")

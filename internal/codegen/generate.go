@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"text/template"
 
 	"github.com/99designs/gqlgen/api"
@@ -109,7 +110,7 @@ func renderGo(file, name string, data any) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New(name).Funcs(template.FuncMap{"index": fieldIndex, "goName": goName}).Parse(text)
+	t, err := template.New(name).Funcs(template.FuncMap{"index": fieldIndex, "goName": goName, "verbs": mutationVerbs, "lower": strings.ToLower}).Parse(text)
 	if err != nil {
 		return fmt.Errorf("template %s: %w", name, err)
 	}

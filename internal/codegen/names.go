@@ -121,13 +121,16 @@ func isMethod(field string) bool {
 	return rest != "" && (rest[0] < '0' || rest[0] > '9')
 }
 
+// mutationVerbs are what the mutations of a document are called, with its type behind.
+func mutationVerbs() []string { return []string{"Create", "Update", "Delete", "Restore"} }
+
 // documentTypeNames are the names that one document type makes, in the schema
 // or in Go.
 func documentTypeNames(name string) []string {
 	names := append(goDocumentNames(name),
 		name+"Where", name+"Order", name+"OrderField", name+"Field", name+"Data", name+"Patch",
 	)
-	for _, verb := range []string{"Create", "Update", "Delete", "Restore"} {
+	for _, verb := range mutationVerbs() {
 		names = append(names, verb+name+"Input", verb+name+"Result", verb+name+"Success")
 	}
 	return names

@@ -106,6 +106,8 @@ func (c *Catalogue) resolverBodies() map[string]string {
 		"Query.changelog": "r.store.Changelog(ctx, where, " + page + ")",
 
 		"Subscription.changes": "r.store.Changes(ctx, where, since)",
+		"Query.changeGroup":    "r.store.ChangeGroup(ctx, id)",
+		"Mutation.commit":      "storage.Commit(ctx, r.store, input)",
 	}
 	for _, d := range c.Documents {
 		collection := "r.collections." + goName(d.Plural)
@@ -114,7 +116,7 @@ func (c *Catalogue) resolverBodies() map[string]string {
 		bodies["Query."+d.Singular+"History"] = collection + ".History(ctx, key)"
 		bodies["Subscription."+d.Singular+"Changed"] = collection + ".DocumentChanged(ctx, key, since)"
 		bodies["Subscription."+d.Plural+"Changed"] = collection + ".DocumentsChanged(ctx, where, since)"
-		for _, verb := range []string{"Create", "Update", "Delete", "Restore"} {
+		for _, verb := range mutationVerbs() {
 			bodies["Mutation."+strings.ToLower(verb)+d.Name] = collection + "." + verb + "(ctx, input)"
 		}
 		for name, document := range map[string]string{d.Name: "obj.Base()", d.Name + "History": "obj.Document"} {

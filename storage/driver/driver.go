@@ -80,10 +80,11 @@ type Engine interface {
 	// document the expected version is current. The engine chooses one RecordedAt
 	// for all (greater than that of every version of the documents, and of every
 	// instant that Now returned) and returns the committed versions, durable, in
-	// the order of the writes. Writes whose IDs were committed before return those
-	// versions again, whatever is current now; an ID may be forgotten a day after.
+	// the order of the writes; nil for those that only compare. Writes whose IDs were
+	// committed before return those versions again, whatever is current now; an ID may be
+	// forgotten a day after.
 	// CodeConflict (as *ConflictError, which names every write that lost): another
-	// version is current; nothing was written. CodeInvalid: no writes, more of them
+	// version is current; nothing was written. CodeInvalid: none that makes a version, more of them
 	// than MaxWrites or than the engine takes (see Batcher), data of more than
 	// MaxCommitBytes in several, a document or an ID twice, IDs of which only some
 	// were committed before, unknown collection, malformed write (no ID or one of
@@ -275,7 +276,10 @@ const (
 type Write struct {
 	// ID identifies this attempt, so that a repeated or uncertain commit is never
 	// applied twice. Unique, at most 36 bytes.
-	ID         string
+	ID string
+	// Compare says that this makes no version: of the document only the expected version
+	// has to be current, and Op, Deleted and what is written with a version are ignored.
+	Compare    bool
 	Collection string
 	Key        string
 	// Expected is the number of the document's last version (a tombstone has

@@ -294,11 +294,19 @@ func (c *contract) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Ver
 		c.report("Commit of %d writes returned %d versions", len(ws), len(vs))
 		return vs, nil
 	}
+	at := driver.Instant(0)
 	for i, v := range vs {
-		c.committed(&ws[i], v)
-		if v.RecordedAt != vs[0].RecordedAt {
-			c.report("Commit of %d writes recorded the first at %d, and %d at %d", len(ws), vs[0].RecordedAt, i, v.RecordedAt)
+		if (v == nil) != ws[i].Compare {
+			c.report("Commit of %+v made %+v", ws[i], v)
 		}
+		if v == nil {
+			continue
+		}
+		c.committed(&ws[i], v)
+		if at != 0 && v.RecordedAt != at {
+			c.report("Commit of %d writes recorded one at %d, and %d at %d", len(ws), at, i, v.RecordedAt)
+		}
+		at = v.RecordedAt
 	}
 	return vs, nil
 }

@@ -250,18 +250,22 @@ func (m *model) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 	if err := m.checkWrites(ws); err != nil {
 		return nil, err
 	}
-	var made []*driver.Version
-	for _, w := range ws {
-		if v := m.byID[w.ID]; v != nil {
+	made, before, compared := make([]*driver.Version, len(ws)), 0, 0
+	for i, w := range ws {
+		if v := m.byID[w.ID]; v != nil && !w.Compare {
 			// Again from the document, since it may have been superseded.
-			made = append(made, m.documents[v.Collection][v.Key][v.Number-1])
+			made[i] = m.documents[v.Collection][v.Key][v.Number-1]
+			before++
+		}
+		if w.Compare {
+			compared++
 		}
 	}
 	switch {
-	case len(made) == len(ws):
+	case before+compared == len(ws):
 		return made, nil
-	case len(made) > 0:
-		return nil, invalid("%d of %d writes were committed before", len(made), len(ws))
+	case before > 0:
+		return nil, invalid("%d of %d writes were committed before", before, len(ws)-compared)
 	}
 	var lost []driver.Conflict
 	for _, w := range ws {
@@ -274,7 +278,10 @@ func (m *model) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 		return nil, &driver.ConflictError{Lost: lost}
 	}
 	at := max(driver.InstantOf(m.clock()), m.floor+1)
-	for _, w := range ws {
+	for i, w := range ws {
+		if w.Compare {
+			continue
+		}
 		v := &driver.Version{
 			Collection: w.Collection, Key: w.Key, RecordedAt: at, Op: w.Op, Deleted: w.Deleted,
 			Author: w.Author, Message: w.Message, Group: w.Group,
@@ -282,7 +289,7 @@ func (m *model) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 		}
 		m.add(v)
 		m.byID[w.ID] = v
-		made = append(made, v)
+		made[i] = v
 	}
 	return made, nil
 }
@@ -291,8 +298,11 @@ func (m *model) checkWrites(ws []driver.Write) error {
 	if len(ws) == 0 || len(ws) > driver.MaxWrites {
 		return invalid("%d writes", len(ws))
 	}
-	size := 0
+	size, compared := 0, 0
 	for i := range ws {
+		if ws[i].Compare {
+			compared++
+		}
 		if err := m.knows(ws[i].Collection); err != nil {
 			return err
 		}
@@ -305,6 +315,9 @@ func (m *model) checkWrites(ws []driver.Write) error {
 			}
 		}
 		size += len(ws[i].Data)
+	}
+	if compared == len(ws) {
+		return invalid("nothing is written")
 	}
 	if len(ws) > 1 && size > driver.MaxCommitBytes {
 		return invalid("%d bytes", size)

@@ -309,13 +309,26 @@ func mistakes() map[string]mistake {
 				return made, nil
 			}}
 		}},
+		"what a batch does not write is not compared": {"Write/ABatchComparesWhatItDoesNotWrite", func() *mutant {
+			return &mutant{commitAll: func(m *model, ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
+				ws = slices.Clone(ws)
+				m.mu.Lock()
+				for i, w := range ws {
+					if w.Compare {
+						ws[i].Expected = numberOf(m.last(w.Collection, w.Key))
+					}
+				}
+				m.mu.Unlock()
+				return m.Commit(ctx, ws)
+			}}
+		}},
 		"the writes of a batch have times of their own": {"Write/ABatchHasOneInstant", func() *mutant {
 			return &mutant{commitAll: func(m *model, ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
 				made, err := m.Commit(ctx, ws)
 				m.mu.Lock()
 				defer m.mu.Unlock()
 				for i, v := range made {
-					if i > 0 && v.Current() {
+					if i > 0 && v != nil && v.Current() {
 						later := *v
 						later.RecordedAt += driver.Instant(i)
 						made[i] = &later

@@ -16,6 +16,7 @@ func (s *suite) batchTests() []test {
 		{"ABatchIsAllOrNothing", s.testBatchAllOrNothing},
 		{"ABatchHasOneInstant", s.testBatchOneInstant},
 		{"ARepeatedBatchIsAppliedOnce", s.testRepeatedBatch},
+		{"ABatchComparesWhatItDoesNotWrite", s.testComparedBatch},
 		{"BatchesThatCross", s.testBatchesThatCross},
 		{"MalformedBatches", s.testMalformedBatches},
 	}
@@ -161,6 +162,43 @@ func (s *suite) testRepeatedBatch(t *testing.T) {
 	}
 }
 
+// What a commit only compares has no new version, and has to be as it was expected.
+func (s *suite) testComparedBatch(t *testing.T) {
+	f := s.batching(t)
+	f.put("a", `{"n":1}`)
+	f.put("gone", `{"n":1}`)
+	f.remove("gone")
+	ws := f.writes("a", "new", "gone", "never")
+	for i := range ws {
+		if ws[i].Key != "new" {
+			ws[i] = driver.Write{ID: ws[i].ID, Collection: collection, Key: ws[i].Key, Compare: true}
+		}
+	}
+	before := f.log(&driver.LogQuery{})
+	_, err := f.engine.Commit(f.ctx, ws)
+	var conflict *driver.ConflictError
+	if want := []driver.Conflict{{Collection: collection, Key: "a", Actual: 1}}; !errors.As(err, &conflict) || !slices.Equal(conflict.Lost, want) {
+		t.Errorf("%v, want the conflicts %+v", err, want)
+	}
+	if diff := difference(before, f.log(&driver.LogQuery{})); diff != "" {
+		t.Errorf("the log changed (-before +after):\n%s", diff)
+	}
+	ws[0].Expected = 1
+	for range 2 { // the second one repeats the first
+		vs, err := f.engine.Commit(f.ctx, ws)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(vs) != 4 || vs[0] != nil || vs[1] == nil || vs[1].Key != "new" || vs[2] != nil || vs[3] != nil {
+			t.Errorf("made %+v, want only a version of new", vs)
+		}
+		f.reopen()
+	}
+	if n := len(f.log(&driver.LogQuery{})); n != len(before)+1 {
+		t.Errorf("%d versions, want %d", n, len(before)+1)
+	}
+}
+
 // Of two commits that want the same documents, in other orders, one is made, or the other.
 func (s *suite) testBatchesThatCross(t *testing.T) {
 	const writers, rounds = 8, 10
@@ -212,6 +250,9 @@ func (s *suite) testMalformedBatches(t *testing.T) {
 	commit("no writes", nil)
 	commit("too many writes", f.writes(keys...))
 	commit("a document twice", f.writes("a", "a"))
+	compared := f.writes("a")
+	compared[0].Compare = true
+	commit("one that only compares", compared)
 	twice := f.writes("a", "b")
 	twice[1].ID = twice[0].ID
 	commit("an ID twice", twice)

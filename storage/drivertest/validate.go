@@ -185,7 +185,11 @@ func checkWrite(w *driver.Write) error {
 	case w.Expected < 0:
 		return driver.Errorf(driver.CodeInvalid, "the expected version %d is negative", w.Expected)
 	}
-	if err := checkContent(w.Key, w.Op, w.Deleted, w.Data); err != nil {
+	op, deleted, data := w.Op, w.Deleted, w.Data
+	if w.Compare {
+		op, deleted, data = driver.OpDelete, true, nil
+	}
+	if err := checkContent(w.Key, op, deleted, data); err != nil {
 		return driver.Errorf(driver.CodeInvalid, "%w", err)
 	}
 	return nil

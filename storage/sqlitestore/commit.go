@@ -100,7 +100,8 @@ func (w *writer) apply(r *request) error {
 		}
 	}
 	at := w.store.clock.Next()
-	made, lost := make([]*state, 0, len(r.writes)), []driver.Conflict(nil)
+	made, lost := make([]*state, len(r.writes)), []driver.Conflict(nil)
+	r.versions = make([]*driver.Version, len(r.writes))
 	for i := range r.writes {
 		in := &r.writes[i]
 		st, v, err := w.writeOne(in, at, ids[i])
@@ -109,10 +110,11 @@ func (w *writer) apply(r *request) error {
 			r.err = err
 		case err != nil:
 			return err
+		case v == nil && in.Compare && st.matches(in.Expected):
 		case v == nil:
 			lost = append(lost, driver.Conflict{Collection: in.Collection, Key: in.Key, Expected: in.Expected, Actual: st.number})
 		default:
-			made, r.versions = append(made, st), append(r.versions, v)
+			made[i], r.versions[i] = st, v
 		}
 	}
 	if r.err == nil && lost != nil {
@@ -121,16 +123,20 @@ func (w *writer) apply(r *request) error {
 	if r.err != nil {
 		r.versions = nil
 		for _, st := range made {
-			w.forgetNew(st)
+			if st != nil {
+				w.forgetNew(st)
+			}
 		}
 		if several {
 			return firstError(w.exec("ROLLBACK TO several"), w.exec("RELEASE several"))
 		}
 		return nil
 	}
-	for i, st := range made {
-		st.stored = true
-		w.setCurrent(st, r.versions[i].Number, r.versions[i])
+	for i, v := range r.versions {
+		if v != nil {
+			made[i].stored = true
+			w.setCurrent(made[i], v.Number, v)
+		}
 	}
 	if several {
 		return w.exec("RELEASE several")
@@ -141,7 +147,12 @@ func (w *writer) apply(r *request) error {
 // repeated reports whether writes of a request were committed before, by their IDs. It
 // then sets the request's versions, or its error if only some of them were.
 func (w *writer) repeated(r *request, ids [][]byte) (bool, error) {
-	for _, id := range ids {
+	versions, found, made := make([]*driver.Version, len(ids)), 0, 0
+	for i, id := range ids {
+		if r.writes[i].Compare {
+			continue
+		}
+		made++
 		before, err := w.attempt(id)
 		if err != nil {
 			return false, err
@@ -149,25 +160,29 @@ func (w *writer) repeated(r *request, ids [][]byte) (bool, error) {
 		if before == 0 {
 			continue
 		}
-		v, err := w.versionOf(before)
-		if err != nil {
+		if versions[i], err = w.versionOf(before); err != nil {
 			return false, err
 		}
-		r.versions = append(r.versions, v)
+		found++
 	}
-	if n := len(r.versions); n > 0 && n < len(ids) {
-		r.versions, r.err = nil, invalidf("%d of the %d writes were committed before, by their IDs; repeat all writes of a commit, or give them new IDs", n, len(ids))
-		return true, nil
+	switch found {
+	case 0:
+		return false, nil
+	case made:
+		r.versions = versions
+	default:
+		r.err = invalidf("%d of the %d writes were committed before, by their IDs; repeat all writes of a commit, or give them new IDs", found, made)
 	}
-	return r.versions != nil, nil
+	return true, nil
 }
 
 // writeOne writes one version. It returns no version, and writes nothing, if the
-// current version is not the expected one. The state is unchanged.
+// current version is not the expected one, or if the write only compares. The state is
+// unchanged.
 func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*state, *driver.Version, error) {
 	st, err := w.state(w.store.byName[in.Collection], in.Key)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || in.Compare {
+		return st, nil, err
 	}
 	v := &driver.Version{
 		Collection: in.Collection, Key: in.Key, Number: st.number + 1, RecordedAt: at, SupersededAt: driver.Forever,
@@ -306,6 +321,11 @@ const (
 	sqlInsertVersion = `INSERT INTO versions(id, document, at, op, deleted, author, message, grp, changed, collection, key, data)
 		VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`
 )
+
+// matches reports whether the last version is the expected one, see driver.Write.
+func (st *state) matches(expected int64) bool {
+	return st.number == expected || expected == 0 && st.deleted
+}
 
 // state returns a document's state, from the cache or from the file.
 func (w *writer) state(coll *collection, key string) (*state, error) {

@@ -6,6 +6,7 @@
 package check
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -30,14 +31,17 @@ func write(w *driver.Write) error {
 	case w.Expected < 0:
 		return invalidf("%s %q: the expected version is %d; version numbers start at 1, and 0 means that it must not exist", w.Collection, w.Key, w.Expected)
 	}
+	if w.Compare {
+		return key(w.Collection, w.Key)
+	}
 	return content(w.Collection, w.Key, w.Op, w.Deleted, w.Data)
 }
 
 // together refuses writes that cannot be committed at once, of which each is well-formed.
 func together(ws []driver.Write, most int) error {
 	switch {
-	case len(ws) == 0:
-		return invalidf("a commit has no writes")
+	case !slices.ContainsFunc(ws, func(w driver.Write) bool { return !w.Compare }):
+		return invalidf("a commit makes no version")
 	case len(ws) > most:
 		return invalidf("a commit has %d writes; this store takes at most %d at once", len(ws), most)
 	}
@@ -74,21 +78,30 @@ func loaded(v *driver.Version) error {
 	return content(v.Collection, v.Key, v.Op, v.Deleted, v.Data)
 }
 
-// content refuses what no version could hold.
-func content(collection, key string, op driver.Op, deleted bool, data []byte) error {
+func key(collection, key string) error {
 	switch {
 	case key == "":
 		return invalidf("a version of %s has no key", collection)
 	case !utf8.ValidString(key):
 		return invalidf("%s: the key %q is not valid UTF-8", collection, key)
+	}
+	return nil
+}
+
+// content refuses what no version could hold.
+func content(collection, k string, op driver.Op, deleted bool, data []byte) error {
+	if err := key(collection, k); err != nil {
+		return err
+	}
+	switch {
 	case op < driver.OpCreate || op > driver.OpImport:
-		return invalidf("%s %q: unknown operation %d", collection, key, op)
+		return invalidf("%s %q: unknown operation %d", collection, k, op)
 	case deleted && data != nil:
-		return invalidf("%s %q: a tombstone has no data", collection, key)
+		return invalidf("%s %q: a tombstone has no data", collection, k)
 	case !deleted && (len(data) < 2 || data[0] != '{' || !gjson.ValidBytes(data)):
-		return invalidf("%s %q: the data is not a JSON object", collection, key)
+		return invalidf("%s %q: the data is not a JSON object", collection, k)
 	case !utf8.Valid(data):
-		return invalidf("%s %q: the data is not valid UTF-8", collection, key)
+		return invalidf("%s %q: the data is not valid UTF-8", collection, k)
 	}
 	return nil
 }

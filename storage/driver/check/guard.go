@@ -161,7 +161,7 @@ func (g *guard) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 			return nil, err
 		}
 	}
-	if len(ws) != 1 {
+	if len(ws) != 1 || ws[0].Compare {
 		if err := together(ws, g.writes); err != nil {
 			return nil, err
 		}
