@@ -25,8 +25,6 @@ const (
 	answerTimeout = 30 * time.Second // to send it
 	idleTimeout   = 2 * time.Minute
 	headerBytes   = 64 << 10
-	// connectionBytes is the memory of requests that allows for one more open connection.
-	connectionBytes = 16 << 10
 )
 
 // serve answers requests until the context ends; then it finishes those that
@@ -60,9 +58,9 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		MaxHeaderBytes:    headerBytes,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
-	most := requestMemory(m.flags.Serve.Limits.memory()) / connectionBytes
+	bound := httpapi.BoundConnections(server, listener, requestMemory(m.flags.Serve.Limits.memory()), clientAt)
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(httpapi.BoundConnections(listener, most, clientAt)) }()
+	go func() { failed <- server.Serve(bound) }()
 	defer func() { _ = server.Close() }() // again, where it was shut down
 	site, greeting, err := m.openSite(ctx, listener.Addr().String(), logger)
 	switch {

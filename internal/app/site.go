@@ -58,7 +58,7 @@ func (s *site) assemble(types []*storage.Type) error {
 	mux.Handle("GET /graphiql", http.RedirectHandler("./", http.StatusFound))
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", s.verified(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{})))
+	mux.Handle("GET /metrics", s.verified(s.api.Placed(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))))
 	options, err := s.playground(types)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // contentType is of the kinds of files that the Playground is made of. The
@@ -43,6 +44,7 @@ type file struct {
 	cacheControl string
 	etag         string // of the plain form, quotes excluded
 	zipped       []byte // gzip
+	plain        func() ([]byte, error)
 }
 
 func newFile(name string, plain []byte) (file, error) {
@@ -62,20 +64,17 @@ func newZipped(name string, zipped []byte) (file, error) {
 	}
 	sum := sha256.Sum256(zipped)
 	f := file{contentType: kind, cacheControl: "no-cache", etag: hex.EncodeToString(sum[:12]), zipped: zipped}
+	f.plain = sync.OnceValues(func() ([]byte, error) { // for the few clients that cannot take gzip
+		z, err := gzip.NewReader(bytes.NewReader(zipped))
+		if err != nil {
+			return nil, err
+		}
+		return io.ReadAll(z)
+	})
 	if strings.HasPrefix(name, "assets/") {
 		f.cacheControl = "public, max-age=31536000, immutable"
 	}
 	return f, nil
-}
-
-// plain is the uncompressed form, made anew for each of the few clients that
-// cannot take gzip.
-func (f file) plain() ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(f.zipped))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(z)
 }
 
 // page is the one page, which is also served as "".

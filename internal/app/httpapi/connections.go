@@ -1,17 +1,43 @@
 package httpapi
 
 import (
+	"context"
+	"io"
+	"math"
 	"net"
+	"net/http"
+	"sync/atomic"
 
 	"github.com/asof/asof/internal/app/admission"
 )
 
-// BoundConnections returns a listener of which so many connections may be open, half of them
-// of one client, which the function names by its address. Others are told that there are too
-// many, and closed.
-func BoundConnections(l net.Listener, most int64, client func(address string) string) net.Listener {
-	return &boundListener{l, admission.NewBudget(most, 0), client}
+// Of each open connection, these bytes count, and headerFactor for each byte of a header
+// beyond freeHeader until its request is handled: many short lines take so much.
+const (
+	connectionBytes = 16 << 10
+	headerFactor    = 16
+	freeHeader      = 4 << 10
+)
+
+// BoundConnections returns a listener for a server, of which open connections may take so
+// many bytes, half of them those of one client, which the function names by its address.
+// Others are told that there are too many, and closed. The server's Handler is set before.
+func BoundConnections(server *http.Server, l net.Listener, bytes int64, client func(address string) string) net.Listener {
+	next := server.Handler
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connectionKey{}, c)
+	}
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connectionKey{}).(*boundConn); ok {
+			c.handle(func() { next.ServeHTTP(w, r) })
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	return &boundListener{l, admission.NewBudget(bytes, 0), client}
 }
+
+type connectionKey struct{}
 
 type boundListener struct {
 	net.Listener
@@ -28,8 +54,8 @@ func (l *boundListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		place := l.open.Hold(l.client(c.RemoteAddr().String()))
-		if place.Grow(1) == nil {
-			return &boundConn{c, place}, nil
+		if place.Grow(connectionBytes) == nil {
+			return &boundConn{Conn: c, place: place}, nil
 		}
 		_, _ = c.Write([]byte(tooManyConnections)) // its buffer is empty
 		_ = c.Close()
@@ -41,7 +67,28 @@ const tooManyConnections = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\
 type boundConn struct {
 	net.Conn
 
-	place *admission.Hold
+	place  *admission.Hold
+	header atomic.Int64 // bytes that came since a request was handled; far below 0 while one is
+}
+
+// handle handles a request, whose body is counted elsewhere.
+func (c *boundConn) handle(request func()) {
+	if c.header.Swap(math.MinInt64/2) > freeHeader {
+		c.place.Set(connectionBytes)
+	}
+	request()
+	c.header.Store(0)
+}
+
+// Read reads, and ends the connection where its header takes more than there is.
+func (c *boundConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if more := min(int64(n), c.header.Add(int64(n))-freeHeader); more > 0 && c.place.Grow(more*headerFactor) != nil {
+		_, _ = c.Write([]byte(tooManyConnections))
+		_ = c.Close() // an error of one Read may be passed over
+		return 0, io.EOF
+	}
+	return n, err
 }
 
 // Close closes the connection, which counts no more.

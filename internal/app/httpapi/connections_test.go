@@ -1,7 +1,12 @@
 package httpapi
 
 import (
+	"bufio"
+	"errors"
 	"net"
+	"net/http"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,7 +37,7 @@ func (f *from) Close() error {
 // A client has half of the connections, and all have no more than there are.
 func TestConnectionsAreBounded(t *testing.T) {
 	connections := make(piped, 10)
-	l := BoundConnections(connections, 4, func(address string) string { return address })
+	l := BoundConnections(&http.Server{}, connections, 4*connectionBytes, func(address string) string { return address })
 	come := func(clients ...string) {
 		for _, client := range clients {
 			connections <- &from{client: client}
@@ -61,5 +66,78 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{tooManyConnections, "closed"}, refused.said); diff != "" {
 		t.Errorf("a refused client gets (-want +got):\n%s", diff)
+	}
+}
+
+// What a header takes before its request is handled counts, and a short one is still read
+// beside those of a client that has spent its share.
+func TestHeadersAreCounted(t *testing.T) {
+	server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), MaxHeaderBytes: 64 << 10}
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const long = "GET / HTTP/1.1\r\nHost: a\r\n"
+	lines := strings.Repeat("a:\r\n", 10<<10)
+	l := BoundConnections(server, inner, 3*headerFactor*int64(len(lines)), func(string) string { return "one client" })
+	done := make(chan error)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	dial := func(text string) net.Conn {
+		t.Helper()
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if _, err := c.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	status := func(c net.Conn) int {
+		t.Helper()
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.StatusCode
+	}
+	open := l.(*boundListener).open
+	idle := func() {
+		for open.Held() > 3*connectionBytes { // of those that are open
+			runtime.Gosched()
+		}
+	}
+	first := dial(long + lines)
+	for open.Held() < connectionBytes+headerFactor*int64(len(long+lines)-freeHeader) {
+		runtime.Gosched()
+	}
+	// The answer is lost where the connection is reset, as not all was read that had come.
+	if r, err := http.ReadResponse(bufio.NewReader(dial(long+lines)), nil); err == nil && r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a second long header: %d", r.StatusCode)
+	}
+	if got := status(dial(long + "\r\n")); got != http.StatusOK {
+		t.Errorf("a short header beside a long one: %d", got)
+	}
+	if _, err := first.Write([]byte("\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(first); got != http.StatusOK {
+		t.Errorf("the long header: %d", got)
+	}
+	idle()
+	if _, err := first.Write([]byte(long + lines + "\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(first); got != http.StatusOK {
+		t.Errorf("the long header again: %d", got)
 	}
 }

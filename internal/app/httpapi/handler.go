@@ -169,6 +169,22 @@ const freeMemory = 16 << 10
 // Stop ends the subscriptions.
 func (h *Handler) Stop() { h.stop() }
 
+// Placed returns a handler that executes another one in a place of slow operations, which
+// clients share as they share those. The answer is kept until it is whole, so that who takes
+// it slowly keeps no place.
+func (h *Handler) Placed(next http.Handler) http.Handler {
+	return http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		place, err := h.gate.Enter(r.Context(), h.cfg.Client(r), true)
+		if err != nil {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "the server is busy; try again in a moment", http.StatusServiceUnavailable)
+			return
+		}
+		defer place.Leave(true)
+		next.ServeHTTP(w, r)
+	}), h.cfg.Limits.Time, "the server is busy; try again in a moment\n")
+}
+
 // Drain ends the subscriptions, refuses new operations, waits until those that were accepted are
 // answered, and closes the WebSockets. It returns the context's error when
 // that ends first.

@@ -145,12 +145,12 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	s.mu.Lock()
 	clear(s.running) // nothing is sent any more
 	s.mu.Unlock()
-	cancel()
 	stop()
 	if wrong, ok := errors.AsType[*violation](err); ok {
 		taken.conn.end()
 		_ = conn.Close(websocket.StatusCode(wrong.code), wrong.text()) // fails if the client has left
 	}
+	cancel() // not before: it cuts a message that is being sent, and what follows on it
 	_ = conn.CloseNow()
 	s.ended.Wait()
 }
