@@ -34,6 +34,8 @@ type flags struct {
 	Check  checkFlags  `cmd:"" help:"Read the whole store and report what is wrong with it."`
 	Token  tokenFlags  `cmd:"" help:"Make and revoke the API tokens in a file."`
 	Health healthFlags `cmd:"" help:"Ask a server on this machine whether it can answer requests; the exit status tells."`
+
+	ClientConfig clientConfigFlags `cmd:"" help:"Print what the cache of a client in TypeScript has to know of the schema."`
 }
 
 type serveFlags struct {
@@ -124,6 +126,10 @@ type healthFlags struct {
 	Addr    string        `help:"Address that the server listens on." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
 	Alive   bool          `help:"Ask only whether the server runs, not whether its store can be reached."`
 	Timeout time.Duration `help:"How long to wait for the answer." default:"3s"`
+}
+
+type clientConfigFlags struct {
+	Client string `arg:"" help:"apollo (Apollo Client), urql (Graphcache) or relay." enum:"apollo,urql,relay"`
 }
 
 // documentFile is a file of trusted documents.

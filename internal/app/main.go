@@ -156,6 +156,8 @@ func (m *Main) run(ctx context.Context) error {
 		return m.check(ctx)
 	case "token add <name>", "token list", "token revoke <name>":
 		return m.token()
+	case "client-config <client>":
+		return m.clientConfig()
 	case "health":
 		err := m.health(ctx)
 		if err != nil {
