@@ -210,3 +210,50 @@ func BenchmarkValidate(b *testing.B) {
 		}
 	}
 }
+
+// benchTogether makes documents in commits of several, or one by one, with a sync for each
+// as in production.
+func benchTogether(tb testing.TB, documents, together int) time.Duration {
+	tb.Helper()
+	types := fixtureTypes()
+	engine, err := sqlitestore.Open(tb.Context(), filepath.Join(tb.TempDir(), "together.db"), sqlitestore.Options{Collections: storage.CollectionsOf(types)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = engine.Close() }()
+	store, err := storage.New(engine, types)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	began := time.Now()
+	for first := 0; first < documents; first += together {
+		in := storage.CommitInput[given]{Changes: make([]given, together)}
+		for i := range in.Changes {
+			in.Changes[i] = given{{Type: types[1], Input: &storage.CreateInput{Key: fmt.Sprint(first + i), Data: object{"name": "T"}}}}
+		}
+		result, err := storage.Commit(tb.Context(), store, in)
+		if err != nil || len(result.(*storage.CommitSuccess).Results) != together {
+			tb.Fatal(result, err)
+		}
+	}
+	return time.Since(began)
+}
+
+func BenchmarkCommit(b *testing.B) {
+	for _, together := range []int{1, 100} {
+		b.Run(fmt.Sprint(together), func(b *testing.B) { benchTogether(b, b.N*together, together) })
+	}
+}
+
+// A commit of a hundred documents takes much less than a hundred of one, one at a time.
+func TestCommitOfManyIsCheaper(t *testing.T) {
+	const documents, most = 400, 0.3
+	var ratio float64
+	for range 3 { // others may have the machine for a while
+		if ratio = float64(benchTogether(t, documents, 100)) / float64(benchTogether(t, documents, 1)); ratio <= most {
+			t.Logf("%.2f of the time", ratio)
+			return
+		}
+	}
+	t.Errorf("%d documents in commits of 100 take %.2f of the time of one at a time, want at most %.2f", documents, ratio, most)
+}
