@@ -1,15 +1,19 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidwall/gjson"
 )
 
 // clientsPage is what client programmers are told.
@@ -35,14 +39,19 @@ func clientsQueries(t *testing.T, demo *server) {
 	}
 	variables := map[string]any{
 		"at": "2025-06-20T00:00:00Z", "last": "2025-06-14T00:00:00Z",
-		"input": map[string]any{"key": "home-automation", "expectedVersion": 1, "patch": map[string]any{"name": "Home"}},
+		"input":   map[string]any{"key": "home-automation", "expectedVersion": 1, "patch": map[string]any{"name": "Home"}},
+		"project": map[string]any{"key": "lanternfish", "expectedVersion": 1, "patch": map[string]any{"name": "Lantern"}},
+		"tag":     map[string]any{"key": "lanterns", "data": map[string]any{"name": "Lanterns", "description": "Lights to carry."}},
 	}
 	queries := printed.FindAllSubmatch(text, -1)
-	if len(queries) != 3 {
-		t.Errorf("the page has %d queries, want 3", len(queries))
+	if len(queries) != 5 {
+		t.Errorf("the page has %d queries, want 5", len(queries))
 	}
 	for _, m := range queries {
 		query, used := string(m[1]), map[string]any{}
+		if strings.Contains(query, "startProjectDraft") {
+			continue // see TestClientsDrafts
+		}
 		for name, value := range variables {
 			if strings.Contains(query, "$"+name) {
 				used[name] = value
@@ -50,6 +59,52 @@ func clientsQueries(t *testing.T, demo *server) {
 		}
 		if got := demo.text(t, query, used); strings.Contains(got, `"errors"`) || !strings.Contains(got, `"changedBy"`) {
 			t.Errorf("%s\n%s", query, got)
+		}
+	}
+}
+
+// The page's operations on drafts lead from a draft to a version.
+func TestClientsDrafts(t *testing.T) { onDemo(t, clientsDrafts) }
+
+func clientsDrafts(t *testing.T, demo *server) {
+	text, err := os.ReadFile(clientsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var operations string
+	for _, m := range printed.FindAllSubmatch(text, -1) {
+		if strings.Contains(string(m[1]), "startProjectDraft") {
+			operations = string(m[1])
+		}
+	}
+	var draft string
+	for _, step := range []struct {
+		name      string
+		variables map[string]any
+		want      string
+	}{
+		{"Start", nil, `"revision":1`},
+		{"Save", map[string]any{"revision": 1, "patch": map[string]any{"name": nil}}, `"problems":[{"path":"/name",`},
+		{"Save", map[string]any{"revision": 1, "patch": map[string]any{"name": "Lanternfish 4"}}, `"revision":2,"savedBy"`},
+		{"Save", map[string]any{"revision": 2, "patch": map[string]any{"name": "Lanternfish 4"}}, `"problems":[]`},
+		{"Review", nil, `"changesFromBase":[{"path":"/name","oldValue":"Lanternfish Photos","newValue":"Lanternfish 4"}]`},
+		{"Approve", map[string]any{"revision": 3}, `"name":"Lanternfish 4","versionInfo":{"author":{"id":"anonymous"},"approvedBy":{"id":"anonymous"}}`},
+	} {
+		variables := map[string]any{"draft": draft}
+		maps.Copy(variables, step.variables)
+		if step.name == "Start" {
+			variables = nil
+		}
+		body, err := json.Marshal(map[string]any{"query": operations, "operationName": step.name, "variables": variables})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := demo.post(t, body)
+		if strings.Contains(got, `"errors"`) || !strings.Contains(got, step.want) {
+			t.Fatalf("%s: %s, want %s", step.name, got, step.want)
+		}
+		if draft == "" {
+			draft = gjson.Get(got, "data.startProjectDraft.draft.id").String()
 		}
 	}
 }
@@ -196,7 +251,12 @@ func (s *server) text(t *testing.T, query string, variables map[string]any) stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.Post(s.url+"/graphql", "application/json", strings.NewReader(string(body)))
+	return s.post(t, body)
+}
+
+func (s *server) post(t *testing.T, body []byte) string {
+	t.Helper()
+	response, err := http.Post(s.url+"/graphql", "application/json", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,8 @@ func TestTourShowsEverything(t *testing.T) {
 	}](t, demo, "{ __schema { queryType { fields { name } } mutationType { fields { name } } } }", nil)
 	var want []string
 	for _, f := range schema.QueryType.Fields {
-		if documentType.MatchString(f.Name) { // who adds a type adds nothing to the tour
+		// Who adds a type adds nothing to the tour. Ids of drafts are others each time: TestClientsDrafts.
+		if documentType.MatchString(f.Name) && !strings.HasPrefix(kindOf(f.Name), "Draft") {
 			want = append(want, "query "+kindOf(f.Name))
 		}
 	}

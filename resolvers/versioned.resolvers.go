@@ -73,6 +73,26 @@ func (r *mutationResolver) RestoreProject(ctx context.Context, input storage.Res
 	return r.collections.Projects.Restore(ctx, input)
 }
 
+// StartProjectDraft resolves Mutation.startProjectDraft.
+func (r *mutationResolver) StartProjectDraft(ctx context.Context, input storage.StartDraftInput) (*storage.DraftSuccess[*model.Project], error) {
+	return r.collections.Projects.StartDraft(ctx, input)
+}
+
+// SaveProjectDraft resolves Mutation.saveProjectDraft.
+func (r *mutationResolver) SaveProjectDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error) {
+	return r.collections.Projects.SaveDraft(ctx, input)
+}
+
+// ApproveProjectDraft resolves Mutation.approveProjectDraft.
+func (r *mutationResolver) ApproveProjectDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error) {
+	return r.collections.Projects.ApproveDraft(ctx, input)
+}
+
+// DiscardProjectDraft resolves Mutation.discardProjectDraft.
+func (r *mutationResolver) DiscardProjectDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error) {
+	return r.collections.Projects.DiscardDraft(ctx, input)
+}
+
 // CreateTag resolves Mutation.createTag.
 func (r *mutationResolver) CreateTag(ctx context.Context, input storage.CreateInput) (model.Result, error) {
 	return r.collections.Tags.Create(ctx, input)
@@ -91,6 +111,26 @@ func (r *mutationResolver) DeleteTag(ctx context.Context, input storage.DeleteIn
 // RestoreTag resolves Mutation.restoreTag.
 func (r *mutationResolver) RestoreTag(ctx context.Context, input storage.RestoreInput) (model.Result, error) {
 	return r.collections.Tags.Restore(ctx, input)
+}
+
+// StartTagDraft resolves Mutation.startTagDraft.
+func (r *mutationResolver) StartTagDraft(ctx context.Context, input storage.StartDraftInput) (*storage.DraftSuccess[*model.Tag], error) {
+	return r.collections.Tags.StartDraft(ctx, input)
+}
+
+// SaveTagDraft resolves Mutation.saveTagDraft.
+func (r *mutationResolver) SaveTagDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error) {
+	return r.collections.Tags.SaveDraft(ctx, input)
+}
+
+// ApproveTagDraft resolves Mutation.approveTagDraft.
+func (r *mutationResolver) ApproveTagDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error) {
+	return r.collections.Tags.ApproveDraft(ctx, input)
+}
+
+// DiscardTagDraft resolves Mutation.discardTagDraft.
+func (r *mutationResolver) DiscardTagDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error) {
+	return r.collections.Tags.DiscardDraft(ctx, input)
 }
 
 // CreateLicense resolves Mutation.createLicense.
@@ -113,6 +153,26 @@ func (r *mutationResolver) RestoreLicense(ctx context.Context, input storage.Res
 	return r.collections.Licenses.Restore(ctx, input)
 }
 
+// StartLicenseDraft resolves Mutation.startLicenseDraft.
+func (r *mutationResolver) StartLicenseDraft(ctx context.Context, input storage.StartDraftInput) (*storage.DraftSuccess[*model.License], error) {
+	return r.collections.Licenses.StartDraft(ctx, input)
+}
+
+// SaveLicenseDraft resolves Mutation.saveLicenseDraft.
+func (r *mutationResolver) SaveLicenseDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error) {
+	return r.collections.Licenses.SaveDraft(ctx, input)
+}
+
+// ApproveLicenseDraft resolves Mutation.approveLicenseDraft.
+func (r *mutationResolver) ApproveLicenseDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error) {
+	return r.collections.Licenses.ApproveDraft(ctx, input)
+}
+
+// DiscardLicenseDraft resolves Mutation.discardLicenseDraft.
+func (r *mutationResolver) DiscardLicenseDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error) {
+	return r.collections.Licenses.DiscardDraft(ctx, input)
+}
+
 // CreatePlatform resolves Mutation.createPlatform.
 func (r *mutationResolver) CreatePlatform(ctx context.Context, input storage.CreateInput) (model.Result, error) {
 	return r.collections.Platforms.Create(ctx, input)
@@ -131,6 +191,26 @@ func (r *mutationResolver) DeletePlatform(ctx context.Context, input storage.Del
 // RestorePlatform resolves Mutation.restorePlatform.
 func (r *mutationResolver) RestorePlatform(ctx context.Context, input storage.RestoreInput) (model.Result, error) {
 	return r.collections.Platforms.Restore(ctx, input)
+}
+
+// StartPlatformDraft resolves Mutation.startPlatformDraft.
+func (r *mutationResolver) StartPlatformDraft(ctx context.Context, input storage.StartDraftInput) (*storage.DraftSuccess[*model.Platform], error) {
+	return r.collections.Platforms.StartDraft(ctx, input)
+}
+
+// SavePlatformDraft resolves Mutation.savePlatformDraft.
+func (r *mutationResolver) SavePlatformDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error) {
+	return r.collections.Platforms.SaveDraft(ctx, input)
+}
+
+// ApprovePlatformDraft resolves Mutation.approvePlatformDraft.
+func (r *mutationResolver) ApprovePlatformDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error) {
+	return r.collections.Platforms.ApproveDraft(ctx, input)
+}
+
+// DiscardPlatformDraft resolves Mutation.discardPlatformDraft.
+func (r *mutationResolver) DiscardPlatformDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error) {
+	return r.collections.Platforms.DiscardDraft(ctx, input)
 }
 
 // Commit resolves Mutation.commit.
@@ -244,8 +324,8 @@ func (r *queryResolver) Nodes(ctx context.Context, ids []string) ([]storage.Node
 }
 
 // Project resolves Query.project.
-func (r *queryResolver) Project(ctx context.Context, key string, asOf *driver.Instant, version *int) (*model.Project, error) {
-	return r.collections.Projects.Get(ctx, key, asOf, version)
+func (r *queryResolver) Project(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.Project, error) {
+	return r.collections.Projects.GetOrDraft(ctx, key, asOf, version, draft)
 }
 
 // Projects resolves Query.projects.
@@ -258,9 +338,19 @@ func (r *queryResolver) ProjectHistory(ctx context.Context, key string) (*storag
 	return r.collections.Projects.History(ctx, key)
 }
 
+// ProjectDraft resolves Query.projectDraft.
+func (r *queryResolver) ProjectDraft(ctx context.Context, id string) (*storage.Draft[*model.Project], error) {
+	return r.collections.Projects.Draft(ctx, id)
+}
+
+// ProjectDrafts resolves Query.projectDrafts.
+func (r *queryResolver) ProjectDrafts(ctx context.Context, where map[string]any, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.Draft[*model.Project]], error) {
+	return r.collections.Projects.Drafts(ctx, where, first, after, last, before)
+}
+
 // Tag resolves Query.tag.
-func (r *queryResolver) Tag(ctx context.Context, key string, asOf *driver.Instant, version *int) (*model.Tag, error) {
-	return r.collections.Tags.Get(ctx, key, asOf, version)
+func (r *queryResolver) Tag(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.Tag, error) {
+	return r.collections.Tags.GetOrDraft(ctx, key, asOf, version, draft)
 }
 
 // Tags resolves Query.tags.
@@ -273,9 +363,19 @@ func (r *queryResolver) TagHistory(ctx context.Context, key string) (*storage.Hi
 	return r.collections.Tags.History(ctx, key)
 }
 
+// TagDraft resolves Query.tagDraft.
+func (r *queryResolver) TagDraft(ctx context.Context, id string) (*storage.Draft[*model.Tag], error) {
+	return r.collections.Tags.Draft(ctx, id)
+}
+
+// TagDrafts resolves Query.tagDrafts.
+func (r *queryResolver) TagDrafts(ctx context.Context, where map[string]any, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.Draft[*model.Tag]], error) {
+	return r.collections.Tags.Drafts(ctx, where, first, after, last, before)
+}
+
 // License resolves Query.license.
-func (r *queryResolver) License(ctx context.Context, key string, asOf *driver.Instant, version *int) (*model.License, error) {
-	return r.collections.Licenses.Get(ctx, key, asOf, version)
+func (r *queryResolver) License(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.License, error) {
+	return r.collections.Licenses.GetOrDraft(ctx, key, asOf, version, draft)
 }
 
 // Licenses resolves Query.licenses.
@@ -288,9 +388,19 @@ func (r *queryResolver) LicenseHistory(ctx context.Context, key string) (*storag
 	return r.collections.Licenses.History(ctx, key)
 }
 
+// LicenseDraft resolves Query.licenseDraft.
+func (r *queryResolver) LicenseDraft(ctx context.Context, id string) (*storage.Draft[*model.License], error) {
+	return r.collections.Licenses.Draft(ctx, id)
+}
+
+// LicenseDrafts resolves Query.licenseDrafts.
+func (r *queryResolver) LicenseDrafts(ctx context.Context, where map[string]any, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.Draft[*model.License]], error) {
+	return r.collections.Licenses.Drafts(ctx, where, first, after, last, before)
+}
+
 // Platform resolves Query.platform.
-func (r *queryResolver) Platform(ctx context.Context, key string, asOf *driver.Instant, version *int) (*model.Platform, error) {
-	return r.collections.Platforms.Get(ctx, key, asOf, version)
+func (r *queryResolver) Platform(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.Platform, error) {
+	return r.collections.Platforms.GetOrDraft(ctx, key, asOf, version, draft)
 }
 
 // Platforms resolves Query.platforms.
@@ -301,6 +411,16 @@ func (r *queryResolver) Platforms(ctx context.Context, where map[string]any, ord
 // PlatformHistory resolves Query.platformHistory.
 func (r *queryResolver) PlatformHistory(ctx context.Context, key string) (*storage.History[*model.Platform], error) {
 	return r.collections.Platforms.History(ctx, key)
+}
+
+// PlatformDraft resolves Query.platformDraft.
+func (r *queryResolver) PlatformDraft(ctx context.Context, id string) (*storage.Draft[*model.Platform], error) {
+	return r.collections.Platforms.Draft(ctx, id)
+}
+
+// PlatformDrafts resolves Query.platformDrafts.
+func (r *queryResolver) PlatformDrafts(ctx context.Context, where map[string]any, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.Draft[*model.Platform]], error) {
+	return r.collections.Platforms.Drafts(ctx, where, first, after, last, before)
 }
 
 // Changelog resolves Query.changelog.

@@ -34,7 +34,7 @@ type bench struct {
 
 // newBench fills an embedded store: one document with a long history, and 2,000
 // with one version.
-func newBench(b *testing.B) *bench {
+func newBench(b testing.TB) *bench {
 	b.Helper()
 	types := fixtureTypes()
 	engine, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "bench.db"), sqlitestore.Options{Collections: storage.CollectionsOf(types), Sync: sqlitestore.SyncOff})

@@ -23,6 +23,9 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	if err := s.detail(ctx, 0); err != nil { // nor is it begun for one too many
 		return nil, err
 	}
+	if d.t.inDraft(d.v) {
+		return nil, badInput("blame: no version has set what is in a draft; ask for its changesFromBase")
+	}
 	stored, err := d.t.storedNames("fields", fields)
 	if err != nil || noneOf(fields) {
 		return []*FieldBlame{}, err

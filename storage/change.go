@@ -50,11 +50,12 @@ func (c *FieldChange) ChangedBy() *Actor { return &Actor{ID: c.v.Author} }
 func (c *FieldChange) Message() *string { return optional(c.v.Message) }
 
 // ChangeGroup is shared by what was written together; nil for none.
-func (c *FieldChange) ChangeGroup() *string { return optional(c.v.Group) }
+func (c *FieldChange) ChangeGroup() *string { return c.typ.groupOf(c.v) }
 
-// Document is the document as this version left it; nil when it was deleted.
+// Document is the document as this version left it; nil when it was deleted, and for what
+// only a draft has changed.
 func (c *FieldChange) Document() AnyDocument {
-	if c.v.Deleted {
+	if c.v.Deleted || c.typ.inDraft(c.v) {
 		return nil
 	}
 	return c.store.wrapAny(c.store.newDocument(c.typ, c.v, c.v.RecordedAt, c.seen, true))

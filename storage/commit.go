@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -11,7 +12,7 @@ import (
 type Change struct {
 	Type  *Type
 	Field string // its name in the input of the commit, as "createProject"
-	Input any    // a *CreateInput, *UpdateInput, *DeleteInput or *RestoreInput
+	Input any    // a *CreateInput, *UpdateInput, *DeleteInput, *RestoreInput or *ApproveDraftInput
 }
 
 // OneChange is the input of one change, which is generated from the types.
@@ -56,15 +57,19 @@ func Commit[In OneChange](ctx context.Context, s *Store, in CommitInput[In]) (an
 	for i, c := range in.Changes {
 		changes[i] = c.Given()
 	}
-	ms, err := s.mutations(changes, in.Message)
-	if err != nil {
-		return nil, err
-	}
 	op, err := s.operation(ctx)
 	if err != nil {
 		return nil, Unwritten(err)
 	}
-	outs, err := s.mutate(ctx, op, newID(), ms...)
+	ms, err := s.mutations(ctx, op, changes, in.Message)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	group := newID()
+	for _, m := range ms {
+		group = cmp.Or(m.group, group)
+	}
+	outs, err := s.mutateDrafts(ctx, op, group, ms...)
 	if err != nil {
 		return nil, Unwritten(err)
 	}
@@ -93,7 +98,7 @@ func Commit[In OneChange](ctx context.Context, s *Store, in CommitInput[In]) (an
 
 // mutations checks changes and returns what each asks for. The message is that of the
 // whole commit: all versions of a change group have one.
-func (s *Store) mutations(changes [][]Change, message *string) ([]*mutation, error) {
+func (s *Store) mutations(ctx context.Context, op *operation, changes [][]Change, message *string) ([]*mutation, error) {
 	switch n := len(changes); {
 	case n == 0:
 		return nil, badInput("input.changes: a commit has at least one change")
@@ -114,7 +119,7 @@ func (s *Store) mutations(changes [][]Change, message *string) ([]*mutation, err
 		if len(given) != 1 {
 			return nil, badInput("input.changes[%d]: a change names exactly one thing to do, not %d", i, len(given))
 		}
-		m, err := s.mutation(given[0])
+		m, err := s.mutation(ctx, op, given[0])
 		m.path = fmt.Sprintf("input.changes[%d].%s", i, given[0].Field)
 		if err == nil && m.message != nil {
 			err = badInput("input.message: a change has no message of its own; give one for the whole commit, input.message")
@@ -133,7 +138,7 @@ func (s *Store) mutations(changes [][]Change, message *string) ([]*mutation, err
 }
 
 // mutation is never nil.
-func (s *Store) mutation(c Change) (*mutation, error) {
+func (s *Store) mutation(ctx context.Context, op *operation, c Change) (*mutation, error) {
 	switch in := c.Input.(type) {
 	case *CreateInput:
 		return s.creation(c.Type, in)
@@ -143,6 +148,10 @@ func (s *Store) mutation(c Change) (*mutation, error) {
 		return s.deletion(c.Type, in)
 	case *RestoreInput:
 		return s.restoration(c.Type, in)
+	case *ApproveDraftInput:
+		m, err := s.approval(ctx, op, c.Type, in)
+		m.message = in.Message // the title is for a version by itself
+		return m, err
 	default:
 		return new(mutation), badInput("input: this is no change")
 	}

@@ -52,11 +52,15 @@ func (d *Document) IsNode() {}
 // IsDocument marks the GraphQL interface Document.
 func (d *Document) IsDocument() {}
 
-// ID is the global id: with the version number when the past was read.
-func (d *Document) ID() string { return encodeID(d.t.Name, d.v.Key, d.idNumber()) }
+// ID is the global id: with the version number when the past was read. That of a document in
+// a draft names the draft, and is for caches only.
+func (d *Document) ID() string { return string(d.AppendID(nil)) }
 
 // AppendID appends the global id, without quotes.
 func (d *Document) AppendID(dst []byte) []byte {
+	if d.t.inDraft(d.v) {
+		return append(appendID(dst, d.t.Name, d.v.Key, 0), "@draft-"+d.v.Group...)
+	}
 	return appendID(dst, d.t.Name, d.v.Key, d.idNumber())
 }
 

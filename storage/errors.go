@@ -105,6 +105,9 @@ func ended(ctx context.Context) error {
 // missing says that a version has no value for a non-null field.
 func (o *Object) missing(i int) error {
 	f := &o.typ.Fields[i]
+	if o.doc.t.inDraft(o.doc.v) {
+		return badInput("the draft of %s %q has no value for the required field %s yet; the draft's content tells what it holds", o.doc.t.Name, o.doc.v.Key, o.fieldPath(i))
+	}
 	return errorf(CodeInternal, "%s has no value for the non-null field %s; declare it nullable (%s: %s) or give it @default(value: …)",
 		o.doc.describe(), o.fieldPath(i), f.Name, f.typeName(false))
 }

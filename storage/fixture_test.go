@@ -199,6 +199,9 @@ func TestOnSQLite(t *testing.T) {
 		"CommitComparesWhatItLeaves": TestCommitComparesWhatItLeaves, "CommitRefuses": TestCommitRefuses, "CommitsThatRace": TestCommitsThatRace,
 		"RestoreLosesNothing": TestRestoreLosesNothing, "ChangeGroups": TestChangeGroups, "LoadWorksOutWhatChanged": TestLoadWorksOutWhatChanged,
 		"IDsOfLaterPages": TestIDsOfLaterPages, "Watch": TestWatch, "WatchRefuses": TestWatchRefuses, "WhatCannotBeReadIsNullInFilters": TestWhatCannotBeReadIsNullInFilters,
+		"Draft": TestDraft, "DraftOfANewDocument": TestDraftOfANewDocument, "DraftConflict": TestDraftConflict, "DraftsAreOfTheirAuthor": TestDraftsAreOfTheirAuthor,
+		"SavesOfADraftRace": TestSavesOfADraftRace, "ApprovalsRace": TestApprovalsRace, "ApprovalThatWasCutOff": TestApprovalThatWasCutOff,
+		"DraftsShowNowhereElse": TestDraftsShowNowhereElse, "DraftsUnderAnotherSchema": TestDraftsUnderAnotherSchema, "ApprovalInACommit": TestApprovalInACommit,
 	} {
 		t.Run(name, test)
 	}

@@ -148,7 +148,11 @@ func TestNewRefusesMetadata(t *testing.T) {
 	if _, err := storage.New(nil, types); err != nil {
 		t.Errorf("a type that contains itself: %v", err)
 	}
-	want := []driver.Collection{{Name: storage.ActorCollection}, {Name: "a", Indexes: []driver.Index{{Path: []string{"x", "v"}, Kind: driver.KindInt}}}}
+	want := []driver.Collection{
+		{Name: storage.ActorCollection},
+		{Name: "a", Indexes: []driver.Index{{Path: []string{"x", "v"}, Kind: driver.KindInt}}},
+		{Name: "a.drafts", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}}},
+	}
 	if diff := cmp.Diff(want, storage.CollectionsOf(types)); diff != "" {
 		t.Error(diff)
 	}

@@ -81,16 +81,20 @@ func (c *Collection[T]) Page(ctx context.Context, where map[string]any, orderBy 
 	if err != nil {
 		return nil, err
 	}
+	return connect(pg, c.wrap), nil
+}
+
+func connect[T any](pg *Page, wrap func(*Document) T) *Connection[T] {
 	conn := &Connection[T]{
 		Edges: make([]*Edge[T], len(pg.Docs)), Nodes: make([]T, len(pg.Docs)), PageInfo: pg.info(), count: pg.count,
 	}
 	edges := make([]Edge[T], len(pg.Docs))
 	for i, d := range pg.Docs {
-		conn.Nodes[i] = c.wrap(d)
+		conn.Nodes[i] = wrap(d)
 		edges[i] = Edge[T]{Node: conn.Nodes[i], page: pg, place: i}
 		conn.Edges[i] = &edges[i]
 	}
-	return conn, nil
+	return conn
 }
 
 // PageArgs are the arguments of a list of documents; they are only read.
@@ -107,6 +111,8 @@ type PageArgs struct {
 	Fields []string
 	// CountOnly says that the caller looks at nothing but TotalCount.
 	CountOnly bool
+	// Only holds beside Where; nil: nothing more.
+	Only driver.Filter
 }
 
 // Page is a page of documents, or of the versions of one, without models. It is
@@ -148,6 +154,13 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	q := &driver.Query{Collection: t.Collection, At: op.begin, Backward: p.backward, Limit: p.limit + 1}
 	if q.Filter, err = s.filter(t, args.Where); err != nil {
 		return nil, err
+	}
+	if args.Only != nil {
+		where := driver.And{args.Only}
+		if q.Filter != nil {
+			where = append(where, q.Filter)
+		}
+		q.Filter = where
 	}
 	if q.Order, err = s.order(t, args.OrderBy); err != nil {
 		return nil, err

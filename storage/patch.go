@@ -137,6 +137,9 @@ func patchObject(o *ObjectType, doc []byte, patch map[string]any, path string) (
 
 // patchValue returns the stored form of a field's new value.
 func (f *Field) patchValue(old []byte, v any, path string) ([]byte, error) {
+	if raw, ok := v.(stored); ok {
+		return raw, nil
+	}
 	switch {
 	case f.List:
 		return f.encodeList(v, path)

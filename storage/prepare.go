@@ -38,6 +38,9 @@ func prepareTypes(types []*Type) error {
 		names[t.Name], collections[t.Collection] = t, t
 	}
 	for _, t := range types {
+		if other := collections[draftCollection(t)]; other != nil {
+			return fmt.Errorf("storage: the collection of type %s, %s, is that of the drafts of type %s", other.Name, other.Collection, t.Name)
+		}
 		if err := t.prepare(); err != nil {
 			return err
 		}
@@ -57,7 +60,10 @@ func (t *Type) prepare() error {
 				return
 			}
 		}
-		t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{})
+		if t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil {
+			t.drafts = newDraftType(t)
+			t.err = t.drafts.prepareDrafts()
+		}
 	})
 	return t.err
 }
@@ -157,13 +163,14 @@ func (o *ObjectType) field(name string) *Field {
 }
 
 // CollectionsOf says what an engine must hold for the types: a collection for
-// each, with the indexes that they declare, and one for what is known of actors.
+// each, with the indexes that they declare, one for its drafts, and one for what is known of
+// actors.
 func CollectionsOf(types []*Type) []driver.Collection {
 	out := []driver.Collection{{Name: ActorCollection}}
 	for _, t := range types {
-		c := driver.Collection{Name: t.Collection}
-		c.Indexes = indexesOf(t.Fields, nil, nil, c.Indexes)
-		out = append(out, c)
+		for _, kept := range []*Type{t, newDraftType(t)} {
+			out = append(out, driver.Collection{Name: kept.Collection, Indexes: indexesOf(kept.Fields, nil, nil, nil)})
+		}
 	}
 	return out
 }

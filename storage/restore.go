@@ -68,35 +68,38 @@ func (s *Store) restored(ctx context.Context, op *operation, t *Type, in *Restor
 // not now, or was not until it was deleted: states of the past need not fit today's
 // schema.
 func (t *Type) restorable(was, target *driver.Version, data []byte, parts, deleted bool) error {
-	c := checker{required: true, schema: true, most: maxMismatches}
-	err := c.document(t, data)
-	if err != nil {
-		return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
+	found, err := t.newMismatches(was, data)
+	if err != nil || len(found) == 0 {
+		return err
 	}
-	if len(c.mismatches) == 0 {
-		return nil
+	arg, instead := "input.to", "restore the fields that fit, with paths"
+	switch {
+	case parts:
+		arg, instead = "input.paths", "leave the path out"
+	case deleted:
+		instead = "create the document again, with values that fit"
+	}
+	return badInput("%s: what version %d of %s %q held could not be read under today's schema: %v; %s, or declare the field otherwise",
+		arg, target.Number, t.Name, target.Key, found[0], instead)
+}
+
+// newMismatches returns what cannot be read in data, and could be in the version was, which
+// may be nil. Paths are in the names of the schema.
+func (t *Type) newMismatches(was *driver.Version, data []byte) ([]*MismatchError, error) {
+	c := checker{required: true, schema: true, most: maxMismatches}
+	if err := c.document(t, data); err != nil {
+		return nil, &Error{Code: CodeInternal, Message: "internal error", Cause: err}
+	}
+	if len(c.mismatches) == 0 || !live(was) {
+		return c.mismatches, nil
 	}
 	now := checker{required: true, schema: true, most: maxMismatches}
-	if was != nil && !was.Deleted {
-		if err := now.document(t, was.Data); err != nil {
-			return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
-		}
+	if err := now.document(t, was.Data); err != nil {
+		return nil, &Error{Code: CodeInternal, Message: "internal error", Cause: err}
 	}
-	for _, m := range c.mismatches {
-		if slices.ContainsFunc(now.mismatches, func(n *MismatchError) bool { return n.Path == m.Path }) {
-			continue
-		}
-		arg, instead := "input.to", "restore the fields that fit, with paths"
-		switch {
-		case parts:
-			arg, instead = "input.paths", "leave the path out"
-		case deleted:
-			instead = "create the document again, with values that fit"
-		}
-		return badInput("%s: what version %d of %s %q held could not be read under today's schema: %v; %s, or declare the field otherwise",
-			arg, target.Number, t.Name, target.Key, m, instead)
-	}
-	return nil
+	return slices.DeleteFunc(c.mismatches, func(m *MismatchError) bool {
+		return slices.ContainsFunc(now.mismatches, func(n *MismatchError) bool { return n.Path == m.Path })
+	}), nil
 }
 
 // maxRestored bounds what is looked through for the paths of a restoration, in bytes:

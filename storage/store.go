@@ -87,7 +87,7 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 		s.maxWrites = b.MaxWrites()
 	}
 	for _, t := range types {
-		s.byName[t.Name], s.byCollection[t.Collection] = t, t
+		s.byName[t.Name], s.byCollection[t.Collection], s.byCollection[t.drafts.Collection] = t, t, t.drafts
 		NewCollection(s, t, func(d *Document) *Document { return d })
 	}
 	for _, o := range opts {
@@ -106,7 +106,7 @@ func (s *Store) Engine() driver.Engine { return s.engine }
 func (s *Store) Types() []*Type { return s.types }
 
 // ByCollection returns the types by the collections that their documents are kept in, with
-// that of what is known of actors, which no schema has. It must not be modified.
+// those of drafts and of what is known of actors, which no schema has. It must not be modified.
 func (s *Store) ByCollection() map[string]*Type { return s.byCollection }
 
 // models makes what is shown of the documents of a type, which is not known.

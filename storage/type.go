@@ -55,6 +55,7 @@ type Type struct {
 
 	once   sync.Once
 	object *ObjectType // the same fields, indexed; filled by prepare
+	drafts *Type       // of its drafts; filled by prepare
 	err    error
 }
 

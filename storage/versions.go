@@ -242,6 +242,9 @@ func (i *VersionInfo) SupersededAt() *driver.Instant {
 // Author is who wrote the version.
 func (i *VersionInfo) Author() *Actor { return &Actor{ID: i.v.Author} }
 
+// ApprovedBy is who approved the draft that the version was made of; nil where it was none.
+func (i *VersionInfo) ApprovedBy() *Actor { return approverOf(i.v.Group) }
+
 // Message is what the writer said about it; nil for nothing.
 func (i *VersionInfo) Message() *string { return optional(i.v.Message) }
 
@@ -249,7 +252,7 @@ func (i *VersionInfo) Message() *string { return optional(i.v.Message) }
 func (i *VersionInfo) Operation() Operation { return operationOf(i.v.Op) }
 
 // ChangeGroup is shared by versions that were written together; nil for none.
-func (i *VersionInfo) ChangeGroup() *string { return optional(i.v.Group) }
+func (i *VersionInfo) ChangeGroup() *string { return i.typ.groupOf(i.v) }
 
 // IsCurrent says that no later version was there at the instant of reading.
 func (i *VersionInfo) IsCurrent() bool { return i.v.SupersededAt > i.seen }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -115,8 +116,13 @@ type mutation struct {
 	clientMutationID *string
 	// tombstone says that the expected version may be a deletion.
 	tombstone bool
-	patch     map[string]any // of an update
-	merge     bool           // the patch may be applied to a later version than the expected one
+	// draft is the draft that the mutation approves, which ends with it; nil: none.
+	draft  *driver.Version
+	author string         // of the version; "": who acts
+	id     string         // of the write; "": a new one
+	group  string         // that an approval alone is written in
+	patch  map[string]any // of an update
+	merge  bool           // the patch may be applied to a later version than the expected one
 	// next returns what is written after the current version; nil where that would
 	// change nothing.
 	next func(ctx context.Context, op *operation, cur *driver.Version) (*driver.Write, error)
@@ -222,7 +228,8 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 			} else {
 				made++
 			}
-			w.ID, w.Collection, w.Key, w.Author, w.Group = newID(), m.t.Collection, m.key, actorOf(ctx).ID, group
+			w.ID, w.Collection, w.Key, w.Group = cmp.Or(m.id, newID()), m.t.Collection, m.key, group
+			w.Author = cmp.Or(m.author, actorOf(ctx).ID)
 			if m.expected > 0 {
 				w.Expected = o.before.Number
 			}

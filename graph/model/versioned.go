@@ -29,22 +29,26 @@ type CommitInput = storage.CommitInput[*ChangeInput]
 
 // ChangeInput is what a commit does to one document.
 type ChangeInput struct {
-	CreateProject   *storage.CreateInput
-	UpdateProject   *storage.UpdateInput
-	DeleteProject   *storage.DeleteInput
-	RestoreProject  *storage.RestoreInput
-	CreateTag       *storage.CreateInput
-	UpdateTag       *storage.UpdateInput
-	DeleteTag       *storage.DeleteInput
-	RestoreTag      *storage.RestoreInput
-	CreateLicense   *storage.CreateInput
-	UpdateLicense   *storage.UpdateInput
-	DeleteLicense   *storage.DeleteInput
-	RestoreLicense  *storage.RestoreInput
-	CreatePlatform  *storage.CreateInput
-	UpdatePlatform  *storage.UpdateInput
-	DeletePlatform  *storage.DeleteInput
-	RestorePlatform *storage.RestoreInput
+	CreateProject        *storage.CreateInput
+	UpdateProject        *storage.UpdateInput
+	DeleteProject        *storage.DeleteInput
+	RestoreProject       *storage.RestoreInput
+	ApproveProjectDraft  *storage.ApproveDraftInput
+	CreateTag            *storage.CreateInput
+	UpdateTag            *storage.UpdateInput
+	DeleteTag            *storage.DeleteInput
+	RestoreTag           *storage.RestoreInput
+	ApproveTagDraft      *storage.ApproveDraftInput
+	CreateLicense        *storage.CreateInput
+	UpdateLicense        *storage.UpdateInput
+	DeleteLicense        *storage.DeleteInput
+	RestoreLicense       *storage.RestoreInput
+	ApproveLicenseDraft  *storage.ApproveDraftInput
+	CreatePlatform       *storage.CreateInput
+	UpdatePlatform       *storage.UpdateInput
+	DeletePlatform       *storage.DeleteInput
+	RestorePlatform      *storage.RestoreInput
+	ApprovePlatformDraft *storage.ApproveDraftInput
 }
 
 // Given returns the changes that are given, which should be one.
@@ -61,6 +65,9 @@ func (c *ChangeInput) Given() (given []storage.Change) {
 	if in := c.RestoreProject; in != nil {
 		given = append(given, storage.Change{Type: ProjectType, Field: "restoreProject", Input: in})
 	}
+	if in := c.ApproveProjectDraft; in != nil {
+		given = append(given, storage.Change{Type: ProjectType, Field: "approveProjectDraft", Input: in})
+	}
 	if in := c.CreateTag; in != nil {
 		given = append(given, storage.Change{Type: TagType, Field: "createTag", Input: in})
 	}
@@ -72,6 +79,9 @@ func (c *ChangeInput) Given() (given []storage.Change) {
 	}
 	if in := c.RestoreTag; in != nil {
 		given = append(given, storage.Change{Type: TagType, Field: "restoreTag", Input: in})
+	}
+	if in := c.ApproveTagDraft; in != nil {
+		given = append(given, storage.Change{Type: TagType, Field: "approveTagDraft", Input: in})
 	}
 	if in := c.CreateLicense; in != nil {
 		given = append(given, storage.Change{Type: LicenseType, Field: "createLicense", Input: in})
@@ -85,6 +95,9 @@ func (c *ChangeInput) Given() (given []storage.Change) {
 	if in := c.RestoreLicense; in != nil {
 		given = append(given, storage.Change{Type: LicenseType, Field: "restoreLicense", Input: in})
 	}
+	if in := c.ApproveLicenseDraft; in != nil {
+		given = append(given, storage.Change{Type: LicenseType, Field: "approveLicenseDraft", Input: in})
+	}
 	if in := c.CreatePlatform; in != nil {
 		given = append(given, storage.Change{Type: PlatformType, Field: "createPlatform", Input: in})
 	}
@@ -96,6 +109,9 @@ func (c *ChangeInput) Given() (given []storage.Change) {
 	}
 	if in := c.RestorePlatform; in != nil {
 		given = append(given, storage.Change{Type: PlatformType, Field: "restorePlatform", Input: in})
+	}
+	if in := c.ApprovePlatformDraft; in != nil {
+		given = append(given, storage.Change{Type: PlatformType, Field: "approvePlatformDraft", Input: in})
 	}
 	return given
 }
@@ -215,6 +231,11 @@ type (
 	ProjectEvent             = storage.DocumentEvent[*Project]
 	ProjectSuccess           = storage.Success[*Project]
 	ProjectConflict          = storage.Conflict[*Project]
+	ProjectDraft             = storage.Draft[*Project]
+	ProjectDraftConnection   = storage.Connection[*storage.Draft[*Project]]
+	ProjectDraftEdge         = storage.Edge[*storage.Draft[*Project]]
+	ProjectDraftSuccess      = storage.DraftSuccess[*Project]
+	ProjectDraftConflict     = storage.DraftConflict[*Project]
 )
 
 // The places of the fields in TagType.
@@ -282,6 +303,11 @@ type (
 	TagEvent             = storage.DocumentEvent[*Tag]
 	TagSuccess           = storage.Success[*Tag]
 	TagConflict          = storage.Conflict[*Tag]
+	TagDraft             = storage.Draft[*Tag]
+	TagDraftConnection   = storage.Connection[*storage.Draft[*Tag]]
+	TagDraftEdge         = storage.Edge[*storage.Draft[*Tag]]
+	TagDraftSuccess      = storage.DraftSuccess[*Tag]
+	TagDraftConflict     = storage.DraftConflict[*Tag]
 )
 
 // The places of the fields in LicenseType.
@@ -328,6 +354,11 @@ type (
 	LicenseEvent             = storage.DocumentEvent[*License]
 	LicenseSuccess           = storage.Success[*License]
 	LicenseConflict          = storage.Conflict[*License]
+	LicenseDraft             = storage.Draft[*License]
+	LicenseDraftConnection   = storage.Connection[*storage.Draft[*License]]
+	LicenseDraftEdge         = storage.Edge[*storage.Draft[*License]]
+	LicenseDraftSuccess      = storage.DraftSuccess[*License]
+	LicenseDraftConflict     = storage.DraftConflict[*License]
 )
 
 // The places of the fields in PlatformType.
@@ -369,6 +400,11 @@ type (
 	PlatformEvent             = storage.DocumentEvent[*Platform]
 	PlatformSuccess           = storage.Success[*Platform]
 	PlatformConflict          = storage.Conflict[*Platform]
+	PlatformDraft             = storage.Draft[*Platform]
+	PlatformDraftConnection   = storage.Connection[*storage.Draft[*Platform]]
+	PlatformDraftEdge         = storage.Edge[*storage.Draft[*Platform]]
+	PlatformDraftSuccess      = storage.DraftSuccess[*Platform]
+	PlatformDraftConflict     = storage.DraftConflict[*Platform]
 )
 
 // The places of the fields in ReleaseType.

@@ -104,7 +104,7 @@ func weight(parent, field, result string) int {
 	const (
 		history  = 20  // a page of what happened
 		compared = 20  // two versions
-		edge     = 10  // a version and the one before
+		edge     = 10  // a version and the one before, or a draft
 		blame    = 50  // back to the version that explains the last value
 		versions = 100 // all of one document, counted
 		changes  = 500 // all of them, compared and counted
@@ -116,11 +116,12 @@ func weight(parent, field, result string) int {
 		return compared
 	case result == "FieldBlame":
 		return blame
-	case result == "FieldChange" && strings.HasSuffix(parent, "VersionEdge"):
+	case (result == "FieldChange" || result == "DraftProblem") &&
+		(strings.HasSuffix(parent, "VersionEdge") || strings.HasSuffix(parent, "Draft") || parent == "DraftSave"):
 		return edge
 	case field == "totalCount" && parent == "FieldChangeConnection":
 		return changes
-	case field == "totalCount" && strings.HasSuffix(parent, "VersionConnection"):
+	case field == "totalCount" && (strings.HasSuffix(parent, "VersionConnection") || parent == "DraftSaveConnection"):
 		return versions
 	default:
 		return 0

@@ -36,6 +36,7 @@ func (c *Catalogue) bindings() config.TypeMap {
 		"VersionInfo", "Actor", "VersionRef", "FieldChange", "ChangeOp", "FieldChangeConnection",
 		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "EventKind", "Since", "PageInfo", "VersionConflict",
 		"CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup", "DocumentVersionConnection", "DocumentVersionEdge",
+		"StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess", "DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge",
 	} {
 		bind(storagePath+n, n)
 	}
@@ -58,6 +59,7 @@ func (c *Catalogue) bindings() config.TypeMap {
 		for _, verb := range mutationVerbs() {
 			change[strings.ToLower(verb)+d.Name] = config.TypeMapField{FieldName: verb + d.Name}
 		}
+		change["approve"+d.Name+"Draft"] = config.TypeMapField{FieldName: "Approve" + d.Name + "Draft"}
 	}
 	m["ChangeInput"] = config.TypeMapEntry{Model: config.StringList{modelPath + "ChangeInput"}, Fields: change}
 	return m
@@ -73,7 +75,12 @@ func (c *Catalogue) bindDocument(m config.TypeMap, bind func(string, ...string),
 	for _, name := range []string{"versions", "changelog", "blame", "diff"} {
 		m[n].Fields[name] = config.TypeMapField{Resolver: true}
 	}
-	for _, name := range []string{n + "Connection", n + "Edge", n + "VersionConnection", n + "VersionEdge", n + "Event", n + "Conflict"} {
+	bind(storagePath+"SaveDraftInput", "Save"+n+"DraftInput")
+	bind(modelPath+"Result", "Save"+n+"DraftResult", "Approve"+n+"DraftResult")
+	for _, name := range []string{
+		n + "Draft", n + "DraftConnection", n + "DraftEdge", n + "DraftSuccess", n + "DraftConflict",
+		n + "Connection", n + "Edge", n + "VersionConnection", n + "VersionEdge", n + "Event", n + "Conflict",
+	} {
 		bind(modelPath+name, name)
 	}
 	history := config.TypeMapEntry{Model: config.StringList{modelPath + n + "History"}, Fields: map[string]config.TypeMapField{}}
@@ -83,13 +90,15 @@ func (c *Catalogue) bindDocument(m config.TypeMap, bind func(string, ...string),
 	m[n+"History"] = history
 	bind(gqlgenPath+"String", n+"Field", n+"OrderField")
 	bind(storagePath+"OrderInput", n+"Order")
+	success := config.TypeMapEntry{
+		Model:  config.StringList{modelPath + n + "Success"},
+		Fields: map[string]config.TypeMapField{d.Singular: {FieldName: "Document"}},
+	}
+	m["Approve"+n+"DraftSuccess"] = success
 	for _, verb := range mutationVerbs() {
 		bind(storagePath+verb+"Input", verb+n+"Input")
 		bind(modelPath+"Result", verb+n+"Result")
-		m[verb+n+"Success"] = config.TypeMapEntry{
-			Model:  config.StringList{modelPath + n + "Success"},
-			Fields: map[string]config.TypeMapField{d.Singular: {FieldName: "Document"}},
-		}
+		m[verb+n+"Success"] = success
 	}
 }
 

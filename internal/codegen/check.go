@@ -142,7 +142,7 @@ func (r *reader) checkRootFields() {
 		if other := slices.IndexFunc(writeFields(), func(f string) bool { return strings.EqualFold(goName(f), goName(d.Singular)) }); other >= 0 {
 			r.problems.add(d.pos, "type %s: the results of its mutations hold the document as %s, and have a field %s already; rename the type", d.Name, d.Singular, writeFields()[other])
 		}
-		for _, name := range []string{d.Singular, d.Plural, d.Singular + "History"} {
+		for _, name := range []string{d.Singular, d.Plural, d.Singular + "History", d.Singular + "Draft", d.Singular + "Drafts"} {
 			if slices.Contains(notResolved(), name) || !isMethod(name) {
 				r.problems.add(d.pos, "type %s: the executor cannot have a root field of the name %s; begin @versioned(plural:) with a letter", d.Name, name)
 			}

@@ -122,14 +122,17 @@ func stored(d *Document) string {
 }
 
 // outcome is what the templates need to know about one mutation's results.
-type outcome struct{ Name, Singular, Done, Returns, Bang string }
+type outcome struct{ Name, Singular, Done, Returns, Bang, Draft string }
 
-// verbs are the four mutations of a document, in the order of their names.
+// verbs are the mutations that make a version of a document, in the order of their names.
 func verbs(d *Document) map[string]outcome {
 	of := func(done, returns, bang string) outcome {
 		return outcome{Name: d.Name, Singular: d.Singular, Done: done, Returns: returns, Bang: bang}
 	}
+	approved := of("updated, or created, from the draft", "The document as it is now.", "!")
+	approved.Draft = "Draft"
 	return map[string]outcome{
+		"Approve": approved,
 		"Create":  of("created", "The new document.", "!"),
 		"Update":  of("updated", "The document as it is now.", "!"),
 		"Delete":  of("deleted", "The document as it was before.", ""),

@@ -40,7 +40,7 @@ func (c *Catalogue) SDL() (string, error) {
 	w.render("roots.tmpl", "subscription", c.roots())
 	for _, d := range c.Documents {
 		w.section(d.Name)
-		for _, part := range []string{"type", "connections", "history", "event", "reading", "writing"} {
+		for _, part := range []string{"type", "connections", "history", "event", "reading", "writing", "drafts"} {
 			w.render("document.tmpl", part, d)
 		}
 	}
@@ -69,7 +69,7 @@ func (c *Catalogue) SDL() (string, error) {
 	w.text(shared["commits"])
 	w.section("Documents and their versions")
 	w.render("roots.tmpl", "documentType", c.roots())
-	w.text(shared["interfaces"], shared["versions"], shared["changes"], shared["events"], shared["pages"])
+	w.text(shared["interfaces"], shared["versions"], shared["changes"], shared["events"], shared["drafts"], shared["pages"])
 	w.section("Filters")
 	c.filters(w, shared)
 	w.section("Scalars")
@@ -118,7 +118,7 @@ func (c *Catalogue) filters(w *expander, shared map[string]string) {
 
 // usedFilters are the filter inputs that where inputs refer to.
 func (c *Catalogue) usedFilters() map[string]bool {
-	used := map[string]bool{"IntFilter": true, "DateTimeFilter": true} // of versionInfo
+	used := map[string]bool{"IntFilter": true, "DateTimeFilter": true, "BooleanFilter": true} // of versionInfo and drafts
 	for _, d := range c.Documents {
 		for _, f := range d.Fields {
 			used[f.FilterType()] = true
@@ -153,6 +153,7 @@ func sharedTypeNames() []string {
 		"OperationFilter", "FieldChange", "ChangeOp", "FieldChangeConnection", "FieldChangeEdge", "FieldBlame", "DocumentDiff",
 		"ChangelogWhere", "ChangeEvent", "EventKind", "Since", "DocumentType", "PageInfo", "OrderDirection", "ConflictPolicy", "RefFilter", "RefListFilter",
 		"CommitInput", "ChangeInput", "CommitResult", "CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup",
+		"DraftWhere", "DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge", "StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess",
 	}
 	for _, scalar := range []string{"String", "ID", "Int", "Float", "Boolean", "DateTime", "Date", "Decimal", "JSON"} {
 		names = append(names, scalar+"Filter", scalar+"ListFilter")

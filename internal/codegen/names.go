@@ -129,6 +129,7 @@ func mutationVerbs() []string { return []string{"Create", "Update", "Delete", "R
 func documentTypeNames(name string) []string {
 	names := append(goDocumentNames(name),
 		name+"Where", name+"Order", name+"OrderField", name+"Field", name+"Data", name+"Patch",
+		"Save"+name+"DraftInput", "Save"+name+"DraftResult", "Approve"+name+"DraftResult", "Approve"+name+"DraftSuccess",
 	)
 	for _, verb := range mutationVerbs() {
 		names = append(names, verb+name+"Input", verb+name+"Result", verb+name+"Success")
@@ -141,6 +142,7 @@ func goDocumentNames(name string) []string {
 	return []string{
 		name + "Connection", name + "Edge", name + "VersionConnection", name + "VersionEdge", name + "History", name + "Event",
 		name + "Conflict", name + "Success", name + "Type", "New" + name,
+		name + "Draft", name + "DraftConnection", name + "DraftEdge", name + "DraftSuccess", name + "DraftConflict",
 	}
 }
 

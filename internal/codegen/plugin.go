@@ -111,11 +111,16 @@ func (c *Catalogue) resolverBodies() map[string]string {
 	}
 	for _, d := range c.Documents {
 		collection := "r.collections." + goName(d.Plural)
-		bodies["Query."+d.Singular] = collection + ".Get(ctx, key, asOf, version)"
+		bodies["Query."+d.Singular] = collection + ".GetOrDraft(ctx, key, asOf, version, draft)"
 		bodies["Query."+d.Plural] = collection + ".Page(ctx, where, orderBy, " + page + ", asOf)"
 		bodies["Query."+d.Singular+"History"] = collection + ".History(ctx, key)"
 		bodies["Subscription."+d.Singular+"Changed"] = collection + ".DocumentChanged(ctx, key, since)"
 		bodies["Subscription."+d.Plural+"Changed"] = collection + ".DocumentsChanged(ctx, where, since)"
+		bodies["Query."+d.Singular+"Draft"] = collection + ".Draft(ctx, id)"
+		bodies["Query."+d.Singular+"Drafts"] = collection + ".Drafts(ctx, where, " + page + ")"
+		for _, verb := range []string{"Start", "Save", "Approve", "Discard"} {
+			bodies["Mutation."+strings.ToLower(verb)+d.Name+"Draft"] = collection + "." + verb + "Draft(ctx, input)"
+		}
 		for _, verb := range mutationVerbs() {
 			bodies["Mutation."+strings.ToLower(verb)+d.Name] = collection + "." + verb + "(ctx, input)"
 		}

@@ -163,8 +163,15 @@ func versionInfo(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 }
 
 func versionInfoField(b *planning, f graphql.CollectedField, s *selection[storage.VersionInfo]) writer[storage.VersionInfo] {
-	if f.Name == "author" {
-		return one(selectionOf(b, "Actor", f.Selections, table(authorFields)), s, func(v storage.VersionInfo) storage.VersionInfo { return v })
+	switch f.Name {
+	case "author":
+		return one(selectionOf(b, "Actor", f.Selections, table(actorFields)), s, func(v storage.VersionInfo) storage.Actor { return *v.Author() })
+	case "approvedBy":
+		inner := selectionOf(b, "Actor", f.Selections, table(actorFields)) // reads nothing
+		return func(r *run, at *place, v storage.VersionInfo) bool {
+			by := v.ApprovedBy()
+			return by != nil && inner.writeIn(r, at, *by)
+		}
 	}
 	return versionInfoFields[f.Name]
 }
@@ -186,11 +193,11 @@ var versionInfoFields = map[string]writer[storage.VersionInfo]{
 	},
 }
 
-// authorFields are those of who wrote a version.
-var authorFields = map[string]writer[storage.VersionInfo]{
-	"id": func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(v.Author().ID) },
-	"name": func(r *run, at *place, v storage.VersionInfo) bool {
-		name, err := v.Author().LatestName(r.ctx)
+// actorFields are those of who wrote or approved a version.
+var actorFields = map[string]writer[storage.Actor]{
+	"id": func(r *run, _ *place, a storage.Actor) bool { return r.string(a.ID) },
+	"name": func(r *run, at *place, a storage.Actor) bool {
+		name, err := a.LatestName(r.ctx)
 		if err != nil {
 			r.fail(at, err)
 		}

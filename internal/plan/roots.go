@@ -24,6 +24,9 @@ func rootField(b *planning, f graphql.CollectedField, _ *selection[struct{}]) wr
 	for _, t := range b.store.Types() {
 		switch f.Name {
 		case t.Singular:
+			if f.Arguments.ForName("draft") != nil {
+				return nil
+			}
 			return intercepted(documentRoot(b, f, t))
 		case t.Plural:
 			return intercepted(pageRoot(b, f, t))

@@ -228,7 +228,7 @@ func (g *generator) chooseField(def *ast.Definition, depth int) *ast.FieldDefini
 	var leaves, others []*ast.FieldDefinition
 	for _, f := range def.Fields {
 		switch {
-		case strings.HasPrefix(f.Name, "__"), !g.history && (slow(f) || strings.HasSuffix(f.Type.Name(), "VersionConnection") && !c.Chance(6)):
+		case strings.HasPrefix(f.Name, "__"), !g.history && (slow(f) || strings.HasSuffix(f.Type.Name(), "VersionConnection") && !c.Chance(6)), unplanned(f) && !c.Chance(12):
 		case g.isLeaf(f.Type):
 			leaves = append(leaves, f)
 		case depth < 7 && g.left > 0:
@@ -242,6 +242,12 @@ func (g *generator) chooseField(def *ast.Definition, depth int) *ast.FieldDefini
 		return &ast.FieldDefinition{Name: "__typename", Type: ast.NonNullNamedType("String", nil)}
 	}
 	return OneOf(c, leaves)
+}
+
+// unplanned are root fields for which there are no plans: what asks for one tells little.
+func unplanned(f *ast.FieldDefinition) bool {
+	name := f.Type.Name()
+	return f.Name == "changeGroup" || strings.HasSuffix(name, "Draft") || strings.HasSuffix(name, "DraftConnection")
 }
 
 func (g *generator) isLeaf(t *ast.Type) bool {

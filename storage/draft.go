@@ -1,0 +1,376 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// A draft is a document of a collection beside that of its type, and its saves are the
+// versions of it. Nothing but what is in this file and in draftwrite.go reads that
+// collection, so that drafts show nowhere else. A draft that was approved or discarded is a
+// tombstone.
+
+// The fields of a draft, by their place.
+const (
+	draftKey = iota
+	draftBase
+	draftAuthor
+	draftShared
+	draftTitle
+	draftExpires
+	draftContent
+)
+
+// newDraftType returns the type of the drafts of a type, which declares nothing as required.
+func newDraftType(t *Type) *Type {
+	return &Type{Name: t.Name + "Draft", Collection: draftCollection(t), Fields: []Field{
+		draftKey:     {Name: "documentKey", Kind: KindID, Indexed: true},
+		draftBase:    {Name: "baseVersion", Kind: KindInt}, // 0: of a new document
+		draftAuthor:  {Name: "author", Kind: KindID},
+		draftShared:  {Name: "shared", Kind: KindBoolean, Default: json.RawMessage("false")},
+		draftTitle:   {Name: "title", Kind: KindString},
+		draftExpires: {Name: "expiresAt", Kind: KindDateTime},
+		draftContent: {Name: "document", Kind: KindObject, Object: incomplete(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{})},
+	}}
+}
+
+// draftCollection is where the drafts of a type are kept.
+func draftCollection(t *Type) string { return t.Collection + ".drafts" }
+
+// prepareDrafts is prepare for a type of drafts, which has names that are reserved in others.
+func (t *Type) prepareDrafts() error {
+	t.once.Do(func() {
+		t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{})
+	})
+	return t.err
+}
+
+// incomplete returns a type without required fields. Types may contain themselves, so done
+// holds those that were made so far.
+func incomplete(o *ObjectType, done map[*ObjectType]*ObjectType) *ObjectType {
+	if o == nil || done[o] != nil {
+		return done[o]
+	}
+	out := &ObjectType{Name: o.Name, Fields: slices.Clone(o.Fields)}
+	done[o] = out
+	for i := range out.Fields {
+		f := &out.Fields[i]
+		f.NonNull, f.Indexed, f.Object = false, false, incomplete(f.Object, done)
+	}
+	return out
+}
+
+// Draft is a draft of a document whose model is T, as one of its saves left it.
+type Draft[T AnyDocument] struct {
+	c *Collection[T]
+	d *Document // of the type of drafts
+}
+
+func (c *Collection[T]) draft(d *Document) *Draft[T] { return &Draft[T]{c, d} }
+
+// ID is the draft's own.
+func (d *Draft[T]) ID() string { return d.d.v.Key }
+
+// DocumentKey is the key of the document.
+func (d *Draft[T]) DocumentKey() (string, error) { return d.d.String(draftKey) }
+
+// BaseVersion is the version that the draft was started from; 0: of a new document.
+func (d *Draft[T]) BaseVersion() (int, error) { return d.d.Int(draftBase) }
+
+// Revision counts the draft's saves, from 1.
+func (d *Draft[T]) Revision() int { return d.d.Version() }
+
+// Title says what the draft is about; nil for nothing.
+func (d *Draft[T]) Title() (*string, error) { return d.d.OptString(draftTitle) }
+
+// Shared says that others than its author may read, save, approve and discard the draft.
+func (d *Draft[T]) Shared() (bool, error) { return d.d.Bool(draftShared) }
+
+// ExpiresAt is when the draft ends; nil for never.
+func (d *Draft[T]) ExpiresAt() (*driver.Instant, error) { return d.d.OptInstant(draftExpires) }
+
+// Author is who started the draft.
+func (d *Draft[T]) Author() (*Actor, error) {
+	id, err := d.d.String(draftAuthor)
+	return &Actor{ID: id}, err
+}
+
+// CreatedAt is when the draft was started.
+func (d *Draft[T]) CreatedAt(ctx context.Context) (driver.Instant, error) {
+	v, err := d.c.store.getFields(ctx, d.d.t, driver.Ref{Key: d.d.v.Key, Number: 1}, []string{})
+	if err != nil || v == nil {
+		return d.d.v.RecordedAt, err
+	}
+	return v.RecordedAt, nil
+}
+
+// SavedAt is when it was last saved.
+func (d *Draft[T]) SavedAt() driver.Instant { return d.d.v.RecordedAt }
+
+// SavedBy is who did.
+func (d *Draft[T]) SavedBy() *Actor { return &Actor{ID: d.d.v.Author} }
+
+// Document is the document as the draft has it. A required field that it lacks is an error
+// where it is read.
+func (d *Draft[T]) Document() T { return d.c.Wrap(d.c.store.documentIn(d.c.t, d.d)) }
+
+// Content is the document in the names of the GraphQL schema, as far as it is complete.
+func (d *Draft[T]) Content() json.RawMessage { return visibleState(d.c.t, contentOf(d.c.t, d.d.v)) }
+
+// ChangesFromBase are the differences from the version that the draft was started from.
+func (d *Draft[T]) ChangesFromBase(ctx context.Context) ([]*FieldChange, error) {
+	base, err := d.base(ctx)
+	return d.changesFrom(ctx, base, err)
+}
+
+// ChangesFromCurrent are the differences from the document as it is now.
+func (d *Draft[T]) ChangesFromCurrent(ctx context.Context) ([]*FieldChange, error) {
+	cur, err := d.c.store.getOne(ctx, d.c.t, driver.Ref{Key: contentOf(d.c.t, d.d.v).Key, At: d.d.seen})
+	return d.changesFrom(ctx, cur, err)
+}
+
+func (d *Draft[T]) changesFrom(ctx context.Context, v *driver.Version, err error) ([]*FieldChange, error) {
+	if err != nil {
+		return nil, err
+	}
+	now := contentOf(d.c.t, d.d.v)
+	return d.c.store.listChanges(ctx, d.c.t, v, now, now, d.d.seen)
+}
+
+// base is the version that the draft was started from; nil for none.
+func (d *Draft[T]) base(ctx context.Context) (*driver.Version, error) {
+	return d.c.store.draftBase(ctx, d.c.t, contentOf(d.c.t, d.d.v))
+}
+
+// draftBase returns the version that a draft with the content was started from; nil for none.
+func (s *Store) draftBase(ctx context.Context, t *Type, content *driver.Version) (*driver.Version, error) {
+	if content.Number < 1 {
+		return nil, nil
+	}
+	return s.getOne(ctx, t, driver.Ref{Key: content.Key, Number: content.Number})
+}
+
+// DraftProblem is what the approval of a draft would be refused for.
+type DraftProblem struct{ Path, Message string }
+
+// Problems are what keeps the draft from being approved; none, if it can be.
+func (d *Draft[T]) Problems(ctx context.Context) ([]*DraftProblem, error) {
+	base, err := d.base(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d.c.t.draftProblems(base, contentOf(d.c.t, d.d.v))
+}
+
+// draftProblems are what cannot be read in a draft's content, and could be in its base.
+func (t *Type) draftProblems(base, content *driver.Version) ([]*DraftProblem, error) {
+	found, err := t.newMismatches(base, content.Data)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*DraftProblem, len(found))
+	pointer := strings.NewReplacer(".", "/", "[", "/", "]", "")
+	for i, m := range found {
+		out[i] = &DraftProblem{"/" + pointer.Replace(m.Path), "expected " + m.Expected + ", found " + m.Found}
+	}
+	return out, nil
+}
+
+// DraftSave is one save of a draft.
+type DraftSave struct {
+	t       *Type
+	d       *Document // of the type of drafts
+	changes func() ([]*FieldChange, error)
+}
+
+// DraftSaveConnection is a page of the saves of a draft, newest first.
+type DraftSaveConnection = VersionConnection[*DraftSave]
+
+// DraftSaveEdge is one of them.
+type DraftSaveEdge = VersionEdge[*DraftSave]
+
+// Revision is the number of the save.
+func (d *DraftSave) Revision() int { return d.d.Version() }
+
+// SavedAt is when it was made.
+func (d *DraftSave) SavedAt() driver.Instant { return d.d.v.RecordedAt }
+
+// SavedBy is who made it.
+func (d *DraftSave) SavedBy() *Actor { return &Actor{ID: d.d.v.Author} }
+
+// Content is as Draft.Content.
+func (d *DraftSave) Content() json.RawMessage { return visibleState(d.t, contentOf(d.t, d.d.v)) }
+
+// Changes are the differences from the save before; of the first one, from nothing.
+func (d *DraftSave) Changes() ([]*FieldChange, error) { return d.changes() }
+
+// Saves returns a page of the draft's saves, newest first.
+func (d *Draft[T]) Saves(ctx context.Context, first *int, after *string, last *int, before *string) (*DraftSaveConnection, error) {
+	s, t := d.c.store, d.c.t
+	pg, err := s.Versions(ctx, d.d, &VersionsArgs{First: first, After: after, Last: last, Before: before})
+	if err != nil {
+		return nil, err
+	}
+	conn := &DraftSaveConnection{Edges: []*DraftSaveEdge{}, Nodes: []*DraftSave{}, PageInfo: pg.info(), count: pg.count}
+	for i, doc := range pg.Docs {
+		changes := func() ([]*FieldChange, error) {
+			now := contentOf(t, pg.entries[i].version)
+			return s.listChanges(ctx, t, contentOf(t, pg.entries[i].before), now, now, doc.seen)
+		}
+		conn.Nodes = append(conn.Nodes, &DraftSave{t, doc, changes})
+		conn.Edges = append(conn.Edges, &DraftSaveEdge{Node: conn.Nodes[i], cursor: func() string { return pg.cursorOf(i) }, changes: changes})
+	}
+	return conn, nil
+}
+
+// contentOf returns the document in a draft's version as if it were a version of its own: of
+// the collection of drafts, with the key of the document, the number of the base, and the
+// draft's id in place of the group. It is nil for nothing.
+func contentOf(t *Type, v *driver.Version) *driver.Version {
+	if !live(v) {
+		return nil
+	}
+	d := Document{v: v, t: t.drafts}
+	d.doc, d.typ, d.raw = &d, t.drafts.object, v.Data
+	in := *v
+	in.Key, _ = d.String(draftKey)
+	base, _ := d.Int(draftBase)
+	if in.Data = d.stored(draftContent); len(in.Data) == 0 || in.Data[0] != '{' {
+		in.Data = []byte("{}")
+	}
+	in.Number, in.Group, in.Changed, in.Notes = int64(base), v.Key, nil, nil
+	return &in
+}
+
+// documentIn is the document as a draft has it.
+func (s *Store) documentIn(t *Type, draft *Document) *Document {
+	return s.newDocument(t, contentOf(t, draft.v), draft.at, draft.seen, false)
+}
+
+// inDraft reports whether a version of a document of the type is what contentOf returns.
+func (t *Type) inDraft(v *driver.Version) bool { return v.Collection != t.Collection }
+
+// groupOf is the group of a version; nil for none.
+func (t *Type) groupOf(v *driver.Version) *string {
+	if t.inDraft(v) {
+		return nil
+	}
+	return optional(v.Group)
+}
+
+// draftsShown is the condition on drafts that the actor of the context may read at an
+// instant: their own and shared ones that have not expired.
+func (t *Type) draftsShown(ctx context.Context, at driver.Instant) driver.Filter {
+	field := func(i int) driver.Field {
+		f := &t.drafts.object.Fields[i]
+		return driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
+	}
+	return driver.And{
+		driver.Or{
+			driver.Compare{Field: field(draftAuthor), Op: driver.Eq, Value: actorOf(ctx).ID},
+			driver.Compare{Field: field(draftShared), Op: driver.Eq, Value: true},
+		},
+		driver.Not{Filter: driver.Compare{Field: field(draftExpires), Op: driver.Le, Value: at}},
+	}
+}
+
+// shownDraft is draftsShown of one draft.
+func (s *Store) shownDraft(ctx context.Context, t *Type, v *driver.Version, at driver.Instant) bool {
+	if !live(v) {
+		return false
+	}
+	d := s.newDocument(t.drafts, v, at, at, false)
+	author, errAuthor := d.String(draftAuthor)
+	shared, _ := d.OptBool(draftShared)
+	expires, errExpires := d.OptInstant(draftExpires)
+	return errAuthor == nil && errExpires == nil && (author == actorOf(ctx).ID || shared != nil && *shared) && (expires == nil || *expires > at)
+}
+
+// readDraft returns a draft as it was at an instant; nil where there is none that the actor may read.
+func (s *Store) readDraft(ctx context.Context, t *Type, id string, at, now driver.Instant) (*Document, error) {
+	if KeyProblem(id) != "" {
+		return nil, nil
+	}
+	v, err := s.getOne(ctx, t.drafts, driver.Ref{Key: id, At: at})
+	if err != nil || !s.shownDraft(ctx, t, v, now) {
+		return nil, err
+	}
+	return s.newDocument(t.drafts, v, now, now, false), nil
+}
+
+// Draft returns a draft; nil where there is none that the actor may read.
+func (c *Collection[T]) Draft(ctx context.Context, id string) (*Draft[T], error) {
+	op, err := c.store.operation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.store.readDraft(ctx, c.t, id, op.begin, op.begin)
+	if err != nil || d == nil {
+		return nil, err
+	}
+	return c.draft(d), nil
+}
+
+// GetOrDraft is Get, or, where a draft is named, the document as that has it; the zero T
+// where there is no such draft of the document that the actor may read.
+func (c *Collection[T]) GetOrDraft(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (T, error) {
+	switch {
+	case draft == nil:
+		return c.Get(ctx, key, asOf, version)
+	case asOf != nil || version != nil:
+		return c.Wrap(nil), errorf(CodeAmbiguousVersion, "draft is given together with asOf or version: name the state by one of them")
+	}
+	found, err := c.Draft(ctx, *draft)
+	if err != nil || found == nil || contentOf(c.t, found.d.v).Key != key {
+		return c.Wrap(nil), err
+	}
+	return found.Document(), nil
+}
+
+// Drafts returns a page of the drafts that the actor may read, those that were started last
+// first. Errors are as for Page.
+func (c *Collection[T]) Drafts(ctx context.Context, where map[string]any, first *int, after *string, last *int, before *string) (*Connection[*Draft[T]], error) {
+	op, err := c.store.operation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pg, err := c.store.Page(ctx, c.t.drafts, &PageArgs{
+		Where: where, First: first, After: after, Last: last, Before: before,
+		OrderBy: []*OrderInput{{Field: "key", Direction: Desc}}, Only: c.t.draftsShown(ctx, op.begin),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect(pg, c.draft), nil
+}
+
+// approvalPrefix begins the group of a version that was made by approving a draft. Groups are
+// for their readers nothing but names, so that it can say more: which revision of which draft was
+// approved, and by whom.
+const approvalPrefix = "draft/"
+
+func approvalGroup(draft *driver.Version, by string) string {
+	return revisionGroup(draft) + by
+}
+
+func revisionGroup(draft *driver.Version) string {
+	return approvalPrefix + draft.Key + "/" + strconv.FormatInt(draft.Number, 10) + "/"
+}
+
+// approverOf is who approved what was written in a group; nil where that was no draft.
+func approverOf(group string) *Actor {
+	rest, ok := strings.CutPrefix(group, approvalPrefix)
+	if !ok {
+		return nil
+	}
+	parts := strings.SplitN(rest, "/", 3)
+	if len(parts) != 3 || parts[2] == "" {
+		return nil
+	}
+	return &Actor{ID: parts[2]}
+}

@@ -1,0 +1,405 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
+)
+
+// StartDraftInput starts a draft of a document, or of a new one.
+type StartDraftInput struct {
+	Key              string
+	Title            *string
+	Shared           *bool           // nil: false
+	ExpiresAt        *driver.Instant // nil: never
+	ClientMutationID *string
+}
+
+// SaveDraftInput patches a draft as UpdateInput patches a document. What is nil stays as it is.
+type SaveDraftInput struct {
+	Draft            string
+	ExpectedRevision int
+	Patch            map[string]any
+	Title            *string
+	Shared           *bool
+	ExpiresAt        *driver.Instant
+	ClientMutationID *string
+}
+
+// ApproveDraftInput makes a version of a draft.
+type ApproveDraftInput struct {
+	Draft            string
+	ExpectedRevision *int            // nil: whichever is the last
+	Message          *string         // nil: the draft's title
+	OnConflict       *ConflictPolicy // nil: Reject
+	ClientMutationID *string
+}
+
+// DiscardDraftInput ends a draft.
+type DiscardDraftInput struct {
+	Draft            string
+	ClientMutationID *string
+}
+
+// DraftSuccess is what starting or saving a draft returns.
+type DraftSuccess[T AnyDocument] struct {
+	Draft            *Draft[T]
+	Changed          bool // false where the save would have changed nothing, and was not made
+	ClientMutationID *string
+}
+
+// DraftConflict is a save that found another revision than it expected. Nothing was saved.
+type DraftConflict[T AnyDocument] struct {
+	Message          string
+	ExpectedRevision int
+	Draft            *Draft[T] // as it is now
+}
+
+// DiscardDraftSuccess is what discarding a draft returns.
+type DiscardDraftSuccess struct {
+	DeletedID        string
+	ClientMutationID *string
+}
+
+// noDraft does not tell drafts of others from those that never were.
+func noDraft(t *Type, id string) error {
+	return errorf(CodeNotFound, "input.draft: there is no draft %s of a %s that you could use: it was approved or discarded, has expired, or is of another author who does not share it", quoteShort(id), t.Name)
+}
+
+// draftFields are the fields of a draft that a client sets.
+func draftFields(op *operation, title *string, shared *bool, expires *driver.Instant) (map[string]any, error) {
+	set := map[string]any{}
+	if title != nil {
+		if len(*title) > maxMessage {
+			return nil, badInput("input.title: a title has at most %d bytes", maxMessage)
+		}
+		set["title"] = *title
+	}
+	if shared != nil {
+		set["shared"] = *shared
+	}
+	if expires != nil {
+		if *expires <= op.begin {
+			return nil, badInput("input.expiresAt: %s is past; name a moment in the future", expires)
+		}
+		set["expiresAt"] = expires.String()
+	}
+	return set, nil
+}
+
+// StartDraft copies the document as it is now into a new draft; where it does not exist, the
+// draft is of a new one. Errors: BAD_USER_INPUT.
+func (c *Collection[T]) StartDraft(ctx context.Context, in StartDraftInput) (*DraftSuccess[T], error) {
+	s := c.store
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	set, err := draftFields(op, in.Title, in.Shared, in.ExpiresAt)
+	if err != nil {
+		return nil, err
+	}
+	if why := KeyProblem(in.Key); why != "" {
+		return nil, badInput("input.key: the key %s", why)
+	}
+	cur, err := s.getOne(ctx, c.t, driver.Ref{Key: in.Key, At: op.now(nil)})
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	set["documentKey"], set["author"], set["baseVersion"], set["document"] = in.Key, actorOf(ctx).ID, 0, map[string]any{}
+	if live(cur) {
+		set["baseVersion"], set["document"] = int(cur.Number), stored(cur.Data)
+	}
+	m, err := s.creation(c.t.drafts, &CreateInput{Key: newID(), Data: set})
+	if err != nil {
+		return nil, err
+	}
+	outs, err := s.mutate(ctx, op, op.group(), m)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	return &DraftSuccess[T]{c.draft(outs[0].doc), true, in.ClientMutationID}, nil
+}
+
+// SaveDraft patches a draft: a *DraftSuccess[T], or a *DraftConflict[T] if it is not at the
+// expected revision. What is required may be null or missing. Errors: NOT_FOUND for what is no
+// draft that the actor may read, BAD_USER_INPUT.
+func (c *Collection[T]) SaveDraft(ctx context.Context, in SaveDraftInput) (any, error) {
+	s := c.store
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	set, err := draftFields(op, in.Title, in.Shared, in.ExpiresAt)
+	switch {
+	case err != nil:
+		return nil, err
+	case KeyProblem(in.Draft) != "":
+		return nil, noDraft(c.t, in.Draft)
+	case in.ExpectedRevision < 1:
+		return nil, badInput("input.expectedRevision: %d is not the number of a revision: they are counted from 1", in.ExpectedRevision)
+	case in.Patch != nil:
+		set["document"] = in.Patch
+	}
+	m, err := s.revision(c.t.drafts, &UpdateInput{Key: in.Draft, ExpectedVersion: in.ExpectedRevision, Patch: set})
+	if err != nil {
+		return nil, err
+	}
+	m.patch = nil // what was saved meanwhile is not compared with it
+	next := m.next
+	m.next = func(ctx context.Context, op *operation, cur *driver.Version) (*driver.Write, error) {
+		if !s.shownDraft(ctx, c.t, cur, op.begin) {
+			return nil, noDraft(c.t, in.Draft)
+		}
+		w, err := next(ctx, op, cur)
+		if e, ok := errors.AsType[*Error](err); ok {
+			err = &Error{Code: e.Code, Message: strings.Replace(e.Message, "input.patch.document", "input.patch", 1), Cause: e.Cause}
+		}
+		return w, err
+	}
+	outs, err := s.mutate(ctx, op, op.group(), m)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	o := outs[0]
+	if o.conflict == nil {
+		return &DraftSuccess[T]{c.draft(o.doc), o.changed, in.ClientMutationID}, nil
+	}
+	if !s.shownDraft(ctx, c.t, o.before, op.begin) {
+		return nil, noDraft(c.t, in.Draft)
+	}
+	return &DraftConflict[T]{
+		Message:          fmt.Sprintf("The draft is at revision %d, not at revision %d", o.before.Number, in.ExpectedRevision),
+		ExpectedRevision: in.ExpectedRevision, Draft: c.draft(o.conflict.current),
+	}, nil
+}
+
+// DiscardDraft ends a draft. Errors: NOT_FOUND for what is no draft that the actor may read.
+func (c *Collection[T]) DiscardDraft(ctx context.Context, in DiscardDraftInput) (*DiscardDraftSuccess, error) {
+	s := c.store
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	for {
+		d, err := s.readDraft(ctx, c.t, in.Draft, latest, op.begin)
+		if err != nil {
+			return nil, Unwritten(err)
+		}
+		if d == nil {
+			return nil, noDraft(c.t, in.Draft)
+		}
+		outs, err := s.mutate(ctx, op, op.group(), s.draftEnd(c.t, d.v))
+		switch {
+		case err != nil:
+			return nil, Unwritten(err)
+		case outs[0].conflict == nil: // else it was saved meanwhile
+			return &DiscardDraftSuccess{in.Draft, in.ClientMutationID}, nil
+		}
+	}
+}
+
+// draftEnd is the mutation that ends a draft at a revision.
+func (s *Store) draftEnd(t *Type, draft *driver.Version) *mutation {
+	m, _ := s.deletion(t.drafts, &DeleteInput{Key: draft.Key, ExpectedVersion: int(draft.Number)})
+	return m
+}
+
+// ApproveDraft makes a version of a draft, which ends, in one commit: a *Success[T], or a
+// *Conflict[T] if the document is not at the version that the draft was started from and the
+// draft could or should not be merged. The author is that of the draft. Errors: NOT_FOUND for
+// what is no draft that the actor may read, BAD_USER_INPUT for all that an update would be
+// refused for.
+func (c *Collection[T]) ApproveDraft(ctx context.Context, in ApproveDraftInput) (any, error) {
+	s := c.store
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	m, err := s.approval(ctx, op, c.t, &in)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	outs, err := s.mutateDrafts(ctx, op, m.group, m)
+	switch {
+	case err != nil:
+		return nil, Unwritten(err)
+	case outs[0].conflict != nil:
+		return c.conflict(outs[0].conflict), nil
+	}
+	return success(ctx, s, c.t, c.wrap, outs[0], in.ClientMutationID), nil
+}
+
+// approval is the mutation of ApproveDraft.
+func (s *Store) approval(ctx context.Context, op *operation, t *Type, in *ApproveDraftInput) (*mutation, error) {
+	m := new(mutation)
+	if err := checkMessage(in.Message); err != nil {
+		return m, err
+	}
+	d, err := s.readDraft(ctx, t, in.Draft, latest, op.begin)
+	if err != nil {
+		return m, err
+	}
+	if d == nil {
+		return m, noDraft(t, in.Draft)
+	}
+	if n := in.ExpectedRevision; n != nil && int64(*n) != d.v.Number {
+		return m, badInput("input.expectedRevision: the draft is at revision %d, not at revision %d: read again what you approve", d.v.Number, *n)
+	}
+	content := contentOf(t, d.v)
+	base, err := s.draftBase(ctx, t, content)
+	if err != nil {
+		return m, err
+	}
+	problems, err := t.draftProblems(base, content)
+	if err != nil {
+		return m, err
+	}
+	if len(problems) > 0 {
+		return m, badInput("input.draft: the draft cannot be approved as it is: %s", listed(problems))
+	}
+	message := in.Message
+	if message == nil {
+		message, _ = d.OptString(draftTitle)
+	}
+	patch := t.object.patchTo(dataOf(base), content.Data)
+	if content.Number == 0 {
+		m, err = s.creation(t, &CreateInput{Key: content.Key, Data: patch, Message: message, ClientMutationID: in.ClientMutationID})
+	} else {
+		m, err = s.revision(t, &UpdateInput{
+			Key: content.Key, ExpectedVersion: int(content.Number), Patch: patch, Message: message, OnConflict: in.OnConflict, ClientMutationID: in.ClientMutationID,
+		})
+	}
+	if err != nil {
+		return m, err
+	}
+	m.author, _ = d.String(draftAuthor)
+	m.draft, m.group = d.v, approvalGroup(d.v, actorOf(ctx).ID)
+	return m, nil
+}
+
+// listed puts problems into one sentence.
+func listed(problems []*DraftProblem) string {
+	const most = 20
+	var b strings.Builder
+	for i, p := range problems {
+		if i == most {
+			fmt.Fprintf(&b, "; and %d more, which problems of the draft tells", len(problems)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(p.Path + ": " + p.Message)
+	}
+	return b.String()
+}
+
+// mutateDrafts is mutate for mutations of which some approve drafts, which end in the same
+// commit. An engine that takes one write at a time gets the version first: until the draft has
+// ended, approving it again finds that version. The error is NOT_FOUND for a draft that was
+// saved, approved or discarded meanwhile.
+func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, ms ...*mutation) ([]*outcome, error) {
+	all := ms
+	for _, m := range ms {
+		if m.draft != nil {
+			all = append(slices.Clip(all), s.draftEnd(m.t, m.draft))
+		}
+	}
+	if len(all) > len(ms) && s.maxWrites == 1 {
+		return s.approveInSteps(ctx, op, group, ms[0], all[1])
+	}
+	outs, err := s.mutate(ctx, op, group, all...)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range outs[:len(ms)] {
+		if o.conflict != nil {
+			return outs[:len(ms)], nil
+		}
+	}
+	for i, o := range outs[len(ms):] {
+		if o.conflict != nil {
+			return nil, noDraft(ms[0].t, all[len(ms)+i].key)
+		}
+	}
+	return outs[:len(ms)], nil
+}
+
+func (s *Store) approveInSteps(ctx context.Context, op *operation, group string, m, end *mutation) ([]*outcome, error) {
+	m.id = uuid.NewSHA1(uuid.NameSpaceOID, []byte(revisionGroup(m.draft))).String()
+	outs, err := s.mutate(ctx, op, group, m)
+	if err != nil {
+		return nil, err
+	}
+	if outs[0].conflict != nil {
+		made, err := s.approved(ctx, m)
+		if err != nil || made == nil {
+			return outs, err
+		}
+		at := op.now(made)
+		outs[0] = &outcome{version: made, changed: true, doc: s.newDocument(m.t, made, made.RecordedAt, at, false)}
+		if made.Number > 1 {
+			if outs[0].before, err = s.getOne(ctx, m.t, driver.Ref{Key: m.key, Number: made.Number - 1}); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.shows(ctx, op, at); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.mutate(ctx, op, group, end); err != nil {
+		s.log.WarnContext(ctx, "a draft was approved and could not be ended; approving it again ends it", "draft", m.draft.Key, "error", err)
+	}
+	return outs, nil
+}
+
+// approved returns the version that an approval of the draft at its revision has made; nil for none.
+func (s *Store) approved(ctx context.Context, m *mutation) (*driver.Version, error) {
+	q := &driver.LogQuery{
+		Collections: []string{m.t.Collection}, Keys: []string{m.key}, FromNumber: int64(m.expected) + 1,
+		Hints: driver.Hints{Authors: []string{m.author}},
+	}
+	for v, err := range s.readLog(ctx, q) {
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(v.Group, revisionGroup(m.draft)) {
+			return v, nil
+		}
+	}
+	return nil, nil
+}
+
+// stored is a value of an input in stored form.
+type stored []byte
+
+// patchTo returns the patch that leads from one state of an object to another. It names what
+// reads differently, and nothing else.
+func (o *ObjectType) patchTo(from, to []byte) map[string]any {
+	patch := map[string]any{}
+	before, after := indexMembers(o, from), indexMembers(o, to)
+	for i := range o.Fields {
+		f := &o.Fields[i]
+		a, b := before[i].at(from), after[i].at(to)
+		switch {
+		case f.sameEffect(a, b):
+		case rawjson.IsNull(b) && f.List && f.NonNull:
+			patch[f.Name] = stored("[]")
+		case rawjson.IsNull(b):
+			patch[f.Name] = nil
+		case f.Kind == KindObject && !f.List && len(a) > 0 && a[0] == '{' && b[0] == '{':
+			patch[f.Name] = f.Object.patchTo(a, b)
+		default:
+			patch[f.Name] = stored(b)
+		}
+	}
+	return patch
+}
