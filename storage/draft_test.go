@@ -357,6 +357,7 @@ func TestApprovalThatWasCutOff(t *testing.T) {
 
 func TestDraftsShowNowhereElse(t *testing.T) {
 	e := newEnv(t)
+	since := e.clock.advance(0)
 	e.create("a", object{"name": "A"})
 	d := e.start("ann", storage.StartDraftInput{Key: "a", Shared: ptr(true)})
 	d = e.save("ann", d, object{"name": "secret"})
@@ -394,6 +395,11 @@ func TestDraftsShowNowhereElse(t *testing.T) {
 	}
 	if c := must(d.ChangesFromBase(ctx))(t)[0]; c.Document() != nil || c.DocumentKey() != "a" {
 		t.Errorf("%+v", c)
+	}
+	e.approve("bob", d)
+	told, _ := e.watched(storage.WatchQuery{Since: &since}, 2)
+	if want := `Project a@2 UPDATE Project:a by ann: REPLACE /name "A" -> "secret"`; len(told) != 2 || told[1] != want {
+		t.Errorf("a watch tells %q, want %q last", told, want)
 	}
 }
 
