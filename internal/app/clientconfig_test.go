@@ -14,7 +14,7 @@ func TestClientConfig(t *testing.T) {
 			"      projects: pages([\"where\", \"orderBy\", \"asOf\"]),\n", "      externalLinks: elements,\n",
 		},
 		"urql":  {"\"Release\"", "deleteTag: remove('deleteTag', 'Tag'),\n", "  Node: [\"License\", \"Platform\", \"Project\", \"Tag\"],\n"},
-		"relay": {"const others = [\"Actor\"]\n"},
+		"relay": {"const others = [\"Actor\", \"ChangeGroup\", \"LicenseDraft\", "},
 	} {
 		status, stdout, stderr := run(t, "", "client-config", client)
 		if status != exitOK || stderr != "" {
