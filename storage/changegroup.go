@@ -2,6 +2,10 @@ package storage
 
 import (
 	"context"
+	"encoding/binary"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -12,6 +16,32 @@ type ChangeGroup struct {
 	store *Store
 	last  *driver.Version // its newest version
 	seen  driver.Instant
+	// Its versions were recorded in [from, to); 0 and 0: at any time.
+	from, to driver.Instant
+}
+
+// groupTime is how long after its operation began a group may still be written: the time
+// of a request, with room.
+const groupTime = driver.Instant(2 * time.Minute / time.Microsecond)
+
+// newGroup returns the id of a group that is written after an instant: a UUID of version 7
+// (RFC 9562) of that, by which its versions are found without an index.
+func newGroup(begin driver.Instant) string {
+	id := uuid.New()
+	binary.BigEndian.PutUint64(id[:8], uint64(begin/1000)<<16|uint64(binary.BigEndian.Uint16(id[6:8])))
+	id[6] = id[6]&0x0f | 0x70
+	return id.String()
+}
+
+// groupSpan returns the instants [from, to) between which a group was written; 0 and 0 where
+// its id does not tell.
+func groupSpan(group string) (from, to driver.Instant) {
+	id, err := uuid.Parse(group)
+	if err != nil || id.Version() != 7 || id.String() != group {
+		return 0, 0
+	}
+	from = driver.Instant(binary.BigEndian.Uint64(id[:8])>>16) * 1000
+	return from, from + groupTime
 }
 
 // ChangeGroup returns the change group with an id; nil where there is none.
@@ -20,18 +50,37 @@ func (s *Store) ChangeGroup(ctx context.Context, id string) (*ChangeGroup, error
 	if err != nil || id == "" {
 		return nil, err
 	}
-	g := &ChangeGroup{store: s, last: &driver.Version{Group: id}, seen: op.begin}
-	l := g.list()
-	q := l.log
-	q.Backward, q.Limit, q.To, q.Fields = true, 1, g.seen+1, []string{}
-	for v, err := range s.readLog(ctx, &q) {
+	from, to := groupSpan(id)
+	g := &ChangeGroup{store: s, last: &driver.Version{Group: id}, seen: op.begin, from: from, to: to}
+	found, err := g.find(ctx)
+	if !found && err == nil && to != 0 { // imported, with an id of another kind
+		g.from, g.to = 0, 0
+		found, err = g.find(ctx)
+	}
+	if !found {
+		return nil, err
+	}
+	return g, nil
+}
+
+// find looks for its newest version.
+func (g *ChangeGroup) find(ctx context.Context) (bool, error) {
+	q := g.list().log
+	q.Backward, q.Limit, q.Fields = true, 1, []string{}
+	if q.To == 0 || q.To > g.seen+1 {
+		q.To = g.seen + 1
+	}
+	if q.From >= q.To {
+		return false, nil
+	}
+	for v, err := range g.store.readLog(ctx, &q) {
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		g.last = v
-		return g, nil
+		return true, nil
 	}
-	return nil, nil
+	return false, nil
 }
 
 // ID is the group of its versions.
@@ -99,7 +148,7 @@ func (g *ChangeGroup) paging(ctx context.Context, first *int, after *string, las
 
 // list is the changes of the group's versions.
 func (g *ChangeGroup) list() *changelog {
-	l := &changelog{store: g.store, seen: g.seen, log: driver.LogQuery{Hints: driver.Hints{Groups: []string{g.last.Group}}}}
+	l := &changelog{store: g.store, seen: g.seen, log: driver.LogQuery{From: g.from, To: g.to, Hints: driver.Hints{Groups: []string{g.last.Group}}}}
 	for _, t := range g.store.types {
 		l.log.Collections = append(l.log.Collections, t.Collection)
 	}

@@ -65,7 +65,7 @@ func Commit[In OneChange](ctx context.Context, s *Store, in CommitInput[In]) (an
 	if err != nil {
 		return nil, Unwritten(err)
 	}
-	group := newID()
+	group := newGroup(op.begin)
 	for _, m := range ms {
 		group = cmp.Or(m.group, group)
 	}
@@ -83,7 +83,8 @@ func Commit[In OneChange](ctx context.Context, s *Store, in CommitInput[In]) (an
 			continue
 		}
 		if o.changed && !done.Changed {
-			done.Changed, done.ChangeGroup = true, &ChangeGroup{store: s, last: o.version, seen: o.version.RecordedAt}
+			from, to := groupSpan(o.version.Group)
+			done.Changed, done.ChangeGroup = true, &ChangeGroup{store: s, last: o.version, seen: o.version.RecordedAt, from: from, to: to}
 		}
 	}
 	if n := len(lost.Conflicts); n > 0 {

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
@@ -119,6 +122,50 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 	}
 	if g := must(e.store.ChangeGroup(e.begin(), "unknown"))(t); g != nil {
 		t.Error("there is an unknown change group")
+	}
+}
+
+// spans notes how much time logs are about.
+type spans struct {
+	driver.Engine
+	spans []time.Duration
+}
+
+func (s *spans) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	s.spans = append(s.spans, q.To.Time().Sub(q.From.Time()))
+	return s.Engine.Log(ctx, q)
+}
+
+// A group that asof wrote is looked for where its id says that it was written; one that was
+// imported with such an id is found all the same.
+func TestChangeGroupsAreFoundByTime(t *testing.T) {
+	engine := &spans{}
+	e := newEnvOver(t, func(inner driver.Engine) driver.Engine {
+		engine.Engine = inner
+		return engine
+	})
+	for i := range 3 {
+		e.committed(e.newTag(fmt.Sprint(i), "A"))
+		e.clock.advance(time.Hour)
+	}
+	id := e.committed(e.newTag("a", "A"), e.newTag("b", "B")).ChangeGroup.ID()
+	e.clock.advance(time.Hour)
+	e.committed(e.newTag("z", "Z"))
+	engine.spans = nil
+	if g := must(e.store.ChangeGroup(e.begin(), id))(t); g == nil || g.ID() != id {
+		t.Fatal("the group is not found")
+	}
+	if s := engine.spans; len(s) != 1 || s[0] <= 0 || s[0] >= time.Hour {
+		t.Errorf("it was looked for in %v", s)
+	}
+	foreign := must(uuid.NewV7())(t).String()
+	at := e.clock.advance(time.Hour)
+	if _, err := e.store.Load(t.Context(), []driver.Version{{Collection: "tags", Key: "i", RecordedAt: at, Author: "importer", Group: foreign, Data: []byte(`{"name":"I"}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := e.begin()
+	if g := must(e.store.ChangeGroup(ctx, foreign))(t); g == nil || !slices.Equal(versionsOf(ctx, t, g), []string{"Tag:i@1"}) {
+		t.Error("the imported group is not found")
 	}
 }
 

@@ -73,7 +73,7 @@ func (o *operation) silent() bool { return o.distant != nil && o.distant.Heard()
 
 // group is shared by all that the operation writes.
 func (o *operation) group() string {
-	o.idOnce.Do(func() { o.id = newID() })
+	o.idOnce.Do(func() { o.id = newGroup(o.begin) })
 	return o.id
 }
 
