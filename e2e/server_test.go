@@ -14,7 +14,20 @@ import (
 
 // server is a running `asof serve`, for tests that are not scripts.
 type server struct {
-	url string
+	url    string
+	cmd    *exec.Cmd
+	ended  chan struct{} // closed when it has
+	killed bool
+}
+
+// kill ends the server without a warning.
+func (s *server) kill(t *testing.T) {
+	t.Helper()
+	s.killed = true
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.ended
 }
 
 // startServer runs a program on a free port until the test ends.
@@ -31,19 +44,18 @@ func startServer(t *testing.T, program, store string, flags ...string) *server {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	s := &server{}
+	s := &server{cmd: cmd, ended: make(chan struct{})}
 	for s.url == "" && lines.Scan() {
 		s.url = address.FindString(lines.Text())
 	}
-	drained := make(chan struct{})
 	go func() {
-		defer close(drained)
+		defer close(s.ended)
 		_, _ = io.Copy(io.Discard, out)
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // Wait tells where it has ended before
-		<-drained
-		if err := cmd.Wait(); err != nil || s.url == "" {
+		<-s.ended
+		if err := cmd.Wait(); (err != nil) != s.killed || s.url == "" {
 			t.Errorf("the server ended with %v:\n%s", err, log.String())
 		}
 	})

@@ -261,3 +261,78 @@ func TestWatchRefuses(t *testing.T) {
 	cancel()
 	wantError(t, first(ctx, storage.WatchQuery{}), storage.CodeUnavailable)
 }
+
+// A loop that falls behind what is kept is ended, and goes on behind its position without a gap.
+func TestSlowWatches(t *testing.T) {
+	e := newEnv(t)
+	const versions = 12
+	long := strings.Repeat("x", 1<<20)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	begun, written := make(chan struct{}), make(chan struct{})
+	var others sync.WaitGroup
+	var told []int
+	since := e.clock.advance(0)
+	q := storage.WatchQuery{Since: &since}
+	e.clock.advance(1)
+	e.create("a", map[string]any{"name": "A", "tags": []any{}})
+	var ended error
+	others.Go(func() { // the slow one
+		for event, err := range e.store.Watch(ctx, q) {
+			if err != nil {
+				ended = err
+				break
+			}
+			if q = (storage.WatchQuery{After: event.Position()}); event.Begins() {
+				continue
+			}
+			if told = append(told, event.VersionInfo().Number()); len(told) == 1 {
+				close(begun)
+				<-written
+			}
+		}
+	})
+	fast := make(chan int, versions)
+	others.Go(func() {
+		for event, err := range e.store.Watch(ctx, storage.WatchQuery{Since: &since}) {
+			if err != nil {
+				t.Error(err)
+				close(fast)
+				return
+			}
+			if event.Begins() {
+				continue
+			}
+			if fast <- event.VersionInfo().Number(); event.VersionInfo().Number() == versions {
+				return
+			}
+		}
+	})
+	<-begun
+	for n := range versions - 1 {
+		if got := <-fast; got != n+1 {
+			t.Fatalf("version %d after %d", got, n)
+		}
+		e.update("bob", "a", n+1, map[string]any{"description": long + fmt.Sprint(n)})
+	}
+	<-fast
+	close(written)
+	others.Wait()
+	wantError(t, ended, storage.CodeTooSlow, "go on behind the last position")
+	for event, err := range e.store.Watch(ctx, q) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Begins() {
+			continue
+		}
+		if told = append(told, event.VersionInfo().Number()); len(told) == versions {
+			break
+		}
+	}
+	for i, n := range told {
+		if n != i+1 {
+			t.Fatalf("told of versions %v", told)
+		}
+	}
+}

@@ -40,6 +40,8 @@ type Query {
   items(first: Int, after: String, last: Int): ItemConnection!
   nodes(ids: [ID!]!): [Item]!
 }
+type Subscription { ticks(name: String, since: Since): String }
+input Since { tick: Int }
 type Mutation { change(value: Int): Int changeItem: Item }
 type ItemConnection { edges: [ItemEdge!]! nodes: [Item!]! }
 type ItemEdge { node: Item! }
@@ -83,7 +85,7 @@ func (f *fakeSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		}
 		done = true
 		data := map[string]any{}
-		for _, field := range graphql.CollectFields(oc, oc.Operation.SelectionSet, []string{"Query", "Mutation"}) {
+		for _, field := range graphql.CollectFields(oc, oc.Operation.SelectionSet, []string{"Query", "Mutation", "Subscription"}) {
 			value, err := f.fields[field.Name](ctx)
 			if err != nil {
 				graphql.AddError(ctx, err)

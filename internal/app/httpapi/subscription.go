@@ -115,8 +115,12 @@ func (r *run) follow(ctx context.Context, next func(text []byte) bool) gqlerror.
 	}
 	r.op.took = h.cfg.Now().Sub(r.op.start)
 	same := selectionOf(r.oc)
-	r.executed(subscriptionBytes+len(r.oc.RawQuery)+int(decodedSize(mustEncode(r.params.Variables))), true)
+	r.executed(0, true)
 	r.op.opContext.end()
+	if r.op.hold.Grow(subscriptionBytes+int64(len(r.oc.RawQuery))+decodedSize(mustEncode(r.params.Variables))) != nil {
+		r.op.errors = outOfMemory().list()
+		return r.op.errors
+	}
 	r.oc, r.op.document, r.follows = nil, nil, true
 	h.running.Release(1)
 	h.metrics.subscriptions.Inc()

@@ -1,0 +1,239 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// ticks are events of which there is one more whenever tick is called.
+type ticks struct {
+	mu   sync.Mutex
+	n    int
+	more chan struct{} // closed with the next
+	told map[int]int   // how often a tick was told
+}
+
+type tickKey struct{}
+
+type tick int
+
+func (n tick) ID() any          { return n }
+func (n tick) Position() string { return strconv.Itoa(int(n)) }
+func (n tick) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, tickKey{}, n)
+}
+
+func (k *ticks) tick() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.n++
+	close(k.more)
+	k.more = make(chan struct{})
+}
+
+func (k *ticks) events(ctx context.Context) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for n := 1; ; n++ {
+			k.mu.Lock()
+			there, more := k.n >= n, k.more
+			k.mu.Unlock()
+			if !there {
+				n--
+				select {
+				case <-more:
+				case <-ctx.Done():
+					yield(nil, ctx.Err())
+					return
+				}
+			} else if !yield(tick(n), nil) {
+				return
+			}
+		}
+	}
+}
+
+// subscribe serves ticks, each of which tell returns a value for.
+func (k *ticks) serve(cfg *Config, schema *fakeSchema, tell func(n int) (any, error)) {
+	k.more, k.told = make(chan struct{}), map[int]int{}
+	cfg.Subscribe = func(ctx context.Context) (context.Context, func(context.Context) iter.Seq2[Event, error]) {
+		return ctx, k.events
+	}
+	schema.fields["ticks"] = func(ctx context.Context) (any, error) {
+		n, ok := ctx.Value(tickKey{}).(tick)
+		if !ok {
+			return nil, nil
+		}
+		k.mu.Lock()
+		k.told[int(n)]++
+		k.mu.Unlock()
+		return tell(int(n))
+	}
+}
+
+func tickOf(id string, n int) string {
+	return fmt.Sprintf(`{"type":"next","id":%q,"payload":{"data":{"ticks":"%d"},"extensions":{"asOf":"2026-01-02T03:04:05Z","position":"%d"}}}`, id, n, n)
+}
+
+func text(n int) (any, error) { return strconv.Itoa(n), nil }
+
+// Subscriptions that differ in nothing, or only in where they begin, are executed once for each event.
+func TestSubscriptionsShareAnswers(t *testing.T) {
+	var k ticks
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) { k.serve(cfg, schema, text) })
+	var clients []*client
+	for i := range 10 {
+		c := s.connect(t, `{}`)
+		c.send(t, fmt.Sprintf(`{"type":"subscribe","id":"a","payload":{"query":"subscription ($s: Since) {ticks(since: $s)}","variables":{"s":{"tick":%d}}}}`, i))
+		clients = append(clients, c)
+	}
+	k.tick()
+	k.tick()
+	for _, c := range clients {
+		c.want(t, tickOf("a", 1))
+		c.want(t, tickOf("a", 2))
+	}
+	for i, query := range []string{`subscription {ticks(name: \"x\")}`, `subscription {ticks(name: \"y\")}`} {
+		id := strconv.Itoa(i)
+		clients[0].send(t, `{"type":"subscribe","id":"`+id+`","payload":{"query":"`+query+`"}}`)
+		clients[0].want(t, tickOf(id, 1))
+		clients[0].want(t, tickOf(id, 2))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.told[1] != 3 || k.told[2] != 3 {
+		t.Errorf("executed %v times, want each tick 3 times: for three selections", k.told)
+	}
+}
+
+// What cannot be told now ends a subscription, with the position of what was told.
+func TestSubscriptionsEndWhereEventsCannotBeTold(t *testing.T) {
+	var k ticks
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		k.serve(cfg, schema, func(n int) (any, error) {
+			switch n {
+			case 1:
+				return nil, &gqlerror.Error{Message: "the document does not fit", Extensions: map[string]any{"code": codeInternal}}
+			case 2:
+				return text(n)
+			}
+			return nil, &gqlerror.Error{Message: "the store is away", Extensions: map[string]any{"code": CodeUnavailable}}
+		})
+	})
+	first, second := s.connect(t, `{}`), s.connect(t, `{}`)
+	for _, c := range []*client{first, second} {
+		c.send(t, `{"type":"subscribe","id":"1","payload":{"query":"subscription {ticks}"}}`)
+	}
+	k.tick()
+	k.tick()
+	k.tick()
+	for _, c := range []*client{first, second} {
+		c.want(t, `{"type":"next","id":"1","payload":{"errors":[{"message":"the document does not fit","extensions":{"code":"INTERNAL"}}],"data":{"ticks":null},"extensions":{"asOf":"2026-01-02T03:04:05Z","position":"1"}}}`)
+		c.want(t, tickOf("1", 2))
+		c.want(t, `{"type":"error","id":"1","payload":[{"message":"the store is away","extensions":{"code":"UNAVAILABLE","position":"2"}}]}`)
+	}
+}
+
+// Floods of subscriptions are refused by the connection's places, and a client that ends one,
+// or leaves, leaves nothing behind.
+func TestSubscriptionsAreBounded(t *testing.T) {
+	var k ticks
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		k.serve(cfg, schema, text)
+		cfg.Limits.PerSocket, cfg.Limits.Wait = 3, time.Millisecond
+		cfg.Limits.Memory = 1 << 20
+	})
+	k.tick()
+	c := s.connect(t, `{}`)
+	for i := range 3 {
+		id := strconv.Itoa(i)
+		c.send(t, `{"type":"subscribe","id":"`+id+`","payload":{"query":"subscription {ticks}"}}`)
+		c.want(t, tickOf(id, 1))
+	}
+	c.send(t, `{"type":"subscribe","id":"3","payload":{"query":"subscription {ticks}"}}`)
+	if got := c.receive(t); !strings.Contains(got, "--max-per-socket") {
+		t.Error(got)
+	}
+	if held := s.handler.memory.Held(); held == 0 {
+		t.Error("subscriptions hold no memory")
+	}
+	refused := 0
+	for range 40 {
+		c := s.connect(t, `{}`)
+		for i := range 3 {
+			c.send(t, fmt.Sprintf(`{"type":"subscribe","id":"%d","payload":{"query":"subscription {ticks}"}}`, i))
+			if got := c.receive(t); strings.Contains(got, "--max-memory") {
+				refused++
+			}
+		}
+		defer func() { _ = c.Close() }()
+	}
+	if refused == 0 {
+		t.Error("subscriptions held more than the memory of all requests")
+	}
+	s.CloseClientConnections()
+	_ = c.Close()
+}
+
+// A client that takes nothing is dropped, and holds up nobody.
+func TestSubscriptionsOfClientsThatDoNotRead(t *testing.T) {
+	for _, transport := range []string{transportSocket, transportEvents} {
+		t.Run(transport, func(t *testing.T) {
+			var k ticks
+			long := strings.Repeat("x", 1<<20)
+			s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+				k.serve(cfg, schema, func(int) (any, error) { return long, nil })
+				cfg.Limits.Grace, cfg.Limits.Rate = time.Second, 1<<30
+			})
+			left := make(chan struct{})
+			inner := s.Config.Handler
+			s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				inner.ServeHTTP(w, r)
+				if r.Header.Get("X-Lazy") != "" {
+					close(left)
+				}
+			})
+			if transport == transportSocket {
+				lazy, response, err := s.dial(t, subprotocol, http.Header{"X-Lazy": {"1"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = response.Body.Close()
+				lazy.send(t, `{"type":"connection_init"}`)
+				lazy.send(t, `{"type":"subscribe","id":"1","payload":{"query":"subscription {ticks}"}}`)
+			} else {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader(`{"query":"subscription {ticks}"}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Content-Type", mediaJSON)
+				r.Header.Set("Accept", mediaEvents)
+				r.Header.Set("X-Lazy", "1")
+				response, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = response.Body.Close() }()
+			}
+			for range 20 { // more than the buffers of connections have room for
+				k.tick()
+			}
+			c := s.connect(t, `{}`)
+			c.send(t, `{"type":"subscribe","id":"1","payload":{"query":"subscription {ticks}"}}`)
+			for range 20 {
+				if got := c.receive(t); !strings.Contains(got, long) {
+					t.Fatalf("%.200s", got)
+				}
+			}
+			<-left
+		})
+	}
+}
