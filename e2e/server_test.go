@@ -31,7 +31,7 @@ func (s *server) kill(t *testing.T) {
 }
 
 // startServer runs a program on a free port until the test ends.
-func startServer(t *testing.T, program, store string, flags ...string) *server {
+func startServer(t testing.TB, program, store string, flags ...string) *server {
 	t.Helper()
 	cmd := exec.Command(program, append([]string{"serve", "--addr", "127.0.0.1:0", "--store", store}, flags...)...)
 	var log bytes.Buffer

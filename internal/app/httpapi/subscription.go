@@ -233,12 +233,15 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 	answer.text = slices.Concat(text.before, text.data, text.after)
 }
 
+// comment is what clients pass over; by it both sides notice that the other is gone.
+const comment = ":\n\n"
+
 // eventStream is an answer of server-sent events that goes on.
 type eventStream struct {
 	h     *Handler
 	w     http.ResponseWriter
 	mu    sync.Mutex
-	timer *time.Timer // for comments, by which both sides notice that the other is gone
+	timer *time.Timer // for comments
 	ended bool
 }
 
@@ -255,36 +258,33 @@ func (x *exchange) follow(run *run) {
 		if _, denied := x.h.identify(x.r); denied != nil && denied.Status != http.StatusServiceUnavailable {
 			cancel() // as for WebSockets: credentials expire
 		}
-		s.write(":\n\n")
+		s.send([]byte(comment))
 	})
 	defer s.end()
-	s.write(":\n\n")
-	list := run.follow(ctx, func(text []byte) bool { return s.write("event: next\ndata: ", string(text), "\n\n") })
+	s.send([]byte(comment))
+	list := run.follow(ctx, s.write)
 	if list != nil {
 		text := encode(new(bytes.Buffer), &graphql.Response{Errors: list}, false, "")
-		s.write("event: next\ndata: ", string(text.before), string(text.after), "\n\n", complete)
+		s.write(slices.Concat(text.before, text.after))
+		s.send([]byte(complete))
 	}
 }
 
-// write writes parts of the stream and reports whether the client takes them.
-func (s *eventStream) write(parts ...string) bool {
+// write sends an answer, and reports whether the client takes it.
+func (s *eventStream) write(answer []byte) bool {
+	return s.send(slices.Concat([]byte("event: next\ndata: "), answer, []byte("\n\n")))
+}
+
+// send sends a part of the stream, and reports whether the client takes it.
+func (s *eventStream) send(text []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return false
 	}
-	length := 0
-	for _, part := range parts {
-		length += len(part)
-	}
-	s.h.setWriteDeadline(s.w, length)
-	for _, part := range parts {
-		if _, err := s.w.Write([]byte(part)); err != nil {
-			s.ended = true
-			return false
-		}
-	}
-	s.ended = http.NewResponseController(s.w).Flush() != nil
+	s.h.setWriteDeadline(s.w, len(text))
+	_, err := s.w.Write(text)
+	s.ended = err != nil || http.NewResponseController(s.w).Flush() != nil
 	s.timer.Reset(pingInterval)
 	return !s.ended
 }
