@@ -153,7 +153,7 @@ func TestIntrospectionIsBounded(t *testing.T) {
 			inputFields {name type {name kind ofType {name kind ofType {name}}}}}`,
 		"names of types": `{__schema {` + types.String() + `}} fragment F on __Type {fields {` + names.String() + `}}`,
 	} {
-		if got := p.query(t, query); fmt.Sprint(got.codes(t)) != "[QUERY_TOO_COMPLEX]" || strings.Contains(got.body, `"data"`) || !strings.Contains(got.body, "the answer has more than 150000 fields") {
+		if got := p.query(t, query); fmt.Sprint(got.codes(t)) != "[QUERY_TOO_COMPLEX]" || strings.Contains(got.body, `"data"`) || !strings.Contains(got.body, "the answer has more than 100000 fields") {
 			t.Errorf("%s: %.500s", name, got.body)
 		}
 	}

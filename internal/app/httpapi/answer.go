@@ -81,7 +81,7 @@ const (
 	lateFields = 10_000
 	// resolvedPerCost is how many times larger than expected an answer may be: lists
 	// may be longer, and introspection is expected to have each field once.
-	resolvedPerCost = 3
+	resolvedPerCost = 2
 	// textPerAnswer is how many times longer than an answer the texts of its fields may
 	// be, of which some are left out again (null rises), and leastTexts what they may be
 	// in any case, in bytes.
@@ -231,7 +231,7 @@ func (r *resolved) count(ctx context.Context, more int64) error {
 }
 
 func (r *resolved) tooMany() *gqlerror.Error {
-	return refuse(codeTooComplex, "the answer has more than %d fields and elements of lists, the limit of this server (three times --max-cost): "+
+	return refuse(codeTooComplex, "the answer has more than %d fields and elements of lists, the limit of this server (twice --max-cost): "+
 		"ask for fewer documents, a smaller page, or less of the schema at a time", r.bounded.fields)
 }
 

@@ -166,7 +166,7 @@ func TestFieldsEndWithTheTime(t *testing.T) {
 // An operation that resolves more than an answer may have is refused as a whole; a
 // mutation still tells of each of its changes.
 func TestResolvedFieldsAreBounded(t *testing.T) {
-	const most = resolvedPerCost * 2000
+	const most = resolvedPerCost * 3000
 	for _, c := range []struct {
 		document string
 		resolve  func(i int) any
@@ -192,7 +192,7 @@ func TestResolvedFieldsAreBounded(t *testing.T) {
 			return "done", nil
 		}
 		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
-			cfg.Limits.Cost = 2000
+			cfg.Limits.Cost = 3000
 			cfg.Schema = BoundAnswers(schema, cfg.Limits)
 			schema.fields["hello"], schema.fields["change"] = field, field
 		})
