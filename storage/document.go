@@ -54,7 +54,9 @@ func (d *Document) IsDocument() {}
 
 // ID is the global id: with the version number when the past was read. That of a document in
 // a draft names the draft, and is for caches only.
-func (d *Document) ID() string { return string(d.AppendID(nil)) }
+func (d *Document) ID() string {
+	return string(d.AppendID(make([]byte, 0, len(d.t.Name)+len(d.v.Key)+8)))
+}
 
 // AppendID appends the global id, without quotes.
 func (d *Document) AppendID(dst []byte) []byte {
