@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,6 +37,7 @@ func newGroup(begin driver.Instant) string {
 // groupSpan returns the instants [from, to) between which a group was written; 0 and 0 where
 // its id does not tell.
 func groupSpan(group string) (from, to driver.Instant) {
+	group, _, _ = strings.Cut(group, "/") // see approvalOf
 	id, err := uuid.Parse(group)
 	if err != nil || id.Version() != 7 || id.String() != group {
 		return 0, 0

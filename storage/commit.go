@@ -65,11 +65,11 @@ func Commit[In OneChange](ctx context.Context, s *Store, in CommitInput[In]) (an
 	if err != nil {
 		return nil, Unwritten(err)
 	}
-	group := newGroup(op.begin)
+	approval := ""
 	for _, m := range ms {
-		group = cmp.Or(m.group, group)
+		approval = cmp.Or(m.approval, approval)
 	}
-	outs, err := s.mutateDrafts(ctx, op, group, ms...)
+	outs, err := s.mutateDrafts(ctx, op, newGroup(op.begin)+approval, ms...)
 	if err != nil {
 		return nil, Unwritten(err)
 	}

@@ -349,28 +349,21 @@ func (c *Collection[T]) Drafts(ctx context.Context, where map[string]any, first 
 	return connect(pg, c.draft), nil
 }
 
-// approvalPrefix begins the group of a version that was made by approving a draft. Groups are
-// for their readers nothing but names, so that it can say more: which revision of which draft was
-// approved, and by whom.
-const approvalPrefix = "draft/"
+// The group of a version that was made by approving a draft has more behind its id: which
+// revision of which draft was approved, and by whom. To those who read it, it is one id.
+//
+//	GROUP/draft/DRAFT/REVISION/APPROVER
 
-func approvalGroup(draft *driver.Version, by string) string {
-	return revisionGroup(draft) + by
-}
-
-func revisionGroup(draft *driver.Version) string {
-	return approvalPrefix + draft.Key + "/" + strconv.FormatInt(draft.Number, 10) + "/"
+// approvalOf is what the group of an approval has behind its id, without the approver.
+func approvalOf(draft *driver.Version) string {
+	return "/draft/" + draft.Key + "/" + strconv.FormatInt(draft.Number, 10) + "/"
 }
 
 // approverOf is who approved what was written in a group; nil where that was no draft.
 func approverOf(group string) *Actor {
-	rest, ok := strings.CutPrefix(group, approvalPrefix)
-	if !ok {
+	parts := strings.SplitN(group, "/", 5)
+	if len(parts) != 5 || parts[1] != "draft" || parts[4] == "" {
 		return nil
 	}
-	parts := strings.SplitN(rest, "/", 3)
-	if len(parts) != 3 || parts[2] == "" {
-		return nil
-	}
-	return &Actor{ID: parts[2]}
+	return &Actor{ID: parts[4]}
 }

@@ -111,6 +111,9 @@ func TestDraft(t *testing.T) {
 	if got := paths(must(s.Changes())(t)); len(got) != 5 {
 		t.Errorf("it changed %q", got)
 	}
+	if g := must(e.store.ChangeGroup(e.begin(), *info.ChangeGroup()))(t); g == nil || g.Author().ID != "ann" || len(must(g.Changes(e.begin(), nil, nil, nil, nil))(t).Nodes) != 5 {
+		t.Errorf("its change group %s is %+v", *info.ChangeGroup(), g)
+	}
 	if first := must(e.projects.Get(e.begin(), "a", nil, ptr(1)))(t); first.VersionInfo().ApprovedBy() != nil {
 		t.Error("version 1 was made of no draft")
 	}

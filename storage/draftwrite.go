@@ -227,7 +227,7 @@ func (c *Collection[T]) ApproveDraft(ctx context.Context, in ApproveDraftInput) 
 	if err != nil {
 		return nil, Unwritten(err)
 	}
-	outs, err := s.mutateDrafts(ctx, op, m.group, m)
+	outs, err := s.mutateDrafts(ctx, op, op.group()+m.approval, m)
 	switch {
 	case err != nil:
 		return nil, Unwritten(err)
@@ -281,7 +281,7 @@ func (s *Store) approval(ctx context.Context, op *operation, t *Type, in *Approv
 		return m, err
 	}
 	m.author, _ = d.String(draftAuthor)
-	m.draft, m.group = d.v, approvalGroup(d.v, actorOf(ctx).ID)
+	m.draft, m.approval = d.v, approvalOf(d.v)+actorOf(ctx).ID
 	return m, nil
 }
 
@@ -334,7 +334,7 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 }
 
 func (s *Store) approveInSteps(ctx context.Context, op *operation, group string, m, end *mutation) ([]*outcome, error) {
-	m.id = uuid.NewSHA1(uuid.NameSpaceOID, []byte(revisionGroup(m.draft))).String()
+	m.id = uuid.NewSHA1(uuid.NameSpaceOID, []byte(approvalOf(m.draft))).String()
 	outs, err := s.mutate(ctx, op, group, m)
 	if err != nil {
 		return nil, err
@@ -371,7 +371,7 @@ func (s *Store) approved(ctx context.Context, m *mutation) (*driver.Version, err
 		if err != nil {
 			return nil, err
 		}
-		if strings.HasPrefix(v.Group, revisionGroup(m.draft)) {
+		if strings.Contains(v.Group, approvalOf(m.draft)) {
 			return v, nil
 		}
 	}

@@ -117,12 +117,12 @@ type mutation struct {
 	// tombstone says that the expected version may be a deletion.
 	tombstone bool
 	// draft is the draft that the mutation approves, which ends with it; nil: none.
-	draft  *driver.Version
-	author string         // of the version; "": who acts
-	id     string         // of the write; "": a new one
-	group  string         // that an approval alone is written in
-	patch  map[string]any // of an update
-	merge  bool           // the patch may be applied to a later version than the expected one
+	draft    *driver.Version
+	approval string         // what the group of its approval has behind the id
+	author   string         // of the version; "": who acts
+	id       string         // of the write; "": a new one
+	patch    map[string]any // of an update
+	merge    bool           // the patch may be applied to a later version than the expected one
 	// next returns what is written after the current version; nil where that would
 	// change nothing.
 	next func(ctx context.Context, op *operation, cur *driver.Version) (*driver.Write, error)

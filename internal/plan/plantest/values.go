@@ -20,7 +20,7 @@ var ( // constants, but Go has no constant lists
 	}
 	authors  = []string{"ada", "bob", "guest-7141", "ünï \"q\"", "<a>\u001f"}
 	messages = []string{"", "", "why not", "say \"hi\"\n</b>\u2028", "💡\t\r\f\u001b\u007f"}
-	groups   = []string{"", "", "g-1", "g-<2>", "draft/01a20684-321b-78f6-b38c-78dd7dd89d4f/3/ann"}
+	groups   = []string{"", "", "g-1", "g-<2>", "g-3/draft/01a20684-321b-78f6-b38c-78dd7dd89d4f/3/ann"}
 
 	ints     = []string{"0", "1", "-1", "7", "42", "1000", "2147483647", "-2147483648"}
 	floats   = []string{"0", "0.5", "-1.25", "1e300", "1e-7", "3", "100000000000000000000", "0.1", "5e-324", "-0.0", "1.7976931348623157e308"}
