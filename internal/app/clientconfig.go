@@ -69,35 +69,49 @@ func urqlConfig(schema *ast.Schema) string {
 			embedded = append(embedded, def.Name)
 		}
 	}
-	deleted, mutations := map[string]any{}, ast.FieldList(nil)
-	if schema.Mutation != nil {
-		mutations = schema.Mutation.Fields
-	}
-	for _, field := range mutations {
-		for _, member := range schema.GetPossibleTypes(schema.Types[field.Type.Name()]) {
-			if member.Fields.ForName("deletedId") == nil {
-				continue
+	deleted := map[string]any{}
+	for _, root := range []*ast.Definition{schema.Mutation, schema.Subscription} {
+		if root == nil {
+			continue
+		}
+		fields := map[string]any{}
+		for _, field := range root.Fields {
+			if tellsDeleted(schema, schema.Types[field.Type.Name()]) {
+				fields[field.Name] = code("remove('" + field.Name + "')")
 			}
-			for _, f := range member.Fields {
-				if result := schema.Types[f.Type.Name()]; slices.Contains(result.Interfaces, "Document") {
-					deleted[field.Name] = code("remove('" + field.Name + "', '" + result.Name + "')")
-				}
-			}
+		}
+		if len(fields) > 0 {
+			deleted[root.Name] = fields
 		}
 	}
 	return `import type { KeyingConfig, UpdateResolver, UpdatesConfig } from '@urql/exchange-graphcache'
 
-// remove takes what was deleted out of the cache, where a mutation asks for deletedId.
-const remove = (field: string, __typename: string): UpdateResolver => (result: any, _args, cache) => {
-  const id = result[field]?.deletedId
-  if (id) cache.invalidate({ __typename, id })
+// remove takes what was deleted out of the cache, where deletedId is asked for.
+const remove = (field: string): UpdateResolver => (result: any, _args, cache) => {
+  for (const { deletedId: id } of [result[field], ...(result[field]?.results ?? [])]) {
+    if (id) cache.invalidate({ __typename: id.slice(0, id.indexOf(':')), id })
+  }
 }
 
 // What has no id belongs to the object that it was read in.
 ` + exported("embedded", "", embedded) +
 		exported("keys", ": KeyingConfig", code("Object.fromEntries(embedded.map((name) => [name, () => null]))")) +
-		exported("updates", ": UpdatesConfig", map[string]any{"Mutation": deleted}) +
+		exported("updates", ": UpdatesConfig", deleted) +
 		exported("possibleTypes", "", possibleTypes(schema))
+}
+
+// tellsDeleted reports whether an answer may have the deletedId of a document, by itself or in its
+// results.
+func tellsDeleted(schema *ast.Schema, answer *ast.Definition) bool {
+	return slices.ContainsFunc(schema.GetPossibleTypes(answer), func(member *ast.Definition) bool {
+		if results := member.Fields.ForName("results"); results != nil {
+			member = schema.Types[results.Type.Name()]
+		}
+		return member.Fields.ForName("deletedId") != nil && slices.ContainsFunc(member.Fields, func(field *ast.FieldDefinition) bool {
+			result := schema.Types[field.Type.Name()]
+			return result.Name == "Document" || slices.Contains(result.Interfaces, "Document")
+		})
+	})
 }
 
 // relayConfig is for new Environment({ getDataID }).

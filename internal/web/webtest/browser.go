@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -161,9 +162,13 @@ func (b *Browser) forward(w http.ResponseWriter, r *http.Request) {
 		defer b.mu.Unlock()
 		b.requests = append(b.requests, record)
 	}()
-	if r.Method == http.MethodConnect || !strings.HasPrefix(r.Host, "127.0.0.1:") {
+	if !strings.HasPrefix(r.Host, "127.0.0.1:") {
 		record.Status = http.StatusForbidden
 		http.Error(w, "the test's proxy passes on to loopback only", record.Status)
+		return
+	}
+	if r.Method == http.MethodConnect { // a WebSocket
+		record.Status = tunnel(w, r)
 		return
 	}
 	out := r.Clone(r.Context())
@@ -181,6 +186,29 @@ func (b *Browser) forward(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(answer.StatusCode)
 	record.Status, record.Encoding = answer.StatusCode, answer.Header.Get("Content-Encoding")
 	record.Bytes, _ = io.Copy(w, answer.Body) // a browser that hangs up takes less
+}
+
+// tunnel passes on what a connection carries, until one side ends it. It returns the status that it
+// answered.
+func tunnel(w http.ResponseWriter, r *http.Request) (status int) {
+	server, err := new(net.Dialer).DialContext(r.Context(), "tcp", r.Host)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return http.StatusBadGateway
+	}
+	defer func() { _ = server.Close() }()
+	w.WriteHeader(http.StatusOK)
+	client, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return http.StatusInternalServerError
+	}
+	defer func() { _ = client.Close() }()
+	go func() {
+		_, _ = io.Copy(server, buffered)
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+	return http.StatusOK
 }
 
 // Requests are those that were answered so far, in the order of their ends.
