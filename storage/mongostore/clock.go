@@ -329,7 +329,7 @@ func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
 	}
 	return c.until(ctx, &c.edits, func(int) bool {
 		c.acked = max(c.acked, at)
-		return c.leased() || c.state.Acked >= at || c.settled(at)
+		return c.leased() || c.state.Acked >= at && c.state.Lease == "" || c.settled(at) // one with a lease may not know acked yet
 	})
 }
 
@@ -345,7 +345,7 @@ func (c *clock) instant(ctx context.Context) (at driver.Instant, err error) {
 		for _, f := range c.flights {
 			at = min(at, f.at-1)
 		}
-		at = max(at, c.acked)
+		at = max(at, c.acked, c.state.Acked)
 		c.last = max(c.last, at)
 		return c.settled(at)
 	})
@@ -497,7 +497,7 @@ func (c *clock) edit(ctx context.Context) error {
 			there = append(there, bson.E{Key: "flights." + entry + ".since", Value: bson.D{{Key: "$lt", Value: e.Since + 1}}})
 			c.last = max(c.last, c.top(e)) // instants up to there may have been handed out
 			if entry == lease {
-				lease = ""
+				lease, c.acked = "", max(c.acked, c.top(e)) // what was acknowledged under it may be in no document
 				u.add("$unset", "lease", "")
 			}
 		}
@@ -518,8 +518,8 @@ func (c *clock) edit(ctx context.Context) error {
 		free.Value = c.state.Lease // it is evicted, or asked to end
 	}
 	switch {
-	case own && (c.left || len(c.state.Servers) > 0):
-		c.ending = lease
+	case own && (c.left || lease == c.ending || len(c.state.Servers) > 0):
+		c.ending = lease // once begun, it is ended: it may have been in the document
 		u.add("$unset", "lease", "")
 		if first < driver.Forever { // it goes on as an entry like any other
 			u.add("$set", "flights."+lease+".from", int64(first))

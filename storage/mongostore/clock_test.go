@@ -60,7 +60,7 @@ func TestSelfishServersAreFound(t *testing.T) {
 	for range tries {
 		servers := skewedServers(t)
 		for _, s := range servers {
-			selfish(s)
+			selfish(t.Context(), s)
 		}
 		if broken := observe(t, servers, 40); len(broken) > 0 {
 			return
@@ -70,9 +70,10 @@ func TestSelfishServersAreFound(t *testing.T) {
 }
 
 // selfish makes a store use its own clock whatever others do.
-func selfish(s *Store) {
+func selfish(ctx context.Context, s *Store) {
 	kill(s)
 	c := s.clock
+	_ = c.edits.do(ctx) // it fails; after it none is under way that would end the lease below
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state = &clockState{N: math.MaxInt64, Lease: c.id}
@@ -305,6 +306,92 @@ func TestKilledBesideSlowWrite(t *testing.T) {
 	if now, err := second.Now(ctx); err != nil || now < v.RecordedAt {
 		t.Errorf("Now is %d (%v), and a commit at %d was acknowledged before", now, err, v.RecordedAt)
 	}
+}
+
+// One of two servers acknowledges a commit while one of the other is in flight before it, and
+// leaves. The other one takes a lease, and hands out no instant before what was acknowledged.
+func TestLeaseAfterAcknowledgement(t *testing.T) {
+	t.Parallel()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx := bounded(t)
+	first := newServerOf(t, uri, Options{timing: unending})
+	second := newServerOf(t, uri, Options{timing: unending})
+	for _, s := range []*Store{first, second} {
+		until(ctx, t, s, shares)
+	}
+	slow, err := first.clock.begin(ctx, 0, unending.life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := commitAgain(ctx, second, write("a", "1", 0))
+	if err != nil || v.RecordedAt <= slow.at {
+		t.Fatalf("a commit at %v (%v), after one in flight at %d", v, err, slow.at)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(ctx, t, first, (*clock).leased)
+	soon, cancel := context.WithTimeout(ctx, ackWait) // it waits for the one in flight
+	defer cancel()
+	if now, err := first.Now(soon); err == nil && now < v.RecordedAt {
+		t.Errorf("Now is %d, and a commit at %d was acknowledged before", now, v.RecordedAt)
+	}
+	first.clock.end(slow)
+	if now, err := first.Now(ctx); err != nil || now < v.RecordedAt {
+		t.Errorf("Now is %d (%v), and a commit at %d was acknowledged before", now, err, v.RecordedAt)
+	}
+}
+
+// A server with a lease acknowledges a commit, and is killed. An entry that it made before the
+// lease lasts longer: until that has ended, nobody hands out an instant before the commit.
+func TestKilledWithLongEntry(t *testing.T) {
+	t.Parallel()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx := bounded(t)
+	first := newServerOf(t, uri, Options{})
+	second := newServerOf(t, uri, Options{})
+	until(ctx, t, first, shares)
+	slow, err := first.clock.begin(ctx, 0, 4*quick.life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(ctx, t, first, (*clock).leased)
+	v, err := commitAgain(ctx, first, write("a", "1", 0))
+	if err != nil || v.RecordedAt <= slow.at {
+		t.Fatalf("a commit at %v (%v), after one in flight at %d", v, err, slow.at)
+	}
+	kill(first)
+	// As if the lease had been for a short write.
+	first.clock.mu.Lock()
+	lease := first.clock.lease.name
+	first.clock.mu.Unlock()
+	if _, err := first.meta.UpdateByID(ctx, clockID, bson.D{{Key: "$set", Value: bson.D{{Key: "flights." + lease + ".ms", Value: int64(1)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	third := newServerOf(t, uri, Options{})
+	if now, err := third.Now(ctx); err != nil || now < v.RecordedAt {
+		t.Errorf("Now is %d (%v), and a commit at %d was acknowledged before", now, err, v.RecordedAt)
+	}
+}
+
+// A server began to end its lease, got no answer, and finds that the other one has left: it ends
+// the lease all the same, and takes another.
+func TestLeaseEndsWhenOtherHasLeft(t *testing.T) {
+	t.Parallel()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	ctx := bounded(t)
+	s := newServerOf(t, uri, Options{})
+	until(ctx, t, s, (*clock).leased)
+	s.clock.mu.Lock()
+	ended := s.clock.state.Lease
+	s.clock.ending = ended
+	s.clock.mu.Unlock()
+	soon, cancel := context.WithTimeout(ctx, 20*quick.life)
+	defer cancel()
+	until(soon, t, s, func(c *clock) bool { return c.leased() && c.state.Lease != ended })
 }
 
 // What a server has in flight under its lease is not in the document: another one that has
