@@ -171,8 +171,8 @@ func (w *watch) run(ctx context.Context) error {
 }
 
 // round delivers what comes after the place: a round that is shared with other watches, or,
-// where the watch is behind those, all that there is up to now. It reports whether there
-// may be more.
+// where none begins there, what there is up to where one does, or up to now. It reports whether
+// there may be more.
 func (w *watch) round(ctx context.Context) (more bool, err error) {
 	if w.place.Collection == "" {
 		r, err := w.store.feed.round(ctx, w.store, w.place.At)
@@ -196,9 +196,13 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 			return false, errorf(CodeTooSlow, "events come faster than they are taken, and more wait than are kept: go on behind the last position, and take them faster or select fewer")
 		}
 	}
+	meeting, meets := w.store.feed.meets(w.place.At) // before Now: nothing is loaded between them unnoticed
 	until, err := w.store.watchedUntil(ctx, w.place.At)
 	if err != nil {
 		return false, err
+	}
+	if meets {
+		until = meeting
 	}
 	q := w.place.log(until)
 	q.Collections, q.Keys, q.Hints = w.collections, w.query.Keys, w.query.Hints
@@ -211,7 +215,7 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 		}
 	}
 	w.place = watchPlace{driver.LogPosition{At: until}}
-	return false, nil
+	return meets, nil
 }
 
 // watchedUntil returns up to when the log after an instant can be delivered.
@@ -345,6 +349,26 @@ func (f *feed) forgot(at driver.Instant) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.rounds) > 0 && at < f.rounds[0].from
+}
+
+// meets returns the next instant at which the last round begins or ends: a watch that reads up to
+// there by itself shares what follows. It is false where there is none after the given one.
+func (f *feed) meets(at driver.Instant) (driver.Instant, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.rounds) == 0 {
+		return 0, false
+	}
+	r := f.rounds[len(f.rounds)-1]
+	if at < r.from {
+		return r.from, true
+	}
+	select {
+	case <-r.done:
+		return r.to, at < r.to
+	default: // it is not known where it ends
+		return 0, false
+	}
 }
 
 // round returns the round that begins at an instant, and reads it if no other watch has; nil where

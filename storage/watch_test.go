@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -240,6 +241,63 @@ func TestSharedRoundWakes(t *testing.T) {
 		watches.Wait()
 		if slept := time.Since(began); slept > 0 {
 			t.Errorf("the commit was delivered after %v", slept)
+		}
+	})
+}
+
+// countedLogs counts how often the log is read. Its time goes on with each look at it.
+type countedLogs struct {
+	driver.Engine
+	clock *clock
+	n     atomic.Int64
+}
+
+func (c *countedLogs) Now(ctx context.Context) (driver.Instant, error) {
+	c.clock.advance(time.Microsecond)
+	return c.Engine.Now(ctx)
+}
+
+func (c *countedLogs) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	c.n.Add(1)
+	return c.Engine.Log(ctx, q)
+}
+
+// Watches that began at different instants read each commit once, not once each.
+func TestWatchesShareRounds(t *testing.T) {
+	const watches, commits = 50, 20
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t)
+		counted := &countedLogs{Engine: e.engine.Engine, clock: e.clock}
+		e.engine.Engine = counted
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		var told atomic.Int64
+		for range watches {
+			all.Go(func() {
+				for event, err := range e.store.Watch(ctx, storage.WatchQuery{}) {
+					if err == nil && !event.Begins() {
+						told.Add(1)
+					}
+				}
+			})
+			synctest.Wait()
+		}
+		commit := func(key string) {
+			e.create(key, map[string]any{"name": "A", "tags": []any{}})
+			synctest.Wait()
+		}
+		commit("first") // from which on they are together
+		before := counted.n.Load()
+		for i := range commits {
+			commit(fmt.Sprintf("k%d", i))
+		}
+		if n := counted.n.Load() - before; n > 2*commits {
+			t.Errorf("the log was read %d times for %d commits", n, commits)
+		}
+		cancel()
+		all.Wait()
+		if n := told.Load(); n != watches*(commits+1) {
+			t.Errorf("%d events, want %d", n, watches*(commits+1))
 		}
 	})
 }
