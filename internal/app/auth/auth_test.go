@@ -273,6 +273,25 @@ func TestKeysRotate(t *testing.T) {
 	s.keys.Store(nil)
 	c.Add(int64(recheck/time.Second) + 1)
 	v.takes(t, token(private2), ada) // those that are known stay good while the issuer is down
+	c.Add(int64(2*recheck/time.Second) + 1)
+	_, err = v.ask(t, "Bearer "+token(private3)) // which may be new
+	if refused, ok := errors.AsType[*Error](err); !ok || !refused.Unavailable {
+		t.Errorf("an unknown key while the issuer is down: %v", err)
+	}
+	v.takes(t, token(private2), ada)
+}
+
+// A key that was withdrawn while nobody asked is refused, by the first token that is signed with it.
+func TestKeysWithdrawnWhileIdle(t *testing.T) {
+	c, s := newClock(), newKeyServer(t)
+	v := newVerifier(t, Config{Now: c.now, JWT: &JWT{JWKS: s.URL, Issuer: issuer, Audience: audience}})
+	private1, public1 := newKey(t, "1")
+	_, public2 := newKey(t, "2")
+	s.set(t, public1)
+	v.takes(t, sign(t, jose.ES256, private1, claims(c.now(), nil)), Identity{ID: "ada"})
+	s.set(t, public2)
+	c.Add(int64(2*recheck/time.Second) + 1)
+	v.refuses(t, "a key that its issuer does not have", "Bearer "+sign(t, jose.ES256, private1, claims(c.now(), nil)))
 }
 
 // A public key is no secret: a token that is signed with it as if it were one is refused.

@@ -33,6 +33,7 @@ type keys struct {
 	now    func() time.Time
 	logger *slog.Logger
 	known  atomic.Pointer[keySet] // nil: none were fetched yet
+	failed atomic.Bool             // when they were last fetched
 	flight singleflight.Group
 	rates  *rate.Limiter
 }
@@ -66,10 +67,13 @@ func (k *keys) find(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 	case k.fetch == nil:
 	case len(found) == 0:
 		err := k.refresh(ctx)
-		if known = k.known.Load(); known == nil {
-			return nil, err
+		known = k.known.Load()
+		if found = known.named(id); len(found) == 0 && err != nil && (known == nil || k.failed.Load()) {
+			return nil, err // it may be a new key
 		}
-		found = known.named(id)
+	case k.now().Sub(known.at) > 2*recheck && !k.failed.Load(): // nobody has asked for long
+		_ = k.refresh(ctx) // where that fails, those that are known stay good
+		found = k.known.Load().named(id)
 	case k.now().Sub(known.at) > recheck:
 		k.flight.DoChan("", k.renewNow) // who has a known key need not wait
 	}
@@ -117,6 +121,7 @@ func (k *keys) renewNow() (any, error) {
 		return nil, errors.New("tried a moment ago")
 	}
 	err := k.renew()
+	k.failed.Store(err != nil)
 	if err != nil {
 		k.logger.Warn("the keys of the tokens' issuer cannot be fetched (--jwt-jwks)", "error", err)
 	}

@@ -254,8 +254,9 @@ func (x *exchange) follow(run *run) {
 	ctx, cancel := context.WithCancel(run.op.opContext.Context)
 	defer cancel()
 	s := &eventStream{h: x.h, w: x.w}
+	h, r := x.h, x.r // the exchange may be another request's when the timer's function ends
 	s.timer = time.AfterFunc(pingInterval, func() {
-		if _, denied := x.h.identify(x.r); denied != nil && denied.Status != http.StatusServiceUnavailable {
+		if _, denied := h.identify(r); denied != nil && denied.Status != http.StatusServiceUnavailable {
 			cancel() // as for WebSockets: credentials expire
 		}
 		s.send([]byte(comment))
