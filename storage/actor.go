@@ -128,6 +128,9 @@ func (s *Store) noteName(ctx context.Context) {
 	w.Data = append(rawjson.AppendString([]byte(`{"`+actorName+`":`), a.Name), '}')
 	v, err := driver.CommitOne(ctx, s.engine, &w)
 	if err != nil {
+		s.names.mu.Lock()
+		s.names.by.Remove(a.ID) // another server may have noted one
+		s.names.mu.Unlock()
 		s.log.WarnContext(ctx, "the name of an actor could not be noted; the next write does it", "actor", a.ID, "error", err)
 		return
 	}

@@ -103,6 +103,14 @@ func TestIdentity(t *testing.T) {
 	if got := p.query(t, one, "Authorization", ci); got.status != http.StatusUnauthorized {
 		t.Errorf("a revoked token: status %d", got.status)
 	}
+	if err := os.Remove(tokens); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/metrics", "/graphql?query={__typename}"} {
+		if got := p.do(t, "GET", path, "", "Authorization", ci); got.status != http.StatusServiceUnavailable {
+			t.Errorf("%s without the file of tokens: status %d", path, got.status)
+		}
+	}
 }
 
 func TestAnonymousRead(t *testing.T) {

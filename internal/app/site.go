@@ -75,6 +75,10 @@ func (s *site) verified(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := s.verifier.Verify(r); err != nil {
+			if refused, ok := errors.AsType[*auth.Error](err); ok && refused.Unavailable {
+				plain(w, http.StatusServiceUnavailable, err.Error())
+				return
+			}
 			w.Header().Set("WWW-Authenticate", challenge)
 			plain(w, http.StatusUnauthorized, err.Error())
 			return

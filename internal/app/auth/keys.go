@@ -33,7 +33,7 @@ type keys struct {
 	now    func() time.Time
 	logger *slog.Logger
 	known  atomic.Pointer[keySet] // nil: none were fetched yet
-	failed atomic.Bool             // when they were last fetched
+	failed atomic.Bool            // when they were last fetched
 	flight singleflight.Group
 	rates  *rate.Limiter
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vektah/gqlparser/v2/gqlerror"
@@ -236,4 +238,29 @@ func TestSubscriptionsOfClientsThatDoNotRead(t *testing.T) {
 			<-left
 		})
 	}
+}
+
+// A stream that ends while its timer fires leaves nothing that the timer looks at to the next
+// request: the race detector sees it.
+func TestStreamEndsAsItsTimerFires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k ticks
+		s := newHandler(t, func(cfg *Config, schema *fakeSchema) { k.serve(cfg, schema, text) })
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), pingInterval)
+				defer cancel()
+				r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/graphql", strings.NewReader(`{"query":"subscription {ticks}"}`))
+				r.Header.Set("Content-Type", mediaJSON)
+				r.Header.Set("Accept", mediaEvents)
+				w := httptest.NewRecorder()
+				s.handler.ServeHTTP(w, r)
+				if !strings.HasPrefix(w.Body.String(), ":") {
+					t.Errorf("%d: %s", w.Code, w.Body)
+				}
+			})
+		}
+		all.Wait()
+	})
 }
