@@ -294,6 +294,26 @@ func TestKeysWithdrawnWhileIdle(t *testing.T) {
 	v.refuses(t, "a key that its issuer does not have", "Bearer "+sign(t, jose.ES256, private1, claims(c.now(), nil)))
 }
 
+// However old the keys are that verified a token, it is not believed beyond twice recheck after
+// they were fetched, unless the issuer is down.
+func TestTokensBelieved(t *testing.T) {
+	now := newClock().now()
+	for _, test := range []struct{ age, expires, want time.Duration }{
+		{0, time.Hour, recheck},
+		{recheck, time.Hour, recheck},
+		{2*recheck - time.Minute, time.Hour, time.Minute},
+		{time.Hour, time.Hour, fetchEvery},
+		{time.Hour, time.Second, time.Second},
+	} {
+		if got := believed(now, now.Add(-test.age), now.Add(test.expires)).Sub(now); got != test.want {
+			t.Errorf("%+v: believed for %v", test, got)
+		}
+	}
+	if got := believed(now, time.Time{}, now.Add(time.Hour)).Sub(now); got != recheck {
+		t.Errorf("by a secret: for %v", got)
+	}
+}
+
 // A public key is no secret: a token that is signed with it as if it were one is refused.
 func TestPublicKeyAsSecret(t *testing.T) {
 	c, s := newClock(), newKeyServer(t)

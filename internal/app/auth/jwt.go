@@ -121,13 +121,9 @@ func (v *jwtVerifier) verify(ctx context.Context, token string) (*Identity, erro
 	if ok && now.Before(known.until) {
 		return known.Identity, nil
 	}
-	identity, expires, err := v.check(ctx, token, now)
+	identity, until, err := v.check(ctx, token, now)
 	if err != nil {
 		return nil, err
-	}
-	until := now.Add(recheck)
-	if expires.Before(until) {
-		until = expires
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -135,14 +131,30 @@ func (v *jwtVerifier) verify(ctx context.Context, token string) (*Identity, erro
 	return identity, nil
 }
 
-// check verifies a token, and returns who it was made for and when it expires.
+// believed returns until when a token is that was verified now, by keys of a time: less long by
+// keys that may have been withdrawn since, and never less than it takes to fetch them.
+func believed(now, fetched, expires time.Time) time.Time {
+	until := now.Add(recheck)
+	if stale := fetched.Add(2 * recheck); !fetched.IsZero() && stale.Before(until) {
+		until = stale
+	}
+	if least := now.Add(fetchEvery); until.Before(least) {
+		until = least
+	}
+	if expires.Before(until) {
+		until = expires
+	}
+	return until
+}
+
+// check verifies a token, and returns who it was made for and until when that is believed.
 func (v *jwtVerifier) check(ctx context.Context, token string, now time.Time) (*Identity, time.Time, error) {
 	none := time.Time{}
 	parsed, err := jwt.ParseSigned(token, v.algorithms)
 	if err != nil || len(parsed.Headers) != 1 {
 		return nil, none, invalid("the token is not a JSON Web Token that is signed by one of %v", v.algorithms)
 	}
-	candidates, err := v.keys.find(ctx, parsed.Headers[0].KeyID)
+	candidates, fetched, err := v.keys.find(ctx, parsed.Headers[0].KeyID)
 	if err != nil {
 		return nil, none, err
 	}
@@ -183,7 +195,7 @@ func (v *jwtVerifier) check(ctx context.Context, token string, now time.Time) (*
 	if CheckName(name) != nil {
 		name = "" // it is only shown
 	}
-	return &Identity{ID: claims.Subject, Name: name, Roles: rolesIn(all[v.config.RolesClaim])}, claims.Expiry.Time().Add(leeway), nil
+	return &Identity{ID: claims.Subject, Name: name, Roles: rolesIn(all[v.config.RolesClaim])}, believed(now, fetched, claims.Expiry.Time().Add(leeway)), nil
 }
 
 // rolesIn returns the strings of a claim: one, or a list.

@@ -59,8 +59,8 @@ func newKeys(from string, now func() time.Time, logger *slog.Logger) (*keys, err
 }
 
 // find returns the keys that a token may be signed with: those that it names, or all where it
-// names none.
-func (k *keys) find(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
+// names none; and when they were fetched, the zero time where they never change.
+func (k *keys) find(ctx context.Context, id string) ([]jose.JSONWebKey, time.Time, error) {
 	known := k.known.Load()
 	found := known.named(id)
 	switch {
@@ -69,18 +69,19 @@ func (k *keys) find(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 		err := k.refresh(ctx)
 		known = k.known.Load()
 		if found = known.named(id); len(found) == 0 && err != nil && (known == nil || k.failed.Load()) {
-			return nil, err // it may be a new key
+			return nil, time.Time{}, err // it may be a new key
 		}
 	case k.now().Sub(known.at) > 2*recheck && !k.failed.Load(): // nobody has asked for long
 		_ = k.refresh(ctx) // where that fails, those that are known stay good
-		found = k.known.Load().named(id)
+		known = k.known.Load()
+		found = known.named(id)
 	case k.now().Sub(known.at) > recheck:
 		k.flight.DoChan("", k.renewNow) // who has a known key need not wait
 	}
 	if len(found) == 0 {
-		return nil, invalid("the token is signed with a key that its issuer does not have")
+		return nil, time.Time{}, invalid("the token is signed with a key that its issuer does not have")
 	}
-	return found, nil
+	return found, known.at, nil
 }
 
 // named returns the keys with an id, or all where it is empty.
