@@ -14,6 +14,10 @@ import (
 type Actor struct {
 	ID   string
 	Name string // as the verified identity of who acts has it; "": not known
+	// Roles and Claims decide what who acts may do. Claims are as JSON decodes them; sub and
+	// roles are the ID and the roles, whatever they say.
+	Roles  []string
+	Claims map[string]any
 }
 
 type actorKey struct{}
@@ -87,7 +91,7 @@ func (s *Store) nameOf(ctx context.Context, id string, at driver.Instant) (known
 	if ok && at < known.at+nameAge {
 		return known, nil
 	}
-	found, err := s.engine.Get(ctx, ActorCollection, []driver.Ref{{Key: id, At: driver.Forever}}, nil)
+	found, err := s.all.Get(ctx, ActorCollection, []driver.Ref{{Key: id, At: driver.Forever}}, nil)
 	if err != nil {
 		return knownName{}, err
 	}
@@ -126,7 +130,7 @@ func (s *Store) noteName(ctx context.Context) {
 		w.Expected, w.Op = v.Number, driver.OpUpdate
 	}
 	w.Data = append(rawjson.AppendString([]byte(`{"`+actorName+`":`), a.Name), '}')
-	v, err := driver.CommitOne(ctx, s.engine, &w)
+	v, err := driver.CommitOne(ctx, s.all, &w)
 	if err != nil {
 		s.names.mu.Lock()
 		s.names.by.Remove(a.ID) // another server may have noted one

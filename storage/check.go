@@ -29,7 +29,7 @@ func (s *Store) Mismatches(ctx context.Context, report func(Mismatch)) error {
 	for _, t := range s.types {
 		q.Collections = append(q.Collections, t.Collection)
 	}
-	for v, err := range s.engine.Log(ctx, q) {
+	for v, err := range s.all.Log(ctx, q) {
 		if err != nil {
 			return fromDriver(ctx, err)
 		}

@@ -56,6 +56,9 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 	if expected < 1 || expected >= k.actual {
 		return k, nil
 	}
+	if !s.guard.maySeePast(ctx, t) {
+		return k, nil
+	}
 	base, err := s.getOne(ctx, t, driver.Ref{Key: key, Number: int64(expected)})
 	if err != nil || base == nil {
 		return k, err

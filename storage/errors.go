@@ -24,6 +24,7 @@ const (
 	CodeResync           Code = "RESYNC"
 	CodeTooSlow          Code = "TOO_SLOW"
 	CodeUnsupported      Code = "UNSUPPORTED" // this engine cannot
+	CodeForbidden        Code = "FORBIDDEN"
 	CodeUnavailable      Code = "UNAVAILABLE"
 	CodeInternal         Code = "INTERNAL"
 )

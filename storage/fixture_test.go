@@ -146,7 +146,12 @@ func newEnv(t *testing.T, opts ...storage.Option) *env {
 // newEnvOver is newEnv with an engine of its own around the one that counts.
 func newEnvOver(t *testing.T, around func(driver.Engine) driver.Engine, opts ...storage.Option) *env {
 	t.Helper()
-	types := fixtureTypes()
+	return newEnvOf(t, fixtureTypes(), around, opts...)
+}
+
+// newEnvOf is newEnvOver with types like those of the fixture.
+func newEnvOf(t *testing.T, types []*storage.Type, around func(driver.Engine) driver.Engine, opts ...storage.Option) *env {
+	t.Helper()
 	c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	engine := &spy{Engine: newEngine(t, c, storage.CollectionsOf(types))}
 	outer := driver.Engine(engine)
@@ -202,6 +207,7 @@ func TestOnSQLite(t *testing.T) {
 		"Draft": TestDraft, "DraftOfANewDocument": TestDraftOfANewDocument, "DraftConflict": TestDraftConflict, "DraftsAreOfTheirAuthor": TestDraftsAreOfTheirAuthor,
 		"SavesOfADraftRace": TestSavesOfADraftRace, "ApprovalsRace": TestApprovalsRace, "ApprovalThatWasCutOff": TestApprovalThatWasCutOff,
 		"DraftsShowNowhereElse": TestDraftsShowNowhereElse, "DraftsUnderAnotherSchema": TestDraftsUnderAnotherSchema, "ApprovalInACommit": TestApprovalInACommit,
+		"Rules": TestRules, "WritesNeedPermission": TestWritesNeedPermission, "WatchesNeedPermission": TestWatchesNeedPermission, "DraftsNeedPermission": TestDraftsNeedPermission, "PagesWithoutThePast": TestPagesWithoutThePast,
 	} {
 		t.Run(name, test)
 	}

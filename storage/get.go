@@ -68,7 +68,7 @@ func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key stri
 	d := s.newDocument(t, v, v.RecordedAt, now, true)
 	if v.Deleted {
 		was, err := s.getFields(ctx, t, driver.Ref{Key: key, Number: v.Number - 1}, fields)
-		if err != nil || was == nil {
+		if err != nil || was == nil || was.Deleted {
 			return nil, err
 		}
 		d.raw = was.Data
@@ -354,7 +354,9 @@ func (s *Store) deletedStates(ctx context.Context, t *Type, vs []*driver.Version
 	}
 	was := make(map[int]*driver.Version, len(found))
 	for n, v := range found {
-		was[places[n]] = v
+		if v != nil && !v.Deleted {
+			was[places[n]] = v
+		}
 	}
 	return was, nil
 }

@@ -41,7 +41,7 @@ func (s *Store) DropPrepared() { s.loaded.fail() }
 // LoadPrepared does the second half of Load: it gives the engine what
 // PrepareLoad has prepared.
 func (s *Store) LoadPrepared(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
-	res, err := s.engine.Load(ctx, vs)
+	res, err := s.all.Load(ctx, vs)
 	s.feed.wake()
 	if err != nil {
 		s.loaded.fail()
@@ -82,7 +82,7 @@ func (s *Store) readPrevious(ctx context.Context, vs []driver.Version) error {
 		if s.byCollection[collection] == nil {
 			continue // the engine refuses it
 		}
-		before, err := s.engine.Get(ctx, collection, rs, nil)
+		before, err := s.all.Get(ctx, collection, rs, nil)
 		if err != nil {
 			return err
 		}

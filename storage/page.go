@@ -172,6 +172,9 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	if err := placeCursors(q, p, hash, args.AsOf); err != nil {
 		return nil, err
 	}
+	if args.AsOf == nil && q.At < op.begin && !s.guard.maySeePast(ctx, t) {
+		q.At = op.begin // further pages are of now, too
+	}
 	if err := s.settled(ctx, op, q.At); err != nil {
 		return nil, err
 	}

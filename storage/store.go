@@ -12,7 +12,9 @@ import (
 // Store gives the documents of an engine their types and their past. Its
 // methods may be called from any number of goroutines.
 type Store struct {
-	engine       driver.Engine
+	engine       driver.Engine // as the context's actor sees it
+	all          driver.Engine // the same, for the program itself
+	guard        *guard
 	distant      driver.Distant    // the engine, or nil
 	rememberer   driver.Rememberer // the engine, or nil
 	maxWrites    int               // that the engine takes in one commit
@@ -75,8 +77,12 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 	if err := prepareTypes(append(slices.Clone(types), actors)); err != nil {
 		return nil, err
 	}
+	guarded, guard, err := protect(engine, types)
+	if err != nil {
+		return nil, err
+	}
 	s := &Store{
-		engine: engine, types: types,
+		engine: guarded, all: engine, guard: guard, types: types,
 		byName: map[string]*Type{}, byCollection: map[string]*Type{actors.Collection: actors}, models: map[string]models{}, maxWrites: driver.MaxWrites,
 		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
 		names: actorNames{by: lru.New[string, knownName](namesBytes)},
@@ -99,8 +105,8 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Engine is where the documents are kept.
-func (s *Store) Engine() driver.Engine { return s.engine }
+// Engine is where the documents are kept, for the program itself: nothing is hidden.
+func (s *Store) Engine() driver.Engine { return s.all }
 
 // Types are the types of the documents.
 func (s *Store) Types() []*Type { return s.types }

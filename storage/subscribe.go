@@ -91,8 +91,13 @@ func (e *Event) Changes(ctx context.Context) ([]*FieldChange, error) {
 	return e.store.listChanges(ctx, e.t, before, e.v, e.v, e.v.RecordedAt)
 }
 
-// ID is equal for the same event of any watches; it can be compared.
-func (e *Event) ID() any { return e.place.LogPosition }
+// ID is equal for the same event of any watches that may tell the same of it; it can be compared.
+func (e *Event) ID() any {
+	return struct {
+		driver.LogPosition
+		as string
+	}{e.place.LogPosition, e.as}
+}
 
 // Context returns a context in which the root field of a subscription tells the event, and an
 // operation reads at its instant.

@@ -43,6 +43,14 @@ type Field struct {
 	// null: a JSON value in stored form; nil for none. A field with a default is
 	// never null.
 	Default json.RawMessage
+	Auth    Auth // of a document's own field: Read and Write
+}
+
+// Auth says who may do what. Nil lists of roles let in everybody, empty ones nobody.
+type Auth struct {
+	Read, Write []string
+	History     []string // who may read the past
+	Rows        string   // a rule of package rule: which documents; "": all
 }
 
 // Type describes one kind of documents.
@@ -52,6 +60,7 @@ type Type struct {
 	Plural     string // root field of many, "projects"
 	Collection string // where the engine keeps them, "software"
 	Fields     []Field
+	Auth       Auth
 
 	once   sync.Once
 	object *ObjectType // the same fields, indexed; filled by prepare

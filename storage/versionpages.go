@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 
@@ -84,6 +85,7 @@ type versionLists struct {
 	p     paging
 	log   driver.LogQuery // what all lists are selected by
 	empty bool            // nothing can be in them
+	gaps  bool            // some versions may not be read, so that numbers tell little
 	lists []*versionList
 	known map[listKey]*versionList // where there are several documents
 
@@ -132,7 +134,8 @@ func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (
 	if err != nil {
 		return nil, err
 	}
-	return &versionLists{store: s, op: op, t: t, args: args, p: p, log: c.log, empty: empty || noneOf(args.Fields)}, nil
+	w := s.guard.view(ctx, t.Collection)
+	return &versionLists{store: s, op: op, t: t, args: args, p: p, log: c.log, empty: empty || noneOf(args.Fields), gaps: w != nil && w.rows != nil}, nil
 }
 
 // page returns the page of a document's versions, which is filled when all are
@@ -202,7 +205,7 @@ func (l *versionLists) read(ctx context.Context) error {
 			return err
 		}
 		read := l.readNumbers
-		if l.log.Hints.Any() {
+		if l.log.Hints.Any() || l.gaps {
 			read = l.readLogs
 		}
 		if err := read(ctx); err != nil {
@@ -234,6 +237,10 @@ func (l *versionLists) numbers(ctx context.Context) error {
 	var refs []driver.Ref
 	var found []func(*driver.Version)
 	for _, one := range l.lists {
+		if l.gaps {
+			one.first, one.last = 1, math.MaxInt64-1
+			continue
+		}
 		end := one.seen
 		if to := l.log.To; to != 0 {
 			end = min(end, to-1)
@@ -393,7 +400,14 @@ func (l *versionLists) readLogs(ctx context.Context) error {
 
 // logOf is the log of a list, between two numbers.
 func (l *versionLists) logOf(one *versionList, first, last int64) *driver.LogQuery {
-	return &driver.LogQuery{Collections: l.log.Collections, Keys: []string{one.key}, FromNumber: first, ToNumber: last + 1, Hints: l.log.Hints}
+	q := &driver.LogQuery{Collections: l.log.Collections, Keys: []string{one.key}, FromNumber: first, ToNumber: last + 1, Hints: l.log.Hints}
+	if l.gaps {
+		q.From, q.To = l.log.From, one.seen+1
+		if l.log.To != 0 {
+			q.To = min(q.To, l.log.To)
+		}
+	}
+	return q
 }
 
 // fill makes the page of its entries.
@@ -412,7 +426,7 @@ func (o *versionList) fill() {
 	switch {
 	case l.empty:
 		known = 0
-	case !l.log.Hints.Any():
+	case !l.log.Hints.Any() && !l.gaps:
 		known = int(max(0, o.last-o.first+1))
 	case l.p.after == nil && l.p.before == nil && !more:
 		known = len(pg.entries)

@@ -28,6 +28,7 @@ type Event struct {
 	v     *driver.Version // nil in the first event
 	place watchPlace
 	kind  EventKind
+	as    string // the watch's
 }
 
 // Begins reports whether the event is the first one, which has nothing but a position.
@@ -58,6 +59,7 @@ func (e *ResyncError) Error() string {
 func (s *Store) Watch(ctx context.Context, q WatchQuery) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		w := &watch{store: s, query: q, yield: yield}
+		w.as = s.guard.fingerprint(ctx)
 		err := w.begin(ctx, q)
 		if err == nil {
 			s.feed.join()
@@ -75,6 +77,7 @@ type watch struct {
 	store       *Store
 	collections []string
 	query       WatchQuery
+	as          string // what decides what the watch may tell
 	yield       func(*Event, error) bool
 	left        bool            // the loop was
 	live        bool            // it has read a round that watches share
@@ -122,6 +125,9 @@ func (w *watch) begin(ctx context.Context, q WatchQuery) error {
 		t := w.store.byName[name]
 		if t == nil {
 			return badInput("there is no type %s", quoteShort(name))
+		}
+		if view := w.store.guard.view(ctx, t.Collection); view != nil && !view.past {
+			return view.noPast()
 		}
 		w.collections = append(w.collections, t.Collection)
 	}
@@ -181,7 +187,13 @@ func (w *watch) round(ctx context.Context) (more bool, err error) {
 		}
 		if r != nil {
 			for _, v := range r.versions {
-				if w.selects(v) && !w.deliver(v) {
+				if !w.selects(v) {
+					continue
+				}
+				if v, err = w.store.guard.arrived(ctx, v); err != nil {
+					return false, fromDriver(ctx, err)
+				}
+				if v != nil && w.selects(v) && !w.deliver(v) {
 					return false, nil
 				}
 			}
@@ -242,7 +254,7 @@ func (w *watch) selects(v *driver.Version) bool {
 
 // deliver delivers a version, or a place if v is nil, and returns whether to continue.
 func (w *watch) deliver(v *driver.Version) bool {
-	e := &Event{store: w.store, v: v}
+	e := &Event{store: w.store, v: v, as: w.as}
 	if v != nil {
 		w.place = watchPlace{positionOf(v)}
 		e.t = w.store.byCollection[v.Collection]
@@ -423,7 +435,7 @@ func (f *feed) find(from driver.Instant) (r *watchRound, mine bool) {
 
 // read reads a round for all, and keeps it if anything is in it.
 func (f *feed) read(ctx context.Context, s *Store, r *watchRound) {
-	r.fill(ctx, s)
+	r.fill(trusted(ctx), s) // each watch leaves out what it may not tell
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer close(r.done)

@@ -375,7 +375,7 @@ func (s *Store) current(ctx context.Context, t *Type, key string) (*driver.Versi
 // engine remembers it.
 func (s *Store) base(ctx context.Context, m *mutation, ask bool) (v *driver.Version, asked bool, err error) {
 	switch {
-	case ask, m.tombstone:
+	case ask, m.tombstone, s.guard.types[m.t.Collection] != nil && m.expected > 0:
 	case m.expected == 0:
 		return nil, false, nil
 	case s.rememberer != nil:

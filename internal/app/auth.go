@@ -86,7 +86,7 @@ func (f *authFlags) identify(v *auth.Verifier) func(*http.Request) (httpapi.Iden
 	return func(r *http.Request) (httpapi.Identity, error) {
 		who, err := v.Verify(r)
 		if err == nil {
-			actor := storage.Actor{ID: who.ID, Name: who.Name}
+			actor := storage.Actor{ID: who.ID, Name: who.Name, Roles: who.Roles, Claims: who.Claims}
 			return httpapi.Identity{Context: storage.WithActor(r.Context(), actor), Actor: who.ID, Client: "actor " + who.ID}, nil
 		}
 		denied := &httpapi.Denied{Status: http.StatusUnauthorized, Code: httpapi.CodeUnauthenticated, Message: err.Error(), Challenge: challenge}

@@ -1,6 +1,8 @@
 package codegen_test
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -54,9 +56,12 @@ func TestBuiltServer(t *testing.T) {
 	sdl.WriteString(blocks[0])
 	readme := codeBlocks(t, filepath.Join(root, "README.md"))
 	sdl.WriteString(readme[len(readme)-1])
+	protected := codeBlocks(t, filepath.Join(root, "docs", "permissions.md"))
+	sdl.WriteString(protected[0])
 	url := codegentest.Serve(t, codegentest.Build(t, sdl.String()))
 	t.Run("adding a type", func(t *testing.T) { addingAType(t, url, blocks[1], blocks[2]) })
 	t.Run("the README's type", func(t *testing.T) { readmeType(t, url) })
+	t.Run("the type in docs/permissions.md", func(t *testing.T) { protectedType(t, url) })
 	t.Run("every kind", func(t *testing.T) { everyKind(t, url) })
 	t.Run("every name", func(t *testing.T) { everyName(t, url) })
 }
@@ -113,6 +118,23 @@ func readmeType(t *testing.T, url string) {
 		"recipeHistory": map[string]any{"versions": map[string]any{"totalCount": 1.0}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the query's answer (-want +got):\n%s", diff)
+	}
+}
+
+// Rules hold where nobody is known.
+func protectedType(t *testing.T, url string) {
+	t.Helper()
+	const create = `{"query": "mutation {createContract(input: {key: \"a\", data: {title: \"A\", published: true}}) {__typename}}"}`
+	response, err := http.Post(url, "application/json", strings.NewReader(create))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if text, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(text), `"FORBIDDEN"`) {
+		t.Errorf("created: %s, %v", text, err)
+	}
+	if diff := cmp.Diff(map[string]any{"contracts": map[string]any{"totalCount": 0.0}}, codegentest.Query(t, url, `{contracts {totalCount}}`)); diff != "" {
 		t.Errorf("the query's answer (-want +got):\n%s", diff)
 	}
 }

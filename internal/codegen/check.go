@@ -15,6 +15,7 @@ func (r *reader) check() {
 	for _, d := range c.Documents {
 		r.checkFields(d.Name, d.Fields, false)
 		r.checkKeyNames(d)
+		r.checkRows(d)
 	}
 	for _, o := range c.Objects {
 		r.checkFields(o.Name, o.Fields, true)

@@ -32,6 +32,9 @@ func directiveSpecs() map[string]directiveSpec {
 		"stored":     {on: onField, args: []directiveArg{{name: "as", kinds: text, required: true}}},
 		"default":    {on: onField, args: []directiveArg{{name: "value", required: true}}},
 		"deprecated": {on: onField, args: []directiveArg{{name: "reason", kinds: text}}},
+		"auth": {on: "a @versioned type or a field of one", args: []directiveArg{
+			{name: "read"}, {name: "write"}, {name: "history"}, {name: "rows", kinds: text},
+		}},
 	}
 }
 
@@ -50,7 +53,7 @@ func (r *reader) directives(list ast.DirectiveList, place string, allowed ...str
 		spec, known := specs[d.Name]
 		switch {
 		case !known:
-			r.problems.add(d.Position, "unknown directive @%s; the directives are @versioned, @ref, @stored, @index, @default and @deprecated", d.Name)
+			r.problems.add(d.Position, "unknown directive @%s; the directives are @versioned, @ref, @stored, @index, @default, @auth and @deprecated", d.Name)
 			continue
 		case !slices.Contains(allowed, d.Name):
 			r.problems.add(d.Position, "@%s cannot stand on %s; it belongs on %s", d.Name, place, spec.on)
@@ -130,6 +133,21 @@ directive @stored(
 
 "Filtering and ordering by the field is fast in large collections."
 directive @index on FIELD_DEFINITION
+
+"""
+Who may read and write the documents of a type, or a field of them; everybody, where nothing is said. What somebody may not
+read is absent from all answers. To write takes what it takes to read.
+"""
+directive @auth(
+  "The roles of who may read, any of them."
+  read: [String!]
+  "The roles of who may write, any of them."
+  write: [String!]
+  "Of a type: the roles of who may read the past, any of them."
+  history: [String!]
+  "Of a type: which documents may be read and written, as in: owner = $sub. Names are fields, those after $ claims of who asks."
+  rows: String
+) on OBJECT | FIELD_DEFINITION
 
 "The value that the field has in versions that lack it, and in new documents that do not give it."
 directive @default(

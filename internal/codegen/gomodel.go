@@ -115,6 +115,9 @@ func (f *Field) Metadata() string {
 	if f.Default != "" {
 		parts = append(parts, "Default: json.RawMessage("+strconv.Quote(f.Default)+")")
 	}
+	if auth := f.Auth.Metadata(); auth != "" {
+		parts = append(parts, auth)
+	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 

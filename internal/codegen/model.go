@@ -49,6 +49,7 @@ type Document struct {
 	Collection  string // where its versions are stored: "software"
 	Description string
 	Fields      []*Field
+	Auth        Auth
 
 	pos *ast.Position
 }
@@ -97,6 +98,7 @@ type Field struct {
 	Enum        *Enum
 	Default     string // JSON; "" where there is none
 	Deprecated  string // a rendered @deprecated, or ""
+	Auth        Auth
 
 	// KeyName is the generated field of a reference's keys: "tagKeys".
 	KeyName string

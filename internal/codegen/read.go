@@ -69,7 +69,7 @@ func (r *reader) declare() {
 			r.problems.add(s.Position, "a schema block is not needed: Query and Mutation are generated")
 		}
 		for _, d := range doc.Directives {
-			r.problems.add(d.Position, "directive @%s: directives cannot be declared here; use @versioned, @ref, @stored, @index, @default and @deprecated", d.Name)
+			r.problems.add(d.Position, "directive @%s: directives cannot be declared here; use @versioned, @ref, @stored, @index, @default, @auth and @deprecated", d.Name)
 		}
 		for _, e := range doc.Extensions {
 			r.problems.add(e.Position, "extend %s: write the whole type in one place", e.Name)
@@ -127,8 +127,10 @@ func isRootType(name string) bool {
 }
 
 func (r *reader) declareDocument(def *ast.Definition) {
-	args := r.directives(def.Directives, onType, "versioned")["versioned"]
+	dirs := r.directives(def.Directives, onType, "versioned", "auth")
+	args := dirs["versioned"]
 	d := &Document{Name: def.Name, Description: def.Description, Singular: lowerFirst(def.Name), pos: def.Position}
+	d.Auth = r.auth(dirs["auth"])
 	d.Plural = plural(d.Singular)
 	if v := args["plural"]; v != nil {
 		d.Plural = v.Raw
@@ -196,7 +198,7 @@ func (r *reader) fieldsOf(def *ast.Definition, nested bool) []*Field {
 
 // field reads one field; nil where its type is not usable at all.
 func (r *reader) field(def *ast.Definition, fd *ast.FieldDefinition, nested bool) *Field {
-	dirs := r.directives(fd.Directives, onField, "ref", "stored", "index", "default", "deprecated")
+	dirs := r.directives(fd.Directives, onField, "ref", "stored", "index", "default", "deprecated", "auth")
 	f := &Field{
 		Name: fd.Name, Stored: fd.Name, Description: fd.Description, NonNull: fd.Type.NonNull,
 		Deprecated: deprecated(dirs), typ: fd.Type, pos: fd.Position,
@@ -220,6 +222,9 @@ func (r *reader) field(def *ast.Definition, fd *ast.FieldDefinition, nested bool
 	}
 	if v := dirs["default"]["value"]; v != nil {
 		r.fieldDefault(def, f, v)
+	}
+	if args, ok := dirs["auth"]; ok {
+		r.fieldAuth(def, f, args, nested)
 	}
 	return f
 }

@@ -35,6 +35,8 @@ type Identity struct {
 	ID    string   // the token's subject, or the name of an API token
 	Name  string   // to be shown to people; "": not known
 	Roles []string // sorted
+	// Claims are all claims of a JSON Web Token, as JSON decodes them.
+	Claims map[string]any
 }
 
 // ErrNone is the error for a request without credentials.

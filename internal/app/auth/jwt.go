@@ -36,7 +36,9 @@ const (
 	recheck = 5 * time.Minute
 	// leastSecret is the length of a secret that cannot be guessed (RFC 7518, 3.2).
 	leastSecret = 32
-	cacheBytes  = 4 << 20
+	cacheBytes  = 8 << 20
+	// claimsFactor is how many times as much memory decoded claims take as their token, about.
+	claimsFactor = 4
 )
 
 // asymmetric and symmetric are the algorithms of signatures by key pair and by secret. Which
@@ -127,7 +129,7 @@ func (v *jwtVerifier) verify(ctx context.Context, token string) (*Identity, erro
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.verified.Add(hash, verified{identity, until}, len(token))
+	v.verified.Add(hash, verified{identity, until}, claimsFactor*len(token))
 	return identity, nil
 }
 
@@ -195,7 +197,7 @@ func (v *jwtVerifier) check(ctx context.Context, token string, now time.Time) (*
 	if CheckName(name) != nil {
 		name = "" // it is only shown
 	}
-	return &Identity{ID: claims.Subject, Name: name, Roles: rolesIn(all[v.config.RolesClaim])}, believed(now, fetched, claims.Expiry.Time().Add(leeway)), nil
+	return &Identity{ID: claims.Subject, Name: name, Roles: rolesIn(all[v.config.RolesClaim]), Claims: all}, believed(now, fetched, claims.Expiry.Time().Add(leeway)), nil
 }
 
 // rolesIn returns the strings of a claim: one, or a list.
