@@ -21,9 +21,12 @@ type ChangeGroup struct {
 	from, to driver.Instant
 }
 
-// groupTime is how long after its operation began a group may still be written: the time
-// of a request, with room.
-const groupTime = driver.Instant(2 * time.Minute / time.Microsecond)
+// LongestOperation is how long an operation may take. Change groups are found by it.
+const LongestOperation = 15 * time.Minute
+
+// groupTime is how long after its operation began a group may still be written: clocks of
+// servers differ.
+const groupTime = driver.Instant((LongestOperation + time.Minute) / time.Microsecond)
 
 // newGroup returns the id of a group that is written after an instant: a UUID of version 7
 // (RFC 9562) of that, by which its versions are found without an index.

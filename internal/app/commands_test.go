@@ -68,6 +68,7 @@ func TestUsage(t *testing.T) {
 		{"serve --max-body=much", 2, "want a size"},
 		{"serve --max-body=-1", 2, "want a size"},
 		{"serve --max-depth=0", 2, "--max-depth must be positive"},
+		{"serve --max-time=1h", 2, "--max-time must be at most 15m0s"},
 		{"serve --max-document=9MB", 2, "--max-document must be at most 8388608 bytes"},
 		{"import", 2, "<file>"},
 		{"import DIR/none.ndjson", 2, "none.ndjson"},

@@ -75,7 +75,7 @@ type limitFlags struct {
 	Read       size          `help:"Size of the documents and versions that an operation reads; what one has beyond 64KB counts twice." default:"32MB" placeholder:"SIZE"`
 	Answer     size          `help:"Size of an answer." default:"8MB" placeholder:"SIZE"`
 	Memory     size          `help:"Memory for the whole program; requests may hold half of it, those of one client a quarter; at least 256MB. Default: a quarter of what the machine has, or its container." placeholder:"SIZE"`
-	Time       time.Duration `help:"Time that an operation may take." default:"30s"`
+	Time       time.Duration `help:"Time that an operation may take; at most 15m." default:"30s"`
 	Execution  time.Duration `help:"Processor time that a query may take, with the embedded store; --max-time bounds also what it waits for. Totals over very large histories need more." default:"750ms"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"64"`
 	Slow       int           `help:"Slow queries at a time (those whose like took over 10ms the last time, for MongoDB 100ms), so that quick ones keep their turn; more wait. 0 is the default: half of the processors, for MongoDB 16." placeholder:"N"`
@@ -199,6 +199,9 @@ func (f limitFlags) Validate() error {
 		return errors.New("--max-slow must not be negative")
 	case f.Memory != 0 && f.Memory < leastMemory:
 		return fmt.Errorf("--max-memory must be at least %d bytes (%dMB)", leastMemory, leastMemory>>20)
+	}
+	if f.Time > storage.LongestOperation {
+		return fmt.Errorf("--max-time must be at most %v", storage.LongestOperation)
 	}
 	if f.Document > largestDocument {
 		return fmt.Errorf("--max-document must be at most %d bytes (8MB)", largestDocument)
