@@ -241,7 +241,7 @@ type eventStream struct {
 	h     *Handler
 	w     http.ResponseWriter
 	mu    sync.Mutex
-	timer *time.Timer // for comments
+	timer *time.Timer // for comments, and to look at the credentials
 	ended bool
 }
 
@@ -259,7 +259,9 @@ func (x *exchange) follow(run *run) {
 		if _, denied := h.identify(r); denied != nil && denied.Status != http.StatusServiceUnavailable {
 			cancel() // as for WebSockets: credentials expire
 		}
-		s.send([]byte(comment))
+		if s.send([]byte(comment)) {
+			s.again()
+		}
 	})
 	defer s.end()
 	s.send([]byte(comment))
@@ -286,8 +288,17 @@ func (s *eventStream) send(text []byte) bool {
 	s.h.setWriteDeadline(s.w, len(text))
 	_, err := s.w.Write(text)
 	s.ended = err != nil || http.NewResponseController(s.w).Flush() != nil
-	s.timer.Reset(pingInterval)
 	return !s.ended
+}
+
+// again starts the timer again. What is sent meanwhile does not: credentials are looked at
+// also where there is always an event.
+func (s *eventStream) again() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.timer.Reset(pingInterval)
+	}
 }
 
 func (s *eventStream) end() {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,6 +239,47 @@ func TestSubscriptionsOfClientsThatDoNotRead(t *testing.T) {
 			<-left
 		})
 	}
+}
+
+// A stream ends soon after its credentials, also where there is always an event.
+func TestStreamEndsWithCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k ticks
+		var refused atomic.Pointer[Denied]
+		s := newHandler(t, func(cfg *Config, schema *fakeSchema) {
+			k.serve(cfg, schema, text)
+			cfg.Identify = identified(&refused)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/graphql", strings.NewReader(`{"query":"subscription {ticks}"}`))
+		r.Header.Set("Content-Type", mediaJSON)
+		r.Header.Set("Accept", mediaEvents)
+		r.Header.Set("Authorization", "good")
+		w := httptest.NewRecorder()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.handler.ServeHTTP(w, r)
+		}()
+		every := time.NewTicker(pingInterval / 4)
+		defer every.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-every.C:
+				k.tick()
+				if n == 9 {
+					refused.Store(&Denied{Status: http.StatusUnauthorized, Code: CodeUnauthenticated, Message: "the token has expired"})
+				}
+				continue
+			case <-done:
+			}
+			if n < 10 || n > 16 {
+				t.Errorf("it ended after %d events: %s", n, w.Body)
+			}
+			return
+		}
+	})
 }
 
 // A stream that ends while its timer fires leaves nothing that the timer looks at to the next
