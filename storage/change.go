@@ -1,9 +1,14 @@
 package storage
 
 import (
+	"context"
 	"encoding/json"
+	"iter"
+	"strings"
 
+	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // ChangeOp is what happened to a value, as in RFC 6902.
@@ -104,4 +109,170 @@ func optional(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+// visible returns a field's stored value as users see it: nested objects in the
+// names of the GraphQL schema, without what it does not declare. Nil stays nil.
+func (f *Field) visible(raw []byte) []byte {
+	if f.Kind != KindObject || len(raw) == 0 {
+		return raw
+	}
+	return f.appendVisible(make([]byte, 0, len(raw)), raw)
+}
+
+func (f *Field) appendVisible(dst, raw []byte) []byte {
+	switch {
+	case f.Kind != KindObject:
+		return append(dst, raw...)
+	case !f.List || len(raw) == 0 || raw[0] != '[':
+		return f.Object.appendVisible(dst, raw)
+	}
+	dst = append(dst, '[')
+	first := true
+	rawjson.Elements(raw, func(start, end int) bool {
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = f.Object.appendVisible(dst, raw[start:end])
+		return true
+	})
+	return append(dst, ']')
+}
+
+// visible returns a stored object as users see it; what is not an object is
+// returned as it is.
+func (o *ObjectType) visible(raw []byte) []byte {
+	if len(raw) == 0 || raw[0] != '{' {
+		return raw
+	}
+	return o.appendVisible(make([]byte, 0, len(raw)), raw)
+}
+
+func (o *ObjectType) appendVisible(dst, raw []byte) []byte {
+	if len(raw) == 0 || raw[0] != '{' {
+		return append(dst, raw...)
+	}
+	dst = append(dst, '{')
+	first := true
+	rawjson.Members(raw, func(name []byte, start, end int) bool {
+		i, ok := o.byStored[string(name)]
+		if !ok {
+			if i, ok = o.byStored[rawjson.Name(name)]; !ok {
+				return true
+			}
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		f := &o.Fields[i]
+		dst = append(rawjson.AppendString(dst, f.Name), ':')
+		dst = f.appendVisible(dst, raw[start:end])
+		return true
+	})
+	return append(dst, '}')
+}
+
+// change is a visible change of a field.
+type change struct {
+	diff.Change
+	f *Field
+}
+
+// changes yields the visible changes between two states of a document, in the order of
+// the schema, as far as they are wanted. Either state may be nil, or a tombstone.
+func (t *Type) changes(before, after *driver.Version) iter.Seq[change] {
+	return func(yield func(change) bool) {
+		old, now := dataOf(before), dataOf(after)
+		oldAt, nowAt := indexMembers(t.object, old), indexMembers(t.object, now)
+		for i := range t.object.Fields {
+			f := &t.object.Fields[i]
+			a, b := oldAt[i].at(old), nowAt[i].at(now)
+			if string(a) == string(b) && (a == nil) == (b == nil) {
+				continue
+			}
+			for c := range diff.Values(diff.Join("", f.Name), f.visible(a), f.visible(b)) {
+				if !yield(change{c, f}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// fieldChange is a change as it is shown, with the version v that made it.
+func (s *Store) fieldChange(t *Type, c change, v *driver.Version, seen driver.Instant) *FieldChange {
+	return &FieldChange{
+		Path: c.Path, Field: c.f.Name, Op: changeOps[c.Op], OldValue: c.Old, NewValue: c.New,
+		store: s, typ: t, v: v, seen: seen,
+	}
+}
+
+// listChanges lists the visible changes between two states of a document, which carry the
+// version v; the list is never nil. They count as details, and are refused while they are
+// listed where that are too many.
+func (s *Store) listChanges(ctx context.Context, t *Type, before, after, v *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
+	if err := s.detail(ctx, 0); err != nil { // nor is a list begun for one too many
+		return nil, err
+	}
+	out := []*FieldChange{}
+	for c := range t.changes(before, after) {
+		if err := s.detail(ctx, 1); err != nil {
+			return nil, err
+		}
+		out = append(out, s.fieldChange(t, c, v, seen))
+	}
+	return out, nil
+}
+
+var changeOps = [...]ChangeOp{diff.Add: ChangeAdd, diff.Replace: ChangeReplace, diff.Remove: ChangeRemove}
+
+// dataOf returns a version's document; nil for none and for a tombstone.
+func dataOf(v *driver.Version) []byte {
+	if v == nil || v.Deleted {
+		return nil
+	}
+	return v.Data
+}
+
+// storedNames turns GraphQL names of top-level fields into stored ones. Names
+// that the type does not have are an error.
+func (t *Type) storedNames(arg string, names []string) ([]string, error) {
+	out := make([]string, 0, len(names))
+	for _, name := range names {
+		f := t.object.field(name)
+		if f == nil {
+			return nil, badInput("%s: %s has no field %s", arg, t.Name, quoteShort(name))
+		}
+		out = append(out, f.Stored)
+	}
+	return out, nil
+}
+
+// jsonPatch writes changes as a JSON Patch (RFC 6902). A document that does not
+// exist is null: it becomes an empty object first, or null at last.
+func jsonPatch(changes []*FieldChange, fromNothing, toNothing bool) []byte {
+	out := []byte{'['}
+	op := func(name, path string, value []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, `{"op":"`...), name...), `","path":`...)
+		out = rawjson.AppendString(out, path)
+		if value != nil {
+			out = append(append(out, `,"value":`...), value...)
+		}
+		out = append(out, '}')
+	}
+	if fromNothing && !toNothing {
+		op("replace", "", []byte("{}"))
+	}
+	for _, c := range changes {
+		op(strings.ToLower(string(c.Op)), c.Path, c.NewValue)
+	}
+	if toNothing && !fromNothing {
+		op("replace", "", []byte("null"))
+	}
+	return append(out, ']')
 }

@@ -2,7 +2,11 @@ package storage
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"sync"
+
+	"github.com/asof/asof/storage/driver"
 )
 
 // Kind is what a field holds.
@@ -78,4 +82,209 @@ type ObjectType struct {
 	Fields []Field
 
 	byName, byStored map[string]int // of the copies that prepare makes
+}
+
+// reserved are the names that every document has; a type's own fields cannot
+// be called so.
+var reserved = []string{
+	"id", "key", "version", "versionInfo", "versions", "changelog", "blame", "diff", "recordedAt", "and", "or", "not",
+}
+
+// prepareTypes checks the metadata and indexes it. It may be called more than
+// once, and concurrently, with the same types.
+func prepareTypes(types []*Type) error {
+	names, collections, roots := map[string]*Type{}, map[string]*Type{}, map[string]*Type{}
+	for _, t := range types {
+		switch {
+		case t == nil || t.Name == "":
+			return fmt.Errorf("storage: a type has no name")
+		case names[t.Name] != nil:
+			return fmt.Errorf("storage: two types are called %s", t.Name)
+		case t.Collection == "":
+			return fmt.Errorf("storage: type %s names no collection", t.Name)
+		case collections[t.Collection] != nil:
+			return fmt.Errorf("storage: types %s and %s share the collection %s", collections[t.Collection].Name, t.Name, t.Collection)
+		}
+		for _, root := range []string{t.Singular, t.Plural} {
+			if root != "" && roots[root] != nil {
+				return fmt.Errorf("storage: types %s and %s share the root field %s", roots[root].Name, t.Name, root)
+			}
+			roots[root] = t
+		}
+		names[t.Name], collections[t.Collection] = t, t
+	}
+	for _, t := range types {
+		if other := collections[draftCollection(t)]; other != nil {
+			return fmt.Errorf("storage: the collection of type %s, %s, is that of the drafts of type %s", other.Name, other.Collection, t.Name)
+		}
+		if err := t.prepare(); err != nil {
+			return err
+		}
+		if err := t.object.checkRefs(names, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare checks the type by itself and indexes its fields, once.
+func (t *Type) prepare() error {
+	t.once.Do(func() {
+		for _, f := range t.Fields {
+			if slices.Contains(reserved, f.Name) {
+				t.err = fmt.Errorf("storage: %s.%s: the name is reserved; use another one with @stored(as: %q)", t.Name, f.Name, f.Name)
+				return
+			}
+		}
+		if t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil {
+			t.drafts = newDraftType(t)
+			t.err = t.drafts.prepareDrafts()
+		}
+	})
+	return t.err
+}
+
+// prepareObject returns an indexed copy of the type. Types may contain
+// themselves, so done holds the copies made so far.
+func prepareObject(in *ObjectType, done map[*ObjectType]*ObjectType) (*ObjectType, error) {
+	if o := done[in]; o != nil {
+		return o, nil
+	}
+	o := &ObjectType{Name: in.Name, Fields: slices.Clone(in.Fields), byName: map[string]int{}, byStored: map[string]int{}}
+	done[in] = o
+	for i := range o.Fields {
+		f := &o.Fields[i]
+		if f.Stored == "" {
+			f.Stored = f.Name
+		}
+		if f.Kind == KindObject && f.Object != nil {
+			var err error
+			if f.Object, err = prepareObject(f.Object, done); err != nil {
+				return nil, err
+			}
+		}
+		if err := o.checkField(i, f); err != nil {
+			return nil, fmt.Errorf("storage: %s.%s: %w", o.Name, f.Name, err)
+		}
+		o.byName[f.Name], o.byStored[f.Stored] = i, i
+	}
+	return o, nil
+}
+
+func (o *ObjectType) checkRefs(types map[string]*Type, seen []*ObjectType) error {
+	if slices.Contains(seen, o) {
+		return nil
+	}
+	seen = append(seen, o)
+	for i := range o.Fields {
+		f := &o.Fields[i]
+		if f.Kind == KindRef && types[f.Ref] == nil {
+			return fmt.Errorf("storage: %s.%s: there is no type %q to refer to", o.Name, f.Name, f.Ref)
+		}
+		if f.Kind == KindObject {
+			if err := f.Object.checkRefs(types, seen); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (o *ObjectType) checkField(i int, f *Field) error {
+	if f.Name == "" {
+		return fmt.Errorf("field %d has no name", i)
+	}
+	if _, double := o.byName[f.Name]; double {
+		return fmt.Errorf("the name is used twice")
+	}
+	if j, double := o.byStored[f.Stored]; double {
+		return fmt.Errorf("it is stored as %q, and so is %s", f.Stored, o.Fields[j].Name)
+	}
+	switch f.Kind {
+	case KindString, KindID, KindInt, KindFloat, KindBoolean, KindDateTime, KindDate, KindDecimal, KindJSON, KindRef:
+	case KindEnum:
+		if len(f.Enum) == 0 {
+			return fmt.Errorf("an enum needs values")
+		}
+	case KindObject:
+		if f.Object == nil {
+			return fmt.Errorf("an object needs a type")
+		}
+	default:
+		return fmt.Errorf("unknown kind %d", f.Kind)
+	}
+	if f.Default == nil {
+		return nil
+	}
+	if !json.Valid(f.Default) || string(f.Default) == "null" {
+		return fmt.Errorf("the default %s is not a JSON value other than null", f.Default)
+	}
+	c := checker{strict: true, exact: true, most: 1}
+	c.field(f, f.Default)
+	if len(c.mismatches) > 0 {
+		return fmt.Errorf("the default does not fit: %w", c.mismatches[0])
+	}
+	if c.err != nil {
+		return fmt.Errorf("the default does not fit: %w", c.err)
+	}
+	return nil
+}
+
+// field returns the field with a GraphQL name, nil if there is none.
+func (o *ObjectType) field(name string) *Field {
+	if i, ok := o.byName[name]; ok {
+		return &o.Fields[i]
+	}
+	return nil
+}
+
+// CollectionsOf says what an engine must hold for the types: a collection for
+// each, with the indexes that they declare, one for its drafts, and one for what is known of
+// actors.
+func CollectionsOf(types []*Type) []driver.Collection {
+	out := []driver.Collection{{Name: ActorCollection}}
+	for _, t := range types {
+		for _, kept := range []*Type{t, newDraftType(t)} {
+			out = append(out, driver.Collection{Name: kept.Collection, Indexes: indexesOf(kept.Fields, nil, nil, nil)})
+		}
+	}
+	return out
+}
+
+func indexesOf(fields []Field, path []string, seen []*ObjectType, out []driver.Index) []driver.Index {
+	for i := range fields {
+		f := &fields[i]
+		stored := f.Stored
+		if stored == "" {
+			stored = f.Name
+		}
+		at := append(slices.Clone(path), stored)
+		switch {
+		case f.Kind == KindObject && !f.List && f.Object != nil && !slices.Contains(seen, f.Object):
+			out = indexesOf(f.Object.Fields, at, append(slices.Clone(seen), f.Object), out)
+		case f.Indexed && f.Kind != KindObject && f.Kind != KindJSON:
+			out = append(out, driver.Index{Path: at, Kind: f.driverKind(), List: f.List})
+		}
+	}
+	return out
+}
+
+// driverKind is how values of the field compare.
+func (f *Field) driverKind() driver.Kind {
+	switch f.Kind {
+	case KindInt:
+		return driver.KindInt
+	case KindFloat:
+		return driver.KindFloat
+	case KindBoolean:
+		return driver.KindBool
+	case KindDateTime:
+		return driver.KindInstant
+	case KindDate:
+		return driver.KindDate
+	case KindDecimal:
+		return driver.KindDecimal
+	default:
+		return driver.KindString
+	}
 }
