@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-
-	"github.com/asof/asof/storage/driver"
+	"slices"
 )
 
 // Change is what a commit does to one document.
@@ -50,7 +49,7 @@ type CommitConflict struct {
 
 // Commit makes changes of different documents at one instant, all of them or none: a
 // *CommitSuccess or a *CommitConflict. Errors: BAD_USER_INPUT for no changes, more
-// than driver.MaxWrites, a document twice, and for what one change alone would be refused for;
+// than the engine takes, a document twice, and for what one change alone would be refused for;
 // UNSUPPORTED for several on an engine that commits one write at a time.
 func Commit[In OneChange](ctx context.Context, s *Store, in CommitInput[In]) (any, error) {
 	changes := make([][]Change, len(in.Changes))
@@ -61,7 +60,7 @@ func Commit[In OneChange](ctx context.Context, s *Store, in CommitInput[In]) (an
 	if err != nil {
 		return nil, Unwritten(err)
 	}
-	ms, err := s.mutations(ctx, op, changes, in.Message)
+	ms, err := s.mutations(ctx, changes, in.Message)
 	if err != nil {
 		return nil, Unwritten(err)
 	}
@@ -99,14 +98,20 @@ func Commit[In OneChange](ctx context.Context, s *Store, in CommitInput[In]) (an
 
 // mutations checks changes and returns what each asks for. The message is that of the
 // whole commit: all versions of a change group have one.
-func (s *Store) mutations(ctx context.Context, op *operation, changes [][]Change, message *string) ([]*mutation, error) {
+func (s *Store) mutations(ctx context.Context, changes [][]Change, message *string) ([]*mutation, error) {
+	writes := len(changes)
+	for _, given := range changes {
+		if slices.ContainsFunc(given, func(c Change) bool { _, ok := c.Input.(*ApproveDraftInput); return ok }) {
+			writes++ // the draft ends
+		}
+	}
 	switch n := len(changes); {
 	case n == 0:
 		return nil, badInput("input.changes: a commit has at least one change")
-	case n > driver.MaxWrites:
-		return nil, badInput("input.changes: %d changes are given; a commit has at most %d: send several, each of which is whole by itself", n, driver.MaxWrites)
 	case n > 1 && s.maxWrites == 1:
 		return nil, errorf(CodeUnsupported, "input.changes: the store of this server cannot commit several documents at once; nothing was written: send one change at a time")
+	case n > 1 && writes > s.maxWrites:
+		return nil, badInput("input.changes: %d changes are given; a commit has at most %d, of which an approval counts as two: send several, each of which is whole by itself", n, s.maxWrites)
 	}
 	if err := checkMessage(message); err != nil {
 		return nil, err
@@ -120,7 +125,7 @@ func (s *Store) mutations(ctx context.Context, op *operation, changes [][]Change
 		if len(given) != 1 {
 			return nil, badInput("input.changes[%d]: a change names exactly one thing to do, not %d", i, len(given))
 		}
-		m, err := s.mutation(ctx, op, given[0])
+		m, err := s.mutation(ctx, given[0])
 		m.path = fmt.Sprintf("input.changes[%d].%s", i, given[0].Field)
 		if err == nil && m.message != nil {
 			err = badInput("input.message: a change has no message of its own; give one for the whole commit, input.message")
@@ -139,7 +144,7 @@ func (s *Store) mutations(ctx context.Context, op *operation, changes [][]Change
 }
 
 // mutation is never nil.
-func (s *Store) mutation(ctx context.Context, op *operation, c Change) (*mutation, error) {
+func (s *Store) mutation(ctx context.Context, c Change) (*mutation, error) {
 	switch in := c.Input.(type) {
 	case *CreateInput:
 		return s.creation(c.Type, in)
@@ -150,7 +155,7 @@ func (s *Store) mutation(ctx context.Context, op *operation, c Change) (*mutatio
 	case *RestoreInput:
 		return s.restoration(c.Type, in)
 	case *ApproveDraftInput:
-		m, err := s.approval(ctx, op, c.Type, in)
+		m, err := s.approval(ctx, c.Type, in)
 		m.message = in.Message // the title is for a version by itself
 		return m, err
 	default:

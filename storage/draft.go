@@ -124,7 +124,7 @@ func (d *Draft[T]) Content() json.RawMessage { return visibleState(d.c.t, conten
 
 // ChangesFromBase are the differences from the version that the draft was started from.
 func (d *Draft[T]) ChangesFromBase(ctx context.Context) ([]*FieldChange, error) {
-	base, err := d.base(ctx)
+	base, err := d.c.store.draftBase(ctx, d.c.t, d.d.v)
 	return d.changesFrom(ctx, base, err)
 }
 
@@ -142,17 +142,14 @@ func (d *Draft[T]) changesFrom(ctx context.Context, v *driver.Version, err error
 	return d.c.store.listChanges(ctx, d.c.t, v, now, now, d.d.seen)
 }
 
-// base is the version that the draft was started from; nil for none.
-func (d *Draft[T]) base(ctx context.Context) (*driver.Version, error) {
-	return d.c.store.draftBase(ctx, d.c.t, contentOf(d.c.t, d.d.v))
-}
-
-// draftBase returns the version that a draft with the content was started from; nil for none.
-func (s *Store) draftBase(ctx context.Context, t *Type, content *driver.Version) (*driver.Version, error) {
-	if content.Number < 1 {
+// draftBase returns what a draft began with: the version of the document that it was started
+// from, as its author could read it then. It is nil in a draft of a new document.
+func (s *Store) draftBase(ctx context.Context, t *Type, draft *driver.Version) (*driver.Version, error) {
+	if contentOf(t, draft).Number < 1 {
 		return nil, nil
 	}
-	return s.getOne(ctx, t, driver.Ref{Key: content.Key, Number: content.Number})
+	first, err := s.getOne(ctx, t.drafts, driver.Ref{Key: draft.Key, Number: 1})
+	return contentOf(t, first), err
 }
 
 // DraftProblem is what the approval of a draft would be refused for.
@@ -160,7 +157,7 @@ type DraftProblem struct{ Path, Message string }
 
 // Problems are what keeps the draft from being approved; none, if it can be.
 func (d *Draft[T]) Problems(ctx context.Context) ([]*DraftProblem, error) {
-	base, err := d.base(ctx)
+	base, err := d.c.store.draftBase(ctx, d.c.t, d.d.v)
 	if err != nil {
 		return nil, err
 	}

@@ -143,8 +143,9 @@ func TestDraftOfANewDocument(t *testing.T) {
 	}
 	// A draft of a document that was deleted is one of a new document; the numbers go on.
 	must(e.projects.Delete(e.as("ann"), storage.DeleteInput{Key: "new", ExpectedVersion: 1}))(t)
-	if s := e.approve("ann", other); s.Version != 3 {
-		t.Errorf("version %d after the deletion", s.Version)
+	of := e.start("ann", storage.StartDraftInput{Key: "new"})
+	if s := e.approve("ann", other); s.Version != 3 || must(of.BaseVersion())(t) != 0 || string(of.Content()) != `{"archived":false}` {
+		t.Errorf("version %d after the deletion; then a draft begins with %s", s.Version, of.Content())
 	}
 }
 
@@ -289,6 +290,8 @@ func TestApprovalsRace(t *testing.T) {
 				case conflict: // with what is there now
 				case err == nil:
 					t.Fatalf("approved all the same: %+v", res)
+				case name == "saved":
+					wantError(t, err, storage.CodeBadUserInput, "at revision 3, not at revision 2")
 				default:
 					wantError(t, err, storage.CodeNotFound)
 				}
@@ -491,8 +494,9 @@ func TestDamagedDrafts(t *testing.T) {
 				t.Errorf("%s: %s: %v", data, what, err)
 			}
 		}
-		if res, err := e.projects.ApproveDraft(ctx, storage.ApproveDraftInput{Draft: id}); err == nil {
-			t.Errorf("%s was approved: %+v", data, res)
+		res, err := e.projects.ApproveDraft(ctx, storage.ApproveDraftInput{Draft: id})
+		if _, approved := res.(*storage.Success[*project]); approved {
+			t.Errorf("%s was approved: %+v, %v", data, res, err)
 		}
 	}
 }
@@ -531,6 +535,69 @@ func TestApprovalInACommit(t *testing.T) {
 type changes []storage.Change
 
 func (c changes) Given() []storage.Change { return c }
+
+// What became of a draft while it was approved is said of that draft, also among several.
+func TestApprovalsInACommitRace(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(e *env, d *storage.Draft[*tag])
+		code      storage.Code
+		want      string
+	}{
+		"saved": {func(e *env, d *storage.Draft[*tag]) {
+			must(e.tags.SaveDraft(e.as("bob"), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: 2, Patch: object{"name": "C"}}))(e.t)
+		}, storage.CodeBadUserInput, "the draft is at revision 3, not at revision 2"},
+		"discarded": {func(e *env, d *storage.Draft[*tag]) {
+			must(e.tags.DiscardDraft(e.as("bob"), storage.DiscardDraftInput{Draft: d.ID()}))(e.t)
+		}, storage.CodeNotFound, "of a Tag that you could use"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			e.create("a", object{"name": "A"})
+			of := e.save("ann", e.start("ann", storage.StartDraftInput{Key: "a"}), object{"name": "B"})
+			d := must(e.tags.StartDraft(e.as("ann"), storage.StartDraftInput{Key: "t", Shared: ptr(true)}))(t).Draft
+			d = must(e.tags.SaveDraft(e.as("ann"), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: 1, Patch: object{"name": "B"}}))(t).(*storage.DraftSuccess[*tag]).Draft
+			e.engine.beforeCommit = func() { c.meanwhile(e, d) }
+			_, err := e.commit(e.as("ann"), e.change("Project", &storage.ApproveDraftInput{Draft: of.ID()}), e.change("Tag", &storage.ApproveDraftInput{Draft: d.ID()}))
+			wantError(t, err, c.code, "input.changes[1].changeTag", c.want)
+			if got := e.get("a").Version(); got != 1 || len(e.drafts("ann", nil)) != 1 {
+				t.Errorf("half a commit: version %d", got)
+			}
+		})
+	}
+}
+
+// An approval ends a draft as well, and counts twice.
+func TestApprovalsInALargeCommit(t *testing.T) {
+	e := newEnv(t)
+	d := e.save("ann", e.start("ann", storage.StartDraftInput{Key: "a"}), object{"name": "B"})
+	all := []given{e.change("Project", &storage.ApproveDraftInput{Draft: d.ID()})}
+	for i := range 999 {
+		all = append(all, e.newTag(fmt.Sprint(i), "N"))
+	}
+	_, err := e.commit(e.as("ann"), all...)
+	wantError(t, err, storage.CodeBadUserInput, "input.changes: 1000 changes are given", "at most 1000, of which an approval counts as two")
+	if res, ok := must(e.commit(e.as("ann"), all[:999]...))(t).(*storage.CommitSuccess); !ok || len(res.Results) != 999 {
+		t.Errorf("%+v", res)
+	}
+}
+
+// What an approval notes with the version can be imported again, whoever approved.
+func TestApproverWithALongName(t *testing.T) {
+	e := newEnv(t)
+	approver := strings.Repeat("x", 200)
+	s := e.approve(approver, e.save("ann", e.start("ann", storage.StartDraftInput{Key: "a", Shared: ptr(true)}), object{"name": "A"}))
+	if by := s.Document.VersionInfo().ApprovedBy(); by == nil || by.ID != approver {
+		t.Errorf("approved by %v", by)
+	}
+	for v, err := range e.engine.Log(t.Context(), &driver.LogQuery{Collections: []string{"software"}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if why := e.store.Excess(v); why != "" {
+			t.Error(why)
+		}
+	}
+}
 
 // A save of a draft costs about what an update costs. Both are timed by turns, and what else
 // the machine does is left out by taking the best of several rounds.

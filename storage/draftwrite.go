@@ -73,6 +73,10 @@ func noDraft(t *Type, id string) error {
 	return errorf(CodeNotFound, "input.draft: there is no draft %s of a %s that you could use: it was approved or discarded, has expired, or is of another author who does not share it", quoteShort(id), t.Name)
 }
 
+func otherRevision(is, expected int64) error {
+	return badInput("input.draft: the draft is at revision %d, not at revision %d: read again what you approve", is, expected)
+}
+
 // draftFields are the fields of a draft that a client sets.
 func draftFields(op *operation, title *string, shared *bool, expires *driver.Instant) (map[string]any, error) {
 	set := map[string]any{}
@@ -218,29 +222,15 @@ func (s *Store) draftEnd(t *Type, draft *driver.Version) *mutation {
 // what is no draft that the actor may read, BAD_USER_INPUT for all that an update would be
 // refused for.
 func (c *Collection[T]) ApproveDraft(ctx context.Context, in ApproveDraftInput) (any, error) {
-	s := c.store
-	op, err := s.operation(ctx)
-	if err != nil {
-		return nil, Unwritten(err)
-	}
-	m, err := s.approval(ctx, op, c.t, &in)
-	if err != nil {
-		return nil, Unwritten(err)
-	}
-	outs, err := s.mutateDrafts(ctx, op, op.group()+m.approval, m)
-	switch {
-	case err != nil:
-		return nil, Unwritten(err)
-	case outs[0].conflict != nil:
-		return c.conflict(outs[0].conflict), nil
-	}
-	return success(ctx, s, c.t, c.wrap, outs[0], in.ClientMutationID), nil
+	m, err := c.store.approval(ctx, c.t, &in)
+	return c.alone(ctx, m, err)
 }
 
 // approval is the mutation of ApproveDraft.
-func (s *Store) approval(ctx context.Context, op *operation, t *Type, in *ApproveDraftInput) (*mutation, error) {
+func (s *Store) approval(ctx context.Context, t *Type, in *ApproveDraftInput) (*mutation, error) {
 	m := new(mutation)
-	if err := checkMessage(in.Message); err != nil {
+	op, err := s.operation(ctx)
+	if err != nil {
 		return m, err
 	}
 	d, err := s.readDraft(ctx, t, in.Draft, latest, op.begin)
@@ -251,10 +241,10 @@ func (s *Store) approval(ctx context.Context, op *operation, t *Type, in *Approv
 		return m, noDraft(t, in.Draft)
 	}
 	if n := in.ExpectedRevision; n != nil && int64(*n) != d.v.Number {
-		return m, badInput("input.expectedRevision: the draft is at revision %d, not at revision %d: read again what you approve", d.v.Number, *n)
+		return m, otherRevision(d.v.Number, int64(*n))
 	}
 	content := contentOf(t, d.v)
-	base, err := s.draftBase(ctx, t, content)
+	base, err := s.draftBase(ctx, t, d.v)
 	if err != nil {
 		return m, err
 	}
@@ -304,33 +294,39 @@ func listed(problems []*DraftProblem) string {
 
 // mutateDrafts is mutate for mutations of which some approve drafts, which end in the same
 // commit. An engine that takes one write at a time gets the version first: until the draft has
-// ended, approving it again finds that version. The error is NOT_FOUND for a draft that was
-// saved, approved or discarded meanwhile.
+// ended, approving it again finds that version. Errors: BAD_USER_INPUT for a draft that was
+// saved meanwhile, NOT_FOUND for one that was approved or discarded.
 func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, ms ...*mutation) ([]*outcome, error) {
-	all := ms
+	var approvals, ends []*mutation
 	for _, m := range ms {
 		if m.draft != nil {
-			all = append(slices.Clip(all), s.draftEnd(m.t, m.draft))
+			approvals, ends = append(approvals, m), append(ends, s.draftEnd(m.t, m.draft))
 		}
 	}
-	if len(all) > len(ms) && s.maxWrites == 1 {
-		return s.approveInSteps(ctx, op, group, ms[0], all[1])
+	switch {
+	case ends == nil:
+		return s.mutate(ctx, op, group, ms...)
+	case s.maxWrites == 1:
+		return s.approveInSteps(ctx, op, group, ms[0], ends[0])
 	}
-	outs, err := s.mutate(ctx, op, group, all...)
+	outs, err := s.mutate(ctx, op, group, slices.Concat(ms, ends)...)
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range outs[:len(ms)] {
-		if o.conflict != nil {
-			return outs[:len(ms)], nil
+	outs, ended := outs[:len(ms)], outs[len(ms):]
+	if slices.ContainsFunc(outs, func(o *outcome) bool { return o.conflict != nil }) {
+		return outs, nil
+	}
+	for i, m := range approvals {
+		switch now := ended[i].before; {
+		case ended[i].conflict == nil:
+		case s.shownDraft(ctx, m.t, now, op.begin):
+			return nil, m.named(otherRevision(now.Number, m.draft.Number))
+		default:
+			return nil, m.named(noDraft(m.t, m.draft.Key))
 		}
 	}
-	for i, o := range outs[len(ms):] {
-		if o.conflict != nil {
-			return nil, noDraft(ms[0].t, all[len(ms)+i].key)
-		}
-	}
-	return outs[:len(ms)], nil
+	return outs, nil
 }
 
 func (s *Store) approveInSteps(ctx context.Context, op *operation, group string, m, end *mutation) ([]*outcome, error) {

@@ -65,7 +65,7 @@ func (s *Store) Excess(v *driver.Version) string {
 const (
 	maxAuthor  = 200
 	maxMessage = 16 << 10
-	maxGroup   = 200
+	maxGroup   = 1 << 10 // that of an approval names the draft and the approver
 )
 
 // longestList returns the number of elements of the longest list in a document, where that may

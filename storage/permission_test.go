@@ -300,6 +300,36 @@ func TestDraftsNeedPermission(t *testing.T) {
 	}
 }
 
+// A draft is what its author has changed of what he could read when he started it, whatever he
+// may read later.
+func TestDraftsKeepWhatTheirAuthorCouldNotSee(t *testing.T) {
+	e := ruled(t)
+	eve := func() context.Context { return e.by("eve", nil, "editor") }
+	must(e.projects.Create(eve(), storage.CreateInput{Key: "a", Data: object{"name": "A", "description": "ada", "price": "1"}}))(t)
+	d := must(e.projects.StartDraft(e.by("ada", nil, "writer"), storage.StartDraftInput{Key: "a"}))(t).Draft
+	promoted := func() context.Context { return e.by("ada", nil, "editor") }
+	d = must(e.projects.SaveDraft(promoted(), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: 1, Patch: object{"name": "B"}}))(t).(draftSuccess).Draft
+	if got := paths(must(d.ChangesFromBase(promoted()))(t)); !slices.Equal(got, []string{"/name"}) {
+		t.Errorf("changes from the base: %q", got)
+	}
+	must(e.projects.ApproveDraft(promoted(), storage.ApproveDraftInput{Draft: d.ID()}))(t)
+	if got := e.stored("a"); !strings.Contains(got, `"name":"B"`) || !strings.Contains(got, `"price":"1"`) {
+		t.Error(got)
+	}
+
+	// Who may not read the past of tags may approve, and lose the race, all the same.
+	must(e.tags.Create(e.as("eve"), storage.CreateInput{Key: "t", Data: object{"name": "T"}}))(t)
+	tagDraft := must(e.tags.StartDraft(e.as("ada"), storage.StartDraftInput{Key: "t"}))(t).Draft
+	tagDraft = must(e.tags.SaveDraft(e.as("ada"), storage.SaveDraftInput{Draft: tagDraft.ID(), ExpectedRevision: 1, Patch: object{"name": "U"}}))(t).(*storage.DraftSuccess[*tag]).Draft
+	must(e.tags.Update(e.as("eve"), storage.UpdateInput{Key: "t", ExpectedVersion: 1, Patch: object{"related": []any{"t"}}}))(t)
+	if got := paths(must(tagDraft.ChangesFromBase(e.as("ada")))(t)); !slices.Equal(got, []string{"/name"}) {
+		t.Errorf("changes from the base: %q", got)
+	}
+	if c, ok := must(e.tags.ApproveDraft(e.as("ada"), storage.ApproveDraftInput{Draft: tagDraft.ID()}))(t).(*storage.Conflict[*tag]); !ok || c.ActualVersion != 2 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // Who may not read the past goes on with the pages of now.
 func TestPagesWithoutThePast(t *testing.T) {
 	e := ruled(t)

@@ -27,13 +27,13 @@ type outcome struct {
 // of the GraphQL union. The error is that of what made the mutation.
 func (c *Collection[T]) alone(ctx context.Context, m *mutation, err error) (any, error) {
 	if err != nil {
-		return nil, err
+		return nil, Unwritten(err)
 	}
 	op, err := c.store.operation(ctx)
 	if err != nil {
 		return nil, Unwritten(err)
 	}
-	outs, err := c.store.mutate(ctx, op, op.group(), m)
+	outs, err := c.store.mutateDrafts(ctx, op, op.group()+m.approval, m)
 	switch {
 	case err != nil:
 		return nil, Unwritten(err)

@@ -368,8 +368,8 @@ func TestImportHasTheLimitsOfTheAPI(t *testing.T) {
 		"a document": {line("ann", "", "", `{"name":"`+long(8<<20)+`"}`), "the document would have 8388619 bytes; at most 8388608"},
 		"an author":  {line(long(201), "", "", `{}`), "the author has 201 bytes; at most 200"},
 		"a message":  {line("ann", long(16<<10+1), "", `{}`), "the message has 16385 bytes; at most 16384"},
-		"a group":    {line("ann", "", long(201), `{}`), "the change group has 201 bytes; at most 200"},
-		"nothing":    {line(long(200), long(16<<10), long(200), `{"labels":["a"`+strings.Repeat(`,"a"`, 49_999)+`]}`), ""},
+		"a group":    {line("ann", "", long(1025), `{}`), "the change group has 1025 bytes; at most 1024"},
+		"nothing":    {line(long(200), long(16<<10), long(1024), `{"labels":["a"`+strings.Repeat(`,"a"`, 49_999)+`]}`), ""},
 	} {
 		store := newStore(t)
 		in := put("a", "2024-01-01T00:00:00Z", `{}`) + c.line
