@@ -104,11 +104,23 @@ type Engine interface {
 	// some: of each document the first of its versions. The same load, made again,
 	// adds what is missing, and nothing twice. Readers see a document that is being
 	// loaded with as many of its versions as are there, in order, each whole.
+	// A pruned version is like any other with its time and number.
 	// CodeInvalid (as *LoadError): not after the document's last version, a
 	// number that is not the next, in the future (later than the engine's clock),
 	// at or before 1970, unlike the one that is there, unknown collection, or
 	// malformed as for Commit.
 	Load(ctx context.Context, vs []Version) (LoadResult, error)
+
+	// Rewrite replaces what earlier versions of a document say: the only way in which a
+	// stored version changes, for retention and erasure. Of the versions given, Number
+	// names which; Op, Deleted, Author, Message, Group, Changed and Data take the place
+	// of what is stored, all of them or, where it fails, perhaps some: the same call,
+	// made again, completes them. Number, RecordedAt and the write's ID stay, so that
+	// all that reads by number or instant finds them. When it has returned, nothing reads
+	// what was there before, but what this engine's other processes have in memory.
+	// CodeInvalid: no such document or version, the document's last version, a number
+	// twice, unknown collection, or malformed as for Load.
+	Rewrite(ctx context.Context, collection, key string, vs []Version) error
 
 	// Loaded returns the instant of the last Load that added versions, 0 where there
 	// was none. A load has an instant as a commit has: greater than every one that
@@ -271,6 +283,9 @@ const (
 	OpDelete
 	OpRestore
 	OpImport
+	// OpPruned is that of a version of which only number and time are left. It is
+	// Deleted, as nothing can be read at it: made by Rewrite and Load, not by Commit.
+	OpPruned
 )
 
 // Write is one new version, on condition that Expected is current.

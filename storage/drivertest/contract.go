@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 
@@ -80,7 +81,7 @@ func (c *contract) version(method string, v *driver.Version, whole bool) {
 		c.report("%s: number or time (%d) is not positive", name, v.RecordedAt)
 	case v.SupersededAt <= v.RecordedAt:
 		c.report("%s: superseded at %d, recorded at %d", name, v.SupersededAt, v.RecordedAt)
-	case v.Op < driver.OpCreate || v.Op > driver.OpImport:
+	case v.Op < driver.OpCreate || v.Op > driver.OpPruned || v.Op == driver.OpPruned && !v.Deleted:
 		c.report("%s: unknown operation %d", name, v.Op)
 	case v.Deleted && v.Data != nil:
 		c.report("%s: a tombstone has data", name)
@@ -360,6 +361,15 @@ func (c *contract) Load(ctx context.Context, vs []driver.Version) (driver.LoadRe
 		c.report("Load of %d versions returned %v (%T), which is not a *LoadError with an index into them", len(vs), err, err)
 	}
 	return result, err
+}
+
+func (c *contract) Rewrite(ctx context.Context, collection, key string, vs []driver.Version) error {
+	err := c.Engine.Rewrite(ctx, collection, key, vs)
+	c.code("Rewrite", err, driver.CodeInvalid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.known, func(p driver.LogPosition, _ uint64) bool { return p.Collection == collection && p.Key == key })
+	return err
 }
 
 func (c *contract) Loaded(ctx context.Context) (driver.Instant, error) {

@@ -70,6 +70,7 @@ func Run(t *testing.T, h Harness) {
 		{"Time", s.timeTests(), false},
 		{"Log", s.logTests(), false},
 		{"Load", s.loadTests(), false},
+		{"Rewrite", s.rewriteTests(), false},
 		{"Lifecycle", s.lifecycleTests(), false},
 		{"Hostile", s.hostileTests(), true},
 		{"Growth", s.growthTests(), true},

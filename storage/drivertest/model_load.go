@@ -49,6 +49,33 @@ func (m *model) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 	return result, nil
 }
 
+func (m *model) Rewrite(ctx context.Context, collection, key string, vs []driver.Version) error {
+	defer m.mu.Unlock()
+	if err := m.enter(ctx); err != nil {
+		return err
+	}
+	if err := m.knows(collection); err != nil {
+		return err
+	}
+	if err := checkRewritten(key, vs); err != nil {
+		return err
+	}
+	versions := m.documents[collection][key]
+	for i := range vs {
+		if vs[i].Number >= int64(len(versions)) {
+			return invalid("%q has no earlier version %d", key, vs[i].Number)
+		}
+	}
+	for i := range vs {
+		to := vs[i]
+		was := versions[to.Number-1]
+		to.Collection, to.Key, to.RecordedAt, to.SupersededAt = collection, key, was.RecordedAt, was.SupersededAt
+		to.Changed, to.Data = slices.Clone(to.Changed), bytes.Clone(to.Data)
+		versions[to.Number-1] = &to
+	}
+	return nil
+}
+
 func (m *model) loadOne(v *driver.Version, now driver.Instant) (added bool, err error) {
 	if err := m.knows(v.Collection); err != nil {
 		return false, err
@@ -86,8 +113,8 @@ func (m *model) loadOne(v *driver.Version, now driver.Instant) (added bool, err 
 }
 
 // sameContent compares what a version says, not how it came about: Op and
-// Changed are left out, because a load sets them anew.
+// Changed are left out, because a load sets them anew. A pruned version is like any.
 func sameContent(a, b *driver.Version) bool {
-	return a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message &&
+	return a.Op == driver.OpPruned || b.Op == driver.OpPruned || a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message &&
 		a.Group == b.Group && bytes.Equal(a.Data, b.Data)
 }

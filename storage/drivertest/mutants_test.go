@@ -26,6 +26,7 @@ type mutant struct {
 	query     func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error)
 	log       func(m *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version)
 	now       func(m *model) driver.Instant
+	rewrite   func(m *model, ctx context.Context, key string, vs []driver.Version) error
 	open      func(m *model)
 }
 
@@ -48,6 +49,28 @@ func (m *mutant) Load(ctx context.Context, vs []driver.Version) (driver.LoadResu
 		return m.load(m.model, ctx, vs)
 	}
 	return m.model.Load(ctx, vs)
+}
+
+func (m *mutant) Rewrite(ctx context.Context, name, key string, vs []driver.Version) error {
+	if m.rewrite != nil && name == collection {
+		return m.rewrite(m.model, ctx, key, vs)
+	}
+	return m.model.Rewrite(ctx, name, key, vs)
+}
+
+// rewriteWith is a mutant that does something with each version that it has rewritten.
+func rewriteWith(then func(m *model, key string, v driver.Version)) func() *mutant {
+	return func() *mutant {
+		return &mutant{rewrite: func(m *model, ctx context.Context, key string, vs []driver.Version) error {
+			err := m.Rewrite(ctx, collection, key, vs)
+			for _, v := range vs {
+				if err == nil {
+					then(m, key, v)
+				}
+			}
+			return err
+		}}
+	}
 }
 
 // fieldOf returns a member of an object, with its name; nil: it has none.
@@ -397,6 +420,61 @@ func mistakes() map[string]mistake {
 		}},
 		"the instant of a load is forgotten when closed": {"Load/HasAnInstant", func() *mutant {
 			return &mutant{open: func(m *model) { m.loaded = 0 }}
+		}},
+		"a rewritten version is still found by its old values": {"Rewrite/IndexesFollow", func() *mutant {
+			old := map[int64]*driver.Version{}
+			return &mutant{
+				rewrite: func(m *model, ctx context.Context, key string, vs []driver.Version) error {
+					for _, v := range vs {
+						if list := m.documents[collection][key]; v.Number > 0 && v.Number <= int64(len(list)) {
+							old[v.Number] = list[v.Number-1]
+						}
+					}
+					return m.Rewrite(ctx, collection, key, vs)
+				},
+				query: func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+					found, err := m.Query(ctx, q)
+					for _, v := range old {
+						if root, decodeErr := decode(v.Data); decodeErr == nil && q.Filter != nil && currentAt(v, q.At) && holds(q.Filter, v, root) {
+							found = append(found, v)
+						}
+					}
+					return found, err
+				},
+			}
+		}},
+		"a version that is rewritten gets another time": {"Rewrite/NumberAndTimeStay", rewriteWith(func(m *model, key string, v driver.Version) {
+			changed := *m.documents[collection][key][v.Number-1]
+			changed.RecordedAt++
+			m.documents[collection][key][v.Number-1] = &changed
+		})},
+		"a version that was rewritten comes back with the next commit": {"Rewrite/BesideCommits", func() *mutant {
+			var last *driver.Version
+			return &mutant{
+				rewrite: func(m *model, ctx context.Context, key string, vs []driver.Version) error {
+					last = m.documents[collection][key][vs[0].Number-1]
+					return m.Rewrite(ctx, collection, key, vs)
+				},
+				commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
+					v, err := driver.CommitOne(ctx, m, w)
+					if err == nil && last != nil {
+						m.documents[collection][w.Key][last.Number-1] = last
+					}
+					return v, err
+				},
+			}
+		}},
+		"what is pruned comes back with a load": {"Rewrite/APrunedVersionLoadsAsAny", func() *mutant {
+			return &mutant{load: func(m *model, ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+				for i := range vs {
+					if list := m.documents[collection][vs[i].Key]; len(list) > i && list[i].Op == driver.OpPruned {
+						v := vs[i]
+						v.SupersededAt = list[i].SupersededAt
+						list[i] = &v
+					}
+				}
+				return m.Load(ctx, vs)
+			}}
 		}},
 		"from is excluded": {"Log/OrderAndConditions", func() *mutant {
 			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version) {

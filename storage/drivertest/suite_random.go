@@ -100,6 +100,8 @@ func (r *operations) step() {
 		r.repeatCommit()
 	case n < 57:
 		r.randomLoad()
+	case n < 61:
+		r.randomRewrite()
 	case n < 65:
 		r.moveClock()
 	case n < 68:
@@ -259,6 +261,29 @@ func (r *operations) randomLoad() {
 		}
 	}
 	r.load(vs)
+}
+
+// randomRewrite prunes versions of a document, or gives them other content.
+func (r *operations) randomRewrite() {
+	key := r.key()
+	last := r.model.last(collection, key)
+	var vs []driver.Version
+	for n := int64(1); n <= numberOf(last); n++ {
+		if !r.gen.chance(40) || n == numberOf(last) && r.gen.chance(90) {
+			continue
+		}
+		v := driver.Version{Number: n, Op: driver.OpPruned, Deleted: true}
+		if r.gen.chance(50) {
+			v = r.version(key, 0)
+			v.Number = n
+		}
+		vs = append(vs, v)
+	}
+	want, err := r.model.Rewrite(r.ctx, collection, key, vs), r.engine.Rewrite(r.ctx, collection, key, vs)
+	if driver.CodeOf(err) != driver.CodeOf(want) {
+		r.Fatalf("Rewrite of %d versions of %q, which is at %d: %v, want %v", len(vs), key, numberOf(last), err, want)
+	}
+	r.recent = slices.DeleteFunc(r.recent, func(p driver.LogPosition) bool { return p.Collection == collection && p.Key == key })
 }
 
 // reopenRandomly opens again with some of the indexes.

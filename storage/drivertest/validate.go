@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -186,6 +187,9 @@ func checkWrite(w *driver.Write) error {
 		return driver.Errorf(driver.CodeInvalid, "the expected version %d is negative", w.Expected)
 	}
 	op, deleted, data := w.Op, w.Deleted, w.Data
+	if op == driver.OpPruned {
+		op = 0
+	}
 	if w.Compare {
 		op, deleted, data = driver.OpDelete, true, nil
 	}
@@ -205,13 +209,25 @@ func checkLoaded(v *driver.Version) error {
 	return checkContent(v.Key, v.Op, v.Deleted, v.Data)
 }
 
+func checkRewritten(key string, vs []driver.Version) error {
+	for i, v := range vs {
+		if v.Number < 1 || slices.ContainsFunc(vs[:i], func(o driver.Version) bool { return o.Number == v.Number }) {
+			return invalid("number %d twice, or not a number", v.Number)
+		}
+		if err := checkContent(key, v.Op, v.Deleted, v.Data); err != nil {
+			return invalid("%v", err)
+		}
+	}
+	return nil
+}
+
 func checkContent(key string, op driver.Op, deleted bool, data []byte) error {
 	switch {
 	case key == "":
 		return fmt.Errorf("the key is empty")
 	case !utf8.ValidString(key):
 		return fmt.Errorf("the key %q is not valid UTF-8", key)
-	case op < driver.OpCreate || op > driver.OpImport:
+	case op < driver.OpCreate || op > driver.OpPruned || op == driver.OpPruned && !deleted:
 		return fmt.Errorf("unknown operation %d", op)
 	case deleted && data != nil:
 		return fmt.Errorf("a tombstone has no data")

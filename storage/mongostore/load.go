@@ -243,9 +243,10 @@ func tooLarge(r *record) bool {
 	return len(r.Data)+besides > surelyStored && len(encodeVersion(r)) > maxStored
 }
 
-// sameContent compares what a version says, not how it came about.
+// sameContent compares what a version says, not how it came about. A pruned version is
+// like any.
 func sameContent(a, b *driver.Version) bool {
-	return a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message && a.Group == b.Group && bytes.Equal(a.Data, b.Data)
+	return a.Op == driver.OpPruned || b.Op == driver.OpPruned || a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message && a.Group == b.Group && bytes.Equal(a.Data, b.Data)
 }
 
 // last is the version that the next one follows on.

@@ -111,7 +111,7 @@ func decodeVersion(collection, key string, raw bson.Raw) (*record, error) {
 			return nil, layoutError(collection, key, name+" is not of its type")
 		}
 	}
-	if r.Number < 1 || r.RecordedAt <= 0 || r.Op < driver.OpCreate || r.Op > driver.OpImport {
+	if r.Number < 1 || r.RecordedAt <= 0 || r.Op < driver.OpCreate || r.Op > driver.OpPruned {
 		return nil, layoutError(collection, key, "a version has no number, time or operation")
 	}
 	return r, nil

@@ -25,7 +25,8 @@ import (
 // after contains exactly the transactions until then. Only versions that were read
 // in such a snapshot are cached, with its count, and only returned to readers whose
 // snapshot is as new. After each transaction, before it is acknowledged, the last
-// versions of the documents that it changed are removed.
+// versions of the documents that it changed are removed, and of those whose history was
+// rewritten all versions.
 type versionCache struct {
 	count  atomic.Int64
 	seed   maphash.Seed
@@ -232,7 +233,10 @@ func (c *versionCache) committed(changed []*state, ok bool) {
 		k := documentKey{st.coll.id, st.key}
 		shard := c.shard(k)
 		shard.mu.Lock()
-		if d, ok := shard.docs.Peek(k); ok {
+		if st.rewritten {
+			st.rewritten = false
+			shard.docs.Remove(k)
+		} else if d, ok := shard.docs.Peek(k); ok {
 			if last := len(d.versions) - 1; last >= 0 && d.versions[last].SupersededAt == driver.Forever {
 				d.drop(last)
 				shard.docs.Resize(k, d.bytes)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -89,12 +88,6 @@ func (k *checker) run() error {
 	return k.counters()
 }
 
-// held is an entry that an index ought to have for a document.
-type held struct {
-	value        string
-	since, until int64
-}
-
 // document compares a document's row with its history.
 func (k *checker) document(s *sqlite.Stmt) error {
 	doc := docID(s.ColumnInt64(colID))
@@ -113,11 +106,7 @@ func (k *checker) document(s *sqlite.Stmt) error {
 	h.BindInt64(1, doc.version(0))
 	h.BindInt64(2, (doc + 1).version(0))
 	var history check.History
-	entries := make([][]held, len(k.coll.indexes))
-	open := make([]map[string]int, len(k.coll.indexes))
-	for i := range open {
-		open[i] = map[string]int{}
-	}
+	expected := newIntervals(k.coll)
 	if err := k.rows(h, func(h *sqlite.Stmt) error {
 		v, err := k.version(h, k.coll.name, true, nil)
 		if err != nil {
@@ -130,7 +119,7 @@ func (k *checker) document(s *sqlite.Stmt) error {
 		for _, problem := range history.Next(v) {
 			k.problem(row.Key, "%s", problem)
 		}
-		k.expect(entries, open, v)
+		expected.next(int64(v.RecordedAt), v.Data)
 		return nil
 	}); err != nil {
 		return err
@@ -148,30 +137,11 @@ func (k *checker) document(s *sqlite.Stmt) error {
 		row.Key != last.Key || !slices.Equal(row.Changed, last.Changed) || string(row.Data) != string(last.Data) {
 		k.problem(row.Key, "the current state is not that of the last version, %d", last.Number)
 	}
-	return k.entries(doc, row.Key, entries)
-}
-
-// expect adds the changes of a version to the expected entries of a document. open
-// holds the positions of those that have not ended.
-func (k *checker) expect(entries [][]held, open []map[string]int, v *driver.Version) {
-	for i, values := range k.coll.values(v.Data) {
-		for value, n := range open[i] {
-			if _, ok := slices.BinarySearchFunc(values, value, func(b []byte, value string) int { return strings.Compare(unsafeString(b), value) }); !ok {
-				entries[i][n].until = int64(v.RecordedAt)
-				delete(open[i], value)
-			}
-		}
-		for _, value := range values {
-			if _, ok := open[i][string(value)]; !ok {
-				open[i][string(value)] = len(entries[i])
-				entries[i] = append(entries[i], held{value: string(value), since: int64(v.RecordedAt), until: forever})
-			}
-		}
-	}
+	return k.entries(doc, row.Key, expected.entries)
 }
 
 // entries compares the expected entries of a document with the indexes.
-func (k *checker) entries(doc docID, key string, entries [][]held) error {
+func (k *checker) entries(doc docID, key string, entries [][]interval) error {
 	for i, ix := range k.coll.indexes {
 		for _, e := range entries[i] {
 			if e.until == forever {
@@ -206,7 +176,7 @@ func (k *checker) entries(doc docID, key string, entries [][]held) error {
 }
 
 // find reports an entry that is missing or differs.
-func (k *checker) find(ix *index, key, query string, where int64, e held, doc, until int64) error {
+func (k *checker) find(ix *index, key, query string, where int64, e interval, doc, until int64) error {
 	s, err := k.Prepare(query)
 	if err != nil {
 		return err

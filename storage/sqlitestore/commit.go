@@ -296,6 +296,8 @@ type state struct {
 	stored  bool      // the document has a row
 	entries [][]entry // for each index of the collection
 	touched bool      // it is in pending.touched
+	// rewritten says that versions before the last one were, in the running transaction.
+	rewritten bool
 
 	// unwritten are the versions that Load added and flushDocuments will write; written
 	// is the number in the document's row until then. The versions are the caller's:

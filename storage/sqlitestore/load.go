@@ -135,6 +135,8 @@ func (w *writer) sameAsStored(st *state, in *driver.Version) error {
 	switch {
 	case there == nil:
 		return invalidf("%s %q: %s is not after the last version, %d of %s", in.Collection, in.Key, in.RecordedAt, st.number, st.at)
+	case (in.Number == 0 || in.Number == there.Number) && (in.Op == driver.OpPruned || there.Op == driver.OpPruned):
+		return nil
 	case in.Number != 0 && in.Number != there.Number,
 		in.Deleted != there.Deleted, !bytes.Equal(in.Data, there.Data),
 		in.Author != there.Author, in.Message != there.Message, in.Group != there.Group:

@@ -34,6 +34,9 @@ func write(w *driver.Write) error {
 	if w.Compare {
 		return key(w.Collection, w.Key)
 	}
+	if w.Op == driver.OpPruned {
+		return invalidf("%s %q: a write cannot make a pruned version", w.Collection, w.Key)
+	}
 	return content(w.Collection, w.Key, w.Op, w.Deleted, w.Data)
 }
 
@@ -78,6 +81,26 @@ func loaded(v *driver.Version) error {
 	return content(v.Collection, v.Key, v.Op, v.Deleted, v.Data)
 }
 
+// rewritten refuses malformed versions, see driver.Engine.Rewrite. The collection must be
+// known.
+func rewritten(collection, k string, vs []driver.Version) error {
+	numbers := make(map[int64]bool, len(vs))
+	for i := range vs {
+		v := &vs[i]
+		switch {
+		case v.Number < 1:
+			return invalidf("%s %q: version numbers start at 1, got %d", collection, k, v.Number)
+		case numbers[v.Number]:
+			return invalidf("%s %q: version %d is rewritten twice at once", collection, k, v.Number)
+		}
+		numbers[v.Number] = true
+		if err := content(collection, k, v.Op, v.Deleted, v.Data); err != nil {
+			return err
+		}
+	}
+	return key(collection, k)
+}
+
 func key(collection, key string) error {
 	switch {
 	case key == "":
@@ -94,8 +117,10 @@ func content(collection, k string, op driver.Op, deleted bool, data []byte) erro
 		return err
 	}
 	switch {
-	case op < driver.OpCreate || op > driver.OpImport:
+	case op < driver.OpCreate || op > driver.OpPruned:
 		return invalidf("%s %q: unknown operation %d", collection, k, op)
+	case op == driver.OpPruned && !deleted:
+		return invalidf("%s %q: a pruned version has no data", collection, k)
 	case deleted && data != nil:
 		return invalidf("%s %q: a tombstone has no data", collection, k)
 	case !deleted && (len(data) < 2 || data[0] != '{' || !gjson.ValidBytes(data)):

@@ -193,6 +193,20 @@ func (g *guard) loaded(vs []driver.Version) (int, error) {
 	return 0, nil
 }
 
+func (g *guard) Rewrite(ctx context.Context, collection, key string, vs []driver.Version) error {
+	if err := g.enter(ctx); err != nil {
+		return err
+	}
+	defer g.leave()
+	if err := g.collection(collection); err != nil {
+		return err
+	}
+	if err := rewritten(collection, key, vs); err != nil || len(vs) == 0 {
+		return err
+	}
+	return g.engine.Rewrite(ctx, collection, key, vs)
+}
+
 func (g *guard) Loaded(ctx context.Context) (driver.Instant, error) {
 	if err := g.enter(ctx); err != nil {
 		return 0, err

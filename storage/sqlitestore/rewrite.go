@@ -1,0 +1,199 @@
+package sqlitestore
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Rewrite implements driver.Engine, in one transaction. Free pages are overwritten, so
+// that nothing of what was there is left in the file.
+func (s *Store) Rewrite(ctx context.Context, collection, key string, vs []driver.Version) error {
+	if err := s.checkWritable(); err != nil {
+		return err
+	}
+	return wrap(s.writer.submit(&request{ctx: ctx, run: func() error {
+		w := s.writer
+		if err := w.exec("PRAGMA secure_delete = ON"); err != nil {
+			return err
+		}
+		err := w.transaction(func() error { return w.rewrite(s.byName[collection], key, vs) })
+		s.checkpoints.wrote(int64(len(vs)))
+		return firstError(err, w.exec("PRAGMA secure_delete = OFF"))
+	}}), "rewriting versions")
+}
+
+const sqlRewriteVersion = `UPDATE versions SET op = ?4, deleted = ?5, author = ?6, message = ?7, grp = ?8, changed = ?9, data = ?12 WHERE id = ?1`
+
+func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) error {
+	st, err := w.state(coll, key)
+	if err != nil {
+		return err
+	}
+	before, err := w.intervals(st)
+	if err != nil {
+		return err
+	}
+	for i := range vs {
+		v := &vs[i]
+		if v.Number >= st.number {
+			return invalidf("%s %q has no version %d before its last one, which is %d", coll.name, key, v.Number, st.number)
+		}
+		s, err := w.Prepare(sqlRewriteVersion)
+		if err != nil {
+			return err
+		}
+		w.bindVersion(s, v)
+		s.BindInt64(1, st.id.version(v.Number))
+		_, err = s.Step()
+		if err := finish(s, err); err != nil {
+			return err
+		}
+	}
+	after, err := w.intervals(st)
+	if err != nil {
+		return err
+	}
+	st.rewritten = true
+	w.pending.touch(st)
+	for i, ix := range coll.indexes {
+		stays := make(map[interval]bool, len(after.entries[i]))
+		for _, h := range after.entries[i] {
+			stays[h] = true
+		}
+		for _, h := range before.entries[i] {
+			if stays[h] {
+				delete(stays, h)
+			} else if err := w.removeInterval(ix.change(st, h)); err != nil {
+				return err
+			}
+		}
+		for _, h := range after.entries[i] {
+			if !stays[h] {
+				continue
+			}
+			add := w.addInterval
+			if h.until == forever {
+				add = w.open
+			}
+			if err := add(ix.change(st, h)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// interval is the time in which a document has a value in an index.
+type interval struct {
+	value        string
+	since, until int64 // forever: it has it still
+}
+
+func (ix *index) change(st *state, h interval) change {
+	return change{ix: ix, st: st, value: []byte(h.value), since: driver.Instant(h.since), until: driver.Instant(h.until)}
+}
+
+// intervals are what the indexes of a collection ought to hold for one document: for each
+// index, in the order of their beginnings.
+type intervals struct {
+	coll    *collection
+	entries [][]interval
+	open    []map[string]int // of each index: values, and where they are in entries
+}
+
+func newIntervals(coll *collection) *intervals {
+	l := &intervals{coll: coll, entries: make([][]interval, len(coll.indexes)), open: make([]map[string]int, len(coll.indexes))}
+	for i := range l.open {
+		l.open[i] = map[string]int{}
+	}
+	return l
+}
+
+// next adds the document's next version, of an instant.
+func (l *intervals) next(at int64, data []byte) {
+	for i, values := range l.coll.values(data) {
+		for value, n := range l.open[i] {
+			if _, ok := slices.BinarySearchFunc(values, value, func(b []byte, value string) int { return strings.Compare(unsafeString(b), value) }); !ok {
+				l.entries[i][n].until = at
+				delete(l.open[i], value)
+			}
+		}
+		for _, value := range values {
+			if _, ok := l.open[i][string(value)]; !ok {
+				l.open[i][string(value)] = len(l.entries[i])
+				l.entries[i] = append(l.entries[i], interval{value: string(value), since: at, until: forever})
+			}
+		}
+	}
+}
+
+// intervals follow from the history of a document.
+func (w *writer) intervals(st *state) (*intervals, error) {
+	l := newIntervals(st.coll)
+	s, err := w.Prepare(`SELECT at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`)
+	if err != nil {
+		return nil, err
+	}
+	s.BindInt64(1, st.id.version(0))
+	s.BindInt64(2, (st.id + 1).version(0))
+	return l, w.rows(s, func(s *sqlite.Stmt) error {
+		l.next(s.ColumnInt64(0), bytes.Clone(w.raw(s, 1)))
+		return nil
+	})
+}
+
+// removeInterval removes an entry from table entries if it has not ended, and from every
+// epoch that it overlaps.
+func (w *writer) removeInterval(c change) error {
+	ix := c.ix
+	missing := func() error {
+		return internalf("%s %q: the index on %v has no entry since %s; run a check", c.st.coll.name, c.st.key, ix.decl.Path, c.since)
+	}
+	ix.dirty = true
+	open := int64(c.until) == forever
+	if open {
+		found, err := w.remove(&c)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return missing()
+		}
+		ix.live--
+	}
+	for i := len(ix.epochs) - 1; i >= 0 && ix.end(i) > int64(c.since); i-- {
+		e := &ix.epochs[i]
+		if e.start >= int64(c.until) || open && i == len(ix.epochs)-1 {
+			continue
+		}
+		s, err := w.Prepare(`DELETE FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4 RETURNING until`)
+		if err != nil {
+			return err
+		}
+		s.BindInt64(1, e.id)
+		s.BindBytes(2, c.value)
+		s.BindText(3, c.st.key)
+		s.BindInt64(4, int64(c.since))
+		row, err := s.Step()
+		until := s.ColumnInt64(0)
+		if err := finish(s, err); err != nil {
+			return err
+		}
+		switch {
+		case !row:
+			return missing()
+		case until == forever:
+			e.base--
+		default:
+			e.closed--
+		}
+		e.dirty = true
+	}
+	return nil
+}
