@@ -135,15 +135,6 @@ func sortValue(kind driver.Kind, f *Field, raw []byte) driver.Value {
 	return nil
 }
 
-// defaultValue is the field's default as a filter compares it.
-func (f *Field) defaultValue() (driver.Value, error) {
-	v := sortValue(f.driverKind(), f, f.Default)
-	if v == nil {
-		return nil, fmt.Errorf("the default of %s cannot be compared", f.Name)
-	}
-	return v, nil
-}
-
 // compareValues compares two values of a kind.
 func compareValues(kind driver.Kind, a, b driver.Value) int {
 	switch x := a.(type) {

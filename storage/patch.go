@@ -247,7 +247,7 @@ func valueAt(raw []byte, names []string) []byte {
 	for _, name := range names {
 		var found []byte
 		rawjson.Members(raw, func(n []byte, start, end int) bool {
-			if string(n) == name || rawjson.Name(n) == name {
+			if rawjson.Is(n, name) {
 				found = raw[start:end:end]
 				return false
 			}

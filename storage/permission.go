@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
 
 	"github.com/asof/asof/internal/rule"
 	"github.com/asof/asof/storage/driver"
@@ -31,11 +30,11 @@ type guard struct {
 
 // protected is a type with rules.
 type protected struct {
-	t      *Type
-	rule   rule.Expr  // of rows; nil: none
-	needs  []string   // the stored names of what it looks at
-	fields []*Field   // those with rules
-	of     *protected // of drafts: the type that they are of; nil of other documents
+	t       *Type
+	rule    rule.Expr  // of rows; nil: none
+	needs   []string   // the stored names of what it looks at
+	fields  []*Field   // those with rules
+	writers [][]string // who writes has a role of each list that is not nil
 }
 
 // trustedKey is the key of contexts of what the program reads for itself.
@@ -48,7 +47,7 @@ func trusted(ctx context.Context) context.Context { return context.WithValue(ctx
 func protect(engine driver.Engine, types []*Type) (driver.Engine, *guard, error) {
 	g := &guard{Engine: engine, types: map[string]*protected{}}
 	for _, t := range types {
-		p := &protected{t: t}
+		p := &protected{t: t, writers: [][]string{t.Auth.Read, t.Auth.Write}}
 		for i := range t.object.Fields {
 			if f := &t.object.Fields[i]; f.Auth.Read != nil || f.Auth.Write != nil {
 				p.fields = append(p.fields, f)
@@ -61,9 +60,10 @@ func protect(engine driver.Engine, types []*Type) (driver.Engine, *guard, error)
 		}
 		if a := t.Auth; p.fields != nil || p.rule != nil || a.Read != nil || a.Write != nil || a.History != nil {
 			g.types[t.Collection] = p
-			if d := t.drafts; d != nil {
-				author := d.object.Fields[draftAuthor].Stored
-				g.types[d.Collection] = &protected{t: d, of: p, needs: []string{author}}
+			author := &t.drafts.object.Fields[draftAuthor] // a draft is its author's copy, whatever rules say of the document
+			g.types[t.drafts.Collection] = &protected{
+				t: t.drafts, needs: []string{author.Stored}, writers: p.writers,
+				rule: rule.Compare{Op: rule.Equal, A: rule.Value{Field: author.Name}, B: rule.Value{Claim: "sub"}},
 			}
 		}
 	}
@@ -73,42 +73,15 @@ func protect(engine driver.Engine, types []*Type) (driver.Engine, *guard, error)
 	return g, g, nil
 }
 
-func (p *protected) parse() error {
-	e, err := rule.Parse(p.t.Auth.Rows)
-	if err != nil {
-		return err
-	}
-	p.rule = e
-	return rule.Check(e, func(name string) (rule.Kind, bool, bool) {
-		f := p.t.object.field(name)
-		if f == nil {
-			return "", false, false
-		}
-		p.needs = append(p.needs, f.Stored)
-		switch kind := f.driverKind(); {
-		case f.Default != nil || f.Kind == KindObject || f.Kind == KindJSON:
-		case kind == driver.KindString:
-			return rule.Text, f.List, true
-		case kind == driver.KindInt:
-			return rule.Number, f.List, true
-		case kind == driver.KindBool:
-			return rule.Truth, f.List, true
-		}
-		return rule.Other, f.List, true
-	})
-}
-
 // Unwrap returns the engine that is guarded.
 func (g *guard) Unwrap() driver.Engine { return g.Engine }
 
 // view is what an actor may do with the documents of a type.
 type view struct {
 	*protected
-	none   bool          // nothing may be read
+	actor  Actor
 	past   bool          // the past may be read
-	writes bool          // documents may be written
-	hidden []string      // the stored names of fields that may not be read, sorted
-	fixed  []*Field      // fields that may not be written, also those
+	hidden []string      // the stored names of fields that may not be read
 	rows   driver.Filter // what documents meet that may be read; nil: all
 }
 
@@ -118,210 +91,28 @@ func (g *guard) view(ctx context.Context, collection string) *view {
 	if p == nil || ctx.Value(trustedKey{}) != nil {
 		return nil
 	}
-	a := actorOf(ctx)
-	may := func(roles []string) bool {
-		return roles == nil || slices.ContainsFunc(roles, func(role string) bool { return slices.Contains(a.Roles, role) })
-	}
-	if p.of != nil { // a draft is its author's copy, whatever rules say of the document
-		own := driver.In{Field: driver.Field{Path: p.needs, Kind: driver.KindString}, Values: []driver.Value{a.ID}}
-		return &view{protected: p, past: true, writes: may(p.of.t.Auth.Read) && may(p.of.t.Auth.Write), rows: own}
-	}
-	auth := p.t.Auth
-	w := &view{protected: p, none: !may(auth.Read), past: may(auth.History), writes: may(auth.Read) && may(auth.Write)}
+	w := &view{protected: p, actor: actorOf(ctx)}
+	w.past = w.actor.hasAny(p.t.Auth.History)
 	for _, f := range p.fields {
-		if !may(f.Auth.Read) {
+		if !w.actor.hasAny(f.Auth.Read) {
+			if w.hidden == nil {
+				w.hidden = make([]string, 0, len(p.fields))
+			}
 			w.hidden = append(w.hidden, f.Stored)
 		}
-		if !may(f.Auth.Read) || !may(f.Auth.Write) {
-			w.fixed = append(w.fixed, f)
-		}
 	}
-	slices.Sort(w.hidden)
-	if p.rule != nil {
-		w.rows = p.condition(&a, p.rule, false)
+	switch {
+	case !w.actor.hasAny(p.t.Auth.Read):
+		w.rows = driver.Or{}
+	case p.rule != nil:
+		w.rows = p.condition(&w.actor, p.rule, false)
 	}
 	return w
 }
 
-// condition returns the filter for a rule, or for its opposite. A comparison with a claim that
-// the actor does not have is never met, nor is its opposite.
-func (p *protected) condition(a *Actor, e rule.Expr, not bool) driver.Filter {
-	switch e := e.(type) {
-	case rule.Not:
-		return p.condition(a, e.Of, !not)
-	case rule.And:
-		both := []driver.Filter{p.condition(a, e.A, not), p.condition(a, e.B, not)}
-		if not {
-			return driver.Or(both)
-		}
-		return driver.And(both)
-	case rule.Or:
-		both := []driver.Filter{p.condition(a, e.A, not), p.condition(a, e.B, not)}
-		if not {
-			return driver.And(both)
-		}
-		return driver.Or(both)
-	case rule.Compare:
-		f := p.comparison(a, e)
-		if not = not != (e.Op == rule.Unequal); not && f != nil {
-			return driver.Not{Filter: f}
-		}
-		if f != nil {
-			return f
-		}
-	}
-	return driver.Or{}
-}
-
-// comparison returns the filter for =, for != too, or for in; nil where a claim is missing.
-func (p *protected) comparison(a *Actor, c rule.Compare) driver.Filter {
-	of, with := c.A, c.B
-	if of.Field == "" {
-		of, with = with, of
-	}
-	values, ok := a.values(with)
-	if of.Field == "" { // of claims alone
-		others, known := a.values(of)
-		switch same := slices.ContainsFunc(values, func(v any) bool { return slices.Contains(others, v) }); {
-		case !ok || !known:
-			return nil
-		case same:
-			return driver.And{}
-		default:
-			return driver.Or{}
-		}
-	}
-	f := p.t.object.field(of.Field)
-	field := driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
-	switch {
-	case !ok:
-		return nil
-	case with.Claim == "" && with.Literal == nil:
-		return driver.Not{Filter: driver.Present{Field: field}}
-	case f.List:
-		return driver.Any{Field: driver.Field{Path: field.Path}, Filter: in(driver.Field{Kind: field.Kind}, values)}
-	case c.Op != rule.In && len(values) != 1: // a list is no value
-		return nil
-	}
-	return in(field, values)
-}
-
-// in is driver.In with those values that are of the field's kind.
-func in(f driver.Field, values []any) driver.Filter {
-	fits := []driver.Value{}
-	for _, v := range values {
-		switch v.(type) {
-		case string:
-			if f.Kind == driver.KindString {
-				fits = append(fits, v)
-			}
-		case int64:
-			if f.Kind == driver.KindInt {
-				fits = append(fits, v)
-			}
-		case bool:
-			if f.Kind == driver.KindBool {
-				fits = append(fits, v)
-			}
-		}
-	}
-	return driver.In{Field: f, Values: fits}
-}
-
-// values returns what a claim or a literal is: one value, or those of a list; false for a
-// claim that the actor does not have.
-func (a *Actor) values(v rule.Value) ([]any, bool) {
-	var claim any
-	switch v.Claim {
-	case "":
-		return []any{v.Literal}, true
-	case "sub":
-		return []any{a.ID}, a.ID != Anonymous
-	case "roles":
-		out := make([]any, len(a.Roles))
-		for i, role := range a.Roles {
-			out[i] = role
-		}
-		return out, true
-	default:
-		claim = a.Claims[v.Claim]
-	}
-	list, ok := claim.([]any)
-	if !ok {
-		list = []any{claim}
-	}
-	var out []any
-	for _, v := range list {
-		switch v := v.(type) {
-		case string, bool:
-			out = append(out, v)
-		case float64:
-			if n := int64(v); float64(n) == v {
-				out = append(out, n)
-			}
-		}
-	}
-	return out, ok || out != nil
-}
-
-// holds reports whether a document meets a condition, as engines evaluate it: one that
-// condition makes.
-func holds(f driver.Filter, data []byte) bool {
-	all := func(list []driver.Filter, want bool) bool {
-		for _, f := range list {
-			if holds(f, data) != want {
-				return !want
-			}
-		}
-		return want
-	}
-	switch f := f.(type) {
-	case driver.And:
-		return all(f, true)
-	case driver.Or:
-		return all(f, false)
-	case driver.Not:
-		return !holds(f.Filter, data)
-	case driver.Present:
-		return valueOf(f.Field.Kind, valueAt(data, f.Field.Path)) != nil
-	case driver.In:
-		v := valueOf(f.Field.Kind, valueAt(data, f.Field.Path))
-		return v != nil && slices.Contains(f.Values, v)
-	case driver.Any:
-		found := false
-		rawjson.Elements(valueAt(data, f.Field.Path), func(start, end int) bool {
-			in, _ := f.Filter.(driver.In)
-			raw := valueAt(data, f.Field.Path)[start:end]
-			v := valueOf(in.Field.Kind, raw)
-			found = v != nil && slices.Contains(in.Values, v)
-			return !found
-		})
-		return found
-	}
-	return false
-}
-
-// valueOf returns a stored value as filters compare it; nil where it is not of the kind.
-func valueOf(kind driver.Kind, raw []byte) driver.Value {
-	if len(raw) == 0 {
-		return nil
-	}
-	switch kind {
-	case driver.KindString:
-		if s, ok := rawjson.Unquote(raw); ok {
-			return s
-		}
-	case driver.KindBool:
-		if b, ok := readBool(nil, raw); ok {
-			return b
-		}
-	case driver.KindInt:
-		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
-			return n
-		}
-	default: // rules have no others
-	}
-	return nil
+// hasAny reports whether an actor has any of these roles; nil: everybody has.
+func (a *Actor) hasAny(roles []string) bool {
+	return roles == nil || slices.ContainsFunc(roles, func(role string) bool { return slices.Contains(a.Roles, role) })
 }
 
 // fingerprint is equal for actors that may read the same; empty where everybody may read all.
@@ -341,27 +132,15 @@ func (g *guard) fingerprint(ctx context.Context) string {
 // sees reports whether a version may be read. A deletion is judged by what it deleted.
 func (g *guard) sees(ctx context.Context, w *view, v *driver.Version) (bool, error) {
 	switch {
-	case w.none:
-		return false, nil
 	case w.rows == nil:
 		return true, nil
 	case !v.Deleted:
 		return holds(w.rows, v.Data), nil
-	}
-	before, err := g.before(ctx, w, v)
-	return before != nil && !before.Deleted && holds(w.rows, before.Data), err
-}
-
-// before returns the version before another one, as far as it is judged; nil for the first.
-func (g *guard) before(ctx context.Context, w *view, v *driver.Version) (*driver.Version, error) {
-	if v.Number <= 1 {
-		return nil, nil
+	case v.Number <= 1:
+		return false, nil
 	}
 	vs, err := g.Engine.Get(ctx, v.Collection, []driver.Ref{{Key: v.Key, Number: v.Number - 1}}, w.needs)
-	if err != nil {
-		return nil, err
-	}
-	return vs[0], nil
+	return err == nil && live(vs[0]) && holds(w.rows, vs[0].Data), err
 }
 
 // unseen is a version that may not be read, of a document that was there before.
@@ -379,19 +158,9 @@ func (w *view) mask(v *driver.Version) *driver.Version {
 	}
 	shown := *v
 	shown.Notes = nil // they are about all of the data
-	shown.Data = without(v.Data, w.hidden)
+	shown.Data = rawjson.Without(v.Data, w.hidden)
 	shown.Changed = slices.DeleteFunc(slices.Clone(v.Changed), func(name string) bool { return slices.Contains(w.hidden, name) })
 	return &shown
-}
-
-// without returns an object without some members.
-func without(data []byte, names []string) []byte {
-	for _, name := range names {
-		if valueAt(data, []string{name}) != nil {
-			data = setAt(data, []string{name}, nil)
-		}
-	}
-	return data
 }
 
 // looksAt are the stored names that are read for a caller of some: nil is all.
@@ -451,46 +220,45 @@ func (g *guard) Get(ctx context.Context, collection string, refs []driver.Ref, f
 // Query is driver.Engine's.
 func (g *guard) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
 	w := g.view(ctx, q.Collection)
-	if w == nil {
-		return g.Engine.Query(ctx, q)
-	}
 	asked, err := w.query(ctx, q)
-	if err != nil || w.none {
-		return nil, err
-	}
-	vs, err := g.Engine.Query(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]*driver.Version, len(vs))
-	for i, v := range vs {
-		out[i] = w.mask(v)
+	vs, err := g.Engine.Query(ctx, asked)
+	if w != nil && len(w.hidden) > 0 {
+		vs = slices.Clone(vs)
+		for i, v := range vs {
+			vs[i] = w.mask(v)
+		}
 	}
-	return out, nil
+	return vs, err
 }
 
 // Count is driver.Engine's.
 func (g *guard) Count(ctx context.Context, q *driver.Query) (int64, error) {
-	w := g.view(ctx, q.Collection)
-	if w == nil {
-		return g.Engine.Count(ctx, q)
-	}
-	asked, err := w.query(ctx, q)
-	if err != nil || w.none {
+	asked, err := g.view(ctx, q.Collection).query(ctx, q)
+	if err != nil {
 		return 0, err
 	}
 	return g.Engine.Count(ctx, asked)
 }
 
-// query returns a query for what may be read.
+// query returns a query for what may be read. It refuses a condition or an order that looks
+// at what may not.
 func (w *view) query(ctx context.Context, q *driver.Query) (*driver.Query, error) {
+	if w == nil {
+		return q, nil
+	}
 	if !w.past && q.At < beginOf(ctx) {
 		return nil, w.noPast()
 	}
-	err := w.looks(q.Filter)
+	looks := driver.Fields(q.Filter)
 	for _, o := range q.Order {
-		if err == nil {
-			err = w.looksField(o.Field)
+		looks = append(looks, o.Field)
+	}
+	for _, f := range looks {
+		if len(f.Path) > 0 && slices.Contains(w.hidden, f.Path[0]) {
+			return nil, forbidden("%s.%s may be read by others only, so that it can be neither a condition nor an order", w.t.Name, w.t.object.Fields[w.t.object.byStored[f.Path[0]]].Name)
 		}
 	}
 	asked := *q
@@ -501,45 +269,7 @@ func (w *view) query(ctx context.Context, q *driver.Query) (*driver.Query, error
 	default:
 		asked.Filter = driver.And{q.Filter, w.rows}
 	}
-	return &asked, err
-}
-
-// looks refuses a condition on what may not be read.
-func (w *view) looks(f driver.Filter) error {
-	several := func(list []driver.Filter) error {
-		for _, f := range list {
-			if err := w.looks(f); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	switch f := f.(type) {
-	case driver.And:
-		return several(f)
-	case driver.Or:
-		return several(f)
-	case driver.Not:
-		return w.looks(f.Filter)
-	case driver.Compare:
-		return w.looksField(f.Field)
-	case driver.In:
-		return w.looksField(f.Field)
-	case driver.Text:
-		return w.looksField(f.Field)
-	case driver.Present:
-		return w.looksField(f.Field)
-	case driver.Any: // its filter is about the elements
-		return w.looksField(f.Field)
-	}
-	return nil
-}
-
-func (w *view) looksField(f driver.Field) error {
-	if len(f.Path) > 0 && slices.Contains(w.hidden, f.Path[0]) {
-		return forbidden("%s.%s may be read by others only, so that it can be neither a condition nor an order", w.t.Name, w.t.object.Fields[w.t.object.byStored[f.Path[0]]].Name)
-	}
-	return nil
+	return &asked, nil
 }
 
 // Log is driver.Engine's.
@@ -548,31 +278,24 @@ func (g *guard) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.V
 	asked.Collections = nil
 	views := map[string]*view{}
 	for _, name := range q.Collections {
-		w := g.view(ctx, name)
-		switch {
+		switch w := g.view(ctx, name); {
 		case w == nil:
-		case w.none:
-			continue
-		case !w.past && len(q.Collections) == 1:
-			return func(yield func(*driver.Version, error) bool) { yield(nil, w.noPast()) }
-		case !w.past:
-			continue
-		default:
-			views[name] = w
+			asked.Collections = append(asked.Collections, name)
+		case w.nothing():
+		case w.past:
+			asked.Collections, views[name] = append(asked.Collections, name), w
 			asked.Fields = w.looksAt(asked.Fields)
 			if w.rows != nil {
 				asked.Limit = 0 // some are left out
 			}
+		case len(q.Collections) == 1:
+			return func(yield func(*driver.Version, error) bool) { yield(nil, w.noPast()) }
 		}
-		asked.Collections = append(asked.Collections, name)
-	}
-	if len(asked.Collections) == 0 {
-		return func(func(*driver.Version, error) bool) {}
-	}
-	if len(views) == 0 {
-		return g.Engine.Log(ctx, &asked)
 	}
 	return func(yield func(*driver.Version, error) bool) {
+		if len(asked.Collections) == 0 {
+			return
+		}
 		n := 0
 		for v, err := range g.Engine.Log(ctx, &asked) {
 			if err == nil {
@@ -586,6 +309,12 @@ func (g *guard) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.V
 			}
 		}
 	}
+}
+
+// nothing reports whether it is known that nothing may be read.
+func (w *view) nothing() bool {
+	or, ok := w.rows.(driver.Or)
+	return ok && len(or) == 0
 }
 
 // arrived returns a version that was committed as the context's actor may be told of it; nil
@@ -613,11 +342,11 @@ func (g *guard) show(ctx context.Context, w *view, v *driver.Version) (*driver.V
 	if seen || err != nil {
 		return w.mask(v), err
 	}
-	before, err := g.before(ctx, w, v)
-	if err != nil || before == nil || before.Deleted || !holds(w.rows, before.Data) {
+	gone := unseen(v)
+	if seen, err = g.sees(ctx, w, gone); !seen {
 		return nil, err
 	}
-	return unseen(v), nil
+	return gone, nil
 }
 
 // Commit is driver.Engine's.
@@ -643,7 +372,7 @@ func (g *guard) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 // check refuses a write that the actor may not make, and adds what he cannot see and so
 // leaves as it is.
 func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
-	if !w.writes {
+	if slices.ContainsFunc(w.writers, func(roles []string) bool { return !w.actor.hasAny(roles) }) {
 		return forbidden("documents of %s may be written by others only", w.t.Name)
 	}
 	if write.Compare {
@@ -674,16 +403,14 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 	if write.Deleted || write.Expected == 0 && old != nil { // the engine says that it is there
 		return nil
 	}
-	for _, f := range w.fixed {
+	for _, f := range w.fields {
 		path := []string{f.Stored}
 		is, was := valueAt(write.Data, path), valueAt(old, path)
-		if is == nil && slices.Contains(w.hidden, f.Stored) {
-			if was != nil {
-				write.Data = setAt(write.Data, path, was)
-			}
-			continue
-		}
-		if (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was) {
+		switch reads := w.actor.hasAny(f.Auth.Read); {
+		case reads && w.actor.hasAny(f.Auth.Write):
+		case is == nil && !reads:
+			write.Data = setAt(write.Data, path, was)
+		case (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was):
 			return forbidden("%s.%s may be written by others only", w.t.Name, f.Name)
 		}
 	}

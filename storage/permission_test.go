@@ -21,9 +21,9 @@ func (e *env) by(id string, claims map[string]any, roles ...string) context.Cont
 // Lists, counts and single reads agree on which documents a rule lets somebody read.
 func TestRules(t *testing.T) {
 	docs := map[string]string{
-		"ada":     `{"name":"n","description":"ada","stargazers_count":3,"plan":"FREE","tags":["x","ada"]}`,
-		"bob":     `{"name":"n","description":"bob","stargazers_count":4,"plan":"PAID","tags":[]}`,
-		"nobody":  `{"name":"n","description":null,"plan":"FREE","tags":["x"]}`,
+		"ada":     `{"name":"n","description":"ada","stargazers_count":3,"plan":"FREE","tags":["x","ada"],"archived":false}`,
+		"bob":     `{"name":"n","description":"bob","stargazers_count":4,"plan":"PAID","tags":[],"archived":true}`,
+		"nobody":  `{"name":"n","description":null,"plan":"FREE","tags":["x"],"archived":null}`,
 		"missing": `{"name":"n"}`,
 		"wrong":   `{"name":"n","description":7,"stargazers_count":"3","tags":"ada"}`,
 	}
@@ -56,6 +56,10 @@ func TestRules(t *testing.T) {
 		{`not "editor" in $roles`, nil, all},
 		{`$team = "x" and plan = "FREE"`, []string{"ada", "nobody"}, nil},
 		{`$nothing = "x" or $nothing != "x"`, nil, nil},
+		{"archived = false", []string{"ada", "missing", "nobody", "wrong"}, []string{"ada", "missing", "nobody", "wrong"}},
+		{"archived != false", []string{"bob"}, []string{"bob"}},
+		{"archived = null", nil, nil},
+		{"archived != null", all, all},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			types := fixtureTypes()

@@ -513,15 +513,15 @@ func bounded(f *Field, target driver.Field, cond driver.Filter) driver.Filter {
 // it too, if the field's default does.
 func orDefault(f *Field, target driver.Field, cond driver.Filter) driver.Filter {
 	known := bounded(f, target, cond)
-	if f.Default == nil || !defaultMeets(f, cond) {
+	if !meets(sortValue(f.driverKind(), f, f.Default), cond) {
 		return known
 	}
 	return driver.Or{known, driver.Not{Filter: readable(f, target)}}
 }
 
-func defaultMeets(f *Field, cond driver.Filter) bool {
-	value, err := f.defaultValue()
-	if err != nil {
+// meets reports whether a value meets a Compare, an In or a Text; nil does not.
+func meets(value driver.Value, cond driver.Filter) bool {
+	if value == nil {
 		return false
 	}
 	switch c := cond.(type) {

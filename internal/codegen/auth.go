@@ -91,7 +91,7 @@ func (r *reader) checkRows(d *Document) {
 
 func (f *Field) ruleKind() rule.Kind {
 	switch {
-	case f.Default != "":
+	case f.List && f.Default != "":
 		return rule.Other
 	case f.Kind == kindString, f.Kind == kindID, f.Kind == kindEnum, f.Kind == kindRef:
 		return rule.Text

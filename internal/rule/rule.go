@@ -248,7 +248,7 @@ const (
 	Text   Kind = "a text"
 	Number Kind = "a whole number"
 	Truth  Kind = "true or false"
-	Other  Kind = "of a type that rules cannot compare, or has a default"
+	Other  Kind = "of a type that rules cannot compare, or a list with a default"
 )
 
 // Check returns an error for an expression that makes no sense for a document: fieldOf

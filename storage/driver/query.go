@@ -160,6 +160,36 @@ type Any struct {
 	Filter Filter
 }
 
+// Fields returns the fields that a filter looks at, and not those of elements of lists. The
+// filter may be nil.
+func Fields(f Filter) []Field {
+	all := func(list []Filter) (fields []Field) {
+		for _, f := range list {
+			fields = append(fields, Fields(f)...)
+		}
+		return fields
+	}
+	switch f := f.(type) {
+	case And:
+		return all(f)
+	case Or:
+		return all(f)
+	case Not:
+		return Fields(f.Filter)
+	case Compare:
+		return []Field{f.Field}
+	case In:
+		return []Field{f.Field}
+	case Text:
+		return []Field{f.Field}
+	case Present:
+		return []Field{f.Field}
+	case Any:
+		return []Field{f.Field}
+	}
+	return nil
+}
+
 func (And) filter()     {}
 func (Or) filter()      {}
 func (Not) filter()     {}

@@ -535,19 +535,5 @@ func choose(list string, place bson.D) bson.D {
 
 // asksForKey reports whether a filter has a condition on a document's key.
 func asksForKey(f driver.Filter) bool {
-	switch f := f.(type) {
-	case driver.And:
-		return slices.ContainsFunc(f, asksForKey)
-	case driver.Or:
-		return slices.ContainsFunc(f, asksForKey)
-	case driver.Not:
-		return asksForKey(f.Filter)
-	case driver.Compare:
-		return f.Field.Meta == driver.MetaKey
-	case driver.In:
-		return f.Field.Meta == driver.MetaKey
-	case driver.Text:
-		return f.Field.Meta == driver.MetaKey
-	}
-	return false
+	return slices.ContainsFunc(driver.Fields(f), func(f driver.Field) bool { return f.Meta == driver.MetaKey })
 }

@@ -114,6 +114,25 @@ func Member(b []byte, i int) (name []byte, start, end int) {
 	return b[i+1 : nameEnd-1], nameEnd + 1, end
 }
 
+// Without returns an object without some of its members; what is not an object is empty.
+func Without(b []byte, names []string) []byte {
+	out := append(make([]byte, 0, len(b)+2), '{')
+	Members(b, func(name []byte, start, end int) bool {
+		for _, n := range names {
+			if Is(name, n) {
+				return true
+			}
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		begin := start - len(`"":`) - len(name)
+		out = append(out, b[begin:end]...)
+		return true
+	})
+	return append(out, '}')
+}
+
 // Elements calls fn with where each element of the array b lies. It returns
 // false if b is not an array or fn returned false.
 func Elements(b []byte, fn func(start, end int) bool) bool {

@@ -32,6 +32,11 @@ func Name(b []byte) string {
 	return s
 }
 
+// Is reports whether a member has a name, given in the form in which Members gives it.
+func Is(member []byte, name string) bool {
+	return string(member) == name || len(member) > len(name) && bytes.IndexByte(member, '\\') >= 0 && Name(member) == name
+}
+
 const hex = "0123456789abcdef"
 
 // AppendString appends s as a JSON string, escaping only what must be: quotes,

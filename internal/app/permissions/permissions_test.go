@@ -32,22 +32,23 @@ import (
 
 // Who may read what: of projects, those that are archived, or whose demoUrl names one.
 func TestMain(m *testing.M) {
-	rules := func(t *storage.Type, of storage.Auth, fields map[string]storage.Auth) {
-		t.Auth = of
-		for i := range t.Fields {
-			t.Fields[i].Auth = fields[t.Fields[i].Name]
-		}
-	}
-	rules(model.ProjectType, storage.Auth{Rows: `archived = true or demoUrl = $sub or "staff" in $roles`}, map[string]storage.Auth{
+	setRules(model.ProjectType, storage.Auth{Rows: `archived = true or demoUrl = $sub or "staff" in $roles`}, map[string]storage.Auth{
 		"websiteUrl":         {Read: []string{"staff"}},
 		"currentRelease":     {Read: []string{"staff"}},
 		"commitHistory":      {Read: []string{"nobody"}},
 		"relatedSoftwareUrl": {Write: []string{"staff"}},
 		"demoUrl":            {Read: []string{"staff"}},
 	})
-	rules(model.LicenseType, storage.Auth{History: []string{"staff"}}, nil)
-	rules(model.PlatformType, storage.Auth{Read: []string{"staff"}}, nil)
+	setRules(model.LicenseType, storage.Auth{History: []string{"staff"}}, nil)
+	setRules(model.PlatformType, storage.Auth{Read: []string{"staff"}}, nil)
 	os.Exit(m.Run())
+}
+
+func setRules(t *storage.Type, of storage.Auth, fields map[string]storage.Auth) {
+	t.Auth = of
+	for i := range t.Fields {
+		t.Fields[i].Auth = fields[t.Fields[i].Name]
+	}
 }
 
 const secret = "a secret of no less than 32 bytes"
@@ -124,10 +125,11 @@ func newWorld(t *testing.T, executor string, seed uint64) *world {
 	return &world{t: t, url: server.URL + "/graphql", random: rand.New(rand.NewPCG(seed, 1)), current: map[string]*state{}, groups: map[string]bool{}}
 }
 
-func (w *world) token(r role) string {
+func newToken(t testing.TB, r role) string {
+	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(secret)}, nil)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	claims := map[string]any{"sub": r.name, "exp": time.Now().Add(time.Hour).Unix()}
 	if r.staff {
@@ -135,7 +137,7 @@ func (w *world) token(r role) string {
 	}
 	token, err := jwt.Signed(signer).Claims(claims).Serialize()
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return token
 }
@@ -153,7 +155,7 @@ func (w *world) ask(r role, document string, variables map[string]any) string {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	if r.name != "" {
-		request.Header.Set("Authorization", "Bearer "+w.token(r))
+		request.Header.Set("Authorization", "Bearer "+newToken(w.t, r))
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -337,7 +339,7 @@ func (w *world) subscribed(r role) string {
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "text/event-stream")
 	if r.name != "" {
-		request.Header.Set("Authorization", "Bearer "+w.token(r))
+		request.Header.Set("Authorization", "Bearer "+newToken(w.t, r))
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

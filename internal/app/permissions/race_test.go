@@ -1,0 +1,5 @@
+//go:build race
+
+package permissions
+
+const race = true

@@ -1,0 +1,181 @@
+package storage
+
+import (
+	"slices"
+
+	"github.com/asof/asof/internal/rule"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
+)
+
+// parse reads the rule of a type, which must fit its fields.
+func (p *protected) parse() error {
+	e, err := rule.Parse(p.t.Auth.Rows)
+	if err != nil {
+		return err
+	}
+	p.rule = e
+	return rule.Check(e, func(name string) (rule.Kind, bool, bool) {
+		f := p.t.object.field(name)
+		if f == nil {
+			return "", false, false
+		}
+		p.needs = append(p.needs, f.Stored)
+		kinds := map[driver.Kind]rule.Kind{driver.KindString: rule.Text, driver.KindInt: rule.Number, driver.KindBool: rule.Truth}
+		kind, ok := kinds[f.driverKind()]
+		if !ok || f.List && f.Default != nil || f.Kind == KindObject || f.Kind == KindJSON {
+			kind = rule.Other
+		}
+		return kind, f.List, true
+	})
+}
+
+// condition returns the filter for a rule, or for its opposite. A comparison with a claim that
+// the actor does not have is never met, nor is its opposite.
+func (p *protected) condition(a *Actor, e rule.Expr, not bool) driver.Filter {
+	several := func(all bool, list ...rule.Expr) driver.Filter {
+		parts := make([]driver.Filter, len(list))
+		for i, e := range list {
+			parts[i] = p.condition(a, e, not)
+		}
+		if all != not {
+			return driver.And(parts)
+		}
+		return driver.Or(parts)
+	}
+	switch e := e.(type) {
+	case rule.Not:
+		return p.condition(a, e.Of, !not)
+	case rule.And:
+		return several(true, e.A, e.B)
+	case rule.Or:
+		return several(false, e.A, e.B)
+	case rule.Compare:
+		switch f := p.comparison(a, e); {
+		case f == nil:
+		case not != (e.Op == rule.Unequal):
+			return driver.Not{Filter: f}
+		default:
+			return f
+		}
+	}
+	return driver.Or{}
+}
+
+// comparison returns the filter for =, for != too, or for in; nil where a claim is missing.
+func (p *protected) comparison(a *Actor, c rule.Compare) driver.Filter {
+	of, with := c.A, c.B
+	if of.Field == "" {
+		of, with = with, of
+	}
+	values, ok := a.values(with)
+	if !ok {
+		return nil
+	}
+	if of.Field == "" { // of claims alone
+		others, known := a.values(of)
+		switch {
+		case !known:
+			return nil
+		case slices.ContainsFunc(values, func(v driver.Value) bool { return slices.Contains(others, v) }):
+			return driver.And{}
+		}
+		return driver.Or{}
+	}
+	f := p.t.object.field(of.Field)
+	field := driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
+	switch {
+	case with.Claim == "" && with.Literal == nil:
+		null, _ := isNull(f, field, true, "")
+		return null
+	case f.List:
+		return driver.Any{Field: driver.Field{Path: field.Path}, Filter: in(driver.Field{Kind: field.Kind}, values)}
+	case c.Op != rule.In && len(values) != 1: // a list is no value
+		return nil
+	}
+	return orDefault(f, field, in(field, values))
+}
+
+// in is driver.In with those values that are of the field's kind.
+func in(f driver.Field, values []driver.Value) driver.Filter {
+	var fits []driver.Value
+	for _, v := range values {
+		kind := driver.KindString
+		switch v.(type) {
+		case int64:
+			kind = driver.KindInt
+		case bool:
+			kind = driver.KindBool
+		}
+		if kind == f.Kind {
+			fits = append(fits, v)
+		}
+	}
+	return driver.In{Field: f, Values: fits}
+}
+
+// values returns what a claim or a literal is: one value, or those of a list; false for a
+// claim that the actor does not have.
+func (a *Actor) values(v rule.Value) ([]driver.Value, bool) {
+	var claim any
+	switch v.Claim {
+	case "":
+		return []driver.Value{v.Literal}, true
+	case "sub":
+		return []driver.Value{a.ID}, a.ID != Anonymous
+	case "roles":
+		out := make([]driver.Value, len(a.Roles))
+		for i, role := range a.Roles {
+			out[i] = role
+		}
+		return out, true
+	default:
+		claim = a.Claims[v.Claim]
+	}
+	list, ok := claim.([]any)
+	if !ok {
+		list = []any{claim}
+	}
+	var out []driver.Value
+	for _, v := range list {
+		switch v := v.(type) {
+		case string, bool:
+			out = append(out, v)
+		case float64:
+			if n := int64(v); float64(n) == v {
+				out = append(out, n)
+			}
+		}
+	}
+	return out, ok || out != nil
+}
+
+// holds reports whether a document meets a condition, as engines evaluate it: one that
+// condition makes.
+func holds(f driver.Filter, data []byte) bool {
+	fails := func(f driver.Filter) bool { return !holds(f, data) }
+	value := func(f driver.Field) driver.Value { return sortValue(f.Kind, nil, valueAt(data, f.Path)) }
+	switch f := f.(type) {
+	case driver.And:
+		return !slices.ContainsFunc(f, fails)
+	case driver.Or:
+		return slices.ContainsFunc(f, func(f driver.Filter) bool { return holds(f, data) })
+	case driver.Not:
+		return !holds(f.Filter, data)
+	case driver.Present:
+		return value(f.Field) != nil
+	case driver.Compare:
+		return meets(value(f.Field), f)
+	case driver.In:
+		return meets(value(f.Field), f)
+	case driver.Any:
+		found := false
+		list := valueAt(data, f.Field.Path)
+		rawjson.Elements(list, func(start, end int) bool {
+			found = holds(f.Filter, list[start:end])
+			return !found
+		})
+		return found
+	}
+	return false
+}
