@@ -40,7 +40,23 @@ func newDraftType(t *Type) *Type {
 }
 
 // draftCollection is where the drafts of a type are kept.
-func draftCollection(t *Type) string { return t.Collection + ".drafts" }
+func draftCollection(t *Type) string { return t.Collection + draftSuffix }
+
+const draftSuffix = ".drafts"
+
+// Held returns how many documents an engine holds that are not deleted, and how many drafts of
+// documents, by its statistics.
+func Held(stats driver.Stats) (documents, drafts int64) {
+	for _, c := range stats.Collections {
+		switch {
+		case strings.HasSuffix(c.Name, draftSuffix):
+			drafts += c.Documents
+		case c.Name != ActorCollection:
+			documents += c.Documents
+		}
+	}
+	return documents, drafts
+}
 
 // prepareDrafts is prepare for a type of drafts, which has names that are reserved in others.
 func (t *Type) prepareDrafts() error {

@@ -193,7 +193,7 @@ func (m *Main) check(ctx context.Context) (err error) {
 		return err
 	}
 	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %s now, %s in all, with those of deleted documents\n",
-		m.storeName(), plural(stats.Documents, "document"), plural(stats.Versions, "version"))
+		m.storeName(), held(stats), plural(stats.Versions, "version"))
 	return errors.Join(err, writing)
 }
 
@@ -235,6 +235,15 @@ func plural(n int64, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// held says how many documents, and drafts where there are any, the store of the statistics has.
+func held(stats driver.Stats) string {
+	documents, drafts := storage.Held(stats)
+	if drafts == 0 {
+		return plural(documents, "document")
+	}
+	return plural(documents, "document") + " and " + plural(drafts, "draft")
 }
 
 func called(file string) string {

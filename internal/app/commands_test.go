@@ -200,6 +200,14 @@ func TestImportExportCheck(t *testing.T) {
 	if status, out, errs := run(t, "", "check", store("two.db")); status != 0 || !strings.Contains(out, "is sound: 0 documents now, 2 versions in all, with those of deleted documents\n") {
 		t.Errorf("check: status %d: %s%s", status, out, errs)
 	}
+	draft := `{"collection":"tags.drafts","id":"d","at":"2026-01-01T00:00:00Z","by":"ann","op":"put","data":{"documentKey":"a","author":"ann","document":{}}}` + "\n"
+	actor := `{"collection":"asof_actors","id":"ann","at":"2026-01-01T00:00:00Z","by":"ann","op":"put","data":{"name":"Ann"}}` + "\n"
+	if status, out, errs := run(t, draft+actor, "import", "-", store("two.db")); status != 0 {
+		t.Errorf("import of a draft: status %d: %s%s", status, out, errs)
+	}
+	if status, out, errs := run(t, "", "check", store("two.db")); status != 0 || !strings.Contains(out, "is sound: 0 documents and 1 draft now, 4 versions in all") {
+		t.Errorf("check: status %d: %s%s", status, out, errs)
+	}
 	status, _, errs = run(t, lines+"{nonsense}\n", "import", "-", store("one.db"))
 	if status != 1 || !strings.Contains(errs, "line 3") {
 		t.Errorf("import of a bad line: status %d: %s", status, errs)

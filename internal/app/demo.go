@@ -21,7 +21,7 @@ import (
 func (m *Main) greeting(ctx context.Context, addr string, engine driver.Engine, stats driver.Stats, schema *ast.Schema) (string, error) {
 	base := "http://" + addr
 	text := fmt.Sprintf("asof serves %s (%s, %s)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
-		m.storeName(), plural(stats.Documents, "document"), plural(stats.Versions, "version"), base, base)
+		m.storeName(), held(stats), plural(stats.Versions, "version"), base, base)
 	switch {
 	case stats.Versions == 0 && demo.Fits(m.Types) == nil:
 		text += "\nThe store is empty. Fill it with \"asof import FILE\", or start with --demo to look around.\n"

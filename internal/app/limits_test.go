@@ -69,14 +69,15 @@ func TestLimitFlags(t *testing.T) {
 func TestWeights(t *testing.T) {
 	const page = 1 + 20 // projects, and what is on its page: 20 of each field below
 	for document, cost := range map[string]int{
-		`{projects {nodes {key}}}`:                                                                   page + 20,
-		`{projects {nodes {blame {path}}}}`:                                                          page + 20*(1+50+5),
-		`{projects {nodes {diff(from: {version: 1}) {changes {path}}}}}`:                             page + 20*(1+20+1+5),
-		`{projects {nodes {changelog(first: 2) {nodes {path}}}}}`:                                    page + 20*(1+20+2*2),
-		`{projects {nodes {changelog {totalCount}}}}`:                                                page + 20*(1+20+20+500),
-		`{projects {nodes {versions(first: 2) {edges {changes {path}}}}}}`:                           page + 20*(1+2*(1+1+10+5)),
-		`{projects {nodes {versions(first: 1) {totalCount}}}}`:                                       page + 20*(1+1+100),
-		`{changelog(first: 3) {nodes {path} ...F}} fragment F on FieldChangeConnection {totalCount}`: 1 + 20 + 3*(1+1+1) + 500,
+		`{projects {nodes {key}}}`:                                         page + 20,
+		`{projects {nodes {blame {path}}}}`:                                page + 20*(1+50+5),
+		`{projects {nodes {diff(from: {version: 1}) {changes {path}}}}}`:   page + 20*(1+20+1+5),
+		`{projects {nodes {changelog(first: 2) {nodes {path}}}}}`:          page + 20*(1+20+2*2),
+		`{projects {nodes {changelog {totalCount}}}}`:                      page + 20*(1+20+20+500),
+		`{projects {nodes {versions(first: 2) {edges {changes {path}}}}}}`: page + 20*(1+2*(1+1+10+5)),
+		`{projects {nodes {versions(first: 1) {totalCount}}}}`:             page + 20*(1+1+100),
+		`mutation {commit(input: {changes: [` + strings.Repeat(`{deleteTag: {key: "x", expectedVersion: 1}} `, 7) + `]}) {... on CommitSuccess {results {version changes {path}}}}}`: 1 + 1 + 7*(1+1+5),
+		`{changelog(first: 3) {nodes {path} ...F}} fragment F on FieldChangeConnection {totalCount}`:                                                                                 1 + 20 + 3*(1+1+1) + 500,
 	} {
 		t.Run(document, func(t *testing.T) {
 			got := serve(t, fmt.Sprintf("--max-cost=%d", cost-1)).query(t, document)
@@ -84,6 +85,27 @@ func TestWeights(t *testing.T) {
 				t.Errorf("%s; want %s", got.body, want)
 			}
 		})
+	}
+}
+
+// Each change of a commit has a result, also where they are in a variable.
+func TestCostOfCommits(t *testing.T) {
+	p := serve(t, "--max-cost=100")
+	for n, want := range map[int]string{3: "[]", 100: "[QUERY_TOO_COMPLEX]"} {
+		changes := make([]any, n)
+		for i := range changes {
+			changes[i] = map[string]any{"createTag": map[string]any{"key": fmt.Sprint(n, "-", i), "data": map[string]any{"name": "x", "description": "x"}}}
+		}
+		body, err := json.Marshal(map[string]any{
+			"query":     `mutation($in: CommitInput!) {commit(input: $in) {...F}} fragment F on CommitSuccess {results {deletedId}}`,
+			"variables": map[string]any{"in": map[string]any{"changes": changes}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.do(t, "POST", "/graphql", string(body), "Content-Type", "application/json"); fmt.Sprint(got.codes(t)) != want {
+			t.Errorf("%d changes: %.500s", n, got.body)
+		}
 	}
 }
 

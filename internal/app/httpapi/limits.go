@@ -78,12 +78,12 @@ const (
 // checkCost refuses an operation by what its answer may become, given the variables: depth,
 // root fields, page sizes, and cost, which is the number of fields in the largest answer that
 // is expected. A page counts its fields as often as first or last say, a list of identifiers
-// as often as it is long, and any other list of objects listFactor times. A field that means
-// work beyond what it returns has a weight, which counts like fields. Introspection counts its
+// as often as it is long, what a mutation returns of a list in its input at least that often,
+// and any other list of objects listFactor times. A field that means work beyond what it returns has a weight, which counts like fields. Introspection counts its
 // fields once; gqlparser's validation bounds its nesting.
 func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqlerror.Error {
 	w := costWalk{limits: e.limits, weight: e.weight, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
-	total := w.set(oc.Operation.SelectionSet, false)
+	total := w.set(oc.Operation.SelectionSet, listFactor)
 	total.cost = plus(total.cost, total.once)
 	op.pages, op.mayBeLong = w.lists, w.lists || total.cost > quickCost
 	limits := e.limits
@@ -121,28 +121,28 @@ type costWalk struct {
 	noIntrospection bool
 }
 
-// fragmentUse is a fragment in one of the two ways in which lists count.
+// fragmentUse is a fragment where lists have so many elements.
 type fragmentUse struct {
 	fragment *ast.FragmentDefinition
-	counted  bool
+	elements int
 }
 
-// set measures a selection set. With counted, the lists directly in it were counted by their
-// parent: they are the edges and nodes of a page.
-func (w *costWalk) set(set ast.SelectionSet, counted bool) extent {
+// set measures a selection set, in which lists of objects are expected to have so many
+// elements; 1 is for those that their parent has counted, the edges and nodes of a page.
+func (w *costWalk) set(set ast.SelectionSet, elements int) extent {
 	var total extent
 	for _, selection := range set {
 		var e extent
 		switch s := selection.(type) {
 		case *ast.Field:
 			w.checkConditions(s.Directives)
-			e = w.field(s, counted)
+			e = w.field(s, elements)
 		case *ast.InlineFragment:
 			w.checkConditions(s.Directives)
-			e = w.set(s.SelectionSet, counted)
+			e = w.set(s.SelectionSet, elements)
 		case *ast.FragmentSpread:
 			w.checkConditions(s.Directives)
-			e = w.spread(s.Definition, counted)
+			e = w.spread(s.Definition, elements)
 		}
 		total.cost = plus(total.cost, e.cost)
 		total.once = plus(total.once, e.once)
@@ -152,12 +152,12 @@ func (w *costWalk) set(set ast.SelectionSet, counted bool) extent {
 	return total
 }
 
-func (w *costWalk) spread(fragment *ast.FragmentDefinition, counted bool) extent {
-	use := fragmentUse{fragment, counted}
+func (w *costWalk) spread(fragment *ast.FragmentDefinition, elements int) extent {
+	use := fragmentUse{fragment, elements}
 	if e, ok := w.fragments[use]; ok {
 		return e
 	}
-	e := w.set(fragment.SelectionSet, counted)
+	e := w.set(fragment.SelectionSet, elements)
 	if w.fragments == nil {
 		w.fragments = map[fragmentUse]extent{}
 	}
@@ -165,7 +165,7 @@ func (w *costWalk) spread(fragment *ast.FragmentDefinition, counted bool) extent
 	return e
 }
 
-func (w *costWalk) field(f *ast.Field, counted bool) extent {
+func (w *costWalk) field(f *ast.Field, elements int) extent {
 	if len(f.SelectionSet) == 0 {
 		return extent{cost: 1, once: w.extra(f), depth: 1, roots: 1}
 	}
@@ -174,12 +174,16 @@ func (w *costWalk) field(f *ast.Field, counted bool) extent {
 			w.fail(refuse(CodeForbidden, "introspection is turned off on this server (--no-introspection): it does not answer %s", f.Name), f.Position)
 		}
 		w.schema = true
-		inner := w.set(f.SelectionSet, false)
+		inner := w.set(f.SelectionSet, listFactor)
 		w.schema = false
 		return extent{cost: inner.cost, depth: 1, roots: 1}
 	}
-	times, isPage := w.times(f, counted)
-	inner := w.set(f.SelectionSet, isPage)
+	times, isPage := w.times(f, elements)
+	below := 1
+	if !isPage {
+		below = max(listFactor, w.longest(f, true))
+	}
+	inner := w.set(f.SelectionSet, below)
 	cost := product(times, inner.cost)
 	if isPage {
 		cost = plus(cost, inner.once)
@@ -219,9 +223,9 @@ func (w *costWalk) extra(f *ast.Field) int {
 	return w.weight(f.ObjectDefinition.Name, f.Name, f.Definition.Type.Name())
 }
 
-// times is how often the fields below a field are expected in the answer, and
-// whether that already counts the lists directly below it.
-func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
+// times is how often the fields below a field are expected in the answer, where lists have so
+// many elements, and whether that already counts the lists directly below it.
+func (w *costWalk) times(f *ast.Field, elements int) (int, bool) {
 	if f.Definition.Arguments.ForName("first") != nil {
 		w.lists = true
 		size, given := 0, false
@@ -243,17 +247,34 @@ func (w *costWalk) times(f *ast.Field, counted bool) (int, bool) {
 		}
 		return max(size, 1), true
 	}
-	if f.Definition.Type.Elem == nil || counted || w.schema {
+	if f.Definition.Type.Elem == nil || w.schema {
 		return 1, false
 	}
-	longest := 0
-	for _, argument := range f.Arguments {
-		longest = max(longest, w.length(argument.Value))
-	}
-	if longest > 0 {
+	if longest := w.longest(f, false); longest > 0 && elements > 1 {
 		return longest, false
 	}
-	return listFactor, false
+	return elements, false
+}
+
+// longest is how many elements the longest list has that is an argument of a field, or with
+// inside a member of one.
+func (w *costWalk) longest(f *ast.Field, inside bool) (longest int) {
+	for _, argument := range f.Arguments {
+		value := argument.Value
+		if !inside {
+			longest = max(longest, w.length(value))
+			continue
+		}
+		for _, member := range value.Children {
+			longest = max(longest, w.length(member.Value))
+		}
+		given, _ := w.variables[value.Raw].(map[string]any)
+		for _, member := range given {
+			list, _ := member.([]any)
+			longest = max(longest, len(list))
+		}
+	}
+	return longest
 }
 
 // integer is the value of an argument, within 32 bits, and as it was given; false

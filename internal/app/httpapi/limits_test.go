@@ -146,7 +146,7 @@ func costOf(t *testing.T, exec *executor, document string, variables map[string]
 	}
 	limits := defaultLimits()
 	w := costWalk{limits: &limits, variables: oc.Variables}
-	return w.set(oc.Operation.SelectionSet, false).cost, ""
+	return w.set(oc.Operation.SelectionSet, listFactor).cost, ""
 }
 
 func TestCostLimit(t *testing.T) {
