@@ -202,6 +202,43 @@ func TestCommitNamesEveryConflict(t *testing.T) {
 	}
 }
 
+// onGet is an engine that does something before each read.
+type onGet struct {
+	driver.Engine
+	do func(key string)
+}
+
+func (g *onGet) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+	if g.do != nil {
+		g.do(refs[0].Key)
+	}
+	return g.Engine.Get(ctx, collection, refs, fields)
+}
+
+// A commit that others make while conflicts are looked for shows in all of its documents.
+func TestConflictsAreOfOneState(t *testing.T) {
+	engine := &onGet{}
+	e := newEnvOver(t, func(inner driver.Engine) driver.Engine {
+		engine.Engine = inner
+		return engine
+	})
+	e.committed(e.newTag("a", "A"), e.newTag("b", "B"), e.newTag("c", "C"))
+	for when := 1; when < 6; when++ {
+		reads, version := 0, must(e.tags.Get(e.begin(), "a", nil, nil))(t).Version()
+		engine.do = func(key string) {
+			if reads++; reads == when {
+				engine.do = nil
+				e.committed(e.rename("a", version, fmt.Sprint(when)), e.rename("b", version, fmt.Sprint(when)))
+			}
+		}
+		k, ok := must(e.commit(e.begin(), e.rename("a", version, "A2"), e.rename("b", version, "B2"), e.rename("c", 7, "C2")))(t).(*storage.CommitConflict)
+		if !ok || len(k.Conflicts) == 2 {
+			t.Errorf("after %d reads: %+v", when, k)
+		}
+		engine.do = nil
+	}
+}
+
 // Somebody writes what a commit has read: it merges again, or loses as a whole.
 func TestCommitMergesAgain(t *testing.T) {
 	e := newEnv(t)

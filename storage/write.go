@@ -210,17 +210,20 @@ func (m *mutation) fits(cur *driver.Version) bool {
 // conflict, none. Outcomes are in the order of the mutations: of those that are in
 // conflict, each has its own.
 func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*mutation) ([]*outcome, error) {
-	known := false // that there is a conflict
+	known := 0 // so many are in conflict
 	for attempt := 1; ; attempt++ {
 		outs, ws := make([]*outcome, len(ms)), make([]driver.Write, 0, len(ms))
-		lost, made := false, 0
+		lost, made := 0, 0
 		for i, m := range ms {
 			o, w, err := s.prepare(ctx, op, m, len(ms) > 1 || attempt > 1, attempt > mergeAttempts)
 			if err != nil {
 				return nil, m.named(err)
 			}
 			outs[i] = o
-			if lost = lost || o.conflict != nil; lost {
+			if o.conflict != nil {
+				lost++
+			}
+			if lost > 0 {
 				continue
 			}
 			if w == nil { // it still has to be the version that was expected
@@ -238,14 +241,14 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 			}
 			ws = append(ws, *w)
 		}
-		if lost && len(ms) > 1 && !known && attempt <= mergeAttempts {
-			known = true // what was read before that may have lost with it
+		if len(ms) > 1 && lost > known && attempt <= mergeAttempts {
+			known = lost // what was read before them may have lost with them
 			continue
 		}
-		if lost || made == 0 {
+		if lost > 0 || made == 0 {
 			return outs, s.unwritten(ctx, op, ms, outs)
 		}
-		known = false
+		known = 0
 		vs, at, err := s.commit(ctx, op, ws)
 		switch {
 		case isConflict(err) && attempt <= mergeAttempts:
