@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ type clock struct {
 	causal   func(context.Context) (context.Context, func())
 	edits    rounds // of edit
 	looks    rounds // of read
+	clears   rounds // of clear
 
 	mu      sync.Mutex
 	landed  chan struct{}  // closed, and replaced, when flights have ended
@@ -62,6 +64,9 @@ type clock struct {
 	failed error          // of the last edit
 	took   time.Duration  // by the last change, at least
 	left   bool           // this server has left
+	// cleared are entries, with their time, of which no transaction can be committed any
+	// more; nil where there are no transactions.
+	cleared map[string]bson.DateTime
 }
 
 // clockState is the clock document.
@@ -101,6 +106,7 @@ type flight struct {
 	until bson.DateTime  // the database's clock, from which on it refuses what the flight sends
 	run   time.Duration  // how long that may take there
 	entry string
+	note  any // the _id of the note of its transaction; nil: none
 }
 
 // grant is an entry of this server.
@@ -158,7 +164,11 @@ func newClock(s *Store, o Options) *clock {
 	if c.timing == (timing{}) {
 		c.timing = usual
 	}
+	if s.transactions() {
+		c.cleared = make(map[string]bson.DateTime)
+	}
 	c.edits.run = func() error { return c.edit(c.alive) }
+	c.clears.run = func() error { return c.clear(c.alive) }
 	c.looks.run = func() error {
 		c.mu.Lock()
 		leased, own := c.leased(), c.owns(c.state.Lease)
@@ -492,6 +502,9 @@ func (c *clock) edit(ctx context.Context) error {
 		case c.owns(entry):
 		case c.now <= c.gone(e):
 			vacant = false
+		case c.cleared != nil && c.cleared[entry] != e.Since:
+			vacant = false
+			c.clears.ask()
 		default:
 			u.add("$unset", "flights."+entry, "")
 			there = append(there, bson.E{Key: "flights." + entry + ".since", Value: bson.D{{Key: "$lt", Value: e.Since + 1}}})
@@ -596,6 +609,37 @@ func (c *clock) edit(ctx context.Context) error {
 		c.edits.ask()
 	}
 	return nil
+}
+
+// clear withdraws the transactions of entries that are to be evicted. It waits for those
+// that are about to be committed, and so runs beside edit.
+func (c *clock) clear(ctx context.Context) error {
+	c.mu.Lock()
+	gone := make(map[string]bson.DateTime)
+	for entry, e := range c.state.Flights {
+		if !c.owns(entry) && c.now > c.gone(e) {
+			gone[entry] = e.Since
+		}
+	}
+	maps.DeleteFunc(c.cleared, func(entry string, since bson.DateTime) bool { return gone[entry] != since })
+	maps.DeleteFunc(gone, func(entry string, since bson.DateTime) bool { return c.cleared[entry] == since })
+	timeout := c.commandTime()
+	c.mu.Unlock()
+	var failed error
+	for entry, since := range gone {
+		step, cancel := context.WithTimeout(ctx, timeout)
+		err := deleteNotes(step, c.meta, notesOf(entry))
+		cancel()
+		if err != nil {
+			failed = err // it is tried again
+			continue
+		}
+		c.mu.Lock()
+		c.cleared[entry], c.renew = since, true
+		c.mu.Unlock()
+		c.edits.ask()
+	}
+	return failed
 }
 
 // open makes this server one of those on the database. known is the time of the last

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,39 +24,42 @@ const (
 	longestPause = time.Second
 )
 
-// Commit implements driver.Engine. When the context ends meanwhile, the write
-// continues until its outcome is certain: until then its time is in flight, and
+// Commit implements driver.Engine. When the context ends meanwhile, the writes
+// continue until their outcome is certain: until then their time is in flight, and
 // no reader gets an instant at or after it.
 func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
-	w := &ws[0]
-	c := s.collections[w.Collection]
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
 		defer cancel()
 	}
-	// The same write may still be in flight for a caller whose context ended: both get
+	// The same writes may still be in flight for a caller whose context ended: both get
 	// one outcome. Otherwise one could return a conflict, and the other be applied later.
-	id := c.name + " " + w.ID
+	var id strings.Builder
+	for i := range ws {
+		id.WriteString(ws[i].Collection + " " + ws[i].ID + "\n")
+	}
 	o := &outcome{done: make(chan struct{})}
-	if running, there := s.writes.LoadOrStore(id, o); there {
+	if running, there := s.writes.LoadOrStore(id.String(), o); there {
 		o = running.(*outcome)
 	} else {
-		own := *w // the caller may return and change w before the outcome
-		own.Data, own.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
+		t := &committing{s: s}
+		for _, w := range ws { // the caller may return and change them before the outcome
+			w.Data, w.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
+			t.parts = append(t.parts, &part{c: s.collections[w.Collection], w: &w})
+		}
 		s.running.Go(func() {
-			t := &committing{c: c, w: &own}
 			ctx, done := s.causal(s.life)
-			if o.version, o.err = t.run(ctx); o.err == nil {
+			if o.versions, o.err = t.run(ctx); o.err == nil {
 				ctx, cancel := context.WithTimeout(ctx, s.timeout)
-				o.err = s.clock.acknowledge(ctx, o.version.RecordedAt)
+				o.err = s.clock.acknowledge(ctx, t.at)
 				cancel()
 			}
 			done()
-			if o.version == nil && len(t.uncertain) == 0 {
+			if o.versions == nil && len(t.uncertain) == 0 {
 				o.err = refused(wrap(o.err, "committing"))
 			}
-			s.writes.Delete(id)
+			s.writes.Delete(id.String())
 			close(o.done)
 		})
 	}
@@ -64,128 +68,185 @@ func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 		if o.err != nil {
 			return nil, wrap(o.err, "committing")
 		}
-		return []*driver.Version{o.version}, nil
+		return o.versions, nil
 	case <-ctx.Done():
 		return nil, driver.Errorf(driver.CodeUnavailable,
 			"the request ended before the outcome of the write was known; the same write, with the same ID, tells: %w", ctx.Err())
 	}
 }
 
-// MaxWrites implements driver.Batcher: only the update of one document is atomic.
-func (*Store) MaxWrites() int { return 1 }
-
-// outcome is the outcome of a write; it is read when done is closed.
+// outcome is the outcome of a commit; it is read when done is closed.
 type outcome struct {
-	done    chan struct{}
-	version *driver.Version
-	err     error
+	done     chan struct{}
+	versions []*driver.Version
+	err      error
+}
+
+// committing is one call of Commit.
+type committing struct {
+	s     *Store
+	parts []*part        // of different documents
+	at    driver.Instant // of the versions, when they are made
+
+	uncertain []*flight // of attempts that may still be carried out
+	rounds    int       // how often resolve has waited until they could not, or all came too late
+}
+
+// part is one write of a commit.
+type part struct {
+	c    *collection
+	w    *driver.Write
+	head *head   // that it is based on; nil: no document
+	r    *record // the version that the last attempt makes; nil where it only compares
+	made *head   // what follows on head then
+	// ended is the version that an attempt moved to the overflow to supersede it.
+	ended *head
 }
 
 // attempt tries once. The timeout bounds how long it waits for a commit time. It returns
-// nil and nil if the condition did not hold, and the document must be read again.
-func (t *committing) attempt(life context.Context, timeout time.Duration, h *head, blind bool) (*driver.Version, error) {
-	w, clock := t.w, t.c.store.clock
+// nil and nil if the condition did not hold, and the documents must be read again.
+func (t *committing) attempt(life context.Context, timeout time.Duration, blind bool) ([]*driver.Version, error) {
+	clock := t.s.clock
 	ctx, cancel := context.WithTimeout(life, timeout)
 	defer cancel()
 	if !blind {
-		var err error
-		if h, err = t.c.readHead(ctx, w.Key); err != nil {
+		if err := t.readHeads(ctx); err != nil {
 			return nil, err
 		}
-		if v, err := t.outcome(ctx, h); v != nil || err != nil {
-			return v, err
+		if vs, err := t.outcome(ctx); vs != nil || err != nil {
+			return vs, err
 		}
 	}
-	if h == nil {
-		_, err := t.c.main.InsertOne(ctx, placeholder(w.Key))
-		if mongo.IsDuplicateKeyError(err) && !isForeignIndex(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, certain(err)
-		}
-		h = new(head)
+	if still, err := t.placeholders(ctx); err != nil || !still {
+		return nil, certain(err)
 	}
-	r := &record{id: w.ID, Version: driver.Version{
-		Collection: w.Collection, Key: w.Key, Number: h.Number + 1, SupersededAt: driver.Forever,
-		Op: w.Op, Deleted: w.Deleted, Author: w.Author, Message: w.Message, Group: w.Group, Changed: w.Changed, Data: w.Data,
-	}}
-	// The former current version is sent again, as history.
-	f, err := clock.begin(ctx, h.arrived(), clock.lifeOf(len(r.Data)+len(h.Data), len(t.uncertain)+t.rounds))
+	bytes, after := 0, driver.Instant(0)
+	for _, p := range t.parts {
+		bytes += len(p.w.Data)
+		if p.head != nil { // which is sent again, as history
+			bytes, after = bytes+len(p.head.Data), max(after, p.head.arrived())
+		}
+	}
+	f, err := clock.begin(ctx, after, clock.lifeOf(bytes, len(t.uncertain)+t.rounds))
 	if err != nil {
 		return nil, certain(err)
 	}
-	r.RecordedAt = f.at
 	sending, sent := context.WithTimeout(life, f.run)
 	defer sent()
-	made, err := t.write(sending, h, r, f)
+	made, err := t.write(sending, f)
 	if err != nil && uncertain(err) {
 		t.uncertain = append(t.uncertain, f)
 		return nil, err
 	}
 	clock.end(f)
-	if err != nil {
-		t.c.forget(w.Key)
+	if errors.Is(err, errLate) {
+		t.rounds++
+	}
+	if err != nil || !made {
+		for _, p := range t.parts {
+			p.c.forget(p.w.Key)
+		}
 		return nil, err
 	}
-	if made == nil {
-		t.c.forget(w.Key)
-		return nil, nil
+	vs := make([]*driver.Version, len(t.parts))
+	for i, p := range t.parts {
+		if p.r != nil {
+			p.c.remember(p.w.Key, p.made)
+			vs[i], t.at = &p.r.Version, f.at
+		}
 	}
-	t.c.remember(w.Key, made)
-	return &r.Version, nil
+	return vs, nil
 }
 
-// write makes a version the current one if the head still is, and the flight's life has
-// not ended. It returns nil otherwise.
-func (t *committing) write(ctx context.Context, h *head, r *record, f *flight) (*head, error) {
-	current := encodeVersion(r)
-	if h.Number == 0 {
-		result, err := t.c.main.UpdateOne(ctx, append(unmade(r.Key), f.inTime()), bson.D{{Key: "$set", Value: bson.D{{Key: "current", Value: embedded(current)}}}})
-		if err != nil || result.MatchedCount == 0 {
-			return nil, err
+// write makes the versions the current ones if the heads still are, and the flight's life
+// has not ended. It returns false otherwise.
+func (t *committing) write(ctx context.Context, f *flight) (bool, error) {
+	changes := make([]guarded, len(t.parts))
+	for i, p := range t.parts {
+		var still bool
+		var err error
+		if changes[i], still, err = p.change(ctx, f); err != nil || !still {
+			return false, certain(err)
 		}
-		return &head{record: *r}, nil
 	}
-	old := supersede(&h.record, r.RecordedAt)
-	made := &head{record: *r, n: h.n + 1, size: h.size + int64(len(old.raw))}
-	set := bson.D{{Key: "current", Value: embedded(current)}}
-	var change bson.D
-	if b := t.c.bounds.beside(len(current)); made.n <= int64(b.Versions) && made.size <= int64(b.Bytes) {
-		set = append(set, bson.E{Key: "n", Value: made.n}, bson.E{Key: "size", Value: made.size})
-		change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: embedded(old.raw)}}}}
+	if len(changes) > 1 {
+		return t.s.transact(ctx, f, changes)
+	}
+	result, err := changes[0].c.main.UpdateOne(ctx, changes[0].condition, changes[0].change)
+	return err == nil && result.MatchedCount > 0, err
+}
+
+// guarded is a change of one document on a condition.
+type guarded struct {
+	c                 *collection
+	key               string
+	bytes             int64 // about what is sent
+	condition, change bson.D
+}
+
+// change is what makes the part's version the current one. Before, what has no room in the
+// document any more is moved to the overflow. It returns false where that finds that the
+// head is not current any more.
+func (p *part) change(ctx context.Context, f *flight) (g guarded, still bool, err error) {
+	h, w := p.head, p.w
+	g = guarded{c: p.c, key: w.Key}
+	// The condition includes n, so that the content of prev is certain, and what is removed from it.
+	if h == nil || h.Number == 0 {
+		g.condition = append(unmade(w.Key), f.inTime())
 	} else {
-		prev, still, err := t.c.readPrev(ctx, h)
+		g.condition = append(guard(w.Key, h.Number, h.RecordedAt), bson.E{Key: "n", Value: h.n}, f.inTime())
+	}
+	if w.Compare {
+		g.change = bson.D{{Key: "$set", Value: bson.D{{Key: comparedField, Value: int64(f.at)}}}}
+		return g, true, nil
+	}
+	p.r = &record{id: w.ID, Version: driver.Version{
+		Collection: w.Collection, Key: w.Key, Number: 1, RecordedAt: f.at, SupersededAt: driver.Forever,
+		Op: w.Op, Deleted: w.Deleted, Author: w.Author, Message: w.Message, Group: w.Group, Changed: w.Changed, Data: w.Data,
+	}}
+	if h != nil {
+		p.r.Number = h.Number + 1
+	}
+	current := encodeVersion(p.r)
+	g.bytes = int64(len(current))
+	set := bson.D{{Key: "current", Value: embedded(current)}}
+	p.made = &head{record: *p.r}
+	if p.r.Number == 1 {
+		g.change = bson.D{{Key: "$set", Value: set}}
+		return g, true, nil
+	}
+	old := supersede(&h.record, f.at)
+	g.bytes += int64(len(old.raw))
+	p.made.n, p.made.size = h.n+1, h.size+int64(len(old.raw))
+	if b := p.c.bounds.beside(len(current)); p.made.n <= int64(b.Versions) && p.made.size <= int64(b.Bytes) {
+		set = append(set, bson.E{Key: "n", Value: p.made.n}, bson.E{Key: "size", Value: p.made.size})
+		g.change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: embedded(old.raw)}}}}
+	} else {
+		prev, still, err := p.c.readPrev(ctx, h)
 		if err != nil || !still {
-			return nil, certain(err)
+			return g, false, err
 		}
 		versions := append(prev, old)
-		gone, err := t.c.overflow(ctx, b, r.Key, versions, b.cut(versions, made.size, len(current)), true)
+		gone, err := p.c.overflow(ctx, b, w.Key, versions, b.cut(versions, p.made.size, len(current)), true)
 		if err != nil {
-			return nil, certain(err)
+			return g, false, err
 		}
 		kept := versions[gone:]
 		if len(kept) == 0 {
-			t.ended = h
+			p.ended = h
 		}
-		made.n, made.size = int64(len(kept)), sizeOf(kept)
-		set = append(set, bson.E{Key: "n", Value: made.n}, bson.E{Key: "size", Value: made.size})
+		p.made.n, p.made.size = int64(len(kept)), sizeOf(kept)
+		set = append(set, bson.E{Key: "n", Value: p.made.n}, bson.E{Key: "size", Value: p.made.size})
 		if len(kept) == 0 {
-			change = bson.D{{Key: "$set", Value: append(set, bson.E{Key: "prev", Value: bson.A{}})}}
+			g.change = bson.D{{Key: "$set", Value: append(set, bson.E{Key: "prev", Value: bson.A{}})}}
 		} else {
 			// Versions that have moved are removed at the front; the others are not sent again.
-			change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{
-				{Key: "$each", Value: raws(versions[len(versions)-1:])}, {Key: "$slice", Value: -made.n},
+			g.change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{
+				{Key: "$each", Value: raws(versions[len(versions)-1:])}, {Key: "$slice", Value: -p.made.n},
 			}}}}}
 		}
 	}
-	// The condition includes n, so that the content of prev is certain, and what is removed from it.
-	condition := append(guard(h.Key, h.Number, h.RecordedAt), bson.E{Key: "n", Value: h.n}, f.inTime())
-	result, err := t.c.main.UpdateOne(ctx, condition, change)
-	if err != nil || result.MatchedCount == 0 {
-		return nil, err
-	}
-	return made, nil
+	return g, true, nil
 }
 
 // lifeOf is how long the database may run a write of a size in bytes; each further attempt
@@ -213,9 +274,18 @@ func certain(err error) error {
 	return certainError{err}
 }
 
+// unknownError is an error of committing a transaction.
+type unknownError struct{ error }
+
+func (e unknownError) Unwrap() error { return e.error }
+
 // uncertain reports whether a write that failed with an error may have been applied, or may
 // still be. It was not if the server refused it, or if it was never sent.
 func uncertain(err error) bool {
+	var unknown unknownError
+	if errors.As(err, &unknown) {
+		return true
+	}
 	var before certainError
 	if errors.As(err, &before) || isNeverSent(err) || isTooLarge(err) {
 		return false
@@ -240,23 +310,13 @@ func uncertain(err error) bool {
 // PrimarySteppedDown, InterruptedAtShutdown, InterruptedDueToReplStateChange.
 var interrupted = [...]int{91, 189, 11600, 11602}
 
-// committing is one call of Commit.
-type committing struct {
-	c *collection
-	w *driver.Write
-
-	uncertain []*flight // of attempts that may still be carried out
-	rounds    int       // how often resolve has waited until they could not
-	// ended is the version that an attempt moved to the overflow to supersede it.
-	ended *head
-}
-
 const (
 	// maxRounds is how often a write is tried again after attempts without an answer that
 	// were not carried out.
 	maxRounds = 3
 	// maxUncertain is how many attempts may have no outcome before Commit waits for the
-	// end of their lives: until then no instant after them is read at.
+	// end of their lives: until then no instant after them is read at. A transaction may
+	// keep others from its documents until then, so of those it is one.
 	maxUncertain = 2
 	// firstTimeout is how long the first attempt waits for its commit time; each
 	// further one waits twice as long, up to attemptTimeout.
@@ -265,98 +325,120 @@ const (
 )
 
 // resolve waits until no attempt can be carried out any more, and returns the outcome
-// of the write; nil and nil if no attempt was applied. Then none is in flight.
-func (t *committing) resolve(life context.Context) (*driver.Version, error) {
-	if err := t.c.store.clock.awaitEnd(life, t.uncertain); err != nil {
+// of the writes; nil and nil if no attempt was applied. Then none is in flight.
+func (t *committing) resolve(life context.Context) ([]*driver.Version, error) {
+	if len(t.parts) > 1 {
+		if err := t.s.withdraw(life, t.uncertain); err != nil {
+			return nil, err
+		}
+	} else if err := t.s.clock.awaitEnd(life, t.uncertain); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(life, attemptTimeout)
 	defer cancel()
-	h, err := t.c.readHead(ctx, t.w.Key)
-	if err != nil {
+	if err := t.readHeads(ctx); err != nil {
 		return nil, err
 	}
-	if v, err := t.outcome(ctx, h); v != nil || err != nil {
-		return v, err
+	if vs, err := t.outcome(ctx); vs != nil || err != nil {
+		return vs, err
 	}
-	t.c.store.clock.end(t.uncertain...)
+	t.s.clock.end(t.uncertain...)
 	t.uncertain = nil
 	t.rounds++
 	return nil, nil
 }
 
-// run makes the write, see try. Then it corrects the end of the superseded version in the
-// overflow, if another attempt superseded it than the one that moved it last.
-func (t *committing) run(life context.Context) (*driver.Version, error) {
+// run makes the writes, see try. Then it corrects the ends of superseded versions in the
+// overflow, if another attempt superseded them than the one that moved them last.
+func (t *committing) run(life context.Context) ([]*driver.Version, error) {
 	defer func() {
 		if life.Err() == nil { // else they stay in flight until others evict them
-			t.c.store.clock.end(t.uncertain...)
+			t.s.clock.end(t.uncertain...)
 		}
 	}()
-	v, err := t.try(life)
-	if t.ended != nil && (v != nil || driver.CodeOf(err) == driver.CodeConflict) {
-		ctx, cancel := context.WithTimeout(life, attemptTimeout)
-		defer cancel()
-		if err := retryTimeouts(ctx, func() error { return t.end(ctx, v) }); err != nil {
-			t.c.store.logger.Error("the end of a version may be wrong; asof check tells", "collection", t.c.name, "key", t.w.Key, "version", t.ended.Number, "error", err)
+	vs, err := t.try(life)
+	for i, p := range t.parts {
+		if p.ended == nil || vs == nil && driver.CodeOf(err) != driver.CodeConflict {
+			continue
 		}
+		var made *driver.Version
+		if vs != nil {
+			made = vs[i]
+		}
+		ctx, cancel := context.WithTimeout(life, attemptTimeout)
+		if err := retryTimeouts(ctx, func() error { return p.end(ctx, made) }); err != nil {
+			t.s.logger.Error("the end of a version may be wrong; asof check tells", "collection", p.c.name, "key", p.w.Key, "version", p.ended.Number, "error", err)
+		}
+		cancel()
 	}
-	return v, err
+	return vs, err
 }
 
 // end sets when a version ended that was moved to the overflow before it was superseded:
 // several writes may have moved it, with different times, of which one
 // superseded it, with the version made or with another.
-func (t *committing) end(ctx context.Context, made *driver.Version) error {
-	if made == nil || made.Number != t.ended.Number+1 {
-		found, err := t.c.get(ctx, []driver.Ref{{Key: t.w.Key, Number: t.ended.Number + 1}})
+func (p *part) end(ctx context.Context, made *driver.Version) error {
+	if made == nil || made.Number != p.ended.Number+1 {
+		found, err := p.c.get(ctx, []driver.Ref{{Key: p.w.Key, Number: p.ended.Number + 1}})
 		if err != nil || found[0] == nil {
 			return err
 		}
 		made = &found[0].Version
 	}
-	return t.c.endRun(ctx, supersede(&t.ended.record, made.RecordedAt), t.w.Key)
+	return p.c.endRun(ctx, supersede(&p.ended.record, made.RecordedAt), p.w.Key)
 }
 
 // try repeats attempts until the outcome is certain. After an attempt with an unknown
 // outcome, the next one has the same condition: it holds for at most one attempt, and
-// the version which that made is found by the write's ID.
-func (t *committing) try(life context.Context) (*driver.Version, error) {
-	known := t.c.cached(t.w.Key, t.w.Expected)
-	blind := t.w.Expected == 0 || known != nil // the first attempt needs no reading
-	began := t.c.store.clock.elapsed()
+// the versions which that made are found by the writes' IDs.
+func (t *committing) try(life context.Context) ([]*driver.Version, error) {
+	blind, most := true, maxUncertain // blind: the first attempt needs no reading
+	for _, p := range t.parts {
+		p.head = p.c.cached(p.w.Key, p.w.Expected)
+		blind = blind && (p.head != nil || p.w.Expected == 0)
+	}
+	if len(t.parts) > 1 {
+		most = 1
+	}
+	began := t.s.clock.elapsed()
 	var last error
 	wait, timeout := firstPause, firstTimeout
 	for {
-		v, err := t.attempt(life, timeout, known, blind)
+		vs, err := t.attempt(life, timeout, blind)
 		timeout = min(2*timeout, attemptTimeout)
-		if v != nil || err != nil && (life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict) {
-			return v, err
+		if vs != nil || err != nil && (life.Err() != nil || isDecided(err)) {
+			return vs, err
 		}
 		if err != nil {
 			last = err
 		}
-		ends := err != nil && (!passes(err) || t.c.store.clock.elapsed()-began > t.c.store.timeout)
-		for len(t.uncertain) >= maxUncertain || ends && len(t.uncertain) > 0 {
-			v, err := t.resolve(life)
+		ends := err != nil && (!passes(err) || t.s.clock.elapsed()-began > t.s.timeout)
+		for len(t.uncertain) >= most || ends && len(t.uncertain) > 0 {
+			vs, err := t.resolve(life)
 			switch {
-			case v != nil || err != nil && (life.Err() != nil || driver.CodeOf(err) == driver.CodeConflict):
-				return v, err
+			case vs != nil || err != nil && (life.Err() != nil || isDecided(err)):
+				return vs, err
 			case err != nil:
 				pause(life, longestPause)
-			case t.rounds == maxRounds && !ends:
+			case t.rounds >= maxRounds && !ends:
 				return nil, driver.Errorf(driver.CodeUnavailable, "the database did not answer in time, however often this was written, and nothing was; try again: %w", last)
 			}
 		}
 		if ends {
 			return nil, last
 		}
-		if err != nil || known == nil && !blind {
+		if err != nil || !blind {
 			pause(life, wait)
 			wait = min(2*wait, longestPause)
 		}
-		known, blind = nil, false
+		blind = false
 	}
+}
+
+// isDecided reports whether an error is an outcome that does not change any more.
+func isDecided(err error) bool {
+	code := driver.CodeOf(err)
+	return code == driver.CodeConflict || code == driver.CodeInvalid
 }
 
 // passes reports whether another attempt may succeed: the connection broke, a timeout
@@ -367,43 +449,65 @@ func passes(err error) bool {
 	return mongo.IsTimeout(err) || isUnreachable(err) && !errors.As(err, &selection) || errors.As(err, &server) && !staysRefused(err)
 }
 
-// outcome returns the outcome of the write according to the document: the version that
-// it made, or its conflict; neither if it can still be applied.
-func (t *committing) outcome(ctx context.Context, h *head) (*driver.Version, error) {
-	w := t.w
-	conflict := func(actual int64) error {
-		return &driver.ConflictError{Lost: []driver.Conflict{{Collection: w.Collection, Key: w.Key, Expected: w.Expected, Actual: actual}}}
-	}
-	switch {
-	case (h == nil || h.Number == 0) && w.Expected == 0:
-		return nil, nil
-	case h == nil || h.Number == 0:
-		return nil, conflict(0)
-	case h.id == w.ID:
-		return &h.Version, nil
-	}
-	var made *record
-	var err error
-	switch {
-	case w.Expected == 0:
-		// It may have made any version that follows none or a tombstone.
-		made, err = t.c.findWrite(ctx, w.Key, w.ID)
-	case w.Expected+1 < h.Number:
-		// It can have made only the version after the expected one, which this is not.
-		var found []*record
-		if found, err = t.c.get(ctx, []driver.Ref{{Key: w.Key, Number: w.Expected + 1}}); err == nil && found[0] != nil && found[0].id == w.ID {
-			made = found[0]
+// outcome returns the outcome of the writes according to the heads: the versions that
+// they made, or their conflicts; neither if they can still be applied.
+func (t *committing) outcome(ctx context.Context) ([]*driver.Version, error) {
+	vs, found, writes := make([]*driver.Version, len(t.parts)), 0, 0
+	var lost []driver.Conflict
+	for i, p := range t.parts {
+		if !p.w.Compare {
+			made, err := p.find(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if writes++; made != nil {
+				vs[i], t.at = &made.Version, made.RecordedAt
+				found++
+			}
+		}
+		if actual, fits := p.fits(); !fits {
+			lost = append(lost, driver.Conflict{Collection: p.w.Collection, Key: p.w.Key, Expected: p.w.Expected, Actual: actual})
 		}
 	}
 	switch {
-	case err != nil:
-		return nil, err
-	case made != nil:
-		return &made.Version, nil
-	case w.Expected == h.Number, w.Expected == 0 && h.Deleted:
-		return nil, nil
+	case found == writes:
+		return vs, nil
+	case found > 0:
+		return nil, invalidf("%d of the %d writes were committed before, by their IDs; repeat all writes of a commit, or give them new IDs", found, writes)
+	case len(lost) > 0:
+		return nil, &driver.ConflictError{Lost: lost}
 	}
-	return nil, conflict(h.Number)
+	return nil, nil
+}
+
+// fits reports whether the head is the expected version, and returns its number.
+func (p *part) fits() (actual int64, fits bool) {
+	if p.head == nil {
+		return 0, p.w.Expected == 0
+	}
+	return p.head.Number, p.head.Number == p.w.Expected || p.w.Expected == 0 && p.head.Deleted
+}
+
+// find returns the version that the write has made; nil if there is none.
+func (p *part) find(ctx context.Context) (*record, error) {
+	h, w := p.head, p.w
+	switch {
+	case h == nil || h.Number == 0:
+		return nil, nil
+	case h.id == w.ID:
+		return &h.record, nil
+	case w.Expected == 0:
+		// It may have made any version that follows none or a tombstone.
+		return p.c.findWrite(ctx, w.Key, w.ID)
+	case w.Expected+1 < h.Number:
+		// It can have made only the version after the expected one, which this is not.
+		found, err := p.c.get(ctx, []driver.Ref{{Key: w.Key, Number: w.Expected + 1}})
+		if err == nil && found[0] != nil && found[0].id == w.ID {
+			return found[0], nil
+		}
+		return nil, err
+	}
+	return nil, nil
 }
 
 // head is a document's current version with the size of its history, which an update
@@ -507,6 +611,74 @@ func (c *collection) readHead(ctx context.Context, key string) (*head, error) {
 		c.remember(key, h)
 	}
 	return h, err
+}
+
+// readHeads reads heads of several documents, those that are there; see readHead.
+func (c *collection) readHeads(ctx context.Context, keys []string) (map[string]*head, error) {
+	ids := make(bson.A, len(keys))
+	for i, key := range keys {
+		ids[i] = encodeString(key)
+	}
+	ctx, cancel := c.store.step(ctx)
+	defer cancel()
+	heads := make(map[string]*head, len(keys))
+	cursor, err := c.main.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}}, options.Find().SetProjection(headFields()))
+	err = each(ctx, cursor, err, func(raw bson.Raw) error {
+		key, err := c.key(raw.Lookup("_id"))
+		if err != nil {
+			return err
+		}
+		if heads[key] = new(head); !isPlaceholder(raw) {
+			heads[key], err = c.decodeHead(key, raw)
+		}
+		return err
+	})
+	return heads, err
+}
+
+// readHeads reads the heads that the writes are based on.
+func (t *committing) readHeads(ctx context.Context) (err error) {
+	if len(t.parts) == 1 {
+		p := t.parts[0]
+		p.head, err = p.c.readHead(ctx, p.w.Key)
+		return err
+	}
+	keys := make(map[*collection][]string)
+	for _, p := range t.parts {
+		keys[p.c] = append(keys[p.c], p.w.Key)
+	}
+	heads := make(map[*collection]map[string]*head)
+	for c, keys := range keys {
+		if heads[c], err = c.readHeads(ctx, keys); err != nil {
+			return err
+		}
+	}
+	for _, p := range t.parts {
+		p.head = heads[p.c][p.w.Key]
+	}
+	return nil
+}
+
+// placeholders makes those documents that are not there; false where one was by now.
+func (t *committing) placeholders(ctx context.Context) (bool, error) {
+	made := make(map[*collection]*bulk)
+	for _, p := range t.parts {
+		if p.head != nil {
+			continue
+		}
+		if made[p.c] == nil {
+			made[p.c] = &bulk{store: t.s, target: p.c.main}
+		}
+		if err := made[p.c].add(ctx, mongo.NewInsertOneModel().SetDocument(placeholder(p.w.Key)), int64(len(p.w.Key))); err != nil {
+			return false, err
+		}
+	}
+	for _, b := range made {
+		if err := b.flush(ctx); err != nil || len(b.there) > 0 {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // A document is created in two steps, because the database cannot refuse a late insert:

@@ -173,8 +173,8 @@ type hello struct {
 // the server.
 func (h *hello) replicated() bool { return h.SetName != "" || h.Message == "isdbgrid" }
 
-// sessions reports whether the server supports reads that wait until it has the
-// operations of another server (afterClusterTime).
+// sessions reports whether the server supports transactions, and reads that wait until it
+// has the operations of another server (afterClusterTime).
 func (h *hello) sessions() bool { return h.replicated() && h.SessionTimeout > 0 }
 
 // hello returns the server's description. It fails with CodeUnavailable if the server
@@ -245,12 +245,17 @@ func (s *Store) causal(ctx context.Context) (context.Context, func()) {
 		_, _ = session.AdvanceClusterTime(p.cluster), session.AdvanceOperationTime(p.time) // only of a session that has ended
 	}
 	return mongo.NewSessionContext(ctx, session), func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if at := session.OperationTime(); at != nil && (p.time == nil || at.After(*p.time)) {
-			p.time, p.cluster = at, bytes.Clone(session.ClusterTime())
-		}
+		p.note(session)
 		session.EndSession(context.WithoutCancel(ctx))
+	}
+}
+
+// note notes what a session has seen.
+func (p *progress) note(session *mongo.Session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := session.OperationTime(); at != nil && (p.time == nil || at.After(*p.time)) {
+		p.time, p.cluster = at, bytes.Clone(session.ClusterTime())
 	}
 }
 

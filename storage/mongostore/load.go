@@ -168,25 +168,13 @@ func (l *loading) read(ctx context.Context, vs []driver.Version) error {
 }
 
 func (l *loading) readHeads(ctx context.Context, c *collection, keys []string) error {
-	ids := make(bson.A, len(keys))
-	for i, key := range keys {
-		ids[i] = encodeString(key)
+	heads, err := c.readHeads(ctx, keys)
+	for key, h := range heads {
+		if h.Number > 0 {
+			l.documents[documentKey{c.name, key}].head = h
+		}
 	}
-	ctx, cancel := l.store.step(ctx)
-	defer cancel()
-	cursor, err := c.main.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}}, options.Find().SetProjection(headFields()))
-	return each(ctx, cursor, err, func(raw bson.Raw) error {
-		key, err := c.key(raw.Lookup("_id"))
-		if err != nil {
-			return err
-		}
-		if isPlaceholder(raw) {
-			return nil
-		}
-		h, err := c.decodeHead(key, raw)
-		l.documents[documentKey{c.name, key}].head = h
-		return err
-	})
+	return err
 }
 
 // add plans one version. It reports false where the version is there already.

@@ -145,6 +145,8 @@ type Command struct {
 	Name  string   // such as find
 	Body  bson.Raw // without what is sent in sections of its own, such as documents to insert
 	Bytes int      // of the whole message
+
+	message *message
 }
 
 // Collection is the collection that the command is about; empty where it names none.
@@ -178,7 +180,37 @@ func (m *message) command() (Command, error) {
 			return Command{}, errMalformed
 		}
 	}
-	return Command{Name: first.Key(), Body: body, Bytes: len(m.whole)}, nil
+	return Command{Name: first.Key(), Body: body, Bytes: len(m.whole), message: m}, nil
+}
+
+// sequences are the lists of documents that an OP_MSG has in sections of their own.
+func (m *message) sequences() (lists bson.D) {
+	if m.op != opMsg {
+		return nil
+	}
+	for rest := m.whole[headerSize+4:]; len(rest) > 5; {
+		kind, size := rest[0], int(binary.LittleEndian.Uint32(rest[1:]))
+		if size < 5 || size >= len(rest) {
+			break
+		}
+		section := rest[5 : 1+size]
+		rest = rest[1+size:]
+		if kind != 1 {
+			continue
+		}
+		name, documents, _ := bytes.Cut(section, []byte{0})
+		var list bson.A
+		for len(documents) > 0 {
+			raw, err := firstDocument(documents)
+			var document bson.D
+			if err != nil || bson.Unmarshal(raw, &document) != nil {
+				return nil
+			}
+			list, documents = append(list, document), documents[len(raw):]
+		}
+		lists = append(lists, bson.E{Key: string(name), Value: list})
+	}
+	return lists
 }
 
 // Failure is the document with which a server says that a command failed.
