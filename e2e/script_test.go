@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 // program is the path of the binary under test, built once by TestMain.
@@ -74,9 +76,38 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-func runScripts(t *testing.T, e engine, executor string) {
+// TestTransactionScripts runs the scripts about commits of several documents on a MongoDB server
+// with transactions.
+func TestTransactionScripts(t *testing.T) {
+	transactions := mongotest.NewTransactions(t, mongotest.NewServer(t))
+	store := func(*testscript.Env, string) string {
+		_, uri := transactions.Behind(t)
+		return uri
+	}
+	runScripts(t, engine{"transactions", store}, "plan", "testdata/commits.txtar", "testdata/drafts.txtar")
+}
+
+// commitsOne reports whether an engine commits one document at a time.
+func commitsOne(t *testing.T, e engine) bool {
+	if e.name != "mongodb" || os.Getenv(mongotest.EnvURI) == "" {
+		return false
+	}
+	set, _, err := mongotest.NewServer(t).ReplicaSet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set == ""
+}
+
+// runScripts runs those in files, or all.
+func runScripts(t *testing.T, e engine, executor string, files ...string) {
+	dir, one := "testdata", commitsOne(t, e)
+	if len(files) > 0 {
+		dir = ""
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+		Dir:                 dir,
+		Files:               files,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
@@ -90,8 +121,8 @@ func runScripts(t *testing.T, e engine, executor string) {
 			env.Defer(s.stop)
 			return nil
 		},
-		// [NAME] holds on the engine of that name.
-		Condition: func(name string) (bool, error) { return name == e.name, nil },
+		// [NAME] holds on the engine of that name, [one] on one that commits one document at a time.
+		Condition: func(name string) (bool, error) { return name == e.name || name == "one" && one, nil },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve":    cmdServe,
 			"halt":     cmdHalt,

@@ -109,7 +109,7 @@ func (s *Store) mutations(ctx context.Context, changes [][]Change, message *stri
 	case n == 0:
 		return nil, badInput("input.changes: a commit has at least one change")
 	case n > 1 && s.maxWrites == 1:
-		return nil, errorf(CodeUnsupported, "input.changes: the store of this server cannot commit several documents at once; nothing was written: send one change at a time")
+		return nil, errorf(CodeUnsupported, "input.changes: the store of this server cannot commit several documents at once, as MongoDB can only on a replica set or a sharded cluster; nothing was written: send one change at a time")
 	case n > 1 && writes > s.maxWrites:
 		return nil, badInput("input.changes: %d changes are given; a commit has at most %d, of which an approval counts as two: send several, each of which is whole by itself", n, s.maxWrites)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,8 @@ type Harness struct {
 	// waits for another process most of the time. Those that measure, those that are
 	// many callers themselves and those of documents of many megabytes still run alone.
 	Parallel bool
+	// Groups are those of the tests that are run; none: all.
+	Groups []string
 }
 
 // Opener opens the data of one test: empty at first and, after the engine was
@@ -77,6 +80,9 @@ func Run(t *testing.T, h Harness) {
 		{"Linear", s.linearTests(), true},
 		{"Random", s.randomTests(), false},
 	} {
+		if len(h.Groups) > 0 && !slices.Contains(h.Groups, group.name) {
+			continue
+		}
 		beside := h.Parallel && !group.alone
 		t.Run(group.name, func(t *testing.T) {
 			if beside {

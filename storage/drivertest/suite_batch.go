@@ -18,6 +18,7 @@ func (s *suite) batchTests() []test {
 		{"ARepeatedBatchIsAppliedOnce", s.testRepeatedBatch},
 		{"ABatchComparesWhatItDoesNotWrite", s.testComparedBatch},
 		{"BatchesThatCross", s.testBatchesThatCross},
+		{"BatchesThatCompareEachOther", s.testBatchesThatCompareEachOther},
 		{"MalformedBatches", s.testMalformedBatches},
 	}
 }
@@ -231,6 +232,33 @@ func (s *suite) testBatchesThatCross(t *testing.T) {
 		winner := slices.Index(made, true)
 		if winner < 0 || slices.Contains(made[winner+1:], true) || len(by) != 1 || !by[fmt.Sprint(winner)] {
 			t.Fatalf("round %d: made %v, by %v", round, made, by)
+		}
+	}
+}
+
+// Of two commits each of which writes what the other one only compares, at most one is made.
+func (s *suite) testBatchesThatCompareEachOther(t *testing.T) {
+	f := s.batching(t)
+	for round := range 20 {
+		keys := []string{fmt.Sprint("a", round), fmt.Sprint("b", round)}
+		if round%2 > 0 { // else neither is there
+			f.put(keys[0], `{}`)
+			f.put(keys[1], `{}`)
+		}
+		made := make([]bool, len(keys))
+		parallel(len(keys), func(i int) {
+			ws := f.writes(keys...)
+			for k := range ws {
+				ws[k].Expected = int64(round % 2)
+			}
+			ws[i] = driver.Write{ID: ws[i].ID, Collection: collection, Key: ws[i].Key, Compare: true, Expected: ws[i].Expected}
+			_, err := f.engine.Commit(f.ctx, ws)
+			if made[i] = err == nil; err != nil && driver.CodeOf(err) != driver.CodeConflict {
+				t.Error(err)
+			}
+		})
+		if made[0] == made[1] {
+			t.Errorf("round %d: made %v, want one of two", round, made)
 		}
 	}
 }

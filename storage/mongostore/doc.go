@@ -15,7 +15,8 @@
 //
 //   - A commit is one atomic update of one document, on condition that its
 //     current.v is what the writer based it on. The database compares; nothing
-//     is decided by what was read before.
+//     is decided by what was read before. One of several documents is a
+//     transaction of such updates (see transact), where there are any.
 //   - A version never changes, except that it gets the time at which it was
 //     superseded (to) when it moves from current to prev. It moves on to a run,
 //     oldest first, when prev would pass its bounds. The run is written before

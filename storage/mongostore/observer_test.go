@@ -299,6 +299,11 @@ func pair(ctx context.Context, t *testing.T, o Options) (proxy *mongotest.Proxy,
 // freeze holds up a server's commands from the first on that is selected, until it is
 // released: as where a process, or its machine, was stopped. Then they arrive.
 func freeze(proxy *mongotest.Proxy, at func(mongotest.Command) bool) (frozen <-chan struct{}, release func()) {
+	return freezeBefore(proxy, at, func(mongotest.Command) mongotest.Answer { return mongotest.Pass() })
+}
+
+// freezeBefore is freeze for commands that are answered.
+func freezeBefore(proxy *mongotest.Proxy, at func(mongotest.Command) bool, answer func(mongotest.Command) mongotest.Answer) (frozen <-chan struct{}, release func()) {
 	reached, end := make(chan struct{}), make(chan struct{})
 	var first, last sync.Once
 	var is atomic.Bool
@@ -310,7 +315,7 @@ func freeze(proxy *mongotest.Proxy, at func(mongotest.Command) bool) (frozen <-c
 		if is.Load() {
 			<-end
 		}
-		return mongotest.Pass()
+		return answer(c)
 	})
 	return reached, func() { last.Do(func() { close(end) }) }
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,9 +27,12 @@ import (
 //
 // It knows of transactions only updates and deletions that change each document once, and
 // evaluates their conditions when they come, on what is committed. It shows nothing of reads in a
-// transaction, of several members or shards, and of what a server does that is lost.
+// transaction, of several members or shards, and of what a server does that is lost. Before a
+// server that is a replica set, it does nothing.
 type Transactions struct {
-	server   string
+	server   *Server
+	address  string
+	real     bool
 	Lifetime time.Duration
 
 	reading    sync.RWMutex // held for reading by commands that change nothing
@@ -51,8 +55,12 @@ type transaction struct {
 // NewTransactions stands before a server.
 func NewTransactions(t testing.TB, s *Server) *Transactions {
 	t.Helper()
+	set, _, err := s.ReplicaSet(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	x := &Transactions{
-		server: s.host(t), Lifetime: time.Minute, ended: make(chan struct{}), open: make(map[string]*transaction), held: make(map[string]string), committed: make(map[string]bool),
+		server: s, address: s.host(t), real: set != "", Lifetime: time.Minute, ended: make(chan struct{}), open: make(map[string]*transaction), held: make(map[string]string), committed: make(map[string]bool),
 		last: make(map[string]int64), idle: make(chan net.Conn, 64),
 	}
 	t.Cleanup(func() {
@@ -64,15 +72,26 @@ func NewTransactions(t testing.TB, s *Server) *Transactions {
 }
 
 // Behind returns the URI of a database of its own by way of a proxy whose commands are answered.
-func (x *Transactions) Behind(t testing.TB, s *Server) (p *Proxy, uri, name string) {
+func (x *Transactions) Behind(t testing.TB) (p *Proxy, uri string) {
 	t.Helper()
-	p, uri, name = s.Behind(t)
+	p, uri, _ = x.server.Behind(t)
 	p.Set(func(c Command) Answer { return x.Answer(p, c) })
-	return p, uri, name
+	return p, uri
+}
+
+// Beside returns the URI of the same database by way of another proxy.
+func (x *Transactions) Beside(t testing.TB, p *Proxy, uri string) (*Proxy, string) {
+	t.Helper()
+	other := NewProxy(t, x.address)
+	other.Set(func(c Command) Answer { return x.Answer(other, c) })
+	return other, strings.Replace(uri, p.Addr(), other.Addr(), 1)
 }
 
 // Answer carries out a command that came to a proxy.
 func (x *Transactions) Answer(p *Proxy, c Command) Answer {
+	if x.real {
+		return Pass()
+	}
 	reply, err := x.carryOut(c)
 	if err != nil {
 		return CutBefore()
@@ -108,7 +127,7 @@ func (x *Transactions) carryOut(c Command) (bson.D, error) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if x.open[id] == nil {
-			return noSuch, nil
+			return noSuch(), nil
 		}
 		x.end(id)
 		return bson.D{{Key: "ok", Value: 1.0}}, nil
@@ -127,10 +146,13 @@ func (x *Transactions) carryOut(c Command) (bson.D, error) {
 	return x.ask(command)
 }
 
-var (
-	noSuch   = Failure(251, "NoSuchTransaction", "there is no such transaction", "TransientTransactionError")
-	conflict = Failure(112, "WriteConflict", "another changes it", "TransientTransactionError")
-)
+func noSuch() bson.D {
+	return Failure(251, "NoSuchTransaction", "there is no such transaction", "TransientTransactionError")
+}
+
+func conflict() bson.D {
+	return Failure(112, "WriteConflict", "another changes it", "TransientTransactionError")
+}
 
 // stage notes what a statement of a transaction changes.
 func (x *Transactions) stage(id string, c Command, command bson.D) (bson.D, error) {
@@ -146,7 +168,7 @@ func (x *Transactions) stage(id string, c Command, command bson.D) (bson.D, erro
 	}
 	tx, n := x.open[id], 0
 	if tx == nil {
-		return noSuch, nil
+		return noSuch(), nil
 	}
 	for _, statement := range statements(command) {
 		found, err := x.find(command, statement)
@@ -156,7 +178,7 @@ func (x *Transactions) stage(id string, c Command, command bson.D) (bson.D, erro
 		for _, document := range found {
 			if x.last[document.name] > tx.began || x.held[document.name] != "" {
 				x.end(id)
-				return conflict, nil
+				return conflict(), nil
 			}
 			one := bson.D{{Key: "q", Value: bson.D{{Key: "_id", Value: document.id}}}}
 			for _, e := range statement {
@@ -180,10 +202,12 @@ func (x *Transactions) commit(id string) (bson.D, error) {
 	tx := x.open[id]
 	switch {
 	case tx == nil && !x.committed[id]:
-		return noSuch, nil
+		return noSuch(), nil
 	case tx != nil:
 		for _, change := range tx.changes {
-			if reply, err := x.ask(change); err != nil || fmt.Sprint(member(reply, "n")) != "1" {
+			// A server does not notice a change that changes nothing, so it holds no document.
+			reply, err := x.ask(change)
+			if err != nil || fmt.Sprint(member(reply, "n")) != "1" || fmt.Sprint(member(reply, "nModified")) == "0" {
 				return nil, fmt.Errorf("%v: %v, %w", change, reply, err)
 			}
 		}
@@ -202,33 +226,39 @@ func (x *Transactions) write(c Command, command bson.D) (bson.D, error) {
 		late = timer.C
 	}
 	for {
-		x.mu.Lock()
-		var touched []string
-		held := false
-		for _, statement := range statements(command) {
-			found, err := x.find(command, statement)
-			if err != nil {
-				x.mu.Unlock()
-				return nil, err
-			}
-			for _, document := range found {
-				touched = append(touched, document.name)
-				held = held || x.held[document.name] != ""
-			}
+		reply, ended, err := x.writeNow(command)
+		if ended == nil || err != nil {
+			return reply, err
 		}
-		if !held {
-			defer x.mu.Unlock()
-			x.wrote(touched...)
-			return x.ask(command)
-		}
-		ended := x.ended
-		x.mu.Unlock()
 		select {
 		case <-ended:
 		case <-late:
 			return Failure(50, "MaxTimeMSExpired", "another changes it"), nil
 		}
 	}
+}
+
+// writeNow carries out a change, unless a transaction holds one of its documents: then it
+// returns a channel that is closed when one has ended.
+func (x *Transactions) writeNow(command bson.D) (reply bson.D, ended <-chan struct{}, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var touched []string
+	for _, statement := range statements(command) {
+		found, err := x.find(command, statement)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, document := range found {
+			if x.held[document.name] != "" {
+				return nil, x.ended, nil
+			}
+			touched = append(touched, document.name)
+		}
+	}
+	x.wrote(touched...)
+	reply, err = x.ask(command)
+	return reply, nil, err
 }
 
 // The caller of the following holds mu.
@@ -270,8 +300,12 @@ func (x *Transactions) find(command, statement bson.D) (list []found, err error)
 	}
 	collection, db := command[0].Value, member(command, "$db")
 	reply, err := x.ask(bson.D{
-		{Key: "find", Value: collection}, {Key: "filter", Value: q}, {Key: "projection", Value: bson.D{{Key: "_id", Value: 1}}}, {Key: "singleBatch", Value: true},
-		{Key: "batchSize", Value: 10_000}, {Key: "$db", Value: db},
+		{Key: "find", Value: collection},
+		{Key: "filter", Value: q},
+		{Key: "projection", Value: bson.D{{Key: "_id", Value: 1}}},
+		{Key: "singleBatch", Value: true},
+		{Key: "batchSize", Value: 10_000},
+		{Key: "$db", Value: db},
 	})
 	cursor, _ := member(reply, "cursor").(bson.D)
 	batch, _ := member(cursor, "firstBatch").(bson.A)
@@ -321,7 +355,7 @@ func (x *Transactions) ask(command bson.D) (bson.D, error) {
 	select {
 	case conn = <-x.idle:
 	default:
-		if conn, err = net.Dial("tcp", x.server); err != nil {
+		if conn, err = net.Dial("tcp", x.address); err != nil {
 			return nil, err
 		}
 	}
@@ -342,5 +376,6 @@ func (x *Transactions) ask(command bson.D) (bson.D, error) {
 		return nil, err
 	}
 	var reply bson.D
-	return reply, bson.Unmarshal(document, &reply)
+	err = bson.Unmarshal(document, &reply)
+	return reply, err
 }
