@@ -105,7 +105,18 @@ func ruled(t *testing.T) *env {
 	types[0].Fields[fStars].Auth.Write = []string{"editor"}
 	types[0].Fields[fPrice].Auth.Read = []string{"editor"}
 	types[1].Auth.History = []string{"editor"}
-	return newEnvOf(t, types, nil)
+	return newEnvOf(t, types, func(engine driver.Engine) driver.Engine { return knowing{engine} })
+}
+
+// knowing is an engine that remembers every version.
+type knowing struct{ driver.Engine }
+
+func (k knowing) Remembered(ctx context.Context, collection, key string, number int64) (*driver.Version, error) {
+	vs, err := k.Get(ctx, collection, []driver.Ref{{Key: key, Number: number}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return vs[0], nil
 }
 
 func TestWritesNeedPermission(t *testing.T) {
@@ -178,6 +189,14 @@ func TestWritesNeedPermission(t *testing.T) {
 		if !ok || k.Message != `Project "b" does not exist` || k.ActualVersion != 0 {
 			t.Errorf("%s: %+v", name, k)
 		}
+	}
+
+	// Who may not read the past is told of a conflict without it.
+	must(e.tags.Create(editor(), storage.CreateInput{Key: "t", Data: object{"name": "T"}}))(t)
+	must(e.tags.Update(editor(), storage.UpdateInput{Key: "t", ExpectedVersion: 1, Patch: object{"name": "U"}}))(t)
+	lost, ok := must(e.tags.Update(ada(), storage.UpdateInput{Key: "t", ExpectedVersion: 1, Patch: object{"name": "V"}}))(t).(*storage.Conflict[*tag])
+	if !ok || lost.ActualVersion != 2 || lost.Current == nil || lost.Base != nil || len(must(lost.ChangesSince(ada()))(t)) > 0 {
+		t.Errorf("%+v", lost)
 	}
 
 	// What somebody could not see for a while is not merged over.

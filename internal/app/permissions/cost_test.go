@@ -16,7 +16,6 @@ import (
 	"github.com/asof/asof/internal/fixture/graph/model"
 	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/storage"
-	"github.com/asof/asof/storage/sqlitestore"
 )
 
 // What a token, a rule, and fields that may not be read cost a point read, through everything but the network.
@@ -25,16 +24,11 @@ func TestCost(t *testing.T) {
 		t.Skip("the race detector takes most of the time")
 	}
 	const body = `{"query":"query Q($key: ID!) {project(key: $key) {name stars archived sourceCodeUrl updatedAt}}","variables":{"key":"hearth"}}`
-	dir := t.TempDir()
-	file := filepath.Join(dir, "secret")
+	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	engine, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "asof.db"), sqlitestore.Options{Collections: storage.CollectionsOf(model.Types), Sync: sqlitestore.SyncOff})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = engine.Close() })
+	engine := onSQLite(t)
 	store, err := storage.New(engine, model.Types)
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,8 @@ import (
 	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/mongostore/mongotest"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -49,6 +51,27 @@ func setRules(t *storage.Type, of storage.Auth, fields map[string]storage.Auth) 
 	for i := range t.Fields {
 		t.Fields[i].Auth = fields[t.Fields[i].Name]
 	}
+}
+
+func onSQLite(t *testing.T) driver.Engine {
+	t.Helper()
+	engine, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), sqlitestore.Options{Collections: storage.CollectionsOf(model.Types), Sync: sqlitestore.SyncOff})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.Close() })
+	return engine
+}
+
+func onMongoDB(t *testing.T) driver.Engine {
+	t.Helper()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	engine, err := mongostore.Open(t.Context(), uri, mongostore.Options{Collections: storage.CollectionsOf(model.Types)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.Close() })
+	return engine
 }
 
 const secret = "a secret of no less than 32 bytes"
@@ -103,18 +126,12 @@ type world struct {
 	groups  map[string]bool   // all change groups
 }
 
-func newWorld(t *testing.T, executor string, seed uint64) *world {
+func newWorld(t *testing.T, engine driver.Engine, executor string, seed uint64) *world {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "secret")
+	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	engine, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "asof.db"), sqlitestore.Options{Collections: storage.CollectionsOf(model.Types), Sync: sqlitestore.SyncOff})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = engine.Close() })
 	m := &app.Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
 	handler, err := m.Handler(engine, "--auth=jwt", "--anonymous-read", "--jwt-secret-file="+file, "--executor="+executor, "--log-level=error", "--max-fields=5000", "--max-cost=5000000")
 	if err != nil {
@@ -414,10 +431,17 @@ func (w *world) conflicts() []string {
 
 // No answer has what somebody may not read, whatever is asked; and what he may read, some has.
 func TestNothingIsLeaked(t *testing.T) {
-	for _, executor := range []string{"plan", "gqlgen"} {
-		t.Run(executor, func(t *testing.T) {
-			w := newWorld(t, executor, 7)
-			for range 150 {
+	writes := 150
+	if race {
+		writes = 60
+	}
+	for _, c := range []struct {
+		name, executor string
+		engine         func(*testing.T) driver.Engine
+	}{{"sqlite", "plan", onSQLite}, {"gqlgen", "gqlgen", onSQLite}, {"mongodb", "plan", onMongoDB}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, c.engine(t), c.executor, 7)
+			for range writes {
 				w.write()
 			}
 			w.times()
