@@ -28,7 +28,7 @@ const (
 
 // newDraftType returns the type of the drafts of a type, which declares nothing as required.
 func newDraftType(t *Type) *Type {
-	return &Type{Name: t.Name + "Draft", Collection: draftCollection(t), Fields: []Field{
+	d := &Type{Name: t.Name + "Draft", Collection: draftCollection(t), Fields: []Field{
 		draftKey:     {Name: "documentKey", Kind: KindID, Indexed: true},
 		draftBase:    {Name: "baseVersion", Kind: KindInt}, // 0: of a new document
 		draftAuthor:  {Name: "author", Kind: KindID},
@@ -37,6 +37,8 @@ func newDraftType(t *Type) *Type {
 		draftExpires: {Name: "expiresAt", Kind: KindDateTime},
 		draftContent: {Name: "document", Kind: KindObject, Object: incomplete(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{})},
 	}}
+	d.drafts = d // it has none of its own
+	return d
 }
 
 // draftCollection is where the drafts of a type are kept.
@@ -56,14 +58,6 @@ func Held(stats driver.Stats) (documents, drafts int64) {
 		}
 	}
 	return documents, drafts
-}
-
-// prepareDrafts is prepare for a type of drafts, which has names that are reserved in others.
-func (t *Type) prepareDrafts() error {
-	t.once.Do(func() {
-		t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{})
-	})
-	return t.err
 }
 
 // incomplete returns a type without required fields. Types may contain themselves, so done
@@ -292,16 +286,9 @@ func (t *Type) draftsShown(ctx context.Context, at driver.Instant) driver.Filter
 	}
 }
 
-// shownDraft is draftsShown of one draft.
-func (s *Store) shownDraft(ctx context.Context, t *Type, v *driver.Version, at driver.Instant) bool {
-	if !live(v) {
-		return false
-	}
-	d := s.newDocument(t.drafts, v, at, at, false)
-	author, errAuthor := d.String(draftAuthor)
-	shared, _ := d.OptBool(draftShared)
-	expires, errExpires := d.OptInstant(draftExpires)
-	return errAuthor == nil && errExpires == nil && (author == actorOf(ctx).ID || shared != nil && *shared) && (expires == nil || *expires > at)
+// showsDraft is draftsShown of one draft.
+func (t *Type) showsDraft(ctx context.Context, v *driver.Version, at driver.Instant) bool {
+	return live(v) && holds(t.draftsShown(ctx, at), v.Data)
 }
 
 // readDraft returns a draft as it was at an instant; nil where there is none that the actor may read.
@@ -310,7 +297,7 @@ func (s *Store) readDraft(ctx context.Context, t *Type, id string, at, now drive
 		return nil, nil
 	}
 	v, err := s.getOne(ctx, t.drafts, driver.Ref{Key: id, At: at})
-	if err != nil || !s.shownDraft(ctx, t, v, now) {
+	if err != nil || !t.showsDraft(ctx, v, now) {
 		return nil, err
 	}
 	return s.newDocument(t.drafts, v, now, now, false), nil

@@ -2,11 +2,14 @@ package storage_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -216,6 +219,9 @@ func TestDraftsAreOfTheirAuthor(t *testing.T) {
 	past := e.clock.advance(0) - 1
 	_, err := e.projects.StartDraft(e.as("ann"), storage.StartDraftInput{Key: "a", ExpiresAt: &past})
 	wantError(t, err, storage.CodeBadUserInput, "input.expiresAt")
+	e.create("large", object{"name": "L", "description": strings.Repeat("x", 8<<20-60)})
+	_, err = e.projects.StartDraft(e.as("ann"), storage.StartDraftInput{Key: "large"})
+	wantError(t, err, storage.CodeBadUserInput, "input: the document would have")
 	_, err = e.projects.StartDraft(e.as("ann"), storage.StartDraftInput{Key: ""})
 	wantError(t, err, storage.CodeBadUserInput, "input.key")
 	_, err = e.projects.GetOrDraft(e.as("ann"), "a", nil, ptr(1), ptr(own.ID()))
@@ -303,6 +309,66 @@ func TestApprovalsRace(t *testing.T) {
 					t.Errorf("version %d, want %d", got, made)
 				}
 			})
+		}
+	}
+}
+
+// Of those who save, approve and discard a draft at once, one ends it, and what was approved is
+// what the last save left.
+func TestADraftEndsOnce(t *testing.T) {
+	e := newEnv(t)
+	for round := range 20 {
+		key := fmt.Sprint("k", round)
+		e.create(key, object{"name": "A"})
+		d := e.start("ann", storage.StartDraftInput{Key: key, Shared: ptr(true)})
+		var group sync.WaitGroup
+		var approved, discarded atomic.Int64
+		saved := make([]int, 4) // the stars of the last save of each
+		for w := range saved {
+			group.Go(func() {
+				ctx := storage.WithActor(context.Background(), storage.Actor{ID: "ann"})
+				for range 50 {
+					var err error
+					switch rand.IntN(12) {
+					case 0:
+						var res any
+						if res, err = e.projects.ApproveDraft(ctx, storage.ApproveDraftInput{Draft: d.ID()}); err == nil {
+							if _, ok := res.(*storage.Success[*project]); ok {
+								approved.Add(1)
+							}
+						}
+					case 1:
+						if _, err = e.projects.DiscardDraft(ctx, storage.DiscardDraftInput{Draft: d.ID()}); err == nil {
+							discarded.Add(1)
+						}
+					default:
+						var now draft
+						if now, err = e.projects.Draft(ctx, d.ID()); err != nil || now == nil {
+							break
+						}
+						stars := 100*now.Revision() + w
+						var res any
+						if res, err = e.projects.SaveDraft(ctx, storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: now.Revision(), Patch: object{"stars": stars}}); err == nil {
+							if s, ok := res.(draftSuccess); ok && s.Changed {
+								saved[w] = stars
+							}
+						}
+					}
+					var known *storage.Error
+					if err != nil && (!errors.As(err, &known) || known.Code != storage.CodeNotFound && !strings.Contains(known.Message, "read again what you approve")) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		doc := e.get(key)
+		stars := must(doc.OptInt(fStars))(t)
+		if ended := approved.Load() + discarded.Load(); ended > 1 || int64(doc.Version()) != 1+approved.Load() && stars != nil || len(e.drafts("ann", object{"documentKey": object{"eq": key}})) != int(1-ended) {
+			t.Errorf("approved %d times, discarded %d, version %d", approved.Load(), discarded.Load(), doc.Version())
+		}
+		if approved.Load() == 1 && stars != nil && *stars != slices.Max(saved) {
+			t.Errorf("%d stars, the last save had %d", *stars, slices.Max(saved))
 		}
 	}
 }

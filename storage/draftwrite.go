@@ -122,8 +122,8 @@ func (c *Collection[T]) StartDraft(ctx context.Context, in StartDraftInput) (*Dr
 		set["baseVersion"], set["document"] = int(cur.Number), stored(cur.Data)
 	}
 	m, err := s.creation(c.t.drafts, &CreateInput{Key: newID(), Data: set})
-	if err != nil {
-		return nil, err
+	if err != nil { // such as that it is too large with what a draft has beside the document
+		return nil, renamed(err, "input.data", "input")
 	}
 	outs, err := s.mutate(ctx, op, op.group(), m)
 	if err != nil {
@@ -159,14 +159,11 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in SaveDraftInput) (any, 
 	m.patch = nil // what was saved meanwhile is not compared with it
 	next := m.next
 	m.next = func(ctx context.Context, op *operation, cur *driver.Version) (*driver.Write, error) {
-		if !s.shownDraft(ctx, c.t, cur, op.begin) {
+		if !c.t.showsDraft(ctx, cur, op.begin) {
 			return nil, noDraft(c.t, in.Draft)
 		}
 		w, err := next(ctx, op, cur)
-		if e, ok := errors.AsType[*Error](err); ok {
-			err = &Error{Code: e.Code, Message: strings.Replace(e.Message, "input.patch.document", "input.patch", 1), Cause: e.Cause}
-		}
-		return w, err
+		return w, renamed(err, "input.patch.document", "input.patch")
 	}
 	outs, err := s.mutate(ctx, op, op.group(), m)
 	if err != nil {
@@ -176,13 +173,22 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in SaveDraftInput) (any, 
 	if o.conflict == nil {
 		return &DraftSuccess[T]{c.draft(o.doc), o.changed, in.ClientMutationID}, nil
 	}
-	if !s.shownDraft(ctx, c.t, o.before, op.begin) {
+	if !c.t.showsDraft(ctx, o.before, op.begin) {
 		return nil, noDraft(c.t, in.Draft)
 	}
 	return &DraftConflict[T]{
 		Message:          fmt.Sprintf("The draft is at revision %d, not at revision %d", o.before.Number, in.ExpectedRevision),
 		ExpectedRevision: in.ExpectedRevision, Draft: c.draft(o.conflict.current),
 	}, nil
+}
+
+// renamed returns an error of an input of a document of the type of drafts, in the words of the
+// client's input.
+func renamed(err error, from, to string) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return &Error{Code: e.Code, Message: strings.Replace(e.Message, from, to, 1), Cause: e.Cause}
+	}
+	return err
 }
 
 // DiscardDraft ends a draft. Errors: NOT_FOUND for what is no draft that the actor may read.
@@ -278,18 +284,14 @@ func (s *Store) approval(ctx context.Context, t *Type, in *ApproveDraftInput) (*
 // listed puts problems into one sentence.
 func listed(problems []*DraftProblem) string {
 	const most = 20
-	var b strings.Builder
-	for i, p := range problems {
-		if i == most {
-			fmt.Fprintf(&b, "; and %d more, which problems of the draft tells", len(problems)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		b.WriteString(p.Path + ": " + p.Message)
+	var out []string
+	for _, p := range problems[:min(len(problems), most)] {
+		out = append(out, p.Path+": "+p.Message)
 	}
-	return b.String()
+	if more := len(problems) - most; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more, which problems of the draft tells", more))
+	}
+	return strings.Join(out, "; ")
 }
 
 // mutateDrafts is mutate for mutations of which some approve drafts, which end in the same
@@ -320,7 +322,7 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 	for i, m := range approvals {
 		switch now := ended[i].before; {
 		case ended[i].conflict == nil:
-		case s.shownDraft(ctx, m.t, now, op.begin):
+		case m.t.showsDraft(ctx, now, op.begin):
 			return nil, m.named(otherRevision(now.Number, m.draft.Number))
 		default:
 			return nil, m.named(noDraft(m.t, m.draft.Key))

@@ -206,7 +206,7 @@ func TestOnSQLite(t *testing.T) {
 		"IDsOfLaterPages": TestIDsOfLaterPages, "Watch": TestWatch, "WatchRefuses": TestWatchRefuses, "WhatCannotBeReadIsNullInFilters": TestWhatCannotBeReadIsNullInFilters,
 		"Draft": TestDraft, "DraftOfANewDocument": TestDraftOfANewDocument, "DraftConflict": TestDraftConflict, "DraftsAreOfTheirAuthor": TestDraftsAreOfTheirAuthor,
 		"SavesOfADraftRace": TestSavesOfADraftRace, "ApprovalsRace": TestApprovalsRace, "ApprovalThatWasCutOff": TestApprovalThatWasCutOff,
-		"DraftsShowNowhereElse": TestDraftsShowNowhereElse, "DraftsUnderAnotherSchema": TestDraftsUnderAnotherSchema, "ApprovalInACommit": TestApprovalInACommit, "ApprovalsInACommitRace": TestApprovalsInACommitRace,
+		"DraftsShowNowhereElse": TestDraftsShowNowhereElse, "DraftsUnderAnotherSchema": TestDraftsUnderAnotherSchema, "ApprovalInACommit": TestApprovalInACommit, "ApprovalsInACommitRace": TestApprovalsInACommitRace, "ADraftEndsOnce": TestADraftEndsOnce,
 		"Rules": TestRules, "WritesNeedPermission": TestWritesNeedPermission, "WatchesNeedPermission": TestWatchesNeedPermission, "DraftsNeedPermission": TestDraftsNeedPermission, "DraftsKeepWhatTheirAuthorCouldNotSee": TestDraftsKeepWhatTheirAuthorCouldNotSee, "PagesWithoutThePast": TestPagesWithoutThePast,
 	} {
 		t.Run(name, test)

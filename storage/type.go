@@ -136,9 +136,9 @@ func (t *Type) prepare() error {
 				return
 			}
 		}
-		if t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil {
+		if t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil && t.drafts == nil {
 			t.drafts = newDraftType(t)
-			t.err = t.drafts.prepareDrafts()
+			t.err = t.drafts.prepare()
 		}
 	})
 	return t.err
