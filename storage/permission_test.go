@@ -236,7 +236,7 @@ func TestWatchesNeedPermission(t *testing.T) {
 		ctx, cancel := context.WithCancel(storage.WithActor(t.Context(), actor))
 		defer cancel()
 		var told []string
-		for event, err := range e.store.Watch(ctx, storage.WatchQuery{Since: &since, Hints: hints}) {
+		for event, err := range e.follow(ctx, storage.WatchQuery{Since: &since, Hints: hints}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +280,7 @@ func TestWatchesNeedPermission(t *testing.T) {
 	if len(firsts) != 2 {
 		t.Errorf("the same event has %d identities, and is told in two ways", len(firsts))
 	}
-	for _, err := range e.store.Watch(storage.WithActor(t.Context(), ada), storage.WatchQuery{Types: []string{"Tag"}}) {
+	for _, err := range e.follow(storage.WithActor(t.Context(), ada), storage.WatchQuery{Types: []string{"Tag"}}) {
 		wantError(t, err, storage.CodeForbidden, "the past of Tag")
 	}
 }

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"iter"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -92,12 +91,7 @@ func (e *Event) Changes(ctx context.Context) ([]*FieldChange, error) {
 }
 
 // ID is equal for the same event of any watches that may tell the same of it; it can be compared.
-func (e *Event) ID() any {
-	return struct {
-		driver.LogPosition
-		as string
-	}{e.place.LogPosition, e.as}
-}
+func (e *Event) ID() any { return e.id }
 
 // Context returns a context in which the root field of a subscription tells the event, and an
 // operation reads at its instant.
@@ -123,19 +117,10 @@ func (s *Store) Subscribe(ctx context.Context) (context.Context, *Subscription) 
 	return context.WithValue(ctx, subscriptionKey{}, sub), sub
 }
 
-// Events yields the events that may be for the subscription, as Watch does: in the context of
+// Watch begins a watch of the events that may be for the subscription: in the context of
 // each, its root field tells it, or that it is for others.
-func (s *Subscription) Events(ctx context.Context) iter.Seq2[*Event, error] {
-	return func(yield func(*Event, error) bool) {
-		for e, err := range s.store.Watch(ctx, s.query) {
-			if err == nil && e.Begins() {
-				continue
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
+func (s *Subscription) Watch(ctx context.Context) (*Watch, error) {
+	return s.store.Watch(ctx, s.query)
 }
 
 // listen resolves the root field of a subscription: the channel has the one event of the

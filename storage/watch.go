@@ -1,8 +1,9 @@
 package storage
 
 import (
+	"cmp"
 	"context"
-	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,19 +21,20 @@ type WatchQuery struct {
 	Since *driver.Instant
 }
 
-// Event is a step of a watch: a version that was committed, or, the first time, only
-// where the watch begins.
+// Event is a version that was committed, as a watch delivers it.
 type Event struct {
 	store *Store
 	t     *Type
-	v     *driver.Version // nil in the first event
+	v     *driver.Version
 	place watchPlace
 	kind  EventKind
-	as    string // the watch's
+	id    any // an eventID
 }
 
-// Begins reports whether the event is the first one, which has nothing but a position.
-func (e *Event) Begins() bool { return e.v == nil }
+type eventID struct {
+	driver.LogPosition
+	as string // the watch's
+}
 
 // Position is the place behind this event; opaque, and good for as long as the store is.
 func (e *Event) Position() string { return e.place.encode() }
@@ -47,43 +49,30 @@ func (e *ResyncError) Error() string {
 	return "old versions were loaded at " + e.Loaded.String() + ", and are not delivered: read again what you need, and watch from then on"
 }
 
-// Watch delivers every version that is committed after the beginning, once, in the order of
-// commits; a read at Now shows it already. The first event is only a position.
-//
-// The log is delivered up to Now, again and again: at once after a commit of this process,
-// and at most a second after one of another. The loop slows no other. It ends when it is left,
-// or with an error, as when the context ends.
-// Errors: *ResyncError; TOO_SLOW once the loop has come to Now and then falls behind by more
-// than the rounds that are kept; BAD_USER_INPUT for an unknown type, for a position or an
-// instant that is in the future or malformed, and for both; UNAVAILABLE.
-func (s *Store) Watch(ctx context.Context, q WatchQuery) iter.Seq2[*Event, error] {
-	return func(yield func(*Event, error) bool) {
-		w := &watch{store: s, query: q, yield: yield}
-		w.as = s.guard.fingerprint(ctx)
-		err := w.begin(ctx, q)
-		if err == nil {
-			s.feed.join()
-			defer s.feed.leave()
-			err = w.run(ctx)
-		}
-		if err != nil && !w.left {
-			yield(nil, err)
-		}
-	}
-}
-
-// watch is one call of Watch.
-type watch struct {
+// Watch delivers every version that is committed after the place where it begins, once, in the
+// order of commits; a read at Now shows it already. It is used by one goroutine at a time, and
+// holds nothing that has to be given back.
+type Watch struct {
 	store       *Store
 	collections []string
 	query       WatchQuery
 	as          string // what decides what the watch may tell
-	yield       func(*Event, error) bool
-	left        bool            // the loop was
-	live        bool            // it has read a round that watches share
-	woken       <-chan struct{} // closed when the log may have grown since what was read of it
+	live        bool   // it has read a round that watches share
 	place       watchPlace
 }
+
+// Watch begins a watch.
+// Errors: BAD_USER_INPUT for an unknown type, for a position or an instant that is in the future
+// or malformed, and for both; UNAVAILABLE.
+func (s *Store) Watch(ctx context.Context, q WatchQuery) (*Watch, error) {
+	w := &Watch{store: s, query: q, as: s.guard.fingerprint(ctx)}
+	err := w.begin(ctx, q)
+	return w, err
+}
+
+// Position is the place behind the last event that was taken, or where the watch begins; see
+// [Event.Position].
+func (w *Watch) Position() string { return w.place.encode() }
 
 // watchPlace is the position of a watch: all before it in the log has been delivered. Without
 // a collection it is after all versions of its instant.
@@ -119,8 +108,25 @@ func (p watchPlace) log(until driver.Instant) *driver.LogQuery {
 	return &driver.LogQuery{From: p.At, To: until + 1, After: &p.LogPosition}
 }
 
+// begins is the instant that all that comes after the place is after.
+func (p watchPlace) begins() driver.Instant {
+	if p.Collection == "" {
+		return p.At
+	}
+	return p.At - 1
+}
+
+// isBefore reports whether an event comes after the place.
+func (p watchPlace) isBefore(e *Event) bool {
+	if p.Collection == "" {
+		return p.At < e.place.At
+	}
+	return cmp.Or(cmp.Compare(p.At, e.place.At), cmp.Compare(p.Collection, e.place.Collection),
+		cmp.Compare(p.Key, e.place.Key), cmp.Compare(p.Number, e.place.Number)) < 0
+}
+
 // begin checks the query and finds the place where the watch begins.
-func (w *watch) begin(ctx context.Context, q WatchQuery) error {
+func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
 	for _, name := range q.Types {
 		t := w.store.byName[name]
 		if t == nil {
@@ -156,78 +162,62 @@ func (w *watch) begin(ctx context.Context, q WatchQuery) error {
 	return fromDriver(ctx, err)
 }
 
-func (w *watch) run(ctx context.Context) error {
-	w.deliver(nil)
-	for !w.left {
-		w.woken = w.store.feed.look() // before the round, so that nothing is missed
-		more, err := w.round(ctx)
-		if err != nil {
-			return err
-		}
-		if more || w.left {
-			continue
-		}
-		select {
-		case <-w.woken:
-		case <-ctx.Done():
-			return fromDriver(ctx, ctx.Err())
-		}
-	}
-	return nil
-}
-
-// round delivers what comes after the place: a round that is shared with other watches, or,
-// where none begins there, what there is up to where one does, or up to now. It reports whether
-// there may be more.
-func (w *watch) round(ctx context.Context) (more bool, err error) {
-	if w.place.Collection == "" {
-		r, err := w.store.feed.round(ctx, w.store, w.place.At)
-		if err != nil {
-			return false, err
-		}
-		if r != nil {
-			for _, v := range r.versions {
-				if !w.selects(v) {
-					continue
-				}
-				if v, err = w.store.guard.arrived(ctx, v); err != nil {
-					return false, fromDriver(ctx, err)
-				}
-				if v != nil && w.selects(v) && !w.deliver(v) {
-					return false, nil
-				}
-			}
-			w.live = true
-			w.place = watchPlace{driver.LogPosition{At: r.to}}
-			if r.woken != nil { // it may have begun before this watch looked
-				w.woken = r.woken
-			}
-			return r.more || !w.store.feed.last(r.to), nil
-		}
-		if w.live && w.store.feed.forgot(w.place.At) {
-			return false, errorf(CodeTooSlow, "events come faster than they are taken, and more wait than are kept: go on behind the last position, and take them faster or select fewer")
-		}
-	}
-	meeting, meets := w.store.feed.meets(w.place.At) // before Now: nothing is loaded between them unnoticed
-	until, err := w.store.watchedUntil(ctx, w.place.At)
+// Next delivers events up to Now, or less: an event that take returns false for is not taken,
+// and is the first of the next call. It reports whether there may be more; if not, there may be
+// when [Store.Notify] says so.
+// Errors: *ResyncError; TOO_SLOW once the watch has come to Now and then falls behind by more
+// than the rounds that are kept; UNAVAILABLE.
+func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, err error) {
+	f := &w.store.feed
+	from := w.place.begins()
+	r, next, err := f.round(ctx, w.store, from)
 	if err != nil {
 		return false, err
 	}
-	if meets {
-		until = meeting
+	if r != nil {
+		for _, e := range r.events {
+			if !w.place.isBefore(e) || !w.selects(e.v) {
+				continue
+			}
+			v, err := w.store.guard.arrived(ctx, e.v)
+			if err != nil {
+				return false, fromDriver(ctx, err)
+			}
+			if v == nil || !w.selects(v) {
+				continue
+			}
+			if w.as != "" {
+				e = w.store.event(v, w.as)
+			}
+			if !w.deliver(e, take) {
+				return true, nil
+			}
+		}
+		w.live = true
+		w.place = watchPlace{driver.LogPosition{At: r.to}}
+		return r.more || f.goesOn(r), nil
 	}
+	if w.live && f.forgot(from) {
+		return false, errorf(CodeTooSlow, "events come faster than they are taken, and more wait than are kept: go on behind the last position, and take them faster or select fewer")
+	}
+	// What comes before the next round is read by this watch alone.
+	until, err := w.store.watchedUntil(ctx, from)
+	if err != nil {
+		return false, err
+	}
+	until = min(until, next)
 	q := w.place.log(until)
 	q.Collections, q.Keys, q.Hints = w.collections, w.query.Keys, w.query.Hints
 	for v, err := range w.store.readLog(ctx, q) {
 		if err != nil {
 			return false, err
 		}
-		if !w.deliver(v) {
-			return false, nil
+		if !w.deliver(w.store.event(v, w.as), take) {
+			return true, nil
 		}
 	}
 	w.place = watchPlace{driver.LogPosition{At: until}}
-	return meets, nil
+	return true, nil
 }
 
 // watchedUntil returns up to when the log after an instant can be delivered.
@@ -248,46 +238,49 @@ func (s *Store) watchedUntil(ctx context.Context, from driver.Instant) (driver.I
 }
 
 // selects reports whether a version is one that the watch is about.
-func (w *watch) selects(v *driver.Version) bool {
+func (w *Watch) selects(v *driver.Version) bool {
 	return slices.Contains(w.collections, v.Collection) && (len(w.query.Keys) == 0 || slices.Contains(w.query.Keys, v.Key)) && w.query.Hints.Hold(v)
 }
 
-// deliver delivers a version, or a place if v is nil, and returns whether to continue.
-func (w *watch) deliver(v *driver.Version) bool {
-	e := &Event{store: w.store, v: v, as: w.as}
-	if v != nil {
-		w.place = watchPlace{positionOf(v)}
-		e.t = w.store.byCollection[v.Collection]
+// deliver delivers an event, and reports whether it was taken.
+func (w *Watch) deliver(e *Event, take func(*Event) bool) bool {
+	taken := take(e)
+	if taken {
+		w.place = e.place
 	}
-	e.place = w.place
-	w.left = !w.yield(e, nil)
-	return !w.left
+	return taken
 }
 
-// feed is what the watches of a store share: being woken, and the rounds in which the log
-// is read, so that a commit is read once and not by each watch.
+// event is the event of a version as it may be told to some.
+func (s *Store) event(v *driver.Version, as string) *Event {
+	place := watchPlace{positionOf(v)}
+	return &Event{store: s, t: s.byCollection[v.Collection], v: v, place: place, id: eventID{place.LogPosition, as}}
+}
+
+// feed is what the watches of a store share: being told that the log has grown, and the rounds
+// in which it is read, so that a commit is read once and not by each watch.
 type feed struct {
-	mu      sync.Mutex
-	woken   chan struct{} // closed when the log may have grown; nil: no watch waits
-	watches int
-	timer   *time.Timer // wakes the watches for what other processes commit
-	sleep   time.Duration
-	rounds  []*watchRound // none begins before the end of the one before it
-	held    int           // bytes of their versions
+	mu     sync.Mutex
+	notify map[*func()]struct{}
+	grown  uint64      // how often the log may have grown
+	timer  *time.Timer // for what other processes commit
+	sleep  time.Duration
+	rounds []*watchRound // none begins before the end of the one before it
+	held   int           // bytes of their versions
 }
 
 // watchRound is the log of (from, to].
 type watchRound struct {
 	from, to driver.Instant // to is known when done is closed
-	versions []*driver.Version
+	events   []*Event       // as they may be told to everybody, or are to be looked at again
 	bytes    int
-	more     bool            // it ends before now, as it got too large
-	woken    <-chan struct{} // closed when the log may have grown since the round began; nil where it is not shared
+	more     bool   // it ends before now, as it got too large
+	grown    uint64 // the feed's, when the round began
 	done     chan struct{}
 	err      error
 }
 
-// How long watches sleep at first and at most where nothing wakes them; and what a round,
+// How long the log is not looked at, at first and at most, where nothing is committed here; and what a round,
 // and all that are kept, may hold.
 const (
 	firstWatchSleep = 20 * time.Millisecond
@@ -298,62 +291,60 @@ const (
 	keptRoundBytes  = 8 << 20
 )
 
-// join is called by a watch that begins, and leave by one that ends.
-func (f *feed) join() {
+// Notify has a function called whenever the log may have grown, until stop is called: at once
+// after a commit of this process, and at most a second after one of another. It is called by who
+// commits, and must not take long.
+func (s *Store) Notify(grown func()) (stop func()) {
+	f := &s.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.watches++; f.watches == 1 {
+	if f.notify == nil {
+		f.notify = map[*func()]struct{}{}
+	}
+	if len(f.notify) == 0 {
 		f.sleep = firstWatchSleep
 		f.timer = time.AfterFunc(f.sleep, f.tick)
 	}
-}
-
-func (f *feed) leave() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.watches--; f.watches == 0 {
-		f.timer.Stop()
-		f.rounds, f.held = nil, 0
+	f.notify[&grown] = struct{}{}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if delete(f.notify, &grown); len(f.notify) == 0 {
+			f.timer.Stop()
+			f.rounds, f.held = nil, 0
+		}
 	}
 }
 
-// tick wakes the watches, ever more seldom while nothing is found.
+// tick notifies ever more seldom while nothing is found.
 func (f *feed) tick() {
 	f.wake()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.watches > 0 {
+	if len(f.notify) > 0 {
 		f.sleep = min(2*f.sleep, lastWatchSleep)
 		f.timer.Reset(f.sleep)
 	}
 }
 
-// look returns what is closed when the log may have grown since.
-func (f *feed) look() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.woken == nil {
-		f.woken = make(chan struct{})
-	}
-	return f.woken
-}
-
-// wake wakes all watches.
+// wake says that the log may have grown.
 func (f *feed) wake() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.woken != nil {
-		close(f.woken)
-		f.woken = nil
+	f.grown++
+	functions := slices.Collect(maps.Keys(f.notify))
+	f.mu.Unlock()
+	for _, grown := range functions {
+		(*grown)()
 	}
 }
 
-// last reports whether no round follows on an instant yet.
-func (f *feed) last(at driver.Instant) bool {
+// goesOn reports whether a round follows on another one, or the log may have grown since that
+// began.
+func (f *feed) goesOn(r *watchRound) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.rounds)
-	return n == 0 || f.rounds[n-1].from < at
+	return f.grown != r.grown || n > 0 && f.rounds[n-1].from >= r.to
 }
 
 // forgot reports whether what follows on an instant is not kept any more.
@@ -363,74 +354,62 @@ func (f *feed) forgot(at driver.Instant) bool {
 	return len(f.rounds) > 0 && at < f.rounds[0].from
 }
 
-// meets returns the next instant at which the last round begins or ends: a watch that reads up to
-// there by itself shares what follows. It is false where there is none after the given one.
-func (f *feed) meets(at driver.Instant) (driver.Instant, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.rounds) == 0 {
-		return 0, false
-	}
-	r := f.rounds[len(f.rounds)-1]
-	if at < r.from {
-		return r.from, true
-	}
-	select {
-	case <-r.done:
-		return r.to, at < r.to
-	default: // it is not known where it ends
-		return 0, false
+// round returns a round that has what follows on an instant, and reads it if no other watch has;
+// nil where that is not kept, but what follows on a later one is.
+func (f *feed) round(ctx context.Context, s *Store, from driver.Instant) (r *watchRound, next driver.Instant, err error) {
+	for {
+		r, mine, next := f.find(from)
+		if r == nil {
+			return nil, next, nil
+		}
+		if mine {
+			f.read(ctx, s, r)
+		}
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return nil, 0, fromDriver(ctx, ctx.Err())
+		}
+		switch {
+		case r.err != nil && !mine && ctx.Err() == nil: // it may be about the one who read
+			own := &watchRound{from: from, grown: r.grown}
+			own.fill(ctx, s)
+			return own, 0, own.err
+		case r.err != nil || from < r.to || from == r.from:
+			return r, 0, r.err
+		}
 	}
 }
 
-// round returns the round that begins at an instant, and reads it if no other watch has; nil where
-// the instant lies before the end of the last one, and no round begins there.
-func (f *feed) round(ctx context.Context, s *Store, from driver.Instant) (*watchRound, error) {
-	r, mine := f.find(from)
-	switch {
-	case r == nil:
-		return nil, nil
-	case mine:
-		f.read(ctx, s, r)
-	}
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		return nil, fromDriver(ctx, ctx.Err())
-	}
-	if r.err != nil && !mine && ctx.Err() == nil { // it may be about the one who read
-		own := &watchRound{from: from, done: make(chan struct{})}
-		own.fill(ctx, s)
-		return own, own.err
-	}
-	return r, r.err
-}
-
-// find finds a round, or begins one, which is then the caller's to read.
-func (f *feed) find(from driver.Instant) (r *watchRound, mine bool) {
+// find finds the round that has what follows on an instant, or may have, as it is being read; or
+// begins one, which is then the caller's to read; or returns where the next one begins.
+func (f *feed) find(from driver.Instant) (r *watchRound, mine bool, next driver.Instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range slices.Backward(f.rounds) {
-		if r.from == from {
-			return r, false
-		}
-	}
-	if n := len(f.rounds); n > 0 {
-		select {
-		case <-f.rounds[n-1].done:
-			if from < f.rounds[n-1].to {
-				return nil, false
+		if r.from <= from {
+			if !r.isDone() || from < r.to {
+				return r, false, 0
 			}
-		default: // it is not known where it ends
-			return nil, false
+			break
 		}
+		next = r.from
 	}
-	if f.woken == nil {
-		f.woken = make(chan struct{})
+	if next > 0 {
+		return nil, false, next
 	}
-	r = &watchRound{from: from, woken: f.woken, done: make(chan struct{})}
+	r = &watchRound{from: from, grown: f.grown, done: make(chan struct{})}
 	f.rounds = append(f.rounds, r)
-	return r, true
+	return r, true, 0
+}
+
+func (r *watchRound) isDone() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // read reads a round for all, and keeps it if anything is in it.
@@ -445,7 +424,7 @@ func (f *feed) read(ctx context.Context, s *Store, r *watchRound) {
 		}
 		return
 	}
-	if len(r.versions) > 0 {
+	if len(r.events) > 0 {
 		f.sleep = firstWatchSleep
 	}
 	for f.held += r.bytes; len(f.rounds) > 1 && (len(f.rounds) > keptRounds || f.held > keptRoundBytes); f.rounds = f.rounds[1:] {
@@ -468,11 +447,11 @@ func (r *watchRound) fill(ctx context.Context, s *Store) {
 			r.err = err
 			return
 		}
-		if n := len(r.versions); (n >= roundVersions || r.bytes >= roundBytes) && v.RecordedAt > r.versions[n-1].RecordedAt {
-			r.to, r.more = r.versions[n-1].RecordedAt, true
+		if n := len(r.events); (n >= roundVersions || r.bytes >= roundBytes) && v.RecordedAt > r.events[n-1].v.RecordedAt {
+			r.to, r.more = r.events[n-1].v.RecordedAt, true
 			return
 		}
-		r.versions = append(r.versions, v)
+		r.events = append(r.events, s.event(v, ""))
 		r.bytes += len(v.Data)
 	}
 	r.to = until

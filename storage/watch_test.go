@@ -18,12 +18,54 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
+// step is what a watch has come to: an event, or, the first time, its beginning.
+type step struct {
+	*storage.Event
+	position string
+}
+
+func (s step) Begins() bool     { return s.Event == nil }
+func (s step) Position() string { return s.position }
+
+// follow yields what a watch delivers until that fails or is left.
+func (e *env) follow(ctx context.Context, q storage.WatchQuery) iter.Seq2[step, error] {
+	return func(yield func(step, error) bool) {
+		grown := make(chan struct{}, 1)
+		defer e.store.Notify(func() {
+			select {
+			case grown <- struct{}{}:
+			default:
+			}
+		})()
+		w, err := e.store.Watch(ctx, q)
+		left := err == nil && !yield(step{position: w.Position()}, nil)
+		for !left && err == nil {
+			var more bool
+			more, err = w.Next(ctx, func(event *storage.Event) bool {
+				left = !yield(step{event, event.Position()}, nil)
+				return !left
+			})
+			if more || left || err != nil {
+				continue
+			}
+			select {
+			case <-grown:
+			case <-ctx.Done():
+				err = storage.Ended(ctx.Err())
+			}
+		}
+		if !left {
+			yield(step{}, err)
+		}
+	}
+}
+
 // watched follows a watch until it has told so many versions, and describes them.
 func (e *env) watched(q storage.WatchQuery, n int) (told, positions []string) {
 	e.t.Helper()
 	ctx, cancel := context.WithCancel(e.t.Context())
 	defer cancel()
-	for event, err := range e.store.Watch(ctx, q) {
+	for event, err := range e.follow(ctx, q) {
 		if err != nil {
 			e.t.Fatalf("after %q: %v", told, err)
 		}
@@ -72,7 +114,7 @@ func TestWatch(t *testing.T) {
 	}
 	// From now, of one type, with what is committed in the loop.
 	var got []string
-	for event, err := range e.store.Watch(t.Context(), storage.WatchQuery{Types: []string{"Project"}}) {
+	for event, err := range e.follow(t.Context(), storage.WatchQuery{Types: []string{"Project"}}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +146,7 @@ func TestWatchesTellAll(t *testing.T) {
 		all.Go(func() {
 			q := storage.WatchQuery{Since: &since}
 			for len(told[i]) < writers*writes+1 {
-				for event, err := range e.store.Watch(ctx, q) {
+				for event, err := range e.follow(ctx, q) {
 					if err != nil {
 						t.Errorf("watch %d, after %d versions: %v", i, len(told[i]), err)
 						return
@@ -153,7 +195,7 @@ func TestLoadsEndWatches(t *testing.T) {
 	e.create("a", map[string]any{"name": "A", "tags": []any{}})
 	position, ends := "", 0
 	var ended error
-	for event, err := range e.store.Watch(t.Context(), storage.WatchQuery{}) {
+	for event, err := range e.follow(t.Context(), storage.WatchQuery{}) {
 		if err != nil {
 			ended = err
 			ends++
@@ -166,7 +208,7 @@ func TestLoadsEndWatches(t *testing.T) {
 	if !errors.As(ended, &resync) || ends != 1 {
 		t.Errorf("the watch ended with %v, %d times", ended, ends)
 	}
-	for _, err := range e.store.Watch(t.Context(), storage.WatchQuery{After: position}) {
+	for _, err := range e.follow(t.Context(), storage.WatchQuery{After: position}) {
 		ended = err
 	}
 	if !errors.As(ended, &resync) {
@@ -174,7 +216,7 @@ func TestLoadsEndWatches(t *testing.T) {
 	}
 	e.clock.advance(time.Second)
 	n := 0
-	for event, err := range e.store.Watch(t.Context(), storage.WatchQuery{}) {
+	for event, err := range e.follow(t.Context(), storage.WatchQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +255,7 @@ func TestSharedRoundWakes(t *testing.T) {
 		held := &heldNow{Engine: e.engine.Engine, release: make(chan struct{})}
 		e.engine.Engine = held
 		follow := func(keys ...string) {
-			for event, err := range e.store.Watch(t.Context(), storage.WatchQuery{Since: &since}) {
+			for event, err := range e.follow(t.Context(), storage.WatchQuery{Since: &since}) {
 				if err != nil {
 					t.Error(err)
 					return
@@ -274,7 +316,7 @@ func TestWatchesShareRounds(t *testing.T) {
 		var told atomic.Int64
 		for range watches {
 			all.Go(func() {
-				for event, err := range e.store.Watch(ctx, storage.WatchQuery{}) {
+				for event, err := range e.follow(ctx, storage.WatchQuery{}) {
 					if err == nil && !event.Begins() {
 						told.Add(1)
 					}
@@ -305,7 +347,7 @@ func TestWatchesShareRounds(t *testing.T) {
 func TestWatchRefuses(t *testing.T) {
 	e := newEnv(t)
 	first := func(ctx context.Context, q storage.WatchQuery) error {
-		for _, err := range e.store.Watch(ctx, q) {
+		for _, err := range e.follow(ctx, q) {
 			return err
 		}
 		return nil
@@ -336,7 +378,7 @@ func TestSlowWatches(t *testing.T) {
 	e.create("a", map[string]any{"name": "A", "tags": []any{}})
 	var ended error
 	others.Go(func() { // the slow one
-		for event, err := range e.store.Watch(ctx, q) {
+		for event, err := range e.follow(ctx, q) {
 			if err != nil {
 				ended = err
 				break
@@ -352,7 +394,7 @@ func TestSlowWatches(t *testing.T) {
 	})
 	fast := make(chan int, versions)
 	others.Go(func() {
-		for event, err := range e.store.Watch(ctx, storage.WatchQuery{Since: &since}) {
+		for event, err := range e.follow(ctx, storage.WatchQuery{Since: &since}) {
 			if err != nil {
 				t.Error(err)
 				close(fast)
@@ -377,7 +419,7 @@ func TestSlowWatches(t *testing.T) {
 	close(written)
 	others.Wait()
 	wantError(t, ended, storage.CodeTooSlow, "go on behind the last position")
-	for event, err := range e.store.Watch(ctx, q) {
+	for event, err := range e.follow(ctx, q) {
 		if err != nil {
 			t.Fatal(err)
 		}

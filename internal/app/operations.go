@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"iter"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -38,17 +37,19 @@ func (o operations) Begin(ctx context.Context) (context.Context, error) {
 }
 
 // subscribe is httpapi.Config.Subscribe.
-func (o operations) subscribe(ctx context.Context) (context.Context, func(context.Context) iter.Seq2[httpapi.Event, error]) {
+func (o operations) subscribe(ctx context.Context) (context.Context, func(context.Context) (httpapi.Watch, error)) {
 	begin, sub := o.store.Subscribe(ctx)
-	return begin, func(ctx context.Context) iter.Seq2[httpapi.Event, error] {
-		return func(yield func(httpapi.Event, error) bool) {
-			for e, err := range sub.Events(ctx) {
-				if !yield(e, err) {
-					return
-				}
-			}
-		}
+	return begin, func(ctx context.Context) (httpapi.Watch, error) {
+		w, err := sub.Watch(ctx)
+		return watch{w}, err
 	}
+}
+
+// watch is a httpapi.Watch.
+type watch struct{ *storage.Watch }
+
+func (w watch) Next(ctx context.Context, take func(httpapi.Event) bool) (more bool, err error) {
+	return w.Watch.Next(ctx, func(e *storage.Event) bool { return take(e) })
 }
 
 // isMutation reports whether a context is of an operation that writes.

@@ -211,6 +211,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Schema:        schema,
 		Operations:    ops,
 		Subscribe:     ops.subscribe,
+		Notify:        store.Notify,
 		Identify:      f.Auth.identify(m.verifier),
 		Present:       ErrorPresenter(logger),
 		Recover:       Recover(logger),

@@ -144,6 +144,16 @@ type Place struct {
 // Enter waits for a place for a client's request, whose operation is not known yet; long if
 // reading it takes long. The error is ErrBusy or the context's.
 func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error) {
+	return g.enter(ctx, name, long, true)
+}
+
+// EnterUnasked is Enter for what a client has not asked for now, such as to be told an event: it
+// takes no share of others as one that is active does.
+func (g *Gate) EnterUnasked(ctx context.Context, name string) (*Place, error) {
+	return g.enter(ctx, name, false, false)
+}
+
+func (g *Gate) enter(ctx context.Context, name string, long, asked bool) (*Place, error) {
 	g.mu.Lock()
 	c := g.clients[name]
 	if c == nil {
@@ -152,7 +162,9 @@ func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error
 		g.clients[name] = c
 	}
 	c.refs++
-	g.visited(c, g.cfg.Now())
+	if asked {
+		g.visited(c, g.cfg.Now())
+	}
 	p := &Place{gate: g, client: c}
 	if long {
 		p.lane = slow

@@ -24,7 +24,6 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"iter"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -41,9 +40,12 @@ type Config struct {
 	// Operations gives each operation its instant.
 	Operations Operations
 	// Subscribe returns a context in which the execution of a subscription says what that is
-	// about, and tells nothing; after it, events yields the events that may be for the
-	// subscription, until an error. Nil: subscriptions are refused.
-	Subscribe func(ctx context.Context) (begin context.Context, events func(context.Context) iter.Seq2[Event, error])
+	// about, and tells nothing; after it, watch begins to watch the events that may be for the
+	// subscription. Nil: subscriptions are refused.
+	Subscribe func(ctx context.Context) (begin context.Context, watch func(context.Context) (Watch, error))
+	// Notify has a function called whenever there may be events, until stop is called. The
+	// function returns at once. It is needed with Subscribe.
+	Notify func(grown func()) (stop func())
 	// Identify returns who has sent a request; nil: nobody is known. It is called again while
 	// a WebSocket is open. A *Denied error is the answer, the text of another one is, with
 	// status 400.

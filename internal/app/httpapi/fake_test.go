@@ -40,7 +40,7 @@ type Query {
   items(first: Int, after: String, last: Int): ItemConnection!
   nodes(ids: [ID!]!): [Item]!
 }
-type Subscription { ticks(name: String, since: Since): String }
+type Subscription { ticks(name: String, since: Since): String  sure: String! }
 input Since { tick: Int }
 type Mutation { change(value: Int): Int changeItem: Item }
 type ItemConnection { edges: [ItemEdge!]! nodes: [Item!]! }

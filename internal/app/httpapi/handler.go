@@ -48,7 +48,7 @@ type Handler struct {
 	stopping context.Context
 	stop     context.CancelFunc
 	answered answered
-	telling  *semaphore.Weighted // has a place for each subscription that tells an event
+	teller   teller
 }
 
 // New makes a Handler. An origin that is not one is an error, and a trusted document that is not
@@ -80,7 +80,7 @@ func New(cfg Config) (*Handler, error) {
 		origins:    origins,
 		ids:        newRequestIDs(),
 		answered:   answered{kept: lru.New[answeredKey, *eventAnswer](answeredBytes)},
-		telling:    semaphore.NewWeighted(int64(max(runtime.GOMAXPROCS(0)/2, 1))),
+		teller:     teller{notify: cfg.Notify, now: cfg.Now, free: max(runtime.GOMAXPROCS(0)/2, 1), ready: map[string][]*subscription{}},
 	}
 	h.processor.now = cfg.CPU
 	h.metrics = newMetrics(cfg.Metrics, h.gate, h.memory)

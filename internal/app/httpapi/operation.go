@@ -45,6 +45,7 @@ type operation struct {
 	client string          // the sender, for its share of memory and places
 	hold   *admission.Hold // the memory that it holds; nil: that is not counted
 	get    bool            // it came by GET
+	event  bool            // it tells an event of a subscription
 	// readOnly is what it is answered if it is a mutation; nil: it is executed.
 	readOnly *Denied
 	// mayBeLong: it lists documents or reads histories.
@@ -182,6 +183,8 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 	h.metrics.observe(op, took)
 	level := slog.LevelInfo
 	switch {
+	case op.status == 0 && op.code() == CodeUnavailable && op.kind != string(ast.Query) && op.kind != string(ast.Mutation):
+		level = slog.LevelDebug // in streams nothing else bounds how many are refused; metrics count them
 	case h.cfg.Slow > 0 && took >= h.cfg.Slow:
 		level = slog.LevelWarn
 	case op.code() == codeInternal:

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -55,7 +54,12 @@ func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params 
 		return nil, p
 	}
 	var err error
-	if r.place, err = h.gate.Enter(ctx, op.client, len(text) >= longRequest); err != nil {
+	if op.event {
+		r.place, err = h.gate.EnterUnasked(ctx, op.client)
+	} else {
+		r.place, err = h.gate.Enter(ctx, op.client, len(text) >= longRequest)
+	}
+	if err != nil {
 		return nil, busy()
 	}
 	r.ctx = newOpContext(ctx, op, h.cfg.Now, r.place.Began().Add(h.cfg.Limits.Time))
@@ -184,7 +188,7 @@ func CountMemory(ctx context.Context, bytes int) error {
 		return nil
 	}
 	op.outOfMemory.Store(true)
-	return errors.New(noMemory)
+	return refuse(CodeUnavailable, noMemory)
 }
 
 // decodedSize estimates the bytes that a JSON text takes when it is decoded: a map takes

@@ -350,12 +350,20 @@ func (s *socket) subscribe(m message, hold *admission.Hold) error {
 		o.end(ctx)
 		return nil
 	}
-	s.ended.Go(func() {
-		defer o.end(ctx)
-		defer s.places.Release(1)
-		o.execute(ctx, m.Payload)
-	})
+	s.ended.Add(1)
+	go func() {
+		if !o.execute(ctx, m.Payload) {
+			o.leave(ctx)
+		}
+	}()
 	return nil
+}
+
+// leave is end for an operation that has a place.
+func (o *socketOperation) leave(ctx context.Context) {
+	o.places.Release(1)
+	o.end(ctx)
+	o.ended.Done()
 }
 
 // acquire takes one of the places, if one gets free in time.
@@ -380,8 +388,9 @@ func (o *socketOperation) end(ctx context.Context) {
 	o.cancel()
 }
 
-// execute executes the operation and sends its answer. The answer to a panic is an error.
-func (o *socketOperation) execute(ctx context.Context, payload []byte) {
+// execute executes the operation and sends its answer. The answer to a panic is an error. It
+// reports whether the operation goes on, as a subscription, which leaves by itself.
+func (o *socketOperation) execute(ctx context.Context, payload []byte) (goesOn bool) {
 	defer func() {
 		if failure := recover(); failure != nil {
 			o.op.errors = o.h.panicked(ctx, o.request, failure).list()
@@ -402,25 +411,34 @@ func (o *socketOperation) execute(ctx context.Context, payload []byte) {
 	case p != nil && p.status == closeInvalid:
 		o.socket.end(&violation{closeInvalid, p.message})
 		o.op.errors = p.list()
-		return
+		return false
 	case p != nil:
 		o.refuse(p)
-		return
+		return false
 	}
-	defer run.end()
-	if run.subscribes() {
-		if list := run.follow(ctx, o.next); list != nil {
-			o.fail(list)
+	defer func() {
+		if !goesOn {
+			run.end()
 		}
-		return
+	}()
+	if run.subscribes() {
+		run.follow(ctx, o.next, func(wrong gqlerror.List) {
+			if wrong != nil {
+				o.fail(wrong)
+			}
+			run.end()
+			o.leave(ctx)
+		})
+		return true
 	}
 	response := run.answer()
 	if run.refused != nil {
 		o.fail(response.Errors)
-		return
+		return false
 	}
 	o.answer(response, response.Data != nil)
 	o.complete()
+	return false
 }
 
 // refuse sends why the operation is not executed, which is its last message.
@@ -438,8 +456,10 @@ func (o *socketOperation) answer(response *graphql.Response, executed bool) {
 	o.send(messageNext, encode(new(bytes.Buffer), response, executed, o.op.instant))
 }
 
-// next sends an answer of a subscription, and reports whether the client waits for more.
-func (o *socketOperation) next(text []byte) bool { return o.send(messageNext, answerText{data: text}) }
+// next sends answers of a subscription, and reports whether the client waits for more.
+func (o *socketOperation) next(answers [][]byte) bool {
+	return !slices.ContainsFunc(answers, func(text []byte) bool { return !o.send(messageNext, answerText{data: text}) })
+}
 
 func (o *socketOperation) complete() { o.send(messageComplete, answerText{}) }
 

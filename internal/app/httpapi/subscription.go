@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -16,6 +15,16 @@ import (
 
 	"github.com/asof/asof/internal/lru"
 )
+
+// Watch is where the events come from that may be for a subscription.
+type Watch interface {
+	// Next has events taken, in their order, until there is none or take returns false, which
+	// leaves the event to the next call. It reports whether there may be more at once;
+	// otherwise there may be when Config.Notify says so.
+	Next(ctx context.Context, take func(Event) bool) (more bool, err error)
+	// Position is where to go on behind the events that were taken.
+	Position() string
+}
 
 // Event is an event of a subscription.
 type Event interface {
@@ -33,8 +42,6 @@ const (
 	// answeredBytes is how much of what events were answered with is kept, for other
 	// subscriptions with the same selection.
 	answeredBytes = 8 << 20
-	// turn is how long a subscription may take to tell an event before others begin.
-	turn = 5 * time.Millisecond
 	// beginning is the type of the argument that says where a subscription begins: it
 	// changes nothing of what an event is told with.
 	beginning = "Since"
@@ -101,74 +108,49 @@ func (r *run) subscribes() bool {
 	return r.refused == nil && r.oc.Operation.Operation == ast.Subscription
 }
 
-// follow executes a subscription: next sends the answer to an event, and returns false where
-// nobody waits for more. It returns the errors that end the subscription; nil where
-// the context has ended, which is the client's, or the server stops.
-func (r *run) follow(ctx context.Context, next func(text []byte) bool) gqlerror.List {
+// follow begins a subscription. send is called with the answers to events, and returns false
+// where nobody waits for more, by one goroutine at a time. At the end ended is called,
+// with the errors that ended the subscription: nil where the context has ended, which is the client's,
+// or the server stops.
+func (r *run) follow(ctx context.Context, send func(answers [][]byte) bool, ended func(wrong gqlerror.List)) {
 	h := r.h
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(h.stopping, cancel)()
-	begin, events := h.cfg.Subscribe(r.ctx)
+	begin, watch := h.cfg.Subscribe(r.ctx)
 	if r.op.errors = h.exec.execute(begin, r.op, r.oc).Errors; len(r.op.errors) > 0 {
-		return r.op.errors
+		ended(r.op.errors)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &subscription{run: r, ctx: ctx, same: selectionOf(r.oc), send: send}
+	var err error
+	if s.watch, err = watch(ctx); err != nil {
+		r.op.errors = gqlerror.List{h.exec.present(r.ctx, err)}
+		cancel()
+		ended(r.op.errors)
+		return
 	}
 	r.op.took = h.cfg.Now().Sub(r.op.start)
-	same := selectionOf(r.oc)
 	r.executed(0, true)
 	r.op.opContext.end()
 	if r.op.hold.Grow(subscriptionBytes+int64(len(r.oc.RawQuery))+decodedSize(mustEncode(r.params.Variables))) != nil {
 		r.op.errors = outOfMemory().list()
-		return r.op.errors
+		cancel()
+		ended(r.op.errors)
+		return
 	}
 	r.oc, r.op.document, r.follows = nil, nil, true
 	h.running.Release(1)
 	h.metrics.subscriptions.Inc()
-	defer h.metrics.subscriptions.Dec()
-	var last Event
-	for event, err := range events(ctx) {
-		var wrong gqlerror.List
-		if err != nil {
-			wrong = gqlerror.List{h.exec.present(ctx, err)}
-		} else {
-			done := h.takeTurn(ctx)
-			answer := r.answerTo(ctx, answeredKey{same, event.ID()}, event)
-			if wrong = answer.err; answer.text != nil && !next(answer.text) {
-				cancel()
-			}
-			done()
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case wrong != nil && last != nil:
-			ended := *wrong[0] // others may have the same
-			ended.Extensions = map[string]any{"position": last.Position()}
-			maps.Copy(ended.Extensions, wrong[0].Extensions)
-			wrong = gqlerror.List{&ended}
-			fallthrough
-		case wrong != nil:
-			r.op.errors = wrong
-			return wrong
-		}
-		last = event
+	stopping := context.AfterFunc(h.stopping, cancel)
+	s.stop = func() {
+		stopping()
+		cancel()
 	}
-	return nil
-}
-
-// takeTurn waits until few enough others tell an event: together they would keep the processors
-// from those who write. The turn ends with the function that is returned, or after a time:
-// who waits for a place or for a client holds up nobody.
-func (h *Handler) takeTurn(ctx context.Context) (done func()) {
-	if h.telling.Acquire(ctx, 1) != nil {
-		return func() {}
+	s.ended = func(wrong gqlerror.List) {
+		h.metrics.subscriptions.Dec()
+		r.op.errors = wrong
+		ended(wrong)
 	}
-	over := sync.OnceFunc(func() { h.telling.Release(1) })
-	timer := time.AfterFunc(turn, over)
-	return func() {
-		timer.Stop()
-		over()
-	}
+	h.teller.add(s)
 }
 
 // answerTo returns the answer to an event, which the first of the subscriptions with the same
@@ -200,7 +182,7 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 	defer h.answered.made(key, answer)
 	op := &operation{
 		start: h.cfg.Now(), transport: r.op.transport, request: r.op.request, actor: r.op.actor,
-		most: r.op.most, client: r.op.client, hold: h.memory.Hold(r.op.client),
+		most: r.op.most, client: r.op.client, event: true, hold: h.memory.Hold(r.op.client),
 	}
 	ctx = event.Context(context.WithoutCancel(ctx))
 	defer func() {
@@ -224,6 +206,9 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 	if response.Data == nil && len(response.Errors) == 0 {
 		return
 	}
+	if len(response.Errors) > 0 && (response.Data == nil || rootFailed(one.oc, response.Data)) {
+		response.Data = []byte("null")
+	}
 	if response.Extensions == nil {
 		response.Extensions = map[string]any{}
 	}
@@ -233,8 +218,16 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 	answer.text = slices.Concat(text.before, text.data, text.after)
 }
 
-// comment is what clients pass over; by it both sides notice that the other is gone.
-const comment = ":\n\n"
+// rootFailed reports whether the root field of a subscription is null and must not be: gqlgen
+// writes it as it is.
+func rootFailed(oc *graphql.OperationContext, data []byte) bool {
+	root := graphql.CollectFields(oc, oc.Operation.SelectionSet, []string{"Subscription"})[0]
+	return root.Definition.Type.NonNull && string(data) == `{"`+root.Alias+`":null}`
+}
+
+// comment is what clients pass over; by it both sides notice that the other is gone. An answer
+// is an event between the two others.
+var comment, beforeEvent, afterEvent = []byte(":\n\n"), []byte("event: next\ndata: "), []byte("\n\n")
 
 // eventStream is an answer of server-sent events that goes on.
 type eventStream struct {
@@ -259,35 +252,49 @@ func (x *exchange) follow(run *run) {
 		if _, denied := h.identify(r); denied != nil && denied.Status != http.StatusServiceUnavailable {
 			cancel() // as for WebSockets: credentials expire
 		}
-		if s.send([]byte(comment)) {
+		if s.send(comment) {
 			s.again()
 		}
 	})
 	defer s.end()
-	s.send([]byte(comment))
-	list := run.follow(ctx, s.write)
-	if list != nil {
+	s.send(comment)
+	ended := make(chan gqlerror.List, 1)
+	run.follow(ctx, s.write, func(wrong gqlerror.List) { ended <- wrong })
+	if list := <-ended; list != nil {
 		text := encode(new(bytes.Buffer), &graphql.Response{Errors: list}, false, "")
-		s.write(slices.Concat(text.before, text.after))
+		s.write([][]byte{slices.Concat(text.before, text.after)})
 		s.send([]byte(complete))
 	}
 }
 
-// write sends an answer, and reports whether the client takes it.
-func (s *eventStream) write(answer []byte) bool {
-	return s.send(slices.Concat([]byte("event: next\ndata: "), answer, []byte("\n\n")))
+// write sends answers at once, and reports whether the client takes them.
+func (s *eventStream) write(answers [][]byte) bool {
+	parts := make([][]byte, 0, 3*len(answers))
+	for _, answer := range answers {
+		parts = append(parts, beforeEvent, answer, afterEvent)
+	}
+	return s.send(parts...)
 }
 
-// send sends a part of the stream, and reports whether the client takes it.
-func (s *eventStream) send(text []byte) bool {
+// send sends parts of the stream, and reports whether the client takes them.
+func (s *eventStream) send(parts ...[]byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return false
 	}
-	s.h.setWriteDeadline(s.w, len(text))
-	_, err := s.w.Write(text)
-	s.ended = err != nil || http.NewResponseController(s.w).Flush() != nil
+	length := 0
+	for _, part := range parts {
+		length += len(part)
+	}
+	s.h.setWriteDeadline(s.w, length)
+	for _, part := range parts {
+		if _, err := s.w.Write(part); err != nil {
+			s.ended = true
+			return false
+		}
+	}
+	s.ended = http.NewResponseController(s.w).Flush() != nil
 	return !s.ended
 }
 

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"fmt"
-	"iter"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -19,10 +18,10 @@ import (
 
 // ticks are events of which there is one more whenever tick is called.
 type ticks struct {
-	mu   sync.Mutex
-	n    int
-	more chan struct{} // closed with the next
-	told map[int]int   // how often a tick was told
+	mu    sync.Mutex
+	n     int
+	grown func()
+	told  map[int]int // how often a tick was told
 }
 
 type tickKey struct{}
@@ -37,39 +36,47 @@ func (n tick) Context(ctx context.Context) context.Context {
 
 func (k *ticks) tick() {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.n++
-	close(k.more)
-	k.more = make(chan struct{})
+	grown := k.grown
+	k.mu.Unlock()
+	if grown != nil {
+		grown()
+	}
 }
 
-func (k *ticks) events(ctx context.Context) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		for n := 1; ; n++ {
-			k.mu.Lock()
-			there, more := k.n >= n, k.more
-			k.mu.Unlock()
-			if !there {
-				n--
-				select {
-				case <-more:
-				case <-ctx.Done():
-					yield(nil, ctx.Err())
-					return
-				}
-			} else if !yield(tick(n), nil) {
-				return
-			}
+// following is where a subscription is in the ticks.
+type following struct {
+	ticks *ticks
+	at    int
+}
+
+func (f *following) Position() string { return strconv.Itoa(f.at) }
+
+func (f *following) Next(_ context.Context, take func(Event) bool) (more bool, err error) {
+	for {
+		f.ticks.mu.Lock()
+		there := f.ticks.n > f.at
+		f.ticks.mu.Unlock()
+		if !there || !take(tick(f.at+1)) {
+			return there, nil
 		}
+		f.at++
 	}
 }
 
 // subscribe serves ticks, each of which tell returns a value for.
 func (k *ticks) serve(cfg *Config, schema *fakeSchema, tell func(n int) (any, error)) {
-	k.more, k.told = make(chan struct{}), map[int]int{}
-	cfg.Subscribe = func(ctx context.Context) (context.Context, func(context.Context) iter.Seq2[Event, error]) {
-		return ctx, k.events
+	k.told = map[int]int{}
+	cfg.Subscribe = func(ctx context.Context) (context.Context, func(context.Context) (Watch, error)) {
+		return ctx, func(context.Context) (Watch, error) { return &following{ticks: k}, nil }
 	}
+	cfg.Notify = func(grown func()) func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.grown = grown
+		return func() {}
+	}
+	schema.fields["sure"] = func(ctx context.Context) (any, error) { return schema.fields["ticks"](ctx) }
 	schema.fields["ticks"] = func(ctx context.Context) (any, error) {
 		n, ok := ctx.Value(tickKey{}).(tick)
 		if !ok {
@@ -145,6 +152,42 @@ func TestSubscriptionsEndWhereEventsCannotBeTold(t *testing.T) {
 	}
 }
 
+// An event whose root field must not be null, and failed, has no data.
+func TestEventsWithoutData(t *testing.T) {
+	var k ticks
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		k.serve(cfg, schema, func(int) (any, error) {
+			return nil, &gqlerror.Error{Message: "the document does not fit", Extensions: map[string]any{"code": codeInternal}}
+		})
+	})
+	c := s.connect(t, `{}`)
+	c.send(t, `{"type":"subscribe","id":"1","payload":{"query":"subscription {a: sure}"}}`)
+	k.tick()
+	c.want(t, `{"type":"next","id":"1","payload":{"errors":[{"message":"the document does not fit","extensions":{"code":"INTERNAL"}}],"data":null,"extensions":{"asOf":"2026-01-02T03:04:05Z","position":"1"}}}`)
+}
+
+// Clients take turns, whatever each has subscribed to: of another one's thousand subscriptions one
+// is told before a client's only one, and not all.
+func TestClientsTakeTurns(t *testing.T) {
+	var order []string
+	turns := teller{notify: func(func()) func() { return func() {} }, now: time.Now, ready: map[string][]*subscription{}}
+	add := func(client string) *subscription {
+		s := &subscription{run: &run{op: &operation{client: client}}, ctx: context.WithoutCancel(t.Context())}
+		turns.add(s)
+		return s
+	}
+	add("many")
+	add("many").over = true
+	add("many")
+	add("few")
+	for s := turns.next(); s != nil; s = turns.next() {
+		order = append(order, s.run.op.client)
+	}
+	if got := strings.Join(order, " "); got != "many few many" {
+		t.Errorf("turns of %s", got)
+	}
+}
+
 // Floods of subscriptions are refused by the connection's places, and a client that ends one,
 // or leaves, leaves nothing behind.
 func TestSubscriptionsAreBounded(t *testing.T) {
@@ -181,6 +224,11 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	}
 	if refused == 0 {
 		t.Error("subscriptions held more than the memory of all requests")
+	}
+	for _, line := range s.journal.lines(t) {
+		if line["level"] != "INFO" || line["codes"] != nil {
+			t.Errorf("a flood is logged: %v", line)
+		}
 	}
 	s.CloseClientConnections()
 	_ = c.Close()

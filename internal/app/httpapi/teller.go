@@ -1,0 +1,244 @@
+package httpapi
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// turn is how long a subscription may be told events before it is another one's turn, and how
+// long its turn keeps others waiting where it takes longer: it may wait for a place, or for its
+// client.
+const turn = 5 * time.Millisecond
+
+// rest is how long events are told until there is a rest as long.
+const rest = time.Millisecond
+
+// teller tells subscriptions their events. A few are told at a time, in turns: a commit may
+// concern thousands, which together would keep the processors from who writes. Clients take
+// turns, and the subscriptions of each. One that waits for events has no goroutine.
+type teller struct {
+	notify func(grown func()) (stop func())
+	now    func() time.Time
+
+	mu      sync.Mutex
+	free    int                        // places of those that are told
+	clients []string                   // with subscriptions that are ready, in the order of their turns
+	ready   map[string][]*subscription // by client, as clients has them; some may have ended
+	waiting []*subscription            // for events; some may have ended
+	grown   uint64                     // how often there may have been events
+	looked  uint64                     // what that was when those that wait were made ready
+	count   int                        // of subscriptions
+	stop    func()                     // ends notify; there is one while there are subscriptions
+}
+
+// subscription is a subscription that has begun. What tells it is guarded by the teller's lock,
+// the rest by its turn.
+type subscription struct {
+	run   *run
+	ctx   context.Context
+	same  selection
+	watch Watch
+	send  func(answers [][]byte) bool // sends answers to events; false: nobody waits for more
+	ended func(wrong gqlerror.List)   // is called when it has ended; nil: for no error
+	stop  func()                      // ends ctx
+	told  bool                        // it has its turn
+	over  bool                        // it has ended, or ends with its turn
+}
+
+// add begins to tell a subscription its events.
+func (t *teller) add(s *subscription) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count++; t.count == 1 {
+		t.stop = t.notify(t.grow)
+	}
+	t.queue(s)
+	t.start()
+	context.AfterFunc(s.ctx, func() { t.end(s) })
+}
+
+// grow notes that there may be events.
+func (t *teller) grow() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.grown++
+	t.start()
+}
+
+// end ends a subscription whose context has ended.
+func (t *teller) end(s *subscription) {
+	t.mu.Lock()
+	mine := !s.over && !s.told
+	s.over = true
+	t.mu.Unlock()
+	if mine {
+		t.finish(s, nil)
+	}
+}
+
+// finish is called once for each subscription, when nothing is told to it any more.
+func (t *teller) finish(s *subscription, wrong gqlerror.List) {
+	t.mu.Lock()
+	if t.count--; t.count == 0 {
+		t.stop()
+		t.waiting = nil
+	}
+	t.mu.Unlock()
+	s.stop()
+	s.ended(wrong)
+}
+
+// The methods below are called with the lock held.
+
+// queue makes a subscription ready for a turn.
+func (t *teller) queue(s *subscription) {
+	client := s.run.op.client
+	line, ok := t.ready[client]
+	if !ok {
+		t.clients = append(t.clients, client)
+	}
+	t.ready[client] = append(line, s)
+}
+
+// next takes the subscription whose turn it is; nil: none is ready.
+func (t *teller) next() *subscription {
+	for len(t.clients) > 0 {
+		client := t.clients[0]
+		line := t.ready[client]
+		t.clients = t.clients[1:]
+		if len(line) > 1 {
+			t.ready[client] = line[1:]
+			t.clients = append(t.clients, client)
+		} else {
+			delete(t.ready, client)
+		}
+		if s := line[0]; !s.over {
+			return s
+		}
+	}
+	return nil
+}
+
+// start has subscriptions told, if there is a place for one more.
+func (t *teller) start() {
+	if t.free > 0 {
+		t.free--
+		go t.work()
+	}
+}
+
+// work gives turns until no subscription is ready, or its place was given to another.
+func (t *teller) work() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for began := t.now(); ; {
+		if t.looked != t.grown {
+			t.looked = t.grown
+			for _, s := range t.waiting {
+				t.queue(s)
+			}
+			t.waiting = t.waiting[:0]
+		}
+		s := t.next()
+		if s == nil {
+			t.free++
+			return
+		}
+		if len(t.clients) > 0 {
+			t.start()
+		}
+		if !t.turn(s) {
+			t.start() // what was given the place may have found nothing
+			return
+		}
+		if worked := t.now().Sub(began); worked >= rest {
+			t.mu.Unlock()
+			time.Sleep(worked)
+			t.mu.Lock()
+			began = t.now()
+		}
+	}
+}
+
+// turn gives a subscription its turn, without the lock. It reports whether the place is still the
+// caller's.
+func (t *teller) turn(s *subscription) (kept bool) {
+	s.told = true
+	grown, done := t.grown, false
+	kept = true
+	t.mu.Unlock()
+	timer := time.AfterFunc(turn, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !done {
+			kept = false
+			t.free++
+			t.start()
+		}
+	})
+	more, wrong := s.tell(t.now)
+	t.mu.Lock()
+	s.told = false
+	switch {
+	case s.over || wrong != nil:
+		s.over = true
+		t.mu.Unlock()
+		t.finish(s, wrong)
+		t.mu.Lock()
+	case more || t.grown != grown:
+		t.queue(s)
+	default:
+		t.waiting = append(t.waiting, s)
+	}
+	timer.Stop()
+	done = true
+	return kept
+}
+
+// tell tells what there is, for as long as a turn. It reports whether there is more, and returns
+// the errors that end the subscription.
+func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.List) {
+	h := s.run.h
+	defer func() {
+		if failure := recover(); failure != nil {
+			wrong = h.panicked(s.ctx, s.run.op.request, failure).list()
+		}
+	}()
+	var over time.Time
+	var answers [][]byte
+	size := 0
+	more, err := s.watch.Next(s.ctx, func(event Event) bool {
+		switch at := now(); {
+		case over.IsZero():
+			over = at.Add(turn)
+		case at.After(over), size > mostCopied:
+			return false
+		}
+		answer := s.run.answerTo(s.ctx, answeredKey{s.same, event.ID()}, event)
+		if answer.text != nil {
+			answers, size = append(answers, answer.text), size+len(answer.text)
+		}
+		wrong = answer.err
+		return wrong == nil && s.ctx.Err() == nil
+	})
+	if len(answers) > 0 && !s.send(answers) {
+		s.stop()
+	}
+	switch {
+	case s.ctx.Err() != nil:
+		return false, nil
+	case wrong == nil && err != nil:
+		wrong = gqlerror.List{h.exec.present(s.ctx, err)}
+	}
+	if wrong != nil {
+		ended := *wrong[0] // others may have the same
+		ended.Extensions = map[string]any{"position": s.watch.Position()}
+		maps.Copy(ended.Extensions, wrong[0].Extensions)
+		wrong = gqlerror.List{&ended}
+	}
+	return more, wrong
+}
