@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/asof/asof/storage"
 )
 
 const jwtSecret = "a secret of no less than 32 bytes"
@@ -80,9 +82,15 @@ func TestIdentity(t *testing.T) {
 
 	const one = `{tag(key: "a") {name}}`
 	for name, bad := range map[string]struct{ authorization, challenge string }{
-		"nobody":   {"", `Bearer realm="asof"`},
-		"expired":  {signed(t, map[string]any{"sub": "u-1", "aud": "asof", "exp": 1}), `Bearer realm="asof", error="invalid_token", error_description="the token has expired; get a new one"`},
-		"audience": {signed(t, map[string]any{"sub": "u-1", "aud": "x"}), `Bearer realm="asof", error="invalid_token", error_description="the token is for another audience"`},
+		"nobody":          {"", `Bearer realm="asof"`},
+		"expired":         {signed(t, map[string]any{"sub": "u-1", "aud": "asof", "exp": 1}), `Bearer realm="asof", error="invalid_token", error_description="the token has expired; get a new one"`},
+		"audience":        {signed(t, map[string]any{"sub": "u-1", "aud": "x"}), `Bearer realm="asof", error="invalid_token", error_description="the token is for another audience"`},
+		"exp":             {signed(t, map[string]any{"sub": "u-1", "aud": "asof", "exp": "x"}), `Bearer realm="asof", error="invalid_token", error_description="the token has a claim of a wrong type: exp, nbf and iat are numbers, iss and sub texts, aud is a text or a list of texts"`},
+		"none":            {"Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJ1LTEiLCJhdWQiOiJhc29mIiwiZXhwIjo5OTk5OTk5OTk5fQ.", `Bearer realm="asof", error="invalid_token", error_description="the token is not a JSON Web Token that is signed by one of [HS256 HS384 HS512]"`},
+		"forged":          {ada("Ada") + "x", `Bearer realm="asof", error="invalid_token", error_description="the token's signature is not that of its issuer"`},
+		"huge":            {"Bearer " + strings.Repeat("a", 9<<10), `Bearer realm="asof", error="invalid_token", error_description="the token has more than 8192 bytes"`},
+		"a token's name":  {signed(t, map[string]any{"sub": "ci", "aud": "asof"}), `Bearer realm="asof", error="invalid_token", error_description="the token's subject (the claim sub) is the name of an API token of this server (asof token list)"`},
+		storage.Anonymous: {signed(t, map[string]any{"sub": storage.Anonymous, "aud": "asof"}), `Bearer realm="asof", error="invalid_token", error_description="the token's subject (the claim sub) is anonymous, as is who has no credentials"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := p.query(t, one, "Authorization", bad.authorization, "X-Actor", "ada")

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -106,7 +107,18 @@ func (v *Verifier) Verify(r *http.Request) (*Identity, error) {
 	case v.jwt == nil:
 		return nil, invalid("the token is not one of this server's API tokens: they begin with %s", tokenPrefix)
 	}
-	return v.jwt.verify(r.Context(), token)
+	who, err := v.jwt.verify(r.Context(), token)
+	if err != nil || v.tokens == nil {
+		return who, err
+	}
+	list, err := v.tokens.known()
+	switch {
+	case err != nil:
+		return nil, err
+	case slices.ContainsFunc(list, func(t Token) bool { return t.Name == who.ID }): // or who chooses his subject takes its place
+		return nil, invalid("the token's subject (the claim sub) is the name of an API token of this server (asof token list)")
+	}
+	return who, nil
 }
 
 // Ready returns an error while JSON Web Tokens cannot be verified, as the keys of their issuer
@@ -121,9 +133,12 @@ func (v *Verifier) Ready(ctx context.Context) error {
 // LongestName is the greatest length of who somebody is, in bytes.
 const LongestName = 200
 
+// anonymous is the author of what is written without an identity.
+const anonymous = "anonymous"
+
 // CheckName refuses a name that is empty, long, begins or ends with a blank, or has characters
 // that are not seen (it must be of the FreeformClass of RFC 8264), so that no name looks like
-// another. The error completes a sentence that begins with the name's place.
+// another, and that of nobody. The error completes a sentence that begins with the name's place.
 func CheckName(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "":
@@ -134,6 +149,8 @@ func CheckName(name string) error {
 		return errors.New("begins or ends with a blank; leave it out")
 	case !utf8.ValidString(name):
 		return errors.New("is not UTF-8")
+	case name == anonymous:
+		return errors.New("is " + anonymous + ", as is who has no credentials")
 	}
 	if _, err := precis.NewFreeform().String(name); err != nil {
 		return errors.New("must be text without control characters, marks that change the direction of writing, or other characters that are not seen")

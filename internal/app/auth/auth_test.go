@@ -133,21 +133,24 @@ func TestSecret(t *testing.T) {
 	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + parts[1] + "."
 	forged := parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(decoded(t, parts[1]), "ada", "bob", 1))) + "." + parts[2]
 	for name, bad := range map[string]struct{ token, why string }{
-		"none":             {none, "not a JSON Web Token that is signed by one of"},
-		"forged":           {forged, "the token's signature is not that of its issuer"},
-		"another secret":   {sign(t, jose.HS256, []byte(strings.Repeat("x", 32)), claims(c.now(), nil)), "the token's signature"},
-		"another issuer":   {token(map[string]any{"iss": "https://other.example"}), "of another issuer"},
-		"no issuer":        {token(map[string]any{"iss": nil}), "of another issuer"},
-		"another audience": {token(map[string]any{"aud": "others"}), "for another audience"},
-		"no audience":      {token(map[string]any{"aud": nil}), "for another audience"},
-		"expired":          {token(map[string]any{"exp": c.now().Add(-time.Minute).Unix()}), "expired"},
-		"no expiry":        {token(map[string]any{"exp": nil}), "no time when it expires"},
-		"later":            {token(map[string]any{"nbf": c.now().Add(time.Minute).Unix()}), "not valid yet"},
-		"nobody":           {token(map[string]any{"sub": nil}), "the claim sub) is empty"},
-		"unseen":           {token(map[string]any{"sub": "a\u202eb"}), "not seen"},
-		"huge":             {strings.Repeat("a", 64<<10), "more than 8192 bytes"},
-		"nonsense":         {"x.y.z", "not a JSON Web Token"},
-		"an API token":     {tokenPrefix + "x", "not a JSON Web Token"},
+		"none":              {none, "not a JSON Web Token that is signed by one of"},
+		"forged":            {forged, "the token's signature is not that of its issuer"},
+		"another secret":    {sign(t, jose.HS256, []byte(strings.Repeat("x", 32)), claims(c.now(), nil)), "the token's signature"},
+		"another issuer":    {token(map[string]any{"iss": "https://other.example"}), "of another issuer"},
+		"no issuer":         {token(map[string]any{"iss": nil}), "of another issuer"},
+		"another audience":  {token(map[string]any{"aud": "others"}), "for another audience"},
+		"no audience":       {token(map[string]any{"aud": nil}), "for another audience"},
+		"expired":           {token(map[string]any{"exp": c.now().Add(-time.Minute).Unix()}), "expired"},
+		"no expiry":         {token(map[string]any{"exp": nil}), "no time when it expires"},
+		"later":             {token(map[string]any{"nbf": c.now().Add(time.Minute).Unix()}), "not valid yet"},
+		"a text as expiry":  {token(map[string]any{"exp": "tomorrow"}), "a claim of a wrong type: exp"},
+		"a list as subject": {token(map[string]any{"sub": []string{"ada"}}), "a claim of a wrong type"},
+		"anonymous":         {token(map[string]any{"sub": "anonymous"}), "the claim sub) is anonymous, as is who has no credentials"},
+		"nobody":            {token(map[string]any{"sub": nil}), "the claim sub) is empty"},
+		"unseen":            {token(map[string]any{"sub": "a\u202eb"}), "not seen"},
+		"huge":              {strings.Repeat("a", 64<<10), "more than 8192 bytes"},
+		"nonsense":          {"x.y.z", "not a JSON Web Token"},
+		"an API token":      {tokenPrefix + "x", "not a JSON Web Token"},
 	} {
 		t.Run(name, func(t *testing.T) { v.refuses(t, bad.why, "Bearer "+bad.token) })
 	}
@@ -385,6 +388,7 @@ func TestTokens(t *testing.T) {
 	v := newVerifier(t, Config{Tokens: file, Now: c.now, JWT: &JWT{SecretFile: write(t, secret)}})
 	v.takes(t, first, Identity{ID: "ci", Roles: []string{"admin", "writer"}})
 	v.takes(t, sign(t, jose.HS256, []byte(secret), claims(c.now(), nil)), Identity{ID: "ada"})
+	v.refuses(t, "the claim sub) is the name of an API token", "Bearer "+sign(t, jose.HS256, []byte(secret), claims(c.now(), map[string]any{"sub": "ci"})))
 	second, third := add("ci"), add("dashboard")
 	v.takes(t, second, Identity{ID: "ci"})
 	list, err := Tokens(file)
@@ -408,6 +412,12 @@ func TestTokens(t *testing.T) {
 	if _, err := AddToken(file, "a\nb", nil, c.now()); err == nil {
 		t.Error("a name with a line feed was taken")
 	}
+
+	// Digits may be large.
+	if text, err := os.ReadFile(file); err != nil || os.WriteFile(file, []byte(strings.Replace(string(text), list[2].SHA256, strings.ToUpper(list[2].SHA256), 1)), 0o600) != nil {
+		t.Fatal(err)
+	}
+	v.takes(t, third, Identity{ID: "dashboard"})
 
 	// What cannot be read lets nobody in.
 	if err := os.WriteFile(file, []byte(`{"name":"ci","sha256":"00"}`), 0o600); err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json"
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/asof/asof/internal/lru"
@@ -160,19 +161,23 @@ func (v *jwtVerifier) check(ctx context.Context, token string, now time.Time) (*
 	if err != nil {
 		return nil, none, err
 	}
-	var claims jwt.Claims
-	var all map[string]any
+	var payload json.RawMessage
 	for i := range candidates {
 		if named := candidates[i].Algorithm; named != "" && named != parsed.Headers[0].Algorithm {
 			err = errors.New("the key is for another algorithm")
 			continue
 		}
-		if err = parsed.Claims(candidates[i].Key, &claims, &all); err == nil {
+		if err = parsed.Claims(candidates[i].Key, &payload); err == nil {
 			break
 		}
 	}
 	if err != nil {
 		return nil, none, invalid("the token's signature is not that of its issuer")
+	}
+	var claims jwt.Claims
+	var all map[string]any
+	if json.Unmarshal(payload, &claims) != nil || json.Unmarshal(payload, &all) != nil {
+		return nil, none, invalid("the token has a claim of a wrong type: exp, nbf and iat are numbers, iss and sub texts, aud is a text or a list of texts")
 	}
 	expected := jwt.Expected{Issuer: v.config.Issuer, Time: now}
 	if v.config.Audience != "" {

@@ -43,9 +43,9 @@ type tokenFile struct {
 
 // verify returns who a token stands for.
 func (f *tokenFile) verify(token string) (*Identity, error) {
-	list, err := f.read()
+	list, err := f.known()
 	if err != nil {
-		return nil, unavailable("the file of API tokens cannot be read; see --tokens")
+		return nil, err
 	}
 	sum := sha256.Sum256([]byte(token))
 	hash := []byte(hex.EncodeToString(sum[:]))
@@ -59,6 +59,15 @@ func (f *tokenFile) verify(token string) (*Identity, error) {
 		return nil, invalid("the API token is not known; it may have been revoked")
 	}
 	return &Identity{ID: found.Name, Roles: found.Roles}, nil
+}
+
+// known is read for a request.
+func (f *tokenFile) known() ([]Token, error) {
+	list, err := f.read()
+	if err != nil {
+		return nil, unavailable("the file of API tokens cannot be read; see --tokens")
+	}
+	return list, nil
 }
 
 // read returns the tokens in the file.
@@ -108,9 +117,11 @@ func (t *Token) check() error {
 	if err := CheckName(t.Name); err != nil {
 		return fmt.Errorf("the name %w", err)
 	}
-	if sum, err := hex.DecodeString(t.SHA256); err != nil || len(sum) != sha256.Size {
+	sum, err := hex.DecodeString(t.SHA256)
+	if err != nil || len(sum) != sha256.Size {
 		return errors.New(`"sha256" must be 64 hexadecimal digits`)
 	}
+	t.SHA256 = hex.EncodeToString(sum) // in small letters
 	slices.Sort(t.Roles)
 	return nil
 }
