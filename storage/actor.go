@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 
 	"github.com/asof/asof/internal/lru"
@@ -76,35 +77,77 @@ func (a *Actor) LatestName(ctx context.Context) (*string, error) {
 	if !ok {
 		return nil, nil
 	}
-	known, err := op.store.nameOf(ctx, a.ID, op.begin)
+	known, err := op.store.nameOf(ctx, op, a.ID)
 	if err != nil || known.name == "" {
 		return nil, fromDriver(ctx, err)
 	}
 	return &known.name, nil
 }
 
-// nameOf returns what is known of an actor at an instant or shortly before.
-func (s *Store) nameOf(ctx context.Context, id string, at driver.Instant) (knownName, error) {
-	s.names.mu.Lock()
-	known, ok := s.names.by.Get(id)
-	s.names.mu.Unlock()
-	if ok && at < known.at+nameAge {
-		return known, nil
+// namesTogether is how many names are read at once.
+const namesTogether = 500
+
+// lists notes the authors of what is listed: who asks for the name of one asks for all.
+func lists(ctx context.Context, vs ...*driver.Version) {
+	op, ok := ctx.Value(operationKey{}).(*operation)
+	if !ok {
+		return
 	}
-	found, err := s.all.Get(ctx, ActorCollection, []driver.Ref{{Key: id, At: driver.Forever}}, nil)
+	op.authorsMu.Lock()
+	defer op.authorsMu.Unlock()
+	for _, v := range vs {
+		n := len(op.authors)
+		if v != nil && n < namesTogether && (n == 0 || op.authors[n-1] != v.Author) {
+			op.authors = append(op.authors, v.Author)
+		}
+	}
+}
+
+// nameOf returns what is known of an actor when the operation began or shortly before.
+func (s *Store) nameOf(ctx context.Context, op *operation, id string) (knownName, error) {
+	known := func(id string) (knownName, bool) {
+		s.names.mu.Lock()
+		defer s.names.mu.Unlock()
+		known, ok := s.names.by.Get(id)
+		return known, ok && op.begin < known.at+nameAge
+	}
+	if name, ok := known(id); ok {
+		return name, nil
+	}
+	op.authorsMu.Lock()
+	ids := op.authors
+	op.authors = nil
+	op.authorsMu.Unlock()
+	ids = append(ids, id)
+	slices.Sort(ids)
+	ids = slices.DeleteFunc(slices.Compact(ids), func(other string) bool {
+		_, ok := known(other)
+		return ok && other != id
+	})
+	refs := make([]driver.Ref, len(ids))
+	for i, id := range ids {
+		refs[i] = driver.Ref{Key: id, At: driver.Forever}
+	}
+	found, err := s.all.Get(ctx, ActorCollection, refs, nil)
 	if err != nil {
 		return knownName{}, err
 	}
-	known = knownName{version: found[0], at: at}
-	if v := found[0]; v != nil && !v.Deleted {
-		var data struct{ Name string }
-		if err := json.Unmarshal(v.Data, &data); err != nil {
-			return knownName{}, err
+	var wanted knownName
+	for i, v := range found {
+		name := knownName{version: v, at: op.begin}
+		if live(v) {
+			var data struct{ Name string }
+			if err := json.Unmarshal(v.Data, &data); err != nil {
+				return knownName{}, err
+			}
+			name.name = data.Name
 		}
-		known.name = data.Name
+		s.rememberName(ids[i], name)
+		if ids[i] == id {
+			wanted = name
+		}
 	}
-	s.rememberName(id, known)
-	return known, nil
+	return wanted, nil
 }
 
 func (s *Store) rememberName(id string, known knownName) {
@@ -121,7 +164,7 @@ func (s *Store) noteName(ctx context.Context) {
 	if a.Name == "" || !ok {
 		return
 	}
-	known, err := s.nameOf(ctx, a.ID, op.begin)
+	known, err := s.nameOf(ctx, op, a.ID)
 	if err != nil || known.name == a.Name {
 		return
 	}

@@ -1,8 +1,11 @@
 package storage_test
 
 import (
+	"context"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
@@ -36,5 +39,50 @@ func TestNameOfAnotherServer(t *testing.T) {
 	}
 	if want := `{"name":"Annie"}`; got != want {
 		t.Errorf("noted %s, want %s", got, want)
+	}
+}
+
+// The names of the authors of a list are read together.
+func TestNamesAreReadTogether(t *testing.T) {
+	e := newEnv(t)
+	for i := range 30 {
+		id := strconv.Itoa(i)
+		ctx := storage.WithActor(e.begin(), storage.Actor{ID: "u" + id, Name: "name of " + id})
+		if _, err := e.tags.Create(ctx, storage.CreateInput{Key: id, Data: map[string]any{"name": "T"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.clock.advance(2 * time.Minute) // what is known is too old
+	ask := func(ctx context.Context, authors ...*storage.Actor) {
+		t.Helper()
+		for _, a := range authors {
+			name, err := a.LatestName(ctx)
+			if err != nil || name == nil || *name != "name of "+strings.TrimPrefix(a.ID, "u") {
+				t.Fatalf("the name of %s: %v, %v", a.ID, name, err)
+			}
+		}
+	}
+	ctx := e.begin()
+	var authors []*storage.Actor
+	for _, d := range must(e.tags.Page(ctx, nil, nil, ptr(30), nil, nil, nil, nil))(t).Nodes {
+		authors = append(authors, d.VersionInfo().Author())
+	}
+	if len(authors) != 30 {
+		t.Fatal(len(authors))
+	}
+	before := e.engine.gets.Load()
+	ask(ctx, authors...)
+	if n := e.engine.gets.Load() - before; n != 1 {
+		t.Errorf("30 names took %d reads", n)
+	}
+	e.clock.advance(2 * time.Minute)
+	ctx, authors = e.begin(), nil
+	for _, c := range must(e.store.Changelog(ctx, nil, ptr(30), nil, nil, nil))(t).Nodes {
+		authors = append(authors, c.ChangedBy())
+	}
+	before = e.engine.gets.Load()
+	ask(ctx, authors...)
+	if n := e.engine.gets.Load() - before; n != 1 {
+		t.Errorf("30 names took %d reads", n)
 	}
 }

@@ -141,6 +141,7 @@ func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt, fields []str
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
+	lists(ctx, vs...)
 	docs := make([]*Document, len(refs))
 	all := make([]Document, len(refs)) // allocated together
 	for i, v := range vs {

@@ -31,6 +31,7 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 				if !q.Hints.Hold(v) {
 					continue
 				}
+				lists(ctx, v)
 				if found++; !yield(v, nil) || found == q.Limit {
 					return
 				}

@@ -25,6 +25,9 @@ type operation struct {
 	// details are the explained values and listed changes, which take many times
 	// the memory of the documents that they are about.
 	details atomic.Int64
+	// authors are those of what was listed, as far as their names were not read.
+	authors   []string
+	authorsMu sync.Mutex
 }
 
 type operationKey struct{}

@@ -199,6 +199,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		return nil, fromDriver(ctx, err)
 	}
 	vs, more := trim(p, vs)
+	lists(ctx, vs...)
 	pg := &Page{Docs: make([]*Document, len(vs))}
 	pg.HasNextPage, pg.HasPreviousPage = p.around(more)
 	docs := make([]Document, len(vs))
