@@ -81,8 +81,8 @@ func otherRevision(is, expected int64) error {
 func draftFields(op *operation, title *string, shared *bool, expires *driver.Instant) (map[string]any, error) {
 	set := map[string]any{}
 	if title != nil {
-		if len(*title) > maxMessage {
-			return nil, badInput("input.title: a title has at most %d bytes", maxMessage)
+		if len(*title) > MaxMessage {
+			return nil, badInput("input.title: a title has at most %d bytes", MaxMessage)
 		}
 		set["title"] = *title
 	}

@@ -53,7 +53,7 @@ func (s *Store) Excess(v *driver.Version) string {
 	for _, text := range [...]struct {
 		what, is string
 		most     int
-	}{{"author", v.Author, maxAuthor}, {"message", v.Message, maxMessage}, {"change group", v.Group, maxGroup}} {
+	}{{"author", v.Author, MaxAuthor}, {"message", v.Message, MaxMessage}, {"change group", v.Group, maxGroup}} {
 		if len(text.is) > text.most {
 			return fmt.Sprintf("the %s has %d bytes; at most %d are allowed", text.what, len(text.is), text.most)
 		}
@@ -63,8 +63,8 @@ func (s *Store) Excess(v *driver.Version) string {
 
 // The longest texts of a version, in bytes.
 const (
-	maxAuthor  = 200
-	maxMessage = 16 << 10
+	MaxAuthor  = 200
+	MaxMessage = 16 << 10
 	maxGroup   = 1 << 10 // that of an approval names the draft and the approver
 )
 

@@ -192,8 +192,8 @@ func (m *mutation) checkExpected() error {
 }
 
 func checkMessage(message *string) error {
-	if message != nil && (len(*message) > maxMessage || !utf8.ValidString(*message)) {
-		return badInput("input.message: a message is valid UTF-8 of at most %d bytes", maxMessage)
+	if message != nil && (len(*message) > MaxMessage || !utf8.ValidString(*message)) {
+		return badInput("input.message: a message is valid UTF-8 of at most %d bytes", MaxMessage)
 	}
 	return nil
 }

@@ -18,44 +18,6 @@ import (
 	"github.com/asof/asof/storage/transfer"
 )
 
-// importFile adds the versions in a file to the store.
-func (m *Main) importFile(ctx context.Context) (err error) {
-	f := &m.flags.Import
-	in, length, err := m.open(f.File)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	made, discard := m.newFile(), ""
-	defer func() { err = errors.Join(err, removeStore(discard)) }()
-	store, err := m.openStore(ctx)
-	if err != nil {
-		return err
-	}
-	options := transfer.ImportOptions{Name: f.File, Lenient: f.Lenient, SkipUnknown: f.SkipUnknown}
-	progress, clear := m.meter("imported", length)
-	options.Progress = progress
-	report, err := transfer.Import(ctx, store, in, options)
-	clear()
-	// What is reported is durable: the last batches are when the store is closed.
-	if closed := store.Engine().Close(); closed != nil {
-		return errors.Join(err, closed)
-	}
-	if printed := report.Print(m.Stdout); err == nil {
-		err = printed
-	}
-	if err != nil && report.Added == 0 {
-		discard = made
-	}
-	if err != nil && ctx.Err() != nil {
-		return interruptedError{fmt.Sprintf("interrupted after %s; run it again to continue", plural(report.Added+report.Skipped, "version"))}
-	}
-	if err != nil {
-		return fmt.Errorf("import of %s: %w", called(f.File), err)
-	}
-	return nil
-}
-
 // exportFile writes every version to a file.
 func (m *Main) exportFile(ctx context.Context) (err error) {
 	f := &m.flags.Export

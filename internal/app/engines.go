@@ -96,11 +96,11 @@ func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, erro
 func (m *Main) readOnly() bool { return !m.makesStore() && !m.flags.Check.Repair }
 
 // makesStore reports whether the command makes a store where there is none.
-func (m *Main) makesStore() bool { return m.command == "serve" || m.command == "import <file>" }
+func (m *Main) makesStore() bool { return m.command == "serve" || m.command == "import" }
 
 func (m *Main) sqliteOptions() sqlitestore.Options {
 	sync := syncs[m.flags.Sync]
-	if m.command == "import <file>" && sync == sqlitestore.SyncFull {
+	if m.command == "import" && sync == sqlitestore.SyncFull {
 		// An import is acknowledged as a whole, when the store is closed, which
 		// syncs. What a loss of power takes before that is added by the next run.
 		sync = sqlitestore.SyncNormal

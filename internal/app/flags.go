@@ -29,7 +29,7 @@ type flags struct {
 	LogLevel     string   `help:"The least important lines of the log: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 
 	Serve  serveFlags  `cmd:"" help:"Serve the GraphQL API and the Playground."`
-	Import importFlags `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst) to the store. It can be repeated: what is there is skipped."`
+	Import importFlags `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst), or a git repository, to the store. It can be repeated: what is there is skipped."`
 	Export exportFlags `cmd:"" help:"Write every version in the store as NDJSON."`
 	Check  checkFlags  `cmd:"" help:"Read the whole store and report what is wrong with it."`
 	Token  tokenFlags  `cmd:"" help:"Make and revoke the API tokens in a file."`
@@ -98,8 +98,10 @@ func (f limitFlags) storage() storage.Limits {
 }
 
 type importFlags struct {
-	File        string `arg:"" help:"File to read; - for standard input."`
-	Lenient     bool   `help:"Keep values of another type than the schema declares."`
+	File        string `arg:"" optional:"" help:"File to read; - for standard input."`
+	Git         string `and:"git" help:"Read the history of the git repository in this directory instead, as --map says." placeholder:"DIR"`
+	Map         string `and:"git" help:"Which files of the repository hold which documents (YAML, JSON or TOML; docs/import.md)." placeholder:"FILE"`
+	Lenient     bool   `help:"Keep values of another type than the schema declares. Of a repository, leave out files that cannot be read."`
 	SkipUnknown bool   `help:"Leave out collections that the schema does not declare."`
 }
 

@@ -85,7 +85,7 @@ func (m *Main) ParseFlags(args []string) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	m.command = parsed.Command()
+	m.command = strings.TrimSuffix(parsed.Command(), " <file>") // which import and export can do without
 	m.unknown = unknownVariables(os.Environ(), known)
 	return false, nil
 }
@@ -148,9 +148,9 @@ func (m *Main) run(ctx context.Context) error {
 	switch m.command {
 	case "serve":
 		return m.serve(ctx)
-	case "import <file>":
+	case "import":
 		return m.importFile(ctx)
-	case "export", "export <file>":
+	case "export":
 		return m.exportFile(ctx)
 	case "check":
 		return m.check(ctx)

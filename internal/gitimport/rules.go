@@ -1,0 +1,222 @@
+package gitimport
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Map says which files of a repository hold documents. It is read from a file.
+type Map struct {
+	Sources []Source `json:"sources"`
+	// Author is what names the author of a commit: "name", also if it is empty, or "email".
+	Author string `json:"author"`
+	// Authors are names to be written instead of the names or addresses in commits.
+	Authors map[string]string `json:"authors"`
+}
+
+// Source is files that hold documents of one collection.
+type Source struct {
+	Collection string `json:"collection"`
+	// Path is a pattern of paths from the root of the repository: {key} stands for
+	// the document's key, * for a part of a name, ** for any number of directories.
+	Path string `json:"path"`
+	// Root is a JSON Pointer to where the document lies in the file; empty: it is
+	// the whole file.
+	Root string `json:"root"`
+	// Many says that there are many documents: a list, or an object with a member
+	// for each.
+	Many bool `json:"many"`
+	// Key is the member that holds the key. Where it is empty the key is {key} of
+	// the path, or with Many the member's name.
+	Key string `json:"key"`
+	// Drop are members that are left out, and Rename gives others their stored names.
+	Drop   []string          `json:"drop"`
+	Rename map[string]string `json:"rename"`
+	// FollowRenames keeps the key of a document whose file gets another name.
+	FollowRenames bool `json:"followRenames"`
+
+	pattern *regexp.Regexp
+}
+
+// ReadMap reads a map from the text of a file; its name tells the format, as that of
+// a document does.
+func ReadMap(name string, text []byte) (*Map, error) {
+	value, err := decode(name, text)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	in := json.NewDecoder(bytes.NewReader(data))
+	in.DisallowUnknownFields()
+	m := new(Map)
+	if err := in.Decode(m); err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if m.Author != "" && m.Author != "name" && m.Author != "email" {
+		return nil, fmt.Errorf("author must be name or email, not %q", m.Author)
+	}
+	if len(m.Sources) == 0 {
+		return nil, errors.New("it has no sources")
+	}
+	for i := range m.Sources {
+		if err := m.Sources[i].prepare(); err != nil {
+			return nil, fmt.Errorf("source %d (%s): %w", i+1, m.Sources[i].Path, err)
+		}
+	}
+	return m, nil
+}
+
+// keyMark stands for the key in the pattern of a path.
+const keyMark = "{key}"
+
+// parts are what a pattern of a path is made of, apart from plain characters.
+var parts = []struct{ glob, expression string }{
+	{keyMark, "([^/]+)"},
+	{"**/", "(?:.*/)?"},
+	{"**", ".*"},
+	{"*", "[^/]*"},
+	{"?", "[^/]"},
+}
+
+// prepare checks what was read, and compiles the pattern.
+func (s *Source) prepare() error {
+	marks := strings.Count(s.Path, keyMark)
+	switch {
+	case s.Collection == "":
+		return errors.New("it names no collection")
+	case s.Path == "" || strings.HasPrefix(s.Path, "/") || strings.HasPrefix(s.Path, "./"):
+		return errors.New("path must be a pattern of paths from the root of the repository, such as software/{key}.yml")
+	case s.Root != "" && s.Root[0] != '/':
+		return errors.New("root must be a JSON Pointer, such as /metadata")
+	case marks > 1:
+		return errors.New("path has {key} more than once")
+	case marks == 1 && (s.Many || s.Key != ""):
+		return errors.New("path has {key}, and the key is to come from the document, too; leave one of both out")
+	case marks == 0 && !s.Many && s.Key == "":
+		return errors.New("nothing tells the key: write {key} in path, name the member that holds it (key), or say that a file holds many documents (many)")
+	case s.FollowRenames && marks == 0:
+		return errors.New("followRenames is for keys that come from the path ({key}); others stay as they are when a file is renamed")
+	}
+	expression := strings.Builder{}
+	for rest := s.Path; rest != ""; {
+		before := len(rest)
+		for _, part := range parts {
+			if after, ok := strings.CutPrefix(rest, part.glob); ok {
+				expression.WriteString(part.expression)
+				rest = after
+				break
+			}
+		}
+		if len(rest) == before {
+			expression.WriteString(regexp.QuoteMeta(rest[:1]))
+			rest = rest[1:]
+		}
+	}
+	var err error
+	s.pattern, err = regexp.Compile(`(?s)\A` + expression.String() + `\z`)
+	return err
+}
+
+// match reports whether a file is of this source, and the key that its path holds.
+func (s *Source) match(path string) (key string, ok bool) {
+	found := s.pattern.FindStringSubmatch(path)
+	if found == nil {
+		return "", false
+	}
+	return found[len(found)-1], true // the whole path where there is no {key}
+}
+
+// entry is a document in a file.
+type entry struct {
+	key  string
+	data map[string]any
+}
+
+// documents returns those in a file's value. The key is that of its path.
+func (s *Source) documents(value any, key string) ([]entry, error) {
+	for _, name := range strings.Split(s.Root, "/")[1:] {
+		object, _ := value.(map[string]any)
+		inner, ok := object[strings.NewReplacer("~1", "/", "~0", "~").Replace(name)]
+		if !ok {
+			return nil, fmt.Errorf("there is nothing at %s", s.Root)
+		}
+		value = inner
+	}
+	if !s.Many {
+		one, err := s.document(value, key)
+		return []entry{one}, err
+	}
+	var all []entry
+	add := func(value any, key string) error {
+		one, err := s.document(value, key)
+		all = append(all, one)
+		return err
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range sortedKeys(value) {
+			if err := add(value[key], key); err != nil {
+				return nil, fmt.Errorf("member %q: %w", key, err)
+			}
+		}
+	case []any:
+		if s.Key == "" {
+			return nil, errors.New("its documents are a list; name the member that holds the key of each (key)")
+		}
+		for i, element := range value {
+			if err := add(element, ""); err != nil {
+				return nil, fmt.Errorf("element %d: %w", i, err)
+			}
+		}
+	default:
+		return nil, fmt.Errorf("is %s; many documents are a list or an object", describe(value))
+	}
+	return all, nil
+}
+
+// document makes a document of a value.
+func (s *Source) document(value any, key string) (entry, error) {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return entry{}, fmt.Errorf("is %s; a document is an object", describe(value))
+	}
+	if s.Key != "" {
+		switch named := object[s.Key].(type) {
+		case string:
+			key = named
+		case json.Number:
+			key = named.String()
+		case int64:
+			key = strconv.FormatInt(named, 10)
+		default:
+			return entry{}, fmt.Errorf("its key, the member %q, is %s, and neither a string nor a number", s.Key, describe(named))
+		}
+	}
+	out := maps.Clone(object)
+	for _, name := range s.Drop {
+		delete(out, name)
+	}
+	for from := range s.Rename {
+		delete(out, from)
+	}
+	for _, from := range sortedKeys(s.Rename) {
+		to := s.Rename[from]
+		member, has := object[from]
+		if _, taken := out[to]; has && taken {
+			return entry{}, fmt.Errorf("its member %q cannot be renamed to %q, which is there, too", from, to)
+		}
+		if has {
+			out[to] = member
+		}
+	}
+	return entry{key, out}, nil
+}
