@@ -3,6 +3,7 @@ package gitimport
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -288,11 +289,11 @@ var errTooLarge = fmt.Errorf("is larger than %d bytes", maxFile)
 // read returns a file. Other errors than errTooLarge are git's.
 func (c *contents) read(object string) ([]byte, error) {
 	if _, err := io.WriteString(c.to, object+"\n"); err != nil {
-		return nil, c.complaint.explain(err)
+		return nil, cmp.Or(c.close(), err)
 	}
 	header, err := c.from.ReadString('\n')
 	if err != nil {
-		return nil, c.complaint.explain(err)
+		return nil, cmp.Or(c.close(), err)
 	}
 	words := strings.Fields(header) // OBJECT TYPE SIZE
 	if len(words) != 3 {
@@ -308,11 +309,12 @@ func (c *contents) read(object string) ([]byte, error) {
 	}
 	data := make([]byte, size+1) // a newline follows
 	if _, err := io.ReadFull(c.from, data); err != nil {
-		return nil, c.complaint.explain(err)
+		return nil, cmp.Or(c.close(), err)
 	}
 	return data[:size], nil
 }
 
+// close ends git, and returns what it complained of.
 func (c *contents) close() error {
 	return errors.Join(c.to.Close(), c.complaint.explain(c.cmd.Wait()))
 }
