@@ -24,6 +24,11 @@ const (
 // Others are told that there are too many, and closed. The server's Handler is set before.
 func BoundConnections(server *http.Server, l net.Listener, bytes int64, client func(address string) string) net.Listener {
 	next := server.Handler
+	server.ConnState = func(c net.Conn, state http.ConnState) {
+		if c, ok := c.(*boundConn); ok && state == http.StateHijacked {
+			c.taken.Store(true)
+		}
+	}
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, connectionKey{}, c)
 	}
@@ -68,6 +73,7 @@ type boundConn struct {
 	net.Conn
 
 	place  *admission.Hold
+	taken  atomic.Bool  // it is no more HTTP's: a WebSocket's
 	header atomic.Int64 // bytes that came since a request was handled; far below 0 while one is
 }
 
@@ -77,7 +83,9 @@ func (c *boundConn) handle(request func()) {
 		c.place.Set(connectionBytes)
 	}
 	request()
-	c.header.Store(0)
+	if !c.taken.Load() {
+		c.header.Store(0)
+	}
 }
 
 // Read reads, and ends the connection where its header takes more than there is.

@@ -168,11 +168,22 @@ type taken struct {
 	conn *socketConn
 }
 
-// Hijack is http.Hijacker's.
+// socketBuffer is the size of a WebSocket's two buffers: most messages are shorter, and larger
+// parts of others pass them by.
+const socketBuffer = 1 << 10
+
+// Hijack is http.Hijacker's, with smaller buffers.
 func (t *taken) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffers, err := http.NewResponseController(t.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
 	t.conn = &socketConn{Conn: conn}
-	return t.conn, buffers, err
+	read, write := bufio.NewReaderSize(t.conn, socketBuffer), bufio.NewWriterSize(t.conn, socketBuffer)
+	if buffers.Reader.Buffered() > 0 {
+		read = buffers.Reader // what came with the request
+	}
+	return t.conn, bufio.NewReadWriter(read, write), nil
 }
 
 // socketConn is the connection under a WebSocket.

@@ -76,6 +76,7 @@ type socket struct {
 	request string        // its id
 	client  string
 	ctx     context.Context // ends with the connection
+	cancel  context.CancelFunc
 	places  *semaphore.Weighted
 	sending *semaphore.Weighted // one message at a time
 	rate    *rate.Limiter       // of messages
@@ -94,7 +95,8 @@ type socket struct {
 	ended   sync.WaitGroup              // operations
 }
 
-// serveSocket upgrades a request and serves the WebSocket until it is closed.
+// serveSocket upgrades a request, and has the WebSocket served until it is closed, by a goroutine of
+// its own: the request's needs more stack, and holds what HTTP needs.
 func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operation) {
 	if p := h.checkSocket(r); p != nil {
 		why := refusedUpgrade
@@ -110,16 +112,22 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 		h.Refuse(w, r, refusedSockets, http.StatusServiceUnavailable, CodeUnavailable, "the server is shutting down")
 		return
 	}
-	defer h.open.Release(1)
+	served := false
+	leave := func() {
+		open.Set(0)
+		h.open.Release(1)
+	}
+	defer func() {
+		if !served {
+			leave()
+		}
+	}()
 	if h.waitForMemory(r.Context(), open, 1) != nil {
 		w.Header().Set("Retry-After", "10")
 		h.Refuse(w, r, refusedSockets, http.StatusServiceUnavailable, CodeUnavailable,
 			"too many WebSockets are open, of all clients or of this one (--max-sockets); try again in a moment")
 		return
 	}
-	defer open.Set(0)
-	h.metrics.webSockets.Inc()
-	defer h.metrics.webSockets.Dec()
 	taken := &taken{ResponseWriter: w}
 	conn, err := websocket.Accept(taken, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
@@ -129,29 +137,47 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 		return // it was answered
 	}
 	conn.SetReadLimit(h.cfg.Limits.Body)
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // the request ends here
 	limiter, done := h.rates.of(client)
-	defer done()
 	s := &socket{
-		rate: limiter, h: h, conn: conn, under: taken.conn, opening: r, request: op.request, client: client, ctx: ctx,
+		rate: limiter, h: h, conn: conn, under: taken.conn, opening: r, request: op.request, client: client, ctx: ctx, cancel: cancel,
 		places:  semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket)),
 		sending: semaphore.NewWeighted(1),
 		running: map[string]*socketOperation{},
 	}
 	s.timer = time.AfterFunc(h.socketInit, s.tick)
-	stop := context.AfterFunc(h.closing, func() { s.end(&violation{int(websocket.StatusGoingAway), "the server stops"}) })
-	err = s.listen()
+	h.metrics.webSockets.Inc()
+	served = true
+	go func() {
+		defer leave()
+		defer h.metrics.webSockets.Dec()
+		defer done()
+		defer func() {
+			if failure := recover(); failure != nil {
+				h.panicked(ctx, s.request, failure)
+				_ = conn.CloseNow()
+			}
+		}()
+		defer cancel()
+		s.serve()
+	}()
+}
+
+// serve serves the WebSocket until it is closed.
+func (s *socket) serve() {
+	stop := context.AfterFunc(s.h.closing, func() { s.end(&violation{int(websocket.StatusGoingAway), "the server stops"}) })
+	err := s.listen()
 	s.timer.Stop()
 	s.mu.Lock()
 	clear(s.running) // nothing is sent any more
 	s.mu.Unlock()
 	stop()
 	if wrong, ok := errors.AsType[*violation](err); ok {
-		taken.conn.end()
-		_ = conn.Close(websocket.StatusCode(wrong.code), wrong.text()) // fails if the client has left
+		s.under.end()
+		_ = s.conn.Close(websocket.StatusCode(wrong.code), wrong.text()) // fails if the client has left
 	}
-	cancel() // not before: it cuts a message that is being sent, and what follows on it
-	_ = conn.CloseNow()
+	s.cancel() // not before: it cuts a message that is being sent, and what follows on it
+	_ = s.conn.CloseNow()
 	s.ended.Wait()
 }
 
