@@ -13,6 +13,7 @@ import (
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
 	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 // cutsVar says how many connections TestLostReplies cuts at least.
@@ -49,9 +50,14 @@ func TestLostReplies(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	all := make([]*lossy, databases)
+	transactions := mongotest.NewTransactions(t, server.Server)
 	for i := range all {
+		direct := server.database(t)
+		if i%4 < 2 {
+			_, direct = transactions.Behind(t)
+		}
 		// The driver's own repetition of commands is on in every other one.
-		all[i] = newLossy(ctx, t, server, seed+1000*uint64(i), i%2 > 0)
+		all[i] = newLossy(ctx, t, direct, seed+1000*uint64(i), i%2 > 0)
 	}
 	var done sync.WaitGroup
 	for _, l := range all {
@@ -70,6 +76,9 @@ func TestLostReplies(t *testing.T) {
 			t.Errorf("%s: this fault never happened", f)
 		}
 	}
+	if all[0].batches == 0 {
+		t.Error("no commit of several documents was made")
+	}
 }
 
 // lossy is a database that is reached by way of a proxy.
@@ -81,11 +90,12 @@ type lossy struct {
 	options   mongostore.Options
 	store     driver.Engine
 	histories []*drivertest.History
+	batches   int // how many commits of several documents were made
 }
 
-func newLossy(ctx context.Context, t *testing.T, server *server, seed uint64, retry bool) *lossy {
+func newLossy(ctx context.Context, t *testing.T, direct string, seed uint64, retry bool) *lossy {
 	t.Helper()
-	l := &lossy{T: t, seed: seed, direct: server.database(t), options: mongostore.Options{
+	l := &lossy{T: t, seed: seed, direct: direct, options: mongostore.Options{
 		Collections: []driver.Collection{{Name: "things"}},
 		Bounds:      map[string]mongostore.Bounds{"things": {Versions: 8}}, // so that much history overflows
 	}}
@@ -151,8 +161,11 @@ func (l *lossy) verify(ctx context.Context) {
 		}
 		total = total.Add(h.Counts())
 	}
+	if l.batches, err = drivertest.CheckBatches(ctx, s, "things", l.wrong); err != nil {
+		l.Error(err)
+	}
 	if err := s.Check(ctx, func(problem string) { l.wrong("Check: " + problem) }); err != nil {
 		l.Error(err)
 	}
-	l.Logf("seed %d: %d cuts (%s); %s", l.seed, l.proxy.cuts(), l.proxy.tally(), total)
+	l.Logf("seed %d: %d cuts (%s); %s; %d commits of several", l.seed, l.proxy.cuts(), l.proxy.tally(), total, l.batches)
 }
