@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 // A server that is killed in the middle of commits of several documents leaves each commit whole
@@ -27,9 +29,18 @@ func TestCommitsKilled(t *testing.T) {
 	if os.Getenv("ASOF_TEST_FULL") != "" {
 		kills = 500
 	}
+	t.Run("sqlite", func(t *testing.T) { killCommits(t, "sqlite:"+filepath.Join(t.TempDir(), "commits.db"), kills) })
+	t.Run("mongodb", func(t *testing.T) {
+		transactions := mongotest.NewTransactions(t, mongotest.NewServer(t))
+		transactions.Lifetime = 3 * time.Second // those of a server that was killed
+		_, uri := transactions.Behind(t)
+		killCommits(t, uri, kills/20) // after each the next server waits for some seconds
+	})
+}
+
+func killCommits(t *testing.T, store string, kills int) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	store := "sqlite:" + filepath.Join(t.TempDir(), "commits.db")
 	h := &commitHistory{}
 	for round := range kills {
 		t.Run("", func(t *testing.T) {

@@ -3,6 +3,8 @@ package mongostore
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -177,5 +179,49 @@ func TestCutTransaction(t *testing.T) {
 				checkAll(t, s)
 			})
 		}
+	}
+}
+
+// A commit of several documents takes four commands, and one more to make documents, whatever
+// their number. All of a transaction is part of it, and nothing else is.
+func TestTransactionCommands(t *testing.T) {
+	const documents = 100
+	ctx := bounded(t)
+	tx := mongotest.NewTransactions(t, mongotest.NewServer(t))
+	proxy, uri := tx.Behind(t)
+	s := newServerOf(t, uri, Options{timing: unhurried})
+	var mu sync.Mutex
+	var got []string
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if !c.Hello() {
+			command := c.Name
+			if _, outside := c.Body.Lookup("autocommit").BooleanOK(); !outside {
+				command += " " + c.Collection()
+			}
+			mu.Lock()
+			got = append(got, command)
+			mu.Unlock()
+		}
+		return tx.Answer(proxy, c)
+	})
+	ws := make([]driver.Write, documents)
+	for round, want := range [][]string{
+		{"insert things", "insert asof.meta", "update", "delete", "commitTransaction"},
+		{"insert asof.meta", "update", "delete", "commitTransaction"},
+	} {
+		for i := range ws {
+			ws[i] = *write(fmt.Sprint("k", i), fmt.Sprint(round, " ", i), int64(round))
+		}
+		mu.Lock()
+		got = nil
+		mu.Unlock()
+		if _, err := s.Commit(ctx, ws); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		mu.Unlock()
 	}
 }
