@@ -98,8 +98,8 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 		return oc, gqlerror.List{variableError(e.schema.Schema(), oc.Operation, params.Variables, e.redactor.names == nil, wrong)}
 	}
 	for _, v := range oc.Operation.VariableDefinitions {
-		if way := wrongOneOf(e.schema.Schema(), v.Type, params.Variables[v.Variable], ""); way != "" {
-			return oc, gqlerror.List{refuse(codeBadInput, "variable %q: of an input that takes one of several fields exactly one must be given, and not be null", "$"+v.Variable+way)}
+		if way := wrongOneOf(e.schema.Schema(), v.Type, params.Variables[v.Variable], ast.Path{ast.PathName("$" + v.Variable)}); way != nil {
+			return oc, gqlerror.List{refuse(codeBadInput, "variable %q: of an input that takes one of several fields exactly one must be given, and not be null", way.String())}
 		}
 	}
 	if err := e.checkCost(op, oc); err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -58,17 +57,17 @@ func variableError(schema *ast.Schema, operation *ast.OperationDefinition, varia
 	return &said
 }
 
-// wrongOneOf returns the way into a client's value to an input object of a type with @oneOf
-// that has another number of fields than one, or a null; "" where there is none. gqlparser
-// looks at those in documents only.
-func wrongOneOf(schema *ast.Schema, typ *ast.Type, value any, way string) string {
+// wrongOneOf returns the way, which is continued, into a client's value to an input object of a
+// type with @oneOf that has another number of fields than one, or to its null; nil where there
+// is none. gqlparser looks at those in documents only.
+func wrongOneOf(schema *ast.Schema, typ *ast.Type, value any, way ast.Path) ast.Path {
 	switch v := value.(type) {
 	case []any:
 		for i, element := range v {
 			if typ.Elem == nil {
 				break
 			}
-			if wrong := wrongOneOf(schema, typ.Elem, element, way+"["+strconv.Itoa(i)+"]"); wrong != "" {
+			if wrong := wrongOneOf(schema, typ.Elem, element, append(way, ast.PathIndex(i))); wrong != nil {
 				return wrong
 			}
 		}
@@ -77,20 +76,25 @@ func wrongOneOf(schema *ast.Schema, typ *ast.Type, value any, way string) string
 		if def == nil || def.Kind != ast.InputObject {
 			break
 		}
+		one := def.Directives.ForName("oneOf") != nil
 		for _, field := range def.Fields {
 			inner, given := v[field.Name]
-			if given && def.Directives.ForName("oneOf") != nil && (inner == nil || len(v) != 1) {
-				return way + "." + field.Name
+			if !given {
+				continue
 			}
-			if wrong := wrongOneOf(schema, field.Type, inner, way+"."+field.Name); wrong != "" {
+			at := append(way, ast.PathName(field.Name))
+			if one && (inner == nil || len(v) != 1) {
+				return at
+			}
+			if wrong := wrongOneOf(schema, field.Type, inner, at); wrong != nil {
 				return wrong
 			}
 		}
-		if len(v) == 0 && def.Directives.ForName("oneOf") != nil {
-			return way + "{}"
+		if len(v) == 0 && one {
+			return way
 		}
 	}
-	return ""
+	return nil
 }
 
 // valueAt is what a way into a client's value leads to; nil: nothing. Where a
