@@ -25,6 +25,7 @@ type run struct {
 	oc      *graphql.OperationContext
 	params  *graphql.RawParams
 	follows bool          // it is a subscription that waits for events
+	base    int64         // bytes that it holds while it waits
 	refused gqlerror.List // why the operation is not executed
 	status  int           // the HTTP status for that; 0: the usual one
 }

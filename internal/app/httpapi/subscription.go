@@ -131,7 +131,8 @@ func (r *run) follow(ctx context.Context, send func(answers [][]byte) bool, ende
 	r.op.took = h.cfg.Now().Sub(r.op.start)
 	r.executed(0, true)
 	r.op.opContext.end()
-	if r.op.hold.Grow(subscriptionBytes+int64(len(r.oc.RawQuery))+decodedSize(mustEncode(r.params.Variables))) != nil {
+	r.base = subscriptionBytes + int64(len(r.oc.RawQuery)) + decodedSize(mustEncode(r.params.Variables))
+	if r.op.hold.Grow(r.base) != nil {
 		r.op.errors = outOfMemory().list()
 		cancel()
 		ended(r.op.errors)
@@ -154,7 +155,8 @@ func (r *run) follow(ctx context.Context, send func(answers [][]byte) bool, ende
 }
 
 // answerTo returns the answer to an event, which the first of the subscriptions with the same
-// selection makes.
+// selection makes. Each of them holds its bytes until they are sent: who takes them slowly
+// keeps them.
 func (r *run) answerTo(ctx context.Context, key answeredKey, event Event) *eventAnswer {
 	for {
 		answer, mine := r.h.answered.of(key)
@@ -167,9 +169,13 @@ func (r *run) answerTo(ctx context.Context, key answeredKey, event Event) *event
 		case <-ctx.Done():
 			return &eventAnswer{}
 		}
-		if answer.err == nil {
+		switch {
+		case answer.err != nil: // it may be about the other
+		case r.op.hold.GrowWait(ctx, int64(len(answer.text)), r.h.cfg.Limits.Wait) != nil:
+			return &eventAnswer{err: outOfMemory().list()}
+		default:
 			return answer
-		} // it may be about the other
+		}
 	}
 }
 
@@ -216,6 +222,10 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 	var buf bytes.Buffer
 	text := encode(&buf, response, response.Data != nil, op.instant)
 	answer.text = slices.Concat(text.before, text.data, text.after)
+	op.hold.Set(0)
+	if r.op.hold.Grow(int64(len(answer.text))) != nil { // to wait with it would be to hold it
+		answer.text, answer.err = nil, outOfMemory().list()
+	}
 }
 
 // rootFailed reports whether the root field of a subscription is null and must not be: gqlgen

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
@@ -232,6 +234,51 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	}
 	s.CloseClientConnections()
 	_ = c.Close()
+}
+
+// Events that wait for a client hold memory: what there is no room for ends its subscription,
+// behind what was told.
+func TestEventsTakeMemory(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		var k ticks
+		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+			k.serve(cfg, schema, func(int) (any, error) { return strings.Repeat("x", 2<<20), nil })
+			cfg.Limits.Memory, cfg.Limits.Wait, cfg.Limits.PerSocket = 32<<20, time.Millisecond, 20
+		})
+		c := s.connect(t, `{}`)
+		for i := range 20 {
+			query := `subscription {ticks}`
+			if !same {
+				query = fmt.Sprintf(`subscription {ticks(name: \"%d\")}`, i)
+			}
+			c.send(t, fmt.Sprintf(`{"type":"subscribe","id":"%d","payload":{"query":"%s"}}`, i, query))
+		}
+		for s.handler.memory.Held() < 20*(subscriptionBytes-freeMemory) {
+			runtime.Gosched()
+		}
+		k.tick()
+		for open := 20.0; open == 20; runtime.Gosched() { // until one has ended: nobody reads
+			families, err := s.handler.cfg.Metrics.(*prometheus.Registry).Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				if f.GetName() == "asof_subscriptions" {
+					open = f.GetMetric()[0].GetGauge().GetValue()
+				}
+			}
+		}
+		refused := 0
+		for range 20 {
+			if got := c.receive(t); strings.Contains(got, "--max-memory") {
+				refused++
+			}
+		}
+		if refused == 0 || refused == 20 {
+			t.Errorf("same %v: %d of 20 were refused", same, refused)
+		}
+		_ = c.Close()
+	}
 }
 
 // A client that takes nothing is dropped, and holds up nobody.

@@ -228,6 +228,7 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 	if len(answers) > 0 && !s.send(answers) {
 		s.stop()
 	}
+	s.run.op.hold.Set(s.run.base)
 	switch {
 	case s.ctx.Err() != nil:
 		return false, nil
