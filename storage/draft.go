@@ -354,9 +354,9 @@ func (c *Collection[T]) Drafts(ctx context.Context, where map[string]any, first 
 //
 //	GROUP/draft/DRAFT/REVISION/APPROVER
 
-// approvalOf is what the group of an approval has behind its id, without the approver.
-func approvalOf(draft *driver.Version) string {
-	return "/draft/" + draft.Key + "/" + strconv.FormatInt(draft.Number, 10) + "/"
+// approvalOf is what the group of an approval has behind its id.
+func approvalOf(draft *driver.Version, approver string) string {
+	return "/draft/" + draft.Key + "/" + strconv.FormatInt(draft.Number, 10) + "/" + approver
 }
 
 // approverOf is who approved what was written in a group; nil where that was no draft.

@@ -373,59 +373,17 @@ func TestADraftEndsOnce(t *testing.T) {
 	}
 }
 
-// oneWrite is an engine that commits one write at a time.
-type oneWrite struct{ driver.Engine }
-
-func (oneWrite) MaxWrites() int { return 1 }
-
-func (o oneWrite) Unwrap() driver.Engine { return o.Engine }
-
-func (o oneWrite) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
-	if len(ws) > 1 {
-		return nil, driver.Errorf(driver.CodeInvalid, "%d writes", len(ws))
-	}
-	return o.Engine.Commit(ctx, ws)
-}
-
-// Where the version and the end of the draft are two commits, an approval that was cut off
-// between them is found when it is repeated, by whom ever and whatever was written since.
-func TestApprovalThatWasCutOff(t *testing.T) {
-	for _, policy := range []storage.ConflictPolicy{storage.Reject, storage.Merge} {
-		for _, since := range []bool{false, true} {
-			for _, isNew := range []bool{false, true} {
-				t.Run(fmt.Sprint(policy, since, isNew), func(t *testing.T) {
-					e := newEnvOver(t, func(e driver.Engine) driver.Engine { return oneWrite{e} })
-					made := 1
-					if !isNew {
-						e.create("a", object{"name": "A"})
-						made = 2
-					}
-					d := e.save("ann", e.start("ann", storage.StartDraftInput{Key: "a", Shared: ptr(true)}), object{"name": "B"})
-					e.engine.beforeCommit = func() { // of the version
-						e.engine.beforeCommit = func() { e.engine.commitErr = driver.Errorf(driver.CodeUnavailable, "killed") }
-					}
-					if s := e.approve("ann", d); s.Version != made {
-						t.Fatalf("version %d", s.Version)
-					}
-					e.engine.commitErr = nil
-					if since {
-						e.update("cid", "a", made, object{"name": "C"})
-					}
-					res, err := e.projects.ApproveDraft(e.as("bob"), storage.ApproveDraftInput{Draft: d.ID(), OnConflict: &policy})
-					s := asSuccess(t, res, err)
-					if by := s.Document.VersionInfo().ApprovedBy(); s.Version != made || by == nil || by.ID != "ann" {
-						t.Errorf("again: version %d, approved by %v", s.Version, by)
-					}
-					last := made
-					if since {
-						last++
-					}
-					if got := e.get("a").Version(); got != last || len(e.drafts("ann", nil)) > 0 {
-						t.Errorf("version %d, drafts %q", got, e.drafts("ann", nil))
-					}
-				})
-			}
-		}
+// Where a version and the end of a draft cannot be one commit, nothing is approved.
+func TestApprovalUnsupported(t *testing.T) {
+	e := newEnvOver(t, func(e driver.Engine) driver.Engine { return single{e} })
+	e.create("a", object{"name": "A"})
+	d := e.save("ann", e.start("ann", storage.StartDraftInput{Key: "a"}), object{"name": "B"})
+	_, err := e.projects.ApproveDraft(e.as("ann"), storage.ApproveDraftInput{Draft: d.ID()})
+	wantError(t, err, storage.CodeUnsupported, "input.draft: ", "nothing was written")
+	_, err = e.commit(e.as("ann"), e.change("Project", &storage.ApproveDraftInput{Draft: d.ID()}))
+	wantError(t, err, storage.CodeUnsupported, "input.changes[0].changeProject.draft: ")
+	if got := e.get("a").Version(); got != 1 || len(e.drafts("ann", nil)) != 1 {
+		t.Errorf("version %d, drafts %q", got, e.drafts("ann", nil))
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
 )
@@ -277,7 +275,7 @@ func (s *Store) approval(ctx context.Context, t *Type, in *ApproveDraftInput) (*
 		return m, err
 	}
 	m.author, _ = d.String(draftAuthor)
-	m.draft, m.approval = d.v, approvalOf(d.v)+actorOf(ctx).ID
+	m.draft, m.approval = d.v, approvalOf(d.v, actorOf(ctx).ID)
 	return m, nil
 }
 
@@ -295,9 +293,8 @@ func listed(problems []*DraftProblem) string {
 }
 
 // mutateDrafts is mutate for mutations of which some approve drafts, which end in the same
-// commit. An engine that takes one write at a time gets the version first: until the draft has
-// ended, approving it again finds that version. Errors: BAD_USER_INPUT for a draft that was
-// saved meanwhile, NOT_FOUND for one that was approved or discarded.
+// commit. Errors: BAD_USER_INPUT for a draft that was saved meanwhile, NOT_FOUND for one that was
+// approved or discarded, UNSUPPORTED on an engine that commits one write at a time.
 func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, ms ...*mutation) ([]*outcome, error) {
 	var approvals, ends []*mutation
 	for _, m := range ms {
@@ -309,7 +306,7 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 	case ends == nil:
 		return s.mutate(ctx, op, group, ms...)
 	case s.maxWrites == 1:
-		return s.approveInSteps(ctx, op, group, ms[0], ends[0])
+		return nil, approvals[0].named(errorf(CodeUnsupported, "input.draft: the store of this server cannot write a version and end its draft at once; nothing was written: update or create the document with the draft's content, and discard the draft"))
 	}
 	outs, err := s.mutate(ctx, op, group, slices.Concat(ms, ends)...)
 	if err != nil {
@@ -329,51 +326,6 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 		}
 	}
 	return outs, nil
-}
-
-func (s *Store) approveInSteps(ctx context.Context, op *operation, group string, m, end *mutation) ([]*outcome, error) {
-	m.id = uuid.NewSHA1(uuid.NameSpaceOID, []byte(approvalOf(m.draft))).String()
-	outs, err := s.mutate(ctx, op, group, m)
-	if err != nil {
-		return nil, err
-	}
-	if outs[0].conflict != nil {
-		made, err := s.approved(ctx, m)
-		if err != nil || made == nil {
-			return outs, err
-		}
-		at := op.now(made)
-		outs[0] = &outcome{version: made, changed: true, doc: s.newDocument(m.t, made, made.RecordedAt, at, false)}
-		if made.Number > 1 {
-			if outs[0].before, err = s.getOne(ctx, m.t, driver.Ref{Key: m.key, Number: made.Number - 1}); err != nil {
-				return nil, err
-			}
-		}
-		if err := s.shows(ctx, op, at); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := s.mutate(ctx, op, group, end); err != nil {
-		s.log.WarnContext(ctx, "a draft was approved and could not be ended; approving it again ends it", "draft", m.draft.Key, "error", err)
-	}
-	return outs, nil
-}
-
-// approved returns the version that an approval of the draft at its revision has made; nil for none.
-func (s *Store) approved(ctx context.Context, m *mutation) (*driver.Version, error) {
-	q := &driver.LogQuery{
-		Collections: []string{m.t.Collection}, Keys: []string{m.key}, FromNumber: int64(m.expected) + 1,
-		Hints: driver.Hints{Authors: []string{m.author}},
-	}
-	for v, err := range s.readLog(ctx, q) {
-		if err != nil {
-			return nil, err
-		}
-		if strings.Contains(v.Group, approvalOf(m.draft)) {
-			return v, nil
-		}
-	}
-	return nil, nil
 }
 
 // stored is a value of an input in stored form.

@@ -120,7 +120,6 @@ type mutation struct {
 	draft    *driver.Version
 	approval string         // what the group of its approval has behind the id
 	author   string         // of the version; "": who acts
-	id       string         // of the write; "": a new one
 	patch    map[string]any // of an update
 	merge    bool           // the patch may be applied to a later version than the expected one
 	// next returns what is written after the current version; nil where that would
@@ -231,7 +230,7 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 			} else {
 				made++
 			}
-			w.ID, w.Collection, w.Key, w.Group = cmp.Or(m.id, newID()), m.t.Collection, m.key, group
+			w.ID, w.Collection, w.Key, w.Group = newID(), m.t.Collection, m.key, group
 			w.Author = cmp.Or(m.author, actorOf(ctx).ID)
 			if m.expected > 0 {
 				w.Expected = o.before.Number
