@@ -20,7 +20,7 @@ import (
 )
 
 // maxFile is how large a file with documents may be, in bytes. Its value takes
-// up to a hundred times as much memory.
+// up to two hundred times as much memory: YAML of many small elements does.
 const maxFile = 8 << 20
 
 // decode returns the value of a file, as encoding/json makes it of JSON, with numbers
