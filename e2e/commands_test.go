@@ -178,6 +178,36 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	_ = resp.Header.Write(ts.Stdout())
 }
 
+// follow N FILE subscribes by the operation in FILE, as gql does, and leaves after N events, whose
+// list is the answer.
+func cmdFollow(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: follow N FILE")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	body, err := json.Marshal(map[string]string{"query": expand(ts, ts.ReadFile(args[1]))})
+	ts.Check(err)
+	req, err := http.NewRequest(http.MethodPost, ts.Getenv("URL")+"/graphql", bytes.NewReader(body))
+	ts.Check(err)
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}}
+	resp, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer func() { _ = resp.Body.Close() }()
+	var events []json.RawMessage
+	for lines := bufio.NewScanner(resp.Body); len(events) < n && lines.Scan(); {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			events = append(events, json.RawMessage(data))
+		}
+	}
+	of(ts).last, err = json.Marshal(events)
+	ts.Check(err)
+	_, _ = ts.Stdout().Write(of(ts).last)
+	if len(events) < n {
+		ts.Fatalf("%d events, want %d", len(events), n)
+	}
+}
+
 func send(ts *testscript.TestScript, method, path string, header http.Header, body []byte) (*http.Response, []byte) {
 	req, err := http.NewRequest(method, ts.Getenv("URL")+path, bytes.NewReader(body))
 	ts.Check(err)

@@ -128,6 +128,7 @@ func runScripts(t *testing.T, e engine, executor string, files ...string) {
 			"halt":     cmdHalt,
 			"crash":    cmdCrash,
 			"gql":      cmdGQL,
+			"follow":   cmdFollow,
 			"answer":   cmdAnswer,
 			"remember": cmdRemember,
 			"http":     cmdHTTP,

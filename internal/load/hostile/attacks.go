@@ -387,6 +387,20 @@ func floods() []attack {
 		{name: "2,000 WebSockets", sends: "2,000 connections that upgrade", data: demoData, drops: true, run: func(ctx context.Context, a *attacker) {
 			a.sockets(ctx, 2000, 0, true, func(ctx context.Context, _ *socket) { <-ctx.Done() })
 		}},
+		{name: "subscriptions", sends: "500 WebSockets: 16 different subscriptions each to all changes, a thousand a second; 8 connections: changes", data: demoData, drops: true, run: func(ctx context.Context, a *attacker) {
+			go a.posts(ctx, 8, func() request {
+				return operation(fmt.Sprintf(`mutation{createTag(input:{key:"sub-%d",data:{name:"s",description:""}}){__typename}}`, a.next()), nil)
+			})
+			a.sockets(ctx, 500, 0, true, func(ctx context.Context, s *socket) {
+				for range 16 {
+					n := a.next()
+					if s.send(frameText, subscribe(fmt.Sprint(n), operation(fmt.Sprintf("subscription{changes{a%d:key document{id}changes{path newValue}}}", n), nil))) != nil {
+						return
+					}
+				}
+				<-ctx.Done()
+			})
+		}},
 		{name: "messages", sends: "100 WebSockets: operations without a pause", data: demoData, drops: true, run: func(ctx context.Context, a *attacker) {
 			a.sockets(ctx, 100, 0, true, func(ctx context.Context, s *socket) {
 				for ctx.Err() == nil && s.send(frameText, subscribe(fmt.Sprint(a.next()), operation("{__typename}", nil))) == nil {
