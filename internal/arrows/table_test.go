@@ -28,7 +28,7 @@ type place struct {
 // arrows returns the place of every package, by its path in the module.
 func arrows() map[string]place {
 	anything, graphQL := []string{gqlgen, parser, web}, []string{gqlgen, parser}
-	suite := []string{"storage/driver", "storage/driver/check"}
+	suite := []string{"storage/driver", "storage/driver/check", "storage/seal"}
 	engine := joined(suite, "storage/clock", "storage/rawjson", "internal/lru", "internal/scalar/literal")
 	store := []string{"storage", "storage/driver"}
 	values := []string{"storage/normal", "storage/rawjson"}
@@ -42,7 +42,8 @@ func arrows() map[string]place {
 		".": {knows: []string{"graph/model", "internal/app", "resolvers"}, speaks: anything},
 
 		"storage/driver":               {},
-		"storage/driver/check":         {knows: []string{"storage/driver", "internal/scalar/literal"}},
+		"storage/driver/check":         {knows: []string{"storage/driver", "storage/seal", "internal/scalar/literal"}},
+		"storage/seal":                 {knows: []string{"storage/driver"}},
 		"storage/clock":                {knows: []string{"storage/driver"}},
 		"storage/drivertest":           {knows: suite},
 		"storage/sqlitestore":          {knows: engine, speaks: []string{sqlite}},
@@ -51,8 +52,8 @@ func arrows() map[string]place {
 		"storage/rawjson":              {knows: joined(values, "internal/scalar/literal")},
 		"storage/normal":               {knows: joined(values, "internal/scalar/literal")},
 		"storage/diff":                 {knows: joined(values, "internal/scalar/literal")},
-		"storage":                      {knows: joined(values, "storage/driver", "storage/driver/check", "storage/diff", "internal/lru", "internal/rule", "internal/scalar/literal")},
-		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/driver/check", "storage/diff", "storage", "internal/lru", "internal/rule", "internal/scalar/literal")},
+		"storage":                      {knows: joined(values, "storage/driver", "storage/driver/check", "storage/seal", "storage/diff", "internal/lru", "internal/rule", "internal/scalar/literal")},
+		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/driver/check", "storage/seal", "storage/diff", "storage", "internal/lru", "internal/rule", "internal/scalar/literal")},
 
 		"dataloader":  {knows: store},
 		"graph":       {knows: joined(store, "graph/model", "internal/scalar"), speaks: graphQL},

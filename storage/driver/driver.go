@@ -81,7 +81,7 @@ type Engine interface {
 	// document the expected version is current. The engine chooses one RecordedAt
 	// for all (greater than that of every version of the documents, and of every
 	// instant that Now returned) and returns the committed versions, durable, in
-	// the order of the writes; nil for those that only compare. Writes whose IDs were
+	// the order of the writes, sealed; nil for those that only compare. Writes whose IDs were
 	// committed before return those versions again, whatever is current now; an ID may be
 	// forgotten a day after.
 	// CodeConflict (as *ConflictError, which names every write that lost): another
@@ -107,8 +107,8 @@ type Engine interface {
 	// A pruned version is like any other with its time and number.
 	// CodeInvalid (as *LoadError): not after the document's last version, a
 	// number that is not the next, in the future (later than the engine's clock),
-	// at or before 1970, unlike the one that is there, unknown collection, or
-	// malformed as for Commit.
+	// at or before 1970, unlike the one that is there, a Seal that does not hold (see
+	// seal.Verify), unknown collection, or malformed as for Commit.
 	Load(ctx context.Context, vs []Version) (LoadResult, error)
 
 	// Rewrite replaces what earlier versions of a document say: the only way in which a
@@ -116,7 +116,8 @@ type Engine interface {
 	// names which; Op, Deleted, Author, Message, Group, Changed and Data take the place
 	// of what is stored, all of them or, where it fails, perhaps some: the same call,
 	// made again, completes them. Number, RecordedAt and the write's ID stay, so that
-	// all that reads by number or instant finds them. When it has returned, nothing reads
+	// all that reads by number or instant finds them, and the seal becomes one that
+	// says nothing of them (see seal.Rewritten). When it has returned, nothing reads
 	// what was there before, but what this engine's other processes have in memory.
 	// CodeInvalid: no such document or version, the document's last version, a number
 	// twice, unknown collection, or malformed as for Load.
@@ -265,6 +266,9 @@ type Version struct {
 	Changed []string
 	// Data is a JSON object in normal form; nil for a tombstone.
 	Data []byte
+	// Seal has the hash by which the version vouches for itself and all before it, see
+	// package seal. The engine makes it; nil in a store of an older format that is only looked at.
+	Seal []byte
 	// Notes is there where the engine keeps the version and returns it to
 	// others, too.
 	Notes *Notes

@@ -66,8 +66,8 @@ func (c *contract) code(method string, err error, allowed ...driver.Code) {
 func (c *contract) checksum(v *driver.Version) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.seed)
-	_, _ = fmt.Fprintf(&h, "%q %q %d %d %d %t %q %q %q %q %t", v.Collection, v.Key, v.Number, v.RecordedAt, v.Op, v.Deleted,
-		v.Author, v.Message, v.Group, v.Changed, v.Data == nil)
+	_, _ = fmt.Fprintf(&h, "%q %q %d %d %d %t %q %q %q %q %x %t", v.Collection, v.Key, v.Number, v.RecordedAt, v.Op, v.Deleted,
+		v.Author, v.Message, v.Group, v.Changed, v.Seal, v.Data == nil)
 	_, _ = h.Write(v.Data)
 	return h.Sum64()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // Harness is how the suite reaches an engine.
@@ -175,11 +176,31 @@ func (s *suite) fixture(t *testing.T, collections ...driver.Collection) *fixture
 		if err != nil && driver.CodeOf(err) != driver.CodeUnavailable {
 			t.Errorf("Check: %v", err)
 		}
+		f.checkSeals(context.WithoutCancel(ctx))
 		if err := f.engine.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
 	return f
+}
+
+// checkSeals looks whether all versions that the engine holds follow on each other.
+func (f *fixture) checkSeals(ctx context.Context) {
+	type document struct{ collection, key string }
+	last := make(map[document][]byte)
+	for v, err := range f.raw.Log(ctx, &driver.LogQuery{}) {
+		if err != nil {
+			if driver.CodeOf(err) != driver.CodeUnavailable {
+				f.Errorf("Log: %v", err)
+			}
+			return
+		}
+		d := document{v.Collection, v.Key}
+		if err := seal.Verify(last[d], v); err != nil {
+			f.Errorf("%s %q: version %d %v", v.Collection, v.Key, v.Number, err)
+		}
+		last[d] = v.Seal
+	}
 }
 
 func (f *fixture) start(collections []driver.Collection) {

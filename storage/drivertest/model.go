@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // NewModel returns an empty in-memory engine: the simplest implementation of
@@ -329,6 +330,9 @@ func (m *model) checkWrites(ws []driver.Write) error {
 func (m *model) add(v *driver.Version) {
 	versions := m.documents[v.Collection][v.Key]
 	v.Number, v.SupersededAt = int64(len(versions))+1, driver.Forever
+	if v.Seal == nil {
+		v.Seal = seal.New(sealOf(m.last(v.Collection, v.Key)), v)
+	}
 	if i := len(versions) - 1; i >= 0 {
 		superseded := *versions[i]
 		superseded.SupersededAt = v.RecordedAt
@@ -344,6 +348,13 @@ func (m *model) last(collection, key string) *driver.Version {
 		return nil
 	}
 	return versions[len(versions)-1]
+}
+
+func sealOf(v *driver.Version) []byte {
+	if v == nil {
+		return nil
+	}
+	return v.Seal
 }
 
 func numberOf(v *driver.Version) int64 {

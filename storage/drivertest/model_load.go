@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 func (m *model) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
@@ -70,6 +71,7 @@ func (m *model) Rewrite(ctx context.Context, collection, key string, vs []driver
 		to := vs[i]
 		was := versions[to.Number-1]
 		to.Collection, to.Key, to.RecordedAt, to.SupersededAt = collection, key, was.RecordedAt, was.SupersededAt
+		to.Seal = seal.Rewritten(was)
 		to.Changed, to.Data = slices.Clone(to.Changed), bytes.Clone(to.Data)
 		versions[to.Number-1] = &to
 	}
@@ -107,7 +109,13 @@ func (m *model) loadOne(v *driver.Version, now driver.Instant) (added bool, err 
 		return false, fmt.Errorf("%s %q: number %d does not follow number %d", v.Collection, v.Key, v.Number, numberOf(last))
 	}
 	loaded := *v
-	loaded.Changed, loaded.Data = slices.Clone(v.Changed), bytes.Clone(v.Data)
+	loaded.Changed, loaded.Data, loaded.Seal = slices.Clone(v.Changed), bytes.Clone(v.Data), bytes.Clone(v.Seal)
+	loaded.Number = numberOf(last) + 1
+	if v.Seal != nil {
+		if err := seal.Verify(sealOf(last), &loaded); err != nil {
+			return false, fmt.Errorf("%s %q: version %d %w", v.Collection, v.Key, loaded.Number, err)
+		}
+	}
 	m.add(&loaded)
 	return true, nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // mutant is an engine with one mistake: the model, with some methods made wrong.
@@ -474,6 +475,37 @@ func mistakes() map[string]mistake {
 					}
 				}
 				return m.Load(ctx, vs)
+			}}
+		}},
+		"a load takes any seal": {"Load/KeepsSeals", func() *mutant {
+			return &mutant{load: func(m *model, ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+				vs = slices.Clone(vs)
+				for i := range vs {
+					vs[i].Seal = nil
+				}
+				return m.Load(ctx, vs)
+			}}
+		}},
+		"each version is sealed as the first": {"Write/EveryExpectedVersion", func() *mutant {
+			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
+				v, err := driver.CommitOne(ctx, m, w)
+				if v != nil && v.Current() {
+					v.Seal = seal.New(nil, v)
+				}
+				return v, err
+			}}
+		}},
+		"seals are made when they are read": {"Read/AtOrBefore", func() *mutant {
+			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
+				vs, err := m.Get(ctx, collection, refs, nil)
+				for i, v := range vs {
+					if v != nil {
+						read := *v
+						read.Seal = seal.New(nil, v)
+						vs[i] = &read
+					}
+				}
+				return vs, err
 			}}
 		}},
 		"from is excluded": {"Log/OrderAndConditions", func() *mutant {

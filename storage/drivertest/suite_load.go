@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 func (s *suite) loadTests() []test {
@@ -22,6 +24,7 @@ func (s *suite) loadTests() []test {
 		{"BeforeTheVersionsOfOthers", s.testLoadBackDated},
 		{"CommitsAfterALoad", s.testCommitAfterLoad},
 		{"HasAnInstant", s.testLoaded},
+		{"KeepsSeals", s.testLoadSeals},
 	}
 }
 
@@ -63,6 +66,54 @@ func (s *suite) testLoadKeeps(t *testing.T) {
 	if err != nil || stats.Documents != 2 || stats.Versions != 5 {
 		t.Errorf("Stats: %+v, %v; want 2 documents, 5 versions", stats, err)
 	}
+}
+
+// A history that is loaded with its seals keeps them, and goes on from them; with a seal that
+// does not hold, it is refused.
+func (s *suite) testLoadSeals(t *testing.T) {
+	f := s.fixture(t)
+	vs := []driver.Version{loaded("a", 1, `{"n":1}`), loaded("a", 2, ""), loaded("a", 3, `{"n":3}`)}
+	var before []byte
+	for i := range vs {
+		numbered := vs[i]
+		numbered.Number = int64(i) + 1
+		before = seal.New(before, &numbered)
+		vs[i].Seal = before
+	}
+	wrong := func(what string, index int, vs ...driver.Version) {
+		t.Helper()
+		_, err := f.engine.Load(f.ctx, vs)
+		var refused *driver.LoadError
+		if !errors.As(err, &refused) || refused.Index != index {
+			t.Errorf("%s: got %v, want a *LoadError for index %d", what, err, index)
+		}
+	}
+	flipped := vs[1]
+	flipped.Seal = bytes.Clone(flipped.Seal)
+	flipped.Seal[3] ^= 4
+	wrong("a salt that is wrong", 1, vs[0], flipped)
+	other := vs[1]
+	other.Author = "bob"
+	wrong("another author", 1, vs[0], other)
+	wrong("the second as the first", 0, vs[1])
+	f.load(vs[:2]...)
+	wrong("the seal of another version", 0, func() driver.Version { v := vs[2]; v.Seal = vs[1].Seal; return v }())
+	f.load(vs[2])
+	apart := loaded("a", 1, `{"n":1}`)
+	apart.Seal = seal.New(nil, &apart)
+	if got := f.load(apart, vs[1]); got.Skipped != 2 {
+		t.Errorf("what is there, one with another seal: %+v", got)
+	}
+	for range 2 {
+		for i := range vs {
+			if got := f.get(driver.Ref{Key: "a", Number: int64(i) + 1}); !bytes.Equal(got.Seal, vs[i].Seal) {
+				t.Errorf("version %d has the seal %x, was loaded with %x", i+1, got.Seal, vs[i].Seal)
+			}
+		}
+		f.reopen()
+	}
+	f.load(loaded("a", 4, `{"n":4}`)) // which gets its own
+	f.put("a", `{"n":5}`)
 }
 
 // A load may be repeated, whole or cut off, and goes on where it ended.

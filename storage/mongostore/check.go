@@ -156,6 +156,7 @@ var (
 		"_id": {of: bson.TypeString}, "format": {of: bson.TypeInt64}, "collections": {of: bson.TypeArray},
 		"identity": {of: bson.TypeBinary, optional: true}, // of older programs
 		"loaded":   {of: bson.TypeInt64, optional: true},
+		unsealed:   {of: bson.TypeBoolean, optional: true},
 	}
 	clockShape = shape{
 		"_id": {of: bson.TypeString}, "last": {of: bson.TypeInt64}, "now": {of: bson.TypeDateTime}, "n": {of: bson.TypeInt64},

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // The pauses between attempts.
@@ -201,9 +202,11 @@ func (p *part) change(ctx context.Context, f *flight) (g guarded, still bool, er
 		Collection: w.Collection, Key: w.Key, Number: 1, RecordedAt: f.at, SupersededAt: driver.Forever,
 		Op: w.Op, Deleted: w.Deleted, Author: w.Author, Message: w.Message, Group: w.Group, Changed: w.Changed, Data: w.Data,
 	}}
+	var before []byte
 	if h != nil {
-		p.r.Number = h.Number + 1
+		p.r.Number, before = h.Number+1, h.Seal
 	}
+	p.r.Seal = seal.New(before, &p.r.Version)
 	current := encodeVersion(p.r)
 	g.bytes = int64(len(current))
 	set := bson.D{{Key: "current", Value: embedded(current)}}

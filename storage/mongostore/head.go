@@ -72,8 +72,11 @@ func (c *collection) cached(key string, number int64) *head {
 	return c.store.heads.get(documentKey{c.name, key}, number)
 }
 
+// remember caches a head that the next version can follow on: one that is sealed.
 func (c *collection) remember(key string, known *head) {
-	c.store.heads.put(documentKey{c.name, key}, known)
+	if known.Seal != nil {
+		c.store.heads.put(documentKey{c.name, key}, known)
+	}
 }
 
 func (c *collection) forget(key string) { c.store.heads.drop(documentKey{c.name, key}) }
@@ -109,7 +112,7 @@ func (c *collection) readHead(ctx context.Context, key string) (*head, error) {
 	if isPlaceholder(raw) {
 		return new(head), nil
 	}
-	h, err := c.decodeHead(key, raw)
+	h, err := c.sealedHead(ctx, key, raw)
 	if err == nil {
 		c.remember(key, h)
 	}
@@ -132,7 +135,7 @@ func (c *collection) readHeads(ctx context.Context, keys []string) (map[string]*
 			return err
 		}
 		if heads[key] = new(head); !isPlaceholder(raw) {
-			heads[key], err = c.decodeHead(key, raw)
+			heads[key], err = c.sealedHead(ctx, key, raw)
 		}
 		return err
 	})

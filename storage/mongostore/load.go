@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // Load implements driver.Engine. Every version is checked before the first is
@@ -195,9 +196,9 @@ func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
 		}
 		return false, nil
 	}
-	number := int64(1)
+	number, before := int64(1), []byte(nil)
 	if last != nil {
-		number = last.Number + 1
+		number, before = last.Number+1, last.Seal
 	}
 	switch {
 	case v.RecordedAt > l.now:
@@ -207,6 +208,11 @@ func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
 	}
 	r := &record{Version: *v}
 	r.Number, r.SupersededAt = number, driver.Forever
+	sealed, err := seal.Follow(before, &r.Version)
+	if err != nil {
+		return false, refuse("%s %q: version %d %w", v.Collection, v.Key, number, err)
+	}
+	r.Seal = sealed
 	if tooLarge(r) {
 		return false, refuse("%s %q: the version of %s is too large for MongoDB, which takes 16 MB with what searches look at; divide the document", v.Collection, v.Key, v.RecordedAt)
 	}

@@ -374,7 +374,7 @@ func (p *planned) page(rows []row) []row {
 // versionFields is a projection to a version without its search form.
 func versionFields(prefix string) bson.D {
 	fields := bson.D{}
-	for _, name := range []string{"v", "at", "to", "op", "del", "by", "msg", "grp", "ch", "id", "data"} {
+	for _, name := range []string{"v", "at", "to", "op", "del", "by", "msg", "grp", "ch", "id", "s", "data"} {
 		fields = append(fields, bson.E{Key: prefix + "." + name, Value: 1})
 	}
 	return fields

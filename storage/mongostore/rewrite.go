@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // Rewrite implements driver.Engine. Versions that are to change are changed in runs only:
@@ -91,6 +92,7 @@ func (c *collection) rewriteRuns(ctx context.Context, key string, vs []driver.Ve
 				return err
 			}
 			v := &vs[n]
+			r.Seal = seal.Rewritten(&r.Version)
 			r.Op, r.Deleted, r.Author, r.Message, r.Group, r.Changed, r.Data = v.Op, v.Deleted, v.Author, v.Message, v.Group, v.Changed, v.Data
 			set = append(set, bson.E{Key: "vs." + strconv.Itoa(i), Value: embedded(encodeVersion(r))})
 		}

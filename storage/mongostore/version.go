@@ -21,7 +21,7 @@ type record struct {
 
 // encodeVersion returns the stored form of a version:
 //
-//	{v, at, to, op, del, by, msg, grp, ch: [names], id, ld, data, x: {search form}}
+//	{v, at, to, op, del, by, msg, grp, ch: [names], id, ld, s: seal, data, x: {search form}}
 //
 // data is the JSON unchanged, so that reads and exports have the same bytes.
 // to is when the version was superseded; the current one has none.
@@ -58,6 +58,9 @@ func appendVersion(dst []byte, r *record) []byte {
 	}
 	if r.loaded != 0 {
 		dst = bsoncore.AppendInt64Element(dst, loadedField, int64(r.loaded))
+	}
+	if r.Seal != nil {
+		dst = bsoncore.AppendBinaryElement(dst, "s", bson.TypeBinaryGeneric, r.Seal)
 	}
 	if !r.Deleted {
 		dst = bsoncore.AppendStringElement(dst, "data", string(r.Data))
@@ -104,6 +107,9 @@ func decodeVersion(collection, key string, raw bson.Raw) (*record, error) {
 			r.id, ok = v.StringValueOK()
 		case loadedField:
 			ok = readInstant(&r.loaded, v)
+		case "s":
+			_, r.Seal, ok = v.BinaryOK()
+			r.Seal = bytes.Clone(r.Seal)
 		case "data":
 			r.Data, ok = readData(v)
 		}

@@ -76,7 +76,7 @@ func (k *checker) run() error {
 		}
 		k.epochs[i] = epochs
 	}
-	s, err := k.Prepare(`SELECT ` + documentColumns + ` FROM documents WHERE id >= ?1 AND id < ?2 ORDER BY id`)
+	s, err := k.Prepare(`SELECT ` + documentColumns + ` FROM documents d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id`)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (k *checker) document(s *sqlite.Stmt) error {
 	}
 	h.BindInt64(1, doc.version(0))
 	h.BindInt64(2, (doc + 1).version(0))
-	var history check.History
+	history := check.History{Unsealed: k.unsealed}
 	expected := newIntervals(k.coll)
 	if err := k.rows(h, func(h *sqlite.Stmt) error {
 		v, err := k.version(h, k.coll.name, true, nil)
@@ -134,7 +134,7 @@ func (k *checker) document(s *sqlite.Stmt) error {
 	k.last = max(k.last, last.RecordedAt)
 	if row.Number != last.Number || row.RecordedAt != last.RecordedAt || row.Op != last.Op || row.Deleted != last.Deleted ||
 		row.Author != last.Author || row.Message != last.Message || row.Group != last.Group ||
-		row.Key != last.Key || !slices.Equal(row.Changed, last.Changed) || string(row.Data) != string(last.Data) {
+		row.Key != last.Key || !slices.Equal(row.Changed, last.Changed) || string(row.Seal) != string(last.Seal) || string(row.Data) != string(last.Data) {
 		k.problem(row.Key, "the current state is not that of the last version, %d", last.Number)
 	}
 	return k.entries(doc, row.Key, expected.entries)
@@ -212,6 +212,9 @@ func (k *checker) counters() error {
 		count("live documents", k.present, `SELECT live FROM collections WHERE id = ?1`, id),
 		count("versions", k.versions, `SELECT versions FROM collections WHERE id = ?1`, id),
 		count("rows of history", k.versions, `SELECT count(*) FROM versions WHERE collection = ?1`, id),
+		count("documents of another collection", 0, `SELECT count(*) FROM documents WHERE id >= ?1 AND id < ?2 AND collection <> ?3`, int64(docOf(id, 0)), int64(docOf(id+1, 0)), id),
+		count("rows of history of another document or collection", 0, `SELECT count(*) FROM versions WHERE id >= ?1 AND id < ?2 AND (collection <> ?3 OR document <> id >> 26)`,
+			docOf(id, 0).version(0), docOf(id+1, 0).version(0), id),
 		count("µs of the last commit", int64(k.last), `SELECT last FROM collections WHERE id = ?1`, id),
 	); err != nil {
 		return err
@@ -245,15 +248,16 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// instants are the columns that hold times of versions.
-var instants = [...]struct{ table, column string }{
-	{"versions", "at"},
-	{"documents", "at"},
-	{"collections", "last"},
-	{"entries", "since"},
-	{"past", "since"},
-	{"past", "until"},
-	{"epochs", "start"},
+// instants are the columns that hold times of versions. A version that gets another time
+// is sealed anew: the last ones of a document are.
+var instants = [...]struct{ table, unsealed, column string }{
+	{"versions", "seal = NULL, ", "at"},
+	{"documents", "seal = NULL, ", "at"},
+	{"collections", "", "last"},
+	{"entries", "", "since"},
+	{"past", "", "since"},
+	{"past", "", "until"},
+	{"epochs", "", "start"},
 }
 
 // repair gives versions that lie in the future other times, as part of the
@@ -261,7 +265,7 @@ var instants = [...]struct{ table, column string }{
 // a UUID with a time. In any case the new times are after all versions that do not lie
 // in the future, not in the future themselves, and in the order of the old times.
 // Instants in the future that were only read at are dropped.
-func (s *Store) repair() error {
+func (s *Store) repair(ctx context.Context) error {
 	w, present := s.writer, driver.InstantOf(s.opts.Clock())
 	if _, err := w.integer(`UPDATE clock SET last = ?1 WHERE last > ?1`, int64(present)); err != nil {
 		return err
@@ -300,10 +304,13 @@ func (s *Store) repair() error {
 		return driver.Errorf(driver.CodeUnavailable, "%d versions lie in the future, and there is no room for them between the last one that does not, of %s, and now; try again in a moment", n, driver.Instant(first-1))
 	}
 	for _, c := range instants {
-		if _, err := w.integer(`UPDATE `+c.table+` SET `+c.column+` = (SELECT new FROM moved WHERE old = `+c.column+`) WHERE `+c.column+` > ?1 AND `+c.column+` < ?2`,
+		if _, err := w.integer(`UPDATE `+c.table+` SET `+c.unsealed+c.column+` = (SELECT new FROM moved WHERE old = `+c.column+`) WHERE `+c.column+` > ?1 AND `+c.column+` < ?2`,
 			int64(present), forever); err != nil {
 			return err
 		}
+	}
+	if err := w.sealAll(ctx, s.log); err != nil {
+		return err
 	}
 	s.log.Info("gave versions that lay in the future other times", "instants", n, "from", driver.Instant(first), "to", driver.Instant(latest))
 	if err := s.readDeclarations(); err != nil {

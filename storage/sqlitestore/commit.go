@@ -10,6 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // Commit implements driver.Engine.
@@ -134,7 +135,7 @@ func (w *writer) apply(r *request) error {
 	}
 	for i, v := range r.versions {
 		if v != nil {
-			made[i].stored = true
+			made[i].stored, made[i].seal = true, v.Seal
 			w.setCurrent(made[i], v.Number, v)
 		}
 	}
@@ -206,12 +207,13 @@ func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*stat
 			return nil, nil, err
 		}
 	}
-	won, err := w.writeDocument(st, v, v.Number, expected)
+	v.Seal = seal.New(st.seal, v)
+	won, err := w.writeDocument(st, v, v.Number, expected, v.Seal)
 	if err != nil || !won {
 		w.forgetNew(st)
 		return st, nil, err
 	}
-	if err := w.writeVersions(st, v.Number, v); err != nil {
+	if err := w.writeVersions(st, v.Number, []*driver.Version{v}, [][]byte{v.Seal}); err != nil {
 		return nil, nil, err
 	}
 	return st, v, w.recordAttempt(id, st.id.version(v.Number))
@@ -293,6 +295,7 @@ type state struct {
 	number  int64 // 0: it does not exist yet
 	at      driver.Instant
 	deleted bool
+	seal    []byte
 	stored  bool      // the document has a row
 	entries [][]entry // for each index of the collection
 	touched bool      // it is in pending.touched
@@ -303,6 +306,7 @@ type state struct {
 	// is the number in the document's row until then. The versions are the caller's:
 	// their numbers may be 0, and are the ones after written.
 	unwritten []*driver.Version
+	seals     [][]byte // of unwritten
 	written   int64
 }
 
@@ -315,13 +319,13 @@ type entry struct {
 }
 
 const (
-	sqlState          = `SELECT id, number, at, deleted, data FROM documents WHERE collection = ?1 AND key = ?2`
-	sqlInsertDocument = `INSERT INTO documents(id, number, at, op, deleted, author, message, grp, changed, collection, key, data)
-		VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`
+	sqlState          = `SELECT id, number, at, deleted, data, seal FROM documents WHERE collection = ?1 AND key = ?2`
+	sqlInsertDocument = `INSERT INTO documents(id, number, at, op, deleted, author, message, grp, changed, collection, key, seal, data)
+		VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?14, ?12)`
 	sqlUpdateDocument = `UPDATE documents SET number = ?2, at = ?3, op = ?4, deleted = ?5, author = ?6, message = ?7,
-		grp = ?8, changed = ?9, data = ?12 WHERE id = ?1 AND number = ?13`
-	sqlInsertVersion = `INSERT INTO versions(id, document, at, op, deleted, author, message, grp, changed, collection, key, data)
-		VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`
+		grp = ?8, changed = ?9, seal = ?14, data = ?12 WHERE id = ?1 AND number = ?13`
+	sqlInsertVersion = `INSERT INTO versions(id, document, at, op, deleted, author, message, grp, changed, collection, key, seal, data)
+		VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?14, ?12)`
 )
 
 // matches reports whether the last version is the expected one, see driver.Write.
@@ -359,6 +363,7 @@ func (w *writer) readState(coll *collection, key string) (*state, error) {
 	st.at = driver.Instant(s.ColumnInt64(2))
 	st.deleted = s.ColumnInt64(3) != 0
 	data := w.bytes(s, 4)
+	st.seal = w.bytes(s, 5)
 	if err := finish(s, nil); err != nil {
 		return nil, err
 	}
@@ -372,7 +377,7 @@ func (w *writer) readState(coll *collection, key string) (*state, error) {
 
 // writeDocument writes a version to the document's row if that still has the number
 // before (0: if there is no row). It reports whether it did.
-func (w *writer) writeDocument(st *state, v *driver.Version, number, before int64) (bool, error) {
+func (w *writer) writeDocument(st *state, v *driver.Version, number, before int64, seal []byte) (bool, error) {
 	query := sqlUpdateDocument
 	if before == 0 {
 		query = sqlInsertDocument
@@ -381,7 +386,7 @@ func (w *writer) writeDocument(st *state, v *driver.Version, number, before int6
 	if err != nil {
 		return false, err
 	}
-	w.bindVersion(s, v)
+	w.bindVersion(s, v, seal)
 	s.BindInt64(1, int64(st.id))
 	s.BindInt64(2, number)
 	if before == 0 {
@@ -398,8 +403,8 @@ func (w *writer) writeDocument(st *state, v *driver.Version, number, before int6
 }
 
 // writeVersions adds rows to the history: versions of one document, with numbers
-// from first on.
-func (w *writer) writeVersions(st *state, first int64, vs ...*driver.Version) error {
+// from first on, and their seals.
+func (w *writer) writeVersions(st *state, first int64, vs []*driver.Version, seals [][]byte) error {
 	s, err := w.Prepare(sqlInsertVersion)
 	if err != nil {
 		return err
@@ -409,7 +414,7 @@ func (w *writer) writeVersions(st *state, first int64, vs ...*driver.Version) er
 	s.BindInt64(10, st.coll.id)
 	s.BindText(11, st.key)
 	for i, v := range vs {
-		w.bindVersion(s, v)
+		w.bindVersion(s, v, seals[i])
 		s.BindInt64(1, st.id.version(first+int64(i)))
 		_, err = s.Step()
 		if err := finish(s, err); err != nil {

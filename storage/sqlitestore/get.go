@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	sqlDocumentByKey = `SELECT ` + documentColumns + ` FROM documents WHERE collection = ?1 AND key = ?2`
-	sqlDocumentByID  = `SELECT ` + documentColumns + ` FROM documents WHERE id = ?1`
+	sqlDocumentByKey = `SELECT ` + documentColumns + ` FROM documents d WHERE d.collection = ?1 AND d.key = ?2`
+	sqlDocumentByID  = `SELECT ` + documentColumns + ` FROM documents d WHERE d.id = ?1`
 	// These yield a version and the next row, whose time is when the version was
 	// superseded if it is of the same document.
 	sqlVersionByID = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= ?1 ORDER BY v.id LIMIT 2`

@@ -12,6 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // Load implements driver.Engine. The versions of one call are written in one
@@ -112,6 +113,12 @@ func (w *writer) load(coll *collection, in *driver.Version, now driver.Instant) 
 	if in.Number != 0 && in.Number != st.number+1 {
 		return false, invalidf("%s %q: version %d cannot follow version %d", in.Collection, in.Key, in.Number, st.number)
 	}
+	numbered := *in
+	numbered.Number = st.number + 1
+	sealed, err := seal.Follow(st.seal, &numbered)
+	if err != nil {
+		return false, invalidf("%s %q: version %d %w", in.Collection, in.Key, numbered.Number, err)
+	}
 	if st.id == 0 {
 		if st.id, err = w.newDocument(coll); err != nil {
 			return false, err
@@ -120,8 +127,9 @@ func (w *writer) load(coll *collection, in *driver.Version, now driver.Instant) 
 	if len(st.unwritten) == 0 {
 		st.written = st.number
 	}
-	st.unwritten = append(st.unwritten, in)
-	w.setCurrent(st, st.number+1, in)
+	st.unwritten, st.seals = append(st.unwritten, in), append(st.seals, sealed)
+	st.seal = sealed
+	w.setCurrent(st, numbered.Number, in)
 	return true, nil
 }
 
@@ -172,10 +180,10 @@ func (w *writer) flushDocuments() error {
 		if len(st.unwritten) == 0 {
 			continue
 		}
-		if err := w.writeVersions(st, st.written+1, st.unwritten...); err != nil {
+		if err := w.writeVersions(st, st.written+1, st.unwritten, st.seals); err != nil {
 			return err
 		}
-		won, err := w.writeDocument(st, st.unwritten[len(st.unwritten)-1], st.number, st.written)
+		won, err := w.writeDocument(st, st.unwritten[len(st.unwritten)-1], st.number, st.written, st.seal)
 		if err != nil {
 			return err
 		}
@@ -183,7 +191,7 @@ func (w *writer) flushDocuments() error {
 			return internalf("%s %q is not at version %d, which the store's own writer wrote; is another program writing to the file?", st.coll.name, st.key, st.written)
 		}
 		clear(st.unwritten)
-		st.unwritten, st.stored = st.unwritten[:0], true
+		st.unwritten, st.seals, st.stored = st.unwritten[:0], st.seals[:0], true
 	}
 	return nil
 }

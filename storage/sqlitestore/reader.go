@@ -35,6 +35,7 @@ type conn struct {
 
 	restless bool // for tests
 	inspect  bool // see Options.Inspect
+	unsealed bool // the file's format has no seals, and it is only looked at
 }
 
 // Limits of a connection's strings: their number, after which all are dropped, and
@@ -48,7 +49,7 @@ const (
 func newConn(c *sqlite.Conn, s *Store) *conn {
 	return &conn{
 		Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: &s.bulk, small: s.opts.smallDocument, restless: s.opts.restless,
-		cached: s.cached, count: unsettled, asks: &s.asks, inspect: s.opts.Inspect,
+		cached: s.cached, count: unsettled, asks: &s.asks, inspect: s.opts.Inspect, unsealed: s.unsealed,
 	}
 }
 
@@ -178,6 +179,7 @@ func (c *conn) version(s *sqlite.Stmt, collection string, data bool, fields []st
 		Group:        c.interned(s, colGroup),
 		Changed:      changed,
 	}
+	v.Seal = c.bytes(s, colSeal)
 	if data {
 		v.Data = c.members(s, colData, fields)
 	}
@@ -190,6 +192,14 @@ func next(s *sqlite.Stmt) driver.Instant {
 		return driver.Instant(at)
 	}
 	return driver.Forever
+}
+
+// Prepare prepares a statement, which finds no seals where the file's format has none.
+func (c *conn) Prepare(query string) (*sqlite.Stmt, error) {
+	if c.unsealed {
+		query = strings.NewReplacer("d.seal", "NULL", "v.seal", "NULL").Replace(query)
+	}
+	return c.Conn.Prepare(query)
 }
 
 // exec runs a statement that returns no rows.

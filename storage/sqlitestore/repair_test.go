@@ -136,7 +136,7 @@ func TestRepair(t *testing.T) {
 			c := *v
 			c.Notes, c.SupersededAt = nil, 0
 			if i >= len(right) {
-				c.RecordedAt = 0
+				c.RecordedAt, c.Seal = 0, nil // it is sealed anew
 			}
 			all[i] = &c
 		}

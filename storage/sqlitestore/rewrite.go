@@ -9,6 +9,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // Rewrite implements driver.Engine, in one transaction. Free pages are overwritten, so
@@ -28,7 +29,7 @@ func (s *Store) Rewrite(ctx context.Context, collection, key string, vs []driver
 	}}), "rewriting versions")
 }
 
-const sqlRewriteVersion = `UPDATE versions SET op = ?4, deleted = ?5, author = ?6, message = ?7, grp = ?8, changed = ?9, data = ?12 WHERE id = ?1`
+const sqlRewriteVersion = `UPDATE versions SET op = ?4, deleted = ?5, author = ?6, message = ?7, grp = ?8, changed = ?9, seal = ?14, data = ?12 WHERE id = ?1`
 
 func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) error {
 	st, err := w.state(coll, key)
@@ -44,11 +45,15 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 		if v.Number >= st.number {
 			return invalidf("%s %q has no version %d before its last one, which is %d", coll.name, key, v.Number, st.number)
 		}
+		was, err := w.versionByID(coll, st.id.version(v.Number), nil)
+		if err != nil || was == nil {
+			return firstError(err, internalf("%s %q: version %d is missing", coll.name, key, v.Number))
+		}
 		s, err := w.Prepare(sqlRewriteVersion)
 		if err != nil {
 			return err
 		}
-		w.bindVersion(s, v)
+		w.bindVersion(s, v, seal.Rewritten(was))
 		s.BindInt64(1, st.id.version(v.Number))
 		_, err = s.Step()
 		if err := finish(s, err); err != nil {

@@ -1,18 +1,22 @@
 package sqlitestore
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 
+	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // The header of a store's file.
 const (
 	applicationID = 0x61736f66 // "asof"
-	formatVersion = 3
+	formatVersion = 4
 )
 
 // Identifiers are packed so that rows that are read together are adjacent:
@@ -38,7 +42,8 @@ func docOfVersion(id int64) docID          { return docID(id >> numberBits) }
 
 const forever = int64(driver.Forever)
 
-// schema creates the tables of format 1; upgradeFormat converts a file to the present one.
+// schema creates the tables of format 1, but for seal, which is before data, where it is read without that;
+// upgradeFormat converts a file to the present format.
 //
 // documents holds the current state, one row for each document that ever
 // existed; versions holds every version including the current one, and its
@@ -70,6 +75,7 @@ CREATE TABLE documents(
 	changed   TEXT NOT NULL,
 	collection INTEGER NOT NULL,
 	key       TEXT NOT NULL,
+	seal      BLOB,
 	data      BLOB
 );
 CREATE UNIQUE INDEX documents_key ON documents(collection, key);
@@ -85,6 +91,7 @@ CREATE TABLE versions(
 	changed   TEXT NOT NULL,
 	collection INTEGER NOT NULL,
 	key       TEXT NOT NULL,
+	seal      BLOB,
 	data      BLOB
 );
 CREATE TABLE writes(
@@ -147,13 +154,14 @@ const (
 	colGroup
 	colChanged
 	colKey
+	colSeal
 	colData
 	colNext // versions only: when the next version was committed; null: never
 )
 
 const (
-	documentColumns = `id, number, at, op, deleted, author, message, grp, changed, key, data`
-	versionColumns  = `v.id, v.id & 67108863, v.at, v.op, v.deleted, v.author, v.message, v.grp, v.changed, v.key, v.data`
+	documentColumns = `d.id, d.number, d.at, d.op, d.deleted, d.author, d.message, d.grp, d.changed, d.key, d.seal, d.data`
+	versionColumns  = `v.id, v.id & 67108863, v.at, v.op, v.deleted, v.author, v.message, v.grp, v.changed, v.key, v.seal, v.data`
 	versionNext     = `(SELECT n.at FROM versions n WHERE n.id = v.id + 1)`
 )
 
@@ -201,30 +209,93 @@ func (c *conn) createSchema() error {
 // upgradeFormat converts a file of an older format to the present one, as part of a
 // transaction. Format 2 kept the order in which versions arrived; format 3 keeps
 // the instant of the last load instead. For a file with loaded versions that is
-// the present, so that watchers of its log restart.
-func (c *conn) upgradeFormat(present driver.Instant) error {
+// the present, so that watchers of its log restart. Format 4 has seals.
+func (c *conn) upgradeFormat(ctx context.Context, present driver.Instant, log *slog.Logger) error {
 	version, err := c.integer("PRAGMA user_version")
 	if err != nil || version == formatVersion {
 		return err
 	}
-	for _, query := range []string{
-		"DROP TABLE IF EXISTS store", "DROP TABLE IF EXISTS loads", "DROP TABLE IF EXISTS late",
-		"CREATE TABLE loaded(at INTEGER NOT NULL)",
-		fmt.Sprintf("INSERT INTO loaded(at) SELECT CASE WHEN EXISTS (SELECT 1 FROM versions WHERE op = %d) THEN max(last, %d) ELSE 0 END FROM clock", driver.OpImport, present),
-		pragma("user_version", formatVersion),
-	} {
+	var queries []string
+	if version < 3 {
+		queries = []string{
+			"DROP TABLE IF EXISTS store", "DROP TABLE IF EXISTS loads", "DROP TABLE IF EXISTS late",
+			"CREATE TABLE loaded(at INTEGER NOT NULL)",
+			fmt.Sprintf("INSERT INTO loaded(at) SELECT CASE WHEN EXISTS (SELECT 1 FROM versions WHERE op = %d) THEN max(last, %d) ELSE 0 END FROM clock", driver.OpImport, present),
+		}
+	}
+	if version > 0 {
+		queries = append(queries, "ALTER TABLE documents ADD COLUMN seal BLOB", "ALTER TABLE versions ADD COLUMN seal BLOB")
+	}
+	for _, query := range append(queries, pragma("user_version", formatVersion)) {
 		if err := sqlitex.ExecuteTransient(c.Conn, query, nil); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.sealAll(ctx, log)
+}
+
+// sealAll seals the versions that have no seal, as part of a transaction: those of a file of
+// an older format, or the last ones of documents, to which repair gave other times. It keeps
+// a batch of seals in memory.
+func (c *conn) sealAll(ctx context.Context, log *slog.Logger) error {
+	const batch, report = 1000, 100_000
+	find, err := c.Prepare(`SELECT ` + versionColumns + `, c.name, (SELECT b.seal FROM versions b WHERE b.id = v.id - 1)
+		FROM versions v JOIN collections c ON c.id = v.collection WHERE v.id > ?1 AND v.seal IS NULL ORDER BY v.id LIMIT ?2`)
+	if err != nil {
+		return err
+	}
+	set, err := c.Prepare(`UPDATE versions SET seal = ?2 WHERE id = ?1`)
+	if err != nil {
+		return err
+	}
+	var last int64 // the version that was sealed last
+	var before []byte
+	for done := 0; ctx.Err() == nil; {
+		var ids []int64
+		var seals [][]byte
+		find.BindInt64(1, last)
+		find.BindInt64(2, batch)
+		if err := c.rows(find, func(s *sqlite.Stmt) error {
+			v, err := c.version(s, s.ColumnText(colNext), true, nil)
+			if err != nil {
+				return err
+			}
+			id := s.ColumnInt64(colID)
+			switch {
+			case v.Number == 1:
+				before = nil
+			case id != last+1:
+				before = c.bytes(s, colNext+1)
+			}
+			before, last = seal.New(before, v), id
+			ids, seals = append(ids, id), append(seals, before)
+			return nil
+		}); err != nil {
+			return err
+		}
+		for i, id := range ids {
+			set.BindInt64(1, id)
+			set.BindBytes(2, seals[i])
+			_, err := set.Step()
+			if err := finish(set, err); err != nil {
+				return err
+			}
+		}
+		if done += len(ids); len(ids) < batch {
+			return c.exec(`UPDATE documents SET seal = (SELECT v.seal FROM versions v WHERE v.id = (documents.id << 26) + documents.number) WHERE seal IS NULL`)
+		}
+		if done%report == 0 {
+			log.Info("sealing the history, once; the store opens when it is done", "versions", done)
+		}
+	}
+	return ctx.Err()
 }
 
 // readLoaded reads the instant of the last load. A file of an older format that is
 // opened for inspection does not have it.
 func (s *Store) readLoaded() error {
 	version, err := s.writer.integer("PRAGMA user_version")
-	if err != nil || version < formatVersion {
+	if err != nil || version < 3 {
 		return err
 	}
 	at, err := s.writer.integer("SELECT at FROM loaded")

@@ -104,6 +104,7 @@ type Store struct {
 	bulk        bulk
 	cached      *versionCache
 	loaded      atomic.Int64 // the instant of the last load
+	unsealed    bool         // see conn
 	frozen      bool         // opened for inspection with an empty log: the file does not change while it is open
 	closed      bool
 }
@@ -318,10 +319,10 @@ func (s *Store) upgrade(ctx context.Context) error {
 		err = s.declare(ctx)
 	}
 	if err == nil {
-		err = s.writer.upgradeFormat(driver.InstantOf(s.opts.Clock()))
+		err = s.writer.upgradeFormat(ctx, driver.InstantOf(s.opts.Clock()), s.log)
 	}
 	if err == nil && s.opts.Repair {
-		err = s.repair()
+		err = s.repair(ctx)
 	}
 	if err == nil {
 		err = s.readLoaded()
@@ -389,6 +390,8 @@ func (s *Store) readUnchanged() error {
 	if version == 0 {
 		return invalidf("the file is empty, and no store yet")
 	}
+	s.unsealed = version < 4
+	s.writer.unsealed = s.unsealed
 	if err := s.readDeclarations(); err != nil {
 		return err
 	}

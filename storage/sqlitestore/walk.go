@@ -161,7 +161,7 @@ func (p *filler) page() []*driver.Version {
 	return p.out
 }
 
-const sqlScan = `SELECT ` + documentColumns + ` FROM documents WHERE id > ?1 AND id < ?2 ORDER BY id`
+const sqlScan = `SELECT ` + documentColumns + ` FROM documents d WHERE d.id > ?1 AND d.id < ?2 ORDER BY d.id`
 
 // atInstant returns a statement on the row that was current at the query's instant:
 // s itself, which is on the document's row, or one on the history; nil if the

@@ -268,7 +268,7 @@ func (w *writer) flush() error {
 }
 
 // bindVersion binds the columns that documents and versions have in common.
-func (w *writer) bindVersion(s *sqlite.Stmt, v *driver.Version) {
+func (w *writer) bindVersion(s *sqlite.Stmt, v *driver.Version, seal []byte) {
 	s.BindInt64(3, int64(v.RecordedAt))
 	s.BindInt64(4, int64(v.Op))
 	s.BindBool(5, v.Deleted)
@@ -276,6 +276,7 @@ func (w *writer) bindVersion(s *sqlite.Stmt, v *driver.Version) {
 	s.BindText(7, v.Message)
 	s.BindText(8, v.Group)
 	s.BindText(9, encodeNames(v.Changed))
+	s.BindBytes(14, seal)
 	if v.Deleted {
 		s.BindNull(12)
 	} else {

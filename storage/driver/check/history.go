@@ -4,20 +4,26 @@ import (
 	"fmt"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // History follows the versions of one document, as they are stored, and says what in
 // them cannot be. Its zero value is before the first version.
-type History struct{ Last *driver.Version }
+type History struct {
+	Last     *driver.Version
+	Unsealed bool // the store is of a format without seals
+}
 
 // Next takes the next version, in the order of numbers, and returns what is wrong with it.
 func (h *History) Next(v *driver.Version) (problems []string) {
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	var before []byte
 	if last := h.Last; last == nil {
 		if v.Number != 1 {
 			problem("the first version is number %d", v.Number)
 		}
 	} else {
+		before = last.Seal
 		if v.Number != last.Number+1 {
 			problem("version %d follows version %d", v.Number, last.Number)
 		}
@@ -36,6 +42,11 @@ func (h *History) Next(v *driver.Version) (problems []string) {
 	}
 	if err := Stored(v); err != nil {
 		problem("version %d: %v", v.Number, err)
+	}
+	if !h.Unsealed {
+		if err := seal.Verify(before, v); err != nil {
+			problem("version %d %v", v.Number, err)
+		}
 	}
 	h.Last = v
 	return problems

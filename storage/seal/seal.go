@@ -1,0 +1,134 @@
+// Package seal says what makes the history of a document vouch for itself: each version
+// carries a hash over what it says and over the hash of the version before it. So
+// whoever knows the hash of a version knows whether anything was changed in it or before it.
+// Another program can verify an export by what is said here.
+//
+// A seal is 48 bytes, a random salt of 16 and a hash of 32:
+//
+//	content = SHA-256("asof content 1\n", salt, op, deleted, author, message, group,
+//	                  how many names changed has, each of them, data)
+//	hash    = SHA-256("asof version 1\n", hash of the version before, content,
+//	                  collection, key, number, recordedAt)
+//
+// The first version follows on a hash of 32 zero bytes. Numbers are 8 bytes, big-endian:
+// recordedAt in microseconds since 1970, op as in package driver (1 CREATE, 2 UPDATE, 3 DELETE,
+// 4 RESTORE, 5 IMPORT), deleted 1 or 0. Before a text, and data, is its length in bytes, as a number.
+// changed is the sorted names of the document's members in which the version differs from the one
+// before, or which only one of the two has. Data is the document in normal form, nothing for a deletion.
+//
+// The seal of a version that was rewritten, as something of it was erased or all of it pruned, is 64
+// bytes: the content's hash as it was, and the hash. Number, time and the
+// versions around it still hold; of what it says now, a seal says nothing. With the salt gone, nobody can guess
+// what was erased by its hash.
+//
+// Not covered is when a version was superseded, which follows from the next one.
+package seal
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// The parts of a seal, in bytes.
+const (
+	saltSize  = 16
+	hashSize  = sha256.Size
+	size      = saltSize + hashSize
+	rewritten = sha256.Size + hashSize
+)
+
+// New returns a seal for a version that follows on one with the seal before; nil: it is
+// the first.
+func New(before []byte, v *driver.Version) []byte {
+	s := make([]byte, size)
+	_, _ = rand.Read(s[:saltSize]) // it never fails
+	h := hash(before, content(s[:saltSize], v), v)
+	copy(s[saltSize:], h[:])
+	return s
+}
+
+// Follow returns the seal of a version that is loaded: its own, if that holds (see Verify),
+// or a new one where it has none.
+func Follow(before []byte, v *driver.Version) ([]byte, error) {
+	if len(v.Seal) == 0 {
+		return New(before, v), nil
+	}
+	return bytes.Clone(v.Seal), Verify(before, v)
+}
+
+// Rewritten returns the seal that a version, as it is sealed, keeps when it will say something else.
+func Rewritten(v *driver.Version) []byte {
+	if len(v.Seal) != size {
+		return v.Seal
+	}
+	c := content(v.Seal[:saltSize], v)
+	return append(c[:], Hash(v.Seal)...)
+}
+
+// Verify returns an error unless a version is as it was sealed, and follows on one with
+// the seal before; nil: it is the first.
+func Verify(before []byte, v *driver.Version) error {
+	var c [sha256.Size]byte
+	switch len(v.Seal) {
+	case size:
+		c = content(v.Seal[:saltSize], v)
+	case rewritten:
+		copy(c[:], v.Seal)
+	case 0:
+		return errors.New("has no seal")
+	default:
+		return fmt.Errorf("has a seal of %d bytes, not %d or %d", len(v.Seal), size, rewritten)
+	}
+	if h := hash(before, c, v); !bytes.Equal(h[:], Hash(v.Seal)) {
+		return errors.New("is not as it was sealed, or does not follow on the version before")
+	}
+	return nil
+}
+
+// Hash returns the hash in a seal; nil where there is none.
+func Hash(seal []byte) []byte {
+	if len(seal) < hashSize {
+		return nil
+	}
+	return seal[len(seal)-hashSize:]
+}
+
+func content(salt []byte, v *driver.Version) [sha256.Size]byte {
+	b := append(append(make([]byte, 0, 1024), "asof content 1\n"...), salt...)
+	deleted := int64(0)
+	if v.Deleted {
+		deleted = 1
+	}
+	b = appendNumber(appendNumber(b, int64(v.Op)), deleted)
+	for _, text := range [...]string{v.Author, v.Message, v.Group} {
+		b = appendText(b, text)
+	}
+	b = appendNumber(b, int64(len(v.Changed)))
+	for _, name := range v.Changed {
+		b = appendText(b, name)
+	}
+	b = appendNumber(b, int64(len(v.Data)))
+	return sha256.Sum256(append(b, v.Data...))
+}
+
+func hash(before []byte, content [sha256.Size]byte, v *driver.Version) [sha256.Size]byte {
+	b := append(make([]byte, 0, 256), "asof version 1\n"...)
+	previous := Hash(before)
+	if previous == nil {
+		previous = make([]byte, hashSize)
+	}
+	b = appendText(appendText(append(append(b, previous...), content[:]...), v.Collection), v.Key)
+	return sha256.Sum256(appendNumber(appendNumber(b, v.Number), int64(v.RecordedAt)))
+}
+
+func appendNumber(b []byte, n int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(n)) }
+
+func appendText(b []byte, text string) []byte {
+	return append(appendNumber(b, int64(len(text))), text...)
+}

@@ -1,0 +1,135 @@
+package seal
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+func example() *driver.Version {
+	return &driver.Version{
+		Collection: "things", Key: "a", Number: 2, RecordedAt: 1_700_000_000_000_000, SupersededAt: driver.Forever, Op: driver.OpUpdate,
+		Author: "ann", Message: "m", Group: "g", Changed: []string{"n", "s"}, Data: []byte(`{"n":1,"s":"x"}`),
+	}
+}
+
+// What the package comment says, written down by hand, so that a change of what is
+// covered is noticed: other programs verify by it.
+func TestFormat(t *testing.T) {
+	v := example()
+	v.Seal = append(bytes.Repeat([]byte{7}, 16), make([]byte, 32)...)
+	before := bytes.Repeat([]byte{9}, 48)
+	n := func(b byte) string { return "\x00\x00\x00\x00\x00\x00\x00" + string(b) }
+	c := sha256.Sum256([]byte("asof content 1\n" + string(v.Seal[:16]) + n(2) + n(0) +
+		n(3) + "ann" + n(1) + "m" + n(1) + "g" + n(2) + n(1) + "n" + n(1) + "s" + n(15) + `{"n":1,"s":"x"}`))
+	h := sha256.Sum256([]byte("asof version 1\n" + string(before[16:]) + string(c[:]) +
+		n(6) + "things" + n(1) + "a" + n(2) + "\x00\x06\x0a\x24\x18\x1e\x40\x00"))
+	copy(v.Seal[16:], h[:])
+	if err := Verify(before, v); err != nil {
+		t.Errorf("the format is not as it is described: %v", err)
+	}
+	if got := hex.EncodeToString(Hash(v.Seal)); got != hex.EncodeToString(h[:]) {
+		t.Errorf("Hash: %s", got)
+	}
+}
+
+func TestVerify(t *testing.T) {
+	before := New(nil, example())
+	changes := map[string]func(v *driver.Version){
+		"collection":     func(v *driver.Version) { v.Collection = "other" },
+		"key":            func(v *driver.Version) { v.Key = "b" },
+		"number":         func(v *driver.Version) { v.Number++ },
+		"time":           func(v *driver.Version) { v.RecordedAt++ },
+		"operation":      func(v *driver.Version) { v.Op = driver.OpRestore },
+		"deletion":       func(v *driver.Version) { v.Deleted = true },
+		"author":         func(v *driver.Version) { v.Author = "bob" },
+		"message":        func(v *driver.Version) { v.Message = "" },
+		"group":          func(v *driver.Version) { v.Group = "h" },
+		"between texts":  func(v *driver.Version) { v.Author, v.Message = "an", "nm" },
+		"changed":        func(v *driver.Version) { v.Changed = []string{"n"} },
+		"data":           func(v *driver.Version) { v.Data = []byte(`{"n":2,"s":"x"}`) },
+		"salt":           func(v *driver.Version) { v.Seal[0] ^= 1 },
+		"hash":           func(v *driver.Version) { v.Seal[47] ^= 1 },
+		"a shorter seal": func(v *driver.Version) { v.Seal = v.Seal[:47] },
+		"no seal":        func(v *driver.Version) { v.Seal = nil },
+	}
+	for name, change := range changes {
+		v := example()
+		v.Seal = New(before, v)
+		if err := Verify(before, v); err != nil {
+			t.Fatalf("%s: before the change: %v", name, err)
+		}
+		change(v)
+		if Verify(before, v) == nil {
+			t.Errorf("a change of %s goes unnoticed", name)
+		}
+	}
+	v := example()
+	v.Seal = New(before, v)
+	if Verify(nil, v) == nil || Verify(v.Seal, v) == nil {
+		t.Error("what is before goes unnoticed")
+	}
+	if bytes.Equal(New(before, v)[:16], v.Seal[:16]) {
+		t.Error("two seals have one salt")
+	}
+	superseded := *v
+	superseded.SupersededAt = 5
+	if err := Verify(before, &superseded); err != nil {
+		t.Errorf("superseded: %v", err)
+	}
+}
+
+// A version that is rewritten has no salt, may say anything, and the history still holds.
+func TestRewritten(t *testing.T) {
+	first, second := example(), example()
+	first.Number, second.Number = 1, 2
+	first.Seal = New(nil, first)
+	second.Seal = New(first.Seal, second)
+	salt := bytes.Clone(first.Seal[:16])
+	for range 2 {
+		first.Seal = Rewritten(first)
+		first.Op, first.Author, first.Message, first.Group, first.Changed, first.Data = driver.OpPruned, "", "", "", nil, nil
+		if err := Verify(nil, first); err != nil {
+			t.Errorf("the rewritten version: %v", err)
+		}
+		if err := Verify(first.Seal, second); err != nil {
+			t.Errorf("the one after it: %v", err)
+		}
+	}
+	if bytes.Contains(first.Seal, salt) {
+		t.Error("the salt is still there")
+	}
+	first.RecordedAt++
+	if Verify(nil, first) == nil {
+		t.Error("another time of a rewritten version goes unnoticed")
+	}
+}
+
+func TestFollow(t *testing.T) {
+	v := example()
+	made, err := Follow(nil, v)
+	if err != nil || len(made) != size {
+		t.Fatalf("a version without a seal: %x, %v", made, err)
+	}
+	v.Seal = made
+	if kept, err := Follow(nil, v); err != nil || !bytes.Equal(kept, made) {
+		t.Errorf("a version with its seal: %x, %v; want %x", kept, err, made)
+	}
+	v.Author = "bob"
+	if _, err := Follow(nil, v); err == nil {
+		t.Error("a version with the seal of another is taken")
+	}
+}
+
+func BenchmarkNew(b *testing.B) {
+	v := example()
+	v.Data = bytes.Repeat([]byte("x"), 640)
+	before := New(nil, v)
+	b.ReportAllocs()
+	for b.Loop() {
+		New(before, v)
+	}
+}
