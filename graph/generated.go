@@ -1459,6 +1459,8 @@ func (ec *executionContext) childFields_VersionInfo(ctx context.Context, field g
 		return ec.fieldContext_VersionInfo_isCurrent(ctx, field)
 	case "changedFields":
 		return ec.fieldContext_VersionInfo_changedFields(ctx, field)
+	case "hash":
+		return ec.fieldContext_VersionInfo_hash(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type VersionInfo", field.Name)
 }
@@ -22592,6 +22594,29 @@ func (ec *executionContext) fieldContext_VersionInfo_changedFields(_ context.Con
 	return graphql.NewScalarFieldContext("VersionInfo", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _VersionInfo_hash(ctx context.Context, field graphql.CollectedField, obj *storage.VersionInfo) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionInfo_hash(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Hash(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_VersionInfo_hash(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionInfo", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) ___Directive_name(ctx context.Context, field graphql.CollectedField, obj *introspection.Directive) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -33017,6 +33042,11 @@ func (ec *executionContext) _VersionInfo(ctx context.Context, sel ast.SelectionS
 		case "changedFields":
 			out.Values[i] = ec._VersionInfo_changedFields(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "hash":
+			out.Values[i] = ec._VersionInfo_hash(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:

@@ -2,9 +2,11 @@ package storage
 
 import (
 	"context"
+	"encoding/hex"
 	"sync"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 // History returns the way to a document's past, also when it is deleted; nil
@@ -244,6 +246,10 @@ func (i *VersionInfo) Author() *Actor { return &Actor{ID: i.v.Author} }
 
 // ApprovedBy is who approved the draft that the version was made of; nil where it was none.
 func (i *VersionInfo) ApprovedBy() *Actor { return approverOf(i.v.Group) }
+
+// Hash is the hash of the version and of all before it (see package seal), in hexadecimal
+// digits; nil in a store of an older format that is only looked at.
+func (i *VersionInfo) Hash() *string { return optional(hex.EncodeToString(seal.Hash(i.v.Seal))) }
 
 // Message is what the writer said about it; nil for nothing.
 func (i *VersionInfo) Message() *string { return optional(i.v.Message) }

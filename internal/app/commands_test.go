@@ -187,7 +187,7 @@ func TestImportExportCheck(t *testing.T) {
 		t.Fatalf("import: status %d: %s%s", status, out, errs)
 	}
 	status, out, errs := run(t, "", "export", store("one.db"))
-	if status != 0 || out != lines {
+	if status != 0 || unsealed(out) != lines {
 		t.Errorf("export: status %d: %s%s", status, out, errs)
 	}
 	file := filepath.Join(dir, "out.ndjson.zst")

@@ -32,9 +32,11 @@ type flags struct {
 	Import importFlags `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst), or a git repository, to the store. It can be repeated: what is there is skipped."`
 	Export exportFlags `cmd:"" help:"Write every version in the store as NDJSON."`
 	Check  checkFlags  `cmd:"" help:"Read the whole store and report what is wrong with it."`
+	Verify verifyFlags `cmd:"" help:"Say whether the history is still the one that was seen earlier, by the hash of a version or a checkpoint."`
 	Token  tokenFlags  `cmd:"" help:"Make and revoke the API tokens in a file."`
 	Health healthFlags `cmd:"" help:"Ask a server on this machine whether it can answer requests; the exit status tells."`
 
+	Checkpoint   checkpointFlags   `cmd:"" help:"Print a checkpoint: one line of JSON that vouches for all that the store holds, to be kept elsewhere."`
 	ClientConfig clientConfigFlags `cmd:"" help:"Print what the cache of a client in TypeScript has to know of the schema."`
 }
 
@@ -122,6 +124,26 @@ type exportFlags struct {
 
 type checkFlags struct {
 	Repair bool `help:"Give versions that lie in the future, since a clock was wrong, times that have passed and that their order and identifiers allow."`
+}
+
+type verifyFlags struct {
+	Since      string `help:"The hash of a version that was seen earlier (versionInfo.hash): all that follows on it is verified." placeholder:"HASH" xor:"what" required:""`
+	Checkpoint string `help:"A file with a checkpoint that was kept: what the store held then is compared, and all of it checked." placeholder:"FILE" xor:"what" required:""`
+	Collection string `help:"With --since: the collection of the document, to look only there." placeholder:"NAME"`
+	Key        string `help:"With --since and --collection: the key of the document." placeholder:"KEY"`
+	PublicKey  string `help:"With --checkpoint: a file with the Ed25519 key (PEM) by whose owner it must be signed." placeholder:"FILE"`
+}
+
+// Validate refuses a key without a collection.
+func (f verifyFlags) Validate() error {
+	if f.Key != "" && f.Collection == "" {
+		return errors.New("--key needs --collection: keys are those of a collection")
+	}
+	return nil
+}
+
+type checkpointFlags struct {
+	PrivateKey string `help:"A file with an Ed25519 key (PEM, as openssl genpkey -algorithm ed25519 makes it) to sign the checkpoint with." placeholder:"FILE"`
 }
 
 type healthFlags struct {

@@ -154,6 +154,10 @@ func (m *Main) run(ctx context.Context) error {
 		return m.exportFile(ctx)
 	case "check":
 		return m.check(ctx)
+	case "checkpoint":
+		return m.checkpoint(ctx)
+	case "verify":
+		return m.verify(ctx)
 	case "token add <name>", "token list", "token revoke <name>":
 		return m.token()
 	case "client-config <client>":

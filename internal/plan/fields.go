@@ -187,6 +187,7 @@ var versionInfoFields = map[string]writer[storage.VersionInfo]{
 	"operation":   func(r *run, _ *place, v storage.VersionInfo) bool { return r.string(string(v.Operation())) },
 	"changeGroup": func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.ChangeGroup()) },
 	"isCurrent":   func(r *run, _ *place, v storage.VersionInfo) bool { return r.bool(v.IsCurrent()) },
+	"hash":        func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.Hash()) },
 	"changedFields": func(r *run, at *place, v storage.VersionInfo) bool {
 		fields := v.ChangedFields()
 		return writeList(r, at, len(fields), true, func(i int) bool { return r.string(fields[i]) })

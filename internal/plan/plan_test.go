@@ -67,7 +67,7 @@ func TestAnswersAreTheSame(t *testing.T) {
 		{"contradicting pages", `{ a: tags(first: 1, last: 1) { nodes { key } } }`, ``},
 		{"wrong cursor", `{ tags(after: "?") { nodes { key } } }`, ``},
 		{"wrong filter", `query ($w: ProjectWhere) { projects(where: $w) { nodes { key } } }`, `{"w":{"name":{"eq":null}}}`},
-		{"version info", `{ projects { nodes { key versionInfo { number recordedAt supersededAt author { id __typename } approvedBy { id name } message operation changeGroup isCurrent changedFields __typename } } } }`, ``},
+		{"version info", `{ projects { nodes { key versionInfo { number recordedAt supersededAt author { id __typename } approvedBy { id name } message operation changeGroup isCurrent changedFields hash __typename } } } }`, ``},
 		{"version info of the past", `{ project(key: "a", version: 1) { versionInfo { number supersededAt isCurrent changedFields } } }`, ``},
 		{"versions", `{ project(key: "a") { versions { totalCount nodes { id name tags { name } } edges { cursor node { version } } pageInfo { hasNextPage startCursor endCursor } } } }`, ``},
 		{"versions of many", `query ($f: [TagField!]) { tags(where: {key: {in: ["x", "y"]}}) { nodes { key versions(first: 1, fields: $f) { nodes { id name relatedTags { key } } pageInfo { hasNextPage } __typename } } } }`, `{"f":"name"}`},

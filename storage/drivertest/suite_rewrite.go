@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 func (s *suite) rewriteTests() []test {
@@ -52,8 +53,9 @@ func (s *suite) testRewriteKeepsPlace(t *testing.T) {
 			switch n := int64(i + 1); {
 			case n == other.Number:
 				w.Op, w.Author, w.Message, w.Group, w.Changed, w.Data = other.Op, other.Author, other.Message, other.Group, other.Changed, other.Data
+				w.Seal = seal.Rewritten(was)
 			case n <= 3 || n == 199:
-				w = driver.Version{Collection: collection, Key: "a", Number: n, RecordedAt: was.RecordedAt, SupersededAt: was.SupersededAt, Op: driver.OpPruned, Deleted: true}
+				w = driver.Version{Collection: collection, Key: "a", Number: n, RecordedAt: was.RecordedAt, SupersededAt: was.SupersededAt, Op: driver.OpPruned, Deleted: true, Seal: seal.Rewritten(was)}
 			}
 			for _, ref := range []driver.Ref{{Key: "a", Number: w.Number}, {Key: "a", At: w.RecordedAt}, {Key: "a", At: was.SupersededAt - 1}} {
 				if got := f.get(ref); !same(got, &w) {

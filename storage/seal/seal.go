@@ -59,7 +59,10 @@ func Follow(before []byte, v *driver.Version) ([]byte, error) {
 	if len(v.Seal) == 0 {
 		return New(before, v), nil
 	}
-	return bytes.Clone(v.Seal), Verify(before, v)
+	if err := Verify(before, v); err != nil {
+		return nil, fmt.Errorf("%w; without the seals of its document, it is loaded and sealed anew", err)
+	}
+	return bytes.Clone(v.Seal), nil
 }
 
 // Rewritten returns the seal that a version, as it is sealed, keeps when it will say something else.

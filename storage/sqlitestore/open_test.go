@@ -329,7 +329,7 @@ func TestInspect(t *testing.T) {
 		{Name: "things", Indexes: []driver.Index{{Path: []string{"other"}, Kind: driver.KindString}}},
 		{Name: "unknown", Indexes: []driver.Index{{Path: []string{"n"}, Kind: driver.KindString}}},
 	}
-	for _, name := range []string{"testdata/format-1.db", "testdata/format-2.db", "testdata/format-3.db"} {
+	for _, name := range []string{"testdata/format-1.db", "testdata/format-2.db", "testdata/format-3.db", "testdata/format-4.db"} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			file, err := os.ReadFile(name)
 			if err != nil {

@@ -1,7 +1,7 @@
 // Package transfer reads and writes the history of documents as NDJSON: one
 // line of JSON for each version.
 //
-//	{"collection","id","at","by","message","source","op":"put"|"delete","data"}
+//	{"collection","id","at","by","message","source","op":"put"|"delete","operation","seal","data"}
 //
 // Invariants:
 //
@@ -9,7 +9,8 @@
 //     into an empty one and exporting again gives the same bytes: the order is
 //     the commit order (time, collection, id, number), members are written in
 //     the order above, empty messages and sources are left out, times are
-//     RFC 3339 in UTC and data is in normal form.
+//     RFC 3339 in UTC and data is in normal form. The seal (see package seal, in
+//     base64) is kept, and has to hold; a version without one gets one.
 //   - Import stops at the first line that it cannot keep, and names it. What
 //     came before that line is in the store, durably; the line and what follows
 //     is not. Running it again skips what is there.

@@ -1,6 +1,9 @@
 package transfer
 
 import (
+	"encoding/base64"
+	"fmt"
+
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
@@ -81,6 +84,10 @@ func set(v *driver.Version, op *ops, member int, text string) (err error) {
 		op.op = text
 	case memberOperation:
 		op.operation = text
+	case memberSeal:
+		if v.Seal, err = base64.StdEncoding.DecodeString(text); err != nil {
+			err = fmt.Errorf(`"seal": %w`, err)
+		}
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package transfer
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 
@@ -17,7 +18,8 @@ import (
 type ExportOptions struct {
 	Collections []string // empty: all, also those that the schema no longer declares
 	// From and To bound when a version was recorded, half-open [From, To); 0
-	// means no bound. What is imported from such a part is numbered from 1.
+	// means no bound. What is imported from such a part is numbered from 1, so with
+	// From it has no seals.
 	From, To driver.Instant
 	// Progress, if set, is called now and then with what was written so far.
 	Progress func(Progress)
@@ -61,7 +63,7 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 		if err != nil {
 			return done.Lines, err
 		}
-		if line, err = appendLine(line[:0], v); err != nil {
+		if line, err = appendLine(line[:0], v, opts.From == 0); err != nil {
 			return done.Lines, err
 		}
 		if _, err := out.Write(line); err != nil {
@@ -97,8 +99,9 @@ func operationName(op driver.Op) string {
 	}
 }
 
-// appendLine appends the line of one version, with its newline.
-func appendLine(b []byte, v *driver.Version) ([]byte, error) {
+// appendLine appends the line of one version, with its newline and, where it has one that is
+// asked for, its seal.
+func appendLine(b []byte, v *driver.Version, sealed bool) ([]byte, error) {
 	if err := check.Stored(v); err != nil {
 		return b, fmt.Errorf("version %d is damaged; asof check finds all that are: %w", v.Number, err)
 	}
@@ -129,6 +132,10 @@ func appendLine(b []byte, v *driver.Version) ([]byte, error) {
 	}
 	if name := operationName(v.Op); name != "" {
 		member(memberOperation, name)
+	}
+	if sealed && v.Seal != nil {
+		b = append(b, `,"seal":"`...)
+		b = append(base64.StdEncoding.AppendEncode(b, v.Seal), '"')
 	}
 	if !v.Deleted {
 		b = append(b, `,"data":`...)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,11 @@ func export(t *testing.T, store *storage.Store) string {
 	return out.String()
 }
 
+// unsealed leaves seals out of lines, as they differ from store to store where a file has none.
+func unsealed(lines string) string {
+	return regexp.MustCompile(`,"seal":"[^"]*"`).ReplaceAllString(lines, "")
+}
+
 const (
 	first  = "2024-01-01T00:00:00Z"
 	second = "2024-01-02T00:00:00Z"
@@ -165,7 +171,7 @@ func TestImportNamesTheFirstBadLine(t *testing.T) {
 	if !errors.As(err, &line) || line.Line != 3 || !strings.Contains(err.Error(), "future") {
 		t.Errorf("got %v, want line 3", err)
 	}
-	if diff := cmp.Diff(lines[1]+lines[0], export(t, store)); diff != "" {
+	if diff := cmp.Diff(lines[1]+lines[0], unsealed(export(t, store))); diff != "" {
 		t.Error(diff)
 	}
 	if report.Added != 2 || !report.Stopped {

@@ -25,11 +25,12 @@ const (
 	memberSource
 	memberOp
 	memberOperation
+	memberSeal
 	memberData
 	memberCount
 )
 
-var memberNames = [memberCount]string{"collection", "id", "at", "by", "message", "source", "op", "operation", "data"}
+var memberNames = [memberCount]string{"collection", "id", "at", "by", "message", "source", "op", "operation", "seal", "data"}
 
 // operations are what memberOperation can say of a version, beside what op does.
 // Without it a version that puts a document is an import.
@@ -198,7 +199,7 @@ func (p *lineParser) text(raw jsontext.Value, member int) (string, error) {
 // keep returns a text in memory of its own. What comes back in every other line,
 // such as names of authors, is kept once.
 func (p *lineParser) keep(body []byte, member int) string {
-	if member == memberAt {
+	if member == memberAt || member == memberSeal {
 		return string(body)
 	}
 	if s, ok := p.intern[string(body)]; ok {

@@ -96,7 +96,7 @@ func TestParseLineErrors(t *testing.T) {
 		{"comma missing", replace(`"c",`, `"c"`), `is not valid JSON at byte 18: invalid character '"' after object value`},
 		{"trailing comma", replace(`1}}`, `1},}`), "is not valid JSON"},
 		{"byte order mark", "\ufeff" + good, "byte order mark"},
-		{"unknown member", replace(`"by"`, `"author"`), `unknown member "author"; a line has collection, id, at, by, message, source, op, operation, data`},
+		{"unknown member", replace(`"by"`, `"author"`), `unknown member "author"; a line has collection, id, at, by, message, source, op, operation, seal, data`},
 		{"no collection", replace(`"collection":"c",`, ``), `has no "collection"`},
 		{"no id", replace(`"id":"k",`, ``), `has no "id"`},
 		{"no at", replace(`"at":"2024-05-06T12:00:00Z",`, ``), `has no "at"`},
@@ -194,7 +194,7 @@ func FuzzParseLine(f *testing.F) {
 			return
 		}
 		// What was read is written in one way, and that is read back as the same.
-		written, err := appendLine(nil, &v)
+		written, err := appendLine(nil, &v, true)
 		if err != nil {
 			t.Fatalf("%q was read and cannot be written: %v", line, err)
 		}
@@ -205,7 +205,7 @@ func FuzzParseLine(f *testing.F) {
 		if diff := cmp.Diff(v, again); diff != "" {
 			t.Fatalf("%q was written as %q, which is something else: %s", line, written, diff)
 		}
-		rewritten, err := appendLine(nil, &again)
+		rewritten, err := appendLine(nil, &again, true)
 		if err != nil || string(rewritten) != string(written) {
 			t.Fatalf("%q was written again as %q, %v", written, rewritten, err)
 		}

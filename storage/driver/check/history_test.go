@@ -5,15 +5,22 @@ import (
 	"testing"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/seal"
 )
 
 func TestHistory(t *testing.T) {
 	sound := func() []driver.Version {
-		return []driver.Version{
+		vs := []driver.Version{
 			{Key: "k", Number: 1, RecordedAt: 10, SupersededAt: 20, Op: driver.OpCreate, Data: []byte(`{}`)},
 			{Key: "k", Number: 2, RecordedAt: 20, SupersededAt: 30, Op: driver.OpDelete, Deleted: true},
 			{Key: "k", Number: 3, RecordedAt: 30, SupersededAt: driver.Forever, Op: driver.OpCreate, Data: []byte(`{}`)},
 		}
+		var before []byte
+		for i := range vs {
+			before = seal.New(before, &vs[i])
+			vs[i].Seal = before
+		}
+		return vs
 	}
 	for name, c := range map[string]struct {
 		change func(vs []driver.Version) []driver.Version
@@ -33,6 +40,8 @@ func TestHistory(t *testing.T) {
 		"of no time":            {func(vs []driver.Version) []driver.Version { vs[0].RecordedAt = 0; return vs }, "and was superseded at"},
 		"another key":           {func(vs []driver.Version) []driver.Version { vs[1].Key = "l"; return vs }, `has the key "l"`},
 		"a tombstone with data": {func(vs []driver.Version) []driver.Version { vs[1].Data = []byte(`{}`); return vs }, "a tombstone has no data"},
+		"another author":        {func(vs []driver.Version) []driver.Version { vs[1].Author = "eve"; return vs }, "version 2 is not as it was sealed"},
+		"sealed anew":           {func(vs []driver.Version) []driver.Version { vs[1].Seal = seal.New(vs[0].Seal, &vs[1]); return vs }, "version 3 is not as it was sealed, or does not follow"},
 		"broken data":           {func(vs []driver.Version) []driver.Version { vs[2].Data = []byte(`{`); return vs }, "not a JSON object"},
 	} {
 		var h History

@@ -1,0 +1,142 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/asof/asof/storage"
+)
+
+// checkpoint prints the checkpoint of now.
+func (m *Main) checkpoint(ctx context.Context) (err error) {
+	key, err := readKey[ed25519.PrivateKey](m.flags.Checkpoint.PrivateKey, "--private-key")
+	if err != nil {
+		return err
+	}
+	engine, err := m.openEngine(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	now, err := engine.Now(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := storage.MakeCheckpoint(ctx, engine, now)
+	if err != nil {
+		return err
+	}
+	if key != nil {
+		c.Sign(key)
+	}
+	line, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(m.Stdout, "%s\n", line)
+	return err
+}
+
+// verify compares the store with what was seen of it earlier.
+func (m *Main) verify(ctx context.Context) (err error) {
+	f := &m.flags.Verify
+	var kept *storage.Checkpoint
+	hash, err := hex.DecodeString(f.Since)
+	if err != nil {
+		return usageError{fmt.Errorf("--since %s: want the hash of a version, 64 hexadecimal digits", f.Since)}
+	}
+	if f.Checkpoint != "" {
+		key, err := readKey[ed25519.PublicKey](f.PublicKey, "--public-key")
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(f.Checkpoint)
+		if err != nil {
+			return usageError{fmt.Errorf("cannot read: %w", err)}
+		}
+		if kept, err = storage.ParseCheckpoint(text, key); err != nil {
+			return fmt.Errorf("%s: %w", f.Checkpoint, err)
+		}
+	}
+	engine, err := m.openEngine(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	if kept == nil {
+		found, err := storage.VerifySince(ctx, engine, hash, f.Collection, f.Key)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(m.Stdout, "%s %q: version %d of %s is as it was, and %s follow on it\n", found.First.Collection, found.First.Key,
+			found.First.Number, found.First.RecordedAt, plural(found.Last.Number-found.First.Number, "version"))
+		return err
+	}
+	var problems []string
+	if err := engine.Check(ctx, func(problem string) {
+		if len(problems) < maxProblems {
+			problems = append(problems, problem)
+		}
+	}); err != nil {
+		return err
+	}
+	now, err := storage.MakeCheckpoint(ctx, engine, kept.At)
+	if err != nil {
+		return err
+	}
+	problems = append(problems, kept.Compare(now)...)
+	for _, problem := range problems {
+		if _, err := fmt.Fprintln(m.Stdout, problem); err != nil {
+			return err
+		}
+	}
+	if loaded, err := engine.Loaded(ctx); err == nil && loaded > kept.At && len(problems) > 0 {
+		_, err = fmt.Fprintf(m.Stdout, "an import at %s added versions, which may be of before the checkpoint\n", loaded)
+		if err != nil {
+			return err
+		}
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%s is not what it was at %s", m.storeName(), kept.AtText)
+	}
+	_, err = fmt.Fprintf(m.Stdout, "%s holds what it held at %s: %s\n", m.storeName(), kept.AtText, kept.Root)
+	return err
+}
+
+// maxProblems is how many problems of a check are kept to be printed.
+const maxProblems = 100
+
+// readKey reads a key of a kind from a file in PEM; none where no file is named.
+func readKey[K ed25519.PrivateKey | ed25519.PublicKey](file, flag string) (key K, err error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: cannot read: %w", flag, err)}
+	}
+	wrong := usageError{fmt.Errorf("%s %s: want an Ed25519 key in PEM (openssl genpkey -algorithm ed25519; its public part: openssl pkey -pubout)", flag, file)}
+	block, rest := pem.Decode(text)
+	if block == nil || len(rest) > 0 && !slices.Equal(rest, []byte("\n")) {
+		return nil, wrong
+	}
+	var parsed any
+	if _, private := any(key).(ed25519.PrivateKey); private {
+		parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	} else {
+		parsed, err = x509.ParsePKIXPublicKey(block.Bytes)
+	}
+	key, ok := parsed.(K)
+	if err != nil || !ok {
+		return nil, wrong
+	}
+	return key, nil
+}
