@@ -121,7 +121,7 @@ func TestLookingKeepsTheFormat(t *testing.T) {
 	for _, c := range []struct {
 		command string
 		format  uint32
-	}{{"check", 1}, {"export", 1}, {"import", 3}} {
+	}{{"check", 1}, {"export", 1}, {"import", 4}} {
 		args := []string{c.command, "--store=sqlite:" + path}
 		if c.command == "import" {
 			args = append(args, "-")
