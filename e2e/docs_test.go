@@ -86,6 +86,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 		"--help": true, "--version": true,
 		// Of other commands and programs.
 		"--alive": true, "--timeout": true, "--repair": true, "--lenient": true, "--skip-unknown": true, "--build": true, "--detach": true,
+		"--since": true, "--collection": true, "--key": true, "--checkpoint": true, "--private-key": true, "--public-key": true,
 	}
 	page := pages(t)["../docs/operating.md"]
 	for _, m := range regexp.MustCompile(`(?m)^ +(?:-h, )?(--\S+)`).FindAllStringSubmatch(string(help), -1) {

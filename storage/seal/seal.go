@@ -102,8 +102,8 @@ func Hash(seal []byte) []byte {
 	return seal[len(seal)-hashSize:]
 }
 
-func content(salt []byte, v *driver.Version) [sha256.Size]byte {
-	b := append(append(make([]byte, 0, 1024), "asof content 1\n"...), salt...)
+func content(salt []byte, v *driver.Version) (sum [sha256.Size]byte) {
+	b := append(append(make([]byte, 0, 512), "asof content 1\n"...), salt...)
 	deleted := int64(0)
 	if v.Deleted {
 		deleted = 1
@@ -116,8 +116,11 @@ func content(salt []byte, v *driver.Version) [sha256.Size]byte {
 	for _, name := range v.Changed {
 		b = appendText(b, name)
 	}
-	b = appendNumber(b, int64(len(v.Data)))
-	return sha256.Sum256(append(b, v.Data...))
+	h := sha256.New() // which does not copy the data
+	h.Write(appendNumber(b, int64(len(v.Data))))
+	h.Write(v.Data)
+	h.Sum(sum[:0])
+	return sum
 }
 
 func hash(before []byte, content [sha256.Size]byte, v *driver.Version) [sha256.Size]byte {
