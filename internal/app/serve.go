@@ -24,7 +24,7 @@ const (
 	bodyTimeout   = 30 * time.Second
 	answerTimeout = 30 * time.Second // to send it
 	idleTimeout   = 2 * time.Minute
-	headerBytes   = 64 << 10
+	headerBytes   = 12 << 10 // and 4 KB that http.Server adds: a request without its body has at most 16 KB
 )
 
 // serve answers requests until the context ends; then it finishes those that

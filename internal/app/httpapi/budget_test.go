@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -108,6 +109,17 @@ func TestVariablesTakeMemory(t *testing.T) {
 	}
 	if held := s.handler.memory.Held(); held > 0 {
 		t.Errorf("%d bytes are still held", held)
+	}
+}
+
+// The parameters of a URL take what they are decoded to, as those of a body do.
+func TestParametersTakeMemory(t *testing.T) {
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Limits.Memory, cfg.Limits.Wait = 1<<20, time.Millisecond
+	})
+	lists := url.QueryEscape(`{"a":[` + strings.Repeat("[],", 5_000) + `1]}`)
+	for _, name := range []string{"variables", "extensions"} {
+		s.do(t, http.MethodGet, "/?query="+url.QueryEscape("{hello}")+"&"+name+"="+lists, "").wantError(t, http.StatusServiceUnavailable, CodeUnavailable, "--max-memory")
 	}
 }
 

@@ -87,7 +87,8 @@ func (h *Handler) release(x *exchange) {
 // send instead.
 func (x *exchange) exchange(ctx context.Context) *problem {
 	if x.op.get {
-		x.body.WriteString(x.r.URL.RawQuery)
+		text, _ := url.QueryUnescape(x.r.URL.RawQuery) // readURL says what is wrong
+		x.body.WriteString(text)
 	} else if p := x.readBody(ctx); p != nil {
 		return p
 	}
@@ -480,6 +481,9 @@ const (
 	mediaEvents  = "text/event-stream"
 )
 
+// longestAccept is how many bytes of an Accept header are read: browsers send some 200.
+const longestAccept = 1 << 10
+
 // answerMedia chooses the media type of the answer by the Accept header (RFC
 // 9110, 12.5.1): the higher quality wins, then the earlier one. A range with
 // wildcards stands for application/json, which every client knows, unless a JSON
@@ -500,7 +504,7 @@ func answerMedia(r *http.Request) string {
 	}
 	best, quality, byWildcard := mediaJSON, 0.0, true
 	for _, header := range accept {
-		for part := range strings.SplitSeq(header, ",") {
+		for part := range strings.SplitSeq(header[:min(len(header), longestAccept)], ",") {
 			media, q := mediaRange(part)
 			wildcard := media == "*/*" || media == "application/*"
 			better := q > quality

@@ -89,6 +89,7 @@ func TestAnswerMedia(t *testing.T) {
 		"application/graphql-response+json, application/json, multipart/mixed": mediaGraphQL,
 		// what urql sends
 		"application/graphql-response+json, application/graphql+json, application/json, text/event-stream, multipart/mixed": mediaGraphQL,
+		strings.Repeat("a/b,", 300) + "text/event-stream":                                                                   mediaJSON, // too long
 		// what Apollo sends
 		"multipart/mixed;deferSpec=20220824,application/graphql-response+json,application/json;q=0.9": mediaGraphQL,
 	} {

@@ -62,6 +62,9 @@ const (
 	messagePong      = "pong"
 )
 
+// longestID is how many bytes an operation's id may have.
+const longestID = 1 << 10
+
 // message is a client's message.
 type message struct {
 	Type    string         `json:"type"`
@@ -100,8 +103,8 @@ func readMessage(text []byte) (message, error) {
 			return bad("the payload of " + m.Type + " must be an object")
 		}
 	case messageSubscribe, messageComplete:
-		if m.ID == "" {
-			return bad(`a message of the type ` + m.Type + ` must have an "id", which is not empty`)
+		if m.ID == "" || len(m.ID) > longestID {
+			return bad(`a message of the type ` + m.Type + ` must have an "id", which is not empty and has at most 1024 bytes`)
 		}
 		if m.Type == messageComplete {
 			break
@@ -115,16 +118,17 @@ func readMessage(text []byte) (message, error) {
 	return m, nil
 }
 
-// withPayload adds the strings of a payload as headers, where the upgrade had none
+// withPayload adds the credentials of a payload as headers, where the upgrade had none
 // of that name: scripts in browsers cannot set headers of an upgrade. What is no
 // string is an empty header, so that nobody is taken for somebody else by mistake.
 func withPayload(r *http.Request, payload []byte) *http.Request {
 	var members map[string]any
 	_ = json.Unmarshal(payload, &members) // readMessage has looked at it
 	for name := range members {
-		if r.Header.Get(name) == "" {
+		header := http.CanonicalHeaderKey(name)
+		if (header == "Authorization" || header == "X-Actor") && r.Header.Get(header) == "" {
 			value, _ := members[name].(string)
-			r.Header.Set(name, value)
+			r.Header.Set(header, value)
 		}
 	}
 	return r

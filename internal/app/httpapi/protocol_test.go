@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/websocket"
 )
 
@@ -61,6 +63,7 @@ func TestWebSocketViolations(t *testing.T) {
 		{"null", []string{`{"type":"connection_init","payload":{"X-Actor":null}}`}, 4403, "Forbidden: the actor is empty"},
 		{"an empty name", []string{`{"type":"connection_init","payload":{"x-actor":""}}`}, 4403, "Forbidden: the actor is empty"},
 		{"a second beginning", []string{initMessage, initMessage}, 4429, "Too many initialisation requests"},
+		{"a long id", []string{initMessage, subscribeMessage(strings.Repeat("a", longestID+1), "{hello}")}, 4400, `a message of the type subscribe must have an "id"`},
 		{"an id that is in use", []string{initMessage, subscribeMessage("a", "{block}"), subscribeMessage("a", "{hello}")}, 4409, "Subscriber for a already exists"},
 	}
 	for _, test := range tests {
@@ -185,5 +188,15 @@ func TestWebSocketPanics(t *testing.T) {
 				c.want(t, `{"type":"complete","id":"a"}`)
 			}
 		})
+	}
+}
+
+// Of a payload only credentials are kept, as long as the WebSocket.
+func TestCredentialsOfPayload(t *testing.T) {
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	r.Header.Set("X-Actor", "ada")
+	withPayload(r, []byte(`{"x-actor":"eve","authorization":"Bearer a","Other":"`+strings.Repeat("x", 1<<20)+`"}`))
+	if diff := cmp.Diff(http.Header{"X-Actor": {"ada"}, "Authorization": {"Bearer a"}}, r.Header); diff != "" {
+		t.Error(diff)
 	}
 }

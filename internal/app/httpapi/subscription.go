@@ -131,7 +131,7 @@ func (r *run) follow(ctx context.Context, send func(answers [][]byte) bool, ende
 	r.op.took = h.cfg.Now().Sub(r.op.start)
 	r.executed(0, true)
 	r.op.opContext.end()
-	r.base = subscriptionBytes + int64(len(r.oc.RawQuery)) + decodedSize(mustEncode(r.params.Variables))
+	r.base = subscriptionBytes + int64(len(r.oc.RawQuery)) + decodedSize(mustEncode([]any{r.params.Variables, r.params.Extensions}))
 	if r.op.hold.Grow(r.base) != nil {
 		r.op.errors = outOfMemory().list()
 		cancel()

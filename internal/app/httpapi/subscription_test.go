@@ -210,9 +210,18 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	if got := c.receive(t); !strings.Contains(got, "--max-per-socket") {
 		t.Error(got)
 	}
-	if held := s.handler.memory.Held(); held == 0 {
+	before := s.handler.memory.Held()
+	if before == 0 {
 		t.Error("subscriptions hold no memory")
 	}
+	const long = 100 << 10 // is kept
+	other := s.connect(t, `{}`)
+	other.send(t, `{"type":"subscribe","id":"1","payload":{"query":"subscription {ticks}","extensions":{"a":"`+strings.Repeat("x", long)+`"}}}`)
+	other.want(t, tickOf("1", 1))
+	if held := s.handler.memory.Held(); held < before+long {
+		t.Errorf("a subscription with long extensions holds %d bytes", held-before)
+	}
+	_ = other.Close()
 	refused := 0
 	for range 40 {
 		c := s.connect(t, `{}`)
