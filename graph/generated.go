@@ -535,6 +535,8 @@ func (ec *executionContext) childFields_FieldBlame(ctx context.Context, field gr
 		return ec.fieldContext_FieldBlame_value(ctx, field)
 	case "version":
 		return ec.fieldContext_FieldBlame_version(ctx, field)
+	case "atOrBefore":
+		return ec.fieldContext_FieldBlame_atOrBefore(ctx, field)
 	case "changedAt":
 		return ec.fieldContext_FieldBlame_changedAt(ctx, field)
 	case "changedBy":
@@ -755,6 +757,10 @@ func (ec *executionContext) childFields_LicenseHistory(ctx context.Context, fiel
 		return ec.fieldContext_LicenseHistory_key(ctx, field)
 	case "current":
 		return ec.fieldContext_LicenseHistory_current(ctx, field)
+	case "earliest":
+		return ec.fieldContext_LicenseHistory_earliest(ctx, field)
+	case "prunedVersions":
+		return ec.fieldContext_LicenseHistory_prunedVersions(ctx, field)
 	case "versions":
 		return ec.fieldContext_LicenseHistory_versions(ctx, field)
 	case "changelog":
@@ -969,6 +975,10 @@ func (ec *executionContext) childFields_PlatformHistory(ctx context.Context, fie
 		return ec.fieldContext_PlatformHistory_key(ctx, field)
 	case "current":
 		return ec.fieldContext_PlatformHistory_current(ctx, field)
+	case "earliest":
+		return ec.fieldContext_PlatformHistory_earliest(ctx, field)
+	case "prunedVersions":
+		return ec.fieldContext_PlatformHistory_prunedVersions(ctx, field)
 	case "versions":
 		return ec.fieldContext_PlatformHistory_versions(ctx, field)
 	case "changelog":
@@ -1189,6 +1199,10 @@ func (ec *executionContext) childFields_ProjectHistory(ctx context.Context, fiel
 		return ec.fieldContext_ProjectHistory_key(ctx, field)
 	case "current":
 		return ec.fieldContext_ProjectHistory_current(ctx, field)
+	case "earliest":
+		return ec.fieldContext_ProjectHistory_earliest(ctx, field)
+	case "prunedVersions":
+		return ec.fieldContext_ProjectHistory_prunedVersions(ctx, field)
 	case "versions":
 		return ec.fieldContext_ProjectHistory_versions(ctx, field)
 	case "changelog":
@@ -1399,6 +1413,10 @@ func (ec *executionContext) childFields_TagHistory(ctx context.Context, field gr
 		return ec.fieldContext_TagHistory_key(ctx, field)
 	case "current":
 		return ec.fieldContext_TagHistory_current(ctx, field)
+	case "earliest":
+		return ec.fieldContext_TagHistory_earliest(ctx, field)
+	case "prunedVersions":
+		return ec.fieldContext_TagHistory_prunedVersions(ctx, field)
 	case "versions":
 		return ec.fieldContext_TagHistory_versions(ctx, field)
 	case "changelog":
@@ -8246,6 +8264,29 @@ func (ec *executionContext) fieldContext_FieldBlame_version(_ context.Context, f
 	return graphql.NewScalarFieldContext("FieldBlame", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _FieldBlame_atOrBefore(ctx context.Context, field graphql.CollectedField, obj *storage.FieldBlame) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FieldBlame_atOrBefore(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.AtOrBefore(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FieldBlame_atOrBefore(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FieldBlame", field, true, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _FieldBlame_changedAt(ctx context.Context, field graphql.CollectedField, obj *storage.FieldBlame) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -10606,6 +10647,52 @@ func (ec *executionContext) fieldContext_LicenseHistory_current(_ context.Contex
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _LicenseHistory_earliest(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseHistory_earliest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Earliest(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v driver.Instant) graphql.Marshaler {
+			return ec.marshalNDateTime2githubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseHistory_earliest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LicenseHistory", field, true, false, errors.New("field of type DateTime does not have child fields"))
+}
+
+func (ec *executionContext) _LicenseHistory_prunedVersions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseHistory_prunedVersions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrunedVersions(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseHistory_prunedVersions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("LicenseHistory", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _LicenseHistory_versions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.License]) (ret graphql.Marshaler) {
@@ -14350,6 +14437,52 @@ func (ec *executionContext) fieldContext_PlatformHistory_current(_ context.Conte
 	return fc, nil
 }
 
+func (ec *executionContext) _PlatformHistory_earliest(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformHistory_earliest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Earliest(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v driver.Instant) graphql.Marshaler {
+			return ec.marshalNDateTime2githubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformHistory_earliest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PlatformHistory", field, true, false, errors.New("field of type DateTime does not have child fields"))
+}
+
+func (ec *executionContext) _PlatformHistory_prunedVersions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformHistory_prunedVersions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrunedVersions(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformHistory_prunedVersions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PlatformHistory", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
 func (ec *executionContext) _PlatformHistory_versions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Platform]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -16917,6 +17050,52 @@ func (ec *executionContext) fieldContext_ProjectHistory_current(_ context.Contex
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _ProjectHistory_earliest(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectHistory_earliest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Earliest(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v driver.Instant) graphql.Marshaler {
+			return ec.marshalNDateTime2githubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectHistory_earliest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProjectHistory", field, true, false, errors.New("field of type DateTime does not have child fields"))
+}
+
+func (ec *executionContext) _ProjectHistory_prunedVersions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectHistory_prunedVersions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrunedVersions(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectHistory_prunedVersions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProjectHistory", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _ProjectHistory_versions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Project]) (ret graphql.Marshaler) {
@@ -21338,6 +21517,52 @@ func (ec *executionContext) fieldContext_TagHistory_current(_ context.Context, f
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _TagHistory_earliest(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagHistory_earliest(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Earliest(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v driver.Instant) graphql.Marshaler {
+			return ec.marshalNDateTime2githubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TagHistory_earliest(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TagHistory", field, true, false, errors.New("field of type DateTime does not have child fields"))
+}
+
+func (ec *executionContext) _TagHistory_prunedVersions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagHistory_prunedVersions(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PrunedVersions(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TagHistory_prunedVersions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TagHistory", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _TagHistory_versions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Tag]) (ret graphql.Marshaler) {
@@ -27937,6 +28162,11 @@ func (ec *executionContext) _FieldBlame(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "atOrBefore":
+			out.Values[i] = ec._FieldBlame_atOrBefore(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "changedAt":
 			out.Values[i] = ec._FieldBlame_changedAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -28827,6 +29057,16 @@ func (ec *executionContext) _LicenseHistory(ctx context.Context, sel ast.Selecti
 		case "current":
 			out.Values[i] = ec._LicenseHistory_current(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "earliest":
+			out.Values[i] = ec._LicenseHistory_earliest(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "prunedVersions":
+			out.Values[i] = ec._LicenseHistory_prunedVersions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		case "versions":
@@ -29996,6 +30236,16 @@ func (ec *executionContext) _PlatformHistory(ctx context.Context, sel ast.Select
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "earliest":
+			out.Values[i] = ec._PlatformHistory_earliest(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "prunedVersions":
+			out.Values[i] = ec._PlatformHistory_prunedVersions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "versions":
 			out.Values[i] = ec._PlatformHistory_versions(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -30868,6 +31118,16 @@ func (ec *executionContext) _ProjectHistory(ctx context.Context, sel ast.Selecti
 		case "current":
 			out.Values[i] = ec._ProjectHistory_current(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "earliest":
+			out.Values[i] = ec._ProjectHistory_earliest(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "prunedVersions":
+			out.Values[i] = ec._ProjectHistory_prunedVersions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		case "versions":
@@ -32586,6 +32846,16 @@ func (ec *executionContext) _TagHistory(ctx context.Context, sel ast.SelectionSe
 		case "current":
 			out.Values[i] = ec._TagHistory_current(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "earliest":
+			out.Values[i] = ec._TagHistory_earliest(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "prunedVersions":
+			out.Values[i] = ec._TagHistory_prunedVersions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		case "versions":

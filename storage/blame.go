@@ -50,18 +50,32 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 			if err != nil {
 				return nil, err
 			}
+			if e.begins() {
+				break
+			}
 			b.version(e)
 			if last = e.version; b.open == 0 {
 				break
 			}
 		}
 	}
+	oldest, err := s.afterPruned(ctx, d.t, d.v.Key, state.Number)
+	if err != nil {
+		return nil, err
+	}
+	if oldest != nil {
+		last = oldest
+	}
 	if b.open > 0 && last != nil { // the oldest version that is left holds the rest
 		for _, f := range b.fields {
 			f.explain(last)
 		}
 	}
-	return b.entries(), nil
+	entries := b.entries()
+	for _, e := range entries {
+		e.atOrBefore = e.v == oldest
+	}
+	return entries, nil
 }
 
 // blame is a state whose values are being explained.

@@ -72,8 +72,13 @@ type FieldBlame struct {
 	Field string
 	Value json.RawMessage
 
-	v *driver.Version
+	v          *driver.Version
+	atOrBefore bool
 }
+
+// AtOrBefore says that the value is as old as the version or older: what was before that
+// was pruned.
+func (b *FieldBlame) AtOrBefore() bool { return b.atOrBefore }
 
 // Version is the number of the version that set the value.
 func (b *FieldBlame) Version() int { return int(b.v.Number) }

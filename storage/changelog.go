@@ -71,7 +71,7 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 func (l *changelog) version(e entry, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, entry) bool) bool {
 	v := e.version
 	t := l.store.byCollection[v.Collection]
-	if t == nil {
+	if t == nil || e.begins() && !l.whole {
 		return true
 	}
 	place := changePlace{LogPosition: positionOf(v)}
@@ -176,6 +176,9 @@ func (l *changelog) items(ctx context.Context, op *operation, hash string, p pag
 		}})
 		return len(items) <= p.limit
 	})
+	if err == nil {
+		err = l.complete(ctx, p, from)
+	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -196,6 +199,30 @@ func (l *changelog) items(ctx context.Context, op *operation, hash string, p pag
 		err := l.each(ctx, false, nil, nil, 0, func(changePlace, change, entry) bool { n++; return true })
 		return n, err
 	}, nil
+}
+
+// complete refuses a page that is asked for what was pruned: from an instant on, or behind
+// a place.
+func (l *changelog) complete(ctx context.Context, p paging, place *changePlace) error {
+	begins := l.log.From
+	if place != nil && !p.backward && (begins == 0 || place.At < begins) {
+		begins = place.At
+	}
+	if begins == 0 {
+		return nil
+	}
+	keys := l.log.Keys
+	if keys == nil {
+		keys = []string{""}
+	}
+	for _, c := range l.log.Collections {
+		for _, key := range keys {
+			if err := l.store.complete(ctx, l.store.byCollection[c], key, begins); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // places reads the cursors, and pins the list to their instant.

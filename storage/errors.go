@@ -21,6 +21,7 @@ const (
 	CodeAsOfInFuture     Code = "AS_OF_IN_FUTURE"
 	CodeVersionNotFound  Code = "VERSION_NOT_FOUND"
 	CodeQueryTooComplex  Code = "QUERY_TOO_COMPLEX"
+	CodeHistoryPruned    Code = "HISTORY_PRUNED"
 	CodeResync           Code = "RESYNC"
 	CodeTooSlow          Code = "TOO_SLOW"
 	CodeUnsupported      Code = "UNSUPPORTED" // this engine cannot
@@ -35,6 +36,8 @@ type Error struct {
 	Code    Code
 	Message string
 	Cause   error
+	// Earliest, of HISTORY_PRUNED, is the least instant from which on nothing is missing.
+	Earliest driver.Instant
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -106,6 +109,9 @@ func ended(ctx context.Context) error {
 // missing says that a version has no value for a non-null field.
 func (o *Object) missing(i int) error {
 	f := &o.typ.Fields[i]
+	if o.doc.v.Deleted && o.doc.t.Keep != nil {
+		return errorf(CodeHistoryPruned, "%s: what was deleted was pruned", o.doc.describe())
+	}
 	if o.doc.t.inDraft(o.doc.v) {
 		return badInput("the draft of %s %q has no value for the required field %s yet; the draft's content tells what it holds", o.doc.t.Name, o.doc.v.Key, o.fieldPath(i))
 	}

@@ -121,11 +121,26 @@ func (s *Store) getOne(ctx context.Context, t *Type, ref driver.Ref) (*driver.Ve
 
 // getFields is getOne for a caller that looks at some members only.
 func (s *Store) getFields(ctx context.Context, t *Type, ref driver.Ref, fields []string) (*driver.Version, error) {
-	vs, err := s.engine.Get(ctx, t.Collection, []driver.Ref{ref}, fields)
+	vs, err := s.getAll(ctx, t, []driver.Ref{ref}, fields)
+	if err != nil {
+		return nil, err
+	}
+	return vs[0], nil
+}
+
+// getAll reads versions, one for each reference, nil where there is none.
+// Errors: HISTORY_PRUNED for the first that was pruned.
+func (s *Store) getAll(ctx context.Context, t *Type, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+	vs, err := s.engine.Get(ctx, t.Collection, refs, fields)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
-	return vs[0], nil
+	for _, v := range vs {
+		if v != nil && v.Op == driver.OpPruned {
+			return nil, s.pruned(ctx, t, v)
+		}
+	}
+	return vs, nil
 }
 
 // GetKeys reads documents by key, all at once: the result has one element for
@@ -137,9 +152,9 @@ func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt, fields []str
 	for i, r := range refs {
 		rs[i] = driver.Ref{Key: r.Key, At: r.At}
 	}
-	vs, err := s.engine.Get(ctx, t.Collection, rs, fields)
+	vs, err := s.getAll(ctx, t, rs, fields)
 	if err != nil {
-		return nil, fromDriver(ctx, err)
+		return nil, err
 	}
 	lists(ctx, vs...)
 	docs := make([]*Document, len(refs))
@@ -300,6 +315,7 @@ func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked
 		return nil, err
 	}
 	docs := make([]*Document, len(vs))
+	var bad []ElementError
 	var missing byID // places in asked
 	for i, v := range vs {
 		ref := asked.refs[i]
@@ -307,6 +323,8 @@ func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked
 		case ref.Number > 0 && (v == nil || v.RecordedAt > now):
 			missing.refs = append(missing.refs, driver.Ref{Key: ref.Key, At: now})
 			missing.places = append(missing.places, i)
+		case v != nil && v.Op == driver.OpPruned:
+			bad = append(bad, ElementError{asked.places[i], s.pruned(ctx, t, v)})
 		case v == nil || v.Deleted && was[i] == nil:
 		case ref.Number > 0:
 			docs[i] = s.newDocument(t, v, v.RecordedAt, now, true)
@@ -320,14 +338,13 @@ func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked
 	}
 	inBatch(docs)
 	if missing.refs == nil {
-		return nil, nil
+		return bad, nil
 	}
 	// An unknown key is null, a version that never was an error.
 	lasts, err := s.engine.Get(ctx, t.Collection, missing.refs, []string{})
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
-	var bad []ElementError
 	for n, last := range lasts {
 		if i := missing.places[n]; last != nil {
 			bad = append(bad, ElementError{asked.places[i], noVersion(t, asked.refs[i].Key, asked.refs[i].Number, last)})

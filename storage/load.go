@@ -59,6 +59,10 @@ func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
 			v.Op = driver.OpImport
 		}
 		before, existed := s.loaded.swap(v.Collection, v.Key, v.RecordedAt, v.Data, true)
+		if v.Op == driver.OpPruned {
+			v.Changed = nil
+			continue
+		}
 		if v.Deleted && !existed && s.byCollection[v.Collection] != nil {
 			return &driver.LoadError{Index: i, Err: driver.Errorf(driver.CodeInvalid, "%s %q cannot be deleted: it has no version before %s", v.Collection, v.Key, v.RecordedAt)}
 		}

@@ -11,7 +11,8 @@ import (
 // were too few.
 const moreVersions = 4
 
-// readLog reads what a query selects. It checks the hints, which an engine may ignore;
+// readLog reads what a query selects, without pruned versions where it does not ask for
+// them. It checks the hints, which an engine may ignore;
 // where that leaves too few versions, it asks for more. Its errors are *Error.
 func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	return func(yield func(*driver.Version, error) bool) {
@@ -28,7 +29,7 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 					return
 				}
 				n, last = n+1, v
-				if !q.Hints.Hold(v) {
+				if !q.Hints.Hold(v) || v.Op == driver.OpPruned && len(q.Hints.Ops) == 0 {
 					continue
 				}
 				lists(ctx, v)
@@ -47,6 +48,10 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 
 // entry is a version of a log with the one before it, nil for a document's first.
 type entry struct{ version, before *driver.Version }
+
+// begins reports whether what is before the version was pruned, so that nobody knows what it
+// changed.
+func (e entry) begins() bool { return e.before != nil && e.before.Op == driver.OpPruned }
 
 // How many entries are read before the versions before them are, at first and at
 // most, and after how many bytes.

@@ -187,7 +187,10 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	}
 	count := func(ctx context.Context) (int, error) {
 		n, err := s.engine.Count(ctx, &driver.Query{Collection: t.Collection, At: q.At, Filter: q.Filter})
-		return int(n), fromDriver(ctx, err)
+		if err != nil {
+			return 0, fromDriver(ctx, err)
+		}
+		return int(n), s.beyond(ctx, t, q.At)
 	}
 	if args.CountOnly {
 		n, err := count(ctx)
@@ -197,6 +200,9 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	vs, err := s.engine.Query(ctx, q)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
+	}
+	if err := s.beyond(ctx, t, q.At); err != nil {
+		return nil, err
 	}
 	vs, more := trim(p, vs)
 	lists(ctx, vs...)

@@ -134,6 +134,12 @@ func (g *guard) sees(ctx context.Context, w *view, v *driver.Version) (bool, err
 	switch {
 	case w.rows == nil:
 		return true, nil
+	case v.Op == driver.OpPruned: // by what became of the document
+		vs, err := g.Engine.Get(ctx, v.Collection, []driver.Ref{{Key: v.Key, At: latest}}, w.needs)
+		if err != nil || vs[0] == nil {
+			return false, err
+		}
+		return g.sees(ctx, w, vs[0])
 	case !v.Deleted:
 		return holds(w.rows, v.Data), nil
 	case v.Number <= 1:

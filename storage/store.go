@@ -91,8 +91,8 @@ func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.log = l } }
 // New makes a store of documents of the given types. It refuses metadata that
 // contradicts itself, and says where.
 func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
-	actors := actorType()
-	if err := prepareTypes(append(slices.Clone(types), actors)); err != nil {
+	actors, kept := actorType(), retentionType()
+	if err := prepareTypes(append(slices.Clone(types), actors, kept)); err != nil {
 		return nil, err
 	}
 	guarded, guard, err := protect(engine, types)
@@ -101,7 +101,7 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 	}
 	s := &Store{
 		engine: guarded, all: engine, guard: guard, types: types,
-		byName: map[string]*Type{}, byCollection: map[string]*Type{actors.Collection: actors}, models: map[string]models{}, maxWrites: driver.MaxWrites,
+		byName: map[string]*Type{}, byCollection: map[string]*Type{actors.Collection: actors, kept.Collection: kept}, models: map[string]models{}, maxWrites: driver.MaxWrites,
 		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
 		names: actorNames{by: lru.New[string, knownName](namesBytes)},
 	}

@@ -65,6 +65,7 @@ type Type struct {
 	Collection string // where the engine keeps them, "software"
 	Fields     []Field
 	Auth       Auth
+	Keep       *Keep // nil: all versions
 
 	once   sync.Once
 	object *ObjectType // the same fields, indexed; filled by prepare
@@ -135,6 +136,10 @@ func (t *Type) prepare() error {
 				t.err = fmt.Errorf("storage: %s.%s: the name is reserved; use another one with @stored(as: %q)", t.Name, f.Name, f.Name)
 				return
 			}
+		}
+		if t.err = t.Keep.check(); t.err != nil {
+			t.err = fmt.Errorf("storage: type %s %w", t.Name, t.err)
+			return
 		}
 		if t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil && t.drafts == nil {
 			t.drafts = newDraftType(t)
@@ -242,7 +247,7 @@ func (o *ObjectType) field(name string) *Field {
 // each, with the indexes that they declare, one for its drafts, and one for what is known of
 // actors.
 func CollectionsOf(types []*Type) []driver.Collection {
-	out := []driver.Collection{{Name: ActorCollection}}
+	out := []driver.Collection{{Name: ActorCollection}, {Name: RetentionCollection}}
 	for _, t := range types {
 		for _, kept := range []*Type{t, newDraftType(t)} {
 			out = append(out, driver.Collection{Name: kept.Collection, Indexes: indexesOf(kept.Fields, nil, nil, nil)})

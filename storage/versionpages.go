@@ -85,7 +85,7 @@ type versionLists struct {
 	p     paging
 	log   driver.LogQuery // what all lists are selected by
 	empty bool            // nothing can be in them
-	gaps  bool            // some versions may not be read, so that numbers tell little
+	gaps  bool            // some versions may not be read, or are not there any more, so that numbers tell little
 	lists []*versionList
 	known map[listKey]*versionList // where there are several documents
 
@@ -135,7 +135,7 @@ func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (
 		return nil, err
 	}
 	w := s.guard.view(ctx, t.Collection)
-	return &versionLists{store: s, op: op, t: t, args: args, p: p, log: c.log, empty: empty || noneOf(args.Fields), gaps: w != nil && w.rows != nil}, nil
+	return &versionLists{store: s, op: op, t: t, args: args, p: p, log: c.log, empty: empty || noneOf(args.Fields), gaps: w != nil && w.rows != nil || t.Keep != nil}, nil
 }
 
 // page returns the page of a document's versions, which is filled when all are
@@ -214,6 +214,11 @@ func (l *versionLists) read(ctx context.Context) error {
 		if err := l.fillDeleted(ctx); err != nil {
 			return err
 		}
+		for _, one := range l.lists {
+			if err := l.complete(ctx, one); err != nil {
+				return err
+			}
+		}
 	}
 	n := 0
 	for _, one := range l.lists {
@@ -279,6 +284,25 @@ func (o *versionList) within() (first, last int64) {
 		last = min(last, o.to-1)
 	}
 	return first, last
+}
+
+// complete refuses a list that is asked for what was pruned: from an instant on, or behind
+// a version.
+func (l *versionLists) complete(ctx context.Context, one *versionList) error {
+	begins := l.log.From
+	if one.to > 1 && l.t.Keep != nil {
+		v, err := l.store.getOne(ctx, l.t, driver.Ref{Key: one.key, Number: one.to - 1})
+		if err != nil {
+			return err
+		}
+		if v != nil && (begins == 0 || v.RecordedAt < begins) {
+			begins = v.RecordedAt
+		}
+	}
+	if begins == 0 {
+		return nil
+	}
+	return l.store.complete(ctx, l.t, one.key, begins)
 }
 
 // withBefore reports whether what is before each version is looked at.

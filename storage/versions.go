@@ -55,6 +55,9 @@ func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *dri
 				if err := ended(ctx); err != nil {
 					return nil, err
 				}
+				if e.begins() {
+					return nil, s.pruned(ctx, d.t, e.before)
+				}
 				return s.listChanges(ctx, d.t, e.before, e.version, e.version, doc.seen)
 			},
 		})
@@ -138,6 +141,9 @@ func (s *Store) compared(ctx context.Context, op *operation, d *Document, from V
 		return nil, nil, fromDriver(ctx, err)
 	}
 	for i, ref := range refs {
+		if vs[i] != nil && vs[i].Op == driver.OpPruned {
+			return nil, nil, s.pruned(ctx, d.t, vs[i])
+		}
 		if ref.Number == 0 {
 			continue
 		}

@@ -43,9 +43,13 @@ func (e *Event) Position() string { return e.place.encode() }
 // all any more. Read again, and watch from now.
 type ResyncError struct {
 	Loaded driver.Instant // when the load was
+	Pruned bool           // it was none: versions before that instant were pruned
 }
 
 func (e *ResyncError) Error() string {
+	if e.Pruned {
+		return "versions before " + e.Loaded.String() + " were pruned, and are not delivered: read again what you need, and watch from then on"
+	}
 	return "old versions were loaded at " + e.Loaded.String() + ", and are not delivered: read again what you need, and watch from then on"
 }
 
@@ -154,6 +158,15 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
 		now, err := w.store.engine.Now(ctx)
 		w.place.At = now
 		return fromDriver(ctx, err)
+	}
+	for _, c := range w.collections {
+		t := w.store.byCollection[c]
+		if t.Keep == nil {
+			continue
+		}
+		if horizon, err := w.store.HorizonOf(ctx, t); err != nil || w.place.At < horizon {
+			return cmp.Or(err, error(&ResyncError{Loaded: horizon, Pruned: true}))
+		}
 	}
 	err := w.store.engine.Settle(ctx, w.place.At)
 	if driver.CodeOf(err) == driver.CodeInvalid {

@@ -66,6 +66,9 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 	if ended {
 		out.Extensions["asOf"] = resync.Loaded.String()
 	}
+	if own != nil && own.Earliest != 0 {
+		out.Extensions["earliest"] = own.Earliest.String()
+	}
 	if shown != nil {
 		for name, v := range shown.Extensions {
 			if name != "code" {

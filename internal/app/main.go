@@ -158,6 +158,8 @@ func (m *Main) run(ctx context.Context) error {
 		return m.checkpoint(ctx)
 	case "verify":
 		return m.verify(ctx)
+	case "prune":
+		return m.prune(ctx)
 	case "token add <name>", "token list", "token revoke <name>":
 		return m.token()
 	case "client-config <client>":

@@ -71,6 +71,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, site.engine.Close()) }()
+	defer newPruning(site.store, m.flags.Serve.PruneRate, site.metrics, logger).start(ctx)()
 	defer limitMemory(m.flags.Serve.Limits.memory())()
 	startup.ready(site)
 	server.RegisterOnShutdown(site.api.Stop) // their connections are never idle
@@ -157,8 +158,8 @@ func (f *serveFlags) check() error {
 	if f.InsecureNoAuth && len(f.Auth.Auth) > 0 {
 		return usageError{errors.New("--auth and --insecure-no-auth contradict each other")}
 	}
-	if f.Proxies < 0 || f.CachePast < 0 {
-		return usageError{errors.New("--proxies and --cache-past must not be negative")}
+	if f.Proxies < 0 || f.CachePast < 0 || f.PruneRate < 0 {
+		return usageError{errors.New("--proxies, --cache-past and --prune-rate must not be negative")}
 	}
 	for _, origin := range f.CORSOrigin {
 		if err := httpapi.CheckOrigin(origin); err != nil {
@@ -172,6 +173,7 @@ func (f *serveFlags) check() error {
 func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error) {
 	s := &site{
 		clock:    clockWarning{now: m.Now, logger: logger},
+		store:    store,
 		engine:   store.Engine(),
 		metrics:  newRegistry(store.Engine(), m.Now, logger),
 		origins:  m.flags.Serve.CORSOrigin,

@@ -36,6 +36,7 @@ type site struct {
 	api      *httpapi.Handler
 	schema   *ast.Schema // that the API has
 	noSchema bool        // clients may not ask for it
+	store    *storage.Store
 	engine   driver.Engine
 	clock    clockWarning
 	metrics  *prometheus.Registry

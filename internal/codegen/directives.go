@@ -25,7 +25,7 @@ func directiveSpecs() map[string]directiveSpec {
 	text := []ast.ValueKind{ast.StringValue, ast.BlockValue}
 	return map[string]directiveSpec{
 		"versioned": {on: onType, args: []directiveArg{
-			{name: "collection", kinds: text}, {name: "plural", kinds: text},
+			{name: "collection", kinds: text}, {name: "plural", kinds: text}, {name: "keep"},
 		}},
 		"ref":        {on: onField},
 		"index":      {on: onField},
@@ -120,7 +120,17 @@ directive @versioned(
   collection: String
   "The root field for many of them; default: the plural of the type's name."
   plural: String
+  "Which versions are kept; all of them, where nothing is said. A version stays while one of the two wants it, and the last one always."
+  keep: Retention
 ) on OBJECT
+
+"Which versions of a document are kept."
+input Retention {
+  "So many of the last ones."
+  versions: Int
+  "Those that were current within such a time, a duration as in ISO 8601: \"P2Y\", \"P90D\"."
+  for: String
+}
 
 "The field refers to documents of another @versioned type, and is stored as their keys."
 directive @ref on FIELD_DEFINITION

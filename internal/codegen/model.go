@@ -50,6 +50,7 @@ type Document struct {
 	Description string
 	Fields      []*Field
 	Auth        Auth
+	Keep        Keep
 
 	pos *ast.Position
 }

@@ -130,7 +130,7 @@ func (r *reader) declareDocument(def *ast.Definition) {
 	dirs := r.directives(def.Directives, onType, "versioned", "auth")
 	args := dirs["versioned"]
 	d := &Document{Name: def.Name, Description: def.Description, Singular: lowerFirst(def.Name), pos: def.Position}
-	d.Auth = r.auth(dirs["auth"])
+	d.Auth, d.Keep = r.auth(dirs["auth"]), r.keep(args["keep"])
 	d.Plural = plural(d.Singular)
 	if v := args["plural"]; v != nil {
 		d.Plural = v.Raw

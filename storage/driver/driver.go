@@ -176,6 +176,14 @@ type Rememberer interface {
 	Remembered(ctx context.Context, collection, key string, number int64) (*Version, error)
 }
 
+// Compacter is an Engine that keeps the space of what was rewritten until it is asked to
+// give it back.
+type Compacter interface {
+	// Compact gives back space, and leaves nothing in any file of what was rewritten. It
+	// may take as long, and as much space, as the whole store.
+	Compact(ctx context.Context) error
+}
+
 // CommitOne commits one write.
 func CommitOne(ctx context.Context, e Engine, w *Write) (*Version, error) {
 	vs, err := e.Commit(ctx, []Write{*w})

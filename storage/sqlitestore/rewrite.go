@@ -29,6 +29,17 @@ func (s *Store) Rewrite(ctx context.Context, collection, key string, vs []driver
 	}}), "rewriting versions")
 }
 
+// Compact implements driver.Compacter.
+func (s *Store) Compact(ctx context.Context) error {
+	if err := s.checkWritable(); err != nil {
+		return err
+	}
+	return wrap(s.writer.submit(&request{ctx: ctx, run: func() error {
+		s.readers.ask()
+		return firstError(s.writer.exec("VACUUM"), s.writer.exec("PRAGMA wal_checkpoint(TRUNCATE)"))
+	}}), "giving space back")
+}
+
 const sqlRewriteVersion = `UPDATE versions SET op = ?4, deleted = ?5, author = ?6, message = ?7, grp = ?8, changed = ?9, seal = ?14, data = ?12 WHERE id = ?1`
 
 func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) error {

@@ -125,9 +125,12 @@ func appendLine(b []byte, v *driver.Version, sealed bool) ([]byte, error) {
 	if v.Group != "" {
 		member(memberSource, v.Group)
 	}
-	if v.Deleted {
+	switch {
+	case v.Op == driver.OpPruned:
+		member(memberOp, "prune")
+	case v.Deleted:
 		member(memberOp, "delete")
-	} else {
+	default:
 		member(memberOp, "put")
 	}
 	if name := operationName(v.Op); name != "" {

@@ -134,5 +134,6 @@ func (p *jobParser) check(t *storage.Type, data []byte) (remarks []remark, err e
 func collectionNames(types map[string]*storage.Type) string {
 	declared := maps.Clone(types)
 	delete(declared, storage.ActorCollection)
+	delete(declared, storage.RetentionCollection)
 	return strings.Join(slices.Sorted(maps.Keys(declared)), ", ")
 }

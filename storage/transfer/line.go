@@ -161,8 +161,13 @@ func (p *lineParser) complete(v *driver.Version, op ops, seen, nulls uint) error
 		if named && op.operation != "DELETE" {
 			return fmt.Errorf(`"operation" of a delete must be DELETE, or left out, not %s`, excerpt([]byte(op.operation)))
 		}
+	case "prune":
+		v.Op, v.Deleted = driver.OpPruned, true
+		if v.Data != nil || named {
+			return errors.New(`is a version that was pruned, with "data" or "operation"; leave them out`)
+		}
 	default:
-		return fmt.Errorf(`"op" must be "put" or "delete", not %s`, excerpt([]byte(op.op)))
+		return fmt.Errorf(`"op" must be "put", "delete" or "prune", not %s`, excerpt([]byte(op.op)))
 	}
 	return nil
 }

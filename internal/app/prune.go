@@ -1,0 +1,125 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
+
+type pruneFlags struct {
+	DryRun bool `help:"Say what would be pruned, and change nothing."`
+}
+
+// prune prunes all versions that the schema does not keep.
+func (m *Main) prune(ctx context.Context) (err error) {
+	store, err := m.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Engine().Close()) }()
+	none, dry := true, m.flags.Prune.DryRun
+	for _, t := range store.Types() {
+		p := store.NewPruner(t, dry)
+		if p == nil {
+			continue
+		}
+		none = false
+		versions, documents := 0, 0
+		for more := true; more; {
+			done, err := p.Step(ctx)
+			if err != nil {
+				return fmt.Errorf("pruning %s: %w", t.Name, err)
+			}
+			versions, documents, more = versions+done.Versions, documents+done.Documents, done.More
+		}
+		text := fmt.Sprintf("%s: pruned %s\n", t.Name, plural(int64(versions), "version"))
+		if dry {
+			text = fmt.Sprintf("%s: %s of %s would be pruned\n", t.Name, plural(int64(versions), "version"), plural(int64(documents), "document"))
+		}
+		if _, err := fmt.Fprint(m.Stdout, text); err != nil {
+			return err
+		}
+	}
+	if none {
+		_, err = fmt.Fprintln(m.Stdout, "nothing is pruned: all types keep all versions; to keep fewer, write @versioned(keep: {versions: 10}) or keep: {for: \"P2Y\"} in schema.graphqls")
+		return err
+	}
+	if compacter, ok := driver.As[driver.Compacter](store.Engine()); ok && !dry {
+		return compacter.Compact(ctx)
+	}
+	return nil
+}
+
+// pruneEvery is how long a server that has pruned all that was due waits.
+const pruneEvery = time.Minute
+
+// pruning prunes in the background what the schema does not keep, at most so many versions a
+// second. Several servers of one database take turns: who loses a step leaves it to the other.
+type pruning struct {
+	store    *storage.Store
+	rate     int
+	logger   *slog.Logger
+	versions *prometheus.CounterVec
+	horizon  *prometheus.GaugeVec
+}
+
+func newPruning(store *storage.Store, rate int, registry *prometheus.Registry, logger *slog.Logger) *pruning {
+	p := &pruning{
+		store: store, rate: rate, logger: logger,
+		versions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "asof_pruned_versions_total", Help: "Versions that this server has pruned."}, []string{"type"}),
+		horizon:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "asof_prune_horizon_seconds", Help: "From when on lists of a type are complete, in seconds since 1970."}, []string{"type"}),
+	}
+	registry.MustRegister(p.versions, p.horizon)
+	return p
+}
+
+// start begins to prune, and returns what ends that and waits for the end.
+func (p *pruning) start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	if p.rate > 0 {
+		for _, t := range p.store.Types() {
+			if t.Keep != nil {
+				running.Go(func() { p.run(ctx, t) })
+			}
+		}
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+func (p *pruning) run(ctx context.Context, t *storage.Type) {
+	pruner := p.store.NewPruner(t, false)
+	for {
+		done, err := pruner.Step(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		p.versions.WithLabelValues(t.Name).Add(float64(done.Versions))
+		if horizon, err := p.store.HorizonOf(ctx, t); err == nil && horizon > 0 {
+			p.horizon.WithLabelValues(t.Name).Set(float64(horizon) / 1e6)
+		}
+		wait := time.Second*time.Duration(done.Versions)/time.Duration(p.rate) + 10*time.Millisecond
+		if err != nil {
+			p.logger.WarnContext(ctx, "pruning will go on in a minute", "type", t.Name, "error", err)
+		}
+		if err != nil || !done.More {
+			wait = pruneEvery
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}

@@ -1,0 +1,363 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// Keep says which versions of a type's documents are kept: a version stays while either
+// wants it, and in any case as long as it is the document's last one, and for Grace after
+// that. The zero Keep keeps all.
+//
+// What is pruned keeps its number, its time and its hash, about 100 bytes: so numbers do
+// not shift, and whoever reads at it is told. Lists as of an instant are exact from the
+// type's horizon on, which is raised before anything is pruned, and looked at after a list
+// was read; so neither waits for the other.
+type Keep struct {
+	Versions int    // the last ones of each document; 0: not by number
+	For      Period // those that were current within it; zero: not by time
+}
+
+// Period is a time in calendar units, in UTC.
+type Period struct {
+	Years, Months, Days int
+	Time                time.Duration
+}
+
+// before is the instant that lies a period before another one.
+func (p Period) before(at driver.Instant) driver.Instant {
+	return driver.InstantOf(at.Time().AddDate(-p.Years, -p.Months, -p.Days).Add(-p.Time))
+}
+
+// Grace is how long a version stays after it was superseded, whatever Keep says: no operation
+// takes as long, so that nothing is pruned which one has seen.
+const Grace = time.Hour
+
+func graceBefore(at driver.Instant) driver.Instant { return at - driver.Instant(Grace.Microseconds()) }
+
+// RetentionCollection is where is kept how far types are pruned: a document for each collection.
+const RetentionCollection = "asof_retention"
+
+func retentionType() *Type {
+	return &Type{Name: "Retention", Collection: RetentionCollection, Fields: []Field{{Name: "horizon", Kind: KindInt}}}
+}
+
+// retention is how far a type is pruned.
+type retention struct {
+	// Horizon is the least instant at which lists are exact; 0: all are.
+	Horizon driver.Instant `json:"horizon"`
+	// ByTime and ByNumber are the last versions in the log that were looked at, for
+	// those before them to be too old or too many.
+	ByTime   *driver.LogPosition `json:"byTime,omitempty"`
+	ByNumber *driver.LogPosition `json:"byNumber,omitempty"`
+	// Loaded is the last load before that.
+	Loaded driver.Instant `json:"loaded,omitempty"`
+
+	number int64 // of the document that holds it; 0: there is none
+}
+
+func (s *Store) retention(ctx context.Context, t *Type) (r retention, err error) {
+	vs, err := s.all.Get(ctx, RetentionCollection, []driver.Ref{{Key: t.Collection, At: latest}}, nil)
+	if err == nil && live(vs[0]) {
+		r.number, err = vs[0].Number, json.Unmarshal(vs[0].Data, &r)
+	}
+	return r, fromDriver(ctx, err)
+}
+
+// HorizonOf returns the least instant at which lists of a type are exact; 0 where all are.
+func (s *Store) HorizonOf(ctx context.Context, t *Type) (driver.Instant, error) {
+	r, err := s.retention(ctx, t)
+	return r.Horizon, err
+}
+
+// beyond refuses a list that was read at an instant of which a part is pruned. It is called
+// after the list was read.
+func (s *Store) beyond(ctx context.Context, t *Type, at driver.Instant) error {
+	op, err := s.operation(ctx)
+	if err != nil || t.Keep == nil || at >= graceBefore(op.begin) {
+		return err
+	}
+	r, err := s.retention(ctx, t)
+	if err != nil || at >= r.Horizon {
+		return err
+	}
+	e := errorf(CodeHistoryPruned, "%s as of %s are not all there any more: the past of %s is complete from %s on", t.Plural, at, t.Name, r.Horizon)
+	e.Earliest = r.Horizon
+	return e
+}
+
+// pruned is the error of reading a version that is not there any more.
+func (s *Store) pruned(ctx context.Context, t *Type, v *driver.Version) error {
+	earliest, err := s.Earliest(ctx, t, v.Key)
+	if err != nil {
+		return err
+	}
+	e := errorf(CodeHistoryPruned, "version %d of %s %q, of %s, was pruned: the document's past is complete from %s on", v.Number, t.Name, v.Key, v.RecordedAt, earliest)
+	e.Earliest = earliest
+	return e
+}
+
+// Earliest returns the least instant from which on the past of a document is complete; 0 where
+// nothing of it was pruned.
+func (s *Store) Earliest(ctx context.Context, t *Type, key string) (driver.Instant, error) {
+	v, err := s.lastPruned(ctx, t, key, 0)
+	if err != nil || v == nil {
+		return 0, err
+	}
+	return v.SupersededAt, nil
+}
+
+// lastPruned returns the last version before a number that was pruned; nil where none was.
+func (s *Store) lastPruned(ctx context.Context, t *Type, key string, before int64) (*driver.Version, error) {
+	if t.Keep == nil {
+		return nil, nil
+	}
+	q := &driver.LogQuery{
+		Collections: []string{t.Collection}, Keys: []string{key}, ToNumber: before,
+		Hints: driver.Hints{Ops: []driver.Op{driver.OpPruned}}, Backward: true, Limit: 1, Fields: []string{},
+	}
+	for v, err := range s.readLog(ctx, q) {
+		return v, err
+	}
+	return nil, nil
+}
+
+// afterPruned returns the first version of those before a number, and with it, that are there
+// without a gap; nil where nothing was pruned.
+func (s *Store) afterPruned(ctx context.Context, t *Type, key string, number int64) (*driver.Version, error) {
+	v, err := s.lastPruned(ctx, t, key, number)
+	if err != nil || v == nil {
+		return nil, err
+	}
+	return s.getOne(ctx, t, driver.Ref{Key: key, Number: v.Number + 1})
+}
+
+// complete refuses a history that begins at an instant after which some of it was pruned: of
+// a document, or, where the key is empty, of all of a type. It is called after it was read.
+func (s *Store) complete(ctx context.Context, t *Type, key string, begins driver.Instant) error {
+	if t == nil || t.Keep == nil {
+		return nil
+	}
+	of, earliest, err := t.Plural, driver.Instant(0), error(nil)
+	if key != "" {
+		of = fmt.Sprintf("%s %q", t.Name, key)
+		earliest, err = s.Earliest(ctx, t, key)
+	} else {
+		earliest, err = s.HorizonOf(ctx, t)
+	}
+	if err != nil || begins >= earliest {
+		return err
+	}
+	e := errorf(CodeHistoryPruned, "of the history of %s, what is before %s was pruned", of, earliest)
+	e.Earliest = earliest
+	return e
+}
+
+// Earliest is the least instant from which on the document's past is complete.
+func (h *History[T]) Earliest(ctx context.Context) (driver.Instant, error) {
+	s := h.Document.store
+	earliest, err := s.Earliest(ctx, h.t, h.v.Key)
+	if err != nil || earliest != 0 {
+		return earliest, err
+	}
+	first, err := s.getOne(ctx, h.t, driver.Ref{Key: h.v.Key, Number: 1})
+	if err != nil || first == nil {
+		return h.v.RecordedAt, err
+	}
+	return first.RecordedAt, nil
+}
+
+// PrunedVersions is how many versions of the document were pruned.
+func (h *History[T]) PrunedVersions(ctx context.Context) (int, error) {
+	n := 0
+	if h.t.Keep == nil {
+		return n, nil
+	}
+	q := &driver.LogQuery{Collections: []string{h.t.Collection}, Keys: []string{h.v.Key}, Hints: driver.Hints{Ops: []driver.Op{driver.OpPruned}}, Fields: []string{}}
+	for _, err := range h.Document.store.readLog(ctx, q) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// Pruner prunes the versions of one type, in steps.
+type Pruner struct {
+	store *Store
+	t     *Type
+	dry   bool
+	retention
+	known map[driver.Ref]bool // of a dry run: what was counted
+}
+
+// NewPruner returns what prunes a type, or, where dry, counts what it would. Nil for a type
+// that keeps all.
+func (s *Store) NewPruner(t *Type, dry bool) *Pruner {
+	if t.Keep == nil {
+		return nil
+	}
+	return &Pruner{store: s, t: t, dry: dry, known: map[driver.Ref]bool{}}
+}
+
+// Pruned is what a step has done.
+type Pruned struct {
+	Documents, Versions int
+	More                bool // there is another step to do
+}
+
+// stepVersions is how many versions a step looks at.
+const stepVersions = 500
+
+// Step looks at the next versions of the log, in the order of commits, and prunes those before
+// them that nothing keeps: of a version that is too old by time, the one before it, and by
+// number the one so many before it. A step that was stopped is made again, by any server.
+// Errors: UNAVAILABLE.
+func (p *Pruner) Step(ctx context.Context) (Pruned, error) {
+	now, err := p.store.all.Now(ctx)
+	if err != nil {
+		return Pruned{}, fromDriver(ctx, err)
+	}
+	if !p.dry {
+		if p.retention, err = p.store.retention(ctx, p.t); err != nil {
+			return Pruned{}, err
+		}
+	}
+	before := p.retention
+	loaded, err := p.store.all.Loaded(ctx)
+	if err != nil {
+		return Pruned{}, fromDriver(ctx, err)
+	}
+	if loaded > p.Loaded { // into the past: all is looked at again
+		p.Loaded, p.ByTime, p.ByNumber = loaded, nil, nil
+	}
+	keep, grace := p.t.Keep, graceBefore(now)
+	for _, scan := range []struct {
+		on    bool
+		place **driver.LogPosition
+		until driver.Instant
+		back  int64
+	}{
+		{keep.For != Period{}, &p.ByTime, min(grace, keep.For.before(now)), 1},
+		{keep.Versions > 0, &p.ByNumber, grace, int64(keep.Versions)},
+	} {
+		if !scan.on {
+			continue
+		}
+		q := &driver.LogQuery{Collections: []string{p.t.Collection}, After: *scan.place, To: scan.until + 1, Limit: stepVersions, Fields: []string{}}
+		due, n := map[string][]driver.Ref{}, 0
+		for v, err := range p.store.all.Log(ctx, q) {
+			if err != nil {
+				return Pruned{}, fromDriver(ctx, err)
+			}
+			place := positionOf(v)
+			*scan.place, n = &place, n+1
+			if v.Number > scan.back {
+				due[v.Key] = append(due[v.Key], driver.Ref{Key: v.Key, Number: v.Number - scan.back})
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		done, err := p.prune(ctx, due, now, before)
+		done.More = true
+		return done, err
+	}
+	return Pruned{}, nil
+}
+
+// prune prunes those versions that nothing keeps, and notes where the step has ended. What was
+// noted before is given.
+func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now driver.Instant, before retention) (done Pruned, err error) {
+	gone, horizon := map[string][]driver.Version{}, p.Horizon
+	for _, key := range slices.Sorted(maps.Keys(due)) {
+		refs := due[key]
+		vs, err := p.store.all.Get(ctx, p.t.Collection, append(refs, driver.Ref{Key: key, At: latest}), []string{})
+		if err != nil {
+			return done, fromDriver(ctx, err)
+		}
+		last := vs[len(vs)-1]
+		for i, v := range vs[:len(vs)-1] {
+			if v == nil || v.Op == driver.OpPruned || p.known[refs[i]] || !p.t.Keep.lets(v, last, now) {
+				continue
+			}
+			gone[key] = append(gone[key], driver.Version{Number: v.Number, Op: driver.OpPruned, Deleted: true})
+			horizon = max(horizon, v.SupersededAt)
+			done.Versions++
+			if p.dry {
+				p.known[refs[i]] = true
+			}
+		}
+	}
+	if p.dry {
+		for key := range gone {
+			if !p.known[driver.Ref{Key: key}] {
+				p.known[driver.Ref{Key: key}] = true
+				done.Documents++
+			}
+		}
+		return done, nil
+	}
+	done.Documents = len(gone)
+	ends := p.retention
+	if horizon > p.Horizon {
+		before.Horizon = horizon
+		if err := p.note(ctx, &before); err != nil {
+			return done, err
+		}
+		ends.Horizon, ends.number = horizon, before.number
+	}
+	for _, key := range slices.Sorted(maps.Keys(gone)) {
+		if err := p.store.all.Rewrite(ctx, p.t.Collection, key, gone[key]); err != nil {
+			return done, fromDriver(ctx, err)
+		}
+	}
+	return done, p.note(ctx, &ends)
+}
+
+// lets reports whether nothing keeps a version, of a document with a last one.
+func (k *Keep) lets(v, last *driver.Version, now driver.Instant) bool {
+	return v.Number < last.Number && v.SupersededAt <= graceBefore(now) &&
+		(k.Versions == 0 || v.Number <= last.Number-int64(k.Versions)) &&
+		(k.For == Period{} || v.SupersededAt <= k.For.before(now))
+}
+
+// note stores how far the type is pruned, if nobody else has meanwhile.
+func (p *Pruner) note(ctx context.Context, r *retention) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	w := driver.Write{ID: newID(), Collection: RetentionCollection, Key: p.t.Collection, Expected: r.number, Op: driver.OpUpdate, Author: "asof", Data: data}
+	if r.number == 0 {
+		w.Op = driver.OpCreate
+	}
+	v, err := driver.CommitOne(ctx, p.store.all, &w)
+	if isConflict(err) {
+		return &Error{Code: CodeUnavailable, Message: "another process prunes " + p.t.Name + " at the same time", Cause: err}
+	}
+	if err == nil {
+		r.number = v.Number
+	}
+	return fromDriver(ctx, err)
+}
+
+// check refuses a Keep that keeps nothing, or makes no sense.
+func (k *Keep) check() error {
+	if k == nil {
+		return nil
+	}
+	p := k.For
+	if k.Versions < 0 || min(p.Years, p.Months, p.Days, int(p.Time)) < 0 || *k == (Keep{}) {
+		return fmt.Errorf("keeps %d versions and those of %+v: at least one version, or some time, must be kept", k.Versions, p)
+	}
+	return nil
+}
+
