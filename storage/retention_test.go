@@ -263,7 +263,7 @@ func TestWatchOfThePruned(t *testing.T) {
 		t.Fatalf("%d were pruned", n)
 	}
 	for _, types := range [][]string{nil, {"Project"}} {
-		for _, err := range e.store.Watch(t.Context(), storage.WatchQuery{Types: types, Since: &first}) {
+		for _, err := range e.follow(t.Context(), storage.WatchQuery{Types: types, Since: &first}) {
 			var resync *storage.ResyncError
 			if !errors.As(err, &resync) || !resync.Pruned {
 				t.Errorf("of %v: %v", types, err)
@@ -271,7 +271,7 @@ func TestWatchOfThePruned(t *testing.T) {
 			break
 		}
 	}
-	for ev, err := range e.store.Watch(t.Context(), storage.WatchQuery{Types: []string{"Tag"}, Since: &first}) {
+	for ev, err := range e.follow(t.Context(), storage.WatchQuery{Types: []string{"Tag"}, Since: &first}) {
 		if err != nil || !ev.Begins() {
 			t.Errorf("of tags: %v", err)
 		}

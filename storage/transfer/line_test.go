@@ -109,7 +109,7 @@ func TestParseLineErrors(t *testing.T) {
 		{"id with NUL", replace(`"k"`, `"k\u0000"`), `"id" contains a NUL character`},
 		{"id is a number", replace(`"k"`, `7`), `"id" must be a string, not a number`},
 		{"by is null", replace(`"ann"`, `null`), `"by" must be a string, not null`},
-		{"op unknown", replace(`"put"`, `"PUT"`), `"op" must be "put" or "delete", not "PUT"`},
+		{"op unknown", replace(`"put"`, `"PUT"`), `"op" must be "put", "delete" or "prune", not "PUT"`},
 		{"an unknown operation", replace(`"put"`, `"put","operation":"create"`), `"operation" of a put must be CREATE, UPDATE, RESTORE or IMPORT, or left out, not "create"`},
 		{"no operation", replace(`"put"`, `"put","operation":""`), `"operation" of a put must be CREATE`},
 		{"a put that deletes", replace(`"put"`, `"put","operation":"DELETE"`), `"operation" of a put must be CREATE`},
