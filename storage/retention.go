@@ -45,7 +45,11 @@ func graceBefore(at driver.Instant) driver.Instant { return at - driver.Instant(
 const RetentionCollection = "asof_retention"
 
 func retentionType() *Type {
-	return &Type{Name: "Retention", Collection: RetentionCollection, Fields: []Field{{Name: "horizon", Kind: KindInt}}}
+	t := &Type{Name: "Retention", Collection: RetentionCollection}
+	for _, name := range []string{"horizon", "byTime", "byNumber", "loaded"} { // see retention
+		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
+	}
+	return t
 }
 
 // retention is how far a type is pruned.
