@@ -66,6 +66,9 @@ func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
 		if v.Deleted && !existed && s.byCollection[v.Collection] != nil {
 			return &driver.LoadError{Index: i, Err: driver.Errorf(driver.CodeInvalid, "%s %q cannot be deleted: it has no version before %s", v.Collection, v.Key, v.RecordedAt)}
 		}
+		if before == nil && existed && v.Changed != nil {
+			continue // after one that was pruned: it is said what has changed
+		}
 		v.Changed = normal.Changed(before, v.Data)
 	}
 	return nil

@@ -149,7 +149,8 @@ func TestNewRefusesMetadata(t *testing.T) {
 		t.Errorf("a type that contains itself: %v", err)
 	}
 	want := []driver.Collection{
-		{Name: storage.ActorCollection}, {Name: storage.RetentionCollection},
+		{Name: storage.ActorCollection},
+		{Name: storage.RetentionCollection},
 		{Name: "a", Indexes: []driver.Index{{Path: []string{"x", "v"}, Kind: driver.KindInt}}},
 		{Name: "a.drafts", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}}},
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
 )
 
 // Keep says which versions of a type's documents are kept: a version stays while either
@@ -63,13 +64,13 @@ type retention struct {
 	// Loaded is the last load before that.
 	Loaded driver.Instant `json:"loaded,omitempty"`
 
-	number int64 // of the document that holds it; 0: there is none
+	stored *driver.Version // that holds it; nil: there is none
 }
 
 func (s *Store) retention(ctx context.Context, t *Type) (r retention, err error) {
 	vs, err := s.all.Get(ctx, RetentionCollection, []driver.Ref{{Key: t.Collection, At: latest}}, nil)
 	if err == nil && live(vs[0]) {
-		r.number, err = vs[0].Number, json.Unmarshal(vs[0].Data, &r)
+		r.stored, err = vs[0], json.Unmarshal(vs[0].Data, &r)
 	}
 	return r, fromDriver(ctx, err)
 }
@@ -316,7 +317,7 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 		if err := p.note(ctx, &before); err != nil {
 			return done, err
 		}
-		ends.Horizon, ends.number = horizon, before.number
+		ends.Horizon, ends.stored = horizon, before.stored
 	}
 	for _, key := range slices.Sorted(maps.Keys(gone)) {
 		if err := p.store.all.Rewrite(ctx, p.t.Collection, key, gone[key]); err != nil {
@@ -339,16 +340,20 @@ func (p *Pruner) note(ctx context.Context, r *retention) error {
 	if err != nil {
 		return err
 	}
-	w := driver.Write{ID: newID(), Collection: RetentionCollection, Key: p.t.Collection, Expected: r.number, Op: driver.OpUpdate, Author: "asof", Data: data}
-	if r.number == 0 {
-		w.Op = driver.OpCreate
+	if data, err = normal.Object(data); err != nil {
+		return err
 	}
+	w := driver.Write{ID: newID(), Collection: RetentionCollection, Key: p.t.Collection, Op: driver.OpCreate, Author: "asof", Data: data}
+	if r.stored != nil {
+		w.Expected, w.Op = r.stored.Number, driver.OpUpdate
+	}
+	w.Changed = normal.Changed(dataOf(r.stored), data)
 	v, err := driver.CommitOne(ctx, p.store.all, &w)
 	if isConflict(err) {
 		return &Error{Code: CodeUnavailable, Message: "another process prunes " + p.t.Name + " at the same time", Cause: err}
 	}
 	if err == nil {
-		r.number = v.Number
+		r.stored = v
 	}
 	return fromDriver(ctx, err)
 }
@@ -364,4 +369,3 @@ func (k *Keep) check() error {
 	}
 	return nil
 }
-

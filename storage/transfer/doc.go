@@ -1,7 +1,7 @@
 // Package transfer reads and writes the history of documents as NDJSON: one
 // line of JSON for each version.
 //
-//	{"collection","id","at","by","message","source","op":"put"|"delete"|"prune","operation","seal","data"}
+//	{"collection","id","at","by","message","source","op":"put"|"delete"|"prune","operation","seal","changed","data"}
 //
 // Invariants:
 //

@@ -55,6 +55,7 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 		query.To = min(query.To, opts.To)
 	}
 	out := bufio.NewWriterSize(w, 256<<10)
+	types := store.ByCollection()
 	var done Progress
 	var line []byte
 	// Versions that are committed meanwhile are later than all that is read. Those
@@ -63,7 +64,11 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 		if err != nil {
 			return done.Lines, err
 		}
-		if line, err = appendLine(line[:0], v, opts.From == 0); err != nil {
+		shown := *v
+		if t := types[v.Collection]; t == nil || t.Keep == nil || v.Number == 1 {
+			shown.Changed = nil // an import works it out
+		}
+		if line, err = appendLine(line[:0], &shown, opts.From == 0); err != nil {
 			return done.Lines, err
 		}
 		if _, err := out.Write(line); err != nil {
@@ -100,7 +105,8 @@ func operationName(op driver.Op) string {
 }
 
 // appendLine appends the line of one version, with its newline and, where it has one that is
-// asked for, its seal.
+// asked for, its seal. Of a version in Changed are the names that an import could not work out,
+// as what was before may be pruned.
 func appendLine(b []byte, v *driver.Version, sealed bool) ([]byte, error) {
 	if err := check.Stored(v); err != nil {
 		return b, fmt.Errorf("version %d is damaged; asof check finds all that are: %w", v.Number, err)
@@ -139,6 +145,17 @@ func appendLine(b []byte, v *driver.Version, sealed bool) ([]byte, error) {
 	if sealed && v.Seal != nil {
 		b = append(b, `,"seal":"`...)
 		b = append(base64.StdEncoding.AppendEncode(b, v.Seal), '"')
+	}
+	for i, name := range v.Changed {
+		if i == 0 {
+			b = append(b, `,"changed":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b, _ = jsontext.AppendQuote(b, name)
+	}
+	if len(v.Changed) > 0 {
+		b = append(b, ']')
 	}
 	if !v.Deleted {
 		b = append(b, `,"data":`...)

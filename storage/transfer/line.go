@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/asof/asof/internal/scalar/literal"
@@ -26,11 +28,12 @@ const (
 	memberOp
 	memberOperation
 	memberSeal
+	memberChanged
 	memberData
 	memberCount
 )
 
-var memberNames = [memberCount]string{"collection", "id", "at", "by", "message", "source", "op", "operation", "seal", "data"}
+var memberNames = [memberCount]string{"collection", "id", "at", "by", "message", "source", "op", "operation", "seal", "changed", "data"}
 
 // operations are what memberOperation can say of a version, beside what op does.
 // Without it a version that puts a document is an import.
@@ -101,6 +104,12 @@ func (p *lineParser) strict(line []byte) (driver.Version, error) {
 			}
 			if v.Data, err = p.scratch.Object(raw); err != nil {
 				return v, fmt.Errorf(`"data": %w`, err)
+			}
+			continue
+		}
+		if member == memberChanged {
+			if err := json.Unmarshal(raw, &v.Changed); err != nil || !slices.IsSorted(v.Changed) {
+				return v, errors.New(`"changed" must be a sorted list of names`)
 			}
 			continue
 		}

@@ -96,7 +96,7 @@ func TestParseLineErrors(t *testing.T) {
 		{"comma missing", replace(`"c",`, `"c"`), `is not valid JSON at byte 18: invalid character '"' after object value`},
 		{"trailing comma", replace(`1}}`, `1},}`), "is not valid JSON"},
 		{"byte order mark", "\ufeff" + good, "byte order mark"},
-		{"unknown member", replace(`"by"`, `"author"`), `unknown member "author"; a line has collection, id, at, by, message, source, op, operation, seal, data`},
+		{"unknown member", replace(`"by"`, `"author"`), `unknown member "author"; a line has collection, id, at, by, message, source, op, operation, seal, changed, data`},
 		{"no collection", replace(`"collection":"c",`, ``), `has no "collection"`},
 		{"no id", replace(`"id":"k",`, ``), `has no "id"`},
 		{"no at", replace(`"at":"2024-05-06T12:00:00Z",`, ``), `has no "at"`},
