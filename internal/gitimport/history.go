@@ -217,7 +217,7 @@ func (h *history) change(c *commit, change *change) (gone []documentID, err erro
 		held[id] = true
 	}
 	for _, id := range f.holds {
-		if d := h.documents[id]; d.owner == f && !held[id] {
+		if d := h.documents[id]; d != nil && d.owner == f && !held[id] { // else another file has taken it over
 			d.gone = true
 			gone = append(gone, id)
 		}

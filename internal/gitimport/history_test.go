@@ -307,6 +307,22 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// A file that was left out has lost a document to another one, which is deleted before it is mended.
+func TestRefusedAndLost(t *testing.T) {
+	var h history
+	h.main(1, "put b.yml", "[{id: x, n: 1}]")
+	h.main(2, "put a.yml", "[{id: x, n: 2}]", "put b.yml", "[")
+	h.main(3, "D a.yml")
+	h.main(4, "put b.yml", "[{id: y, n: 4}]")
+	got, _, err := read(t, h.repository(t), "sources: [{collection: tags, path: '?.yml', many: true, key: id, drop: [id]}]", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{`00:01 x 1 {"n":1}`, `00:02 x 2 {"n":2}`, "00:03 x 3", `00:04 y 4 {"n":4}`}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Where a file of many documents holds some that are none, the others are kept.
 func TestRefusedOfMany(t *testing.T) {
 	var h history
