@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -113,7 +114,8 @@ func TestBoundsOfTypes(t *testing.T) {
 				t.Errorf("%v %s: %d versions of %s are inside the document, at most %d may be", c.args, c.variable, n, collection, most)
 			}
 		}
-		if got := export(t, uri); got != want.String() {
+		got := regexp.MustCompile(`,"seal":"[^"]*"`).ReplaceAllString(export(t, uri), "") // the file has none
+		if got != want.String() {
 			t.Errorf("%v %s: the export has %d bytes, want %d", c.args, c.variable, len(got), want.Len())
 		}
 	}
