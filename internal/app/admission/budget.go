@@ -11,7 +11,8 @@ import (
 // may.
 var ErrSpent = errors.New("the budget is spent")
 
-// share is the part of a budget that one client may hold: one in so many.
+// share is the part that one client may hold of what the others leave: one in so many. So there
+// is always something left for one more (dynamic thresholds: Choudhury and Hahne, 1998).
 const share = 2
 
 // Budget is a number of things, such as bytes of memory, that all requests share.
@@ -97,7 +98,7 @@ func (b *Budget) take(client string, n int64) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n > b.free || b.held[client]+n > max(b.total/share, 1) {
+	if n > b.free || b.held[client]+n > max((b.free+b.held[client])/share, 1) {
 		return false
 	}
 	b.free -= n

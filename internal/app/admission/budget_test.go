@@ -15,7 +15,7 @@ const (
 
 func TestBudget(t *testing.T) {
 	m := NewBudget(10*mb, free)
-	a, b, c := m.Hold("a"), m.Hold("a"), m.Hold("b")
+	a, b, c, d := m.Hold("a"), m.Hold("a"), m.Hold("b"), m.Hold("c")
 	steps := []struct {
 		hold *Hold
 		n    int64
@@ -25,17 +25,20 @@ func TestBudget(t *testing.T) {
 		{a, free, nil, 0},
 		{a, 3 * mb, nil, 3 * mb},
 		{b, 2*mb + free, nil, 5 * mb},
-		{b, 1, ErrSpent, 5 * mb}, // of the client's half
-		{c, 5*mb + free + 1, ErrSpent, 5 * mb},
-		{c, 5*mb + free, nil, 10 * mb},
+		{b, 1, ErrSpent, 5 * mb},                 // of the client's half
+		{c, 5*mb/2 + free + 1, ErrSpent, 5 * mb}, // half of what is left
+		{c, 5*mb/2 + free, nil, 15 * mb / 2},
+		{a, 1, ErrSpent, 15 * mb / 2},
+		{d, 5*mb/4 + free, nil, 35 * mb / 4}, // who comes later finds something
 	}
 	for i, step := range steps {
 		if err := step.hold.Grow(step.n); !errors.Is(err, step.err) || m.Held() != step.held {
 			t.Errorf("step %d: %v, %d bytes are held; want %v, %d", i, err, m.Held(), step.err, step.held)
 		}
 	}
+	d.Set(0)
 	a.Set(mb + free)
-	if m.Held() != 8*mb {
+	if m.Held() != 11*mb/2 {
 		t.Errorf("%d bytes are held", m.Held())
 	}
 	a.Set(20 * mb) // whether there is room or not
@@ -54,22 +57,20 @@ func TestBudgetIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewBudget(2*mb, free)
 		a, b := m.Hold("a"), m.Hold("b")
-		for _, h := range []*Hold{a, b} {
-			if err := h.Grow(mb + free); err != nil {
-				t.Fatal(err)
-			}
+		if err := errors.Join(a.Grow(mb+free), b.Grow(mb/2+free)); err != nil {
+			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := m.Hold("c").GrowWait(t.Context(), mb, time.Second); !errors.Is(err, ErrSpent) || time.Since(began) != time.Second {
+		if err := m.Hold("c").GrowWait(t.Context(), mb/2, time.Second); !errors.Is(err, ErrSpent) || time.Since(began) != time.Second {
 			t.Error(err, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := m.Hold("c").GrowWait(ctx, mb, time.Second); !errors.Is(err, ErrSpent) || ctx.Err() == nil {
+		if err := m.Hold("c").GrowWait(ctx, mb/2, time.Second); !errors.Is(err, ErrSpent) || ctx.Err() == nil {
 			t.Error(err)
 		}
 		got := make(chan error)
-		go func() { got <- m.Hold("c").GrowWait(t.Context(), mb, time.Second) }()
+		go func() { got <- m.Hold("c").GrowWait(t.Context(), mb/2, time.Second) }()
 		synctest.Wait()
 		a.Set(mb) // too little
 		synctest.Wait()

@@ -36,10 +36,10 @@ func (f *from) Close() error {
 	return nil
 }
 
-// A client has half of the connections, and all have no more than there are.
+// A client has half of the connections that others leave, and all have no more than there are.
 func TestConnectionsAreBounded(t *testing.T) {
 	connections := make(piped, 10)
-	l := BoundConnections(&http.Server{}, connections, 4*connectionBytes, func(address string) string { return address })
+	l := BoundConnections(&http.Server{}, connections, 8*connectionBytes, func(address string) string { return address })
 	come := func(clients ...string) {
 		for _, client := range clients {
 			connections <- &from{client: client}
@@ -55,12 +55,13 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		return last
 	}
-	come("192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2")
-	c := accept("192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2") // the third is too many
-	_, _ = c.Close(), c.Close()
-	come("192.0.2.3")
-	accept("192.0.2.3")
-	refused := &from{client: "192.0.2.4"}
+	const a, b, c, d = "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"
+	come(a, a, a, a, a, b, b, b, c)
+	last := accept(a, a, a, a, b, b, c) // the fifth, and the third, are too many
+	_, _ = last.Close(), last.Close()
+	come(c)
+	accept(c)
+	refused := &from{client: d}
 	connections <- refused
 	_ = connections.Close()
 	if c, err := l.Accept(); err == nil {
