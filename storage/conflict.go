@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -60,6 +61,11 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 		return k, nil
 	}
 	base, err := s.getOne(ctx, t, driver.Ref{Key: key, Number: int64(expected)})
+	var pruned *Error
+	if errors.As(err, &pruned) && pruned.Code == CodeHistoryPruned {
+		k.message += "; that was pruned, and perhaps more of what changed since"
+		base, err = &driver.Version{Number: int64(expected), Deleted: true}, nil
+	}
 	if err != nil || base == nil {
 		return k, err
 	}
@@ -149,6 +155,9 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 	for e, err := range s.entries(ctx, q, true) {
 		if err != nil {
 			return nil, err
+		}
+		if e.begins() {
+			break
 		}
 		size += len(e.version.Data)
 		var last []change // of the version

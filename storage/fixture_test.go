@@ -207,7 +207,7 @@ func TestOnSQLite(t *testing.T) {
 		"Draft": TestDraft, "DraftOfANewDocument": TestDraftOfANewDocument, "DraftConflict": TestDraftConflict, "DraftsAreOfTheirAuthor": TestDraftsAreOfTheirAuthor,
 		"SavesOfADraftRace": TestSavesOfADraftRace, "ApprovalsRace": TestApprovalsRace,
 		"DraftsShowNowhereElse": TestDraftsShowNowhereElse, "DraftsUnderAnotherSchema": TestDraftsUnderAnotherSchema, "ApprovalInACommit": TestApprovalInACommit, "ApprovalsInACommitRace": TestApprovalsInACommitRace, "ADraftEndsOnce": TestADraftEndsOnce,
-		"Rules": TestRules, "WritesNeedPermission": TestWritesNeedPermission, "WatchesNeedPermission": TestWatchesNeedPermission, "Retention": TestRetention, "WatchOfThePruned": TestWatchOfThePruned, "PrunedAgain": TestPrunedAgain, "Grace": TestGrace, "DraftsNeedPermission": TestDraftsNeedPermission, "DraftsKeepWhatTheirAuthorCouldNotSee": TestDraftsKeepWhatTheirAuthorCouldNotSee, "PagesWithoutThePast": TestPagesWithoutThePast,
+		"Rules": TestRules, "WritesNeedPermission": TestWritesNeedPermission, "WatchesNeedPermission": TestWatchesNeedPermission, "Retention": TestRetention, "WatchOfThePruned": TestWatchOfThePruned, "PrunedAgain": TestPrunedAgain, "KeepChanges": TestKeepChanges, "ConflictWithThePruned": TestConflictWithThePruned, "OnlyThePrunedIsLoaded": TestOnlyThePrunedIsLoaded, "PrunedMeanwhile": TestPrunedMeanwhile, "Grace": TestGrace, "DraftsNeedPermission": TestDraftsNeedPermission, "DraftsKeepWhatTheirAuthorCouldNotSee": TestDraftsKeepWhatTheirAuthorCouldNotSee, "PagesWithoutThePast": TestPagesWithoutThePast,
 	} {
 		t.Run(name, test)
 	}

@@ -285,6 +285,7 @@ func TestBlame(t *testing.T) {
 	} {
 		e.load("software", "a", data)
 	}
+	must(e.store.Blame(e.begin(), e.get("a").Document, nil))(t) // the first one looks up whether anything was pruned
 	logs, gets := e.engine.logs.Load(), e.engine.gets.Load()
 	d := e.get("a")
 	blame := func(d *project, fields []string) []string {

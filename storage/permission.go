@@ -136,7 +136,7 @@ func (g *guard) sees(ctx context.Context, w *view, v *driver.Version) (bool, err
 		return true, nil
 	case v.Op == driver.OpPruned: // by what became of the document
 		vs, err := g.Engine.Get(ctx, v.Collection, []driver.Ref{{Key: v.Key, At: latest}}, w.needs)
-		if err != nil || vs[0] == nil {
+		if err != nil || vs[0] == nil || vs[0].Op == driver.OpPruned { // the last one: more is being loaded
 			return false, err
 		}
 		return g.sees(ctx, w, vs[0])

@@ -31,9 +31,13 @@ type Period struct {
 	Time                time.Duration
 }
 
-// before is the instant that lies a period before another one.
+// before is the instant that lies a period before another one; 0 where that is before 1970.
 func (p Period) before(at driver.Instant) driver.Instant {
-	return driver.InstantOf(at.Time().AddDate(-p.Years, -p.Months, -p.Days).Add(-p.Time))
+	t := at.Time().AddDate(-p.Years, -p.Months, -p.Days).Add(-p.Time)
+	if t.Year() < 1970 { // an Instant may be too small for it
+		return 0
+	}
+	return driver.InstantOf(t)
 }
 
 // Grace is how long a version stays after it was superseded, whatever Keep says: no operation
@@ -41,6 +45,12 @@ func (p Period) before(at driver.Instant) driver.Instant {
 const Grace = time.Hour
 
 func graceBefore(at driver.Instant) driver.Instant { return at - driver.Instant(Grace.Microseconds()) }
+
+// recent reports whether nothing is pruned that was there at an instant, for what began at
+// another one. Half of Grace is for how long that takes.
+func recent(at, began driver.Instant) bool {
+	return at >= began-driver.Instant((Grace/2).Microseconds())
+}
 
 // RetentionCollection is where is kept how far types are pruned: a document for each collection.
 const RetentionCollection = "asof_retention"
@@ -61,8 +71,9 @@ type retention struct {
 	// those before them to be too old or too many.
 	ByTime   *driver.LogPosition `json:"byTime,omitempty"`
 	ByNumber *driver.LogPosition `json:"byNumber,omitempty"`
-	// Loaded is the last load before that.
+	// Loaded is the last load before that, and Keep what the type kept.
 	Loaded driver.Instant `json:"loaded,omitempty"`
+	Keep   Keep           `json:"keep"`
 
 	stored *driver.Version // that holds it; nil: there is none
 }
@@ -77,23 +88,42 @@ func (s *Store) retention(ctx context.Context, t *Type) (r retention, err error)
 
 // HorizonOf returns the least instant at which lists of a type are exact; 0 where all are.
 func (s *Store) HorizonOf(ctx context.Context, t *Type) (driver.Instant, error) {
+	if prunes, err := s.prunes(ctx, t); err != nil || !prunes {
+		return 0, err
+	}
 	r, err := s.retention(ctx, t)
 	return r.Horizon, err
+}
+
+// prunes reports whether versions of a type may have been pruned: it does not keep all, or
+// did not, which is looked up once.
+func (s *Store) prunes(ctx context.Context, t *Type) (bool, error) {
+	if t.Keep != nil {
+		return true, nil
+	}
+	if known, ok := s.pruning.Load(t.Collection); ok {
+		return known.(bool), nil
+	}
+	r, err := s.retention(ctx, t)
+	if err == nil {
+		s.pruning.Store(t.Collection, r.Horizon > 0)
+	}
+	return r.Horizon > 0, err
 }
 
 // beyond refuses a list that was read at an instant of which a part is pruned. It is called
 // after the list was read.
 func (s *Store) beyond(ctx context.Context, t *Type, at driver.Instant) error {
 	op, err := s.operation(ctx)
-	if err != nil || t.Keep == nil || at >= graceBefore(op.begin) {
+	if err != nil || recent(at, op.begin) {
 		return err
 	}
-	r, err := s.retention(ctx, t)
-	if err != nil || at >= r.Horizon {
+	horizon, err := s.HorizonOf(ctx, t)
+	if err != nil || at >= horizon {
 		return err
 	}
-	e := errorf(CodeHistoryPruned, "%s as of %s are not all there any more: the past of %s is complete from %s on", t.Plural, at, t.Name, r.Horizon)
-	e.Earliest = r.Horizon
+	e := errorf(CodeHistoryPruned, "%s as of %s are not all there any more: the past of %s is complete from %s on", t.Plural, at, t.Name, horizon)
+	e.Earliest = horizon
 	return e
 }
 
@@ -120,8 +150,8 @@ func (s *Store) Earliest(ctx context.Context, t *Type, key string) (driver.Insta
 
 // lastPruned returns the last version before a number that was pruned; nil where none was.
 func (s *Store) lastPruned(ctx context.Context, t *Type, key string, before int64) (*driver.Version, error) {
-	if t.Keep == nil {
-		return nil, nil
+	if prunes, err := s.prunes(ctx, t); err != nil || !prunes {
+		return nil, err
 	}
 	q := &driver.LogQuery{
 		Collections: []string{t.Collection}, Keys: []string{key}, ToNumber: before,
@@ -146,7 +176,7 @@ func (s *Store) afterPruned(ctx context.Context, t *Type, key string, number int
 // complete refuses a history that begins at an instant after which some of it was pruned: of
 // a document, or, where the key is empty, of all of a type. It is called after it was read.
 func (s *Store) complete(ctx context.Context, t *Type, key string, begins driver.Instant) error {
-	if t == nil || t.Keep == nil {
+	if t == nil {
 		return nil
 	}
 	of, earliest, err := t.Plural, driver.Instant(0), error(nil)
@@ -181,8 +211,8 @@ func (h *History[T]) Earliest(ctx context.Context) (driver.Instant, error) {
 // PrunedVersions is how many versions of the document were pruned.
 func (h *History[T]) PrunedVersions(ctx context.Context) (int, error) {
 	n := 0
-	if h.t.Keep == nil {
-		return n, nil
+	if prunes, err := h.Document.store.prunes(ctx, h.t); err != nil || !prunes {
+		return n, err
 	}
 	q := &driver.LogQuery{Collections: []string{h.t.Collection}, Keys: []string{h.v.Key}, Hints: driver.Hints{Ops: []driver.Op{driver.OpPruned}}, Fields: []string{}}
 	for _, err := range h.Document.store.readLog(ctx, q) {
@@ -240,8 +270,8 @@ func (p *Pruner) Step(ctx context.Context) (Pruned, error) {
 	if err != nil {
 		return Pruned{}, fromDriver(ctx, err)
 	}
-	if loaded > p.Loaded { // into the past: all is looked at again
-		p.Loaded, p.ByTime, p.ByNumber = loaded, nil, nil
+	if loaded > p.Loaded || p.Keep != *p.t.Keep { // all is looked at again
+		p.Loaded, p.Keep, p.ByTime, p.ByNumber = loaded, *p.t.Keep, nil, nil
 	}
 	keep, grace := p.t.Keep, graceBefore(now)
 	for _, scan := range []struct {

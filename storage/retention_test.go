@@ -329,3 +329,165 @@ func TestGrace(t *testing.T) {
 		e.clock.advance(30 * time.Minute)
 	}
 }
+
+// A period that begins before all times keeps all.
+func TestKeptForEver(t *testing.T) {
+	for _, years := range []int{2000, 300_000, 1_000_000} {
+		e := newEnvOf(t, keepTypes(&storage.Keep{For: storage.Period{Years: years}}), nil)
+		e.load("software", "a", `{"name":"1","tags":[]}`)
+		e.load("software", "a", `{"name":"2","tags":[]}`)
+		e.clock.advance(48 * time.Hour)
+		if n := pruneAll(t, e, false); n != 0 {
+			t.Errorf("of what is kept for %d years, %d versions were pruned", years, n)
+		}
+	}
+}
+
+// What another declaration has kept is pruned, and what one has pruned is missed under any other.
+func TestKeepChanges(t *testing.T) {
+	e := newEnvOf(t, keepTypes(&storage.Keep{Versions: 4}), nil)
+	begin := e.load("software", "a", `{"name":"0","tags":[]}`)
+	for i := range 5 {
+		e.load("software", "a", fmt.Sprintf(`{"name":"%d","tags":[]}`, i))
+	}
+	e.clock.advance(2 * storage.Grace)
+	for _, c := range []struct {
+		keep *storage.Keep
+		want int
+	}{{&storage.Keep{Versions: 4}, 2}, {&storage.Keep{Versions: 2}, 2}, {&storage.Keep{For: storage.Period{Time: time.Hour}}, 1}} {
+		e.open(keepTypes(c.keep))
+		if n := pruneAll(t, e, false); n != c.want {
+			t.Errorf("%+v prunes %d versions, want %d", c.keep, n, c.want)
+		}
+	}
+	e.open(keepTypes(nil))
+	ctx, project := e.begin(), e.store.Types()[0]
+	if _, err := e.store.Page(ctx, project, &storage.PageArgs{AsOf: &begin}); earliestOf(t, err) == 0 {
+		t.Error("a list as of what was pruned, by a type that keeps all")
+	}
+	history := must(e.projects.History(ctx, "a"))(t)
+	if n := must(history.PrunedVersions(ctx))(t); n != 5 {
+		t.Errorf("%d versions were pruned, want 5", n)
+	}
+	list := must(e.store.Versions(ctx, history.Document, &storage.VersionsArgs{First: ptr(10)}))(t)
+	if n := must(list.TotalCount(ctx))(t); n != 1 || len(list.Docs) != 1 {
+		t.Errorf("%d versions, total %d, want 1", len(list.Docs), n)
+	}
+}
+
+// open has the store opened with other types.
+func (e *env) open(types []*storage.Type) {
+	e.t.Helper()
+	store, err := storage.New(e.engine, types)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.store, e.projects = store, storage.NewCollection(store, types[0], func(d *storage.Document) *project { return &project{d} })
+}
+
+// Who expects a version that was pruned gets a conflict.
+func TestConflictWithThePruned(t *testing.T) {
+	e := newEnvOf(t, keepTypes(&storage.Keep{Versions: 2}), nil)
+	for i := range 4 {
+		e.load("software", "a", fmt.Sprintf(`{"name":"%d","tags":[]}`, i))
+	}
+	e.clock.advance(2 * storage.Grace)
+	if n := pruneAll(t, e, false); n != 2 {
+		t.Fatalf("%d were pruned", n)
+	}
+	ctx := e.begin()
+	got := must(e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: object{"name": "x"}}))(t)
+	c, ok := got.(*storage.Conflict[*project])
+	if !ok || c.ActualVersion != 4 || c.Mergeable || c.Current == nil {
+		t.Fatalf("got %+v, want a conflict with version 4", got)
+	}
+	since := must(c.ChangesSince(ctx))(t)
+	if len(since) != 1 || since[0].Version() != 4 || string(since[0].OldValue) != `"2"` {
+		t.Errorf("changed since: %v", lines(since))
+	}
+}
+
+// A document of which only pruned versions are loaded as yet is hidden where a rule hides some.
+func TestOnlyThePrunedIsLoaded(t *testing.T) {
+	types := keepTypes(&storage.Keep{Versions: 1})
+	types[0].Auth.Rows = "description = $sub"
+	e := newEnvOf(t, types, nil)
+	at := e.clock.advance(time.Second)
+	if _, err := e.store.Load(t.Context(), []driver.Version{{Collection: "software", Key: "a", Number: 1, RecordedAt: at, Op: driver.OpPruned, Deleted: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := e.store.Document(e.as("ann"), types[0], "a", &at, nil, nil); d != nil || err != nil {
+		t.Errorf("got %v, %v", d, err)
+	}
+}
+
+// What is pruned while an operation, or a watch, goes on is not left out.
+func TestPrunedMeanwhile(t *testing.T) {
+	prepare := func() (e *env, times []driver.Instant) {
+		e = newEnvOf(t, keepTypes(&storage.Keep{Versions: 1}), nil)
+		e.create("a", object{"name": "0"})
+		for i := range 5 {
+			times = append(times, e.get("a").VersionInfo().RecordedAt())
+			e.update("ann", "a", i+1, object{"name": fmt.Sprint(i + 1)})
+		}
+		return e, times
+	}
+	prune := func(e *env, n int) {
+		t.Helper()
+		if got := pruneAll(t, e, false); got != n {
+			t.Fatalf("%d were pruned, want %d", got, n)
+		}
+	}
+	next := func(w *storage.Watch, most int) error {
+		t.Helper()
+		for {
+			more, err := w.Next(t.Context(), func(*storage.Event) bool {
+				most--
+				return most >= 0
+			})
+			if err != nil || most <= 0 || !more {
+				return err
+			}
+		}
+	}
+	watch := func(e *env, q storage.WatchQuery) *storage.Watch {
+		return must(e.store.Watch(t.Context(), q))(t)
+	}
+	resync := func(err error) {
+		t.Helper()
+		if e, ok := errors.AsType[*storage.ResyncError](err); !ok || !e.Pruned {
+			t.Errorf("got %v, want that versions were pruned", err)
+		}
+	}
+
+	e, times := prepare()
+	w := watch(e, storage.WatchQuery{Since: &times[0]})
+	e.clock.advance(2 * storage.Grace)
+	prune(e, 5)
+	resync(next(w, 10))
+
+	e, times = prepare() // others have read what comes later
+	later := watch(e, storage.WatchQuery{})
+	e.create("b", object{"name": "0"})
+	if err := next(later, 1); err != nil {
+		t.Fatal(err)
+	}
+	w = watch(e, storage.WatchQuery{Since: &times[0]})
+	if err := next(w, 1); err != nil {
+		t.Fatal(err)
+	}
+	e.clock.advance(2 * storage.Grace)
+	prune(e, 5)
+	resync(next(w, 10))
+
+	e, times = prepare()
+	at := times[4] // of the version before the last one
+	e.clock.advance(storage.Grace - 10*time.Second)
+	ctx := e.begin()
+	e.clock.advance(time.Minute)
+	prune(e, 5)
+	p, err := e.store.Page(ctx, e.store.Types()[0], &storage.PageArgs{AsOf: &at})
+	if earliestOf(t, err) == 0 && len(p.Docs) != 1 {
+		t.Errorf("a list as of %s has %d documents", at, len(p.Docs))
+	}
+}

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
@@ -42,6 +43,7 @@ type Store struct {
 	models       map[string]models // by type name
 	limits       Limits
 	log          *slog.Logger
+	pruning      sync.Map // whether types that keep all have pruned, by collection
 	loaded       loadCache
 	feed         feed
 	names        actorNames

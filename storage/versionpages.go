@@ -78,16 +78,17 @@ func (s *Store) VersionsTogether(ctx context.Context, docs []*Document, args *Ve
 // versionLists are lists of the versions of several documents, by the same
 // arguments.
 type versionLists struct {
-	store *Store
-	op    *operation
-	t     *Type
-	args  *VersionsArgs
-	p     paging
-	log   driver.LogQuery // what all lists are selected by
-	empty bool            // nothing can be in them
-	gaps  bool            // some versions may not be read, or are not there any more, so that numbers tell little
-	lists []*versionList
-	known map[listKey]*versionList // where there are several documents
+	store  *Store
+	op     *operation
+	t      *Type
+	args   *VersionsArgs
+	p      paging
+	log    driver.LogQuery // what all lists are selected by
+	empty  bool            // nothing can be in them
+	prunes bool            // some versions may not be there any more
+	gaps   bool            // some versions may not be read, or are not there any more, so that numbers tell little
+	lists  []*versionList
+	known  map[listKey]*versionList // where there are several documents
 
 	counting sync.Mutex
 	counted  []int // of each list, once they were counted; only with hints
@@ -134,8 +135,12 @@ func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (
 	if err != nil {
 		return nil, err
 	}
+	prunes, err := s.prunes(ctx, t)
+	if err != nil {
+		return nil, err
+	}
 	w := s.guard.view(ctx, t.Collection)
-	return &versionLists{store: s, op: op, t: t, args: args, p: p, log: c.log, empty: empty || noneOf(args.Fields), gaps: w != nil && w.rows != nil || t.Keep != nil}, nil
+	return &versionLists{store: s, op: op, t: t, args: args, p: p, log: c.log, empty: empty || noneOf(args.Fields), prunes: prunes, gaps: w != nil && w.rows != nil || prunes}, nil
 }
 
 // page returns the page of a document's versions, which is filled when all are
@@ -290,7 +295,7 @@ func (o *versionList) within() (first, last int64) {
 // a version.
 func (l *versionLists) complete(ctx context.Context, one *versionList) error {
 	begins := l.log.From
-	if one.to > 1 && l.t.Keep != nil {
+	if one.to > 1 && l.prunes {
 		v, err := l.store.getOne(ctx, l.t, driver.Ref{Key: one.key, Number: one.to - 1})
 		if err != nil {
 			return err

@@ -159,20 +159,24 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
 		w.place.At = now
 		return fromDriver(ctx, err)
 	}
-	for _, c := range w.collections {
-		t := w.store.byCollection[c]
-		if t.Keep == nil {
-			continue
-		}
-		if horizon, err := w.store.HorizonOf(ctx, t); err != nil || w.place.At < horizon {
-			return cmp.Or(err, error(&ResyncError{Loaded: horizon, Pruned: true}))
-		}
+	if err := w.unbroken(ctx, w.place.At); err != nil {
+		return err
 	}
 	err := w.store.engine.Settle(ctx, w.place.At)
 	if driver.CodeOf(err) == driver.CodeInvalid {
 		return badInput("the watch begins at %s, which is in the future; perhaps the store was restored from an older copy: watch from now", w.place.At)
 	}
 	return fromDriver(ctx, err)
+}
+
+// unbroken returns a *ResyncError where versions that come after an instant were pruned.
+func (w *Watch) unbroken(ctx context.Context, from driver.Instant) error {
+	for _, c := range w.collections {
+		if horizon, err := w.store.HorizonOf(ctx, w.store.byCollection[c]); err != nil || from < horizon {
+			return cmp.Or(err, error(&ResyncError{Loaded: horizon, Pruned: true}))
+		}
+	}
+	return nil
 }
 
 // Next delivers events up to Now, or less: an event that take returns false for is not taken,
@@ -182,12 +186,17 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
 // than the rounds that are kept; UNAVAILABLE.
 func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, err error) {
 	f := &w.store.feed
-	from := w.place.begins()
+	began, from := w.place.At, w.place.begins()
 	r, next, err := f.round(ctx, w.store, from)
 	if err != nil {
 		return false, err
 	}
 	if r != nil {
+		if !recent(began, r.now) {
+			if err := w.unbroken(ctx, began); err != nil {
+				return false, err
+			}
+		}
 		for _, e := range r.events {
 			if !w.place.isBefore(e) || !w.selects(e.v) {
 				continue
@@ -214,23 +223,28 @@ func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, er
 		return false, errorf(CodeTooSlow, "events come faster than they are taken, and more wait than are kept: go on behind the last position, and take them faster or select fewer")
 	}
 	// What comes before the next round is read by this watch alone.
-	until, err := w.store.watchedUntil(ctx, from)
+	now, err := w.store.watchedUntil(ctx, from)
 	if err != nil {
 		return false, err
 	}
-	until = min(until, next)
+	until, taken := min(now, next), true
 	q := w.place.log(until)
 	q.Collections, q.Keys, q.Hints = w.collections, w.query.Keys, w.query.Hints
 	for v, err := range w.store.readLog(ctx, q) {
 		if err != nil {
 			return false, err
 		}
-		if !w.deliver(w.store.event(v, w.as), take) {
-			return true, nil
+		if taken = w.deliver(w.store.event(v, w.as), take); !taken {
+			break
 		}
 	}
-	w.place = watchPlace{driver.LogPosition{At: until}}
-	return true, nil
+	if taken {
+		w.place = watchPlace{driver.LogPosition{At: until}}
+	}
+	if recent(began, now) {
+		return true, nil
+	}
+	return true, w.unbroken(ctx, began) // what was pruned meanwhile was not read
 }
 
 // watchedUntil returns up to when the log after an instant can be delivered.
@@ -285,6 +299,7 @@ type feed struct {
 // watchRound is the log of (from, to].
 type watchRound struct {
 	from, to driver.Instant // to is known when done is closed
+	now      driver.Instant // when it was read, known then, too
 	events   []*Event       // as they may be told to everybody, or are to be looked at again
 	bytes    int
 	more     bool   // it ends before now, as it got too large
@@ -454,6 +469,7 @@ func (r *watchRound) fill(ctx context.Context, s *Store) {
 		r.err = err
 		return
 	}
+	r.now = until
 	q := &driver.LogQuery{Collections: s.collections(), From: r.from + 1, To: until + 1}
 	for v, err := range s.readLog(ctx, q) {
 		if err != nil {
