@@ -46,7 +46,7 @@ type Options struct {
 	// Logger gets warnings; nil means none.
 	Logger *slog.Logger
 	// Timeout ends calls whose context has no deadline. Default 30 s. Open takes
-	// longer if it has to create indexes.
+	// longer if it has to create indexes, or a server that was killed left a transaction.
 	Timeout time.Duration
 	// MaxSkew is how far Clock and the server's clock may be apart. Open fails with
 	// CodeUnavailable if they are further apart; 0 means that they are not compared.
@@ -141,6 +141,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 			return nil, wrap(err, "sealing the history")
 		}
 	}
+	opening := ctx
 	ctx, cancel := s.step(ctx)
 	defer cancel()
 	var floor driver.Instant
@@ -157,7 +158,7 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 	err := retryConnection(ctx, func() error { return s.clock.open(ctx, floor) })
 	if err == nil {
 		go s.clock.run()
-		_, err = s.clock.instant(ctx) // waits until another server shares the clock
+		err = s.share(opening)
 	}
 	if err != nil {
 		s.stop()
@@ -165,6 +166,26 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 		return nil, wrap(err, "looking for other servers on the database")
 	}
 	return s, nil
+}
+
+// share waits until this server and the others on the database share the clock. Where the
+// database answers, it takes as long as the database may still carry out what a server that is
+// gone had sent, such as a transaction; this is logged.
+func (s *Store) share(ctx context.Context) error {
+	ended := make(chan struct{})
+	defer close(ended)
+	go tellProgress(min(s.timeout, openTimeout), ended, func(waited time.Duration) {
+		s.logger.Info("what a server that is gone had sent may still be carried out; asof starts when it has ended, a transaction at the latest after transactionLifetimeLimitSeconds of MongoDB", "for", waited)
+	})
+	for {
+		step, cancel := s.step(ctx)
+		_, err := s.clock.instant(step)
+		late := step.Err() != nil
+		cancel()
+		if !late || ctx.Err() != nil || s.clock.check() != nil {
+			return err
+		}
+	}
 }
 
 // prepare checks the server and the database, and reads the collections.
@@ -375,7 +396,9 @@ func compareClocks(before, server, after time.Time, bound time.Duration) error {
 func (c *collection) declare(ctx context.Context, declared []driver.Index) error {
 	ended := make(chan struct{})
 	defer close(ended)
-	go c.logProgress(c.store.timeout, ended)
+	go tellProgress(c.store.timeout, ended, func(waited time.Duration) {
+		c.store.logger.Info("the indexes of a large collection are being made; asof starts when they are there", "collection", c.name, "for", waited)
+	})
 	how := options.CreateIndexes()
 	if c.store.majorities {
 		// By default every voting member has to complete an index before it can be used:
@@ -391,14 +414,14 @@ func (c *collection) declare(ctx context.Context, declared []driver.Index) error
 	return err
 }
 
-// logProgress logs periodically that indexes are being created, until ended is closed.
-func (c *collection) logProgress(each time.Duration, ended <-chan struct{}) {
+// tellProgress tells periodically for how long it has run so far, until ended is closed.
+func tellProgress(each time.Duration, ended <-chan struct{}, tell func(waited time.Duration)) {
 	every := time.NewTicker(each)
 	defer every.Stop()
 	for times := time.Duration(1); ; times++ {
 		select {
 		case <-every.C:
-			c.store.logger.Info("the indexes of a large collection are being made; asof starts when they are there", "collection", c.name, "for", times*each)
+			tell(times * each)
 		case <-ended:
 			return
 		}

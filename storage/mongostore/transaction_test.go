@@ -3,11 +3,16 @@ package mongostore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
@@ -133,6 +138,53 @@ func TestFrozenTransaction(t *testing.T) {
 				checkAll(t, beside)
 			})
 		}
+	}
+}
+
+// A server is lost at the end of a commit of several documents, and its transaction is open for
+// longer than a call may take: another one that starts waits for it, and logs that.
+func TestOpenAwaitsTransaction(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	tx := mongotest.NewTransactions(t, mongotest.NewServer(t))
+	proxy, uri := tx.Behind(t)
+	_, direct := tx.Beside(t, proxy, uri)
+	lost := newServerOf(t, uri, Options{})
+	vs, err := commitBatch(ctx, lost, batch("1", 0))
+	wantBatch(t, vs, err, 1)
+	frozen, release := freezeBefore(proxy, steps[3].is, func(c mongotest.Command) mongotest.Answer { return tx.Answer(proxy, c) })
+	defer release()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = commitBatch(ctx, lost, batch("2", 1))
+	}()
+	await(ctx, t, frozen)
+	client, err := mongo.Connect(options.Client().ApplyURI(direct).SetRetryWrites(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &logLines{text: make(chan string, 100)}
+	go func() {
+		for told := 0; told < 2 && ctx.Err() == nil; { // by the second line one call has failed
+			select {
+			case text := <-log.text:
+				told += strings.Count(text, "transactionLifetimeLimitSeconds")
+			case <-ctx.Done():
+			}
+		}
+		release()
+	}()
+	s, err := open(ctx, client, databaseOf(direct), Options{
+		Collections: []driver.Collection{{Name: "things"}, {Name: "thingsToo"}}, timing: quick, Timeout: 3 * time.Second, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, ended)
+	checkAll(t, s)
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
