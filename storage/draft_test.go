@@ -127,6 +127,23 @@ func TestDraft(t *testing.T) {
 	}
 }
 
+// Nobody can have a version written under the name of somebody else: its author is who saved
+// the draft last.
+func TestAuthorOfAnApproval(t *testing.T) {
+	for _, savers := range [][]string{{"bob"}, {"ann", "bob"}, {"bob", "ann"}} {
+		e := newEnv(t)
+		e.create("a", object{"name": "A"})
+		d := e.start("ann", storage.StartDraftInput{Key: "a", Shared: ptr(true)})
+		for i, actor := range savers {
+			d = e.save(actor, d, object{"stars": i + 1})
+		}
+		info := e.approve("bob", d).Document.VersionInfo()
+		if got, want := info.Author().ID, savers[len(savers)-1]; got != want || info.ApprovedBy().ID != "bob" {
+			t.Errorf("started by ann and saved by %q, it is of %s, approved by %s; want %s, bob", savers, got, info.ApprovedBy().ID, want)
+		}
+	}
+}
+
 func TestDraftOfANewDocument(t *testing.T) {
 	e := newEnv(t)
 	d := e.start("ann", storage.StartDraftInput{Key: "new"})

@@ -222,7 +222,7 @@ func (s *Store) draftEnd(t *Type, draft *driver.Version) *mutation {
 
 // ApproveDraft makes a version of a draft, which ends, in one commit: a *Success[T], or a
 // *Conflict[T] if the document is not at the version that the draft was started from and the
-// draft could or should not be merged. The author is that of the draft. Errors: NOT_FOUND for
+// draft could or should not be merged. The author is who saved the draft last. Errors: NOT_FOUND for
 // what is no draft that the actor may read, BAD_USER_INPUT for all that an update would be
 // refused for.
 func (c *Collection[T]) ApproveDraft(ctx context.Context, in ApproveDraftInput) (any, error) {
@@ -274,8 +274,7 @@ func (s *Store) approval(ctx context.Context, t *Type, in *ApproveDraftInput) (*
 	if err != nil {
 		return m, err
 	}
-	m.author, _ = d.String(draftAuthor)
-	m.draft, m.approval = d.v, approvalOf(d.v, actorOf(ctx).ID)
+	m.draft, m.author, m.approval = d.v, d.v.Author, approvalOf(d.v, actorOf(ctx).ID)
 	return m, nil
 }
 
