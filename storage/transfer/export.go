@@ -55,7 +55,14 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 		query.To = min(query.To, opts.To)
 	}
 	out := bufio.NewWriterSize(w, 256<<10)
-	types := store.ByCollection()
+	prunes := map[string]bool{}
+	for name, t := range store.ByCollection() {
+		horizon, err := store.HorizonOf(ctx, t)
+		if err != nil {
+			return 0, err
+		}
+		prunes[name] = t.Keep != nil || horizon > 0
+	}
 	var done Progress
 	var line []byte
 	// Versions that are committed meanwhile are later than all that is read. Those
@@ -65,7 +72,7 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 			return done.Lines, err
 		}
 		shown := *v
-		if t := types[v.Collection]; t == nil || t.Keep == nil || v.Number == 1 {
+		if !prunes[v.Collection] || v.Number == 1 {
 			shown.Changed = nil // an import works it out
 		}
 		if line, err = appendLine(line[:0], &shown, opts.From == 0); err != nil {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/drivertest"
 	"github.com/asof/asof/storage/transfer"
 )
 
@@ -264,5 +266,37 @@ func TestImportStops(t *testing.T) {
 	_, err := transfer.Import(ctx, newStore(t), &endless{line: []byte(put("a", first, `{}`)), second: cancel}, transfer.ImportOptions{})
 	if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "stopped") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What was pruned once is exported so that it can be imported, also where all is kept by now.
+func TestRoundTripOfThePruned(t *testing.T) {
+	one, pruned := newStore(t), types()
+	two := storeOf(t, drivertest.NewModel(func() time.Time { return now.Add(time.Second) }, storage.CollectionsOf(pruned)))
+	history := put("a", "2020-01-01T00:00:00Z", `{"name":"1","n":1}`) + put("a", "2020-01-02T00:00:00Z", `{"name":"2","n":1}`) + put("a", "2020-01-03T00:00:00Z", `{"name":"3","n":1}`)
+	if _, err := transfer.Import(t.Context(), one, strings.NewReader(history), transfer.ImportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range pruned {
+		kind.Keep = &storage.Keep{Versions: 1}
+	}
+	pruning, err := storage.New(one.Engine(), pruned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range pruned {
+		if _, err := pruning.NewPruner(kind, false).Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exported := export(t, storeOf(t, one.Engine()))
+	if strings.Count(exported, `"op":"prune"`) != 2 {
+		t.Fatalf("the export has %s", exported)
+	}
+	if _, err := transfer.Import(t.Context(), two, strings.NewReader(exported), transfer.ImportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(exported, export(t, two)); diff != "" {
+		t.Errorf("the second export differs: %s", diff)
 	}
 }
