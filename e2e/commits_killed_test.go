@@ -25,7 +25,7 @@ import (
 // or not at all, and those that it acknowledged; and there is an order of all that clients asked,
 // with one instant for each commit, which explains what they were answered.
 func TestCommitsKilled(t *testing.T) {
-	kills := 100
+	kills := 40
 	if os.Getenv("ASOF_TEST_FULL") != "" {
 		kills = 500
 	}

@@ -48,7 +48,7 @@ func number(t testing.TB, name string, other uint64) uint64 {
 // config is what the tests have in common.
 func config(t testing.TB, open func() (driver.Engine, error)) Config {
 	t.Helper()
-	operations := uint64(20_000)
+	operations := uint64(14_000)
 	if race {
 		operations = 1500
 	}
