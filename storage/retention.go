@@ -57,7 +57,7 @@ const RetentionCollection = "asof_retention"
 
 func retentionType() *Type {
 	t := &Type{Name: "Retention", Collection: RetentionCollection}
-	for _, name := range []string{"horizon", "byTime", "byNumber", "loaded"} { // see retention
+	for _, name := range []string{"horizon", "byTime", "byNumber", "loaded", "keep"} { // see retention
 		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
 	}
 	return t
@@ -88,34 +88,40 @@ func (s *Store) retention(ctx context.Context, t *Type) (r retention, err error)
 
 // HorizonOf returns the least instant at which lists of a type are exact; 0 where all are.
 func (s *Store) HorizonOf(ctx context.Context, t *Type) (driver.Instant, error) {
-	if prunes, err := s.prunes(ctx, t); err != nil || !prunes {
-		return 0, err
-	}
 	r, err := s.retention(ctx, t)
 	return r.Horizon, err
 }
 
 // prunes reports whether versions of a type may have been pruned: it does not keep all, or
-// did not, which is looked up once.
-func (s *Store) prunes(ctx context.Context, t *Type) (bool, error) {
+// did not, see LearnPruned.
+func (s *Store) prunes(t *Type) bool {
 	if t.Keep != nil {
-		return true, nil
+		return true
 	}
-	if known, ok := s.pruning.Load(t.Collection); ok {
-		return known.(bool), nil
+	_, pruned := s.pruning.Load(t.Collection)
+	return pruned
+}
+
+// LearnPruned looks up which types have pruned versions that keep all now. A program that opens a
+// store calls it once, before the store is read.
+func (s *Store) LearnPruned(ctx context.Context) error {
+	for _, t := range s.types {
+		r, err := s.retention(ctx, t)
+		if err != nil {
+			return err
+		}
+		if r.Horizon > 0 {
+			s.pruning.Store(t.Collection, true)
+		}
 	}
-	r, err := s.retention(ctx, t)
-	if err == nil {
-		s.pruning.Store(t.Collection, r.Horizon > 0)
-	}
-	return r.Horizon > 0, err
+	return nil
 }
 
 // beyond refuses a list that was read at an instant of which a part is pruned. It is called
 // after the list was read.
 func (s *Store) beyond(ctx context.Context, t *Type, at driver.Instant) error {
 	op, err := s.operation(ctx)
-	if err != nil || recent(at, op.begin) {
+	if err != nil || !s.prunes(t) || recent(at, op.begin) {
 		return err
 	}
 	horizon, err := s.HorizonOf(ctx, t)
@@ -150,8 +156,8 @@ func (s *Store) Earliest(ctx context.Context, t *Type, key string) (driver.Insta
 
 // lastPruned returns the last version before a number that was pruned; nil where none was.
 func (s *Store) lastPruned(ctx context.Context, t *Type, key string, before int64) (*driver.Version, error) {
-	if prunes, err := s.prunes(ctx, t); err != nil || !prunes {
-		return nil, err
+	if !s.prunes(t) {
+		return nil, nil
 	}
 	q := &driver.LogQuery{
 		Collections: []string{t.Collection}, Keys: []string{key}, ToNumber: before,
@@ -176,7 +182,7 @@ func (s *Store) afterPruned(ctx context.Context, t *Type, key string, number int
 // complete refuses a history that begins at an instant after which some of it was pruned: of
 // a document, or, where the key is empty, of all of a type. It is called after it was read.
 func (s *Store) complete(ctx context.Context, t *Type, key string, begins driver.Instant) error {
-	if t == nil {
+	if t == nil || !s.prunes(t) {
 		return nil
 	}
 	of, earliest, err := t.Plural, driver.Instant(0), error(nil)
@@ -211,8 +217,8 @@ func (h *History[T]) Earliest(ctx context.Context) (driver.Instant, error) {
 // PrunedVersions is how many versions of the document were pruned.
 func (h *History[T]) PrunedVersions(ctx context.Context) (int, error) {
 	n := 0
-	if prunes, err := h.Document.store.prunes(ctx, h.t); err != nil || !prunes {
-		return n, err
+	if !h.Document.store.prunes(h.t) {
+		return n, nil
 	}
 	q := &driver.LogQuery{Collections: []string{h.t.Collection}, Keys: []string{h.v.Key}, Hints: driver.Hints{Ops: []driver.Op{driver.OpPruned}}, Fields: []string{}}
 	for _, err := range h.Document.store.readLog(ctx, q) {

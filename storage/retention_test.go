@@ -361,6 +361,9 @@ func TestKeepChanges(t *testing.T) {
 		}
 	}
 	e.open(keepTypes(nil))
+	if err := e.store.LearnPruned(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	ctx, project := e.begin(), e.store.Types()[0]
 	if _, err := e.store.Page(ctx, project, &storage.PageArgs{AsOf: &begin}); earliestOf(t, err) == 0 {
 		t.Error("a list as of what was pruned, by a type that keeps all")

@@ -43,7 +43,7 @@ type Store struct {
 	models       map[string]models // by type name
 	limits       Limits
 	log          *slog.Logger
-	pruning      sync.Map // whether types that keep all have pruned, by collection
+	pruning      sync.Map // the collections of types that keep all, and have pruned
 	loaded       loadCache
 	feed         feed
 	names        actorNames

@@ -135,10 +135,7 @@ func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (
 	if err != nil {
 		return nil, err
 	}
-	prunes, err := s.prunes(ctx, t)
-	if err != nil {
-		return nil, err
-	}
+	prunes := s.prunes(t)
 	w := s.guard.view(ctx, t.Collection)
 	return &versionLists{store: s, op: op, t: t, args: args, p: p, log: c.log, empty: empty || noneOf(args.Fields), prunes: prunes, gaps: w != nil && w.rows != nil || prunes}, nil
 }

@@ -172,7 +172,11 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
 // unbroken returns a *ResyncError where versions that come after an instant were pruned.
 func (w *Watch) unbroken(ctx context.Context, from driver.Instant) error {
 	for _, c := range w.collections {
-		if horizon, err := w.store.HorizonOf(ctx, w.store.byCollection[c]); err != nil || from < horizon {
+		t := w.store.byCollection[c]
+		if !w.store.prunes(t) {
+			continue
+		}
+		if horizon, err := w.store.HorizonOf(ctx, t); err != nil || from < horizon {
 			return cmp.Or(err, error(&ResyncError{Loaded: horizon, Pruned: true}))
 		}
 	}

@@ -79,6 +79,9 @@ func (m *Main) openStore(ctx context.Context) (*storage.Store, error) {
 		engine = storage.VerifyReads(engine, every)
 	}
 	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(m.logger()), storage.WithLimits(m.flags.Serve.Limits.storage()))
+	if err == nil {
+		err = store.LearnPruned(ctx)
+	}
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}

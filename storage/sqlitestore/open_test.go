@@ -329,14 +329,27 @@ func TestInspect(t *testing.T) {
 		{Name: "things", Indexes: []driver.Index{{Path: []string{"other"}, Kind: driver.KindString}}},
 		{Name: "unknown", Indexes: []driver.Index{{Path: []string{"n"}, Kind: driver.KindString}}},
 	}
-	for _, name := range []string{"testdata/format-1.db", "testdata/format-2.db", "testdata/format-3.db", "testdata/format-4.db"} {
+	for _, name := range []string{"testdata/format-1.db", "testdata/format-2.db", "testdata/format-3.db", "the present one"} {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			file, err := os.ReadFile(name)
+			source := name
+			if name == "the present one" { // what the one before is upgraded to
+				source = "testdata/format-3.db"
+			}
+			file, err := os.ReadFile(source)
 			if err != nil {
 				t.Fatal(err)
 			}
 			path := filepath.Join(t.TempDir(), "copy.db")
 			writeFile(t, path, string(file))
+			if source != name {
+				s, err := open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "things"}}, Clock: formatClock})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
 			before := shape(t, path)
 			s, err := open(t.Context(), path, Options{Collections: declared, Clock: formatClock, Inspect: true})
 			if err != nil {
