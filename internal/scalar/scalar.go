@@ -9,15 +9,20 @@
 package scalar
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/asof/asof/internal/scalar/literal"
+	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
 )
@@ -142,4 +147,69 @@ func UnmarshalJSON(v any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("JSON cannot be %s: %w", literal.Show(v), err)
 	}
 	return b, nil
+}
+
+// enum reads one of an enum's values. gqlparser has looked at it, but takes
+// values in variables in any case.
+func enum[T ~string](name string, v any, values ...T) (T, error) {
+	s, ok := v.(string)
+	for _, value := range values {
+		if ok && s == string(value) {
+			return value, nil
+		}
+	}
+	names := make([]string, len(values))
+	for i, value := range values {
+		names[i] = string(value)
+	}
+	return "", fmt.Errorf("%s cannot be %s; it is one of %s", name, literal.Show(v), strings.Join(names, ", "))
+}
+
+// MarshalOrderDirection writes a direction.
+func MarshalOrderDirection(d storage.OrderDirection) graphql.Marshaler {
+	return graphql.MarshalString(string(d))
+}
+
+// UnmarshalOrderDirection reads a direction.
+func UnmarshalOrderDirection(v any) (storage.OrderDirection, error) {
+	return enum("OrderDirection", v, storage.Asc, storage.Desc)
+}
+
+// MarshalConflictPolicy writes a policy.
+func MarshalConflictPolicy(p storage.ConflictPolicy) graphql.Marshaler {
+	return graphql.MarshalString(string(p))
+}
+
+// UnmarshalConflictPolicy reads a policy.
+func UnmarshalConflictPolicy(v any) (storage.ConflictPolicy, error) {
+	return enum("ConflictPolicy", v, storage.Reject, storage.Merge)
+}
+
+// MarshalOperation writes what made a version.
+func MarshalOperation(o storage.Operation) graphql.Marshaler {
+	return graphql.MarshalString(string(o))
+}
+
+// UnmarshalOperation reads what made a version.
+func UnmarshalOperation(v any) (storage.Operation, error) {
+	return enum("Operation", v,
+		storage.OperationCreate, storage.OperationUpdate, storage.OperationDelete, storage.OperationRestore, storage.OperationImport)
+}
+
+// FailedElement reports the error of an element of the list that the context's
+// field is; the element is null then. The error has the path of the element,
+// and stands in the request where the field does.
+func FailedElement(ctx context.Context, index int, err error) {
+	path := append(graphql.GetPath(ctx), ast.PathIndex(index))
+	graphql.AddError(ctx, graphql.AddFieldLocationToError(ctx, gqlerror.WrapPath(path, err)))
+}
+
+// Nodes answers Query.nodes: what is wrong with one id is the error of its
+// element, and the others are answered.
+func Nodes(ctx context.Context, store *storage.Store, ids []string) ([]storage.Node, error) {
+	found, bad, err := store.Nodes(ctx, ids)
+	for _, b := range bad {
+		FailedElement(ctx, b.Index, b.Err)
+	}
+	return found, err
 }

@@ -17,9 +17,15 @@
 package normal
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/rawjson"
 )
 
@@ -276,4 +282,216 @@ func (s *nameSet) add(seen [][]byte, name []byte) bool {
 	}
 	s.all[string(name)] = struct{}{}
 	return true
+}
+
+// number reads a number and appends its normal form.
+func (p *parser) number() {
+	n, integer, err := literal.Scan(p.in[p.i:])
+	start := p.i
+	switch p.i += n; {
+	case errors.Is(err, literal.ErrZero):
+		p.fail("%v", err)
+		return
+	case err != nil:
+		p.unexpected("a digit")
+		return
+	}
+	text := p.in[start:p.i]
+	const safe = 18 // int64 holds all integers of 18 digits
+	if integer && n <= safe && string(text) != "-0" {
+		p.out = append(p.out, text...)
+		return
+	}
+	p.out = appendNumber(p.out, text)
+}
+
+// appendNumber appends the normal form of a number.
+func appendNumber(dst, text []byte) []byte {
+	number, ok := literal.ParseNumber(string(text))
+	if !ok {
+		return append(dst, text...)
+	}
+	if n, ok := integer(number); ok {
+		return strconv.AppendInt(dst, n, 10)
+	}
+	x, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || math.IsInf(x, 0) {
+		return append(dst, text...)
+	}
+	shortest := appendFloat(nil, x)
+	if same, ok := literal.ParseNumber(string(shortest)); !ok || same.Compare(number) != 0 {
+		return append(dst, text...)
+	}
+	return append(dst, shortest...)
+}
+
+// appendFloat formats as ECMAScript does (ECMA-262, Number::toString).
+func appendFloat(dst []byte, x float64) []byte {
+	if abs := math.Abs(x); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		dst = strconv.AppendFloat(dst, x, 'e', -1, 64)
+		if n := len(dst); n >= 4 && dst[n-2] == '0' && (dst[n-3] == '-' || dst[n-3] == '+') {
+			dst = append(dst[:n-2], dst[n-1]) // e-09 is written e-9
+		}
+		return dst
+	}
+	return strconv.AppendFloat(dst, x, 'f', -1, 64)
+}
+
+// integer returns the number as an int64, if it is one.
+func integer(d literal.Number) (int64, bool) {
+	if len(d.Digits) == 0 {
+		return 0, true
+	}
+	if d.Exponent < len(d.Digits) || d.Exponent > 19 {
+		return 0, false
+	}
+	text := make([]byte, 0, 20)
+	if d.Negative {
+		text = append(text, '-')
+	}
+	text = append(text, d.Digits...)
+	text = append(text, bytes.Repeat([]byte{'0'}, d.Exponent-len(d.Digits))...)
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	return n, err == nil
+}
+
+// plain marks the ASCII characters that a string may hold as they are.
+var plain = func() (t [256]bool) {
+	for c := ' '; c < utf8.RuneSelf; c++ {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
+
+// IsPlain reports whether a text in quotes is a string of JSON that stands for
+// itself: valid UTF-8 without quotes, backslashes and control characters.
+func IsPlain(text []byte) bool {
+	ascii := true
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
+			ascii = false
+		} else if !plain[c] {
+			return false
+		}
+	}
+	return ascii || utf8.Valid(text)
+}
+
+// str copies a string that needs no change, which nearly all do.
+func (p *parser) str() {
+	start := p.i
+	ascii := true
+	for i := p.i + 1; i < len(p.in); i++ {
+		c := p.in[i]
+		if plain[c] {
+			continue
+		}
+		switch {
+		case c == '"':
+			p.i = i + 1
+			if !ascii && !utf8.Valid(p.in[start:p.i]) {
+				p.i = start
+				p.fail("the string is not valid UTF-8")
+				return
+			}
+			p.out = append(p.out, p.in[start:p.i]...)
+			return
+		case c == '\\':
+			p.escaped(start)
+			return
+		case c < ' ':
+			p.i = i
+			p.fail("a control character stands in a string; write it as \\u%04x", c)
+			return
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	p.i = len(p.in)
+	p.unexpected("the end of a string")
+}
+
+// escaped decodes a string that has escapes and writes it again with those that
+// it needs.
+func (p *parser) escaped(start int) {
+	var text []byte
+	for i := start + 1; i < len(p.in); {
+		c := p.in[i]
+		switch {
+		case c == '"':
+			p.i = i + 1
+			if !utf8.Valid(text) {
+				p.i = start
+				p.fail("the string is not valid UTF-8")
+				return
+			}
+			p.out = rawjson.AppendString(p.out, string(text))
+			return
+		case c < ' ':
+			p.i = i
+			p.fail("a control character stands in a string; write it as \\u%04x", c)
+			return
+		case c != '\\':
+			text = append(text, c)
+			i++
+			continue
+		}
+		n := 0
+		if text, n = p.escape(text, i); p.err != nil {
+			return
+		}
+		i += n
+	}
+	p.i = len(p.in)
+	p.unexpected("the end of a string")
+}
+
+var simpleEscapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// escape appends what the escape at i stands for, and returns its length.
+func (p *parser) escape(text []byte, i int) ([]byte, int) {
+	p.i = i
+	if i+1 >= len(p.in) {
+		p.fail("the text ends inside a string")
+		return text, 0
+	}
+	if c := simpleEscapes[p.in[i+1]]; c != 0 {
+		return append(text, c), 2
+	}
+	r, ok := p.hex4(i)
+	if !ok {
+		p.fail("an escape in a string is not one that JSON has")
+		return text, 0
+	}
+	if !utf16.IsSurrogate(r) {
+		return utf8.AppendRune(text, r), 6
+	}
+	low, ok := p.hex4(i + 6)
+	if pair := utf16.DecodeRune(r, low); ok && pair != utf8.RuneError {
+		return utf8.AppendRune(text, pair), 12
+	}
+	p.fail("half of a surrogate pair stands alone in a string")
+	return text, 0
+}
+
+// hex4 reads \uXXXX at i.
+func (p *parser) hex4(i int) (rune, bool) {
+	if i+6 > len(p.in) || p.in[i] != '\\' || p.in[i+1] != 'u' {
+		return 0, false
+	}
+	var r rune
+	for _, c := range p.in[i+2 : i+6] {
+		r <<= 4
+		switch {
+		case c >= '0' && c <= '9':
+			r |= rune(c - '0')
+		case c >= 'a' && c <= 'f':
+			r |= rune(c - 'a' + 10)
+		case c >= 'A' && c <= 'F':
+			r |= rune(c - 'A' + 10)
+		default:
+			return 0, false
+		}
+	}
+	return r, true
 }
