@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/internal/codegen/codegentest"
+	"github.com/asof/asof/internal/load/process"
 )
 
 // codeBlocks are the GraphQL code blocks of a Markdown file, in order, without
@@ -58,7 +59,12 @@ func TestBuiltServer(t *testing.T) {
 	sdl.WriteString(readme[len(readme)-1])
 	protected := codeBlocks(t, filepath.Join(root, "docs", "permissions.md"))
 	sdl.WriteString(protected[0])
-	url := codegentest.Serve(t, codegentest.Build(t, sdl.String()))
+	server, err := process.Start(t.Context(), io.Discard, codegentest.Build(t, sdl.String()), "serve", "--store", "sqlite:"+filepath.Join(t.TempDir(), "test.db"), "--addr", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	url := server.URL
 	t.Run("adding a type", func(t *testing.T) { addingAType(t, url, blocks[1], blocks[2]) })
 	t.Run("the README's type", func(t *testing.T) { readmeType(t, url) })
 	t.Run("the type in docs/permissions.md", func(t *testing.T) { protectedType(t, url) })

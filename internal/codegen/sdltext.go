@@ -3,9 +3,7 @@ package codegen
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -14,36 +12,21 @@ import (
 )
 
 // textProblem is the first thing that is wrong with SDL as a text, before it is
-// parsed; nil: nothing. What is no character is refused here, as the parser
-// replaces it, and a stored name or a default would not be the one that was
-// written. The parser also hides why it cannot read a word.
+// parsed; nil: nothing. The parser replaces what is not UTF-8, so that a stored name
+// or a default would not be the one that was written, and hides why it cannot read a word.
 func textProblem(src *ast.Source) *Problem {
 	if at := invalidUTF8(src.Input); at >= 0 {
 		p := &Problem{File: src.Name, Message: fmt.Sprintf("the byte 0x%02x is not UTF-8; save the file as UTF-8", src.Input[at])}
 		p.Line, p.Column = lineOf(src.Input[:at])
 		return p
 	}
-	tokens := lexer.New(src)
-	var runes []rune
-	for {
+	for tokens := lexer.New(src); ; {
 		token, err := tokens.ReadToken()
 		if err != nil {
 			return tokenProblem(src, token, err)
 		}
 		if token.Kind == lexer.EOF {
 			return nil
-		}
-		if token.Kind != lexer.String || !strings.ContainsRune(token.Value, utf8.RuneError) {
-			continue
-		}
-		if runes == nil {
-			runes = []rune(src.Input) // positions of tokens count characters
-		}
-		if half := halfPair(string(runes[token.Pos.Start:token.Pos.End])); half != "" {
-			return &Problem{
-				File: src.Name, Line: token.Pos.Line, Column: token.Pos.Column,
-				Message: fmt.Sprintf("the string has half of a surrogate pair, %s, which is no character; write both halves, or the character itself", half),
-			}
 		}
 	}
 }
@@ -88,34 +71,4 @@ func invalidUTF8(text string) int {
 		}
 	}
 	return -1
-}
-
-// halfPair is the first escape in a string, in its quotes, that is half of a
-// surrogate pair; "" if there is none.
-func halfPair(text string) string {
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' {
-			continue
-		}
-		first, ok := escaped(text[i:])
-		if !ok || !utf16.IsSurrogate(first) {
-			i++ // what is escaped does not begin an escape
-			continue
-		}
-		second, ok := escaped(text[i+6:])
-		if !ok || utf16.DecodeRune(first, second) == utf8.RuneError {
-			return text[i : i+6]
-		}
-		i += 11
-	}
-	return ""
-}
-
-// escaped is the number in an escape of four digits that a text begins with.
-func escaped(text string) (rune, bool) {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(text[2:6], 16, 16)
-	return rune(n), err == nil
 }

@@ -15,14 +15,6 @@ func TestTextProblems(t *testing.T) {
 		{"not UTF-8 in a comment", "# \xe9\ntype A @versioned { a: Int }", "a.graphqls:1:3: the byte 0xe9 is not UTF-8; save the file as UTF-8"},
 		{"letter in a name", "type A @versioned {\n  é: Int }", `a.graphqls:2:3: syntax error: the character "é" can only stand in a string or a comment; names have the letters A to Z, a to z, digits and _`},
 		{
-			"half a pair in a default", `type A @versioned { a: String @default(value: "💡\ud83d") }`,
-			`a.graphqls:1:48: the string has half of a surrogate pair, \ud83d, which is no character; write both halves, or the character itself`,
-		},
-		{
-			"halves in the wrong order", `type A @versioned { a: String @stored(as: "\\\uDCA1\uD83D") }`,
-			`a.graphqls:1:44: the string has half of a surrogate pair, \uDCA1, which is no character; write both halves, or the character itself`,
-		},
-		{
 			"unterminated", "type A @versioned(collection: \"a) {\n  a: Int\n}",
 			`a.graphqls:1:31: syntax error: the string that begins here does not end on its line; close it with ", or begin and end it with """ where it has several lines`,
 		},

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // contentType is of the kinds of files that the Playground is made of. The
@@ -143,10 +144,6 @@ func (s *fileSet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Security-Policy", ContentSecurityPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
-	if matches(r.Header.Values("If-None-Match"), etag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
 	if zipped {
 		h.Set("Content-Encoding", "gzip")
 	} else {
@@ -159,10 +156,8 @@ func (s *fileSet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	h.Set("Content-Type", f.contentType)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	if r.Method == http.MethodGet {
-		_, _ = w.Write(body) // the client is gone: nobody to tell
-	}
+	h.Set("Content-Length", strconv.Itoa(len(body))) // else it is not there beside Content-Encoding
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
 // acceptsGzip reads Accept-Encoding (RFC 9110, 12.5.3): gzip by name counts
@@ -186,15 +181,4 @@ func acceptsGzip(headers []string) bool {
 		star = ok
 	}
 	return star
-}
-
-// matches compares weakly, as If-None-Match asks (RFC 9110, 13.1.2).
-func matches(headers []string, etag string) bool {
-	for item := range strings.SplitSeq(strings.Join(headers, ","), ",") {
-		item = strings.TrimSpace(item)
-		if item == "*" || strings.TrimPrefix(item, "W/") == etag {
-			return true
-		}
-	}
-	return false
 }

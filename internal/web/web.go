@@ -38,10 +38,6 @@ const ContentSecurityPolicy = "default-src 'none'; script-src 'self'; worker-src
 // Options say what the pages have to know of the server. The zero value is what
 // most servers need.
 type Options struct {
-	// GraphQL is the URL of the GraphQL endpoint, absolute or relative to the
-	// Playground's page; "graphql" if empty. Subscriptions go to the same URL
-	// by WebSocket.
-	GraphQL string
 	// Example takes the place of the ready queries, which are written for the
 	// demo's types and documents; nil: they are shown.
 	Example *Tab
@@ -52,9 +48,6 @@ type Options struct {
 	// instead of asking for it.
 	NoIntrospection bool
 }
-
-// endpointMark is where the built page keeps the endpoint's URL.
-const endpointMark = `name="asof-graphql" content="graphql"`
 
 // exampleMark is where the built page keeps the query in place of the ready ones.
 const exampleMark = `name="asof-example" content=""`
@@ -77,11 +70,6 @@ func Handler(opts Options) http.Handler {
 	if err != nil {
 		panic("web: embedded playground: " + err.Error())
 	}
-	if opts.GraphQL != "" {
-		if err := files.setEndpoint(opts.GraphQL); err != nil {
-			panic("web: embedded playground: " + err.Error())
-		}
-	}
 	if opts.NoIntrospection {
 		if err := files.replace(introspectionMark, `name="asof-introspection" content="off"`); err != nil {
 			panic("web: embedded playground: " + err.Error())
@@ -94,10 +82,6 @@ func Handler(opts Options) http.Handler {
 		}
 	}
 	return files
-}
-
-func (s *fileSet) setEndpoint(url string) error {
-	return s.replace(endpointMark, `name="asof-graphql" content="`+html.EscapeString(url)+`"`)
 }
 
 func (s *fileSet) setExample(tab *Tab) error {

@@ -191,33 +191,18 @@ func TestHandlerRefuses(t *testing.T) {
 	}
 }
 
-func TestOptionGraphQL(t *testing.T) {
-	for _, url := range []string{"", "graphql", "/api/graphql", `https://api.example/g?a="b"&c=<d>`} {
-		page := string(body(t, get(t, web.Handler(web.Options{GraphQL: url}), "GET", "/")))
-		want := map[string]string{
-			"": "graphql", `https://api.example/g?a="b"&c=<d>`: "https://api.example/g?a=&#34;b&#34;&amp;c=&lt;d&gt;",
-		}[url]
-		if want == "" {
-			want = url
-		}
-		if mark := `<meta name="asof-graphql" content="` + want + `"`; !strings.Contains(page, mark) {
-			t.Errorf("GraphQL %q: the page lacks %s:\n%s", url, mark, page)
-		}
-	}
-}
-
 // Which queries are in the page is looked at whenever it is asked for; its ETag
 // tells one from the other.
 func TestOptionIsDemo(t *testing.T) {
 	demo := false
 	h := web.Handler(web.Options{
-		GraphQL: "elsewhere", Example: &web.Tab{Query: "query Mine { __typename }"}, IsDemo: func(context.Context) bool { return demo },
+		Example: &web.Tab{Query: "query Mine { __typename }"}, IsDemo: func(context.Context) bool { return demo },
 	})
 	etags := map[string]bool{}
 	for _, demo = range []bool{false, true, false} {
 		r := get(t, h, "GET", "/")
 		text := string(body(t, r))
-		if strings.Contains(text, "query Mine") == demo || !strings.Contains(text, `content="elsewhere"`) {
+		if strings.Contains(text, "query Mine") == demo {
 			t.Errorf("demo %v: %s", demo, text)
 		}
 		etags[r.Header.Get("Etag")] = true

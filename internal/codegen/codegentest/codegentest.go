@@ -7,10 +7,12 @@ package codegentest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,4 +155,36 @@ func Run(t testing.TB, dir, name string, args ...string) string {
 		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out.String())
 	}
 	return out.String()
+}
+
+// Query sends a query and returns the data of the answer. It fails the test
+// when there are errors.
+func Query(t testing.TB, url, query string) (data map[string]any) {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"query": query})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Actor", "ada")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	var answer struct {
+		Data   map[string]any
+		Errors []any
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		t.Fatalf("%s: %v", resp.Status, err)
+	}
+	if len(answer.Errors) > 0 {
+		t.Fatalf("errors: %v", answer.Errors)
+	}
+	return answer.Data
 }
