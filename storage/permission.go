@@ -264,7 +264,7 @@ func (w *view) query(ctx context.Context, q *driver.Query) (*driver.Query, error
 	}
 	for _, f := range looks {
 		if len(f.Path) > 0 && slices.Contains(w.hidden, f.Path[0]) {
-			return nil, forbidden("%s.%s may be read by others only, so that it can be neither a condition nor an order", w.t.Name, w.t.object.Fields[w.t.object.byStored[f.Path[0]]].Name)
+			return nil, forbidden("%s.%s may be read by others only, so that it can be neither a condition nor an order: leave it out of where and orderBy", w.t.Name, w.t.object.Fields[w.t.object.byStored[f.Path[0]]].Name)
 		}
 	}
 	asked := *q
@@ -379,7 +379,7 @@ func (g *guard) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 // leaves as it is.
 func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 	if slices.ContainsFunc(w.writers, func(roles []string) bool { return !w.actor.hasAny(roles) }) {
-		return forbidden("documents of %s may be written by others only", w.t.Name)
+		return forbidden("documents of %s may be written by others only: use credentials that have a role for it", w.t.Name)
 	}
 	if write.Compare {
 		return nil // it is a version that he has read
@@ -403,7 +403,7 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 	if before != nil && !before.Deleted {
 		old = before.Data
 		if w.rows != nil && !holds(w.rows, old) {
-			return forbidden("the %s with the key %s may be written by others only", w.t.Name, quoteShort(write.Key))
+			return forbidden("the %s with the key %s may be written by others only: use the credentials of somebody who may", w.t.Name, quoteShort(write.Key))
 		}
 	}
 	if write.Deleted || write.Expected == 0 && old != nil { // the engine says that it is there
@@ -417,11 +417,11 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 		case is == nil && !reads:
 			write.Data = setAt(write.Data, path, was)
 		case (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was):
-			return forbidden("%s.%s may be written by others only", w.t.Name, f.Name)
+			return forbidden("%s.%s may be written by others only: leave it as it is, or use credentials that have a role for it", w.t.Name, f.Name)
 		}
 	}
 	if w.rows != nil && !holds(w.rows, write.Data) {
-		return forbidden("who writes this %s could not read it afterwards: it would not meet the rule of its type", w.t.Name)
+		return forbidden("who writes this %s could not read it afterwards: it would not meet the rule of its type; write values that meet it", w.t.Name)
 	}
 	return nil
 }

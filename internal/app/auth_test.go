@@ -90,7 +90,7 @@ func TestIdentity(t *testing.T) {
 		"forged":          {ada("Ada") + "x", `Bearer realm="asof", error="invalid_token", error_description="the token's signature is not that of its issuer"`},
 		"huge":            {"Bearer " + strings.Repeat("a", 9<<10), `Bearer realm="asof", error="invalid_token", error_description="the token has more than 8192 bytes"`},
 		"a token's name":  {signed(t, map[string]any{"sub": "ci", "aud": "asof"}), `Bearer realm="asof", error="invalid_token", error_description="the token's subject (the claim sub) is the name of an API token of this server (asof token list)"`},
-		storage.Anonymous: {signed(t, map[string]any{"sub": storage.Anonymous, "aud": "asof"}), `Bearer realm="asof", error="invalid_token", error_description="the token's subject (the claim sub) is anonymous, as is who has no credentials"`},
+		storage.Anonymous: {signed(t, map[string]any{"sub": storage.Anonymous, "aud": "asof"}), `Bearer realm="asof", error="invalid_token", error_description="the token's subject (the claim sub) is anonymous, as is who has no credentials; choose another name"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := p.query(t, one, "Authorization", bad.authorization, "X-Actor", "ada")

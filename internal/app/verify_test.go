@@ -114,7 +114,7 @@ func TestRewrittenPastIsFound(t *testing.T) {
 
 	// A line that was changed is refused with its number.
 	changed := strings.Replace(exported, `"name":"A2"`, `"name":"X"`, 1)
-	if status, _, errs := run(t, changed, "import", "-", store("new.db")); status != 1 || !strings.Contains(errs, "line 3: ") || !strings.Contains(errs, `tags "a": version 2 is not as it was sealed, or does not follow on the version before; without the seals of its document, it is loaded and sealed anew`) {
+	if status, _, errs := run(t, changed, "import", "-", store("new.db")); status != 1 || !strings.Contains(errs, "line 3: ") || !strings.Contains(errs, `tags "a": version 2 is not as it was sealed, or does not follow on the version before: it, or one before it, was changed after it was exported; export the document again`) {
 		t.Errorf("import of a changed line: status %d: %s", status, errs)
 	}
 }

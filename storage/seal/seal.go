@@ -60,7 +60,7 @@ func Follow(before []byte, v *driver.Version) ([]byte, error) {
 		return New(before, v), nil
 	}
 	if err := Verify(before, v); err != nil {
-		return nil, fmt.Errorf("%w; without the seals of its document, it is loaded and sealed anew", err)
+		return nil, fmt.Errorf("%w: it, or one before it, was changed after it was exported; export the document again, or, if it is to be changed, leave out \"seal\" of all its versions, which are then sealed anew", err)
 	}
 	return bytes.Clone(v.Seal), nil
 }

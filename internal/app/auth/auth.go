@@ -150,7 +150,7 @@ func CheckName(name string) error {
 	case !utf8.ValidString(name):
 		return errors.New("is not UTF-8")
 	case name == anonymous:
-		return errors.New("is " + anonymous + ", as is who has no credentials")
+		return errors.New("is " + anonymous + ", as is who has no credentials; choose another name")
 	}
 	if _, err := precis.NewFreeform().String(name); err != nil {
 		return errors.New("must be text without control characters, marks that change the direction of writing, or other characters that are not seen")

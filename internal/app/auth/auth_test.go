@@ -145,7 +145,7 @@ func TestSecret(t *testing.T) {
 		"later":             {token(map[string]any{"nbf": c.now().Add(time.Minute).Unix()}), "not valid yet"},
 		"a text as expiry":  {token(map[string]any{"exp": "tomorrow"}), "a claim of a wrong type: exp"},
 		"a list as subject": {token(map[string]any{"sub": []string{"ada"}}), "a claim of a wrong type"},
-		"anonymous":         {token(map[string]any{"sub": "anonymous"}), "the claim sub) is anonymous, as is who has no credentials"},
+		"anonymous":         {token(map[string]any{"sub": "anonymous"}), "the claim sub) is anonymous, as is who has no credentials; choose another name"},
 		"nobody":            {token(map[string]any{"sub": nil}), "the claim sub) is empty"},
 		"unseen":            {token(map[string]any{"sub": "a\u202eb"}), "not seen"},
 		"huge":              {strings.Repeat("a", 64<<10), "more than 8192 bytes"},
