@@ -370,8 +370,8 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 		}
 		l.log.Hints.Ops = append(l.log.Hints.Ops, op)
 	}
-	if most := l.store.limits.FilterSize; len(w.Keys)+len(w.Fields)+len(w.Authors)+len(w.DocumentType) > most {
-		return false, badInput("where: more than %d keys, fields, authors and types", most)
+	if len(w.Keys)+len(w.Fields)+len(w.Authors)+len(w.DocumentType) > maxFilterSize {
+		return false, badInput("where: more than %d keys, fields, authors and types", maxFilterSize)
 	}
 	if err := w.checkFields(types); err != nil {
 		return false, err

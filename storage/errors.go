@@ -87,12 +87,12 @@ func Ended(err error) *Error {
 }
 
 // Unanswered returns the error of a request whose context has ended, which err
-// says, while it waited for the store. Where nothing at all came from the store's
-// database, that is why, and not the request.
+// says, while it waited for the store. Where its database is reached over a network,
+// that may be why, and not the request.
 func Unanswered(ctx context.Context, err error) *Error {
 	e := Ended(err)
-	if op, ok := ctx.Value(operationKey{}).(*operation); ok && errors.Is(err, context.DeadlineExceeded) && op.silent() {
-		e.Message = "the database did not answer within the time that this server allows; try again"
+	if op, ok := ctx.Value(operationKey{}).(*operation); ok && errors.Is(err, context.DeadlineExceeded) && op.store.distant {
+		e.Message = "the database did not answer within the time that this server allows (--max-time); try again, or ask for less at a time"
 	}
 	return e
 }

@@ -14,11 +14,7 @@ import (
 type operation struct {
 	store *Store
 	begin driver.Instant
-	// distant is an engine whose database is elsewhere, and heard what had come from
-	// there when the operation began.
-	distant driver.Distant
-	heard   int64
-	last    atomic.Int64 // the latest instant that it committed at or showed; 0: none
+	last  atomic.Int64 // the latest instant that it committed at or showed; 0: none
 	// id is the group of what it writes, made for the first write.
 	id     string
 	idOnce sync.Once
@@ -62,17 +58,10 @@ func (s *Store) begin(ctx context.Context, op *operation) error {
 		op.begin = e.v.RecordedAt
 		return nil
 	}
-	if s.distant != nil {
-		op.distant, op.heard = s.distant, s.distant.Heard()
-	}
 	now, err := s.engine.Now(ctx)
 	op.begin = now
 	return fromDriver(ctx, err)
 }
-
-// silent reports whether nothing came from a database that is elsewhere
-// since the operation began.
-func (o *operation) silent() bool { return o.distant != nil && o.distant.Heard() == o.heard }
 
 // group is shared by all that the operation writes.
 func (o *operation) group() string {

@@ -16,8 +16,8 @@ import (
 // order turns an orderBy argument into the engine's order. A field with a
 // default sorts as null where the stored version lacks it.
 func (s *Store) order(t *Type, orderBy []*OrderInput) ([]driver.Order, error) {
-	if len(orderBy) > s.limits.OrderFields {
-		return nil, badInput("orderBy: %d fields are given; at most %d can be sorted by", len(orderBy), s.limits.OrderFields)
+	if len(orderBy) > maxOrderFields {
+		return nil, badInput("orderBy: %d fields are given; at most %d can be sorted by", len(orderBy), maxOrderFields)
 	}
 	var out []driver.Order
 	for i, o := range orderBy {

@@ -34,7 +34,7 @@ type Store struct {
 	engine       driver.Engine // as the context's actor sees it
 	all          driver.Engine // the same, for the program itself
 	guard        *guard
-	distant      driver.Distant    // the engine, or nil
+	distant      bool              // the engine's database is reached over a network
 	rememberer   driver.Rememberer // the engine, or nil
 	maxWrites    int               // that the engine takes in one commit
 	types        []*Type
@@ -55,16 +55,20 @@ type Limits struct {
 	PageDefault   int // documents in a page when neither first nor last says
 	PageMax       int // documents in a page at most
 	DocumentBytes int // size of a document at most
-	FilterDepth   int // nesting of where at most
-	FilterSize    int // conditions and operands in where at most
-	OrderFields   int // sort fields at most
 	Details       int // values in the blames, diffs and changes of an operation at most
 }
 
 // defaultLimits returns the limits of a store without WithLimits.
 func defaultLimits() Limits {
-	return Limits{PageDefault: 20, PageMax: 500, DocumentBytes: 8 << 20, FilterDepth: 16, FilterSize: 1000, OrderFields: 8, Details: 25_000}
+	return Limits{PageDefault: 20, PageMax: 500, DocumentBytes: 8 << 20, Details: 25_000}
 }
+
+// Bounds of every request.
+const (
+	maxFilterDepth = 16   // nesting of where
+	maxFilterSize  = 1000 // conditions and operands in where
+	maxOrderFields = 8
+)
 
 // Option configures a Store.
 type Option func(*Store)
@@ -80,9 +84,6 @@ func WithLimits(l Limits) Option {
 		set(&s.limits.PageDefault, l.PageDefault)
 		set(&s.limits.PageMax, l.PageMax)
 		set(&s.limits.DocumentBytes, l.DocumentBytes)
-		set(&s.limits.FilterDepth, l.FilterDepth)
-		set(&s.limits.FilterSize, l.FilterSize)
-		set(&s.limits.OrderFields, l.OrderFields)
 		set(&s.limits.Details, l.Details)
 	}
 }
@@ -107,7 +108,7 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
 		names: actorNames{by: lru.New[string, knownName](namesBytes)},
 	}
-	s.distant, _ = driver.As[driver.Distant](engine)
+	_, s.distant = driver.As[driver.Distant](engine)
 	s.rememberer, _ = driver.As[driver.Rememberer](engine)
 	if b, ok := driver.As[driver.Batcher](engine); ok {
 		s.maxWrites = b.MaxWrites()

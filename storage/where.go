@@ -16,7 +16,7 @@ func (s *Store) filter(t *Type, where map[string]any) (driver.Filter, error) {
 	if len(where) == 0 {
 		return nil, nil
 	}
-	b := filterBuilder{limits: s.limits, root: t.object}
+	b := filterBuilder{root: t.object}
 	f, err := b.object(t.object, where, nil, "where", 1)
 	if err != nil {
 		return nil, err
@@ -26,22 +26,21 @@ func (s *Store) filter(t *Type, where map[string]any) (driver.Filter, error) {
 
 // filterBuilder bounds the depth and the size of what it builds.
 type filterBuilder struct {
-	limits Limits
 	root   *ObjectType
 	size   int
 	inList bool // below an Any: paths start at the element
 }
 
 func (b *filterBuilder) grow(path string, n int) error {
-	if b.size += n; b.size > b.limits.FilterSize {
-		return badInput("%s: the filter has more than %d conditions and values", path, b.limits.FilterSize)
+	if b.size += n; b.size > maxFilterSize {
+		return badInput("%s: the filter has more than %d conditions and values", path, maxFilterSize)
 	}
 	return nil
 }
 
 func (b *filterBuilder) object(o *ObjectType, where map[string]any, at []string, path string, depth int) (driver.Filter, error) {
-	if depth > b.limits.FilterDepth {
-		return nil, badInput("%s: the filter is nested more than %d deep", path, b.limits.FilterDepth)
+	if depth > maxFilterDepth {
+		return nil, badInput("%s: the filter is nested more than %d deep", path, maxFilterDepth)
 	}
 	var all driver.And
 	for _, name := range slices.Sorted(maps.Keys(where)) {

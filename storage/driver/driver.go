@@ -10,7 +10,7 @@
 //   - Every comparison that decides a write is made by the database, in the
 //     same atomic step as the write.
 //   - Versions are immutable. A delete is a version (a tombstone).
-//   - Errors carry one of the six codes of this package. A method's comment
+//   - Errors carry one of the five codes of this package. A method's comment
 //     names the codes that it may return; package contract enforces it.
 package driver
 
@@ -61,8 +61,8 @@ type Engine interface {
 	// order and page apply to those versions.
 	// CodeInvalid: unknown collection, malformed query (a negative Limit, a
 	// Position with another number of values than Order, a Field without path
-	// or kind, a Value that is not of its field's kind, a nil Filter inside
-	// another, Text on another kind than strings).
+	// or kind, or deeper than MaxDepth, a Value that is not of its field's kind, a nil
+	// Filter inside another, Text on another kind than strings).
 	Query(ctx context.Context, q *Query) ([]*Version, error)
 
 	// Count returns how many documents Query would return without its page
@@ -158,12 +158,7 @@ type Batcher interface {
 }
 
 // Distant is an Engine whose database is reached over a network.
-type Distant interface {
-	// Heard grows whenever anything comes from the database, whatever it answers:
-	// an engine of one that works hears from it several times a second, also while
-	// a call waits for its answer.
-	Heard() int64
-}
+type Distant interface{ Distant() }
 
 // Rememberer is an Engine for which it is worth while not to ask its database for
 // what a write is based on.
@@ -275,7 +270,7 @@ type Version struct {
 	// Data is a JSON object in normal form; nil for a tombstone.
 	Data []byte
 	// Seal has the hash by which the version vouches for itself and all before it, see
-	// package seal. The engine makes it; nil in a store of an older format that is only looked at.
+	// package seal. The engine makes it.
 	Seal []byte
 	// Notes is there where the engine keeps the version and returns it to
 	// others, too.

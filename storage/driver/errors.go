@@ -10,14 +10,13 @@ import (
 // Code says what kind of error it is.
 type Code string
 
-// The six codes.
+// The five codes.
 const (
-	CodeNotFound      Code = "not_found"
-	CodeAlreadyExists Code = "already_exists"
-	CodeConflict      Code = "conflict"
-	CodeInvalid       Code = "invalid"
-	CodeUnavailable   Code = "unavailable"
-	CodeInternal      Code = "internal"
+	CodeNotFound    Code = "not_found"
+	CodeConflict    Code = "conflict"
+	CodeInvalid     Code = "invalid"
+	CodeUnavailable Code = "unavailable"
+	CodeInternal    Code = "internal"
 )
 
 // Error is an error with a code and a message. The message of an error with

@@ -55,12 +55,16 @@ type Field struct {
 	Kind Kind
 }
 
+// MaxDepth is how many names a path may have, with those of the lists that it is in and one
+// for each of these lists.
+const MaxDepth = 32
+
 // Meta names the values that every version carries.
 type Meta uint8
 
 // The values that every version carries, with the Kind of each. They are
-// always there: an empty message is an empty string, not null. Inside an Any
-// they are still those of the version.
+// always there: an empty message is an empty string, not null. Present and
+// conditions inside an Any are not about them.
 const (
 	MetaNone       Meta = iota // the value is in the document
 	MetaKey                    // KindString

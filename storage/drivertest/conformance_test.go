@@ -20,7 +20,7 @@ func TestModel(t *testing.T) {
 				} else {
 					m.reopen(clock, collections)
 				}
-				return m
+				return m.guard(m)
 			}
 		},
 	})
@@ -31,11 +31,12 @@ func TestModel(t *testing.T) {
 func TestHintsMayBeIgnored(t *testing.T) {
 	s := &suite{scale: 1, seed: 1, Harness: Harness{New: func(*testing.T) Opener {
 		return func(_ *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {
-			return &mutant{model: newModel(clock, collections), log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version) {
+			m := newModel(clock, collections)
+			return m.guard(&mutant{model: m, log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version) {
 				asked := *q
 				asked.Hints = driver.Hints{}
 				return &asked, unchanged
-			}}
+			}})
 		}
 	}}}
 	for _, test := range s.logTests() {

@@ -184,10 +184,6 @@ func (c *contract) Query(ctx context.Context, q *driver.Query) ([]*driver.Versio
 		}
 		return vs, err
 	}
-	if err := checkQuery(q); err != nil {
-		c.report("Query accepted a malformed query: %v", err)
-		return vs, nil
-	}
 	if q.Limit > 0 && len(vs) > q.Limit {
 		c.report("Query returned %d documents, with a limit of %d", len(vs), q.Limit)
 	}

@@ -131,8 +131,7 @@ func decimal(s string) any {
 	return r
 }
 
-// operand converts a driver.Value to what compare takes; checkValue has
-// accepted it.
+// operand converts a driver.Value to what compare takes.
 func operand(kind driver.Kind, value driver.Value) any {
 	if s, ok := value.(string); ok && kind == driver.KindDecimal {
 		return decimal(s)
@@ -200,10 +199,7 @@ func holds(f driver.Filter, v *driver.Version, at any) bool {
 		s, ok := valueOf(f.Field, v, at).(string)
 		return ok && matches(s, f)
 	case driver.Present:
-		switch {
-		case f.Field.Meta != driver.MetaNone:
-			return true
-		case f.Field.Kind == 0:
+		if f.Field.Kind == 0 {
 			return lookup(at, f.Field.Path) != nil
 		}
 		return valueOf(f.Field, v, at) != nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // member is one that random documents may have: a value of a kind, a list of
@@ -179,7 +180,7 @@ func (g *generator) filter(depth int, members []member, element *member) driver.
 			return driver.Not{Filter: g.filter(depth-1, members, element)}
 		}
 	}
-	if g.chance(12) {
+	if element == nil && g.chance(12) {
 		return g.metaCondition()
 	}
 	all := places(members)
@@ -249,10 +250,7 @@ func (g *generator) comparison(field driver.Field, operand func() driver.Value) 
 
 func (g *generator) metaCondition() driver.Filter {
 	meta := pick(g, metas[:])
-	field := driver.Field{Meta: meta, Kind: kindOf(meta)}
-	if g.chance(5) {
-		return driver.Present{Field: driver.Field{Meta: meta}}
-	}
+	field := driver.Field{Meta: meta, Kind: check.MetaKind(meta)}
 	return g.comparison(field, func() driver.Value { return g.metaValue(meta) })
 }
 
@@ -295,7 +293,7 @@ func (g *generator) order() []driver.Order {
 		field := pick(g, scalars).field
 		if g.chance(20) {
 			meta := pick(g, metas[:])
-			field = driver.Field{Meta: meta, Kind: kindOf(meta)}
+			field = driver.Field{Meta: meta, Kind: check.MetaKind(meta)}
 		}
 		if field.Kind == 0 || field.Meta == driver.MetaNone && g.chance(10) {
 			field.Kind = driver.Kind(1 + g.IntN(int(driver.KindDecimal)))

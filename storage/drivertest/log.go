@@ -8,22 +8,6 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// checkLogQuery refuses what Log does not define.
-func (m *model) checkLogQuery(q *driver.LogQuery) error {
-	for _, c := range q.Collections {
-		if err := m.knows(c); err != nil {
-			return err
-		}
-	}
-	if len(q.Keys) > 0 && len(q.Collections) != 1 {
-		return driver.Errorf(driver.CodeInvalid, "keys need exactly one collection, not %d", len(q.Collections))
-	}
-	if q.Limit < 0 {
-		return driver.Errorf(driver.CodeInvalid, "the limit %d is negative", q.Limit)
-	}
-	return nil
-}
-
 // logged reports whether a version is one that the query asks for, whatever its
 // hints say.
 func logged(q *driver.LogQuery, v *driver.Version) bool {

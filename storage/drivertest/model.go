@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -19,7 +20,13 @@ import (
 // other engines are compared with, and is good enough for the tests of code
 // above an engine; it is not meant to be fast. Its clock is the one given.
 func NewModel(clock func() time.Time, collections []driver.Collection) driver.Engine {
-	return newModel(clock, collections)
+	m := newModel(clock, collections)
+	return m.guard(m)
+}
+
+// guard puts in front of the model, or of an engine made of it, what engines have there.
+func (m *model) guard(engine driver.Engine) driver.Engine {
+	return check.Guard(engine, slices.Collect(maps.Keys(m.documents)))
 }
 
 func newModel(clock func() time.Time, collections []driver.Collection) *model {
@@ -42,7 +49,6 @@ type model struct {
 	// floor is the latest instant that Now returned or a version has.
 	floor  driver.Instant
 	loaded driver.Instant // of the last load
-	closed bool
 }
 
 func (m *model) declare(collections []driver.Collection) {
@@ -53,42 +59,20 @@ func (m *model) declare(collections []driver.Collection) {
 	}
 }
 
-// reopen makes a closed model usable again, over the same versions.
+// reopen gives the model another clock and more collections, over the same versions.
 func (m *model) reopen(clock func() time.Time, collections []driver.Collection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.clock, m.closed = clock, false
+	m.clock = clock
 	m.declare(collections)
-}
-
-// enter locks the model and says whether it can answer. The caller unlocks,
-// also after an error.
-func (m *model) enter(ctx context.Context) error {
-	m.mu.Lock()
-	if err := ctx.Err(); err != nil {
-		return driver.Errorf(driver.CodeUnavailable, "the request ended: %w", err)
-	}
-	if m.closed {
-		return driver.Errorf(driver.CodeUnavailable, "the engine is closed")
-	}
-	return nil
-}
-
-func (m *model) knows(collection string) error {
-	if m.documents[collection] == nil {
-		return driver.Errorf(driver.CodeInvalid, "unknown collection %q", collection)
-	}
-	return nil
 }
 
 // now never goes back and never falls behind a version.
 func (m *model) now() driver.Instant { return max(m.floor, driver.InstantOf(m.clock())) }
 
 func (m *model) Now(ctx context.Context) (driver.Instant, error) {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return 0, err
-	}
 	m.floor = m.now()
 	return m.floor, nil
 }
@@ -96,10 +80,8 @@ func (m *model) Now(ctx context.Context) (driver.Instant, error) {
 // Settle has nothing to wait for, since commits are made one at a time; it
 // only promises that none will come at or before the instant.
 func (m *model) Settle(ctx context.Context, at driver.Instant) error {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return err
-	}
 	if now := m.now(); at > now {
 		return driver.Errorf(driver.CodeInvalid, "%s is in the future: the engine's clock says %s", at, now)
 	}
@@ -108,13 +90,8 @@ func (m *model) Settle(ctx context.Context, at driver.Instant) error {
 }
 
 func (m *model) Get(ctx context.Context, collection string, refs []driver.Ref, _ []string) ([]*driver.Version, error) {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return nil, err
-	}
-	if err := m.knows(collection); err != nil {
-		return nil, err
-	}
 	found := make([]*driver.Version, len(refs))
 	for i, ref := range refs {
 		versions := m.documents[collection][ref.Key]
@@ -143,10 +120,8 @@ func versionAt(versions []*driver.Version, at driver.Instant) *driver.Version {
 }
 
 func (m *model) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return nil, err
-	}
 	rows, err := m.match(q)
 	if err != nil {
 		return nil, err
@@ -160,22 +135,14 @@ func (m *model) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, 
 }
 
 func (m *model) Count(ctx context.Context, q *driver.Query) (int64, error) {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return 0, err
-	}
 	rows, err := m.match(q)
 	return int64(len(rows)), err
 }
 
 // match chooses the version of each document first, and only then filters.
 func (m *model) match(q *driver.Query) ([]row, error) {
-	if err := m.knows(q.Collection); err != nil {
-		return nil, err
-	}
-	if err := checkQuery(q); err != nil {
-		return nil, err
-	}
 	var rows []row
 	for _, versions := range m.documents[q.Collection] {
 		v := versionAt(versions, q.At)
@@ -213,13 +180,8 @@ func (m *model) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.V
 }
 
 func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]*driver.Version, error) {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return nil, err
-	}
-	if err := m.checkLogQuery(q); err != nil {
-		return nil, err
-	}
 	var found []*driver.Version
 	for _, documents := range m.documents {
 		for _, versions := range documents {
@@ -244,13 +206,8 @@ func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]*driver.Version,
 }
 
 func (m *model) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return nil, err
-	}
-	if err := m.checkWrites(ws); err != nil {
-		return nil, err
-	}
 	made, before, compared := make([]*driver.Version, len(ws)), 0, 0
 	for i, w := range ws {
 		if v := m.byID[w.ID]; v != nil && !w.Compare {
@@ -266,7 +223,7 @@ func (m *model) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 	case before+compared == len(ws):
 		return made, nil
 	case before > 0:
-		return nil, invalid("%d of %d writes were committed before", before, len(ws)-compared)
+		return nil, driver.Errorf(driver.CodeInvalid, "%d of %d writes were committed before", before, len(ws)-compared)
 	}
 	var lost []driver.Conflict
 	for _, w := range ws {
@@ -293,37 +250,6 @@ func (m *model) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 		made[i] = v
 	}
 	return made, nil
-}
-
-func (m *model) checkWrites(ws []driver.Write) error {
-	if len(ws) == 0 || len(ws) > driver.MaxWrites {
-		return invalid("%d writes", len(ws))
-	}
-	size, compared := 0, 0
-	for i := range ws {
-		if ws[i].Compare {
-			compared++
-		}
-		if err := m.knows(ws[i].Collection); err != nil {
-			return err
-		}
-		if err := checkWrite(&ws[i]); err != nil {
-			return err
-		}
-		for _, other := range ws[:i] {
-			if other.ID == ws[i].ID || other.Collection == ws[i].Collection && other.Key == ws[i].Key {
-				return invalid("a document or an ID twice: %q", ws[i].Key)
-			}
-		}
-		size += len(ws[i].Data)
-	}
-	if compared == len(ws) {
-		return invalid("nothing is written")
-	}
-	if len(ws) > 1 && size > driver.MaxCommitBytes {
-		return invalid("%d bytes", size)
-	}
-	return nil
 }
 
 // add appends a version to its document.
@@ -365,15 +291,14 @@ func numberOf(v *driver.Version) int64 {
 }
 
 func (m *model) Loaded(ctx context.Context) (driver.Instant, error) {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.loaded, m.enter(ctx)
+	return m.loaded, nil
 }
 
 func (m *model) Stats(ctx context.Context) (driver.Stats, error) {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return driver.Stats{}, err
-	}
 	var s driver.Stats
 	for _, name := range slices.Sorted(maps.Keys(m.documents)) {
 		c := driver.CollectionStats{Name: name}
@@ -391,16 +316,11 @@ func (m *model) Stats(ctx context.Context) (driver.Stats, error) {
 	return s, nil
 }
 
-func (m *model) Ping(ctx context.Context) error {
-	defer m.mu.Unlock()
-	return m.enter(ctx)
-}
+func (m *model) Ping(context.Context) error { return nil }
 
 func (m *model) Check(ctx context.Context, report func(problem string)) error {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return err
-	}
 	for _, documents := range m.documents {
 		for _, versions := range documents {
 			for _, problem := range checkHistory(versions) {
@@ -411,9 +331,4 @@ func (m *model) Check(ctx context.Context, report func(problem string)) error {
 	return nil
 }
 
-func (m *model) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.closed = true
-	return nil
-}
+func (m *model) Close() error { return nil }

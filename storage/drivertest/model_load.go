@@ -11,10 +11,8 @@ import (
 )
 
 func (m *model) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return driver.LoadResult{}, err
-	}
 	// All or nothing: on an error the documents are put back.
 	type document struct{ collection, key string }
 	before := make(map[document][]*driver.Version)
@@ -51,20 +49,12 @@ func (m *model) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 }
 
 func (m *model) Rewrite(ctx context.Context, collection, key string, vs []driver.Version) error {
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.enter(ctx); err != nil {
-		return err
-	}
-	if err := m.knows(collection); err != nil {
-		return err
-	}
-	if err := checkRewritten(key, vs); err != nil {
-		return err
-	}
 	versions := m.documents[collection][key]
 	for i := range vs {
 		if vs[i].Number >= int64(len(versions)) {
-			return invalid("%q has no earlier version %d", key, vs[i].Number)
+			return driver.Errorf(driver.CodeInvalid, "%q has no earlier version %d", key, vs[i].Number)
 		}
 	}
 	for i := range vs {
@@ -79,12 +69,6 @@ func (m *model) Rewrite(ctx context.Context, collection, key string, vs []driver
 }
 
 func (m *model) loadOne(v *driver.Version, now driver.Instant) (added bool, err error) {
-	if err := m.knows(v.Collection); err != nil {
-		return false, err
-	}
-	if err := checkLoaded(v); err != nil {
-		return false, err
-	}
 	for _, there := range m.documents[v.Collection][v.Key] {
 		if there.RecordedAt != v.RecordedAt {
 			continue

@@ -26,13 +26,13 @@ func TestMutant(t *testing.T) {
 			return func(_ *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {
 				if engine.model == nil {
 					engine.model = newModel(clock, collections)
-					return engine
+					return engine.guard(engine)
 				}
 				engine.reopen(clock, collections)
 				if engine.open != nil {
 					engine.open(engine.model)
 				}
-				return engine
+				return engine.guard(engine)
 			}
 		},
 	})

@@ -152,9 +152,6 @@ func mistakes() map[string]mistake {
 	return map[string]mistake{
 		"the filter chooses the version": {"Read/TheVersionIsChosenBeforeTheFilter", func() *mutant {
 			return &mutant{query: func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
-				if err := checkQuery(q); err != nil {
-					return nil, err
-				}
 				var found []*driver.Version
 				for _, versions := range m.documents[q.Collection] {
 					for _, v := range slices.Backward(versions) {
@@ -320,9 +317,6 @@ func mistakes() map[string]mistake {
 		}},
 		"writes are committed one by one": {"Write/ABatchIsAllOrNothing", func() *mutant {
 			return &mutant{commitAll: func(m *model, ctx context.Context, ws []driver.Write) (made []*driver.Version, _ error) {
-				if err := m.checkWrites(ws); err != nil {
-					return nil, err
-				}
 				for i := range ws {
 					vs, err := m.Commit(ctx, ws[i:i+1])
 					if err != nil {

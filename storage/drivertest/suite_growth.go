@@ -106,7 +106,7 @@ func (s *suite) testReadsDoNotSlow(t *testing.T) {
 		best := map[string]time.Duration{}
 		apart := func() bool { return best["many"] > 8*best["few"] }
 		// The model scans; it is not an engine to be held to this.
-		_, naive := f.raw.(*model)
+		_, naive := driver.As[*model](f.raw)
 		for round := 0; round < enough || round < most && !naive && apart(); round++ {
 			n := kind*most + round
 			for name, key := range map[string]string{"many": "many", "few": fewKey(n % fewDocuments)} {

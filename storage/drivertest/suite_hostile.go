@@ -188,13 +188,15 @@ func (s *suite) testDeepDocuments(t *testing.T) {
 	data := strings.Repeat(`{"o":`, depth) + `{"n":7}` + strings.Repeat("}", depth)
 	f.put("deep", data)
 	f.put("lists", `{"l":`+strings.Repeat("[", depth)+strings.Repeat("]", depth)+"}")
-	path := make([]string, 0, depth+1)
-	for range depth {
-		path = append(path, "o")
+	path := slices.Repeat([]string{"o"}, driver.MaxDepth)
+	inside := func(path ...string) *driver.Query {
+		return &driver.Query{Collection: collection, At: driver.Forever, Filter: driver.Present{Field: field(driver.KindObject, path...)}}
 	}
-	if got := f.keys(&driver.Query{At: driver.Forever, Filter: eq(intField(append(path, "n")...), int64(7))}); !slices.Equal(got, []string{"deep"}) {
-		t.Errorf("by a value %d levels down: %q", depth, got)
+	if got := f.keys(inside(path...)); !slices.Equal(got, []string{"deep"}) {
+		t.Errorf("by a value %d levels down: %q", len(path), got)
 	}
+	_, err := f.engine.Query(f.ctx, inside(append(path, "o")...))
+	f.wantCode("a query of one level more", err, driver.CodeInvalid)
 	if got := f.get(driver.Ref{Key: "deep", Number: 1}); string(got.Data) != data {
 		t.Errorf("it reads as %s", got.Data)
 	}
@@ -261,6 +263,8 @@ func (s *suite) testMalformedQueries(t *testing.T) {
 		"something wrong in an element":    driver.Any{Field: field(0, "tags"), Filter: eq(intField(), "x")},
 		"Present without path":             driver.Present{},
 		"Any of a meta value":              driver.Any{Field: driver.Field{Meta: driver.MetaKey}},
+		"Present of a meta value":          driver.Present{Field: driver.Field{Meta: driver.MetaMessage}},
+		"a meta value in an element":       driver.Any{Field: field(0, "tags"), Filter: eq(driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, "a")},
 		"a meta value of another kind":     eq(driver.Field{Meta: driver.MetaNumber, Kind: driver.KindString}, "1"),
 		"a meta value with a path":         eq(driver.Field{Meta: driver.MetaKey, Path: []string{"n"}, Kind: driver.KindString}, "1"),
 		"wrong though the rest decides":    driver.And{driver.Or{}, eq(n, "1")},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -69,34 +67,15 @@ type clock struct {
 	cleared map[string]bson.DateTime
 }
 
-// clockState is the clock document.
-type clockState struct {
-	Last    driver.Instant           `bson:"last"`  // later entries are after it
-	Acked   driver.Instant           `bson:"acked"` // the last commit that was acknowledged with others in flight before it
-	Now     bson.DateTime            `bson:"now"`   // the database's clock at the last change
-	N       int64                    `bson:"n"`     // how many changes there were, but for those beside the lease of another server
-	Flights map[string]clockEntry    `bson:"flights"`
-	Lease   string                   `bson:"lease"`   // the entry that is one
-	Servers map[string]bson.DateTime `bson:"servers"` // when each of those on the database last said so, by its clock
-}
-
-type clockEntry struct {
-	From  driver.Instant `bson:"from"`  // no time of it is before
-	Since bson.DateTime  `bson:"since"` // the database's clock when it was made, or renewed
-	Ms    int64          `bson:"ms"`    // for how long from then on something of it may be carried out
-}
-
-const clockID = "clock"
-
-// life is the longest run of a flight that an entry allows.
+// life is how long the database may run what is sent under an entry.
 func (e clockEntry) life() time.Duration { return time.Duration(e.Ms) * time.Millisecond * 2 / 5 }
 
-// gone is when the database's clock has passed the end of an entry for sure.
+// gone is the time of the database's clock from which on nothing of an entry is carried out, by any member.
 func (c *clock) gone(e clockEntry) driver.Instant {
 	return instantOf(e.Since) + driver.Instant(1000*e.Ms) + microseconds(c.timing.skew)
 }
 
-// top is the greatest time that an entry allows, where time goes on or not.
+// top is the greatest time that a commit may get under an entry.
 func (c *clock) top(e clockEntry) driver.Instant { return max(c.gone(e), e.From) + 1000 }
 
 // flight is a commit, or a part of a load: waiting for its time, or on its way.
@@ -107,6 +86,11 @@ type flight struct {
 	run   time.Duration  // how long that may take there
 	entry string
 	note  any // the _id of the note of its transaction; nil: none
+}
+
+// inTime is the condition that the database's clock is not past the life of a flight.
+func (f *flight) inTime() bson.E {
+	return bson.E{Key: "$expr", Value: bson.D{{Key: "$lt", Value: bson.A{"$$NOW", f.until}}}}
 }
 
 // grant is an entry of this server.
@@ -242,15 +226,15 @@ func (c *clock) serve(g grant, least driver.Instant) {
 	}
 }
 
-// until makes rounds until something is so, which it asks with the lock held and the number of
-// rounds so far that did not fail. It fails when the context ends, or a round does for a reason
-// that stays.
-func (c *clock) until(ctx context.Context, r *rounds, so func(rounds int) bool) error {
+// until makes rounds until a condition holds, which is called with the lock held and the number
+// of rounds that did not fail. It fails when the context ends, or a round fails for a reason that
+// another attempt meets again.
+func (c *clock) until(ctx context.Context, r *rounds, condition func(rounds int) bool) error {
 	var reason error
 	made := 0
 	for n, wait := 0, firstWait; ; n, wait = n+1, min(2*wait, lastWait) {
 		c.mu.Lock()
-		landed, failed, holds := c.landed, c.failed, so(made)
+		landed, failed, holds := c.landed, c.failed, condition(made)
 		c.mu.Unlock()
 		if holds {
 			return nil
@@ -276,8 +260,8 @@ func (c *clock) until(ctx context.Context, r *rounds, so func(rounds int) bool) 
 }
 
 // begin returns a flight at a time greater than after and all that were handed out
-// before, which the database may run for life. The caller calls end, when it is certain
-// that nothing of it can still be carried out.
+// before, which the database may run for life. The caller calls end when nothing of it can
+// be carried out any more.
 func (c *clock) begin(ctx context.Context, after driver.Instant, life time.Duration) (*flight, error) {
 	f := &flight{after: after, at: driver.Forever, run: life}
 	c.mu.Lock()
@@ -296,7 +280,7 @@ func (c *clock) begin(ctx context.Context, after driver.Instant, life time.Durat
 	return f, nil
 }
 
-// end ends flights of which nothing can be carried out any more.
+// end removes flights of which nothing can be carried out any more.
 func (c *clock) end(flights ...*flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,8 +292,8 @@ func (c *clock) end(flights ...*flight) {
 	}
 }
 
-// awaitEnd waits until nothing of some flights can be carried out any more, by the
-// database's own clock.
+// awaitEnd waits until the database's own clock says that nothing of some flights can be
+// carried out any more.
 func (c *clock) awaitEnd(ctx context.Context, flights []*flight) error {
 	end := driver.Instant(0)
 	for _, f := range flights {
@@ -326,8 +310,8 @@ func (c *clock) awaitEnd(ctx context.Context, flights []*flight) error {
 }
 
 // acknowledge returns when a commit that has ended may be acknowledged: when every instant
-// that any server hands out from then on is at its time or later. Commits in flight before
-// it mostly end soon; where one does not, readers wait for that.
+// that any server hands out from then on is at its time or later. Where a commit in flight
+// before it does not end within ackWait, readers wait for that one instead.
 func (c *clock) acknowledge(ctx context.Context, at driver.Instant) error {
 	soon, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
@@ -397,7 +381,21 @@ func (c *clock) settle(ctx context.Context, at driver.Instant) error {
 	return c.until(ctx, &c.looks, func(int) bool { return c.settled(at) })
 }
 
-// check returns why the document could not be changed the last time, where that matters.
+// lifeOf is how long the database may run a write of a size in bytes; each further attempt
+// gets twice as long, so that a slow database can complete it.
+func (c *clock) lifeOf(bytes, attempt int) time.Duration {
+	life := c.timing.life + time.Duration(max(0, bytes-smallWrite))*time.Second/lifeBytes
+	return min(life<<attempt, max(longestLife, 4*life))
+}
+
+const (
+	// lifeBytes is the least assumed speed of large writes, in bytes per second.
+	lifeBytes  = 1 << 20
+	smallWrite = 64 << 10
+)
+
+// check returns why the last change of the document failed; nil under a lease, which needs none
+// for a while.
 func (c *clock) check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -405,288 +403,4 @@ func (c *clock) check() error {
 		return nil
 	}
 	return wrap(c.failed, "agreeing with other servers on the time")
-}
-
-// decodeClock returns what a command about the document answers; nil where it found none.
-func decodeClock(raw bson.Raw, err error) (*clockState, error) {
-	if err != nil {
-		if errors.Is(err, mongo.ErrNoDocuments) {
-			err = nil
-		}
-		return nil, err
-	}
-	state := new(clockState)
-	if err := bson.Unmarshal(raw, state); err != nil {
-		return nil, driver.Errorf(driver.CodeUnavailable,
-			"another program wrote into the document %q of %s (%w); stop all asof servers on the database and remove the document: asof makes it anew when it starts",
-			clockID, metaName, err)
-	}
-	return state, nil
-}
-
-// changes are those of one update of the clock document, by operator.
-type changes map[string]bson.D
-
-func (u changes) add(operator, field string, value any) {
-	u[operator] = append(u[operator], bson.E{Key: field, Value: value})
-}
-
-// change changes the document where a condition holds, and returns what it says then; nil
-// where the condition does not hold. It is given up after commandTime.
-func (c *clock) change(ctx context.Context, condition bson.D, u changes) (*clockState, error) {
-	ctx, done := c.causal(ctx)
-	defer done()
-	c.mu.Lock()
-	timeout := c.commandTime()
-	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	u.add("$currentDate", "now", true)
-	began := c.elapsed()
-	state, err := decodeClock(c.meta.FindOneAndUpdate(ctx, condition, u, options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.took = c.elapsed() - began; state != nil {
-		c.now, c.heard = instantOf(state.Now), c.elapsed()
-		c.observe(state)
-	}
-	return state, err
-}
-
-// observe notes what the document says, unless a later state of it is known. The caller holds
-// the lock.
-func (c *clock) observe(state *clockState) {
-	if state.N < c.state.N {
-		return
-	}
-	delete(state.Servers, c.id)
-	c.state, c.last = state, max(c.last, state.Last)
-	if state.Lease != "" {
-		return // what is in flight is not in the document
-	}
-	stable := state.Last
-	for _, e := range state.Flights {
-		stable = min(stable, e.From-1)
-	}
-	c.stable = max(c.stable, stable)
-}
-
-// read reads the document.
-func (c *clock) read(ctx context.Context) error {
-	ctx, done := c.causal(ctx)
-	defer done()
-	state, err := decodeClock(c.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Raw())
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if state == nil {
-		c.state = new(clockState) // another document begins anew
-		return errEmptied
-	}
-	c.observe(state)
-	return nil
-}
-
-// edit changes the document: it says that this server is there, and what has ended here; it evicts
-// entries of servers that are gone; and it renews, takes or ends the lease, or makes an entry for
-// the flights that wait. It returns errNotYet where another server is in the way.
-func (c *clock) edit(ctx context.Context) error {
-	c.mu.Lock()
-	begun, lease, lead, u := c.elapsed(), c.state.Lease, c.lead, make(changes)
-	own, vacant := c.owns(lease), lease == "" && len(c.state.Servers) == 0 && !c.left
-	var there bson.D // what is evicted, as it is known
-	for entry, e := range c.state.Flights {
-		switch {
-		case c.owns(entry):
-		case c.now <= c.gone(e):
-			vacant = false
-		case c.cleared != nil && c.cleared[entry] != e.Since:
-			vacant = false
-			c.clears.ask()
-		default:
-			u.add("$unset", "flights."+entry, "")
-			there = append(there, bson.E{Key: "flights." + entry + ".since", Value: bson.D{{Key: "$lt", Value: e.Since + 1}}})
-			c.last = max(c.last, c.top(e)) // instants up to there may have been handed out
-			if entry == lease {
-				lease, c.acked = "", max(c.acked, c.top(e)) // what was acknowledged under it may be in no document
-				u.add("$unset", "lease", "")
-			}
-		}
-	}
-	from, life, first, waits := max(c.present(), c.last+1), c.timing.life, driver.Forever, false
-	for _, f := range c.flights {
-		life = max(life, f.run)
-		if f.at == driver.Forever {
-			from, waits = max(from, f.after+1), true
-		} else if f.entry == lease {
-			first = min(first, f.at)
-		}
-	}
-	// On a lease nothing is changed but by who knows the document as it is: a change that
-	// arrives late, after others, is not carried out.
-	entry, condition, free := "", bson.E{Key: "n", Value: c.state.N}, bson.E{Key: "lease", Value: exists(false)}
-	if c.state.Lease != "" {
-		free.Value = c.state.Lease // it is evicted, or asked to end
-	}
-	switch {
-	case own && (c.left || lease == c.ending || len(c.state.Servers) > 0):
-		c.ending = lease // once begun, it is ended: it may have been in the document
-		u.add("$unset", "lease", "")
-		if first < driver.Forever { // it goes on as an entry like any other
-			u.add("$set", "flights."+lease+".from", int64(first))
-		}
-	case own:
-		entry, life = lease, max(life, c.commandTime())
-		c.lease.Ms = min(c.lease.Ms, msOf(life)) // meanwhile it allows no more than then
-	case lease != "": // the other server sees this one, and ends it
-		condition = free
-	case vacant:
-		entry, life = c.id+rand.Text(), max(life, c.commandTime())
-		u.add("$set", "lease", entry)
-	case waits:
-		entry, from = c.id+rand.Text(), max(from, min(c.last+1+lead, c.databaseNow()+microseconds(maxAhead)))
-		there = append(there, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(from)}}})
-		condition = free
-	case !c.renew && len(there)+len(c.idle()) == 0 && c.acked <= c.state.Acked:
-		c.mu.Unlock()
-		return nil
-	default:
-		condition = free
-	}
-	c.renew = false
-	if own || lease == "" { // else it is not in the way of the other server
-		u.add("$inc", "n", int64(1))
-	}
-	if entry != "" {
-		name := "flights." + entry
-		u.add("$max", name+".from", int64(from))
-		u.add("$set", name+".ms", msOf(life))
-		u.add("$currentDate", name+".since", true)
-	}
-	for _, name := range c.idle() {
-		u.add("$unset", "flights."+name, "")
-	}
-	u.add("$max", "last", int64(c.last))
-	u.add("$max", "acked", int64(c.acked))
-	for id, at := range c.state.Servers {
-		if c.gone(clockEntry{Since: at, Ms: msOf(c.timing.life)}) < c.now {
-			u.add("$unset", "servers."+id, "") // if it is not gone, it comes again
-		}
-	}
-	if c.left {
-		u.add("$unset", "servers."+c.id, "")
-	} else {
-		u.add("$currentDate", "servers."+c.id, true)
-	}
-	c.mu.Unlock()
-
-	state, err := c.change(ctx, append(bson.D{{Key: "_id", Value: clockID}, condition}, there...), u)
-	if err == nil && (state == nil || lease != "" && !own) {
-		err = cmp.Or(c.read(ctx), errNotYet)
-	}
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lead, c.failed = 0, err; errors.Is(err, errNotYet) {
-		if c.failed = nil; entry != "" {
-			c.lead = max(2*lead, microseconds(c.elapsed()-begun))
-		}
-	}
-	if err != nil {
-		c.renew = true
-		return err
-	}
-	if entry != "" {
-		g := grant{clockEntry: state.Flights[entry], name: entry, begun: begun}
-		if state.Lease == entry {
-			c.lease, from = g, max(c.present(), c.last+1)
-		}
-		c.serve(g, from)
-	}
-	if own && len(c.state.Servers) > 0 || len(c.idle()) > 0 {
-		c.edits.ask()
-	}
-	return nil
-}
-
-// clear withdraws the transactions of entries that are to be evicted. It waits for those
-// that are about to be committed, and so runs beside edit.
-func (c *clock) clear(ctx context.Context) error {
-	c.mu.Lock()
-	gone := make(map[string]bson.DateTime)
-	for entry, e := range c.state.Flights {
-		if !c.owns(entry) && c.now > c.gone(e) {
-			gone[entry] = e.Since
-		}
-	}
-	maps.DeleteFunc(c.cleared, func(entry string, since bson.DateTime) bool { return gone[entry] != since })
-	maps.DeleteFunc(gone, func(entry string, since bson.DateTime) bool { return c.cleared[entry] == since })
-	timeout := c.commandTime()
-	c.mu.Unlock()
-	var failed error
-	for entry, since := range gone {
-		step, cancel := context.WithTimeout(ctx, timeout)
-		err := deleteNotes(step, c.meta, notesOf(entry))
-		cancel()
-		if err != nil {
-			failed = err // it is tried again
-			continue
-		}
-		c.mu.Lock()
-		c.cleared[entry], c.renew = since, true
-		c.mu.Unlock()
-		c.edits.ask()
-	}
-	return failed
-}
-
-// open makes this server one of those on the database. known is the time of the last
-// version. Then run has to run.
-func (c *clock) open(ctx context.Context, known driver.Instant) error {
-	_, err := c.meta.InsertOne(ctx, bson.D{{Key: "_id", Value: clockID}, {Key: "last", Value: int64(known)}, {Key: "now", Value: bson.DateTime(0)}, {Key: "n", Value: int64(0)}})
-	if err != nil && !mongo.IsDuplicateKeyError(err) {
-		return err
-	}
-	c.last, c.renew = known, true
-	if err = c.read(ctx); err == nil {
-		err = c.edit(ctx)
-	}
-	if errors.Is(err, errNotYet) {
-		return nil
-	}
-	return err
-}
-
-// run edits the document from time to time, until the store is closed: the lease is renewed, or
-// taken when other servers have left, and others see that this one is there.
-func (c *clock) run() {
-	defer close(c.ended)
-	for c.alive.Err() == nil {
-		pause(c.alive, c.timing.renew)
-		c.mu.Lock()
-		c.renew = true
-		c.mu.Unlock()
-		_ = c.edits.do(c.alive) // it is tried again
-	}
-}
-
-// leave is called when nothing of this server is under way any more. What may still be
-// carried out stays in flight, until others evict it.
-func (c *clock) leave(ctx context.Context) error {
-	c.mu.Lock()
-	left := c.left
-	c.left, c.renew = true, true
-	c.mu.Unlock()
-	if left {
-		return nil
-	}
-	err := c.until(ctx, &c.edits, func(rounds int) bool { return rounds > 0 || c.state.Lease != "" && !c.owns(c.state.Lease) })
-	c.stop()
-	<-c.ended
-	if errors.Is(err, errEmptied) {
-		return nil
-	}
-	return err
 }

@@ -249,19 +249,6 @@ func (p *part) change(ctx context.Context, f *flight) (g guarded, still bool, er
 	return g, true, nil
 }
 
-// lifeOf is how long the database may run a write of a size in bytes; each further attempt
-// gets twice as long, so that a slow database can complete it.
-func (c *clock) lifeOf(bytes, attempt int) time.Duration {
-	life := c.timing.life + time.Duration(max(0, bytes-smallWrite))*time.Second/lifeBytes
-	return min(life<<attempt, max(longestLife, 4*life))
-}
-
-const (
-	// lifeBytes is the least assumed speed of large writes, in bytes per second.
-	lifeBytes  = 1 << 20
-	smallWrite = 64 << 10
-)
-
 // certainError is an error of a step before the one that commits.
 type certainError struct{ error }
 
@@ -553,11 +540,6 @@ func (t *committing) placeholders(ctx context.Context) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// inTime is the condition that the database's clock is not past the life of a flight.
-func (f *flight) inTime() bson.E {
-	return bson.E{Key: "$expr", Value: bson.D{{Key: "$lt", Value: bson.A{"$$NOW", f.until}}}}
 }
 
 func byKey(key string) bson.D { return bson.D{{Key: "_id", Value: encodeString(key)}} }

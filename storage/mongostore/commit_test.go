@@ -3,6 +3,7 @@ package mongostore
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -414,7 +415,7 @@ func TestLostConnections(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-	client, _, err := connect(uri, new(dialer)) // as the program does
+	client, _, err := connect(uri, new(net.Dialer)) // as the program does
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -129,32 +128,8 @@ func (nowhere) DialContext(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("only the URI is looked at")
 }
 
-// dialer opens connections and counts the bytes that they receive.
-type dialer struct{ heard atomic.Int64 }
-
-// DialContext implements options.ContextDialer.
-func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return countingConn{conn, &d.heard}, nil
-}
-
-type countingConn struct {
-	net.Conn
-	heard *atomic.Int64
-}
-
-// Read reads, and counts.
-func (c countingConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.heard.Add(int64(n))
-	return n, err
-}
-
-// Heard implements driver.Distant.
-func (s *Store) Heard() int64 { return s.dialer.heard.Load() }
+// Distant implements driver.Distant.
+func (*Store) Distant() {}
 
 // hello is a server's description of itself.
 type hello struct {
@@ -356,49 +331,5 @@ func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	}
-}
-
-// rounds runs a function for all callers that ask before it begins. Runs do not overlap.
-type rounds struct {
-	run     func() error
-	running sync.Mutex
-	mu      sync.Mutex
-	next    *round // the one that has not begun yet
-}
-
-type round struct {
-	done chan struct{}
-	err  error // to be read when done is closed
-}
-
-func (r *rounds) ask() *round {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.next != nil {
-		return r.next
-	}
-	this := &round{done: make(chan struct{})}
-	r.next = this
-	go func() {
-		r.running.Lock()
-		defer r.running.Unlock()
-		r.mu.Lock()
-		r.next = nil
-		r.mu.Unlock()
-		this.err = r.run()
-		close(this.done)
-	}()
-	return this
-}
-
-// do waits for a round that begins after the call, and returns its error, or that of the context.
-func (r *rounds) do(ctx context.Context) error {
-	this := r.ask()
-	select {
-	case <-this.done:
-		return this.err
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -12,12 +12,10 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// A driver.Filter becomes a condition of MongoDB in three steps: plan takes
+// A driver.Filter becomes a condition of MongoDB in two steps: plan takes
 // out what says nothing (nested negations, lists of one,
-// constants), so that its depth is that of what it says; hoist moves
-// conditions on the version itself out of conditions on list elements, where
-// the database cannot see them; compile writes it down for a place where
-// versions are.
+// constants), so that its depth is that of what it says; compile writes it down
+// for a place where versions are.
 
 // always and never are filters that need no database.
 type (
@@ -44,32 +42,51 @@ func plan(f driver.Filter) (driver.Filter, error) {
 		}
 	case driver.Text:
 		return f, checkText(f)
-	case driver.Present:
-		if f.Field.Meta != driver.MetaNone {
-			return always{}, nil
-		}
 	case driver.Any:
 		if f.Filter == nil {
 			return f, nil
 		}
 		inner, err := plan(f.Filter)
-		if err != nil {
-			return nil, err
+		switch inner.(type) {
+		case always:
+			inner = nil
+		case never:
+			return never{}, err
 		}
-		return anyOf(f.Field, inner), nil
+		return driver.Any{Field: f.Field, Filter: inner}, err
 	}
 	return f, nil
 }
 
+// planList is plan for the parts of an And, or of an Or.
 func planList(list []driver.Filter, and bool) (driver.Filter, error) {
-	planned := make([]driver.Filter, len(list))
-	for i, f := range list {
-		var err error
-		if planned[i], err = plan(f); err != nil {
+	var kept []driver.Filter
+	for _, f := range list {
+		f, err := plan(f)
+		if err != nil {
 			return nil, err
 		}
+		_, isAlways := f.(always)
+		_, isNever := f.(never)
+		switch {
+		case isNever && and, isAlways && !and:
+			return f, nil
+		case !isNever && !isAlways:
+			kept = append(kept, f)
+		}
 	}
-	return combine(planned, and, nil), nil
+	switch {
+	case len(kept) == 1:
+		return kept[0], nil
+	case and && len(kept) == 0:
+		return always{}, nil
+	case and:
+		return driver.And(kept), nil
+	case len(kept) == 0:
+		return never{}, nil
+	default:
+		return driver.Or(kept), nil
+	}
 }
 
 func negate(f driver.Filter) driver.Filter {
@@ -83,181 +100,6 @@ func negate(f driver.Filter) driver.Filter {
 	default:
 		return driver.Not{Filter: f}
 	}
-}
-
-func anyOf(field driver.Field, inner driver.Filter) driver.Filter {
-	switch inner.(type) {
-	case always:
-		return driver.Any{Field: field}
-	case never:
-		return never{}
-	default:
-		return driver.Any{Field: field, Filter: inner}
-	}
-}
-
-// combine joins filters that are simple already, each changed by a function.
-func combine(list []driver.Filter, and bool, change func(driver.Filter) driver.Filter) driver.Filter {
-	var kept []driver.Filter
-	for _, f := range list {
-		if change != nil {
-			f = change(f)
-		}
-		_, isAlways := f.(always)
-		_, isNever := f.(never)
-		switch {
-		case isNever && and, isAlways && !and:
-			return f
-		case !isNever && !isAlways:
-			kept = append(kept, f)
-		}
-	}
-	switch {
-	case len(kept) == 1:
-		return kept[0]
-	case and && len(kept) == 0:
-		return always{}
-	case and:
-		return driver.And(kept)
-	case len(kept) == 0:
-		return never{}
-	default:
-		return driver.Or(kept)
-	}
-}
-
-// depth is how many levels of a document a filter looks at.
-func depth(f driver.Filter) int {
-	deepest := 0
-	switch f := f.(type) {
-	case driver.And:
-		for _, g := range f {
-			deepest = max(deepest, depth(g))
-		}
-	case driver.Or:
-		for _, g := range f {
-			deepest = max(deepest, depth(g))
-		}
-	case driver.Not:
-		deepest = depth(f.Filter)
-	case driver.Compare:
-		deepest = len(f.Field.Path)
-	case driver.In:
-		deepest = len(f.Field.Path)
-	case driver.Text:
-		deepest = len(f.Field.Path)
-	case driver.Present:
-		if deepest = len(f.Field.Path); f.Field.Kind == driver.KindObject {
-			deepest++
-		}
-	case driver.Any:
-		deepest = len(f.Field.Path) + 1
-		if f.Filter != nil {
-			deepest += depth(f.Filter)
-		}
-	}
-	return deepest
-}
-
-// hoist takes conditions on the version out of an Any: where c is one of them,
-// Any(f) is c and Any(f with c true), or not c and Any(f with c false).
-func hoist(f driver.Filter) driver.Filter {
-	switch f := f.(type) {
-	case driver.And:
-		return combine(f, true, hoist)
-	case driver.Or:
-		return combine(f, false, hoist)
-	case driver.Not:
-		return negate(hoist(f.Filter))
-	case driver.Any:
-		c := metaCondition(f.Filter)
-		if c == nil {
-			return f
-		}
-		whether := func(known driver.Filter) driver.Filter {
-			return hoist(anyOf(f.Field, replace(f.Filter, c, known)))
-		}
-		return combine([]driver.Filter{
-			combine([]driver.Filter{c, whether(always{})}, true, nil),
-			combine([]driver.Filter{driver.Not{Filter: c}, whether(never{})}, true, nil),
-		}, false, nil)
-	default:
-		return f
-	}
-}
-
-// metaCondition finds a condition on the version inside a filter on elements.
-func metaCondition(f driver.Filter) driver.Filter {
-	switch f := f.(type) {
-	case driver.And:
-		return firstMeta(f)
-	case driver.Or:
-		return firstMeta(f)
-	case driver.Not:
-		return metaCondition(f.Filter)
-	case driver.Any:
-		return metaCondition(f.Filter)
-	case driver.Compare:
-		if f.Field.Meta != driver.MetaNone {
-			return f
-		}
-	case driver.In:
-		if f.Field.Meta != driver.MetaNone {
-			return f
-		}
-	case driver.Text:
-		if f.Field.Meta != driver.MetaNone {
-			return f
-		}
-	}
-	return nil
-}
-
-func firstMeta(list []driver.Filter) driver.Filter {
-	for _, f := range list {
-		if c := metaCondition(f); c != nil {
-			return c
-		}
-	}
-	return nil
-}
-
-// replace puts a constant in the place of a condition.
-func replace(f, c, known driver.Filter) driver.Filter {
-	with := func(f driver.Filter) driver.Filter { return replace(f, c, known) }
-	switch f := f.(type) {
-	case driver.And:
-		return combine(f, true, with)
-	case driver.Or:
-		return combine(f, false, with)
-	case driver.Not:
-		return negate(with(f.Filter))
-	case driver.Any:
-		if f.Filter == nil {
-			return f
-		}
-		return anyOf(f.Field, with(f.Filter))
-	default:
-		if sameCondition(f, c) {
-			return known
-		}
-		return f
-	}
-}
-
-func sameCondition(a, b driver.Filter) bool {
-	switch a := a.(type) {
-	case driver.Compare:
-		b, ok := b.(driver.Compare)
-		return ok && a.Field.Meta == b.Field.Meta && a.Field.Meta != driver.MetaNone && a.Op == b.Op && a.Value == b.Value
-	case driver.In:
-		b, ok := b.(driver.In)
-		return ok && a.Field.Meta == b.Field.Meta && a.Field.Meta != driver.MetaNone && slices.Equal(a.Values, b.Values)
-	case driver.Text:
-		b, ok := b.(driver.Text)
-		return ok && a.Field.Meta == b.Field.Meta && a.Field.Meta != driver.MetaNone && a.Op == b.Op && a.Value == b.Value && a.Fold == b.Fold
-	}
-	return false
 }
 
 // place is where compiled conditions find versions.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -85,8 +86,7 @@ func (s *Store) guarded() driver.Engine {
 }
 
 func openURI(ctx context.Context, uri string, o Options) (*Store, error) {
-	dials := new(dialer)
-	client, database, err := connect(uri, dials)
+	client, database, err := connect(uri, new(net.Dialer))
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,6 @@ func openURI(ctx context.Context, uri string, o Options) (*Store, error) {
 		_ = client.Disconnect(closing)
 		return nil, err
 	}
-	s.dialer = dials
 	return s, nil
 }
 

@@ -2,14 +2,11 @@ package mongostore
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 
 	"github.com/tidwall/gjson"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 )
 
 // sortBy is a query's order as a sort of the database. A repeated field decides
@@ -113,12 +110,8 @@ func newRow(order []driver.Order, v *driver.Version) row {
 
 // compareRows compares two rows by the order of a query.
 func compareRows(order []driver.Order, a, b row) int {
-	return comparePlaces(order, a.values, b.values, a.version.Key, b.version.Key)
-}
-
-func comparePlaces(order []driver.Order, a, b []any, aKey, bKey string) int {
 	for i, o := range order {
-		c := compareValues(a[i], b[i])
+		c := compareValues(a.values[i], b.values[i])
 		if o.Desc {
 			c = -c
 		}
@@ -126,7 +119,7 @@ func comparePlaces(order []driver.Order, a, b []any, aKey, bKey string) int {
 			return c
 		}
 	}
-	return cmp.Compare(aKey, bKey)
+	return cmp.Compare(a.version.Key, b.version.Key)
 }
 
 // compareValues orders two values of one kind; nil is before all.
@@ -155,20 +148,6 @@ func compareValues(a, b any) int {
 	}
 	return -1
 }
-
-// placeOf is a position's values, as those of a row.
-func placeOf(order []driver.Order, p *driver.Position) []any {
-	values := make([]any, len(order))
-	for i, o := range order {
-		if p.Values[i] != nil {
-			values[i] = operand(o.Field.Kind, p.Values[i])
-		}
-	}
-	return values
-}
-
-// Conditions on values deeper than the search form are evaluated here, on the JSON.
-// All others are evaluated by the database.
 
 // lookup follows a path of member names; lists are never entered. The result
 // does not exist if the path does not.
@@ -209,58 +188,4 @@ func valueOf(f driver.Field, v *driver.Version, at gjson.Result) any {
 	case driver.MetaNone:
 	}
 	return readAs(f.Kind, lookup(at, f.Path))
-}
-
-// holds evaluates a planned filter on a version, or on an element of a list.
-func holds(f driver.Filter, v *driver.Version, at gjson.Result) bool {
-	switch f := f.(type) {
-	case driver.And:
-		return !slices.ContainsFunc(f, func(g driver.Filter) bool { return !holds(g, v, at) })
-	case driver.Or:
-		return slices.ContainsFunc(f, func(g driver.Filter) bool { return holds(g, v, at) })
-	case driver.Not:
-		return !holds(f.Filter, v, at)
-	case driver.Compare:
-		value := valueOf(f.Field, v, at)
-		want := operand(f.Field.Kind, f.Value)
-		return value != nil && check.Relates(compareValues(value, want), f.Op)
-	case driver.In:
-		value := valueOf(f.Field, v, at)
-		return value != nil && slices.ContainsFunc(f.Values, func(x driver.Value) bool {
-			want := operand(f.Field.Kind, x)
-			return compareValues(value, want) == 0
-		})
-	case driver.Text:
-		value, ok := valueOf(f.Field, v, at).(string)
-		return ok && matches(decodeString(value), f)
-	case driver.Present:
-		switch value := lookup(at, f.Field.Path); f.Field.Kind {
-		case 0:
-			return value.Exists() && value.Type != gjson.Null
-		case driver.KindObject:
-			return value.IsObject()
-		default:
-			return readAs(f.Field.Kind, value) != nil
-		}
-	case driver.Any:
-		found := false
-		if list := lookup(at, f.Field.Path); list.IsArray() {
-			list.ForEach(func(_, element gjson.Result) bool {
-				found = f.Filter == nil || holds(f.Filter, v, element)
-				return !found
-			})
-		}
-		return found
-	case always:
-		return true
-	}
-	return false
-}
-
-func matches(s string, f driver.Text) bool {
-	want := f.Value
-	if f.Fold {
-		s, want = strings.ToLower(s), strings.ToLower(want)
-	}
-	return check.Matches([]byte(s), []byte(want), f.Op)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/tidwall/gjson"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -25,8 +24,7 @@ import (
 // planned is a prepared query.
 type planned struct {
 	*driver.Query
-	filter driver.Filter // planned and hoisted
-	local  bool          // deeper than the search form: filtered, sorted and limited here
+	filter driver.Filter // planned
 	// keys are the ranges that hold the keys of what the query finds; any key, unless keyed.
 	keys  []check.KeyRange
 	keyed bool
@@ -34,17 +32,12 @@ type planned struct {
 
 func planQuery(q *driver.Query) (*planned, error) {
 	p := &planned{Query: q, filter: always{}}
-	for _, o := range q.Order {
-		p.local = p.local || len(o.Field.Path) > maxDepth
-	}
 	if q.Filter != nil {
-		filter, err := plan(q.Filter)
-		if err != nil {
+		var err error
+		if p.filter, err = plan(q.Filter); err != nil {
 			return nil, err
 		}
-		p.filter = hoist(filter)
 	}
-	p.local = p.local || depth(p.filter) > maxDepth
 	p.keys, p.keyed = check.Keys(p.filter)
 	if p.sortedByKey() {
 		desc := len(q.Order) > 0 && q.Order[0].Desc
@@ -96,7 +89,7 @@ func (p *planned) inKeys(field string) bson.D {
 // are on keys says inKeys.
 func (p *planned) positions(at place) bson.A {
 	var conditions bson.A
-	if p.local || p.sortedByKey() {
+	if p.sortedByKey() {
 		return conditions
 	}
 	if p.After != nil {
@@ -106,13 +99,6 @@ func (p *planned) positions(at place) bson.A {
 		conditions = append(conditions, at.beyond(p.Order, p.Before, false))
 	}
 	return conditions
-}
-
-func (p *planned) limit() int64 {
-	if p.local {
-		return 0
-	}
-	return int64(p.Limit)
 }
 
 // Query implements driver.Engine. It takes one command for a read at Forever, two for
@@ -132,9 +118,6 @@ func (s *Store) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, 
 	})
 	if err != nil {
 		return nil, wrap(err, "querying "+c.name)
-	}
-	if p.local {
-		rows = p.evaluate(rows)
 	}
 	rows = p.page(rows)
 	found := make([]*driver.Version, len(rows))
@@ -168,10 +151,6 @@ func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 
 // count counts the versions of a query.
 func (c *collection) count(ctx context.Context, p *planned) (int64, error) {
-	if p.local {
-		rows, err := c.rows(ctx, p)
-		return int64(len(p.evaluate(rows))), err
-	}
 	if !c.knownSince(p.At) {
 		n, err := c.main.CountDocuments(ctx, p.currentFilter())
 		if err != nil {
@@ -231,7 +210,7 @@ func (c *collection) rows(ctx context.Context, p *planned) ([]row, error) {
 		return nil, nil
 	}
 	r := &reader{c: c, p: p, seen: make(map[string]bool)}
-	find := options.Find().SetSort(place.sortBy(at("current"), p.sorting(), p.Backward)).SetLimit(p.limit()).
+	find := options.Find().SetSort(at("current").sortBy(p.Order, p.Backward)).SetLimit(int64(p.Limit)).
 		SetProjection(headFields()).SetAllowDiskUse(true)
 	cursor, err := c.main.Find(ctx, p.currentFilter(), find)
 	if err := r.all(ctx, cursor, err, "current"); err != nil {
@@ -247,14 +226,6 @@ func (c *collection) rows(ctx context.Context, p *planned) ([]row, error) {
 	cursor, err = c.history.Aggregate(ctx, p.pastPipeline("vs"), options.Aggregate().SetAllowDiskUse(true))
 	err = r.all(ctx, cursor, err, "vs")
 	return r.complete(), err
-}
-
-// sorting is the order that the database sorts by.
-func (p *planned) sorting() []driver.Order {
-	if p.local {
-		return nil
-	}
-	return p.Order
 }
 
 // changedSince reports whether any document has a version after an instant. A positive
@@ -325,7 +296,7 @@ func (r *reader) all(ctx context.Context, cursor *mongo.Cursor, err error, field
 			return err
 		}
 		r.rows = append(r.rows, newRow(r.p.Order, &found.Version))
-		if size += int64(len(found.Data)); r.p.Exceeds(size) && !r.p.local {
+		if size += int64(len(found.Data)); r.p.Exceeds(size) {
 			r.last = append(r.last, r.rows[len(r.rows)-1])
 			return nil
 		}
@@ -345,18 +316,6 @@ func (r *reader) record(key string, raw bson.Raw, field string) (*record, error)
 	}
 	r.c.remember(key, h)
 	return &h.record, nil
-}
-
-// evaluate filters rows, and removes those outside the positions, if the database could
-// not.
-func (p *planned) evaluate(rows []row) []row {
-	return slices.DeleteFunc(rows, func(r row) bool {
-		against := func(position *driver.Position) int {
-			return comparePlaces(p.Order, r.values, placeOf(p.Order, position), r.version.Key, position.Key)
-		}
-		return p.After != nil && against(p.After) <= 0 || p.Before != nil && against(p.Before) >= 0 ||
-			!holds(p.filter, r.version, gjson.ParseBytes(r.version.Data))
-	})
 }
 
 // page sorts the rows of several places and returns those of the page.
@@ -388,7 +347,7 @@ func (p *planned) currentFilter() bson.D {
 		position *driver.Position
 		after    bool
 	}{{p.After, true}, {p.Before, false}} {
-		if end.position == nil || p.local || p.sortedByKey() {
+		if end.position == nil || p.sortedByKey() {
 			continue
 		}
 		if bound := here.bound(p.Order, end.position, end.after); bound != nil {
@@ -408,7 +367,7 @@ func (p *planned) currentFilter() bson.D {
 // filters reports whether the database applies the filter.
 func (p *planned) filters() bool {
 	_, all := p.filter.(always)
-	return !all && !p.local
+	return !all
 }
 
 // holding is the condition on a version's interval.
@@ -484,11 +443,11 @@ func (p *planned) around(list string, f driver.Filter) bson.D {
 // keys ends when it is full: no documents after its last key are examined.
 func (p *planned) pastPipeline(list string) bson.A {
 	here := at(list)
-	page := bson.A{bson.D{{Key: "$sort", Value: here.sortBy(p.sorting(), p.Backward)}}}
-	if n := p.limit(); n > 0 {
-		page = append(page, bson.D{{Key: "$limit", Value: n}})
+	page := bson.A{bson.D{{Key: "$sort", Value: here.sortBy(p.Order, p.Backward)}}}
+	if p.Limit > 0 {
+		page = append(page, bson.D{{Key: "$limit", Value: int64(p.Limit)}})
 	}
-	first := p.sortedByKey() && p.limit() > 0
+	first := p.sortedByKey() && p.Limit > 0
 	stages := bson.A{bson.D{{Key: "$match", Value: p.pastFilter(list)}}}
 	if first {
 		stages = append(stages, page...)

@@ -21,7 +21,7 @@ const StoppedVar = "ASOF_TEST_WRITE_FOR_STOP"
 func WriteForStop(uri string, input io.Reader) int {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetDialer(new(dialer)).SetRetryWrites(false))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetRetryWrites(false))
 	if err != nil {
 		return 1
 	}

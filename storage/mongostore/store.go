@@ -23,7 +23,6 @@ import (
 // Store is an engine over a database of MongoDB, behind a guard (see check.Guard).
 type Store struct {
 	client  *mongo.Client
-	dialer  *dialer // the client's, set when the store is open
 	db      *mongo.Database
 	meta    *mongo.Collection
 	clock   *clock
@@ -300,12 +299,6 @@ func isUnreachable(err error) bool {
 	return mongo.IsNetworkError(err) || errors.As(err, &connection) || isNeverSent(err)
 }
 
-// isForeignIndex reports whether an error is of a unique index that is not asof's.
-func isForeignIndex(err error) bool {
-	var write mongo.WriteException
-	return errors.As(err, &write) && slices.ContainsFunc(write.WriteErrors, ofForeignIndex)
-}
-
 // ofForeignIndex reports whether a duplicate is one of a unique index that is
 // not asof's: that of _id is the only one that asof has.
 func ofForeignIndex(e mongo.WriteError) bool {
@@ -313,7 +306,7 @@ func ofForeignIndex(e mongo.WriteError) bool {
 		first, err := keys.IndexErr(0)
 		return err == nil && first.Key() != "_id"
 	}
-	// Servers before 4.4 name the index in the message only.
+	// Some servers name the index in the message only.
 	_, after, named := strings.Cut(e.Message, " index: ")
 	name, _, _ := strings.Cut(after, " ")
 	return named && name != "_id_"

@@ -192,7 +192,7 @@ func (c *collection) version(key string, v bson.RawValue) (*record, error) {
 // is not in the search form.
 
 // maxDepth is how many levels of objects and lists the search form has. Each
-// takes two levels of BSON, of which the server allows 100.
+// takes two levels of BSON, of which the server allows 100; filters look at fewer.
 const maxDepth = 40
 
 // appendSearch appends the elements of an object's search form.

@@ -275,9 +275,6 @@ func (c *text) match(s *scope) bool {
 }
 
 func (c present) match(s *scope) bool {
-	if c.meta != driver.MetaNone {
-		return true
-	}
 	raw := c.raw(s)
 	switch c.kind {
 	case 0:
@@ -291,7 +288,7 @@ func (c present) match(s *scope) bool {
 
 func (c *element) match(s *scope) bool {
 	found := false
-	c.scope.meta, c.scope.looks = s.meta, s.looks
+	c.scope.looks = s.looks
 	list := c.raw(s)
 	rawjson.Elements(list, func(start, end int) bool {
 		e := list[start:end]
@@ -333,7 +330,6 @@ func (m *matcher) compile(f driver.Filter) condition {
 	case driver.Any:
 		inner := newMatcher()
 		inner.cond = inner.compile(f.Filter)
-		m.meta |= inner.meta
 		return &element{operand: m.operand(f.Field), inner: inner, scope: &scope{slots: make([][]byte, inner.slots)}}
 	default: // none: any element of a list
 		return always(true)

@@ -9,10 +9,7 @@ import (
 
 // History follows the versions of one document, as they are stored, and says what in
 // them cannot be. Its zero value is before the first version.
-type History struct {
-	Last     *driver.Version
-	Unsealed bool // the store is of a format without seals
-}
+type History struct{ Last *driver.Version }
 
 // Next takes the next version, in the order of numbers, and returns what is wrong with it.
 func (h *History) Next(v *driver.Version) (problems []string) {
@@ -43,10 +40,8 @@ func (h *History) Next(v *driver.Version) (problems []string) {
 	if err := Stored(v); err != nil {
 		problem("version %d: %v", v.Number, err)
 	}
-	if !h.Unsealed {
-		if err := seal.Verify(before, v); err != nil {
-			problem("version %d %v", v.Number, err)
-		}
+	if err := seal.Verify(before, v); err != nil {
+		problem("version %d %v", v.Number, err)
 	}
 	h.Last = v
 	return problems
