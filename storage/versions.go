@@ -254,7 +254,7 @@ func (i *VersionInfo) Author() *Actor { return &Actor{ID: i.v.Author} }
 func (i *VersionInfo) ApprovedBy() *Actor { return approverOf(i.v.Group) }
 
 // Hash is the hash of the version and of all before it (see package seal), in hexadecimal
-// digits; nil in a store of an older format that is only looked at.
+// digits; nil where an older server on the same database wrote it without.
 func (i *VersionInfo) Hash() *string { return optional(hex.EncodeToString(seal.Hash(i.v.Seal))) }
 
 // Message is what the writer said about it; nil for nothing.

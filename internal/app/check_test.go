@@ -107,8 +107,8 @@ func TestCheckFindsWhatExportRefuses(t *testing.T) {
 	}
 }
 
-// A file of an older program stays one that the older program can go on with, until
-// something is to be written to it.
+// A file of an older program is not looked at, and stays one that the older program can go on
+// with, until something is to be written to it.
 func TestLookingKeepsTheFormat(t *testing.T) {
 	old, err := os.ReadFile("../../storage/sqlitestore/testdata/format-1.db")
 	if err != nil {
@@ -126,7 +126,7 @@ func TestLookingKeepsTheFormat(t *testing.T) {
 		if c.command == "import" {
 			args = append(args, "-")
 		}
-		if status, out, errs := run(t, "", args...); status != 0 {
+		if status, out, errs := run(t, "", args...); (status == 0) != (c.format == 4) || status != 0 && !strings.Contains(errs, "start asof serve once") {
 			t.Fatalf("%s: status %d: %s%s", c.command, status, out, errs)
 		}
 		file, err := os.ReadFile(path)

@@ -76,12 +76,10 @@ func (k *checker) run() error {
 		}
 		k.epochs[i] = epochs
 	}
-	s, err := k.Prepare(`SELECT ` + documentColumns + ` FROM documents d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id`)
+	s, err := k.prepare(`SELECT `+documentColumns+` FROM documents d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id`, docOf(k.coll.id, 0), docOf(k.coll.id+1, 0))
 	if err != nil {
 		return err
 	}
-	s.BindInt64(1, int64(docOf(k.coll.id, 0)))
-	s.BindInt64(2, int64(docOf(k.coll.id+1, 0)))
 	if err := k.rows(s, k.document); err != nil {
 		return err
 	}
@@ -99,13 +97,11 @@ func (k *checker) document(s *sqlite.Stmt) error {
 	if !row.Deleted {
 		k.present++
 	}
-	h, err := k.Prepare(`SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= ?1 AND v.id < ?2 ORDER BY v.id`)
+	h, err := k.prepare(sqlDocumentLog, doc.version(0), (doc + 1).version(0))
 	if err != nil {
 		return err
 	}
-	h.BindInt64(1, doc.version(0))
-	h.BindInt64(2, (doc + 1).version(0))
-	history := check.History{Unsealed: k.unsealed}
+	var history check.History
 	expected := newIntervals(k.coll)
 	if err := k.rows(h, func(h *sqlite.Stmt) error {
 		v, err := k.version(h, k.coll.name, true, nil)
@@ -177,14 +173,10 @@ func (k *checker) entries(doc docID, key string, entries [][]interval) error {
 
 // find reports an entry that is missing or differs.
 func (k *checker) find(ix *index, key, query string, where int64, e interval, doc, until int64) error {
-	s, err := k.Prepare(query)
+	s, err := k.prepare(query, where, []byte(e.value), key, e.since)
 	if err != nil {
 		return err
 	}
-	s.BindInt64(1, where)
-	s.BindBytes(2, []byte(e.value))
-	s.BindText(3, key)
-	s.BindInt64(4, e.since)
 	row, err := s.Step()
 	switch {
 	case err != nil:
@@ -199,8 +191,8 @@ func (k *checker) find(ix *index, key, query string, where int64, e interval, do
 
 // counters compares the counters, which also finds superfluous entries.
 func (k *checker) counters() error {
-	count := func(what string, want int64, query string, args ...int64) error {
-		got, err := k.integer(query, args...)
+	count := func(what string, want int64, query string, values ...any) error {
+		got, err := k.integer(query, values...)
 		if err == nil && got != want {
 			k.report(fmt.Sprintf("%s: %d %s, but the history says %d", k.coll.name, got, what, want))
 		}
@@ -212,7 +204,7 @@ func (k *checker) counters() error {
 		count("live documents", k.present, `SELECT live FROM collections WHERE id = ?1`, id),
 		count("versions", k.versions, `SELECT versions FROM collections WHERE id = ?1`, id),
 		count("rows of history", k.versions, `SELECT count(*) FROM versions WHERE collection = ?1`, id),
-		count("documents of another collection", 0, `SELECT count(*) FROM documents WHERE id >= ?1 AND id < ?2 AND collection <> ?3`, int64(docOf(id, 0)), int64(docOf(id+1, 0)), id),
+		count("documents of another collection", 0, `SELECT count(*) FROM documents WHERE id >= ?1 AND id < ?2 AND collection <> ?3`, docOf(id, 0), docOf(id+1, 0), id),
 		count("rows of history of another document or collection", 0, `SELECT count(*) FROM versions WHERE id >= ?1 AND id < ?2 AND (collection <> ?3 OR document <> id >> 26)`,
 			docOf(id, 0).version(0), docOf(id+1, 0).version(0), id),
 		count("µs of the last commit", int64(k.last), `SELECT last FROM collections WHERE id = ?1`, id),
@@ -267,17 +259,17 @@ var instants = [...]struct{ table, unsealed, column string }{
 // Instants in the future that were only read at are dropped.
 func (s *Store) repair(ctx context.Context) error {
 	w, present := s.writer, driver.InstantOf(s.opts.Clock())
-	if _, err := w.integer(`UPDATE clock SET last = ?1 WHERE last > ?1`, int64(present)); err != nil {
+	if _, err := w.integer(`UPDATE clock SET last = ?1 WHERE last > ?1`, present); err != nil {
 		return err
 	}
-	if _, err := w.integer(`UPDATE loaded SET at = ?1 WHERE at > ?1`, int64(present)); err != nil {
+	if _, err := w.integer(`UPDATE loaded SET at = ?1 WHERE at > ?1`, present); err != nil {
 		return err
 	}
 	attempted, err := w.attemptedAfter(present)
 	if err != nil {
 		return err
 	}
-	latest, err := w.integer(`SELECT max(at) FROM versions WHERE at <= ?1`, int64(present))
+	latest, err := w.integer(`SELECT max(at) FROM versions WHERE at <= ?1`, present)
 	if err != nil {
 		return err
 	}
@@ -285,11 +277,10 @@ func (s *Store) repair(ctx context.Context) error {
 	if err := w.exec(`CREATE TEMP TABLE moved(old INTEGER PRIMARY KEY, new INTEGER NOT NULL)`); err != nil {
 		return err
 	}
-	st, err := w.Prepare(`SELECT DISTINCT at FROM versions WHERE at > ?1 ORDER BY at`)
+	st, err := w.prepare(`SELECT DISTINCT at FROM versions WHERE at > ?1 ORDER BY at`, present)
 	if err != nil {
 		return err
 	}
-	st.BindInt64(1, int64(present))
 	n := 0
 	if err := w.rows(st, func(st *sqlite.Stmt) error {
 		at := st.ColumnInt64(0)
@@ -305,7 +296,7 @@ func (s *Store) repair(ctx context.Context) error {
 	}
 	for _, c := range instants {
 		if _, err := w.integer(`UPDATE `+c.table+` SET `+c.unsealed+c.column+` = (SELECT new FROM moved WHERE old = `+c.column+`) WHERE `+c.column+` > ?1 AND `+c.column+` < ?2`,
-			int64(present), forever); err != nil {
+			present, forever); err != nil {
 			return err
 		}
 	}
@@ -317,7 +308,7 @@ func (s *Store) repair(ctx context.Context) error {
 		return err
 	}
 	// Watchers of the log must restart.
-	if _, err := w.integer(`UPDATE loaded SET at = ?1`, int64(present)); err != nil {
+	if _, err := w.integer(`UPDATE loaded SET at = ?1`, present); err != nil {
 		return err
 	}
 	return s.readLoaded()
@@ -326,11 +317,10 @@ func (s *Store) repair(ctx context.Context) error {
 // attemptedAfter returns when the versions after an instant were attempted, by their
 // times, if their identifiers have a time that is not after the instant.
 func (w *writer) attemptedAfter(present driver.Instant) (map[int64]int64, error) {
-	st, err := w.Prepare(`SELECT v.at, w.id FROM writes w JOIN versions v ON v.id = w.version WHERE v.at > ?1`)
+	st, err := w.prepare(`SELECT v.at, w.id FROM writes w JOIN versions v ON v.id = w.version WHERE v.at > ?1`, present)
 	if err != nil {
 		return nil, err
 	}
-	st.BindInt64(1, int64(present))
 	attempted := map[int64]int64{}
 	err = w.rows(st, func(st *sqlite.Stmt) error {
 		id, err := uuid.FromBytes(w.raw(st, 1))

@@ -18,13 +18,7 @@ func (s *Store) declare(ctx context.Context) error {
 		if decl.Name == "" {
 			return invalidf("a collection has no name")
 		}
-		st, err := w.Prepare(`INSERT INTO collections(name) VALUES(?1) ON CONFLICT DO NOTHING`)
-		if err != nil {
-			return err
-		}
-		st.BindText(1, decl.Name)
-		_, err = st.Step()
-		if err := finish(st, err); err != nil {
+		if _, err := w.integer(`INSERT INTO collections(name) VALUES(?1) ON CONFLICT DO NOTHING`, decl.Name); err != nil {
 			return err
 		}
 	}
@@ -100,13 +94,12 @@ func (s *Store) readDeclarations() error {
 	if err != nil {
 		return err
 	}
-	row, err := st.Step()
-	for ; row && err == nil; row, err = st.Step() {
+	if err := w.rows(st, func(st *sqlite.Stmt) error {
 		coll := newCollection(st.ColumnInt64(0), st.ColumnText(1))
 		s.collections = append(s.collections, coll)
 		s.byName[coll.name], s.byID[coll.id] = coll, coll
-	}
-	if err := finish(st, err); err != nil {
+		return nil
+	}); err != nil {
 		return err
 	}
 	if len(s.collections) > maxCollections {
@@ -115,49 +108,33 @@ func (s *Store) readDeclarations() error {
 	if st, err = w.Prepare(`SELECT id, collection, path, kind, list FROM indexes ORDER BY id`); err != nil {
 		return err
 	}
-	row, err = st.Step()
-	for ; row && err == nil; row, err = st.Step() {
-		ix, e := readIndex(st)
+	if err := w.rows(st, func(st *sqlite.Stmt) error {
+		ix := &index{id: st.ColumnInt64(0), decl: driver.Index{Kind: driver.Kind(st.ColumnInt64(3)), List: st.ColumnInt64(4) != 0}}
 		coll := s.byID[st.ColumnInt64(1)]
-		if e == nil && coll == nil {
-			e = internalf("index %d is of no collection", ix.id)
+		if err := json.Unmarshal([]byte(st.ColumnText(2)), &ix.decl.Path); err != nil || coll == nil {
+			return internalf("index %d is of no collection, or has no path: %v", ix.id, err)
 		}
-		if err = e; err == nil {
-			coll.addIndex(ix)
-		}
-	}
-	if err := finish(st, err); err != nil {
+		coll.addIndex(ix)
+		return nil
+	}); err != nil {
 		return err
 	}
 	return s.reload(w.conn)
-}
-
-func readIndex(st *sqlite.Stmt) (*index, error) {
-	ix := &index{id: st.ColumnInt64(0), decl: driver.Index{
-		Kind: driver.Kind(st.ColumnInt64(3)),
-		List: st.ColumnInt64(4) != 0,
-	}}
-	if err := json.Unmarshal([]byte(st.ColumnText(2)), &ix.decl.Path); err != nil {
-		return nil, internalf("path of index %d: %w", ix.id, err)
-	}
-	return ix, nil
 }
 
 // reload reads the counters and epochs that the writer keeps in memory.
 func (s *Store) reload(c *conn) error {
 	for _, coll := range s.collections {
 		coll.dirty = false
-		st, err := c.Prepare(`SELECT sequence, live, versions, last FROM collections WHERE id = ?1`)
+		st, err := c.prepare(`SELECT sequence, live, versions, last FROM collections WHERE id = ?1`, coll.id)
 		if err != nil {
 			return err
 		}
-		st.BindInt64(1, coll.id)
-		row, err := st.Step()
-		if row {
+		if err := c.rows(st, func(st *sqlite.Stmt) error {
 			coll.sequence, coll.live, coll.versions = st.ColumnInt64(0), st.ColumnInt64(1), st.ColumnInt64(2)
 			coll.last = driver.Instant(st.ColumnInt64(3))
-		}
-		if err := finish(st, err); err != nil {
+			return nil
+		}); err != nil {
 			return err
 		}
 		for _, ix := range coll.indexes {
@@ -178,38 +155,26 @@ func (s *Store) reload(c *conn) error {
 
 // readEpochs reads an index's epochs in their order.
 func (c *conn) readEpochs(ix int64) ([]epoch, error) {
-	st, err := c.Prepare(`SELECT id, start, base, closed FROM epochs WHERE idx = ?1 ORDER BY start`)
+	st, err := c.prepare(`SELECT id, start, base, closed FROM epochs WHERE idx = ?1 ORDER BY start`, ix)
 	if err != nil {
 		return nil, err
 	}
-	st.BindInt64(1, ix)
 	var epochs []epoch
-	row, err := st.Step()
-	for ; row && err == nil; row, err = st.Step() {
-		epochs = append(epochs, epoch{
-			id: st.ColumnInt64(0), start: st.ColumnInt64(1), base: st.ColumnInt64(2), closed: st.ColumnInt64(3),
-		})
-	}
-	return epochs, finish(st, err)
+	err = c.rows(st, func(st *sqlite.Stmt) error {
+		epochs = append(epochs, epoch{id: st.ColumnInt64(0), start: st.ColumnInt64(1), base: st.ColumnInt64(2), closed: st.ColumnInt64(3)})
+		return nil
+	})
+	return epochs, err
 }
 
 // buildIndex adds an index and fills it from the history.
 func (s *Store) buildIndex(ctx context.Context, coll *collection, decl driver.Index) error {
 	w := s.writer
-	path, err := encodePath(decl.Path)
-	if err != nil {
-		return err
+	path, err := json.Marshal(decl.Path)
+	if err == nil {
+		_, err = w.integer(`INSERT INTO indexes(collection, path, kind, list) VALUES(?1, ?2, ?3, ?4)`, coll.id, string(path), int64(decl.Kind), decl.List)
 	}
-	st, err := w.Prepare(`INSERT INTO indexes(collection, path, kind, list) VALUES(?1, ?2, ?3, ?4)`)
 	if err != nil {
-		return err
-	}
-	st.BindInt64(1, coll.id)
-	st.BindText(2, path)
-	st.BindInt64(3, int64(decl.Kind))
-	st.BindBool(4, decl.List)
-	_, err = st.Step()
-	if err := finish(st, err); err != nil {
 		return err
 	}
 	ix := &index{id: w.LastInsertRowID(), decl: decl}
@@ -231,19 +196,16 @@ func (s *Store) fillIndex(ctx context.Context, coll *collection, ix *index) erro
 	// A separate collection with this index only, so that the others are not written.
 	only := newCollection(coll.id, coll.name)
 	only.addIndex(ix)
-	st, err := w.Prepare(`SELECT id, key, deleted, at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`)
+	st, err := w.prepare(`SELECT id, key, deleted, at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`, docOf(coll.id, 0).version(0), docOf(coll.id+1, 0).version(0))
 	if err != nil {
 		return err
 	}
-	st.BindInt64(1, docOf(coll.id, 0).version(0))
-	st.BindInt64(2, docOf(coll.id+1, 0).version(0))
 	var doc *state
-	row, err := st.Step()
-	for ; row && err == nil; row, err = st.Step() {
+	if err := w.rows(st, func(st *sqlite.Stmt) error {
 		if id := docOfVersion(st.ColumnInt64(0)); doc == nil || doc.id != id {
 			if len(w.pending.touched) >= fillBatch {
-				if err = w.fill(ctx, ix); err != nil {
-					break
+				if err := w.fill(ctx, ix); err != nil {
+					return err
 				}
 			}
 			doc = &state{coll: only, id: id, key: st.ColumnText(1), entries: make([][]entry, 1)}
@@ -252,8 +214,8 @@ func (s *Store) fillIndex(ctx context.Context, coll *collection, ix *index) erro
 			Deleted: st.ColumnInt64(2) != 0, RecordedAt: driver.Instant(st.ColumnInt64(3)), Data: w.bytes(st, 4),
 		}
 		w.setCurrent(doc, doc.number+1, v)
-	}
-	if err := finish(st, err); err != nil {
+		return nil
+	}); err != nil {
 		return err
 	}
 	return w.fill(ctx, ix)
@@ -333,10 +295,4 @@ func (c *collection) addIndex(ix *index) {
 		c.slots++
 	}
 	c.indexes = append(c.indexes, ix)
-}
-
-// encodePath returns the stored form of an index's path.
-func encodePath(path []string) (string, error) {
-	b, err := json.Marshal(path)
-	return string(b), err
 }

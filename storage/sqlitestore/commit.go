@@ -216,7 +216,8 @@ func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*stat
 	if err := w.writeVersions(st, v.Number, []*driver.Version{v}, [][]byte{v.Seal}); err != nil {
 		return nil, nil, err
 	}
-	return st, v, w.recordAttempt(id, st.id.version(v.Number))
+	_, err = w.integer(`INSERT INTO writes(id, version) VALUES(?1, ?2)`, id, st.id.version(v.Number))
+	return st, v, err
 }
 
 // forgetNew returns the sequence number of a document that was not stored. Numbers must
@@ -249,28 +250,7 @@ func attemptID(id string) []byte {
 
 // attempt returns the row of the version that an attempt created; 0 if none.
 func (w *writer) attempt(id []byte) (int64, error) {
-	s, err := w.Prepare(`SELECT version FROM writes WHERE id = ?1`)
-	if err != nil {
-		return 0, err
-	}
-	s.BindBytes(1, id)
-	version := int64(0)
-	row, err := s.Step()
-	if row {
-		version = s.ColumnInt64(0)
-	}
-	return version, finish(s, err)
-}
-
-func (w *writer) recordAttempt(id []byte, version int64) error {
-	s, err := w.Prepare(`INSERT INTO writes(id, version) VALUES(?1, ?2)`)
-	if err != nil {
-		return err
-	}
-	s.BindBytes(1, id)
-	s.BindInt64(2, version)
-	_, err = s.Step()
-	return finish(s, err)
+	return w.integer(`SELECT version FROM writes WHERE id = ?1`, id)
 }
 
 // versionOf returns a version that was committed before.
@@ -347,12 +327,10 @@ func (w *writer) state(coll *collection, key string) (*state, error) {
 
 func (w *writer) readState(coll *collection, key string) (*state, error) {
 	st := &state{coll: coll, key: key, entries: make([][]entry, len(coll.indexes))}
-	s, err := w.Prepare(sqlState)
+	s, err := w.prepare(sqlState, coll.id, key)
 	if err != nil {
 		return nil, err
 	}
-	s.BindInt64(1, coll.id)
-	s.BindText(2, key)
 	row, err := s.Step()
 	if err != nil || !row {
 		return st, finish(s, err)

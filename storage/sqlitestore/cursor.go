@@ -59,13 +59,11 @@ func (r *run) sources(ix *index) (list [2]source, err error) {
 	case r.live:
 		return [2]source{{fromLive, ix.id}}, nil
 	}
-	s, err := r.c.Prepare(`SELECT id, EXISTS(SELECT 1 FROM epochs l WHERE l.idx = ?1 AND l.start > ?2)
-		FROM epochs WHERE idx = ?1 AND start <= ?2 ORDER BY start DESC LIMIT 1`)
+	s, err := r.c.prepare(`SELECT id, EXISTS(SELECT 1 FROM epochs l WHERE l.idx = ?1 AND l.start > ?2)
+		FROM epochs WHERE idx = ?1 AND start <= ?2 ORDER BY start DESC LIMIT 1`, ix.id, r.at)
 	if err != nil {
 		return list, err
 	}
-	s.BindInt64(1, ix.id)
-	s.BindInt64(2, int64(r.at))
 	row, err := s.Step()
 	if row {
 		list[1] = source{fromPast, s.ColumnInt64(0)}

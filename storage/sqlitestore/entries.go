@@ -157,20 +157,13 @@ func (w *writer) flushEntries() error {
 // update took 8 % more processor time.
 func (w *writer) remove(c *change) (bool, error) {
 	const of = ` FROM entries WHERE idx = ?1 AND value = ?2 AND key = ?3`
-	for _, query := range []string{`SELECT since` + of, `DELETE` + of} {
-		s, err := w.Prepare(query)
+	for i, query := range []string{`SELECT since` + of, `DELETE` + of} {
+		since, err := w.integer(query, c.ix.id, c.value, c.st.key)
 		if err != nil {
 			return false, err
 		}
-		s.BindInt64(1, c.ix.id)
-		s.BindBytes(2, c.value)
-		s.BindText(3, c.st.key)
-		row, err := s.Step()
-		if row {
-			c.since = driver.Instant(s.ColumnInt64(0))
-		}
-		if err := finish(s, err); err != nil {
-			return false, err
+		if i == 0 {
+			c.since = driver.Instant(since)
 		}
 	}
 	return w.Changes() == 1, nil
@@ -178,17 +171,7 @@ func (w *writer) remove(c *change) (bool, error) {
 
 // open writes an entry that has not ended.
 func (w *writer) open(c change) error {
-	s, err := w.Prepare(`INSERT INTO entries(idx, value, key, document, since) VALUES(?1, ?2, ?3, ?4, ?5)`)
-	if err != nil {
-		return err
-	}
-	s.BindInt64(1, c.ix.id)
-	s.BindBytes(2, c.value)
-	s.BindText(3, c.st.key)
-	s.BindInt64(4, int64(c.st.id))
-	s.BindInt64(5, int64(c.since))
-	_, err = s.Step()
-	if err := finish(s, err); err != nil {
+	if _, err := w.integer(`INSERT INTO entries(idx, value, key, document, since) VALUES(?1, ?2, ?3, ?4, ?5)`, c.ix.id, c.value, c.st.key, c.st.id, c.since); err != nil {
 		return err
 	}
 	c.ix.live++

@@ -42,21 +42,9 @@ func (ix *index) end(i int) int64 {
 	return forever
 }
 
-const sqlInsertPast = `INSERT INTO past(epoch, value, key, since, until, document) VALUES(?1, ?2, ?3, ?4, ?5, ?6)`
-
 func (w *writer) insertPast(e *epoch, c change, since, until int64) error {
-	s, err := w.Prepare(sqlInsertPast)
-	if err != nil {
-		return err
-	}
-	s.BindInt64(1, e.id)
-	s.BindBytes(2, c.value)
-	s.BindText(3, c.st.key)
-	s.BindInt64(4, since)
-	s.BindInt64(5, until)
-	s.BindInt64(6, int64(c.st.id))
-	_, err = s.Step()
-	return finish(s, err)
+	_, err := w.integer(`INSERT INTO past(epoch, value, key, since, until, document) VALUES(?1, ?2, ?3, ?4, ?5, ?6)`, e.id, c.value, c.st.key, since, until, c.st.id)
+	return err
 }
 
 // addInterval records an entry that has ended already, in every epoch that it
@@ -113,28 +101,18 @@ func (w *writer) endOpen(c change) error {
 	ix.dirty = true
 	for i := last - 1; i >= 0 && ix.end(i) > until && ix.end(i) > since; i-- {
 		e := &ix.epochs[i]
-		query := `UPDATE past SET until = ?5 WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4`
+		const at = ` WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4`
+		var err error
 		if e.start >= until {
-			query = `DELETE FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4`
+			_, err = w.integer(`DELETE FROM past`+at, e.id, c.value, c.st.key, since)
 		} else {
+			_, err = w.integer(`UPDATE past SET until = ?5`+at, e.id, c.value, c.st.key, since, until)
 			e.closed++
 		}
-		e.base--
-		s, err := w.Prepare(query)
 		if err != nil {
 			return err
 		}
-		s.BindInt64(1, e.id)
-		s.BindBytes(2, c.value)
-		s.BindText(3, c.st.key)
-		s.BindInt64(4, since)
-		if e.start < until {
-			s.BindInt64(5, until)
-		}
-		_, err = s.Step()
-		if err := finish(s, err); err != nil {
-			return err
-		}
+		e.base--
 		e.dirty = true
 	}
 	return nil

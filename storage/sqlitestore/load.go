@@ -70,7 +70,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 				s.clock.Begin()
 				instant = s.clock.Next()
 			}
-			_, err := w.integer(`UPDATE loaded SET at = ?1`, int64(instant))
+			_, err := w.integer(`UPDATE loaded SET at = ?1`, instant)
 			return err
 		}
 		err := w.transaction(load)

@@ -119,12 +119,10 @@ type lastVersion struct {
 
 // lastVersion returns a document's row and its last version; 0 if it never existed.
 func (c *conn) lastVersion(coll *collection, key string) (id docID, last lastVersion, err error) {
-	s, err := c.Prepare(`SELECT id, number, at FROM documents WHERE collection = ?1 AND key = ?2`)
+	s, err := c.prepare(`SELECT id, number, at FROM documents WHERE collection = ?1 AND key = ?2`, coll.id, key)
 	if err != nil {
 		return 0, last, err
 	}
-	s.BindInt64(1, coll.id)
-	s.BindText(2, key)
 	row, err := s.Step()
 	if row {
 		id, last = docID(s.ColumnInt64(0)), lastVersion{s.ColumnInt64(1), driver.Instant(s.ColumnInt64(2))}
@@ -269,7 +267,7 @@ func (st *stream) narrow(c *conn, doc docID, last lastVersion, key string) error
 			return errBulk
 		}
 		var err error
-		*to, err = c.integer(`SELECT id FROM versions INDEXED BY versions_at WHERE document = ?1 AND at >= ?2 ORDER BY at LIMIT 1`, int64(doc), at)
+		*to, err = c.integer(`SELECT id FROM versions INDEXED BY versions_at WHERE document = ?1 AND at >= ?2 ORDER BY at LIMIT 1`, doc, at)
 		return err
 	}
 	if err := bound(st.from, &st.low); err != nil {
@@ -352,12 +350,10 @@ func (st *stream) readDocument(c *conn) error {
 		st.ended = true
 		return nil
 	}
-	s, err := c.Prepare(query)
+	s, err := c.prepare(query, low, min(high+1, (st.doc+1).version(0)))
 	if err != nil {
 		return err
 	}
-	s.BindInt64(1, low)
-	s.BindInt64(2, min(high+1, (st.doc+1).version(0)))
 	var near *driver.Version // the row before, in the order of reading
 	size := 0
 	row, err := s.Step()

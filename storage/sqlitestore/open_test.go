@@ -329,19 +329,15 @@ func TestInspect(t *testing.T) {
 		{Name: "things", Indexes: []driver.Index{{Path: []string{"other"}, Kind: driver.KindString}}},
 		{Name: "unknown", Indexes: []driver.Index{{Path: []string{"n"}, Kind: driver.KindString}}},
 	}
-	for _, name := range []string{"testdata/format-1.db", "testdata/format-2.db", "testdata/format-3.db", "the present one"} {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			source := name
-			if name == "the present one" { // what the one before is upgraded to
-				source = "testdata/format-3.db"
-			}
-			file, err := os.ReadFile(source)
+	for version := int64(1); version <= formatVersion; version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			file, err := os.ReadFile(formatFile(int(min(version, formatVersion-1))))
 			if err != nil {
 				t.Fatal(err)
 			}
 			path := filepath.Join(t.TempDir(), "copy.db")
 			writeFile(t, path, string(file))
-			if source != name {
+			if version == formatVersion { // what the one before is upgraded to
 				s, err := open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "things"}}, Clock: formatClock})
 				if err != nil {
 					t.Fatal(err)
@@ -352,6 +348,12 @@ func TestInspect(t *testing.T) {
 			}
 			before := shape(t, path)
 			s, err := open(t.Context(), path, Options{Collections: declared, Clock: formatClock, Inspect: true})
+			if version < formatVersion {
+				if driver.CodeOf(err) != driver.CodeInvalid || !strings.Contains(err.Error(), "start asof serve once") || !cmp.Equal(before, shape(t, path)) {
+					t.Errorf("looking at an older format: %v", err)
+				}
+				return
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -157,11 +157,10 @@ func inSnapshot[T any](r *run, c *conn, answer func() (T, error)) (T, error) {
 
 // begin reads the collection's counters in the snapshot.
 func (r *run) begin() error {
-	s, err := r.c.Prepare(`SELECT last, live FROM collections WHERE id = ?1`)
+	s, err := r.c.prepare(`SELECT last, live FROM collections WHERE id = ?1`, r.coll.id)
 	if err != nil {
 		return err
 	}
-	s.BindInt64(1, r.coll.id)
 	row, err := s.Step()
 	if row {
 		r.last = driver.Instant(s.ColumnInt64(0))
@@ -194,14 +193,8 @@ func (r *run) renew(follows bool) error {
 	return cmp.Or(err, r.begin())
 }
 
-// loads returns the instant of the last load in the snapshot. A store that is opened
-// for inspection has no loads, and its file may not have the table.
-func (c *conn) loads() (int64, error) {
-	if c.inspect {
-		return 0, nil
-	}
-	return c.integer(`SELECT at FROM loaded`)
-}
+// loads returns the instant of the last load in the snapshot.
+func (c *conn) loads() (int64, error) { return c.integer(`SELECT at FROM loaded`) }
 
 // compare is the query's order.
 func (r *run) compare(a, b *candidate) int {
@@ -238,12 +231,11 @@ func (r *run) whole(c *candidate, i int, into *scope) []byte {
 	if !c.isCut(i) || r.scope.looks.err != nil {
 		return c.values[i]
 	}
-	s, err := r.c.Prepare(`SELECT data FROM versions WHERE id = ?1`)
+	s, err := r.c.prepare(`SELECT data FROM versions WHERE id = ?1`, c.doc.version(c.number))
 	if err != nil {
 		r.scope.looks.err = err
 		return nil
 	}
-	s.BindInt64(1, c.doc.version(c.number))
 	row, err := s.Step()
 	if row {
 		data := r.c.raw(s, 0)

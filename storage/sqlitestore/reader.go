@@ -34,8 +34,6 @@ type conn struct {
 	asked int64         // when the snapshot was taken
 
 	restless bool // for tests
-	inspect  bool // see Options.Inspect
-	unsealed bool // the file's format has no seals, and it is only looked at
 }
 
 // Limits of a connection's strings: their number, after which all are dropped, and
@@ -49,7 +47,7 @@ const (
 func newConn(c *sqlite.Conn, s *Store) *conn {
 	return &conn{
 		Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: &s.bulk, small: s.opts.smallDocument, restless: s.opts.restless,
-		cached: s.cached, count: unsettled, asks: &s.asks, inspect: s.opts.Inspect, unsealed: s.unsealed,
+		cached: s.cached, count: unsettled, asks: &s.asks,
 	}
 }
 
@@ -194,14 +192,6 @@ func next(s *sqlite.Stmt) driver.Instant {
 	return driver.Forever
 }
 
-// Prepare prepares a statement, which finds no seals where the file's format has none.
-func (c *conn) Prepare(query string) (*sqlite.Stmt, error) {
-	if c.unsealed {
-		query = strings.NewReplacer("d.seal", "NULL", "v.seal", "NULL").Replace(query)
-	}
-	return c.Conn.Prepare(query)
-}
-
 // exec runs a statement that returns no rows.
 func (c *conn) exec(query string) error {
 	s, err := c.Prepare(query)
@@ -212,14 +202,38 @@ func (c *conn) exec(query string) error {
 	return finish(s, err)
 }
 
-// integer runs a statement that returns one number; 0 if it returns no row.
-func (c *conn) integer(query string, args ...int64) (int64, error) {
+// prepare prepares a statement with the values of its parameters.
+func (c *conn) prepare(query string, values ...any) (*sqlite.Stmt, error) {
 	s, err := c.Prepare(query)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	for i, a := range args {
-		s.BindInt64(i+1, a)
+	for i, value := range values {
+		switch value := value.(type) {
+		case int64:
+			s.BindInt64(i+1, value)
+		case docID:
+			s.BindInt64(i+1, int64(value))
+		case driver.Instant:
+			s.BindInt64(i+1, int64(value))
+		case bool:
+			s.BindBool(i+1, value)
+		case string:
+			s.BindText(i+1, value)
+		case []byte:
+			s.BindBytes(i+1, value)
+		default:
+			return nil, internalf("a parameter of %s is a %T", query, value)
+		}
+	}
+	return s, nil
+}
+
+// integer runs a statement that returns one number at most; 0 if it returns no row.
+func (c *conn) integer(query string, values ...any) (int64, error) {
+	s, err := c.prepare(query, values...)
+	if err != nil {
+		return 0, err
 	}
 	n := int64(0)
 	row, err := s.Step()

@@ -152,12 +152,10 @@ func (l *intervals) next(at int64, data []byte) {
 // intervals follow from the history of a document.
 func (w *writer) intervals(st *state) (*intervals, error) {
 	l := newIntervals(st.coll)
-	s, err := w.Prepare(`SELECT at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`)
+	s, err := w.prepare(`SELECT at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`, st.id.version(0), (st.id + 1).version(0))
 	if err != nil {
 		return nil, err
 	}
-	s.BindInt64(1, st.id.version(0))
-	s.BindInt64(2, (st.id + 1).version(0))
 	return l, w.rows(s, func(s *sqlite.Stmt) error {
 		l.next(s.ColumnInt64(0), bytes.Clone(w.raw(s, 1)))
 		return nil
@@ -188,21 +186,10 @@ func (w *writer) removeInterval(c change) error {
 		if e.start >= int64(c.until) || open && i == len(ix.epochs)-1 {
 			continue
 		}
-		s, err := w.Prepare(`DELETE FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4 RETURNING until`)
-		if err != nil {
+		switch until, err := w.integer(`DELETE FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4 RETURNING until`, e.id, c.value, c.st.key, c.since); {
+		case err != nil:
 			return err
-		}
-		s.BindInt64(1, e.id)
-		s.BindBytes(2, c.value)
-		s.BindText(3, c.st.key)
-		s.BindInt64(4, int64(c.since))
-		row, err := s.Step()
-		until := s.ColumnInt64(0)
-		if err := finish(s, err); err != nil {
-			return err
-		}
-		switch {
-		case !row:
+		case until == 0:
 			return missing()
 		case until == forever:
 			e.base--

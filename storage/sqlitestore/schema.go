@@ -244,10 +244,6 @@ func (c *conn) sealAll(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	set, err := c.Prepare(`UPDATE versions SET seal = ?2 WHERE id = ?1`)
-	if err != nil {
-		return err
-	}
 	var last int64 // the version that was sealed last
 	var before []byte
 	for done := 0; ctx.Err() == nil; {
@@ -274,10 +270,7 @@ func (c *conn) sealAll(ctx context.Context, log *slog.Logger) error {
 			return err
 		}
 		for i, id := range ids {
-			set.BindInt64(1, id)
-			set.BindBytes(2, seals[i])
-			_, err := set.Step()
-			if err := finish(set, err); err != nil {
+			if _, err := c.integer(`UPDATE versions SET seal = ?2 WHERE id = ?1`, id, seals[i]); err != nil {
 				return err
 			}
 		}
@@ -291,14 +284,9 @@ func (c *conn) sealAll(ctx context.Context, log *slog.Logger) error {
 	return ctx.Err()
 }
 
-// readLoaded reads the instant of the last load. A file of an older format that is
-// opened for inspection does not have it.
+// readLoaded reads the instant of the last load.
 func (s *Store) readLoaded() error {
-	version, err := s.writer.integer("PRAGMA user_version")
-	if err != nil || version < 3 {
-		return err
-	}
-	at, err := s.writer.integer("SELECT at FROM loaded")
+	at, err := s.writer.loads()
 	if err == nil {
 		s.loaded.Store(at)
 	}

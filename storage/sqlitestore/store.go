@@ -104,7 +104,6 @@ type Store struct {
 	bulk        bulk
 	cached      *versionCache
 	loaded      atomic.Int64 // the instant of the last load
-	unsealed    bool         // see conn
 	frozen      bool         // opened for inspection with an empty log: the file does not change while it is open
 	closed      bool
 }
@@ -340,7 +339,7 @@ func (s *Store) noteEnd() error {
 	err := s.writer.exec("PRAGMA synchronous = " + closingSync[s.opts.Sync])
 	if err == nil {
 		// With SyncNormal this transaction syncs all earlier ones in the log.
-		_, err = s.writer.integer("UPDATE clock SET last = max(last, ?1)", int64(s.clock.Stop()))
+		_, err = s.writer.integer("UPDATE clock SET last = max(last, ?1)", s.clock.Stop())
 	}
 	if err == nil {
 		err = s.lease.note(0) // the table has the last instant
@@ -387,11 +386,12 @@ func (s *Store) readUnchanged() error {
 	if err != nil {
 		return err
 	}
-	if version == 0 {
+	switch {
+	case version == 0:
 		return invalidf("the file is empty, and no store yet")
+	case version < formatVersion:
+		return invalidf("the file has format %d, and can be looked at in format %d only; start asof serve once on it, or on a copy, which converts it", version, formatVersion)
 	}
-	s.unsealed = version < 4
-	s.writer.unsealed = s.unsealed
 	if err := s.readDeclarations(); err != nil {
 		return err
 	}

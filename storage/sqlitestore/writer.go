@@ -249,17 +249,7 @@ func (w *writer) flush() error {
 		if !coll.dirty {
 			continue
 		}
-		s, err := w.Prepare(`UPDATE collections SET sequence = ?2, live = ?3, versions = ?4, last = ?5 WHERE id = ?1`)
-		if err != nil {
-			return err
-		}
-		s.BindInt64(1, coll.id)
-		s.BindInt64(2, coll.sequence)
-		s.BindInt64(3, coll.live)
-		s.BindInt64(4, coll.versions)
-		s.BindInt64(5, int64(coll.last))
-		_, err = s.Step()
-		if err := finish(s, err); err != nil {
+		if _, err := w.integer(`UPDATE collections SET sequence = ?2, live = ?3, versions = ?4, last = ?5 WHERE id = ?1`, coll.id, coll.sequence, coll.live, coll.versions, coll.last); err != nil {
 			return err
 		}
 		coll.dirty = false
