@@ -61,8 +61,16 @@ func (f *follower) follow(url string, most int) error {
 				}
 			}
 			Extensions struct{ Position string }
+			Errors     []struct {
+				Extensions struct{ Code, Position string }
+			}
 		}
-		if err := json.Unmarshal([]byte(data), &a); err != nil || a.Data.E == nil {
+		err := json.Unmarshal([]byte(data), &a)
+		if len(a.Errors) > 0 && a.Errors[0].Extensions.Code == "TOO_SLOW" { // there is much to tell
+			f.since = map[string]string{"position": a.Errors[0].Extensions.Position}
+			return f.follow(url, most)
+		}
+		if err != nil || a.Data.E == nil {
 			return fmt.Errorf("after %d events: %s", len(f.told), data)
 		}
 		e := a.Data.E

@@ -63,6 +63,8 @@ type Watch struct {
 	as          string // what decides what the watch may tell
 	live        bool   // it has read a round that watches share
 	place       watchPlace
+	began       driver.Instant // what was committed up to it is the past
+	stride      driver.Instant // how much of that it reads next, where it reads alone
 }
 
 // Watch begins a watch.
@@ -77,6 +79,9 @@ func (s *Store) Watch(ctx context.Context, q WatchQuery) (*Watch, error) {
 // Position is the place behind the last event that was taken, or where the watch begins; see
 // [Event.Position].
 func (w *Watch) Position() string { return w.place.encode() }
+
+// Past reports whether what comes next was committed before the watch began.
+func (w *Watch) Past() bool { return w.place.begins() < w.began }
 
 // watchPlace is the position of a watch: all before it in the log has been delivered. Without
 // a collection it is after all versions of its instant.
@@ -144,25 +149,27 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
 	if len(q.Types) == 0 {
 		w.collections = w.store.collections()
 	}
+	var err error
+	if w.began, err = w.store.engine.Now(ctx); err != nil {
+		return fromDriver(ctx, err)
+	}
 	switch {
 	case q.After != "" && q.Since != nil:
 		return badInput("a watch begins behind a position or behind an instant, not both")
 	case q.After != "":
-		var err error
 		if w.place, err = decodeWatchPlace(q.After); err != nil {
 			return err
 		}
 	case q.Since != nil:
 		w.place.At = max(*q.Since, 0) // nothing was recorded before
 	default:
-		now, err := w.store.engine.Now(ctx)
-		w.place.At = now
-		return fromDriver(ctx, err)
+		w.place.At = w.began
+		return nil
 	}
 	if err := w.unbroken(ctx, w.place.At); err != nil {
 		return err
 	}
-	err := w.store.engine.Settle(ctx, w.place.At)
+	err = w.store.engine.Settle(ctx, w.place.At)
 	if driver.CodeOf(err) == driver.CodeInvalid {
 		return badInput("the watch begins at %s, which is in the future; perhaps the store was restored from an older copy: watch from now", w.place.At)
 	}
@@ -187,13 +194,18 @@ func (w *Watch) unbroken(ctx context.Context, from driver.Instant) error {
 // and is the first of the next call. It reports whether there may be more; if not, there may be
 // when [Store.Notify] says so.
 // Errors: *ResyncError; TOO_SLOW once the watch has come to Now and then falls behind by more
-// than the rounds that are kept; UNAVAILABLE.
+// than the rounds that are kept; UNAVAILABLE, also where the context ends, in which case the position
+// may be behind events that were not selected.
 func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, err error) {
 	f := &w.store.feed
 	began, from := w.place.At, w.place.begins()
-	r, next, err := f.round(ctx, w.store, from)
-	if err != nil {
-		return false, err
+	var r *watchRound
+	next := driver.Forever
+	// Of the past, few read alone what all would read only to leave it out.
+	if !w.Past() || len(w.query.Keys) == 0 && !w.query.Hints.Any() {
+		if r, next, err = f.round(ctx, w.store, from); err != nil {
+			return false, err
+		}
 	}
 	if r != nil {
 		if !recent(began, r.now) {
@@ -231,7 +243,9 @@ func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, er
 	if err != nil {
 		return false, err
 	}
-	until, taken := min(now, next), true
+	// Ever more of it at once: who finds nothing gets somewhere, too, before the context ends.
+	w.stride = max(2*w.stride, firstStride)
+	until, taken := min(now, next, from+w.stride), true
 	q := w.place.log(until)
 	q.Collections, q.Keys, q.Hints = w.collections, w.query.Keys, w.query.Hints
 	for v, err := range w.store.readLog(ctx, q) {
@@ -312,9 +326,10 @@ type watchRound struct {
 	err      error
 }
 
-// How long the log is not looked at, at first and at most, where nothing is committed here; and what a round,
-// and all that are kept, may hold.
+// How much of the log one watch reads alone, at first; how long that is not looked at, at first and at most, where
+// nothing is committed here; and what a round, and all that are kept, may hold.
 const (
+	firstStride     = driver.Instant(time.Second / time.Microsecond)
 	firstWatchSleep = 20 * time.Millisecond
 	lastWatchSleep  = time.Second
 	roundVersions   = 256

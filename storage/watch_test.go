@@ -344,6 +344,74 @@ func TestWatchesShareRounds(t *testing.T) {
 	})
 }
 
+// tiring is an engine that regards no hints, and ends a context when so many versions of a log were read.
+type tiring struct {
+	driver.Engine
+	left int
+	end  context.CancelFunc
+}
+
+func (e *tiring) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	all := *q
+	all.Hints = driver.Hints{}
+	return func(yield func(*driver.Version, error) bool) {
+		for v, err := range e.Engine.Log(ctx, &all) {
+			if e.left--; e.left < 0 {
+				e.end()
+			}
+			if !yield(v, err) {
+				return
+			}
+		}
+	}
+}
+
+// Who finds nothing in a long past, and has not the time to read it at once, goes on behind the
+// position, which is further on each time, and is told all that comes later.
+func TestWatchesOfALongPast(t *testing.T) {
+	e := newEnv(t)
+	since := e.clock.advance(0)
+	for i := range 30 {
+		e.clock.advance(time.Hour)
+		e.create(fmt.Sprint("old", i), map[string]any{"name": "A", "tags": []any{}})
+	}
+	engine := &tiring{Engine: e.engine.Engine}
+	e.engine.Engine = engine
+	q := storage.WatchQuery{Since: &since, Hints: driver.Hints{Authors: []string{"bob"}}}
+	for times := 0; ; times++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		engine.left, engine.end = 5, cancel
+		w := must(e.store.Watch(ctx, q))(t)
+		var told []string
+		take := func(event *storage.Event) bool {
+			told = append(told, event.Key())
+			return true
+		}
+		var err error
+		for err == nil && w.Past() {
+			_, err = w.Next(ctx, take)
+		}
+		if err == nil {
+			engine.left = 30
+			e.update("bob", "old0", 1, map[string]any{"name": "B"})
+			e.clock.advance(time.Second)
+			_, err = w.Next(ctx, take)
+		}
+		cancel()
+		if len(told) > 0 && err == nil {
+			if times == 0 || len(told) != 1 || told[0] != "old0" {
+				t.Errorf("the %dth time it told %q", times, told)
+			}
+			return
+		}
+		wantError(t, err, storage.CodeUnavailable)
+		if w.Position() == q.After || len(told) > 0 {
+			t.Fatalf("it told %q up to %s", told, w.Position())
+		}
+		q = storage.WatchQuery{After: w.Position(), Hints: q.Hints}
+	}
+}
+
 func TestWatchRefuses(t *testing.T) {
 	e := newEnv(t)
 	first := func(ctx context.Context, q storage.WatchQuery) error {

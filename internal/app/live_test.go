@@ -202,6 +202,63 @@ func TestSubscriptions(t *testing.T) {
 	})
 }
 
+// A subscription that takes longer to look through the past than a query may is told all of it, once, by
+// going on behind the position of each error.
+func TestSubscriptionsGoOnInThePast(t *testing.T) {
+	const versions = 200
+	p := serve(t, "--max-execution=20ms")
+	p.write(t, `createTag(input: {key: "x", data: {name: "0", description: "in"}}) {__typename}`)
+	for n := 1; n < versions; n++ {
+		p.write(t, fmt.Sprintf(`updateTag(input: {key: "x", expectedVersion: %d, patch: {name: "%d"}}) {__typename}`, n, n))
+	}
+	var conditions strings.Builder
+	for n := range 300 {
+		fmt.Fprintf(&conditions, `{name: {containsFold: "zz%d"}} `, n)
+	}
+	since := map[string]any{"asOf": "2020-01-01T00:00:00Z"}
+	var told []int
+	for times := 0; ; times++ {
+		l := p.overEvents(t, `subscription ($since: Since) {tagsChanged(where: {or: [`+conditions.String()+`{description: {eq: "in"}}]}, since: $since) {versionInfo {number}}}`, map[string]any{"since": since})
+		for since != nil {
+			text, err := l.next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var a struct {
+				Data struct {
+					TagsChanged struct{ VersionInfo struct{ Number int } }
+				}
+				Errors []struct {
+					Message    string
+					Extensions struct{ Code, Position string }
+				}
+			}
+			if err := json.Unmarshal([]byte(text), &a); err != nil {
+				t.Fatal(err)
+			}
+			if len(a.Errors) > 0 {
+				if e := a.Errors[0]; e.Extensions.Code != "TOO_SLOW" || !strings.Contains(e.Message, "--max-execution") {
+					t.Fatal(text)
+				}
+				since = map[string]any{"position": a.Errors[0].Extensions.Position}
+				break
+			}
+			if told = append(told, a.Data.TagsChanged.VersionInfo.Number); len(told) != told[len(told)-1] {
+				t.Fatalf("told %v", told)
+			}
+			if len(told) == versions {
+				since = nil
+			}
+		}
+		if since == nil {
+			if times == 0 {
+				t.Error("all was told at once")
+			}
+			return
+		}
+	}
+}
+
 func TestSubscriptionsAreRefused(t *testing.T) {
 	transports(t, func(t *testing.T, _ *program, subscribe func(*testing.T, string, map[string]any) listener) {
 		for query, want := range map[string]string{

@@ -19,18 +19,26 @@ const client = createClient({
     closed: () => (state.textContent = 'connecting again'),
   },
 })
-client.subscribe(
-  {
-    query: 'subscription Tags($since: Since) { tagsChanged(since: $since) { kind key document { version name } deletedId } }',
-    variables: { get since() { return since } },
-  },
-  {
-    next({ data, extensions }: any) {
-      const { kind, key, document: tag, deletedId } = data.tagsChanged
-      events.append(Object.assign(document.createElement('li'), { textContent: `${kind} ${key}: ${tag?.name ?? deletedId}` }))
-      since = { position: extensions.position }
+const follow = () =>
+  client.subscribe(
+    {
+      query: 'subscription Tags($since: Since) { tagsChanged(since: $since) { kind key document { version name } deletedId } }',
+      variables: { get since() { return since } },
     },
-    error: (errors) => (state.textContent = JSON.stringify(errors)),
-    complete: () => (state.textContent = 'complete'),
-  },
-)
+    {
+      next({ data, extensions }: any) {
+        const { kind, key, document: tag, deletedId } = data.tagsChanged
+        events.append(Object.assign(document.createElement('li'), { textContent: `${kind} ${key}: ${tag?.name ?? deletedId}` }))
+        since = { position: extensions.position }
+      },
+      error(errors: any) {
+        const { code, position } = errors[0]?.extensions ?? {}
+        state.textContent = JSON.stringify(errors)
+        if (code !== 'TOO_SLOW' && code !== 'UNAVAILABLE') return
+        if (position) since = { position }
+        setTimeout(follow, 50)
+      },
+      complete: () => (state.textContent = 'complete'),
+    },
+  )
+follow()

@@ -136,7 +136,8 @@ type Place struct {
 	gate    *Gate
 	client  *client
 	lane    int
-	began   time.Time // when the place was taken
+	began   time.Time     // when the place was taken
+	used    time.Duration // in the lanes before
 	charged time.Duration
 	key     uint64 // of the operation; 0: not known yet
 }
@@ -236,6 +237,10 @@ func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, wri
 	return p.move(ctx, to)
 }
 
+// Used is for how long the place was taken, in all lanes, without waiting. It is called after
+// Leave.
+func (p *Place) Used() time.Duration { return p.used }
+
 // Leave gives the place back, and notes how long the operation took. completed is false for
 // one that was cancelled, and may take longer.
 func (p *Place) Leave(completed bool) {
@@ -253,6 +258,7 @@ func (p *Place) Leave(completed bool) {
 func (p *Place) release() time.Duration {
 	now := p.gate.cfg.Now()
 	took := now.Sub(p.began)
+	p.used += took
 	p.client.used = max(p.client.usedAt(now)+float64(took-p.charged), 0)
 	p.charged = 0
 	p.gate.vacate(p.client, p.lane, now)

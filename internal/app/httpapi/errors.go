@@ -22,6 +22,7 @@ const (
 	// CodeUnauthenticated asks for credentials, or for others.
 	CodeUnauthenticated = "UNAUTHENTICATED"
 	CodeUnavailable     = "UNAVAILABLE"
+	codeTooSlow         = "TOO_SLOW"
 	codeInternal        = "INTERNAL"
 	// codeNotPersisted makes clients of persisted queries send the query.
 	codeNotPersisted = "PERSISTED_QUERY_NOT_FOUND"

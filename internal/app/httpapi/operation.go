@@ -46,6 +46,7 @@ type operation struct {
 	hold   *admission.Hold // the memory that it holds; nil: that is not counted
 	get    bool            // it came by GET
 	event  bool            // it tells an event of a subscription
+	left   time.Duration   // of execution; 0: Limits.Execution
 	// readOnly is what it is answered if it is a mutation; nil: it is executed.
 	readOnly *Denied
 	// mayBeLong: it lists documents or reads histories.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -117,7 +118,7 @@ func (r *run) start(params *graphql.RawParams) *problem {
 		return busy()
 	}
 	if r.h.cfg.CPU != nil {
-		r.op.opContext.execute(r.place.Began(), r.h.cfg.Limits.Execution, &r.h.processor, write)
+		r.op.opContext.execute(r.place.Began(), cmp.Or(r.op.left, r.h.cfg.Limits.Execution), &r.h.processor, write)
 	}
 	return nil
 }

@@ -24,6 +24,8 @@ type Watch interface {
 	Next(ctx context.Context, take func(Event) bool) (more bool, err error)
 	// Position is where to go on behind the events that were taken.
 	Position() string
+	// Past reports whether what comes next was there before the watch began.
+	Past() bool
 }
 
 // Event is an event of a subscription.
@@ -155,40 +157,39 @@ func (r *run) follow(ctx context.Context, send func(answers [][]byte) bool, ende
 }
 
 // answerTo returns the answer to an event, which the first of the subscriptions with the same
-// selection makes. Each of them holds its bytes until they are sent: who takes them slowly
-// keeps them.
-func (r *run) answerTo(ctx context.Context, key answeredKey, event Event) *eventAnswer {
+// selection makes, with the time of execution that is left to it. Each of them holds its bytes
+// until they are sent: who takes them slowly keeps them. It returns how long it was executed.
+func (r *run) answerTo(ctx context.Context, key answeredKey, event Event, left time.Duration) (*eventAnswer, time.Duration) {
 	for {
 		answer, mine := r.h.answered.of(key)
 		if mine {
-			r.makeAnswer(ctx, key, answer, event)
-			return answer
+			return answer, r.makeAnswer(ctx, key, answer, event, left)
 		}
 		select {
 		case <-answer.done:
 		case <-ctx.Done():
-			return &eventAnswer{}
+			return &eventAnswer{}, 0
 		}
 		switch {
 		case answer.err != nil: // it may be about the other
 		case r.op.hold.GrowWait(ctx, int64(len(answer.text)), r.h.cfg.Limits.Wait) != nil:
-			return &eventAnswer{err: outOfMemory().list()}
+			return &eventAnswer{err: outOfMemory().list()}, 0
 		default:
-			return answer
+			return answer, 0
 		}
 	}
 }
 
 // makeAnswer executes the operation in the event's context, also where the client leaves meanwhile:
 // others may wait. What fails because the server is busy, or its store away, is no answer
-// but an error.
-func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnswer, event Event) {
+// but an error. It returns how long it was executed: all that was left where that was too little.
+func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnswer, event Event, left time.Duration) (took time.Duration) {
 	h := r.h
 	answer.err = gqlerror.List{refuse(codeInternal, "internal error")} // where it panics
 	defer h.answered.made(key, answer)
 	op := &operation{
 		start: h.cfg.Now(), transport: r.op.transport, request: r.op.request, actor: r.op.actor,
-		most: r.op.most, client: r.op.client, event: true, hold: h.memory.Hold(r.op.client),
+		most: r.op.most, client: r.op.client, event: true, left: left, hold: h.memory.Hold(r.op.client),
 	}
 	ctx = event.Context(context.WithoutCancel(ctx))
 	defer func() {
@@ -200,17 +201,21 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 	if p != nil {
 		op.errors = p.list()
 		answer.err = op.errors
-		return
+		return 0
 	}
 	defer one.end()
+	place := one.place
 	response := one.answer()
+	if took = place.Used(); one.ctx.Err() != nil {
+		took = max(took, left)
+	}
 	if one.refused != nil || slices.ContainsFunc(response.Errors, func(err *gqlerror.Error) bool { return codeOf(err) == CodeUnavailable }) {
 		answer.err = response.Errors
-		return
+		return took
 	}
 	answer.err = nil
 	if response.Data == nil && len(response.Errors) == 0 {
-		return
+		return took
 	}
 	if len(response.Errors) > 0 && (response.Data == nil || rootFailed(one.oc, response.Data)) {
 		response.Data = []byte("null")
@@ -226,6 +231,7 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 	if r.op.hold.Grow(int64(len(answer.text))) != nil { // to wait with it would be to hold it
 		answer.text, answer.err = nil, outOfMemory().list()
 	}
+	return took
 }
 
 // rootFailed reports whether the root field of a subscription is null and must not be: gqlgen

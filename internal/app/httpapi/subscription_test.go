@@ -50,9 +50,11 @@ func (k *ticks) tick() {
 type following struct {
 	ticks *ticks
 	at    int
+	past  int // so many were there before it began
 }
 
 func (f *following) Position() string { return strconv.Itoa(f.at) }
+func (f *following) Past() bool       { return f.at < f.past }
 
 func (f *following) Next(_ context.Context, take func(Event) bool) (more bool, err error) {
 	for {
@@ -151,6 +153,56 @@ func TestSubscriptionsEndWhereEventsCannotBeTold(t *testing.T) {
 		c.want(t, `{"type":"next","id":"1","payload":{"errors":[{"message":"the document does not fit","extensions":{"code":"INTERNAL"}}],"data":{"ticks":null},"extensions":{"asOf":"2026-01-02T03:04:05Z","position":"1"}}}`)
 		c.want(t, tickOf("1", 2))
 		c.want(t, `{"type":"error","id":"1","payload":[{"message":"the store is away","extensions":{"code":"UNAVAILABLE","position":"2"}}]}`)
+	}
+}
+
+// What was there before a subscription began is looked through for as long as a query is executed;
+// who goes on behind the position is told the rest, once, and then what comes, however long that takes.
+func TestThePastHasTheTimeOfAQuery(t *testing.T) {
+	const past, all, each = 12, 40, 5 // so many are told of the past
+	var k ticks
+	var clock, from atomic.Int64
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		k.serve(cfg, schema, func(n int) (any, error) {
+			clock.Add(int64(2 * time.Millisecond))
+			return text(n)
+		})
+		cfg.Now = func() time.Time { return time.Unix(0, clock.Load()) }
+		cfg.Limits.Execution = each * 2 * time.Millisecond
+		cfg.Subscribe = func(ctx context.Context) (context.Context, func(context.Context) (Watch, error)) {
+			return ctx, func(context.Context) (Watch, error) {
+				return &following{ticks: &k, at: int(from.Load()), past: past}, nil
+			}
+		}
+	})
+	for range past {
+		k.tick()
+	}
+	c := s.connect(t, `{}`)
+	for n := 0; ; {
+		from.Store(int64(n))
+		id := strconv.Itoa(n)
+		c.send(t, fmt.Sprintf(`{"type":"subscribe","id":%q,"payload":{"query":"subscription {ticks}"}}`, id))
+		if n+each >= past {
+			for ; n < past; n++ {
+				c.want(t, tickOf(id, n+1))
+			}
+			for ; n < all; n++ {
+				k.tick()
+				c.want(t, tickOf(id, n+1))
+			}
+			break
+		}
+		for range each {
+			n++
+			c.want(t, tickOf(id, n))
+		}
+		if got, want := c.receive(t), fmt.Sprintf(`"extensions":{"code":"TOO_SLOW","position":"%d"}`, n); !strings.Contains(got, want) {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+	if len(k.told) != all {
+		t.Errorf("told %v", k.told)
 	}
 }
 

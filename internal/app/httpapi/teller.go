@@ -45,6 +45,7 @@ type subscription struct {
 	send  func(answers [][]byte) bool // sends answers to events; false: nobody waits for more
 	ended func(wrong gqlerror.List)   // is called when it has ended; nil: for no error
 	stop  func()                      // ends ctx
+	spent time.Duration               // of execution, on what was there before it began
 	told  bool                        // it has its turn
 	over  bool                        // it has ended, or ends with its turn
 }
@@ -211,20 +212,31 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 	var over time.Time
 	var answers [][]byte
 	size := 0
-	more, err := s.watch.Next(s.ctx, func(event Event) bool {
-		switch at := now(); {
+	ctx, began := s.ctx, now()
+	if s.watch.Past() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(s.ctx, s.left())
+		defer cancel()
+	}
+	more, err := s.watch.Next(ctx, func(event Event) bool {
+		at := now()
+		s.spent += at.Sub(began)
+		switch {
 		case over.IsZero():
 			over = at.Add(turn)
-		case at.After(over), size > mostCopied:
+		case at.After(over), size > mostCopied, s.left() <= 0:
 			return false
 		}
-		answer := s.run.answerTo(s.ctx, answeredKey{s.same, event.ID()}, event)
+		answer, took := s.run.answerTo(s.ctx, answeredKey{s.same, event.ID()}, event, s.left())
+		s.spent += took
+		began = now()
 		if answer.text != nil {
 			answers, size = append(answers, answer.text), size+len(answer.text)
 		}
 		wrong = answer.err
 		return wrong == nil && s.ctx.Err() == nil
 	})
+	s.spent += now().Sub(began)
 	if len(answers) > 0 && !s.send(answers) {
 		s.stop()
 	}
@@ -232,6 +244,10 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 	switch {
 	case s.ctx.Err() != nil:
 		return false, nil
+	case s.left() <= 0:
+		wrong = gqlerror.List{refuse(codeTooSlow, spentOnPast)}
+	case wrong == nil && err != nil && ctx.Err() != nil:
+		more = true // some of its time was spent on waiting
 	case wrong == nil && err != nil:
 		wrong = gqlerror.List{h.exec.present(s.ctx, err)}
 	}
@@ -243,3 +259,16 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 	}
 	return more, wrong
 }
+
+// left is how long more the subscription may be executed: as long as a query for all that was there
+// before it began, and as long for each event after that.
+func (s *subscription) left() time.Duration {
+	most := s.run.h.cfg.Limits.Execution
+	if s.watch.Past() {
+		most -= s.spent
+	}
+	return most
+}
+
+const spentOnPast = "what was committed before the subscription began takes longer to look through than this server allows at a time (--max-execution): " +
+	"subscribe again behind the position; with fewer fields and conditions it gets further"
