@@ -112,8 +112,8 @@ func ParseCheckpoint(text []byte, key ed25519.PublicKey) (*Checkpoint, error) {
 	return c, nil
 }
 
-// Compare says how what the store holds of the same instant now differs from a checkpoint, one line
-// for each collection; nothing where it is the same.
+// Compare says how what another store, or the same one later, holds of the same instant differs from a
+// checkpoint, one line for each collection; nothing where it is the same.
 func (c *Checkpoint) Compare(now *Checkpoint) (differences []string) {
 	is := make(map[string]CollectionRoot)
 	for _, collection := range now.Collections {
@@ -121,12 +121,12 @@ func (c *Checkpoint) Compare(now *Checkpoint) (differences []string) {
 	}
 	for _, was := range c.Collections {
 		if there := is[was.Name]; there != was {
-			differences = append(differences, fmt.Sprintf("%s: what it held at %s is not what it held then (%d documents, then %d)", was.Name, c.AtText, there.Documents, was.Documents))
+			differences = append(differences, fmt.Sprintf("%s: what it holds of %s is something else (%d documents, not %d)", was.Name, c.AtText, there.Documents, was.Documents))
 		}
 		delete(is, was.Name)
 	}
 	for name, there := range is {
-		differences = append(differences, fmt.Sprintf("%s: it has %d documents of before %s, and had none then", name, there.Documents, c.AtText))
+		differences = append(differences, fmt.Sprintf("%s: it has %d documents of before %s, and should have none", name, there.Documents, c.AtText))
 	}
 	slices.Sort(differences)
 	return differences

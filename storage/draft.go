@@ -53,7 +53,7 @@ func Held(stats driver.Stats) (documents, drafts int64) {
 		switch {
 		case strings.HasSuffix(c.Name, draftSuffix):
 			drafts += c.Documents
-		case c.Name != ActorCollection && c.Name != RetentionCollection:
+		case !IsOwn(c.Name):
 			documents += c.Documents
 		}
 	}

@@ -208,6 +208,7 @@ func TestOnSQLite(t *testing.T) {
 		"SavesOfADraftRace": TestSavesOfADraftRace, "ApprovalsRace": TestApprovalsRace,
 		"DraftsShowNowhereElse": TestDraftsShowNowhereElse, "DraftsUnderAnotherSchema": TestDraftsUnderAnotherSchema, "ApprovalInACommit": TestApprovalInACommit, "ApprovalsInACommitRace": TestApprovalsInACommitRace, "ADraftEndsOnce": TestADraftEndsOnce,
 		"Rules": TestRules, "WritesNeedPermission": TestWritesNeedPermission, "WatchesNeedPermission": TestWatchesNeedPermission, "Retention": TestRetention, "WatchOfThePruned": TestWatchOfThePruned, "PrunedAgain": TestPrunedAgain, "KeepChanges": TestKeepChanges, "ConflictWithThePruned": TestConflictWithThePruned, "OnlyThePrunedIsLoaded": TestOnlyThePrunedIsLoaded, "PrunedMeanwhile": TestPrunedMeanwhile, "Grace": TestGrace, "DraftsNeedPermission": TestDraftsNeedPermission, "DraftsKeepWhatTheirAuthorCouldNotSee": TestDraftsKeepWhatTheirAuthorCouldNotSee, "PagesWithoutThePast": TestPagesWithoutThePast,
+		"Archive": TestArchive, "ArchiveOfWhatIsPruned": TestArchiveOfWhatIsPruned, "ArchiveGoesOn": TestArchiveGoesOn,
 	} {
 		t.Run(name, test)
 	}

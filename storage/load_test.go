@@ -150,6 +150,7 @@ func TestNewRefusesMetadata(t *testing.T) {
 	}
 	want := []driver.Collection{
 		{Name: storage.ActorCollection},
+		{Name: storage.ArchiveCollection},
 		{Name: storage.RetentionCollection},
 		{Name: "a", Indexes: []driver.Index{{Path: []string{"x", "v"}, Kind: driver.KindInt}}},
 		{Name: "a.drafts", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}}},

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/normal"
 )
 
 // Keep says which versions of a type's documents are kept: a version stays while either
@@ -350,7 +349,7 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 	ends := p.retention
 	if horizon > p.Horizon {
 		before.Horizon = horizon
-		if err := p.note(ctx, &before); err != nil {
+		if err := p.store.note(ctx, p.t, &before); err != nil {
 			return done, err
 		}
 		ends.Horizon, ends.stored = horizon, before.stored
@@ -360,7 +359,7 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 			return done, fromDriver(ctx, err)
 		}
 	}
-	return done, p.note(ctx, &ends)
+	return done, p.store.note(ctx, p.t, &ends)
 }
 
 // lets reports whether nothing keeps a version, of a document with a last one.
@@ -371,27 +370,25 @@ func (k *Keep) lets(v, last *driver.Version, now driver.Instant) bool {
 }
 
 // note stores how far the type is pruned, if nobody else has meanwhile.
-func (p *Pruner) note(ctx context.Context, r *retention) error {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if data, err = normal.Object(data); err != nil {
-		return err
-	}
-	w := driver.Write{ID: newID(), Collection: RetentionCollection, Key: p.t.Collection, Op: driver.OpCreate, Author: "asof", Data: data}
-	if r.stored != nil {
-		w.Expected, w.Op = r.stored.Number, driver.OpUpdate
-	}
-	w.Changed = normal.Changed(dataOf(r.stored), data)
-	v, err := driver.CommitOne(ctx, p.store.all, &w)
+func (s *Store) note(ctx context.Context, t *Type, r *retention) error {
+	v, err := s.noteOwn(ctx, RetentionCollection, t.Collection, r.stored, r)
 	if isConflict(err) {
-		return &Error{Code: CodeUnavailable, Message: "another process prunes " + p.t.Name + " at the same time", Cause: err}
+		return &Error{Code: CodeUnavailable, Message: "another process prunes " + t.Name + " at the same time", Cause: err}
 	}
 	if err == nil {
 		r.stored = v
 	}
 	return fromDriver(ctx, err)
+}
+
+// raiseHorizon says that lists of a type are not exact before an instant.
+func (s *Store) raiseHorizon(ctx context.Context, t *Type, to driver.Instant) error {
+	r, err := s.retention(ctx, t)
+	if err != nil || r.Horizon >= to {
+		return err
+	}
+	r.Horizon = to
+	return s.note(ctx, t, &r)
 }
 
 // check refuses a Keep that keeps nothing, or makes no sense.

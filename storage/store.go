@@ -94,8 +94,8 @@ func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.log = l } }
 // New makes a store of documents of the given types. It refuses metadata that
 // contradicts itself, and says where.
 func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
-	actors, kept := actorType(), retentionType()
-	if err := prepareTypes(append(slices.Clone(types), actors, kept)); err != nil {
+	own := ownTypes()
+	if err := prepareTypes(append(slices.Clone(types), own...)); err != nil {
 		return nil, err
 	}
 	guarded, guard, err := protect(engine, types)
@@ -104,7 +104,7 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 	}
 	s := &Store{
 		engine: guarded, all: engine, guard: guard, types: types,
-		byName: map[string]*Type{}, byCollection: map[string]*Type{actors.Collection: actors, kept.Collection: kept}, models: map[string]models{}, maxWrites: driver.MaxWrites,
+		byName: map[string]*Type{}, byCollection: map[string]*Type{}, models: map[string]models{}, maxWrites: driver.MaxWrites,
 		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
 		names: actorNames{by: lru.New[string, knownName](namesBytes)},
 	}
@@ -112,6 +112,9 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 	s.rememberer, _ = driver.As[driver.Rememberer](engine)
 	if b, ok := driver.As[driver.Batcher](engine); ok {
 		s.maxWrites = b.MaxWrites()
+	}
+	for _, t := range own {
+		s.byCollection[t.Collection] = t
 	}
 	for _, t := range types {
 		s.byName[t.Name], s.byCollection[t.Collection], s.byCollection[t.drafts.Collection] = t, t, t.drafts
@@ -133,7 +136,7 @@ func (s *Store) Engine() driver.Engine { return s.all }
 func (s *Store) Types() []*Type { return s.types }
 
 // ByCollection returns the types by the collections that their documents are kept in, with
-// those of drafts and of what is known of actors, which no schema has. It must not be modified.
+// those of drafts and of what asof notes for itself, which no schema has. It must not be modified.
 func (s *Store) ByCollection() map[string]*Type { return s.byCollection }
 
 // models makes what is shown of the documents of a type, which is not known.

@@ -243,11 +243,20 @@ func (o *ObjectType) field(name string) *Field {
 	return nil
 }
 
+// ownTypes are the types of what asof notes for itself, which no schema has.
+func ownTypes() []*Type { return []*Type{actorType(), archiveType(), retentionType()} }
+
+// IsOwn reports whether a collection holds what asof notes for itself, and no documents.
+func IsOwn(collection string) bool {
+	return slices.ContainsFunc(ownTypes(), func(t *Type) bool { return t.Collection == collection })
+}
+
 // CollectionsOf says what an engine must hold for the types: a collection for
-// each, with the indexes that they declare, one for its drafts, and one for what is known of
-// actors.
-func CollectionsOf(types []*Type) []driver.Collection {
-	out := []driver.Collection{{Name: ActorCollection}, {Name: RetentionCollection}}
+// each, with the indexes that they declare, one for its drafts, and those that asof has for itself.
+func CollectionsOf(types []*Type) (out []driver.Collection) {
+	for _, t := range ownTypes() {
+		out = append(out, driver.Collection{Name: t.Collection})
+	}
 	for _, t := range types {
 		for _, kept := range []*Type{t, newDraftType(t)} {
 			out = append(out, driver.Collection{Name: kept.Collection, Indexes: indexesOf(kept.Fields, nil, nil, nil)})

@@ -104,6 +104,20 @@ func (f *authFlags) identify(v *auth.Verifier) func(*http.Request) (httpapi.Iden
 	}
 }
 
+// identify is that of --auth; with --read-only for reading.
+func (f *serveFlags) identify(v *auth.Verifier) func(*http.Request) (httpapi.Identity, error) {
+	identify := f.Auth.identify(v)
+	if !f.ReadOnly {
+		return identify
+	}
+	denied := &httpapi.Denied{Status: http.StatusForbidden, Code: httpapi.CodeForbidden, Message: "this server takes no mutations (--read-only)"}
+	return func(r *http.Request) (httpapi.Identity, error) {
+		who, err := identify(r)
+		who.ReadOnly = denied
+		return who, err
+	}
+}
+
 // tokenFlags are the command that makes API tokens.
 type tokenFlags struct {
 	Tokens string `help:"The file of API tokens." default:"asof.tokens" placeholder:"FILE"`

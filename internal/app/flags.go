@@ -28,14 +28,15 @@ type flags struct {
 	LogFormat    string   `help:"How the log is written: text or json." enum:"text,json" default:"text"`
 	LogLevel     string   `help:"The least important lines of the log: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 
-	Serve  serveFlags  `cmd:"" help:"Serve the GraphQL API and the Playground."`
-	Import importFlags `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst), or a git repository, to the store. It can be repeated: what is there is skipped."`
-	Export exportFlags `cmd:"" help:"Write every version in the store as NDJSON."`
-	Prune  pruneFlags  `cmd:"" help:"Prune the versions that the schema does not keep, and give their space back to the file. A server does it too, without the second."`
-	Check  checkFlags  `cmd:"" help:"Read the whole store and report what is wrong with it."`
-	Verify verifyFlags `cmd:"" help:"Say whether the history is still the one that was seen earlier, by the hash of a version or a checkpoint."`
-	Token  tokenFlags  `cmd:"" help:"Make and revoke the API tokens in a file."`
-	Health healthFlags `cmd:"" help:"Ask a server on this machine whether it can answer requests; the exit status tells."`
+	Serve   serveFlags   `cmd:"" help:"Serve the GraphQL API and the Playground."`
+	Import  importFlags  `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst), or a git repository, to the store. It can be repeated: what is there is skipped."`
+	Export  exportFlags  `cmd:"" help:"Write every version in the store as NDJSON."`
+	Archive archiveFlags `cmd:"" help:"Follow a store into another one, which keeps every version: also those that the first one prunes later."`
+	Prune   pruneFlags   `cmd:"" help:"Prune the versions that the schema does not keep, and give their space back to the file. A server does it too, without the second."`
+	Check   checkFlags   `cmd:"" help:"Read the whole store and report what is wrong with it."`
+	Verify  verifyFlags  `cmd:"" help:"Say whether the history is still the one that was seen earlier, by the hash of a version or a checkpoint."`
+	Token   tokenFlags   `cmd:"" help:"Make and revoke the API tokens in a file."`
+	Health  healthFlags  `cmd:"" help:"Ask a server on this machine whether it can answer requests; the exit status tells."`
 
 	Checkpoint   checkpointFlags   `cmd:"" help:"Print a checkpoint: one line of JSON that vouches for all that the store holds, to be kept elsewhere."`
 	ClientConfig clientConfigFlags `cmd:"" help:"Print what the cache of a client in TypeScript has to know of the schema."`
@@ -49,6 +50,8 @@ type serveFlags struct {
 	Executor        string        `help:"How queries are executed: plan (compiled, where all their fields are of known kinds) or gqlgen (by the generated code, all of them)." enum:"plan,gqlgen" default:"plan"`
 	Introspection   bool          `help:"Let clients ask for the schema." default:"true" negatable:""`
 	Trusted         documentFile  `name:"trusted-documents" help:"Execute only the documents of this file (JSON, as graphql-codegen, Relay's compiler and Apollo's tools write it), and no introspection." placeholder:"FILE"`
+	Archive         string        `help:"Follow this server's store into another one, as asof archive does; the only way for an embedded store that is served." placeholder:"URL"`
+	ReadOnly        bool          `help:"Refuse all mutations, as for an archive, which nobody else may write to."`
 	PruneRate       int           `help:"How many versions are pruned a second at most, of types that do not keep all. 0: none by this server." default:"1000" placeholder:"N"`
 	CachePast       time.Duration `help:"How long HTTP caches may keep answers of which all is asked for as of an instant, or by version. Imports into the past, erased values and another schema change such answers. 0: caches ask each time whether they have changed." default:"8760h"`
 	VersionCache    size          `help:"Memory for versions that were read, of the embedded store. The process grows by some three times as much." default:"8MB" placeholder:"SIZE"`

@@ -152,6 +152,8 @@ func (m *Main) run(ctx context.Context) error {
 		return m.importFile(ctx)
 	case "export":
 		return m.exportFile(ctx)
+	case "archive":
+		return m.archive(ctx)
 	case "check":
 		return m.check(ctx)
 	case "checkpoint":

@@ -36,6 +36,11 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	if err := m.checkStore(); err != nil {
 		return err
 	}
+	if to := m.flags.Serve.Archive; to != "" {
+		if _, err := m.archiveIn("--archive", to, m.flags.Store); err != nil {
+			return err
+		}
+	}
 	if m.flags.Serve.Demo {
 		if err := demo.Fits(m.Types); err != nil {
 			return usageError{err}
@@ -72,6 +77,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, site.engine.Close()) }()
 	defer newPruning(site.store, m.flags.Serve.PruneRate, site.metrics, logger).start(ctx)()
+	defer m.startArchive(ctx, site)()
 	defer limitMemory(m.flags.Serve.Limits.memory())()
 	startup.ready(site)
 	server.RegisterOnShutdown(site.api.Stop) // their connections are never idle
@@ -214,7 +220,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		Operations:    ops,
 		Subscribe:     ops.subscribe,
 		Notify:        store.Notify,
-		Identify:      f.Auth.identify(m.verifier),
+		Identify:      f.identify(m.verifier),
 		Present:       ErrorPresenter(logger),
 		Recover:       Recover(logger),
 		Weight:        weight,

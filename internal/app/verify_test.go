@@ -91,7 +91,7 @@ func TestRewrittenPastIsFound(t *testing.T) {
 		fails("no version has the hash", "verify", store(name), "--since="+hash, "--collection=tags", "--key=b")
 	}
 	// The checkpoint is of before the last import, which adds to before it.
-	fails("tags: what it held at", "verify", store("one.db"), "--checkpoint="+kept)
+	fails("tags: what it holds of", "verify", store("one.db"), "--checkpoint="+kept)
 	fails("an import at", "verify", store("one.db"), "--checkpoint="+kept)
 
 	must(exported, "import", "-", store("same.db"))
@@ -101,7 +101,7 @@ func TestRewrittenPastIsFound(t *testing.T) {
 	must(strings.Replace(unsealed(exported), `"name":"A"`, `"name":"X"`, 1), "import", "-", store("other.db"))
 	must("", "check", store("other.db"))
 	fails("no version has the hash", "verify", store("other.db"), "--since="+hash)
-	fails("tags: what it held at", "verify", store("other.db"), "--checkpoint="+kept)
+	fails("tags: what it holds of", "verify", store("other.db"), "--checkpoint="+kept)
 	fails("not signed with this key", "verify", store("same.db"), "--checkpoint="+kept, "--public-key="+another)
 	text, err := os.ReadFile(kept)
 	if err != nil {

@@ -133,7 +133,6 @@ func (p *jobParser) check(t *storage.Type, data []byte) (remarks []remark, err e
 // collectionNames lists collections for messages.
 func collectionNames(types map[string]*storage.Type) string {
 	declared := maps.Clone(types)
-	delete(declared, storage.ActorCollection)
-	delete(declared, storage.RetentionCollection)
+	maps.DeleteFunc(declared, func(name string, _ *storage.Type) bool { return storage.IsOwn(name) })
 	return strings.Join(slices.Sorted(maps.Keys(declared)), ", ")
 }

@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// An archive has all that its source has, once and as it is, whenever the program that follows, or the
+// server that is followed, was killed.
+func TestArchiveKilled(t *testing.T) {
+	const lines = 30_000
+	var history strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&history, `{"collection":"platforms","id":"p%d","at":"2024-01-01T%02d:%02d:%02d.%06dZ","by":"ann","op":"put","data":{"name":"n%d","description":"%s"}}`+"\n",
+			i%500, i/3600%24, i/60%60, i%60, i%1_000_000, i, strings.Repeat("x", i%200))
+	}
+	file := func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "asof.db") }
+	database := func(t *testing.T) string { return mongoDatabase(t, t.Cleanup) }
+	for _, c := range []struct {
+		name     string
+		from, to func(*testing.T) string
+	}{{"files", file, file}, {"from MongoDB", database, file}, {"into MongoDB", file, database}} {
+		t.Run(c.name, func(t *testing.T) {
+			from, to := c.from(t), c.to(t)
+			feed(t, from, history.String())
+			random := rand.New(rand.NewPCG(16, 5))
+			cut := 0
+			for kill := range 6 { // while it reads what was there
+				polls := 0
+				if killWhen(t, exec.Command(program, "archive", "--from", from, "--to", to, "--once"), func() bool {
+					polls++
+					return polls > 60+80*kill
+				}) {
+					cut++
+				}
+			}
+			t.Logf("of 6 kills %d came before the archive had all", cut)
+			within := strings.HasPrefix(from, "sqlite:")
+			made := 0
+			for range 5 { // while there are writers
+				var flags []string
+				if within {
+					flags = []string{"--archive", to}
+				}
+				t.Run("", func(t *testing.T) {
+					s := startServer(t, program, from, append(flags, "--log-level", "warn")...)
+					write := func() {
+						for range 20 + random.IntN(100) {
+							made++
+							s.text(t, fmt.Sprintf(`mutation { createPlatform(input: { key: "w%d", data: { name: "W", description: "" } }) { __typename } }`, made), nil)
+							s.text(t, fmt.Sprintf(`mutation { updatePlatform(input: { key: "w%d", expectedVersion: 1, patch: { name: "X" } }) { __typename } }`, made), nil)
+						}
+					}
+					if within {
+						write()
+						s.kill(t)
+						return
+					}
+					killWhen(t, exec.Command(program, "archive", "--from", from, "--to", to), func() bool { write(); return true })
+					write()
+					s.kill(t)
+				})
+			}
+			said := run(t, program, "archive", "--from", from, "--to", to, "--verify")
+			if !strings.Contains(said, "by the hashes of all histories") {
+				t.Error(said)
+			}
+			own := regexp.MustCompile(`(?m)^\{"collection":"asof_archive".*\n`)
+			want, got := export(t, from), own.ReplaceAllString(export(t, to), "")
+			if n := strings.Count(want, "\n"); got != want || n < lines+2*made {
+				t.Errorf("the archive's export has %d bytes, its source's %d bytes, of %d versions", len(got), len(want), n)
+			}
+			run(t, program, "check", "--store", to)
+		})
+	}
+}

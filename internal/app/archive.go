@@ -1,0 +1,251 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
+
+type archiveFlags struct {
+	From    string `help:"The store to follow: a MongoDB database, or a file that no server has open." required:"" placeholder:"URL"`
+	To      string `help:"The store that keeps what the other one has, and is made where it is not there." required:"" placeholder:"URL"`
+	Once    bool   `help:"End when all that was committed before is there."`
+	Verify  bool   `help:"The same, and compare both stores by the hashes of their histories; the exit status tells." env:"-"`
+	Metrics string `help:"Address to serve /metrics at. Default: none." placeholder:"HOST:PORT"`
+}
+
+// archive follows a store into another one.
+func (m *Main) archive(ctx context.Context) error {
+	f := &m.flags.Archive
+	source := m.of("export", f.From)
+	if err := source.checkStore(); err != nil {
+		return fmt.Errorf("--from: %w", err)
+	}
+	target, err := m.archiveIn("--to", f.To, f.From)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	g := m.newArchiving(registry, nil, source, target)
+	if f.Once || f.Verify {
+		err := g.follow(ctx, func(a *storage.Archive, added int64) (bool, error) { return true, m.caughtUp(ctx, g, a, added) })
+		if err != nil && ctx.Err() != nil {
+			return interruptedError{"interrupted; run it again to continue"}
+		}
+		return err
+	}
+	if f.Metrics != "" {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.Metrics)
+		if err != nil {
+			return usageError{fmt.Errorf("cannot listen on --metrics %s: %w", f.Metrics, err)}
+		}
+		server := &http.Server{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), ReadTimeout: headerTimeout}
+		defer func() { _ = server.Close() }()
+		go func() { _ = server.Serve(listener) }()
+	}
+	return g.run(ctx)
+}
+
+// of is the same run of the program with another command and store.
+func (m *Main) of(command, store string) *Main {
+	other := *m
+	other.command, other.flags.Store = command, store
+	return &other
+}
+
+// archiveIn returns what opens the store that an archive is kept in.
+func (m *Main) archiveIn(flag, to, from string) (*Main, error) {
+	target := m.of("import", to)
+	if to == from {
+		return nil, usageError{fmt.Errorf("%s %s is the store itself", flag, target.storeName())}
+	}
+	if err := target.checkStore(); err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return target, nil
+}
+
+// caughtUp compares the stores where that is wanted, and says how it is.
+func (m *Main) caughtUp(ctx context.Context, g *archiving, a *storage.Archive, added int64) error {
+	from, to, how := g.source.storeName(), g.target.storeName(), ""
+	if m.flags.Archive.Verify {
+		differences, err := a.Verify(ctx)
+		if err != nil {
+			return err
+		}
+		for _, line := range differences {
+			if _, err := fmt.Fprintln(m.Stdout, line); err != nil {
+				return err
+			}
+		}
+		if len(differences) > 0 {
+			return fmt.Errorf("%s does not hold what %s does", to, from)
+		}
+		how = ", by the hashes of all histories"
+	}
+	_, err := fmt.Fprintf(m.Stdout, "%s added; %s holds what %s did at %s%s\n", plural(added, "version"), to, from, a.Reached(), how)
+	return err
+}
+
+// startArchive has a server's store followed where --archive says so, and returns what ends that and waits
+// for the end.
+func (m *Main) startArchive(ctx context.Context, site *site) (stop func()) {
+	if m.flags.Serve.Archive == "" {
+		return func() {}
+	}
+	g := m.newArchiving(site.metrics, site.store, nil, m.of("import", m.flags.Serve.Archive))
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = g.run(ctx) // there is no error where a server goes on
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// archiving follows one store into another one.
+type archiving struct {
+	from           *storage.Store // of a server; nil: that of source
+	source, target *Main
+	opened         bool // both were open once
+	now            func() time.Time
+	logger         *slog.Logger
+	versions       prometheus.Counter
+	archive        atomic.Pointer[storage.Archive]     // the last one; nil: none yet
+	counts         atomic.Pointer[[2]*engineCollector] // of both stores; nil: they are closed
+}
+
+func (m *Main) newArchiving(registry *prometheus.Registry, from *storage.Store, source, target *Main) *archiving {
+	g := &archiving{from: from, source: source, target: target, now: m.Now, logger: m.logger()}
+	g.versions = prometheus.NewCounter(prometheus.CounterOpts{Name: "asof_archived_versions_total", Help: "Versions that were added to the archive."})
+	registry.MustRegister(g.versions,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "asof_archive_lag_seconds", Help: "For how long the archive may lack what was committed."}, g.lagSeconds),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "asof_archive_lag_versions", Help: "Versions that the archive lacks."}, g.lagVersions))
+	return g
+}
+
+func (g *archiving) lagSeconds() float64 {
+	if a := g.archive.Load(); a != nil && a.Reached() > 0 {
+		return g.now().Sub(a.Reached().Time()).Seconds()
+	}
+	return math.NaN()
+}
+
+func (g *archiving) lagVersions() float64 {
+	counts := g.counts.Load()
+	if counts == nil {
+		return math.NaN()
+	}
+	var versions [2]int64
+	for i, of := range counts {
+		stats := of.ask()
+		if stats == nil {
+			return math.NaN()
+		}
+		for _, c := range stats.Collections {
+			if storage.IsArchived(c.Name) {
+				versions[i] += c.Versions
+			}
+		}
+	}
+	return float64(max(versions[0]-versions[1], 0))
+}
+
+// How long archiving waits after an error, at first and at most.
+const (
+	firstArchivePause = 100 * time.Millisecond
+	lastArchivePause  = time.Minute
+)
+
+// run follows until the context ends. It returns the errors of a program of its own that do not pass by
+// themselves: a server goes on, as its operator may mend what is wrong.
+func (g *archiving) run(ctx context.Context) error {
+	wait, waiting := firstArchivePause, false
+	for {
+		err := g.follow(ctx, func(*storage.Archive, int64) (bool, error) {
+			if waiting {
+				g.logger.InfoContext(ctx, "the archive goes on")
+			}
+			wait, waiting = firstArchivePause, false
+			return false, nil
+		})
+		code := driver.CodeOf(err)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case g.from == nil && (!g.opened || code != driver.CodeUnavailable && code != driver.CodeConflict):
+			return err
+		case !waiting:
+			g.logger.WarnContext(ctx, "the archive waits; it is tried again at least every minute", "archive", g.target.storeName(), "error", err)
+			waiting = true
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		wait = min(2*wait, lastArchivePause)
+	}
+}
+
+// follow opens the stores and follows until there is an error or the context ends. It calls caughtUp
+// whenever the archive has all, with how many versions were added since, and ends where that says so.
+func (g *archiving) follow(ctx context.Context, caughtUp func(_ *storage.Archive, added int64) (done bool, err error)) (err error) {
+	closing := func(s *storage.Store) { err = errors.Join(err, s.Engine().Close()) }
+	from := g.from
+	if from == nil {
+		if from, err = g.source.openStore(ctx); err != nil {
+			return err
+		}
+		defer closing(from)
+	}
+	to, err := g.target.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer closing(to)
+	a, err := storage.NewArchive(ctx, from, to)
+	if err != nil {
+		return err
+	}
+	g.opened = true
+	g.archive.Store(a)
+	g.counts.Store(&[2]*engineCollector{{engine: from.Engine(), now: g.now, logger: g.logger}, {engine: to.Engine(), now: g.now, logger: g.logger}})
+	defer g.counts.Store(nil)
+	grown := make(chan struct{}, 1)
+	defer from.Notify(func() {
+		select {
+		case grown <- struct{}{}:
+		default:
+		}
+	})()
+	for {
+		added, err := a.Follow(ctx)
+		g.versions.Add(float64(added))
+		if err != nil {
+			return err
+		}
+		if done, err := caughtUp(a, added); done || err != nil {
+			return err
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package storage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/seal"
+)
+
+// ArchiveCollection is where an archive keeps how far it has followed its source: one document.
+const ArchiveCollection = "asof_archive"
+
+const archiveKey = "source"
+
+func archiveType() *Type {
+	t := &Type{Name: ArchiveCollection, Collection: ArchiveCollection} // a schema may have a type Archive
+	for _, name := range []string{"last", "hash", "loaded"} {          // see archived
+		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
+	}
+	return t
+}
+
+// IsArchived reports whether an archive takes a collection along: all but what is known of the
+// store itself, which is how far it was pruned, and what it is an archive of.
+func IsArchived(collection string) bool {
+	return collection != RetentionCollection && collection != ArchiveCollection
+}
+
+// archived is how far a source was followed.
+type archived struct {
+	// Last is the last version in the source's log that was loaded, with all before it; nil:
+	// none. Hash is that version's.
+	Last *driver.LogPosition `json:"last,omitempty"`
+	Hash []byte              `json:"hash,omitempty"`
+	// Loaded is the last load into the source that this takes account of.
+	Loaded driver.Instant `json:"loaded,omitempty"`
+}
+
+// Archive follows a store, the source, into another one: it loads every version of the source as it
+// is, seals included, in the order of the source's log. What is there already is skipped, so that
+// it may end, or be killed, anywhere, and be begun again. Its methods are called by one
+// goroutine, but for Reached.
+type Archive struct {
+	From, To *Store
+	archived
+	stored  *driver.Version // that holds it; nil: there is none
+	read    int             // versions since that
+	batch   []driver.Version
+	bytes   int // of the batch
+	reached atomic.Int64
+}
+
+// Bounds of what is loaded at once; and what is read again at most when an archive goes on. The
+// versions of one commit are loaded together.
+const (
+	archiveVersions = 16 << 10
+	archiveBytes    = 16 << 20
+)
+
+// NewArchive returns the archive of one store in another one, which goes on where the last one of the
+// same source has ended. Errors are the engines'.
+func NewArchive(ctx context.Context, from, to *Store) (*Archive, error) {
+	a := &Archive{From: from, To: to}
+	vs, err := to.all.Get(ctx, ArchiveCollection, []driver.Ref{{Key: archiveKey, At: latest}}, nil)
+	if err != nil || !live(vs[0]) {
+		return a, err
+	}
+	a.stored = vs[0]
+	if err := json.Unmarshal(a.stored.Data, &a.archived); err != nil || a.Last == nil {
+		return a, err
+	}
+	there, err := from.all.Get(ctx, a.Last.Collection, []driver.Ref{{Key: a.Last.Key, Number: a.Last.Number}}, []string{})
+	if err != nil {
+		return nil, err
+	}
+	if there[0] == nil || !bytes.Equal(seal.Hash(there[0].Seal), a.Hash) { // another source, or an older copy of it
+		a.archived = archived{}
+		return a, nil
+	}
+	a.reached.Store(int64(a.Last.At - 1))
+	return a, nil
+}
+
+// Reached is the instant up to which the archive has all of its source; 0: it is not known.
+func (a *Archive) Reached() driver.Instant { return driver.Instant(a.reached.Load()) }
+
+// Follow loads what the source has committed until now, and returns how many versions the target
+// did not have. Where old versions were loaded into the source since, it begins at the
+// beginning.
+// Errors are the engines'; of CodeInvalid, where the target holds something else than the source.
+func (a *Archive) Follow(ctx context.Context) (added int64, err error) {
+	until, err := a.From.all.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	loaded, err := a.From.all.Loaded(ctx) // after Now: every load of an instant up to that is known
+	if err != nil {
+		return 0, err
+	}
+	if loaded != a.Loaded && loaded <= until { // a load that goes on is not in the log yet
+		a.archived = archived{Loaded: loaded}
+	}
+	q := &driver.LogQuery{To: until + 1, After: a.Last}
+	if a.Last != nil {
+		q.From = a.Last.At
+	}
+	a.batch, a.bytes = a.batch[:0], 0
+	for v, err := range a.From.all.Log(ctx, q) {
+		if err != nil {
+			return added, err
+		}
+		if !IsArchived(v.Collection) {
+			continue
+		}
+		if a.isFull(v) {
+			n, err := a.load(ctx)
+			if added += n; err != nil {
+				return added, err
+			}
+		}
+		a.batch, a.bytes = append(a.batch, *v), a.bytes+len(v.Data)
+	}
+	n, err := a.load(ctx)
+	if added += n; err == nil {
+		a.reached.Store(int64(until))
+	}
+	return added, err
+}
+
+// isFull reports whether the batch is loaded before a version. What has one time is one commit,
+// unless there is more of it than one may have.
+func (a *Archive) isFull(v *driver.Version) bool {
+	n := len(a.batch)
+	if n < archiveVersions && a.bytes < archiveBytes {
+		return false
+	}
+	return a.batch[n-1].RecordedAt < v.RecordedAt || n >= archiveVersions+driver.MaxWrites || a.bytes >= archiveBytes+driver.MaxCommitBytes
+}
+
+// load loads the batch, and empties it.
+func (a *Archive) load(ctx context.Context) (added int64, err error) {
+	if len(a.batch) == 0 {
+		return 0, nil
+	}
+	last := a.batch[len(a.batch)-1]
+	if err := a.raiseHorizons(ctx); err != nil {
+		return 0, err
+	}
+	// Those of a document together, as the target is written with less effort then.
+	slices.SortStableFunc(a.batch, func(v, w driver.Version) int {
+		return cmp.Or(strings.Compare(v.Collection, w.Collection), strings.Compare(v.Key, w.Key))
+	})
+	result, err := a.To.LoadPrepared(ctx, a.batch)
+	if _, refused := errors.AsType[*driver.LoadError](err); refused { // perhaps as it is in the future
+		if err := a.settle(ctx, last.RecordedAt); err != nil {
+			return 0, err
+		}
+		result, err = a.To.LoadPrepared(ctx, a.batch)
+	}
+	if refused, ok := errors.AsType[*driver.LoadError](err); ok {
+		return 0, &driver.LoadError{Index: refused.Index, Err: fmt.Errorf("the archive does not hold what its source does: %w; "+
+			"something else was written or imported into it, or the source is another one: archive into an empty store", refused.Err)}
+	}
+	if err != nil {
+		return 0, err
+	}
+	place := positionOf(&last)
+	a.Last, a.Hash = &place, seal.Hash(last.Seal)
+	a.read += len(a.batch)
+	clear(a.batch)
+	a.batch, a.bytes = a.batch[:0], 0
+	a.reached.Store(int64(place.At - 1))
+	if a.read < archiveVersions {
+		return result.Added, nil
+	}
+	a.stored, err = a.To.noteOwn(ctx, ArchiveCollection, archiveKey, a.stored, a.archived)
+	a.read = 0
+	return result.Added, err
+}
+
+// settle waits until an instant of the source is in the past of the target, whose clock may be a
+// little behind.
+func (a *Archive) settle(ctx context.Context, at driver.Instant) error {
+	for wait := time.Millisecond; ; wait *= 2 {
+		err := a.To.all.Settle(ctx, at)
+		switch {
+		case driver.CodeOf(err) != driver.CodeInvalid:
+			return err
+		case wait > time.Second:
+			return driver.Errorf(driver.CodeUnavailable, "the clock of the source is ahead of the archive's, which takes no versions of the future: %w", err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// raiseHorizons has lists refused of which the batch has only pruned versions, before it is loaded.
+func (a *Archive) raiseHorizons(ctx context.Context) error {
+	pruned := map[string][]*driver.Version{}
+	for i := range a.batch {
+		if v := &a.batch[i]; v.Op == driver.OpPruned {
+			pruned[v.Collection] = append(pruned[v.Collection], v)
+		}
+	}
+	for collection, vs := range pruned {
+		refs := make([]driver.Ref, len(vs))
+		for i, v := range vs {
+			refs[i] = driver.Ref{Key: v.Key, Number: v.Number}
+		}
+		there, err := a.To.all.Get(ctx, collection, refs, []string{})
+		if err != nil {
+			return err
+		}
+		horizon := driver.Instant(0)
+		for i, v := range vs {
+			if there[i] == nil {
+				horizon = max(horizon, v.SupersededAt)
+			}
+		}
+		if t := a.To.byCollection[collection]; t != nil && horizon > 0 {
+			if err := a.To.raiseHorizon(ctx, t, horizon); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Verify compares both stores as of the end of the last Follow, by the last hash of each document, which
+// stands for all of its history. It returns a line for each collection that differs.
+func (a *Archive) Verify(ctx context.Context) (differences []string, err error) {
+	var roots [2]*Checkpoint
+	for i, s := range []*Store{a.From, a.To} {
+		if roots[i], err = MakeCheckpoint(ctx, s.all, a.Reached()); err != nil {
+			return nil, err
+		}
+		roots[i].Collections = slices.DeleteFunc(roots[i].Collections, func(c CollectionRoot) bool { return !IsArchived(c.Name) })
+	}
+	return roots[0].Compare(roots[1]), nil
+}
+
+// noteOwn stores a value as a document of a collection of asof's own, in place of the version
+// before; nil: it is the first. It returns the new version.
+// CodeConflict: another process has stored one meanwhile.
+func (s *Store) noteOwn(ctx context.Context, collection, key string, before *driver.Version, value any) (*driver.Version, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	if data, err = normal.Object(data); err != nil {
+		return nil, err
+	}
+	w := driver.Write{ID: newID(), Collection: collection, Key: key, Op: driver.OpCreate, Author: "asof", Data: data}
+	if before != nil {
+		w.Expected, w.Op = before.Number, driver.OpUpdate
+	}
+	w.Changed = normal.Changed(dataOf(before), data)
+	return driver.CommitOne(ctx, s.all, &w)
+}
