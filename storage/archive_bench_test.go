@@ -33,6 +33,7 @@ func BenchmarkArchive(b *testing.B) {
 					if _, err := a.Follow(ctx); err != nil && ctx.Err() == nil {
 						b.Error(err)
 					}
+					time.Sleep(100 * time.Millisecond) // as the program does
 				}
 			}()
 			behind := func() float64 {
