@@ -107,26 +107,30 @@ func from(ctx context.Context, store *storage.Store) *loader {
 }
 
 // Refs returns the documents that a list of references in d points at, with the
-// zero T for each one that does not exist.
-func Refs[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], d *storage.Document, field int, asOf *driver.Instant) ([]T, error) {
+// zero T for each one that does not exist, and for each one that was pruned, with the error.
+func Refs[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], d *storage.Document, field int, asOf *driver.Instant) ([]T, []storage.ElementError, error) {
 	return RefsIn(ctx, coll, &d.Object, field, asOf)
 }
 
 // RefsIn is Refs for an object nested in a document.
-func RefsIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], o *storage.Object, field int, asOf *driver.Instant) ([]T, error) {
+func RefsIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], o *storage.Object, field int, asOf *driver.Instant) (found []T, bad []storage.ElementError, err error) {
 	keys, err := o.RefKeys(field)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	docs, err := from(ctx, coll.Store()).load(ctx, coll.Type(), o, field, keys, asOf)
 	if err != nil || keys == nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := make([]T, len(docs))
+	found = make([]T, len(docs))
 	for i, d := range docs {
-		out[i] = coll.Wrap(d)
+		if err := storage.PrunedError(ctx, d); err != nil {
+			bad = append(bad, storage.ElementError{Index: i, Err: err})
+			continue
+		}
+		found[i] = coll.Wrap(d)
 	}
-	return out, nil
+	return found, bad, nil
 }
 
 // Ref returns the document that a single reference in d points at; the zero T
@@ -148,6 +152,9 @@ func RefIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[
 	}
 	docs, err := from(ctx, coll.Store()).load(ctx, coll.Type(), o, field, keys, asOf)
 	if err != nil || key == nil {
+		return none, err
+	}
+	if err := storage.PrunedError(ctx, docs[0]); err != nil {
 		return none, err
 	}
 	return coll.Wrap(docs[0]), nil
@@ -327,8 +334,16 @@ type Place struct {
 // Wanted reports whether the document is still to be read.
 func (p Place) Wanted() bool { return p.n >= len(p.in.docs) }
 
-// Document is what was read; nil for one that does not exist.
-func (p Place) Document() *storage.Document { return p.in.docs[p.n] }
+// Document is what was read; nil for one that does not exist, or was pruned.
+func (p Place) Document() *storage.Document {
+	if d := p.in.docs[p.n]; !storage.IsPruned(d) {
+		return d
+	}
+	return nil
+}
+
+// Pruned is the error of reading what was pruned.
+func (p Place) Pruned(ctx context.Context) error { return storage.PrunedError(ctx, p.in.docs[p.n]) }
 
 // Want appends to places those of the documents of type t with the keys, as of an
 // instant; pinned says that an argument named it. It returns an error, and has

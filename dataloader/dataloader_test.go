@@ -142,7 +142,7 @@ func (e *env) begin() context.Context {
 func (e *env) page(ctx context.Context, asOf *driver.Instant) []*node {
 	e.t.Helper()
 	n := 50
-	conn, err := e.projects.Page(ctx, nil, nil, &n, nil, nil, nil, asOf)
+	conn, err := e.projects.Page(ctx, nil, nil, &n, nil, nil, nil, asOf, nil)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func (e *env) page(ctx context.Context, asOf *driver.Instant) []*node {
 
 func (e *env) refs(ctx context.Context, n *node, field int, asOf *driver.Instant) []*node {
 	e.t.Helper()
-	out, err := dataloader.Refs(ctx, e.tags, n.Document, field, asOf)
+	out, _, err := dataloader.Refs(ctx, e.tags, n.Document, field, asOf)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -185,14 +185,14 @@ func TestTwoLevelsOverAPageAreTwoReads(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, n := range nodes {
 		wg.Go(func() {
-			tags, err := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil)
+			tags, _, err := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil)
 			if err != nil || len(tags) != 2 || tags[0].Key() != fmt.Sprintf("t%d", i%20) {
 				t.Errorf("%d: %v %v", i, ids(tags), err)
 				return
 			}
 			for _, tag := range tags {
 				wg.Go(func() {
-					related, err := dataloader.Refs(ctx, e.tags, tag.Document, fTags, nil)
+					related, _, err := dataloader.Refs(ctx, e.tags, tag.Document, fTags, nil)
 					if err != nil || len(related) != 1 || related[0].Key() != "r"+tag.Key()[1:] {
 						t.Errorf("%s: %v %v", tag.Key(), ids(related), err)
 					}
@@ -263,7 +263,7 @@ func TestReferencesResolveAtTheHoldersInstant(t *testing.T) {
 	}
 	future := between + driver.Instant(time.Hour.Microseconds())
 	var asError *storage.Error
-	if _, err := dataloader.Refs(ctx, e.tags, now.Document, fTags, &future); !errors.As(err, &asError) || asError.Code != storage.CodeAsOfInFuture {
+	if _, _, err := dataloader.Refs(ctx, e.tags, now.Document, fTags, &future); !errors.As(err, &asError) || asError.Code != storage.CodeAsOfInFuture {
 		t.Errorf("a nested asOf in the future: %v", err)
 	}
 }
@@ -303,7 +303,7 @@ func TestFailuresAreNotKept(t *testing.T) {
 	n := e.page(ctx, nil)[0]
 	e.engine.fail.Store(true)
 	var asError *storage.Error
-	if _, err := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil); !errors.As(err, &asError) || asError.Code != storage.CodeUnavailable {
+	if _, _, err := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil); !errors.As(err, &asError) || asError.Code != storage.CodeUnavailable {
 		t.Fatalf("%v", err)
 	}
 	e.engine.fail.Store(false)
@@ -332,13 +332,13 @@ func TestTooManyReferences(t *testing.T) {
 	}
 	ctx := e.begin()
 	var complex *storage.Error
-	page, err := e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, nil)
+	page, err := e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Together they are too many; two of the three can be had one by one.
 	for i, n := range page.Nodes {
-		tags, err := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil)
+		tags, _, err := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil)
 		if i < 2 && (err != nil || len(tags) != 40_000) {
 			t.Errorf("%d of 40,000 documents: %v", len(tags), err)
 		}
@@ -354,11 +354,11 @@ func TestTooManyReferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 22 { // beside the three
-		if tags, err := dataloader.Refs(ctx, e.tags, one.Document, fTags, nil); err != nil || len(tags) != 40_000 {
+		if tags, _, err := dataloader.Refs(ctx, e.tags, one.Document, fTags, nil); err != nil || len(tags) != 40_000 {
 			t.Fatalf("%d references: %v", len(tags), err)
 		}
 	}
-	if _, err := dataloader.Refs(ctx, e.tags, one.Document, fTags, nil); !errors.As(err, &complex) || complex.Code != storage.CodeQueryTooComplex {
+	if _, _, err := dataloader.Refs(ctx, e.tags, one.Document, fTags, nil); !errors.As(err, &complex) || complex.Code != storage.CodeQueryTooComplex {
 		t.Errorf("more than a million references: %v", err)
 	}
 }
@@ -379,7 +379,7 @@ func TestTooManyEmptyReferences(t *testing.T) {
 	for i := range dataloader.MaxFollowed - 1 {
 		var err error
 		if i%2 == 0 {
-			_, err = dataloader.Refs(ctx, e.tags, n.Document, fTags, nil)
+			_, _, err = dataloader.Refs(ctx, e.tags, n.Document, fTags, nil)
 		} else {
 			_, err = dataloader.Ref(ctx, e.tags, n.Document, fOwner, nil)
 		}
@@ -391,7 +391,7 @@ func TestTooManyEmptyReferences(t *testing.T) {
 	if err := levels.Follow(dataloader.MaxFollowed); err != nil || levels.Full() {
 		t.Errorf("as many as allowed: %v", err)
 	}
-	_, list := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil)
+	_, _, list := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil)
 	_, single := dataloader.Ref(ctx, e.tags, n.Document, fOwner, nil)
 	_, versions := e.versionsOf(ctx, n, 1, "")
 	for name, err := range map[string]error{"a list": list, "a single one": single, "versions": versions, "of levels": levels.Follow(1)} {

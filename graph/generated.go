@@ -77,6 +77,8 @@ type MutationResolver interface {
 	SaveProjectDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error)
 	ApproveProjectDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error)
 	DiscardProjectDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error)
+	TagProjectVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error)
+	UntagProjectVersion(ctx context.Context, input storage.UntagVersionInput) (*storage.VersionTagSuccess, error)
 	CreateTag(ctx context.Context, input storage.CreateInput) (model.Result, error)
 	UpdateTag(ctx context.Context, input storage.UpdateInput) (model.Result, error)
 	DeleteTag(ctx context.Context, input storage.DeleteInput) (model.Result, error)
@@ -85,6 +87,8 @@ type MutationResolver interface {
 	SaveTagDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error)
 	ApproveTagDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error)
 	DiscardTagDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error)
+	TagTagVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error)
+	UntagTagVersion(ctx context.Context, input storage.UntagVersionInput) (*storage.VersionTagSuccess, error)
 	CreateLicense(ctx context.Context, input storage.CreateInput) (model.Result, error)
 	UpdateLicense(ctx context.Context, input storage.UpdateInput) (model.Result, error)
 	DeleteLicense(ctx context.Context, input storage.DeleteInput) (model.Result, error)
@@ -93,6 +97,8 @@ type MutationResolver interface {
 	SaveLicenseDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error)
 	ApproveLicenseDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error)
 	DiscardLicenseDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error)
+	TagLicenseVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error)
+	UntagLicenseVersion(ctx context.Context, input storage.UntagVersionInput) (*storage.VersionTagSuccess, error)
 	CreatePlatform(ctx context.Context, input storage.CreateInput) (model.Result, error)
 	UpdatePlatform(ctx context.Context, input storage.UpdateInput) (model.Result, error)
 	DeletePlatform(ctx context.Context, input storage.DeleteInput) (model.Result, error)
@@ -101,6 +107,8 @@ type MutationResolver interface {
 	SavePlatformDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error)
 	ApprovePlatformDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error)
 	DiscardPlatformDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error)
+	TagPlatformVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error)
+	UntagPlatformVersion(ctx context.Context, input storage.UntagVersionInput) (*storage.VersionTagSuccess, error)
 	Commit(ctx context.Context, input storage.CommitInput[*model.ChangeInput]) (model.Result, error)
 }
 type PlatformResolver interface {
@@ -136,23 +144,23 @@ type ProjectHistoryResolver interface {
 type QueryResolver interface {
 	Node(ctx context.Context, id string) (storage.Node, error)
 	Nodes(ctx context.Context, ids []string) ([]storage.Node, error)
-	Project(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.Project, error)
-	Projects(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant) (*storage.Connection[*model.Project], error)
+	Project(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string, tag *string) (*model.Project, error)
+	Projects(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant, tag *string) (*storage.Connection[*model.Project], error)
 	ProjectHistory(ctx context.Context, key string) (*storage.History[*model.Project], error)
 	ProjectDraft(ctx context.Context, id string) (*storage.Draft[*model.Project], error)
 	ProjectDrafts(ctx context.Context, where map[string]any, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.Draft[*model.Project]], error)
-	Tag(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.Tag, error)
-	Tags(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant) (*storage.Connection[*model.Tag], error)
+	Tag(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string, tag *string) (*model.Tag, error)
+	Tags(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant, tag *string) (*storage.Connection[*model.Tag], error)
 	TagHistory(ctx context.Context, key string) (*storage.History[*model.Tag], error)
 	TagDraft(ctx context.Context, id string) (*storage.Draft[*model.Tag], error)
 	TagDrafts(ctx context.Context, where map[string]any, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.Draft[*model.Tag]], error)
-	License(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.License, error)
-	Licenses(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant) (*storage.Connection[*model.License], error)
+	License(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string, tag *string) (*model.License, error)
+	Licenses(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant, tag *string) (*storage.Connection[*model.License], error)
 	LicenseHistory(ctx context.Context, key string) (*storage.History[*model.License], error)
 	LicenseDraft(ctx context.Context, id string) (*storage.Draft[*model.License], error)
 	LicenseDrafts(ctx context.Context, where map[string]any, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.Draft[*model.License]], error)
-	Platform(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.Platform, error)
-	Platforms(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant) (*storage.Connection[*model.Platform], error)
+	Platform(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string, tag *string) (*model.Platform, error)
+	Platforms(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant, tag *string) (*storage.Connection[*model.Platform], error)
 	PlatformHistory(ctx context.Context, key string) (*storage.History[*model.Platform], error)
 	PlatformDraft(ctx context.Context, id string) (*storage.Draft[*model.Platform], error)
 	PlatformDrafts(ctx context.Context, where map[string]any, first *int, after *string, last *int, before *string) (*storage.Connection[*storage.Draft[*model.Platform]], error)
@@ -235,6 +243,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputSince,
 		ec.unmarshalInputStartDraftInput,
 		ec.unmarshalInputTagOrder,
+		ec.unmarshalInputTagVersionInput,
+		ec.unmarshalInputUntagVersionInput,
 		ec.unmarshalInputUpdateLicenseInput,
 		ec.unmarshalInputUpdatePlatformInput,
 		ec.unmarshalInputUpdateProjectInput,
@@ -761,6 +771,8 @@ func (ec *executionContext) childFields_LicenseHistory(ctx context.Context, fiel
 		return ec.fieldContext_LicenseHistory_earliest(ctx, field)
 	case "prunedVersions":
 		return ec.fieldContext_LicenseHistory_prunedVersions(ctx, field)
+	case "tags":
+		return ec.fieldContext_LicenseHistory_tags(ctx, field)
 	case "versions":
 		return ec.fieldContext_LicenseHistory_versions(ctx, field)
 	case "changelog":
@@ -979,6 +991,8 @@ func (ec *executionContext) childFields_PlatformHistory(ctx context.Context, fie
 		return ec.fieldContext_PlatformHistory_earliest(ctx, field)
 	case "prunedVersions":
 		return ec.fieldContext_PlatformHistory_prunedVersions(ctx, field)
+	case "tags":
+		return ec.fieldContext_PlatformHistory_tags(ctx, field)
 	case "versions":
 		return ec.fieldContext_PlatformHistory_versions(ctx, field)
 	case "changelog":
@@ -1203,6 +1217,8 @@ func (ec *executionContext) childFields_ProjectHistory(ctx context.Context, fiel
 		return ec.fieldContext_ProjectHistory_earliest(ctx, field)
 	case "prunedVersions":
 		return ec.fieldContext_ProjectHistory_prunedVersions(ctx, field)
+	case "tags":
+		return ec.fieldContext_ProjectHistory_tags(ctx, field)
 	case "versions":
 		return ec.fieldContext_ProjectHistory_versions(ctx, field)
 	case "changelog":
@@ -1417,6 +1433,8 @@ func (ec *executionContext) childFields_TagHistory(ctx context.Context, field gr
 		return ec.fieldContext_TagHistory_earliest(ctx, field)
 	case "prunedVersions":
 		return ec.fieldContext_TagHistory_prunedVersions(ctx, field)
+	case "tags":
+		return ec.fieldContext_TagHistory_tags(ctx, field)
 	case "versions":
 		return ec.fieldContext_TagHistory_versions(ctx, field)
 	case "changelog":
@@ -1479,8 +1497,40 @@ func (ec *executionContext) childFields_VersionInfo(ctx context.Context, field g
 		return ec.fieldContext_VersionInfo_changedFields(ctx, field)
 	case "hash":
 		return ec.fieldContext_VersionInfo_hash(ctx, field)
+	case "tags":
+		return ec.fieldContext_VersionInfo_tags(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type VersionInfo", field.Name)
+}
+
+func (ec *executionContext) childFields_VersionTag(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_VersionTag_name(ctx, field)
+	case "key":
+		return ec.fieldContext_VersionTag_key(ctx, field)
+	case "version":
+		return ec.fieldContext_VersionTag_version(ctx, field)
+	case "message":
+		return ec.fieldContext_VersionTag_message(ctx, field)
+	case "taggedAt":
+		return ec.fieldContext_VersionTag_taggedAt(ctx, field)
+	case "taggedBy":
+		return ec.fieldContext_VersionTag_taggedBy(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type VersionTag", field.Name)
+}
+
+func (ec *executionContext) childFields_VersionTagSuccess(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "tag":
+		return ec.fieldContext_VersionTagSuccess_tag(ctx, field)
+	case "changed":
+		return ec.fieldContext_VersionTagSuccess_changed(ctx, field)
+	case "clientMutationId":
+		return ec.fieldContext_VersionTagSuccess_clientMutationId(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type VersionTagSuccess", field.Name)
 }
 
 func (ec *executionContext) childFields___Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2463,6 +2513,118 @@ func (ec *executionContext) field_Mutation_startTagDraft_args(ctx context.Contex
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
 		func(ctx context.Context, v any) (storage.StartDraftInput, error) {
 			return ec.unmarshalNStartDraftInput2githubᚗcomᚋasofᚋasofᚋstorageᚐStartDraftInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_tagLicenseVersion_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (storage.TagVersionInput, error) {
+			return ec.unmarshalNTagVersionInput2githubᚗcomᚋasofᚋasofᚋstorageᚐTagVersionInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_tagPlatformVersion_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (storage.TagVersionInput, error) {
+			return ec.unmarshalNTagVersionInput2githubᚗcomᚋasofᚋasofᚋstorageᚐTagVersionInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_tagProjectVersion_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (storage.TagVersionInput, error) {
+			return ec.unmarshalNTagVersionInput2githubᚗcomᚋasofᚋasofᚋstorageᚐTagVersionInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_tagTagVersion_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (storage.TagVersionInput, error) {
+			return ec.unmarshalNTagVersionInput2githubᚗcomᚋasofᚋasofᚋstorageᚐTagVersionInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_untagLicenseVersion_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (storage.UntagVersionInput, error) {
+			return ec.unmarshalNUntagVersionInput2githubᚗcomᚋasofᚋasofᚋstorageᚐUntagVersionInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_untagPlatformVersion_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (storage.UntagVersionInput, error) {
+			return ec.unmarshalNUntagVersionInput2githubᚗcomᚋasofᚋasofᚋstorageᚐUntagVersionInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_untagProjectVersion_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (storage.UntagVersionInput, error) {
+			return ec.unmarshalNUntagVersionInput2githubᚗcomᚋasofᚋasofᚋstorageᚐUntagVersionInput(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["input"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_untagTagVersion_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
+		func(ctx context.Context, v any) (storage.UntagVersionInput, error) {
+			return ec.unmarshalNUntagVersionInput2githubᚗcomᚋasofᚋasofᚋstorageᚐUntagVersionInput(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3532,6 +3694,14 @@ func (ec *executionContext) field_Query_license_args(ctx context.Context, rawArg
 		return nil, err
 	}
 	args["draft"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "tag",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tag"] = arg4
 	return args, nil
 }
 
@@ -3594,6 +3764,14 @@ func (ec *executionContext) field_Query_licenses_args(ctx context.Context, rawAr
 		return nil, err
 	}
 	args["asOf"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "tag",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tag"] = arg7
 	return args, nil
 }
 
@@ -3734,6 +3912,14 @@ func (ec *executionContext) field_Query_platform_args(ctx context.Context, rawAr
 		return nil, err
 	}
 	args["draft"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "tag",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tag"] = arg4
 	return args, nil
 }
 
@@ -3796,6 +3982,14 @@ func (ec *executionContext) field_Query_platforms_args(ctx context.Context, rawA
 		return nil, err
 	}
 	args["asOf"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "tag",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tag"] = arg7
 	return args, nil
 }
 
@@ -3908,6 +4102,14 @@ func (ec *executionContext) field_Query_project_args(ctx context.Context, rawArg
 		return nil, err
 	}
 	args["draft"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "tag",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tag"] = arg4
 	return args, nil
 }
 
@@ -3970,6 +4172,14 @@ func (ec *executionContext) field_Query_projects_args(ctx context.Context, rawAr
 		return nil, err
 	}
 	args["asOf"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "tag",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tag"] = arg7
 	return args, nil
 }
 
@@ -4082,6 +4292,14 @@ func (ec *executionContext) field_Query_tag_args(ctx context.Context, rawArgs ma
 		return nil, err
 	}
 	args["draft"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "tag",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tag"] = arg4
 	return args, nil
 }
 
@@ -4144,6 +4362,14 @@ func (ec *executionContext) field_Query_tags_args(ctx context.Context, rawArgs m
 		return nil, err
 	}
 	args["asOf"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "tag",
+		func(ctx context.Context, v any) (*string, error) {
+			return ec.unmarshalOString2ᚖstring(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["tag"] = arg7
 	return args, nil
 }
 
@@ -10695,6 +10921,38 @@ func (ec *executionContext) fieldContext_LicenseHistory_prunedVersions(_ context
 	return graphql.NewScalarFieldContext("LicenseHistory", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _LicenseHistory_tags(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.License]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_LicenseHistory_tags(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tags(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionTag) graphql.Marshaler {
+			return ec.marshalNVersionTag2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_LicenseHistory_tags(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "LicenseHistory",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTag(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _LicenseHistory_versions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.License]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11475,6 +11733,94 @@ func (ec *executionContext) fieldContext_Mutation_discardProjectDraft(ctx contex
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_tagProjectVersion(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_tagProjectVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().TagProjectVersion(ctx, fc.Args["input"].(storage.TagVersionInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionTagSuccess) graphql.Marshaler {
+			return ec.marshalNVersionTagSuccess2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagSuccess(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_tagProjectVersion(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTagSuccess(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_tagProjectVersion_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_untagProjectVersion(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_untagProjectVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UntagProjectVersion(ctx, fc.Args["input"].(storage.UntagVersionInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionTagSuccess) graphql.Marshaler {
+			return ec.marshalNVersionTagSuccess2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagSuccess(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_untagProjectVersion(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTagSuccess(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_untagProjectVersion_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_createTag(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -11821,6 +12167,94 @@ func (ec *executionContext) fieldContext_Mutation_discardTagDraft(ctx context.Co
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_discardTagDraft_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_tagTagVersion(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_tagTagVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().TagTagVersion(ctx, fc.Args["input"].(storage.TagVersionInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionTagSuccess) graphql.Marshaler {
+			return ec.marshalNVersionTagSuccess2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagSuccess(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_tagTagVersion(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTagSuccess(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_tagTagVersion_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_untagTagVersion(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_untagTagVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UntagTagVersion(ctx, fc.Args["input"].(storage.UntagVersionInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionTagSuccess) graphql.Marshaler {
+			return ec.marshalNVersionTagSuccess2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagSuccess(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_untagTagVersion(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTagSuccess(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_untagTagVersion_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -12179,6 +12613,94 @@ func (ec *executionContext) fieldContext_Mutation_discardLicenseDraft(ctx contex
 	return fc, nil
 }
 
+func (ec *executionContext) _Mutation_tagLicenseVersion(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_tagLicenseVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().TagLicenseVersion(ctx, fc.Args["input"].(storage.TagVersionInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionTagSuccess) graphql.Marshaler {
+			return ec.marshalNVersionTagSuccess2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagSuccess(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_tagLicenseVersion(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTagSuccess(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_tagLicenseVersion_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_untagLicenseVersion(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_untagLicenseVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UntagLicenseVersion(ctx, fc.Args["input"].(storage.UntagVersionInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionTagSuccess) graphql.Marshaler {
+			return ec.marshalNVersionTagSuccess2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagSuccess(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_untagLicenseVersion(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTagSuccess(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_untagLicenseVersion_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Mutation_createPlatform(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -12525,6 +13047,94 @@ func (ec *executionContext) fieldContext_Mutation_discardPlatformDraft(ctx conte
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_discardPlatformDraft_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_tagPlatformVersion(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_tagPlatformVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().TagPlatformVersion(ctx, fc.Args["input"].(storage.TagVersionInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionTagSuccess) graphql.Marshaler {
+			return ec.marshalNVersionTagSuccess2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagSuccess(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_tagPlatformVersion(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTagSuccess(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_tagPlatformVersion_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_untagPlatformVersion(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_untagPlatformVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().UntagPlatformVersion(ctx, fc.Args["input"].(storage.UntagVersionInput))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionTagSuccess) graphql.Marshaler {
+			return ec.marshalNVersionTagSuccess2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagSuccess(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_untagPlatformVersion(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTagSuccess(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_untagPlatformVersion_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -14481,6 +15091,38 @@ func (ec *executionContext) _PlatformHistory_prunedVersions(ctx context.Context,
 }
 func (ec *executionContext) fieldContext_PlatformHistory_prunedVersions(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("PlatformHistory", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _PlatformHistory_tags(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Platform]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PlatformHistory_tags(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tags(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionTag) graphql.Marshaler {
+			return ec.marshalNVersionTag2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PlatformHistory_tags(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "PlatformHistory",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTag(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _PlatformHistory_versions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Platform]) (ret graphql.Marshaler) {
@@ -17098,6 +17740,38 @@ func (ec *executionContext) fieldContext_ProjectHistory_prunedVersions(_ context
 	return graphql.NewScalarFieldContext("ProjectHistory", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _ProjectHistory_tags(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Project]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProjectHistory_tags(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tags(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionTag) graphql.Marshaler {
+			return ec.marshalNVersionTag2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProjectHistory_tags(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ProjectHistory",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTag(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _ProjectHistory_versions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Project]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -17578,7 +18252,7 @@ func (ec *executionContext) _Query_project(ctx context.Context, field graphql.Co
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Project(ctx, fc.Args["key"].(string), fc.Args["asOf"].(*driver.Instant), fc.Args["version"].(*int), fc.Args["draft"].(*string))
+			return ec.Resolvers.Query().Project(ctx, fc.Args["key"].(string), fc.Args["asOf"].(*driver.Instant), fc.Args["version"].(*int), fc.Args["draft"].(*string), fc.Args["tag"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *model.Project) graphql.Marshaler {
@@ -17622,7 +18296,7 @@ func (ec *executionContext) _Query_projects(ctx context.Context, field graphql.C
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Projects(ctx, fc.Args["where"].(map[string]any), fc.Args["orderBy"].([]*storage.OrderInput), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["asOf"].(*driver.Instant))
+			return ec.Resolvers.Query().Projects(ctx, fc.Args["where"].(map[string]any), fc.Args["orderBy"].([]*storage.OrderInput), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["asOf"].(*driver.Instant), fc.Args["tag"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.Project]) graphql.Marshaler {
@@ -17798,7 +18472,7 @@ func (ec *executionContext) _Query_tag(ctx context.Context, field graphql.Collec
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Tag(ctx, fc.Args["key"].(string), fc.Args["asOf"].(*driver.Instant), fc.Args["version"].(*int), fc.Args["draft"].(*string))
+			return ec.Resolvers.Query().Tag(ctx, fc.Args["key"].(string), fc.Args["asOf"].(*driver.Instant), fc.Args["version"].(*int), fc.Args["draft"].(*string), fc.Args["tag"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *model.Tag) graphql.Marshaler {
@@ -17842,7 +18516,7 @@ func (ec *executionContext) _Query_tags(ctx context.Context, field graphql.Colle
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Tags(ctx, fc.Args["where"].(map[string]any), fc.Args["orderBy"].([]*storage.OrderInput), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["asOf"].(*driver.Instant))
+			return ec.Resolvers.Query().Tags(ctx, fc.Args["where"].(map[string]any), fc.Args["orderBy"].([]*storage.OrderInput), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["asOf"].(*driver.Instant), fc.Args["tag"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.Tag]) graphql.Marshaler {
@@ -18018,7 +18692,7 @@ func (ec *executionContext) _Query_license(ctx context.Context, field graphql.Co
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().License(ctx, fc.Args["key"].(string), fc.Args["asOf"].(*driver.Instant), fc.Args["version"].(*int), fc.Args["draft"].(*string))
+			return ec.Resolvers.Query().License(ctx, fc.Args["key"].(string), fc.Args["asOf"].(*driver.Instant), fc.Args["version"].(*int), fc.Args["draft"].(*string), fc.Args["tag"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *model.License) graphql.Marshaler {
@@ -18062,7 +18736,7 @@ func (ec *executionContext) _Query_licenses(ctx context.Context, field graphql.C
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Licenses(ctx, fc.Args["where"].(map[string]any), fc.Args["orderBy"].([]*storage.OrderInput), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["asOf"].(*driver.Instant))
+			return ec.Resolvers.Query().Licenses(ctx, fc.Args["where"].(map[string]any), fc.Args["orderBy"].([]*storage.OrderInput), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["asOf"].(*driver.Instant), fc.Args["tag"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.License]) graphql.Marshaler {
@@ -18238,7 +18912,7 @@ func (ec *executionContext) _Query_platform(ctx context.Context, field graphql.C
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Platform(ctx, fc.Args["key"].(string), fc.Args["asOf"].(*driver.Instant), fc.Args["version"].(*int), fc.Args["draft"].(*string))
+			return ec.Resolvers.Query().Platform(ctx, fc.Args["key"].(string), fc.Args["asOf"].(*driver.Instant), fc.Args["version"].(*int), fc.Args["draft"].(*string), fc.Args["tag"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *model.Platform) graphql.Marshaler {
@@ -18282,7 +18956,7 @@ func (ec *executionContext) _Query_platforms(ctx context.Context, field graphql.
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Platforms(ctx, fc.Args["where"].(map[string]any), fc.Args["orderBy"].([]*storage.OrderInput), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["asOf"].(*driver.Instant))
+			return ec.Resolvers.Query().Platforms(ctx, fc.Args["where"].(map[string]any), fc.Args["orderBy"].([]*storage.OrderInput), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["asOf"].(*driver.Instant), fc.Args["tag"].(*string))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v *storage.Connection[*model.Platform]) graphql.Marshaler {
@@ -21565,6 +22239,38 @@ func (ec *executionContext) fieldContext_TagHistory_prunedVersions(_ context.Con
 	return graphql.NewScalarFieldContext("TagHistory", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _TagHistory_tags(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Tag]) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TagHistory_tags(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tags(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionTag) graphql.Marshaler {
+			return ec.marshalNVersionTag2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TagHistory_tags(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TagHistory",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTag(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _TagHistory_versions(ctx context.Context, field graphql.CollectedField, obj *storage.History[*model.Tag]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -22840,6 +23546,263 @@ func (ec *executionContext) _VersionInfo_hash(ctx context.Context, field graphql
 }
 func (ec *executionContext) fieldContext_VersionInfo_hash(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("VersionInfo", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _VersionInfo_tags(ctx context.Context, field graphql.CollectedField, obj *storage.VersionInfo) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionInfo_tags(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tags(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionTag) graphql.Marshaler {
+			return ec.marshalNVersionTag2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionInfo_tags(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "VersionInfo",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTag(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _VersionTag_name(ctx context.Context, field graphql.CollectedField, obj *storage.VersionTag) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionTag_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name()
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionTag_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionTag", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _VersionTag_key(ctx context.Context, field graphql.CollectedField, obj *storage.VersionTag) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionTag_key(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Key()
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionTag_key(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionTag", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _VersionTag_version(ctx context.Context, field graphql.CollectedField, obj *storage.VersionTag) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionTag_version(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Version()
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionTag_version(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionTag", field, true, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _VersionTag_message(ctx context.Context, field graphql.CollectedField, obj *storage.VersionTag) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionTag_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_VersionTag_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionTag", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _VersionTag_taggedAt(ctx context.Context, field graphql.CollectedField, obj *storage.VersionTag) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionTag_taggedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TaggedAt(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v driver.Instant) graphql.Marshaler {
+			return ec.marshalNDateTime2githubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionTag_taggedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionTag", field, true, false, errors.New("field of type DateTime does not have child fields"))
+}
+
+func (ec *executionContext) _VersionTag_taggedBy(ctx context.Context, field graphql.CollectedField, obj *storage.VersionTag) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionTag_taggedBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TaggedBy(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.Actor) graphql.Marshaler {
+			return ec.marshalNActor2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐActor(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionTag_taggedBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "VersionTag",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Actor(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _VersionTagSuccess_tag(ctx context.Context, field graphql.CollectedField, obj *storage.VersionTagSuccess) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionTagSuccess_tag(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tag, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *storage.VersionTag) graphql.Marshaler {
+			return ec.marshalNVersionTag2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTag(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionTagSuccess_tag(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "VersionTagSuccess",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionTag(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _VersionTagSuccess_changed(ctx context.Context, field graphql.CollectedField, obj *storage.VersionTagSuccess) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionTagSuccess_changed(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Changed, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionTagSuccess_changed(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionTagSuccess", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _VersionTagSuccess_clientMutationId(ctx context.Context, field graphql.CollectedField, obj *storage.VersionTagSuccess) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionTagSuccess_clientMutationId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ClientMutationID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_VersionTagSuccess_clientMutationId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("VersionTagSuccess", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) ___Directive_name(ctx context.Context, field graphql.CollectedField, obj *introspection.Directive) (ret graphql.Marshaler) {
@@ -25521,6 +26484,115 @@ func (ec *executionContext) unmarshalInputTagOrder(ctx context.Context, obj any)
 				return it, err
 			}
 			it.Direction = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputTagVersionInput(ctx context.Context, obj any) (storage.TagVersionInput, error) {
+	var it storage.TagVersionInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"key", "version", "name", "message", "clientMutationId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Key = data
+		case "version":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("version"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Version = data
+		case "name":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("name"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Name = data
+		case "message":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("message"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Message = data
+		case "clientMutationId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clientMutationId"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ClientMutationID = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputUntagVersionInput(ctx context.Context, obj any) (storage.UntagVersionInput, error) {
+	var it storage.UntagVersionInput
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"key", "name", "message", "clientMutationId"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "key":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("key"))
+			data, err := ec.unmarshalNID2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Key = data
+		case "name":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("name"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Name = data
+		case "message":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("message"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Message = data
+		case "clientMutationId":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clientMutationId"))
+			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ClientMutationID = data
 		}
 	}
 	return it, nil
@@ -29069,6 +30141,11 @@ func (ec *executionContext) _LicenseHistory(ctx context.Context, sel ast.Selecti
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "tags":
+			out.Values[i] = ec._LicenseHistory_tags(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "versions":
 			out.Values[i] = ec._LicenseHistory_versions(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -29330,6 +30407,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "tagProjectVersion":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_tagProjectVersion(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "untagProjectVersion":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_untagProjectVersion(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "createTag":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_createTag(ctx, field)
@@ -29382,6 +30473,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "discardTagDraft":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_discardTagDraft(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "tagTagVersion":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_tagTagVersion(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "untagTagVersion":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_untagTagVersion(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -29442,6 +30547,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "tagLicenseVersion":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_tagLicenseVersion(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "untagLicenseVersion":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_untagLicenseVersion(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "createPlatform":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_createPlatform(ctx, field)
@@ -29494,6 +30613,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "discardPlatformDraft":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_discardPlatformDraft(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "tagPlatformVersion":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_tagPlatformVersion(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "untagPlatformVersion":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_untagPlatformVersion(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
@@ -30243,6 +31376,11 @@ func (ec *executionContext) _PlatformHistory(ctx context.Context, sel ast.Select
 			}
 		case "prunedVersions":
 			out.Values[i] = ec._PlatformHistory_prunedVersions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "tags":
+			out.Values[i] = ec._PlatformHistory_tags(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -31127,6 +32265,11 @@ func (ec *executionContext) _ProjectHistory(ctx context.Context, sel ast.Selecti
 			}
 		case "prunedVersions":
 			out.Values[i] = ec._ProjectHistory_prunedVersions(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "tags":
+			out.Values[i] = ec._ProjectHistory_tags(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -32858,6 +34001,11 @@ func (ec *executionContext) _TagHistory(ctx context.Context, sel ast.SelectionSe
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "tags":
+			out.Values[i] = ec._TagHistory_tags(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "versions":
 			out.Values[i] = ec._TagHistory_versions(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -33316,6 +34464,122 @@ func (ec *executionContext) _VersionInfo(ctx context.Context, sel ast.SelectionS
 			}
 		case "hash":
 			out.Values[i] = ec._VersionInfo_hash(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "tags":
+			out.Values[i] = ec._VersionInfo_tags(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var versionTagImplementors = []string{"VersionTag"}
+
+func (ec *executionContext) _VersionTag(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionTag) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, versionTagImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("VersionTag")
+		case "name":
+			out.Values[i] = ec._VersionTag_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "key":
+			out.Values[i] = ec._VersionTag_key(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "version":
+			out.Values[i] = ec._VersionTag_version(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._VersionTag_message(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "taggedAt":
+			out.Values[i] = ec._VersionTag_taggedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "taggedBy":
+			out.Values[i] = ec._VersionTag_taggedBy(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var versionTagSuccessImplementors = []string{"VersionTagSuccess"}
+
+func (ec *executionContext) _VersionTagSuccess(ctx context.Context, sel ast.SelectionSet, obj *storage.VersionTagSuccess) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, versionTagSuccessImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("VersionTagSuccess")
+		case "tag":
+			out.Values[i] = ec._VersionTagSuccess_tag(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "changed":
+			out.Values[i] = ec._VersionTagSuccess_changed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "clientMutationId":
+			out.Values[i] = ec._VersionTagSuccess_clientMutationId(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
@@ -35733,6 +36997,16 @@ func (ec *executionContext) marshalNTagVersionEdge2ᚖgithubᚗcomᚋasofᚋasof
 	return ec._TagVersionEdge(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalNTagVersionInput2githubᚗcomᚋasofᚋasofᚋstorageᚐTagVersionInput(ctx context.Context, v any) (storage.TagVersionInput, error) {
+	res, err := ec.unmarshalInputTagVersionInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalNUntagVersionInput2githubᚗcomᚋasofᚋasofᚋstorageᚐUntagVersionInput(ctx context.Context, v any) (storage.UntagVersionInput, error) {
+	res, err := ec.unmarshalInputUntagVersionInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
 func (ec *executionContext) unmarshalNUpdateLicenseInput2githubᚗcomᚋasofᚋasofᚋstorageᚐUpdateInput(ctx context.Context, v any) (storage.UpdateInput, error) {
 	res, err := ec.unmarshalInputUpdateLicenseInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -35837,6 +37111,42 @@ func (ec *executionContext) unmarshalNVersionRef2githubᚗcomᚋasofᚋasofᚋst
 func (ec *executionContext) unmarshalNVersionRef2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionRef(ctx context.Context, v any) (*storage.VersionRef, error) {
 	res, err := ec.unmarshalInputVersionRef(ctx, v)
 	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNVersionTag2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.VersionTag) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNVersionTag2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTag(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNVersionTag2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTag(ctx context.Context, sel ast.SelectionSet, v *storage.VersionTag) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._VersionTag(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNVersionTagSuccess2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionTagSuccess(ctx context.Context, sel ast.SelectionSet, v *storage.VersionTagSuccess) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._VersionTagSuccess(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalN__Directive2githubᚗcomᚋ99designsᚋgqlgenᚋgraphqlᚋintrospectionᚐDirective(ctx context.Context, sel ast.SelectionSet, v introspection.Directive) graphql.Marshaler {

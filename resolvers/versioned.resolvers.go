@@ -5,7 +5,6 @@ package resolvers
 import (
 	"context"
 
-	"github.com/asof/asof/dataloader"
 	"github.com/asof/asof/graph"
 	"github.com/asof/asof/graph/model"
 	"github.com/asof/asof/internal/scalar"
@@ -93,6 +92,16 @@ func (r *mutationResolver) DiscardProjectDraft(ctx context.Context, input storag
 	return r.collections.Projects.DiscardDraft(ctx, input)
 }
 
+// TagProjectVersion resolves Mutation.tagProjectVersion.
+func (r *mutationResolver) TagProjectVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error) {
+	return r.collections.Projects.TagVersion(ctx, input)
+}
+
+// UntagProjectVersion resolves Mutation.untagProjectVersion.
+func (r *mutationResolver) UntagProjectVersion(ctx context.Context, input storage.UntagVersionInput) (*storage.VersionTagSuccess, error) {
+	return r.collections.Projects.UntagVersion(ctx, input)
+}
+
 // CreateTag resolves Mutation.createTag.
 func (r *mutationResolver) CreateTag(ctx context.Context, input storage.CreateInput) (model.Result, error) {
 	return r.collections.Tags.Create(ctx, input)
@@ -131,6 +140,16 @@ func (r *mutationResolver) ApproveTagDraft(ctx context.Context, input storage.Ap
 // DiscardTagDraft resolves Mutation.discardTagDraft.
 func (r *mutationResolver) DiscardTagDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error) {
 	return r.collections.Tags.DiscardDraft(ctx, input)
+}
+
+// TagTagVersion resolves Mutation.tagTagVersion.
+func (r *mutationResolver) TagTagVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error) {
+	return r.collections.Tags.TagVersion(ctx, input)
+}
+
+// UntagTagVersion resolves Mutation.untagTagVersion.
+func (r *mutationResolver) UntagTagVersion(ctx context.Context, input storage.UntagVersionInput) (*storage.VersionTagSuccess, error) {
+	return r.collections.Tags.UntagVersion(ctx, input)
 }
 
 // CreateLicense resolves Mutation.createLicense.
@@ -173,6 +192,16 @@ func (r *mutationResolver) DiscardLicenseDraft(ctx context.Context, input storag
 	return r.collections.Licenses.DiscardDraft(ctx, input)
 }
 
+// TagLicenseVersion resolves Mutation.tagLicenseVersion.
+func (r *mutationResolver) TagLicenseVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error) {
+	return r.collections.Licenses.TagVersion(ctx, input)
+}
+
+// UntagLicenseVersion resolves Mutation.untagLicenseVersion.
+func (r *mutationResolver) UntagLicenseVersion(ctx context.Context, input storage.UntagVersionInput) (*storage.VersionTagSuccess, error) {
+	return r.collections.Licenses.UntagVersion(ctx, input)
+}
+
 // CreatePlatform resolves Mutation.createPlatform.
 func (r *mutationResolver) CreatePlatform(ctx context.Context, input storage.CreateInput) (model.Result, error) {
 	return r.collections.Platforms.Create(ctx, input)
@@ -211,6 +240,16 @@ func (r *mutationResolver) ApprovePlatformDraft(ctx context.Context, input stora
 // DiscardPlatformDraft resolves Mutation.discardPlatformDraft.
 func (r *mutationResolver) DiscardPlatformDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error) {
 	return r.collections.Platforms.DiscardDraft(ctx, input)
+}
+
+// TagPlatformVersion resolves Mutation.tagPlatformVersion.
+func (r *mutationResolver) TagPlatformVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error) {
+	return r.collections.Platforms.TagVersion(ctx, input)
+}
+
+// UntagPlatformVersion resolves Mutation.untagPlatformVersion.
+func (r *mutationResolver) UntagPlatformVersion(ctx context.Context, input storage.UntagVersionInput) (*storage.VersionTagSuccess, error) {
+	return r.collections.Platforms.UntagVersion(ctx, input)
 }
 
 // Commit resolves Mutation.commit.
@@ -260,17 +299,17 @@ func (r *platformHistoryResolver) Diff(ctx context.Context, obj *storage.History
 
 // Licenses resolves Project.licenses.
 func (r *projectResolver) Licenses(ctx context.Context, obj *model.Project, asOf *driver.Instant) ([]*model.License, error) {
-	return dataloader.Refs(ctx, r.collections.Licenses, obj.Base(), model.ProjectFieldLicenses, asOf)
+	return scalar.Refs(ctx, r.collections.Licenses, obj.Base(), model.ProjectFieldLicenses, asOf)
 }
 
 // Platforms resolves Project.platforms.
 func (r *projectResolver) Platforms(ctx context.Context, obj *model.Project, asOf *driver.Instant) ([]*model.Platform, error) {
-	return dataloader.Refs(ctx, r.collections.Platforms, obj.Base(), model.ProjectFieldPlatforms, asOf)
+	return scalar.Refs(ctx, r.collections.Platforms, obj.Base(), model.ProjectFieldPlatforms, asOf)
 }
 
 // Tags resolves Project.tags.
 func (r *projectResolver) Tags(ctx context.Context, obj *model.Project, asOf *driver.Instant) ([]*model.Tag, error) {
-	return dataloader.Refs(ctx, r.collections.Tags, obj.Base(), model.ProjectFieldTags, asOf)
+	return scalar.Refs(ctx, r.collections.Tags, obj.Base(), model.ProjectFieldTags, asOf)
 }
 
 // Versions resolves Project.versions.
@@ -324,13 +363,13 @@ func (r *queryResolver) Nodes(ctx context.Context, ids []string) ([]storage.Node
 }
 
 // Project resolves Query.project.
-func (r *queryResolver) Project(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.Project, error) {
-	return r.collections.Projects.GetOrDraft(ctx, key, asOf, version, draft)
+func (r *queryResolver) Project(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string, tag *string) (*model.Project, error) {
+	return r.collections.Projects.State(ctx, key, asOf, version, draft, tag)
 }
 
 // Projects resolves Query.projects.
-func (r *queryResolver) Projects(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant) (*storage.Connection[*model.Project], error) {
-	return r.collections.Projects.Page(ctx, where, orderBy, first, after, last, before, asOf)
+func (r *queryResolver) Projects(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant, tag *string) (*storage.Connection[*model.Project], error) {
+	return r.collections.Projects.Page(ctx, where, orderBy, first, after, last, before, asOf, tag)
 }
 
 // ProjectHistory resolves Query.projectHistory.
@@ -349,13 +388,13 @@ func (r *queryResolver) ProjectDrafts(ctx context.Context, where map[string]any,
 }
 
 // Tag resolves Query.tag.
-func (r *queryResolver) Tag(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.Tag, error) {
-	return r.collections.Tags.GetOrDraft(ctx, key, asOf, version, draft)
+func (r *queryResolver) Tag(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string, tag *string) (*model.Tag, error) {
+	return r.collections.Tags.State(ctx, key, asOf, version, draft, tag)
 }
 
 // Tags resolves Query.tags.
-func (r *queryResolver) Tags(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant) (*storage.Connection[*model.Tag], error) {
-	return r.collections.Tags.Page(ctx, where, orderBy, first, after, last, before, asOf)
+func (r *queryResolver) Tags(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant, tag *string) (*storage.Connection[*model.Tag], error) {
+	return r.collections.Tags.Page(ctx, where, orderBy, first, after, last, before, asOf, tag)
 }
 
 // TagHistory resolves Query.tagHistory.
@@ -374,13 +413,13 @@ func (r *queryResolver) TagDrafts(ctx context.Context, where map[string]any, fir
 }
 
 // License resolves Query.license.
-func (r *queryResolver) License(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.License, error) {
-	return r.collections.Licenses.GetOrDraft(ctx, key, asOf, version, draft)
+func (r *queryResolver) License(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string, tag *string) (*model.License, error) {
+	return r.collections.Licenses.State(ctx, key, asOf, version, draft, tag)
 }
 
 // Licenses resolves Query.licenses.
-func (r *queryResolver) Licenses(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant) (*storage.Connection[*model.License], error) {
-	return r.collections.Licenses.Page(ctx, where, orderBy, first, after, last, before, asOf)
+func (r *queryResolver) Licenses(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant, tag *string) (*storage.Connection[*model.License], error) {
+	return r.collections.Licenses.Page(ctx, where, orderBy, first, after, last, before, asOf, tag)
 }
 
 // LicenseHistory resolves Query.licenseHistory.
@@ -399,13 +438,13 @@ func (r *queryResolver) LicenseDrafts(ctx context.Context, where map[string]any,
 }
 
 // Platform resolves Query.platform.
-func (r *queryResolver) Platform(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (*model.Platform, error) {
-	return r.collections.Platforms.GetOrDraft(ctx, key, asOf, version, draft)
+func (r *queryResolver) Platform(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string, tag *string) (*model.Platform, error) {
+	return r.collections.Platforms.State(ctx, key, asOf, version, draft, tag)
 }
 
 // Platforms resolves Query.platforms.
-func (r *queryResolver) Platforms(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant) (*storage.Connection[*model.Platform], error) {
-	return r.collections.Platforms.Page(ctx, where, orderBy, first, after, last, before, asOf)
+func (r *queryResolver) Platforms(ctx context.Context, where map[string]any, orderBy []*storage.OrderInput, first *int, after *string, last *int, before *string, asOf *driver.Instant, tag *string) (*storage.Connection[*model.Platform], error) {
+	return r.collections.Platforms.Page(ctx, where, orderBy, first, after, last, before, asOf, tag)
 }
 
 // PlatformHistory resolves Query.platformHistory.
@@ -480,7 +519,7 @@ func (r *subscriptionResolver) Changes(ctx context.Context, where *storage.Chang
 
 // RelatedTags resolves Tag.relatedTags.
 func (r *tagResolver) RelatedTags(ctx context.Context, obj *model.Tag, asOf *driver.Instant) ([]*model.Tag, error) {
-	return dataloader.Refs(ctx, r.collections.Tags, obj.Base(), model.TagFieldRelatedTags, asOf)
+	return scalar.Refs(ctx, r.collections.Tags, obj.Base(), model.TagFieldRelatedTags, asOf)
 }
 
 // Versions resolves Tag.versions.

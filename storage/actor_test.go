@@ -64,7 +64,7 @@ func TestNamesAreReadTogether(t *testing.T) {
 	}
 	ctx := e.begin()
 	var authors []*storage.Actor
-	for _, d := range must(e.tags.Page(ctx, nil, nil, ptr(30), nil, nil, nil, nil))(t).Nodes {
+	for _, d := range must(e.tags.Page(ctx, nil, nil, ptr(30), nil, nil, nil, nil, nil))(t).Nodes {
 		authors = append(authors, d.VersionInfo().Author())
 	}
 	if len(authors) != 30 {

@@ -125,7 +125,7 @@ func BenchmarkPage(b *testing.B) {
 	order := []*storage.OrderInput{{Field: "stars", Direction: storage.Desc}}
 	b.ReportAllocs()
 	for b.Loop() {
-		conn, err := e.projects.Page(e.ctx, where, order, ptr(50), nil, nil, nil, nil)
+		conn, err := e.projects.Page(e.ctx, where, order, ptr(50), nil, nil, nil, nil, nil)
 		if err != nil || len(conn.Nodes) != 50 {
 			b.Fatal(err)
 		}

@@ -36,6 +36,6 @@ func TestDecimalsAreExact(t *testing.T) {
 		}
 	}
 	e := newEnv(t)
-	_, err := e.projects.Page(e.begin(), object{"price": object{"gt": 0.1}}, nil, nil, nil, nil, nil, nil)
+	_, err := e.projects.Page(e.begin(), object{"price": object{"gt": 0.1}}, nil, nil, nil, nil, nil, nil, nil)
 	wantError(t, err, storage.CodeBadUserInput, "where.price.gt: Decimal cannot be 0.1; write it in quotes")
 }

@@ -37,7 +37,7 @@ func newDraftType(t *Type) *Type {
 		draftExpires: {Name: "expiresAt", Kind: KindDateTime},
 		draftContent: {Name: "document", Kind: KindObject, Object: incomplete(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{})},
 	}}
-	d.drafts = d // it has none of its own
+	d.drafts, d.tags = d, d // it has none of its own
 	return d
 }
 
@@ -53,7 +53,7 @@ func Held(stats driver.Stats) (documents, drafts int64) {
 		switch {
 		case strings.HasSuffix(c.Name, draftSuffix):
 			drafts += c.Documents
-		case !IsOwn(c.Name):
+		case !IsOwn(c.Name) && !strings.HasSuffix(c.Name, tagSuffix):
 			documents += c.Documents
 		}
 	}
@@ -288,7 +288,7 @@ func (t *Type) draftsShown(ctx context.Context, at driver.Instant) driver.Filter
 
 // showsDraft is draftsShown of one draft.
 func (t *Type) showsDraft(ctx context.Context, v *driver.Version, at driver.Instant) bool {
-	return live(v) && holds(t.draftsShown(ctx, at), v.Data)
+	return live(v) && holds(t.draftsShown(ctx, at), v, v.Data)
 }
 
 // readDraft returns a draft as it was at an instant; nil where there is none that the actor may read.
@@ -314,22 +314,6 @@ func (c *Collection[T]) Draft(ctx context.Context, id string) (*Draft[T], error)
 		return nil, err
 	}
 	return c.draft(d), nil
-}
-
-// GetOrDraft is Get, or, where a draft is named, the document as that has it; the zero T
-// where there is no such draft of the document that the actor may read.
-func (c *Collection[T]) GetOrDraft(ctx context.Context, key string, asOf *driver.Instant, version *int, draft *string) (T, error) {
-	switch {
-	case draft == nil:
-		return c.Get(ctx, key, asOf, version)
-	case asOf != nil || version != nil:
-		return c.Wrap(nil), errorf(CodeAmbiguousVersion, "draft is given together with asOf or version: name the state by one of them")
-	}
-	found, err := c.Draft(ctx, *draft)
-	if err != nil || found == nil || contentOf(c.t, found.d.v).Key != key {
-		return c.Wrap(nil), err
-	}
-	return found.Document(), nil
 }
 
 // Drafts returns a page of the drafts that the actor may read, those that were started last

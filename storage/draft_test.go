@@ -76,7 +76,7 @@ func TestDraft(t *testing.T) {
 		t.Errorf("it holds %s, want %s", got, content)
 	}
 	ctx := e.as("cid")
-	doc := must(e.projects.GetOrDraft(ctx, "a", nil, nil, ptr(d.ID())))(t)
+	doc := must(e.projects.State(ctx, "a", nil, nil, ptr(d.ID()), nil))(t)
 	if stars := must(doc.Int(fStars))(t); stars != 2 || doc.Version() != 1 || doc.ID() != "Project:a@draft-"+d.ID() {
 		t.Errorf("%s at version %d has %d stars", doc.ID(), doc.Version(), stars)
 	}
@@ -241,7 +241,7 @@ func TestDraftsAreOfTheirAuthor(t *testing.T) {
 	wantError(t, err, storage.CodeBadUserInput, "input: the document would have")
 	_, err = e.projects.StartDraft(e.as("ann"), storage.StartDraftInput{Key: ""})
 	wantError(t, err, storage.CodeBadUserInput, "input.key")
-	_, err = e.projects.GetOrDraft(e.as("ann"), "a", nil, ptr(1), ptr(own.ID()))
+	_, err = e.projects.State(e.as("ann"), "a", nil, ptr(1), ptr(own.ID()), nil)
 	wantError(t, err, storage.CodeAmbiguousVersion)
 
 	tagDraft := must(e.tags.StartDraft(e.as("bob"), storage.StartDraftInput{Key: "t"}))(t).Draft
@@ -252,7 +252,7 @@ func TestDraftsAreOfTheirAuthor(t *testing.T) {
 		if d := must(e.projects.Draft(ctx, id))(t); d != nil {
 			t.Errorf("%s: bob reads it", what)
 		}
-		if doc := must(e.projects.GetOrDraft(ctx, "a", nil, nil, &id))(t); doc != nil {
+		if doc := must(e.projects.State(ctx, "a", nil, nil, &id, nil))(t); doc != nil {
 			t.Errorf("%s: bob reads the document in it", what)
 		}
 		_, save := e.projects.SaveDraft(ctx, storage.SaveDraftInput{Draft: id, ExpectedRevision: 1, Patch: object{"name": "N"}})
@@ -263,7 +263,7 @@ func TestDraftsAreOfTheirAuthor(t *testing.T) {
 			wantError(t, err, storage.CodeNotFound, "input.draft: there is no draft")
 		}
 	}
-	if doc := must(e.projects.GetOrDraft(e.as("ann"), "b", nil, nil, ptr(own.ID())))(t); doc != nil {
+	if doc := must(e.projects.State(e.as("ann"), "b", nil, nil, ptr(own.ID()), nil))(t); doc != nil {
 		t.Error("a draft of one document was read as another")
 	}
 	must(e.projects.DiscardDraft(e.as("cid"), storage.DiscardDraftInput{Draft: shared.ID()}))(t)
@@ -413,7 +413,7 @@ func TestDraftsShowNowhereElse(t *testing.T) {
 	fresh := e.save("ann", e.start("ann", storage.StartDraftInput{Key: "n"}), object{"name": "secret"})
 	ctx := e.as("ann")
 	var seen []string
-	for _, p := range must(e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, nil))(t).Nodes {
+	for _, p := range must(e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, nil, nil))(t).Nodes {
 		seen = append(seen, p.ID(), must(p.String(fName))(t))
 	}
 	if diff := cmp.Diff([]string{"Project:a", "A"}, seen); diff != "" {

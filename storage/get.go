@@ -121,46 +121,35 @@ func (s *Store) getOne(ctx context.Context, t *Type, ref driver.Ref) (*driver.Ve
 
 // getFields is getOne for a caller that looks at some members only.
 func (s *Store) getFields(ctx context.Context, t *Type, ref driver.Ref, fields []string) (*driver.Version, error) {
-	vs, err := s.getAll(ctx, t, []driver.Ref{ref}, fields)
-	if err != nil {
-		return nil, err
+	vs, err := s.engine.Get(ctx, t.Collection, []driver.Ref{ref}, fields)
+	switch {
+	case err != nil:
+		return nil, fromDriver(ctx, err)
+	case vs[0] != nil && vs[0].Op == driver.OpPruned:
+		return nil, s.pruned(ctx, t, vs[0])
 	}
 	return vs[0], nil
-}
-
-// getAll reads versions, one for each reference, nil where there is none.
-// Errors: HISTORY_PRUNED for the first that was pruned.
-func (s *Store) getAll(ctx context.Context, t *Type, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
-	vs, err := s.engine.Get(ctx, t.Collection, refs, fields)
-	if err != nil {
-		return nil, fromDriver(ctx, err)
-	}
-	for _, v := range vs {
-		if v != nil && v.Op == driver.OpPruned {
-			return nil, s.pruned(ctx, t, v)
-		}
-	}
-	return vs, nil
 }
 
 // GetKeys reads documents by key, all at once: the result has one element for
 // each reference, nil where the document does not exist. Each is read at its
 // reference's instant. It is what loaders are made of. Fields are the stored
-// names of the top-level members that the caller will look at; nil: all.
+// names of the top-level members that the caller will look at; nil: all. Of one that was
+// pruned nothing can be read but the error, see PrunedError.
 func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt, fields []string) ([]*Document, error) {
 	rs := make([]driver.Ref, len(refs))
 	for i, r := range refs {
 		rs[i] = driver.Ref{Key: r.Key, At: r.At}
 	}
-	vs, err := s.getAll(ctx, t, rs, fields)
+	vs, err := s.engine.Get(ctx, t.Collection, rs, fields)
 	if err != nil {
-		return nil, err
+		return nil, fromDriver(ctx, err)
 	}
 	lists(ctx, vs...)
 	docs := make([]*Document, len(refs))
 	all := make([]Document, len(refs)) // allocated together
 	for i, v := range vs {
-		if v != nil && !v.Deleted {
+		if v != nil && (!v.Deleted || v.Op == driver.OpPruned) {
 			docs[i] = &all[i]
 			s.fillDocument(docs[i], t, v, refs[i].At, refs[i].At, refs[i].Pinned)
 		}

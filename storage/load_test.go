@@ -154,6 +154,7 @@ func TestNewRefusesMetadata(t *testing.T) {
 		{Name: storage.RetentionCollection},
 		{Name: "a", Indexes: []driver.Index{{Path: []string{"x", "v"}, Kind: driver.KindInt}}},
 		{Name: "a.drafts", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}}},
+		{Name: "a.tags", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}, {Path: []string{"name"}, Kind: driver.KindString}}},
 	}
 	if diff := cmp.Diff(want, storage.CollectionsOf(types)); diff != "" {
 		t.Error(diff)

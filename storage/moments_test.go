@@ -55,7 +55,7 @@ func TestMomentsAndDaysAreCheckedAlikeEverywhere(t *testing.T) {
 				return err
 			},
 			"where.": func() error {
-				_, err := e.projects.Page(e.begin(), object{tt.field: object{"eq": tt.text}}, nil, nil, nil, nil, nil, nil)
+				_, err := e.projects.Page(e.begin(), object{tt.field: object{"eq": tt.text}}, nil, nil, nil, nil, nil, nil, nil)
 				return err
 			},
 		}

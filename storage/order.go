@@ -74,21 +74,60 @@ func (t *Type) similarOrder(name string) string {
 func position(d *Document, orders []driver.Order) driver.Position {
 	p := driver.Position{Key: d.v.Key}
 	for _, o := range orders {
-		var v driver.Value
-		switch o.Field.Meta {
-		case driver.MetaKey:
-			v = d.v.Key
-		case driver.MetaNumber:
-			v = d.v.Number
-		case driver.MetaRecordedAt:
-			v = d.v.RecordedAt
-		default:
+		v := metaValue(o.Field.Meta, d.v)
+		if o.Field.Meta == driver.MetaNone {
 			i := d.typ.byStored[o.Field.Path[0]]
 			v = sortValue(o.Field.Kind, &d.typ.Fields[i], d.stored(i))
 		}
 		p.Values = append(p.Values, v)
 	}
 	return p
+}
+
+// metaValue is a value that a version carries.
+func metaValue(meta driver.Meta, v *driver.Version) driver.Value {
+	switch meta {
+	case driver.MetaKey:
+		return v.Key
+	case driver.MetaNumber:
+		return v.Number
+	case driver.MetaRecordedAt:
+		return v.RecordedAt
+	case driver.MetaAuthor:
+		return v.Author
+	case driver.MetaOp:
+		return int64(v.Op)
+	case driver.MetaMessage:
+		return v.Message
+	case driver.MetaGroup:
+		return v.Group
+	default:
+		return nil
+	}
+}
+
+// comparePositions compares places in an order as engines do: what has no value comes first
+// where it is ascending.
+func comparePositions(orders []driver.Order, a, b *driver.Position) int {
+	for i, o := range orders {
+		x, y, n := a.Values[i], b.Values[i], 0
+		switch {
+		case x == nil && y == nil:
+		case x == nil:
+			n = -1
+		case y == nil:
+			n = 1
+		default:
+			n = compareValues(o.Field.Kind, x, y)
+		}
+		if o.Desc {
+			n = -n
+		}
+		if n != 0 {
+			return n
+		}
+	}
+	return cmp.Compare(a.Key, b.Key)
 }
 
 // sortValue is the value by which an engine sorts; nil for what is not of the

@@ -75,15 +75,15 @@ func trim[T any](p paging, items []T) ([]T, bool) {
 }
 
 // Page returns a page of the documents as they were at one instant: that of
-// asOf, of the cursor, or of the operation. It chooses each document's version
-// first and filters then.
+// asOf, of the cursor, or of the operation; or those that have a tag at that instant, in the
+// versions that it is on. It chooses each document's version first and filters then.
 // Errors: BAD_USER_INPUT for arguments that are out of bounds or contradict
-// each other, AS_OF_IN_FUTURE.
+// each other, AMBIGUOUS_VERSION for both asOf and tag, AS_OF_IN_FUTURE.
 func (c *Collection[T]) Page(ctx context.Context, where map[string]any, orderBy []*OrderInput, first *int, after *string,
-	last *int, before *string, asOf *driver.Instant,
+	last *int, before *string, asOf *driver.Instant, tag *string,
 ) (*Connection[T], error) {
 	pg, err := c.store.Page(ctx, c.t, &PageArgs{
-		Where: where, OrderBy: orderBy, First: first, After: after, Last: last, Before: before, AsOf: asOf,
+		Where: where, OrderBy: orderBy, First: first, After: after, Last: last, Before: before, AsOf: asOf, Tag: tag,
 	})
 	if err != nil {
 		return nil, err
@@ -113,6 +113,7 @@ type PageArgs struct {
 	Last    *int
 	Before  *string
 	AsOf    *driver.Instant
+	Tag     *string
 	// Fields are the stored names of the top-level members that the caller will
 	// look at; nil: all. What cursors are made of need not be among them.
 	Fields []string
@@ -175,7 +176,18 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	if args.AsOf != nil {
 		q.At = *args.AsOf
 	}
-	hash := sync.OnceValue(func() string { return argsHash(t.Name, args.Where, args.OrderBy) })
+	name := t.Name
+	var list interface {
+		Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error)
+		Count(ctx context.Context, q *driver.Query) (int64, error)
+	} = s.engine
+	if args.Tag != nil {
+		if args.AsOf != nil {
+			return nil, errorf(CodeAmbiguousVersion, "asOf and tag are both given: name the versions by one of them")
+		}
+		name, list = name+"@"+*args.Tag, &tagged{s, t, *args.Tag}
+	}
+	hash := sync.OnceValue(func() string { return argsHash(name, args.Where, args.OrderBy) })
 	if err := placeCursors(q, p, hash, args.AsOf); err != nil {
 		return nil, err
 	}
@@ -186,7 +198,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		return nil, err
 	}
 	count := func(ctx context.Context) (int, error) {
-		n, err := s.engine.Count(ctx, &driver.Query{Collection: t.Collection, At: q.At, Filter: q.Filter})
+		n, err := list.Count(ctx, &driver.Query{Collection: t.Collection, At: q.At, Filter: q.Filter})
 		if err != nil {
 			return 0, fromDriver(ctx, err)
 		}
@@ -197,7 +209,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		return &Page{count: known(n)}, err
 	}
 	q.Fields = fieldsOf(q, args.Fields)
-	vs, err := s.engine.Query(ctx, q)
+	vs, err := list.Query(ctx, q)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
@@ -211,7 +223,11 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	docs := make([]Document, len(vs))
 	for i, v := range vs {
 		pg.Docs[i] = &docs[i]
-		s.fillDocument(pg.Docs[i], t, v, q.At, q.At, args.AsOf != nil)
+		at, pinned := q.At, args.AsOf != nil
+		if args.Tag != nil {
+			at, pinned = v.RecordedAt, true
+		}
+		s.fillDocument(pg.Docs[i], t, v, at, q.At, pinned)
 	}
 	inBatch(pg.Docs)
 	if len(args.Fields) > 0 {

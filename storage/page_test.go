@@ -32,7 +32,7 @@ func TestPagesPinTheirInstant(t *testing.T) {
 	var after *string
 	for n := 0; ; n++ {
 		ctx := e.begin()
-		conn := must(e.projects.Page(ctx, nil, order, ptr(2), after, nil, nil, nil))(t)
+		conn := must(e.projects.Page(ctx, nil, order, ptr(2), after, nil, nil, nil, nil))(t)
 		got = append(got, keysOf(conn.Nodes)...)
 		if total := must(conn.TotalCount(ctx))(t); total != 7 {
 			t.Errorf("page %d counts %d", n, total)
@@ -65,7 +65,7 @@ func TestPagesBothWays(t *testing.T) {
 		e.load("software", fmt.Sprintf("k%d", i), `{"name":"n"}`)
 	}
 	ctx := e.begin()
-	all := must(e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, nil))(t)
+	all := must(e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, nil, nil))(t)
 	cursor := func(i int) *string { return ptr(all.Edges[i].Cursor()) }
 	tests := []struct {
 		name        string
@@ -89,7 +89,7 @@ func TestPagesBothWays(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			conn := must(e.projects.Page(ctx, nil, nil, tt.first, tt.after, tt.last, tt.bef, nil))(t)
+			conn := must(e.projects.Page(ctx, nil, nil, tt.first, tt.after, tt.last, tt.bef, nil, nil))(t)
 			if got := strings.Join(keysOf(conn.Nodes), " "); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
@@ -109,7 +109,7 @@ func TestAFieldDecidesOnce(t *testing.T) {
 	order := []*storage.OrderInput{{Field: "name", Direction: storage.Desc}, {Field: "version"}, {Field: "name"}, {Field: "version", Direction: storage.Desc}}
 	var after *string
 	for _, want := range []string{"k3 k2", "k1 k0"} {
-		pg := must(e.projects.Page(e.begin(), nil, order, ptr(2), after, nil, nil, nil))(t)
+		pg := must(e.projects.Page(e.begin(), nil, order, ptr(2), after, nil, nil, nil, nil))(t)
 		if got := strings.Join(keysOf(pg.Nodes), " "); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -132,7 +132,7 @@ func TestCursorsOfExtremeDecimals(t *testing.T) {
 		seen := map[string]bool{}
 		var after *string
 		for range prices {
-			pg := must(e.projects.Page(e.begin(), nil, []*storage.OrderInput{{Field: "price", Direction: direction}}, ptr(1), after, nil, nil, nil))(t)
+			pg := must(e.projects.Page(e.begin(), nil, []*storage.OrderInput{{Field: "price", Direction: direction}}, ptr(1), after, nil, nil, nil, nil))(t)
 			if len(pg.Nodes) != 1 || seen[pg.Nodes[0].Key()] {
 				t.Fatalf("%s: after %v comes %d documents, one of them again", direction, seen, len(pg.Nodes))
 			}
@@ -150,7 +150,7 @@ func TestPagesThatAreTheWholeList(t *testing.T) {
 		e.load("software", fmt.Sprint(i), `{"name":"x"}`)
 	}
 	ctx := e.begin()
-	second := must(e.projects.Page(ctx, nil, nil, ptr(2), nil, nil, nil, nil))(t).PageInfo.EndCursor()
+	second := must(e.projects.Page(ctx, nil, nil, ptr(2), nil, nil, nil, nil, nil))(t).PageInfo.EndCursor()
 	for _, c := range []struct {
 		name   string
 		args   storage.PageArgs
@@ -175,7 +175,7 @@ func TestPagesThatAreTheWholeList(t *testing.T) {
 			t.Errorf("%s: counted %d times, %d documents", c.name, n, len(page.Docs))
 		}
 	}
-	if none := must(e.projects.Page(ctx, object{"name": object{"eq": "y"}}, nil, ptr(0), nil, nil, nil, nil))(t); must(none.TotalCount(ctx))(t) != 0 {
+	if none := must(e.projects.Page(ctx, object{"name": object{"eq": "y"}}, nil, ptr(0), nil, nil, nil, nil, nil))(t); must(none.TotalCount(ctx))(t) != 0 {
 		t.Error("there is something")
 	}
 }
@@ -185,7 +185,7 @@ func TestPageRefuses(t *testing.T) {
 	at := e.load("software", "a", `{"name":"a"}`)
 	e.load("software", "b", `{"name":"a"}`)
 	ctx := e.begin()
-	cursor := must(e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, nil))(t).PageInfo.EndCursor()
+	cursor := must(e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, nil, nil))(t).PageInfo.EndCursor()
 	crafted := func(place string) *string {
 		raw, err := base64.RawURLEncoding.DecodeString(*cursor)
 		if err != nil {
@@ -229,7 +229,7 @@ func TestPageRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := e.projects.Page(ctx, tt.where, tt.order, tt.first, tt.after, tt.last, nil, tt.asOf)
+			_, err := e.projects.Page(ctx, tt.where, tt.order, tt.first, tt.after, tt.last, nil, tt.asOf, nil)
 			if tt.code == "" {
 				tt.code = storage.CodeBadUserInput
 			}
@@ -243,6 +243,7 @@ func TestWhere(t *testing.T) {
 	e.load("software", "a", `{"name":"Alpha","website_url":"https://a","stargazers_count":5,"tags":["x","y"],"updated_at":"2026-01-05","price":"1.50","plan":"FREE","rating":0.5,"archived":true,"checkedAt":"2026-01-01T00:00:00Z","current_release":{"tag":"v1"},"releases":[{"tag":"v1"},{"tag":"v2"}],"commit_history":{"x":1}}`)
 	e.load("software", "b", `{"name":"beta","stargazers_count":7,"tags":[],"price":10,"plan":"PAID","releases":[]}`)
 	e.load("software", "c", `{"name":"GAMMA","website_url":null,"tags":["x"],"license":"x","releases":[{"tag":"v2","notes":["n"]}],"current_release":{}}`)
+	e.tagAll("t", []string{"a", "b", "c"})
 	tests := []struct {
 		where object
 		want  string
@@ -304,9 +305,12 @@ func TestWhere(t *testing.T) {
 		raw, _ := json.Marshal(tt.where)
 		t.Run(string(raw), func(t *testing.T) {
 			ctx := e.begin()
-			conn := must(e.projects.Page(ctx, tt.where, nil, nil, nil, nil, nil, nil))(t)
+			conn := must(e.projects.Page(ctx, tt.where, nil, nil, nil, nil, nil, nil, nil))(t)
 			if got := strings.Join(keysOf(conn.Nodes), " "); got != tt.want {
 				t.Errorf("found %q, want %q", got, tt.want)
+			}
+			if got := strings.Join(e.byTag(ctx, "t", tt.where, nil), " "); got != tt.want {
+				t.Errorf("found %q by the tag, want %q", got, tt.want)
 			}
 			if n := must(conn.TotalCount(ctx))(t); n != len(conn.Nodes) {
 				t.Errorf("counted %d", n)
@@ -354,7 +358,7 @@ func TestWhereRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.want, func(t *testing.T) {
-			_, err := e.projects.Page(e.begin(), tt.where, nil, nil, nil, nil, nil, nil)
+			_, err := e.projects.Page(e.begin(), tt.where, nil, nil, nil, nil, nil, nil, nil)
 			wantError(t, err, storage.CodeBadUserInput, tt.want)
 		})
 	}
@@ -372,15 +376,16 @@ func TestOrderAndCursorsOfEveryKind(t *testing.T) {
 		e.load("software", fmt.Sprintf("k%d", i), `{"name":"n",`+v+`}`)
 		e.load("software", fmt.Sprintf("m%d", i), `{"name":"n",`+v+`}`)
 	}
+	e.tagAll("t", []string{"k0", "k1", "k2", "k3", "m0", "m1", "m2", "m3"})
 	for _, field := range []string{"websiteUrl", "stars", "archived", "updatedAt", "checkedAt", "price", "rating", "plan", "key", "version", "recordedAt", "name"} {
 		for _, dir := range []storage.OrderDirection{storage.Asc, storage.Desc} {
 			t.Run(field+" "+string(dir), func(t *testing.T) {
 				order := []*storage.OrderInput{{Field: field, Direction: dir}}
-				all := keysOf(must(e.projects.Page(e.begin(), nil, order, nil, nil, nil, nil, nil))(t).Nodes)
+				all := keysOf(must(e.projects.Page(e.begin(), nil, order, nil, nil, nil, nil, nil, nil))(t).Nodes)
 				var paged []string
 				var after *string
 				for {
-					conn := must(e.projects.Page(e.begin(), nil, order, ptr(1), after, nil, nil, nil))(t)
+					conn := must(e.projects.Page(e.begin(), nil, order, ptr(1), after, nil, nil, nil, nil))(t)
 					paged = append(paged, keysOf(conn.Nodes)...)
 					if after = conn.PageInfo.EndCursor(); !conn.PageInfo.HasNextPage {
 						break
@@ -388,6 +393,9 @@ func TestOrderAndCursorsOfEveryKind(t *testing.T) {
 				}
 				if diff := cmp.Diff(all, paged); diff != "" || len(all) != 8 {
 					t.Error(diff)
+				}
+				if diff := cmp.Diff(all, e.byTag(e.begin(), "t", nil, order)); diff != "" {
+					t.Errorf("by the tag: %s", diff)
 				}
 			})
 		}

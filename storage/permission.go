@@ -60,6 +60,7 @@ func protect(engine driver.Engine, types []*Type) (driver.Engine, *guard, error)
 		}
 		if a := t.Auth; p.fields != nil || p.rule != nil || a.Read != nil || a.Write != nil || a.History != nil {
 			g.types[t.Collection] = p
+			g.types[t.tags.Collection] = &protected{t: t.tags, writers: p.writers}
 			author := &t.drafts.object.Fields[draftAuthor] // a draft is its author's copy, whatever rules say of the document
 			g.types[t.drafts.Collection] = &protected{
 				t: t.drafts, needs: []string{author.Stored}, writers: p.writers,
@@ -141,12 +142,12 @@ func (g *guard) sees(ctx context.Context, w *view, v *driver.Version) (bool, err
 		}
 		return g.sees(ctx, w, vs[0])
 	case !v.Deleted:
-		return holds(w.rows, v.Data), nil
+		return holds(w.rows, v, v.Data), nil
 	case v.Number <= 1:
 		return false, nil
 	}
 	vs, err := g.Engine.Get(ctx, v.Collection, []driver.Ref{{Key: v.Key, Number: v.Number - 1}}, w.needs)
-	return err == nil && live(vs[0]) && holds(w.rows, vs[0].Data), err
+	return err == nil && live(vs[0]) && holds(w.rows, vs[0], vs[0].Data), err
 }
 
 // unseen is a version that may not be read, of a document that was there before.
@@ -402,7 +403,7 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 	var old []byte
 	if before != nil && !before.Deleted {
 		old = before.Data
-		if w.rows != nil && !holds(w.rows, old) {
+		if w.rows != nil && !holds(w.rows, nil, old) {
 			return forbidden("the %s with the key %s may be written by others only: use the credentials of somebody who may", w.t.Name, quoteShort(write.Key))
 		}
 	}
@@ -420,7 +421,7 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 			return forbidden("%s.%s may be written by others only: leave it as it is, or use credentials that have a role for it", w.t.Name, f.Name)
 		}
 	}
-	if w.rows != nil && !holds(w.rows, write.Data) {
+	if w.rows != nil && !holds(w.rows, nil, write.Data) {
 		return forbidden("who writes this %s could not read it afterwards: it would not meet the rule of its type; write values that meet it", w.t.Name)
 	}
 	return nil

@@ -70,7 +70,7 @@ func TestRules(t *testing.T) {
 			}
 			check := func(want []string, begin func() context.Context) {
 				t.Helper()
-				page := must(e.projects.Page(begin(), object{"key": object{"in": []any{"ada", "bob", "missing", "nobody", "wrong"}}}, nil, nil, nil, nil, nil, nil))(t)
+				page := must(e.projects.Page(begin(), object{"key": object{"in": []any{"ada", "bob", "missing", "nobody", "wrong"}}}, nil, nil, nil, nil, nil, nil, nil))(t)
 				var listed, read []string
 				for _, p := range page.Nodes {
 					listed = append(listed, p.Key())
@@ -359,13 +359,13 @@ func TestPagesWithoutThePast(t *testing.T) {
 	for _, key := range []string{"t1", "t2"} {
 		must(e.tags.Create(e.as("eve"), storage.CreateInput{Key: key, Data: object{"name": key}}))(t)
 	}
-	page := must(e.tags.Page(e.as("ada"), nil, nil, ptr(1), nil, nil, nil, nil))(t)
+	page := must(e.tags.Page(e.as("ada"), nil, nil, ptr(1), nil, nil, nil, nil, nil))(t)
 	must(e.tags.Update(e.as("eve"), storage.UpdateInput{Key: "t2", ExpectedVersion: 1, Patch: object{"name": "new"}}))(t)
-	next := must(e.tags.Page(e.as("ada"), nil, nil, nil, page.PageInfo.EndCursor(), nil, nil, nil))(t)
+	next := must(e.tags.Page(e.as("ada"), nil, nil, nil, page.PageInfo.EndCursor(), nil, nil, nil, nil))(t)
 	if len(next.Nodes) != 1 || next.Nodes[0].Version() != 2 {
 		t.Errorf("%+v", next.Nodes)
 	}
 	at := e.clock.advance(0) - 1_500_000
-	_, err := e.tags.Page(e.as("ada"), nil, nil, nil, nil, nil, nil, &at)
+	_, err := e.tags.Page(e.as("ada"), nil, nil, nil, nil, nil, nil, &at, nil)
 	wantError(t, err, storage.CodeForbidden, "the past of Tag")
 }

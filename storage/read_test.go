@@ -35,7 +35,7 @@ func TestVersionIsChosenBeforeTheFilter(t *testing.T) {
 	at := e.load("software", "a", `{"name":"a","stargazers_count":1}`)
 	e.load("software", "a", `{"name":"a","stargazers_count":2}`)
 	count := func(stars int, asOf *driver.Instant) int {
-		conn := must(e.projects.Page(e.begin(), object{"stars": object{"eq": stars}}, nil, nil, nil, nil, nil, asOf))(t)
+		conn := must(e.projects.Page(e.begin(), object{"stars": object{"eq": stars}}, nil, nil, nil, nil, nil, asOf, nil))(t)
 		return len(conn.Nodes)
 	}
 	if got := []int{count(1, nil), count(2, nil), count(1, &at), count(2, &at)}; cmp.Diff([]int{0, 1, 1, 0}, got) != "" {
@@ -53,7 +53,7 @@ func TestTimeArguments(t *testing.T) {
 	wantError(t, err, storage.CodeAmbiguousVersion)
 	_, err = e.projects.Get(ctx, "a", &future, nil)
 	wantError(t, err, storage.CodeAsOfInFuture, future.String(), "server's time is 2026-01-01T00:00:03Z")
-	_, err = e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, &future)
+	_, err = e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, &future, nil)
 	wantError(t, err, storage.CodeAsOfInFuture)
 	_, err = e.projects.Get(ctx, "a", nil, ptr(3))
 	wantError(t, err, storage.CodeVersionNotFound, `Project "a" has no version 3`, "1 to 2")

@@ -56,7 +56,7 @@ const RetentionCollection = "asof_retention"
 
 func retentionType() *Type {
 	t := &Type{Name: "Retention", Collection: RetentionCollection}
-	for _, name := range []string{"horizon", "byTime", "byNumber", "loaded", "keep"} { // see retention
+	for _, name := range []string{"horizon", "byTime", "byNumber", "byTag", "loaded", "keep"} { // see retention
 		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
 	}
 	return t
@@ -70,11 +70,14 @@ type retention struct {
 	// those before them to be too old or too many.
 	ByTime   *driver.LogPosition `json:"byTime,omitempty"`
 	ByNumber *driver.LogPosition `json:"byNumber,omitempty"`
+	// ByTag is the last version of a tag that was looked at, for what it was on to be kept no more.
+	ByTag *driver.LogPosition `json:"byTag,omitempty"`
 	// Loaded is the last load before that, and Keep what the type kept.
 	Loaded driver.Instant `json:"loaded,omitempty"`
 	Keep   Keep           `json:"keep"`
 
 	stored *driver.Version // that holds it; nil: there is none
+	ahead  bool            // of what is stored
 }
 
 func (s *Store) retention(ctx context.Context, t *Type) (r retention, err error) {
@@ -142,6 +145,18 @@ func (s *Store) pruned(ctx context.Context, t *Type, v *driver.Version) error {
 	e.Earliest = earliest
 	return e
 }
+
+// PrunedError is the error of reading a document where of its version only number and time are
+// left; nil otherwise, and for nil.
+func PrunedError(ctx context.Context, d *Document) error {
+	if !IsPruned(d) {
+		return nil
+	}
+	return d.store.pruned(ctx, d.t, d.v)
+}
+
+// IsPruned reports whether PrunedError returns one.
+func IsPruned(d *Document) bool { return d != nil && d.v != nil && d.v.Op == driver.OpPruned }
 
 // Earliest returns the least instant from which on the past of a document is complete; 0 where
 // nothing of it was pruned.
@@ -258,16 +273,27 @@ const stepVersions = 500
 
 // Step looks at the next versions of the log, in the order of commits, and prunes those before
 // them that nothing keeps: of a version that is too old by time, the one before it, and by
-// number the one so many before it. A step that was stopped is made again, by any server.
+// number the one so many before it; of that by which a tag was removed, the one that it was on.
+// A step that was stopped is made again, by any server. How far it came is stored with what the
+// next one prunes, so that many steps make few versions.
 // Errors: UNAVAILABLE.
-func (p *Pruner) Step(ctx context.Context) (Pruned, error) {
+func (p *Pruner) Step(ctx context.Context) (done Pruned, err error) {
+	defer func() {
+		if err != nil { // what is in memory may be ahead of what was done
+			p.retention = retention{}
+		}
+	}()
 	now, err := p.store.all.Now(ctx)
 	if err != nil {
 		return Pruned{}, fromDriver(ctx, err)
 	}
 	if !p.dry {
-		if p.retention, err = p.store.retention(ctx, p.t); err != nil {
+		r, err := p.store.retention(ctx, p.t)
+		if err != nil {
 			return Pruned{}, err
+		}
+		if r.stored != nil && (p.stored == nil || r.stored.Number != p.stored.Number) {
+			p.retention = r // of another process
 		}
 	}
 	before := p.retention
@@ -281,17 +307,19 @@ func (p *Pruner) Step(ctx context.Context) (Pruned, error) {
 	keep, grace := p.t.Keep, graceBefore(now)
 	for _, scan := range []struct {
 		on    bool
+		of    *Type
 		place **driver.LogPosition
 		until driver.Instant
 		back  int64
 	}{
-		{keep.For != Period{}, &p.ByTime, min(grace, keep.For.before(now)), 1},
-		{keep.Versions > 0, &p.ByNumber, grace, int64(keep.Versions)},
+		{keep.For != Period{}, p.t, &p.ByTime, min(grace, keep.For.before(now)), 1},
+		{keep.Versions > 0, p.t, &p.ByNumber, grace, int64(keep.Versions)},
+		{true, p.t.tags, &p.ByTag, grace, 1},
 	} {
 		if !scan.on {
 			continue
 		}
-		q := &driver.LogQuery{Collections: []string{p.t.Collection}, After: *scan.place, To: scan.until + 1, Limit: stepVersions, Fields: []string{}}
+		q := &driver.LogQuery{Collections: []string{scan.of.Collection}, After: *scan.place, To: scan.until + 1, Limit: stepVersions, Fields: []string{}}
 		due, n := map[string][]driver.Ref{}, 0
 		for v, err := range p.store.all.Log(ctx, q) {
 			if err != nil {
@@ -306,17 +334,25 @@ func (p *Pruner) Step(ctx context.Context) (Pruned, error) {
 		if n == 0 {
 			continue
 		}
-		done, err := p.prune(ctx, due, now, before)
+		if scan.of == p.t.tags {
+			if due, err = p.store.released(ctx, p.t, due); err != nil {
+				return Pruned{}, err
+			}
+		}
+		done, err = p.prune(ctx, due, now, before)
 		done.More = true
 		return done, err
+	}
+	if p.ahead {
+		return Pruned{}, p.store.note(ctx, p.t, &p.retention)
 	}
 	return Pruned{}, nil
 }
 
-// prune prunes those versions that nothing keeps, and notes where the step has ended. What was
-// noted before is given.
+// prune prunes those versions that nothing keeps. Where the steps before it have ended is given.
 func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now driver.Instant, before retention) (done Pruned, err error) {
-	gone, horizon := map[string][]driver.Version{}, p.Horizon
+	var found []*driver.Version
+	var keys []driver.Value
 	for _, key := range slices.Sorted(maps.Keys(due)) {
 		refs := due[key]
 		vs, err := p.store.all.Get(ctx, p.t.Collection, append(refs, driver.Ref{Key: key, At: latest}), []string{})
@@ -325,15 +361,29 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 		}
 		last := vs[len(vs)-1]
 		for i, v := range vs[:len(vs)-1] {
-			if v == nil || v.Op == driver.OpPruned || p.known[refs[i]] || !p.t.Keep.lets(v, last, now) {
-				continue
+			if v != nil && v.Op != driver.OpPruned && !p.known[refs[i]] && p.t.Keep.lets(v, last, now) {
+				found = append(found, v)
 			}
-			gone[key] = append(gone[key], driver.Version{Number: v.Number, Op: driver.OpPruned, Deleted: true})
-			horizon = max(horizon, v.SupersededAt)
-			done.Versions++
-			if p.dry {
-				p.known[refs[i]] = true
-			}
+		}
+		if n := len(found); n > 0 && found[n-1].Key == key {
+			keys = append(keys, key)
+		}
+	}
+	pins, err := p.store.pinned(ctx, p.t, driver.Forever, keys...) // after that, see keeps
+	if err != nil {
+		return done, err
+	}
+	gone, horizon := map[string][]driver.Version{}, p.Horizon
+	for _, v := range found {
+		ref := driver.Ref{Key: v.Key, Number: v.Number}
+		if pins[ref] {
+			continue
+		}
+		gone[v.Key] = append(gone[v.Key], driver.Version{Number: v.Number, Op: driver.OpPruned, Deleted: true})
+		horizon = max(horizon, v.SupersededAt)
+		done.Versions++
+		if p.dry {
+			p.known[ref] = true
 		}
 	}
 	if p.dry {
@@ -346,20 +396,20 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 		return done, nil
 	}
 	done.Documents = len(gone)
-	ends := p.retention
 	if horizon > p.Horizon {
 		before.Horizon = horizon
 		if err := p.store.note(ctx, p.t, &before); err != nil {
 			return done, err
 		}
-		ends.Horizon, ends.stored = horizon, before.stored
+		p.Horizon, p.stored = horizon, before.stored
 	}
+	p.ahead = true
 	for _, key := range slices.Sorted(maps.Keys(gone)) {
 		if err := p.store.all.Rewrite(ctx, p.t.Collection, key, gone[key]); err != nil {
 			return done, fromDriver(ctx, err)
 		}
 	}
-	return done, p.store.note(ctx, p.t, &ends)
+	return done, nil
 }
 
 // lets reports whether nothing keeps a version, of a document with a last one.
@@ -376,7 +426,7 @@ func (s *Store) note(ctx context.Context, t *Type, r *retention) error {
 		return &Error{Code: CodeUnavailable, Message: "another process prunes " + t.Name + " at the same time", Cause: err}
 	}
 	if err == nil {
-		r.stored = v
+		r.stored, r.ahead = v, false
 	}
 	return fromDriver(ctx, err)
 }

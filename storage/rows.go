@@ -150,29 +150,40 @@ func (a *Actor) values(v rule.Value) ([]driver.Value, bool) {
 	return out, ok || out != nil
 }
 
-// holds reports whether a document meets a condition, as engines evaluate it: one that
-// condition makes.
-func holds(f driver.Filter, data []byte) bool {
-	fails := func(f driver.Filter) bool { return !holds(f, data) }
-	value := func(f driver.Field) driver.Value { return sortValue(f.Kind, nil, valueAt(data, f.Path)) }
+// holds reports whether a version with data, or an element in it, meets a condition, as engines
+// evaluate it. The version may be nil where the condition is one on data alone.
+func holds(f driver.Filter, v *driver.Version, data []byte) bool {
+	fails := func(f driver.Filter) bool { return !holds(f, v, data) }
+	value := func(f driver.Field) driver.Value {
+		if f.Meta != driver.MetaNone {
+			return metaValue(f.Meta, v)
+		}
+		return sortValue(f.Kind, &Field{Kind: KindDate}, valueAt(data, f.Path))
+	}
 	switch f := f.(type) {
 	case driver.And:
 		return !slices.ContainsFunc(f, fails)
 	case driver.Or:
-		return slices.ContainsFunc(f, func(f driver.Filter) bool { return holds(f, data) })
+		return slices.ContainsFunc(f, func(f driver.Filter) bool { return holds(f, v, data) })
 	case driver.Not:
-		return !holds(f.Filter, data)
+		return !holds(f.Filter, v, data)
 	case driver.Present:
-		return value(f.Field) != nil
+		raw := valueAt(data, f.Field.Path)
+		if f.Field.Kind == driver.KindObject {
+			return len(raw) > 0 && raw[0] == '{'
+		}
+		return f.Field.Kind == 0 && !rawjson.IsNull(raw) || value(f.Field) != nil
 	case driver.Compare:
 		return meets(value(f.Field), f)
 	case driver.In:
+		return meets(value(f.Field), f)
+	case driver.Text:
 		return meets(value(f.Field), f)
 	case driver.Any:
 		found := false
 		list := valueAt(data, f.Field.Path)
 		rawjson.Elements(list, func(start, end int) bool {
-			found = holds(f.Filter, list[start:end])
+			found = f.Filter == nil || holds(f.Filter, v, list[start:end])
 			return !found
 		})
 		return found

@@ -54,10 +54,10 @@ func TestIDsOfLaterPages(t *testing.T) {
 	for _, key := range []string{"a", "b", "c", "d"} {
 		e.load("software", key, `{"name":"n","tags":["x"]}`)
 	}
-	first := must(e.projects.Page(e.begin(), nil, nil, ptr(1), nil, nil, nil, nil))(t)
+	first := must(e.projects.Page(e.begin(), nil, nil, ptr(1), nil, nil, nil, nil, nil))(t)
 	e.update("bob", "a", 1, object{"name": "m"})
 	e.update("bob", "c", 1, object{"name": "m"})
-	second := must(e.projects.Page(e.begin(), nil, nil, ptr(3), first.PageInfo.EndCursor(), nil, nil, nil))(t)
+	second := must(e.projects.Page(e.begin(), nil, nil, ptr(3), first.PageInfo.EndCursor(), nil, nil, nil, nil))(t)
 	var got []string
 	for _, n := range second.Nodes {
 		got = append(got, n.ID())

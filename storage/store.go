@@ -117,7 +117,10 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 		s.byCollection[t.Collection] = t
 	}
 	for _, t := range types {
-		s.byName[t.Name], s.byCollection[t.Collection], s.byCollection[t.drafts.Collection] = t, t, t.drafts
+		s.byName[t.Name] = t
+		for _, kept := range []*Type{t, t.drafts, t.tags} {
+			s.byCollection[kept.Collection] = kept
+		}
 		NewCollection(s, t, func(d *Document) *Document { return d })
 	}
 	for _, o := range opts {
@@ -136,7 +139,7 @@ func (s *Store) Engine() driver.Engine { return s.all }
 func (s *Store) Types() []*Type { return s.types }
 
 // ByCollection returns the types by the collections that their documents are kept in, with
-// those of drafts and of what asof notes for itself, which no schema has. It must not be modified.
+// those of drafts, of tags and of what asof notes for itself, which no schema has. It must not be modified.
 func (s *Store) ByCollection() map[string]*Type { return s.byCollection }
 
 // models makes what is shown of the documents of a type, which is not known.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -70,6 +71,7 @@ type Type struct {
 	once   sync.Once
 	object *ObjectType // the same fields, indexed; filled by prepare
 	drafts *Type       // of its drafts; filled by prepare
+	tags   *Type       // of its tags; filled by prepare
 	err    error
 }
 
@@ -115,8 +117,10 @@ func prepareTypes(types []*Type) error {
 		names[t.Name], collections[t.Collection] = t, t
 	}
 	for _, t := range types {
-		if other := collections[draftCollection(t)]; other != nil {
-			return fmt.Errorf("storage: the collection of type %s, %s, is that of the drafts of type %s", other.Name, other.Collection, t.Name)
+		for of, name := range map[string]string{"drafts": draftCollection(t), "tags": tagCollection(t)} {
+			if other := collections[name]; other != nil {
+				return fmt.Errorf("storage: the collection of type %s, %s, is that of the %s of type %s", other.Name, other.Collection, of, t.Name)
+			}
 		}
 		if err := t.prepare(); err != nil {
 			return err
@@ -142,8 +146,8 @@ func (t *Type) prepare() error {
 			return
 		}
 		if t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil && t.drafts == nil {
-			t.drafts = newDraftType(t)
-			t.err = t.drafts.prepare()
+			t.drafts, t.tags = newDraftType(t), newTagType(t)
+			t.err = cmp.Or(t.drafts.prepare(), t.tags.prepare())
 		}
 	})
 	return t.err
@@ -252,13 +256,13 @@ func IsOwn(collection string) bool {
 }
 
 // CollectionsOf says what an engine must hold for the types: a collection for
-// each, with the indexes that they declare, one for its drafts, and those that asof has for itself.
+// each, with the indexes that they declare, one for its drafts, one for its tags, and those that asof has for itself.
 func CollectionsOf(types []*Type) (out []driver.Collection) {
 	for _, t := range ownTypes() {
 		out = append(out, driver.Collection{Name: t.Collection})
 	}
 	for _, t := range types {
-		for _, kept := range []*Type{t, newDraftType(t)} {
+		for _, kept := range []*Type{t, newDraftType(t), newTagType(t)} {
 			out = append(out, driver.Collection{Name: kept.Collection, Indexes: indexesOf(kept.Fields, nil, nil, nil)})
 		}
 	}

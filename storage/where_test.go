@@ -51,11 +51,12 @@ func TestWhatCannotBeReadIsNullInFilters(t *testing.T) {
 	// The null of a list is an empty one.
 	lists := slices.Concat(load("tags", "tags", []string{`"x"`, `5`, `{"x":"x"}`}), load("releases", "releases", []string{`"v1"`, `{"tag":"v1"}`}))
 
+	e.tagAll("t", keysOf(must(e.projects.Page(e.begin(), nil, nil, ptr(100), nil, nil, nil, nil, nil))(t).Nodes))
 	ctx, most := e.begin(), 100
 	same := func(where object, keys []string) {
 		t.Helper()
 		raw, _ := json.Marshal(where)
-		conn := must(e.projects.Page(ctx, where, nil, &most, nil, nil, nil, nil))(t)
+		conn := must(e.projects.Page(ctx, where, nil, &most, nil, nil, nil, nil, nil))(t)
 		found := keysOf(conn.Nodes)
 		for _, key := range keys {
 			if slices.Contains(found, key) != slices.Contains(found, null) {
@@ -64,6 +65,9 @@ func TestWhatCannotBeReadIsNullInFilters(t *testing.T) {
 		}
 		if n := must(conn.TotalCount(ctx))(t); n != len(found) {
 			t.Errorf("%s: counted %d of %d", raw, n, len(found))
+		}
+		if tagged := e.byTag(ctx, "t", where, nil); !slices.Equal(tagged, found) {
+			t.Errorf("%s: found %q by the tag, not %q", raw, tagged, found)
 		}
 	}
 	both := func(where object, keys []string) {
@@ -107,13 +111,13 @@ func TestWhatCannotBeReadIsNullInFilters(t *testing.T) {
 		order := []*storage.OrderInput{{Field: f.name}}
 		var got []string
 		for after := (*string)(nil); ; {
-			conn := must(e.projects.Page(e.begin(), nil, order, &first, after, nil, nil, nil))(t)
+			conn := must(e.projects.Page(e.begin(), nil, order, &first, after, nil, nil, nil, nil))(t)
 			got = append(got, keysOf(conn.Nodes)...)
 			if after = conn.PageInfo.EndCursor(); !conn.PageInfo.HasNextPage || len(got) > 100 {
 				break
 			}
 		}
-		all := len(keysOf(must(e.projects.Page(ctx, nil, nil, &most, nil, nil, nil, nil))(t).Nodes))
+		all := len(keysOf(must(e.projects.Page(ctx, nil, nil, &most, nil, nil, nil, nil, nil))(t).Nodes))
 		if len(got) != all || len(slices.Compact(slices.Sorted(slices.Values(got)))) != all {
 			t.Errorf("by %s: pages have %d documents of %d: %q", f.name, len(got), all, got)
 		}
@@ -129,7 +133,7 @@ func TestLongTextsAreNotLookedFor(t *testing.T) {
 	e := newEnv(t)
 	for _, name := range []string{"contains", "containsFold", "startsWith"} {
 		for _, length := range []int{1024, 1025} {
-			_, err := e.projects.Page(e.begin(), object{"name": object{name: strings.Repeat("x", length)}}, nil, nil, nil, nil, nil, nil)
+			_, err := e.projects.Page(e.begin(), object{"name": object{name: strings.Repeat("x", length)}}, nil, nil, nil, nil, nil, nil, nil)
 			if want := length > 1024 && name != "startsWith"; (err != nil) != want {
 				t.Errorf("%s of %d bytes: %v", name, length, err)
 			}

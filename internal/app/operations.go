@@ -109,7 +109,7 @@ func weight(parent, field, result string) int {
 	const (
 		history  = 20  // a page of what happened
 		compared = 20  // two versions
-		edge     = 10  // a version and the one before, or a draft
+		edge     = 10  // a version and the one before, a draft, or the tags of a version
 		blame    = 50  // back to the version that explains the last value
 		versions = 100 // all of one document, counted
 		changes  = 500 // all of them, compared and counted
@@ -123,6 +123,8 @@ func weight(parent, field, result string) int {
 		return blame
 	case (result == "FieldChange" || result == "DraftProblem") &&
 		(strings.HasSuffix(parent, "VersionEdge") || strings.HasSuffix(parent, "Draft") || parent == "DraftSave"):
+		return edge
+	case result == "VersionTag":
 		return edge
 	case field == "totalCount" && parent == "FieldChangeConnection":
 		return changes
@@ -284,7 +286,7 @@ func isReplaced(field *ast.Field) bool {
 // written after it.
 func tellsLater(field *ast.Field) bool {
 	result := field.Definition.Type.Name()
-	return field.Name == "supersededAt" || field.Name == "isCurrent" ||
+	return field.Name == "supersededAt" || field.Name == "isCurrent" || result == "VersionTag" ||
 		strings.HasSuffix(result, "VersionConnection") || result == "FieldChangeConnection" || result == "DocumentDiff"
 }
 

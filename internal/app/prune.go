@@ -58,8 +58,9 @@ func (m *Main) prune(ctx context.Context) (err error) {
 	return nil
 }
 
-// pruneEvery is how long a server that has pruned all that was due waits.
-const pruneEvery = time.Minute
+// pruneEvery is how long a server that has pruned all that was due waits: each time that more is
+// due makes a version of the document that says how far.
+const pruneEvery = time.Hour
 
 // pruning prunes in the background what the schema does not keep, at most so many versions a
 // second. Several servers of one database take turns: who loses a step leaves it to the other.
@@ -112,8 +113,8 @@ func (p *pruning) run(ctx context.Context, t *storage.Type) {
 		wait := time.Second*time.Duration(done.Versions)/time.Duration(p.rate) + 10*time.Millisecond
 		if err != nil {
 			p.logger.WarnContext(ctx, "pruning will go on in a minute", "type", t.Name, "error", err)
-		}
-		if err != nil || !done.More {
+			wait = time.Minute
+		} else if !done.More {
 			wait = pruneEvery
 		}
 		select {

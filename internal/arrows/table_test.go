@@ -82,7 +82,7 @@ func arrows() map[string]place {
 		"internal/plan":            {knows: joined(store, "storage/normal", "storage/rawjson", "dataloader", "internal/plan/args", "internal/plan/plancache", "internal/scalar"), speaks: graphQL},
 		"internal/plan/args":       {knows: joined(store, "internal/scalar"), speaks: graphQL},
 		"internal/plan/plancache":  {knows: []string{"internal/lru"}, speaks: graphQL},
-		"internal/scalar":          {knows: joined(store, "storage/rawjson", "internal/scalar/literal"), speaks: graphQL},
+		"internal/scalar":          {knows: joined(store, "dataloader", "storage/rawjson", "internal/scalar/literal"), speaks: graphQL},
 		"internal/scalar/literal":  {speaks: anything},
 		"internal/web":             {speaks: anything},
 

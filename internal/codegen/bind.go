@@ -37,6 +37,7 @@ func (c *Catalogue) bindings() config.TypeMap {
 		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "EventKind", "Since", "PageInfo", "VersionConflict",
 		"CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup", "DocumentVersionConnection", "DocumentVersionEdge",
 		"StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess", "DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge",
+		"VersionTag", "TagVersionInput", "UntagVersionInput", "VersionTagSuccess",
 	} {
 		bind(storagePath+n, n)
 	}

@@ -69,7 +69,7 @@ func (c *Catalogue) SDL() (string, error) {
 	w.text(shared["commits"])
 	w.section("Documents and their versions")
 	w.render("roots.tmpl", "documentType", c.roots())
-	w.text(shared["interfaces"], shared["versions"], shared["changes"], shared["events"], shared["drafts"], shared["pages"])
+	w.text(shared["interfaces"], shared["versions"], shared["changes"], shared["events"], shared["drafts"], shared["tags"], shared["pages"])
 	w.section("Filters")
 	c.filters(w, shared)
 	w.section("Scalars")
@@ -154,6 +154,7 @@ func sharedTypeNames() []string {
 		"ChangelogWhere", "ChangeEvent", "EventKind", "Since", "DocumentType", "PageInfo", "OrderDirection", "ConflictPolicy", "RefFilter", "RefListFilter",
 		"CommitInput", "ChangeInput", "CommitResult", "CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup",
 		"DraftWhere", "DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge", "StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess",
+		"VersionTag", "TagVersionInput", "UntagVersionInput", "VersionTagSuccess",
 	}
 	for _, scalar := range []string{"String", "ID", "Int", "Float", "Boolean", "DateTime", "Date", "Decimal", "JSON"} {
 		names = append(names, scalar+"Filter", scalar+"ListFilter")

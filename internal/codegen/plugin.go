@@ -111,8 +111,8 @@ func (c *Catalogue) resolverBodies() map[string]string {
 	}
 	for _, d := range c.Documents {
 		collection := "r.collections." + goName(d.Plural)
-		bodies["Query."+d.Singular] = collection + ".GetOrDraft(ctx, key, asOf, version, draft)"
-		bodies["Query."+d.Plural] = collection + ".Page(ctx, where, orderBy, " + page + ", asOf)"
+		bodies["Query."+d.Singular] = collection + ".State(ctx, key, asOf, version, draft, tag)"
+		bodies["Query."+d.Plural] = collection + ".Page(ctx, where, orderBy, " + page + ", asOf, tag)"
 		bodies["Query."+d.Singular+"History"] = collection + ".History(ctx, key)"
 		bodies["Subscription."+d.Singular+"Changed"] = collection + ".DocumentChanged(ctx, key, since)"
 		bodies["Subscription."+d.Plural+"Changed"] = collection + ".DocumentsChanged(ctx, where, since)"
@@ -121,6 +121,8 @@ func (c *Catalogue) resolverBodies() map[string]string {
 		for _, verb := range []string{"Start", "Save", "Approve", "Discard"} {
 			bodies["Mutation."+strings.ToLower(verb)+d.Name+"Draft"] = collection + "." + verb + "Draft(ctx, input)"
 		}
+		bodies["Mutation.tag"+d.Name+"Version"] = collection + ".TagVersion(ctx, input)"
+		bodies["Mutation.untag"+d.Name+"Version"] = collection + ".UntagVersion(ctx, input)"
 		for _, verb := range mutationVerbs() {
 			bodies["Mutation."+strings.ToLower(verb)+d.Name] = collection + "." + verb + "(ctx, input)"
 		}
@@ -131,11 +133,11 @@ func (c *Catalogue) resolverBodies() map[string]string {
 			bodies[name+".diff"] = "r.store.Diff(ctx, " + document + ", from, to)"
 		}
 		for _, f := range d.Refs() {
-			load := "Ref"
+			load := "dataloader.Ref"
 			if f.List {
-				load = "Refs"
+				load = "scalar.Refs"
 			}
-			bodies[d.Name+"."+f.Name] = fmt.Sprintf("dataloader.%s(ctx, r.collections.%s, obj.Base(), model.%s, asOf)",
+			bodies[d.Name+"."+f.Name] = fmt.Sprintf("%s(ctx, r.collections.%s, obj.Base(), model.%s, asOf)",
 				load, goName(f.Ref.Plural), fieldIndex(d.Name, f))
 		}
 	}

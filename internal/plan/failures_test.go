@@ -174,3 +174,17 @@ func TestReadsAreFew(t *testing.T) {
 		}
 	}
 }
+
+// A reference to what was pruned is null, with the error, and the others are answered.
+func TestPrunedReferences(t *testing.T) {
+	p := newPair(t, catalogue()...)
+	if err := p.engine.Rewrite(t.Context(), "tags", "x", []driver.Version{{Number: 1, Op: driver.OpPruned, Deleted: true}}); err != nil {
+		t.Fatal(err)
+	}
+	const then = `asOf: "1970-01-01T00:00:00.000012Z"`
+	got := p.compare(`{ projects(where: {key: {in: ["a", "e"]}}) { nodes { key tags(`+then+`) { key relatedTags { key } versions(first: 1) { nodes { version } } } now: tags { key } licenses { key } } } }`, "", "")
+	if !strings.HasPrefix(got, `{"projects":{"nodes":[{"key":"a","tags":[null,{"key":"y",`) || !strings.Contains(got, `"now":[{"key":"x"}`) ||
+		strings.Count(got, "HISTORY_PRUNED") != 2 || !strings.Contains(got, `"path":["projects","nodes",0,"tags",0]`) {
+		t.Error(got)
+	}
+}

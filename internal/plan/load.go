@@ -10,6 +10,7 @@ import (
 
 	"github.com/asof/asof/dataloader"
 	"github.com/asof/asof/internal/plan/args"
+	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 )
 
@@ -113,10 +114,18 @@ func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Obje
 			return false
 		}
 		if stored.List {
+			for k, p := range v.places {
+				if err := p.Pruned(r.ctx); err != nil {
+					scalar.FailedElement(r.context(at), k, err)
+				}
+			}
 			return writeList(r, at, len(v.places), false, func(k int) bool {
 				d := v.places[k].Document()
 				return d != nil && inner.write(r, &d.Object)
 			})
+		}
+		if err := v.places[0].Pruned(r.ctx); err != nil {
+			r.fail(at, err)
 		}
 		d := v.places[0].Document()
 		return d != nil && inner.writeIn(r, at, &d.Object)

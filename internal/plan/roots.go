@@ -24,11 +24,14 @@ func rootField(b *planning, f graphql.CollectedField, _ *selection[struct{}]) wr
 	for _, t := range b.store.Types() {
 		switch f.Name {
 		case t.Singular:
-			if f.Arguments.ForName("draft") != nil {
+			if f.Arguments.ForName("draft") != nil || f.Arguments.ForName("tag") != nil {
 				return nil
 			}
 			return intercepted(documentRoot(b, f, t))
 		case t.Plural:
+			if f.Arguments.ForName("tag") != nil {
+				return nil
+			}
 			return intercepted(pageRoot(b, f, t))
 		}
 	}

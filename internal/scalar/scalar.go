@@ -21,6 +21,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
+	"github.com/asof/asof/dataloader"
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
@@ -208,8 +209,18 @@ func FailedElement(ctx context.Context, index int, err error) {
 // element, and the others are answered.
 func Nodes(ctx context.Context, store *storage.Store, ids []string) ([]storage.Node, error) {
 	found, bad, err := store.Nodes(ctx, ids)
+	return failed(ctx, found, bad), err
+}
+
+// Refs answers a list of references: what is wrong with one is the error of its element.
+func Refs[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], d *storage.Document, field int, asOf *driver.Instant) ([]T, error) {
+	found, bad, err := dataloader.Refs(ctx, coll, d, field, asOf)
+	return failed(ctx, found, bad), err
+}
+
+func failed[T any](ctx context.Context, found []T, bad []storage.ElementError) []T {
 	for _, b := range bad {
 		FailedElement(ctx, b.Index, b.Err)
 	}
-	return found, err
+	return found
 }

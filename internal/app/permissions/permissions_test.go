@@ -275,7 +275,7 @@ func (w *world) allowed(r role) map[string]bool {
 
 const (
 	change = `{changedAt changedBy {id name} message path field op oldValue newValue version changeGroup}`
-	info   = `versionInfo {number recordedAt supersededAt author {id name} message operation changeGroup isCurrent changedFields}`
+	info   = `versionInfo {number recordedAt supersededAt author {id name} message operation changeGroup isCurrent changedFields tags {name message}}`
 )
 
 // selections are all fields of a document that tell of it.
@@ -310,14 +310,18 @@ func (w *world) operations() []string {
 				asOf = `, asOf: "` + at + `"`
 			}
 			add(`{%ss(first: 50%s) {totalCount nodes {%s} edges {cursor}}}`, one, asOf, selection(typ))
+			if at == "" {
+				add(`{%ss(first: 50, tag: "v1") {totalCount nodes {%s}}}`, one, selection(typ))
+			}
 			add(`{%ss(first: 50, where: {not: {key: {eq: "x"}}}, orderBy: {field: key, direction: DESC}%s) {totalCount nodes {%s}}}`, one, asOf, histories(typ))
 			for i := range 6 {
 				add(`{%s(key: "%s%d"%s) {%s}}`, one, one[:1], i, asOf, histories(typ))
 			}
 		}
 		for i := range 6 {
-			add(`{%sHistory(key: "%s%d") {__typename versions(first: 50) {totalCount nodes {%s}} changelog(first: 100) {totalCount nodes %s} diff(from: {version: 1}) {from {author {id} message} to {message} before after jsonPatch changes %[5]s}}}`,
+			add(`{%sHistory(key: "%s%d") {__typename tags {name key message taggedBy {id}} versions(first: 50) {totalCount nodes {%s}} changelog(first: 100) {totalCount nodes %s} diff(from: {version: 1}) {from {author {id} message} to {message} before after jsonPatch changes %[5]s}}}`,
 				one, one[:1], i, selection(typ), change)
+			add(`{%s(key: "%s%d", tag: "v2") {%s}}`, one, one[:1], i, selection(typ))
 			for n := 1; n < 6; n++ {
 				add(`{%s(key: "%s%d", version: %d) {%s}}`, one, one[:1], i, n, selection(typ))
 				add(`{node(id: "%s:%s%d@%d") {id ... on %[1]s {%[5]s}} nodes(ids: ["%[1]s:%[2]s%[3]d@%[4]d", "%[1]s:%[2]s%[3]d"]) {id ... on %[1]s {%[5]s}}}`,
@@ -445,6 +449,7 @@ func TestNothingIsLeaked(t *testing.T) {
 				w.write()
 			}
 			w.times()
+			w.tags()
 			operations := w.know(w.operations())
 			if got := w.ask(role{name: staff, staff: true}, `mutation {createTag(input: {key: "end", data: {name: "the last one", description: ""}}) {__typename}}`, nil); !strings.Contains(got, "Success") {
 				t.Fatal(got)
@@ -495,6 +500,20 @@ func (w *world) isOld(mark string) bool {
 		}
 	}
 	return true
+}
+
+// tags tags the first two versions of all documents, with the messages of these.
+func (w *world) tags() {
+	w.t.Helper()
+	for _, s := range w.states {
+		if s.number > 2 || s.deleted {
+			continue
+		}
+		got := w.ask(role{name: staff, staff: true}, fmt.Sprintf(`mutation {tag%sVersion(input: {key: %q, version: %d, name: "v%[3]d", message: %q}) {changed}}`, s.typ, s.key, s.number, s.marks["message"]), nil)
+		if !strings.Contains(got, `"changed":true`) {
+			w.t.Fatal(got)
+		}
+	}
 }
 
 // times finds out when the versions were made.

@@ -1,0 +1,415 @@
+package storage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+)
+
+// A tag is a document of a collection beside that of its type: it names a version of a
+// document, which is not pruned while the tag is there. Its own history says who has set it,
+// and who has removed it.
+
+// The fields of a tag, by their place.
+const (
+	tagDocument = iota
+	tagName
+	tagVersion
+)
+
+// newTagType returns the type of the tags of a type.
+func newTagType(t *Type) *Type {
+	k := &Type{Name: t.Name + "Tag", Collection: tagCollection(t), Fields: []Field{
+		tagDocument: {Name: "documentKey", Kind: KindID, Indexed: true},
+		tagName:     {Name: "name", Kind: KindString, Indexed: true},
+		tagVersion:  {Name: "number", Kind: KindInt},
+	}}
+	k.drafts, k.tags = k, k // it has none of its own
+	return k
+}
+
+// tagCollection is where the tags of a type are kept.
+func tagCollection(t *Type) string { return t.Collection + tagSuffix }
+
+const tagSuffix = ".tags"
+
+// tagKey is the key of a tag, which is as short for all names and keys of documents.
+func tagKey(key, name string) string {
+	sum := sha256.Sum256([]byte(name + "\x00" + key))
+	return hex.EncodeToString(sum[:])
+}
+
+var tagNames = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+
+// VersionTag is a tag of a version of a document.
+type VersionTag struct{ d *Document }
+
+// Name is unique among the tags of the document.
+func (t *VersionTag) Name() (string, error) { return t.d.String(tagName) }
+
+// Key is that of the document.
+func (t *VersionTag) Key() (string, error) { return t.d.String(tagDocument) }
+
+// Version is the number of the version.
+func (t *VersionTag) Version() (int, error) { return t.d.Int(tagVersion) }
+
+// Message says why the tag was set; nil for nothing.
+func (t *VersionTag) Message() *string { return optional(t.d.v.Message) }
+
+// TaggedAt is when it was set.
+func (t *VersionTag) TaggedAt() driver.Instant { return t.d.v.RecordedAt }
+
+// TaggedBy is who did.
+func (t *VersionTag) TaggedBy() *Actor { return &Actor{ID: t.d.v.Author} }
+
+// TagVersionInput sets a tag.
+type TagVersionInput struct {
+	Key              string
+	Version          int
+	Name             string
+	Message          *string
+	ClientMutationID *string
+}
+
+// UntagVersionInput removes a tag.
+type UntagVersionInput struct {
+	Key              string
+	Name             string
+	Message          *string
+	ClientMutationID *string
+}
+
+// VersionTagSuccess is what setting or removing a tag returns.
+type VersionTagSuccess struct {
+	Tag              *VersionTag
+	Changed          bool // false where the tag was there already
+	ClientMutationID *string
+}
+
+// TagVersion tags a version of a document. Errors: NOT_FOUND for a document that does not
+// exist in that version, VERSION_NOT_FOUND, HISTORY_PRUNED for a version that is pruned or due
+// to be, BAD_USER_INPUT for a tag that is on another version of the document.
+func (c *Collection[T]) TagVersion(ctx context.Context, in TagVersionInput) (*VersionTagSuccess, error) {
+	s, t := c.store, c.t
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	if !tagNames.MatchString(in.Name) {
+		return nil, badInput("input.name: %s is not the name of a tag: that has 1 to 100 characters, each a letter from a to z or A to Z, a digit, or one of . _ -", quoteShort(in.Name))
+	}
+	d, err := s.Document(ctx, t, in.Key, nil, &in.Version, []string{})
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	if d == nil {
+		return nil, errorf(CodeNotFound, "input.key: there is no %s %s in version %d", t.Name, quoteShort(in.Key), in.Version)
+	}
+	m, err := s.creation(t.tags, &CreateInput{
+		Key: tagKey(in.Key, in.Name), Data: map[string]any{"documentKey": in.Key, "name": in.Name, "number": in.Version}, Message: in.Message,
+	})
+	if err != nil {
+		return nil, err
+	}
+	outs, err := s.mutate(ctx, op, op.group(), m)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	if k := outs[0].conflict; k != nil {
+		tag := &VersionTag{k.current}
+		if tag.ref().Number != int64(in.Version) {
+			return nil, badInput("input.name: the tag %s is on another version of %s %s: to move it, remove it first", in.Name, t.Name, quoteShort(in.Key))
+		}
+		return &VersionTagSuccess{tag, false, in.ClientMutationID}, nil
+	}
+	tag := outs[0].doc
+	if err := s.keeps(ctx, t, tag.v, d.v); err != nil {
+		if _, undone := s.mutate(ctx, op, op.group(), s.tagEnd(t, tag.v, nil)); undone != nil {
+			return nil, undone
+		}
+		return nil, err
+	}
+	return &VersionTagSuccess{&VersionTag{tag}, true, in.ClientMutationID}, nil
+}
+
+// tagEnd is the mutation that removes a tag.
+func (s *Store) tagEnd(t *Type, tag *driver.Version, message *string) *mutation {
+	m, _ := s.deletion(t.tags, &DeleteInput{Key: tag.Key, ExpectedVersion: int(tag.Number), Message: message})
+	return m
+}
+
+// UntagVersion removes a tag. Errors: NOT_FOUND for one that is not there, or is on a version
+// that may not be read.
+func (c *Collection[T]) UntagVersion(ctx context.Context, in UntagVersionInput) (*VersionTagSuccess, error) {
+	s := c.store
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	if err := checkMessage(in.Message); err != nil {
+		return nil, err
+	}
+	for {
+		tags, err := s.tags(ctx, c.t, latest, c.t.tagIs(tagDocument, in.Key), c.t.tagIs(tagName, in.Name))
+		if err == nil {
+			tags, err = s.readableTags(ctx, c.t, tags)
+		}
+		if err != nil {
+			return nil, Unwritten(err)
+		}
+		if len(tags) == 0 {
+			return nil, errorf(CodeNotFound, "input.name: %s %s has no tag %s", c.t.Name, quoteShort(in.Key), quoteShort(in.Name))
+		}
+		outs, err := s.mutate(ctx, op, op.group(), s.tagEnd(c.t, tags[0].d.v, in.Message))
+		switch {
+		case err != nil:
+			return nil, Unwritten(err)
+		case outs[0].conflict == nil: // else it was removed meanwhile
+			return &VersionTagSuccess{tags[0], true, in.ClientMutationID}, nil
+		}
+	}
+}
+
+// tagField is a field of the tags of a type, as a condition looks at it.
+func (t *Type) tagField(i int) driver.Field {
+	f := &t.tags.object.Fields[i]
+	return driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
+}
+
+// tag is the tag that a version of it describes.
+func (s *Store) tag(t *Type, v *driver.Version) *VersionTag {
+	return &VersionTag{s.newDocument(t.tags, v, v.RecordedAt, v.RecordedAt, false)}
+}
+
+// tags returns the tags that meet all of some conditions at an instant, by their names.
+func (s *Store) tags(ctx context.Context, t *Type, at driver.Instant, where ...driver.Filter) ([]*VersionTag, error) {
+	vs, err := s.all.Query(ctx, &driver.Query{Collection: t.tags.Collection, At: at, Filter: driver.And(where), Order: []driver.Order{{Field: t.tagField(tagName)}}})
+	if err != nil {
+		return nil, fromDriver(ctx, err)
+	}
+	tags := make([]*VersionTag, len(vs))
+	for i, v := range vs {
+		tags[i] = s.tag(t, v)
+	}
+	return tags, nil
+}
+
+// tagIs is the condition that a field of a tag is a value.
+func (t *Type) tagIs(field int, value driver.Value) driver.Filter {
+	return driver.Compare{Field: t.tagField(field), Op: driver.Eq, Value: value}
+}
+
+// ref is the version that the tag is on.
+func (t *VersionTag) ref() driver.Ref {
+	key, _ := t.Key()
+	number, _ := t.Version()
+	return driver.Ref{Key: key, Number: max(int64(number), 1)} // 1: of what cannot be read
+}
+
+// versions returns the versions that tags are on; nil for one that may not be read.
+func (s *Store) versions(ctx context.Context, t *Type, tags []*VersionTag, fields []string) ([]*driver.Version, error) {
+	refs := make([]driver.Ref, len(tags))
+	for i, tag := range tags {
+		refs[i] = tag.ref()
+	}
+	vs, err := s.engine.Get(ctx, t.Collection, refs, fields)
+	for i, v := range vs {
+		if v != nil && v.Deleted && v.Op != driver.OpPruned {
+			vs[i] = nil
+		}
+	}
+	return vs, fromDriver(ctx, err)
+}
+
+// readableTags are those of some tags that are on versions which may be read.
+func (s *Store) readableTags(ctx context.Context, t *Type, tags []*VersionTag) (readable []*VersionTag, err error) {
+	vs, err := s.versions(ctx, t, tags, []string{})
+	for i, v := range vs {
+		if v != nil {
+			readable = append(readable, tags[i])
+		}
+	}
+	return readable, err
+}
+
+// Tags are those of all versions of the document, by their names.
+func (h *History[T]) Tags(ctx context.Context) ([]*VersionTag, error) {
+	s := h.Document.store
+	tags, err := s.tags(ctx, h.t, h.seen, h.t.tagIs(tagDocument, h.v.Key))
+	if err != nil {
+		return nil, err
+	}
+	return s.readableTags(ctx, h.t, tags)
+}
+
+// Tags are those of the version, by their names. A deletion has none, nor has what may not be
+// read, which is shown as one.
+func (i *VersionInfo) Tags(ctx context.Context) ([]*VersionTag, error) {
+	op, ok := ctx.Value(operationKey{}).(*operation)
+	if !ok || i.v.Deleted || i.typ.inDraft(i.v) {
+		return nil, nil
+	}
+	return op.store.tags(ctx, i.typ, i.seen, i.typ.tagIs(tagDocument, i.v.Key), i.typ.tagIs(tagVersion, i.v.Number))
+}
+
+// State returns a document in the state that at most one of asOf, version, draft and tag names:
+// the zero T where it does not exist in that, or there is no such draft or tag of the document
+// that the actor may read. Errors are those of Get.
+func (c *Collection[T]) State(ctx context.Context, key string, asOf *driver.Instant, version *int, draft, tag *string) (T, error) {
+	none := c.Wrap(nil)
+	switch {
+	case draft == nil && tag == nil:
+		return c.Get(ctx, key, asOf, version)
+	case asOf != nil || version != nil || draft != nil && tag != nil:
+		return none, errorf(CodeAmbiguousVersion, "several of asOf, version, draft and tag are given: name the state by one of them")
+	case draft != nil:
+		found, err := c.Draft(ctx, *draft)
+		if err != nil || found == nil || contentOf(c.t, found.d.v).Key != key {
+			return none, err
+		}
+		return found.Document(), nil
+	}
+	op, err := c.store.operation(ctx)
+	if err != nil {
+		return none, err
+	}
+	v, err := c.store.getOne(ctx, c.t.tags, driver.Ref{Key: tagKey(key, *tag), At: op.now(nil)})
+	if err != nil || !live(v) {
+		return none, err
+	}
+	number := int(c.store.tag(c.t, v).ref().Number)
+	return c.Get(ctx, key, nil, &number)
+}
+
+// tagged is the list of the documents that have a tag, each in the version that it is on. It
+// takes the place of the engine's list, which has all documents as of one instant.
+type tagged struct {
+	store *Store
+	t     *Type
+	name  string
+}
+
+// matching returns what meets a query's conditions, in no order.
+func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	if _, err := l.store.guard.view(ctx, l.t.Collection).query(ctx, q); err != nil {
+		return nil, err
+	}
+	tags, err := l.store.tags(ctx, l.t, q.At, l.t.tagIs(tagName, l.name))
+	if err != nil {
+		return nil, err
+	}
+	vs, err := l.store.versions(ctx, l.t, tags, nil)
+	if err != nil {
+		return nil, err
+	}
+	var found []*driver.Version
+	for _, v := range vs {
+		switch {
+		case v == nil:
+		case v.Op == driver.OpPruned:
+			return nil, l.store.pruned(ctx, l.t, v)
+		case q.Filter == nil || holds(q.Filter, v, v.Data):
+			found = append(found, v)
+		}
+	}
+	return found, nil
+}
+
+// Count is driver.Engine's.
+func (l *tagged) Count(ctx context.Context, q *driver.Query) (int64, error) {
+	found, err := l.matching(ctx, q)
+	return int64(len(found)), err
+}
+
+// Query is driver.Engine's.
+func (l *tagged) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	found, err := l.matching(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	place := func(v *driver.Version) *driver.Position {
+		p := position(l.store.newDocument(l.t, v, 0, 0, false), q.Order)
+		return &p
+	}
+	found = slices.DeleteFunc(found, func(v *driver.Version) bool {
+		return q.After != nil && comparePositions(q.Order, place(v), q.After) <= 0 || q.Before != nil && comparePositions(q.Order, place(v), q.Before) >= 0
+	})
+	slices.SortFunc(found, func(a, b *driver.Version) int { return comparePositions(q.Order, place(a), place(b)) })
+	if most := q.Limit; most < len(found) {
+		if q.Backward {
+			return found[len(found)-most:], nil
+		}
+		return found[:most], nil
+	}
+	return found, nil
+}
+
+// keeps returns an error if nothing but a tag that was just committed keeps a version. A pruner
+// reads the tags after it has found what nothing keeps: one that has not seen the tag has
+// found before that commit what is found after it here, as time and numbers only grow.
+// So has one whose tag is undone: what another tag keeps has had it for longer than that takes.
+func (s *Store) keeps(ctx context.Context, t *Type, tag, v *driver.Version) error {
+	if t.Keep == nil {
+		return nil
+	}
+	vs, err := s.all.Get(ctx, t.Collection, []driver.Ref{{Key: v.Key, Number: v.Number}, {Key: v.Key, At: latest}}, []string{})
+	if err != nil {
+		return fromDriver(ctx, err)
+	}
+	v = vs[0]
+	switch {
+	case v.Op == driver.OpPruned:
+		return s.pruned(ctx, t, v)
+	case !t.Keep.lets(v, vs[1], tag.RecordedAt):
+		return nil
+	}
+	pins, err := s.pinned(ctx, t, graceBefore(tag.RecordedAt), v.Key)
+	if err != nil || pins[driver.Ref{Key: v.Key, Number: v.Number}] {
+		return err
+	}
+	e := errorf(CodeHistoryPruned, "version %d of %s %q, of %s, is not kept any more, and is about to be pruned", v.Number, t.Name, v.Key, v.RecordedAt)
+	e.Earliest = v.SupersededAt
+	return e
+}
+
+// pinned are the versions of documents that have tags which were set before an instant, and are
+// there still.
+func (s *Store) pinned(ctx context.Context, t *Type, before driver.Instant, keys ...driver.Value) (map[driver.Ref]bool, error) {
+	now, err := s.all.Now(ctx)
+	if err != nil {
+		return nil, fromDriver(ctx, err)
+	}
+	tags, err := s.tags(ctx, t, now, driver.In{Field: t.tagField(tagDocument), Values: keys})
+	pins := map[driver.Ref]bool{}
+	for _, tag := range tags {
+		if tag.TaggedAt() <= before {
+			pins[tag.ref()] = true
+		}
+	}
+	return pins, err
+}
+
+// released are the versions that tags were on, by document; those are named by the versions of
+// tags, by the tag's key.
+func (s *Store) released(ctx context.Context, t *Type, of map[string][]driver.Ref) (map[string][]driver.Ref, error) {
+	var refs []driver.Ref
+	for _, list := range of {
+		refs = append(refs, list...)
+	}
+	vs, err := s.all.Get(ctx, t.tags.Collection, refs, nil)
+	if err != nil {
+		return nil, fromDriver(ctx, err)
+	}
+	out := map[string][]driver.Ref{}
+	for _, v := range vs {
+		if live(v) {
+			ref := s.tag(t, v).ref()
+			out[ref.Key] = append(out[ref.Key], ref)
+		}
+	}
+	return out, nil
+}
