@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/driver/check"
 )
 
 // filter turns a where argument into a condition for the engine. Names are
@@ -525,19 +526,7 @@ func meets(value driver.Value, cond driver.Filter) bool {
 	}
 	switch c := cond.(type) {
 	case driver.Compare:
-		n := compareValues(c.Field.Kind, value, c.Value)
-		switch c.Op {
-		case driver.Eq:
-			return n == 0
-		case driver.Lt:
-			return n < 0
-		case driver.Le:
-			return n <= 0
-		case driver.Gt:
-			return n > 0
-		case driver.Ge:
-			return n >= 0
-		}
+		return check.Relates(compareValues(c.Field.Kind, value, c.Value), c.Op)
 	case driver.In:
 		return slices.ContainsFunc(c.Values, func(v driver.Value) bool { return compareValues(c.Field.Kind, value, v) == 0 })
 	case driver.Text:
@@ -546,16 +535,7 @@ func meets(value driver.Value, cond driver.Filter) bool {
 		if c.Fold {
 			s, want = strings.ToLower(s), strings.ToLower(want)
 		}
-		switch c.Op {
-		case driver.Contains:
-			return strings.Contains(s, want)
-		case driver.HasPrefix:
-			return strings.HasPrefix(s, want)
-		case driver.HasSuffix:
-			return strings.HasSuffix(s, want)
-		case driver.Equals:
-			return s == want
-		}
+		return check.Matches([]byte(s), []byte(want), c.Op)
 	}
 	return false
 }

@@ -264,7 +264,7 @@ type index struct {
 }
 
 // epoch is an interval of time with all entries of table past that are needed at
-// any instant in it, see epochs.go.
+// any instant in it, see entries.go.
 type epoch struct {
 	id     int64
 	start  int64

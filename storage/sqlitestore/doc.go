@@ -17,7 +17,7 @@
 //   - Values are encoded so that bytes compare as their kinds do. Indexes,
 //     filters and sorts share that encoding and so cannot disagree.
 //   - A read of an index as of any instant examines at most about twice the
-//     entries that it returns (epochs.go).
+//     entries that it returns (entries.go).
 //   - A transaction that fails changes nothing: the state that the writer keeps in
 //     memory is read again from the file.
 //

@@ -49,7 +49,7 @@ const forever = int64(driver.Forever)
 // existed; versions holds every version including the current one, and its
 // rows never change. clock holds the latest instant that was handed out before
 // the store was closed. writes holds the attempts that were committed.
-// entries and past are the declared indexes, see epochs.go.
+// entries and past are the declared indexes, see entries.go.
 const schema = `
 CREATE TABLE clock(
 	last      INTEGER NOT NULL
