@@ -113,7 +113,7 @@ func TestImportErrors(t *testing.T) {
 	tests := []struct{ name, bad, want string }{
 		{"not JSON", "oops\n", "line 3: is not valid JSON at byte 1"},
 		{"blank lines count", "\n\r\n \t\n[]\n", "line 6: is a list"},
-		{"unknown collection", `{"collection":"thing","id":"a","at":"2024-01-03T00:00:00Z","by":"ann","op":"delete"}` + "\n", `line 3: unknown collection "thing"; the schema has boxes, boxes.drafts, things, things.drafts; declare it there, or import with --skip-unknown`},
+		{"unknown collection", `{"collection":"thing","id":"a","at":"2024-01-03T00:00:00Z","by":"ann","op":"delete"}` + "\n", `line 3: unknown collection "thing"; the schema has boxes, boxes.drafts, boxes.tags, things, things.drafts, things.tags; declare it there, or import with --skip-unknown`},
 		{"not later", put("a", second, `{"name":"other"}`), `line 3: `},
 		{"earlier", put("a", "2024-01-01T12:00:00Z", `{"name":"other"}`), `line 3: `},
 		{"in the future", put("a", "2025-06-01T00:00:00.000001Z", `{"name":"other"}`), "future"},
