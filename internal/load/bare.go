@@ -57,7 +57,9 @@ func openEvents(path string) (io.Reader, func(), error) {
 	}
 }
 
-func openBare(path string) (*sqlite.Conn, error) {
+// openBare opens a SQLite file, and makes what is missing of its tables. Commits are
+// synced, as the engine's are.
+func openBare(path, schema string) (*sqlite.Conn, error) {
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL)
 	if err != nil {
 		return nil, err
@@ -65,10 +67,12 @@ func openBare(path string) (*sqlite.Conn, error) {
 	if err := sqlitex.ExecuteTransient(conn, `PRAGMA synchronous=FULL`, nil); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return conn, sqlitex.ExecuteScript(conn, `
-		CREATE TABLE IF NOT EXISTS lines(id INTEGER PRIMARY KEY, collection TEXT, key TEXT, at TEXT, data BLOB);
-		CREATE TABLE IF NOT EXISTS current(key TEXT PRIMARY KEY, data BLOB);`, nil)
+	return conn, sqlitex.ExecuteScript(conn, schema, nil)
 }
+
+const bareTables = `
+	CREATE TABLE IF NOT EXISTS lines(id INTEGER PRIMARY KEY, collection TEXT, key TEXT, at TEXT, data BLOB);
+	CREATE TABLE IF NOT EXISTS current(key TEXT PRIMARY KEY, data BLOB);`
 
 // nextLine reads a line, also a last one that no newline ends. It is valid until
 // the next one is read.
@@ -88,7 +92,7 @@ func bareImport(events, db string) (int, error) {
 		return 0, err
 	}
 	defer done()
-	conn, err := openBare(db)
+	conn, err := openBare(db, bareTables)
 	if err != nil {
 		return 0, err
 	}
@@ -142,7 +146,7 @@ func bareImport(events, db string) (int, error) {
 // history row inserted each) durably, for the given time, and returns updates
 // per second.
 func bareCommits(dir string, size int, data []byte, length time.Duration) (float64, error) {
-	conn, err := openBare(filepath.Join(dir, "bare-commits.db"))
+	conn, err := openBare(filepath.Join(dir, "bare-commits.db"), bareTables)
 	if err != nil {
 		return 0, err
 	}
@@ -213,7 +217,7 @@ func bareScan(events, dir, text string) (took time.Duration, found int, middle s
 			}
 		}
 	}
-	conn, err := openBare(filepath.Join(dir, "bare-scan-"+filepath.Base(events)+".db"))
+	conn, err := openBare(filepath.Join(dir, "bare-scan-"+filepath.Base(events)+".db"), bareTables)
 	if err != nil {
 		return 0, 0, "", err
 	}

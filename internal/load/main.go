@@ -6,6 +6,7 @@
 //	go run ./internal/load -import FILE    # also import FILE, against the bare loop
 //	go run ./internal/load -mongodb URI    # instead: the engines, and a bare loop on that server
 //	go run ./internal/load -against OTHER  # instead: reads of this build against another's
+//	go run ./internal/load layouts         # instead: ways to store versions, side by side
 //	go run ./internal/load hostile         # instead: attacks (package hostile)
 //
 // The yardsticks: a gqlgen server with constant documents (package constant),
@@ -77,6 +78,11 @@ func main() {
 		_, err := bareImport(os.Args[2], os.Args[3])
 		exit(err)
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == "layouts" {
+		exit(compareLayouts(ctx, os.Args[2:], os.Stdout))
+	}
 	var c config
 	flag.IntVar(&c.clients, "clients", 8, "connections of the read scenarios")
 	flag.IntVar(&c.writers, "writers", 32, "connections of the update scenario, each on a document of its own")
@@ -92,8 +98,6 @@ func main() {
 	if err := c.check(); err != nil {
 		exit(err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	if c.mongodb != "" {
 		exit(compareMongo(ctx, c, c.mongodb, os.Stdout))
 	}

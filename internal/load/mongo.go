@@ -215,15 +215,20 @@ func mongoScenarios(ctx context.Context, remote, embedded driver.Engine, bare *b
 func updates(engine driver.Engine, known map[string]*driver.Version, key func(n int) string) operation {
 	return func(ctx context.Context, n int) error {
 		v := known[key(n)]
-		made, err := driver.CommitOne(ctx, engine, &driver.Write{
-			ID: rand.Text(), Collection: docsName, Key: v.Key, Expected: v.Number, Op: driver.OpUpdate, Author: "ada", Message: "update",
-			Changed: []string{"stargazers_count"}, Data: v.Data,
-		})
+		made, err := updateOf(ctx, engine, v.Key, v.Number, v.Data)
 		if err == nil {
 			known[v.Key] = made
 		}
 		return err
 	}
+}
+
+// updateOf commits the version after one.
+func updateOf(ctx context.Context, engine driver.Engine, key string, number int64, data []byte) (*driver.Version, error) {
+	return driver.CommitOne(ctx, engine, &driver.Write{
+		ID: rand.Text(), Collection: docsName, Key: key, Expected: number, Op: driver.OpUpdate, Author: "ada", Message: "update",
+		Changed: []string{"stargazers_count"}, Data: data,
+	})
 }
 
 // readAll reads the documents that are updated, by their keys, so that no update

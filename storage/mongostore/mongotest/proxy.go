@@ -73,13 +73,19 @@ type Proxy struct {
 // command passes until Set says otherwise. It ends with the test.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{target: target, addr: "127.0.0.1:0", open: make(map[net.Conn]bool)}
-	p.Set(nil)
-	if err := p.Up(t.Context()); err != nil {
+	p, err := StartProxy(t.Context(), target)
+	if err != nil {
 		t.Fatalf("a proxy to %s: %v", target, err)
 	}
 	t.Cleanup(p.Down)
 	return p
+}
+
+// StartProxy is NewProxy without a test: the proxy ends with Down.
+func StartProxy(ctx context.Context, target string) (*Proxy, error) {
+	p := &Proxy{target: target, addr: "127.0.0.1:0", open: make(map[net.Conn]bool)}
+	p.Set(nil)
+	return p, p.Up(ctx)
 }
 
 // Addr is where the proxy listens (host:port), also while it is down.

@@ -123,16 +123,25 @@ func (s *Server) Behind(t testing.TB) (p *Proxy, uri, name string) {
 	t.Helper()
 	p = NewProxy(t, s.host(t))
 	uri, name = s.Database(t)
-	u, err := url.Parse(uri)
+	through, err := p.URI(uri)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return p, through, name
+}
+
+// URI is a URI of the proxy's server, by way of it.
+func (p *Proxy) URI(uri string) (string, error) {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return "", fmt.Errorf("a MongoDB URI: %w", err)
 	}
 	u.Host = p.Addr()
 	query := u.Query()
 	query.Del("replicaSet")
 	query.Set("directConnection", "true")
 	u.RawQuery = query.Encode()
-	return p, u.String(), name
+	return u.String(), nil
 }
 
 // host is the address of the server; of a replica set, of its primary.

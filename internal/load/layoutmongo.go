@@ -1,0 +1,476 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/mongostore/mongotest"
+)
+
+// The collections of the layouts on MongoDB.
+const (
+	mongoNow     = "documents" // of current versions, or of all
+	mongoEarlier = "earlier"
+)
+
+// doc makes a document of names and values in turn.
+func doc(pairs ...any) bson.D {
+	d := make(bson.D, 0, len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		d = append(d, bson.E{Key: pairs[i].(string), Value: pairs[i+1]})
+	}
+	return d
+}
+
+// mongoRead is a find, or an aggregation where there is a pipeline.
+type mongoRead struct {
+	collection   string
+	filter, sort bson.D
+	limit        int64
+	without      string // a member that is not read
+	pipeline     []bson.D
+}
+
+// mongoWrite inserts a document where there is no filter. Otherwise it updates one: if it is
+// missing, it is inserted, with upsert, or the write fails with errLost; or it updates many.
+type mongoWrite struct {
+	collection     string
+	filter, change bson.D
+	upsert, many   bool
+}
+
+// mongoPlan is a layout on MongoDB, without transactions, which not every server has.
+// Documents of versions have k (key), n (number), at, data; patches undoes as well.
+type mongoPlan struct {
+	name    string
+	indexes map[string][]bson.D
+	// filled are the documents that a history is stored as, by collection.
+	filled  func(history []version) (map[string][]any, error)
+	current func(key string) mongoRead
+	page    func(after string) mongoRead
+	then    func(key string, at int64) []mongoRead // in turn, until one finds it
+	update  func(old, next version) ([]mongoWrite, error)
+}
+
+func mongoVersion(v version, more ...any) bson.D {
+	return append(doc("k", v.key, "n", v.number, "at", v.at, "data", v.data), doc(more...)...)
+}
+
+func mongoWhole(_, v version) (bson.D, error) {
+	return mongoVersion(v, "_id", doc("k", v.key, "n", v.number)), nil
+}
+
+func mongoPatch(next, old version) (bson.D, error) {
+	patch, err := undo(next.data, old.data)
+	old.data = patch
+	// The time is part of the identity: what a lost update leaves is not taken for another's.
+	return mongoVersion(old, "_id", doc("k", old.key, "n", old.number, "undoes", next.at), "undoes", next.at), err
+}
+
+func mongoByKey(key string) mongoRead {
+	return mongoRead{collection: mongoNow, filter: doc("_id", key), limit: 1, without: "prev"}
+}
+
+func mongoPageByKey(after string) mongoRead {
+	return mongoRead{collection: mongoNow, filter: doc("_id", doc("$gt", after)), sort: doc("_id", 1), limit: pageSize, without: "prev"}
+}
+
+func mongoThen(collection, key string, at int64) mongoRead {
+	return mongoRead{collection: collection, filter: doc("k", key, "at", doc("$lte", at)), sort: doc("at", -1), limit: 1}
+}
+
+func mongoSwap(old, next version, more ...any) mongoWrite {
+	change := append(doc("$set", doc("n", next.number, "at", next.at, "data", next.data)), doc(more...)...)
+	return mongoWrite{collection: mongoNow, filter: doc("_id", next.key, "n", old.number), change: change}
+}
+
+// mongoApart is a layout with earlier versions in a collection of their own, which one is
+// written to before the current one is replaced: a kill in between leaves a copy too many.
+func mongoApart(name string, earlier func(next, old version) (bson.D, error), then func(key string, at int64) mongoRead) mongoPlan {
+	return mongoPlan{
+		name:    name,
+		indexes: map[string][]bson.D{mongoEarlier: {doc("k", 1, "at", -1), doc("k", 1, "n", -1)}},
+		filled: func(history []version) (map[string][]any, error) {
+			last := len(history) - 1
+			documents := map[string][]any{mongoNow: {mongoVersion(history[last], "_id", history[last].key)}}
+			for i, v := range history[:last] {
+				d, err := earlier(history[i+1], v)
+				if err != nil {
+					return nil, err
+				}
+				documents[mongoEarlier] = append(documents[mongoEarlier], d)
+			}
+			return documents, nil
+		},
+		current: mongoByKey, page: mongoPageByKey,
+		then: func(key string, at int64) []mongoRead { return []mongoRead{mongoByKey(key), then(key, at)} },
+		update: func(old, next version) ([]mongoWrite, error) {
+			d, err := earlier(next, old)
+			copied := mongoWrite{collection: mongoEarlier, filter: doc("_id", member(d, "_id")), change: doc("$set", d), upsert: true}
+			return []mongoWrite{copied, mongoSwap(old, next)}, err
+		},
+	}
+}
+
+func member(d bson.D, name string) any {
+	for _, e := range d {
+		if e.Key == name {
+			return e.Value
+		}
+	}
+	return nil
+}
+
+// mongoTogether is a layout with a document for each version in one collection. The flag
+// says which is current, or is empty.
+func mongoTogether(name, flag string, newest bson.D) mongoPlan {
+	whole := func(v version, current bool) bson.D {
+		d := mongoVersion(v, "_id", doc("k", v.key, "n", v.number))
+		if flag != "" {
+			d = append(d, bson.E{Key: flag, Value: current})
+		}
+		return d
+	}
+	p := mongoPlan{
+		name:    name,
+		indexes: map[string][]bson.D{mongoNow: {doc("k", 1, "at", -1), doc("k", 1, "n", -1)}},
+		filled: func(history []version) (map[string][]any, error) {
+			documents := make([]any, len(history))
+			for i, v := range history {
+				documents[i] = whole(v, i == len(history)-1)
+			}
+			return map[string][]any{mongoNow: documents}, nil
+		},
+		current: func(key string) mongoRead {
+			return mongoRead{collection: mongoNow, filter: append(doc("k", key), newest...), sort: doc("n", -1), limit: 1}
+		},
+		then: func(key string, at int64) []mongoRead { return []mongoRead{mongoThen(mongoNow, key, at)} },
+		// The _id of the next version is its number: of two writers one finds it there.
+		update: func(old, next version) ([]mongoWrite, error) {
+			writes := []mongoWrite{{collection: mongoNow, change: whole(next, true)}}
+			if flag != "" {
+				// Also of what an update left that was killed here.
+				earlier := doc("k", next.key, flag, true, "n", doc("$lt", next.number))
+				writes = append(writes, mongoWrite{collection: mongoNow, filter: earlier, change: doc("$set", doc(flag, false)), many: true})
+			}
+			return writes, nil
+		},
+	}
+	if flag != "" {
+		p.indexes[mongoNow] = append(p.indexes[mongoNow], doc(flag, 1, "k", 1))
+		p.page = func(after string) mongoRead {
+			return mongoRead{collection: mongoNow, filter: append(doc("k", doc("$gt", after)), newest...), sort: doc("k", 1), limit: pageSize}
+		}
+		return p
+	}
+	first := func(name string) bson.D { return doc("$first", "$"+name) }
+	p.page = func(after string) mongoRead {
+		return mongoRead{collection: mongoNow, pipeline: []bson.D{
+			doc("$match", doc("k", doc("$gt", after))),
+			doc("$sort", doc("k", 1, "n", -1)),
+			doc("$group", doc("_id", "$k", "k", first("k"), "n", first("n"), "at", first("at"), "data", first("data"))),
+			doc("$sort", doc("_id", 1)),
+			doc("$limit", pageSize),
+		}}
+	}
+	return p
+}
+
+func mongoPlans() []mongoPlan {
+	return []mongoPlan{
+		mongoTogether("a document for each version", "", nil),
+		mongoTogether("the same with a current flag", "current", doc("current", true)),
+		{
+			name: "embedded history",
+			filled: func(history []version) (map[string][]any, error) {
+				last := len(history) - 1
+				prev := make([]bson.D, last)
+				for i, v := range history[:last] {
+					prev[i] = mongoVersion(v)
+				}
+				return map[string][]any{mongoNow: {mongoVersion(history[last], "_id", history[last].key, "prev", prev)}}, nil
+			},
+			current: mongoByKey, page: mongoPageByKey,
+			then: func(key string, at int64) []mongoRead {
+				until := doc("$filter", doc("input", "$prev", "as", "p", "cond", doc("$lte", bson.A{"$$p.at", at})))
+				return []mongoRead{{collection: mongoNow, pipeline: []bson.D{
+					doc("$match", doc("_id", key)),
+					doc("$project", doc("k", 1, "n", 1, "at", 1, "data", 1, "prev", doc("$slice", bson.A{until, -1}))),
+				}}}
+			},
+			update: func(old, next version) ([]mongoWrite, error) {
+				return []mongoWrite{mongoSwap(old, next, "$push", doc("prev", mongoVersion(old)))}, nil
+			},
+		},
+		mongoApart("a collection of earlier versions", mongoWhole, func(key string, at int64) mongoRead { return mongoThen(mongoEarlier, key, at) }),
+		mongoApart("deltas, backwards", mongoPatch, func(key string, at int64) mongoRead {
+			return mongoRead{collection: mongoEarlier, filter: doc("k", key), sort: doc("n", -1)}
+		}),
+	}
+}
+
+// mongoLayout is a layout in a database.
+type mongoLayout struct {
+	mongoPlan
+	client *mongo.Client
+	db     *mongo.Database
+}
+
+// openDatabase connects to the database that a URI names, with the engine's guarantees.
+func openDatabase(uri string) (*mongo.Client, *mongo.Database, error) {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetReadConcern(majorityReads).SetWriteConcern(durableWrites()).SetRetryWrites(false))
+	if err != nil {
+		return nil, nil, err
+	}
+	return client, client.Database(strings.Trim(u.Path, "/")), nil
+}
+
+// mongoSide has the layouts in databases of a server, which it makes and drops.
+func mongoSide(server string) *side {
+	s := new(side)
+	for _, plan := range mongoPlans() {
+		s.variants = append(s.variants, variant{plan.name, func(ctx context.Context, place string) (layout, error) {
+			client, db, err := openDatabase(place)
+			if err != nil {
+				return nil, err
+			}
+			for collection, indexes := range plan.indexes {
+				for _, keys := range indexes {
+					if _, err := db.Collection(collection).Indexes().CreateOne(ctx, mongo.IndexModel{Keys: keys}); err != nil {
+						return nil, err
+					}
+				}
+			}
+			return &mongoLayout{plan, client, db}, nil
+		}})
+	}
+	s.variants = append(s.variants, ofEngine(func(ctx context.Context, place string, c []driver.Collection) (driver.Engine, error) {
+		return mongostore.Open(ctx, place, mongostore.Options{Collections: c})
+	}))
+	s.place = func() (string, func() error, error) {
+		place, err := mongotest.WithDatabase(server, "asof_load_"+rand.Text())
+		return place, func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+			defer cancel()
+			client, db, err := openDatabase(place)
+			if err != nil {
+				return err
+			}
+			return errors.Join(db.Drop(ctx), client.Disconnect(ctx))
+		}, err
+	}
+	s.size = mongoSize
+	s.killed = s.killMongo
+	return s
+}
+
+// mongoSize is how many bytes the documents of a database have, uncompressed and without
+// indexes.
+func mongoSize(ctx context.Context, place string) (size int64, err error) {
+	client, db, err := openDatabase(place)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, client.Disconnect(ctx)) }()
+	names, err := db.ListCollectionNames(ctx, bson.D{})
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		cursor, err := db.Collection(name).Find(ctx, bson.D{})
+		if err != nil {
+			return 0, err
+		}
+		for cursor.Next(ctx) {
+			size += int64(len(cursor.Current))
+		}
+		if err := cursor.Err(); err != nil {
+			return 0, err
+		}
+	}
+	return size, nil
+}
+
+func (l *mongoLayout) fill(ctx context.Context, history []version) error {
+	documents, err := l.filled(history)
+	for collection, list := range documents {
+		if err == nil {
+			_, err = l.db.Collection(collection).InsertMany(ctx, list)
+		}
+	}
+	return err
+}
+
+// mongoStored is a version as it is decoded.
+type mongoStored struct {
+	Key    string        `bson:"k"`
+	Number int64         `bson:"n"`
+	At     int64         `bson:"at"`
+	Data   string        `bson:"data"`
+	Undoes int64         `bson:"undoes"`
+	Prev   []mongoStored `bson:"prev"`
+}
+
+// read passes what a read finds until yield returns false, which it reports.
+func (l *mongoLayout) read(ctx context.Context, r mongoRead, yield func(stored, error) bool) bool {
+	var cursor *mongo.Cursor
+	var err error
+	if c := l.db.Collection(r.collection); r.pipeline != nil {
+		cursor, err = c.Aggregate(ctx, r.pipeline)
+	} else {
+		o := options.Find().SetLimit(r.limit)
+		if r.sort != nil {
+			o.SetSort(r.sort)
+		}
+		if r.without != "" {
+			o.SetProjection(doc(r.without, 0))
+		}
+		cursor, err = c.Find(ctx, r.filter, o)
+	}
+	if err != nil {
+		return yield(stored{}, err)
+	}
+	defer func() { _ = cursor.Close(ctx) }()
+	for cursor.Next(ctx) {
+		var found mongoStored
+		err := cursor.Decode(&found)
+		for _, f := range append([]mongoStored{found}, found.Prev...) {
+			if !yield(stored{version{f.Key, f.Number, f.At, f.Data}, f.Undoes}, err) {
+				return false
+			}
+		}
+	}
+	return cursor.Err() == nil || yield(stored{}, cursor.Err())
+}
+
+func (l *mongoLayout) current(ctx context.Context, key string) (v version, err error) {
+	l.read(ctx, l.mongoPlan.current(key), func(s stored, e error) bool { v, err = s.version, e; return false })
+	return v, err
+}
+
+func (l *mongoLayout) page(ctx context.Context, after string) (page []version, err error) {
+	l.read(ctx, l.mongoPlan.page(after), func(s stored, e error) bool { page, err = append(page, s.version), e; return e == nil })
+	return page, err
+}
+
+func (l *mongoLayout) then(ctx context.Context, key string, at int64) (version, error) {
+	return current(at, func(yield func(stored, error) bool) {
+		for _, r := range l.mongoPlan.then(key, at) {
+			if !l.read(ctx, r, yield) {
+				return
+			}
+		}
+	})
+}
+
+func (l *mongoLayout) update(ctx context.Context, old, next version) (version, error) {
+	writes, err := l.mongoPlan.update(old, next)
+	if err != nil {
+		return version{}, err
+	}
+	for _, w := range writes {
+		c := l.db.Collection(w.collection)
+		if w.filter == nil {
+			if _, err := c.InsertOne(ctx, w.change); mongo.IsDuplicateKeyError(err) {
+				return version{}, errLost
+			} else if err != nil {
+				return version{}, err
+			}
+			continue
+		}
+		if w.many {
+			if _, err := c.UpdateMany(ctx, w.filter, w.change); err != nil {
+				return version{}, err
+			}
+			continue
+		}
+		result, err := c.UpdateOne(ctx, w.filter, w.change, options.UpdateOne().SetUpsert(w.upsert))
+		if err != nil {
+			return version{}, err
+		}
+		if result.MatchedCount+result.UpsertedCount == 0 {
+			return version{}, errLost
+		}
+	}
+	return next, nil
+}
+
+func (l *mongoLayout) close() error { return l.client.Disconnect(context.Background()) }
+
+// killMongo looks at what a kill leaves of an update: the server gets the first of the
+// commands that write, more of them each time, and then nothing more.
+func (s *side) killMongo(ctx context.Context, v variant, fill, update func(context.Context, layout) error, look func(place string) error) error {
+	for sent := int64(0); ; sent++ {
+		whole, err := s.killMongoOnce(ctx, v, sent, fill, update, look)
+		if err != nil || whole {
+			return err
+		}
+	}
+}
+
+// killMongoOnce is one of them; it reports whether the update needed no more writes.
+func (s *side) killMongoOnce(ctx context.Context, v variant, sent int64, fill, update func(context.Context, layout) error, look func(place string) error) (whole bool, err error) {
+	place, remove, err := s.place()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	l, err := v.open(ctx, place)
+	if err != nil {
+		return false, err
+	}
+	if err := errors.Join(fill(ctx, l), l.close()); err != nil {
+		return false, err
+	}
+	proxy, err := mongotest.StartProxy(ctx, options.Client().ApplyURI(place).Hosts[0])
+	if err != nil {
+		return false, err
+	}
+	defer proxy.Down()
+	through, err := proxy.URI(place)
+	if err != nil {
+		return false, err
+	}
+	if l, err = v.open(ctx, through); err != nil {
+		return false, err
+	}
+	var writes atomic.Int64
+	var dead atomic.Bool
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		switch c.Name {
+		case "insert", "update", "delete", "findAndModify":
+			if writes.Add(1) > sent {
+				dead.Store(true)
+			}
+		}
+		if dead.Load() {
+			return mongotest.CutBefore()
+		}
+		return mongotest.Pass()
+	})
+	updating, cancel := context.WithTimeout(ctx, time.Second)
+	err = update(updating, l)
+	cancel()
+	whole = !dead.Swap(true)
+	if whole && err != nil {
+		return false, err
+	}
+	err = look(place)
+	proxy.Set(nil) // so that closing has an end
+	return whole, errors.Join(err, l.close())
+}
