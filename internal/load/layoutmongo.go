@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -54,28 +55,27 @@ type mongoWrite struct {
 // Documents of versions have k (key), n (number), at, data; patches undoes as well.
 type mongoPlan struct {
 	name    string
-	indexes map[string][]bson.D
-	// filled are the documents that a history is stored as, by collection.
-	filled  func(history []version) (map[string][]any, error)
+	indexed string // the collection that has the indexes
+	indexes []bson.D
+	// filled is the document that a history is filled in with for a version, and the
+	// collection of it: the last one if there is no next. nil is none.
+	filled  func(v, next version, earlier []version) (collection string, document bson.D)
 	current func(key string) mongoRead
 	page    func(after string) mongoRead
 	then    func(key string, at int64) []mongoRead // in turn, until one finds it
-	update  func(old, next version) ([]mongoWrite, error)
+	update  func(old, next version) []mongoWrite
 }
 
 func mongoVersion(v version, more ...any) bson.D {
 	return append(doc("k", v.key, "n", v.number, "at", v.at, "data", v.data), doc(more...)...)
 }
 
-func mongoWhole(_, v version) (bson.D, error) {
-	return mongoVersion(v, "_id", doc("k", v.key, "n", v.number)), nil
-}
+func mongoWhole(v, _ version) bson.D { return mongoVersion(v, "_id", doc("k", v.key, "n", v.number)) }
 
-func mongoPatch(next, old version) (bson.D, error) {
-	patch, err := undo(next.data, old.data)
-	old.data = patch
+func mongoPatch(v, next version) bson.D {
+	v.data = undo(next.data, v.data)
 	// The time is part of the identity: what a lost update leaves is not taken for another's.
-	return mongoVersion(old, "_id", doc("k", old.key, "n", old.number, "undoes", next.at), "undoes", next.at), err
+	return mongoVersion(v, "_id", doc("k", v.key, "n", v.number, "undoes", next.at), "undoes", next.at)
 }
 
 func mongoByKey(key string) mongoRead {
@@ -95,82 +95,41 @@ func mongoSwap(old, next version, more ...any) mongoWrite {
 	return mongoWrite{collection: mongoNow, filter: doc("_id", next.key, "n", old.number), change: change}
 }
 
-// mongoApart is a layout with earlier versions in a collection of their own, which one is
-// written to before the current one is replaced: a kill in between leaves a copy too many.
-func mongoApart(name string, earlier func(next, old version) (bson.D, error), then func(key string, at int64) mongoRead) mongoPlan {
-	return mongoPlan{
-		name:    name,
-		indexes: map[string][]bson.D{mongoEarlier: {doc("k", 1, "at", -1), doc("k", 1, "n", -1)}},
-		filled: func(history []version) (map[string][]any, error) {
-			last := len(history) - 1
-			documents := map[string][]any{mongoNow: {mongoVersion(history[last], "_id", history[last].key)}}
-			for i, v := range history[:last] {
-				d, err := earlier(history[i+1], v)
-				if err != nil {
-					return nil, err
-				}
-				documents[mongoEarlier] = append(documents[mongoEarlier], d)
-			}
-			return documents, nil
-		},
-		current: mongoByKey, page: mongoPageByKey,
-		then: func(key string, at int64) []mongoRead { return []mongoRead{mongoByKey(key), then(key, at)} },
-		update: func(old, next version) ([]mongoWrite, error) {
-			d, err := earlier(next, old)
-			copied := mongoWrite{collection: mongoEarlier, filter: doc("_id", member(d, "_id")), change: doc("$set", d), upsert: true}
-			return []mongoWrite{copied, mongoSwap(old, next)}, err
-		},
-	}
-}
+func mongoByNumberAndTime() []bson.D { return []bson.D{doc("k", 1, "n", -1), doc("k", 1, "at", -1)} }
 
-func member(d bson.D, name string) any {
-	for _, e := range d {
-		if e.Key == name {
-			return e.Value
-		}
-	}
-	return nil
-}
-
-// mongoTogether is a layout with a document for each version in one collection. The flag
-// says which is current, or is empty.
-func mongoTogether(name, flag string, newest bson.D) mongoPlan {
+// mongoTogether is a layout with a document for each version in one collection. Their _id
+// is the number: of two writers one finds it there.
+func mongoTogether(name string, flagged bool) mongoPlan {
 	whole := func(v version, current bool) bson.D {
-		d := mongoVersion(v, "_id", doc("k", v.key, "n", v.number))
-		if flag != "" {
-			d = append(d, bson.E{Key: flag, Value: current})
+		d := mongoWhole(v, v)
+		if flagged {
+			d = append(d, doc("current", current)...)
 		}
 		return d
 	}
 	p := mongoPlan{
-		name:    name,
-		indexes: map[string][]bson.D{mongoNow: {doc("k", 1, "at", -1), doc("k", 1, "n", -1)}},
-		filled: func(history []version) (map[string][]any, error) {
-			documents := make([]any, len(history))
-			for i, v := range history {
-				documents[i] = whole(v, i == len(history)-1)
-			}
-			return map[string][]any{mongoNow: documents}, nil
-		},
+		name: name, indexed: mongoNow, indexes: mongoByNumberAndTime(),
+		filled: func(v, next version, _ []version) (string, bson.D) { return mongoNow, whole(v, next.number == 0) },
 		current: func(key string) mongoRead {
-			return mongoRead{collection: mongoNow, filter: append(doc("k", key), newest...), sort: doc("n", -1), limit: 1}
+			return mongoRead{collection: mongoNow, filter: doc("k", key), sort: doc("n", -1), limit: 1}
 		},
 		then: func(key string, at int64) []mongoRead { return []mongoRead{mongoThen(mongoNow, key, at)} },
-		// The _id of the next version is its number: of two writers one finds it there.
-		update: func(old, next version) ([]mongoWrite, error) {
-			writes := []mongoWrite{{collection: mongoNow, change: whole(next, true)}}
-			if flag != "" {
-				// Also of what an update left that was killed here.
-				earlier := doc("k", next.key, flag, true, "n", doc("$lt", next.number))
-				writes = append(writes, mongoWrite{collection: mongoNow, filter: earlier, change: doc("$set", doc(flag, false)), many: true})
-			}
-			return writes, nil
+		update: func(_, next version) []mongoWrite {
+			return []mongoWrite{{collection: mongoNow, change: whole(next, true)}}
 		},
 	}
-	if flag != "" {
-		p.indexes[mongoNow] = append(p.indexes[mongoNow], doc(flag, 1, "k", 1))
+	if flagged {
+		p.indexes = append(p.indexes, doc("current", 1, "k", 1))
+		p.current = func(key string) mongoRead {
+			return mongoRead{collection: mongoNow, filter: doc("k", key, "current", true), sort: doc("n", -1), limit: 1}
+		}
 		p.page = func(after string) mongoRead {
-			return mongoRead{collection: mongoNow, filter: append(doc("k", doc("$gt", after)), newest...), sort: doc("k", 1), limit: pageSize}
+			return mongoRead{collection: mongoNow, filter: doc("k", doc("$gt", after), "current", true), sort: doc("k", 1), limit: pageSize}
+		}
+		p.update = func(_, next version) []mongoWrite {
+			// The second one mends as well what an update left that was killed before it.
+			earlier := doc("k", next.key, "current", true, "n", doc("$lt", next.number))
+			return []mongoWrite{{collection: mongoNow, change: whole(next, true)}, {collection: mongoNow, filter: earlier, change: doc("$set", doc("current", false)), many: true}}
 		}
 		return p
 	}
@@ -187,34 +146,61 @@ func mongoTogether(name, flag string, newest bson.D) mongoPlan {
 	return p
 }
 
+// mongoApart is a layout with earlier versions in a collection of their own, which one is
+// written to before the current one is replaced: a kill in between leaves a copy too many.
+func mongoApart(name string, earlier func(v, next version) bson.D, then func(key string, at int64) mongoRead) mongoPlan {
+	return mongoPlan{
+		name: name, indexed: mongoEarlier, indexes: mongoByNumberAndTime(),
+		filled: func(v, next version, _ []version) (string, bson.D) {
+			if next.number == 0 {
+				return mongoNow, mongoVersion(v, "_id", v.key)
+			}
+			return mongoEarlier, earlier(v, next)
+		},
+		current: mongoByKey, page: mongoPageByKey,
+		then: func(key string, at int64) []mongoRead { return []mongoRead{mongoByKey(key), then(key, at)} },
+		update: func(old, next version) []mongoWrite {
+			d := earlier(old, next)
+			i := slices.IndexFunc(d, func(e bson.E) bool { return e.Key == "_id" })
+			return []mongoWrite{{collection: mongoEarlier, filter: d[i : i+1], change: doc("$set", d), upsert: true}, mongoSwap(old, next)}
+		},
+	}
+}
+
+func mongoEmbedded(name string) mongoPlan {
+	return mongoPlan{
+		name: name,
+		filled: func(v, next version, earlier []version) (string, bson.D) {
+			if next.number != 0 {
+				return mongoNow, nil
+			}
+			prev := make([]bson.D, len(earlier))
+			for i, v := range earlier {
+				prev[i] = mongoVersion(v)
+			}
+			return mongoNow, mongoVersion(v, "_id", v.key, "prev", prev)
+		},
+		current: mongoByKey, page: mongoPageByKey,
+		then: func(key string, at int64) []mongoRead {
+			until := doc("$filter", doc("input", "$prev", "as", "p", "cond", doc("$lte", bson.A{"$$p.at", at})))
+			return []mongoRead{{collection: mongoNow, pipeline: []bson.D{
+				doc("$match", doc("_id", key)),
+				doc("$project", doc("k", 1, "n", 1, "at", 1, "data", 1, "prev", doc("$slice", bson.A{until, -1}))),
+			}}}
+		},
+		update: func(old, next version) []mongoWrite {
+			return []mongoWrite{mongoSwap(old, next, "$push", doc("prev", mongoVersion(old)))}
+		},
+	}
+}
+
 func mongoPlans() []mongoPlan {
 	return []mongoPlan{
-		mongoTogether("a document for each version", "", nil),
-		mongoTogether("the same with a current flag", "current", doc("current", true)),
-		{
-			name: "embedded history",
-			filled: func(history []version) (map[string][]any, error) {
-				last := len(history) - 1
-				prev := make([]bson.D, last)
-				for i, v := range history[:last] {
-					prev[i] = mongoVersion(v)
-				}
-				return map[string][]any{mongoNow: {mongoVersion(history[last], "_id", history[last].key, "prev", prev)}}, nil
-			},
-			current: mongoByKey, page: mongoPageByKey,
-			then: func(key string, at int64) []mongoRead {
-				until := doc("$filter", doc("input", "$prev", "as", "p", "cond", doc("$lte", bson.A{"$$p.at", at})))
-				return []mongoRead{{collection: mongoNow, pipeline: []bson.D{
-					doc("$match", doc("_id", key)),
-					doc("$project", doc("k", 1, "n", 1, "at", 1, "data", 1, "prev", doc("$slice", bson.A{until, -1}))),
-				}}}
-			},
-			update: func(old, next version) ([]mongoWrite, error) {
-				return []mongoWrite{mongoSwap(old, next, "$push", doc("prev", mongoVersion(old)))}, nil
-			},
-		},
+		mongoTogether("a document for each version", false),
+		mongoTogether("the same with a current flag", true),
+		mongoEmbedded("embedded history"),
 		mongoApart("a collection of earlier versions", mongoWhole, func(key string, at int64) mongoRead { return mongoThen(mongoEarlier, key, at) }),
-		mongoApart("deltas, backwards", mongoPatch, func(key string, at int64) mongoRead {
+		mongoApart("deltas, backwards", mongoPatch, func(key string, _ int64) mongoRead {
 			return mongoRead{collection: mongoEarlier, filter: doc("k", key), sort: doc("n", -1)}
 		}),
 	}
@@ -249,11 +235,9 @@ func mongoSide(server string) *side {
 			if err != nil {
 				return nil, err
 			}
-			for collection, indexes := range plan.indexes {
-				for _, keys := range indexes {
-					if _, err := db.Collection(collection).Indexes().CreateOne(ctx, mongo.IndexModel{Keys: keys}); err != nil {
-						return nil, err
-					}
+			for _, keys := range plan.indexes {
+				if _, err := db.Collection(plan.indexed).Indexes().CreateOne(ctx, mongo.IndexModel{Keys: keys}); err != nil {
+					return nil, err
 				}
 			}
 			return &mongoLayout{plan, client, db}, nil
@@ -281,39 +265,32 @@ func mongoSide(server string) *side {
 
 // mongoSize is how many bytes the documents of a database have, uncompressed and without
 // indexes.
-func mongoSize(ctx context.Context, place string) (size int64, err error) {
+func mongoSize(ctx context.Context, place string) (int64, error) {
 	client, db, err := openDatabase(place)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, client.Disconnect(ctx)) }()
-	names, err := db.ListCollectionNames(ctx, bson.D{})
-	if err != nil {
-		return 0, err
+	var stats struct {
+		DataSize float64 `bson:"dataSize"`
 	}
-	for _, name := range names {
-		cursor, err := db.Collection(name).Find(ctx, bson.D{})
-		if err != nil {
-			return 0, err
-		}
-		for cursor.Next(ctx) {
-			size += int64(len(cursor.Current))
-		}
-		if err := cursor.Err(); err != nil {
-			return 0, err
-		}
-	}
-	return size, nil
+	err = db.RunCommand(ctx, doc("dbStats", 1)).Decode(&stats)
+	return int64(stats.DataSize), errors.Join(err, client.Disconnect(ctx))
 }
 
 func (l *mongoLayout) fill(ctx context.Context, history []version) error {
-	documents, err := l.filled(history)
-	for collection, list := range documents {
-		if err == nil {
-			_, err = l.db.Collection(collection).InsertMany(ctx, list)
+	documents := map[string][]any{}
+	nexts := append(history[1:len(history):len(history)], version{})
+	for i, v := range history {
+		if name, d := l.filled(v, nexts[i], history[:i]); d != nil {
+			documents[name] = append(documents[name], d)
 		}
 	}
-	return err
+	for name, list := range documents {
+		if _, err := l.db.Collection(name).InsertMany(ctx, list); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mongoStored is a version as it is decoded.
@@ -379,32 +356,26 @@ func (l *mongoLayout) then(ctx context.Context, key string, at int64) (version, 
 }
 
 func (l *mongoLayout) update(ctx context.Context, old, next version) (version, error) {
-	writes, err := l.mongoPlan.update(old, next)
-	if err != nil {
-		return version{}, err
-	}
-	for _, w := range writes {
-		c := l.db.Collection(w.collection)
-		if w.filter == nil {
-			if _, err := c.InsertOne(ctx, w.change); mongo.IsDuplicateKeyError(err) {
-				return version{}, errLost
-			} else if err != nil {
-				return version{}, err
+	for _, w := range l.mongoPlan.update(old, next) {
+		c, n, err := l.db.Collection(w.collection), int64(1), error(nil)
+		var result *mongo.UpdateResult
+		switch {
+		case w.filter == nil:
+			if _, err = c.InsertOne(ctx, w.change); mongo.IsDuplicateKeyError(err) {
+				err = errLost
 			}
-			continue
-		}
-		if w.many {
-			if _, err := c.UpdateMany(ctx, w.filter, w.change); err != nil {
-				return version{}, err
+		case w.many:
+			_, err = c.UpdateMany(ctx, w.filter, w.change)
+		default:
+			if result, err = c.UpdateOne(ctx, w.filter, w.change, options.UpdateOne().SetUpsert(w.upsert)); err == nil {
+				n = result.MatchedCount + result.UpsertedCount
 			}
-			continue
 		}
-		result, err := c.UpdateOne(ctx, w.filter, w.change, options.UpdateOne().SetUpsert(w.upsert))
+		if err == nil && n == 0 {
+			err = errLost
+		}
 		if err != nil {
 			return version{}, err
-		}
-		if result.MatchedCount+result.UpsertedCount == 0 {
-			return version{}, errLost
 		}
 	}
 	return next, nil

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -192,14 +191,9 @@ func (l *sqlLayout) fill(_ context.Context, history []version) error {
 			args := sqlArgs{":key": v.key, ":number": v.number, ":at": v.at, ":data": v.data}
 			query := l.earlier
 			if i == len(history)-1 {
-				a, b := asJSON(ats), asJSON(earlier)
-				query, args[":ats"], args[":earlier"] = l.last, a, b
+				query, args[":ats"], args[":earlier"] = l.last, asJSON(ats), asJSON(earlier)
 			} else {
-				patch, err := undo(history[i+1].data, v.data)
-				if err != nil {
-					return err
-				}
-				args[":undo"], args[":next"] = patch, history[i+1].at
+				args[":undo"], args[":next"] = undo(history[i+1].data, v.data), history[i+1].at
 				ats, earlier = append(ats, v.at), append(earlier, v.data)
 			}
 			if query == "" {
@@ -211,12 +205,6 @@ func (l *sqlLayout) fill(_ context.Context, history []version) error {
 		}
 		return nil
 	})
-}
-
-// asJSON is a list as JSON.
-func asJSON[T int64 | string](list []T) string {
-	text, _ := json.Marshal(list) // cannot fail
-	return string(text)
 }
 
 func (l *sqlLayout) current(_ context.Context, key string) (v version, err error) {
@@ -239,11 +227,7 @@ func (l *sqlLayout) then(_ context.Context, key string, at int64) (version, erro
 }
 
 func (l *sqlLayout) update(_ context.Context, old, next version) (version, error) {
-	patch, err := undo(next.data, old.data)
-	if err != nil {
-		return version{}, err
-	}
-	args := sqlArgs{":key": next.key, ":old": old.number, ":undo": patch, ":number": next.number, ":at": next.at, ":data": next.data}
+	args := sqlArgs{":key": next.key, ":old": old.number, ":undo": undo(next.data, old.data), ":number": next.number, ":at": next.at, ":data": next.data}
 	return next, l.transaction(func() error {
 		for _, query := range l.sqlStatements.update {
 			if err := l.run(query, args, nil); err != nil {
