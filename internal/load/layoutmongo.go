@@ -223,7 +223,8 @@ func openDatabase(uri string) (*mongo.Client, *mongo.Database, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return client, client.Database(strings.Trim(u.Path, "/")), nil
+	db := client.Database(strings.Trim(u.Path, "/"))
+	return client, db, nil
 }
 
 // mongoSide has the layouts in databases of a server, which it makes and drops.

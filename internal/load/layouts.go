@@ -340,13 +340,19 @@ func compareLayouts(ctx context.Context, args []string, out io.Writer) error {
 // of the times to those of asof in the same rounds.
 func measureLayouts(ctx context.Context, c config, s *side, documents, n int, out io.Writer) (err error) {
 	var list []mongoScenario
+	var ends []func() error
+	defer func() {
+		for _, end := range slices.Backward(ends) {
+			err = errors.Join(err, end())
+		}
+	}()
 	sizes := make([]int64, len(s.variants))
 	for i, v := range s.variants {
 		place, remove, err := s.place()
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, remove()) }()
+		ends = append(ends, remove)
 		l, err := v.open(ctx, place)
 		if err != nil {
 			return err
@@ -361,7 +367,7 @@ func measureLayouts(ctx context.Context, c config, s *side, documents, n int, ou
 		if l, err = v.open(ctx, place); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, l.close()) }()
+		ends = append(ends, l.close)
 		list = append(list, layoutScenarios(v.name, l, known)...)
 	}
 	results, err := mongoRounds(ctx, c, list)

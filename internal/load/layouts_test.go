@@ -78,7 +78,7 @@ func testLayout(t *testing.T, s *side, v variant) {
 			t.Fatalf("made %v\nwant %v", made, next)
 		}
 		all[i] = append(all[i], made)
-		judge(t, ctx, l, all, random)
+		judge(ctx, t, l, all, random)
 	}
 	if err := l.close(); err != nil {
 		t.Fatal(err)
@@ -87,12 +87,12 @@ func testLayout(t *testing.T, s *side, v variant) {
 		t.Fatal(err)
 	}
 	for range 3 * documents {
-		judge(t, ctx, l, all, random)
+		judge(ctx, t, l, all, random)
 	}
 }
 
 // judge compares the answers about some document with what was written.
-func judge(t *testing.T, ctx context.Context, l layout, all [][]version, random *rand.Rand) {
+func judge(ctx context.Context, t *testing.T, l layout, all [][]version, random *rand.Rand) {
 	t.Helper()
 	i := random.IntN(len(all))
 	past := all[i]

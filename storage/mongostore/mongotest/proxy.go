@@ -85,7 +85,8 @@ func NewProxy(t testing.TB, target string) *Proxy {
 func StartProxy(ctx context.Context, target string) (*Proxy, error) {
 	p := &Proxy{target: target, addr: "127.0.0.1:0", open: make(map[net.Conn]bool)}
 	p.Set(nil)
-	return p, p.Up(ctx)
+	err := p.Up(ctx)
+	return p, err
 }
 
 // Addr is where the proxy listens (host:port), also while it is down.
