@@ -402,11 +402,7 @@ func (s *side) killMongoOnce(ctx context.Context, v variant, sent int64, fill, u
 		return false, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	l, err := v.open(ctx, place)
-	if err != nil {
-		return false, err
-	}
-	if err := errors.Join(fill(ctx, l), l.close()); err != nil {
+	if err := v.prepare(ctx, place, fill); err != nil {
 		return false, err
 	}
 	proxy, err := mongotest.StartProxy(ctx, options.Client().ApplyURI(place).Hosts[0])
@@ -418,7 +414,8 @@ func (s *side) killMongoOnce(ctx context.Context, v variant, sent int64, fill, u
 	if err != nil {
 		return false, err
 	}
-	if l, err = v.open(ctx, through); err != nil {
+	l, err := v.open(ctx, through)
+	if err != nil {
 		return false, err
 	}
 	var writes atomic.Int64

@@ -52,6 +52,15 @@ type variant struct {
 	open func(ctx context.Context, place string) (layout, error)
 }
 
+// prepare fills a new store at a place.
+func (v variant) prepare(ctx context.Context, place string, fill func(context.Context, layout) error) error {
+	l, err := v.open(ctx, place)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(ctx, l), l.close())
+}
+
 // side is a database with the layouts on it.
 type side struct {
 	variants []variant
@@ -353,18 +362,18 @@ func measureLayouts(ctx context.Context, c config, s *side, documents, n int, ou
 			return err
 		}
 		ends = append(ends, remove)
-		l, err := v.open(ctx, place)
-		if err != nil {
+		var known [][]version
+		if err := v.prepare(ctx, place, func(ctx context.Context, l layout) (err error) {
+			known, err = fillLayout(ctx, l, documents, n)
 			return err
-		}
-		known, err := fillLayout(ctx, l, documents, n)
-		if err := errors.Join(err, l.close()); err != nil {
+		}); err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)
 		}
 		if sizes[i], err = s.size(ctx, place); err != nil {
 			return err
 		}
-		if l, err = v.open(ctx, place); err != nil {
+		l, err := v.open(ctx, place)
+		if err != nil {
 			return err
 		}
 		ends = append(ends, l.close)

@@ -252,14 +252,11 @@ func killSQL(ctx context.Context, v variant, fill, update func(context.Context, 
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	place := filepath.Join(dir, "store.db")
+	if err := v.prepare(ctx, place, fill); err != nil {
+		return err
+	}
 	l, err := v.open(ctx, place)
 	if err != nil {
-		return err
-	}
-	if err := errors.Join(fill(ctx, l), l.close()); err != nil {
-		return err
-	}
-	if l, err = v.open(ctx, place); err != nil {
 		return err
 	}
 	file, err1 := os.ReadFile(place)
