@@ -44,8 +44,9 @@ type params struct {
 	ID         string `json:"id"`         // the same, as clients made with Relay send it
 }
 
-// serve answers a request by POST or GET.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
+// serve answers a request by POST or GET. It reports whether that goes on, as a subscription,
+// which ends by itself.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) (goesOn bool) {
 	x, _ := h.pool.Get().(*exchange)
 	x.h, x.w, x.r, x.op = h, w, r, op
 	x.media, x.status = answerMedia(r), http.StatusOK
@@ -54,12 +55,19 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 	op.sentBy(who)
 	op.hold = h.memory.Hold(op.client)
 	op.hold.Set(int64(x.body.Cap())) // of an earlier request's body
-	defer op.hold.Set(0)
+	defer func() {
+		if !goesOn {
+			op.hold.Set(0)
+		}
+	}()
 	var p *problem
 	if denied == nil {
-		p = x.exchange(who.Context)
+		goesOn, p = x.exchange(who.Context)
 	} else {
 		p = x.challenge(denied)
+	}
+	if goesOn {
+		return true
 	}
 	if p != nil {
 		x.refuse(p)
@@ -67,6 +75,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, op *operation) {
 	op.status = x.status
 	h.finish(r.Context(), op)
 	h.release(x)
+	return false
 }
 
 // keptBuffer is the largest buffer that waits for the next request.
@@ -83,20 +92,24 @@ func (h *Handler) release(x *exchange) {
 	h.pool.Put(x)
 }
 
-// exchange reads the request, executes it and sends the answer. A problem is what to
-// send instead.
-func (x *exchange) exchange(ctx context.Context) *problem {
+// exchange reads the request, executes it and sends the answer, unless that goes on, as a
+// subscription. A problem is what to send instead.
+func (x *exchange) exchange(ctx context.Context) (goesOn bool, p *problem) {
 	if x.op.get {
 		text, _ := url.QueryUnescape(x.r.URL.RawQuery) // readURL says what is wrong
 		x.body.WriteString(text)
 	} else if p := x.readBody(ctx); p != nil {
-		return p
+		return false, p
 	}
 	run, p := x.h.begin(ctx, x.op, x.body.Bytes(), &x.params.RawParams, x.decode)
 	if p != nil {
-		return p
+		return false, p
 	}
-	defer run.end()
+	defer func() {
+		if !goesOn {
+			run.end()
+		}
+	}()
 	switch run.status {
 	case http.StatusMethodNotAllowed:
 		x.w.Header().Set("Allow", "POST")
@@ -104,18 +117,17 @@ func (x *exchange) exchange(ctx context.Context) *problem {
 		x.challenge(x.op.readOnly)
 	}
 	if x.op.transport == transportEvents && run.status <= http.StatusBadRequest {
-		x.events(run)
-		return nil
+		return x.events(run), nil
 	}
 	response := run.answer()
 	x.status = x.statusOf(run, response)
 	if x.op.get && x.status == http.StatusOK && len(response.Errors) == 0 && x.cacheable(run.oc, response) {
 		x.status = http.StatusNotModified
 		x.w.WriteHeader(x.status)
-		return nil
+		return false, nil
 	}
 	x.send(response, run.refused == nil && response.Data != nil)
-	return nil
+	return false, nil
 }
 
 // identify returns who has sent a request.
@@ -558,15 +570,15 @@ func jsonBody(r *http.Request) bool {
 // events answers an operation with server-sent events (graphql-sse, distinct
 // connections): "next" with the answer, then "complete". By GET it is what a browser's
 // EventSource asks for; that has to be closed when the operation is complete, or it asks
-// again.
-func (x *exchange) events(run *run) {
+// again. It reports whether the answer goes on, as a subscription.
+func (x *exchange) events(run *run) (goesOn bool) {
 	header := x.w.Header()
 	header.Set("Cache-Control", "no-cache")
 	header.Set("Connection", "keep-alive")
 	header.Set("Content-Type", mediaEvents)
 	if run.subscribes() {
 		x.follow(run)
-		return
+		return true
 	}
 	response := run.answer()
 	if x.h.cfg.Debug {
@@ -578,6 +590,7 @@ func (x *exchange) events(run *run) {
 	text.after = append(append(text.after, "\n\n"...), complete...)
 	x.h.setWriteDeadline(x.w, max(text.length(), shortAnswer+1))
 	_ = text.writeTo(x.w) // fails only if the client has left
+	return false
 }
 
 // complete is the last event. Browsers pass on no event without data (HTML, 9.2.6).

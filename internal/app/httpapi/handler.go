@@ -101,14 +101,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header["X-Request-Id"] = []string{request}
 	header["Cache-Control"] = noStore
 	op := &operation{start: h.cfg.Now(), request: request, most: h.cfg.Limits.Read, status: http.StatusOK}
-	defer func() {
-		if failure := recover(); failure != nil {
-			p := h.panicked(r.Context(), request, failure)
-			op.errors, op.status = p.list(), p.status
-			WriteError(w, p.status, p.code, p.message)
-			h.finish(r.Context(), op)
-		}
-	}()
+	defer h.recovered(w, r, op)
 	if r.Header["Upgrade"] != nil {
 		h.serveSocket(w, r, op)
 		return
@@ -143,7 +136,33 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"a request's Content-Encoding is not supported; send the body as it is")
 		return
 	}
-	h.serve(w, r, op)
+	if op.transport != transportEvents {
+		h.serve(w, r, op)
+		return
+	}
+	// A stream may last for long: what needs a deep stack is done by a goroutine that ends.
+	op.answered = make(chan struct{})
+	go func() {
+		goesOn := false
+		defer func() {
+			if !goesOn {
+				close(op.answered)
+			}
+		}()
+		defer h.recovered(w, r, op)
+		goesOn = h.serve(w, r, op)
+	}()
+	<-op.answered
+}
+
+// recovered is deferred: the answer to a panic is an error.
+func (h *Handler) recovered(w http.ResponseWriter, r *http.Request, op *operation) {
+	if failure := recover(); failure != nil {
+		p := h.panicked(r.Context(), op.request, failure)
+		op.errors, op.status = p.list(), p.status
+		WriteError(w, p.status, p.code, p.message)
+		h.finish(r.Context(), op)
+	}
 }
 
 // panicked logs a panic, and returns the answer to it.

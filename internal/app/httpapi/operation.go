@@ -57,6 +57,7 @@ type operation struct {
 	opContext   opContext   // its context, once it has a place
 	documentID  string      // by which the request names its document; "": it does not
 	document    *ast.QueryDocument
+	answered    chan struct{} // of a stream: closed when it has ended
 }
 
 // sentBy notes who sent it.

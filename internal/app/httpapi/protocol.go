@@ -195,6 +195,23 @@ type socketConn struct {
 	net.Conn
 
 	ending atomic.Bool
+	more   atomic.Bool // what is written is kept for the next Write
+	kept   []byte      // used by Write alone
+}
+
+// Write writes with what was kept, or keeps it. The library calls it for one frame at a time.
+func (c *socketConn) Write(p []byte) (int, error) {
+	switch {
+	case c.more.Load():
+		c.kept = append(c.kept, p...)
+		return len(p), nil
+	case c.kept == nil:
+		return c.Conn.Write(p)
+	}
+	text := append(c.kept, p...)
+	c.kept = nil
+	n, err := c.Conn.Write(text)
+	return max(n-len(text)+len(p), 0), err
 }
 
 const (

@@ -482,16 +482,20 @@ func (o *socketOperation) answer(response *graphql.Response, executed bool) {
 	o.send(messageNext, encode(new(bytes.Buffer), response, executed, o.op.instant))
 }
 
-// next sends answers of a subscription, and reports whether the client waits for more.
+// next sends answers of a subscription at once, and reports whether the client waits for more.
 func (o *socketOperation) next(answers [][]byte) bool {
-	return !slices.ContainsFunc(answers, func(text []byte) bool { return !o.send(messageNext, answerText{data: text}) })
+	payloads := make([]answerText, len(answers))
+	for i, text := range answers {
+		payloads[i].data = text
+	}
+	return o.send(messageNext, payloads...)
 }
 
 func (o *socketOperation) complete() { o.send(messageComplete, answerText{}) }
 
-// send sends a message of the operation, unless the client has ended it, and reports whether it
+// send sends messages of the operation, unless the client has ended it, and reports whether it
 // had not. Any but "next" is its last.
-func (o *socketOperation) send(kind string, payload answerText) (waited bool) {
+func (o *socketOperation) send(kind string, payloads ...answerText) (waited bool) {
 	o.mu.Lock()
 	waited = o.running[o.id] == o
 	if waited && kind != messageNext {
@@ -499,23 +503,31 @@ func (o *socketOperation) send(kind string, payload answerText) (waited bool) {
 	}
 	o.mu.Unlock()
 	if waited {
-		o.socket.send(kind, o.id, payload)
+		o.socket.send(kind, o.id, payloads...)
 	}
 	return waited
 }
 
-// send sends a message, after those that are being sent. A client that takes it too slowly
-// is dropped: then, and in general where sending fails, the connection ends.
-func (s *socket) send(kind, id string, payload answerText) {
+// send sends messages, after those that are being sent, short ones in one system call. A client
+// that takes them too slowly is dropped: then, and in general where sending fails, the connection ends.
+func (s *socket) send(kind, id string, payloads ...answerText) {
 	if s.sending.Acquire(s.ctx, 1) != nil {
 		return // it has ended
 	}
 	defer s.sending.Release(1)
-	text := messageText(kind, id, payload)
-	ctx, cancel := context.WithTimeout(s.ctx, s.h.transferTime(text.length()))
+	length := 0
+	for i, payload := range payloads {
+		payloads[i] = messageText(kind, id, payload)
+		length += payloads[i].length()
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.h.transferTime(length))
 	defer cancel()
-	if s.write(ctx, text) != nil {
-		_ = s.conn.CloseNow() // else what the client has sent before it left would be read on
+	for i, text := range payloads {
+		s.under.more.Store(i < len(payloads)-1 && text.length() <= mostCopied)
+		if s.write(ctx, text) != nil {
+			_ = s.conn.CloseNow() // else what the client has sent before it left would be read on
+			return
+		}
 	}
 }
 

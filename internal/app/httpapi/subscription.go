@@ -255,15 +255,14 @@ type eventStream struct {
 }
 
 // follow answers a subscription with server-sent events: "next" for each event, and at
-// the end "next" with the errors and "complete". Where the server stops there is neither, so
-// that clients connect again.
+// the end, when this has returned, "next" with the errors and "complete". Where the server stops there
+// is neither, so that clients connect again.
 func (x *exchange) follow(run *run) {
 	x.body = bytes.Buffer{}
 	_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
 	ctx, cancel := context.WithCancel(run.op.opContext.Context)
-	defer cancel()
 	s := &eventStream{h: x.h, w: x.w}
-	h, r := x.h, x.r // the exchange may be another request's when the timer's function ends
+	h, r, op := x.h, x.r, x.op
 	s.timer = time.AfterFunc(pingInterval, func() {
 		if _, denied := h.identify(r); denied != nil && denied.Status != http.StatusServiceUnavailable {
 			cancel() // as for WebSockets: credentials expire
@@ -272,15 +271,27 @@ func (x *exchange) follow(run *run) {
 			s.again()
 		}
 	})
-	defer s.end()
+	followed := false
+	defer func() {
+		if !followed { // it panics
+			s.end()
+		}
+	}()
 	s.send(comment)
-	ended := make(chan gqlerror.List, 1)
-	run.follow(ctx, s.write, func(wrong gqlerror.List) { ended <- wrong })
-	if list := <-ended; list != nil {
-		text := encode(new(bytes.Buffer), &graphql.Response{Errors: list}, false, "")
-		s.write([][]byte{slices.Concat(text.before, text.after)})
-		s.send([]byte(complete))
-	}
+	run.follow(ctx, s.write, func(wrong gqlerror.List) {
+		if wrong != nil {
+			text := encode(new(bytes.Buffer), &graphql.Response{Errors: wrong}, false, "")
+			s.write([][]byte{slices.Concat(text.before, text.after)})
+			s.send([]byte(complete))
+		}
+		s.end()
+		cancel()
+		run.end()
+		op.hold.Set(0)
+		h.finish(r.Context(), op)
+		close(op.answered)
+	})
+	followed = true
 }
 
 // write sends answers at once, and reports whether the client takes them.
@@ -304,6 +315,9 @@ func (s *eventStream) send(parts ...[]byte) bool {
 		length += len(part)
 	}
 	s.h.setWriteDeadline(s.w, length)
+	if length <= mostCopied {
+		parts = [][]byte{slices.Concat(parts...)} // at once, for fewer system calls
+	}
 	for _, part := range parts {
 		if _, err := s.w.Write(part); err != nil {
 			s.ended = true

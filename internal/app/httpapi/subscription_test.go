@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -394,6 +396,78 @@ func TestSubscriptionsOfClientsThatDoNotRead(t *testing.T) {
 			}
 			<-left
 		})
+	}
+}
+
+// countedListener counts the writes of its connections, which are system calls.
+type countedListener struct {
+	net.Listener
+	writes atomic.Int64
+}
+
+func (l *countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &countedConn{c, &l.writes}, err
+}
+
+type countedConn struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// What has piled up for a subscription is sent in a few system calls, whatever the number of events.
+func TestEventsAreSentTogether(t *testing.T) {
+	const events, most = 200, 20
+	var k ticks
+	s := newHandler(t, func(cfg *Config, schema *fakeSchema) {
+		k.serve(cfg, schema, func(n int) (any, error) { return fmt.Sprint(n, strings.Repeat("x", 200)), nil })
+		cfg.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) } // turns end by size alone
+	})
+	s.Server = httptest.NewUnstartedServer(s.handler)
+	counted := &countedListener{Listener: s.Listener}
+	s.Listener = counted
+	s.Start()
+	t.Cleanup(s.Close)
+	for range events {
+		k.tick()
+	}
+	c := s.connect(t, `{}`)
+	c.send(t, `{"type":"subscribe","id":"1","payload":{"query":"subscription {ticks}"}}`)
+	for n := range events {
+		if got, want := c.receive(t), fmt.Sprintf(`"position":"%d"`, n+1); !strings.Contains(got, want) {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+	if n := counted.writes.Swap(0); n > most {
+		t.Errorf("a WebSocket was sent %d events by %d system calls", events, n)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader(`{"query":"subscription {ticks}"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", mediaJSON)
+	r.Header.Set("Accept", mediaEvents)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	told := 0
+	for lines := bufio.NewScanner(response.Body); told < events && lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "data: ") {
+			told++
+			if want := fmt.Sprintf(`"position":"%d"`, told); !strings.Contains(lines.Text(), want) {
+				t.Fatalf("%s, want %s", lines.Text(), want)
+			}
+		}
+	}
+	if n := counted.writes.Load(); told < events || n > most {
+		t.Errorf("a stream was sent %d of %d events by %d system calls", told, events, n)
 	}
 }
 
