@@ -41,8 +41,11 @@ func (s *Store) tooLarge(doc []byte) string {
 	if len(doc) > s.limits.DocumentBytes {
 		return fmt.Sprintf("the document would have %d bytes; at most %d are allowed (--max-document of asof serve)", len(doc), s.limits.DocumentBytes)
 	}
-	if n := longestList(doc); n > diff.MaxElements {
-		return fmt.Sprintf("a list would have %d elements; at most %d are allowed", n, diff.MaxElements)
+	if len(doc) < 2*diff.MaxElements {
+		return ""
+	}
+	if n := listElements(doc); n > diff.MaxElements {
+		return fmt.Sprintf("the lists would have %d elements together; at most %d are allowed", n, diff.MaxElements)
 	}
 	return ""
 }
@@ -68,30 +71,28 @@ const (
 	maxGroup   = 1 << 10 // that of an approval names the draft and the approver
 )
 
-// longestList returns the number of elements of the longest list in a document, where that may
-// be more than diff.MaxElements.
-func longestList(doc []byte) (longest int) {
-	if len(doc) < 2*diff.MaxElements {
-		return 0
-	}
-	var open []int // elements of the lists around a place; of an object less than 0
-	for i := 0; i < len(doc); i++ {
-		last := len(open) - 1
-		switch doc[i] {
+// listElements returns the number of elements of all lists in a value, of which an empty one
+// counts as one.
+func listElements(value []byte) (n int) {
+	var lists []bool // which of the lists and objects around a place are lists
+	for i := 0; i < len(value); i++ {
+		switch value[i] {
 		case '"':
-			i = rawjson.End(doc, i) - 1
-		case '[':
-			open = append(open, 1)
-		case '{':
-			open = append(open, -len(doc))
+			i = rawjson.End(value, i) - 1
+		case '[', '{':
+			lists = append(lists, value[i] == '[')
+			if value[i] == '[' {
+				n++
+			}
 		case ',':
-			open[last]++
-			longest = max(longest, open[last])
+			if lists[len(lists)-1] {
+				n++
+			}
 		case ']', '}':
-			open = open[:last]
+			lists = lists[:len(lists)-1]
 		}
 	}
-	return longest
+	return n
 }
 
 func patchObject(o *ObjectType, doc []byte, patch map[string]any, path string) ([]byte, error) {

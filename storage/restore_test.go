@@ -159,6 +159,6 @@ func TestListsThatAreTooLong(t *testing.T) {
 	}
 	for _, paths := range [][]string{nil, {"/commitHistory"}} {
 		_, err := e.projects.Restore(ctx, storage.RestoreInput{Key: "a", ExpectedVersion: 3, To: &storage.VersionRef{Version: ptr(1)}, Paths: paths})
-		wantError(t, err, storage.CodeBadUserInput, "a list would have 50001 elements")
+		wantError(t, err, storage.CodeBadUserInput, "the lists would have 5000")
 	}
 }

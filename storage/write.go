@@ -4,16 +4,23 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // mergeAttempts bounds how often a merge is tried while others write, and to create
 // what others create and delete.
 const mergeAttempts = 10
+
+// maxCommitBytes is how much the documents of a commit of several may have together,
+// before and after it: all are held and compared until it is done.
+const maxCommitBytes = 4 << 20
 
 // outcome is what a write came to.
 type outcome struct {
@@ -212,13 +219,22 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 	known := 0 // so many are in conflict
 	for attempt := 1; ; attempt++ {
 		outs, ws := make([]*outcome, len(ms)), make([]driver.Write, 0, len(ms))
-		lost, made := 0, 0
+		lost, made, elements, bytes := 0, 0, 0, 0
 		for i, m := range ms {
 			o, w, err := s.prepare(ctx, op, m, len(ms) > 1 || attempt > 1, attempt > mergeAttempts)
 			if err != nil {
 				return nil, m.named(err)
 			}
 			outs[i] = o
+			if o.before != nil {
+				bytes += len(o.before.Data)
+			}
+			if w != nil {
+				bytes += len(w.Data)
+			}
+			if len(ms) > 1 && bytes > maxCommitBytes {
+				return nil, badInput("input.changes: the documents have more than %d bytes together, those before and after counted; nothing was written: send several commits", maxCommitBytes)
+			}
 			if o.conflict != nil {
 				lost++
 			}
@@ -229,6 +245,10 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 				w = &driver.Write{Compare: true}
 			} else {
 				made++
+				elements += changedElements(o.before, w)
+			}
+			if len(ms) > 1 && elements > 2*diff.MaxElements {
+				return nil, badInput("input.changes: the lists that are changed have more than %d elements together, those before and after counted; nothing was written: send several commits", 2*diff.MaxElements)
 			}
 			w.ID, w.Collection, w.Key, w.Group = newID(), m.t.Collection, m.key, group
 			w.Author = cmp.Or(m.author, actorOf(ctx).ID)
@@ -262,6 +282,24 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 		}
 		return outs, nil
 	}
+}
+
+// changedElements returns the number of elements of the lists in the fields that a write
+// changes, before and after: each may be an entry of an index.
+func changedElements(before *driver.Version, w *driver.Write) (n int) {
+	count := func(data []byte) {
+		rawjson.Members(data, func(name []byte, start, end int) bool {
+			if slices.ContainsFunc(w.Changed, func(c string) bool { return rawjson.Is(name, c) }) {
+				n += listElements(data[start:end])
+			}
+			return true
+		})
+	}
+	if before != nil {
+		count(before.Data)
+	}
+	count(w.Data)
+	return n
 }
 
 // named is an error of the mutation which says which of several it is.
