@@ -163,13 +163,15 @@ func TestSubscriptionsEndWhereEventsCannotBeTold(t *testing.T) {
 func TestThePastHasTheTimeOfAQuery(t *testing.T) {
 	const past, all, each = 12, 40, 5 // so many are told of the past
 	var k ticks
-	var clock, from atomic.Int64
+	var clock, cpu, from atomic.Int64
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 		k.serve(cfg, schema, func(n int) (any, error) {
-			clock.Add(int64(2 * time.Millisecond))
+			clock.Add(int64(3 * time.Millisecond)) // another process had the processors for a third of it
+			cpu.Add(int64(2 * time.Millisecond))
 			return text(n)
 		})
 		cfg.Now = func() time.Time { return time.Unix(0, clock.Load()) }
+		cfg.CPU = func() time.Duration { return time.Second + time.Duration(cpu.Load()) }
 		cfg.Limits.Execution = each * 2 * time.Millisecond
 		cfg.Subscribe = func(ctx context.Context) (context.Context, func(context.Context) (Watch, error)) {
 			return ctx, func(context.Context) (Watch, error) {

@@ -213,10 +213,14 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 	var answers [][]byte
 	size := 0
 	ctx, began := s.ctx, now()
+	spent, used := s.spent, time.Duration(0)
 	if s.watch.Past() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(s.ctx, s.left())
 		defer cancel()
+		if h.cfg.CPU != nil {
+			used = h.cfg.CPU()
+		}
 	}
 	more, err := s.watch.Next(ctx, func(event Event) bool {
 		at := now()
@@ -227,8 +231,11 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 		case at.After(over), size > mostCopied, s.left() <= 0:
 			return false
 		}
-		answer, took := s.run.answerTo(s.ctx, answeredKey{s.same, event.ID()}, event, s.left())
-		s.spent += took
+		left := s.left()
+		answer, took := s.run.answerTo(s.ctx, answeredKey{s.same, event.ID()}, event, left)
+		if s.spent += took; took >= left && answer.err != nil { // it was stopped
+			used = 0
+		}
 		began = now()
 		if answer.text != nil {
 			answers, size = append(answers, answer.text), size+len(answer.text)
@@ -236,7 +243,9 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 		wrong = answer.err
 		return wrong == nil && s.ctx.Err() == nil
 	})
-	s.spent += now().Sub(began)
+	if s.spent += now().Sub(began); used > 0 { // other processes may have had the processors
+		s.spent = min(s.spent, spent+h.cfg.CPU()-used)
+	}
 	if len(answers) > 0 && !s.send(answers) {
 		s.stop()
 	}
