@@ -10,8 +10,8 @@ import (
 func TestClientConfig(t *testing.T) {
 	for client, parts := range map[string][]string{
 		"apollo": {
-			"  Node: [\"License\", \"Platform\", \"Project\", \"Reading\", \"Tag\"],\n", "  VersionInfo: { merge: true },\n",
-			"      projects: pages([\"where\", \"orderBy\", \"asOf\"]),\n", "      externalLinks: elements,\n",
+			"  Node: [\"License\", \"Platform\", \"Project\", \"Reading\", \"Tag\"],\n", "  VersionInfo: { fields: { tags: elements }, merge: true },\n",
+			"      projects: pages([\"where\", \"orderBy\", \"asOf\", \"tag\"]),\n", "      externalLinks: elements,\n",
 		},
 		"urql":  {"\"Release\"", "deleteTag: remove('deleteTag'),\n", "commit: remove('commit'),\n", "tagChanged: remove('tagChanged'),\n", "  Node: [\"License\", \"Platform\", \"Project\", \"Reading\", \"Tag\"],\n"},
 		"relay": {"const others = [\"Actor\", \"ChangeGroup\", \"LicenseDraft\", "},
