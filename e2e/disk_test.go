@@ -47,8 +47,18 @@ func TestImportOutOfRoom(t *testing.T) {
 
 // A server without room says of a write that nothing was written, and why;
 // everything that was acknowledged can be read. The room is a file system of
-// the server's own.
+// the server's own, or what the size of its files is limited to.
 func TestServeOutOfRoom(t *testing.T) {
+	t.Run("files", func(t *testing.T) {
+		if runtime.GOOS == "windows" {
+			t.Skip("the shell of this system cannot limit the size of files")
+		}
+		serveOutOfRoom(t, t.TempDir(), "ulimit -f 4000; exec '"+program+"'", "its file cannot be written")
+	})
+	t.Run("disk", serveOnSmallDisk)
+}
+
+func serveOnSmallDisk(t *testing.T) {
 	const inOwnRoom = `exec unshare -rm sh -c 'mount -t tmpfs -o size=2m none "$0" && exec "$@"'`
 	dir := t.TempDir()
 	room := filepath.Join(dir, "room")
@@ -58,12 +68,17 @@ func TestServeOutOfRoom(t *testing.T) {
 	if out, err := exec.Command("sh", "-c", inOwnRoom+` "$0" true`, room).CombinedOutput(); err != nil {
 		t.Skipf("this system lets nobody mount a small file system: %v %s", err, out)
 	}
-	wrapped := filepath.Join(dir, "asof-in-room")
-	script := fmt.Sprintf("#!/bin/sh\n%s '%s' '%s' \"$@\"\n", inOwnRoom, room, program)
-	if err := os.WriteFile(wrapped, []byte(script), 0o700); err != nil {
+	serveOutOfRoom(t, room, fmt.Sprintf("%s '%s' '%s'", inOwnRoom, room, program), "its disk is full")
+}
+
+// serveOutOfRoom starts a server by a command of the shell, with a store in a directory.
+func serveOutOfRoom(t *testing.T, dir, start, why string) {
+	t.Helper()
+	wrapped := filepath.Join(t.TempDir(), "asof-in-room")
+	if err := os.WriteFile(wrapped, []byte("#!/bin/sh\n"+start+" \"$@\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s := startServer(t, wrapped, "sqlite:"+filepath.Join(room, "small.db"))
+	s := startServer(t, wrapped, "sqlite:"+filepath.Join(dir, "small.db"))
 	write := func(n int) answer {
 		return s.ask(t, `mutation ($key: ID!, $text: String!) { createTag(input: {key: $key, data: {name: "t", description: $text}}) { __typename } }`,
 			map[string]any{"key": fmt.Sprint("t", n), "text": strings.Repeat(fmt.Sprint(n, " "), 10_000)})
@@ -77,7 +92,7 @@ func TestServeOutOfRoom(t *testing.T) {
 		full = write(written)
 	}
 	written-- // without the one that failed
-	if got := full.Errors[0]; got.Extensions.Code != "UNAVAILABLE" || got.Message != "the store takes no writes now: its disk is full; nothing was written" {
+	if got := full.Errors[0]; got.Extensions.Code != "UNAVAILABLE" || got.Message != "the store takes no writes now: "+why+"; nothing was written" {
 		t.Errorf("after %d writes: %+v", written, got)
 	}
 	if written == 0 {

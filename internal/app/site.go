@@ -59,6 +59,7 @@ func (s *site) assemble(types []*storage.Type) error {
 	mux.Handle("GET /graphiql", http.RedirectHandler("./", http.StatusFound))
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("HEAD /metrics", s.verified(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))) // nothing is gathered for it
 	mux.Handle("GET /metrics", s.verified(s.api.Placed(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))))
 	options, err := s.playground(types)
 	if err != nil {

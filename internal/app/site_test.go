@@ -46,6 +46,9 @@ func TestPages(t *testing.T) {
 			}
 		}
 	}
+	if got := p.do(t, "HEAD", "/metrics", ""); got.status != 200 || got.length > 0 { // nothing was gathered
+		t.Errorf("HEAD /metrics: status %d, %d bytes", got.status, got.length)
+	}
 	if got := p.do(t, "GET", "/none", ""); got.status != 404 {
 		t.Errorf("/none: status %d", got.status)
 	}

@@ -60,8 +60,9 @@ func TestCertainErrors(t *testing.T) {
 	}{
 		{"a full disk", sqlite.ResultFull.ToError(), no + "its disk is full"},
 		{"a full disk before the end", uncommitted{sqlite.ResultFull.ToError()}, no + "its disk is full"},
-		{"a disk that fails", sqlite.ResultIOErrWrite.ToError(), ""},
-		{"a disk that fails before the end", uncommitted{sqlite.ResultIOErrWrite.ToError()}, no + "its disk fails"},
+		{"a file that may not grow", sqlite.ResultIOErrWrite.ToError(), no + "its file cannot be written"},
+		{"a disk that fails", sqlite.ResultIOErrFsync.ToError(), ""},
+		{"a disk that fails before the end", uncommitted{sqlite.ResultIOErrFsync.ToError()}, no + "its disk fails"},
 		{"a file that takes no writes", sqlite.ResultReadOnly.ToError(), ""},
 		{"a file that takes no writes before the end", uncommitted{sqlite.ResultReadOnlyDBMoved.ToError()}, no + "its file cannot be written"},
 		{"held by another program", sqlite.ResultBusy.ToError(), ""},

@@ -23,6 +23,7 @@ import (
 // another process may have changed it meanwhile.
 type fileIdentity struct {
 	files  []knownFile
+	bytes  atomic.Int64 // that the database had, when that was looked at last
 	missed atomic.Pointer[driver.Error]
 	looked time.Time // by the writer
 }
@@ -54,6 +55,9 @@ func (p *fileIdentity) observe(lock *os.File, names ...string) error {
 			return driver.Errorf(driver.CodeUnavailable, "cannot look at %s: %w", name, err)
 		}
 		files = append(files, knownFile{name, is})
+		if name == names[0] {
+			p.bytes.Store(is.Size())
+		}
 	}
 	p.files = files
 	return nil
@@ -78,11 +82,31 @@ func (p *fileIdentity) check() error {
 		default:
 			continue
 		}
-		p.missed.CompareAndSwap(nil, driver.Refused("the store takes no writes: its file was removed or replaced",
-			driver.Errorf(driver.CodeUnavailable, "%s", missedText(file.name, what))))
-		return p.missed.Load()
+		return p.miss(file.name, what)
 	}
 	return nil
+}
+
+// checkBytes is check of the database's size, where its pages take so many bytes: those that
+// were in the file are there. Newer ones may be in the log only.
+func (p *fileIdentity) checkBytes(name string, pages int64) error {
+	had := p.bytes.Load()
+	is, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return p.check()
+	case is.Size() < min(had, pages):
+		return p.miss(name, "cut off")
+	}
+	p.bytes.Store(is.Size())
+	return nil
+}
+
+// miss notes what happened to a file, and returns the error.
+func (p *fileIdentity) miss(name, what string) error {
+	p.missed.CompareAndSwap(nil, driver.Refused("the store takes no writes: its file was removed, replaced or cut off",
+		driver.Errorf(driver.CodeUnavailable, "%s", missedText(name, what))))
+	return p.missed.Load()
 }
 
 // recently is check at most once in checkInterval, for the writer.

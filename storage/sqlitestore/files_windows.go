@@ -17,6 +17,8 @@ func (*fileIdentity) observe(*os.File, ...string) error { return nil }
 
 func (*fileIdentity) check() error { return nil }
 
+func (*fileIdentity) checkBytes(string, int64) error { return nil }
+
 func (*fileIdentity) recently(time.Time) error { return nil }
 
 // lockFile takes a server's exclusive lock on a store, or a shared one for inspection.

@@ -428,8 +428,8 @@ type uncommitted struct{ error }
 func (u uncommitted) Unwrap() error { return u.error }
 
 // explain returns the code of an error and what to do; and, where it is certain that nothing
-// was written, why: before the COMMIT, and when the disk is full, since SQLite writes the
-// commit record last.
+// was written, why: before the COMMIT, and when the log does not take what is written, since
+// the record of a commit is the last of it.
 func explain(err error) driver.Error {
 	e := driver.Error{Code: driver.CodeUnavailable}
 	why, certain := "its disk fails", errors.As(err, new(uncommitted))
@@ -440,7 +440,11 @@ func explain(err error) driver.Error {
 		e.Message, why = "the database cannot be written; check the permissions of the file and its directory", "its file cannot be written"
 	case sqlite.ResultBusy, sqlite.ResultLocked:
 		why = "another program holds its file"
-	case sqlite.ResultIOErr, sqlite.ResultInterrupt, sqlite.ResultCantOpen, sqlite.ResultProtocol, sqlite.ResultNoMem:
+	case sqlite.ResultIOErr:
+		if sqlite.ErrCode(err) == sqlite.ResultIOErrWrite {
+			e.Message, why, certain = "the disk, or a limit of the size of files (ulimit -f), takes no more; nothing was written", "its file cannot be written", true
+		}
+	case sqlite.ResultInterrupt, sqlite.ResultCantOpen, sqlite.ResultProtocol, sqlite.ResultNoMem:
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
 		return driver.Error{Code: driver.CodeInternal, Message: "the database file is damaged; restore it from a backup"}
 	case sqlite.ResultTooBig:
@@ -496,8 +500,14 @@ func (s *Store) Ping(ctx context.Context) error {
 		return err
 	}
 	defer s.readers.release(c)
-	_, err = c.integer(`SELECT count(*) FROM collections`)
-	return wrap(err, "reading "+s.path)
+	if _, err = c.integer(`SELECT count(*) FROM collections`); err != nil {
+		return wrap(err, "reading "+s.path)
+	}
+	pages, err := c.integer(`SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`)
+	if err != nil {
+		return wrap(err, "reading "+s.path)
+	}
+	return s.here.checkBytes(s.path, pages)
 }
 
 // Stats implements driver.Engine. Bytes is the size of the file and its log.
