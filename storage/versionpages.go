@@ -143,6 +143,9 @@ func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (
 // page returns the page of a document's versions, which is filled when all are
 // read.
 func (l *versionLists) page(ctx context.Context, d *Document) VersionsOf {
+	if err := ctx.Err(); err != nil { // many cursors take long to read
+		return VersionsOf{Err: driver.GivenUp(err)}
+	}
 	one := &versionList{of: l, key: d.v.Key, doc: d, seen: d.seen, page: &VersionPage{}}
 	one.hash = sync.OnceValue(func() string {
 		return argsHash("versions", l.t.Name, one.key, l.args.From, l.args.To, l.args.Author, l.args.Fields)

@@ -228,6 +228,9 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 			outs[i] = o
 			if o.before != nil {
 				bytes += len(o.before.Data)
+				if o.conflict != nil || o.merged { // it was compared with earlier versions
+					bytes += len(o.before.Data)
+				}
 			}
 			if w != nil {
 				bytes += len(w.Data)

@@ -321,8 +321,12 @@ func (r *run) bound() {
 func (r *run) back(n int) { r.out = r.out[:min(n, len(r.out))] }
 
 // fail reports the error of a field, with the path to it and where it stands in
-// the request.
+// the request. It ends the writing of an answer whose time is up: what fails has
+// not asked the store, which looks at the time.
 func (r *run) fail(at *place, err error) {
+	if late := r.ctx.Err(); r.late == nil && late != nil {
+		r.late = driver.GivenUp(late)
+	}
 	ctx := r.context(at)
 	r.oc.Error(ctx, graphql.AddFieldLocationToError(ctx, err))
 }
