@@ -277,6 +277,20 @@ func TestWatchesNeedPermission(t *testing.T) {
 	one, four, last := `a@1 eve ADD /name -> "A", ADD /description -> "ada"`, `a@4 eve ADD /name -> "D", ADD /description -> "ada"`, `c@1 eve ADD /name -> "E", ADD /description -> "ada"`
 	wantTold(ada, driver.Hints{}, all, one, `a@2  REMOVE /name "A", REMOVE /description "ada"`, four, last)
 	wantTold(ada, driver.Hints{Authors: []string{"eve"}}, func() {}, one, four, last)
+	for event, err := range e.follow(storage.WithActor(t.Context(), ada), storage.WatchQuery{Hints: driver.Hints{Authors: []string{"eve"}}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Begins() { // what follows is in rounds that watches share
+			update("a", 4, object{"description": "bob"})
+			update("a", 5, object{"description": "ada"})
+			continue
+		}
+		if n := event.VersionInfo().Number(); n != 6 {
+			t.Errorf("version %d was told, whose author is not", n)
+		}
+		break
+	}
 	if len(firsts) != 2 {
 		t.Errorf("the same event has %d identities, and is told in two ways", len(firsts))
 	}

@@ -127,6 +127,7 @@ func (c *Collection[T]) TagVersion(ctx context.Context, in TagVersionInput) (*Ve
 		return &VersionTagSuccess{tag, false, in.ClientMutationID}, nil
 	}
 	tag := outs[0].doc
+	ctx = context.WithoutCancel(ctx) // what does not stand is taken back, also where nobody waits for it
 	if err := s.keeps(ctx, t, tag.v, d.v); err != nil {
 		if _, undone := s.mutate(ctx, op, op.group(), s.tagEnd(t, tag.v, nil)); undone != nil {
 			return nil, undone

@@ -250,6 +250,7 @@ func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, er
 	q.Collections, q.Keys, q.Hints = w.collections, w.query.Keys, w.query.Hints
 	for v, err := range w.store.readLog(ctx, q) {
 		if err != nil {
+			w.stride /= 4 // it may have been too much for the time that was left
 			return false, err
 		}
 		if taken = w.deliver(w.store.event(v, w.as), take); !taken {

@@ -216,7 +216,8 @@ func (m *mutation) fits(cur *driver.Version) bool {
 // conflict, none. Outcomes are in the order of the mutations: of those that are in
 // conflict, each has its own.
 func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*mutation) ([]*outcome, error) {
-	known := 0 // so many are in conflict
+	known := 0                                 // so many are in conflict
+	several := len(ms) > 1 && ms[0].path != "" // an approval alone ends its draft as well
 	for attempt := 1; ; attempt++ {
 		outs, ws := make([]*outcome, len(ms)), make([]driver.Write, 0, len(ms))
 		lost, made, elements, bytes := 0, 0, 0, 0
@@ -235,7 +236,7 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 			if w != nil {
 				bytes += len(w.Data)
 			}
-			if len(ms) > 1 && bytes > maxCommitBytes {
+			if several && bytes > maxCommitBytes {
 				return nil, badInput("input.changes: the documents have more than %d bytes together, those before and after counted; nothing was written: send several commits", maxCommitBytes)
 			}
 			if o.conflict != nil {
@@ -250,7 +251,7 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 				made++
 				elements += changedElements(o.before, w)
 			}
-			if len(ms) > 1 && elements > 2*diff.MaxElements {
+			if several && elements > 2*diff.MaxElements {
 				return nil, badInput("input.changes: the lists that are changed have more than %d elements together, those before and after counted; nothing was written: send several commits", 2*diff.MaxElements)
 			}
 			w.ID, w.Collection, w.Key, w.Group = newID(), m.t.Collection, m.key, group

@@ -68,6 +68,8 @@ func (g *generator) arguments(s *selection, f *ast.FieldDefinition) {
 			continue
 		case (a.Name == "after" || a.Name == "before") && !c.Chance(20):
 			continue
+		case a.Name == "tag" && !c.Chance(6): // what is read by one is not planned
+			continue
 		case a.Name == "version" && hasArgument(s.args, "asOf") && !ambiguous:
 			continue
 		case a.Type.NonNull && !(g.faulty && c.Chance(12)):
@@ -149,7 +151,7 @@ func probe(c *Choices, w *World, schema *ast.Schema, versions bool) (*Operation,
 		f = schema.Types[f.Type.Name()].Fields.ForName("versions")
 	}
 	for _, a := range f.Arguments {
-		if paging(a.Name) || c.Chance(2) {
+		if paging(a.Name) || a.Name == "tag" || c.Chance(2) {
 			continue
 		}
 		at.name = a.Name
