@@ -52,7 +52,7 @@ func TestReadLimit(t *testing.T) {
 	}
 }
 
-// What a document has beyond 64 KB counts twice.
+// What a document has beyond 32 KB counts twice.
 func TestLargeDocumentsCountTwice(t *testing.T) {
 	p := serve(t, "--demo", "--max-read=200KB", "--max-query=1MB")
 	for i, c := range []struct {

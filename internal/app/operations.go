@@ -233,7 +233,7 @@ func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver
 
 // usualSize is the size from which on the bytes of a document count twice: to compare it, or to
 // answer it, takes several times its memory, all of which exists at once.
-const usualSize = 64 << 10
+const usualSize = 32 << 10
 
 // count counts versions, and returns their bytes; nil ones are those that were not
 // there.
