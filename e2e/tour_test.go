@@ -105,7 +105,7 @@ func TestTourShowsEverything(t *testing.T) {
 		}
 	}
 	for _, f := range schema.MutationType.Fields {
-		if documentType.MatchString(f.Name) {
+		if documentType.MatchString(f.Name) && !strings.HasSuffix(f.Name, "Version") { // tags are in growing-old.md
 			want = append(want, "mutation "+kindOf(f.Name))
 		}
 	}

@@ -58,7 +58,7 @@ func TestLargeDocumentsCountTwice(t *testing.T) {
 	for i, c := range []struct {
 		bytes, times int
 		refused      bool
-	}{{60 << 10, 3, false}, {120 << 10, 1, false}, {150 << 10, 1, true}} {
+	}{{30 << 10, 6, false}, {110 << 10, 1, false}, {150 << 10, 1, true}} {
 		text := strings.Repeat("x", c.bytes)
 		if got := p.query(t, fmt.Sprintf(`mutation {createTag(input: {key: "large%d", data: {name: "n", description: %q}}) {__typename}}`, i, text)); len(got.codes(t)) != 0 {
 			t.Fatal(got.body)
