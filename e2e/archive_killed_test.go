@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -11,9 +12,12 @@ import (
 )
 
 // An archive has all that its source has, once and as it is, whenever the program that follows, or the
-// server that is followed, was killed.
+// server that is followed, was killed. With ASOF_TEST_FULL, of more versions and more often.
 func TestArchiveKilled(t *testing.T) {
-	const lines = 30_000
+	lines, kills := 8_000, 2
+	if os.Getenv("ASOF_TEST_FULL") != "" {
+		lines, kills = 30_000, 6
+	}
 	var history strings.Builder
 	for i := range lines {
 		fmt.Fprintf(&history, `{"collection":"platforms","id":"p%d","at":"2024-01-01T%02d:%02d:%02d.%06dZ","by":"ann","op":"put","data":{"name":"n%d","description":"%s"}}`+"\n",
@@ -30,7 +34,7 @@ func TestArchiveKilled(t *testing.T) {
 			feed(t, from, history.String())
 			random := rand.New(rand.NewPCG(16, 5))
 			cut := 0
-			for kill := range 6 { // while it reads what was there
+			for kill := range kills { // while it reads what was there
 				polls := 0
 				if killWhen(t, exec.Command(program, "archive", "--from", from, "--to", to, "--once"), func() bool {
 					polls++
@@ -39,10 +43,10 @@ func TestArchiveKilled(t *testing.T) {
 					cut++
 				}
 			}
-			t.Logf("of 6 kills %d came before the archive had all", cut)
+			t.Logf("of %d kills %d came before the archive had all", kills, cut)
 			within := strings.HasPrefix(from, "sqlite:")
 			made := 0
-			for range 5 { // while there are writers
+			for range kills { // while there are writers
 				var flags []string
 				if within {
 					flags = []string{"--archive", to}

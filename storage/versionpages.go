@@ -144,7 +144,7 @@ func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (
 // read.
 func (l *versionLists) page(ctx context.Context, d *Document) VersionsOf {
 	if err := ctx.Err(); err != nil { // many cursors take long to read
-		return VersionsOf{Err: driver.GivenUp(err)}
+		return VersionsOf{Err: Ended(err)}
 	}
 	one := &versionList{of: l, key: d.v.Key, doc: d, seen: d.seen, page: &VersionPage{}}
 	one.hash = sync.OnceValue(func() string {

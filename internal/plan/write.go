@@ -325,7 +325,7 @@ func (r *run) back(n int) { r.out = r.out[:min(n, len(r.out))] }
 // not asked the store, which looks at the time.
 func (r *run) fail(at *place, err error) {
 	if late := r.ctx.Err(); r.late == nil && late != nil {
-		r.late = driver.GivenUp(late)
+		r.late = storage.Ended(late)
 	}
 	ctx := r.context(at)
 	r.oc.Error(ctx, graphql.AddFieldLocationToError(ctx, err))
