@@ -33,7 +33,10 @@ func BenchmarkArchive(b *testing.B) {
 					if _, err := a.Follow(ctx); err != nil && ctx.Err() == nil {
 						b.Error(err)
 					}
-					time.Sleep(100 * time.Millisecond) // as the program does
+					select { // it pauses as the program does
+					case <-ctx.Done():
+					case <-time.After(100 * time.Millisecond):
+					}
 				}
 			}()
 			behind := func() float64 {

@@ -181,7 +181,9 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error)
 		Count(ctx context.Context, q *driver.Query) (int64, error)
 	} = s.engine
+	beyond := s.beyond
 	if args.Tag != nil {
+		beyond = func(context.Context, *Type, driver.Instant) error { return nil } // tagged versions are not pruned
 		if args.AsOf != nil {
 			return nil, errorf(CodeAmbiguousVersion, "asOf and tag are both given: name the versions by one of them")
 		}
@@ -202,7 +204,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		if err != nil {
 			return 0, fromDriver(ctx, err)
 		}
-		return int(n), s.beyond(ctx, t, q.At)
+		return int(n), beyond(ctx, t, q.At)
 	}
 	if args.CountOnly {
 		n, err := count(ctx)
@@ -213,7 +215,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
-	if err := s.beyond(ctx, t, q.At); err != nil {
+	if err := beyond(ctx, t, q.At); err != nil {
 		return nil, err
 	}
 	vs, more := trim(p, vs)

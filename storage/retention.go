@@ -31,8 +31,14 @@ type Period struct {
 }
 
 // before is the instant that lies a period before another one; 0 where that is before 1970.
+// A month that lacks the day counts from its last one, so that later instants have later ones.
 func (p Period) before(at driver.Instant) driver.Instant {
-	t := at.Time().AddDate(-p.Years, -p.Months, -p.Days).Add(-p.Time)
+	now := at.Time()
+	t := now.AddDate(-p.Years, -p.Months, 0)
+	if t.Day() != now.Day() {
+		t = t.AddDate(0, 0, -t.Day())
+	}
+	t = t.AddDate(0, 0, -p.Days).Add(-p.Time)
 	if t.Year() < 1970 { // an Instant may be too small for it
 		return 0
 	}

@@ -187,6 +187,31 @@ func TestPagesByTag(t *testing.T) {
 	}
 }
 
+// A cursor of a list by tag goes on when the type's past is no longer complete: what has a tag
+// is there.
+func TestPagesByTagBehindTheHorizon(t *testing.T) {
+	e := newEnvOf(t, keepTypes(&storage.Keep{Versions: 1}), nil)
+	for _, key := range []string{"a", "b"} {
+		e.create(key, object{"name": "x"})
+		if err := e.tag(key, 1, "t"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := must(e.projects.Page(e.begin(), nil, nil, ptr(1), nil, nil, nil, nil, ptr("t")))(t)
+	e.clock.advance(time.Minute)
+	for version := range 2 {
+		e.update("ann", "a", version+1, object{"stars": version})
+	}
+	e.clock.advance(2 * storage.Grace)
+	if pruneAll(t, e, false) == 0 {
+		t.Fatal("nothing was pruned")
+	}
+	next := must(e.projects.Page(e.begin(), nil, nil, ptr(1), first.PageInfo.EndCursor(), nil, nil, nil, ptr("t")))(t)
+	if diff := cmp.Diff([]string{"b"}, keysOf(next.Nodes)); diff != "" || must(next.TotalCount(e.begin()))(t) != 2 {
+		t.Error(diff)
+	}
+}
+
 // Versions with tags are not pruned, also those that are set and removed meanwhile; what had one
 // is pruned when it is removed.
 func TestTagsKeep(t *testing.T) {
