@@ -235,7 +235,8 @@ func (r *operations) randomLoad() {
 			continue
 		case g.chance(4):
 			// The model's clock is far ahead: only for ever is later for both.
-			at := g.instant()
+			// At or before 1970 is malformed, and refused before the others are looked at.
+			at := max(1, g.instant())
 			if at != driver.Forever {
 				at = min(at, now)
 			}
@@ -244,7 +245,7 @@ func (r *operations) randomLoad() {
 		}
 		at := driver.Instant(1 + g.Int64N(int64(now)))
 		if len(g.times) > 0 && g.chance(50) {
-			at = pick(g, g.times) + driver.Instant(g.IntN(3)-1)
+			at = max(1, pick(g, g.times)+driver.Instant(g.IntN(3)-1))
 		}
 		if last != nil {
 			at = max(at, last.RecordedAt+1)
