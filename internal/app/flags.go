@@ -53,6 +53,7 @@ type serveFlags struct {
 	Archive         string        `help:"Follow this server's store into another one, as asof archive does; the only way for an embedded store that is served." placeholder:"URL"`
 	ReadOnly        bool          `help:"Refuse all mutations, as for an archive, which nobody else may write to."`
 	PruneRate       int           `help:"How many versions are pruned a second at most, of types that do not keep all. 0: none by this server." default:"1000" placeholder:"N"`
+	CheckpointKey   string        `help:"A file with an Ed25519 key (PEM). GET /checkpoint then answers with a checkpoint of the store, signed with it, a new one each hour." placeholder:"FILE"`
 	CachePast       time.Duration `help:"How long HTTP caches may keep answers of which all is asked for as of an instant, or by version. Imports into the past, erased values and another schema change such answers. 0: caches ask each time whether they have changed." default:"8760h"`
 	VersionCache    size          `help:"Memory for versions that were read, of the embedded store. The process grows by some three times as much." default:"8MB" placeholder:"SIZE"`
 	Verify          string        `help:"Which reads verify the hashes of what they return: off, sampled (one in a thousand) or always (which reads everything twice)." enum:"off,sampled,always" default:"sampled"`

@@ -16,6 +16,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -45,8 +46,10 @@ type Main struct {
 
 	flags    flags
 	verifier *auth.Verifier // nil: nobody is verified
-	command  string         // what ParseFlags found
-	unknown  []unknownVariable
+	// checkpointKey signs checkpoints of a server; nil: it makes none.
+	checkpointKey ed25519.PrivateKey
+	command       string // what ParseFlags found
+	unknown       []unknownVariable
 }
 
 // The exit status of the program.

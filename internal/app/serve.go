@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -82,6 +83,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 	}
 	defer newPruning(site.store, rate, site.metrics, logger).start(ctx)()
 	defer m.startArchive(ctx, site)()
+	defer m.startCheckpoints(ctx, site)()
 	defer limitMemory(m.flags.Serve.Limits.memory())()
 	startup.ready(site)
 	server.RegisterOnShutdown(site.api.Stop) // their connections are never idle
@@ -153,6 +155,9 @@ func (m *Main) prepare() (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
+	if m.checkpointKey, err = readKey[ed25519.PrivateKey](f.CheckpointKey, "--checkpoint-key"); err != nil {
+		return err
+	}
 	m.verifier, err = f.Auth.verifier(m.Now, m.logger())
 	return err
 }
@@ -191,6 +196,7 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 		verifier: m.verifier,
 		noSchema: !m.flags.Serve.Introspection || m.flags.Serve.Trusted.Documents != nil,
 		logger:   logger,
+		signs:    m.checkpointKey != nil,
 	}
 	var err error
 	if s.api, err = m.api(store, s, logger); err != nil {

@@ -46,6 +46,9 @@ type site struct {
 	logger   *slog.Logger
 	shutting atomic.Bool
 	unready  atomic.Value // string: the reason, as logged; empty: it is ready
+
+	signs      bool // it makes checkpoints
+	checkpoint atomic.Pointer[[]byte]
 }
 
 // assemble puts the parts at their paths.
@@ -61,6 +64,9 @@ func (s *site) assemble(types []*storage.Type) error {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("HEAD /metrics", s.verified(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))) // nothing is gathered for it
 	mux.Handle("GET /metrics", s.verified(s.api.Placed(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))))
+	if s.signs {
+		mux.Handle("GET /checkpoint", s.verified(http.HandlerFunc(s.lastCheckpoint)))
+	}
 	options, err := s.playground(types)
 	if err != nil {
 		return err

@@ -9,10 +9,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
 )
 
 // checkpoint prints the checkpoint of now.
@@ -26,23 +30,74 @@ func (m *Main) checkpoint(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	now, err := engine.Now(ctx)
+	line, err := checkpointLine(ctx, engine, key)
 	if err != nil {
 		return err
 	}
+	_, err = m.Stdout.Write(line)
+	return err
+}
+
+// checkpointLine makes the checkpoint of now, signed where there is a key: a line of JSON.
+func checkpointLine(ctx context.Context, engine driver.Engine, key ed25519.PrivateKey) ([]byte, error) {
+	now, err := engine.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
 	c, err := storage.MakeCheckpoint(ctx, engine, now)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if key != nil {
 		c.Sign(key)
 	}
 	line, err := json.Marshal(c)
-	if err != nil {
-		return err
+	return append(line, '\n'), err
+}
+
+// checkpointEvery is how long a server waits before it makes another checkpoint, for which the
+// whole log is read.
+const checkpointEvery = time.Hour
+
+// startCheckpoints has a server make checkpoints where --checkpoint-key says so, for GET /checkpoint.
+// It returns what ends that and waits for the end.
+func (m *Main) startCheckpoints(ctx context.Context, site *site) (stop func()) {
+	if m.checkpointKey == nil {
+		return func() {}
 	}
-	_, err = fmt.Fprintf(m.Stdout, "%s\n", line)
-	return err
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			wait := checkpointEvery
+			line, err := checkpointLine(ctx, site.engine, m.checkpointKey)
+			if err == nil {
+				site.checkpoint.Store(&line)
+			} else if ctx.Err() == nil {
+				site.logger.WarnContext(ctx, "a checkpoint will be made in a minute", "error", err)
+				wait = time.Minute
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			}
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// lastCheckpoint answers with the last checkpoint; 503 before the first one was made.
+func (s *site) lastCheckpoint(w http.ResponseWriter, _ *http.Request) {
+	line := s.checkpoint.Load()
+	if line == nil {
+		plain(w, http.StatusServiceUnavailable, "the first checkpoint is being made")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(*line) // a client that has gone
 }
 
 // verify compares the store with what was seen of it earlier.

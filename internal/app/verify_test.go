@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -137,5 +138,39 @@ func TestVerifyUsage(t *testing.T) {
 		if status, out, errs := run(t, "", append(c.args, "--store=sqlite:"+filepath.Join(t.TempDir(), "none.db"))...); status != 2 || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: status %d: %s%s; want %q", c.args, status, out, errs, c.want)
 		}
+	}
+}
+
+// A checkpoint that a server was asked for holds for what it wrote afterwards.
+func TestCheckpointOfAServer(t *testing.T) {
+	private, public := keyFiles(t)
+	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "a.db")
+	const line = `{"collection":"tags","id":"a","at":"2025-01-01T00:00:00Z","by":"ada","op":"put","data":{"name":"A","description":""}}` + "\n"
+	if status, _, errs := run(t, line, "import", "-", store); status != 0 {
+		t.Fatal(errs)
+	}
+	p := serve(t, store, "--checkpoint-key="+private)
+	var r reply
+	for r.status != http.StatusOK {
+		if r = p.do(t, "GET", "/checkpoint", ""); r.status != http.StatusOK && r.status != http.StatusServiceUnavailable || t.Context().Err() != nil {
+			t.Fatalf("%d: %s", r.status, r.body)
+		}
+	}
+	if r := p.query(t, `mutation {createTag(input: {key: "b", data: {name: "B", description: ""}}) {__typename}}`); !strings.Contains(r.body, "CreateTagSuccess") {
+		t.Fatal(r.body)
+	}
+	p.stop()
+	kept := filepath.Join(t.TempDir(), "kept.json")
+	if err := os.WriteFile(kept, []byte(r.body), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, errs := run(t, "", "verify", store, "--checkpoint="+kept, "--public-key="+public); status != 0 || !strings.Contains(out, "holds what it held at") {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+	if r := serve(t, store).do(t, "GET", "/checkpoint", ""); r.status != http.StatusNotFound {
+		t.Errorf("without a key: %d: %s", r.status, r.body)
+	}
+	if status, _, errs := run(t, "", "serve", store, "--checkpoint-key="+public); status != 2 || !strings.Contains(errs, "--checkpoint-key") {
+		t.Errorf("a public key: status %d: %s", status, errs)
 	}
 }
