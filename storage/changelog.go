@@ -172,7 +172,7 @@ func (l *changelog) items(ctx context.Context, op *operation, hash string, p pag
 	// Each version has a change or more, the one of the place and one behind the page too.
 	err = l.each(ctx, p.backward, from, to, p.limit+2, func(at changePlace, c change, e entry) bool {
 		items = append(items, changeItem{l.store.byCollection[e.version.Collection], c, e, func() string {
-			return encodeCursor(hash, l.seen, at.At, at.Collection, at.Key, at.Number, at.index)
+			return string(appendCursor(nil, hash, l.seen, at.At, at.Collection, at.Key, at.Number, int64(at.index)))
 		}})
 		return len(items) <= p.limit
 	})
@@ -226,38 +226,21 @@ func (l *changelog) complete(ctx context.Context, p paging, place *changePlace) 
 }
 
 // places reads the cursors, and pins the list to their instant.
-func (l *changelog) places(op *operation, hash string, p paging) (after, before *changePlace, err error) {
-	var out [2]*changePlace
-	pinned := false
-	for i, c := range []struct {
-		arg    string
-		cursor *string
-	}{{"after", p.after}, {"before", p.before}} {
-		if c.cursor == nil {
-			continue
-		}
-		seen, parts, err := decodeCursor(c.arg, *c.cursor, hash, 5)
-		if err != nil {
-			return nil, nil, err
-		}
-		if pinned && seen != l.seen {
-			return nil, nil, badInput("%s: the cursors belong to lists read at different instants", c.arg)
-		}
-		if err := op.checkInstant(c.arg, seen, l.seen); err != nil {
-			return nil, nil, err
-		}
-		l.seen, pinned = seen, true
-		at, ok1 := number(parts[0])
-		collection, ok2 := parts[1].(string)
-		key, ok3 := parts[2].(string)
-		n, ok4 := number(parts[3])
-		index, ok5 := number(parts[4])
-		if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 {
-			return nil, nil, badInput("%s: %s is not a cursor of this list", c.arg, quoteShort(*c.cursor))
-		}
-		out[i] = &changePlace{driver.LogPosition{At: driver.Instant(at), Collection: collection, Key: key, Number: n}, int(index)}
+func (l *changelog) places(op *operation, hash string, p paging) (from, to *changePlace, err error) {
+	after, before, seen, err := p.places(func() string { return hash }, l.seen, false, op.latest(l.seen), changeKinds, nil)
+	l.seen = seen
+	if after != nil {
+		from = &changePlace{logPosition(after), int(after[4].(int64))}
 	}
-	return out[0], out[1], nil
+	if before != nil {
+		to = &changePlace{logPosition(before), int(before[4].(int64))}
+	}
+	return from, to, err
+}
+
+// logPosition is a place in the log.
+func logPosition(place []driver.Value) driver.LogPosition {
+	return driver.LogPosition{At: place[0].(driver.Instant), Collection: place[1].(string), Key: place[2].(string), Number: place[3].(int64)}
 }
 
 // DocumentChangelog returns a page of the changes of one document, newest

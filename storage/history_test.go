@@ -190,7 +190,7 @@ func TestVersions(t *testing.T) {
 	}
 	now := must(e.projects.Versions(e.begin(), e.get("a").Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
 	_, err := e.projects.Versions(e.begin(), d.Document, nil, nil, nil, nil, ptr(2), ptr(conn.Edges[0].Cursor()), nil, ptr(now.Edges[3].Cursor()))
-	wantError(t, err, storage.CodeBadUserInput, "different instants")
+	wantError(t, err, storage.CodeBadUserInput, "belongs to a list read at")
 	if got, info, _ := numbers(nil, ptr(2), ptr(conn.Edges[1].Cursor()), nil, nil); got != "3=2 2=1" || !info.HasNextPage || !info.HasPreviousPage {
 		t.Errorf("after: %s %+v", got, info)
 	}

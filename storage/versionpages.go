@@ -171,36 +171,16 @@ func (l *versionLists) page(ctx context.Context, d *Document) VersionsOf {
 
 // bound reads the cursors, and pins the list to their instant.
 func (o *versionList) bound() error {
-	pinned := false
-	for _, cur := range []struct {
-		arg    string
-		cursor *string
-		bound  func(number int64)
-	}{
-		{"after", o.of.p.after, func(n int64) { o.to = n }},
-		{"before", o.of.p.before, func(n int64) { o.from = n + 1 }},
-	} {
-		if cur.cursor == nil {
-			continue
-		}
-		seen, parts, err := decodeCursor(cur.arg, *cur.cursor, o.hash(), 1)
-		if err != nil {
-			return err
-		}
-		n, ok := number(parts[0])
-		if !ok || n < 1 {
-			return badInput("%s: %s is not a cursor of this list", cur.arg, quoteShort(*cur.cursor))
-		}
-		if pinned && seen != o.seen {
-			return badInput("%s: the cursors belong to lists read at different instants", cur.arg)
-		}
-		if err := o.of.op.checkInstant(cur.arg, seen, o.seen); err != nil {
-			return err
-		}
-		o.seen, pinned = seen, true
-		cur.bound(n)
+	op := o.of.op
+	after, before, seen, err := o.of.p.places(o.hash, o.seen, false, op.latest(o.seen), numberKinds, nil)
+	o.seen = seen
+	if after != nil {
+		o.to = after[0].(int64)
 	}
-	return nil
+	if before != nil {
+		o.from = before[0].(int64) + 1
+	}
+	return err
 }
 
 // read fills the pages.
@@ -449,7 +429,7 @@ func (o *versionList) fill() {
 	pg.entries, more = trim(l.p, pg.entries)
 	pg.HasNextPage, pg.HasPreviousPage = l.p.around(more)
 	pg.cursor = func(dst []byte, d *Document) []byte {
-		return appendVersionCursor(dst, o.hash(), o.seen, d.v.Number)
+		return appendCursor(dst, o.hash(), o.seen, d.v.Number)
 	}
 	known := -1
 	switch {

@@ -91,22 +91,18 @@ type watchPlace struct{ driver.LogPosition }
 const watchCursor = "watch"
 
 func (p watchPlace) encode() string {
-	return encodeCursor(watchCursor, 1, p.At, p.Collection, p.Key, p.Number)
+	return string(appendCursor(nil, watchCursor, 1, p.At, p.Collection, p.Key, p.Number))
 }
 
 func decodeWatchPlace(text string) (p watchPlace, err error) {
-	_, parts, err := decodeCursor("position", text, watchCursor, 4)
-	if err != nil {
+	_, place, err := decodeCursor("position", text, watchCursor, logKinds, nil)
+	if err == nil {
+		p.LogPosition = logPosition(place)
+	}
+	if err != nil || p.At < 0 {
 		return p, badInput("position: %s is not the position of an event", quoteShort(text))
 	}
-	at, ok1 := number(parts[0])
-	collection, ok2 := parts[1].(string)
-	key, ok3 := parts[2].(string)
-	n, ok4 := number(parts[3])
-	if !ok1 || !ok2 || !ok3 || !ok4 || at < 0 {
-		return p, badInput("position: %s is not the position of an event", quoteShort(text))
-	}
-	return watchPlace{driver.LogPosition{At: driver.Instant(at), Collection: collection, Key: key, Number: n}}, nil
+	return p, nil
 }
 
 // log is the log behind the place, up to an instant.
