@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -260,7 +258,6 @@ func mongoSide(server string) *side {
 		}, err
 	}
 	s.size = mongoSize
-	s.killed = s.killMongo
 	return s
 }
 
@@ -383,63 +380,3 @@ func (l *mongoLayout) update(ctx context.Context, old, next version) (version, e
 }
 
 func (l *mongoLayout) close() error { return l.client.Disconnect(context.Background()) }
-
-// killMongo looks at what a kill leaves of an update: the server gets the first of the
-// commands that write, more of them each time, and then nothing more.
-func (s *side) killMongo(ctx context.Context, v variant, fill, update func(context.Context, layout) error, look func(place string) error) error {
-	for sent := int64(0); ; sent++ {
-		whole, err := s.killMongoOnce(ctx, v, sent, fill, update, look)
-		if err != nil || whole {
-			return err
-		}
-	}
-}
-
-// killMongoOnce is one of them; it reports whether the update needed no more writes.
-func (s *side) killMongoOnce(ctx context.Context, v variant, sent int64, fill, update func(context.Context, layout) error, look func(place string) error) (whole bool, err error) {
-	place, remove, err := s.place()
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-	if err := v.prepare(ctx, place, fill); err != nil {
-		return false, err
-	}
-	proxy, err := mongotest.StartProxy(ctx, options.Client().ApplyURI(place).Hosts[0])
-	if err != nil {
-		return false, err
-	}
-	defer proxy.Down()
-	through, err := proxy.URI(place)
-	if err != nil {
-		return false, err
-	}
-	l, err := v.open(ctx, through)
-	if err != nil {
-		return false, err
-	}
-	var writes atomic.Int64
-	var dead atomic.Bool
-	proxy.Set(func(c mongotest.Command) mongotest.Answer {
-		switch c.Name {
-		case "insert", "update", "delete", "findAndModify":
-			if writes.Add(1) > sent {
-				dead.Store(true)
-			}
-		}
-		if dead.Load() {
-			return mongotest.CutBefore()
-		}
-		return mongotest.Pass()
-	})
-	updating, cancel := context.WithTimeout(ctx, time.Second)
-	err = update(updating, l)
-	cancel()
-	whole = !dead.Swap(true)
-	if whole && err != nil {
-		return false, err
-	}
-	err = look(place)
-	proxy.Set(nil) // so that closing has an end
-	return whole, errors.Join(err, l.close())
-}

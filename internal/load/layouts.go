@@ -68,9 +68,6 @@ type side struct {
 	place func() (place string, remove func() error, err error)
 	// size returns how many bytes the store at a place takes; it is closed.
 	size func(ctx context.Context, place string) (int64, error)
-	// killed ends the process in the middle of an update, after each thing that the update
-	// writes, and calls look with the place of what is left each time. fill fills a new store.
-	killed func(ctx context.Context, v variant, fill, update func(context.Context, layout) error, look func(place string) error) error
 }
 
 // stored is a version as it is stored: whole, or as a patch of the version that was
@@ -334,14 +331,6 @@ func compareLayouts(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	_, _ = fmt.Fprintln(out, "\n| layout | what a kill in an update leaves | and after the next update | which takes, s |\n|---|---|---|---|")
-	for _, v := range s.variants {
-		left, err := killLayout(ctx, s, v)
-		if err != nil {
-			return fmt.Errorf("%s: %w", v.name, err)
-		}
-		_, _ = fmt.Fprintf(out, "| %s | %s | %s | %.1f |\n", v.name, strings.Join(left.before, " / "), strings.Join(left.after, " / "), left.took.Seconds())
-	}
 	return nil
 }
 
@@ -392,96 +381,4 @@ func measureLayouts(ctx context.Context, c config, s *side, documents, n int, ou
 		_, _ = fmt.Fprintf(out, "| %d |\n", sizes[i]/int64(documents*n))
 	}
 	return nil
-}
-
-// leftovers are what readers see of a document after the process was killed in an
-// update, each text once: before anything is mended, and after the next update, which took
-// so long at most, from opening the store.
-type leftovers struct {
-	before, after []string
-	took          time.Duration
-}
-
-// killLayout kills updates of a document in the middle of the first page.
-func killLayout(ctx context.Context, s *side, v variant) (leftovers, error) {
-	const versions, victim = 5, pageSize / 2
-	var left leftovers
-	add := func(to *[]string, text string) {
-		if !slices.Contains(*to, text) {
-			*to = append(*to, text)
-		}
-	}
-	past := history("document-0025", versions+2, rand.New(rand.NewPCG(2, 0)))
-	fill := func(ctx context.Context, l layout) error {
-		_, err := fillLayout(ctx, l, victim, versions)
-		return errors.Join(err, l.fill(ctx, past[:versions]))
-	}
-	err := s.killed(ctx, v, fill, func(ctx context.Context, l layout) error {
-		_, err := l.update(ctx, past[versions-1], past[versions])
-		return err
-	}, func(place string) error {
-		began := time.Now()
-		l, err := v.open(ctx, place)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = l.close() }() // only read from here on
-		now, seen, err := inspect(ctx, l, past)
-		if err != nil {
-			return err
-		}
-		add(&left.before, seen)
-		// What the next writer has read is what it updates.
-		made, err := l.update(ctx, now, version{now.key, now.number + 1, now.at + layoutStep, past[now.number].data})
-		left.took = max(left.took, time.Since(began))
-		if err != nil {
-			add(&left.after, err.Error())
-			return nil
-		}
-		now, seen, err = inspect(ctx, l, past)
-		if err == nil && now != made {
-			seen += ", not current"
-		}
-		add(&left.after, seen[strings.Index(seen, " ")+1:])
-		return err
-	})
-	return left, err
-}
-
-// inspect returns the current version of a document as a reader by key sees it, and in
-// words what all readers see: its number, and whatever does not agree with that.
-func inspect(ctx context.Context, l layout, past []version) (version, string, error) {
-	now, err := l.current(ctx, past[0].key)
-	if err != nil {
-		return now, "", err
-	}
-	page, err := l.page(ctx, "")
-	if err != nil {
-		return now, "", err
-	}
-	var wrong []string
-	page = slices.DeleteFunc(page, func(v version) bool { return v.key != now.key })
-	if now.number == 0 || now.data != past[now.number-1].data {
-		wrong = append(wrong, "not what was written")
-	}
-	if len(page) != 1 {
-		wrong = append(wrong, strconv.Itoa(len(page))+" times in a page")
-	} else if page[0] != now {
-		wrong = append(wrong, "another one in pages")
-	}
-	for number, v := range past[:max(now.number, 1)] {
-		at := v.at
-		if int64(number) == now.number-1 {
-			at = now.at // asof has its own clock
-		}
-		if then, err := l.then(ctx, v.key, at); err != nil {
-			return now, "", err
-		} else if then.data != v.data && then.number == int64(number+1) || at == now.at && then != now {
-			wrong = append(wrong, fmt.Sprintf("wrong as of version %d", number+1))
-		}
-	}
-	if len(wrong) == 0 {
-		wrong = append(wrong, "whole")
-	}
-	return now, fmt.Sprintf("version %d %s", now.number, strings.Join(wrong, ", ")), nil
 }

@@ -115,30 +115,7 @@ func judge(ctx context.Context, t *testing.T, l layout, all [][]version, random 
 	}
 }
 
-// What kills leave: in transactions and in single documents either version, whole. Of
-// two writes to MongoDB without a transaction readers see the first.
-func TestLayoutsKilled(t *testing.T) {
-	either := []string{"version 5 whole", "version 6 whole"}
-	sides(t, func(t *testing.T, s *side) {
-		for _, v := range s.variants {
-			t.Run(v.name, func(t *testing.T) {
-				left, err := killLayout(t.Context(), s, v)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want := either
-				if v.name == "the same with a current flag" && t.Name()[len("TestLayoutsKilled/"):][0] == 'm' {
-					want = []string{either[0], "version 6 2 times in a page", either[1]}
-				}
-				if !slices.Equal(left.before, want) || !slices.Equal(left.after, []string{"6 whole", "7 whole"}) {
-					t.Errorf("left %q, then %q", left.before, left.after)
-				}
-			})
-		}
-	})
-}
-
-// The command prints a row for each layout and number, and what is left of each.
+// The command prints a row for each layout and number.
 func TestCompareLayouts(t *testing.T) {
 	out, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -151,7 +128,7 @@ func TestCompareLayouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line, want := range map[string]int{"\n| 2 | ": 6, "\n| 3 | ": 6, "whole": 4 * 6, "\n": 2 + 12 + 1 + 2 + 6} {
+	for line, want := range map[string]int{"\n| 2 | ": 6, "\n| 3 | ": 6, "\n": 2 + 12} {
 		if got := strings.Count(string(text), line); got != want {
 			t.Errorf("%d times %q, want %d, in\n%s", got, line, want, text)
 		}

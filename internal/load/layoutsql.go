@@ -115,7 +115,7 @@ type sqlLayout struct {
 
 // sqlSide has the layouts in SQLite files in a directory. All sync each commit.
 func sqlSide(dir string) *side {
-	s := &side{killed: killSQL}
+	s := new(side)
 	for _, of := range sqlLayouts {
 		s.variants = append(s.variants, variant{of.name, func(_ context.Context, place string) (layout, error) {
 			conn, err := openBare(place, of.schema)
@@ -242,44 +242,3 @@ func (l *sqlLayout) update(_ context.Context, old, next version) (version, error
 }
 
 func (l *sqlLayout) close() error { return l.conn.Close() }
-
-// killSQL looks at what a kill leaves of an update: SQLite appends all that it writes to its
-// log, so that is each beginning of what was appended, here after each page.
-func killSQL(ctx context.Context, v variant, fill, update func(context.Context, layout) error, look func(place string) error) error {
-	dir, err := os.MkdirTemp("", "asof-killed-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	place := filepath.Join(dir, "store.db")
-	if err := v.prepare(ctx, place, fill); err != nil {
-		return err
-	}
-	l, err := v.open(ctx, place)
-	if err != nil {
-		return err
-	}
-	file, err1 := os.ReadFile(place)
-	before, err2 := os.ReadFile(place + "-wal")
-	if err := errors.Join(err1, err2, update(ctx, l)); err != nil {
-		return errors.Join(err, l.close())
-	}
-	after, err := os.ReadFile(place + "-wal")
-	if err := errors.Join(err, l.close()); err != nil {
-		return err
-	}
-	const header, page = 32, 24 + 4096 // of the log, and in it
-	for size := len(before); size <= len(after); size += page {
-		if size == 0 {
-			size = header
-		}
-		left := filepath.Join(dir, rand.Text())
-		if err := errors.Join(os.WriteFile(left, file, 0o600), os.WriteFile(left+"-wal", after[:size], 0o600)); err != nil {
-			return err
-		}
-		if err := look(left); err != nil {
-			return err
-		}
-	}
-	return nil
-}

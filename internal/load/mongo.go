@@ -9,20 +9,13 @@ import (
 	"io"
 	"math"
 	mathrand "math/rand/v2"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"syscall"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
-	"github.com/asof/asof/storage/mongostore/mongotest"
-	"github.com/asof/asof/storage/sqlitestore"
 )
 
 // The engine's documents in a comparison with MongoDB: many with ten versions,
@@ -44,55 +37,37 @@ const (
 )
 
 // compareMongo measures the engine over MongoDB against a bare loop on the same
-// driver and server that does the same reads and writes, and the embedded
-// engine beside them. Nothing is served: what is compared is what an engine
-// costs. It makes a database of its own on the server and drops it.
+// driver and server that does the same reads and writes. Nothing is served: what is
+// compared is what an engine costs. It makes a database of its own on the server and drops it.
 func compareMongo(ctx context.Context, c config, uri string, out io.Writer) (err error) {
-	database := "asof_load_" + rand.Text()
-	store, err := mongotest.WithDatabase(uri, database)
-	if err != nil {
-		return fmt.Errorf("-mongodb: %w", err)
-	}
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetReadConcern(majorityReads).SetWriteConcern(durableWrites()))
+	store, drop, err := mongoSide(uri).place()
 	if err != nil {
 		return fmt.Errorf("-mongodb: %w", err)
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
-		defer cancel()
-		dropped := client.Database(database).Drop(ctx)
-		if dropped != nil {
-			dropped = fmt.Errorf("the database %s is left behind: %w", database, dropped)
+		if left := drop(); left != nil {
+			err = errors.Join(err, fmt.Errorf("%s is left behind: %w", mongostore.Name(store), left))
 		}
-		err = errors.Join(err, dropped, client.Disconnect(ctx))
 	}()
-	dir, err := os.MkdirTemp(c.keep, "asof-load-")
+	client, db, err := openDatabase(store)
+	if err != nil {
+		return fmt.Errorf("-mongodb: %w", err)
+	}
+	defer func() { err = errors.Join(err, client.Disconnect(context.WithoutCancel(ctx))) }()
+	engine, err := mongostore.Open(ctx, store, mongostore.Options{Collections: []driver.Collection{{Name: docsName}}})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	collections := []driver.Collection{{Name: docsName}}
-	remote, err := mongostore.Open(ctx, store, mongostore.Options{Collections: collections})
+	defer func() { _ = engine.Close() }()
+	middle, err := fill(ctx, engine)
 	if err != nil {
-		return err
+		return fmt.Errorf("filling: %w", err)
 	}
-	defer func() { _ = remote.Close() }()
-	embedded, err := sqlitestore.Open(ctx, filepath.Join(dir, "asof.db"), sqlitestore.Options{Collections: collections})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = embedded.Close() }()
-	middle := driver.Instant(0)
-	for _, engine := range []driver.Engine{remote, embedded} {
-		if middle, err = fill(ctx, engine); err != nil {
-			return fmt.Errorf("filling: %w", err)
-		}
-	}
-	bare := &bareMongo{documents: client.Database(database).Collection(docsName)}
+	bare := &bareMongo{documents: db.Collection(docsName)}
 	if err := bare.fill(ctx); err != nil {
 		return fmt.Errorf("filling: %w", err)
 	}
-	scenarios, err := mongoScenarios(ctx, remote, embedded, bare, middle)
+	scenarios, err := mongoScenarios(ctx, engine, bare, middle)
 	if err != nil {
 		return err
 	}
@@ -165,16 +140,12 @@ type mongoScenario struct {
 	run                   operation
 }
 
-func mongoScenarios(ctx context.Context, remote, embedded driver.Engine, bare *bareMongo, middle driver.Instant) ([]mongoScenario, error) {
-	known, err := readAll(ctx, remote)
+func mongoScenarios(ctx context.Context, engine driver.Engine, bare *bareMongo, middle driver.Instant) ([]mongoScenario, error) {
+	known, err := readAll(ctx, engine)
 	if err != nil {
 		return nil, err
 	}
-	knownEmbedded, err := readAll(ctx, embedded)
-	if err != nil {
-		return nil, err
-	}
-	get := func(engine driver.Engine, ref func(n int) driver.Ref) operation {
+	get := func(ref func(n int) driver.Ref) operation {
 		return func(ctx context.Context, n int) error {
 			found, err := engine.Get(ctx, docsName, []driver.Ref{ref(n)}, nil)
 			if err == nil && found[0] == nil {
@@ -197,16 +168,14 @@ func mongoScenarios(ctx context.Context, remote, embedded driver.Engine, bare *b
 	const bareRead, bareWrite, low = "bare FindOne", "bare guarded update", "update of version 10"
 	return []mongoScenario{
 		{name: bareRead, run: bare.read},
-		{name: "point read", against: bareRead, target: "time at most 1.25", run: get(remote, current)},
-		{name: "point read, long history", against: bareRead, target: "time at most 1.25", run: get(remote, func(int) driver.Ref { return driver.Ref{Key: longKey, At: driver.Forever} })},
-		{name: "read of a recent version", against: "point read", run: get(remote, recent)},
-		{name: "read as of, in the overflow", against: "point read", run: get(remote, old)},
-		{name: "point read, embedded", against: "point read", run: get(embedded, current)},
+		{name: "point read", against: bareRead, target: "time at most 1.25", run: get(current)},
+		{name: "point read, long history", against: bareRead, target: "time at most 1.25", run: get(func(int) driver.Ref { return driver.Ref{Key: longKey, At: driver.Forever} })},
+		{name: "read of a recent version", against: "point read", run: get(recent)},
+		{name: "read as of, in the overflow", against: "point read", run: get(old)},
 		update(bareWrite, "", "", bare.update),
-		update(low, bareWrite, "time at most 1.3", updates(remote, known, short)),
-		update("update of version 100", low, "", updates(remote, known, func(int) string { return steadyKey })),
-		update("update of version 10,000", low, "time at most 1.2", updates(remote, known, func(int) string { return longKey })),
-		update("update, embedded", low, "", updates(embedded, knownEmbedded, short)),
+		update(low, bareWrite, "time at most 1.3", updates(engine, known, short)),
+		update("update of version 100", low, "", updates(engine, known, func(int) string { return steadyKey })),
+		update("update of version 10,000", low, "time at most 1.2", updates(engine, known, func(int) string { return longKey })),
 	}, nil
 }
 
