@@ -30,8 +30,8 @@ func archiveType() *Type {
 	return t
 }
 
-// IsArchived reports whether an archive takes a collection along: all but what is known of the
-// store itself, which is how far it was pruned, and what it is an archive of.
+// IsArchived reports whether an archive, or an export, takes a collection along: all but what is
+// known of the store itself, which is how far it was pruned, and what it is an archive of.
 func IsArchived(collection string) bool {
 	return collection != RetentionCollection && collection != ArchiveCollection
 }
@@ -209,34 +209,17 @@ func (a *Archive) settle(ctx context.Context, at driver.Instant) error {
 
 // raiseHorizons has lists refused of which the batch has only pruned versions, before it is loaded.
 func (a *Archive) raiseHorizons(ctx context.Context) error {
-	pruned := map[string][]*driver.Version{}
-	for i := range a.batch {
-		if v := &a.batch[i]; v.Op == driver.OpPruned {
-			pruned[v.Collection] = append(pruned[v.Collection], v)
+	pruned, err := a.To.prunedNow(ctx, a.batch)
+	if err != nil {
+		return err
+	}
+	horizons := map[string]driver.Instant{}
+	for v, now := range pruned {
+		if now {
+			horizons[v.Collection] = max(horizons[v.Collection], v.SupersededAt)
 		}
 	}
-	for collection, vs := range pruned {
-		refs := make([]driver.Ref, len(vs))
-		for i, v := range vs {
-			refs[i] = driver.Ref{Key: v.Key, Number: v.Number}
-		}
-		there, err := a.To.all.Get(ctx, collection, refs, []string{})
-		if err != nil {
-			return err
-		}
-		horizon := driver.Instant(0)
-		for i, v := range vs {
-			if there[i] == nil {
-				horizon = max(horizon, v.SupersededAt)
-			}
-		}
-		if t := a.To.byCollection[collection]; t != nil && horizon > 0 {
-			if err := a.To.raiseHorizon(ctx, t, horizon); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return a.To.raiseHorizons(ctx, horizons)
 }
 
 // Verify compares both stores as of the end of the last Follow, by the last hash of each document, which

@@ -53,25 +53,59 @@ func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
 	if err := s.readPrevious(ctx, vs); err != nil {
 		return err
 	}
+	pruned, err := s.prunedNow(ctx, vs)
+	if err != nil {
+		return err
+	}
+	horizons := map[string]driver.Instant{}
 	for i := range vs {
 		v := &vs[i]
 		if v.Op == 0 {
 			v.Op = driver.OpImport
 		}
-		before, existed := s.loaded.swap(v.Collection, v.Key, v.RecordedAt, v.Data, true)
+		before := s.loaded.swap(v.Collection, v.Key, loadState{at: v.RecordedAt, data: v.Data, existed: true, pruned: pruned[v]})
+		if before.pruned {
+			horizons[v.Collection] = max(horizons[v.Collection], v.RecordedAt)
+		}
 		if v.Op == driver.OpPruned {
 			v.Changed = nil
 			continue
 		}
-		if v.Deleted && !existed && s.byCollection[v.Collection] != nil {
+		if v.Deleted && !before.existed && s.byCollection[v.Collection] != nil {
 			return &driver.LoadError{Index: i, Err: driver.Errorf(driver.CodeInvalid, "%s %q cannot be deleted: it has no version before %s", v.Collection, v.Key, v.RecordedAt)}
 		}
-		if before == nil && existed && v.Changed != nil {
+		if before.data == nil && before.existed && v.Changed != nil {
 			continue // after one that was pruned: it is said what has changed
 		}
-		v.Changed = normal.Changed(before, v.Data)
+		v.Changed = normal.Changed(before.data, v.Data)
 	}
-	return nil
+	return s.raiseHorizons(ctx, horizons)
+}
+
+// prunedNow returns those of the versions to load that were pruned elsewhere and are not here
+// in full.
+func (s *Store) prunedNow(ctx context.Context, vs []driver.Version) (map[*driver.Version]bool, error) {
+	pruned := map[string][]*driver.Version{}
+	for i := range vs {
+		if v := &vs[i]; v.Op == driver.OpPruned && s.byCollection[v.Collection] != nil { // else the engine refuses it
+			pruned[v.Collection] = append(pruned[v.Collection], v)
+		}
+	}
+	now := map[*driver.Version]bool{}
+	for collection, vs := range pruned {
+		refs := make([]driver.Ref, len(vs))
+		for i, v := range vs {
+			refs[i] = driver.Ref{Key: v.Key, At: v.RecordedAt}
+		}
+		here, err := s.all.Get(ctx, collection, refs, []string{})
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range here {
+			now[vs[i]] = v == nil || v.RecordedAt != vs[i].RecordedAt || v.Op == driver.OpPruned
+		}
+	}
+	return now, nil
 }
 
 // readPrevious reads the states before the first versions of those documents
@@ -82,7 +116,7 @@ func (s *Store) readPrevious(ctx context.Context, vs []driver.Version) error {
 		v := &vs[i]
 		if !s.loaded.knows(v.Collection, v.Key, v.RecordedAt) {
 			refs[v.Collection] = append(refs[v.Collection], driver.Ref{Key: v.Key, At: v.RecordedAt - 1})
-			s.loaded.swap(v.Collection, v.Key, v.RecordedAt-1, nil, false) // asked for once
+			s.loaded.swap(v.Collection, v.Key, loadState{at: v.RecordedAt - 1}) // asked for once
 		}
 	}
 	for collection, rs := range refs {
@@ -94,7 +128,7 @@ func (s *Store) readPrevious(ctx context.Context, vs []driver.Version) error {
 			return err
 		}
 		for i, v := range before {
-			s.loaded.swap(collection, rs[i].Key, rs[i].At, dataOf(v), v != nil)
+			s.loaded.swap(collection, rs[i].Key, loadState{at: rs[i].At, data: dataOf(v), existed: v != nil, pruned: v != nil && v.Op == driver.OpPruned})
 		}
 	}
 	return nil
@@ -121,6 +155,7 @@ type loadState struct {
 	at      driver.Instant
 	data    []byte
 	existed bool // there was a version, which may be a tombstone
+	pruned  bool // it is one that was pruned
 }
 
 // begin makes room for a batch.
@@ -158,17 +193,17 @@ func (c *loadCache) knows(collection, key string, at driver.Instant) bool {
 }
 
 // swap sets a document's state and returns the one before.
-func (c *loadCache) swap(collection, key string, at driver.Instant, data []byte, exists bool) (before []byte, existed bool) {
+func (c *loadCache) swap(collection, key string, state loadState) (before loadState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := loadKey{collection, key}
-	was, _ := c.get(k)
+	before, _ = c.get(k)
 	if c.docs == nil {
 		c.docs = map[loadKey]loadState{}
 	}
-	c.bytes += len(data) - len(c.docs[k].data)
-	c.docs[k] = loadState{at, data, exists}
-	return was.data, was.existed
+	c.bytes += len(state.data) - len(c.docs[k].data)
+	c.docs[k] = state
+	return before
 }
 
 func (c *loadCache) forget(collection, key string) {

@@ -437,14 +437,24 @@ func (s *Store) note(ctx context.Context, t *Type, r *retention) error {
 	return fromDriver(ctx, err)
 }
 
-// raiseHorizon says that lists of a type are not exact before an instant.
-func (s *Store) raiseHorizon(ctx context.Context, t *Type, to driver.Instant) error {
-	r, err := s.retention(ctx, t)
-	if err != nil || r.Horizon >= to {
-		return err
+// raiseHorizons says of collections before which instants their lists are not exact.
+func (s *Store) raiseHorizons(ctx context.Context, horizons map[string]driver.Instant) error {
+	for collection, to := range horizons {
+		t := s.byCollection[collection]
+		if t == nil {
+			continue
+		}
+		r, err := s.retention(ctx, t)
+		if err == nil && r.Horizon < to {
+			r.Horizon = to
+			err = s.note(ctx, t, &r)
+		}
+		if err != nil {
+			return err
+		}
+		s.pruning.Store(collection, true)
 	}
-	r.Horizon = to
-	return s.note(ctx, t, &r)
+	return nil
 }
 
 // check refuses a Keep that keeps nothing, or makes no sense.

@@ -505,3 +505,54 @@ func TestPrunedMeanwhile(t *testing.T) {
 		t.Errorf("a list as of %s has %d documents", at, len(p.Docs))
 	}
 }
+
+// What was pruned elsewhere is missed where it is loaded into a type that keeps all, unless it is
+// there in full.
+func TestThePrunedIsLoaded(t *testing.T) {
+	for name, of := range map[string]struct {
+		batches int
+		full    bool
+	}{"at once": {1, false}, "one by one": {2, false}, "what is there": {2, true}} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t)
+			first, second := e.clock.advance(time.Second), e.clock.advance(time.Second)
+			whole := []driver.Version{
+				{Collection: "software", Key: "a", RecordedAt: first, Data: []byte(`{"name":"1","tags":[]}`)},
+				{Collection: "software", Key: "a", RecordedAt: second, Data: []byte(`{"name":"2","tags":[]}`)},
+			}
+			lines := slices.Clone(whole)
+			lines[0] = driver.Version{Collection: "software", Key: "a", RecordedAt: first, Op: driver.OpPruned, Deleted: true}
+			if of.full {
+				must(e.store.Load(t.Context(), slices.Clone(whole)))(t)
+				e.open(fixtureTypes()) // which remembers nothing of that
+			}
+			for batch := range slices.Chunk(lines, 2/of.batches) {
+				must(e.store.Load(t.Context(), batch))(t)
+			}
+			e.clock.advance(2 * storage.Grace)
+			for _, reopened := range []bool{false, true} {
+				if reopened {
+					e.open(fixtureTypes())
+					if err := e.store.LearnPruned(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, project := e.begin(), e.store.Types()[0]
+				want := second
+				if of.full {
+					want = 0
+				}
+				_, err := e.store.Page(ctx, project, &storage.PageArgs{AsOf: &first})
+				if got := earliestOf(t, err); got != want {
+					t.Errorf("a list: %v, want that it is complete from %s on", err, want)
+				}
+				if _, err := e.store.Document(ctx, project, "a", &first, nil, nil); earliestOf(t, err) != want {
+					t.Errorf("the document: %v, want that it is complete from %s on", err, want)
+				}
+				if _, err := e.store.Page(ctx, project, &storage.PageArgs{AsOf: &second}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

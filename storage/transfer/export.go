@@ -16,7 +16,9 @@ import (
 
 // ExportOptions choose what to export and how to watch it.
 type ExportOptions struct {
-	Collections []string // empty: all, also those that the schema no longer declares
+	// Collections are those that are exported; empty: all that storage.IsArchived says, also those
+	// that the schema no longer declares.
+	Collections []string
 	// From and To bound when a version was recorded, half-open [From, To); 0
 	// means no bound. What is imported from such a part is numbered from 1, so with
 	// From it has no seals.
@@ -70,6 +72,9 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 	for v, err := range store.Engine().Log(ctx, &query) {
 		if err != nil {
 			return done.Lines, err
+		}
+		if !storage.IsArchived(v.Collection) { // an import finds out for itself
+			continue
 		}
 		shown := *v
 		if !prunes[v.Collection] || v.Number == 1 {

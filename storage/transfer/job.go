@@ -85,6 +85,9 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 	if err != nil {
 		return err
 	}
+	if !storage.IsArchived(v.Collection) { // exports had them once
+		return nil
+	}
 	it := item{line: number, version: v}
 	t, known := p.types[v.Collection]
 	switch {

@@ -299,4 +299,11 @@ func TestRoundTripOfThePruned(t *testing.T) {
 	if diff := cmp.Diff(exported, export(t, two)); diff != "" {
 		t.Errorf("the second export differs: %s", diff)
 	}
+	for _, kind := range pruned {
+		want, err := pruning.HorizonOf(t.Context(), kind)
+		got, err2 := two.HorizonOf(t.Context(), kind)
+		if got != want || err != nil || err2 != nil {
+			t.Errorf("lists of %s are exact from %s on, in the first store from %s on (%v, %v)", kind.Name, got, want, err, err2)
+		}
+	}
 }
