@@ -13,7 +13,7 @@
 //     that may be longer.
 //   - So is the text of all paths together: what lies very deep, or below very
 //     long names, is compared as a whole. So are lists and objects with more than
-//     MaxElements elements or members.
+//     MaxElements elements or members, or of more than maxBytes.
 package diff
 
 import (
@@ -88,12 +88,16 @@ const (
 // by them: to compare two lists takes some 100 bytes for each element.
 const MaxElements = 50_000
 
+// maxBytes is how long such a list or object may be: objects in lists that are compared are
+// written once more, with their members in order.
+const maxBytes = 2 << 20
+
 // Whole reports whether values at a path are compared as a whole, because the paths inside
-// would be too long, or one of the values has more than MaxElements parts.
+// would be too long, or one of the values has more than MaxElements parts or maxBytes.
 func Whole(path string, values ...[]byte) bool {
 	return len(path) > maxPath || strings.Count(path, "/") > maxNesting || slices.ContainsFunc(values, func(v []byte) bool {
-		if len(v) < 2*MaxElements {
-			return false
+		if len(v) < 2*MaxElements || len(v) > maxBytes {
+			return len(v) > maxBytes
 		}
 		n := 0
 		more := func() bool { n++; return n <= MaxElements }

@@ -248,6 +248,23 @@ func TestListsTakeLittleMemory(t *testing.T) {
 	}
 }
 
+// A very long list is compared as one value, however few elements it has.
+func TestLongListsAreOneValue(t *testing.T) {
+	for _, of := range []struct {
+		size int
+		one  bool
+	}{{1, false}, {2 << 20, true}} {
+		element := `{"a":"` + strings.Repeat("x", of.size/10) + `"`
+		list := func(b int) []byte {
+			each := fmt.Sprintf(`%s,"b":%d}`, element, b)
+			return []byte("[" + strings.Repeat(each+",", 9) + each + fmt.Sprintf(",%d]", b))
+		}
+		if got := slices.Collect(diff.Values("/l", list(1), list(2))); (len(got) == 1) != of.one {
+			t.Errorf("%d bytes: %d changes", of.size, len(got))
+		}
+	}
+}
+
 // Many small values below a long path must not repeat it each.
 func TestPathsAreBounded(t *testing.T) {
 	below := func(open, inside, end string, levels int) []byte {

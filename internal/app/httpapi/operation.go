@@ -191,6 +191,8 @@ func (h *Handler) finish(ctx context.Context, op *operation) {
 		level = slog.LevelWarn
 	case op.code() == codeInternal:
 		level = slog.LevelError
+	case op.event:
+		level = slog.LevelDebug // each commit may be one of thousands of subscriptions; metrics count them
 	}
 	if !h.cfg.Logger.Enabled(ctx, level) {
 		return

@@ -292,8 +292,8 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	if refused == 0 {
 		t.Error("subscriptions held more than the memory of all requests")
 	}
-	for _, line := range s.journal.lines(t) {
-		if line["level"] != "INFO" || line["codes"] != nil {
+	for i, line := range s.journal.lines(t) {
+		if i > 0 || line["level"] != "INFO" || line["codes"] != nil { // one has ended
 			t.Errorf("a flood is logged: %v", line)
 		}
 	}
