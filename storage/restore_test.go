@@ -143,7 +143,7 @@ func TestRestoreOfWorseThanWasDeleted(t *testing.T) {
 func TestListsThatAreTooLong(t *testing.T) {
 	e := newEnv(t, storage.WithLimits(storage.Limits{Details: 100_000}))
 	list := func(n int) string { return "[0" + strings.Repeat(",0", n-1) + "]" }
-	for _, n := range []int{50_001, 50_002, 50_000} {
+	for _, n := range []int{30_001, 30_002, 30_000} {
 		e.load("software", "a", `{"name":"a","commit_history":`+list(n)+`}`)
 	}
 	ctx, d := e.begin(), e.get("a").Document
@@ -154,11 +154,11 @@ func TestListsThatAreTooLong(t *testing.T) {
 		}
 	}
 	blame := must(e.store.Blame(ctx, d, []string{"commitHistory"}))(t)
-	if n := len(blame); n != 50_001 || blame[n-1].Version() != 3 {
+	if n := len(blame); n != 30_001 || blame[n-1].Version() != 3 {
 		t.Errorf("%d values are explained", n)
 	}
 	for _, paths := range [][]string{nil, {"/commitHistory"}} {
 		_, err := e.projects.Restore(ctx, storage.RestoreInput{Key: "a", ExpectedVersion: 3, To: &storage.VersionRef{Version: ptr(1)}, Paths: paths})
-		wantError(t, err, storage.CodeBadUserInput, "the lists would have 5000")
+		wantError(t, err, storage.CodeBadUserInput, "the lists would have 3000")
 	}
 }

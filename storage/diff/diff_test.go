@@ -226,7 +226,7 @@ func TestHostileSizes(t *testing.T) {
 
 // To compare two lists of small elements takes little more memory than their elements' places.
 func TestListsTakeLittleMemory(t *testing.T) {
-	const n = 50_000
+	const n = diff.MaxElements
 	random := rand.New(rand.NewPCG(1, 2))
 	list := func() [][]byte {
 		out := make([][]byte, n)

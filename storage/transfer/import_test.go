@@ -369,13 +369,13 @@ func TestImportHasTheLimitsOfTheAPI(t *testing.T) {
 		return fmt.Sprintf(`{"collection":"things","id":"a","at":"2024-01-02T00:00:00Z","by":%q,"message":%q,"source":%q,"op":"put","data":%s}`+"\n", by, message, source, data)
 	}
 	for name, c := range map[string]struct{ line, want string }{
-		"a list":     {line("ann", "", "", `{"labels":["a"`+strings.Repeat(`,"a"`, 50_000)+`]}`), "the lists would have 50001 elements together; at most 50000"},
-		"JSON":       {line("ann", "", "", `{"extra":{"a":[0`+strings.Repeat(`,0`, 50_000)+`]}}`), "the lists would have 50001 elements together; at most 50000"},
+		"a list":     {line("ann", "", "", `{"labels":["a"`+strings.Repeat(`,"a"`, 30_000)+`]}`), "the lists would have 30001 elements together; at most 30000"},
+		"JSON":       {line("ann", "", "", `{"extra":{"a":[0`+strings.Repeat(`,0`, 30_000)+`]}}`), "the lists would have 30001 elements together; at most 30000"},
 		"a document": {line("ann", "", "", `{"name":"`+long(8<<20)+`"}`), "the document would have 8388619 bytes; at most 8388608"},
 		"an author":  {line(long(201), "", "", `{}`), "the author has 201 bytes; at most 200"},
 		"a message":  {line("ann", long(16<<10+1), "", `{}`), "the message has 16385 bytes; at most 16384"},
 		"a group":    {line("ann", "", long(1025), `{}`), "the change group has 1025 bytes; at most 1024"},
-		"nothing":    {line(long(200), long(16<<10), long(1024), `{"labels":["a"`+strings.Repeat(`,"a"`, 49_999)+`]}`), ""},
+		"nothing":    {line(long(200), long(16<<10), long(1024), `{"labels":["a"`+strings.Repeat(`,"a"`, 29_999)+`]}`), ""},
 	} {
 		store := newStore(t)
 		in := put("a", "2024-01-01T00:00:00Z", `{}`) + c.line

@@ -69,8 +69,9 @@ func wholeSchema(schema *ast.Schema) (fields int64) {
 	return fields
 }
 
-// unbegun is the error of a root field of a mutation that has taken its time before.
-const unbegun = "the fields before this one took as long as this server allows (--max-execution); this one was not executed, and nothing was written by it: send fewer at a time"
+// unbegun is the error of a root field of a mutation that has taken half of its time before: the
+// other half is for one field, which is not stopped.
+const unbegun = "the fields before this one took half of the time that this server allows (--max-execution); this one was not executed, and nothing was written by it: send fewer at a time"
 
 const (
 	// fieldsPerLook is after how many fields the time is looked at, and memory is taken
@@ -106,7 +107,7 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	oc.RootResolverMiddleware = func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
 		one.Lock()
 		defer one.Unlock()
-		if op := operationOf(ctx); op != nil && oc.Operation.Operation == ast.Mutation && op.opContext.cpuExceeded(op.opContext.now()) {
+		if op := operationOf(ctx); op != nil && oc.Operation.Operation == ast.Mutation && op.opContext.cpuExceeded(op.opContext.now(), op.opContext.most/2) {
 			path := ast.Path{ast.PathName(graphql.GetRootFieldContext(ctx).Field.Alias)}
 			graphql.AddError(ctx, &gqlerror.Error{Message: unbegun, Path: path, Extensions: map[string]any{"code": CodeUnavailable}})
 			return graphql.Null

@@ -250,14 +250,14 @@ const inaccuracy = 32
 // execute notes when the execution began, and that it may take at most a time, both by the
 // clock and by the processor time of the process: on a busy machine the clock alone tells
 // nothing about an operation. With finishes, of a mutation, Err does not report that this time
-// is over; no further root field is begun then. It is called before the context is shared.
+// is over; no further root field is begun once half of it is. It is called before the context is shared.
 func (c *opContext) execute(since time.Time, most time.Duration, p *processor, finishes bool) {
 	c.executing, c.used, c.most, c.cpu, c.finishes = since, p.before(since, most/inaccuracy), most, p.now, finishes
 }
 
-// cpuExceeded reports whether the operation was executed for as long as it may be.
-func (c *opContext) cpuExceeded(now time.Time) bool {
-	return c.cpu != nil && now.Sub(c.executing) >= c.most/3*2 && c.cpu()-c.used >= c.most
+// cpuExceeded reports whether the operation was executed for a time.
+func (c *opContext) cpuExceeded(now time.Time, most time.Duration) bool {
+	return c.cpu != nil && now.Sub(c.executing) >= most/3*2 && c.cpu()-c.used >= most
 }
 
 // timer is a context that ends as an opContext.
@@ -324,7 +324,7 @@ func (c *opContext) Err() error {
 	default:
 		err = c.Context.Err()
 	}
-	if err == nil && !c.finishes && c.cpuExceeded(now) {
+	if err == nil && !c.finishes && c.cpuExceeded(now, c.most) {
 		err = context.DeadlineExceeded
 	}
 	if err == nil {

@@ -60,7 +60,7 @@ const (
 	largeTags    = 62 // of a megabyte each: an operation may read 64 MB of them
 	largeText    = 1_000_000
 	selfTag      = "r" // refers to itself all over
-	selfCount    = 200_000
+	selfCount    = 30_000
 	linksTag     = "links" // has many links, in another order in each version
 	jsonProject  = "json"  // has an object of many members, others in each version
 	editsProject = "edits" // has a long text, edited in each version
