@@ -74,7 +74,7 @@ type MutationResolver interface {
 	DeleteProject(ctx context.Context, input storage.DeleteInput) (model.Result, error)
 	RestoreProject(ctx context.Context, input storage.RestoreInput) (model.Result, error)
 	StartProjectDraft(ctx context.Context, input storage.StartDraftInput) (*storage.DraftSuccess[*model.Project], error)
-	SaveProjectDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error)
+	SaveProjectDraft(ctx context.Context, input map[string]any) (model.Result, error)
 	ApproveProjectDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error)
 	DiscardProjectDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error)
 	TagProjectVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error)
@@ -84,7 +84,7 @@ type MutationResolver interface {
 	DeleteTag(ctx context.Context, input storage.DeleteInput) (model.Result, error)
 	RestoreTag(ctx context.Context, input storage.RestoreInput) (model.Result, error)
 	StartTagDraft(ctx context.Context, input storage.StartDraftInput) (*storage.DraftSuccess[*model.Tag], error)
-	SaveTagDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error)
+	SaveTagDraft(ctx context.Context, input map[string]any) (model.Result, error)
 	ApproveTagDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error)
 	DiscardTagDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error)
 	TagTagVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error)
@@ -94,7 +94,7 @@ type MutationResolver interface {
 	DeleteLicense(ctx context.Context, input storage.DeleteInput) (model.Result, error)
 	RestoreLicense(ctx context.Context, input storage.RestoreInput) (model.Result, error)
 	StartLicenseDraft(ctx context.Context, input storage.StartDraftInput) (*storage.DraftSuccess[*model.License], error)
-	SaveLicenseDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error)
+	SaveLicenseDraft(ctx context.Context, input map[string]any) (model.Result, error)
 	ApproveLicenseDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error)
 	DiscardLicenseDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error)
 	TagLicenseVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error)
@@ -104,7 +104,7 @@ type MutationResolver interface {
 	DeletePlatform(ctx context.Context, input storage.DeleteInput) (model.Result, error)
 	RestorePlatform(ctx context.Context, input storage.RestoreInput) (model.Result, error)
 	StartPlatformDraft(ctx context.Context, input storage.StartDraftInput) (*storage.DraftSuccess[*model.Platform], error)
-	SavePlatformDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error)
+	SavePlatformDraft(ctx context.Context, input map[string]any) (model.Result, error)
 	ApprovePlatformDraft(ctx context.Context, input storage.ApproveDraftInput) (model.Result, error)
 	DiscardPlatformDraft(ctx context.Context, input storage.DiscardDraftInput) (*storage.DiscardDraftSuccess, error)
 	TagPlatformVersion(ctx context.Context, input storage.TagVersionInput) (*storage.VersionTagSuccess, error)
@@ -236,10 +236,6 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRestorePlatformInput,
 		ec.unmarshalInputRestoreProjectInput,
 		ec.unmarshalInputRestoreTagInput,
-		ec.unmarshalInputSaveLicenseDraftInput,
-		ec.unmarshalInputSavePlatformDraftInput,
-		ec.unmarshalInputSaveProjectDraftInput,
-		ec.unmarshalInputSaveTagDraftInput,
 		ec.unmarshalInputSince,
 		ec.unmarshalInputStartDraftInput,
 		ec.unmarshalInputTagOrder,
@@ -2413,8 +2409,8 @@ func (ec *executionContext) field_Mutation_saveLicenseDraft_args(ctx context.Con
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (storage.SaveDraftInput, error) {
-			return ec.unmarshalNSaveLicenseDraftInput2githubᚗcomᚋasofᚋasofᚋstorageᚐSaveDraftInput(ctx, v)
+		func(ctx context.Context, v any) (map[string]any, error) {
+			return ec.unmarshalNSaveLicenseDraftInput2map(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2427,8 +2423,8 @@ func (ec *executionContext) field_Mutation_savePlatformDraft_args(ctx context.Co
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (storage.SaveDraftInput, error) {
-			return ec.unmarshalNSavePlatformDraftInput2githubᚗcomᚋasofᚋasofᚋstorageᚐSaveDraftInput(ctx, v)
+		func(ctx context.Context, v any) (map[string]any, error) {
+			return ec.unmarshalNSavePlatformDraftInput2map(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2441,8 +2437,8 @@ func (ec *executionContext) field_Mutation_saveProjectDraft_args(ctx context.Con
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (storage.SaveDraftInput, error) {
-			return ec.unmarshalNSaveProjectDraftInput2githubᚗcomᚋasofᚋasofᚋstorageᚐSaveDraftInput(ctx, v)
+		func(ctx context.Context, v any) (map[string]any, error) {
+			return ec.unmarshalNSaveProjectDraftInput2map(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2455,8 +2451,8 @@ func (ec *executionContext) field_Mutation_saveTagDraft_args(ctx context.Context
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (storage.SaveDraftInput, error) {
-			return ec.unmarshalNSaveTagDraftInput2githubᚗcomᚋasofᚋasofᚋstorageᚐSaveDraftInput(ctx, v)
+		func(ctx context.Context, v any) (map[string]any, error) {
+			return ec.unmarshalNSaveTagDraftInput2map(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3604,7 +3600,7 @@ func (ec *executionContext) field_Query_licenseDrafts_args(ctx context.Context, 
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "where",
 		func(ctx context.Context, v any) (map[string]any, error) {
-			return ec.unmarshalODraftWhere2map(ctx, v)
+			return ec.unmarshalOLicenseDraftWhere2map(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3822,7 +3818,7 @@ func (ec *executionContext) field_Query_platformDrafts_args(ctx context.Context,
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "where",
 		func(ctx context.Context, v any) (map[string]any, error) {
-			return ec.unmarshalODraftWhere2map(ctx, v)
+			return ec.unmarshalOPlatformDraftWhere2map(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -4012,7 +4008,7 @@ func (ec *executionContext) field_Query_projectDrafts_args(ctx context.Context, 
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "where",
 		func(ctx context.Context, v any) (map[string]any, error) {
-			return ec.unmarshalODraftWhere2map(ctx, v)
+			return ec.unmarshalOProjectDraftWhere2map(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -4202,7 +4198,7 @@ func (ec *executionContext) field_Query_tagDrafts_args(ctx context.Context, rawA
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "where",
 		func(ctx context.Context, v any) (map[string]any, error) {
-			return ec.unmarshalODraftWhere2map(ctx, v)
+			return ec.unmarshalOTagDraftWhere2map(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -11611,7 +11607,7 @@ func (ec *executionContext) _Mutation_saveProjectDraft(ctx context.Context, fiel
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().SaveProjectDraft(ctx, fc.Args["input"].(storage.SaveDraftInput))
+			return ec.Resolvers.Mutation().SaveProjectDraft(ctx, fc.Args["input"].(map[string]any))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.Result) graphql.Marshaler {
@@ -12051,7 +12047,7 @@ func (ec *executionContext) _Mutation_saveTagDraft(ctx context.Context, field gr
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().SaveTagDraft(ctx, fc.Args["input"].(storage.SaveDraftInput))
+			return ec.Resolvers.Mutation().SaveTagDraft(ctx, fc.Args["input"].(map[string]any))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.Result) graphql.Marshaler {
@@ -12491,7 +12487,7 @@ func (ec *executionContext) _Mutation_saveLicenseDraft(ctx context.Context, fiel
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().SaveLicenseDraft(ctx, fc.Args["input"].(storage.SaveDraftInput))
+			return ec.Resolvers.Mutation().SaveLicenseDraft(ctx, fc.Args["input"].(map[string]any))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.Result) graphql.Marshaler {
@@ -12931,7 +12927,7 @@ func (ec *executionContext) _Mutation_savePlatformDraft(ctx context.Context, fie
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().SavePlatformDraft(ctx, fc.Args["input"].(storage.SaveDraftInput))
+			return ec.Resolvers.Mutation().SavePlatformDraft(ctx, fc.Args["input"].(map[string]any))
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v model.Result) graphql.Marshaler {
@@ -26061,294 +26057,6 @@ func (ec *executionContext) unmarshalInputRestoreTagInput(ctx context.Context, o
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputSaveLicenseDraftInput(ctx context.Context, obj any) (storage.SaveDraftInput, error) {
-	var it storage.SaveDraftInput
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"draft", "expectedRevision", "patch", "title", "shared", "expiresAt", "clientMutationId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "draft":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("draft"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Draft = data
-		case "expectedRevision":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expectedRevision"))
-			data, err := ec.unmarshalNInt2int(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ExpectedRevision = data
-		case "patch":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("patch"))
-			data, err := ec.unmarshalOLicensePatch2map(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Patch = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "shared":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("shared"))
-			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Shared = data
-		case "expiresAt":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expiresAt"))
-			data, err := ec.unmarshalODateTime2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ExpiresAt = data
-		case "clientMutationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clientMutationId"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ClientMutationID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputSavePlatformDraftInput(ctx context.Context, obj any) (storage.SaveDraftInput, error) {
-	var it storage.SaveDraftInput
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"draft", "expectedRevision", "patch", "title", "shared", "expiresAt", "clientMutationId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "draft":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("draft"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Draft = data
-		case "expectedRevision":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expectedRevision"))
-			data, err := ec.unmarshalNInt2int(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ExpectedRevision = data
-		case "patch":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("patch"))
-			data, err := ec.unmarshalOPlatformPatch2map(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Patch = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "shared":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("shared"))
-			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Shared = data
-		case "expiresAt":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expiresAt"))
-			data, err := ec.unmarshalODateTime2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ExpiresAt = data
-		case "clientMutationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clientMutationId"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ClientMutationID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputSaveProjectDraftInput(ctx context.Context, obj any) (storage.SaveDraftInput, error) {
-	var it storage.SaveDraftInput
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"draft", "expectedRevision", "patch", "title", "shared", "expiresAt", "clientMutationId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "draft":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("draft"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Draft = data
-		case "expectedRevision":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expectedRevision"))
-			data, err := ec.unmarshalNInt2int(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ExpectedRevision = data
-		case "patch":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("patch"))
-			data, err := ec.unmarshalOProjectPatch2map(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Patch = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "shared":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("shared"))
-			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Shared = data
-		case "expiresAt":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expiresAt"))
-			data, err := ec.unmarshalODateTime2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ExpiresAt = data
-		case "clientMutationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clientMutationId"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ClientMutationID = data
-		}
-	}
-	return it, nil
-}
-
-func (ec *executionContext) unmarshalInputSaveTagDraftInput(ctx context.Context, obj any) (storage.SaveDraftInput, error) {
-	var it storage.SaveDraftInput
-	if obj == nil {
-		return it, nil
-	}
-
-	asMap := map[string]any{}
-	for k, v := range obj.(map[string]any) {
-		asMap[k] = v
-	}
-
-	fieldsInOrder := [...]string{"draft", "expectedRevision", "patch", "title", "shared", "expiresAt", "clientMutationId"}
-	for _, k := range fieldsInOrder {
-		v, ok := asMap[k]
-		if !ok {
-			continue
-		}
-		switch k {
-		case "draft":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("draft"))
-			data, err := ec.unmarshalNID2string(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Draft = data
-		case "expectedRevision":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expectedRevision"))
-			data, err := ec.unmarshalNInt2int(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ExpectedRevision = data
-		case "patch":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("patch"))
-			data, err := ec.unmarshalOTagPatch2map(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Patch = data
-		case "title":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("title"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Title = data
-		case "shared":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("shared"))
-			data, err := ec.unmarshalOBoolean2ᚖbool(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.Shared = data
-		case "expiresAt":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("expiresAt"))
-			data, err := ec.unmarshalODateTime2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚋdriverᚐInstant(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ExpiresAt = data
-		case "clientMutationId":
-			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("clientMutationId"))
-			data, err := ec.unmarshalOString2ᚖstring(ctx, v)
-			if err != nil {
-				return it, err
-			}
-			it.ClientMutationID = data
-		}
-	}
-	return it, nil
-}
-
 func (ec *executionContext) unmarshalInputSince(ctx context.Context, obj any) (storage.Since, error) {
 	var it storage.Since
 	if obj == nil {
@@ -36616,9 +36324,26 @@ func (ec *executionContext) marshalNRestoreTagResult2githubᚗcomᚋasofᚋasof�
 	return ec._RestoreTagResult(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNSaveLicenseDraftInput2githubᚗcomᚋasofᚋasofᚋstorageᚐSaveDraftInput(ctx context.Context, v any) (storage.SaveDraftInput, error) {
-	res, err := ec.unmarshalInputSaveLicenseDraftInput(ctx, v)
+func (ec *executionContext) unmarshalNSaveLicenseDraftInput2map(ctx context.Context, v any) (map[string]any, error) {
+	res, err := scalar.UnmarshalInput(v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSaveLicenseDraftInput2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	_ = sel
+	res := scalar.MarshalInput(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) marshalNSaveLicenseDraftResult2githubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐResult(ctx context.Context, sel ast.SelectionSet, v model.Result) graphql.Marshaler {
@@ -36631,9 +36356,26 @@ func (ec *executionContext) marshalNSaveLicenseDraftResult2githubᚗcomᚋasof�
 	return ec._SaveLicenseDraftResult(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNSavePlatformDraftInput2githubᚗcomᚋasofᚋasofᚋstorageᚐSaveDraftInput(ctx context.Context, v any) (storage.SaveDraftInput, error) {
-	res, err := ec.unmarshalInputSavePlatformDraftInput(ctx, v)
+func (ec *executionContext) unmarshalNSavePlatformDraftInput2map(ctx context.Context, v any) (map[string]any, error) {
+	res, err := scalar.UnmarshalInput(v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSavePlatformDraftInput2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	_ = sel
+	res := scalar.MarshalInput(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) marshalNSavePlatformDraftResult2githubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐResult(ctx context.Context, sel ast.SelectionSet, v model.Result) graphql.Marshaler {
@@ -36646,9 +36388,26 @@ func (ec *executionContext) marshalNSavePlatformDraftResult2githubᚗcomᚋasof�
 	return ec._SavePlatformDraftResult(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNSaveProjectDraftInput2githubᚗcomᚋasofᚋasofᚋstorageᚐSaveDraftInput(ctx context.Context, v any) (storage.SaveDraftInput, error) {
-	res, err := ec.unmarshalInputSaveProjectDraftInput(ctx, v)
+func (ec *executionContext) unmarshalNSaveProjectDraftInput2map(ctx context.Context, v any) (map[string]any, error) {
+	res, err := scalar.UnmarshalInput(v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSaveProjectDraftInput2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	_ = sel
+	res := scalar.MarshalInput(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) marshalNSaveProjectDraftResult2githubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐResult(ctx context.Context, sel ast.SelectionSet, v model.Result) graphql.Marshaler {
@@ -36661,9 +36420,26 @@ func (ec *executionContext) marshalNSaveProjectDraftResult2githubᚗcomᚋasof�
 	return ec._SaveProjectDraftResult(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNSaveTagDraftInput2githubᚗcomᚋasofᚋasofᚋstorageᚐSaveDraftInput(ctx context.Context, v any) (storage.SaveDraftInput, error) {
-	res, err := ec.unmarshalInputSaveTagDraftInput(ctx, v)
+func (ec *executionContext) unmarshalNSaveTagDraftInput2map(ctx context.Context, v any) (map[string]any, error) {
+	res, err := scalar.UnmarshalInput(v)
 	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSaveTagDraftInput2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	_ = sel
+	res := scalar.MarshalInput(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) marshalNSaveTagDraftResult2githubᚗcomᚋasofᚋasofᚋgraphᚋmodelᚐResult(ctx context.Context, sel ast.SelectionSet, v model.Result) graphql.Marshaler {
@@ -37510,24 +37286,6 @@ func (ec *executionContext) marshalODocumentType2ᚕstringᚄ(ctx context.Contex
 	return ret
 }
 
-func (ec *executionContext) unmarshalODraftWhere2map(ctx context.Context, v any) (map[string]any, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := scalar.UnmarshalInput(v)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalODraftWhere2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	_ = sel
-	_ = ctx
-	res := scalar.MarshalInput(v)
-	return res
-}
-
 func (ec *executionContext) unmarshalOID2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
 	if v == nil {
 		return nil, nil
@@ -37631,6 +37389,24 @@ func (ec *executionContext) marshalOLicenseDraft2ᚖgithubᚗcomᚋasofᚋasof�
 	return ec._LicenseDraft(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOLicenseDraftWhere2map(ctx context.Context, v any) (map[string]any, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := scalar.UnmarshalInput(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOLicenseDraftWhere2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := scalar.MarshalInput(v)
+	return res
+}
+
 func (ec *executionContext) unmarshalOLicenseField2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
 	if v == nil {
 		return nil, nil
@@ -37689,24 +37465,6 @@ func (ec *executionContext) unmarshalOLicenseOrder2ᚕᚖgithubᚗcomᚋasofᚋa
 		}
 	}
 	return res, nil
-}
-
-func (ec *executionContext) unmarshalOLicensePatch2map(ctx context.Context, v any) (map[string]any, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := scalar.UnmarshalInput(v)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalOLicensePatch2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	_ = sel
-	_ = ctx
-	res := scalar.MarshalInput(v)
-	return res
 }
 
 func (ec *executionContext) unmarshalOLicenseWhere2map(ctx context.Context, v any) (map[string]any, error) {
@@ -37803,6 +37561,24 @@ func (ec *executionContext) marshalOPlatformDraft2ᚖgithubᚗcomᚋasofᚋasof�
 	return ec._PlatformDraft(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOPlatformDraftWhere2map(ctx context.Context, v any) (map[string]any, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := scalar.UnmarshalInput(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOPlatformDraftWhere2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := scalar.MarshalInput(v)
+	return res
+}
+
 func (ec *executionContext) unmarshalOPlatformField2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
 	if v == nil {
 		return nil, nil
@@ -37863,24 +37639,6 @@ func (ec *executionContext) unmarshalOPlatformOrder2ᚕᚖgithubᚗcomᚋasofᚋ
 	return res, nil
 }
 
-func (ec *executionContext) unmarshalOPlatformPatch2map(ctx context.Context, v any) (map[string]any, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := scalar.UnmarshalInput(v)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalOPlatformPatch2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	_ = sel
-	_ = ctx
-	res := scalar.MarshalInput(v)
-	return res
-}
-
 func (ec *executionContext) unmarshalOPlatformWhere2map(ctx context.Context, v any) (map[string]any, error) {
 	if v == nil {
 		return nil, nil
@@ -37911,6 +37669,24 @@ func (ec *executionContext) marshalOProjectDraft2ᚖgithubᚗcomᚋasofᚋasof�
 		return graphql.Null
 	}
 	return ec._ProjectDraft(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOProjectDraftWhere2map(ctx context.Context, v any) (map[string]any, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := scalar.UnmarshalInput(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOProjectDraftWhere2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := scalar.MarshalInput(v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOProjectField2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
@@ -37971,24 +37747,6 @@ func (ec *executionContext) unmarshalOProjectOrder2ᚕᚖgithubᚗcomᚋasofᚋa
 		}
 	}
 	return res, nil
-}
-
-func (ec *executionContext) unmarshalOProjectPatch2map(ctx context.Context, v any) (map[string]any, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := scalar.UnmarshalInput(v)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalOProjectPatch2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	_ = sel
-	_ = ctx
-	res := scalar.MarshalInput(v)
-	return res
 }
 
 func (ec *executionContext) unmarshalOProjectWhere2map(ctx context.Context, v any) (map[string]any, error) {
@@ -38136,6 +37894,24 @@ func (ec *executionContext) marshalOTagDraft2ᚖgithubᚗcomᚋasofᚋasofᚋsto
 	return ec._TagDraft(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalOTagDraftWhere2map(ctx context.Context, v any) (map[string]any, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := scalar.UnmarshalInput(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOTagDraftWhere2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := scalar.MarshalInput(v)
+	return res
+}
+
 func (ec *executionContext) unmarshalOTagField2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
 	if v == nil {
 		return nil, nil
@@ -38194,24 +37970,6 @@ func (ec *executionContext) unmarshalOTagOrder2ᚕᚖgithubᚗcomᚋasofᚋasof�
 		}
 	}
 	return res, nil
-}
-
-func (ec *executionContext) unmarshalOTagPatch2map(ctx context.Context, v any) (map[string]any, error) {
-	if v == nil {
-		return nil, nil
-	}
-	res, err := scalar.UnmarshalInput(v)
-	return res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalOTagPatch2map(ctx context.Context, sel ast.SelectionSet, v map[string]any) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	_ = sel
-	_ = ctx
-	res := scalar.MarshalInput(v)
-	return res
 }
 
 func (ec *executionContext) unmarshalOTagWhere2map(ctx context.Context, v any) (map[string]any, error) {

@@ -78,7 +78,7 @@ func (r *mutationResolver) StartProjectDraft(ctx context.Context, input storage.
 }
 
 // SaveProjectDraft resolves Mutation.saveProjectDraft.
-func (r *mutationResolver) SaveProjectDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error) {
+func (r *mutationResolver) SaveProjectDraft(ctx context.Context, input map[string]any) (model.Result, error) {
 	return r.collections.Projects.SaveDraft(ctx, input)
 }
 
@@ -128,7 +128,7 @@ func (r *mutationResolver) StartTagDraft(ctx context.Context, input storage.Star
 }
 
 // SaveTagDraft resolves Mutation.saveTagDraft.
-func (r *mutationResolver) SaveTagDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error) {
+func (r *mutationResolver) SaveTagDraft(ctx context.Context, input map[string]any) (model.Result, error) {
 	return r.collections.Tags.SaveDraft(ctx, input)
 }
 
@@ -178,7 +178,7 @@ func (r *mutationResolver) StartLicenseDraft(ctx context.Context, input storage.
 }
 
 // SaveLicenseDraft resolves Mutation.saveLicenseDraft.
-func (r *mutationResolver) SaveLicenseDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error) {
+func (r *mutationResolver) SaveLicenseDraft(ctx context.Context, input map[string]any) (model.Result, error) {
 	return r.collections.Licenses.SaveDraft(ctx, input)
 }
 
@@ -228,7 +228,7 @@ func (r *mutationResolver) StartPlatformDraft(ctx context.Context, input storage
 }
 
 // SavePlatformDraft resolves Mutation.savePlatformDraft.
-func (r *mutationResolver) SavePlatformDraft(ctx context.Context, input storage.SaveDraftInput) (model.Result, error) {
+func (r *mutationResolver) SavePlatformDraft(ctx context.Context, input map[string]any) (model.Result, error) {
 	return r.collections.Platforms.SaveDraft(ctx, input)
 }
 

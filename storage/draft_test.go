@@ -33,7 +33,7 @@ func (e *env) start(actor string, in storage.StartDraftInput) draft {
 // save saves a draft after its last revision.
 func (e *env) save(actor string, d draft, patch map[string]any) draft {
 	e.t.Helper()
-	return must(e.projects.SaveDraft(e.as(actor), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: d.Revision(), Patch: patch}))(e.t).(draftSuccess).Draft
+	return must(e.projects.SaveDraft(e.as(actor), object{"draft": d.ID(), "expectedRevision": d.Revision(), "patch": patch}))(e.t).(draftSuccess).Draft
 }
 
 func (e *env) approve(actor string, d draft) *storage.Success[*project] {
@@ -150,7 +150,7 @@ func TestDraftOfANewDocument(t *testing.T) {
 	if got := string(d.Content()); got != `{"archived":false}` {
 		t.Errorf("it begins with %s", got)
 	}
-	_, err := e.projects.SaveDraft(e.as("ann"), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: 1, Patch: object{"stars": "many"}})
+	_, err := e.projects.SaveDraft(e.as("ann"), object{"draft": d.ID(), "expectedRevision": 1, "patch": object{"stars": "many"}})
 	wantError(t, err, storage.CodeBadUserInput, "input.patch.stars:")
 	other := e.start("ann", storage.StartDraftInput{Key: "new"})
 	d = e.save("ann", d, object{"name": "N", "currentRelease": object{"tag": "v0"}})
@@ -255,8 +255,8 @@ func TestDraftsAreOfTheirAuthor(t *testing.T) {
 		if doc := must(e.projects.State(ctx, "a", nil, nil, &id, nil))(t); doc != nil {
 			t.Errorf("%s: bob reads the document in it", what)
 		}
-		_, save := e.projects.SaveDraft(ctx, storage.SaveDraftInput{Draft: id, ExpectedRevision: 1, Patch: object{"name": "N"}})
-		_, saveAfter := e.projects.SaveDraft(ctx, storage.SaveDraftInput{Draft: id, ExpectedRevision: 7, Patch: object{"name": "N"}})
+		_, save := e.projects.SaveDraft(ctx, object{"draft": id, "expectedRevision": 1, "patch": object{"name": "N"}})
+		_, saveAfter := e.projects.SaveDraft(ctx, object{"draft": id, "expectedRevision": 7, "patch": object{"name": "N"}})
 		_, approve := e.projects.ApproveDraft(ctx, storage.ApproveDraftInput{Draft: id})
 		_, discard := e.projects.DiscardDraft(ctx, storage.DiscardDraftInput{Draft: id})
 		for _, err := range []error{save, saveAfter, approve, discard} {
@@ -277,19 +277,61 @@ func TestSavesOfADraftRace(t *testing.T) {
 	e.create("a", object{"name": "A"})
 	d := e.start("ann", storage.StartDraftInput{Key: "a", Shared: ptr(true)})
 	e.engine.beforeCommit = func() { e.save("bob", d, object{"stars": 1}) }
-	res := must(e.projects.SaveDraft(e.as("ann"), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: 1, Patch: object{"stars": 2}}))(t)
+	res := must(e.projects.SaveDraft(e.as("ann"), object{"draft": d.ID(), "expectedRevision": 1, "patch": object{"stars": 2}}))(t)
 	c, ok := res.(*storage.DraftConflict[*project])
 	if !ok || c.ExpectedRevision != 1 || c.Draft.Revision() != 2 || !strings.Contains(c.Message, "revision 2") {
 		t.Fatalf("%+v", res)
 	}
-	s := must(e.projects.SaveDraft(e.as("ann"), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: 2, Patch: object{"stars": 1}}))(t).(draftSuccess)
+	s := must(e.projects.SaveDraft(e.as("ann"), object{"draft": d.ID(), "expectedRevision": 2, "patch": object{"stars": 1}}))(t).(draftSuccess)
 	if s.Changed || s.Draft.Revision() != 2 {
 		t.Errorf("the same again: changed %t, revision %d", s.Changed, s.Draft.Revision())
 	}
 	later := e.clock.advance(0) + driver.Instant(time.Hour/time.Microsecond)
-	s = must(e.projects.SaveDraft(e.as("ann"), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: 2, Shared: ptr(false), ExpiresAt: &later, Title: ptr("t")}))(t).(draftSuccess)
+	s = must(e.projects.SaveDraft(e.as("ann"), object{"draft": d.ID(), "expectedRevision": 2, "shared": false, "expiresAt": later.String(), "title": "t"}))(t).(draftSuccess)
 	if must(s.Draft.Shared())(t) || *must(s.Draft.ExpiresAt())(t) != later || *must(s.Draft.Title())(t) != "t" {
 		t.Error("what belongs to the draft was not saved")
+	}
+	s = must(e.projects.SaveDraft(e.as("ann"), object{"draft": d.ID(), "expectedRevision": 3, "shared": nil, "expiresAt": nil, "title": nil, "clientMutationId": "m"}))(t).(draftSuccess)
+	if must(s.Draft.Shared())(t) || must(s.Draft.ExpiresAt())(t) != nil || must(s.Draft.Title())(t) != nil || *s.ClientMutationID != "m" {
+		t.Error("null did not clear what belongs to the draft")
+	}
+	for want, in := range map[string]object{
+		"input.expiresAt: 1970": {"expiresAt": "1970-01-01T00:00:00Z"}, "input.expiresAt": {"expiresAt": "soon"},
+		"input.title: a title": {"title": strings.Repeat("x", storage.MaxMessage+1)}, "input.title": {"title": 7},
+		"input.shared": {"shared": "yes"}, "input.patch.stars": {"patch": object{"stars": "many"}},
+	} {
+		in["draft"], in["expectedRevision"] = d.ID(), 4
+		_, err := e.projects.SaveDraft(e.as("ann"), in)
+		wantError(t, err, storage.CodeBadUserInput, want)
+	}
+}
+
+// Drafts are found by what they hold, as documents are.
+func TestDraftsByTheirContent(t *testing.T) {
+	e := newEnv(t)
+	e.create("a", object{"name": "A", "stars": 1})
+	same := e.start("ann", storage.StartDraftInput{Key: "a"})
+	edited := e.save("ann", e.start("ann", storage.StartDraftInput{Key: "a", Title: ptr("t")}), object{"name": "B", "stars": nil})
+	empty := e.start("ann", storage.StartDraftInput{Key: "new"})
+	for _, c := range []struct {
+		where object
+		want  []string
+	}{
+		{object{"document": object{"name": object{"eq": "A"}}}, []string{same.ID()}},
+		{object{"document": object{"not": object{"name": object{"eq": "A"}}}}, []string{empty.ID(), edited.ID()}},
+		{object{"document": object{"stars": object{"isNull": true}}, "title": object{"eq": "t"}}, []string{edited.ID()}},
+		{object{"or": []any{object{"document": object{"name": object{"isNull": true}}}, object{"title": object{"isNull": false}}}}, []string{empty.ID(), edited.ID()}},
+	} {
+		if got := e.drafts("ann", c.where); !slices.Equal(got, c.want) {
+			t.Errorf("%v finds %q, not %q", c.where, got, c.want)
+		}
+		if got := e.drafts("bob", c.where); len(got) != 0 {
+			t.Errorf("%v finds %q of another author", c.where, got)
+		}
+	}
+	for _, name := range []string{"key", "versionInfo"} {
+		_, err := e.projects.Drafts(e.as("ann"), object{"document": object{name: object{"eq": "a"}}}, nil, nil, nil, nil)
+		wantError(t, err, storage.CodeBadUserInput, "where.document."+name+": a draft is found by its documentKey")
 	}
 }
 
@@ -365,7 +407,7 @@ func TestADraftEndsOnce(t *testing.T) {
 						}
 						stars := 100*now.Revision() + w
 						var res any
-						if res, err = e.projects.SaveDraft(ctx, storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: now.Revision(), Patch: object{"stars": stars}}); err == nil {
+						if res, err = e.projects.SaveDraft(ctx, object{"draft": d.ID(), "expectedRevision": now.Revision(), "patch": object{"stars": stars}}); err == nil {
 							if s, ok := res.(draftSuccess); ok && s.Changed {
 								saved[w] = stars
 							}
@@ -585,7 +627,7 @@ func TestApprovalsInACommitRace(t *testing.T) {
 		want      string
 	}{
 		"saved": {func(e *env, d *storage.Draft[*tag]) {
-			must(e.tags.SaveDraft(e.as("bob"), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: 2, Patch: object{"name": "C"}}))(e.t)
+			must(e.tags.SaveDraft(e.as("bob"), object{"draft": d.ID(), "expectedRevision": 2, "patch": object{"name": "C"}}))(e.t)
 		}, storage.CodeBadUserInput, "the draft is at revision 3, not at revision 2"},
 		"discarded": {func(e *env, d *storage.Draft[*tag]) {
 			must(e.tags.DiscardDraft(e.as("bob"), storage.DiscardDraftInput{Draft: d.ID()}))(e.t)
@@ -596,7 +638,7 @@ func TestApprovalsInACommitRace(t *testing.T) {
 			e.create("a", object{"name": "A"})
 			of := e.save("ann", e.start("ann", storage.StartDraftInput{Key: "a"}), object{"name": "B"})
 			d := must(e.tags.StartDraft(e.as("ann"), storage.StartDraftInput{Key: "t", Shared: ptr(true)}))(t).Draft
-			d = must(e.tags.SaveDraft(e.as("ann"), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: 1, Patch: object{"name": "B"}}))(t).(*storage.DraftSuccess[*tag]).Draft
+			d = must(e.tags.SaveDraft(e.as("ann"), object{"draft": d.ID(), "expectedRevision": 1, "patch": object{"name": "B"}}))(t).(*storage.DraftSuccess[*tag]).Draft
 			e.engine.beforeCommit = func() { c.meanwhile(e, d) }
 			_, err := e.commit(e.as("ann"), e.change("Project", &storage.ApproveDraftInput{Draft: of.ID()}), e.change("Tag", &storage.ApproveDraftInput{Draft: d.ID()}))
 			wantError(t, err, c.code, "input.changes[1].changeTag", c.want)
@@ -653,7 +695,7 @@ func TestASaveCostsWhatAnUpdateCosts(t *testing.T) {
 	}
 	save := func() {
 		stars++
-		res := must(e.projects.SaveDraft(e.ctx, storage.SaveDraftInput{Draft: started.ID(), ExpectedRevision: revision, Patch: object{"stars": stars}}))(t)
+		res := must(e.projects.SaveDraft(e.ctx, object{"draft": started.ID(), "expectedRevision": revision, "patch": object{"stars": stars}}))(t)
 		revision = res.(draftSuccess).Draft.Revision()
 	}
 	best := 100.0

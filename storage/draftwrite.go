@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
 )
@@ -17,17 +18,6 @@ type StartDraftInput struct {
 	Title            *string
 	Shared           *bool           // nil: false
 	ExpiresAt        *driver.Instant // nil: never
-	ClientMutationID *string
-}
-
-// SaveDraftInput patches a draft as UpdateInput patches a document. What is nil stays as it is.
-type SaveDraftInput struct {
-	Draft            string
-	ExpectedRevision int
-	Patch            map[string]any
-	Title            *string
-	Shared           *bool
-	ExpiresAt        *driver.Instant
 	ClientMutationID *string
 }
 
@@ -75,25 +65,19 @@ func otherRevision(is, expected int64) error {
 	return badInput("input.draft: the draft is at revision %d, not at revision %d: read again what you approve", is, expected)
 }
 
-// draftFields are the fields of a draft that a client sets.
-func draftFields(op *operation, title *string, shared *bool, expires *driver.Instant) (map[string]any, error) {
-	set := map[string]any{}
-	if title != nil {
-		if len(*title) > MaxMessage {
-			return nil, badInput("input.title: a title has at most %d bytes", MaxMessage)
-		}
-		set["title"] = *title
+// checkDraft checks what a client sets of a draft beside its content.
+func (t *Type) checkDraft(op *operation, set map[string]any) error {
+	if title, ok := text(set["title"]); ok && len(title) > MaxMessage {
+		return badInput("input.title: a title has at most %d bytes", MaxMessage)
 	}
-	if shared != nil {
-		set["shared"] = *shared
+	if set["expiresAt"] == nil {
+		return nil
 	}
-	if expires != nil {
-		if *expires <= op.begin {
-			return nil, badInput("input.expiresAt: %s is past; name a moment in the future", expires)
-		}
-		set["expiresAt"] = expires.String()
+	v, err := t.drafts.object.Fields[draftExpires].operand("input.expiresAt", set["expiresAt"])
+	if at, ok := v.(driver.Instant); ok && err == nil && at <= op.begin {
+		return badInput("input.expiresAt: %s is past; name a moment in the future", at)
 	}
-	return set, nil
+	return err
 }
 
 // StartDraft copies the document as it is now into a new draft; where it does not exist, the
@@ -104,8 +88,17 @@ func (c *Collection[T]) StartDraft(ctx context.Context, in StartDraftInput) (*Dr
 	if err != nil {
 		return nil, Unwritten(err)
 	}
-	set, err := draftFields(op, in.Title, in.Shared, in.ExpiresAt)
-	if err != nil {
+	set := map[string]any{}
+	if in.Title != nil {
+		set["title"] = *in.Title
+	}
+	if in.Shared != nil {
+		set["shared"] = *in.Shared
+	}
+	if in.ExpiresAt != nil {
+		set["expiresAt"] = in.ExpiresAt.String()
+	}
+	if err := c.t.checkDraft(op, set); err != nil {
 		return nil, err
 	}
 	if why := KeyProblem(in.Key); why != "" {
@@ -130,27 +123,43 @@ func (c *Collection[T]) StartDraft(ctx context.Context, in StartDraftInput) (*Dr
 	return &DraftSuccess[T]{c.draft(outs[0].doc), true, in.ClientMutationID}, nil
 }
 
-// SaveDraft patches a draft: a *DraftSuccess[T], or a *DraftConflict[T] if it is not at the
-// expected revision. What is required may be null or missing. Errors: NOT_FOUND for what is no
-// draft that the actor may read, BAD_USER_INPUT.
-func (c *Collection[T]) SaveDraft(ctx context.Context, in SaveDraftInput) (any, error) {
+// SaveDraft patches a draft, and its title, expiresAt and shared, as an update patches a
+// document: a *DraftSuccess[T], or a *DraftConflict[T] if it is not at the expected revision. What
+// is required may be null or missing. The input is that of the GraphQL schema, as null and what is
+// absent differ. Errors: NOT_FOUND for what is no draft that the actor may read, BAD_USER_INPUT.
+func (c *Collection[T]) SaveDraft(ctx context.Context, in map[string]any) (any, error) {
 	s := c.store
 	op, err := s.operation(ctx)
 	if err != nil {
 		return nil, Unwritten(err)
 	}
-	set, err := draftFields(op, in.Title, in.Shared, in.ExpiresAt)
+	id, err := literal.ID(in["draft"])
+	if err != nil {
+		return nil, badInput("input.draft: %v", err)
+	}
+	expected, err := literal.Int(in["expectedRevision"])
+	if err != nil {
+		return nil, badInput("input.expectedRevision: %v", err)
+	}
+	set := map[string]any{}
+	for _, name := range []string{"title", "shared", "expiresAt"} {
+		if v, given := in[name]; given {
+			set[name] = v
+		}
+	}
+	if patch, ok := in["patch"].(map[string]any); ok {
+		set["document"] = patch
+	}
+	err = c.t.checkDraft(op, set)
 	switch {
 	case err != nil:
 		return nil, err
-	case KeyProblem(in.Draft) != "":
-		return nil, noDraft(c.t, in.Draft)
-	case in.ExpectedRevision < 1:
-		return nil, badInput("input.expectedRevision: %d is not the number of a revision: they are counted from 1", in.ExpectedRevision)
-	case in.Patch != nil:
-		set["document"] = in.Patch
+	case KeyProblem(id) != "":
+		return nil, noDraft(c.t, id)
+	case expected < 1:
+		return nil, badInput("input.expectedRevision: %d is not the number of a revision: they are counted from 1", expected)
 	}
-	m, err := s.revision(c.t.drafts, &UpdateInput{Key: in.Draft, ExpectedVersion: in.ExpectedRevision, Patch: set})
+	m, err := s.revision(c.t.drafts, &UpdateInput{Key: id, ExpectedVersion: expected, Patch: set})
 	if err != nil {
 		return nil, err
 	}
@@ -158,10 +167,10 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in SaveDraftInput) (any, 
 	next := m.next
 	m.next = func(ctx context.Context, op *operation, cur *driver.Version) (*driver.Write, error) {
 		if !c.t.showsDraft(ctx, cur, op.begin) {
-			return nil, noDraft(c.t, in.Draft)
+			return nil, noDraft(c.t, id)
 		}
 		w, err := next(ctx, op, cur)
-		return w, renamed(err, "input.patch.document", "input.patch")
+		return w, renamed(err, "input.patch.document", "input.patch", "input.patch.", "input.")
 	}
 	outs, err := s.mutate(ctx, op, op.group(), m)
 	if err != nil {
@@ -169,22 +178,26 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in SaveDraftInput) (any, 
 	}
 	o := outs[0]
 	if o.conflict == nil {
-		return &DraftSuccess[T]{c.draft(o.doc), o.changed, in.ClientMutationID}, nil
+		success := &DraftSuccess[T]{Draft: c.draft(o.doc), Changed: o.changed}
+		if given, ok := text(in["clientMutationId"]); ok {
+			success.ClientMutationID = &given
+		}
+		return success, nil
 	}
 	if !c.t.showsDraft(ctx, o.before, op.begin) {
-		return nil, noDraft(c.t, in.Draft)
+		return nil, noDraft(c.t, id)
 	}
 	return &DraftConflict[T]{
-		Message:          fmt.Sprintf("The draft is at revision %d, not at revision %d", o.before.Number, in.ExpectedRevision),
-		ExpectedRevision: in.ExpectedRevision, Draft: c.draft(o.conflict.current),
+		Message:          fmt.Sprintf("The draft is at revision %d, not at revision %d", o.before.Number, expected),
+		ExpectedRevision: expected, Draft: c.draft(o.conflict.current),
 	}, nil
 }
 
 // renamed returns an error of an input of a document of the type of drafts, in the words of the
-// client's input.
-func renamed(err error, from, to string) error {
+// client's input: pairs of what is replaced, and by what.
+func renamed(err error, pairs ...string) error {
 	if e, ok := errors.AsType[*Error](err); ok {
-		return &Error{Code: e.Code, Message: strings.Replace(e.Message, from, to, 1), Cause: e.Cause}
+		return &Error{Code: e.Code, Message: strings.NewReplacer(pairs...).Replace(e.Message), Cause: e.Cause}
 	}
 	return err
 }

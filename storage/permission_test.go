@@ -320,7 +320,7 @@ func TestDraftsNeedPermission(t *testing.T) {
 	if got := string(own.Content()); !strings.Contains(got, `"A"`) || strings.Contains(got, "price") && !strings.Contains(got, `"price":null`) {
 		t.Error(got)
 	}
-	own = must(e.projects.SaveDraft(ada(), storage.SaveDraftInput{Draft: own.ID(), ExpectedRevision: own.Revision(), Patch: object{"name": "B"}}))(t).(draftSuccess).Draft
+	own = must(e.projects.SaveDraft(ada(), object{"draft": own.ID(), "expectedRevision": own.Revision(), "patch": object{"name": "B"}}))(t).(draftSuccess).Draft
 	approve := func(ctx context.Context) (any, error) {
 		return e.projects.ApproveDraft(ctx, storage.ApproveDraftInput{Draft: own.ID()})
 	}
@@ -345,7 +345,7 @@ func TestDraftsKeepWhatTheirAuthorCouldNotSee(t *testing.T) {
 	must(e.projects.Create(eve(), storage.CreateInput{Key: "a", Data: object{"name": "A", "description": "ada", "price": "1"}}))(t)
 	d := must(e.projects.StartDraft(e.by("ada", nil, "writer"), storage.StartDraftInput{Key: "a"}))(t).Draft
 	promoted := func() context.Context { return e.by("ada", nil, "editor") }
-	d = must(e.projects.SaveDraft(promoted(), storage.SaveDraftInput{Draft: d.ID(), ExpectedRevision: 1, Patch: object{"name": "B"}}))(t).(draftSuccess).Draft
+	d = must(e.projects.SaveDraft(promoted(), object{"draft": d.ID(), "expectedRevision": 1, "patch": object{"name": "B"}}))(t).(draftSuccess).Draft
 	if got := paths(must(d.ChangesFromBase(promoted()))(t)); !slices.Equal(got, []string{"/name"}) {
 		t.Errorf("changes from the base: %q", got)
 	}
@@ -357,7 +357,7 @@ func TestDraftsKeepWhatTheirAuthorCouldNotSee(t *testing.T) {
 	// Who may not read the past of tags may approve, and lose the race, all the same.
 	must(e.tags.Create(e.as("eve"), storage.CreateInput{Key: "t", Data: object{"name": "T"}}))(t)
 	tagDraft := must(e.tags.StartDraft(e.as("ada"), storage.StartDraftInput{Key: "t"}))(t).Draft
-	tagDraft = must(e.tags.SaveDraft(e.as("ada"), storage.SaveDraftInput{Draft: tagDraft.ID(), ExpectedRevision: 1, Patch: object{"name": "U"}}))(t).(*storage.DraftSuccess[*tag]).Draft
+	tagDraft = must(e.tags.SaveDraft(e.as("ada"), object{"draft": tagDraft.ID(), "expectedRevision": 1, "patch": object{"name": "U"}}))(t).(*storage.DraftSuccess[*tag]).Draft
 	must(e.tags.Update(e.as("eve"), storage.UpdateInput{Key: "t", ExpectedVersion: 1, Patch: object{"related": []any{"t"}}}))(t)
 	if got := paths(must(tagDraft.ChangesFromBase(e.as("ada")))(t)); !slices.Equal(got, []string{"/name"}) {
 		t.Errorf("changes from the base: %q", got)

@@ -82,7 +82,10 @@ func (b *filterBuilder) entry(o *ObjectType, name string, v any, at []string, pa
 		}
 	}
 	f := o.field(name)
-	if f == nil {
+	switch {
+	case f == nil && (name == "key" || name == "versionInfo"): // of the document in a draft
+		return nil, badInput("%s: a draft is found by its documentKey, and has no versionInfo", path)
+	case f == nil:
 		return nil, badInput("%s: %s has no field %q", path, o.Name, name)
 	}
 	m, err := asObject(path, v)

@@ -76,7 +76,6 @@ func (c *Catalogue) bindDocument(m config.TypeMap, bind func(string, ...string),
 	for _, name := range []string{"versions", "changelog", "blame", "diff"} {
 		m[n].Fields[name] = config.TypeMapField{Resolver: true}
 	}
-	bind(storagePath+"SaveDraftInput", "Save"+n+"DraftInput")
 	bind(modelPath+"Result", "Save"+n+"DraftResult", "Approve"+n+"DraftResult")
 	for _, name := range []string{
 		n + "Draft", n + "DraftConnection", n + "DraftEdge", n + "DraftSuccess", n + "DraftConflict",

@@ -153,7 +153,7 @@ func sharedTypeNames() []string {
 		"OperationFilter", "FieldChange", "ChangeOp", "FieldChangeConnection", "FieldChangeEdge", "FieldBlame", "DocumentDiff",
 		"ChangelogWhere", "ChangeEvent", "EventKind", "Since", "DocumentType", "PageInfo", "OrderDirection", "ConflictPolicy", "RefFilter", "RefListFilter",
 		"CommitInput", "ChangeInput", "CommitResult", "CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup",
-		"DraftWhere", "DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge", "StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess",
+		"DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge", "StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess",
 		"VersionTag", "TagVersionInput", "UntagVersionInput", "VersionTagSuccess",
 	}
 	for _, scalar := range []string{"String", "ID", "Int", "Float", "Boolean", "DateTime", "Date", "Decimal", "JSON"} {

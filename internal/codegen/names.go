@@ -128,7 +128,7 @@ func mutationVerbs() []string { return []string{"Create", "Update", "Delete", "R
 // or in Go.
 func documentTypeNames(name string) []string {
 	names := append(goDocumentNames(name),
-		name+"Where", name+"Order", name+"OrderField", name+"Field", name+"Data", name+"Patch",
+		name+"Where", name+"Order", name+"OrderField", name+"Field", name+"Data", name+"Patch", name+"DraftWhere",
 		"Save"+name+"DraftInput", "Save"+name+"DraftResult", "Approve"+name+"DraftResult", "Approve"+name+"DraftSuccess",
 	)
 	for _, verb := range mutationVerbs() {
