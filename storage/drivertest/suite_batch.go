@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/asof/asof/storage/driver"
@@ -19,7 +18,6 @@ func (s *suite) batchTests() []test {
 		{"ABatchComparesWhatItDoesNotWrite", s.testComparedBatch},
 		{"BatchesThatCross", s.testBatchesThatCross},
 		{"BatchesThatCompareEachOther", s.testBatchesThatCompareEachOther},
-		{"MalformedBatches", s.testMalformedBatches},
 	}
 }
 
@@ -260,41 +258,6 @@ func (s *suite) testBatchesThatCompareEachOther(t *testing.T) {
 		if made[0] == made[1] {
 			t.Errorf("round %d: made %v, want one of two", round, made)
 		}
-	}
-}
-
-func (s *suite) testMalformedBatches(t *testing.T) {
-	f := s.fixture(t)
-	most := maxWrites(f.engine)
-	keys := make([]string, most+1)
-	for i := range keys {
-		keys[i] = fmt.Sprintf("k%d", i)
-	}
-	commit := func(name string, ws []driver.Write) {
-		t.Helper()
-		_, err := f.engine.Commit(f.ctx, ws)
-		f.wantCode(name, err, driver.CodeInvalid)
-	}
-	commit("no writes", nil)
-	commit("too many writes", f.writes(keys...))
-	commit("a document twice", f.writes("a", "a"))
-	compared := f.writes("a")
-	compared[0].Compare = true
-	commit("one that only compares", compared)
-	twice := f.writes("a", "b")
-	twice[1].ID = twice[0].ID
-	commit("an ID twice", twice)
-	malformed := f.writes("a", "b")
-	malformed[1].Data = []byte(`[]`)
-	commit("one that is malformed", malformed)
-	unknown := f.writes("a", "b")
-	unknown[1].Collection = "unknown"
-	commit("one of an unknown collection", unknown)
-	large := f.writes("a", "b")
-	large[0].Data = []byte(`{"s":"` + strings.Repeat("x", driver.MaxCommitBytes) + `"}`)
-	commit("too much data", large)
-	if n := len(f.log(&driver.LogQuery{})); n != 0 {
-		t.Errorf("%d versions were made", n)
 	}
 }
 

@@ -18,7 +18,6 @@ func (s *suite) hostileTests() []test {
 		{"BigDocuments", s.testBigDocuments},
 		{"DeepDocuments", s.testDeepDocuments},
 		{"CollectionNames", s.testCollectionNames},
-		{"MalformedQueries", s.testMalformedQueries},
 		{"HugeFilters", s.testHugeFilters},
 	}
 }
@@ -221,65 +220,6 @@ func (s *suite) testCollectionNames(t *testing.T) {
 			}
 		}
 		f.reopen(collections...)
-	}
-}
-
-func (s *suite) testMalformedQueries(t *testing.T) {
-	f := s.fixture(t)
-	f.put("a", `{"n":1}`)
-	n, at := intField("n"), driver.Forever
-	byN := []driver.Order{{Field: n}}
-	type wrongValue struct{}
-	queries := map[string]driver.Query{
-		"a negative limit":                {Limit: -1},
-		"a position without values":       {Order: byN, After: &driver.Position{Key: "a"}},
-		"a position with too many values": {After: &driver.Position{Values: []driver.Value{nil}, Key: "a"}},
-		"a position of another kind":      {Order: byN, Before: &driver.Position{Values: []driver.Value{"1"}, Key: "a"}},
-		"an order without path":           {Order: []driver.Order{{Field: intField()}}},
-		"an order without kind":           {Order: []driver.Order{{Field: field(0, "n")}}},
-		"an order of an unknown kind":     {Order: []driver.Order{{Field: field(99, "n")}}},
-		"an order of unknown meta":        {Order: []driver.Order{{Field: driver.Field{Meta: 99, Kind: driver.KindInt}}}},
-	}
-	for name, filter := range map[string]driver.Filter{
-		"an unknown relation":              driver.Compare{Field: n, Op: 0, Value: int64(1)},
-		"a relation out of range":          driver.Compare{Field: n, Op: driver.Ge + 1, Value: int64(1)},
-		"no value":                         driver.Compare{Field: n, Op: driver.Eq},
-		"a value of another kind":          eq(n, "1"),
-		"a float for an int":               eq(n, 1.0),
-		"an int of another size":           eq(n, 1),
-		"a value of an unknown type":       eq(n, wrongValue{}),
-		"a date that is none":              eq(field(driver.KindDate, "n"), "2021-02-30"),
-		"a decimal that is none":           eq(field(driver.KindDecimal, "n"), "1,5"),
-		"a list with a nil":                driver.In{Field: n, Values: []driver.Value{int64(1), nil}},
-		"a list with a string":             driver.In{Field: n, Values: []driver.Value{"1"}},
-		"a comparison without path":        eq(intField(), int64(1)),
-		"a comparison without kind":        eq(field(0, "n"), int64(1)),
-		"text on a number":                 driver.Text{Field: n, Op: driver.Contains, Value: "1"},
-		"an unknown text match":            driver.Text{Field: stringField("s"), Op: driver.Equals + 1},
-		"nothing under Not":                driver.Not{},
-		"nothing in And":                   driver.And{eq(n, int64(1)), nil},
-		"nothing in Or":                    driver.Or{nil},
-		"something wrong inside":           driver.Or{eq(n, int64(1)), driver.And{driver.Not{Filter: eq(n, true)}}},
-		"something wrong in an element":    driver.Any{Field: field(0, "tags"), Filter: eq(intField(), "x")},
-		"Present without path":             driver.Present{},
-		"Any of a meta value":              driver.Any{Field: driver.Field{Meta: driver.MetaKey}},
-		"Present of a meta value":          driver.Present{Field: driver.Field{Meta: driver.MetaMessage}},
-		"a meta value in an element":       driver.Any{Field: field(0, "tags"), Filter: eq(driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, "a")},
-		"a meta value of another kind":     eq(driver.Field{Meta: driver.MetaNumber, Kind: driver.KindString}, "1"),
-		"a meta value with a path":         eq(driver.Field{Meta: driver.MetaKey, Path: []string{"n"}, Kind: driver.KindString}, "1"),
-		"wrong though the rest decides":    driver.And{driver.Or{}, eq(n, "1")},
-		"wrong though nothing is compared": driver.Any{Field: field(0, "missing"), Filter: eq(n, "1")},
-	} {
-		queries[name] = driver.Query{Filter: filter}
-	}
-	for name, q := range queries {
-		q.Collection, q.At = collection, at
-		_, err := f.engine.Query(f.ctx, &q)
-		f.wantCode("Query with "+name, err, driver.CodeInvalid)
-		if q.Filter != nil {
-			_, err = f.engine.Count(f.ctx, &q)
-			f.wantCode("Count with "+name, err, driver.CodeInvalid)
-		}
 	}
 }
 

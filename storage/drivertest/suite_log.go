@@ -17,7 +17,6 @@ func (s *suite) logTests() []test {
 		{"OrderAndConditions", s.testLogConditions},
 		{"Positions", s.testLogPositions},
 		{"SomeFields", s.testLogFields},
-		{"MalformedQueries", s.testLogMalformed},
 		{"Stopping", s.testLogStopping},
 	}
 }
@@ -178,27 +177,6 @@ func (s *suite) testLogFields(t *testing.T) {
 			if problem := partOf(v, whole[i], fields); problem != "" {
 				t.Errorf("%q, version %d: %s", fields, i, problem)
 			}
-		}
-	}
-}
-
-func (s *suite) testLogMalformed(t *testing.T) {
-	f := s.logFixture(t)
-	for name, q := range map[string]driver.LogQuery{
-		"keys of no collection":  {Keys: []string{"a"}},
-		"keys of two":            {Keys: []string{"a"}, Collections: []string{collection, "others"}},
-		"a negative limit":       {Limit: -1},
-		"an unknown collection":  {Collections: []string{"unknown"}},
-		"one of two is unknown":  {Collections: []string{collection, "unknown"}},
-		"keys of an unknown one": {Collections: []string{"unknown"}, Keys: []string{"a"}},
-	} {
-		steps := 0
-		for _, err := range f.engine.Log(f.ctx, &q) {
-			steps++
-			f.wantCode(name, err, driver.CodeInvalid)
-		}
-		if steps != 1 {
-			t.Errorf("%s: %d steps, want one with the error", name, steps)
 		}
 	}
 }

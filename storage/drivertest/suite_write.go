@@ -23,7 +23,6 @@ func (s *suite) writeTests() []test {
 		{"NumbersGoOnAfterADelete", s.testNumbersGoOn},
 		{"ARepeatedWriteIsAppliedOnce", s.testRepeatedWrite},
 		{"RepeatedAtTheSameTime", s.testRepeatedAtTheSameTime},
-		{"MalformedWrites", s.testMalformedWrites},
 		{"TheCallerKeepsItsBytes", s.testCallerKeepsBytes},
 		{"WhatIsAcknowledgedStays", s.testAcknowledgedStays},
 	}
@@ -319,39 +318,6 @@ func (s *suite) testRepeatedAtTheSameTime(t *testing.T) {
 		if got := f.get(driver.Ref{Key: "a", At: driver.Forever}); got.Number != int64(round)+1 {
 			t.Fatalf("round %d: version %d", round, got.Number)
 		}
-	}
-}
-
-func (s *suite) testMalformedWrites(t *testing.T) {
-	f := s.fixture(t)
-	f.put("a", `{"n":1}`)
-	for name, change := range map[string]func(*driver.Write){
-		"no ID":                   func(w *driver.Write) { w.ID = "" },
-		"an ID of 37 bytes":       func(w *driver.Write) { w.ID = strings.Repeat("x", 37) },
-		"no key":                  func(w *driver.Write) { w.Key = "" },
-		"a key that is not UTF-8": func(w *driver.Write) { w.Key = "a\xff" },
-		"no operation":            func(w *driver.Write) { w.Op = 0 },
-		"an unknown operation":    func(w *driver.Write) { w.Op = driver.OpPruned + 1 },
-		"a pruned version":        func(w *driver.Write) { w.Op, w.Deleted, w.Data = driver.OpPruned, true, nil },
-		"a negative expectation":  func(w *driver.Write) { w.Expected = -1 },
-		"no data":                 func(w *driver.Write) { w.Data = nil },
-		"empty data":              func(w *driver.Write) { w.Data = []byte{} },
-		"data that is a list":     func(w *driver.Write) { w.Data = []byte(`[]`) },
-		"data that is null":       func(w *driver.Write) { w.Data = []byte(`null`) },
-		"data cut off":            func(w *driver.Write) { w.Data = []byte(`{"n":1`) },
-		"data and more":           func(w *driver.Write) { w.Data = []byte(`{"n":1}{}`) },
-		"a tombstone with data":   func(w *driver.Write) { w.Deleted = true },
-	} {
-		w := &driver.Write{ID: f.id(), Collection: collection, Key: "a", Expected: 1, Op: driver.OpUpdate, Data: []byte(`{"n":2}`)}
-		change(w)
-		_, err := driver.CommitOne(f.ctx, f.engine, w)
-		f.wantCode(name, err, driver.CodeInvalid)
-		if err != nil && err.Error() == "" {
-			t.Errorf("%s: the error says nothing", name)
-		}
-	}
-	if got := len(f.log(&driver.LogQuery{})); got != 1 {
-		t.Errorf("%d versions, want 1", got)
 	}
 }
 

@@ -22,6 +22,11 @@ func TestRefuses(t *testing.T) {
 		change(v)
 		return loaded(v)
 	}
+	both := func(change func(ws []driver.Write)) error {
+		ws := []driver.Write{{ID: "1", Key: "a"}, {ID: "2", Key: "b"}}
+		change(ws)
+		return together(ws, 2)
+	}
 	orders := []driver.Order{{Field: driver.Field{Path: path, Kind: driver.KindString}}, {Field: driver.Field{Path: path, Kind: driver.KindInt}}}
 	for _, c := range []struct {
 		name string
@@ -40,6 +45,16 @@ func TestRefuses(t *testing.T) {
 		{"a list", written(func(w *driver.Write) { w.Data = []byte(`[]`) }), "not a JSON object"},
 		{"half an object", written(func(w *driver.Write) { w.Data = []byte(`{"a":`) }), "not a JSON object"},
 		{"broken text", written(func(w *driver.Write) { w.Data = []byte("{\"a\":\"\xff\"}") }), "valid UTF-8"},
+		{"no data", written(func(w *driver.Write) { w.Data = nil }), "not a JSON object"},
+		{"null", written(func(w *driver.Write) { w.Data = []byte(`null`) }), "not a JSON object"},
+		{"an object and more", written(func(w *driver.Write) { w.Data = []byte(`{}{}`) }), "not a JSON object"},
+		{"two writes", both(func([]driver.Write) {}), ""},
+		{"no writes", together(nil, 2), "makes no version"},
+		{"comparisons only", both(func(ws []driver.Write) { ws[0].Compare, ws[1].Compare = true, true }), "makes no version"},
+		{"too many writes", together(make([]driver.Write, 3), 2), "has 3 writes"},
+		{"a document twice", both(func(ws []driver.Write) { ws[1].Key = "a" }), "two writes of"},
+		{"an ID twice", both(func(ws []driver.Write) { ws[1].ID = "1" }), "two writes with the ID"},
+		{"too much data", both(func(ws []driver.Write) { ws[1].Data = make([]byte, driver.MaxCommitBytes+1) }), "bytes of data"},
 		{"a version", imported(func(*driver.Version) {}), ""},
 		{"before 1970", imported(func(v *driver.Version) { v.RecordedAt = 0 }), "not after 1970"},
 		{"a negative number", imported(func(v *driver.Version) { v.Number = -1 }), "start at 1"},
@@ -75,6 +90,7 @@ func TestRefuses(t *testing.T) {
 		{"a log of keys of nothing", log(&driver.LogQuery{Keys: path}), "exactly one collection, got 0"},
 		{"a log of keys of two", log(&driver.LogQuery{Keys: path, Collections: []string{"a", "b"}}), "exactly one collection, got 2"},
 		{"a log with a negative limit", log(&driver.LogQuery{Limit: -1}), "the limit -1 is negative"},
+		{"a value of another kind inside", filter(driver.And{driver.Or{}, driver.Not{Filter: driver.In{Field: driver.Field{Path: path, Kind: driver.KindInt}, Values: []driver.Value{int64(1), nil}}}}, 0), "not a value of kind 2"},
 		{"no filter in a list", filter(driver.And{nil}, 0), "is missing"},
 		{"no filter in a negation", filter(driver.Not{}, 0), "is missing"},
 		{"a list that is not empty", filter(driver.Any{Field: driver.Field{Path: path}}, 0), ""},

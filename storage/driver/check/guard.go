@@ -68,31 +68,35 @@ func (g *guard) collection(name string) error {
 	return nil
 }
 
-func (g *guard) Now(ctx context.Context) (driver.Instant, error) {
+// call calls an engine, unless its arguments are refused.
+func call[T any](ctx context.Context, g *guard, refused error, of func() (T, error)) (T, error) {
+	var none T
 	if err := g.enter(ctx); err != nil {
-		return 0, err
+		return none, err
 	}
 	defer g.leave()
-	return g.engine.Now(ctx)
+	if refused != nil {
+		return none, refused
+	}
+	return of()
+}
+
+// do is call of what returns nothing.
+func (g *guard) do(ctx context.Context, refused error, of func() error) error {
+	_, err := call(ctx, g, refused, func() (struct{}, error) { return struct{}{}, of() })
+	return err
+}
+
+func (g *guard) Now(ctx context.Context) (driver.Instant, error) {
+	return call(ctx, g, nil, func() (driver.Instant, error) { return g.engine.Now(ctx) })
 }
 
 func (g *guard) Settle(ctx context.Context, at driver.Instant) error {
-	if err := g.enter(ctx); err != nil {
-		return err
-	}
-	defer g.leave()
-	return g.engine.Settle(ctx, at)
+	return g.do(ctx, nil, func() error { return g.engine.Settle(ctx, at) })
 }
 
 func (g *guard) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
-	if err := g.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer g.leave()
-	if err := g.collection(collection); err != nil {
-		return nil, err
-	}
-	return g.engine.Get(ctx, collection, refs, fields)
+	return call(ctx, g, g.collection(collection), func() ([]*driver.Version, error) { return g.engine.Get(ctx, collection, refs, fields) })
 }
 
 func (g *guard) query(q *driver.Query) error {
@@ -103,39 +107,18 @@ func (g *guard) query(q *driver.Query) error {
 }
 
 func (g *guard) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
-	if err := g.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer g.leave()
-	if err := g.query(q); err != nil {
-		return nil, err
-	}
-	return g.engine.Query(ctx, q)
+	return call(ctx, g, g.query(q), func() ([]*driver.Version, error) { return g.engine.Query(ctx, q) })
 }
 
 func (g *guard) Count(ctx context.Context, q *driver.Query) (int64, error) {
-	if err := g.enter(ctx); err != nil {
-		return 0, err
-	}
-	defer g.leave()
-	if err := g.query(q); err != nil {
-		return 0, err
-	}
-	return g.engine.Count(ctx, q)
+	return call(ctx, g, g.query(q), func() (int64, error) { return g.engine.Count(ctx, q) })
 }
 
 func (g *guard) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	return func(yield func(*driver.Version, error) bool) {
-		err := g.enter(ctx)
-		if err == nil {
-			defer g.leave()
-			err = g.log(q)
-		}
-		if err != nil {
+		if err := g.do(ctx, g.log(q), func() error { g.engine.Log(ctx, q)(yield); return nil }); err != nil {
 			yield(nil, err)
-			return
 		}
-		g.engine.Log(ctx, q)(yield)
 	}
 }
 
@@ -149,94 +132,69 @@ func (g *guard) log(q *driver.LogQuery) error {
 }
 
 func (g *guard) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
-	if err := g.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer g.leave()
+	return call(ctx, g, g.commit(ws), func() ([]*driver.Version, error) { return g.engine.Commit(ctx, ws) })
+}
+
+func (g *guard) commit(ws []driver.Write) error {
 	for i := range ws {
 		if err := g.collection(ws[i].Collection); err != nil {
-			return nil, err
+			return err
 		}
 		if err := write(&ws[i]); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if len(ws) != 1 || ws[0].Compare {
-		if err := together(ws, g.writes); err != nil {
-			return nil, err
-		}
+		return together(ws, g.writes)
 	}
-	return g.engine.Commit(ctx, ws)
+	return nil
 }
 
 func (g *guard) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
-	if err := g.enter(ctx); err != nil {
-		return driver.LoadResult{}, err
-	}
-	defer g.leave()
-	if i, err := g.loaded(vs); err != nil {
-		return driver.LoadResult{}, &driver.LoadError{Index: i, Err: err}
-	}
-	return g.engine.Load(ctx, vs)
+	return call(ctx, g, g.loaded(vs), func() (driver.LoadResult, error) { return g.engine.Load(ctx, vs) })
 }
 
-// loaded returns why versions are refused, and which is the first.
-func (g *guard) loaded(vs []driver.Version) (int, error) {
+// loaded returns why versions are refused.
+func (g *guard) loaded(vs []driver.Version) error {
 	for i := range vs {
-		if err := g.collection(vs[i].Collection); err != nil {
-			return i, err
+		err := g.collection(vs[i].Collection)
+		if err == nil {
+			err = loaded(&vs[i])
 		}
-		if err := loaded(&vs[i]); err != nil {
-			return i, err
+		if err != nil {
+			return &driver.LoadError{Index: i, Err: err}
 		}
 	}
-	return 0, nil
+	return nil
 }
 
 func (g *guard) Rewrite(ctx context.Context, collection, key string, vs []driver.Version) error {
-	if err := g.enter(ctx); err != nil {
-		return err
+	err := g.collection(collection)
+	if err == nil {
+		err = rewritten(collection, key, vs)
 	}
-	defer g.leave()
-	if err := g.collection(collection); err != nil {
-		return err
-	}
-	if err := rewritten(collection, key, vs); err != nil || len(vs) == 0 {
-		return err
-	}
-	return g.engine.Rewrite(ctx, collection, key, vs)
+	return g.do(ctx, err, func() error {
+		if len(vs) == 0 {
+			return nil
+		}
+		return g.engine.Rewrite(ctx, collection, key, vs)
+	})
 }
 
 func (g *guard) Loaded(ctx context.Context) (driver.Instant, error) {
-	if err := g.enter(ctx); err != nil {
-		return 0, err
-	}
-	defer g.leave()
-	return g.engine.Loaded(ctx)
+	return call(ctx, g, nil, func() (driver.Instant, error) { return g.engine.Loaded(ctx) })
 }
 
 func (g *guard) Stats(ctx context.Context) (driver.Stats, error) {
-	if err := g.enter(ctx); err != nil {
-		return driver.Stats{}, err
-	}
-	defer g.leave()
-	return g.engine.Stats(ctx)
+	return call(ctx, g, nil, func() (driver.Stats, error) { return g.engine.Stats(ctx) })
 }
 
 func (g *guard) Ping(ctx context.Context) error {
-	if err := g.enter(ctx); err != nil {
-		return err
-	}
-	defer g.leave()
-	return g.engine.Ping(ctx)
+	return g.do(ctx, nil, func() error { return g.engine.Ping(ctx) })
 }
 
 func (g *guard) Check(ctx context.Context, report func(problem string)) error {
-	if err := g.enter(ctx); err != nil {
-		return err
-	}
-	defer g.leave()
-	return g.engine.Check(ctx, report)
+	return g.do(ctx, nil, func() error { return g.engine.Check(ctx, report) })
 }
 
 func (g *guard) Close() error {
