@@ -174,7 +174,7 @@ func (a *Archive) load(ctx context.Context) (added int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	place := positionOf(&last)
+	place := last.Position()
 	a.Last, a.Hash = &place, seal.Hash(last.Seal)
 	a.read += len(a.batch)
 	clear(a.batch)

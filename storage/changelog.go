@@ -55,7 +55,7 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 			if err != nil {
 				return err
 			}
-			n, last = n+1, positionOf(e.version)
+			n, last = n+1, e.version.Position()
 			if !l.version(e, reverse, after, until, versions, yield) {
 				return nil
 			}
@@ -74,7 +74,7 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 	if t == nil || e.begins() && !l.whole {
 		return true
 	}
-	place := changePlace{LogPosition: positionOf(v)}
+	place := changePlace{LogPosition: v.Position()}
 	shown := func(c change) bool {
 		return (len(l.fields) == 0 || slices.Contains(l.fields, c.f.Name)) && (after == nil || place.behind(*after, reverse))
 	}
@@ -117,20 +117,7 @@ func (p changePlace) behind(q changePlace, reverse bool) bool {
 	if p.LogPosition == q.LogPosition {
 		return p.index != q.index && p.index > q.index != reverse
 	}
-	return newer(q.LogPosition, p.LogPosition) != reverse
-}
-
-// newer reports whether p comes after q in the order of commits.
-func newer(p, q driver.LogPosition) bool {
-	switch {
-	case p.At != q.At:
-		return p.At > q.At
-	case p.Collection != q.Collection:
-		return p.Collection > q.Collection
-	case p.Key != q.Key:
-		return p.Key > q.Key
-	}
-	return p.Number > q.Number
+	return p.Compare(q.LogPosition) < 0 != reverse
 }
 
 // page reads a page of the list, with one range read where each version shows a

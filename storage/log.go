@@ -40,7 +40,7 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 			if q.Limit == 0 || n < asked.Limit {
 				return
 			}
-			after := positionOf(last)
+			after := last.Position()
 			asked.After, asked.Limit = &after, moreVersions*asked.Limit
 		}
 	}
@@ -182,8 +182,4 @@ func (s *Store) fillBefore(ctx context.Context, q *driver.LogQuery, previous *dr
 		}
 	}
 	return nil
-}
-
-func positionOf(v *driver.Version) driver.LogPosition {
-	return driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}
 }

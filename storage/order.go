@@ -74,7 +74,7 @@ func (t *Type) similarOrder(name string) string {
 func position(d *Document, orders []driver.Order) driver.Position {
 	p := driver.Position{Key: d.v.Key}
 	for _, o := range orders {
-		v := metaValue(o.Field.Meta, d.v)
+		v := d.v.Meta(o.Field.Meta)
 		if o.Field.Meta == driver.MetaNone {
 			i := d.typ.byStored[o.Field.Path[0]]
 			v = sortValue(o.Field.Kind, &d.typ.Fields[i], d.stored(i))
@@ -82,28 +82,6 @@ func position(d *Document, orders []driver.Order) driver.Position {
 		p.Values = append(p.Values, v)
 	}
 	return p
-}
-
-// metaValue is a value that a version carries.
-func metaValue(meta driver.Meta, v *driver.Version) driver.Value {
-	switch meta {
-	case driver.MetaKey:
-		return v.Key
-	case driver.MetaNumber:
-		return v.Number
-	case driver.MetaRecordedAt:
-		return v.RecordedAt
-	case driver.MetaAuthor:
-		return v.Author
-	case driver.MetaOp:
-		return int64(v.Op)
-	case driver.MetaMessage:
-		return v.Message
-	case driver.MetaGroup:
-		return v.Group
-	default:
-		return nil
-	}
 }
 
 // comparePositions compares places in an order as engines do: what has no value comes first

@@ -331,7 +331,7 @@ func (p *Pruner) Step(ctx context.Context) (done Pruned, err error) {
 			if err != nil {
 				return Pruned{}, fromDriver(ctx, err)
 			}
-			place := positionOf(v)
+			place := v.Position()
 			*scan.place, n = &place, n+1
 			if v.Number > scan.back {
 				due[v.Key] = append(due[v.Key], driver.Ref{Key: v.Key, Number: v.Number - scan.back})

@@ -156,7 +156,7 @@ func holds(f driver.Filter, v *driver.Version, data []byte) bool {
 	fails := func(f driver.Filter) bool { return !holds(f, v, data) }
 	value := func(f driver.Field) driver.Value {
 		if f.Meta != driver.MetaNone {
-			return metaValue(f.Meta, v)
+			return v.Meta(f.Meta)
 		}
 		return sortValue(f.Kind, &Field{Kind: KindDate}, valueAt(data, f.Path))
 	}

@@ -126,8 +126,7 @@ func (p watchPlace) isBefore(e *Event) bool {
 	if p.Collection == "" {
 		return p.At < e.place.At
 	}
-	return cmp.Or(cmp.Compare(p.At, e.place.At), cmp.Compare(p.Collection, e.place.Collection),
-		cmp.Compare(p.Key, e.place.Key), cmp.Compare(p.Number, e.place.Number)) < 0
+	return p.Compare(e.place.LogPosition) < 0
 }
 
 // begin checks the query and finds the place where the watch begins.
@@ -295,7 +294,7 @@ func (w *Watch) deliver(e *Event, take func(*Event) bool) bool {
 
 // event is the event of a version as it may be told to some.
 func (s *Store) event(v *driver.Version, as string) *Event {
-	place := watchPlace{positionOf(v)}
+	place := watchPlace{v.Position()}
 	return &Event{store: s, t: s.byCollection[v.Collection], v: v, place: place, id: eventID{place.LogPosition, as}}
 }
 

@@ -15,6 +15,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"math"
@@ -280,6 +281,33 @@ type Version struct {
 // Current reports whether this version was the document's last when it was read.
 func (v *Version) Current() bool { return v.SupersededAt == Forever }
 
+// Position is the version's place in the commit order.
+func (v *Version) Position() LogPosition {
+	return LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}
+}
+
+// Meta is a value that every version carries; nil for MetaNone.
+func (v *Version) Meta(m Meta) Value {
+	switch m {
+	case MetaKey:
+		return v.Key
+	case MetaNumber:
+		return v.Number
+	case MetaRecordedAt:
+		return v.RecordedAt
+	case MetaAuthor:
+		return v.Author
+	case MetaOp:
+		return int64(v.Op)
+	case MetaMessage:
+		return v.Message
+	case MetaGroup:
+		return v.Group
+	default:
+		return nil
+	}
+}
+
 // Op is what made a version.
 type Op uint8
 
@@ -394,6 +422,12 @@ type LogPosition struct {
 	Collection string
 	Key        string
 	Number     int64
+}
+
+// Compare is negative where p comes before q in the order of commits, 0 where they are one
+// place, positive otherwise.
+func (p LogPosition) Compare(q LogPosition) int {
+	return cmp.Or(cmp.Compare(p.At, q.At), cmp.Compare(p.Collection, q.Collection), cmp.Compare(p.Key, q.Key), cmp.Compare(p.Number, q.Number))
 }
 
 // Notes are kept beside a version by an engine that returns it more than once:

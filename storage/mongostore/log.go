@@ -145,14 +145,6 @@ func behind(p place, name string, after *driver.LogPosition, backward bool) bson
 	}}}
 }
 
-func positionOf(r *record) driver.LogPosition {
-	return driver.LogPosition{At: r.RecordedAt, Collection: r.Collection, Key: r.Key, Number: r.Number}
-}
-
-func comparePositions(a, b driver.LogPosition) int {
-	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Collection, b.Collection), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Number, b.Number))
-}
-
 // cutoff bounds the positions of a log with a limit n: after n versions were found,
 // in any place, no version after the last of them is needed. So current versions, which
 // an index has in the order of the log, bound the search in prev, both
@@ -169,10 +161,10 @@ func (h *cutoff) add(found ...*record) {
 		return
 	}
 	for _, r := range found {
-		h.places = append(h.places, positionOf(r))
+		h.places = append(h.places, r.Position())
 	}
 	slices.SortFunc(h.places, func(a, b driver.LogPosition) int {
-		c := comparePositions(a, b)
+		c := a.Compare(b)
 		if h.q.Backward {
 			return -c
 		}
@@ -365,7 +357,7 @@ func (c *collection) runs(ctx context.Context, q *driver.LogQuery, before int64,
 // inLog reports whether a version of the document meets the log's conditions.
 func inLog(q *driver.LogQuery, r *record) bool {
 	if q.After != nil {
-		if order := comparePositions(positionOf(r), *q.After); order == 0 || (order < 0) != q.Backward {
+		if order := r.Position().Compare(*q.After); order == 0 || (order < 0) != q.Backward {
 			return false
 		}
 	}

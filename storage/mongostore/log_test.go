@@ -89,7 +89,7 @@ func TestLogBesideLoad(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if here := (driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}); comparePositions(here, before) <= 0 {
+				if here := (driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}); here.Compare(before) <= 0 {
 					t.Errorf("%v comes after %v", here, before)
 				} else {
 					before = here
@@ -215,7 +215,7 @@ func TestLogOutlivesItsCursors(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}
-			if n++; n > 1 && (comparePositions(last, p) < 0) == backward {
+			if n++; n > 1 && (last.Compare(p) < 0) == backward {
 				t.Fatalf("%+v is told behind %+v", p, last)
 			}
 			last = p

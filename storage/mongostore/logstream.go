@@ -52,7 +52,7 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 			if from == nil {
 				return
 			}
-			if p := positionOf(from.head); p != last {
+			if p := from.head.Position(); p != last {
 				last = p
 				if !yield(from.head, nil) {
 					return // before the next version is requested
@@ -72,7 +72,7 @@ func first(sources []*source, backward bool) (first *source) {
 		if s.head == nil {
 			continue
 		}
-		if first == nil || (comparePositions(positionOf(s.head), positionOf(first.head)) < 0) != backward {
+		if first == nil || (s.head.Position().Compare(first.head.Position()) < 0) != backward {
 			first = s
 		}
 	}
@@ -203,7 +203,7 @@ func (v *versionStream) next(ctx context.Context) (*record, error) {
 	if v.cursor.Next(ctx) {
 		r, err := v.l.read(v.cursor.Current, v.field)
 		if err == nil {
-			p := positionOf(r)
+			p := r.Position()
 			v.q.After, v.moved = &p, true
 		}
 		return r, err
@@ -369,18 +369,18 @@ func (l *logging) readPart(ctx context.Context) error {
 		return err
 	}
 	slices.SortFunc(found, func(a, b *record) int {
-		c := comparePositions(positionOf(a), positionOf(b))
+		c := a.Position().Compare(b.Position())
 		if l.q.Backward {
 			return -c
 		}
 		return c
 	})
-	found = slices.CompactFunc(found, func(a, b *record) bool { return positionOf(a) == positionOf(b) })
+	found = slices.CompactFunc(found, func(a, b *record) bool { return a.Position() == b.Position() })
 	if len(found) < limit {
 		l.ended = true
 	} else {
 		found = found[:limit]
-		after := positionOf(found[limit-1])
+		after := found[limit-1].Position()
 		l.after = &after
 	}
 	l.part = found

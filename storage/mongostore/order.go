@@ -170,22 +170,8 @@ func lookup(v gjson.Result, path []string) gjson.Result {
 
 // valueOf is a field's value in the form that the database compares; nil for null.
 func valueOf(f driver.Field, v *driver.Version, at gjson.Result) any {
-	switch f.Meta {
-	case driver.MetaKey:
-		return encodeString(v.Key)
-	case driver.MetaNumber:
-		return v.Number
-	case driver.MetaRecordedAt:
-		return int64(v.RecordedAt)
-	case driver.MetaAuthor:
-		return encodeString(v.Author)
-	case driver.MetaOp:
-		return int64(v.Op)
-	case driver.MetaMessage:
-		return encodeString(v.Message)
-	case driver.MetaGroup:
-		return encodeString(v.Group)
-	case driver.MetaNone:
+	if f.Meta != driver.MetaNone {
+		return operand(f.Kind, v.Meta(f.Meta))
 	}
 	return readAs(f.Kind, lookup(at, f.Path))
 }
