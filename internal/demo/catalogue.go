@@ -1,6 +1,21 @@
+// Package demo is a small catalogue of self-hosted software that does not
+// exist, with the edits of the year 2025: what `asof serve --demo` fills an
+// empty store with, so that every capability has something to show.
+//
+// The same versions come out every time: the tables and the story in this
+// package say what happened, and what the robots count comes from a generator
+// of numbers with a fixed seed.
 package demo
 
-import "strings"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+)
 
 // The shapes of the documents, with the names under which they are stored.
 type (
@@ -156,4 +171,61 @@ func (r row) document(day string) *project {
 		Stars: &stars, Archived: &archived, UpdatedAt: day,
 		CurrentRelease: &release{Tag: r.release, PublishedAt: day},
 	}
+}
+
+// Fill puts the catalogue into an empty store and reports whether it did: a
+// store that holds anything, be it only deleted documents, is left as it is.
+// The store's types must be those of the software catalogue.
+func Fill(ctx context.Context, store *storage.Store) (bool, error) {
+	stats, err := store.Engine().Stats(ctx)
+	if err != nil || stats.Versions > 0 {
+		return false, err
+	}
+	versions, err := Versions()
+	if err != nil {
+		return false, err
+	}
+	_, err = store.Load(ctx, versions)
+	return err == nil, err
+}
+
+// Filled reports whether a store holds the demo's catalogue, be it from Fill or from
+// an import of what was exported: the first version of the project that most of the
+// story is about.
+func Filled(ctx context.Context, engine driver.Engine) (bool, error) {
+	first, err := engine.Get(ctx, software, []driver.Ref{{Key: "lanternfish", Number: 1}}, []string{"name"})
+	if err != nil {
+		return false, err
+	}
+	return first[0] != nil && first[0].Author == "mira", nil
+}
+
+// ErrUnfit is what Fits returns for types that lack some of the demo's.
+var ErrUnfit = errors.New("the demo needs the types Project, Tag, License and Platform of the schema that comes with asof; leave --demo out")
+
+// Fits reports whether the catalogue can be documents of these types: it wraps
+// ErrUnfit where a type is missing, or where a value is not what a type declares.
+func Fits(types []*storage.Type) error {
+	byCollection := make(map[string]*storage.Type, len(types))
+	for _, t := range types {
+		byCollection[t.Collection] = t
+	}
+	for collection, name := range map[string]string{software: "Project", tags: "Tag", licenses: "License", platforms: "Platform"} {
+		if t := byCollection[collection]; t == nil || t.Name != name {
+			return ErrUnfit
+		}
+	}
+	versions, err := Versions()
+	if err != nil {
+		return err
+	}
+	for _, v := range versions {
+		if v.Deleted {
+			continue
+		}
+		if _, err := byCollection[v.Collection].Validate(v.Data); err != nil {
+			return fmt.Errorf("%w (%s %q: %w)", ErrUnfit, v.Collection, v.Key, err)
+		}
+	}
+	return nil
 }

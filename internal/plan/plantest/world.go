@@ -3,10 +3,17 @@ package plantest
 import (
 	"context"
 	"fmt"
+	"io"
+	"iter"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
+	"github.com/99designs/gqlgen/graphql"
+
+	"github.com/asof/asof/internal/app"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
@@ -201,4 +208,113 @@ func (w *World) docsOf(typ string) []*history {
 		}
 	}
 	return docs
+}
+
+// Servers makes the pair that matters: the program's own handler with gqlgen's
+// executor, and with plans, for a schema that code was generated from; both with
+// these flags.
+func Servers(types []*storage.Type, schema func(*storage.Store) graphql.ExecutableSchema, flags ...string) func(driver.Engine) (*Pair, error) {
+	// program is what `asof serve` serves. Its clock stands, as what it measures is in
+	// no answer.
+	program := func(engine driver.Engine, executor string) (http.Handler, error) {
+		m := &app.Main{
+			Types: types, Schema: schema,
+			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard,
+			Now: beginning.Time,
+		}
+		h, err := m.Handler(engine, append([]string{"--log-level=error", "--executor=" + executor}, flags...)...)
+		if err != nil {
+			return nil, fmt.Errorf("plantest: the program with %s and %q: %w", executor, flags, err)
+		}
+		return h, nil
+	}
+	return func(engine driver.Engine) (*Pair, error) {
+		trusted, err := program(engine, "gqlgen")
+		if err != nil {
+			return nil, err
+		}
+		other, err := program(engine, "plan")
+		if err != nil {
+			return nil, err
+		}
+		return &Pair{Trusted: trusted, Other: other}, nil
+	}
+}
+
+// frozen is an engine whose clock stands until it is moved, so that two servers
+// over it begin their operations at the same instant. It refuses commits: the
+// second server would find what the first one wrote.
+type frozen struct {
+	driver.Engine
+	at    atomic.Int64 // an Instant
+	fault atomic.Pointer[fault]
+}
+
+// fault makes an engine fail where it reads one collection: for both servers,
+// whatever they read at once.
+type fault struct {
+	collection string
+	how        error // nil: it panics
+}
+
+// hits fails, or does not.
+func (f *frozen) hits(collection string) error {
+	fault := f.fault.Load()
+	if fault == nil || fault.collection != collection {
+		return nil
+	}
+	if fault.how == nil {
+		panic("plantest: a fault in " + collection)
+	}
+	return fault.how
+}
+
+func (f *frozen) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+	if err := f.hits(collection); err != nil {
+		return nil, err
+	}
+	return f.Engine.Get(ctx, collection, refs, fields)
+}
+
+func (f *frozen) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	if err := f.hits(q.Collection); err != nil {
+		return nil, err
+	}
+	return f.Engine.Query(ctx, q)
+}
+
+func (f *frozen) Count(ctx context.Context, q *driver.Query) (int64, error) {
+	if err := f.hits(q.Collection); err != nil {
+		return 0, err
+	}
+	return f.Engine.Count(ctx, q)
+}
+
+func (f *frozen) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	for _, collection := range q.Collections {
+		if err := f.hits(collection); err != nil {
+			return func(yield func(*driver.Version, error) bool) { yield(nil, err) }
+		}
+	}
+	return f.Engine.Log(ctx, q)
+}
+
+func (f *frozen) instant() driver.Instant { return driver.Instant(f.at.Load()) }
+
+func (f *frozen) Now(ctx context.Context) (driver.Instant, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, driver.Errorf(driver.CodeUnavailable, "the clock: %w", err)
+	}
+	return f.instant(), nil
+}
+
+func (f *frozen) Settle(_ context.Context, at driver.Instant) error {
+	if now := f.instant(); at > now {
+		return driver.Errorf(driver.CodeInvalid, "%s is later than the clock, %s", at, now)
+	}
+	return nil
+}
+
+func (*frozen) Commit(context.Context, []driver.Write) ([]*driver.Version, error) {
+	return nil, driver.Errorf(driver.CodeUnavailable, "this engine only reads")
 }
