@@ -565,6 +565,8 @@ func (ec *executionContext) childFields_FieldChange(ctx context.Context, field g
 		return ec.fieldContext_FieldChange_oldValue(ctx, field)
 	case "newValue":
 		return ec.fieldContext_FieldChange_newValue(ctx, field)
+	case "erased":
+		return ec.fieldContext_FieldChange_erased(ctx, field)
 	case "document":
 		return ec.fieldContext_FieldChange_document(ctx, field)
 	case "documentType":
@@ -1479,6 +1481,8 @@ func (ec *executionContext) childFields_VersionInfo(ctx context.Context, field g
 		return ec.fieldContext_VersionInfo_supersededAt(ctx, field)
 	case "author":
 		return ec.fieldContext_VersionInfo_author(ctx, field)
+	case "erased":
+		return ec.fieldContext_VersionInfo_erased(ctx, field)
 	case "approvedBy":
 		return ec.fieldContext_VersionInfo_approvedBy(ctx, field)
 	case "message":
@@ -8700,6 +8704,29 @@ func (ec *executionContext) _FieldChange_newValue(ctx context.Context, field gra
 }
 func (ec *executionContext) fieldContext_FieldChange_newValue(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("FieldChange", field, false, false, errors.New("field of type JSON does not have child fields"))
+}
+
+func (ec *executionContext) _FieldChange_erased(ctx context.Context, field graphql.CollectedField, obj *storage.FieldChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_FieldChange_erased(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Erased, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_FieldChange_erased(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("FieldChange", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
 func (ec *executionContext) _FieldChange_document(ctx context.Context, field graphql.CollectedField, obj *storage.FieldChange) (ret graphql.Marshaler) {
@@ -23374,6 +23401,38 @@ func (ec *executionContext) fieldContext_VersionInfo_author(_ context.Context, f
 	return fc, nil
 }
 
+func (ec *executionContext) _VersionInfo_erased(ctx context.Context, field graphql.CollectedField, obj *storage.VersionInfo) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_VersionInfo_erased(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Erased(ctx)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*storage.VersionInfo) graphql.Marshaler {
+			return ec.marshalNVersionInfo2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfoᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_VersionInfo_erased(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "VersionInfo",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_VersionInfo(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _VersionInfo_approvedBy(ctx context.Context, field graphql.CollectedField, obj *storage.VersionInfo) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -29020,6 +29079,11 @@ func (ec *executionContext) _FieldChange(ctx context.Context, sel ast.SelectionS
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "erased":
+			out.Values[i] = ec._FieldChange_erased(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "document":
 			out.Values[i] = ec._FieldChange_document(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -34140,6 +34204,11 @@ func (ec *executionContext) _VersionInfo(ctx context.Context, sel ast.SelectionS
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "erased":
+			out.Values[i] = ec._VersionInfo_erased(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "approvedBy":
 			out.Values[i] = ec._VersionInfo_approvedBy(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -36858,6 +36927,22 @@ func (ec *executionContext) marshalNVersionConflict2ᚕgithubᚗcomᚋasofᚋaso
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
 		return ec.marshalNVersionConflict2githubᚗcomᚋasofᚋasofᚋstorageᚐVersionConflict(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNVersionInfo2ᚕᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfoᚄ(ctx context.Context, sel ast.SelectionSet, v []*storage.VersionInfo) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 1, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNVersionInfo2ᚖgithubᚗcomᚋasofᚋasofᚋstorageᚐVersionInfo(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

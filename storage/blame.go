@@ -9,6 +9,7 @@ import (
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // Blame says for each field that the document has, and for each leaf inside the
@@ -116,7 +117,8 @@ func newBlame(t *Type, state []byte, names []string, leaf func() error) (_ *blam
 		if raw == nil || len(names) > 0 && !slices.Contains(names, f.Name) {
 			continue
 		}
-		tf := &trackedField{place: i, f: f, entry: &FieldBlame{Path: diff.Join("", f.Name), Field: f.Name, Value: raw}}
+		shown, _ := rawjson.HideErased(raw)
+		tf := &trackedField{place: i, f: f, entry: &FieldBlame{Path: diff.Join("", f.Name), Field: f.Name, Value: shown}}
 		if tf.tree, err = track(tf.entry, tf.entry.Path, raw, leaf); err != nil {
 			return nil, err
 		}
@@ -211,7 +213,8 @@ func track(field *FieldBlame, path string, raw []byte, leaf func() error) (*trac
 	case path == field.Path:
 		n.leaf, n.open = field, 1
 	default:
-		n.leaf, n.open = &FieldBlame{Path: path, Field: field.Field, Value: raw}, 1
+		shown, _ := rawjson.HideErased(raw)
+		n.leaf, n.open = &FieldBlame{Path: path, Field: field.Field, Value: shown}, 1
 	}
 	return n, leaf()
 }

@@ -29,6 +29,7 @@ type FieldChange struct {
 	Op       ChangeOp
 	OldValue json.RawMessage // nil: there was none
 	NewValue json.RawMessage // nil: there is none
+	Erased   bool            // something of the values was erased, and is null in them
 
 	store *Store
 	typ   *Type
@@ -120,14 +121,14 @@ func optional(s string) *string {
 // names of the GraphQL schema, without what it does not declare. Nil stays nil.
 func (f *Field) visible(raw []byte) []byte {
 	if f.Kind != KindObject || len(raw) == 0 {
-		return raw
+		return raw // what was erased stays told apart until it is shown
 	}
 	return f.appendVisible(make([]byte, 0, len(raw)), raw)
 }
 
 func (f *Field) appendVisible(dst, raw []byte) []byte {
 	switch {
-	case f.Kind != KindObject:
+	case f.Kind != KindObject, rawjson.Erased(raw):
 		return append(dst, raw...)
 	case !f.List || len(raw) == 0 || raw[0] != '[':
 		return f.Object.appendVisible(dst, raw)
@@ -151,7 +152,8 @@ func (o *ObjectType) visible(raw []byte) []byte {
 	if len(raw) == 0 || raw[0] != '{' {
 		return raw
 	}
-	return o.appendVisible(make([]byte, 0, len(raw)), raw)
+	shown, _ := rawjson.HideErased(o.appendVisible(make([]byte, 0, len(raw)), raw))
+	return shown
 }
 
 func (o *ObjectType) appendVisible(dst, raw []byte) []byte {
@@ -208,8 +210,10 @@ func (t *Type) changes(before, after *driver.Version) iter.Seq[change] {
 
 // fieldChange is a change as it is shown, with the version v that made it.
 func (s *Store) fieldChange(t *Type, c change, v *driver.Version, seen driver.Instant) *FieldChange {
+	old, some := rawjson.HideErased(c.Old)
+	now, more := rawjson.HideErased(c.New)
 	return &FieldChange{
-		Path: c.Path, Field: c.f.Name, Op: changeOps[c.Op], OldValue: c.Old, NewValue: c.New,
+		Path: c.Path, Field: c.f.Name, Op: changeOps[c.Op], OldValue: old, NewValue: now, Erased: some || more,
 		store: s, typ: t, v: v, seen: seen,
 	}
 }

@@ -112,6 +112,9 @@ func (o *Object) missing(i int) error {
 	if o.doc.v.Deleted && o.doc.t.Keep != nil {
 		return errorf(CodeHistoryPruned, "%s: what was deleted was pruned", o.doc.describe())
 	}
+	if rawjson.Erased(o.stored(i)) {
+		return errorf(CodeInternal, "%s: what the non-null field %s held was erased; declare @auth(erase: …) again on the type, so that it may be null", o.doc.describe(), o.fieldPath(i))
+	}
 	if o.doc.t.inDraft(o.doc.v) {
 		return badInput("the draft of %s %q has no value for the required field %s yet; the draft's content tells what it holds", o.doc.t.Name, o.doc.v.Key, o.fieldPath(i))
 	}

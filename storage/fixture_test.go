@@ -209,6 +209,7 @@ func TestOnSQLite(t *testing.T) {
 		"DraftsShowNowhereElse": TestDraftsShowNowhereElse, "DraftsUnderAnotherSchema": TestDraftsUnderAnotherSchema, "ApprovalInACommit": TestApprovalInACommit, "ApprovalsInACommitRace": TestApprovalsInACommitRace, "ADraftEndsOnce": TestADraftEndsOnce,
 		"Rules": TestRules, "WritesNeedPermission": TestWritesNeedPermission, "WatchesNeedPermission": TestWatchesNeedPermission, "Retention": TestRetention, "WatchOfThePruned": TestWatchOfThePruned, "PrunedAgain": TestPrunedAgain, "KeepChanges": TestKeepChanges, "ConflictWithThePruned": TestConflictWithThePruned, "OnlyThePrunedIsLoaded": TestOnlyThePrunedIsLoaded, "PrunedMeanwhile": TestPrunedMeanwhile, "Grace": TestGrace, "DraftsNeedPermission": TestDraftsNeedPermission, "Tags": TestTags, "PagesByTag": TestPagesByTag, "TagsKeep": TestTagsKeep, "TagsRaceWithPruning": TestTagsRaceWithPruning, "TagsNeedPermission": TestTagsNeedPermission, "DraftsKeepWhatTheirAuthorCouldNotSee": TestDraftsKeepWhatTheirAuthorCouldNotSee, "PagesWithoutThePast": TestPagesWithoutThePast,
 		"Archive": TestArchive, "ArchiveOfWhatIsPruned": TestArchiveOfWhatIsPruned, "ArchiveGoesOn": TestArchiveGoesOn,
+		"Erase": TestErase, "EraseAll": TestEraseAll, "EraseKilled": TestEraseKilled, "ErasuresRace": TestErasuresRace,
 	} {
 		t.Run(name, test)
 	}

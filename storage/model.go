@@ -177,6 +177,7 @@ const (
 	OperationDelete  Operation = "DELETE"
 	OperationRestore Operation = "RESTORE"
 	OperationImport  Operation = "IMPORT"
+	OperationErase   Operation = "ERASE"
 )
 
 // VersionRef names a version: by number, or as the one that was current at an

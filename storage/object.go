@@ -52,10 +52,10 @@ func (o *Object) stored(i int) []byte {
 }
 
 // value returns the value that the field reads as: the stored one, or its
-// default; nil for null and missing.
+// default; nil for null, missing and erased.
 func (o *Object) value(i int) []byte {
 	raw := o.stored(i)
-	if rawjson.IsNull(raw) {
+	if rawjson.IsNull(raw) || rawjson.Erased(raw) {
 		return o.typ.Fields[i].Default
 	}
 	return raw
@@ -77,7 +77,7 @@ func one[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) (T, error
 func opt[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) (*T, error) {
 	raw := o.value(i)
 	if raw == nil {
-		return nil, nil
+		return nil, o.absent(i)
 	}
 	v, ok := read(&o.typ.Fields[i], raw)
 	if !ok {
@@ -86,18 +86,25 @@ func opt[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) (*T, erro
 	return &v, nil
 }
 
+// absent is the error of a field without a value; nil where it reads as null.
+func (o *Object) absent(i int) error {
+	if f := &o.typ.Fields[i]; !f.NonNull || f.Erasable && rawjson.Erased(o.stored(i)) {
+		return nil
+	}
+	return o.missing(i)
+}
+
 // elements calls fn with each element of a list; nil for null. It returns false
-// in isList where the field reads as null. A missing list is an empty one.
+// in isList where the field reads as null. A missing list is an empty one, and so is one
+// that was erased and is never null.
 func (o *Object) elements(i int, fn func(raw []byte) error) (isList bool, err error) {
 	raw := o.value(i)
 	if raw == nil {
-		if o.stored(i) == nil {
+		stored := o.stored(i)
+		if stored == nil || o.typ.Fields[i].NonNull && rawjson.Erased(stored) {
 			return true, nil
 		}
-		if o.typ.Fields[i].NonNull {
-			return false, o.missing(i)
-		}
-		return false, nil
+		return false, o.absent(i)
 	}
 	ok := rawjson.Elements(raw, func(start, end int) bool {
 		elem := raw[start:end:end]
@@ -215,8 +222,8 @@ func (o *Object) OptInstants(i int) ([]*driver.Instant, error) { return optList(
 // JSON reads a JSON value; nil for null where the field is nullable.
 func (o *Object) JSON(i int) (json.RawMessage, error) {
 	raw := o.value(i)
-	if raw == nil && o.typ.Fields[i].NonNull {
-		return nil, o.missing(i)
+	if raw == nil {
+		return nil, o.absent(i)
 	}
 	return json.RawMessage(raw), nil
 }
@@ -241,10 +248,7 @@ func (o *Object) JSONs(i int) ([]json.RawMessage, error) {
 func (o *Object) Object(i int) (*Object, error) {
 	raw := o.value(i)
 	if raw == nil {
-		if o.typ.Fields[i].NonNull {
-			return nil, o.missing(i)
-		}
-		return nil, nil
+		return nil, o.absent(i)
 	}
 	return o.child(i, raw)
 }
@@ -276,10 +280,8 @@ func (o *Object) Objects(i int) ([]*Object, error) {
 func (o *Object) Nested(into *Object, i int) (bool, error) {
 	raw := o.value(i)
 	switch {
-	case raw == nil && o.typ.Fields[i].NonNull:
-		return false, o.missing(i)
 	case raw == nil:
-		return false, nil
+		return false, o.absent(i)
 	case raw[0] != '{':
 		return false, o.mistyped(i, raw)
 	}

@@ -57,6 +57,9 @@ func (s *Store) restored(ctx context.Context, op *operation, t *Type, in *Restor
 	if why := s.tooLarge(data); why != "" {
 		return nil, badInput("input.to: %s", why)
 	}
+	if _, erased := rawjson.HideErased(data); erased {
+		return nil, badInput("input.to: something of version %d of %s %q was erased; restore what is left of it, with paths", target.Number, t.Name, in.Key)
+	}
 	changed := normal.Changed(dataOf(cur), data)
 	if len(changed) == 0 && !cur.Deleted {
 		return nil, nil
@@ -161,7 +164,7 @@ func (t *Type) storedPath(arg, path string, names []string) ([]string, *Field, e
 		}
 		switch {
 		case f.List:
-			return nil, nil, badInput("%s: %s lies in a list; restore the whole list, %s", arg, path, listPath(names[:i+1]))
+			return nil, nil, badInput("%s: %s lies in a list; name the whole list, %s", arg, path, listPath(names[:i+1]))
 		case f.Kind == KindObject:
 			o = f.Object
 		case f.Kind == KindJSON:
@@ -191,7 +194,7 @@ func containers(t *Type, arg, path string, stored, names []string, states ...[]b
 			case state == nil:
 			case f != nil && rawjson.IsNull(state): // as if it were not there
 			case state[0] == '[':
-				return badInput("%s: %s lies in a list; restore the whole list, %s", arg, path, here)
+				return badInput("%s: %s lies in a list; name the whole list, %s", arg, path, here)
 			case state[0] != '{':
 				return badInput("%s: %s was not an object in both versions, so nothing inside it can be restored; restore the whole of %s", arg, here, here)
 			}

@@ -23,9 +23,9 @@ func TestRestoreInsideJSONValues(t *testing.T) {
 		bad  string
 		want string // the JSON value after it
 	}{
-		{path: "/commitHistory/l/0", bad: "lies in a list; restore the whole list, /commitHistory/l"},
-		{path: "/commitHistory/m/0", bad: "lies in a list; restore the whole list, /commitHistory/m"},
-		{path: "/commitHistory/l/0/x", bad: "lies in a list; restore the whole list, /commitHistory/l"},
+		{path: "/commitHistory/l/0", bad: "lies in a list; name the whole list, /commitHistory/l"},
+		{path: "/commitHistory/m/0", bad: "lies in a list; name the whole list, /commitHistory/m"},
+		{path: "/commitHistory/l/0/x", bad: "lies in a list; name the whole list, /commitHistory/l"},
 		{path: "/commitHistory/s/a", bad: "/commitHistory/s was not an object in both versions"},
 		{path: "/commitHistory/n/a", bad: "/commitHistory/n was not an object in both versions"},
 		{path: "/commitHistory/nothing", bad: "there is nothing at /commitHistory/nothing, neither then nor now"},

@@ -57,12 +57,13 @@ func recent(at, began driver.Instant) bool {
 	return at >= began-driver.Instant((Grace/2).Microseconds())
 }
 
-// RetentionCollection is where is kept how far types are pruned: a document for each collection.
+// RetentionCollection is where is kept how far types are pruned, a document for each collection,
+// and what is being erased.
 const RetentionCollection = "asof_retention"
 
 func retentionType() *Type {
 	t := &Type{Name: "Retention", Collection: RetentionCollection}
-	for _, name := range []string{"horizon", "byTime", "byNumber", "byTag", "loaded", "keep"} { // see retention
+	for _, name := range []string{"horizon", "byTime", "byNumber", "byTag", "loaded", "keep", "erase"} { // see retention and erasure
 		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
 	}
 	return t

@@ -49,12 +49,15 @@ type Field struct {
 	// never null.
 	Default json.RawMessage
 	Auth    Auth // of a document's own field: Read and Write
+	// Erasable says that the field reads as null where it was erased, though it is NonNull.
+	Erasable bool
 }
 
 // Auth says who may do what. Nil lists of roles let in everybody, empty ones nobody.
 type Auth struct {
 	Read, Write []string
 	History     []string // who may read the past
+	Erase       []string // who may erase; nil: nobody
 	Rows        string   // a rule of package rule: which documents; "": all
 }
 

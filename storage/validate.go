@@ -204,6 +204,9 @@ func (c *checker) unknown(name string) {
 
 // field checks the value of a field.
 func (c *checker) field(f *Field, raw []byte) {
+	if rawjson.Erased(raw) {
+		return
+	}
 	if rawjson.IsNull(raw) {
 		switch {
 		case c.strict && f.NonNull:

@@ -129,6 +129,9 @@ func jsonInput(path string, v any) ([]byte, error) {
 	if err != nil {
 		return nil, badInput("%s: %v", path, err)
 	}
+	if _, reserved := rawjson.HideErased(out); reserved {
+		return nil, badInput("%s: a member \"asof:erased\" says that a value was erased, and cannot be written", path)
+	}
 	if n := outOfRange(out); n != nil {
 		return nil, badInput("%s: %s is too large; the largest is about 1.8e308: write it in quotes", path, sample(n))
 	}
@@ -257,10 +260,7 @@ func (o *Object) RawField(i int) ([]byte, error) {
 	}
 	raw := o.value(i)
 	if raw == nil {
-		if f.NonNull {
-			return nil, o.missing(i)
-		}
-		return nil, nil
+		return nil, o.absent(i)
 	}
 	out, ok := rawScalar(f, raw)
 	if !ok {

@@ -3,9 +3,11 @@ package storage
 import (
 	"context"
 	"encoding/hex"
+	"slices"
 	"sync"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -250,6 +252,33 @@ func (i *VersionInfo) SupersededAt() *driver.Instant {
 // Author is who wrote the version.
 func (i *VersionInfo) Author() *Actor { return &Actor{ID: i.v.Author} }
 
+// Erased are the versions that have erased something of this one, by their numbers.
+func (i *VersionInfo) Erased(ctx context.Context) ([]*VersionInfo, error) {
+	op, ok := ctx.Value(operationKey{}).(*operation)
+	if !ok || !seal.Erased(i.v.Seal) {
+		return []*VersionInfo{}, nil
+	}
+	v, err := op.store.getOne(ctx, i.typ, driver.Ref{Key: i.v.Key, Number: i.v.Number})
+	if err != nil || v == nil {
+		return nil, err
+	}
+	var by []int64
+	rawjson.EachErased(v.Data, func(_, _ int, _, number int64) { by = append(by, number) })
+	slices.Sort(by)
+	by = slices.Compact(by)
+	out := []*VersionInfo{}
+	for _, number := range by {
+		v, err := op.store.getFields(ctx, i.typ, driver.Ref{Key: i.v.Key, Number: number}, []string{})
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			out = append(out, &VersionInfo{typ: i.typ, v: v, seen: i.seen})
+		}
+	}
+	return out, nil
+}
+
 // ApprovedBy is who approved the draft that the version was made of; nil where it was none.
 func (i *VersionInfo) ApprovedBy() *Actor { return approverOf(i.v.Group) }
 
@@ -287,7 +316,7 @@ func (i *VersionInfo) ChangedFields() []string {
 
 var operations = [...]Operation{
 	driver.OpCreate: OperationCreate, driver.OpUpdate: OperationUpdate, driver.OpDelete: OperationDelete,
-	driver.OpRestore: OperationRestore, driver.OpImport: OperationImport,
+	driver.OpRestore: OperationRestore, driver.OpImport: OperationImport, driver.OpErase: OperationErase,
 }
 
 func operationOf(op driver.Op) Operation {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/driver/check"
+	"github.com/asof/asof/storage/rawjson"
 )
 
 // filter turns a where argument into a condition for the engine. Names are
@@ -335,7 +336,7 @@ func (b *filterBuilder) operand(f *Field, v any, path string) (driver.Value, err
 	s, _ := text(v)
 	op, ok := opOf(Operation(s))
 	if !ok {
-		return nil, wrongInput(path, v, "one of [CREATE UPDATE DELETE RESTORE IMPORT]")
+		return nil, wrongInput(path, v, "one of [CREATE UPDATE DELETE RESTORE IMPORT ERASE]")
 	}
 	return int64(op), nil
 }
@@ -489,10 +490,13 @@ func readable(f *Field, target driver.Field) driver.Filter {
 			values[i] = name
 		}
 		return driver.In{Field: target, Values: values}
-	case f.Kind == KindObject:
-		target.Kind = driver.KindObject
-	case f.Kind == KindJSON:
+	case f.Kind == KindObject, f.Kind == KindJSON:
 		target.Kind = 0
+		if f.Kind == KindObject {
+			target.Kind = driver.KindObject
+		}
+		erased := driver.Field{Path: append(slices.Clone(target.Path), rawjson.ErasedMember)}
+		return driver.And{driver.Present{Field: target}, driver.Not{Filter: driver.Present{Field: erased}}}
 	}
 	return driver.Present{Field: target}
 }

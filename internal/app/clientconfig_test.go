@@ -10,7 +10,7 @@ import (
 func TestClientConfig(t *testing.T) {
 	for client, parts := range map[string][]string{
 		"apollo": {
-			"  Node: [\"License\", \"Platform\", \"Project\", \"Reading\", \"Tag\"],\n", "  VersionInfo: { fields: { tags: elements }, merge: true },\n",
+			"  Node: [\"License\", \"Platform\", \"Project\", \"Reading\", \"Tag\"],\n", "  VersionInfo: { fields: { erased: elements, tags: elements }, merge: true },\n",
 			"      projects: pages([\"where\", \"orderBy\", \"asOf\", \"tag\"]),\n", "      externalLinks: elements,\n",
 		},
 		"urql":  {"\"Release\"", "deleteTag: remove('deleteTag'),\n", "commit: remove('commit'),\n", "tagChanged: remove('tagChanged'),\n", "  Node: [\"License\", \"Platform\", \"Project\", \"Reading\", \"Tag\"],\n"},

@@ -124,7 +124,7 @@ func weight(parent, field, result string) int {
 	case (result == "FieldChange" || result == "DraftProblem") &&
 		(strings.HasSuffix(parent, "VersionEdge") || strings.HasSuffix(parent, "Draft") || parent == "DraftSave"):
 		return edge
-	case result == "VersionTag":
+	case result == "VersionTag", parent == "VersionInfo" && field == "erased":
 		return edge
 	case field == "totalCount" && parent == "FieldChangeConnection":
 		return changes

@@ -18,7 +18,8 @@ type pruneFlags struct {
 	DryRun bool `help:"Say what would be pruned, and change nothing."`
 }
 
-// prune prunes all versions that the schema does not keep.
+// prune prunes all versions that the schema does not keep, finishes what was being erased, and has the
+// engine give the space back.
 func (m *Main) prune(ctx context.Context) (err error) {
 	store, err := m.openStore(ctx)
 	if err != nil {
@@ -26,6 +27,11 @@ func (m *Main) prune(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Engine().Close()) }()
 	none, dry := true, m.flags.Prune.DryRun
+	if !dry {
+		if err := store.FinishErasures(ctx); err != nil {
+			return err
+		}
+	}
 	for _, t := range store.Types() {
 		p := store.NewPruner(t, dry)
 		if p == nil {
@@ -49,8 +55,10 @@ func (m *Main) prune(ctx context.Context) (err error) {
 		}
 	}
 	if none {
-		_, err = fmt.Fprintln(m.Stdout, "nothing is pruned: all types keep all versions; to keep fewer, write @versioned(keep: {versions: 10}) or keep: {for: \"P2Y\"} in schema.graphqls")
-		return err
+		_, err := fmt.Fprintln(m.Stdout, "nothing is pruned: all types keep all versions; to keep fewer, write @versioned(keep: {versions: 10}) or keep: {for: \"P2Y\"} in schema.graphqls")
+		if err != nil {
+			return err
+		}
 	}
 	if compacter, ok := driver.As[driver.Compacter](store.Engine()); ok && !dry {
 		return compacter.Compact(ctx)
@@ -63,7 +71,7 @@ func (m *Main) prune(ctx context.Context) (err error) {
 const pruneEvery = time.Hour
 
 // pruning prunes in the background what the schema does not keep, at most so many versions a
-// second. Several servers of one database take turns: who loses a step leaves it to the other.
+// second, and finishes what was being erased when a server was stopped. Several servers of one database take turns: who loses a step leaves it to the other.
 type pruning struct {
 	store    *storage.Store
 	rate     int
@@ -86,6 +94,7 @@ func newPruning(store *storage.Store, rate int, registry *prometheus.Registry, l
 func (p *pruning) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
+	running.Go(func() { p.finish(ctx) })
 	if p.rate > 0 {
 		for _, t := range p.store.Types() {
 			if t.Keep != nil {
@@ -96,6 +105,19 @@ func (p *pruning) start(ctx context.Context) (stop func()) {
 	return func() {
 		cancel()
 		running.Wait()
+	}
+}
+
+// finish finishes erasures. Most are finished by who asked for them.
+func (p *pruning) finish(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := p.store.FinishErasures(ctx); err != nil && ctx.Err() == nil {
+			p.logger.WarnContext(ctx, "erasing will go on in a minute", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pruneEvery):
+		}
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 // Auth is who may do what with a type or a field. Nil lists: everybody; empty ones: nobody.
 type Auth struct {
 	Read, Write, History []string
-	Rows                 string // "": all documents
+	Erase                []string // nil: nobody
+	Rows                 string   // "": all documents
 
 	pos *ast.Position
 }
@@ -21,7 +22,7 @@ type Auth struct {
 // auth reads the arguments of @auth.
 func (r *reader) auth(args map[string]*ast.Value) Auth {
 	var a Auth
-	for name, to := range map[string]*[]string{"read": &a.Read, "write": &a.Write, "history": &a.History} {
+	for name, to := range map[string]*[]string{"read": &a.Read, "write": &a.Write, "history": &a.History, "erase": &a.Erase} {
 		if v := args[name]; v != nil {
 			*to = r.roles(name, v)
 		}
@@ -58,8 +59,8 @@ func (r *reader) fieldAuth(def *ast.Definition, f *Field, args map[string]*ast.V
 	switch {
 	case nested:
 		r.problems.add(f.pos, "%s: @auth is only possible on @versioned types and their own fields; write it to the field that holds %s", where, def.Name)
-	case args["history"] != nil || args["rows"] != nil:
-		r.problems.add(f.pos, "%s: @auth(history:) and @auth(rows:) belong on the type", where)
+	case args["history"] != nil || args["rows"] != nil || args["erase"] != nil:
+		r.problems.add(f.pos, "%s: @auth(history:), @auth(erase:) and @auth(rows:) belong on the type", where)
 	case f.Auth.Read != nil && (f.NonNull && !f.List || f.Default != ""):
 		r.problems.add(f.pos, "%s: a field with @auth(read:) is absent for others, so it must be nullable and have no @default", where)
 	}
@@ -109,7 +110,7 @@ func (a Auth) Metadata() string {
 	for _, list := range []struct {
 		name  string
 		roles []string
-	}{{"Read", a.Read}, {"Write", a.Write}, {"History", a.History}} {
+	}{{"Read", a.Read}, {"Write", a.Write}, {"History", a.History}, {"Erase", a.Erase}} {
 		if list.roles != nil {
 			parts = append(parts, fmt.Sprintf("%s: %#v", list.name, list.roles))
 		}

@@ -36,7 +36,7 @@ func (c *Catalogue) bindings() config.TypeMap {
 		"VersionInfo", "Actor", "VersionRef", "FieldChange", "ChangeOp", "FieldChangeConnection",
 		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "EventKind", "Since", "PageInfo", "VersionConflict",
 		"CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup", "DocumentVersionConnection", "DocumentVersionEdge",
-		"StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess", "DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge",
+		"EraseInput", "VersionRange", "StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess", "DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge",
 		"VersionTag", "TagVersionInput", "UntagVersionInput", "VersionTagSuccess",
 	} {
 		bind(storagePath+n, n)
@@ -95,6 +95,10 @@ func (c *Catalogue) bindDocument(m config.TypeMap, bind func(string, ...string),
 		Fields: map[string]config.TypeMapField{d.Singular: {FieldName: "Document"}},
 	}
 	m["Approve"+n+"DraftSuccess"] = success
+	if d.Erasable() {
+		bind(modelPath+"Result", "Erase"+n+"Result")
+		m["Erase"+n+"Success"] = success
+	}
 	for _, verb := range mutationVerbs() {
 		bind(storagePath+verb+"Input", verb+n+"Input")
 		bind(modelPath+"Result", verb+n+"Result")

@@ -33,7 +33,7 @@ func directiveSpecs() map[string]directiveSpec {
 		"default":    {on: onField, args: []directiveArg{{name: "value", required: true}}},
 		"deprecated": {on: onField, args: []directiveArg{{name: "reason", kinds: text}}},
 		"auth": {on: "a @versioned type or a field of one", args: []directiveArg{
-			{name: "read"}, {name: "write"}, {name: "history"}, {name: "rows", kinds: text},
+			{name: "read"}, {name: "write"}, {name: "history"}, {name: "erase"}, {name: "rows", kinds: text},
 		}},
 	}
 }
@@ -155,6 +155,8 @@ directive @auth(
   write: [String!]
   "Of a type: the roles of who may read the past, any of them."
   history: [String!]
+  "Of a type: the roles of who may erase values from its history, any of them; nobody, where nothing is said. Its required fields then read as null where they were erased."
+  erase: [String!]
   "Of a type: which documents may be read and written, as in: owner = $sub. Names are fields, those after $ claims of who asks."
   rows: String
 ) on OBJECT | FIELD_DEFINITION

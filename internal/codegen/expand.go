@@ -3,6 +3,7 @@ package codegen
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -67,6 +68,10 @@ func (c *Catalogue) SDL() (string, error) {
 	w.section("Several documents at once")
 	w.render("roots.tmpl", "change", c.roots())
 	w.text(shared["commits"])
+	if slices.ContainsFunc(c.Documents, (*Document).Erasable) {
+		w.section("Erasing")
+		w.text(shared["erasing"])
+	}
 	w.section("Documents and their versions")
 	w.render("roots.tmpl", "documentType", c.roots())
 	w.text(shared["interfaces"], shared["versions"], shared["changes"], shared["events"], shared["drafts"], shared["tags"], shared["pages"])
@@ -152,7 +157,7 @@ func sharedTypeNames() []string {
 		"Node", "Document", "VersionConflict", "Types", "Result", "VersionInfo", "Actor", "Operation", "VersionRef", "VersionInfoWhere",
 		"OperationFilter", "FieldChange", "ChangeOp", "FieldChangeConnection", "FieldChangeEdge", "FieldBlame", "DocumentDiff",
 		"ChangelogWhere", "ChangeEvent", "EventKind", "Since", "DocumentType", "PageInfo", "OrderDirection", "ConflictPolicy", "RefFilter", "RefListFilter",
-		"CommitInput", "ChangeInput", "CommitResult", "CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup",
+		"CommitInput", "ChangeInput", "CommitResult", "CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup", "EraseInput", "VersionRange",
 		"DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge", "StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess",
 		"VersionTag", "TagVersionInput", "UntagVersionInput", "VersionTagSuccess",
 	}

@@ -57,7 +57,7 @@ func fieldGetter(owner, view string, f *Field) Getter {
 			g.Type, g.Expr = "[]"+goType, view+"."+name+"s("+index+")"
 		case f.List:
 			g.Type, g.Expr = "[]*"+goType, view+".Opt"+name+"s("+index+")"
-		case f.NonNull:
+		case f.NonNull && !f.Erasable:
 			g.Type, g.Expr = goType, view+"."+name+"("+index+")"
 		default:
 			g.Type, g.Expr = "*"+goType, view+".Opt"+name+"("+index+")"
@@ -99,6 +99,7 @@ func (f *Field) Metadata() string {
 	flag("NonNull", f.NonNull)
 	flag("ElemNonNull", f.ElemNonNull)
 	flag("Indexed", f.Indexed)
+	flag("Erasable", f.Erasable)
 	switch f.Kind {
 	case kindRef:
 		parts = append(parts, "Ref: "+strconv.Quote(f.TypeName()), "Keys: "+strconv.Quote(f.KeyName))

@@ -1,6 +1,8 @@
 package codegen
 
 import (
+	"strings"
+
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -55,6 +57,9 @@ type Document struct {
 	pos *ast.Position
 }
 
+// Erasable reports whether somebody may erase.
+func (d *Document) Erasable() bool { return d.Auth.Erase != nil }
+
 // Object is a type nested in documents.
 type Object struct {
 	Name        string
@@ -100,6 +105,7 @@ type Field struct {
 	Default     string // JSON; "" where there is none
 	Deprecated  string // a rendered @deprecated, or ""
 	Auth        Auth
+	Erasable    bool // required, and yet null where it was erased
 
 	// KeyName is the generated field of a reference's keys: "tagKeys".
 	KeyName string
@@ -112,8 +118,13 @@ type Field struct {
 // non-null marks.
 func (f *Field) TypeName() string { return f.typ.Name() }
 
-// Type is the field's type as it is read: as declared.
-func (f *Field) Type() string { return f.typ.String() }
+// Type is the field's type as it is read: as declared, or null where it was erased.
+func (f *Field) Type() string {
+	if f.Erasable {
+		return strings.TrimSuffix(f.typ.String(), "!")
+	}
+	return f.typ.String()
+}
 
 // IsRef reports whether the field holds references.
 func (f *Field) IsRef() bool { return f.Kind == kindRef }

@@ -129,7 +129,7 @@ func mutationVerbs() []string { return []string{"Create", "Update", "Delete", "R
 func documentTypeNames(name string) []string {
 	names := append(goDocumentNames(name),
 		name+"Where", name+"Order", name+"OrderField", name+"Field", name+"Data", name+"Patch", name+"DraftWhere",
-		"Save"+name+"DraftInput", "Save"+name+"DraftResult", "Approve"+name+"DraftResult", "Approve"+name+"DraftSuccess",
+		"Erase"+name+"Result", "Erase"+name+"Success", "Save"+name+"DraftInput", "Save"+name+"DraftResult", "Approve"+name+"DraftResult", "Approve"+name+"DraftSuccess",
 	)
 	for _, verb := range mutationVerbs() {
 		names = append(names, verb+name+"Input", verb+name+"Result", verb+name+"Success")

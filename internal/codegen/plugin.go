@@ -126,6 +126,7 @@ func (c *Catalogue) resolverBodies() map[string]string {
 		for _, verb := range mutationVerbs() {
 			bodies["Mutation."+strings.ToLower(verb)+d.Name] = collection + "." + verb + "(ctx, input)"
 		}
+		bodies["Mutation.erase"+d.Name] = collection + ".Erase(ctx, input)"
 		for name, document := range map[string]string{d.Name: "obj.Base()", d.Name + "History": "obj.Document"} {
 			bodies[name+".versions"] = collection + ".Versions(ctx, " + document + ", from, to, author, fields, " + page + ")"
 			bodies[name+".changelog"] = "r.store.DocumentChangelog(ctx, " + document + ", fields, author, from, to, " + page + ")"

@@ -174,6 +174,9 @@ func (r *reader) declareEnum(def *ast.Definition) {
 func (r *reader) fields() {
 	for _, d := range r.catalogue.Documents {
 		d.Fields = r.fieldsOf(r.defs[d.Name], false)
+		for _, f := range d.Fields {
+			f.Erasable = d.Erasable() && f.Required()
+		}
 	}
 	for _, o := range r.catalogue.Objects {
 		o.Fields = r.fieldsOf(r.defs[o.Name], true)

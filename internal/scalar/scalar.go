@@ -196,7 +196,7 @@ func MarshalOperation(o storage.Operation) graphql.Marshaler {
 // UnmarshalOperation reads what made a version.
 func UnmarshalOperation(v any) (storage.Operation, error) {
 	return enum("Operation", v,
-		storage.OperationCreate, storage.OperationUpdate, storage.OperationDelete, storage.OperationRestore, storage.OperationImport)
+		storage.OperationCreate, storage.OperationUpdate, storage.OperationDelete, storage.OperationRestore, storage.OperationImport, storage.OperationErase)
 }
 
 // FailedElement reports the error of an element of the list that the context's

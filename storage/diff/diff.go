@@ -94,11 +94,11 @@ const MaxElements = 30_000
 const maxBytes = 2 << 20
 
 // Whole reports whether values at a path are compared as a whole, because the paths inside
-// would be too long, or one of the values has more than MaxElements parts or maxBytes.
+// would be too long, or one of the values was erased, or has more than MaxElements parts or maxBytes.
 func Whole(path string, values ...[]byte) bool {
 	return len(path) > maxPath || strings.Count(path, "/") > maxNesting || slices.ContainsFunc(values, func(v []byte) bool {
 		if len(v) < 2*MaxElements || len(v) > maxBytes {
-			return len(v) > maxBytes
+			return len(v) > maxBytes || rawjson.Erased(v)
 		}
 		n := 0
 		more := func() bool { n++; return n <= MaxElements }

@@ -117,8 +117,9 @@ type Engine interface {
 	// names which; Op, Deleted, Author, Message, Group, Changed and Data take the place
 	// of what is stored, all of them or, where it fails, perhaps some: the same call,
 	// made again, completes them. Number, RecordedAt and the write's ID stay, so that
-	// all that reads by number or instant finds them, and the seal becomes one that
-	// says nothing of them (see seal.Rewritten). When it has returned, nothing reads
+	// all that reads by number or instant finds them, and the seal becomes that of what
+	// is left (see seal.Rewritten). One that is given with the Seal that it was read
+	// with, and was rewritten since, stays as it is. When it has returned, nothing reads
 	// what was there before, but what this engine's other processes have in memory.
 	// CodeInvalid: no such document or version, the document's last version, a number
 	// twice, unknown collection, or malformed as for Load.
@@ -321,6 +322,8 @@ const (
 	// OpPruned is that of a version of which only number and time are left. It is
 	// Deleted, as nothing can be read at it: made by Rewrite and Load, not by Commit.
 	OpPruned
+	// OpErase is that of a version that says that something was erased in those before it.
+	OpErase
 )
 
 // Write is one new version, on condition that Expected is current.

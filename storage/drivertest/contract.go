@@ -81,7 +81,7 @@ func (c *contract) version(method string, v *driver.Version, whole bool) {
 		c.report("%s: number or time (%d) is not positive", name, v.RecordedAt)
 	case v.SupersededAt <= v.RecordedAt:
 		c.report("%s: superseded at %d, recorded at %d", name, v.SupersededAt, v.RecordedAt)
-	case v.Op < driver.OpCreate || v.Op > driver.OpPruned || v.Op == driver.OpPruned && !v.Deleted:
+	case v.Op < driver.OpCreate || v.Op > driver.OpErase || v.Op == driver.OpPruned && !v.Deleted:
 		c.report("%s: unknown operation %d", name, v.Op)
 	case v.Deleted && v.Data != nil:
 		c.report("%s: a tombstone has data", name)

@@ -60,8 +60,11 @@ func (m *model) Rewrite(ctx context.Context, collection, key string, vs []driver
 	for i := range vs {
 		to := vs[i]
 		was := versions[to.Number-1]
+		if to.Seal != nil && !bytes.Equal(to.Seal, was.Seal) {
+			continue
+		}
 		to.Collection, to.Key, to.RecordedAt, to.SupersededAt = collection, key, was.RecordedAt, was.SupersededAt
-		to.Seal = seal.Rewritten(was)
+		to.Seal = seal.Rewritten(was, &to)
 		to.Changed, to.Data = slices.Clone(to.Changed), bytes.Clone(to.Data)
 		versions[to.Number-1] = &to
 	}
@@ -105,8 +108,8 @@ func (m *model) loadOne(v *driver.Version, now driver.Instant) (added bool, err 
 }
 
 // sameContent compares what a version says, not how it came about: Op and
-// Changed are left out, because a load sets them anew. A pruned version is like any.
+// Changed are left out, because a load sets them anew; as far as all of it is there.
 func sameContent(a, b *driver.Version) bool {
-	return a.Op == driver.OpPruned || b.Op == driver.OpPruned || a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message &&
+	return seal.Same(a, b) || a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message &&
 		a.Group == b.Group && bytes.Equal(a.Data, b.Data)
 }

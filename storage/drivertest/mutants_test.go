@@ -443,6 +443,15 @@ func mistakes() map[string]mistake {
 			changed.RecordedAt++
 			m.documents[collection][key][v.Number-1] = &changed
 		})},
+		"what was rewritten since is overwritten": {"Rewrite/WhatWasRewrittenSinceStays", func() *mutant {
+			return &mutant{rewrite: func(m *model, ctx context.Context, key string, vs []driver.Version) error {
+				vs = slices.Clone(vs)
+				for i := range vs {
+					vs[i].Seal = nil
+				}
+				return m.Rewrite(ctx, collection, key, vs)
+			}}
+		}},
 		"a version that was rewritten comes back with the next commit": {"Rewrite/BesideCommits", func() *mutant {
 			var last *driver.Version
 			return &mutant{

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,6 +16,7 @@ func (s *suite) rewriteTests() []test {
 		{"NumberAndTimeStay", s.testRewriteKeepsPlace},
 		{"IndexesFollow", s.testRewriteIndexes},
 		{"RefusesWhatIsNotThere", s.testRewriteRefused},
+		{"WhatWasRewrittenSinceStays", s.testRewriteAsRead},
 		{"BesideCommits", s.testRewriteBesideCommits},
 		{"APrunedVersionLoadsAsAny", s.testLoadPruned},
 	}
@@ -53,9 +55,10 @@ func (s *suite) testRewriteKeepsPlace(t *testing.T) {
 			switch n := int64(i + 1); {
 			case n == other.Number:
 				w.Op, w.Author, w.Message, w.Group, w.Changed, w.Data = other.Op, other.Author, other.Message, other.Group, other.Changed, other.Data
-				w.Seal = seal.Rewritten(was)
+				w.Seal = seal.Rewritten(was, &w)
 			case n <= 3 || n == 199:
-				w = driver.Version{Collection: collection, Key: "a", Number: n, RecordedAt: was.RecordedAt, SupersededAt: was.SupersededAt, Op: driver.OpPruned, Deleted: true, Seal: seal.Rewritten(was)}
+				w = driver.Version{Collection: collection, Key: "a", Number: n, RecordedAt: was.RecordedAt, SupersededAt: was.SupersededAt, Op: driver.OpPruned, Deleted: true}
+				w.Seal = seal.Rewritten(was, &w)
 			}
 			for _, ref := range []driver.Ref{{Key: "a", Number: w.Number}, {Key: "a", At: w.RecordedAt}, {Key: "a", At: was.SupersededAt - 1}} {
 				if got := f.get(ref); !same(got, &w) {
@@ -106,6 +109,41 @@ func (s *suite) testRewriteIndexes(t *testing.T) {
 	}
 	if got := find(driver.Forever, 1); got != 2 {
 		t.Errorf("now: %d", got)
+	}
+}
+
+// Who was stopped between reading and rewriting brings nothing back, neither does a load.
+func (s *suite) testRewriteAsRead(t *testing.T) {
+	f := s.fixture(t)
+	for i := range 100 { // on MongoDB, some of them are in runs
+		f.put("a", fmt.Sprintf(`{"n":%d,"s":"secret"}`, i))
+	}
+	var stale, first, old []driver.Version
+	for _, v := range f.log(&driver.LogQuery{Collections: []string{collection}, Keys: []string{"a"}}) {
+		old = append(old, *v)
+		if was := *v; v.Number < 100 {
+			was.Data = []byte(`{"s":"secret"}`)
+			stale = append(stale, was)
+			was.Data = []byte(`{"n":0}`)
+			first = append(first, was)
+		}
+	}
+	f.rewrite("a", first[40:]...)
+	f.rewrite("a", pruned(1)...)
+	f.rewrite("a", first...)
+	f.rewrite("a", stale...)
+	if got := f.load(old...); got.Skipped != 100 {
+		t.Errorf("loaded again: %+v", got)
+	}
+	for _, v := range f.log(&driver.LogQuery{Collections: []string{collection}, Keys: []string{"a"}}) {
+		if n := v.Number; (v.Op == driver.OpPruned) != (n == 1) || n > 1 && n < 100 && string(v.Data) != `{"n":0}` {
+			t.Errorf("there is %s", describe(v))
+		}
+	}
+	old[1].Author = "another"
+	old[1].Seal = bytes.Clone(old[2].Seal)
+	if _, err := f.engine.Load(f.ctx, old[1:2]); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Errorf("another version in the place of one that was rewritten: %v", err)
 	}
 }
 

@@ -237,10 +237,9 @@ func tooLarge(r *record) bool {
 	return len(r.Data)+besides > surelyStored && len(encodeVersion(r)) > maxStored
 }
 
-// sameContent compares what a version says, not how it came about. A pruned version is
-// like any.
+// sameContent compares what a version says, not how it came about, as far as all of it is there.
 func sameContent(a, b *driver.Version) bool {
-	return a.Op == driver.OpPruned || b.Op == driver.OpPruned || a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message && a.Group == b.Group && bytes.Equal(a.Data, b.Data)
+	return seal.Same(a, b) || a.Deleted == b.Deleted && a.Author == b.Author && a.Message == b.Message && a.Group == b.Group && bytes.Equal(a.Data, b.Data)
 }
 
 // last is the version that the next one follows on.

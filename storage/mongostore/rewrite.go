@@ -1,6 +1,7 @@
 package mongostore
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strconv"
@@ -81,7 +82,7 @@ func (c *collection) rewriteRuns(ctx context.Context, key string, vs []driver.Ve
 		if err != nil {
 			return layoutError(c.name, key, "a run is not a list of versions")
 		}
-		var set bson.D
+		filter, set := byRun(key, first), bson.D(nil)
 		for i, value := range stored {
 			n, ok := slices.BinarySearchFunc(vs, first+int64(i), func(v driver.Version, number int64) int { return int(v.Number - number) })
 			if !ok {
@@ -91,15 +92,25 @@ func (c *collection) rewriteRuns(ctx context.Context, key string, vs []driver.Ve
 			if err != nil {
 				return err
 			}
-			v := &vs[n]
-			r.Seal = seal.Rewritten(&r.Version)
+			found++
+			v, place := &vs[n], "vs."+strconv.Itoa(i)
+			if v.Seal != nil {
+				if !bytes.Equal(v.Seal, r.Seal) {
+					continue
+				}
+				filter = append(filter, bson.E{Key: place + ".s", Value: bson.Binary{Data: v.Seal}})
+			}
+			r.Seal = seal.Rewritten(&r.Version, v)
 			r.Op, r.Deleted, r.Author, r.Message, r.Group, r.Changed, r.Data = v.Op, v.Deleted, v.Author, v.Message, v.Group, v.Changed, v.Data
-			set = append(set, bson.E{Key: "vs." + strconv.Itoa(i), Value: embedded(encodeVersion(r))})
+			set = append(set, bson.E{Key: place, Value: embedded(encodeVersion(r))})
 		}
-		if found += len(set); len(set) == 0 {
+		if len(set) == 0 {
 			return nil
 		}
-		_, err = c.history.UpdateOne(ctx, byRun(key, first), bson.D{{Key: "$set", Value: set}})
+		result, err := c.history.UpdateOne(ctx, filter, bson.D{{Key: "$set", Value: set}})
+		if err == nil && result.MatchedCount == 0 {
+			err = driver.Errorf(driver.CodeUnavailable, "%s %q: its versions were rewritten at the same time", c.name, key)
+		}
 		return err
 	})
 	if err == nil && found < len(vs) {

@@ -117,7 +117,7 @@ func decodeVersion(collection, key string, raw bson.Raw) (*record, error) {
 			return nil, layoutError(collection, key, name+" is not of its type")
 		}
 	}
-	if r.Number < 1 || r.RecordedAt <= 0 || r.Op < driver.OpCreate || r.Op > driver.OpPruned {
+	if r.Number < 1 || r.RecordedAt <= 0 || r.Op < driver.OpCreate || r.Op > driver.OpErase {
 		return nil, layoutError(collection, key, "a version has no number, time or operation")
 	}
 	return r, nil

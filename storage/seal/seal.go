@@ -16,10 +16,11 @@
 // changed is the sorted names of the document's members in which the version differs from the one
 // before, or which only one of the two has. Data is the document in normal form, nothing for a deletion.
 //
-// The seal of a version that was rewritten, as something of it was erased or all of it pruned, is 64
-// bytes: the content's hash as it was, and the hash. Number, time and the
-// versions around it still hold; of what it says now, a seal says nothing. With the salt gone, nobody can guess
-// what was erased by its hash.
+// The seal of a version of which all was pruned is 64 bytes: the content's hash as it was, and the
+// hash. Number, time and the versions around it still hold. Where something was erased, there are 96:
+// between the two is the hash of the content that is left, with no salt. It finds what was damaged, and does
+// not vouch for it: whoever may write to the database can replace both. With the salt gone, nobody
+// can guess what was erased by its hash.
 //
 // Not covered is when a version was superseded, which follows from the next one.
 package seal
@@ -31,16 +32,18 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/asof/asof/storage/driver"
 )
 
 // The parts of a seal, in bytes.
 const (
-	saltSize  = 16
-	hashSize  = sha256.Size
-	size      = saltSize + hashSize
-	rewritten = sha256.Size + hashSize
+	saltSize = 16
+	hashSize = sha256.Size
+	size     = saltSize + hashSize
+	pruned   = sha256.Size + hashSize
+	erased   = sha256.Size + pruned
 )
 
 // New returns a seal for a version that follows on one with the seal before; nil: it is
@@ -65,13 +68,38 @@ func Follow(before []byte, v *driver.Version) ([]byte, error) {
 	return bytes.Clone(v.Seal), nil
 }
 
-// Rewritten returns the seal that a version, as it is sealed, keeps when it will say something else.
-func Rewritten(v *driver.Version) []byte {
-	if len(v.Seal) != size {
-		return v.Seal
+// Rewritten returns the seal of a version, as it was sealed, that says something else now.
+func Rewritten(was, is *driver.Version) []byte {
+	var first []byte
+	switch len(was.Seal) {
+	case size:
+		c := content(was.Seal[:saltSize], was)
+		first = c[:]
+	case pruned, erased:
+		first = was.Seal[:sha256.Size]
+	default:
+		return was.Seal
 	}
-	c := content(v.Seal[:saltSize], v)
-	return append(c[:], Hash(v.Seal)...)
+	if is.Op != driver.OpPruned {
+		left := content(nil, is)
+		first = append(slices.Clip(first), left[:]...)
+	}
+	return append(slices.Clip(first), Hash(was.Seal)...)
+}
+
+// Erased reports whether the seal is that of a version of which something was erased.
+func Erased(seal []byte) bool { return len(seal) == erased }
+
+// Same reports whether two versions with one number and time may be the same, as something of one of
+// them was pruned or erased.
+func Same(a, b *driver.Version) bool {
+	switch {
+	case a.Op == driver.OpPruned || b.Op == driver.OpPruned:
+		return true
+	case Erased(a.Seal) || Erased(b.Seal):
+		return a.Seal == nil || b.Seal == nil || bytes.Equal(Hash(a.Seal), Hash(b.Seal))
+	}
+	return false
 }
 
 // Verify returns an error unless a version is as it was sealed, and follows on one with
@@ -81,12 +109,20 @@ func Verify(before []byte, v *driver.Version) error {
 	switch len(v.Seal) {
 	case size:
 		c = content(v.Seal[:saltSize], v)
-	case rewritten:
+	case pruned:
+		if v.Op != driver.OpPruned {
+			return errors.New("has the seal of a pruned version, and is none")
+		}
+		copy(c[:], v.Seal)
+	case erased:
+		if left := content(nil, v); !bytes.Equal(left[:], v.Seal[sha256.Size:pruned]) {
+			return errors.New("is not as it was left when something of it was erased")
+		}
 		copy(c[:], v.Seal)
 	case 0:
 		return errors.New("has no seal")
 	default:
-		return fmt.Errorf("has a seal of %d bytes, not %d or %d", len(v.Seal), size, rewritten)
+		return fmt.Errorf("has a seal of %d bytes, not %d, %d or %d", len(v.Seal), size, pruned, erased)
 	}
 	if h := hash(before, c, v); !bytes.Equal(h[:], Hash(v.Seal)) {
 		return errors.New("is not as it was sealed, or does not follow on the version before")

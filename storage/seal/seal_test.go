@@ -89,9 +89,15 @@ func TestRewritten(t *testing.T) {
 	first.Seal = New(nil, first)
 	second.Seal = New(first.Seal, second)
 	salt := bytes.Clone(first.Seal[:16])
-	for range 2 {
-		first.Seal = Rewritten(first)
-		first.Op, first.Author, first.Message, first.Group, first.Changed, first.Data = driver.OpPruned, "", "", "", nil, nil
+	erased, again, none := *first, *first, *first
+	erased.Data, again.Data = []byte(`{"a":null}`), []byte(`{}`)
+	none.Op, none.Author, none.Message, none.Group, none.Changed, none.Data = driver.OpPruned, "", "", "", nil, nil
+	for _, is := range []*driver.Version{&erased, &erased, &again, &none, &none} {
+		is.Seal = Rewritten(first, is)
+		if Erased(is.Seal) != (is != &none) {
+			t.Errorf("operation %d has a seal of %d bytes", is.Op, len(is.Seal))
+		}
+		first = is
 		if err := Verify(nil, first); err != nil {
 			t.Errorf("the rewritten version: %v", err)
 		}
@@ -101,6 +107,18 @@ func TestRewritten(t *testing.T) {
 	}
 	if bytes.Contains(first.Seal, salt) {
 		t.Error("the salt is still there")
+	}
+	for name, damage := range map[string]func(*driver.Version){
+		"what is left":              func(v *driver.Version) { v.Data = []byte(`{"b":null}`) },
+		"the hash of what is left":  func(v *driver.Version) { v.Seal[40] ^= 1 },
+		"the hash of what was":      func(v *driver.Version) { v.Seal[0] ^= 1 },
+		"a seal as of a pruned one": func(v *driver.Version) { v.Seal = append(v.Seal[:32:32], v.Seal[64:]...) },
+	} {
+		v := erased
+		v.Seal = bytes.Clone(v.Seal)
+		if damage(&v); Verify(nil, &v) == nil {
+			t.Errorf("%s changed, and goes unnoticed", name)
+		}
 	}
 	first.RecordedAt++
 	if Verify(nil, first) == nil {

@@ -143,7 +143,7 @@ func (w *writer) sameAsStored(st *state, in *driver.Version) error {
 	switch {
 	case there == nil:
 		return invalidf("%s %q: %s is not after the last version, %d of %s", in.Collection, in.Key, in.RecordedAt, st.number, st.at)
-	case (in.Number == 0 || in.Number == there.Number) && (in.Op == driver.OpPruned || there.Op == driver.OpPruned):
+	case (in.Number == 0 || in.Number == there.Number) && seal.Same(there, in):
 		return nil
 	case in.Number != 0 && in.Number != there.Number,
 		in.Deleted != there.Deleted, !bytes.Equal(in.Data, there.Data),

@@ -60,11 +60,14 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 		if err != nil || was == nil {
 			return firstError(err, internalf("%s %q: version %d is missing", coll.name, key, v.Number))
 		}
+		if v.Seal != nil && !bytes.Equal(v.Seal, was.Seal) {
+			continue
+		}
 		s, err := w.Prepare(sqlRewriteVersion)
 		if err != nil {
 			return err
 		}
-		w.bindVersion(s, v, seal.Rewritten(was))
+		w.bindVersion(s, v, seal.Rewritten(was, v))
 		s.BindInt64(1, st.id.version(v.Number))
 		_, err = s.Step()
 		if err := finish(s, err); err != nil {

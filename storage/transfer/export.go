@@ -111,6 +111,8 @@ func operationName(op driver.Op) string {
 		return "UPDATE"
 	case driver.OpRestore:
 		return "RESTORE"
+	case driver.OpErase:
+		return "ERASE"
 	default:
 		return ""
 	}

@@ -38,7 +38,7 @@ var memberNames = [memberCount]string{"collection", "id", "at", "by", "message",
 // operations are what memberOperation can say of a version, beside what op does.
 // Without it a version that puts a document is an import.
 var operations = map[string]driver.Op{
-	"CREATE": driver.OpCreate, "UPDATE": driver.OpUpdate, "RESTORE": driver.OpRestore, "IMPORT": driver.OpImport, "DELETE": driver.OpDelete,
+	"CREATE": driver.OpCreate, "UPDATE": driver.OpUpdate, "RESTORE": driver.OpRestore, "IMPORT": driver.OpImport, "DELETE": driver.OpDelete, "ERASE": driver.OpErase,
 }
 
 // required are the members that every line has; data depends on op.
@@ -156,7 +156,7 @@ func (p *lineParser) complete(v *driver.Version, op ops, seen, nulls uint) error
 		}
 		switch {
 		case v.Op == 0 || v.Op == driver.OpDelete:
-			return fmt.Errorf(`"operation" of a put must be CREATE, UPDATE, RESTORE or IMPORT, or left out, not %s`, excerpt([]byte(op.operation)))
+			return fmt.Errorf(`"operation" of a put must be CREATE, UPDATE, RESTORE, IMPORT or ERASE, or left out, not %s`, excerpt([]byte(op.operation)))
 		case seen&(1<<memberData) == 0:
 			return errors.New(`has no "data"; a put carries the document as it was after it`)
 		case nulls&(1<<memberData) != 0:
@@ -164,11 +164,14 @@ func (p *lineParser) complete(v *driver.Version, op ops, seen, nulls uint) error
 		}
 	case "delete":
 		v.Op, v.Deleted = driver.OpDelete, true
+		if op.operation == "ERASE" {
+			v.Op = driver.OpErase
+		}
 		if v.Data != nil {
 			return errors.New(`is a delete with "data"; leave "data" out, or write "op":"put"`)
 		}
-		if named && op.operation != "DELETE" {
-			return fmt.Errorf(`"operation" of a delete must be DELETE, or left out, not %s`, excerpt([]byte(op.operation)))
+		if named && op.operation != "DELETE" && op.operation != "ERASE" {
+			return fmt.Errorf(`"operation" of a delete must be DELETE or ERASE, or left out, not %s`, excerpt([]byte(op.operation)))
 		}
 	case "prune":
 		v.Op, v.Deleted = driver.OpPruned, true

@@ -120,7 +120,7 @@ func content(collection, k string, op driver.Op, deleted bool, data []byte) erro
 		return err
 	}
 	switch {
-	case op < driver.OpCreate || op > driver.OpPruned:
+	case op < driver.OpCreate || op > driver.OpErase:
 		return invalidf("%s %q: unknown operation %d", collection, k, op)
 	case op == driver.OpPruned && !deleted:
 		return invalidf("%s %q: a pruned version has no data", collection, k)

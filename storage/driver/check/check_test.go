@@ -66,7 +66,7 @@ func TestRefuses(t *testing.T) {
 		{"another value of the version", place(driver.Field{Meta: driver.MetaGroup + 1}, 0), "not a field"},
 		{"no kind", field(driver.Field{Path: path}, 0), "not a kind"},
 		{"a key of another kind", field(driver.Field{Meta: driver.MetaKey, Kind: driver.KindInt}, 0), "is of kind 1, not 2"},
-		{"another operation", written(func(w *driver.Write) { w.Op = driver.OpPruned + 1 }), "unknown operation"},
+		{"another operation", written(func(w *driver.Write) { w.Op = driver.OpErase + 1 }), "unknown operation"},
 		{"a pruned version", written(func(w *driver.Write) { w.Op, w.Deleted, w.Data = driver.OpPruned, true, nil }), "cannot make a pruned"},
 		{"a pruned version with data", imported(func(v *driver.Version) { v.Op = driver.OpPruned }), "has no data"},
 		{"a kind that is not there yet", field(driver.Field{Path: path, Kind: driver.KindDecimal + 1}, 0), "not a kind"},

@@ -1,0 +1,403 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/asof/asof/storage/diff"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/rawjson"
+)
+
+// Erasing first makes an ordinary version, which says who erases, when and why, and in which what
+// is erased is not there any more; so the last version is never rewritten. Then the versions before
+// it are: of an erased value stays that there was one, and in which versions it was the same.
+//
+// What is to be rewritten is noted before, in a document that is deleted when all is done. So what
+// was stopped anywhere is finished by FinishErasures, of any server; that is done twice does no harm.
+
+// EraseInput erases values of a document's versions.
+type EraseInput struct {
+	Key              string
+	ExpectedVersion  int
+	Reason           string
+	Paths            []string      // JSON Pointers; none: the whole document, which is deleted
+	Versions         *VersionRange // nil: all, with the current one
+	Messages         *bool         // erase their messages, too
+	ClientMutationID *string
+}
+
+// VersionRange names versions by their numbers, both ends included.
+type VersionRange struct {
+	From *int // nil: the first
+	To   *int // nil: the current one
+}
+
+// erasure is what is erased in the versions before one, as it is noted.
+type erasure struct {
+	Collection string     `json:"collection"`
+	Key        string     `json:"key"`
+	Number     int64      `json:"number"` // of the version that says so
+	Group      string     `json:"group"`  // its change group, which no other version has
+	Paths      [][]string `json:"paths"`  // in stored names; nil: all members
+	From       int64      `json:"from"`
+	To         int64      `json:"to"`
+	Messages   bool       `json:"messages"`
+
+	fields []*Field // of Paths
+}
+
+// erasedMessage takes the place of a message that was erased.
+const erasedMessage = "(erased)"
+
+// Erase erases values of a document: a *Success[T], with the zero T where the document is deleted,
+// or a *Conflict[T]. When it returns without an error, no version that can be read holds them.
+// Errors: FORBIDDEN, BAD_USER_INPUT, UNAVAILABLE, also where the versions are rewritten later.
+func (c *Collection[T]) Erase(ctx context.Context, in EraseInput) (any, error) {
+	s := c.store
+	op, err := s.operation(ctx)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	e, m, err := s.erasure(ctx, c.t, &in, newGroup(op.begin))
+	if err != nil {
+		return nil, err
+	}
+	o, _, err := s.prepare(ctx, op, m, true, true)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	outs := []*outcome{o}
+	if o.conflict != nil {
+		return c.erased(ctx, m, outs, s.unwritten(ctx, op, []*mutation{m}, outs))
+	}
+	note, err := s.noteErasure(ctx, op, e)
+	if err != nil {
+		return nil, Unwritten(err)
+	}
+	if outs, err = s.mutate(ctx, op, e.Group, m); err != nil || outs[0].conflict != nil {
+		_ = s.finishErasure(ctx, note) // or later
+		return c.erased(ctx, m, outs, err)
+	}
+	if err := s.finishErasure(ctx, note); err != nil {
+		return nil, &Error{
+			Code: CodeUnavailable, Cause: err,
+			Message: "version " + strconv.FormatInt(e.Number, 10) + " says what is erased; the versions before it could not all be rewritten yet, which the server goes on with by itself",
+		}
+	}
+	return c.erased(ctx, m, outs, nil)
+}
+
+// erased is what Erase returns.
+func (c *Collection[T]) erased(ctx context.Context, m *mutation, outs []*outcome, err error) (any, error) {
+	switch {
+	case err != nil:
+		return nil, Unwritten(err)
+	case outs[0].conflict != nil:
+		return c.conflict(outs[0].conflict), nil
+	}
+	out := success(ctx, c.store, c.t, c.wrap, outs[0], m.clientMutationID)
+	if outs[0].version.Deleted { // else it would show what was erased
+		out.Document = c.Wrap(nil)
+	}
+	return out, nil
+}
+
+// erasure checks an input, and returns what it erases, and the mutation that makes the version that
+// says so.
+func (s *Store) erasure(ctx context.Context, t *Type, in *EraseInput, group string) (*erasure, *mutation, error) {
+	m := &mutation{t: t, key: in.Key, expected: in.ExpectedVersion, message: &in.Reason, clientMutationID: in.ClientMutationID, tombstone: true}
+	e := &erasure{
+		Collection: t.Collection, Key: in.Key, Number: int64(in.ExpectedVersion) + 1, Group: group,
+		From: 1, To: int64(in.ExpectedVersion), Messages: in.Messages != nil && *in.Messages,
+	}
+	actor := actorOf(ctx)
+	if t.Auth.Erase == nil || !actor.hasAny(t.Auth.Erase) {
+		return nil, nil, forbidden("documents of %s may be erased by others only", t.Name)
+	}
+	if err := m.checkExpected(); err != nil {
+		return nil, nil, err
+	}
+	if strings.TrimSpace(in.Reason) == "" {
+		return nil, nil, badInput("input.reason: say why, without what is erased: the reason stays in the history")
+	}
+	if r := in.Versions; r != nil {
+		if in.Paths == nil {
+			return nil, nil, badInput("input.versions: name the paths that are erased in these versions; without paths all versions are erased, and the document is deleted")
+		}
+		if r.From != nil {
+			e.From = int64(*r.From)
+		}
+		if r.To != nil {
+			e.To = int64(*r.To)
+		}
+		if e.From < 1 || e.To < e.From || e.To >= e.Number {
+			return nil, nil, badInput("input.versions: from %d to %d are not versions of the document up to the expected one, %d", e.From, e.To, in.ExpectedVersion)
+		}
+	}
+	if err := e.paths(t, &actor, in.Paths); err != nil {
+		return nil, nil, err
+	}
+	m.next = func(ctx context.Context, _ *operation, cur *driver.Version) (*driver.Write, error) {
+		return s.erasing(ctx, t, e, cur)
+	}
+	return e, m, nil
+}
+
+// maxErased is how many paths can be erased at once.
+const maxErased = 100
+
+// paths reads the paths of an input.
+func (e *erasure) paths(t *Type, actor *Actor, paths []string) error {
+	if paths != nil && (len(paths) == 0 || len(paths) > maxErased) {
+		return badInput("input.paths: name 1 to %d paths, or leave paths out to erase the whole document", maxErased)
+	}
+	for i, path := range paths {
+		arg := "input.paths[" + strconv.Itoa(i) + "]"
+		names, ok := diff.Split(path)
+		if !ok || len(names) == 0 {
+			return badInput("%s: %s is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", arg, quoteShort(path))
+		}
+		stored, f, err := t.storedPath(arg, path, names)
+		if err != nil {
+			return err
+		}
+		switch own := t.object.field(names[0]); {
+		case !actor.hasAny(own.Auth.Read) || !actor.hasAny(own.Auth.Write):
+			return forbidden("%s.%s may be written by others only", t.Name, own.Name)
+		case f == nil:
+			return badInput("%s: %s lies in a JSON value, which is erased as a whole", arg, path)
+		case len(names) > 1 && f.NonNull && f.Default == nil && !f.List:
+			return badInput("%s: %s is declared %s; erase the whole of %s", arg, path, f.typeName(true), listPath(names[:len(names)-1]))
+		}
+		e.Paths, e.fields = append(e.Paths, stored), append(e.fields, f)
+	}
+	return nil
+}
+
+// erasing returns the version that says that something is erased in those until cur: without it, where cur
+// is one of them, else as it is.
+func (s *Store) erasing(ctx context.Context, t *Type, e *erasure, cur *driver.Version) (*driver.Write, error) {
+	w := &driver.Write{Op: driver.OpErase, Deleted: cur.Deleted || e.Paths == nil}
+	if !w.Deleted {
+		w.Data = cur.Data
+	}
+	if err := s.whole(ctx, t, e, cur); err != nil {
+		return nil, err
+	}
+	for i, path := range e.Paths {
+		if w.Deleted || e.To < cur.Number {
+			break
+		}
+		f := e.fields[i]
+		if len(path) == 1 && f.NonNull && f.Default == nil && !f.List {
+			return nil, badInput("input.paths[%d]: %s is declared %s, and the current version has a value; update it to another value first, and erase it in versions: {to: %d}", i, f.Name, f.typeName(true), cur.Number)
+		}
+		w.Data = setAt(w.Data, path, nil)
+	}
+	w.Changed = normal.Changed(dataOf(cur), w.Data)
+	return w, nil
+}
+
+// whole refuses to erase a value in one version and not in the next to it: who can read it there has it.
+func (s *Store) whole(ctx context.Context, t *Type, e *erasure, cur *driver.Version) error {
+	var refs []driver.Ref
+	for _, n := range []int64{e.From - 1, e.To} {
+		if n >= 1 && n < cur.Number && e.Paths != nil {
+			refs = append(refs, driver.Ref{Key: e.Key, Number: n}, driver.Ref{Key: e.Key, Number: n + 1})
+		}
+	}
+	vs, err := s.all.Get(ctx, t.Collection, refs, nil)
+	if err != nil {
+		return fromDriver(ctx, err)
+	}
+	for i := 0; i+1 < len(vs); i += 2 {
+		for n, path := range e.Paths {
+			a, b := valueAt(dataOf(vs[i]), path), valueAt(dataOf(vs[i+1]), path)
+			if !rawjson.IsNull(a) && !rawjson.Erased(a) && normal.Equal(a, nonEmpty(b)) {
+				return badInput("input.versions: the versions %d and %d have the same value at the path %d: erase both, or none", vs[i].Number, vs[i+1].Number, n)
+			}
+		}
+	}
+	return nil
+}
+
+// noteErasure stores what is going to be erased.
+func (s *Store) noteErasure(ctx context.Context, op *operation, e *erasure) (*driver.Version, error) {
+	data, err := json.Marshal(map[string]*erasure{"erase": e})
+	if err != nil {
+		return nil, err
+	}
+	if data, err = normal.Object(data); err != nil {
+		return nil, err
+	}
+	vs, _, err := s.commit(ctx, op, []driver.Write{{
+		ID: newID(), Collection: RetentionCollection, Key: newID(), Op: driver.OpCreate, Author: actorOf(ctx).ID, Changed: []string{"erase"}, Data: data,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return vs[0], nil
+}
+
+// FinishErasures finishes what was being erased when a server was stopped. Errors: UNAVAILABLE.
+func (s *Store) FinishErasures(ctx context.Context) error {
+	now, err := s.all.Now(ctx)
+	if err != nil {
+		return fromDriver(ctx, err)
+	}
+	notes, err := s.all.Query(ctx, &driver.Query{Collection: RetentionCollection, At: now})
+	for _, note := range notes {
+		if err == nil {
+			err = s.finishErasure(ctx, note)
+		}
+	}
+	return fromDriver(ctx, err)
+}
+
+// finishErasure does what is noted, if the version that says so was made, and deletes the note. It is
+// kept as long as that version may still come.
+func (s *Store) finishErasure(ctx context.Context, note *driver.Version) error {
+	var noted struct{ Erase *erasure }
+	if err := json.Unmarshal(note.Data, &noted); err != nil || noted.Erase == nil {
+		return err // it says how far a type is pruned
+	}
+	e := noted.Erase
+	vs, err := s.all.Get(ctx, e.Collection, []driver.Ref{{Key: e.Key, Number: e.Number}}, []string{})
+	if err != nil {
+		return err
+	}
+	switch v := vs[0]; {
+	case v == nil:
+		now, err := s.all.Now(ctx)
+		if err != nil || graceBefore(now) < note.RecordedAt {
+			return err
+		}
+	case v.Op == driver.OpErase && v.Group == e.Group:
+		if err := s.eraseVersions(ctx, e); err != nil {
+			return err
+		}
+		if err := s.eraseDrafts(ctx, e, v.RecordedAt); err != nil {
+			return err
+		}
+	}
+	return s.remove(ctx, note)
+}
+
+// remove deletes a document, unless that was done, by the program itself.
+func (s *Store) remove(ctx context.Context, v *driver.Version) error {
+	_, err := driver.CommitOne(ctx, s.all, &driver.Write{
+		ID: newID(), Collection: v.Collection, Key: v.Key, Expected: v.Number, Op: driver.OpDelete, Deleted: true, Author: "asof", Changed: normal.Changed(v.Data, nil),
+	})
+	if isConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// eraseVersions rewrites versions, the first ones first. What another server has rewritten meanwhile stays.
+func (s *Store) eraseVersions(ctx context.Context, e *erasure) error {
+	first := map[string]int64{}
+	var before *driver.Version
+	for next := e.From; next <= e.To; {
+		q := &driver.LogQuery{Collections: []string{e.Collection}, Keys: []string{e.Key}, FromNumber: next, ToNumber: e.To + 1, Limit: mostEntries}
+		var vs []driver.Version
+		size, found := 0, false
+		for v, err := range s.all.Log(ctx, q) {
+			if err != nil {
+				return err
+			}
+			if erased, some := e.of(v, before, first); some {
+				vs = append(vs, erased)
+			}
+			before, next, found = v, v.Number+1, true
+			if size += len(v.Data); size > entryBytes {
+				break
+			}
+		}
+		if !found {
+			return nil
+		}
+		if len(vs) > 0 {
+			if err := s.all.Rewrite(ctx, e.Collection, e.Key, vs); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// of returns a version without what is erased; false where nothing is. It is given the one before, if
+// that is erased, too, and the versions that first had the last value at each path, which it updates.
+//
+// That a value is the same as before follows from Changed, which stays as it is: what is before may be
+// erased already. Of a value in an object it does not; there, where a server was stopped, one value
+// may be taken for two.
+func (e *erasure) of(v, before *driver.Version, first map[string]int64) (driver.Version, bool) {
+	out, some := *v, false
+	if v.Op == driver.OpPruned {
+		return out, false
+	}
+	if e.Messages && v.Message != "" && v.Message != erasedMessage {
+		out.Message, some = erasedMessage, true
+	}
+	paths := e.Paths
+	if paths == nil {
+		for _, m := range diff.Members(v.Data) {
+			paths = append(paths, []string{m.Name})
+		}
+	}
+	for _, path := range paths {
+		value, at := valueAt(out.Data, path), listPath(path)
+		if rawjson.IsNull(value) {
+			continue
+		}
+		if rawjson.Erased(value) {
+			rawjson.EachErased(value, func(_, _ int, n, _ int64) { first[at] = n })
+			continue
+		}
+		same := !slices.Contains(v.Changed, path[0]) || before != nil && len(path) > 1 && bytes.Equal(valueAt(before.Data, path), value)
+		if !same || first[at] == 0 {
+			first[at] = v.Number
+		}
+		out.Data, some = setAt(out.Data, path, rawjson.AppendErased(nil, first[at], e.Number)), true
+	}
+	return out, some
+}
+
+// eraseDrafts ends the drafts of the document that were started until an instant, and erases what they
+// and those that have ended held.
+func (s *Store) eraseDrafts(ctx context.Context, e *erasure, until driver.Instant) error {
+	drafts := e.Collection + draftSuffix
+	q := &driver.LogQuery{Collections: []string{drafts}, To: until + 1, Hints: driver.Hints{Ops: []driver.Op{driver.OpCreate}}, Fields: []string{"documentKey"}}
+	for v, err := range s.all.Log(ctx, q) {
+		if err != nil {
+			return err
+		}
+		key, _ := rawjson.Unquote(valueAt(v.Data, []string{"documentKey"}))
+		if v.Op != driver.OpCreate || key != e.Key {
+			continue
+		}
+		for ended := false; !ended; {
+			vs, err := s.all.Get(ctx, drafts, []driver.Ref{{Key: v.Key, At: latest}}, nil)
+			if err != nil {
+				return err
+			}
+			if last := vs[0]; last.Deleted {
+				ended = true
+				err = s.eraseVersions(ctx, &erasure{Collection: drafts, Key: v.Key, Number: e.Number, Paths: [][]string{{"document"}, {"title"}}, From: 1, To: last.Number - 1})
+			} else {
+				err = s.remove(ctx, last)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
