@@ -300,8 +300,18 @@ func (s *Store) remove(ctx context.Context, v *driver.Version) error {
 	return err
 }
 
-// eraseVersions rewrites versions, the first ones first. What another server has rewritten meanwhile stays.
+// eraseVersions rewrites versions, the first ones first, until nothing is left to do: what another
+// erasure has rewritten since it was read stays as it is at first.
 func (s *Store) eraseVersions(ctx context.Context, e *erasure) error {
+	for {
+		if more, err := s.eraseOnce(ctx, e); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// eraseOnce reports whether there was something to rewrite.
+func (s *Store) eraseOnce(ctx context.Context, e *erasure) (some bool, err error) {
 	first := map[string]int64{}
 	var before *driver.Version
 	for next := e.From; next <= e.To; {
@@ -310,9 +320,9 @@ func (s *Store) eraseVersions(ctx context.Context, e *erasure) error {
 		size, found := 0, false
 		for v, err := range s.all.Log(ctx, q) {
 			if err != nil {
-				return err
+				return some, err
 			}
-			if erased, some := e.of(v, before, first); some {
+			if erased, has := e.of(v, before, first); has {
 				vs = append(vs, erased)
 			}
 			before, next, found = v, v.Number+1, true
@@ -321,15 +331,16 @@ func (s *Store) eraseVersions(ctx context.Context, e *erasure) error {
 			}
 		}
 		if !found {
-			return nil
+			break
 		}
 		if len(vs) > 0 {
+			some = true
 			if err := s.all.Rewrite(ctx, e.Collection, e.Key, vs); err != nil {
-				return err
+				return some, err
 			}
 		}
 	}
-	return nil
+	return some, nil
 }
 
 // of returns a version without what is erased; false where nothing is. It is given the one before, if
