@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
 )
 
@@ -168,12 +170,11 @@ func (s *Store) noteName(ctx context.Context) {
 	if err != nil || known.name == a.Name {
 		return
 	}
-	w := driver.Write{ID: newID(), Collection: ActorCollection, Key: a.ID, Op: driver.OpCreate, Author: a.ID, Changed: []string{actorName}}
+	w := named(a.ID, a.Name)
 	if v := known.version; v != nil && !v.Deleted {
 		w.Expected, w.Op = v.Number, driver.OpUpdate
 	}
-	w.Data = append(rawjson.AppendString([]byte(`{"`+actorName+`":`), a.Name), '}')
-	v, err := driver.CommitOne(ctx, s.all, &w)
+	v, err := driver.CommitOne(ctx, s.all, w)
 	if err != nil {
 		s.names.mu.Lock()
 		s.names.by.Remove(a.ID) // another server may have noted one
@@ -182,4 +183,39 @@ func (s *Store) noteName(ctx context.Context) {
 		return
 	}
 	s.rememberName(a.ID, knownName{a.Name, v, op.begin})
+}
+
+// named is what stores the first name of an actor.
+func named(id, name string) *driver.Write {
+	return &driver.Write{
+		ID: newID(), Collection: ActorCollection, Key: id, Op: driver.OpCreate, Author: id, Changed: []string{actorName},
+		Data: append(rawjson.AppendString([]byte(`{"`+actorName+`":`), name), '}'),
+	}
+}
+
+// ReplaceName gives an actor another name, and erases all that it had. Servers that run may show the last
+// one for a minute more. Errors: NOT_FOUND for an actor whose name is not known, UNAVAILABLE, also where names are
+// erased later.
+func (s *Store) ReplaceName(ctx context.Context, id, name string) error {
+	for {
+		vs, err := s.all.Get(ctx, ActorCollection, []driver.Ref{{Key: id, At: latest}}, nil)
+		if err != nil {
+			return fromDriver(ctx, err)
+		}
+		cur := vs[0]
+		if !live(cur) {
+			return errorf(CodeNotFound, "no name of an author with the id %s is known", quoteShort(id))
+		}
+		w := named(id, name)
+		e := &erasure{Collection: ActorCollection, Key: id, Number: cur.Number + 1, Group: newGroup(cur.RecordedAt), Paths: [][]string{{actorName}}, From: 1, To: cur.Number}
+		w.Op, w.Expected, w.Group, w.Author, w.Changed = driver.OpErase, cur.Number, e.Group, "asof", normal.Changed(cur.Data, w.Data)
+		note, err := s.noteErasure(ctx, nil, e)
+		if err != nil {
+			return fromDriver(ctx, err)
+		}
+		_, lost := driver.CommitOne(ctx, s.all, w)
+		if err := s.finishErasure(ctx, note); err != nil || !isConflict(lost) {
+			return fromDriver(ctx, cmp.Or(lost, err))
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,9 @@ import (
 // is erased is not there any more; so the last version is never rewritten. Then the versions before
 // it are: of an erased value stays that there was one, and in which versions it was the same.
 //
-// What is to be rewritten is noted before, in a document that is deleted when all is done. So what
-// was stopped anywhere is finished by FinishErasures, of any server; that is done twice does no harm.
+// What is to be rewritten is noted before. So what was stopped anywhere is finished by FinishErasures,
+// of any server; that it is done twice does no harm. The note stays for Grace: it ends drafts that were
+// started from what was read before, and refuses to restore that.
 
 // EraseInput erases values of a document's versions.
 type EraseInput struct {
@@ -48,12 +50,28 @@ type erasure struct {
 	From       int64      `json:"from"`
 	To         int64      `json:"to"`
 	Messages   bool       `json:"messages"`
+	Done       bool       `json:"done,omitempty"` // all versions are rewritten
 
 	fields []*Field // of Paths
 }
 
-// erasedMessage takes the place of a message that was erased.
-const erasedMessage = "(erased)"
+// erasedMessage takes the place of a message that was erased by a version.
+func erasedMessage(by int64) string { return "(erased by version " + strconv.FormatInt(by, 10) + ")" }
+
+// messageErasedBy is the number of the version that has erased a message; 0: none has.
+func messageErasedBy(message string) int64 {
+	number, _ := strings.CutPrefix(message, "(erased by version ")
+	n, err := strconv.ParseInt(strings.TrimSuffix(number, ")"), 10, 64)
+	if err != nil || message != erasedMessage(n) {
+		return 0
+	}
+	return n
+}
+
+// unbound is a context of an operation that work goes on in of which the operation is not charged.
+type unbound struct{ context.Context }
+
+func (unbound) Value(any) any { return nil }
 
 // Erase erases values of a document: a *Success[T], with the zero T where the document is deleted,
 // or a *Conflict[T]. When it returns without an error, no version that can be read holds them.
@@ -68,7 +86,7 @@ func (c *Collection[T]) Erase(ctx context.Context, in EraseInput) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, _, err := s.prepare(ctx, op, m, true, true)
+	o, w, err := s.prepare(ctx, op, m, true, true)
 	if err != nil {
 		return nil, Unwritten(err)
 	}
@@ -76,15 +94,21 @@ func (c *Collection[T]) Erase(ctx context.Context, in EraseInput) (any, error) {
 	if o.conflict != nil {
 		return c.erased(ctx, m, outs, s.unwritten(ctx, op, []*mutation{m}, outs))
 	}
-	note, err := s.noteErasure(ctx, op, e)
+	if view := s.guard.view(ctx, c.t.Collection); view != nil {
+		w.Collection, w.Key, w.Expected = c.t.Collection, in.Key, o.before.Number
+		if err := s.guard.check(ctx, view, w); err != nil {
+			return nil, Unwritten(err)
+		}
+	}
+	note, err := s.noteErasure(ctx, nil, e)
 	if err != nil {
-		return nil, Unwritten(err)
+		return nil, Unwritten(fromDriver(ctx, err))
 	}
 	if outs, err = s.mutate(ctx, op, e.Group, m); err != nil || outs[0].conflict != nil {
-		_ = s.finishErasure(ctx, note) // or later
+		_ = s.finishErasure(unbound{ctx}, note) // or later
 		return c.erased(ctx, m, outs, err)
 	}
-	if err := s.finishErasure(ctx, note); err != nil {
+	if err := s.finishErasure(unbound{ctx}, note); err != nil {
 		return nil, &Error{
 			Code: CodeUnavailable, Cause: err,
 			Message: "version " + strconv.FormatInt(e.Number, 10) + " says what is erased; the versions before it could not all be rewritten yet, which the server goes on with by itself",
@@ -198,6 +222,9 @@ func (s *Store) erasing(ctx context.Context, t *Type, e *erasure, cur *driver.Ve
 		if len(path) == 1 && f.NonNull && f.Default == nil && !f.List {
 			return nil, badInput("input.paths[%d]: %s is declared %s, and the current version has a value; update it to another value first, and erase it in versions: {to: %d}", i, f.Name, f.typeName(true), cur.Number)
 		}
+		if len(within(w.Data, path)) < len(path) {
+			return nil, badInput("input.paths[%d]: what this lies in is not an object in the current version; erase the whole of that", i)
+		}
 		w.Data = setAt(w.Data, path, nil)
 	}
 	w.Changed = normal.Changed(dataOf(cur), w.Data)
@@ -218,7 +245,7 @@ func (s *Store) whole(ctx context.Context, t *Type, e *erasure, cur *driver.Vers
 	}
 	for i := 0; i+1 < len(vs); i += 2 {
 		for n, path := range e.Paths {
-			a, b := valueAt(dataOf(vs[i]), path), valueAt(dataOf(vs[i+1]), path)
+			a, b := valueAt(dataOf(vs[i]), within(dataOf(vs[i]), path)), valueAt(dataOf(vs[i+1]), within(dataOf(vs[i+1]), path))
 			if !rawjson.IsNull(a) && !rawjson.Erased(a) && normal.Equal(a, nonEmpty(b)) {
 				return badInput("input.versions: the versions %d and %d have the same value at the path %d: erase both, or none", vs[i].Number, vs[i+1].Number, n)
 			}
@@ -227,66 +254,107 @@ func (s *Store) whole(ctx context.Context, t *Type, e *erasure, cur *driver.Vers
 	return nil
 }
 
-// noteErasure stores what is going to be erased.
-func (s *Store) noteErasure(ctx context.Context, op *operation, e *erasure) (*driver.Version, error) {
-	data, err := json.Marshal(map[string]*erasure{"erase": e})
-	if err != nil {
-		return nil, err
+// noteErasure stores what is going to be erased, in place of the note before; nil: it is a new one.
+func (s *Store) noteErasure(ctx context.Context, before *driver.Version, e *erasure) (*driver.Version, error) {
+	key := newID()
+	if before != nil {
+		key = before.Key
 	}
-	if data, err = normal.Object(data); err != nil {
-		return nil, err
-	}
-	vs, _, err := s.commit(ctx, op, []driver.Write{{
-		ID: newID(), Collection: RetentionCollection, Key: newID(), Op: driver.OpCreate, Author: actorOf(ctx).ID, Changed: []string{"erase"}, Data: data,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return vs[0], nil
+	return s.noteOwn(ctx, RetentionCollection, key, before, map[string]*erasure{"erase": e})
 }
 
-// FinishErasures finishes what was being erased when a server was stopped. Errors: UNAVAILABLE.
+// erasures calls fn with what is noted at an instant. It returns the errors of all calls.
+func (s *Store) erasures(ctx context.Context, at driver.Instant, fn func(note *driver.Version, e *erasure) error) error {
+	notes, err := s.all.Query(ctx, &driver.Query{Collection: RetentionCollection, At: at})
+	for _, note := range notes {
+		e, malformed := erasureOf(note)
+		if e != nil {
+			malformed = fn(note, e)
+		}
+		err = errors.Join(err, malformed)
+	}
+	return err
+}
+
+// erasureOf returns what is noted; nil where it is how far a type is pruned.
+func erasureOf(note *driver.Version) (*erasure, error) {
+	var noted struct{ Erase *erasure }
+	err := json.Unmarshal(note.Data, &noted)
+	return noted.Erase, err
+}
+
+// FinishErasures finishes what was being erased when a server was stopped, as far as the schema declares it.
+// Errors: UNAVAILABLE.
 func (s *Store) FinishErasures(ctx context.Context) error {
 	now, err := s.all.Now(ctx)
-	if err != nil {
-		return fromDriver(ctx, err)
-	}
-	notes, err := s.all.Query(ctx, &driver.Query{Collection: RetentionCollection, At: now})
-	for _, note := range notes {
-		if err == nil {
-			err = s.finishErasure(ctx, note)
-		}
+	if err == nil {
+		err = s.erasures(ctx, now, func(note *driver.Version, _ *erasure) error { return s.finishErasure(ctx, note) })
 	}
 	return fromDriver(ctx, err)
 }
 
-// finishErasure does what is noted, if the version that says so was made, and deletes the note. It is
-// kept as long as that version may still come.
+// finishErasure does what is noted, if the version that says so was made, and deletes the note when
+// Grace has passed: until then that version, or a draft of what was there before, may still come.
 func (s *Store) finishErasure(ctx context.Context, note *driver.Version) error {
-	var noted struct{ Erase *erasure }
-	if err := json.Unmarshal(note.Data, &noted); err != nil || noted.Erase == nil {
-		return err // it says how far a type is pruned
+	e, err := erasureOf(note)
+	if err != nil || s.byCollection[e.Collection] == nil {
+		return err
 	}
-	e := noted.Erase
+	now, err := s.all.Now(ctx)
+	if err != nil {
+		return err
+	}
 	vs, err := s.all.Get(ctx, e.Collection, []driver.Ref{{Key: e.Key, Number: e.Number}}, []string{})
 	if err != nil {
 		return err
 	}
+	over := note.RecordedAt <= graceBefore(now)
 	switch v := vs[0]; {
 	case v == nil:
-		now, err := s.all.Now(ctx)
-		if err != nil || graceBefore(now) < note.RecordedAt {
-			return err
-		}
-	case v.Op == driver.OpErase && v.Group == e.Group:
-		if err := s.eraseVersions(ctx, e); err != nil {
-			return err
+	case v.Op == driver.OpPruned && !e.Done:
+		return errors.Join(s.remove(ctx, note), driver.Errorf(driver.CodeInternal,
+			"%s %q: version %d was pruned before what it says was erased; erase it once more", e.Collection, e.Key, e.Number))
+	case v.Op != driver.OpErase || v.Group != e.Group: // of another
+		over = true
+	default:
+		if !e.Done {
+			if err := s.eraseVersions(ctx, e); err != nil {
+				return err
+			}
 		}
 		if err := s.eraseDrafts(ctx, e, v.RecordedAt); err != nil {
 			return err
 		}
+		if !e.Done && !over {
+			e.Done = true
+			_, err := s.noteErasure(ctx, note, e)
+			return ignoreConflict(err)
+		}
+	}
+	if !over {
+		return nil
 	}
 	return s.remove(ctx, note)
+}
+
+// ignoreConflict is for what another process has done already.
+func ignoreConflict(err error) error {
+	if isConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// isErasing reports whether something of a version is being erased at an instant, by a version until last.
+func (s *Store) isErasing(ctx context.Context, at driver.Instant, v *driver.Version, last int64) (some bool, err error) {
+	err = s.erasures(ctx, at, func(_ *driver.Version, e *erasure) error {
+		if e.Collection == v.Collection && e.Key == v.Key && e.From <= v.Number && v.Number <= e.To && e.Number <= last {
+			_, has := e.of(v, nil, map[string][]byte{})
+			some = some || has
+		}
+		return nil
+	})
+	return some, fromDriver(ctx, err)
 }
 
 // remove deletes a document, unless that was done, by the program itself.
@@ -294,10 +362,7 @@ func (s *Store) remove(ctx context.Context, v *driver.Version) error {
 	_, err := driver.CommitOne(ctx, s.all, &driver.Write{
 		ID: newID(), Collection: v.Collection, Key: v.Key, Expected: v.Number, Op: driver.OpDelete, Deleted: true, Author: "asof", Changed: normal.Changed(v.Data, nil),
 	})
-	if isConflict(err) {
-		return nil
-	}
-	return err
+	return ignoreConflict(err)
 }
 
 // eraseVersions rewrites versions, the first ones first, until nothing is left to do: what another
@@ -312,7 +377,7 @@ func (s *Store) eraseVersions(ctx context.Context, e *erasure) error {
 
 // eraseOnce reports whether there was something to rewrite.
 func (s *Store) eraseOnce(ctx context.Context, e *erasure) (some bool, err error) {
-	first := map[string]int64{}
+	first := map[string][]byte{}
 	var before *driver.Version
 	for next := e.From; next <= e.To; {
 		q := &driver.LogQuery{Collections: []string{e.Collection}, Keys: []string{e.Key}, FromNumber: next, ToNumber: e.To + 1, Limit: mostEntries}
@@ -344,18 +409,18 @@ func (s *Store) eraseOnce(ctx context.Context, e *erasure) (some bool, err error
 }
 
 // of returns a version without what is erased; false where nothing is. It is given the one before, if
-// that is erased, too, and the versions that first had the last value at each path, which it updates.
+// that is erased, too, and what stands for the last value at each path, which it updates.
 //
 // That a value is the same as before follows from Changed, which stays as it is: what is before may be
 // erased already. Of a value in an object it does not; there, where a server was stopped, one value
 // may be taken for two.
-func (e *erasure) of(v, before *driver.Version, first map[string]int64) (driver.Version, bool) {
+func (e *erasure) of(v, before *driver.Version, last map[string][]byte) (driver.Version, bool) {
 	out, some := *v, false
 	if v.Op == driver.OpPruned {
 		return out, false
 	}
-	if e.Messages && v.Message != "" && v.Message != erasedMessage {
-		out.Message, some = erasedMessage, true
+	if e.Messages && v.Message != "" && messageErasedBy(v.Message) == 0 {
+		out.Message, some = erasedMessage(e.Number), true
 	}
 	paths := e.Paths
 	if paths == nil {
@@ -364,34 +429,54 @@ func (e *erasure) of(v, before *driver.Version, first map[string]int64) (driver.
 		}
 	}
 	for _, path := range paths {
+		path = within(out.Data, path)
 		value, at := valueAt(out.Data, path), listPath(path)
 		if rawjson.IsNull(value) {
 			continue
 		}
-		if rawjson.Erased(value) {
-			rawjson.EachErased(value, func(_, _ int, n, _ int64) { first[at] = n })
-			continue
-		}
 		same := !slices.Contains(v.Changed, path[0]) || before != nil && len(path) > 1 && bytes.Equal(valueAt(before.Data, path), value)
-		if !same || first[at] == 0 {
-			first[at] = v.Number
+		switch {
+		case same && last[at] != nil:
+		case rawjson.Erased(value):
+			last[at] = value
+		default:
+			last[at] = rawjson.AppendErased(nil, v.Number, e.Number)
 		}
-		out.Data, some = setAt(out.Data, path, rawjson.AppendErased(nil, first[at], e.Number)), true
+		if !bytes.Equal(value, last[at]) {
+			out.Data, some = setAt(out.Data, path, last[at]), true
+		}
 	}
 	return out, some
 }
 
-// eraseDrafts ends the drafts of the document that were started until an instant, and erases what they
-// and those that have ended held.
+// within returns a path as far as it leads through objects.
+func within(data []byte, path []string) []string {
+	for n := 1; n < len(path); n++ {
+		if raw := valueAt(data, path[:n]); !rawjson.IsNull(raw) && (raw[0] != '{' || rawjson.Erased(raw)) {
+			return path[:n]
+		}
+	}
+	return path
+}
+
+// eraseDrafts ends the drafts of the document that were started until an instant, or from a version that is
+// erased, and erases what they and those that have ended held.
 func (s *Store) eraseDrafts(ctx context.Context, e *erasure, until driver.Instant) error {
 	drafts := e.Collection + draftSuffix
-	q := &driver.LogQuery{Collections: []string{drafts}, To: until + 1, Hints: driver.Hints{Ops: []driver.Op{driver.OpCreate}}, Fields: []string{"documentKey"}}
+	if s.byCollection[drafts] == nil {
+		return nil
+	}
+	q := &driver.LogQuery{Collections: []string{drafts}, Hints: driver.Hints{Ops: []driver.Op{driver.OpCreate}}, Fields: []string{"documentKey", "baseVersion"}}
+	if e.Done {
+		q.From = graceBefore(until) // those before that were erased with the versions
+	}
 	for v, err := range s.all.Log(ctx, q) {
 		if err != nil {
 			return err
 		}
 		key, _ := rawjson.Unquote(valueAt(v.Data, []string{"documentKey"}))
-		if v.Op != driver.OpCreate || key != e.Key {
+		base, _ := strconv.ParseInt(string(valueAt(v.Data, []string{"baseVersion"})), 10, 64)
+		if v.Op != driver.OpCreate || key != e.Key || v.RecordedAt > until && (base == 0 || base >= e.Number) {
 			continue
 		}
 		for ended := false; !ended; {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/seal"
 )
 
 // Load adds versions that were recorded elsewhere, in the order given, with
@@ -74,8 +75,8 @@ func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
 		if v.Deleted && !before.existed && s.byCollection[v.Collection] != nil {
 			return &driver.LoadError{Index: i, Err: driver.Errorf(driver.CodeInvalid, "%s %q cannot be deleted: it has no version before %s", v.Collection, v.Key, v.RecordedAt)}
 		}
-		if before.data == nil && before.existed && v.Changed != nil {
-			continue // after one that was pruned: it is said what has changed
+		if v.Changed != nil && (before.data == nil && before.existed || seal.Erased(v.Seal)) {
+			continue // after one that was pruned, or was loaded before it was erased: it is said what has changed
 		}
 		v.Changed = normal.Changed(before.data, v.Data)
 	}

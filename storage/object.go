@@ -88,7 +88,8 @@ func opt[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) (*T, erro
 
 // absent is the error of a field without a value; nil where it reads as null.
 func (o *Object) absent(i int) error {
-	if f := &o.typ.Fields[i]; !f.NonNull || f.Erasable && rawjson.Erased(o.stored(i)) {
+	stored, v := o.stored(i), o.doc.v
+	if f := &o.typ.Fields[i]; !f.NonNull || f.Erasable && (rawjson.Erased(stored) || stored == nil && v.Deleted && v.Op == driver.OpErase) {
 		return nil
 	}
 	return o.missing(i)

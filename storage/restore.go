@@ -36,6 +36,12 @@ func (s *Store) restored(ctx context.Context, op *operation, t *Type, in *Restor
 	if target.Deleted {
 		return nil, badInput("input.to: %s %q did not exist in version %d, which is a deletion; to delete it again, use delete%s", t.Name, in.Key, target.Number, t.Name)
 	}
+	switch erasing, err := s.isErasing(ctx, op.now(cur), target, cur.Number); {
+	case err != nil:
+		return nil, err
+	case erasing:
+		return nil, errorf(CodeUnavailable, "something of version %d of %s %q is being erased; nothing was written; try again in a minute", target.Number, t.Name, in.Key)
+	}
 	data := target.Data
 	if in.Paths != nil {
 		if cur.Deleted {
@@ -193,6 +199,8 @@ func containers(t *Type, arg, path string, stored, names []string, states ...[]b
 			switch {
 			case state == nil:
 			case f != nil && rawjson.IsNull(state): // as if it were not there
+			case rawjson.Erased(state):
+				return badInput("%s: %s was erased, so nothing inside it can be restored", arg, here)
 			case state[0] == '[':
 				return badInput("%s: %s lies in a list; name the whole list, %s", arg, path, here)
 			case state[0] != '{':

@@ -31,7 +31,7 @@ func (p *protected) parse() error {
 }
 
 // condition returns the filter for a rule, or for its opposite. A comparison with a claim that
-// the actor does not have is never met, nor is its opposite.
+// the actor does not have, or of what was erased, is never met, nor is its opposite.
 func (p *protected) condition(a *Actor, e rule.Expr, not bool) driver.Filter {
 	several := func(all bool, list ...rule.Expr) driver.Filter {
 		parts := make([]driver.Filter, len(list))
@@ -51,13 +51,23 @@ func (p *protected) condition(a *Actor, e rule.Expr, not bool) driver.Filter {
 	case rule.Or:
 		return several(false, e.A, e.B)
 	case rule.Compare:
-		switch f := p.comparison(a, e); {
-		case f == nil:
-		case not != (e.Op == rule.Unequal):
-			return driver.Not{Filter: f}
-		default:
-			return f
+		f := p.comparison(a, e)
+		if f == nil {
+			break
 		}
+		if not != (e.Op == rule.Unequal) {
+			f = driver.Not{Filter: f}
+		}
+		for _, name := range []string{e.A.Field, e.B.Field} { // what was erased meets nothing
+			if name == "" {
+				continue
+			}
+			path := []string{p.t.object.field(name).Stored}
+			if holds(f, nil, setAt(nil, path, rawjson.AppendErased(nil, 1, 1))) {
+				f = driver.And{f, driver.Not{Filter: driver.Present{Field: driver.Field{Path: append(path, rawjson.ErasedMember)}}}}
+			}
+		}
+		return f
 	}
 	return driver.Or{}
 }

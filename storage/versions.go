@@ -252,27 +252,32 @@ func (i *VersionInfo) SupersededAt() *driver.Instant {
 // Author is who wrote the version.
 func (i *VersionInfo) Author() *Actor { return &Actor{ID: i.v.Author} }
 
-// Erased are the versions that have erased something of this one, by their numbers.
+// Erased are the versions that have erased something of this one, by their numbers; not those that
+// were pruned.
 func (i *VersionInfo) Erased(ctx context.Context) ([]*VersionInfo, error) {
-	op, ok := ctx.Value(operationKey{}).(*operation)
-	if !ok || !seal.Erased(i.v.Seal) {
-		return []*VersionInfo{}, nil
-	}
-	v, err := op.store.getOne(ctx, i.typ, driver.Ref{Key: i.v.Key, Number: i.v.Number})
-	if err != nil || v == nil {
-		return nil, err
-	}
-	var by []int64
-	rawjson.EachErased(v.Data, func(_, _ int, _, number int64) { by = append(by, number) })
-	slices.Sort(by)
-	by = slices.Compact(by)
 	out := []*VersionInfo{}
-	for _, number := range by {
-		v, err := op.store.getFields(ctx, i.typ, driver.Ref{Key: i.v.Key, Number: number}, []string{})
-		if err != nil {
-			return nil, err
+	op, ok := ctx.Value(operationKey{}).(*operation)
+	if !ok {
+		return out, nil
+	}
+	by := []int64{messageErasedBy(i.v.Message)}
+	vs, err := op.store.engine.Get(ctx, i.typ.Collection, []driver.Ref{{Key: i.v.Key, Number: i.v.Number}}, nil)
+	if err != nil {
+		return nil, fromDriver(ctx, err)
+	}
+	rawjson.EachErased(dataOf(vs[0]), func(_, _ int, _, number int64) { by = append(by, number) })
+	slices.Sort(by)
+	var refs []driver.Ref
+	for _, number := range slices.Compact(by) {
+		if number > 0 {
+			refs = append(refs, driver.Ref{Key: i.v.Key, Number: number})
 		}
-		if v != nil {
+	}
+	if vs, err = op.store.engine.Get(ctx, i.typ.Collection, refs, []string{}); err != nil {
+		return nil, fromDriver(ctx, err)
+	}
+	for _, v := range vs {
+		if v != nil && v.Op == driver.OpErase {
 			out = append(out, &VersionInfo{typ: i.typ, v: v, seen: i.seen})
 		}
 	}

@@ -103,7 +103,7 @@ func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, erro
 
 // readOnly reports whether the command leaves the store as it is.
 func (m *Main) readOnly() bool {
-	return !m.makesStore() && !m.flags.Check.Repair && (m.command != "prune" || m.flags.Prune.DryRun)
+	return !m.makesStore() && !m.flags.Check.Repair && m.command != "erase" && (m.command != "prune" || m.flags.Prune.DryRun)
 }
 
 // makesStore reports whether the command makes a store where there is none.

@@ -165,6 +165,8 @@ func (m *Main) run(ctx context.Context) error {
 		return m.verify(ctx)
 	case "prune":
 		return m.prune(ctx)
+	case "erase":
+		return m.erase(ctx)
 	case "token add <name>", "token list", "token revoke <name>":
 		return m.token()
 	case "client-config <client>":

@@ -27,10 +27,8 @@ func (m *Main) prune(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Engine().Close()) }()
 	none, dry := true, m.flags.Prune.DryRun
-	if !dry {
-		if err := store.FinishErasures(ctx); err != nil {
-			return err
-		}
+	if !dry { // and prune what can be, where it fails
+		defer func(failed error) { err = errors.Join(failed, err) }(store.FinishErasures(ctx))
 	}
 	for _, t := range store.Types() {
 		p := store.NewPruner(t, dry)
@@ -60,7 +58,15 @@ func (m *Main) prune(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if compacter, ok := driver.As[driver.Compacter](store.Engine()); ok && !dry {
+	if dry {
+		return nil
+	}
+	return compact(ctx, store)
+}
+
+// compact has the engine give the space back of what was pruned or erased.
+func compact(ctx context.Context, store *storage.Store) error {
+	if compacter, ok := driver.As[driver.Compacter](store.Engine()); ok {
 		return compacter.Compact(ctx)
 	}
 	return nil
@@ -71,7 +77,8 @@ func (m *Main) prune(ctx context.Context) (err error) {
 const pruneEvery = time.Hour
 
 // pruning prunes in the background what the schema does not keep, at most so many versions a
-// second, and finishes what was being erased when a server was stopped. Several servers of one database take turns: who loses a step leaves it to the other.
+// second, and finishes what was being erased when a server was stopped. Several servers of one database
+// take turns: who loses a step leaves it to the other.
 type pruning struct {
 	store    *storage.Store
 	rate     int
@@ -94,14 +101,17 @@ func newPruning(store *storage.Store, rate int, registry *prometheus.Registry, l
 func (p *pruning) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { p.finish(ctx) })
-	if p.rate > 0 {
+	running.Go(func() {
+		p.finish(ctx) // before anything is pruned
 		for _, t := range p.store.Types() {
-			if t.Keep != nil {
+			if t.Keep != nil && p.rate > 0 {
 				running.Go(func() { p.run(ctx, t) })
 			}
 		}
-	}
+		for wait(ctx, time.Minute) {
+			p.finish(ctx)
+		}
+	})
 	return func() {
 		cancel()
 		running.Wait()
@@ -110,14 +120,18 @@ func (p *pruning) start(ctx context.Context) (stop func()) {
 
 // finish finishes erasures. Most are finished by who asked for them.
 func (p *pruning) finish(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := p.store.FinishErasures(ctx); err != nil && ctx.Err() == nil {
-			p.logger.WarnContext(ctx, "erasing will go on in a minute", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pruneEvery):
-		}
+	if err := p.store.FinishErasures(ctx); err != nil && ctx.Err() == nil {
+		p.logger.WarnContext(ctx, "erasing will go on in a minute", "error", err)
+	}
+}
+
+// wait reports whether the context has not ended before so long.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 
@@ -132,17 +146,15 @@ func (p *pruning) run(ctx context.Context, t *storage.Type) {
 		if horizon, err := p.store.HorizonOf(ctx, t); err == nil && horizon > 0 {
 			p.horizon.WithLabelValues(t.Name).Set(float64(horizon) / 1e6)
 		}
-		wait := time.Second*time.Duration(done.Versions)/time.Duration(p.rate) + 10*time.Millisecond
+		pause := time.Second*time.Duration(done.Versions)/time.Duration(p.rate) + 10*time.Millisecond
 		if err != nil {
 			p.logger.WarnContext(ctx, "pruning will go on in a minute", "type", t.Name, "error", err)
-			wait = time.Minute
+			pause = time.Minute
 		} else if !done.More {
-			wait = pruneEvery
+			pause = pruneEvery
 		}
-		select {
-		case <-ctx.Done():
+		if !wait(ctx, pause) {
 			return
-		case <-time.After(wait):
 		}
 	}
 }

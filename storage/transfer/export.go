@@ -12,6 +12,7 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/driver/check"
+	"github.com/asof/asof/storage/seal"
 )
 
 // ExportOptions choose what to export and how to watch it.
@@ -77,7 +78,7 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 			continue
 		}
 		shown := *v
-		if !prunes[v.Collection] || v.Number == 1 {
+		if (!prunes[v.Collection] || v.Number == 1) && !seal.Erased(v.Seal) {
 			shown.Changed = nil // an import works it out
 		}
 		if line, err = appendLine(line[:0], &shown, opts.From == 0); err != nil {

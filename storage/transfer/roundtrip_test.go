@@ -307,3 +307,42 @@ func TestRoundTripOfThePruned(t *testing.T) {
 		}
 	}
 }
+
+// A copy that has some versions as they were before they were erased in the original, and the others as they
+// are since, is exported so that it can be imported.
+func TestRoundTripOfTheErased(t *testing.T) {
+	original, behind, copied := newStore(t), newStore(t), newStore(t)
+	history := put("a", first, `{"name":"secret","size":1}`) + put("a", second, `{"name":"secret","size":2}`) + put("a", third, `{"name":"b","size":2}`)
+	if _, err := transfer.Import(t.Context(), original, strings.NewReader(history), transfer.ImportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before, _, _ := strings.Cut(export(t, original), "\n")
+	var erased []driver.Version
+	for v, err := range original.Engine().Log(t.Context(), &driver.LogQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := *v; v.Number < 3 {
+			v.Data = fmt.Appendf(nil, `{"name":{"asof:erased":[1,4]},"size":%d}`, v.Number)
+			erased = append(erased, v)
+		}
+	}
+	if err := original.Engine().Rewrite(t.Context(), "things", "a", erased); err != nil {
+		t.Fatal(err)
+	}
+	for _, lines := range []string{before + "\n", export(t, original)} {
+		if _, err := transfer.Import(t.Context(), behind, strings.NewReader(lines), transfer.ImportOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exported := export(t, behind)
+	if !strings.Contains(exported, "secret") || !strings.Contains(exported, "erased") {
+		t.Fatalf("the copy that is behind has %s", exported)
+	}
+	if _, err := transfer.Import(t.Context(), copied, strings.NewReader(exported), transfer.ImportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(exported, export(t, copied)); diff != "" {
+		t.Errorf("the second export differs: %s", diff)
+	}
+}
