@@ -199,34 +199,38 @@ func TestWebSocketsAreShared(t *testing.T) {
 	}
 }
 
-// Operations that may take long do not keep out those that do not.
+// Operations that may take long, and those that are large, do not keep out others.
 func TestSlowOperationsKeepNobodyOut(t *testing.T) {
-	entered, release := make(chan bool), make(chan bool)
-	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
-		cfg.Limits.Slow = 1
-		cfg.Client = byHeader
-		schema.fields["items"] = func(context.Context) (any, error) {
-			entered <- true
-			<-release
-			return map[string]any{}, nil
+	large := `{"extensions":{"a":[{}` + strings.Repeat(",{}", 1000) + `]},`
+	for _, format := range []string{`{"query":"{a%d: items {nodes {id}}}"}`, large + `"query":"mutation {a%d: changeItem {id}}"}`} {
+		entered, release := make(chan bool), make(chan bool)
+		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+			cfg.Limits.Slow = 1
+			cfg.Client = byHeader
+			item := func(context.Context) (any, error) {
+				entered <- true
+				<-release
+				return map[string]any{}, nil
+			}
+			schema.fields["items"], schema.fields["changeItem"] = item, item
+		})
+		done := make(chan answer)
+		const attackers = 20
+		for i := range attackers { // what took no time would be known as quick
+			go func() { done <- s.post(t, fmt.Sprintf(format, i)) }()
 		}
-	})
-	done := make(chan answer)
-	const attackers = 20
-	for i := range attackers { // what took no time would be known as quick
-		go func() { done <- s.query(t, fmt.Sprintf(`{a%d: items {nodes {id}}}`, i)) }()
-	}
-	for range attackers {
-		<-entered
-		select {
-		case <-entered:
-			t.Error("two slow operations are executed")
-		default:
-		}
-		s.query(t, `{hello}`, "X-Client", "another").want(t, http.StatusOK, ok)
-		release <- true
-		if a := <-done; a.status != http.StatusOK {
-			t.Errorf("status %d: %s", a.status, a.text)
+		for range attackers {
+			<-entered
+			select {
+			case <-entered:
+				t.Error("two slow operations are executed")
+			default:
+			}
+			s.query(t, `{hello}`, "X-Client", "another").want(t, http.StatusOK, ok)
+			release <- true
+			if a := <-done; a.status != http.StatusOK {
+				t.Errorf("status %d: %s", a.status, a.text)
+			}
 		}
 	}
 }

@@ -31,8 +31,9 @@ type run struct {
 	status  int           // the HTTP status for that; 0: the usual one
 }
 
-// longRequest is the size of a request, in bytes, from which on reading it takes long.
-const longRequest = 128 << 10
+// longRequest is the decodedSize of a request from which on it takes long to read, and to write what
+// it holds.
+const longRequest = 256 << 10
 
 // documentFactor is how many times as much memory a parsed document takes as its text, at
 // most, if it has not as many tokens as it may.
@@ -52,14 +53,15 @@ func (h *Handler) begin(ctx context.Context, op *operation, text []byte, params 
 			r.end()
 		}
 	}()
-	if p := h.waitForMemory(ctx, op.hold, decodedSize(text)); p != nil {
+	size := decodedSize(text)
+	if p := h.waitForMemory(ctx, op.hold, size); p != nil {
 		return nil, p
 	}
 	var err error
 	if op.event {
 		r.place, err = h.gate.EnterUnasked(ctx, op.client)
 	} else {
-		r.place, err = h.gate.Enter(ctx, op.client, len(text) >= longRequest)
+		r.place, err = h.gate.Enter(ctx, op.client, size >= longRequest)
 	}
 	if err != nil {
 		return nil, busy()

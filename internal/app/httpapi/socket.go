@@ -240,7 +240,7 @@ func (s *socket) read(hold *admission.Hold) (message, error) {
 	if err := s.rate.WaitN(s.ctx, min(text.Len()/messageSize, messageRate)); err != nil {
 		return message{}, err
 	}
-	if text.Len() >= longRequest {
+	if decodedSize(text.Bytes()) >= longRequest {
 		place, err := s.h.gate.Enter(s.ctx, s.client, true)
 		if err != nil {
 			return message{}, &violation{int(websocket.StatusTryAgainLater), busy().message}
