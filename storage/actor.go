@@ -194,13 +194,13 @@ func named(id, name string) *driver.Write {
 }
 
 // ReplaceName gives an actor another name, and erases all that it had. Servers that run may show the last
-// one for a minute more. Errors: NOT_FOUND for an actor whose name is not known, UNAVAILABLE, also where names are
-// erased later.
+// one for a minute more. Errors are the engines', also where names are erased later, and NOT_FOUND for an
+// actor whose name is not known.
 func (s *Store) ReplaceName(ctx context.Context, id, name string) error {
 	for {
 		vs, err := s.all.Get(ctx, ActorCollection, []driver.Ref{{Key: id, At: latest}}, nil)
 		if err != nil {
-			return fromDriver(ctx, err)
+			return err
 		}
 		cur := vs[0]
 		if !live(cur) {
@@ -211,11 +211,11 @@ func (s *Store) ReplaceName(ctx context.Context, id, name string) error {
 		w.Op, w.Expected, w.Group, w.Author, w.Changed = driver.OpErase, cur.Number, e.Group, "asof", normal.Changed(cur.Data, w.Data)
 		note, err := s.noteErasure(ctx, nil, e)
 		if err != nil {
-			return fromDriver(ctx, err)
+			return err
 		}
 		_, lost := driver.CommitOne(ctx, s.all, w)
 		if err := s.finishErasure(ctx, note); err != nil || !isConflict(lost) {
-			return fromDriver(ctx, cmp.Or(lost, err))
+			return cmp.Or(lost, err)
 		}
 	}
 }

@@ -2,9 +2,11 @@ package storage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -267,11 +269,12 @@ func (s *Store) noteErasure(ctx context.Context, before *driver.Version, e *eras
 func (s *Store) erasures(ctx context.Context, at driver.Instant, fn func(note *driver.Version, e *erasure) error) error {
 	notes, err := s.all.Query(ctx, &driver.Query{Collection: RetentionCollection, At: at})
 	for _, note := range notes {
-		e, malformed := erasureOf(note)
-		if e != nil {
-			malformed = fn(note, e)
+		e, failed := erasureOf(note)
+		if e == nil {
+			err = errors.Join(err, failed)
+		} else if failed = fn(note, e); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s %q, as version %d says: %w", e.Collection, e.Key, e.Number, failed))
 		}
-		err = errors.Join(err, malformed)
 	}
 	return err
 }
@@ -284,13 +287,13 @@ func erasureOf(note *driver.Version) (*erasure, error) {
 }
 
 // FinishErasures finishes what was being erased when a server was stopped, as far as the schema declares it.
-// Errors: UNAVAILABLE.
+// Errors are the engines'.
 func (s *Store) FinishErasures(ctx context.Context) error {
 	now, err := s.all.Now(ctx)
-	if err == nil {
-		err = s.erasures(ctx, now, func(note *driver.Version, _ *erasure) error { return s.finishErasure(ctx, note) })
+	if err != nil {
+		return err
 	}
-	return fromDriver(ctx, err)
+	return s.erasures(ctx, now, func(note *driver.Version, _ *erasure) error { return s.finishErasure(ctx, note) })
 }
 
 // finishErasure does what is noted, if the version that says so was made, and deletes the note when
@@ -312,8 +315,7 @@ func (s *Store) finishErasure(ctx context.Context, note *driver.Version) error {
 	switch v := vs[0]; {
 	case v == nil:
 	case v.Op == driver.OpPruned && !e.Done:
-		return errors.Join(s.remove(ctx, note), driver.Errorf(driver.CodeInternal,
-			"%s %q: version %d was pruned before what it says was erased; erase it once more", e.Collection, e.Key, e.Number))
+		return cmp.Or(s.remove(ctx, note), errors.New("that was pruned before all was erased; erase it once more"))
 	case v.Op != driver.OpErase || v.Group != e.Group: // of another
 		over = true
 	default:
