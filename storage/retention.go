@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -278,6 +280,9 @@ type Pruned struct {
 // stepVersions is how many versions a step looks at.
 const stepVersions = 500
 
+// rewritesAtATime bounds how long a transaction for them is.
+const rewritesAtATime = 64
+
 // Step looks at the next versions of the log, in the order of commits, and prunes those before
 // them that nothing keeps: of a version that is too old by time, the one before it, and by
 // number the one so many before it; of that by which a tag was removed, the one that it was on.
@@ -411,12 +416,13 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 		p.Horizon, p.stored = horizon, before.stored
 	}
 	p.ahead = true
+	// Several at a time, which an engine may write together.
+	rewriting, at := errgroup.WithContext(ctx)
+	rewriting.SetLimit(rewritesAtATime)
 	for _, key := range slices.Sorted(maps.Keys(gone)) {
-		if err := p.store.all.Rewrite(ctx, p.t.Collection, key, gone[key]); err != nil {
-			return done, fromDriver(ctx, err)
-		}
+		rewriting.Go(func() error { return p.store.all.Rewrite(at, p.t.Collection, key, gone[key]) })
 	}
-	return done, nil
+	return done, fromDriver(ctx, rewriting.Wait())
 }
 
 // lets reports whether nothing keeps a version, of a document with a last one.

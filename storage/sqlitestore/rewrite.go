@@ -12,21 +12,36 @@ import (
 	"github.com/asof/asof/storage/seal"
 )
 
-// Rewrite implements driver.Engine, in one transaction. Free pages are overwritten, so
-// that nothing of what was there is left in the file.
+// Rewrite implements driver.Engine. Free pages are overwritten, so that nothing of what was there
+// is left in the file.
 func (s *Store) Rewrite(ctx context.Context, collection, key string, vs []driver.Version) error {
 	if err := s.checkWritable(); err != nil {
 		return err
 	}
-	return wrap(s.writer.submit(&request{ctx: ctx, run: func() error {
-		w := s.writer
-		if err := w.exec("PRAGMA secure_delete = ON"); err != nil {
-			return err
+	return wrap(s.writer.submit(&request{ctx: ctx, rewrite: func() error { return s.writer.rewrite(s.byName[collection], key, vs) }}), "rewriting versions")
+}
+
+// rewriteBatch handles calls of Rewrite in one transaction, or, where one of them fails, each in its own.
+func (w *writer) rewriteBatch(batch []*request) {
+	err := w.exec("PRAGMA secure_delete = ON")
+	if err == nil {
+		err = w.transaction(func() error {
+			for _, r := range batch {
+				if err := r.rewrite(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		err = firstError(err, w.exec("PRAGMA secure_delete = OFF"))
+	}
+	for _, r := range batch {
+		if err != nil && len(batch) > 1 {
+			w.rewriteBatch([]*request{r})
+		} else {
+			r.finish(err)
 		}
-		err := w.transaction(func() error { return w.rewrite(s.byName[collection], key, vs) })
-		s.checkpoints.wrote(int64(len(vs)))
-		return firstError(err, w.exec("PRAGMA secure_delete = OFF"))
-	}}), "rewriting versions")
+	}
 }
 
 // Compact implements driver.Compacter.
@@ -47,7 +62,11 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 	if err != nil {
 		return err
 	}
-	before, err := w.intervals(st)
+	from, err := w.beginning(st, slices.MinFunc(vs, func(a, b driver.Version) int { return int(a.Number - b.Number) }).Number)
+	if err != nil {
+		return err
+	}
+	before, err := w.intervals(st, from)
 	if err != nil {
 		return err
 	}
@@ -74,7 +93,7 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 			return err
 		}
 	}
-	after, err := w.intervals(st)
+	after, err := w.intervals(st, from)
 	if err != nil {
 		return err
 	}
@@ -152,10 +171,18 @@ func (l *intervals) next(at int64, data []byte) {
 	}
 }
 
-// intervals follow from the history of a document.
-func (w *writer) intervals(st *state) (*intervals, error) {
+// beginning is the number of the last version before one that has no values, as it was pruned or is a
+// deletion: no interval goes on across it. 0 where there is none.
+func (w *writer) beginning(st *state, number int64) (int64, error) {
+	id, err := w.integer(`SELECT id FROM versions WHERE id >= ?1 AND id < ?2 AND length(data) = 0 ORDER BY id DESC LIMIT 1`, st.id.version(0), st.id.version(number))
+	return id & maxNumber, err
+}
+
+// intervals follow from the history of a document, from a version on that has no value of
+// the one before.
+func (w *writer) intervals(st *state, from int64) (*intervals, error) {
 	l := newIntervals(st.coll)
-	s, err := w.prepare(`SELECT at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`, st.id.version(0), (st.id + 1).version(0))
+	s, err := w.prepare(`SELECT at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`, st.id.version(from), (st.id + 1).version(0))
 	if err != nil {
 		return nil, err
 	}

@@ -38,11 +38,12 @@ type writer struct {
 	stale bool // the counters could not be read again after a failed write
 }
 
-// request is one call of Commit, or of another method that writes (run).
+// request is one call of Commit, of Rewrite, or of another method that writes (run).
 type request struct {
-	ctx    context.Context
-	writes []driver.Write
-	run    func() error
+	ctx     context.Context
+	writes  []driver.Write
+	rewrite func() error // within a transaction
+	run     func() error
 
 	claimed  atomic.Bool   // by the writer, or by a caller whose context ended
 	ready    chan struct{} // closed when versions and err are final
@@ -134,13 +135,13 @@ func (w *writer) wait() {
 	<-w.wake
 }
 
-// take handles the first requests of the queue together and returns how many.
+// take handles the first requests of the queue together, those of one kind, and returns how many.
 func (w *writer) take(queue []*request) int {
 	n, writes := 0, 0
 	var batch []*request
 	for n < len(queue) && writes < maxBatch {
 		r := queue[n]
-		if r.run != nil && len(batch) > 0 {
+		if len(batch) > 0 && (r.run != nil || (r.rewrite != nil) != (batch[0].rewrite != nil)) {
 			break
 		}
 		n++
@@ -153,12 +154,16 @@ func (w *writer) take(queue []*request) int {
 			w.store.checkpoints.finish(w.conn)
 			return n
 		default:
-			batch, writes = append(batch, r), writes+len(r.writes)
+			batch, writes = append(batch, r), writes+max(1, len(r.writes))
 		}
 	}
 	if len(batch) > 0 {
 		w.entries = 0
-		w.commitBatch(batch)
+		if batch[0].rewrite != nil {
+			w.rewriteBatch(batch)
+		} else {
+			w.commitBatch(batch)
+		}
 		// A document may have thousands of entries, each on a page of its own.
 		w.store.checkpoints.wrote(int64(writes) + w.entries/pagesOfWrite)
 		w.store.checkpoints.finish(w.conn)
