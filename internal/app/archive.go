@@ -106,16 +106,7 @@ func (m *Main) startArchive(ctx context.Context, site *site) (stop func()) {
 		return func() {}
 	}
 	g := m.newArchiving(site.metrics, site.store, nil, m.of("import", m.flags.Serve.Archive))
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = g.run(ctx) // there is no error where a server goes on
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
+	return background(ctx, func(ctx context.Context) { _ = g.run(ctx) }) // there is no error where a server goes on
 }
 
 // archiving follows one store into another one.

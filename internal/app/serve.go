@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -252,6 +253,19 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 		err = usageError{fmt.Errorf("--trusted-documents %s: %w", f.Trusted.Path, err)}
 	}
 	return api, err
+}
+
+// background runs functions until the returned one is called, which waits for their ends.
+func background(ctx context.Context, runs ...func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, run := range runs {
+		running.Go(func() { run(ctx) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // shutDown stops accepting, waits for what was accepted and closes what is

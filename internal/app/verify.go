@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/asof/asof/storage"
@@ -65,28 +64,18 @@ func (m *Main) startCheckpoints(ctx context.Context, site *site) (stop func()) {
 	if m.checkpointKey == nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
-		for ctx.Err() == nil {
-			wait := checkpointEvery
+	return background(ctx, func(ctx context.Context) {
+		for pause := time.Duration(0); wait(ctx, pause); {
+			pause = checkpointEvery
 			line, err := checkpointLine(ctx, site.engine, m.checkpointKey)
 			if err == nil {
 				site.checkpoint.Store(&line)
 			} else if ctx.Err() == nil {
 				site.logger.WarnContext(ctx, "a checkpoint will be made in a minute", "error", err)
-				wait = time.Minute
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(wait):
+				pause = time.Minute
 			}
 		}
 	})
-	return func() {
-		cancel()
-		running.Wait()
-	}
 }
 
 // lastCheckpoint answers with the last checkpoint; 503 before the first one was made.

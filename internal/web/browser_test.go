@@ -29,7 +29,7 @@ func playground(t *testing.T) *httptest.Server {
 }
 
 func TestPlaygroundInBrowser(t *testing.T) {
-	webtest.CheckPlayground(t, playground(t).URL, webtest.Expect{
+	checkPlayground(t, playground(t).URL, expect{
 		Answer:      "Lanternfish",
 		Description: "now or at an instant; null if it did not exist",
 		Prefix:      "proj",
@@ -40,15 +40,15 @@ func TestPlaygroundInBrowser(t *testing.T) {
 // Whoever comes back finds the tabs as they were left; the ready queries are in
 // a pane, from which one that was closed can be had again.
 func TestReturningVisitor(t *testing.T) {
-	b := webtest.New(t)
+	b := newVisitor(t)
 	url := playground(t).URL
-	b.Ready(t, url)
+	b.ready(t, url)
 	tabs := `[...document.querySelectorAll(".graphiql-tab-button")].map((tab) => tab.title)`
-	first := webtest.Eval[[]string](t, b, tabs)
-	if got := webtest.Eval[float64](t, b, `((row) => row.scrollWidth - row.clientWidth)(document.querySelector(".graphiql-tabs"))`); got > 0 {
+	first := webtest.Eval[[]string](t, b.Browser, tabs)
+	if got := webtest.Eval[float64](t, b.Browser, `((row) => row.scrollWidth - row.clientWidth)(document.querySelector(".graphiql-tabs"))`); got > 0 {
 		t.Errorf("the row of tabs is %v pixels too narrow for them", got)
 	}
-	if got := webtest.Eval[float64](t, b, `((input) => {
+	if got := webtest.Eval[float64](t, b.Browser, `((input) => {
 		const text = document.createElement("canvas").getContext("2d");
 		const style = getComputedStyle(input);
 		text.font = `+"`${style.fontWeight} ${style.fontSize} ${style.fontFamily}`"+`;
@@ -59,29 +59,29 @@ func TestReturningVisitor(t *testing.T) {
 	}
 
 	b.Click(t, ".graphiql-tab-add")
-	b.WaitFor(t, "an empty tab", webtest.Text("operation.graphql")+` === ""`)
+	b.WaitFor(t, "an empty tab", text("operation.graphql")+` === ""`)
 	b.Click(t, ".graphiql-query-editor .view-lines")
 	b.Type(t, "query Mine")
 	b.WaitFor(t, "the state to be stored", `localStorage.getItem("graphiql:tabState").includes("query Mine")`)
 	b.Run(t, `document.querySelector("#graphiql-session-tab-0 + .graphiql-tab-close").click()`) // shown on hover
 	b.WaitFor(t, "the first tab to be gone", `!localStorage.getItem("graphiql:tabState").includes("query Now")`)
 
-	b.Ready(t, url)
+	b.ready(t, url)
 	want := append(slices.Clone(first[1:]), "Mine")
-	if got := webtest.Eval[[]string](t, b, tabs); !slices.Equal(got, want) {
+	if got := webtest.Eval[[]string](t, b.Browser, tabs); !slices.Equal(got, want) {
 		t.Errorf("the tabs are %q, want %q", got, want)
 	}
-	if got := webtest.Eval[string](t, b, webtest.Text("operation.graphql")); !strings.Contains(got, "query Mine") {
+	if got := webtest.Eval[string](t, b.Browser, text("operation.graphql")); !strings.Contains(got, "query Mine") {
 		t.Errorf("the open tab has %q", got)
 	}
 
 	b.Click(t, `button[aria-label="Show Examples"]`)
 	b.Click(t, `.asof-examples li:nth-child(2) button`) // has a tab
-	b.WaitFor(t, "the tab "+want[0], webtest.Text("operation.graphql")+`.includes("query `+want[0]+`(")`)
+	b.WaitFor(t, "the tab "+want[0], text("operation.graphql")+`.includes("query `+want[0]+`(")`)
 	b.Click(t, `.asof-examples li:nth-child(1) button`) // was closed
-	b.WaitFor(t, "the first query", webtest.Text("operation.graphql")+`.includes("query Now(")`)
-	b.WaitFor(t, "its variables", webtest.Text("variables.json")+`.includes("first")`)
-	b.WaitFor(t, "its headers", webtest.Text("request-headers.json")+`.includes("X-Actor")`)
+	b.WaitFor(t, "the first query", text("operation.graphql")+`.includes("query Now(")`)
+	b.WaitFor(t, "its variables", text("variables.json")+`.includes("first")`)
+	b.WaitFor(t, "its headers", text("request-headers.json")+`.includes("X-Actor")`)
 	b.WaitFor(t, "its tab, at the end", tabs+`.at(-1) === "Now"`)
 	if problems := b.Problems(); len(problems) > 0 {
 		t.Errorf("the page complains: %q", problems)
@@ -98,16 +98,16 @@ func TestExampleInBrowser(t *testing.T) {
 	mux.Handle("/graphql", fakeGraphQL(t, "testdata/schema.graphqls"))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	b := webtest.New(t)
-	b.Ready(t, server.URL)
+	b := newVisitor(t)
+	b.ready(t, server.URL)
 	tabs := `[...document.querySelectorAll(".graphiql-tab-button")].map((tab) => tab.title)`
-	if got := webtest.Eval[[]string](t, b, tabs); !slices.Equal(got, []string{"Mine"}) {
+	if got := webtest.Eval[[]string](t, b.Browser, tabs); !slices.Equal(got, []string{"Mine"}) {
 		t.Errorf("the tabs are %q", got)
 	}
-	if got := webtest.Eval[string](t, b, webtest.Text("operation.graphql")); !strings.Contains(got, `# Mine: a "quoted" & <b>bold</b> word.`) {
+	if got := webtest.Eval[string](t, b.Browser, text("operation.graphql")); !strings.Contains(got, `# Mine: a "quoted" & <b>bold</b> word.`) {
 		t.Errorf("the query is %q", got)
 	}
-	b.WaitFor(t, "its variables", webtest.Text("variables.json")+`.includes("asOf")`)
+	b.WaitFor(t, "its variables", text("variables.json")+`.includes("asOf")`)
 	b.Click(t, `button[aria-label="Show Examples"]`)
 	b.WaitFor(t, "the one example", `document.querySelectorAll(".asof-examples li").length === 1`)
 	if problems := b.Problems(); len(problems) > 0 {
@@ -133,14 +133,14 @@ func TestNoIntrospectionInBrowser(t *testing.T) {
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	b := webtest.New(t)
+	b := newVisitor(t)
 	b.Open(t, server.URL)
 	b.WaitFor(t, "the query editor", `document.querySelector(".graphiql-query-editor .view-line span")`)
 	b.WaitFor(t, "the reason", `document.querySelector(".asof-no-schema-pane")?.innerText.includes("--no-introspection")`)
-	if got := webtest.Eval[bool](t, b, `document.querySelector('button[aria-label^="Re-fetch"]')?.checkVisibility() ?? false`); got {
+	if got := webtest.Eval[bool](t, b.Browser, `document.querySelector('button[aria-label^="Re-fetch"]')?.checkVisibility() ?? false`); got {
 		t.Error("the schema can be asked for again")
 	}
-	if answer := b.RunQuery(t); !strings.Contains(answer, "Lanternfish") || strings.Contains(answer, `"errors"`) {
+	if answer := b.runQuery(t); !strings.Contains(answer, "Lanternfish") || strings.Contains(answer, `"errors"`) {
 		t.Errorf("the first tab's answer: %s", answer)
 	}
 	b.Click(t, `button[aria-label="Show Examples"]`)
@@ -153,7 +153,7 @@ func TestNoIntrospectionInBrowser(t *testing.T) {
 			t.Errorf("the schema was asked for: %.100s", body)
 		}
 	}
-	if complaints := webtest.Eval[[]string](t, b, webtest.Complaints); len(complaints) > 0 {
+	if complaints := webtest.Eval[[]string](t, b.Browser, complaints); len(complaints) > 0 {
 		t.Errorf("the editors underline: %q", complaints)
 	}
 	if problems := b.Problems(); len(problems) > 0 {
@@ -171,11 +171,11 @@ func TestScreenshots(t *testing.T) {
 		t.Skip(envScreenshots + " names no directory for the pictures")
 	}
 	for _, scheme := range []string{"light", "dark"} {
-		b := webtest.New(t)
+		b := newVisitor(t)
 		b.Scheme(t, scheme)
-		b.Ready(t, playground(t).URL)
+		b.ready(t, playground(t).URL)
 		b.Screenshot(t, filepath.Join(dir, scheme+"-first.png"))
-		b.RunQuery(t)
+		b.runQuery(t)
 		b.Click(t, `button[aria-label="Show Examples"]`)
 		b.WaitFor(t, "the examples", `document.querySelector(".asof-examples button")`)
 		b.Screenshot(t, filepath.Join(dir, scheme+"-examples.png"))

@@ -189,7 +189,7 @@ func TestDemoInBrowser(t *testing.T) {
 
 func demoInBrowser(t *testing.T, url string) {
 	t.Helper()
-	b := webtest.CheckPlayground(t, url, webtest.Expect{
+	b := checkPlayground(t, url, expect{
 		Answer:      `"key": "hearth"`,
 		Description: "One request reads one instant",
 		Prefix:      "projec",
@@ -206,10 +206,10 @@ func demoInBrowser(t *testing.T, url string) {
 			wrongVariables.push(...markers.filter((m) => m.resource.path.endsWith("variables.json")).map((m) => m.message));
 		})`)
 	for i, tab := range tabs {
-		b.OpenTab(t, i)
-		b.WaitFor(t, "no instant before there is an answer", `!document.querySelector(".asof-footer time") || `+webtest.Text("response.json")+` !== ""`)
-		b.WaitFor(t, "the editors to be content with "+tab.Name, webtest.Complaints+`.length === 0`)
-		answer := b.RunQuery(t)
+		b.openTab(t, i)
+		b.WaitFor(t, "no instant before there is an answer", `!document.querySelector(".asof-footer time") || `+text("response.json")+` !== ""`)
+		b.WaitFor(t, "the editors to be content with "+tab.Name, complaints+`.length === 0`)
+		answer := b.runQuery(t)
 		if strings.Contains(answer, `"errors"`) || !strings.Contains(answer, `"data"`) {
 			t.Errorf("%s: %s", tab.Name, answer)
 		}
@@ -217,7 +217,7 @@ func demoInBrowser(t *testing.T, url string) {
 			b.Screenshot(t, filepath.Join(dir, "demo-"+path.Base(t.Name())+"-"+tab.Name+".png"))
 		}
 	}
-	if wrong := webtest.Eval[[]string](t, b, `wrongVariables`); len(wrong) > 0 {
+	if wrong := webtest.Eval[[]string](t, b.Browser, `wrongVariables`); len(wrong) > 0 {
 		t.Errorf("the variables of one tab are checked against those of another: %q", wrong)
 	}
 	if problems := b.Problems(); len(problems) > 0 {

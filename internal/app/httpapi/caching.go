@@ -15,7 +15,7 @@ import (
 // already.
 func (x *exchange) cacheable(oc *graphql.OperationContext, response *graphql.Response) bool {
 	header, policy := x.w.Header(), "no-cache"
-	stays := x.h.cfg.CachePast > 0 && x.h.cfg.Pinned != nil && x.h.cfg.Pinned(oc, response.Data)
+	stays := x.h.cfg.CachePast > 0 && x.h.cfg.Pinned(oc, response.Data)
 	if stays {
 		policy = "max-age=" + strconv.Itoa(int(x.h.cfg.CachePast.Seconds())) + ", immutable"
 	}

@@ -34,19 +34,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config is what a Handler is made of. Schema, Operations, Client, Now and Logger are required.
+// Config is what a Handler is made of. What has no default here is required.
 type Config struct {
 	Schema graphql.ExecutableSchema
 	// Operations gives each operation its instant.
 	Operations Operations
 	// Subscribe returns a context in which the execution of a subscription says what that is
 	// about, and tells nothing; after it, watch begins to watch the events that may be for the
-	// subscription. Nil: subscriptions are refused.
+	// subscription.
 	Subscribe func(ctx context.Context) (begin context.Context, watch func(context.Context) (Watch, error))
 	// Notify has a function called whenever there may be events, until stop is called. The
-	// function returns at once. It is needed with Subscribe.
+	// function returns at once.
 	Notify func(grown func()) (stop func())
-	// Identify returns who has sent a request; nil: nobody is known. It is called again while
+	// Identify returns who has sent a request. It is called again while
 	// a WebSocket is open. A *Denied error is the answer, the text of another one is, with
 	// status 400.
 	Identify func(*http.Request) (Identity, error)
@@ -54,13 +54,12 @@ type Config struct {
 	// Identify does not.
 	Client func(*http.Request) string
 	// Present turns an error of a field into what the client sees, with a code, and logs
-	// what the client does not see; nil: the error's text.
+	// what the client does not see.
 	Present graphql.ErrorPresenterFunc
-	// Recover turns a panic into an error; nil: gqlgen's default.
+	// Recover turns a panic into an error.
 	Recover graphql.RecoverFunc
 	// Weight is what a field costs beside what it returns, in fields; parent and
-	// result are the names of the types that it belongs to and leads to. Nil:
-	// nothing.
+	// result are the names of the types that it belongs to and leads to.
 	Weight func(parent, field, result string) int
 	Limits Limits
 	// Origins lists the origins ("https://app.example.org") whose pages may
@@ -70,22 +69,21 @@ type Config struct {
 	// Trusted are the documents that are executed, by their ids; nil: any.
 	Trusted map[string]string
 	// Pinned reports whether the data of an answer without errors stays as it is, whatever is
-	// written later; nil: none does.
+	// written later.
 	Pinned func(oc *graphql.OperationContext, data []byte) bool
 	// CachePast is how long caches may keep what is pinned; 0: as long as what is not.
 	CachePast time.Duration
 	// Logger gets what clients sent as they sent it, and is expected to Clip it.
 	Logger *slog.Logger
 	Now    func() time.Time
-	// CPU returns the processor time that the process has used; nil: Limits.Execution does
-	// not count.
+	// CPU returns the processor time that the process has used.
 	CPU func() time.Duration
 	// Slow is how long an operation may take before it is logged as a warning.
 	Slow time.Duration
 	// Debug adds a header to answers with what executed the operation, where that was noted
 	// (NotePlan).
 	Debug bool
-	// Metrics gets the metrics; nil: there are none.
+	// Metrics gets the metrics.
 	Metrics prometheus.Registerer
 }
 

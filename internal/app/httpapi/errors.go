@@ -139,13 +139,3 @@ func ofChange(ctx context.Context) bool {
 	return graphql.HasOperationContext(ctx) && graphql.GetOperationContext(ctx).Operation != nil &&
 		graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation && len(graphql.GetPath(ctx)) == 1
 }
-
-// presentPlainly is the presenter of schemas that have none.
-func presentPlainly(ctx context.Context, err error) *gqlerror.Error {
-	if known, ok := errors.AsType[*gqlerror.Error](err); ok {
-		return known
-	}
-	shown := gqlerror.WrapPath(graphql.GetPath(ctx), err)
-	shown.Extensions = map[string]any{"code": codeInternal}
-	return shown
-}

@@ -132,9 +132,6 @@ func (x *exchange) exchange(ctx context.Context) (goesOn bool, p *problem) {
 
 // identify returns who has sent a request.
 func (h *Handler) identify(r *http.Request) (Identity, *Denied) {
-	if h.cfg.Identify == nil {
-		return Identity{Context: r.Context()}, nil
-	}
 	who, err := h.cfg.Identify(r)
 	if err == nil {
 		return who, nil

@@ -42,9 +42,6 @@ func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) *executor {
 		documents:  newDocuments(cfg),
 		recover:    cfg.Recover,
 	}
-	if e.recover == nil {
-		e.recover = graphql.DefaultRecover
-	}
 	if !cfg.Introspection {
 		e.redactor = newRedactor(cfg.Schema.Schema())
 	}

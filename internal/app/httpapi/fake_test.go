@@ -171,6 +171,12 @@ func newHandler(t testing.TB, change func(*Config, *fakeSchema)) *server {
 		Logger:        slog.New(slog.NewJSONHandler(s.journal, nil)),
 		Now:           time.Now,
 		Metrics:       prometheus.NewRegistry(),
+		Identify:      func(r *http.Request) (Identity, error) { return Identity{Context: r.Context()}, nil },
+		Present:       presentPlainly,
+		Recover:       graphql.DefaultRecover,
+		Weight:        noWeight,
+		Pinned:        func(*graphql.OperationContext, []byte) bool { return false },
+		CPU:           func() time.Duration { return 0 },
 	}
 	if change != nil {
 		change(&cfg, s.schema)
@@ -263,4 +269,16 @@ func (a answer) wantError(t testing.TB, status int, code, text string) {
 func sha256Hex(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
+}
+
+func noWeight(_, _, _ string) int { return 0 }
+
+// presentPlainly shows an error's own text.
+func presentPlainly(ctx context.Context, err error) *gqlerror.Error {
+	if known, ok := errors.AsType[*gqlerror.Error](err); ok {
+		return known
+	}
+	shown := gqlerror.WrapPath(graphql.GetPath(ctx), err)
+	shown.Extensions = map[string]any{"code": codeInternal}
+	return shown
 }

@@ -54,17 +54,11 @@ type Handler struct {
 // New makes a Handler. An origin that is not one is an error, and a trusted document that is not
 // valid.
 func New(cfg Config) (*Handler, error) {
-	if cfg.Schema == nil || cfg.Operations == nil || cfg.Client == nil || cfg.Now == nil || cfg.Logger == nil {
-		return nil, errors.New("httpapi: Schema, Operations, Client, Now and Logger are required")
-	}
 	origins, err := trusted(cfg.Origins)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	if cfg.Present == nil {
-		cfg.Present = presentPlainly
-	}
 	h := &Handler{
 		cfg:     cfg,
 		memory:  admission.NewBudget(cfg.Limits.Memory, freeMemory),

@@ -217,7 +217,7 @@ func (w *costWalk) fail(err *gqlerror.Error, at *ast.Position) {
 
 // extra is the weight of a field.
 func (w *costWalk) extra(f *ast.Field) int {
-	if w.weight == nil || f.ObjectDefinition == nil {
+	if f.ObjectDefinition == nil {
 		return 0
 	}
 	return w.weight(f.ObjectDefinition.Name, f.Name, f.Definition.Type.Name())

@@ -96,7 +96,7 @@ func TestShapeLimits(t *testing.T) {
 
 func TestCost(t *testing.T) {
 	s := newFakeSchema(t)
-	exec := newExecutor(&Config{Schema: s, Introspection: true, Limits: Limits{Cost: 1 << 30, PageSize: 500}.withDefaults()}, presentPlainly)
+	exec := newExecutor(&Config{Schema: s, Weight: noWeight, Introspection: true, Limits: Limits{Cost: 1 << 30, PageSize: 500}.withDefaults()}, presentPlainly)
 	for _, c := range []struct {
 		document  string
 		variables map[string]any

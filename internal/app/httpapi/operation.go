@@ -274,17 +274,15 @@ func newMetrics(to prometheus.Registerer, gate *admission.Gate, memory *admissio
 			Help: "Open WebSocket connections.",
 		}),
 	}
-	if to != nil {
-		to.MustRegister(m.operations, m.durations, m.documents, m.refused, m.webSockets, m.subscriptions,
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "asof_operations_in_flight",
-				Help: "GraphQL operations that are being executed.",
-			}, func() float64 { return float64(gate.InFlight()) }),
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "asof_requests_held_bytes",
-				Help: "Memory that requests hold, as it is counted for --max-memory.",
-			}, func() float64 { return float64(memory.Held()) }))
-	}
+	to.MustRegister(m.operations, m.durations, m.documents, m.refused, m.webSockets, m.subscriptions,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "asof_operations_in_flight",
+			Help: "GraphQL operations that are being executed.",
+		}, func() float64 { return float64(gate.InFlight()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "asof_requests_held_bytes",
+			Help: "Memory that requests hold, as it is counted for --max-memory.",
+		}, func() float64 { return float64(memory.Held()) }))
 	return m
 }
 

@@ -96,7 +96,7 @@ func (r *run) start(params *graphql.RawParams) *problem {
 		return nil
 	}
 	switch kind := r.oc.Operation.Operation; {
-	case kind == ast.Subscription && (r.h.cfg.Subscribe == nil || r.op.transport != transportSocket && r.op.transport != transportEvents):
+	case kind == ast.Subscription && r.op.transport != transportSocket && r.op.transport != transportEvents:
 		r.refused = gqlerror.List{refuse(codeBadInput, "a subscription is answered by a stream: send it over a WebSocket (%s), or with the header Accept: %s", subprotocol, mediaEvents)}
 		return nil
 	case kind == ast.Subscription && len(graphql.CollectFields(r.oc, r.oc.Operation.SelectionSet, []string{"Subscription"})) != 1:
@@ -119,9 +119,7 @@ func (r *run) start(params *graphql.RawParams) *problem {
 		r.place = nil
 		return busy()
 	}
-	if r.h.cfg.CPU != nil {
-		r.op.opContext.execute(r.place.Began(), cmp.Or(r.op.left, r.h.cfg.Limits.Execution), &r.h.processor, write)
-	}
+	r.op.opContext.execute(r.place.Began(), cmp.Or(r.op.left, r.h.cfg.Limits.Execution), &r.h.processor, write)
 	return nil
 }
 

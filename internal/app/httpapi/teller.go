@@ -218,9 +218,7 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(s.ctx, s.left())
 		defer cancel()
-		if h.cfg.CPU != nil {
-			used = h.cfg.CPU()
-		}
+		used = h.cfg.CPU()
 	}
 	more, err := s.watch.Next(ctx, func(event Event) bool {
 		at := now()

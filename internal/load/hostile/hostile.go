@@ -108,7 +108,6 @@ type bench struct {
 	Config
 
 	temporary string // to be removed; "": nothing
-	budgeted  bool   // the program knows --max-memory
 }
 
 func newBench(ctx context.Context, c Config) (*bench, error) {
@@ -127,12 +126,6 @@ func newBench(ctx context.Context, c Config) (*bench, error) {
 			return nil, fmt.Errorf("building the server: %w\n%s", err, built)
 		}
 	}
-	help, err := exec.CommandContext(ctx, b.Binary, "serve", "--help").CombinedOutput()
-	if err != nil {
-		b.close()
-		return nil, fmt.Errorf("%s: %w\n%s", b.Binary, err, help)
-	}
-	b.budgeted = strings.Contains(string(help), "--max-memory")
 	return b, nil
 }
 
@@ -163,11 +156,7 @@ func (b *bench) serve(ctx context.Context, data string, log io.Writer) (*process
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--addr", "127.0.0.1:0", "--store", "sqlite:" + db}
-	if b.budgeted {
-		args = append(args, fmt.Sprintf("--max-memory=%d", b.Memory))
-	}
-	return process.Start(ctx, log, b.Binary, args...)
+	return process.Start(ctx, log, b.Binary, "serve", "--addr", "127.0.0.1:0", "--store", "sqlite:"+db, fmt.Sprintf("--max-memory=%d", b.Memory))
 }
 
 // Result is what one attack did.

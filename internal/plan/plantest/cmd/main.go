@@ -18,7 +18,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/pprof"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -53,19 +52,7 @@ func run() (same bool, err error) {
 	world := flag.Uint64("world", 1, "the first history, as the difference to look at again names it")
 	differences := flag.Int("differences", 5, "how many differences are looked for")
 	uri := flag.String("mongodb", "", "a MongoDB server, such as mongodb://127.0.0.1:27017, instead of SQLite; databases named asof_plantest_… are made and dropped")
-	profile := flag.String("cpuprofile", "", "a file for a profile")
 	flag.Parse()
-	if *profile != "" {
-		f, err := os.Create(*profile)
-		if err != nil {
-			return false, err
-		}
-		defer func() { _ = f.Close() }() // StopCPUProfile has written it
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return false, err
-		}
-		defer pprof.StopCPUProfile()
-	}
 	dir, err := os.MkdirTemp("", "asof-plantest-")
 	if err != nil {
 		return false, err
