@@ -33,8 +33,8 @@ type Bounds struct {
 
 // The default bounds.
 const (
-	DefaultVersions = 64
-	DefaultBytes    = 32 << 10
+	defaultVersions = 64
+	defaultBytes    = 32 << 10
 )
 
 // Options configure a store.
@@ -239,10 +239,10 @@ func (s *Store) step(ctx context.Context) (context.Context, context.CancelFunc) 
 
 func (s *Store) newCollection(name string, b Bounds) *collection {
 	if b.Versions <= 0 {
-		b.Versions = DefaultVersions
+		b.Versions = defaultVersions
 	}
 	if b.Bytes <= 0 {
-		b.Bytes = DefaultBytes
+		b.Bytes = defaultBytes
 	}
 	if b.together == 0 {
 		b.together = maxTogether

@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// ErrBusy is the error of a [Gate] where no place got free in time.
-var ErrBusy = errors.New("no place among the operations got free in time")
+// errBusy is the error of a [Gate] where no place got free in time.
+var errBusy = errors.New("no place among the operations got free in time")
 
 const (
 	// remembered is of how many operations it is remembered how long they took, for any
@@ -143,7 +143,7 @@ type Place struct {
 }
 
 // Enter waits for a place for a client's request, whose operation is not known yet; long if
-// reading it takes long. The error is ErrBusy or the context's.
+// reading it takes long. The error is errBusy or the context's.
 func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error) {
 	return g.enter(ctx, name, long, true)
 }
@@ -406,7 +406,7 @@ func (p *Place) take(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return ErrBusy
+	return errBusy
 }
 
 // admitNext gives free places to those that wait for them: first to the client that has used

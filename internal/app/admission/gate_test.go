@@ -211,7 +211,7 @@ func TestWaiting(t *testing.T) {
 		g := newGate(1, 1)
 		held := enter(t, g, "a", "{x}", false)
 		began := time.Now()
-		if _, err := g.Enter(t.Context(), "b", false); !errors.Is(err, ErrBusy) || time.Since(began) != time.Second {
+		if _, err := g.Enter(t.Context(), "b", false); !errors.Is(err, errBusy) || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -418,7 +418,7 @@ func TestShortOperationsBesideSlowOnes(t *testing.T) {
 		short := enter(t, g, "a", "{short}", false)
 		for _, slowly := range []bool{false, true} {
 			enter(t, g, "b", "{1}", false).Leave(true)
-			if _, err := g.Enter(t.Context(), "a", slowly); !errors.Is(err, ErrBusy) {
+			if _, err := g.Enter(t.Context(), "a", slowly); !errors.Is(err, errBusy) {
 				t.Errorf("a second one, slow %t: %v", slowly, err)
 			}
 		}

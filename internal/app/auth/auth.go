@@ -50,8 +50,8 @@ type Identity struct {
 	Claims map[string]any
 }
 
-// ErrNone is the error for a request without credentials.
-var ErrNone = errors.New("credentials are needed: send the header Authorization: Bearer TOKEN")
+// errNone is the error for a request without credentials.
+var errNone = errors.New("credentials are needed: send the header Authorization: Bearer TOKEN")
 
 // Error is why credentials are refused.
 type Error struct {
@@ -96,12 +96,12 @@ func New(c Config) (*Verifier, error) {
 // longestToken bounds a token, in bytes.
 const longestToken = 8 << 10
 
-// Verify returns who has sent the request. Errors: ErrNone, *Error.
+// Verify returns who has sent the request. Errors: errNone, *Error.
 func (v *Verifier) Verify(r *http.Request) (*Identity, error) {
 	given := r.Header["Authorization"]
 	switch {
 	case len(given) == 0:
-		return nil, ErrNone
+		return nil, errNone
 	case len(given) > 1:
 		return nil, invalid("the header Authorization was given more than once")
 	}
@@ -140,8 +140,8 @@ func (v *Verifier) Ready(ctx context.Context) error {
 	return v.jwt.keys.ready(ctx)
 }
 
-// LongestName is the greatest length of who somebody is, in bytes.
-const LongestName = 200
+// longestName is the greatest length of who somebody is, in bytes.
+const longestName = 200
 
 // anonymous is the author of what is written without an identity.
 const anonymous = "anonymous"
@@ -153,8 +153,8 @@ func CheckName(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "":
 		return errors.New("is empty")
-	case len(name) > LongestName:
-		return fmt.Errorf("is longer than %d bytes of UTF-8", LongestName)
+	case len(name) > longestName:
+		return fmt.Errorf("is longer than %d bytes of UTF-8", longestName)
 	case strings.TrimSpace(name) != name:
 		return errors.New("begins or ends with a blank; leave it out")
 	case !utf8.ValidString(name):

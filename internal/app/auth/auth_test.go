@@ -125,7 +125,7 @@ func TestSecret(t *testing.T) {
 	v.takes(t, token(map[string]any{"name": "Ada L.", "groups": []any{"writer", "admin", 7, "admin"}, "aud": []string{"x", audience}}),
 		Identity{ID: "ada", Name: "Ada L.", Roles: []string{"admin", "writer"}})
 	v.takes(t, token(map[string]any{"name": "a\u202eb", "groups": "admin"}), Identity{ID: "ada", Roles: []string{"admin"}})
-	if _, err := v.ask(t); !errors.Is(err, ErrNone) {
+	if _, err := v.ask(t); !errors.Is(err, errNone) {
 		t.Errorf("without credentials: %v", err)
 	}
 	good := token(nil)

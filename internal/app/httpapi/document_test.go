@@ -33,7 +33,7 @@ func conflicts(fields, fragments int) string {
 // of their pairs, nor with the fragments around them.
 func TestConflictsCostWhatTheyAreLong(t *testing.T) {
 	s := newFakeSchema(t)
-	exec := newExecutor(&Config{Schema: s, Weight: noWeight, Introspection: true, Limits: defaultLimits()}, presentPlainly)
+	exec := newExecutor(&Config{Schema: s, Weight: noWeight, Recover: graphql.DefaultRecover, Introspection: true, Limits: defaultLimits()}, presentPlainly)
 	allocations := func(document string) float64 {
 		return testing.AllocsPerRun(1, func() {
 			_, errs := exec.read(t.Context(), new(operation), &graphql.RawParams{Query: document})

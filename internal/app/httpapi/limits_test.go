@@ -96,7 +96,7 @@ func TestShapeLimits(t *testing.T) {
 
 func TestCost(t *testing.T) {
 	s := newFakeSchema(t)
-	exec := newExecutor(&Config{Schema: s, Weight: noWeight, Introspection: true, Limits: Limits{Cost: 1 << 30, PageSize: 500}.withDefaults()}, presentPlainly)
+	exec := newExecutor(&Config{Schema: s, Weight: noWeight, Recover: graphql.DefaultRecover, Introspection: true, Limits: Limits{Cost: 1 << 30, PageSize: 500}.withDefaults()}, presentPlainly)
 	for _, c := range []struct {
 		document  string
 		variables map[string]any
@@ -145,7 +145,7 @@ func costOf(t *testing.T, exec *executor, document string, variables map[string]
 		return 0, errs.Error()
 	}
 	limits := defaultLimits()
-	w := costWalk{limits: &limits, variables: oc.Variables}
+	w := costWalk{limits: &limits, weight: noWeight, variables: oc.Variables}
 	return w.set(oc.Operation.SelectionSet, listFactor).cost, ""
 }
 

@@ -302,7 +302,7 @@ func measure(text string, fn func() gqlerror.List) cost {
 
 // costNow is what a document takes here.
 func costNow(t testing.TB, schema graphql.ExecutableSchema, text string) cost {
-	exec := newExecutor(&Config{Schema: schema, Weight: noWeight, Introspection: true, Limits: defaultLimits()}, presentPlainly)
+	exec := newExecutor(&Config{Schema: schema, Weight: noWeight, Recover: graphql.DefaultRecover, Introspection: true, Limits: defaultLimits()}, presentPlainly)
 	return measure(text, func() gqlerror.List {
 		_, list := exec.read(t.Context(), new(operation), &graphql.RawParams{Query: text})
 		return list

@@ -105,15 +105,15 @@ type Usage struct {
 }
 
 // Usage is what the server uses now.
-func (s *Server) Usage() Usage { return UsageOf(strconv.Itoa(s.cmd.Process.Pid)) }
+func (s *Server) Usage() Usage { return usageOf(strconv.Itoa(s.cmd.Process.Pid)) }
 
 // ResetPeak lets the peak begin at what is used now.
 func (s *Server) ResetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0)
 }
 
-// UsageOf is what the process of this number uses, or, for "self", this one.
-func UsageOf(pid string) Usage {
+// usageOf is what the process of this number uses, or, for "self", this one.
+func usageOf(pid string) Usage {
 	var u Usage
 	status, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tidwall/gjson"
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -92,8 +93,13 @@ func (m mutant) serve(engine driver.Engine) (http.Handler, error) {
 	h, err := httpapi.New(httpapi.Config{
 		Schema: mutated{resolvers.NewSchema(store), m}, Operations: begins{store}, Introspection: true,
 		Present: app.ErrorPresenter(logger), Recover: app.Recover(logger),
-		Client: func(*http.Request) string { return "" },
-		Logger: logger, Now: func() time.Time { return beginning.Time() },
+		Client:   func(*http.Request) string { return "" },
+		Identify: func(r *http.Request) (httpapi.Identity, error) { return httpapi.Identity{Context: r.Context()}, nil },
+		Weight:   func(_, _, _ string) int { return 0 },
+		Pinned:   func(*graphql.OperationContext, []byte) bool { return false },
+		CPU:      func() time.Duration { return 0 },
+		Metrics:  prometheus.NewRegistry(),
+		Logger:   logger, Now: func() time.Time { return beginning.Time() },
 	})
 	if err != nil || m.body == nil {
 		return h, err

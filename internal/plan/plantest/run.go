@@ -161,9 +161,7 @@ func wayFor(c *Choices, op *Operation) Transport {
 		return WebSocket
 	case 5:
 		return Gzip
-	case 6:
-		return Zstd
-	case 7, 8:
+	case 6, 7:
 		return GraphQL
 	}
 	return Post

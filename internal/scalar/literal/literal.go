@@ -242,13 +242,13 @@ func IsDate[S string | []byte](s S) bool {
 // Limits of decimals, so that comparing and printing them stays cheap.
 const (
 	MaxDecimalLength   = 1000 // bytes
-	MaxDecimalExponent = 9999 // in either direction
+	maxDecimalExponent = 9999 // in either direction
 )
 
-// ErrDigit is the error of a number that lacks a digit, ErrZero that of one that
+// errDigit is the error of a number that lacks a digit, ErrZero that of one that
 // begins with a needless zero.
 var (
-	ErrDigit = errors.New("a digit is missing")
+	errDigit = errors.New("a digit is missing")
 	ErrZero  = errors.New("a number begins with a zero")
 )
 
@@ -286,7 +286,7 @@ func Scan[S string | []byte](s S) (n int, integer bool, err error) {
 		ok = digits()
 	}
 	if !ok {
-		return n, false, ErrDigit
+		return n, false, errDigit
 	}
 	return n, integer, nil
 }
@@ -323,7 +323,7 @@ func Decimal(v any) (string, error) {
 	case n < len(s):
 		problem = fmt.Sprintf("%s is not part of a number", Show(s[n:n+1]))
 	case !IsDecimal(s):
-		problem = fmt.Sprintf("its exponent is beyond %d", MaxDecimalExponent)
+		problem = fmt.Sprintf("its exponent is beyond %d", maxDecimalExponent)
 	default:
 		return s, nil
 	}
@@ -348,7 +348,7 @@ func IsDecimal[S string | []byte](s S) bool {
 		return true
 	}
 	_, exponent, err := split(s)
-	return err == nil && max(exponent, -exponent) <= MaxDecimalExponent
+	return err == nil && max(exponent, -exponent) <= maxDecimalExponent
 }
 
 // split returns the parts of a number in JSON's grammar. The error is that of an
@@ -373,7 +373,7 @@ type Number struct {
 }
 
 // ParseDecimal returns the value of a text that IsDecimal accepts.
-func ParseDecimal(s string) (Number, bool) { return parse(s, MaxDecimalExponent) }
+func ParseDecimal(s string) (Number, bool) { return parse(s, maxDecimalExponent) }
 
 // ParseNumber is ParseDecimal for exponents up to a million.
 func ParseNumber(s string) (Number, bool) { return parse(s, 1e6) }

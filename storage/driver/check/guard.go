@@ -11,13 +11,13 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// CloseTimeout is how long Close of a guarded engine waits for calls that run.
-const CloseTimeout = 20 * time.Second
+// closeTimeout is how long Close of a guarded engine waits for calls that run.
+const closeTimeout = 20 * time.Second
 
 // Guard puts in front of an engine what all engines refuse alike: calls after Close,
 // contexts that have ended, collections other than the given ones, and malformed
 // arguments. The engine behind it gets none of these. Its Close is called once, when no
-// other call runs any more, or after CloseTimeout.
+// other call runs any more, or after closeTimeout.
 func Guard(engine driver.Engine, collections []string) driver.Engine {
 	g := &guard{engine: engine, known: collections, writes: driver.MaxWrites, idle: make(chan struct{}, 1)}
 	if b, ok := driver.As[driver.Batcher](engine); ok {
@@ -206,7 +206,7 @@ func (g *guard) Close() error {
 	case running < 0:
 		return nil
 	case running > 0:
-		timer := time.NewTimer(CloseTimeout)
+		timer := time.NewTimer(closeTimeout)
 		defer timer.Stop()
 		select {
 		case <-g.idle:

@@ -152,7 +152,7 @@ func TestGuardCloses(t *testing.T) {
 			if _, err := g.Now(t.Context()); driver.RefusalOf(err) != driver.Closed().Refused || engine.closed.Load() != 0 {
 				t.Errorf("a call while it closes: %v; closed %d times", err, engine.closed.Load())
 			}
-			want := CloseTimeout
+			want := closeTimeout
 			if ends {
 				want = 0
 				close(engine.now)
