@@ -347,7 +347,7 @@ func (p Place) Pruned(ctx context.Context) error { return storage.PrunedError(ct
 
 // Want appends to places those of the documents of type t with the keys, as of an
 // instant; pinned says that an argument named it. It returns an error, and has
-// added no place, where an operation may not load or follow so many.
+// added no place, where an operation may not load or follow that many.
 func (l *Levels) Want(places []Place, t *storage.Type, at driver.Instant, pinned bool, keys [][]byte) ([]Place, error) {
 	c := l.cohort(cohortKey{t, at, pinned})
 	known, before := len(c.keys), len(places)
@@ -448,7 +448,7 @@ func (l *Levels) Reset() {
 type versionsKey struct {
 	batch *storage.Batch
 	alone *storage.Document
-	args  string // as JSON, which tells null from an empty list
+	args  string // as JSON, which distinguishes null from an empty list
 }
 
 // versions are the pages of all of them, complete once done is closed.

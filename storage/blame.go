@@ -107,7 +107,7 @@ func (f *trackedField) explain(v *driver.Version) {
 	f.tree.explain(v)
 }
 
-// newBlame tells of each leaf that is to be explained, and returns the error of that.
+// newBlame calls leaf for each leaf that is to be explained, and returns its error.
 func newBlame(t *Type, state []byte, names []string, leaf func() error) (_ *blame, err error) {
 	b := &blame{t: t}
 	at := indexMembers(t.object, state)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"hash/fnv"
+	"slices"
 	"strconv"
 
 	"github.com/asof/asof/internal/scalar/literal"
@@ -23,7 +24,7 @@ var (
 	keyKinds    = []driver.Kind{driver.KindString}
 	numberKinds = []driver.Kind{driver.KindInt}
 	logKinds    = []driver.Kind{driver.KindInstant, driver.KindString, driver.KindString, driver.KindInt}
-	changeKinds = append(logKinds[:len(logKinds):len(logKinds)], driver.KindInt)
+	changeKinds = append(slices.Clip(logKinds), driver.KindInt)
 )
 
 // argsHash identifies the arguments of a list, so that a cursor made with

@@ -324,7 +324,7 @@ func (w *view) nothing() bool {
 	return ok && len(or) == 0
 }
 
-// arrived returns a version that was committed as the context's actor may be told of it; nil
+// arrived returns a version that was committed as the context's actor may read it; nil
 // where he may not.
 func (g *guard) arrived(ctx context.Context, v *driver.Version) (*driver.Version, error) {
 	w := g.view(ctx, v.Collection)

@@ -10,7 +10,7 @@ import (
 	"github.com/asof/asof/storage/rawjson"
 )
 
-// maxMismatches bounds the mismatches of one document that are told apart.
+// maxMismatches bounds the mismatches of one document that are counted separately.
 const maxMismatches = 1000
 
 // Validate checks a document in normal form against the type, for versions that

@@ -166,7 +166,7 @@ const (
 )
 
 // run follows until the context ends. It returns the errors of a program of its own that do not pass by
-// themselves: a server goes on, as its operator may mend what is wrong.
+// themselves: a server goes on, as its operator may fix what is wrong.
 func (g *archiving) run(ctx context.Context) error {
 	wait, waiting := firstArchivePause, false
 	for {

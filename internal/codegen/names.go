@@ -160,7 +160,7 @@ func enumTypeNames(name string) []string { return []string{name + "Filter", name
 // goName is the name of a field's method in Go: "websiteUrl" → "WebsiteUrl",
 // "source_code" → "SourceCode". An underscore is added to the names of methods
 // that must stay what they are: those that the executor calls on models, and
-// those that gqlgen, package fmt or go vet looks for. It tells them apart because models embed
+// those that gqlgen, package fmt or go vet looks for. That distinguishes them because models embed
 // under names that are not exported: gqlgen ignores underscores in the names of
 // fields in Go.
 func goName(field string) string {

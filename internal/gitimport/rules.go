@@ -70,7 +70,7 @@ type Source struct {
 	pattern *regexp.Regexp
 }
 
-// ReadMap reads a map from the text of a file; its name tells the format, as that of
+// ReadMap reads a map from the text of a file; its name determines the format, as that of
 // a document does.
 func ReadMap(name string, text []byte) (*Map, error) {
 	value, err := decode(name, text)

@@ -169,7 +169,7 @@ const (
 
 var counterIn = regexp.MustCompile(`(?m)^(` + writesCounter + `|` + commitsCounter + `) (\S+)$`)
 
-// batches tells how many writes the server at a URL has handled, and in how many
+// batches returns how many writes the server at a URL has handled, and in how many
 // transactions; 0 where there was no write yet, as then it does not count.
 func batches(url string) (writes, commits float64, err error) {
 	resp, err := http.Get(strings.TrimSuffix(url, "/graphql") + "/metrics")

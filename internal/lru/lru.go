@@ -23,7 +23,7 @@ type entry[V any] struct {
 	bytes int
 }
 
-// New returns an empty cache of at most so many bytes.
+// New returns an empty cache of at most a number of bytes.
 func New[K comparable, V any](most int) *Cache[K, V] {
 	c := &Cache[K, V]{most: most}
 	entries, err := simplelru.NewLRU(math.MaxInt, func(_ K, e *entry[V]) { c.bytes -= e.bytes })
@@ -50,7 +50,7 @@ func (c *Cache[K, V]) Peek(key K) (value V, ok bool) {
 	return value, false
 }
 
-// Add keeps a value of so many bytes, in place of the key's earlier one, and evicts others
+// Add keeps a value of a size in bytes, in place of the key's earlier one, and evicts others
 // if there is no room: also the new one, if it alone has none.
 func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	c.entries.Remove(key)
@@ -58,7 +58,7 @@ func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	c.Resize(key, bytes)
 }
 
-// Resize notes that the value of a key takes so many bytes now.
+// Resize sets the size of the value of a key, in bytes.
 func (c *Cache[K, V]) Resize(key K, bytes int) {
 	e, ok := c.entries.Peek(key)
 	if !ok {

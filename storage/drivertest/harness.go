@@ -365,7 +365,7 @@ func (f *fixture) wantCode(what string, err error, want driver.Code) {
 	}
 }
 
-// clock is a clock that moves only when told to. Safe for concurrent use.
+// clock is a clock that moves only when move is called. Safe for concurrent use.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time

@@ -20,7 +20,6 @@ func (s *suite) lifecycleTests() []test {
 		{"ACancelledCommitIsWholeOrNot", s.testCancelledCommit},
 		{"Closed", s.testClosed},
 		{"ClosingFinishesWhatWasAccepted", s.testClosingUnderLoad},
-		{"IndexesComeAndGo", s.testIndexesChange},
 		{"CollectionsComeAndGo", s.testCollectionsChange},
 		{"StatsAndPing", s.testStats},
 	}
@@ -177,54 +176,6 @@ func (s *suite) testClosingUnderLoad(t *testing.T) {
 	for i, want := range acknowledged {
 		if got := numberOf(f.get(driver.Ref{Key: fmt.Sprintf("k%d", i), At: driver.Forever})); got != want {
 			t.Errorf("writer %d: version %d, %d were acknowledged", i, got, want)
-		}
-	}
-}
-
-// Declaring an index, or dropping one, changes no answer: not of the present,
-// and not of a time when the index was not there.
-func (s *suite) testIndexesChange(t *testing.T) {
-	f := s.fixture(t, driver.Collection{Name: collection})
-	n := driver.Index{Path: []string{"n"}, Kind: driver.KindInt}
-	tags := driver.Index{Path: []string{"tags"}, Kind: driver.KindString, List: true}
-	nAsText := driver.Index{Path: []string{"n"}, Kind: driver.KindString}
-	var at []driver.Instant
-	for round, indexes := range [][]driver.Index{{}, {n}, {tags}, {}, {n, tags}, {tags, nAsText}, {tags, n}} {
-		f.reopen(driver.Collection{Name: collection, Indexes: indexes})
-		for k := range 6 {
-			if (k+round)%3 == 0 {
-				f.put(fmt.Sprintf("k%d", k), fmt.Sprintf(`{"n":%d,"tags":["t%d",null,%d]}`, round, round%3, round))
-			}
-		}
-		if round == 3 {
-			f.remove("k0")
-		}
-		at = append(at, f.now())
-		f.clock.move(time.Minute)
-		for past, instant := range at {
-			vs := f.query(&driver.Query{At: instant})
-			for value := range round + 1 {
-				var wantN, wantTag []string
-				for _, v := range vs {
-					root, err := decode(v.Data)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if fmt.Sprint(lookup(root, []string{"n"})) == fmt.Sprint(value) {
-						wantN = append(wantN, v.Key)
-					}
-					if list := lookup(root, []string{"tags"}).([]any); list[0] == fmt.Sprintf("t%d", value) {
-						wantTag = append(wantTag, v.Key)
-					}
-				}
-				byTag := driver.Any{Field: stringField("tags"), Filter: eq(stringField(), fmt.Sprintf("t%d", value))}
-				gotN := f.keys(&driver.Query{At: instant, Filter: eq(intField("n"), int64(value))})
-				gotTag := f.keys(&driver.Query{At: instant, Filter: byTag})
-				if !slices.Equal(gotN, wantN) || !slices.Equal(gotTag, wantTag) {
-					t.Fatalf("indexes of round %d, instant of round %d, value %d: %q and %q, want %q and %q",
-						round, past, value, gotN, gotTag, wantN, wantTag)
-				}
-			}
 		}
 	}
 }

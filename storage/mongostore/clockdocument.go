@@ -59,7 +59,7 @@ func (u changes) add(operator, field string, value any) {
 }
 
 // change changes the document where a condition holds, and returns what it says then; nil
-// where the condition does not hold. It is given up after commandTime.
+// where the condition does not hold. It ends after commandTime.
 func (c *clock) change(ctx context.Context, condition bson.D, u changes) (*clockState, error) {
 	ctx, done := c.causal(ctx)
 	defer done()

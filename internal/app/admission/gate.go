@@ -148,7 +148,7 @@ func (g *Gate) Enter(ctx context.Context, name string, long bool) (*Place, error
 	return g.enter(ctx, name, long, true)
 }
 
-// EnterUnasked is Enter for what a client has not asked for now, such as to be told an event: it
+// EnterUnasked is Enter for what a client has not asked for now, such as an event: it
 // takes no share of others as one that is active does.
 func (g *Gate) EnterUnasked(ctx context.Context, name string) (*Place, error) {
 	return g.enter(ctx, name, false, false)

@@ -56,7 +56,7 @@ var errNone = errors.New("credentials are needed: send the header Authorization:
 // Error is why credentials are refused.
 type Error struct {
 	Text string
-	// Unavailable tells that they could not be verified now.
+	// Unavailable means that they could not be verified now.
 	Unavailable bool
 }
 
@@ -278,7 +278,7 @@ func (t *Token) check() error {
 }
 
 // AddToken adds a new token to a file, which it makes where there is none, and returns the
-// token. It is told nowhere else.
+// token. It is shown nowhere else.
 func AddToken(file, name string, roles []string, now time.Time) (string, error) {
 	secret := make([]byte, sha256.Size)
 	_, _ = rand.Read(secret) // never fails

@@ -23,7 +23,7 @@ const (
 
 // BoundConnections returns a listener for a server, of which open connections may take so
 // many bytes, half of them those of one client, which the function names by its address.
-// Others are told that there are too many, and closed. The server's Handler is set before.
+// Others get the answer that there are too many, and are closed. The server's Handler is set before.
 func BoundConnections(server *http.Server, l net.Listener, bytes int64, client func(address string) string) net.Listener {
 	next := server.Handler
 	server.ConnState = func(c net.Conn, state http.ConnState) {

@@ -142,7 +142,7 @@ func (h *Handler) identify(r *http.Request) (Identity, *Denied) {
 	return Identity{}, &Denied{Status: http.StatusBadRequest, Code: codeBadInput, Message: err.Error()}
 }
 
-// challenge tells the client how to be let in.
+// challenge returns the answer to a client without valid credentials, with the scheme to use.
 func (x *exchange) challenge(d *Denied) *problem {
 	if d.Challenge != "" {
 		x.w.Header().Set("WWW-Authenticate", d.Challenge)

@@ -205,7 +205,7 @@ func (h *Handler) Drain(ctx context.Context) error {
 	h.Stop()
 	err := h.running.Acquire(ctx, math.MaxInt64)
 	h.close()
-	return errors.Join(err, h.open.Acquire(ctx, math.MaxInt64)) // clients are told that the server stops
+	return errors.Join(err, h.open.Acquire(ctx, math.MaxInt64)) // clients get a message that the server stops
 }
 
 // Refusal is why a request was refused before it was read: a label of metrics,

@@ -121,7 +121,7 @@ type costWalk struct {
 	noIntrospection bool
 }
 
-// fragmentUse is a fragment where lists have so many elements.
+// fragmentUse is a fragment with the number of elements that lists have there.
 type fragmentUse struct {
 	fragment *ast.FragmentDefinition
 	elements int

@@ -138,7 +138,7 @@ func measure(s *process.Server, client *http.Client, body []byte) (cost, error) 
 	return c, nil
 }
 
-// settle waits until the server does nothing, which is told by its CPU time over a
+// settle waits until the server does nothing, which its CPU time shows over a
 // while, or until the time is over, and returns how long that took.
 func settle(s *process.Server, most time.Duration) time.Duration {
 	const while, little = 300 * time.Millisecond, 20 * time.Millisecond

@@ -1,4 +1,4 @@
-// Package process runs the servers that are measured, and tells what they use.
+// Package process runs the servers that are measured, and measures what they use.
 package process
 
 import (

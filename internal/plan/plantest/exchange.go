@@ -47,7 +47,7 @@ type answer struct {
 	how    string // the answer was made: what howHeader says
 }
 
-// howHeader says how an answer was made, where the server is told to say so.
+// howHeader says how an answer was made, which a server that only this machine reaches adds.
 const howHeader = "X-Asof-Executor"
 
 // send sends an operation to a handler.

@@ -245,7 +245,7 @@ func (g *generator) chooseField(def *ast.Definition, depth int) *ast.FieldDefini
 	return OneOf(c, leaves)
 }
 
-// unplanned are fields for which there are no plans: what asks for one tells little.
+// unplanned are fields for which there are no plans: an operation with one compares nothing.
 func unplanned(f *ast.FieldDefinition) bool {
 	name := f.Type.Name()
 	return f.Name == "changeGroup" || name == "VersionTag" || strings.HasSuffix(name, "Draft") || strings.HasSuffix(name, "DraftConnection")
