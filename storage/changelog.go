@@ -239,11 +239,7 @@ func logPosition(place []driver.Value) driver.LogPosition {
 func (s *Store) DocumentChangelog(ctx context.Context, d *Document, fields []string, author *string, from, to *driver.Instant,
 	first *int, after *string, last *int, before *string,
 ) (*FieldChangeConnection, error) {
-	op, err := s.operation(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.paging(first, after, last, before)
+	op, p, err := s.paging(ctx, first, after, last, before)
 	if err != nil {
 		return nil, err
 	}
@@ -294,11 +290,7 @@ func emptyChanges(p paging) *FieldChangeConnection {
 // first. Errors: BAD_USER_INPUT for unknown types and fields, and for keys
 // without the one type that they belong to.
 func (s *Store) Changelog(ctx context.Context, where *ChangelogWhere, first *int, after *string, last *int, before *string) (*FieldChangeConnection, error) {
-	op, err := s.operation(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.paging(first, after, last, before)
+	op, p, err := s.paging(ctx, first, after, last, before)
 	if err != nil {
 		return nil, err
 	}
@@ -517,7 +509,7 @@ func (g *ChangeGroup) Message() *string { return optional(g.last.Message) }
 
 // Changes returns a page of its changes, newest version first.
 func (g *ChangeGroup) Changes(ctx context.Context, first *int, after *string, last *int, before *string) (*FieldChangeConnection, error) {
-	op, p, err := g.paging(ctx, first, after, last, before)
+	op, p, err := g.store.paging(ctx, first, after, last, before)
 	if err != nil {
 		return nil, err
 	}
@@ -532,7 +524,7 @@ type DocumentVersionEdge = VersionEdge[AnyDocument]
 
 // Versions returns a page of its versions, newest first.
 func (g *ChangeGroup) Versions(ctx context.Context, first *int, after *string, last *int, before *string) (*DocumentVersionConnection, error) {
-	op, p, err := g.paging(ctx, first, after, last, before)
+	op, p, err := g.store.paging(ctx, first, after, last, before)
 	if err != nil {
 		return nil, err
 	}
@@ -554,15 +546,6 @@ func (g *ChangeGroup) Versions(ctx context.Context, first *int, after *string, l
 		}}
 	}
 	return conn, nil
-}
-
-func (g *ChangeGroup) paging(ctx context.Context, first *int, after *string, last *int, before *string) (*operation, paging, error) {
-	op, err := g.store.operation(ctx)
-	if err != nil {
-		return nil, paging{}, err
-	}
-	p, err := g.store.paging(first, after, last, before)
-	return op, p, err
 }
 
 // list is the changes of the group's versions.

@@ -15,29 +15,32 @@ type paging struct {
 	after, before *string
 }
 
-// paging checks Relay's arguments. First and last exclude each other, as a page
-// that is both has no useful meaning.
-func (s *Store) paging(first *int, after *string, last *int, before *string) (paging, error) {
-	p := paging{limit: s.limits.PageDefault, after: after, before: before}
+// paging returns the context's operation, and Relay's arguments when it has checked them. First
+// and last exclude each other, as a page that is both has no useful meaning.
+func (s *Store) paging(ctx context.Context, first *int, after *string, last *int, before *string) (op *operation, p paging, err error) {
+	if op, err = s.operation(ctx); err != nil {
+		return nil, p, err
+	}
+	p = paging{limit: s.limits.PageDefault, after: after, before: before}
 	name, n := "first", first
 	switch {
 	case first != nil && last != nil:
-		return p, badInput("first and last are both given: ask for the first or the last of a list")
+		return nil, p, badInput("first and last are both given: ask for the first or the last of a list")
 	case last != nil:
 		p.backward = true
 		name, n = "last", last
 	}
 	if n == nil {
-		return p, nil
+		return op, p, nil
 	}
 	if *n < 0 {
-		return p, badInput("%s: %d is negative; ask for 0 to %d", name, *n, s.limits.PageMax)
+		return nil, p, badInput("%s: %d is negative; ask for 0 to %d", name, *n, s.limits.PageMax)
 	}
 	if *n > s.limits.PageMax {
-		return p, badInput("%s: %d is more than a page can hold; ask for at most %d (--max-page) and go on with the cursor", name, *n, s.limits.PageMax)
+		return nil, p, badInput("%s: %d is more than a page can hold; ask for at most %d (--max-page) and go on with the cursor", name, *n, s.limits.PageMax)
 	}
 	p.limit = *n
-	return p, nil
+	return op, p, nil
 }
 
 // around says what lies around a page: more is whether the list goes on in the
@@ -144,11 +147,7 @@ func (p *Page) info() *PageInfo {
 
 // Page is Collection.Page without models.
 func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error) {
-	op, err := s.operation(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.paging(args.First, args.After, args.Last, args.Before)
+	op, p, err := s.paging(ctx, args.First, args.After, args.Last, args.Before)
 	if err != nil {
 		return nil, err
 	}

@@ -116,11 +116,7 @@ type listKey struct {
 
 // versionLists checks the arguments.
 func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (*versionLists, error) {
-	op, err := s.operation(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.paging(args.First, args.After, args.Last, args.Before)
+	op, p, err := s.paging(ctx, args.First, args.After, args.Last, args.Before)
 	if err != nil {
 		return nil, err
 	}
