@@ -168,13 +168,13 @@ const (
 // run follows until the context ends. It returns the errors of a program of its own that do not pass by
 // themselves: a server goes on, as its operator may fix what is wrong.
 func (g *archiving) run(ctx context.Context) error {
-	wait, waiting := firstArchivePause, false
+	pause, waiting := firstArchivePause, false
 	for {
 		err := g.follow(ctx, func(*storage.Archive, int64) (bool, error) {
 			if waiting {
 				g.logger.InfoContext(ctx, "the archive goes on")
 			}
-			wait, waiting = firstArchivePause, false
+			pause, waiting = firstArchivePause, false
 			return false, nil
 		})
 		code := driver.CodeOf(err)
@@ -187,11 +187,8 @@ func (g *archiving) run(ctx context.Context) error {
 			g.logger.WarnContext(ctx, "the archive waits; it is tried again at least every minute", "archive", g.target.storeName(), "error", err)
 			waiting = true
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
-		wait = min(2*wait, lastArchivePause)
+		wait(ctx, pause)
+		pause = min(2*pause, lastArchivePause)
 	}
 }
 
@@ -240,9 +237,7 @@ func (g *archiving) follow(ctx context.Context, caughtUp func(_ *storage.Archive
 		case <-ctx.Done():
 			return nil
 		}
-		select {
-		case <-time.After(archivePause):
-		case <-ctx.Done():
+		if !wait(ctx, archivePause) {
 			return nil
 		}
 	}
