@@ -12,7 +12,7 @@
 //
 // The first version follows on a hash of 32 zero bytes. Numbers are 8 bytes, big-endian:
 // recordedAt in microseconds since 1970, op as in package driver (1 CREATE, 2 UPDATE, 3 DELETE,
-// 4 RESTORE, 5 IMPORT), deleted 1 or 0. Before a text, and data, is its length in bytes, as a number.
+// 4 RESTORE, 5 IMPORT, 7 ERASE), deleted 1 or 0. Before a text, and data, is its length in bytes, as a number.
 // changed is the sorted names of the document's members in which the version differs from the one
 // before, or which only one of the two has. Data is the document in normal form, nothing for a deletion.
 //
