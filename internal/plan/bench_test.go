@@ -89,7 +89,7 @@ func newServer(tb testing.TB, planned bool) *server {
 	}
 	schema := resolvers.NewSchema(store)
 	if planned {
-		schema = plan.New(schema, store)
+		schema = plan.New(schema, store, free())
 	}
 	exec := executor.New(schema)
 	exec.SetQueryCache(lru.New[*ast.QueryDocument](10))

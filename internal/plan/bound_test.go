@@ -32,7 +32,7 @@ func TestMaxAnswer(t *testing.T) {
 		data, _, _ := strings.Cut(want, "\n")
 		for n := 1; n < len(data)+10; n++ {
 			for name, schema := range map[string]graphql.ExecutableSchema{
-				"plan":   plan.New(resolvers.NewSchema(p.store), p.store, plan.WithMaxAnswer(n)),
+				"plan":   p.plans(func(c *plan.Config) { c.MaxAnswer = n }),
 				"gqlgen": httpapi.BoundAnswers(resolvers.NewSchema(p.store), httpapi.Limits{Answer: n}),
 			} {
 				got := p.do(p.executor(schema), query, "")
@@ -68,7 +68,7 @@ func TestMemoryOfAnswers(t *testing.T) {
 		fmt.Fprintf(&query, " b%d: description", i)
 	}
 	query.WriteString(` }`) // 100 MB
-	bounded := p.executor(plan.New(resolvers.NewSchema(p.store), p.store, plan.WithMaxAnswer(1<<20)))
+	bounded := p.executor(p.plans(func(c *plan.Config) { c.MaxAnswer = 1 << 20 }))
 	if n := allocated(func() { p.do(bounded, query.String(), `{"k":"big"}`) }); n > 20<<20 {
 		t.Errorf("%d MB for an answer of at most one", n>>20)
 	}
@@ -103,7 +103,7 @@ func TestReferencesAreBounded(t *testing.T) {
 // What is much too long for an answer is not read and written to its end.
 func TestLongAnswersEnd(t *testing.T) {
 	p := newPair(t, version{"tags", "links", 10, `{"name":"n","description":"d","redirect":[` + strings.Repeat(",{}", 60_000)[1:] + `]}`})
-	short := p.executor(plan.New(resolvers.NewSchema(p.store), p.store, plan.WithMaxAnswer(1<<10)))
+	short := p.executor(p.plans(func(c *plan.Config) { c.MaxAnswer = 1 << 10 }))
 	p.engine.gets = 0
 	got := p.do(short, `{tag(key: "links") { a: redirect { title } b: redirect { title url } } other: tag(key: "links") { name }}`, "")
 	if p.engine.gets != 1 || len(got) > 2<<10 {
@@ -115,12 +115,14 @@ func TestLongAnswersEnd(t *testing.T) {
 func TestAnswersTakeMemory(t *testing.T) {
 	p := newPair(t, version{"tags", "big", 10, `{"name":"n","description":"` + strings.Repeat("d", 100_000) + `"}`})
 	taken := 0
-	schema := plan.New(resolvers.NewSchema(p.store), p.store, plan.WithMemory(func(_ context.Context, bytes int) error {
-		if taken += bytes; taken > 500_000 {
-			return errors.New("no memory")
+	schema := p.plans(func(c *plan.Config) {
+		c.Memory = func(_ context.Context, bytes int) error {
+			if taken += bytes; taken > 500_000 {
+				return errors.New("no memory")
+			}
+			return nil
 		}
-		return nil
-	}))
+	})
 	const one, many = `{tag(key: "big") {a: description b: description}}`, `{tag(key: "big") {a: description b: description c: description d: description e: description}}`
 	if got := p.do(p.executor(schema), one, ""); len(got) < 200_000 || taken < 400_000 {
 		t.Errorf("%d bytes were taken: %.300s", taken, got)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -168,12 +169,26 @@ func newPair(t testing.TB, versions ...version) *pair {
 }
 
 // planned is an executor with plans, whose reasons are observed.
-func (p *pair) planned(options ...plan.Option) *executor.Executor {
-	return p.executor(plan.New(resolvers.NewSchema(p.store), p.store, append(options, plan.WithObserver(func(_ context.Context, why string) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.observed = append(p.observed, why)
-	}))...))
+func (p *pair) planned() *executor.Executor {
+	return p.executor(p.plans(func(c *plan.Config) {
+		c.Observe = func(_ context.Context, why string) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.observed = append(p.observed, why)
+		}
+	}))
+}
+
+// free bounds and observes nothing.
+func free() plan.Config {
+	return plan.Config{Observe: func(context.Context, string) {}, MaxAnswer: math.MaxInt, Memory: func(context.Context, int) error { return nil }}
+}
+
+// plans is the schema with plans.
+func (p *pair) plans(change func(*plan.Config)) graphql.ExecutableSchema {
+	c := free()
+	change(&c)
+	return plan.New(resolvers.NewSchema(p.store), p.store, c)
 }
 
 func (p *pair) executor(schema graphql.ExecutableSchema) *executor.Executor {

@@ -336,7 +336,7 @@ func (r *run) root(at *place, write writer[struct{}]) bool {
 	case shown == nil:
 		shown = graphql.Null
 	}
-	if len(r.out) > r.of.most {
+	if len(r.out) > r.of.MaxAnswer {
 		return true // whatever is made of it, a part of it is not there
 	}
 	var text bytes.Buffer // what it answers may contain what was written

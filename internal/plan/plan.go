@@ -38,7 +38,6 @@ package plan
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,67 +50,49 @@ import (
 	"github.com/asof/asof/storage"
 )
 
-// Option configures what New returns.
-type Option func(*executable)
-
-// WithObserver has fn called for each operation, before it is executed: why is
-// the reason for which it was not planned, or "".
-func WithObserver(fn func(ctx context.Context, why string)) Option {
-	return func(e *executable) { e.observe = fn }
-}
-
-// WithMaxAnswer bounds the memory that an answer takes. Data of more than n bytes
-// is cut and no valid JSON, but still longer than n: the caller has to refuse such an
-// answer by its length. What interceptors of root fields return for a value
-// that was cut is ignored.
-func WithMaxAnswer(n int) Option {
-	return func(e *executable) { e.most = n }
-}
-
-// WithMemory has fn called while an answer is written, with the bytes that it has grown by
-// since the last call. An error of fn ends the writing and is an error of the answer.
-func WithMemory(fn func(ctx context.Context, bytes int) error) Option {
-	return func(e *executable) { e.memory = fn }
+// Config is what a schema with plans needs, all of it.
+type Config struct {
+	// Observe is called for each operation, before it is executed: why is
+	// the reason for which it was not planned, or "".
+	Observe func(ctx context.Context, why string)
+	// MaxAnswer bounds the memory that an answer takes, in bytes. Longer data
+	// is cut and no valid JSON, but still longer: the caller has to refuse such an
+	// answer by its length. What interceptors of root fields return for a value
+	// that was cut is ignored.
+	MaxAnswer int
+	// Memory is called while an answer is written, with the bytes that it has grown by
+	// since the last call. Its error ends the writing and is an error of the answer.
+	Memory func(ctx context.Context, bytes int) error
 }
 
 // New returns a schema that answers as inner does, whose documents are in the
 // store, and compiles the queries that it knows how to. The store's operation
 // (storage.Store.Begin) has to be in the context of an execution, as for inner.
-func New(inner graphql.ExecutableSchema, store *storage.Store, options ...Option) graphql.ExecutableSchema {
-	e := &executable{
-		ExecutableSchema: inner,
-		store:            store,
-		observe:          func(context.Context, string) {},
-		most:             math.MaxInt,
-		memory:           func(context.Context, int) error { return nil },
-	}
+func New(inner graphql.ExecutableSchema, store *storage.Store, c Config) graphql.ExecutableSchema {
+	e := &executable{ExecutableSchema: inner, Config: c, store: store}
 	e.plans = plancache.New(e.compile)
-	for _, o := range options {
-		o(e)
-	}
 	return e
 }
 
 // executable is an executable schema with plans.
 type executable struct {
 	graphql.ExecutableSchema
+	Config
+
 	store   *storage.Store
 	plans   *plancache.Cache[*plan]
 	runs    sync.Pool // of *run
 	buffers sync.Pool // of *[]byte, for answers
-	observe func(ctx context.Context, why string)
-	most    int // bytes of an answer's data
-	memory  func(ctx context.Context, bytes int) error
 }
 
 // Exec executes the context's operation.
 func (e *executable) Exec(ctx context.Context) graphql.ResponseHandler {
 	x := &execution{of: e, oc: graphql.GetOperationContext(ctx)}
 	if err := e.prepare(x); err != nil {
-		e.observe(ctx, err.Error())
+		e.Observe(ctx, err.Error())
 		return e.ExecutableSchema.Exec(ctx)
 	}
-	e.observe(ctx, "")
+	e.Observe(ctx, "")
 	return x.respond
 }
 

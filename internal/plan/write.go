@@ -55,8 +55,8 @@ func (x *execution) answer(ctx context.Context) []byte {
 	out := r.out
 	switch {
 	case errors.Is(r.late, errLong): // also where some was taken away again
-		out = out[:min(len(out), r.of.most+1)]
-		out = append(out, make([]byte, max(r.of.most+1-len(out), 0))...)
+		out = out[:min(len(out), r.of.MaxAnswer+1)]
+		out = append(out, make([]byte, max(r.of.MaxAnswer+1-len(out), 0))...)
 	case r.late != nil:
 		r.oc.Error(ctx, r.late)
 	}
@@ -289,7 +289,7 @@ const mostReused = 4 << 10
 // what grows is copied.
 const writtenPerLook = 64 << 10
 
-// An answer's data may be longer than is allowed (WithMaxAnswer). One byte more than that is
+// An answer's data may be longer than is allowed (MaxAnswer). One byte more than that is
 // kept. Writing goes on for up to mostExcess bytes, which are dropped: a non-null field
 // without a value may still remove an object, and the answer is sent if what remains is
 // short enough. Recorded places in the data are exact within the allowed length; beyond it
@@ -304,15 +304,15 @@ var errLong = errors.New("the answer is too long")
 // too long or for which there is no memory. It is called after each field, so that at most
 // one field is held in excess.
 func (r *run) bound() {
-	switch excess := len(r.out) - r.of.most; {
+	switch excess := len(r.out) - r.of.MaxAnswer; {
 	case r.late != nil:
 	case excess > 1:
-		r.out = r.out[:r.of.most+1]
+		r.out = r.out[:r.of.MaxAnswer+1]
 		if r.excess += excess; r.excess > mostExcess {
 			r.late = errLong
 		}
 	case len(r.out)-r.counted >= writtenPerLook:
-		r.late = r.of.memory(r.ctx, 2*(len(r.out)-r.counted))
+		r.late = r.of.Memory(r.ctx, 2*(len(r.out)-r.counted))
 		r.counted = len(r.out)
 	}
 }
