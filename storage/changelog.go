@@ -80,9 +80,9 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 	}
 	place := changePlace{LogPosition: v.Position()}
 	shown := func(c change) bool {
-		return (len(l.fields) == 0 || slices.Contains(l.fields, c.f.Name)) && (after == nil || place.behind(*after, reverse))
+		return (len(l.fields) == 0 || slices.Contains(l.fields, c.f.Name)) && (after == nil || place.follows(*after, reverse))
 	}
-	wanted := func(c change) bool { return (until == nil || until.behind(place, reverse)) && yield(place, c, e) }
+	wanted := func(c change) bool { return (until == nil || until.follows(place, reverse)) && yield(place, c, e) }
 	if l.whole {
 		return !shown(change{}) || wanted(change{})
 	}
@@ -116,8 +116,8 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 	return true
 }
 
-// behind reports whether p comes after q in the list (or in its reverse).
-func (p changePlace) behind(q changePlace, reverse bool) bool {
+// follows reports whether p comes after q in the list (or in its reverse).
+func (p changePlace) follows(q changePlace, reverse bool) bool {
 	if p.LogPosition == q.LogPosition {
 		return p.index != q.index && p.index > q.index != reverse
 	}

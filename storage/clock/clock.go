@@ -39,13 +39,13 @@ type Clock struct {
 	start  driver.Instant
 	passed time.Duration
 
-	mu      sync.Mutex
-	last    driver.Instant // the greatest instant ever handed out, to either side
-	covered driver.Instant // see Options.Cover
-	flight  driver.Instant // the first time of the batch in flight; 0: none
-	landed  chan struct{}  // closed when the batch in flight has landed
-	jumped  bool           // the time of day is not believed
-	stopped bool           // no instant after the last one is given any more
+	mu         sync.Mutex
+	last       driver.Instant // the greatest instant ever handed out, to either side
+	covered    driver.Instant // see Options.Cover
+	flight     driver.Instant // the first time of the batch in flight; 0: none
+	batchEnded chan struct{}  // closed when the batch in flight has ended
+	jumped     bool           // the time of day is not believed
+	stopped    bool           // no instant after the last one is given any more
 }
 
 // Options are what a clock is made from.
@@ -126,7 +126,7 @@ func (c *Clock) Begin() {
 	defer c.mu.Unlock()
 	c.flight = max(c.wall(), c.last+1)
 	c.last = c.flight - 1
-	c.landed = make(chan struct{})
+	c.batchEnded = make(chan struct{})
 }
 
 // Next returns the time of the next commit of the batch in flight.
@@ -142,7 +142,7 @@ func (c *Clock) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.flight = 0
-	close(c.landed)
+	close(c.batchEnded)
 }
 
 // Stop returns the greatest instant that anyone was given, or will be. Cover is
@@ -174,12 +174,12 @@ func (c *Clock) cover(t driver.Instant) {
 // a context that ended meanwhile.
 func (c *Clock) Settle(ctx context.Context, t driver.Instant) error {
 	for {
-		landed, err := c.settle(t)
-		if err != nil || landed == nil {
+		batchEnded, err := c.settle(t)
+		if err != nil || batchEnded == nil {
 			return err
 		}
 		select {
-		case <-landed:
+		case <-batchEnded:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -197,7 +197,7 @@ func (c *Clock) settle(t driver.Instant) (wait <-chan struct{}, err error) {
 		case c.stopped:
 			return nil, driver.Closed()
 		case c.flight != 0:
-			return c.landed, nil
+			return c.batchEnded, nil
 		}
 		c.last = t
 	}

@@ -45,13 +45,13 @@ type clock struct {
 	looks    rounds // of read
 	clears   rounds // of clear
 
-	mu      sync.Mutex
-	landed  chan struct{}  // closed, and replaced, when flights have ended
-	last    driver.Instant // the greatest instant handed out here, or known to be; the document's last is raised to it
-	acked   driver.Instant // the last commit that was acknowledged while others were in flight before it
-	flights []*flight      // of this server
-	lease   grant          // the last that this server had
-	ending  string         // the name of one that is being ended, or was
+	mu           sync.Mutex
+	flightsEnded chan struct{}  // closed, and replaced, when flights have ended
+	last         driver.Instant // the greatest instant handed out here, or known to be; the document's last is raised to it
+	acked        driver.Instant // the last commit that was acknowledged while others were in flight before it
+	flights      []*flight      // of this server
+	lease        grant          // the last that this server had
+	ending       string         // the name of one that is being ended, or was
 
 	state  *clockState    // the document, as it was read last, without this server in Servers
 	stable driver.Instant // no commit gets a time at or before it any more
@@ -142,7 +142,7 @@ func microseconds(d time.Duration) driver.Instant { return driver.Instant(d.Micr
 func newClock(s *Store, o Options) *clock {
 	c := &clock{
 		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: o.timing, maxSkew: o.MaxSkew, causal: s.causal,
-		ended: make(chan struct{}), landed: make(chan struct{}), state: new(clockState),
+		ended: make(chan struct{}), flightsEnded: make(chan struct{}), state: new(clockState),
 	}
 	c.alive, c.stop = context.WithCancel(context.WithoutCancel(s.life))
 	if c.timing == (timing{}) {
@@ -234,7 +234,7 @@ func (c *clock) until(ctx context.Context, r *rounds, condition func(rounds int)
 	made := 0
 	for n, wait := 0, firstWait; ; n, wait = n+1, min(2*wait, lastWait) {
 		c.mu.Lock()
-		landed, failed, holds := c.landed, c.failed, condition(made)
+		flightsEnded, failed, holds := c.flightsEnded, c.failed, condition(made)
 		c.mu.Unlock()
 		if holds {
 			return nil
@@ -242,7 +242,7 @@ func (c *clock) until(ctx context.Context, r *rounds, condition func(rounds int)
 		if n > 0 {
 			select {
 			case <-time.After(wait):
-			case <-landed:
+			case <-flightsEnded:
 			case <-ctx.Done():
 			}
 		}
@@ -285,8 +285,8 @@ func (c *clock) end(flights ...*flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.flights = slices.DeleteFunc(c.flights, func(f *flight) bool { return slices.Contains(flights, f) })
-	close(c.landed)
-	c.landed = make(chan struct{})
+	close(c.flightsEnded)
+	c.flightsEnded = make(chan struct{})
 	if len(c.idle()) > 0 {
 		c.edits.ask() // others wait for it
 	}

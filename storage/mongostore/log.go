@@ -114,13 +114,13 @@ func logConditions(p place, c *collection, q *driver.LogQuery) bson.A {
 		add("ch", "$in", q.Hints.Changed)
 	}
 	if q.After != nil {
-		list = append(list, behind(p, c.name, q.After, q.Backward))
+		list = append(list, after(p, c.name, q.After, q.Backward))
 	}
 	return list
 }
 
-// behind holds for versions of a collection strictly after a position.
-func behind(p place, name string, after *driver.LogPosition, backward bool) bson.D {
+// after holds for versions of a collection strictly after a position.
+func after(p place, name string, position *driver.LogPosition, backward bool) bson.D {
 	relation, direction := "$gt", 1
 	if backward {
 		relation, direction = "$lt", -1
@@ -129,19 +129,19 @@ func behind(p place, name string, after *driver.LogPosition, backward bool) bson
 		return bson.D{{Key: field, Value: bson.D{{Key: relation, Value: value}}}}
 	}
 	at := p.prefix + "at"
-	later := than(at, int64(after.At))
-	switch direction * cmp.Compare(name, after.Collection) {
+	later := than(at, int64(position.At))
+	switch direction * cmp.Compare(name, position.Collection) {
 	case -1:
 		return later
 	case 1:
-		return bson.D{{Key: at, Value: bson.D{{Key: relation + "e", Value: int64(after.At)}}}}
+		return bson.D{{Key: at, Value: bson.D{{Key: relation + "e", Value: int64(position.At)}}}}
 	}
-	key := encodeString(after.Key)
-	same := bson.D{{Key: at, Value: int64(after.At)}}
+	key := encodeString(position.Key)
+	same := bson.D{{Key: at, Value: int64(position.At)}}
 	return bson.D{{Key: "$or", Value: bson.A{
 		later,
 		append(slices.Clone(same), than(p.key, key)...),
-		append(append(slices.Clone(same), bson.E{Key: p.key, Value: key}), than(p.prefix+"v", after.Number)...),
+		append(append(slices.Clone(same), bson.E{Key: p.key, Value: key}), than(p.prefix+"v", position.Number)...),
 	}}}
 }
 
