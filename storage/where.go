@@ -19,6 +19,9 @@ func (s *Store) filter(t *Type, where map[string]any) (driver.Filter, error) {
 		return nil, nil
 	}
 	b := filterBuilder{root: t.object}
+	if strings.HasSuffix(t.Collection, draftSuffix) {
+		b.drafted = t.object.Fields[draftContent].Object
+	}
 	f, err := b.object(t.object, where, nil, "where", 1)
 	if err != nil {
 		return nil, err
@@ -28,9 +31,11 @@ func (s *Store) filter(t *Type, where map[string]any) (driver.Filter, error) {
 
 // filterBuilder bounds the depth and the size of what it builds.
 type filterBuilder struct {
-	root   *ObjectType
-	size   int
-	inList bool // below an Any: paths start at the element
+	root *ObjectType
+	// drafted is the type of the documents in drafts, where the filter is on those.
+	drafted *ObjectType
+	size    int
+	inList  bool // below an Any: paths start at the element
 }
 
 func (b *filterBuilder) grow(path string, n int) error {
@@ -84,7 +89,7 @@ func (b *filterBuilder) entry(o *ObjectType, name string, v any, at []string, pa
 	}
 	f := o.field(name)
 	switch {
-	case f == nil && (name == "key" || name == "versionInfo"): // of the document in a draft
+	case f == nil && o == b.drafted && (name == "key" || name == "versionInfo"):
 		return nil, badInput("%s: a draft is found by its documentKey, and has no versionInfo", path)
 	case f == nil:
 		return nil, badInput("%s: %s has no field %q", path, o.Name, name)
