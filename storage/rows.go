@@ -163,7 +163,15 @@ func (a *Actor) values(v rule.Value) ([]driver.Value, bool) {
 // holds reports whether a version with data, or an element in it, meets a condition, as engines
 // evaluate it. The version may be nil where the condition is one on data alone.
 func holds(f driver.Filter, v *driver.Version, data []byte) bool {
-	fails := func(f driver.Filter) bool { return !holds(f, v, data) }
+	return holdsUntil(func() bool { return false }, f, v, data)
+}
+
+// holdsUntil is holds, but may return anything once over does.
+func holdsUntil(over func() bool, f driver.Filter, v *driver.Version, data []byte) bool {
+	if over() {
+		return false
+	}
+	fails := func(f driver.Filter) bool { return !holdsUntil(over, f, v, data) }
 	value := func(f driver.Field) driver.Value {
 		if f.Meta != driver.MetaNone {
 			return v.Meta(f.Meta)
@@ -174,9 +182,9 @@ func holds(f driver.Filter, v *driver.Version, data []byte) bool {
 	case driver.And:
 		return !slices.ContainsFunc(f, fails)
 	case driver.Or:
-		return slices.ContainsFunc(f, func(f driver.Filter) bool { return holds(f, v, data) })
+		return slices.ContainsFunc(f, func(f driver.Filter) bool { return holdsUntil(over, f, v, data) })
 	case driver.Not:
-		return !holds(f.Filter, v, data)
+		return fails(f.Filter)
 	case driver.Present:
 		raw := valueAt(data, f.Field.Path)
 		if f.Field.Kind == driver.KindObject {
@@ -193,8 +201,8 @@ func holds(f driver.Filter, v *driver.Version, data []byte) bool {
 		found := false
 		list := valueAt(data, f.Field.Path)
 		rawjson.Elements(list, func(start, end int) bool {
-			found = f.Filter == nil || holds(f.Filter, v, list[start:end])
-			return !found
+			found = f.Filter == nil || holdsUntil(over, f.Filter, v, list[start:end])
+			return !found && !over()
 		})
 		return found
 	}

@@ -308,16 +308,22 @@ func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Versi
 		return nil, err
 	}
 	var found []*driver.Version
+	looked, stop := 0, false
+	over := func() bool { // looks now and then: most conditions take less time than that
+		looked++
+		stop = stop || looked%64 == 0 && ended(ctx) != nil
+		return stop
+	}
 	for _, v := range vs {
 		switch {
 		case v == nil:
 		case v.Op == driver.OpPruned:
 			return nil, l.store.pruned(ctx, l.t, v)
-		case q.Filter == nil || holds(q.Filter, v, v.Data):
+		case q.Filter == nil || holdsUntil(over, q.Filter, v, v.Data):
 			found = append(found, v)
 		}
 	}
-	return found, nil
+	return found, ended(ctx)
 }
 
 // Count is driver.Engine's.

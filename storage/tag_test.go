@@ -427,3 +427,18 @@ func TestTagUnconfirmed(t *testing.T) {
 	e.engine.commitErr = driver.Errorf(driver.CodeUnavailable, "gone")
 	wantError(t, e.tag("a", 1, "x"), storage.CodeUnavailable, "did not confirm")
 }
+
+// What a list by a tag is looked through for ends with the operation, within a document.
+func TestListsByTagEndWithTheirContext(t *testing.T) {
+	e := newEnv(t)
+	e.create("a", object{"name": "1"})
+	e.tagAll("x", []string{"a"})
+	conditions := make([]any, 100)
+	for i := range conditions {
+		conditions[i] = object{"description": object{"containsFold": fmt.Sprint("z", i)}}
+	}
+	ctx, cancel := context.WithCancel(e.begin())
+	e.engine.Engine = &leaving{Engine: e.engine.Engine, cancel: cancel}
+	_, err := e.store.Page(ctx, e.store.Types()[0], &storage.PageArgs{Tag: ptr("x"), Where: object{"or": conditions}})
+	wantError(t, err, storage.CodeUnavailable, "")
+}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/driver/check"
@@ -547,7 +548,7 @@ func meets(value driver.Value, cond driver.Filter) bool {
 		if c.Fold {
 			s, want = strings.ToLower(s), strings.ToLower(want)
 		}
-		return check.Matches([]byte(s), []byte(want), c.Op)
+		return check.Matches(unsafe.Slice(unsafe.StringData(s), len(s)), []byte(want), c.Op) // without a copy of what may be long
 	}
 	return false
 }
