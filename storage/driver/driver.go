@@ -347,6 +347,8 @@ type Write struct {
 	Group    string
 	Changed  []string
 	Data     []byte
+	// Schema identifies the schema that it is written under, see seal.Schema; 0: it is not known.
+	Schema uint32
 }
 
 // LoadResult counts what Load did.

@@ -245,7 +245,7 @@ func (m *model) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 			Author: w.Author, Message: w.Message, Group: w.Group,
 			Changed: slices.Clone(w.Changed), Data: bytes.Clone(w.Data),
 		}
-		m.add(v)
+		m.add(v, w.Schema)
 		m.byID[w.ID] = v
 		made[i] = v
 	}
@@ -253,11 +253,11 @@ func (m *model) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 }
 
 // add appends a version to its document.
-func (m *model) add(v *driver.Version) {
+func (m *model) add(v *driver.Version, schema uint32) {
 	versions := m.documents[v.Collection][v.Key]
 	v.Number, v.SupersededAt = int64(len(versions))+1, driver.Forever
 	if v.Seal == nil {
-		v.Seal = seal.New(sealOf(m.last(v.Collection, v.Key)), v)
+		v.Seal = seal.New(sealOf(m.last(v.Collection, v.Key)), v, schema)
 	}
 	if i := len(versions) - 1; i >= 0 {
 		superseded := *versions[i]

@@ -103,7 +103,7 @@ func (m *model) loadOne(v *driver.Version, now driver.Instant) (added bool, err 
 			return false, fmt.Errorf("%s %q: version %d %w", v.Collection, v.Key, loaded.Number, err)
 		}
 	}
-	m.add(&loaded)
+	m.add(&loaded, 0)
 	return true, nil
 }
 

@@ -493,7 +493,7 @@ func mistakes() map[string]mistake {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				v, err := driver.CommitOne(ctx, m, w)
 				if v != nil && v.Current() {
-					v.Seal = seal.New(nil, v)
+					v.Seal = seal.New(nil, v, 0)
 				}
 				return v, err
 			}}
@@ -504,7 +504,7 @@ func mistakes() map[string]mistake {
 				for i, v := range vs {
 					if v != nil {
 						read := *v
-						read.Seal = seal.New(nil, v)
+						read.Seal = seal.New(nil, v, 0)
 						vs[i] = &read
 					}
 				}

@@ -77,7 +77,7 @@ func (s *suite) testLoadSeals(t *testing.T) {
 	for i := range vs {
 		numbered := vs[i]
 		numbered.Number = int64(i) + 1
-		before = seal.New(before, &numbered)
+		before = seal.New(before, &numbered, uint32(i)) // of which one has no schema
 		vs[i].Seal = before
 	}
 	wrong := func(what string, index int, vs ...driver.Version) {
@@ -100,7 +100,7 @@ func (s *suite) testLoadSeals(t *testing.T) {
 	wrong("the seal of another version", 0, func() driver.Version { v := vs[2]; v.Seal = vs[1].Seal; return v }())
 	f.load(vs[2])
 	apart := loaded("a", 1, `{"n":1}`)
-	apart.Seal = seal.New(nil, &apart)
+	apart.Seal = seal.New(nil, &apart, 0)
 	if got := f.load(apart, vs[1]); got.Skipped != 2 {
 		t.Errorf("what is there, one with another seal: %+v", got)
 	}
@@ -114,6 +114,13 @@ func (s *suite) testLoadSeals(t *testing.T) {
 	}
 	f.load(loaded("a", 4, `{"n":4}`)) // which gets its own
 	f.put("a", `{"n":5}`)
+	w := f.next("a")
+	w.Schema, w.Data = 7, []byte(`{"n":6}`)
+	for _, v := range []*driver.Version{f.commit(w), f.get(driver.Ref{Key: "a", At: driver.Forever})} {
+		if got := seal.Schema(v.Seal); got != 7 {
+			t.Errorf("the schema of a commit is %d, was 7", got)
+		}
+	}
 }
 
 // A load may be repeated, whole or cut off, and goes on where it ended.

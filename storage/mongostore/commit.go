@@ -206,7 +206,7 @@ func (p *part) change(ctx context.Context, f *flight) (g guarded, still bool, er
 	if h != nil {
 		p.r.Number, before = h.Number+1, h.Seal
 	}
-	p.r.Seal = seal.New(before, &p.r.Version)
+	p.r.Seal = seal.New(before, &p.r.Version, w.Schema)
 	current := encodeVersion(p.r)
 	g.bytes = int64(len(current))
 	set := bson.D{{Key: "current", Value: embedded(current)}}

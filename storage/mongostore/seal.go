@@ -116,7 +116,7 @@ type sealing struct {
 func (s *sealing) next(r *record) bool {
 	if s.seals[r.Number] == nil {
 		if s.seals[r.Number] = r.Seal; seal.Verify(s.seals[r.Number-1], &r.Version) != nil {
-			s.seals[r.Number] = seal.New(s.seals[r.Number-1], &r.Version)
+			s.seals[r.Number] = seal.New(s.seals[r.Number-1], &r.Version, 0)
 		}
 	}
 	before := r.Seal

@@ -22,6 +22,9 @@
 // not vouch for it: whoever may write to the database can replace both. With the salt gone, nobody
 // can guess what was erased by its hash.
 //
+// Where it is known under which schema a version was written, 4 bytes that identify that are before all
+// this (see Schema), unless it was pruned, and content begins with "asof content 2\n" and them instead.
+//
 // Not covered is when a version was superseded, which follows from the next one.
 package seal
 
@@ -44,23 +47,44 @@ const (
 	size     = saltSize + hashSize
 	pruned   = sha256.Size + hashSize
 	erased   = sha256.Size + pruned
+
+	schemaSize = 4
 )
 
-// New returns a seal for a version that follows on one with the seal before; nil: it is
-// the first.
-func New(before []byte, v *driver.Version) []byte {
-	s := make([]byte, size)
-	_, _ = rand.Read(s[:saltSize]) // it never fails
-	h := hash(before, content(s[:saltSize], v), v)
-	copy(s[saltSize:], h[:])
-	return s
+// New returns a seal for a version that follows on one with the seal before, nil: it is
+// the first; and that was written under a schema, 0: it is not known.
+func New(before []byte, v *driver.Version, schema uint32) []byte {
+	s := make([]byte, 0, schemaSize+size)
+	if schema != 0 {
+		s = binary.BigEndian.AppendUint32(s, schema)
+	}
+	salted := s[:len(s)+saltSize]
+	_, _ = rand.Read(salted[len(s):]) // it never fails
+	h := hash(before, content(s, salted[len(s):], v), v)
+	return append(salted, h[:]...)
+}
+
+// Schema returns what identifies the schema that a version was written under; 0: it is not known.
+func Schema(seal []byte) uint32 {
+	if known, _ := split(seal); known != nil {
+		return binary.BigEndian.Uint32(known)
+	}
+	return 0
+}
+
+// split returns the schema in a seal, nil where it has none, and what is behind it.
+func split(seal []byte) (schema, rest []byte) {
+	if len(seal)%saltSize != schemaSize {
+		return nil, seal
+	}
+	return seal[:schemaSize:schemaSize], seal[schemaSize:]
 }
 
 // Follow returns the seal of a version that is loaded: its own, if that holds (see Verify),
 // or a new one where it has none.
 func Follow(before []byte, v *driver.Version) ([]byte, error) {
 	if len(v.Seal) == 0 {
-		return New(before, v), nil
+		return New(before, v, 0), nil
 	}
 	if err := Verify(before, v); err != nil {
 		return nil, fmt.Errorf("%w: it, or one before it, was changed after it was exported; export the document again, or, if it is to be changed, leave out \"seal\" of all its versions, which are then sealed anew", err)
@@ -71,24 +95,28 @@ func Follow(before []byte, v *driver.Version) ([]byte, error) {
 // Rewritten returns the seal of a version, as it was sealed, that says something else now.
 func Rewritten(was, is *driver.Version) []byte {
 	var first []byte
-	switch len(was.Seal) {
+	schema, rest := split(was.Seal)
+	switch len(rest) {
 	case size:
-		c := content(was.Seal[:saltSize], was)
+		c := content(schema, rest[:saltSize], was)
 		first = c[:]
 	case pruned, erased:
-		first = was.Seal[:sha256.Size]
+		first = rest[:sha256.Size]
 	default:
 		return was.Seal
 	}
 	if is.Op != driver.OpPruned {
-		left := content(nil, is)
-		first = append(slices.Clip(first), left[:]...)
+		left := content(schema, nil, is)
+		first = slices.Concat(schema, first, left[:])
 	}
 	return append(slices.Clip(first), Hash(was.Seal)...)
 }
 
 // Erased reports whether the seal is that of a version of which something was erased.
-func Erased(seal []byte) bool { return len(seal) == erased }
+func Erased(seal []byte) bool {
+	_, rest := split(seal)
+	return len(rest) == erased
+}
 
 // Same reports whether two versions with one number and time may be the same, as something of one of
 // them was pruned or erased.
@@ -106,19 +134,20 @@ func Same(a, b *driver.Version) bool {
 // the seal before; nil: it is the first.
 func Verify(before []byte, v *driver.Version) error {
 	var c [sha256.Size]byte
-	switch len(v.Seal) {
+	schema, rest := split(v.Seal)
+	switch len(rest) {
 	case size:
-		c = content(v.Seal[:saltSize], v)
+		c = content(schema, rest[:saltSize], v)
 	case pruned:
 		if v.Op != driver.OpPruned {
 			return errors.New("has the seal of a pruned version, and is none")
 		}
-		copy(c[:], v.Seal)
+		copy(c[:], rest)
 	case erased:
-		if left := content(nil, v); !bytes.Equal(left[:], v.Seal[sha256.Size:pruned]) {
+		if left := content(schema, nil, v); !bytes.Equal(left[:], rest[sha256.Size:pruned]) {
 			return errors.New("is not as it was left when something of it was erased")
 		}
-		copy(c[:], v.Seal)
+		copy(c[:], rest)
 	case 0:
 		return errors.New("has no seal")
 	default:
@@ -138,8 +167,12 @@ func Hash(seal []byte) []byte {
 	return seal[len(seal)-hashSize:]
 }
 
-func content(salt []byte, v *driver.Version) (sum [sha256.Size]byte) {
-	b := append(append(make([]byte, 0, 512), "asof content 1\n"...), salt...)
+func content(schema, salt []byte, v *driver.Version) (sum [sha256.Size]byte) {
+	begin := "asof content 1\n"
+	if len(schema) > 0 {
+		begin = "asof content 2\n"
+	}
+	b := append(append(append(make([]byte, 0, 512), begin...), schema...), salt...)
 	deleted := int64(0)
 	if v.Deleted {
 		deleted = 1

@@ -37,7 +37,7 @@ func TestFormat(t *testing.T) {
 }
 
 func TestVerify(t *testing.T) {
-	before := New(nil, example())
+	before := New(nil, example(), 0)
 	changes := map[string]func(v *driver.Version){
 		"collection":     func(v *driver.Version) { v.Collection = "other" },
 		"key":            func(v *driver.Version) { v.Key = "b" },
@@ -58,7 +58,7 @@ func TestVerify(t *testing.T) {
 	}
 	for name, change := range changes {
 		v := example()
-		v.Seal = New(before, v)
+		v.Seal = New(before, v, 0)
 		if err := Verify(before, v); err != nil {
 			t.Fatalf("%s: before the change: %v", name, err)
 		}
@@ -68,11 +68,11 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	v := example()
-	v.Seal = New(before, v)
+	v.Seal = New(before, v, 0)
 	if Verify(nil, v) == nil || Verify(v.Seal, v) == nil {
 		t.Error("what is before goes unnoticed")
 	}
-	if bytes.Equal(New(before, v)[:16], v.Seal[:16]) {
+	if bytes.Equal(New(before, v, 0)[:16], v.Seal[:16]) {
 		t.Error("two seals have one salt")
 	}
 	superseded := *v
@@ -82,12 +82,53 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// The schema is a part of what is sealed, and is said of the version as long as it has content.
+func TestSchema(t *testing.T) {
+	v := example()
+	v.Seal = New(nil, v, 0)
+	if Schema(v.Seal) != 0 {
+		t.Errorf("not known: %x", Schema(v.Seal))
+	}
+	v.Seal = New(nil, v, 0x01020304)
+	if len(v.Seal) != 52 || Schema(v.Seal) != 0x01020304 {
+		t.Fatalf("%x", v.Seal)
+	}
+	if err := Verify(nil, v); err != nil {
+		t.Error(err)
+	}
+	for name, other := range map[string][]byte{"another one": append([]byte{1, 2, 3, 5}, v.Seal[4:]...), "none": v.Seal[4:]} {
+		changed := *v
+		changed.Seal = other
+		if Verify(nil, &changed) == nil {
+			t.Errorf("%s goes unnoticed", name)
+		}
+	}
+	next := example()
+	next.Seal = New(v.Seal, next, 0)
+	left, gone := *v, *v
+	left.Data = []byte(`{"s":"x"}`)
+	gone.Op, gone.Data = driver.OpPruned, nil
+	for want, is := range map[uint32]*driver.Version{0x01020304: &left, 0: &gone} {
+		is.Seal = Rewritten(v, is)
+		if err := Verify(nil, is); err != nil || Schema(is.Seal) != want {
+			t.Errorf("rewritten, %d bytes: schema %x: %v", len(is.Seal), Schema(is.Seal), err)
+		}
+		if err := Verify(is.Seal, next); err != nil {
+			t.Error(err)
+		}
+	}
+	left.Seal[3]++
+	if !Erased(left.Seal) || Verify(nil, &left) == nil {
+		t.Error("another schema goes unnoticed where something was erased")
+	}
+}
+
 // A version that is rewritten has no salt, may say anything, and the history still holds.
 func TestRewritten(t *testing.T) {
 	first, second := example(), example()
 	first.Number, second.Number = 1, 2
-	first.Seal = New(nil, first)
-	second.Seal = New(first.Seal, second)
+	first.Seal = New(nil, first, 0)
+	second.Seal = New(first.Seal, second, 0)
 	salt := bytes.Clone(first.Seal[:16])
 	erased, again, none := *first, *first, *first
 	erased.Data, again.Data = []byte(`{"a":null}`), []byte(`{}`)
@@ -145,9 +186,9 @@ func TestFollow(t *testing.T) {
 func BenchmarkNew(b *testing.B) {
 	v := example()
 	v.Data = bytes.Repeat([]byte("x"), 640)
-	before := New(nil, v)
+	before := New(nil, v, 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		New(before, v)
+		New(before, v, 0)
 	}
 }

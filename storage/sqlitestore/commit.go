@@ -207,7 +207,7 @@ func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*stat
 			return nil, nil, err
 		}
 	}
-	v.Seal = seal.New(st.seal, v)
+	v.Seal = seal.New(st.seal, v, in.Schema)
 	won, err := w.writeDocument(st, v, v.Number, expected, v.Seal)
 	if err != nil || !won {
 		w.forgetNew(st)

@@ -263,7 +263,7 @@ func (c *conn) sealAll(ctx context.Context, log *slog.Logger) error {
 			case id != last+1:
 				before = c.bytes(s, colNext+1)
 			}
-			before, last = seal.New(before, v), id
+			before, last = seal.New(before, v, 0), id
 			ids, seals = append(ids, id), append(seals, before)
 			return nil
 		}); err != nil {

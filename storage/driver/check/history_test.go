@@ -17,7 +17,7 @@ func TestHistory(t *testing.T) {
 		}
 		var before []byte
 		for i := range vs {
-			before = seal.New(before, &vs[i])
+			before = seal.New(before, &vs[i], 0)
 			vs[i].Seal = before
 		}
 		return vs
@@ -41,7 +41,7 @@ func TestHistory(t *testing.T) {
 		"another key":           {func(vs []driver.Version) []driver.Version { vs[1].Key = "l"; return vs }, `has the key "l"`},
 		"a tombstone with data": {func(vs []driver.Version) []driver.Version { vs[1].Data = []byte(`{}`); return vs }, "a tombstone has no data"},
 		"another author":        {func(vs []driver.Version) []driver.Version { vs[1].Author = "eve"; return vs }, "version 2 is not as it was sealed"},
-		"sealed anew":           {func(vs []driver.Version) []driver.Version { vs[1].Seal = seal.New(vs[0].Seal, &vs[1]); return vs }, "version 3 is not as it was sealed, or does not follow"},
+		"sealed anew":           {func(vs []driver.Version) []driver.Version { vs[1].Seal = seal.New(vs[0].Seal, &vs[1], 0); return vs }, "version 3 is not as it was sealed, or does not follow"},
 		"broken data":           {func(vs []driver.Version) []driver.Version { vs[2].Data = []byte(`{`); return vs }, "not a JSON object"},
 	} {
 		var h History
