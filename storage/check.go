@@ -37,7 +37,13 @@ func (s *Store) Mismatches(ctx context.Context, report func(Mismatch)) error {
 			continue
 		}
 		t := s.byCollection[v.Collection]
-		mismatches, err := t.unreadable(v.Data)
+		now, err := s.migrating.today(v, false)
+		if err != nil {
+			found := &MismatchError{Path: "*", Expected: "a migration that succeeds", Found: "a failure: " + err.Error()}
+			report(Mismatch{Type: t, Key: v.Key, Version: int(v.Number), Current: v.Current(), Err: found})
+			continue
+		}
+		mismatches, err := t.unreadable(now.Data)
 		if err != nil {
 			return fmt.Errorf("%s %q, version %d: %w", t.Name, v.Key, v.Number, err)
 		}

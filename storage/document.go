@@ -23,6 +23,7 @@ type Document struct {
 	at, seen driver.Instant
 	pinned   bool // the past was asked for: the id names the version
 	batch    *Batch
+	failed   error // why nothing can be read of it, see GetKeys
 }
 
 // Batch is what was read together: the documents of a page or of a list of

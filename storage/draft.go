@@ -46,18 +46,21 @@ func draftCollection(t *Type) string { return t.Collection + draftSuffix }
 
 const draftSuffix = ".drafts"
 
-// Held returns how many documents an engine holds that are not deleted, and how many drafts of
-// documents, by its statistics.
-func Held(stats driver.Stats) (documents, drafts int64) {
+// Held returns how many documents an engine holds that are not deleted, how many drafts of
+// documents, and how many versions of all but what asof notes for itself, by its statistics.
+func Held(stats driver.Stats) (documents, drafts, versions int64) {
 	for _, c := range stats.Collections {
 		switch {
+		case IsOwn(c.Name):
+			continue
 		case strings.HasSuffix(c.Name, draftSuffix):
 			drafts += c.Documents
-		case !IsOwn(c.Name) && !strings.HasSuffix(c.Name, tagSuffix):
+		case !strings.HasSuffix(c.Name, tagSuffix):
 			documents += c.Documents
 		}
+		versions += c.Versions
 	}
-	return documents, drafts
+	return documents, drafts, versions
 }
 
 // incomplete returns a type without required fields. Types may contain themselves, so done

@@ -241,7 +241,7 @@ func (s *Store) whole(ctx context.Context, t *Type, e *erasure, cur *driver.Vers
 			refs = append(refs, driver.Ref{Key: e.Key, Number: n}, driver.Ref{Key: e.Key, Number: n + 1})
 		}
 	}
-	vs, err := s.all.Get(ctx, t.Collection, refs, nil)
+	vs, err := s.migrating.Get(ctx, t.Collection, refs, nil)
 	if err != nil {
 		return fromDriver(ctx, err)
 	}
@@ -379,13 +379,16 @@ func (s *Store) eraseVersions(ctx context.Context, e *erasure) error {
 
 // eraseOnce reports whether there was something to rewrite.
 func (s *Store) eraseOnce(ctx context.Context, e *erasure) (some bool, err error) {
-	first := map[string][]byte{}
+	first, draft := map[string][]byte{}, strings.HasSuffix(e.Collection, draftSuffix)
 	var before *driver.Version
 	for next := e.From; next <= e.To; {
 		q := &driver.LogQuery{Collections: []string{e.Collection}, Keys: []string{e.Key}, FromNumber: next, ToNumber: e.To + 1, Limit: mostEntries}
 		var vs []driver.Version
 		size, found := 0, false
 		for v, err := range s.all.Log(ctx, q) {
+			if err == nil && !draft && e.Paths != nil { // they are of today's form
+				v, err = s.migrating.today(v, false)
+			}
 			if err != nil {
 				return some, err
 			}

@@ -210,6 +210,7 @@ func TestOnSQLite(t *testing.T) {
 		"Rules": TestRules, "WritesNeedPermission": TestWritesNeedPermission, "WatchesNeedPermission": TestWatchesNeedPermission, "Retention": TestRetention, "WatchOfThePruned": TestWatchOfThePruned, "PrunedAgain": TestPrunedAgain, "KeepChanges": TestKeepChanges, "ConflictWithThePruned": TestConflictWithThePruned, "OnlyThePrunedIsLoaded": TestOnlyThePrunedIsLoaded, "PrunedMeanwhile": TestPrunedMeanwhile, "Grace": TestGrace, "DraftsNeedPermission": TestDraftsNeedPermission, "Tags": TestTags, "PagesByTag": TestPagesByTag, "TagsKeep": TestTagsKeep, "TagsRaceWithPruning": TestTagsRaceWithPruning, "TagsNeedPermission": TestTagsNeedPermission, "DraftsKeepWhatTheirAuthorCouldNotSee": TestDraftsKeepWhatTheirAuthorCouldNotSee, "PagesWithoutThePast": TestPagesWithoutThePast,
 		"Archive": TestArchive, "ArchiveOfWhatIsPruned": TestArchiveOfWhatIsPruned, "ArchiveGoesOn": TestArchiveGoesOn,
 		"Erase": TestErase, "EraseAll": TestEraseAll, "EraseKilled": TestEraseKilled, "ErasuresRace": TestErasuresRace,
+		"TodaysForm": TestTodaysForm, "Migration": TestMigration, "MigrationFails": TestMigrationFails, "Rewrite": TestRewrite, "RewritesRace": TestRewritesRace, "EraseEarlierForms": TestEraseEarlierForms,
 	} {
 		t.Run(name, test)
 	}

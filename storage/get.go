@@ -135,13 +135,13 @@ func (s *Store) getFields(ctx context.Context, t *Type, ref driver.Ref, fields [
 // each reference, nil where the document does not exist. Each is read at its
 // reference's instant. It is what loaders are made of. Fields are the stored
 // names of the top-level members that the caller will look at; nil: all. Of one that was
-// pruned nothing can be read but the error, see PrunedError.
+// pruned, or has no form of today, nothing can be read but the error, see PrunedError.
 func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt, fields []string) ([]*Document, error) {
 	rs := make([]driver.Ref, len(refs))
 	for i, r := range refs {
 		rs[i] = driver.Ref{Key: r.Key, At: r.At}
 	}
-	vs, err := s.engine.Get(ctx, t.Collection, rs, fields)
+	vs, failed, err := s.getEach(ctx, t.Collection, rs, fields)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
@@ -152,6 +152,10 @@ func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt, fields []str
 		if v != nil && (!v.Deleted || v.Op == driver.OpPruned) {
 			docs[i] = &all[i]
 			s.fillDocument(docs[i], t, v, refs[i].At, refs[i].At, refs[i].Pinned)
+		} else if failed[i] != nil {
+			docs[i] = &all[i]
+			s.fillDocument(docs[i], t, &driver.Version{Collection: t.Collection, Key: refs[i].Key, Op: driver.OpPruned, Deleted: true}, refs[i].At, refs[i].At, false)
+			docs[i].failed = failed[i]
 		}
 	}
 	if len(fields) > 0 {
@@ -295,7 +299,7 @@ func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*Ty
 // fillByID reads the documents of a type into their places, and returns the
 // errors of those without the version that is asked for.
 func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked *byID, fields []string, out []*Document) ([]ElementError, error) {
-	vs, err := s.engine.Get(ctx, t.Collection, asked.refs, fields)
+	vs, failed, err := s.getEach(ctx, t.Collection, asked.refs, fields)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
@@ -309,6 +313,8 @@ func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked
 	for i, v := range vs {
 		ref := asked.refs[i]
 		switch {
+		case failed[i] != nil:
+			bad = append(bad, ElementError{asked.places[i], fromDriver(ctx, failed[i])})
 		case ref.Number > 0 && (v == nil || v.RecordedAt > now):
 			missing.refs = append(missing.refs, driver.Ref{Key: ref.Key, At: now})
 			missing.places = append(missing.places, i)

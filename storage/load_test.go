@@ -152,6 +152,7 @@ func TestNewRefusesMetadata(t *testing.T) {
 		{Name: storage.ActorCollection},
 		{Name: storage.ArchiveCollection},
 		{Name: storage.RetentionCollection},
+		{Name: storage.SchemaCollection},
 		{Name: "a", Indexes: []driver.Index{{Path: []string{"x", "v"}, Kind: driver.KindInt}}},
 		{Name: "a.drafts", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}}},
 		{Name: "a.tags", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}, {Path: []string{"name"}, Kind: driver.KindString}}},

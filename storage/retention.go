@@ -156,10 +156,13 @@ func (s *Store) pruned(ctx context.Context, t *Type, v *driver.Version) error {
 }
 
 // PrunedError is the error of reading a document where of its version only number and time are
-// left; nil otherwise, and for nil.
+// left, or that has no form of today; nil otherwise, and for nil.
 func PrunedError(ctx context.Context, d *Document) error {
 	if !IsPruned(d) {
 		return nil
+	}
+	if d.failed != nil {
+		return fromDriver(ctx, d.failed)
 	}
 	return d.store.pruned(ctx, d.t, d.v)
 }

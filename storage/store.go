@@ -34,7 +34,10 @@ type Store struct {
 	engine       driver.Engine // as the context's actor sees it
 	all          driver.Engine // the same, for the program itself
 	guard        *guard
-	distant      bool              // the engine's database is reached over a network
+	distant      bool // the engine's database is reached over a network
+	migrating    *migrating
+	migrations   map[string]Migration // by type name
+	schema       schema
 	rememberer   driver.Rememberer // the engine, or nil
 	maxWrites    int               // that the engine takes in one commit
 	types        []*Type
@@ -91,6 +94,10 @@ func WithLimits(l Limits) Option {
 // WithLogger sets where the store logs; by default it does not.
 func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.log = l } }
 
+// WithMigrations sets how documents that were written under earlier schemas are read, by the names of
+// their types.
+func WithMigrations(by map[string]Migration) Option { return func(s *Store) { s.migrations = by } }
+
 // New makes a store of documents of the given types. It refuses metadata that
 // contradicts itself, and says where.
 func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
@@ -98,15 +105,17 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 	if err := prepareTypes(append(slices.Clone(types), own...)); err != nil {
 		return nil, err
 	}
-	guarded, guard, err := protect(engine, types)
-	if err != nil {
-		return nil, err
-	}
 	s := &Store{
-		engine: guarded, all: engine, guard: guard, types: types,
+		all: engine, types: types,
 		byName: map[string]*Type{}, byCollection: map[string]*Type{}, models: map[string]models{}, maxWrites: driver.MaxWrites,
 		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
 		names: actorNames{by: lru.New[string, knownName](namesBytes)},
+	}
+	for _, o := range opts {
+		o(s)
+	}
+	if err := s.putInFront(engine); err != nil {
+		return nil, err
 	}
 	_, s.distant = driver.As[driver.Distant](engine)
 	s.rememberer, _ = driver.As[driver.Rememberer](engine)
@@ -118,18 +127,31 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 	}
 	for _, t := range types {
 		s.byName[t.Name] = t
+		if t.Was != "" {
+			s.byName[t.Was] = t
+		}
 		for _, kept := range []*Type{t, t.drafts, t.tags} {
 			s.byCollection[kept.Collection] = kept
 		}
 		NewCollection(s, t, func(d *Document) *Document { return d })
 	}
-	for _, o := range opts {
-		o(s)
-	}
 	if s.limits.PageDefault > s.limits.PageMax {
 		return nil, fmt.Errorf("storage: the default page size %d is above the maximum %d", s.limits.PageDefault, s.limits.PageMax)
 	}
 	return s, nil
+}
+
+// putInFront puts in front of the engine what has documents in today's form, and, in front of that, what hides
+// them.
+func (s *Store) putInFront(engine driver.Engine) (err error) {
+	if s.migrating, err = migrate(engine, s.types, s.migrations, &s.schema); err != nil {
+		return err
+	}
+	if len(s.migrating.types) > 0 {
+		engine = s.migrating
+	}
+	s.engine, s.guard, err = protect(engine, s.types)
+	return err
 }
 
 // Engine is where the documents are kept, for the program itself: nothing is hidden.

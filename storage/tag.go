@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
-	"slices"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -338,21 +337,7 @@ func (l *tagged) Query(ctx context.Context, q *driver.Query) ([]*driver.Version,
 	if err != nil {
 		return nil, err
 	}
-	place := func(v *driver.Version) *driver.Position {
-		p := position(l.store.newDocument(l.t, v, 0, 0, false), q.Order)
-		return &p
-	}
-	found = slices.DeleteFunc(found, func(v *driver.Version) bool {
-		return q.After != nil && comparePositions(q.Order, place(v), q.After) <= 0 || q.Before != nil && comparePositions(q.Order, place(v), q.Before) >= 0
-	})
-	slices.SortFunc(found, func(a, b *driver.Version) int { return comparePositions(q.Order, place(a), place(b)) })
-	if most := q.Limit; most < len(found) {
-		if q.Backward {
-			return found[len(found)-most:], nil
-		}
-		return found[:most], nil
-	}
-	return found, nil
+	return l.t.page(found, q), nil
 }
 
 // keeps returns an error if nothing but a tag that was just committed keeps a version. A pruner

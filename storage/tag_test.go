@@ -142,7 +142,7 @@ func TestTags(t *testing.T) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
-	if kept, _ := storage.Held(must(e.engine.Stats(t.Context()))(t)); kept != 1 {
+	if kept, _, _ := storage.Held(must(e.engine.Stats(t.Context()))(t)); kept != 1 {
 		t.Errorf("%d documents, with tags", kept)
 	}
 }

@@ -51,6 +51,15 @@ type Field struct {
 	Auth    Auth // of a document's own field: Read and Write
 	// Erasable says that the field reads as null where it was erased, though it is NonNull.
 	Erasable bool
+	Was      Was
+}
+
+// Was says in which other form a field is in versions that were written under earlier schemas. They are
+// read in today's form, see migrating.
+type Was struct {
+	Single  bool              // of a list: one value, which reads as a list of it
+	Members []string          // of an object: the stored names of members beside it, which are in it now
+	Enum    map[string]string // of an enum: values that are called otherwise now
 }
 
 // Auth says who may do what. Nil lists of roles let in everybody, empty ones nobody.
@@ -69,7 +78,9 @@ type Type struct {
 	Collection string // where the engine keeps them, "software"
 	Fields     []Field
 	Auth       Auth
-	Keep       *Keep // nil: all versions
+	Keep       *Keep     // nil: all versions
+	Was        string    // what the type was called, and ids name it by; "": nothing else
+	Migration  Migration // of versions that were written under earlier schemas; nil: none
 
 	once   sync.Once
 	object *ObjectType // the same fields, indexed; filled by prepare
@@ -88,6 +99,7 @@ type ObjectType struct {
 	Fields []Field
 
 	byName, byStored map[string]int // of the copies that prepare makes
+	was              []int          // the fields that were in another form, or hold something that was
 }
 
 // reserved are the names that every document has; a type's own fields cannot
@@ -120,6 +132,9 @@ func prepareTypes(types []*Type) error {
 		names[t.Name], collections[t.Collection] = t, t
 	}
 	for _, t := range types {
+		if names[t.Was] != nil {
+			return fmt.Errorf("storage: type %s was called %s, and a type is called so", t.Name, t.Was)
+		}
 		for of, name := range map[string]string{"drafts": draftCollection(t), "tags": tagCollection(t)} {
 			if other := collections[name]; other != nil {
 				return fmt.Errorf("storage: the collection of type %s, %s, is that of the %s of type %s", other.Name, other.Collection, of, t.Name)
@@ -179,6 +194,9 @@ func prepareObject(in *ObjectType, done map[*ObjectType]*ObjectType) (*ObjectTyp
 			return nil, fmt.Errorf("storage: %s.%s: %w", o.Name, f.Name, err)
 		}
 		o.byName[f.Name], o.byStored[f.Stored] = i, i
+		if f.Was.Single || f.Was.Members != nil || f.Was.Enum != nil || f.Object != nil && f.Object.was != nil {
+			o.was = append(o.was, i)
+		}
 	}
 	return o, nil
 }
@@ -251,7 +269,7 @@ func (o *ObjectType) field(name string) *Field {
 }
 
 // ownTypes are the types of what asof notes for itself, which no schema has.
-func ownTypes() []*Type { return []*Type{actorType(), archiveType(), retentionType()} }
+func ownTypes() []*Type { return []*Type{actorType(), archiveType(), retentionType(), schemaType()} }
 
 // IsOwn reports whether a collection holds what asof notes for itself, and no documents.
 func IsOwn(collection string) bool {

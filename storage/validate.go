@@ -91,7 +91,7 @@ func (c *checker) document(t *Type, data []byte) error {
 	if err := t.prepare(); err != nil {
 		return err
 	}
-	if !c.object(t.object, data) {
+	if !c.object(t.object, t.object.today(data)) {
 		return fmt.Errorf("a document is a JSON object, not %s", sample(nonEmpty(data)))
 	}
 	return nil

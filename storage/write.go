@@ -419,7 +419,7 @@ func (s *Store) current(ctx context.Context, t *Type, key string) (*driver.Versi
 // engine remembers it.
 func (s *Store) base(ctx context.Context, m *mutation, ask bool) (v *driver.Version, asked bool, err error) {
 	switch {
-	case ask, m.tombstone, s.guard.types[m.t.Collection] != nil && m.expected > 0:
+	case ask, m.tombstone, (s.guard.types[m.t.Collection] != nil || s.migrating.types[m.t.Collection] != nil) && m.expected > 0:
 	case m.expected == 0:
 		return nil, false, nil
 	case s.rememberer != nil:
@@ -442,6 +442,9 @@ func isConflict(err error) bool {
 // commit makes versions at an instant. A lost race is returned as the engine's
 // *driver.ConflictError, everything else as *Error.
 func (s *Store) commit(ctx context.Context, op *operation, ws []driver.Write) (vs []*driver.Version, at driver.Instant, err error) {
+	for i := range ws {
+		ws[i].Schema = s.schema.number
+	}
 	vs, err = s.engine.Commit(ctx, ws)
 	for i := range ws {
 		s.loaded.forget(ws[i].Collection, ws[i].Key)

@@ -77,6 +77,9 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 		if !storage.IsArchived(v.Collection) { // an import finds out for itself
 			continue
 		}
+		if v.Collection == storage.SchemaCollection {
+			continue // it is about this store
+		}
 		shown := *v
 		if (!prunes[v.Collection] || v.Number == 1) && !seal.Erased(v.Seal) {
 			shown.Changed = nil // an import works it out

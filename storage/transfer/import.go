@@ -61,10 +61,11 @@ const firstVersions = 8192
 // is read to its end where something was kept, which tells whether it is damaged.
 func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportOptions) (ImportReport, error) {
 	opts = opts.withDefaults()
-	held, err := store.Engine().Stats(ctx)
+	stats, err := store.Engine().Stats(ctx)
 	if err != nil {
 		return ImportReport{}, err
 	}
+	_, _, held := storage.Held(stats)
 	src, err := openSource(r, opts.Name)
 	if err != nil {
 		return ImportReport{}, err
@@ -75,7 +76,7 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := &loader{
-		store: store, opts: opts, raw: src.raw, next: &batch{}, most: min(firstVersions, opts.BatchVersions), held: held.Versions > 0,
+		store: store, opts: opts, raw: src.raw, next: &batch{}, most: min(firstVersions, opts.BatchVersions), held: held > 0,
 	}
 	jobs := parseAhead(ctx, src, opts, store)
 	err = l.run(ctx, jobs)

@@ -1,0 +1,470 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/seal"
+)
+
+// Migration returns what a document that was written under an earlier schema is in today's form, in the
+// names under which it is stored. It gets what is stored after what @was says was done. From
+// is the number of that schema, as "asof schema list" has it; 0: it is not known, as of versions that were imported.
+// It is called from any number of goroutines. What is in today's form already it has to return as it is: versions of which something was erased are.
+type Migration func(old json.RawMessage, from uint32) (json.RawMessage, error)
+
+// migrating is an engine that returns documents in today's form, whatever schema they were written
+// under. So filters, histories, differences, permissions and drafts, which are above
+// it, know of no other. What is stored stays as it is: seals are about that, and so exports, archives and
+// imports are below.
+type migrating struct {
+	driver.Engine
+	types  map[string]*migrated // by collection; those of which documents may have another form
+	schema *schema
+}
+
+// migrated is a type of which documents may have another form.
+type migrated struct {
+	*Type
+	hook    Migration // nil: none
+	inside  string    // the member that holds the document, in a draft; "": it is the document
+	touched []string  // stored names of members that may have another form; nil: all
+}
+
+// migrate returns an engine in front of another one, which has no types where none needs it.
+func migrate(engine driver.Engine, types []*Type, hooks map[string]Migration, of *schema) (*migrating, error) {
+	e := &migrating{Engine: engine, types: map[string]*migrated{}, schema: of}
+	for name := range hooks {
+		if !slices.ContainsFunc(types, func(t *Type) bool { return t.Name == name }) {
+			return nil, fmt.Errorf("storage: there is a migration of the type %s, which does not exist", name)
+		}
+	}
+	for _, t := range types {
+		m := &migrated{Type: t, hook: hooks[t.Name]}
+		if t.object.was == nil && m.hook == nil {
+			continue
+		}
+		if m.hook == nil {
+			for _, i := range t.object.was {
+				f := &t.object.Fields[i]
+				m.touched = append(append(m.touched, f.Stored), f.Was.Members...)
+			}
+		}
+		e.types[t.Collection] = m
+		content := t.drafts.object.Fields[draftContent].Stored
+		e.types[t.drafts.Collection] = &migrated{Type: t.drafts, hook: m.hook, inside: content, touched: []string{content}}
+	}
+	return e, nil
+}
+
+// Unwrap is for driver.As.
+func (e *migrating) Unwrap() driver.Engine { return e.Engine }
+
+// upgraded is what is kept beside a version in another form.
+type upgraded struct {
+	of  *byte           // the first byte of the data
+	to  *driver.Version // in today's form
+	err error
+}
+
+// today returns a version in today's form; without its data where that was not asked for. The error says which
+// version cannot be.
+func (e *migrating) today(v *driver.Version, dataless bool) (*driver.Version, error) {
+	if v == nil || v.Op == driver.OpPruned {
+		return v, nil
+	}
+	m, from := e.types[v.Collection], seal.Schema(v.Seal)
+	if m == nil || from != 0 && from == e.schema.number {
+		return v, nil
+	}
+	if dataless {
+		to := *v
+		to.Changed, to.Data, to.Notes = m.changed(v.Changed), nil, nil
+		return &to, nil
+	}
+	var of *byte
+	if len(v.Data) > 0 {
+		of = &v.Data[0]
+	}
+	if u, ok := v.Notes.Get().(*upgraded); ok && u.of == of && (u.err != nil || u.to.SupersededAt == v.SupersededAt) {
+		return u.to, u.err
+	}
+	to := *v
+	to.Changed = m.changed(v.Changed)
+	u := &upgraded{of: of, to: &to}
+	if v.Notes != nil {
+		to.Notes = new(driver.Notes)
+	}
+	if of != nil {
+		to.Data, u.err = m.upgrade(v.Data, from)
+	}
+	if u.err != nil {
+		u.to, u.err = nil, &unreadableError{&Error{
+			Code: CodeInternal, Cause: u.err,
+			Message: fmt.Sprintf("%s %q, version %d, cannot be read in today's form: its migration %v; correct it in resolvers/migrations.go", m.Name, v.Key, v.Number, u.err),
+		}}
+	}
+	v.Notes.Keep(u)
+	return u.to, u.err
+}
+
+// unreadableError is of one version, which has no form of today.
+type unreadableError struct{ err *Error }
+
+func (e *unreadableError) Error() string { return e.err.Error() }
+
+func (e *unreadableError) Unwrap() error { return e.err }
+
+// changed are the names of the members that a version may have changed, in today's form.
+func (m *migrated) changed(names []string) []string {
+	if len(names) == 0 {
+		return names
+	}
+	if m.touched == nil { // only the migration knows
+		names = nil
+		for i := range m.object.Fields {
+			names = append(names, m.object.Fields[i].Stored)
+		}
+		slices.Sort(names)
+		return names
+	}
+	to := slices.Clone(names)
+	for _, i := range m.object.was {
+		f := &m.object.Fields[i]
+		for n, name := range to {
+			if slices.Contains(f.Was.Members, name) {
+				to[n] = f.Stored
+			}
+		}
+	}
+	slices.Sort(to)
+	return slices.Compact(to)
+}
+
+// upgrade returns data in today's form.
+func (m *migrated) upgrade(data []byte, from uint32) ([]byte, error) {
+	data = m.object.today(data)
+	if m.hook == nil {
+		return data, nil
+	}
+	if m.inside == "" {
+		return hooked(m.hook, data, from)
+	}
+	content := valueAt(data, []string{m.inside})
+	if rawjson.IsNull(content) {
+		return data, nil
+	}
+	content, err := hooked(m.hook, content, from)
+	return setAt(data, []string{m.inside}, content), err
+}
+
+// hooked calls a migration, which may do what it likes.
+func hooked(hook Migration, data []byte, from uint32) (to []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			to, err = nil, fmt.Errorf("panicked: %v", r)
+		}
+	}()
+	out, err := hook(bytes.Clone(data), from)
+	if err != nil {
+		return nil, fmt.Errorf("failed: %w", err)
+	}
+	if to, err = normal.Object(out); err != nil {
+		return nil, fmt.Errorf("returned no JSON object: %w", err)
+	}
+	return to, nil
+}
+
+// today returns an object in the form that is declared: itself, where it is in that.
+func (o *ObjectType) today(raw []byte) []byte {
+	if len(raw) == 0 || raw[0] != '{' {
+		return raw
+	}
+	for _, i := range o.was {
+		f := &o.Fields[i]
+		for _, name := range f.Was.Members {
+			was, to := valueAt(raw, []string{name}), []string{f.Stored, name}
+			if was == nil {
+				continue
+			}
+			if !rawjson.IsNull(was) && valueAt(raw, to) == nil {
+				raw = setAt(raw, to, was)
+			}
+			raw = setAt(raw, []string{name}, nil)
+		}
+		was := valueAt(raw, []string{f.Stored})
+		if is := f.today(was); !bytes.Equal(is, was) {
+			raw = setAt(raw, []string{f.Stored}, is)
+		}
+	}
+	return raw
+}
+
+func (f *Field) today(raw []byte) []byte {
+	switch {
+	case rawjson.IsNull(raw), rawjson.Erased(raw):
+		return raw
+	case !f.List:
+		return f.elementToday(raw)
+	case raw[0] != '[' && f.Was.Single:
+		return append(append([]byte{'['}, f.elementToday(raw)...), ']')
+	}
+	out := make([]byte, 0, len(raw))
+	rawjson.Elements(raw, func(start, end int) bool {
+		out = append(append(out, ','), f.elementToday(raw[start:end])...)
+		return true
+	})
+	if len(out) == 0 {
+		return raw
+	}
+	out[0] = '['
+	return append(out, ']')
+}
+
+func (f *Field) elementToday(raw []byte) []byte {
+	switch {
+	case f.Kind == KindObject:
+		return f.Object.today(raw)
+	case f.Was.Enum == nil:
+	default:
+		if was, ok := rawjson.Unquote(raw); ok && f.Was.Enum[was] != "" {
+			return rawjson.AppendString(nil, f.Was.Enum[was])
+		}
+	}
+	return raw
+}
+
+// all are versions in today's form.
+func (e *migrating) all(vs []*driver.Version, dataless bool) (out []*driver.Version, err error) {
+	out = make([]*driver.Version, len(vs))
+	for i, v := range vs {
+		if out[i], err = e.today(v, dataless); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// fields are the names that have to be read where a caller looks at some.
+func (m *migrated) fields(names []string) []string {
+	switch {
+	case len(names) == 0: // all, or none
+		return names
+	case m.touched == nil:
+		return nil
+	case slices.ContainsFunc(names, func(name string) bool { return slices.Contains(m.touched, name) }):
+		return append(slices.Clone(names), m.touched...)
+	}
+	return names
+}
+
+// Get is driver.Engine's.
+func (e *migrating) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+	m := e.types[collection]
+	if m == nil {
+		return e.Engine.Get(ctx, collection, refs, fields)
+	}
+	vs, err := e.Engine.Get(ctx, collection, refs, m.fields(fields))
+	if err != nil {
+		return nil, err
+	}
+	return e.all(vs, none(fields))
+}
+
+// none reports whether a caller looks at no data.
+func none(fields []string) bool { return fields != nil && len(fields) == 0 }
+
+// getEach is Get of the engine, which fails for each version alone where one cannot be read.
+func (s *Store) getEach(ctx context.Context, collection string, refs []driver.Ref, fields []string) (vs []*driver.Version, failed map[int]error, err error) {
+	vs, err = s.engine.Get(ctx, collection, refs, fields)
+	var unreadable *unreadableError
+	if !errors.As(err, &unreadable) {
+		return vs, nil, err
+	}
+	vs, failed = make([]*driver.Version, len(refs)), map[int]error{}
+	for i, ref := range refs {
+		one, err := s.engine.Get(ctx, collection, []driver.Ref{ref}, fields)
+		switch {
+		case errors.As(err, &unreadable):
+			failed[i] = err
+		case err != nil:
+			return nil, nil, err
+		default:
+			vs[i] = one[0]
+		}
+	}
+	return vs, failed, nil
+}
+
+// Log is driver.Engine's.
+func (e *migrating) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
+	asked := *q
+	for name, m := range e.types {
+		if len(q.Collections) == 0 || slices.Contains(q.Collections, name) {
+			asked.Hints.Changed = nil // it may be in other members
+			asked.Fields = m.fields(asked.Fields)
+		}
+	}
+	return func(yield func(*driver.Version, error) bool) {
+		for v, err := range e.Engine.Log(ctx, &asked) {
+			if err == nil {
+				v, err = e.today(v, none(q.Fields))
+			}
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// chunk is how many documents are read at once where all are.
+const chunk = 500
+
+// matching returns what meets a query's conditions, in no order: all documents are read, whose number
+// --max-read bounds, as the engine's filters and indexes are about what is stored.
+func (e *migrating) matching(ctx context.Context, m *migrated, q *driver.Query) (found []*driver.Version, err error) {
+	asked := &driver.Query{Collection: q.Collection, At: q.At, Limit: chunk, Filter: m.ofEngine(q.Filter)}
+	for {
+		vs, err := e.Engine.Query(ctx, asked)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range vs {
+			asked.After = &driver.Position{Key: v.Key}
+			if v, err = e.today(v, false); err != nil {
+				return nil, err
+			}
+			if q.Filter == nil || holds(q.Filter, v, v.Data) {
+				found = append(found, v)
+			}
+		}
+		if err := ended(ctx); err != nil || len(vs) < chunk {
+			return found, err
+		}
+	}
+}
+
+// ofEngine are those of a filter's conditions, all of which must hold, that the engine can tell.
+func (m *migrated) ofEngine(f driver.Filter) driver.Filter {
+	all, ok := f.(driver.And)
+	if !ok {
+		all = driver.And{f}
+	}
+	var own driver.And
+	for _, f := range all {
+		if f != nil && !m.touches(driver.Fields(f)) {
+			own = append(own, f)
+		}
+	}
+	return own
+}
+
+// touches reports whether any field may have another form.
+func (m *migrated) touches(fields []driver.Field) bool {
+	return slices.ContainsFunc(fields, func(f driver.Field) bool {
+		return len(f.Path) > 0 && (m.touched == nil || slices.Contains(m.touched, f.Path[0]))
+	})
+}
+
+// byEngine reports whether the engine can filter and sort: nothing is asked that may have another form, or
+// all documents were rewritten before that instant.
+func (e *migrating) byEngine(ctx context.Context, m *migrated, q *driver.Query) (bool, error) {
+	fields := driver.Fields(q.Filter)
+	for _, o := range q.Order {
+		fields = append(fields, o.Field)
+	}
+	if !m.touches(fields) {
+		return true, nil
+	}
+	return e.schema.rewritten(ctx, e.Engine, m.Collection, q.At)
+}
+
+// Query is driver.Engine's.
+func (e *migrating) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	m := e.types[q.Collection]
+	if m == nil {
+		return e.Engine.Query(ctx, q)
+	}
+	switch can, err := e.byEngine(ctx, m, q); {
+	case err != nil:
+		return nil, err
+	case can:
+		asked := *q
+		asked.Fields = m.fields(q.Fields)
+		vs, err := e.Engine.Query(ctx, &asked)
+		if err != nil {
+			return nil, err
+		}
+		return e.all(vs, none(q.Fields))
+	}
+	found, err := e.matching(ctx, m, q)
+	return m.page(found, q), err
+}
+
+// Count is driver.Engine's.
+func (e *migrating) Count(ctx context.Context, q *driver.Query) (int64, error) {
+	m := e.types[q.Collection]
+	if m == nil {
+		return e.Engine.Count(ctx, q)
+	}
+	if can, err := e.byEngine(ctx, m, q); can || err != nil {
+		if err != nil {
+			return 0, err
+		}
+		return e.Engine.Count(ctx, q)
+	}
+	found, err := e.matching(ctx, m, q)
+	return int64(len(found)), err
+}
+
+// page returns the part of documents that a query asks for, in its order.
+func (t *Type) page(found []*driver.Version, q *driver.Query) []*driver.Version {
+	type placed struct {
+		v  *driver.Version
+		at driver.Position
+	}
+	list := make([]placed, 0, len(found))
+	for _, v := range found {
+		p := placed{v, position((*Store)(nil).newDocument(t, v, 0, 0, false), q.Order)}
+		if q.After != nil && comparePositions(q.Order, &p.at, q.After) <= 0 || q.Before != nil && comparePositions(q.Order, &p.at, q.Before) >= 0 {
+			continue
+		}
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b placed) int { return comparePositions(q.Order, &a.at, &b.at) })
+	if over := len(list) - q.Limit; q.Limit > 0 && over > 0 && q.Backward {
+		list = list[over:]
+	} else if q.Limit > 0 && over > 0 {
+		list = list[:q.Limit]
+	}
+	out := make([]*driver.Version, len(list))
+	for i, p := range list {
+		out[i] = p.v
+	}
+	return out
+}
+
+// Commit is driver.Engine's. What a version changes is said of what is stored.
+func (e *migrating) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
+	asked := slices.Clone(ws)
+	for i := range asked {
+		w := &asked[i]
+		if e.types[w.Collection] == nil || w.Compare || w.Expected == 0 {
+			continue
+		}
+		before, err := e.Engine.Get(ctx, w.Collection, []driver.Ref{{Key: w.Key, Number: w.Expected}}, nil)
+		if err != nil {
+			return nil, err
+		}
+		w.Changed = normal.Changed(dataOf(before[0]), w.Data)
+	}
+	return e.Engine.Commit(ctx, asked)
+}

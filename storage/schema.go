@@ -1,0 +1,237 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/seal"
+)
+
+// SchemaCollection is where the schemas are that documents were written under, which of them is the
+// current one, and which types were rewritten under it. It is in no export: versions say the number.
+const SchemaCollection = "asof_schemas"
+
+// The keys of its documents. That of a schema is its number, in hexadecimal digits.
+const (
+	currentSchema = "current"
+	rewrittenType = "rewritten " // and the collection
+)
+
+func schemaType() *Type {
+	t := &Type{Name: SchemaCollection, Collection: SchemaCollection}
+	for _, name := range []string{"sdl", "schema"} { // see schemaNote
+		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
+	}
+	return t
+}
+
+type schemaNote struct {
+	SDL    string `json:"sdl,omitempty"`    // of a schema
+	Schema string `json:"schema,omitempty"` // of the others: its key
+}
+
+// schema is the one that a store's types are made from.
+type schema struct {
+	number uint32 // 0: it is not known
+}
+
+func schemaKey(number uint32) string { return fmt.Sprintf("%08x", number) }
+
+// SchemaNumber identifies a schema, the same in all stores: the first 32 bits of a hash of what codegen writes
+// of it, which is what documents can hold.
+func SchemaNumber(sdl string) uint32 {
+	sum := sha256.Sum256([]byte(sdl))
+	return max(1, binary.BigEndian.Uint32(sum[:])) // 0 is for none
+}
+
+// UseSchema says which schema the types are made from. It notes that in the store, unless nothing may be
+// written there. A program that opens a store calls it once, before the store is used.
+func (s *Store) UseSchema(ctx context.Context, sdl string, note bool) error {
+	s.schema.number = SchemaNumber(sdl)
+	if !note {
+		return nil
+	}
+	key := schemaKey(s.schema.number)
+	for {
+		err := s.noteSchema(ctx, key, schemaNote{SDL: sdl})
+		if err == nil {
+			err = s.noteSchema(ctx, currentSchema, schemaNote{Schema: key})
+		}
+		if !isConflict(err) { // with another server that starts
+			return fromDriver(ctx, err)
+		}
+	}
+}
+
+// noteSchema notes something, unless it is noted already.
+func (s *Store) noteSchema(ctx context.Context, key string, note schemaNote) error {
+	vs, err := s.all.Get(ctx, SchemaCollection, []driver.Ref{{Key: key, At: latest}}, nil)
+	if err != nil {
+		return err
+	}
+	if is, err := readSchemaNote(vs[0]); err != nil || is == note {
+		return err
+	}
+	_, err = s.noteOwn(ctx, SchemaCollection, key, vs[0], note)
+	return err
+}
+
+func readSchemaNote(v *driver.Version) (note schemaNote, err error) {
+	if live(v) {
+		err = json.Unmarshal(v.Data, &note)
+	}
+	return note, err
+}
+
+// rewritten reports whether all documents of a type that were current at an instant have today's form.
+func (s *schema) rewritten(ctx context.Context, engine driver.Engine, collection string, at driver.Instant) (bool, error) {
+	vs, err := engine.Get(ctx, SchemaCollection, []driver.Ref{{Key: currentSchema, At: at}, {Key: rewrittenType + collection, At: at}}, nil)
+	if err != nil {
+		return false, err
+	}
+	for _, v := range vs {
+		if note, err := readSchemaNote(v); err != nil || note.Schema != schemaKey(s.number) {
+			return false, err
+		}
+	}
+	loaded, err := engine.Loaded(ctx) // what was loaded may be current at that instant
+	return loaded < vs[1].RecordedAt, err
+}
+
+// maxRewrites is how often Rewrite looks for documents that others have written meanwhile.
+const maxRewrites = 10
+
+// Rewrite writes the current documents of a type in today's form, where they have another one, as new
+// versions, and returns how many it wrote. When it has succeeded, filters and orders of reads from then on
+// are the engine's again. It can be repeated, and several may run at once.
+func (s *Store) Rewrite(ctx context.Context, t *Type) (written int, err error) {
+	if s.migrating.types[t.Collection] == nil {
+		return 0, nil
+	}
+	for range maxRewrites {
+		n, missed, err := s.rewriteOnce(ctx, t)
+		if written += n; err != nil {
+			return written, fromDriver(ctx, err)
+		}
+		if n == 0 && !missed {
+			return written, s.noteRewritten(ctx, t)
+		}
+	}
+	return written, errorf(CodeUnavailable, "others write %s in an earlier form all the time: end the servers that have an earlier schema, and begin again", t.Plural)
+}
+
+// noteRewritten notes a new version even where there is one of that schema, as its time tells.
+func (s *Store) noteRewritten(ctx context.Context, t *Type) error {
+	key := rewrittenType + t.Collection
+	vs, err := s.all.Get(ctx, SchemaCollection, []driver.Ref{{Key: key, At: latest}}, nil)
+	if err == nil {
+		_, err = s.noteOwn(ctx, SchemaCollection, key, vs[0], schemaNote{Schema: schemaKey(s.schema.number)})
+	}
+	if isConflict(err) { // another one has noted it
+		return nil
+	}
+	return fromDriver(ctx, err)
+}
+
+// rewriteOnce rewrites what is there when it begins. Missed says that another writer was faster.
+func (s *Store) rewriteOnce(ctx context.Context, t *Type) (written int, missed bool, err error) {
+	now, err := s.all.Now(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	q := &driver.Query{Collection: t.Collection, At: now, Limit: chunk}
+	for {
+		vs, err := s.all.Query(ctx, q)
+		if err != nil {
+			return written, missed, err
+		}
+		for _, v := range vs {
+			q.After = &driver.Position{Key: v.Key}
+			wrote, err := s.rewriteDocument(ctx, v)
+			switch {
+			case isConflict(err):
+				missed = true
+			case err != nil:
+				return written, missed, err
+			case wrote:
+				written++
+			}
+		}
+		if len(vs) < chunk {
+			return written, missed, nil
+		}
+	}
+}
+
+func (s *Store) rewriteDocument(ctx context.Context, v *driver.Version) (written bool, err error) {
+	to, err := s.migrating.today(v, false)
+	if err != nil || bytes.Equal(to.Data, v.Data) {
+		return false, err
+	}
+	w := driver.Write{
+		ID: newID(), Collection: v.Collection, Key: v.Key, Expected: v.Number, Op: driver.OpUpdate, Author: "asof",
+		Message: "Rewritten in the form of schema " + schemaKey(s.schema.number), Changed: normal.Changed(v.Data, to.Data), Data: to.Data, Schema: s.schema.number,
+	}
+	_, err = driver.CommitOne(ctx, s.all, &w)
+	s.feed.wake()
+	return err == nil, err
+}
+
+// KnownSchema is a schema that a store was opened with.
+type KnownSchema struct {
+	Number, SDL string
+	Since       driver.Instant // when that was, for the first time
+	Versions    int64          // of documents, that were written under it
+	Current     bool
+}
+
+// Schemas returns the schemas that a store was opened with, oldest first. It reads all versions; the first
+// one, without SDL, stands for those whose schema is not known.
+func (s *Store) Schemas(ctx context.Context) ([]KnownSchema, error) {
+	list := []KnownSchema{{}}
+	current := ""
+	for v, err := range s.all.Log(ctx, &driver.LogQuery{Collections: []string{SchemaCollection}}) {
+		if err != nil {
+			return nil, fromDriver(ctx, err)
+		}
+		note, err := readSchemaNote(v)
+		switch {
+		case err != nil:
+			return nil, err
+		case v.Key == currentSchema:
+			current = note.Schema
+		case note.SDL != "":
+			list = append(list, KnownSchema{Number: v.Key, SDL: note.SDL, Since: v.RecordedAt})
+		}
+	}
+	q := &driver.LogQuery{Fields: []string{}}
+	for _, t := range s.types {
+		q.Collections = append(q.Collections, t.Collection)
+	}
+	for v, err := range s.all.Log(ctx, q) {
+		if err != nil {
+			return nil, fromDriver(ctx, err)
+		}
+		number := ""
+		if known := seal.Schema(v.Seal); known != 0 {
+			number = schemaKey(known)
+		}
+		i := slices.IndexFunc(list, func(k KnownSchema) bool { return k.Number == number })
+		if i < 0 { // of another store
+			i = len(list)
+			list = append(list, KnownSchema{Number: number})
+		}
+		list[i].Versions++
+	}
+	for i := range list {
+		list[i].Current = current != "" && list[i].Number == current
+	}
+	return list, nil
+}
