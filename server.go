@@ -18,7 +18,7 @@ func main() {
 	// The first signal ends the program in good order, a second one at once.
 	context.AfterFunc(ctx, stop)
 	m := app.Main{
-		Types: model.Types, Schema: resolvers.NewSchema,
+		Types: model.Types, Schema: resolvers.NewSchema, SDL: resolvers.SDL, Migrations: resolvers.Migrations(),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Now: time.Now,
 	}
 	os.Exit(m.Run(ctx, os.Args[1:]))

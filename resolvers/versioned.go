@@ -13,6 +13,49 @@ import (
 	"github.com/asof/asof/storage"
 )
 
+// SDL is what documents can hold, by schema.graphqls. Its hash is the schema's number.
+const SDL = "type Project @versioned(collection: \"software\") {\n" +
+	"  name: String!\n" +
+	"  description: String!\n" +
+	"  websiteUrl: String @stored(as: \"website_url\")\n" +
+	"  sourceCodeUrl: String @stored(as: \"source_code_url\")\n" +
+	"  demoUrl: String @stored(as: \"demo_url\")\n" +
+	"  licenses: [License]! @ref\n" +
+	"  platforms: [Platform]! @ref\n" +
+	"  tags: [Tag]! @ref\n" +
+	"  relatedSoftwareUrl: String @stored(as: \"related_software_url\")\n" +
+	"  stars: Int @stored(as: \"stargazers_count\")\n" +
+	"  archived: Boolean\n" +
+	"  updatedAt: Date @stored(as: \"updated_at\")\n" +
+	"  currentRelease: Release @stored(as: \"current_release\")\n" +
+	"  commitHistory: JSON @stored(as: \"commit_history\")\n" +
+	"}\n" +
+	"type Tag @versioned(collection: \"tags\") {\n" +
+	"  name: String!\n" +
+	"  description: String!\n" +
+	"  relatedTags: [Tag] @ref @stored(as: \"related_tags\")\n" +
+	"  delegateTo: [Link!] @stored(as: \"delegate_to\")\n" +
+	"  externalLinks: [Link!] @stored(as: \"external_links\")\n" +
+	"  redirect: [Link!]\n" +
+	"}\n" +
+	"type License @versioned(collection: \"licenses\") {\n" +
+	"  identifier: String!\n" +
+	"  name: String\n" +
+	"  url: String\n" +
+	"}\n" +
+	"type Platform @versioned(collection: \"platforms\") {\n" +
+	"  name: String!\n" +
+	"  description: String!\n" +
+	"}\n" +
+	"type Release {\n" +
+	"  tag: String\n" +
+	"  publishedAt: Date @stored(as: \"published_at\")\n" +
+	"}\n" +
+	"type Link {\n" +
+	"  title: String\n" +
+	"  url: String\n" +
+	"}\n"
+
 // Resolver holds what the resolvers need. Its fields are not exported, as its
 // methods have the names of types and root fields.
 type Resolver struct {

@@ -38,9 +38,9 @@ func TestCheckListsWhatDoesNotFit(t *testing.T) {
 	if status, out, errs := run(t, past.String(), "import", "-", "--lenient", store("odd.db")); status != 0 {
 		t.Errorf("lenient import: status %d: %s%s", status, out, errs)
 	}
-	const want = `Tag.description does not fit the schema, which expects String!, in 1 version, 1 of them current; first "b" version 1 has nothing
-Tag.name does not fit the schema, which expects String, in 9 versions, 0 of them current; first "c" version 1 has the number 0, "c" version 2 has the number 1, "c" version 3 has the number 2
-Tag.related_tags[] does not fit the schema, which expects a string (the key of a Tag), in 9 versions, 0 of them current; first "c" version 1 has the number 1, "c" version 2 has the number 1, "c" version 3 has the number 1
+	const want = `1 version of 1 document lack the required field Tag.description, 1 of them current; first "b" version 1 has nothing
+Tag.name does not fit the schema, which expects String, in 9 versions of 1 document, 0 of them current; first "c" version 1 has the number 0, "c" version 2 has the number 1, "c" version 3 has the number 2
+Tag.related_tags[] does not fit the schema, which expects a string (the key of a Tag), in 9 versions of 1 document, 0 of them current; first "c" version 1 has the number 1, "c" version 2 has the number 1, "c" version 3 has the number 1
 `
 	if status, out, errs := run(t, "", "check", store("odd.db")); status != 0 || !strings.Contains(out, want) {
 		t.Errorf("check: status %d: %s%s", status, out, errs)

@@ -60,9 +60,11 @@ func (m *Main) exportFile(ctx context.Context) (err error) {
 // is expected there. There are no more ways than the schema has fields.
 type mismatches struct {
 	field, expected   string
+	missing           bool // there is no value, and it is required
 	versions, current int64
-	first             []string // some of them, in words
-	key               string   // of the version that was counted last
+	documents         map[string]struct{} // by key; they have one type
+	first             []string            // some of them, in words
+	key               string              // of the version that was counted last
 	version           int
 }
 
@@ -74,6 +76,7 @@ func (w *mismatches) add(f storage.Mismatch) {
 		return // another element of the same list
 	}
 	w.key, w.version = f.Key, f.Version
+	w.documents[f.Key] = struct{}{}
 	w.versions++
 	if f.Current {
 		w.current++
@@ -85,20 +88,19 @@ func (w *mismatches) add(f storage.Mismatch) {
 
 // printMismatches counts the versions, of all times, that do not fit the schema, by field, and
 // names the first. They are errors when they are read, and none here.
-func (m *Main) printMismatches(ctx context.Context, engine driver.Engine) error {
-	store, err := storage.New(engine, m.Types)
-	if err != nil {
-		return err
-	}
+func (m *Main) printMismatches(ctx context.Context, store *storage.Store) error {
 	var ways []*mismatches
-	type way struct{ field, expected string }
+	type way struct {
+		field, expected string
+		missing         bool
+	}
 	byWay := map[way]*mismatches{}
 	index := regexp.MustCompile(`\[\d+\]`)
 	if err := store.Mismatches(ctx, func(f storage.Mismatch) {
-		at := way{f.Type.Name + "." + index.ReplaceAllString(f.Err.Path, "[]"), f.Err.Expected}
+		at := way{f.Type.Name + "." + index.ReplaceAllString(f.Err.Path, "[]"), f.Err.Expected, f.Err.Missing}
 		w := byWay[at]
 		if w == nil {
-			w = &mismatches{field: at.field, expected: at.expected}
+			w = &mismatches{field: at.field, expected: at.expected, missing: at.missing, documents: map[string]struct{}{}}
 			byWay[at] = w
 			ways = append(ways, w)
 		}
@@ -107,14 +109,19 @@ func (m *Main) printMismatches(ctx context.Context, engine driver.Engine) error 
 		return err
 	}
 	for _, w := range ways {
-		if _, err := fmt.Fprintf(m.Stdout, "%s does not fit the schema, which expects %s, in %s, %d of them current; first %s\n",
-			w.field, w.expected, plural(w.versions, "version"), w.current, strings.Join(w.first, ", ")); err != nil {
+		which := fmt.Sprintf("%s of %s", plural(w.versions, "version"), plural(int64(len(w.documents)), "document"))
+		text := fmt.Sprintf("%s does not fit the schema, which expects %s, in %s", w.field, w.expected, which)
+		if w.missing {
+			text = fmt.Sprintf("%s lack the required field %s", which, w.field)
+		}
+		if _, err := fmt.Fprintf(m.Stdout, "%s, %d of them current; first %s\n", text, w.current, strings.Join(w.first, ", ")); err != nil {
 			return err
 		}
 	}
-	if len(ways) > 0 {
-		_, err = fmt.Fprintln(m.Stdout, "reading what does not fit is an error until it is declared so; of current versions also until the document is updated")
+	if len(ways) == 0 {
+		return nil
 	}
+	_, err := fmt.Fprintln(m.Stdout, "reading what does not fit is an error until it is declared so; of current versions also until the document is updated")
 	return err
 }
 
@@ -147,7 +154,11 @@ func (m *Main) check(ctx context.Context) (err error) {
 	if problems > 0 {
 		return fmt.Errorf("%s has %s", m.storeName(), plural(problems, "problem"))
 	}
-	if err := m.printMismatches(ctx, engine); err != nil {
+	store, err := m.typed(ctx, engine)
+	if err == nil {
+		err = m.printMismatches(ctx, store)
+	}
+	if err != nil {
 		return err
 	}
 	stats, err := engine.Stats(ctx)
@@ -155,7 +166,7 @@ func (m *Main) check(ctx context.Context) (err error) {
 		return err
 	}
 	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %s now, %s in all, with those of deleted documents\n",
-		m.storeName(), held(stats), plural(stats.Versions, "version"))
+		m.storeName(), held(stats), heldVersions(stats))
 	return errors.Join(err, writing)
 }
 
@@ -201,11 +212,16 @@ func plural(n int64, what string) string {
 
 // held says how many documents, and drafts where there are any, the store of the statistics has.
 func held(stats driver.Stats) string {
-	documents, drafts := storage.Held(stats)
+	documents, drafts, _ := storage.Held(stats)
 	if drafts == 0 {
 		return plural(documents, "document")
 	}
 	return plural(documents, "document") + " and " + plural(drafts, "draft")
+}
+
+func heldVersions(stats driver.Stats) string {
+	_, _, versions := storage.Held(stats)
+	return plural(versions, "version")
 }
 
 func called(file string) string {

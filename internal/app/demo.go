@@ -21,11 +21,12 @@ import (
 func (m *Main) greeting(ctx context.Context, addr string, engine driver.Engine, stats driver.Stats, schema *ast.Schema) (string, error) {
 	base := "http://" + addr
 	text := fmt.Sprintf("asof serves %s (%s, %s)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
-		m.storeName(), held(stats), plural(stats.Versions, "version"), base, base)
+		m.storeName(), held(stats), heldVersions(stats), base, base)
+	_, _, versions := storage.Held(stats)
 	switch {
-	case stats.Versions == 0 && demo.Fits(m.Types) == nil:
+	case versions == 0 && demo.Fits(m.Types) == nil:
 		text += "\nThe store is empty. Fill it with \"asof import FILE\", or start with --demo to look around.\n"
-	case stats.Versions == 0:
+	case versions == 0:
 		text += "\nThe store is empty. Fill it with \"asof import FILE\" or by mutations; the Playground has a first query.\n"
 	case m.flags.Serve.Demo:
 		there, err := demo.Filled(ctx, engine)

@@ -78,14 +78,24 @@ func (m *Main) openStore(ctx context.Context) (*storage.Store, error) {
 	if every := verified[m.flags.Serve.Verify]; m.command == "serve" && every > 0 {
 		engine = storage.VerifyReads(engine, every)
 	}
-	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(m.logger()), storage.WithLimits(m.flags.Serve.Limits.storage()))
-	if err == nil {
-		err = store.LearnPruned(ctx)
-	}
+	store, err := m.typed(ctx, engine)
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
 	return store, nil
+}
+
+// typed gives the documents of an engine their types.
+func (m *Main) typed(ctx context.Context, engine driver.Engine) (*storage.Store, error) {
+	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(m.logger()), storage.WithLimits(m.flags.Serve.Limits.storage()), storage.WithMigrations(m.Migrations))
+	if err == nil {
+		err = store.LearnPruned(ctx)
+	}
+	if err == nil && m.SDL != "" {
+		writes := m.command == "serve" && !m.flags.Serve.ReadOnly || m.command == "schema apply"
+		err = store.UseSchema(ctx, m.SDL, writes)
+	}
+	return store, err
 }
 
 // openSQLite opens the store in a file, and makes one where the command may.
@@ -103,7 +113,7 @@ func (m *Main) openSQLite(ctx context.Context, path string) (driver.Engine, erro
 
 // readOnly reports whether the command leaves the store as it is.
 func (m *Main) readOnly() bool {
-	return !m.makesStore() && !m.flags.Check.Repair && m.command != "erase" && (m.command != "prune" || m.flags.Prune.DryRun)
+	return !m.makesStore() && !m.flags.Check.Repair && m.command != "erase" && m.command != "schema apply" && (m.command != "prune" || m.flags.Prune.DryRun)
 }
 
 // makesStore reports whether the command makes a store where there is none.

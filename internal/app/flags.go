@@ -36,6 +36,7 @@ type flags struct {
 	Erase   eraseFlags   `cmd:"" help:"Replace the name of an author everywhere, and give the space back to the file. Values are erased by mutations."`
 	Check   checkFlags   `cmd:"" help:"Read the whole store and report what is wrong with it."`
 	Verify  verifyFlags  `cmd:"" help:"Say whether the history is still the one that was seen earlier, by the hash of a version or a checkpoint."`
+	Schema  schemaFlags  `cmd:"" help:"Say what a change of the schema means for what is stored, and rewrite documents in today's form."`
 	Token   tokenFlags   `cmd:"" help:"Make and revoke the API tokens in a file."`
 	Health  healthFlags  `cmd:"" help:"Ask a server on this machine whether it can answer requests; the exit status tells."`
 

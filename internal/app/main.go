@@ -40,6 +40,8 @@ import (
 type Main struct {
 	Types          []*storage.Type                               // of all documents
 	Schema         func(*storage.Store) graphql.ExecutableSchema // that answers for them, called once for a store
+	SDL            string                                        // what documents can hold; "": it is not noted in stores
+	Migrations     map[string]storage.Migration                  // of what was written under earlier schemas, by type
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Now            func() time.Time
@@ -163,6 +165,12 @@ func (m *Main) run(ctx context.Context) error {
 		return m.checkpoint(ctx)
 	case "verify":
 		return m.verify(ctx)
+	case "schema diff", "schema diff <old>":
+		return m.schemaDiff(ctx)
+	case "schema list":
+		return m.schemaList(ctx)
+	case "schema apply":
+		return m.schemaApply(ctx)
 	case "prune":
 		return m.prune(ctx)
 	case "erase":

@@ -61,10 +61,10 @@ func (c *engineCollector) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(name, help string, value int64) {
 		metrics <- prometheus.MustNewConstMetric(engineGauge(name, help), prometheus.GaugeValue, float64(value))
 	}
-	documents, drafts := storage.Held(*stats)
+	documents, drafts, versions := storage.Held(*stats)
 	gauge("documents", "Documents in the store that are not deleted.", documents)
 	gauge("drafts", "Drafts that were neither approved nor discarded.", drafts)
-	gauge("versions", "Versions in the store.", stats.Versions)
+	gauge("versions", "Versions in the store.", versions)
 	gauge("bytes", "Bytes that the store takes on disk.", stats.Bytes)
 	if stats.Commits > 0 {
 		counter := func(name, help string, value int64) {

@@ -40,8 +40,8 @@ func TestBuiltServer(t *testing.T) {
 	}
 	root := codegentest.Root(t)
 	blocks := codeBlocks(t, filepath.Join(root, "docs", "adding-a-type.md"))
-	if len(blocks) != 3 {
-		t.Fatalf("the document has %d code blocks, not a type, a mutation and a query", len(blocks))
+	if len(blocks) != 4 {
+		t.Fatalf("the document has %d code blocks, not a type, a mutation, a query, and a type that has changed", len(blocks))
 	}
 	var sdl strings.Builder
 	for _, file := range []string{
@@ -54,7 +54,7 @@ func TestBuiltServer(t *testing.T) {
 		}
 		sdl.Write(append(b, '\n'))
 	}
-	sdl.WriteString(blocks[0])
+	sdl.WriteString(blocks[0] + blocks[3])
 	readme := codeBlocks(t, filepath.Join(root, "README.md"))
 	sdl.WriteString(readme[len(readme)-1])
 	protected := codeBlocks(t, filepath.Join(root, "docs", "permissions.md"))

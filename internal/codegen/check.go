@@ -63,6 +63,9 @@ func (r *reader) checkFields(typ string, fields []*Field, nested bool) {
 		}
 		r.checkIndex(where, f, nested)
 	}
+	for _, f := range fields {
+		r.checkWas(typ, f, stored)
+	}
 }
 
 func (r *reader) checkIndex(where string, f *Field, nested bool) {
@@ -193,6 +196,13 @@ func (r *reader) checkTypeNames() {
 			r.problems.add(w.pos, "type %s has the name of %s; choose another one", w.name, by)
 		default:
 			owners[w.name] = "type " + w.name
+		}
+	}
+	for _, d := range c.Documents {
+		if by := owners[d.Was]; d.Was != "" && by != "" {
+			r.problems.add(d.pos, "type %s: @was(name: %q) is the name of %s, which ids name by it", d.Name, d.Was, by)
+		} else if d.Was != "" {
+			owners[d.Was] = "what type " + d.Name + " was"
 		}
 	}
 	for _, w := range all {

@@ -27,9 +27,12 @@ func directiveSpecs() map[string]directiveSpec {
 		"versioned": {on: onType, args: []directiveArg{
 			{name: "collection", kinds: text}, {name: "plural", kinds: text}, {name: "keep"},
 		}},
-		"ref":        {on: onField},
-		"index":      {on: onField},
-		"stored":     {on: onField, args: []directiveArg{{name: "as", kinds: text, required: true}}},
+		"ref":    {on: onField},
+		"index":  {on: onField},
+		"stored": {on: onField, args: []directiveArg{{name: "as", kinds: text, required: true}}},
+		"was": {on: "a @versioned type, a field or an enum value", args: []directiveArg{
+			{name: "name", kinds: text}, {name: "single"}, {name: "members"},
+		}},
 		"default":    {on: onField, args: []directiveArg{{name: "value", required: true}}},
 		"deprecated": {on: onField, args: []directiveArg{{name: "reason", kinds: text}}},
 		"auth": {on: "a @versioned type or a field of one", args: []directiveArg{
@@ -53,7 +56,7 @@ func (r *reader) directives(list ast.DirectiveList, place string, allowed ...str
 		spec, known := specs[d.Name]
 		switch {
 		case !known:
-			r.problems.add(d.Position, "unknown directive @%s; the directives are @versioned, @ref, @stored, @index, @default, @auth and @deprecated", d.Name)
+			r.problems.add(d.Position, "unknown directive @%s; the directives are @versioned, @ref, @stored, @index, @default, @was, @auth and @deprecated", d.Name)
 			continue
 		case !slices.Contains(allowed, d.Name):
 			r.problems.add(d.Position, "@%s cannot stand on %s; it belongs on %s", d.Name, place, spec.on)
@@ -160,6 +163,16 @@ directive @auth(
   "Of a type: which documents may be read and written, as in: owner = $sub. Names are fields, those after $ claims of who asks."
   rows: String
 ) on OBJECT | FIELD_DEFINITION
+
+"What something was in versions that were written before; they are read as what it is now."
+directive @was(
+  "Its name. A type keeps its collection and the ids that begin with that name, a field its name in the stored document; an enum value that is stored reads as the new one."
+  name: String
+  "Of a list: it was one value, which reads as a list of that."
+  single: Boolean
+  "Of a field with a nested type: the stored names of fields that were beside it, and are in it now."
+  members: [String!]
+) on OBJECT | FIELD_DEFINITION | ENUM_VALUE
 
 "The value that the field has in versions that lack it, and in new documents that do not give it."
 directive @default(

@@ -110,7 +110,7 @@ func renderGo(file, name string, data any) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New(name).Funcs(template.FuncMap{"index": fieldIndex, "goName": goName, "verbs": mutationVerbs, "lower": strings.ToLower}).Parse(text)
+	t, err := template.New(name).Funcs(template.FuncMap{"index": fieldIndex, "goName": goName, "verbs": mutationVerbs, "lower": strings.ToLower, "quoted": quotedLines}).Parse(text)
 	if err != nil {
 		return fmt.Errorf("template %s: %w", name, err)
 	}

@@ -116,6 +116,9 @@ func (f *Field) Metadata() string {
 	if f.Default != "" {
 		parts = append(parts, "Default: json.RawMessage("+strconv.Quote(f.Default)+")")
 	}
+	if was := f.wasMetadata(); was != "" {
+		parts = append(parts, was)
+	}
 	if auth := f.Auth.Metadata(); auth != "" {
 		parts = append(parts, auth)
 	}

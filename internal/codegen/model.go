@@ -53,6 +53,7 @@ type Document struct {
 	Fields      []*Field
 	Auth        Auth
 	Keep        Keep
+	Was         string // what it was called; "": nothing else
 
 	pos *ast.Position
 }
@@ -87,6 +88,7 @@ type EnumValue struct {
 	Name        string
 	Description string
 	Deprecated  string // a rendered @deprecated, or ""
+	Was         string // what it was called; "": nothing else
 }
 
 // Field is one field of a document or an object.
@@ -106,6 +108,7 @@ type Field struct {
 	Deprecated  string // a rendered @deprecated, or ""
 	Auth        Auth
 	Erasable    bool // required, and yet null where it was erased
+	Was         Was
 
 	// KeyName is the generated field of a reference's keys: "tagKeys".
 	KeyName string

@@ -69,7 +69,7 @@ func (r *reader) declare() {
 			r.problems.add(s.Position, "a schema block is not needed: Query and Mutation are generated")
 		}
 		for _, d := range doc.Directives {
-			r.problems.add(d.Position, "directive @%s: directives cannot be declared here; use @versioned, @ref, @stored, @index, @default, @auth and @deprecated", d.Name)
+			r.problems.add(d.Position, "directive @%s: directives cannot be declared here; use @versioned, @ref, @stored, @index, @default, @was, @auth and @deprecated", d.Name)
 		}
 		for _, e := range doc.Extensions {
 			r.problems.add(e.Position, "extend %s: write the whole type in one place", e.Name)
@@ -127,7 +127,7 @@ func isRootType(name string) bool {
 }
 
 func (r *reader) declareDocument(def *ast.Definition) {
-	dirs := r.directives(def.Directives, onType, "versioned", "auth")
+	dirs := r.directives(def.Directives, onType, "versioned", "was", "auth")
 	args := dirs["versioned"]
 	d := &Document{Name: def.Name, Description: def.Description, Singular: lowerFirst(def.Name), pos: def.Position}
 	d.Auth, d.Keep = r.auth(dirs["auth"]), r.keep(args["keep"])
@@ -139,6 +139,9 @@ func (r *reader) declareDocument(def *ast.Definition) {
 		}
 	}
 	d.Collection = d.Plural
+	if was := r.was(def.Name, dirs["was"], "name"); was.Name != "" {
+		d.Was, d.Collection = was.Name, plural(lowerFirst(was.Name))
+	}
 	if v := args["collection"]; v != nil {
 		d.Collection = v.Raw
 	}
@@ -154,7 +157,7 @@ func (r *reader) declareEnum(def *ast.Definition) {
 	}
 	seen := map[string]bool{}
 	for _, v := range def.EnumValues {
-		dirs := r.directives(v.Directives, "an enum value", "deprecated")
+		dirs := r.directives(v.Directives, "an enum value", "deprecated", "was")
 		switch {
 		case seen[v.Name]:
 			r.problems.add(v.Position, "%s.%s is declared twice", def.Name, v.Name)
@@ -164,8 +167,9 @@ func (r *reader) declareEnum(def *ast.Definition) {
 			r.problems.add(v.Position, "%s.%s: true, false and null cannot be enum values", def.Name, v.Name)
 		}
 		seen[v.Name] = true
-		e.Values = append(e.Values, EnumValue{Name: v.Name, Description: v.Description, Deprecated: deprecated(dirs)})
+		e.Values = append(e.Values, EnumValue{Name: v.Name, Description: v.Description, Deprecated: deprecated(dirs), Was: r.was(def.Name+"."+v.Name, dirs["was"], "name").Name})
 	}
+	r.checkWasValues(e)
 	r.enums[def.Name] = e
 	r.catalogue.Enums = append(r.catalogue.Enums, e)
 }
@@ -201,13 +205,20 @@ func (r *reader) fieldsOf(def *ast.Definition, nested bool) []*Field {
 
 // field reads one field; nil where its type is not usable at all.
 func (r *reader) field(def *ast.Definition, fd *ast.FieldDefinition, nested bool) *Field {
-	dirs := r.directives(fd.Directives, onField, "ref", "stored", "index", "default", "deprecated", "auth")
+	dirs := r.directives(fd.Directives, onField, "ref", "stored", "was", "index", "default", "deprecated", "auth")
 	f := &Field{
 		Name: fd.Name, Stored: fd.Name, Description: fd.Description, NonNull: fd.Type.NonNull,
 		Deprecated: deprecated(dirs), typ: fd.Type, pos: fd.Position,
 	}
 	if v := dirs["stored"]["as"]; v != nil {
 		f.Stored = v.Raw
+	}
+	f.Was = r.was(def.Name+"."+fd.Name, dirs["was"], "name", "single", "members")
+	if f.Was.Name != "" {
+		if f.Stored != f.Name {
+			r.problems.add(fd.Position, "%s.%s: @was(name:) and @stored(as:) are both the name in the stored document; leave one out", def.Name, fd.Name)
+		}
+		f.Stored = f.Was.Name
 	}
 	_, f.Indexed = dirs["index"]
 	if len(fd.Arguments) > 0 {

@@ -178,7 +178,7 @@ func (r row) document(day string) *project {
 // The store's types must be those of the software catalogue.
 func Fill(ctx context.Context, store *storage.Store) (bool, error) {
 	stats, err := store.Engine().Stats(ctx)
-	if err != nil || stats.Versions > 0 {
+	if _, _, versions := storage.Held(stats); err != nil || versions > 0 {
 		return false, err
 	}
 	versions, err := Versions()
