@@ -231,7 +231,8 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	}
 	pg.cursor = func(dst []byte, d *Document) []byte {
 		pos := position(d, q.Order)
-		return appendCursor(dst, hash(), q.At, append([]driver.Value{pos.Key}, pos.Values...)...)
+		var room [8]driver.Value
+		return appendCursor(dst, hash(), q.At, append(append(room[:0], pos.Key), pos.Values...)...)
 	}
 	if pg.count = count; !more && p.after == nil && p.before == nil {
 		pg.count = known(len(vs)) // the page is the whole list
