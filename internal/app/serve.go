@@ -78,11 +78,9 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, site.engine.Close()) }()
-	rate := m.flags.Serve.PruneRate
-	if m.flags.Serve.ReadOnly {
-		rate = 0
+	if pruning := newPruning(site.store, m.flags.Serve.PruneRate, site.metrics, logger); !m.flags.Serve.ReadOnly {
+		defer pruning.start(ctx)()
 	}
-	defer newPruning(site.store, rate, site.metrics, logger).start(ctx)()
 	defer m.startArchive(ctx, site)()
 	defer m.startCheckpoints(ctx, site)()
 	defer limitMemory(m.flags.Serve.Limits.memory())()
