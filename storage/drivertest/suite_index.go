@@ -39,9 +39,15 @@ type indexHistory struct {
 
 func (h *indexHistory) run() {
 	const documents = 90
+	some := func(n int) int {
+		if raced {
+			return n / 4
+		}
+		return n
+	}
 	h.at = 1_000_000
 	// In order, as an import does; at times many versions share an instant.
-	for range 14 {
+	for range some(14) {
 		var vs []driver.Version
 		for range 500 {
 			if h.gen.chance(60) {
@@ -55,10 +61,10 @@ func (h *indexHistory) run() {
 		h.at++
 		h.load(vs)
 	}
-	h.compare(60)
+	h.compare(some(60))
 	// Back in time: documents that are loaded late, each over all that time,
 	// over a short part of it, or with all of its versions together.
-	for i := range 60 {
+	for i := range some(60) {
 		key := fmt.Sprintf("late%d", i)
 		span := pick(h.gen, []driver.Instant{h.at, h.at / 20, 200})
 		from := 1 + driver.Instant(h.gen.Int64N(int64(h.at-span)+1))
@@ -75,7 +81,7 @@ func (h *indexHistory) run() {
 		}
 		h.load(vs)
 	}
-	h.compare(60)
+	h.compare(some(60))
 	// Forward again, by commits.
 	for range 300 {
 		key := fmt.Sprintf("k%d", h.gen.IntN(documents))
@@ -86,13 +92,13 @@ func (h *indexHistory) run() {
 		}))
 		h.clock.move(time.Microsecond)
 	}
-	h.compare(60)
+	h.compare(some(60))
 	h.reopen(driver.Collection{Name: collection, Indexes: indexes(h.gen.shape)})
-	h.compare(20)
+	h.compare(some(20))
 	// Dropped and declared again: the history of the index is made anew.
 	h.reopen(driver.Collection{Name: collection})
 	h.reopen(driver.Collection{Name: collection, Indexes: indexes(h.gen.shape)})
-	h.compare(60)
+	h.compare(some(60))
 	h.compareEverything()
 }
 
