@@ -231,6 +231,14 @@ func flatten(list []driver.Filter, f driver.Filter) []driver.Filter {
 }
 
 func (c *collection) accessOfOne(f driver.Filter) (access, bool) {
+	if not, ok := f.(driver.Not); ok {
+		a, ok := c.accessOfOne(not.Filter)
+		if !ok || a.ix.decl.List { // another element may satisfy it
+			return access{}, false
+		}
+		a.ranges = complement(a.ranges)
+		return a, true
+	}
 	list := false
 	var path []string
 	if a, ok := f.(driver.Any); ok && a.Filter != nil && a.Field.Meta == driver.MetaNone {
@@ -319,6 +327,19 @@ func intersect(a, b []span) []span {
 		} else {
 			k++
 		}
+	}
+	return out
+}
+
+// complement returns what a list of ranges leaves out, null included.
+func complement(ranges []span) []span {
+	var out []span
+	low := everything.low
+	for _, s := range append(slices.Clip(ranges), span{low: everything.high, high: everything.high}) {
+		if bytes.Compare(low, s.low) < 0 {
+			out = append(out, span{low, s.low})
+		}
+		low = maxBytes(low, s.high)
 	}
 	return out
 }
