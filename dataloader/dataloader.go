@@ -141,23 +141,44 @@ func Ref[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T]
 
 // RefIn is Ref for an object nested in a document.
 func RefIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], o *storage.Object, field int, asOf *driver.Instant) (T, error) {
-	var none T
+	d, err := single(ctx, coll.Store(), coll.Type(), o, field, asOf)
+	if err != nil || d == nil {
+		var none T
+		return none, err
+	}
+	return coll.Wrap(d), nil
+}
+
+// single returns the document that a single reference points at; nil where there is none.
+func single(ctx context.Context, store *storage.Store, t *storage.Type, o *storage.Object, field int, asOf *driver.Instant) (*storage.Document, error) {
 	key, err := o.RefKey(field)
 	if err != nil {
-		return none, err
+		return nil, err
 	}
 	var keys []string
 	if key != nil {
 		keys = []string{*key}
 	}
-	docs, err := from(ctx, coll.Store()).load(ctx, coll.Type(), o, field, keys, asOf)
+	docs, err := from(ctx, store).load(ctx, t, o, field, keys, asOf)
 	if err != nil || key == nil {
-		return none, err
+		return nil, err
 	}
-	if err := storage.PrunedError(ctx, docs[0]); err != nil {
-		return none, err
+	return docs[0], storage.PrunedError(ctx, docs[0])
+}
+
+// Copy returns what a copied field of d reads as, as read reads it where it is copied from; nil
+// where there is nothing to copy.
+func Copy[V any](ctx context.Context, store *storage.Store, d *storage.Document, name string, read func(o *storage.Object, field int) (*V, error)) (*V, error) {
+	c := d.Type().Copy(name)
+	from, err := single(ctx, store, c.Of, &d.Object, c.Ref, nil)
+	if err != nil || from == nil {
+		return nil, err
 	}
-	return coll.Wrap(docs[0]), nil
+	o, field, err := c.Source(from)
+	if err != nil || o == nil {
+		return nil, err
+	}
+	return read(o, field)
 }
 
 // load returns the documents with the keys, and loads in the same read what the

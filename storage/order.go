@@ -33,6 +33,13 @@ func (s *Store) order(t *Type, orderBy []*OrderInput) ([]driver.Order, error) {
 		case "recordedAt":
 			order.Field = driver.Field{Meta: driver.MetaRecordedAt, Kind: driver.KindInstant}
 		default:
+			if c := t.Copy(o.Field); c != nil {
+				if i > 0 {
+					return nil, badInput("orderBy[%d]: %s is copied from other documents, by which lists can only be sorted first: give it as the first field, and one of its kind", i, o.Field)
+				}
+				order.Field = driver.Field{Meta: metaCopied, Path: []string{o.Field}, Kind: c.target().Kind}
+				break
+			}
 			f := t.object.field(o.Field)
 			if f == nil || !f.sortable() {
 				return nil, badInput("orderBy[%d]: %s cannot be sorted by %s%s", i, t.Plural, quoteShort(o.Field), t.similarOrder(o.Field))
@@ -61,6 +68,9 @@ func (t *Type) similarOrder(name string) string {
 		if f := &t.Fields[i]; f.sortable() {
 			names = append(names, f.Name)
 		}
+	}
+	for _, c := range t.Copies {
+		names = append(names, c.Name)
 	}
 	for _, known := range names {
 		if strings.EqualFold(known, name) {

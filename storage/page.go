@@ -152,16 +152,6 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		return nil, err
 	}
 	q := &driver.Query{Collection: t.Collection, At: op.begin, Backward: p.backward, Limit: p.limit + 1}
-	if q.Filter, err = s.filter(t, args.Where); err != nil {
-		return nil, err
-	}
-	if args.Only != nil {
-		where := driver.And{args.Only}
-		if q.Filter != nil {
-			where = append(where, q.Filter)
-		}
-		q.Filter = where
-	}
 	if q.Order, err = s.order(t, args.OrderBy); err != nil {
 		return nil, err
 	}
@@ -169,10 +159,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		q.At = *args.AsOf
 	}
 	name := t.Name
-	var list interface {
-		Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error)
-		Count(ctx context.Context, q *driver.Query) (int64, error)
-	} = s.engine
+	var list lister = s.engine
 	beyond := s.beyond
 	if args.Tag != nil {
 		beyond = func(context.Context, *Type, driver.Instant) error { return nil } // tagged versions are not pruned
@@ -180,6 +167,10 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 			return nil, errorf(CodeAmbiguousVersion, "asOf and tag are both given: name the versions by one of them")
 		}
 		name, list = name+"@"+*args.Tag, &tagged{s, t, *args.Tag}
+	}
+	first := t.firstCopied(q.Order)
+	if first != nil && args.Tag != nil {
+		return nil, badInput("orderBy[0]: %s is copied from other documents, which are as of one instant only in lists without a tag: sort by another field", first.Name)
 	}
 	hash := sync.OnceValue(func() string { return argsHash(name, args.Where, args.OrderBy) })
 	after, before, at, err := p.places(hash, q.At, args.AsOf != nil, driver.Forever, keyKinds, q.Order)
@@ -193,6 +184,27 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	if err := s.settled(ctx, op, q.At); err != nil {
 		return nil, err
 	}
+	meeting := func(of *Type, f driver.Filter, most int) ([]driver.Value, error) {
+		return s.meeting(ctx, of, q.At, f, most)
+	}
+	if args.Tag != nil {
+		meeting = nil
+	}
+	if q.Filter, err = t.filter(args.Where, meeting); err != nil {
+		return nil, err
+	}
+	if args.Only != nil {
+		where := driver.And{args.Only}
+		if q.Filter != nil {
+			where = append(where, q.Filter)
+		}
+		q.Filter = where
+	}
+	var sorted *byCopy
+	if first != nil {
+		sorted = &byCopy{store: s, t: t, c: first}
+		list = sorted
+	}
 	count := func(ctx context.Context) (int, error) {
 		n, err := list.Count(ctx, &driver.Query{Collection: t.Collection, At: q.At, Filter: q.Filter})
 		if err != nil {
@@ -200,7 +212,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		}
 		return int(n), beyond(ctx, t, q.At)
 	}
-	if args.CountOnly {
+	if args.CountOnly && sorted == nil { // else the order may fail
 		n, err := count(ctx)
 		return &Page{count: known(n)}, err
 	}
@@ -231,6 +243,9 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	}
 	pg.cursor = func(dst []byte, d *Document) []byte {
 		pos := position(d, q.Order)
+		if sorted != nil {
+			pos.Values[0] = sorted.values[pos.Key]
+		}
 		var room [8]driver.Value
 		return appendCursor(dst, hash(), q.At, append(append(room[:0], pos.Key), pos.Values...)...)
 	}
@@ -238,6 +253,12 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		pg.count = known(len(vs)) // the page is the whole list
 	}
 	return pg, nil
+}
+
+// lister finds documents, as driver.Engine does.
+type lister interface {
+	Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error)
+	Count(ctx context.Context, q *driver.Query) (int64, error)
 }
 
 // known counts what was counted.

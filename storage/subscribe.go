@@ -188,7 +188,7 @@ func (c *Collection[T]) DocumentChanged(ctx context.Context, key string, since *
 
 // DocumentsChanged resolves a subscription to the documents that satisfy a condition.
 func (c *Collection[T]) DocumentsChanged(ctx context.Context, where map[string]any, since *Since) (<-chan *DocumentEvent[T], error) {
-	f, err := c.store.filter(c.t, where)
+	f, err := c.t.filter(where, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -81,12 +81,17 @@ type Type struct {
 	Keep       *Keep     // nil: all versions
 	Was        string    // what the type was called, and ids name it by; "": nothing else
 	Migration  Migration // of versions that were written under earlier schemas; nil: none
+	Copies     []Copy
 
 	once   sync.Once
 	object *ObjectType // the same fields, indexed; filled by prepare
 	drafts *Type       // of its drafts; filled by prepare
 	tags   *Type       // of its tags; filled by prepare
 	err    error
+
+	copiesOnce sync.Once
+	copies     []Copy // as they are prepared
+	copiesErr  error
 }
 
 // Object is the type's fields as a store has prepared them, with what was left
@@ -144,6 +149,11 @@ func prepareTypes(types []*Type) error {
 			return err
 		}
 		if err := t.object.checkRefs(names, nil); err != nil {
+			return err
+		}
+	}
+	for _, t := range types {
+		if err := t.prepareCopies(names); err != nil {
 			return err
 		}
 	}

@@ -13,16 +13,15 @@ import (
 	"github.com/asof/asof/storage/rawjson"
 )
 
-// filter turns a where argument into a condition for the engine. Names are
-// visited in order, so that errors do not depend on the order of a map.
-func (s *Store) filter(t *Type, where map[string]any) (driver.Filter, error) {
+// filter turns a where argument into a condition for the engine, and reads the documents that
+// conditions on copied fields are about, through meeting, which is Store.meeting at an instant,
+// and nil where there is none. Names are visited in order, so that errors do not depend on the
+// order of a map.
+func (t *Type) filter(where map[string]any, meeting func(t *Type, f driver.Filter, most int) ([]driver.Value, error)) (driver.Filter, error) {
 	if len(where) == 0 {
 		return nil, nil
 	}
-	b := filterBuilder{root: t.object}
-	if strings.HasSuffix(t.Collection, draftSuffix) {
-		b.drafted = t.object.Fields[draftContent].Object
-	}
+	b := filterBuilder{t: t, root: t.object, meeting: meeting}
 	f, err := b.object(t.object, where, nil, "where", 1)
 	if err != nil {
 		return nil, err
@@ -32,9 +31,10 @@ func (s *Store) filter(t *Type, where map[string]any) (driver.Filter, error) {
 
 // filterBuilder bounds the depth and the size of what it builds.
 type filterBuilder struct {
-	root *ObjectType
-	// drafted is the type of the documents in drafts, where the filter is on those.
-	drafted *ObjectType
+	t       *Type
+	root    *ObjectType
+	meeting func(t *Type, f driver.Filter, most int) ([]driver.Value, error)
+	found   int // documents that copied fields are copied from
 	size    int
 	inList  bool // below an Any: paths start at the element
 }
@@ -87,11 +87,18 @@ func (b *filterBuilder) entry(o *ObjectType, name string, v any, at []string, pa
 		if f, ok, err := b.meta(name, v, path); ok || err != nil {
 			return f, err
 		}
+		if c := b.t.Copy(name); c != nil {
+			m, err := asObject(path, v)
+			if err != nil {
+				return nil, err
+			}
+			return b.copied(c, m, path)
+		}
 	}
 	f := o.field(name)
 	switch {
-	case f == nil && o == b.drafted && (name == "key" || name == "versionInfo"):
-		return nil, badInput("%s: a draft is found by its documentKey, and has no versionInfo", path)
+	case f == nil && b.t.drafts == b.t && len(at) == 1: // of the document in a draft
+		return nil, badInput("%s: a draft is found by its documentKey and by what it stores, and has no %s", path, name)
 	case f == nil:
 		return nil, badInput("%s: %s has no field %q", path, o.Name, name)
 	}

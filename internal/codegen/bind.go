@@ -73,6 +73,9 @@ func (c *Catalogue) bindDocument(m config.TypeMap, bind func(string, ...string),
 	n, modelPath := d.Name, c.modelPath()
 	bind(modelPath+n, n)
 	m[n] = withFields(m[n], d.Fields)
+	for _, f := range d.Copies {
+		m[n].Fields[f.Name] = config.TypeMapField{Resolver: true}
+	}
 	for _, name := range []string{"versions", "changelog", "blame", "diff"} {
 		m[n].Fields[name] = config.TypeMapField{Resolver: true}
 	}

@@ -13,7 +13,7 @@ import (
 func (r *reader) check() {
 	c := r.catalogue
 	for _, d := range c.Documents {
-		r.checkFields(d.Name, d.Fields, false)
+		r.checkFields(d.Name, d.Shown(), false)
 		r.checkKeyNames(d)
 		r.checkRows(d)
 	}
@@ -51,9 +51,9 @@ func (r *reader) checkFields(typ string, fields []*Field, nested bool) {
 		case slices.Contains(notResolved(), f.Name), f.IsRef() && !isMethod(f.Name):
 			r.problems.add(f.pos, "%s: the executor cannot have a field of the name %s; begin it with a letter, and keep the stored name with @stored(as: %q)", where, f.Name, f.Stored)
 		}
-		if other := stored[f.Stored]; other != nil {
+		if other := stored[f.Stored]; f.From == nil && other != nil {
 			r.problems.add(f.pos, "%s is stored as %q, and so is %s.%s; give one of them another name with @stored(as:)", where, f.Stored, typ, other.Name)
-		} else {
+		} else if f.From == nil {
 			stored[f.Stored] = f
 		}
 		if other := goNames[strings.ToLower(goName(f.Name))]; other != nil {
@@ -85,7 +85,7 @@ func (r *reader) checkIndex(where string, f *Field, nested bool) {
 // checkKeyNames looks for fields that have the name of a generated field of keys.
 func (r *reader) checkKeyNames(d *Document) {
 	taken := map[string]*Field{}
-	for _, f := range d.Fields {
+	for _, f := range d.Shown() {
 		taken[strings.ToLower(goName(f.Name))] = f
 	}
 	for _, f := range d.Refs() {

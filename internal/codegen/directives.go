@@ -28,6 +28,7 @@ func directiveSpecs() map[string]directiveSpec {
 			{name: "collection", kinds: text}, {name: "plural", kinds: text}, {name: "keep"},
 		}},
 		"ref":    {on: onField},
+		"copy":   {on: "a field of a @versioned type", args: []directiveArg{{name: "from", kinds: text, required: true}}},
 		"index":  {on: onField},
 		"stored": {on: onField, args: []directiveArg{{name: "as", kinds: text, required: true}}},
 		"was": {on: "a @versioned type, a field or an enum value", args: []directiveArg{
@@ -56,7 +57,7 @@ func (r *reader) directives(list ast.DirectiveList, place string, allowed ...str
 		spec, known := specs[d.Name]
 		switch {
 		case !known:
-			r.problems.add(d.Position, "unknown directive @%s; the directives are @versioned, @ref, @stored, @index, @default, @was, @auth and @deprecated", d.Name)
+			r.problems.add(d.Position, "unknown directive @%s; the directives are @versioned, @ref, @copy, @stored, @index, @default, @was, @auth and @deprecated", d.Name)
 			continue
 		case !slices.Contains(allowed, d.Name):
 			r.problems.add(d.Position, "@%s cannot stand on %s; it belongs on %s", d.Name, place, spec.on)
@@ -137,6 +138,15 @@ input Retention {
 
 "The field refers to documents of another @versioned type, and is stored as their keys."
 directive @ref on FIELD_DEFINITION
+
+"""
+The field is that of another document, which a reference leads to, at the instant at which this one is read. It is not
+stored: it has no versions and no changes of its own, and cannot be written.
+"""
+directive @copy(
+  "The reference and the field, as in: license.name. Between them may be fields that hold nested types."
+  from: String!
+) on FIELD_DEFINITION
 
 "The field has another name in the stored document."
 directive @stored(

@@ -51,6 +51,7 @@ type Document struct {
 	Collection  string // where its versions are stored: "software"
 	Description string
 	Fields      []*Field
+	Copies      []*Field // fields of other documents
 	Auth        Auth
 	Keep        Keep
 	Was         string // what it was called; "": nothing else
@@ -104,8 +105,9 @@ type Field struct {
 	Ref         *Document
 	Object      *Object
 	Enum        *Enum
-	Default     string // JSON; "" where there is none
-	Deprecated  string // a rendered @deprecated, or ""
+	Default     string   // JSON; "" where there is none
+	From        []string // of a copied field: a reference, nested types and a field
+	Deprecated  string   // a rendered @deprecated, or ""
 	Auth        Auth
 	Erasable    bool // required, and yet null where it was erased
 	Was         Was
@@ -216,7 +218,7 @@ func (f *Field) Sortable() bool {
 // Sortable are the fields by which the documents can be ordered.
 func (d *Document) Sortable() []*Field {
 	var out []*Field
-	for _, f := range d.Fields {
+	for _, f := range d.Shown() {
 		if f.Sortable() {
 			out = append(out, f)
 		}

@@ -133,6 +133,10 @@ func (c *Catalogue) resolverBodies() map[string]string {
 			bodies[name+".blame"] = "r.store.Blame(ctx, " + document + ", fields)"
 			bodies[name+".diff"] = "r.store.Diff(ctx, " + document + ", from, to)"
 		}
+		for _, f := range d.Copies {
+			name, _ := accessor(f.Kind)
+			bodies[d.Name+"."+f.Name] = fmt.Sprintf("dataloader.Copy(ctx, r.store, obj.Base(), %q, (*storage.Object).Opt%s)", f.Name, name)
+		}
 		for _, f := range d.Refs() {
 			load := "dataloader.Ref"
 			if f.List {

@@ -69,7 +69,7 @@ func (r *reader) declare() {
 			r.problems.add(s.Position, "a schema block is not needed: Query and Mutation are generated")
 		}
 		for _, d := range doc.Directives {
-			r.problems.add(d.Position, "directive @%s: directives cannot be declared here; use @versioned, @ref, @stored, @index, @default, @was, @auth and @deprecated", d.Name)
+			r.problems.add(d.Position, "directive @%s: directives cannot be declared here; use @versioned, @ref, @copy, @stored, @index, @default, @was, @auth and @deprecated", d.Name)
 		}
 		for _, e := range doc.Extensions {
 			r.problems.add(e.Position, "extend %s: write the whole type in one place", e.Name)
@@ -177,17 +177,25 @@ func (r *reader) declareEnum(def *ast.Definition) {
 // fields reads the fields of every type, once all types are known.
 func (r *reader) fields() {
 	for _, d := range r.catalogue.Documents {
-		d.Fields = r.fieldsOf(r.defs[d.Name], false)
+		d.Fields = r.fieldsOf(r.defs[d.Name], d)
 		for _, f := range d.Fields {
 			f.Erasable = d.Erasable() && f.Required()
 		}
 	}
 	for _, o := range r.catalogue.Objects {
-		o.Fields = r.fieldsOf(r.defs[o.Name], true)
+		o.Fields = r.fieldsOf(r.defs[o.Name], nil)
+	}
+	for _, d := range r.catalogue.Documents {
+		for _, f := range d.Copies {
+			if why := d.copied(f); why != "" {
+				r.problems.add(f.pos, "%s.%s: @copy(from: %q): %s", d.Name, f.Name, strings.Join(f.From, "."), why)
+			}
+		}
 	}
 }
 
-func (r *reader) fieldsOf(def *ast.Definition, nested bool) []*Field {
+// fieldsOf reads the fields of a document, or, where that is nil, of a nested type.
+func (r *reader) fieldsOf(def *ast.Definition, d *Document) []*Field {
 	var fields []*Field
 	seen := map[string]bool{}
 	for _, fd := range def.Fields {
@@ -196,7 +204,11 @@ func (r *reader) fieldsOf(def *ast.Definition, nested bool) []*Field {
 			continue
 		}
 		seen[fd.Name] = true
-		if f := r.field(def, fd, nested); f != nil {
+		if d != nil && fd.Directives.ForName("copy") != nil {
+			r.declareCopy(d, fd)
+			continue
+		}
+		if f := r.field(def, fd, d == nil); f != nil {
 			fields = append(fields, f)
 		}
 	}

@@ -26,6 +26,9 @@ func documentSelection(b *planning, t *storage.Type, set ast.SelectionSet) *sele
 		case "versions":
 			return versions(b, f, s, t)
 		default:
+			if c := t.Copy(f.Name); c != nil {
+				return copiedField(b, f, s, t, c)
+			}
 			return storedField(b, f, s, t.Object())
 		}
 	})

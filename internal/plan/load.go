@@ -135,6 +135,43 @@ func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Obje
 	}
 }
 
+// copiedField makes the writer of a field of the document that a reference leads to: null where
+// that does not exist.
+func copiedField(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.Type, c *storage.Copy) writer[*storage.Object] {
+	s.need.add(t.Object().Fields[c.Ref].Stored)
+	if b.plan.refs[c.Of] == nil {
+		b.plan.refs[c.Of] = &names{}
+	}
+	b.plan.refs[c.Of].add(c.Member())
+	id, given := b.queue(), b.arguments(f, args.OfReference)
+	w := wanting{c.Of, id, &selection[*storage.Object]{}}
+	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadRefs(w, given, c.Ref, objects) })
+	return func(r *run, at *place, _ *storage.Object) bool {
+		v := r.take(id, at)
+		if v == nil {
+			return false
+		}
+		if err := v.places[0].Pruned(r.ctx); err != nil {
+			r.fail(at, err)
+		}
+		d := v.places[0].Document()
+		if d == nil {
+			return false
+		}
+		var raw []byte
+		o, i, err := c.Source(d)
+		if err == nil && o != nil {
+			raw, err = o.RawField(i)
+		}
+		if err != nil {
+			r.fail(at, err)
+			return false
+		}
+		r.out = append(r.out, raw...)
+		return raw != nil
+	}
+}
+
 // loader follows references: it holds what a level of a plan wants.
 type loader struct {
 	dataloader.Levels
