@@ -231,11 +231,12 @@ func TestWatchesNeedPermission(t *testing.T) {
 	must(e.projects.Delete(eve(), storage.DeleteInput{Key: "b", ExpectedVersion: 1}))(t)
 	must(e.tags.Create(eve(), storage.CreateInput{Key: "t", Data: object{"name": "T"}}))(t)
 	create("c", object{"name": "E", "description": "ada", "tags": []any{}})
-	firsts := map[any]int{}
+	firsts, places := map[any]int{}, map[any]int{}
 	wantTold := func(actor storage.Actor, hints driver.Hints, meanwhile func(), want ...string) {
 		ctx, cancel := context.WithCancel(storage.WithActor(t.Context(), actor))
 		defer cancel()
 		var told []string
+		places[must(e.store.Watch(ctx, storage.WatchQuery{Since: &since, Hints: hints}))(t).Place()]++
 		for event, err := range e.follow(ctx, storage.WatchQuery{Since: &since, Hints: hints}) {
 			if err != nil {
 				t.Fatal(err)
@@ -291,8 +292,8 @@ func TestWatchesNeedPermission(t *testing.T) {
 		}
 		break
 	}
-	if len(firsts) != 2 {
-		t.Errorf("the same event has %d identities, and is told in two ways", len(firsts))
+	if len(firsts) != 2 || len(places) != 2 {
+		t.Errorf("the same event has %d identities, the beginning %d, and is told in two ways", len(firsts), len(places))
 	}
 	for _, err := range e.follow(storage.WithActor(t.Context(), ada), storage.WatchQuery{Types: []string{"Tag"}}) {
 		wantError(t, err, storage.CodeForbidden, "the past of Tag")

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asof/asof/storage/driver"
@@ -28,12 +29,13 @@ type Event struct {
 	v     *driver.Version
 	place watchPlace
 	kind  EventKind
-	id    any // an eventID
+	as    string // the watch's
 }
 
 type eventID struct {
 	driver.LogPosition
-	as string // the watch's
+	as     string
+	erased uint64 // the feed's
 }
 
 // Position is the place behind this event; opaque, and good for as long as the store is.
@@ -79,6 +81,23 @@ func (s *Store) Watch(ctx context.Context, q WatchQuery) (*Watch, error) {
 // Position is the place behind the last event that was taken, or where the watch begins; see
 // [Event.Position].
 func (w *Watch) Position() string { return w.place.encode() }
+
+// watchState is where a watch is, and what it may tell.
+type watchState struct {
+	place  watchPlace
+	live   bool
+	as     string
+	erased uint64 // the feed's
+}
+
+// Place is equal for watches of the same query that go on with the same events; it can be compared.
+func (w *Watch) Place() any { return watchState{w.place, w.live, w.as, w.store.feed.erased.Load()} }
+
+// Follow goes to the place that another watch of the same query reached from an equal one.
+func (w *Watch) Follow(place any) {
+	to, _ := place.(watchState)
+	w.place, w.live = to.place, to.live
+}
 
 // Past reports whether what comes next was committed before the watch began.
 func (w *Watch) Past() bool { return w.place.begins() < w.began }
@@ -295,7 +314,7 @@ func (w *Watch) deliver(e *Event, take func(*Event) bool) bool {
 // event is the event of a version as it may be told to some.
 func (s *Store) event(v *driver.Version, as string) *Event {
 	place := watchPlace{v.Position()}
-	return &Event{store: s, t: s.byCollection[v.Collection], v: v, place: place, id: eventID{place.LogPosition, as}}
+	return &Event{store: s, t: s.byCollection[v.Collection], v: v, place: place, as: as}
 }
 
 // feed is what the watches of a store share: being told that the log has grown, and the rounds
@@ -308,6 +327,7 @@ type feed struct {
 	sleep  time.Duration
 	rounds []*watchRound // none begins before the end of the one before it
 	held   int           // bytes of their versions
+	erased atomic.Uint64 // how often what they hold was erased: what was told of it before is not told again
 }
 
 // watchRound is the log of (from, to].
@@ -452,6 +472,29 @@ func (r *watchRound) isDone() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// rewrite has the rounds tell versions of a document, in the order of their numbers, as they are now.
+func (f *feed) rewrite(vs []driver.Version) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.erased.Add(1)
+	for i, r := range f.rounds {
+		if !r.isDone() {
+			continue
+		}
+		now := *r // watches may be reading it
+		now.events = slices.Clone(r.events)
+		for j, e := range r.events {
+			at, found := slices.BinarySearchFunc(vs, e.v.Number, func(v driver.Version, n int64) int { return cmp.Compare(v.Number, n) })
+			if found && e.v.Collection == vs[at].Collection && e.v.Key == vs[at].Key {
+				v := vs[at]
+				v.Notes = nil // they may be about what it was
+				now.events[j] = e.store.event(&v, "")
+			}
+		}
+		f.rounds[i] = &now
 	}
 }
 

@@ -344,6 +344,54 @@ func TestWatchesShareRounds(t *testing.T) {
 	})
 }
 
+// A watch that follows another one from an equal place tells what that has not, once.
+func TestWatchFollows(t *testing.T) {
+	e := newEnv(t)
+	since := e.clock.advance(0)
+	e.clock.advance(1)
+	for _, key := range []string{"a", "b", "c", "d"} {
+		e.create(key, map[string]any{"name": "A", "tags": []any{}})
+	}
+	next := func(w *storage.Watch, most int) (keys string) {
+		must(w.Next(t.Context(), func(event *storage.Event) bool {
+			if len(keys) == most {
+				return false
+			}
+			keys += event.Key()
+			return true
+		}))(t)
+		return keys
+	}
+	begin := func() *storage.Watch { return must(e.store.Watch(t.Context(), storage.WatchQuery{Since: &since}))(t) }
+	one, other, late := begin(), begin(), begin()
+	if one.Place() != other.Place() {
+		t.Fatalf("%v and %v begin at the same instant", one.Place(), other.Place())
+	}
+	for _, step := range []struct {
+		most         int
+		first, after string
+	}{{2, "ab", "cd"}, {4, "cd", ""}} {
+		if got := next(one, step.most); got != step.first {
+			t.Errorf("the first was told %q, not %q", got, step.first)
+		}
+		if one.Place() == other.Place() {
+			t.Error("who has told more is at the same place")
+		}
+		other.Follow(one.Place())
+		if one.Place() != other.Place() || one.Position() != other.Position() || one.Past() != other.Past() {
+			t.Error("who has followed is at another place")
+		}
+		late.Follow(other.Place())
+		if got := next(late, 4); got != step.after {
+			t.Errorf("behind the place %q is told, not %q", got, step.after)
+		}
+	}
+	e.create("e", map[string]any{"name": "A", "tags": []any{}})
+	if a, b := next(one, 4), next(other, 4); a != "e" || b != "e" || one.Place() != other.Place() {
+		t.Errorf("then %q and %q are told", a, b)
+	}
+}
+
 // tiring is an engine that regards no hints, and ends a context when so many versions of a log were read.
 type tiring struct {
 	driver.Engine

@@ -73,7 +73,7 @@ func New(cfg Config) (*Handler, error) {
 		socketInit: initTimeout,
 		origins:    origins,
 		ids:        newRequestIDs(),
-		answered:   answered{kept: lru.New[answeredKey, *eventAnswer](answeredBytes)},
+		answered:   answered{kept: lru.New[answeredKey, *eventAnswer](answeredBytes), stretches: lru.New[stretchKey, *stretch](answeredBytes)},
 		teller:     teller{notify: cfg.Notify, now: cfg.Now, free: max(runtime.GOMAXPROCS(0)/2, 1), ready: map[string][]*subscription{}},
 	}
 	h.processor.now = cfg.CPU

@@ -483,10 +483,12 @@ func (o *socketOperation) answer(response *graphql.Response, executed bool) {
 }
 
 // next sends answers of a subscription at once, and reports whether the client waits for more.
-func (o *socketOperation) next(answers [][]byte) bool {
-	payloads := make([]answerText, len(answers))
-	for i, text := range answers {
-		payloads[i].data = text
+func (o *socketOperation) next(told []*stretch) bool {
+	var payloads []answerText
+	for _, t := range told {
+		for _, text := range t.answers {
+			payloads = append(payloads, answerText{data: text})
+		}
 	}
 	return o.send(messageNext, payloads...)
 }

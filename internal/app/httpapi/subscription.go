@@ -26,6 +26,11 @@ type Watch interface {
 	Position() string
 	// Past reports whether what comes next was there before the watch began.
 	Past() bool
+	// Place is equal where watches of the same selection go on with the same events; it can be
+	// compared.
+	Place() any
+	// Follow goes to the place that another watch reached from an equal one.
+	Follow(place any)
 }
 
 // Event is an event of a subscription.
@@ -42,8 +47,8 @@ const (
 	// subscriptionBytes is what a subscription holds, about, beside its document.
 	subscriptionBytes = 32 << 10
 	// answeredBytes is how much of what events were answered with is kept, for other
-	// subscriptions with the same selection.
-	answeredBytes = 8 << 20
+	// subscriptions with the same selection; and as much of stretches of them.
+	answeredBytes = 4 << 20
 	// beginning is the type of the argument that says where a subscription begins: it
 	// changes nothing of what an event is told with.
 	beginning = "Since"
@@ -65,8 +70,54 @@ func selectionOf(oc *graphql.OperationContext) selection {
 
 // answered are the answers to events that subscriptions share.
 type answered struct {
-	mu   sync.Mutex
-	kept *lru.Cache[answeredKey, *eventAnswer]
+	mu        sync.Mutex
+	kept      *lru.Cache[answeredKey, *eventAnswer]
+	stretches *lru.Cache[stretchKey, *stretch]
+}
+
+// stretch is what subscriptions with the same selection are told from the same place on: most are
+// where others were, and need not look at each event.
+type stretch struct {
+	answers [][]byte
+	size    int    // of all answers, in bytes
+	end     any    // the place behind it
+	cut     bool   // by the end of a turn
+	more    bool   // there may be more at once
+	grown   uint64 // teller.grown when it was begun
+
+	once   sync.Once
+	events []byte
+}
+
+type stretchKey struct {
+	selection selection
+	begin     any // a Watch's Place
+}
+
+// asEvents returns the answers as server-sent events.
+func (s *stretch) asEvents() []byte {
+	s.once.Do(func() {
+		s.events = make([]byte, 0, s.size+len(s.answers)*(len(beforeEvent)+len(afterEvent)))
+		for _, answer := range s.answers {
+			s.events = append(append(append(s.events, beforeEvent...), answer...), afterEvent...)
+		}
+	})
+	return s.events
+}
+
+// from returns the stretch that begins at a place; nil: none is kept.
+func (a *answered) from(key stretchKey) *stretch {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s, _ := a.stretches.Get(key)
+	return s
+}
+
+// keep keeps a stretch.
+func (a *answered) keep(key stretchKey, s *stretch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stretches.Add(key, s, 2*s.size) // the events, too
 }
 
 type answeredKey struct {
@@ -114,7 +165,7 @@ func (r *run) subscribes() bool {
 // where nobody waits for more, by one goroutine at a time. At the end ended is called,
 // with the errors that ended the subscription: nil where the context has ended, which is the client's,
 // or the server stops.
-func (r *run) follow(ctx context.Context, send func(answers [][]byte) bool, ended func(wrong gqlerror.List)) {
+func (r *run) follow(ctx context.Context, send func(told []*stretch) bool, ended func(wrong gqlerror.List)) {
 	h := r.h
 	begin, watch := h.cfg.Subscribe(r.ctx)
 	if r.op.errors = h.exec.execute(begin, r.op, r.oc).Errors; len(r.op.errors) > 0 {
@@ -281,8 +332,7 @@ func (x *exchange) follow(run *run) {
 	run.follow(ctx, s.write, func(wrong gqlerror.List) {
 		if wrong != nil {
 			text := encode(new(bytes.Buffer), &graphql.Response{Errors: wrong}, false, "")
-			s.write([][]byte{slices.Concat(text.before, text.after)})
-			s.send([]byte(complete))
+			s.send(beforeEvent, text.before, text.after, afterEvent, []byte(complete))
 		}
 		s.end()
 		cancel()
@@ -295,10 +345,10 @@ func (x *exchange) follow(run *run) {
 }
 
 // write sends answers at once, and reports whether the client takes them.
-func (s *eventStream) write(answers [][]byte) bool {
-	parts := make([][]byte, 0, 3*len(answers))
-	for _, answer := range answers {
-		parts = append(parts, beforeEvent, answer, afterEvent)
+func (s *eventStream) write(told []*stretch) bool {
+	parts := make([][]byte, len(told))
+	for i, t := range told {
+		parts[i] = t.asEvents()
 	}
 	return s.send(parts...)
 }
@@ -315,7 +365,7 @@ func (s *eventStream) send(parts ...[]byte) bool {
 		length += len(part)
 	}
 	s.h.setWriteDeadline(s.w, length)
-	if length <= mostCopied {
+	if len(parts) > 1 && length <= mostCopied {
 		parts = [][]byte{slices.Concat(parts...)} // at once, for fewer system calls
 	}
 	for _, part := range parts {

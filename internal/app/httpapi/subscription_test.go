@@ -52,11 +52,14 @@ func (k *ticks) tick() {
 type following struct {
 	ticks *ticks
 	at    int
-	past  int // so many were there before it began
+	past  int           // so many were there before it began
+	read  *atomic.Int64 // how many events were read; nil: nobody asks
 }
 
 func (f *following) Position() string { return strconv.Itoa(f.at) }
 func (f *following) Past() bool       { return f.at < f.past }
+func (f *following) Place() any       { return f.at }
+func (f *following) Follow(place any) { f.at, _ = place.(int) }
 
 func (f *following) Next(_ context.Context, take func(Event) bool) (more bool, err error) {
 	for {
@@ -65,6 +68,9 @@ func (f *following) Next(_ context.Context, take func(Event) bool) (more bool, e
 		f.ticks.mu.Unlock()
 		if !there || !take(tick(f.at+1)) {
 			return there, nil
+		}
+		if f.read != nil {
+			f.read.Add(1)
 		}
 		f.at++
 	}
@@ -127,6 +133,47 @@ func TestSubscriptionsShareAnswers(t *testing.T) {
 	defer k.mu.Unlock()
 	if k.told[1] != 3 || k.told[2] != 3 {
 		t.Errorf("executed %v times, want each tick 3 times: for three selections", k.told)
+	}
+}
+
+// Of subscriptions that are at the same place one reads what comes, and the others are told what it was,
+// every event once and in order, also where that takes many turns.
+func TestSubscriptionsFollowEachOther(t *testing.T) {
+	const subscribers, burst, long = 32, 300, 2 << 10 // bytes of each of a burst, which are more than are told at a time
+	var k ticks
+	var read atomic.Int64
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		k.serve(cfg, schema, func(n int) (any, error) { return fmt.Sprint(n, strings.Repeat("x", long)), nil })
+		cfg.Subscribe = func(ctx context.Context) (context.Context, func(context.Context) (Watch, error)) {
+			return ctx, func(context.Context) (Watch, error) { return &following{ticks: &k, read: &read}, nil }
+		}
+	})
+	clients := make([]*client, subscribers)
+	for i := range clients {
+		clients[i] = s.connect(t, `{}`)
+		clients[i].send(t, `{"type":"subscribe","id":"a","payload":{"query":"subscription {ticks}"}}`)
+	}
+	n := 0
+	for _, more := range []int{1, burst, 1} {
+		for range more {
+			k.tick()
+		}
+		var all sync.WaitGroup
+		for _, c := range clients {
+			all.Go(func() {
+				for i := range more {
+					if got, want := c.receive(t), fmt.Sprintf(`"position":"%d"`, n+i+1); !strings.Contains(got, want) {
+						t.Errorf("%.200s, want %s", got, want)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		n += more
+	}
+	if got := read.Load(); got > int64(subscribers*n/2) { // who was interrupted may read what another one reads meanwhile
+		t.Errorf("%d subscriptions read %d times one of %d events", subscribers, got, n)
 	}
 }
 

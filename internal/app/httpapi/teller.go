@@ -14,8 +14,15 @@ import (
 // client.
 const turn = 5 * time.Millisecond
 
-// rest is how long events are told until there is a rest as long.
-const rest = time.Millisecond
+// rest is how long events are told until there is a rest as long, and longer by whileWritten where
+// more was committed meanwhile: what piles up is sent at once, which costs who writes less.
+const (
+	rest         = time.Millisecond
+	whileWritten = 3 * time.Millisecond
+)
+
+// mostTold is about how many bytes a subscription is told at a time.
+const mostTold = 256 << 10
 
 // teller tells subscriptions their events. A few are told at a time, in turns: a commit may
 // concern thousands, which together would keep the processors from who writes. Clients take
@@ -42,12 +49,12 @@ type subscription struct {
 	ctx   context.Context
 	same  selection
 	watch Watch
-	send  func(answers [][]byte) bool // sends answers to events; false: nobody waits for more
-	ended func(wrong gqlerror.List)   // is called when it has ended; nil: for no error
-	stop  func()                      // ends ctx
-	spent time.Duration               // of execution, on what was there before it began
-	told  bool                        // it has its turn
-	over  bool                        // it has ended, or ends with its turn
+	send  func(told []*stretch) bool // sends answers to events; false: nobody waits for more
+	ended func(wrong gqlerror.List)  // is called when it has ended; nil: for no error
+	stop  func()                     // ends ctx
+	spent time.Duration              // of execution, on what was there before it began
+	told  bool                       // it has its turn
+	over  bool                       // it has ended, or ends with its turn
 }
 
 // add begins to tell a subscription its events.
@@ -136,7 +143,7 @@ func (t *teller) start() {
 func (t *teller) work() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for began := t.now(); ; {
+	for began, grown := t.now(), t.grown; ; {
 		if t.looked != t.grown {
 			t.looked = t.grown
 			for _, s := range t.waiting {
@@ -157,6 +164,10 @@ func (t *teller) work() {
 			return
 		}
 		if worked := t.now().Sub(began); worked >= rest {
+			if t.grown != grown {
+				worked += whileWritten
+			}
+			grown = t.grown
 			t.mu.Unlock()
 			time.Sleep(worked)
 			t.mu.Lock()
@@ -181,7 +192,7 @@ func (t *teller) turn(s *subscription) (kept bool) {
 			t.start()
 		}
 	})
-	more, wrong := s.tell(t.now)
+	seen, more, wrong := s.tell(grown, t.now)
 	t.mu.Lock()
 	s.told = false
 	switch {
@@ -190,7 +201,7 @@ func (t *teller) turn(s *subscription) (kept bool) {
 		t.mu.Unlock()
 		t.finish(s, wrong)
 		t.mu.Lock()
-	case more || t.grown != grown:
+	case more || t.grown != seen:
 		t.queue(s)
 	default:
 		t.waiting = append(t.waiting, s)
@@ -200,18 +211,61 @@ func (t *teller) turn(s *subscription) (kept bool) {
 	return kept
 }
 
-// tell tells what there is, for as long as a turn. It reports whether there is more, and returns
-// the errors that end the subscription.
-func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.List) {
+// tell tells what there is, for as long as a turn, when the log has grown so often. It returns how
+// often it had grown when that was read, and whether there is more; or the errors that end the
+// subscription.
+func (s *subscription) tell(grown uint64, now func() time.Time) (seen uint64, more bool, wrong gqlerror.List) {
 	h := s.run.h
 	defer func() {
 		if failure := recover(); failure != nil {
 			wrong = h.panicked(s.ctx, s.run.op.request, failure).list()
 		}
 	}()
+	var told []*stretch
+	answers := false
+	for size, cut := 0, true; cut && wrong == nil && size < mostTold; {
+		key := stretchKey{s.same, s.watch.Place()}
+		next := h.answered.from(key)
+		switch {
+		case next == nil:
+			next, wrong = s.read(now)
+			if next.grown, cut = grown, false; next.end != nil && next.end != key.begin {
+				h.answered.keep(key, next)
+			}
+		case s.run.op.hold.GrowWait(s.ctx, int64(next.size), h.cfg.Limits.Wait) != nil:
+			next, wrong = &stretch{}, outOfMemory().list()
+		default:
+			s.watch.Follow(next.end)
+			cut = next.cut
+		}
+		told, answers = append(told, next), answers || len(next.answers) > 0
+		size, seen, more = size+next.size, next.grown, next.more
+	}
+	if answers && !s.send(told) {
+		s.stop()
+	}
+	s.run.op.hold.Set(s.run.base)
+	switch {
+	case s.ctx.Err() != nil:
+		return seen, false, nil
+	case s.left() <= 0:
+		wrong = gqlerror.List{refuse(codeTooSlow, spentOnPast)}
+	}
+	if wrong != nil {
+		ended := *wrong[0] // others may have the same
+		ended.Extensions = map[string]any{"position": s.watch.Position()}
+		maps.Copy(ended.Extensions, wrong[0].Extensions)
+		wrong = gqlerror.List{&ended}
+	}
+	return seen, more, wrong
+}
+
+// read reads events and answers them, for as long as a turn. Where that fails, or the subscription
+// ends, the stretch has no end.
+func (s *subscription) read(now func() time.Time) (out *stretch, wrong gqlerror.List) {
+	h := s.run.h
+	out = new(stretch)
 	var over time.Time
-	var answers [][]byte
-	size := 0
 	ctx, began := s.ctx, now()
 	spent, used := s.spent, time.Duration(0)
 	if s.watch.Past() {
@@ -226,7 +280,8 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 		switch {
 		case over.IsZero():
 			over = at.Add(turn)
-		case at.After(over), size > mostCopied, s.left() <= 0:
+		case at.After(over), out.size > mostTold, s.left() <= 0:
+			out.cut = true
 			return false
 		}
 		left := s.left()
@@ -236,7 +291,7 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 		}
 		began = now()
 		if answer.text != nil {
-			answers, size = append(answers, answer.text), size+len(answer.text)
+			out.answers, out.size = append(out.answers, answer.text), out.size+len(answer.text)
 		}
 		wrong = answer.err
 		return wrong == nil && s.ctx.Err() == nil
@@ -244,27 +299,16 @@ func (s *subscription) tell(now func() time.Time) (more bool, wrong gqlerror.Lis
 	if s.spent += now().Sub(began); used > 0 { // other processes may have had the processors
 		s.spent = min(s.spent, spent+h.cfg.CPU()-used)
 	}
-	if len(answers) > 0 && !s.send(answers) {
-		s.stop()
-	}
-	s.run.op.hold.Set(s.run.base)
-	switch {
-	case s.ctx.Err() != nil:
-		return false, nil
-	case s.left() <= 0:
-		wrong = gqlerror.List{refuse(codeTooSlow, spentOnPast)}
-	case wrong == nil && err != nil && ctx.Err() != nil:
-		more = true // some of its time was spent on waiting
-	case wrong == nil && err != nil:
+	switch out.more = more; {
+	case wrong != nil || s.ctx.Err() != nil:
+	case err == nil:
+		out.end = s.watch.Place()
+	case ctx.Err() != nil:
+		out.more = true // some of its time was spent on waiting
+	default:
 		wrong = gqlerror.List{h.exec.present(s.ctx, err)}
 	}
-	if wrong != nil {
-		ended := *wrong[0] // others may have the same
-		ended.Extensions = map[string]any{"position": s.watch.Position()}
-		maps.Copy(ended.Extensions, wrong[0].Extensions)
-		wrong = gqlerror.List{&ended}
-	}
-	return more, wrong
+	return out, wrong
 }
 
 // left is how long more the subscription may be executed: as long as a query for all that was there
