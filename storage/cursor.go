@@ -40,15 +40,19 @@ func argsHash(parts ...any) string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// appendCursor appends the cursor of a place. Floats are finite.
-func appendCursor(dst []byte, hash string, at driver.Instant, place ...driver.Value) []byte {
+// appendCursor appends the cursor of a place, which has a first value and others. Floats are finite.
+func appendCursor(dst []byte, hash string, at driver.Instant, first driver.Value, others ...driver.Value) []byte {
 	var buf [256]byte
 	raw := append(strconv.AppendInt(append(buf[:0], '['), cursorVersion, 10), ',')
 	raw = append(rawjson.AppendString(raw, hash), ',')
 	raw = strconv.AppendInt(raw, int64(at), 10)
-	for _, v := range place {
+	for i := -1; i < len(others); i++ {
+		value := first
+		if i >= 0 {
+			value = others[i]
+		}
 		raw = append(raw, ',')
-		switch v := v.(type) {
+		switch v := value.(type) {
 		case int64:
 			raw = strconv.AppendInt(raw, v, 10)
 		case driver.Instant:

@@ -246,8 +246,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		if sorted != nil {
 			pos.Values[0] = sorted.values[pos.Key]
 		}
-		var room [8]driver.Value
-		return appendCursor(dst, hash(), q.At, append(append(room[:0], pos.Key), pos.Values...)...)
+		return appendCursor(dst, hash(), q.At, pos.Key, pos.Values...)
 	}
 	if pg.count = count; !more && p.after == nil && p.before == nil {
 		pg.count = known(len(vs)) // the page is the whole list
