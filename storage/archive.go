@@ -17,14 +17,15 @@ import (
 	"github.com/asof/asof/storage/seal"
 )
 
-// ArchiveCollection is where an archive keeps how far it has followed its source: one document.
+// ArchiveCollection is where a store that follows another one, or what other programs write, keeps how
+// far: one document for each source.
 const ArchiveCollection = "asof_archive"
 
 const archiveKey = "source"
 
 func archiveType() *Type {
-	t := &Type{Name: ArchiveCollection, Collection: ArchiveCollection} // a schema may have a type Archive
-	for _, name := range []string{"last", "hash", "loaded"} {          // see archived
+	t := &Type{Name: ArchiveCollection, Collection: ArchiveCollection}    // a schema may have a type Archive
+	for _, name := range []string{"last", "hash", "loaded", "captured"} { // see archived; captured: package capture
 		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
 	}
 	return t
@@ -71,12 +72,8 @@ const (
 // same source has ended. Errors are the engines'.
 func NewArchive(ctx context.Context, from, to *Store) (*Archive, error) {
 	a := &Archive{From: from, To: to}
-	vs, err := to.all.Get(ctx, ArchiveCollection, []driver.Ref{{Key: archiveKey, At: latest}}, nil)
-	if err != nil || !live(vs[0]) {
-		return a, err
-	}
-	a.stored = vs[0]
-	if err := json.Unmarshal(a.stored.Data, &a.archived); err != nil || a.Last == nil {
+	var err error
+	if a.stored, err = to.ReadPlace(ctx, archiveKey, &a.archived); err != nil || a.Last == nil {
 		return a, err
 	}
 	there, err := from.all.Get(ctx, a.Last.Collection, []driver.Ref{{Key: a.Last.Key, Number: a.Last.Number}}, []string{})
@@ -89,6 +86,22 @@ func NewArchive(ctx context.Context, from, to *Store) (*Archive, error) {
 	}
 	a.reached.Store(int64(a.Last.At - 1))
 	return a, nil
+}
+
+// ReadPlace reads how far a source was followed, by the key under which NotePlace has noted it. It
+// returns the version to be given to NotePlace; nil: there is none.
+func (s *Store) ReadPlace(ctx context.Context, key string, into any) (*driver.Version, error) {
+	vs, err := s.all.Get(ctx, ArchiveCollection, []driver.Ref{{Key: key, At: latest}}, nil)
+	if err != nil || !live(vs[0]) {
+		return nil, err
+	}
+	return vs[0], json.Unmarshal(vs[0].Data, into)
+}
+
+// NotePlace notes it, in place of the version before.
+// CodeConflict: another process has noted something meanwhile.
+func (s *Store) NotePlace(ctx context.Context, key string, before *driver.Version, place any) (*driver.Version, error) {
+	return s.noteOwn(ctx, ArchiveCollection, key, before, place)
 }
 
 // Reached is the instant up to which the archive has all of its source; 0: it is not known.
@@ -162,7 +175,7 @@ func (a *Archive) load(ctx context.Context) (added int64, err error) {
 	})
 	result, err := a.To.LoadPrepared(ctx, a.batch)
 	if _, refused := errors.AsType[*driver.LoadError](err); refused { // perhaps as it is in the future
-		if err := a.settle(ctx, last.RecordedAt); err != nil {
+		if err := a.To.Await(ctx, last.RecordedAt); err != nil {
 			return 0, err
 		}
 		result, err = a.To.LoadPrepared(ctx, a.batch)
@@ -183,21 +196,21 @@ func (a *Archive) load(ctx context.Context) (added int64, err error) {
 	if a.read < archiveVersions {
 		return result.Added, nil
 	}
-	a.stored, err = a.To.noteOwn(ctx, ArchiveCollection, archiveKey, a.stored, a.archived)
+	a.stored, err = a.To.NotePlace(ctx, archiveKey, a.stored, a.archived)
 	a.read = 0
 	return result.Added, err
 }
 
-// settle waits until an instant of the source is in the past of the target, whose clock may be a
-// little behind.
-func (a *Archive) settle(ctx context.Context, at driver.Instant) error {
+// Await waits until an instant of a source is in the past of the store, whose clock may be a little
+// behind. CodeUnavailable: it is not so in two seconds.
+func (s *Store) Await(ctx context.Context, at driver.Instant) error {
 	for wait := time.Millisecond; ; wait *= 2 {
-		err := a.To.all.Settle(ctx, at)
+		err := s.all.Settle(ctx, at)
 		switch {
 		case driver.CodeOf(err) != driver.CodeInvalid:
 			return err
 		case wait > time.Second:
-			return driver.Errorf(driver.CodeUnavailable, "the clock of the source is ahead of the archive's, which takes no versions of the future: %w", err)
+			return driver.Errorf(driver.CodeUnavailable, "the clock of the source is ahead of the store's, which takes no versions of the future: %w", err)
 		}
 		select {
 		case <-time.After(wait):

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -46,16 +47,26 @@ func (m *Main) archive(ctx context.Context) error {
 		}
 		return err
 	}
-	if f.Metrics != "" {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.Metrics)
-		if err != nil {
-			return usageError{fmt.Errorf("cannot listen on --metrics %s: %w", f.Metrics, err)}
-		}
-		server := &http.Server{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), ReadTimeout: headerTimeout}
-		defer func() { _ = server.Close() }()
-		go func() { _ = server.Serve(listener) }()
+	stop, err := serveMetrics(ctx, f.Metrics, registry)
+	if err != nil {
+		return err
 	}
+	defer stop()
 	return g.run(ctx)
+}
+
+// serveMetrics serves metrics at an address, "" for none, until it is stopped.
+func serveMetrics(ctx context.Context, addr string, registry *prometheus.Registry) (stop func(), err error) {
+	if addr == "" {
+		return func() {}, nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("cannot listen on --metrics %s: %w", addr, err)}
+	}
+	server := &http.Server{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), ReadTimeout: headerTimeout}
+	go func() { _ = server.Serve(listener) }()
+	return func() { _ = server.Close() }, nil
 }
 
 // of is the same run of the program with another command and store.
@@ -131,10 +142,19 @@ func (m *Main) newArchiving(registry *prometheus.Registry, from *storage.Store, 
 }
 
 func (g *archiving) lagSeconds() float64 {
-	if a := g.archive.Load(); a != nil && a.Reached() > 0 {
-		return g.now().Sub(a.Reached().Time()).Seconds()
+	if a := g.archive.Load(); a != nil {
+		return lagOf(a.Reached(), g.now)
 	}
 	return math.NaN()
+}
+
+// lagOf is for how many seconds a store may lack something that has what there was at an instant; NaN where
+// that is 0.
+func lagOf(reached driver.Instant, now func() time.Time) float64 {
+	if reached == 0 {
+		return math.NaN()
+	}
+	return now().Sub(reached.Time()).Seconds()
 }
 
 func (g *archiving) lagVersions() float64 {
@@ -157,39 +177,63 @@ func (g *archiving) lagVersions() float64 {
 	return float64(max(versions[0]-versions[1], 0))
 }
 
-// How long archiving waits after a commit, for more that is loaded with it: so writers lose a third of
-// their rate at most, and not half; and after an error, at first and at most.
-const (
-	archivePause      = 100 * time.Millisecond
-	firstArchivePause = 100 * time.Millisecond
-	lastArchivePause  = time.Minute
-)
+// archivePause is how long archiving waits after a commit, for more that is loaded with it: so writers
+// lose a third of their rate at most, and not half.
+const archivePause = 100 * time.Millisecond
 
 // run follows until the context ends. It returns the errors of a program of its own that do not pass by
 // themselves: a server goes on, as its operator may fix what is wrong.
 func (g *archiving) run(ctx context.Context) error {
-	pause, waiting := firstArchivePause, false
-	for {
-		err := g.follow(ctx, func(*storage.Archive, int64) (bool, error) {
-			if waiting {
-				g.logger.InfoContext(ctx, "the archive goes on")
-			}
-			pause, waiting = firstArchivePause, false
+	w := &waiting{into: g.target.storeName(), logger: g.logger}
+	return w.run(ctx, func() error {
+		return g.follow(ctx, func(*storage.Archive, int64) (bool, error) {
+			w.goOn(ctx)
 			return false, nil
 		})
-		code := driver.CodeOf(err)
+	}, func(err error) bool { return g.from != nil || g.opened && passes(err) })
+}
+
+// passes reports whether an error passes by itself: something is away, or another program does the same.
+func passes(err error) bool {
+	return slices.Contains([]driver.Code{driver.CodeUnavailable, driver.CodeConflict}, driver.CodeOf(err))
+}
+
+// waiting waits after errors of what is followed into a store.
+type waiting struct {
+	into   string
+	logger *slog.Logger
+	after  time.Duration // an error; 0: there was none
+}
+
+// How long it waits at first and at most.
+const (
+	firstWait = 100 * time.Millisecond
+	lastWait  = time.Minute
+)
+
+// run calls follow until the context ends, or there is an error that is not tried again.
+func (w *waiting) run(ctx context.Context, follow func() error, again func(error) bool) error {
+	for {
+		err := follow()
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case g.from == nil && (!g.opened || code != driver.CodeUnavailable && code != driver.CodeConflict):
+		case !again(err):
 			return err
-		case !waiting:
-			g.logger.WarnContext(ctx, "the archive waits; it is tried again at least every minute", "archive", g.target.storeName(), "error", err)
-			waiting = true
+		case w.after == 0:
+			w.logger.WarnContext(ctx, "following waits; it is tried again at least every minute", "into", w.into, "error", err)
 		}
-		wait(ctx, pause)
-		pause = min(2*pause, lastArchivePause)
+		w.after = min(max(firstWait, 2*w.after), lastWait)
+		wait(ctx, w.after)
 	}
+}
+
+// goOn notes that there is no error.
+func (w *waiting) goOn(ctx context.Context) {
+	if w.after > 0 {
+		w.logger.InfoContext(ctx, "following goes on", "into", w.into)
+	}
+	w.after = 0
 }
 
 // follow opens the stores and follows until there is an error or the context ends. It calls caughtUp

@@ -100,7 +100,7 @@ func TestServeWithAnArchive(t *testing.T) {
 	p.until(t, "asof_archived_versions_total 2")
 	p.until(t, `asof_archive_lag_seconds [0-9.e-]+`)
 	p.stop()
-	if errs := p.stderr.String(); strings.Count(errs, "the archive waits") != 1 || strings.Count(errs, "the archive goes on") != 1 {
+	if errs := p.stderr.String(); strings.Count(errs, "following waits") != 1 || strings.Count(errs, "following goes on") != 1 {
 		t.Errorf("the log:\n%s", errs)
 	}
 	if status, out, errs := run(t, "", "archive", "--from", from, "--to", to, "--verify"); status != 0 || !strings.Contains(out, "0 versions added") {

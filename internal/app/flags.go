@@ -32,6 +32,7 @@ type flags struct {
 	Import  importFlags  `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst), or a git repository, to the store. It can be repeated: what is there is skipped."`
 	Export  exportFlags  `cmd:"" help:"Write every version in the store as NDJSON."`
 	Archive archiveFlags `cmd:"" help:"Follow a store into another one, which keeps every version: also those that the first one prunes later."`
+	Capture captureFlags `cmd:"" help:"Follow a collection of MongoDB that other programs write to, so that its documents get histories."`
 	Prune   pruneFlags   `cmd:"" help:"Prune the versions that the schema does not keep, finish what was being erased, and give the space back to the file. A server does it too, without the last."`
 	Erase   eraseFlags   `cmd:"" help:"Replace the name of an author everywhere, and give the space back to the file. Values are erased by mutations."`
 	Check   checkFlags   `cmd:"" help:"Read the whole store and report what is wrong with it."`

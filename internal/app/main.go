@@ -159,6 +159,8 @@ func (m *Main) run(ctx context.Context) error {
 		return m.exportFile(ctx)
 	case "archive":
 		return m.archive(ctx)
+	case "capture":
+		return m.capture(ctx)
 	case "check":
 		return m.check(ctx)
 	case "checkpoint":

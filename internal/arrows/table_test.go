@@ -69,7 +69,7 @@ func arrows() map[string]place {
 		"internal/fixture/resolvers":   fixture,
 
 		"internal/app": {
-			knows: joined(both, "dataloader", "internal/app/auth", "internal/app/httpapi", "internal/demo", "internal/gitimport", "internal/plan", "internal/web",
+			knows: joined(both, "dataloader", "internal/app/auth", "internal/app/httpapi", "internal/capture", "internal/demo", "internal/gitimport", "internal/plan", "internal/web",
 				"storage", "storage/driver", "storage/transfer"),
 			speaks: anything,
 		},
@@ -77,6 +77,7 @@ func arrows() map[string]place {
 		"internal/app/permissions": {speaks: anything}, // tests
 		"internal/app/auth":        {knows: []string{"internal/lru"}, speaks: anything},
 		"internal/app/httpapi":     {knows: []string{"internal/app/admission", "internal/lru"}, speaks: anything},
+		"internal/capture":         {knows: joined(store, "storage/mongostore", "storage/normal", "storage/transfer")},
 		"internal/demo":            {knows: joined(store, "storage/normal")},
 		"internal/gitimport":       {knows: joined(store, "storage/normal")},
 		"internal/plan":            {knows: joined(store, "storage/normal", "storage/rawjson", "dataloader", "internal/plan/args", "internal/plan/plancache", "internal/scalar"), speaks: graphQL},

@@ -155,12 +155,14 @@ func (h *hello) sessions() bool { return h.replicated() && h.SessionTimeout > 0 
 // hello returns the server's description. It fails with CodeUnavailable if the server
 // takes no writes: a client of a whole replica set asks the primary only, so this
 // server was named alone.
-func (s *Store) hello(ctx context.Context) (*hello, error) {
+func (s *Store) hello(ctx context.Context) (*hello, error) { return describe(ctx, s.db) }
+
+func describe(ctx context.Context, db *mongo.Database) (*hello, error) {
 	var h hello
-	err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
+	err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
 	var refused mongo.ServerError
 	if errors.As(err, &refused) {
-		err = s.db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&h)
+		err = db.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&h)
 	}
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func TestManualListsWhatHasNotRun(t *testing.T) {
 				}
 			}
 		}
-		for _, name := range testsThat(calls, "mongotest.Reply", "mongotest.Rewrite", "mongotest.NewTransactions") {
+		for _, name := range testsThat(calls, "mongotest.Reply", "mongotest.Rewrite", "mongotest.NewTransactions", "mongotest.NewStreams") {
 			if !listed(name) {
 				t.Errorf("the manual does not list %s, to which a proxy answers", name)
 			}

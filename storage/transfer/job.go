@@ -96,33 +96,42 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 		return nil
 	case !known:
 		return fmt.Errorf("unknown collection %q; the schema has %s; declare it there, or import with --skip-unknown to leave such lines out", v.Collection, collectionNames(p.types))
-	case !v.Deleted:
-		if it.remarks, err = p.check(t, v.Data); err != nil {
-			return fmt.Errorf("%s %q: %w", v.Collection, v.Key, err)
-		}
 	}
-	if why := p.store.Excess(&v); why != "" && !p.opts.Lenient {
-		return fmt.Errorf("%s %q: %s; make it shorter, or import with --lenient to keep it as it is", v.Collection, v.Key, why)
+	if it.remarks, err = inspect(p.store, t, &v, p.opts.Lenient); err != nil {
+		return fmt.Errorf("%s %q: %w", v.Collection, v.Key, err)
 	}
 	j.items = append(j.items, it)
 	return nil
 }
 
-// check compares a document with its type. What the type does not declare is
+// Misfit says why a version does not fit its type, or is larger than one that can be written
+// here; nil where it does, or is kept all the same.
+func Misfit(store *storage.Store, t *storage.Type, v *driver.Version, lenient bool) error {
+	_, err := inspect(store, t, v, lenient)
+	return err
+}
+
+// inspect compares a version with its type. What the type does not declare is
 // remarked; so is, if the import is lenient, every value of another type.
-func (p *jobParser) check(t *storage.Type, data []byte) (remarks []remark, err error) {
+func inspect(store *storage.Store, t *storage.Type, v *driver.Version, lenient bool) (remarks []remark, err error) {
+	if why := store.Excess(v); why != "" && !lenient {
+		return nil, fmt.Errorf("%s; make it shorter, or use --lenient to keep it as it is", why)
+	}
+	if v.Deleted {
+		return nil, nil
+	}
 	var unknown []string
 	var mismatches []*storage.MismatchError
-	if p.opts.Lenient {
-		unknown, mismatches, err = t.ValidateAll(data)
+	if lenient {
+		unknown, mismatches, err = t.ValidateAll(v.Data)
 	} else {
-		unknown, err = t.Validate(data)
+		unknown, err = t.Validate(v.Data)
 	}
 	if mismatch, ok := errors.AsType[*storage.MismatchError](err); ok && mismatch.Missing {
-		return nil, fmt.Errorf("%w; the schema requires it: declare it nullable or give it a @default, or import with --lenient to keep the document as it is", err)
+		return nil, fmt.Errorf("%w; the schema requires it: declare it nullable or give it a @default, or use --lenient to keep the document as it is", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w; declare it so in the schema, or import with --lenient to keep it as it is", err)
+		return nil, fmt.Errorf("%w; declare it so in the schema, or use --lenient to keep it as it is", err)
 	}
 	for _, path := range unknown {
 		remarks = append(remarks, remark{collection: t.Collection, path: path})

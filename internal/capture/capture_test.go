@@ -1,0 +1,422 @@
+package capture_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/asof/asof/internal/capture"
+	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/mongostore/mongotest"
+	"github.com/asof/asof/storage/sqlitestore"
+)
+
+func orderTypes() []*storage.Type {
+	return []*storage.Type{{Name: "Order", Collection: "orders", Fields: []storage.Field{{Name: "state", Kind: storage.KindString}}}}
+}
+
+func newStore(t testing.TB, engine driver.Engine, err error) *storage.Store {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.Close() })
+	store, err := storage.New(engine, orderTypes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func onSQLite(t testing.TB) *storage.Store {
+	t.Helper()
+	engine, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), sqlitestore.Options{Collections: storage.CollectionsOf(orderTypes()), Sync: sqlitestore.SyncOff})
+	return newStore(t, engine, err)
+}
+
+func onMongo(t testing.TB) *storage.Store {
+	t.Helper()
+	uri, _ := mongotest.NewServer(t).Database(t)
+	engine, err := mongostore.Open(t.Context(), uri, mongostore.Options{Collections: storage.CollectionsOf(orderTypes())})
+	return newStore(t, engine, err)
+}
+
+// begin begins a capture; the one before may have ended anywhere.
+func begin(t testing.TB, store *storage.Store, s *mongotest.Streams, o capture.Options, filter string) (*capture.Capture, error) {
+	t.Helper()
+	source, err := mongostore.OpenSource(t.Context(), s.URI(), "orders", filter)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(source.Close)
+	source.Wait = 20 * time.Millisecond
+	o.Type, o.Now, o.Filtered = store.Types()[0], time.Now, filter != ""
+	return capture.New(t.Context(), store, source, o)
+}
+
+// follow captures until there is nothing more.
+func follow(t testing.TB, store *storage.Store, s *mongotest.Streams, o capture.Options, filter string) error {
+	t.Helper()
+	c, err := begin(t, store, s, o, filter)
+	for idle := false; err == nil && !idle; {
+		_, idle, err = c.Step(t.Context())
+	}
+	if err == nil {
+		err = c.Note(t.Context())
+	}
+	return err
+}
+
+func mustFollow(t testing.TB, store *storage.Store, s *mongotest.Streams, o capture.Options, filter string) {
+	t.Helper()
+	if err := follow(t, store, s, o, filter); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines are all versions of the store by key, in their order.
+func lines(t testing.TB, store *storage.Store) map[string][]*driver.Version {
+	t.Helper()
+	all := map[string][]*driver.Version{}
+	for v, err := range store.Engine().Log(t.Context(), &driver.LogQuery{Collections: []string{"orders"}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[v.Key] = append(all[v.Key], v)
+	}
+	return all
+}
+
+func instant(at bson.Timestamp) driver.Instant {
+	return driver.InstantOf(time.Unix(int64(at.T), 0)) + driver.Instant(at.I)
+}
+
+var large = strings.Repeat("x", 50<<10)
+
+// text is a document without its _id, as MongoDB writes JSON; "": deleted.
+func text(t testing.TB, d bson.D) string {
+	t.Helper()
+	if d == nil {
+		return ""
+	}
+	raw, err := bson.MarshalExtJSON(d[1:], false, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sorted(t, raw)
+}
+
+func sorted(t testing.TB, raw []byte) string {
+	t.Helper()
+	if raw == nil {
+		return ""
+	}
+	var value any
+	if err := json.Unmarshal(raw, &value); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(raw), large, "LARGE")
+}
+
+// compare holds what the store has against what the source had: from the first version of a document on, each
+// state that it had, at its time; and what is not in the store was gone before it could be found.
+func compare(t *testing.T, store *storage.Store, s *mongotest.Streams) (versions int) {
+	t.Helper()
+	captured := lines(t, store)
+	known := 0
+	for _, states := range s.States() {
+		key := fmt.Sprint(states[0].ID)
+		if id, ok := states[0].ID.(bson.ObjectID); ok {
+			key = id.Hex()
+		}
+		vs := captured[key]
+		if len(vs) == 0 {
+			if last := states[len(states)-1].Document; last != nil {
+				t.Errorf("%q is not in the store, but in the source: %.100s", key, text(t, last))
+			}
+			continue
+		}
+		known++
+		versions += len(vs)
+		first := vs[0].RecordedAt
+		var want, got []string
+		line := func(at driver.Instant, text string) string { return at.String() + " " + text }
+		before := ""
+		for i, state := range states {
+			at := instant(state.At)
+			if i+1 < len(states) && states[i+1].At == state.At {
+				continue // of one transaction
+			}
+			now := text(t, state.Document)
+			if at <= first {
+				before = now
+				want = []string{line(first, now)}
+			} else if now != before {
+				want = append(want, line(at, now))
+				before = now
+			}
+		}
+		for _, v := range vs {
+			got = append(got, line(v.RecordedAt, sorted(t, v.Data)))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the history of %q (-want +got):\n%s", key, diff)
+		}
+	}
+	if known != len(captured) {
+		t.Errorf("the store has %d documents, of which the source had %d", len(captured), known)
+	}
+	if err := store.Engine().Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
+		t.Error(err)
+	}
+	return versions
+}
+
+// randomDocument returns another state of a document.
+func randomDocument(r *rand.Rand, before bson.D) bson.D {
+	var value func(depth int, old any) any
+	value = func(depth int, old any) any {
+		list, _ := old.(bson.A)
+		switch n := r.IntN(8); {
+		case n < 2 && depth < 3:
+			d, _ := old.(bson.D)
+			d = slices.Clone(d)
+			name := string(rune('a' + r.IntN(4)))
+			if i := slices.IndexFunc(d, func(e bson.E) bool { return e.Key == name }); i < 0 {
+				return append(d, bson.E{Key: name, Value: value(depth+1, nil)})
+			} else if r.IntN(3) == 0 {
+				return slices.Delete(d, i, i+1)
+			} else if i >= 0 {
+				d[i].Value = value(depth+1, d[i].Value)
+			}
+			return d
+		case n == 2 && len(list) > 0:
+			return slices.Clone(list[:len(list)-1-r.IntN(len(list))])
+		case n < 5 && depth < 3:
+			list = slices.Clone(list)
+			if i := r.IntN(len(list) + 1); i < len(list) {
+				list[i] = value(depth+1, list[i])
+				return list
+			}
+			return append(list, value(depth+1, nil))
+		case n == 5:
+			return nil
+		case n == 6:
+			return r.IntN(2) == 0
+		}
+		return int32(r.IntN(100))
+	}
+	d := bson.D{{Key: "state", Value: fmt.Sprint("s", r.IntN(5))}}
+	for _, name := range []string{"x", "1", "z"} {
+		i := slices.IndexFunc(before, func(e bson.E) bool { return e.Key == name })
+		switch n := r.IntN(4); {
+		case i >= 0 && n == 0:
+			d = append(d, before[i])
+		case i >= 0 && n < 3:
+			d = append(d, bson.E{Key: name, Value: value(0, before[i].Value)})
+		case n == 3:
+			d = append(d, bson.E{Key: name, Value: value(0, nil)})
+		}
+	}
+	return d
+}
+
+// Programs write while the collection is captured, and the capture ends and begins again anywhere.
+func TestHistories(t *testing.T) {
+	for name, open := range map[string]func(testing.TB) *storage.Store{"sqlite": onSQLite, "mongodb": onMongo} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, s := open(t), mongotest.NewStreams(t)
+			const seed = 11
+			last := map[any]bson.D{}
+			write := func(r *rand.Rand) {
+				n := r.IntN(40)
+				id := []any{int32(n), fmt.Sprint("s", n), bson.ObjectID{0: 1, 11: byte(n)}}[n%3]
+				if r.IntN(8) == 0 && last[id] != nil {
+					delete(last, id)
+					s.Delete(id)
+					return
+				}
+				last[id] = randomDocument(r, last[id])
+				s.Put(id, last[id], r.IntN(4) > 0)
+			}
+			r := rand.New(rand.NewPCG(seed, 1))
+			many := 100 // more than are read at once
+			if name == "mongodb" {
+				many = 20
+			}
+			for i := range many {
+				s.Put(fmt.Sprintf("large%d", i), bson.D{{Key: "state", Value: large}}, false)
+				write(r)
+			}
+			steps := rand.New(rand.NewPCG(seed, 2))
+			for range 5 {
+				written := make(chan struct{})
+				go func() {
+					defer close(written)
+					for i := range 100 {
+						if i%10 == 0 {
+							s.Transaction(func() { write(r); write(r); write(r) })
+						}
+						write(r)
+					}
+				}()
+				c, err := begin(t, store, s, capture.Options{}, "")
+				for n := 1 + steps.IntN(3); n > 0 && err == nil; n-- {
+					_, _, err = c.Step(t.Context())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-written
+			}
+			mustFollow(t, store, s, capture.Options{}, "")
+			versions := compare(t, store, s)
+			mustFollow(t, store, s, capture.Options{}, "")
+			if again := compare(t, store, s); again != versions || versions < 250 {
+				t.Errorf("%d versions, and then %d", versions, again)
+			}
+		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	store, s := onSQLite(t), mongotest.NewStreams(t)
+	put := func(id any, update bool, d bson.D) { t.Helper(); s.Put(id, d, update) }
+	o := capture.Options{Drop: []string{"secret"}, Rename: map[string]string{"status": "state"}, AuthorField: "by"}
+	filter := `{"$or": [{"shop": "a"}, {"shop": "b"}]}`
+	put("found", false, bson.D{{Key: "status", Value: "new"}, {Key: "shop", Value: "a"}, {Key: "secret", Value: int32(1)}, {Key: "by", Value: "ann"}})
+	put("left out", false, bson.D{{Key: "shop", Value: "c"}})
+	mustFollow(t, store, s, o, filter)
+	put("found", true, bson.D{{Key: "status", Value: "paid"}, {Key: "shop", Value: "a"}, {Key: "secret", Value: int32(2)}, {Key: "by", Value: int32(7)}})
+	put("found", true, bson.D{{Key: "status", Value: "paid"}, {Key: "shop", Value: "a"}, {Key: "secret", Value: int32(3)}, {Key: "by", Value: int32(7)}})
+	put("left out", true, bson.D{{Key: "shop", Value: "c"}, {Key: "x", Value: true}})
+	put(bson.D{{Key: "odd", Value: true}}, false, bson.D{{Key: "shop", Value: "c"}})
+	s.Delete(bson.D{{Key: "odd", Value: true}})
+	put("later", false, bson.D{{Key: "shop", Value: "b"}})
+	s.Delete("later")
+	mustFollow(t, store, s, o, filter)
+	var got []string
+	all := lines(t, store)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		for _, v := range all[key] {
+			got = append(got, fmt.Sprint(key, " ", v.Op, " ", v.Author, " ", v.Changed, " ", string(v.Data)))
+		}
+	}
+	want := []string{
+		`found 5 ann [by shop state] {"by":"ann","shop":"a","state":"new"}`,
+		`found 2 7 [by state] {"by":7,"shop":"a","state":"paid"}`,
+		`later 1 capture [shop] {"shop":"b"}`,
+		`later 3 capture [shop] `,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What cannot be captured ends with what to do; what was captured stays.
+func TestRefused(t *testing.T) {
+	first := bson.D{{Key: "state", Value: "new"}}
+	for name, c := range map[string]struct {
+		before func(*mongotest.Streams)
+		then   func(*testing.T, *storage.Store, *mongotest.Streams)
+		o      capture.Options
+		filter string
+		want   string
+		kept   string // the key of what is captured all the same
+	}{
+		"dropped":      {then: func(_ *testing.T, _ *storage.Store, s *mongotest.Streams) { s.Put("b", first, false); s.End("drop") }, want: "shop.orders ended at 2023-11-14T22:13:20.000003Z (drop)", kept: "b"},
+		"renamed":      {then: func(_ *testing.T, _ *storage.Store, s *mongotest.Streams) { s.End("rename") }, want: "(rename); what was captured before is there"},
+		"lost":         {then: func(_ *testing.T, _ *storage.Store, s *mongotest.Streams) { s.Put("b", first, false); s.Forget() }, want: "give the source a larger oplog"},
+		"an odd _id":   {before: func(s *mongotest.Streams) { s.Put(bson.D{{Key: "a", Value: int32(1)}}, first, false) }, want: `whose _id, {"a": {"$numberInt":"1"}}, is of the type embedded document; keys are made of`},
+		"an empty _id": {then: func(_ *testing.T, _ *storage.Store, s *mongotest.Streams) { s.Put("", first, false) }, want: `the _id "" is empty, and so cannot be a key`},
+		"one key":      {before: func(s *mongotest.Streams) { s.Put(int32(5), first, false); s.Put("5", first, false) }, want: `shop.orders has the _id "5", a string, beside others like it that are of the type number: both would be the key "5"; leave it out with --filter`},
+		"another type": {then: func(_ *testing.T, _ *storage.Store, s *mongotest.Streams) {
+			s.Put("b", bson.D{{Key: "state", Value: int32(5)}}, false)
+		}, want: `Order "b" of 2023-11-14T22:13:20.000002Z: state: expected String, found the number 5; declare it so in the schema, or use --lenient`},
+		"two names": {o: capture.Options{Rename: map[string]string{"x": "state"}}, then: func(_ *testing.T, _ *storage.Store, s *mongotest.Streams) {
+			s.Put("b", bson.D{{Key: "state", Value: "a"}, {Key: "x", Value: "b"}}, false)
+		}, want: `two members would have the name "state"`},
+		"a filter that is none":       {filter: `{"a":`, want: "the filter is no condition"},
+		"a filter that cannot be had": {filter: `{"$expr": true}`, want: "the filter has $expr"},
+		"another writer": {then: func(t *testing.T, store *storage.Store, s *mongotest.Streams) {
+			s.Put("a", bson.D{{Key: "state", Value: "paid"}}, true)
+			load(t, store, driver.Version{Collection: "orders", Key: "a", RecordedAt: instant(bson.Timestamp{T: 1_700_000_001}), Author: "eve", Data: []byte(`{}`)})
+		}, want: "the store does not hold what was captured"},
+		"something lacks": {then: func(t *testing.T, store *storage.Store, s *mongotest.Streams) {
+			s.Put("b", first, false)
+			load(t, store, driver.Version{Collection: "orders", Key: "a", RecordedAt: instant(bson.Timestamp{T: 1_700_000_000, I: 2}), Author: "eve", Deleted: true, Op: driver.OpDelete})
+			s.Put("a", bson.D{{Key: "state", Value: "sent"}}, true)
+		}, want: "it was changed, and is not there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, s := onSQLite(t), mongotest.NewStreams(t)
+			if s.Put("a", first, false); c.before != nil {
+				c.before(s)
+			}
+			err := follow(t, store, s, c.o, c.filter)
+			if c.then != nil && err == nil {
+				c.then(t, store, s)
+				err = follow(t, store, s, c.o, c.filter)
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) || driver.CodeOf(err) != driver.CodeInvalid {
+				t.Errorf("%v (%s); want %q", err, driver.CodeOf(err), c.want)
+			}
+			if c.kept != "" && lines(t, store)[c.kept] == nil {
+				t.Errorf("%q was not captured", c.kept)
+			}
+		})
+	}
+}
+
+func load(t *testing.T, store *storage.Store, v driver.Version) {
+	t.Helper()
+	if _, err := store.Load(t.Context(), []driver.Version{v}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store with documents of its own is not captured into, and a server without change streams not captured.
+func TestBegin(t *testing.T) {
+	store, s := onSQLite(t), mongotest.NewStreams(t)
+	load(t, store, driver.Version{Collection: "orders", Key: "a", RecordedAt: 1, Author: "eve", Data: []byte(`{}`)})
+	if _, err := begin(t, store, s, capture.Options{}, ""); err == nil || !strings.Contains(err.Error(), "not captured: capture into another type") {
+		t.Error(err)
+	}
+	store = onSQLite(t)
+	if _, err := begin(t, store, s, capture.Options{}, ""); err != nil {
+		t.Error(err)
+	}
+	other, err := mongostore.OpenSource(t.Context(), s.URI(), "others", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := capture.New(t.Context(), store, other, capture.Options{Type: store.Types()[0], Now: time.Now}); err == nil || !strings.Contains(err.Error(), "captured from shop.orders, and not from shop.others") {
+		t.Error(err)
+	}
+	server := mongotest.NewServer(t)
+	if set, _, err := server.ReplicaSet(t.Context()); err != nil || set != "" {
+		t.Skip("the server is a replica set", err)
+	}
+	uri, _ := server.Database(t)
+	if _, err := mongostore.OpenSource(t.Context(), uri, "orders", ""); driver.CodeOf(err) != driver.CodeInvalid || !strings.Contains(err.Error(), "it must be a replica set") {
+		t.Error(err)
+	}
+}
