@@ -70,9 +70,10 @@ func (e *migrating) Unwrap() driver.Engine { return e.Engine }
 
 // upgraded is what is kept beside a version in another form.
 type upgraded struct {
-	of  *byte           // the first byte of the data
-	to  *driver.Version // in today's form
-	err error
+	of    *byte // the first byte of the data
+	err   error
+	to    driver.Version // in today's form, unless there is an error
+	notes driver.Notes   // of that
 }
 
 // today returns a version in today's form; without its data where that was not asked for. The error says which
@@ -94,26 +95,32 @@ func (e *migrating) today(v *driver.Version, dataless bool) (*driver.Version, er
 	if len(v.Data) > 0 {
 		of = &v.Data[0]
 	}
-	if u, ok := v.Notes.Get().(*upgraded); ok && u.of == of && (u.err != nil || u.to.SupersededAt == v.SupersededAt) {
-		return u.to, u.err
+	if u, ok := v.Notes.Get().(*upgraded); ok && u.of == of && u.to.SupersededAt == v.SupersededAt {
+		return u.result()
 	}
-	to := *v
-	to.Changed = m.changed(v.Changed)
-	u := &upgraded{of: of, to: &to}
+	u := &upgraded{of: of, to: *v}
+	u.to.Changed = m.changed(v.Changed)
 	if v.Notes != nil {
-		to.Notes = new(driver.Notes)
+		u.to.Notes = &u.notes
 	}
 	if of != nil {
-		to.Data, u.err = m.upgrade(v.Data, from)
+		u.to.Data, u.err = m.upgrade(v.Data, from)
 	}
 	if u.err != nil {
-		u.to, u.err = nil, &unreadableError{&Error{
+		u.err = &unreadableError{&Error{
 			Code: CodeInternal, Cause: u.err,
 			Message: fmt.Sprintf("%s %q, version %d, cannot be read in today's form: its migration %v; correct it in resolvers/migrations.go", m.Name, v.Key, v.Number, u.err),
 		}}
 	}
 	v.Notes.Keep(u)
-	return u.to, u.err
+	return u.result()
+}
+
+func (u *upgraded) result() (*driver.Version, error) {
+	if u.err != nil {
+		return nil, u.err
+	}
+	return &u.to, nil
 }
 
 // unreadableError is of one version, which has no form of today.

@@ -13,8 +13,7 @@ import (
 )
 
 // BenchmarkTodaysForm reads pages of documents that are in today's form by types that were never otherwise
-// (plain) and by types that were (declared), and of documents that are in an earlier form; with the cache of
-// versions, and without.
+// (plain) and by types that were (declared), and of documents that are in an earlier form.
 func BenchmarkTodaysForm(b *testing.B) {
 	text := strings.Repeat("d", 400)
 	old := `{"name":"n","description":"` + text + `","tags":"x","plan":"GOLD","tag":"v1","published_at":"2020-01-01","stargazers_count":%d}`
@@ -23,15 +22,13 @@ func BenchmarkTodaysForm(b *testing.B) {
 		name, data string
 		types      []*storage.Type
 	}{{"plain", today, fixtureTypes()}, {"declared", today, movedTypes()}, {"earlier", old, movedTypes()}} {
-		for name, cache := range map[string]int{"cached": 8 << 20, "uncached": 0} {
-			b.Run(bm.name+"/"+name, func(b *testing.B) { benchmarkPages(b, bm.types, bm.data, cache) })
-		}
+		b.Run(bm.name, func(b *testing.B) { benchmarkPages(b, bm.types, bm.data) })
 	}
 }
 
-func benchmarkPages(b *testing.B, types []*storage.Type, data string, cache int) {
+func benchmarkPages(b *testing.B, types []*storage.Type, data string) {
 	engine, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "bench.db"), sqlitestore.Options{
-		Collections: storage.CollectionsOf(types), Sync: sqlitestore.SyncOff, VersionCache: cache,
+		Collections: storage.CollectionsOf(types), Sync: sqlitestore.SyncOff,
 	})
 	if err != nil {
 		b.Fatal(err)
