@@ -323,6 +323,7 @@ func (s *Store) finishErasure(ctx context.Context, note *driver.Version) error {
 			if err := s.eraseVersions(ctx, e); err != nil {
 				return err
 			}
+			s.feed.erase(e.Collection, e.Key, e.Number)
 		}
 		if err := s.eraseDrafts(ctx, e, v.RecordedAt); err != nil {
 			return err

@@ -427,3 +427,29 @@ func TestPartOfAnErasedHistory(t *testing.T) {
 		t.Errorf("version 4 was erased by %d versions", len(by))
 	}
 }
+
+// What watches keep of the last versions is not told any more when it was erased, by no server.
+func TestWatchesOfWhatWasErased(t *testing.T) {
+	e := newEnvOf(t, erasableTypes(), nil)
+	beside := *e
+	beside.store = must(storage.New(e.engine, erasableTypes()))(t)
+	defer e.store.Notify(func() {})() // so that it keeps them
+	defer beside.store.Notify(func() {})()
+	since := e.clock.advance(0)
+	e.secretHistory()
+	var last string
+	for _, of := range []*env{e, &beside} {
+		told, positions := of.watched(storage.WatchQuery{Since: &since}, 7)
+		if last = positions[7]; !strings.Contains(strings.Join(told, " "), "secret-2") {
+			t.Fatal("secrets are not where they are looked for")
+		}
+	}
+	must(e.erase(storage.EraseInput{Key: "a", ExpectedVersion: 7, Reason: "r", Paths: secretPaths}))(t)
+	beside.watched(storage.WatchQuery{After: last}, 1)
+	for i, of := range []*env{e, &beside} {
+		told, _ := of.watched(storage.WatchQuery{Since: &since}, 8)
+		if strings.Contains(strings.Join(told, " "), "secret-") {
+			t.Errorf("server %d tells %q", i, told)
+		}
+	}
+}

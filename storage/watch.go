@@ -337,6 +337,7 @@ type watchRound struct {
 	events   []*Event       // as they may be told to everybody, or are to be looked at again
 	bytes    int
 	more     bool   // it ends before now, as it got too large
+	erased   bool   // something of its versions was, so that it has no events: who comes to it reads them again
 	grown    uint64 // the feed's, when the round began
 	done     chan struct{}
 	err      error
@@ -434,9 +435,9 @@ func (f *feed) round(ctx context.Context, s *Store, from driver.Instant) (r *wat
 			return nil, 0, fromDriver(ctx, ctx.Err())
 		}
 		switch {
-		case r.err != nil && !mine && ctx.Err() == nil: // it may be about the one who read
+		case r.erased, r.err != nil && !mine && ctx.Err() == nil: // the error may be about the one who read
 			own := &watchRound{from: from, grown: r.grown}
-			own.fill(ctx, s)
+			own.fill(trusted(ctx), s)
 			return own, 0, own.err
 		case r.err != nil || from < r.to || from == r.from:
 			return r, 0, r.err
@@ -503,7 +504,7 @@ func (f *feed) read(ctx context.Context, s *Store, r *watchRound) {
 	r.fill(trusted(ctx), s) // each watch leaves out what it may not tell
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	defer close(r.done)
+	close(r.done)
 	if r.err != nil || r.to == r.from {
 		if n := len(f.rounds); n > 0 && f.rounds[n-1] == r {
 			f.rounds = f.rounds[:n-1]
@@ -515,6 +516,28 @@ func (f *feed) read(ctx context.Context, s *Store, r *watchRound) {
 	}
 	for f.held += r.bytes; len(f.rounds) > 1 && (len(f.rounds) > keptRounds || f.held > keptRoundBytes); f.rounds = f.rounds[1:] {
 		f.held -= f.rounds[0].bytes
+	}
+	for _, e := range r.events {
+		if e.v.Op == driver.OpErase {
+			f.forget(e.v.Collection, e.v.Key, e.v.Number)
+		}
+	}
+}
+
+// erase has the versions of a document before one that erases read again.
+func (f *feed) erase(collection, key string, by int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget(collection, key, by)
+}
+
+// forget is erase; f.mu is held.
+func (f *feed) forget(collection, key string, by int64) {
+	for i, r := range f.rounds {
+		if r.isDone() && slices.ContainsFunc(r.events, func(e *Event) bool { return e.v.Collection == collection && e.v.Key == key && e.v.Number < by }) {
+			f.held -= r.bytes
+			f.rounds[i] = &watchRound{from: r.from, to: r.to, grown: r.grown, erased: true, done: r.done}
+		}
 	}
 }
 
