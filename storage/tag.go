@@ -293,10 +293,21 @@ type tagged struct {
 	name  string
 }
 
+// mostTagged is how many documents with one tag a list may be of: all are in memory at once, some
+// 2 KB each.
+const mostTagged = 20_000
+
 // matching returns what meets a query's conditions, in no order.
 func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
 	if _, err := l.store.guard.view(ctx, l.t.Collection).query(ctx, q); err != nil {
 		return nil, err
+	}
+	n, err := l.store.all.Count(ctx, &driver.Query{Collection: l.t.tags.Collection, At: q.At, Filter: l.t.tagIs(tagName, l.name)})
+	if err != nil {
+		return nil, fromDriver(ctx, err)
+	}
+	if n > mostTagged {
+		return nil, errorf(CodeQueryTooComplex, "more than %d %s have the tag %s, too many for a list: use several tags, or read by key and tag", mostTagged, l.t.Plural, quoteShort(l.name))
 	}
 	tags, err := l.store.tags(ctx, l.t, q.At, l.t.tagIs(tagName, l.name))
 	if err != nil {

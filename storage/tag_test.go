@@ -442,3 +442,25 @@ func TestListsByTagEndWithTheirContext(t *testing.T) {
 	_, err := e.store.Page(ctx, e.store.Types()[0], &storage.PageArgs{Tag: ptr("x"), Where: object{"or": conditions}})
 	wantError(t, err, storage.CodeUnavailable, "")
 }
+
+// A list by a tag holds all that have it, so that there is a bound.
+func TestListsByTagAreBounded(t *testing.T) {
+	e := newEnv(t)
+	at := e.clock.advance(time.Second)
+	versions := make([]driver.Version, 20_001)
+	for i := range versions {
+		versions[i] = driver.Version{Collection: "software.tags", Key: fmt.Sprint(i), RecordedAt: at, Data: fmt.Appendf(nil, `{"documentKey":"%d","name":"x","number":1}`, i)}
+	}
+	must(e.store.Load(t.Context(), versions))(t)
+	for _, untag := range []bool{false, true} {
+		if untag {
+			must(e.store.Load(t.Context(), []driver.Version{{Collection: "software.tags", Key: "0", RecordedAt: e.clock.advance(time.Second), Op: driver.OpDelete, Deleted: true}}))(t)
+		}
+		_, err := e.store.Page(e.begin(), e.store.Types()[0], &storage.PageArgs{Tag: ptr("x")})
+		if untag && err != nil {
+			t.Error(err)
+		} else if !untag {
+			wantError(t, err, storage.CodeQueryTooComplex, "more than 20000 projects have the tag")
+		}
+	}
+}
