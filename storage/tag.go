@@ -108,6 +108,13 @@ func (c *Collection[T]) TagVersion(ctx context.Context, in TagVersionInput) (*Ve
 	if d == nil {
 		return nil, errorf(CodeNotFound, "input.key: there is no %s %s in version %d", t.Name, quoteShort(in.Key), in.Version)
 	}
+	n, err := s.all.Count(ctx, &driver.Query{Collection: t.tags.Collection, At: latest, Filter: t.tagIs(tagDocument, in.Key)})
+	if err != nil {
+		return nil, Unwritten(fromDriver(ctx, err))
+	}
+	if n >= mostTags {
+		return nil, badInput("input.key: %s %s has %d tags, as many as there may be: remove some first", t.Name, quoteShort(in.Key), n)
+	}
 	m, err := s.creation(t.tags, &CreateInput{
 		Key: tagKey(in.Key, in.Name), Data: map[string]any{"documentKey": in.Key, "name": in.Name, "number": in.Version}, Message: in.Message,
 	})
@@ -293,9 +300,12 @@ type tagged struct {
 	name  string
 }
 
-// mostTagged is how many documents with one tag a list may be of: all are in memory at once, some
-// 2 KB each.
-const mostTagged = 20_000
+// How many tags a document may have, and of how many documents with one tag a list may be: all
+// are in memory at once, some 2 KB each.
+const (
+	mostTags   = 10_000
+	mostTagged = 20_000
+)
 
 // matching returns what meets a query's conditions, in no order.
 func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {

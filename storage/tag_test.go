@@ -464,3 +464,25 @@ func TestListsByTagAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A document has a bound of tags, as its history tells them all.
+func TestTagsOfADocumentAreBounded(t *testing.T) {
+	e := newEnv(t)
+	e.create("a", object{"name": "1"})
+	at := e.clock.advance(time.Second)
+	versions := make([]driver.Version, 9_999)
+	for i := range versions {
+		versions[i] = driver.Version{Collection: "software.tags", Key: fmt.Sprint(i), RecordedAt: at, Data: fmt.Appendf(nil, `{"documentKey":"a","name":"x%d","number":1}`, i)}
+	}
+	must(e.store.Load(t.Context(), versions))(t)
+	if err := e.tag("a", 1, "last"); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, e.tag("a", 1, "another"), storage.CodeBadUserInput, "has 10000 tags")
+	if err := e.untag("a", "last"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.tag("a", 1, "another"); err != nil {
+		t.Error(err)
+	}
+}
