@@ -141,7 +141,7 @@ func (a *Archive) Follow(ctx context.Context) (added int64, err error) {
 				return added, err
 			}
 		}
-		a.batch, a.bytes = append(a.batch, *v), a.bytes+len(v.Data)
+		a.batch, a.bytes = append(a.batch, *v), a.bytes+v.Size()
 	}
 	n, err := a.load(ctx)
 	if added += n; err == nil {

@@ -116,7 +116,7 @@ func (s *Store) entries(ctx context.Context, q *driver.LogQuery, before bool) it
 				flush(len(waiting) - 1) // the last one is only what is before another
 				return
 			}
-			if size += len(v.Data); len(waiting) < most && size < entryBytes {
+			if size += v.Size(); len(waiting) < most && size < entryBytes {
 				continue
 			}
 			ready := len(waiting)

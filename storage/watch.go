@@ -562,7 +562,7 @@ func (r *watchRound) fill(ctx context.Context, s *Store) {
 			return
 		}
 		r.events = append(r.events, s.event(v, ""))
-		r.bytes += len(v.Data)
+		r.bytes += v.Size()
 	}
 	r.to = until
 }

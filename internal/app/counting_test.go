@@ -52,6 +52,22 @@ func TestReadLimit(t *testing.T) {
 	}
 }
 
+// The messages of versions count, too.
+func TestMessagesAreCounted(t *testing.T) {
+	p := serve(t, "--demo", "--max-read=20KB")
+	for _, key := range []string{"m", "n"} {
+		if got := p.query(t, fmt.Sprintf(`mutation {createTag(input: {key: %q, data: {name: "n", description: ""}, message: %q}) {__typename}}`, key, strings.Repeat("x", 15<<10))); len(got.codes(t)) != 0 {
+			t.Fatal(got.body)
+		}
+	}
+	const one = `m: tag(key: "m") {name}`
+	for document, refused := range map[string]bool{"{" + one + "}": false, "{" + one + ` n: tag(key: "n") {name}}`: true} {
+		if got := p.query(t, document).codes(t); slices.Contains(got, "QUERY_TOO_COMPLEX") != refused {
+			t.Errorf("%s: %v", document, got)
+		}
+	}
+}
+
 // What a document has beyond 32 KB counts twice.
 func TestLargeDocumentsCountTwice(t *testing.T) {
 	p := serve(t, "--demo", "--max-read=200KB", "--max-query=1MB")

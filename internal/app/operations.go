@@ -242,7 +242,7 @@ func count(ctx context.Context, versions ...*driver.Version) (size int, err erro
 	for _, v := range versions {
 		if v != nil {
 			found++
-			size += len(v.Data)
+			size += v.Size()
 			again += max(len(v.Data)-usualSize, 0)
 		}
 	}

@@ -282,6 +282,9 @@ type Version struct {
 // Current reports whether this version was the document's last when it was read.
 func (v *Version) Current() bool { return v.SupersededAt == Forever }
 
+// Size is how many bytes of it may be many: its data and its message.
+func (v *Version) Size() int { return len(v.Data) + len(v.Message) }
+
 // Position is the version's place in the commit order.
 func (v *Version) Position() LogPosition {
 	return LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}

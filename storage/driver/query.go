@@ -18,12 +18,12 @@ type Query struct {
 	// Fields are the stored top-level names that the caller will look at; nil
 	// means all. An engine may return more of the data, never less.
 	Fields []string
-	// Bytes is of how much data the caller refuses the page; 0: of none. An engine may
-	// leave out what follows where it has read more.
+	// Bytes is of how much the caller refuses the page, as Version.Size counts it; 0: of nothing.
+	// An engine may leave out what follows where it has read more.
 	Bytes int64
 }
 
-// Exceeds reports whether a page with so many bytes of data is refused.
+// Exceeds reports whether a page with so many bytes is refused.
 func (q *Query) Exceeds(bytes int64) bool { return q.Bytes > 0 && bytes > q.Bytes }
 
 // Order is one sort field.

@@ -273,11 +273,13 @@ func (s *suite) testFields(t *testing.T) {
 func (s *suite) testBytes(t *testing.T) {
 	f := s.fixture(t)
 	for i := range 9 {
-		f.put(fmt.Sprint("k", i), fmt.Sprintf(`{"n":%d,"s":"some text"}`, (i*5)%9))
+		w := f.next(fmt.Sprint("k", i))
+		w.Data, w.Message = fmt.Appendf(nil, `{"n":%d,"s":"some text"}`, (i*5)%9), "why, in so many words"
+		f.commit(w)
 	}
 	sizeOf := func(vs []*driver.Version) (size int64) {
 		for _, v := range vs {
-			size += int64(len(v.Data))
+			size += int64(v.Size())
 		}
 		return size
 	}

@@ -296,7 +296,7 @@ func (r *reader) all(ctx context.Context, cursor *mongo.Cursor, err error, field
 			return err
 		}
 		r.rows = append(r.rows, newRow(r.p.Order, &found.Version))
-		if size += int64(len(found.Data)); r.p.Exceeds(size) {
+		if size += int64(found.Size()); r.p.Exceeds(size) {
 			r.last = append(r.last, r.rows[len(r.rows)-1])
 			return nil
 		}

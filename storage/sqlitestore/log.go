@@ -381,7 +381,7 @@ func (st *stream) readDocument(c *conn) error {
 			}
 			st.rows = append(st.rows, v)
 		}
-		if size += len(v.Data); inside && size >= st.bytes {
+		if size += v.Size(); inside && size >= st.bytes {
 			// The batch is full: the next row is needed only for its time.
 			if st.q.Backward {
 				low = id
@@ -425,7 +425,7 @@ func (st *stream) readCollection(c *conn) error {
 		if !st.wanted(v) {
 			continue
 		}
-		size += len(v.Data)
+		size += v.Size()
 		st.rows = append(st.rows, v)
 	}
 	st.ended = n < st.batch && !row
@@ -497,7 +497,7 @@ func (st *stream) readSelected(c *conn) error {
 			continue // it is at the position after which the log continues
 		}
 		st.rows = append(st.rows, v)
-		if size += len(v.Data); size >= st.bytes {
+		if size += v.Size(); size >= st.bytes {
 			st.pass(place{at: int64(v.RecordedAt), key: v.Key})
 			return nil
 		}

@@ -135,7 +135,7 @@ func (p *filler) full() bool {
 
 func (p *filler) add(v *driver.Version) {
 	p.out = append(p.out, v)
-	p.size += int64(len(v.Data))
+	p.size += int64(v.Size())
 }
 
 func (p *filler) visit(at row, doc docID) (bool, error) {
