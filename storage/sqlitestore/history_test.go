@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"zombiezen.com/go/sqlite"
@@ -152,5 +153,41 @@ func TestPastPagesOfCommitsReadFewEntries(t *testing.T) {
 	}
 	if total, err := c.integer(`SELECT count(*) FROM past`); err != nil || total > 3*commits {
 		t.Errorf("%d past entries for %d changes, %v", total, commits, err)
+	}
+}
+
+// A history is read from the last version on that has no values, which may be pruned or a deletion.
+func TestRewriteReadsFromWhatHasNoValues(t *testing.T) {
+	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"), driver.Index{Path: []string{"n"}, Kind: driver.KindInt})
+	for n := range int64(6) {
+		w := &driver.Write{ID: fmt.Sprint(n), Collection: "things", Key: "a", Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"n":%d}`, n/2)}
+		if n == 3 {
+			w.Op, w.Deleted, w.Data = driver.OpDelete, true, nil
+		}
+		if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ pruned, before, want int64 }{{0, 3, 0}, {1, 3, 1}, {2, 4, 2}, {0, 4, 2}, {0, 6, 4}, {5, 6, 5}} {
+		if c.pruned > 0 {
+			if err := s.Rewrite(t.Context(), "things", "a", []driver.Version{{Number: c.pruned, Op: driver.OpPruned, Deleted: true}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.writer.submit(&request{ctx: t.Context(), run: func() error {
+			st, err := s.writer.state(s.byName["things"], "a")
+			if err != nil {
+				return err
+			}
+			if from, err := s.writer.beginning(st, c.before); from != c.want || err != nil {
+				t.Errorf("before version %d: %d, %v; want %d", c.before, from, err, c.want)
+			}
+			return nil
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
+		t.Error(err)
 	}
 }

@@ -98,6 +98,7 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 		return err
 	}
 	st.rewritten = true
+	w.entries += int64(len(vs)) * pagesOfWrite
 	w.pending.touch(st)
 	for i, ix := range coll.indexes {
 		stays := make(map[interval]bool, len(after.entries[i]))
@@ -174,7 +175,7 @@ func (l *intervals) next(at int64, data []byte) {
 // beginning is the number of the last version before one that has no values, as it was pruned or is a
 // deletion: no interval goes on across it. 0 where there is none.
 func (w *writer) beginning(st *state, number int64) (int64, error) {
-	id, err := w.integer(`SELECT id FROM versions WHERE id >= ?1 AND id < ?2 AND length(data) = 0 ORDER BY id DESC LIMIT 1`, st.id.version(0), st.id.version(number))
+	id, err := w.integer(`SELECT id FROM versions WHERE id >= ?1 AND id < ?2 AND deleted ORDER BY id DESC LIMIT 1`, st.id.version(0), st.id.version(number))
 	return id & maxNumber, err
 }
 
