@@ -32,9 +32,10 @@ func archiveType() *Type {
 }
 
 // IsArchived reports whether an archive, or an export, takes a collection along: all but what is
-// known of the store itself, which is how far it was pruned, and what it is an archive of.
+// known of the store itself, which is how far it was pruned, what it is an archive of, and which schemas it
+// was opened with.
 func IsArchived(collection string) bool {
-	return collection != RetentionCollection && collection != ArchiveCollection
+	return collection != RetentionCollection && collection != ArchiveCollection && collection != SchemaCollection
 }
 
 // archived is how far a source was followed.

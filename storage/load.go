@@ -64,7 +64,7 @@ func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
 		if v.Op == 0 {
 			v.Op = driver.OpImport
 		}
-		before := s.loaded.swap(v.Collection, v.Key, loadState{at: v.RecordedAt, data: v.Data, existed: true, pruned: pruned[v]})
+		before := s.loaded.swap(v.Collection, v.Key, loadState{at: v.RecordedAt, data: v.Data, existed: true, pruned: pruned[v], erased: seal.Erased(v.Seal)})
 		if before.pruned {
 			horizons[v.Collection] = max(horizons[v.Collection], v.RecordedAt)
 		}
@@ -75,8 +75,8 @@ func (s *Store) fillChanged(ctx context.Context, vs []driver.Version) error {
 		if v.Deleted && !before.existed && s.byCollection[v.Collection] != nil {
 			return &driver.LoadError{Index: i, Err: driver.Errorf(driver.CodeInvalid, "%s %q cannot be deleted: it has no version before %s", v.Collection, v.Key, v.RecordedAt)}
 		}
-		if v.Changed != nil && (before.data == nil && before.existed || seal.Erased(v.Seal)) {
-			continue // after one that was pruned, or was loaded before it was erased: it is said what has changed
+		if v.Changed != nil && (before.data == nil && before.existed || before.erased || seal.Erased(v.Seal)) {
+			continue // after one that was pruned or erased, or was loaded before it was erased: it is said what has changed
 		}
 		v.Changed = normal.Changed(before.data, v.Data)
 	}
@@ -129,7 +129,7 @@ func (s *Store) readPrevious(ctx context.Context, vs []driver.Version) error {
 			return err
 		}
 		for i, v := range before {
-			s.loaded.swap(collection, rs[i].Key, loadState{at: rs[i].At, data: dataOf(v), existed: v != nil, pruned: v != nil && v.Op == driver.OpPruned})
+			s.loaded.swap(collection, rs[i].Key, loadState{at: rs[i].At, data: dataOf(v), existed: v != nil, pruned: v != nil && v.Op == driver.OpPruned, erased: v != nil && seal.Erased(v.Seal)})
 		}
 	}
 	return nil
@@ -157,6 +157,7 @@ type loadState struct {
 	data    []byte
 	existed bool // there was a version, which may be a tombstone
 	pruned  bool // it is one that was pruned
+	erased  bool // it is one of which something was erased, perhaps in another form, see Store.eraseOnce
 }
 
 // begin makes room for a batch.

@@ -83,8 +83,11 @@ func (e *migrating) today(v *driver.Version, dataless bool) (*driver.Version, er
 		return v, nil
 	}
 	m, from := e.types[v.Collection], seal.Schema(v.Seal)
-	if m == nil || from != 0 && from == e.schema.number {
+	if m == nil {
 		return v, nil
+	}
+	if from != 0 && from == e.schema.number {
+		return m.after(v), nil
 	}
 	if dataless {
 		to := *v
@@ -129,6 +132,21 @@ type unreadableError struct{ err *Error }
 func (e *unreadableError) Error() string { return e.err.Error() }
 
 func (e *unreadableError) Unwrap() error { return e.err }
+
+// after is a version in today's form, which may follow on one in an earlier form: of that, it says which
+// members it has changed.
+func (m *migrated) after(v *driver.Version) *driver.Version {
+	if m.touched == nil {
+		return v
+	}
+	changed := m.changed(v.Changed)
+	if slices.Equal(changed, v.Changed) {
+		return v
+	}
+	to := *v
+	to.Changed = changed
+	return &to
+}
 
 // changed are the names of the members that a version may have changed, in today's form.
 func (m *migrated) changed(names []string) []string {

@@ -14,6 +14,7 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/seal"
+	"github.com/asof/asof/storage/transfer"
 )
 
 // movedTypes are the fixture's types, some of whose fields were in another form.
@@ -326,6 +327,55 @@ func TestEraseEarlierForms(t *testing.T) {
 	if day, err := must(p.Object.Object(fRelease))(t).OptString(1); err != nil || day == nil || *day != "2020-01-01" {
 		t.Errorf("what was beside what was erased: %v, %v", day, err)
 	}
+	e.load("software", "b", `{"name":"b","plan":"GOLD","tag":"secret"}`)
+	e.load("software", "b", `{"name":"b","plan":"GOLD","tag":"v2"}`)
+	e.load("software", "b", `{"name":"b","plan":"GOLD","tag":"v3"}`)
+	ctx = storage.WithActor(e.begin(), storage.Actor{ID: "ann", Roles: []string{"eraser"}})
+	in := storage.EraseInput{Key: "b", ExpectedVersion: 3, Reason: "asked", Paths: []string{"/currentRelease/tag"}, Versions: &storage.VersionRange{To: ptr(1)}}
+	if res := must(e.projects.Erase(ctx, in))(t); res.(*storage.Success[*project]).Version != 4 {
+		t.Fatalf("%+v", res)
+	}
+	to := newTarget(t, nil)
+	must(e.archive(to))(t)
+	e.wantSame(to)
+	var export strings.Builder
+	must(transfer.Export(t.Context(), e.store, &export, transfer.ExportOptions{}))(t)
+	imported := newTarget(t, nil)
+	must(transfer.Import(t.Context(), imported.store, strings.NewReader(export.String()), transfer.ImportOptions{Lenient: true}))(t)
+	e.wantSame(imported)
+}
+
+// Stores note their own schemas, so that an archive has none of its source's.
+func TestArchiveHasItsOwnSchemas(t *testing.T) {
+	e := newEnv(t)
+	e.load("tags", "a", `{"name":"a"}`)
+	e = e.under("one", fixtureTypes())
+	to := newTarget(t, nil).under("two", fixtureTypes())
+	must(e.archive(to))(t)
+	to.under("three", fixtureTypes())
+	e = e.under("four", fixtureTypes())
+	e.load("tags", "a", `{"name":"b"}`)
+	must(e.archive(to))(t)
+	if differences, err := must(storage.NewArchive(t.Context(), e.store, to.store))(t).Verify(t.Context()); err != nil || len(differences) > 0 {
+		t.Errorf("it differs: %q, %v", differences, err)
+	}
+	e.wantSame(to)
+}
+
+// A version that was written in today's form, after one in an earlier form, says what it changes in today's names.
+func TestChangedAfterAnEarlierForm(t *testing.T) {
+	e := newEnvOf(t, movedTypes(), nil)
+	e.load("software", "a", `{"name":"a","tag":"v1"}`)
+	e = e.under("two", movedTypes())
+	e.update("ann", "a", 1, object{"currentRelease": nil})
+	p := e.get("a")
+	if diff := cmp.Diff([]string{"currentRelease"}, p.VersionInfo().ChangedFields()); diff != "" {
+		t.Error(diff)
+	}
+	changes := must(e.store.DocumentChangelog(e.begin(), p.Document, []string{"currentRelease"}, nil, nil, nil, nil, nil, nil, nil))(t).Nodes
+	if len(changes) != 2 || changes[0].Version() != 2 {
+		t.Errorf("changes: %v", lines(changes))
+	}
 }
 
 // filtered notes whether an engine was asked to filter.
@@ -386,8 +436,12 @@ func TestRewrite(t *testing.T) {
 		t.Error("the engine filters though a server with another schema writes")
 	}
 	e.under("two", movedTypes())
+	if byEngine(nil) {
+		t.Error("the engine filters though that server may have written in its form")
+	}
+	must(newer.store.Rewrite(t.Context(), newer.projects.Type()))(t)
 	if !byEngine(nil) {
-		t.Error("the engine does not filter though that server is gone")
+		t.Error("the engine does not filter what was rewritten again")
 	}
 	e.load("software", "d", `{"name":"d","tags":"w"}`)
 	if byEngine(nil) {

@@ -101,6 +101,9 @@ func (s *schema) rewritten(ctx context.Context, engine driver.Engine, collection
 			return false, err
 		}
 	}
+	if vs[0].RecordedAt > vs[1].RecordedAt { // a server with another schema was there since
+		return false, nil
+	}
 	loaded, err := engine.Loaded(ctx) // what was loaded may be current at that instant
 	return loaded < vs[1].RecordedAt, err
 }

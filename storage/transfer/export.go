@@ -68,6 +68,7 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 	}
 	var done Progress
 	var line []byte
+	erased := map[[2]string]bool{} // documents of whose last version so far something was erased
 	// Versions that are committed meanwhile are later than all that is read. Those
 	// that are loaded into the past meanwhile may be in it or not.
 	for v, err := range store.Engine().Log(ctx, &query) {
@@ -77,12 +78,12 @@ func Export(ctx context.Context, store *storage.Store, w io.Writer, opts ExportO
 		if !storage.IsArchived(v.Collection) { // an import finds out for itself
 			continue
 		}
-		if v.Collection == storage.SchemaCollection {
-			continue // it is about this store
-		}
-		shown := *v
-		if (!prunes[v.Collection] || v.Number == 1) && !seal.Erased(v.Seal) {
+		shown, document := *v, [2]string{v.Collection, v.Key}
+		if (!prunes[v.Collection] || v.Number == 1) && !seal.Erased(v.Seal) && !erased[document] {
 			shown.Changed = nil // an import works it out
+		}
+		if delete(erased, document); seal.Erased(v.Seal) {
+			erased[document] = true
 		}
 		if line, err = appendLine(line[:0], &shown, opts.From == 0); err != nil {
 			return done.Lines, err
