@@ -409,7 +409,6 @@ func (s *Store) eraseOnce(ctx context.Context, e *erasure) (some bool, err error
 			if err := s.all.Rewrite(ctx, e.Collection, e.Key, vs); err != nil {
 				return some, err
 			}
-			s.feed.rewrite(vs)
 		}
 	}
 	return some, nil

@@ -476,29 +476,6 @@ func (r *watchRound) isDone() bool {
 	}
 }
 
-// rewrite has the rounds tell versions of a document, in the order of their numbers, as they are now.
-func (f *feed) rewrite(vs []driver.Version) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.erased.Add(1)
-	for i, r := range f.rounds {
-		if !r.isDone() {
-			continue
-		}
-		now := *r // watches may be reading it
-		now.events = slices.Clone(r.events)
-		for j, e := range r.events {
-			at, found := slices.BinarySearchFunc(vs, e.v.Number, func(v driver.Version, n int64) int { return cmp.Compare(v.Number, n) })
-			if found && e.v.Collection == vs[at].Collection && e.v.Key == vs[at].Key {
-				v := vs[at]
-				v.Notes = nil // they may be about what it was
-				now.events[j] = e.store.event(&v, "")
-			}
-		}
-		f.rounds[i] = &now
-	}
-}
-
 // read reads a round for all, and keeps it if anything is in it.
 func (f *feed) read(ctx context.Context, s *Store, r *watchRound) {
 	r.fill(trusted(ctx), s) // each watch leaves out what it may not tell
@@ -533,6 +510,7 @@ func (f *feed) erase(collection, key string, by int64) {
 
 // forget is erase; f.mu is held.
 func (f *feed) forget(collection, key string, by int64) {
+	f.erased.Add(1)
 	for i, r := range f.rounds {
 		if r.isDone() && slices.ContainsFunc(r.events, func(e *Event) bool { return e.v.Collection == collection && e.v.Key == key && e.v.Number < by }) {
 			f.held -= r.bytes
