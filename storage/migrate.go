@@ -35,6 +35,7 @@ type migrating struct {
 type migrated struct {
 	*Type
 	hook    Migration // nil: none
+	private bool      // not everybody may read all of it
 	inside  string    // the member that holds the document, in a draft; "": it is the document
 	touched []string  // stored names of members that may have another form; nil: all
 }
@@ -48,7 +49,10 @@ func migrate(engine driver.Engine, types []*Type, hooks map[string]Migration, of
 		}
 	}
 	for _, t := range types {
-		m := &migrated{Type: t, hook: hooks[t.Name]}
+		m := &migrated{Type: t, hook: hooks[t.Name], private: t.Auth.Read != nil || t.Auth.History != nil || t.Auth.Rows != ""}
+		for i := range t.Fields {
+			m.private = m.private || t.Fields[i].Auth.Read != nil
+		}
 		if t.object.was == nil && m.hook == nil {
 			continue
 		}
@@ -60,7 +64,7 @@ func migrate(engine driver.Engine, types []*Type, hooks map[string]Migration, of
 		}
 		e.types[t.Collection] = m
 		content := t.drafts.object.Fields[draftContent].Stored
-		e.types[t.drafts.Collection] = &migrated{Type: t.drafts, hook: m.hook, inside: content, touched: []string{content}}
+		e.types[t.drafts.Collection] = &migrated{Type: t.drafts, hook: m.hook, private: true, inside: content, touched: []string{content}}
 	}
 	return e, nil
 }
@@ -110,10 +114,7 @@ func (e *migrating) today(v *driver.Version, dataless bool) (*driver.Version, er
 		u.to.Data, u.err = m.upgrade(v.Data, from)
 	}
 	if u.err != nil {
-		u.err = &unreadableError{&Error{
-			Code: CodeInternal, Cause: u.err,
-			Message: fmt.Sprintf("%s %q, version %d, cannot be read in today's form: its migration %v; correct it in resolvers/migrations.go", m.Name, v.Key, v.Number, u.err),
-		}}
+		u.err = m.unreadable(v, u.err)
 	}
 	v.Notes.Keep(u)
 	return u.result()
@@ -126,12 +127,26 @@ func (u *upgraded) result() (*driver.Version, error) {
 	return &u.to, nil
 }
 
-// unreadableError is of one version, which has no form of today.
-type unreadableError struct{ err *Error }
+// unreadableError is of one version, which has no form of today. What it wraps is for clients.
+type unreadableError struct {
+	text string
+	err  *Error
+}
 
-func (e *unreadableError) Error() string { return e.err.Error() }
+func (e *unreadableError) Error() string { return e.text }
 
 func (e *unreadableError) Unwrap() error { return e.err }
+
+// unreadable returns the error of a version of which a migration makes nothing. Whether a client may read the
+// version cannot be told, so of types that not everybody may read, its key and what the migration says are for the log.
+func (m *migrated) unreadable(v *driver.Version, why error) error {
+	text := fmt.Sprintf("%s %q, version %d, cannot be read in today's form: its migration %v; correct it in resolvers/migrations.go", m.Name, v.Key, v.Number, why)
+	shown := text
+	if m.private {
+		shown = fmt.Sprintf("a %s cannot be read in today's form: the log of the server says which one, and why", m.Name)
+	}
+	return &unreadableError{text, &Error{Code: CodeInternal, Message: shown, Cause: errors.New(text)}}
+}
 
 // after is a version in today's form, which may follow on one in an earlier form: of that, it says which
 // members it has changed.

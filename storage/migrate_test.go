@@ -276,6 +276,43 @@ func TestMigrationFails(t *testing.T) {
 	}
 }
 
+// Of a type that not everybody may read, no client is told what a migration fails of, nor of which document.
+func TestMigrationFailsInPrivate(t *testing.T) {
+	types := fixtureTypes()
+	types[0].Auth.Read = []string{"reader"}
+	fails := map[string]storage.Migration{"Project": func(json.RawMessage, uint32) (json.RawMessage, error) { return nil, errors.New("secret") }}
+	e := newEnvOf(t, types, nil, storage.WithMigrations(fails))
+	e.load("software", "hidden", `{"name":"a"}`)
+	_, err := e.projects.Get(e.begin(), "hidden", nil, nil)
+	wantError(t, err, storage.CodeInternal, "Project", "the log of the server")
+	if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "hidden") {
+		t.Error(err)
+	}
+	if cause := errors.Unwrap(err); cause == nil || !strings.Contains(cause.Error(), "secret") || !strings.Contains(cause.Error(), "hidden") {
+		t.Errorf("the log is told %v", cause)
+	}
+	if _, err := e.store.Rewrite(t.Context(), e.projects.Type()); err == nil || !strings.Contains(err.Error(), `"hidden", version 1`) {
+		t.Errorf("who rewrites is told %v", err)
+	}
+}
+
+// What was loaded while documents were rewritten is found.
+func TestRewriteDuringALoad(t *testing.T) {
+	e := newEnv(t)
+	e.load("software", "a", `{"name":"n","tags":"x"}`)
+	newer := e.under("two", movedTypes())
+	e.engine.beforeCommit = func() { // of the note: all was read
+		e.engine.beforeCommit = func() { e.load("software", "b", `{"name":"n","tags":"x"}`) }
+	}
+	if n := must(newer.store.Rewrite(t.Context(), newer.projects.Type()))(t); n != 1 {
+		t.Errorf("%d documents were rewritten", n)
+	}
+	conn := must(newer.projects.Page(newer.begin(), object{"tags": object{"has": "x"}}, nil, nil, nil, nil, nil, nil, nil))(t)
+	if diff := cmp.Diff([]string{"a", "b"}, keysOf(conn.Nodes)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Several that rewrite at once make one new version of each document.
 func TestRewritesRace(t *testing.T) {
 	e := newEnv(t)

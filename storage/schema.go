@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -26,7 +27,7 @@ const (
 
 func schemaType() *Type {
 	t := &Type{Name: SchemaCollection, Collection: SchemaCollection}
-	for _, name := range []string{"sdl", "schema"} { // see schemaNote
+	for _, name := range []string{"sdl", "schema", "loaded"} { // see schemaNote
 		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
 	}
 	return t
@@ -35,6 +36,8 @@ func schemaType() *Type {
 type schemaNote struct {
 	SDL    string `json:"sdl,omitempty"`    // of a schema
 	Schema string `json:"schema,omitempty"` // of the others: its key
+	// Loaded is the last load when a type was rewritten.
+	Loaded driver.Instant `json:"loaded,omitempty"`
 }
 
 // schema is the one that a store's types are made from.
@@ -96,8 +99,9 @@ func (s *schema) rewritten(ctx context.Context, engine driver.Engine, collection
 	if err != nil {
 		return false, err
 	}
+	var note schemaNote
 	for _, v := range vs {
-		if note, err := readSchemaNote(v); err != nil || note.Schema != schemaKey(s.number) {
+		if note, err = readSchemaNote(v); err != nil || note.Schema != schemaKey(s.number) {
 			return false, err
 		}
 	}
@@ -105,7 +109,7 @@ func (s *schema) rewritten(ctx context.Context, engine driver.Engine, collection
 		return false, nil
 	}
 	loaded, err := engine.Loaded(ctx) // what was loaded may be current at that instant
-	return loaded < vs[1].RecordedAt, err
+	return loaded == note.Loaded, err
 }
 
 // maxRewrites is how often Rewrite looks for documents that others have written meanwhile.
@@ -119,23 +123,27 @@ func (s *Store) Rewrite(ctx context.Context, t *Type) (written int, err error) {
 		return 0, nil
 	}
 	for range maxRewrites {
-		n, missed, err := s.rewriteOnce(ctx, t)
-		if written += n; err != nil {
+		n, loaded, missed, err := s.rewriteOnce(ctx, t)
+		written += n
+		if unreadable, ok := errors.AsType[*unreadableError](err); ok { // with all that it says
+			return written, unreadable
+		}
+		if err != nil {
 			return written, fromDriver(ctx, err)
 		}
 		if n == 0 && !missed {
-			return written, s.noteRewritten(ctx, t)
+			return written, s.noteRewritten(ctx, t, loaded)
 		}
 	}
 	return written, errorf(CodeUnavailable, "others write %s in an earlier form all the time: end the servers that have an earlier schema, and begin again", t.Plural)
 }
 
 // noteRewritten notes a new version even where there is one of that schema, as its time tells.
-func (s *Store) noteRewritten(ctx context.Context, t *Type) error {
+func (s *Store) noteRewritten(ctx context.Context, t *Type, loaded driver.Instant) error {
 	key := rewrittenType + t.Collection
 	vs, err := s.all.Get(ctx, SchemaCollection, []driver.Ref{{Key: key, At: latest}}, nil)
 	if err == nil {
-		_, err = s.noteOwn(ctx, SchemaCollection, key, vs[0], schemaNote{Schema: schemaKey(s.schema.number)})
+		_, err = s.noteOwn(ctx, SchemaCollection, key, vs[0], schemaNote{Schema: schemaKey(s.schema.number), Loaded: loaded})
 	}
 	if isConflict(err) { // another one has noted it
 		return nil
@@ -143,17 +151,22 @@ func (s *Store) noteRewritten(ctx context.Context, t *Type) error {
 	return fromDriver(ctx, err)
 }
 
-// rewriteOnce rewrites what is there when it begins. Missed says that another writer was faster.
-func (s *Store) rewriteOnce(ctx context.Context, t *Type) (written int, missed bool, err error) {
+// rewriteOnce rewrites what is there when it begins, which includes the last load, at loaded. Missed says that another
+// writer was faster, or that a load goes on.
+func (s *Store) rewriteOnce(ctx context.Context, t *Type) (written int, loaded driver.Instant, missed bool, err error) {
 	now, err := s.all.Now(ctx)
 	if err != nil {
-		return 0, false, err
+		return 0, 0, false, err
 	}
+	if loaded, err = s.all.Loaded(ctx); err != nil { // after Now: every load of an instant up to that is known
+		return 0, 0, false, err
+	}
+	missed = loaded > now
 	q := &driver.Query{Collection: t.Collection, At: now, Limit: chunk}
 	for {
 		vs, err := s.all.Query(ctx, q)
 		if err != nil {
-			return written, missed, err
+			return written, loaded, missed, err
 		}
 		for _, v := range vs {
 			q.After = &driver.Position{Key: v.Key}
@@ -162,13 +175,13 @@ func (s *Store) rewriteOnce(ctx context.Context, t *Type) (written int, missed b
 			case isConflict(err):
 				missed = true
 			case err != nil:
-				return written, missed, err
+				return written, loaded, missed, err
 			case wrote:
 				written++
 			}
 		}
 		if len(vs) < chunk {
-			return written, missed, nil
+			return written, loaded, missed, nil
 		}
 	}
 }

@@ -78,9 +78,8 @@ type Type struct {
 	Collection string // where the engine keeps them, "software"
 	Fields     []Field
 	Auth       Auth
-	Keep       *Keep     // nil: all versions
-	Was        string    // what the type was called, and ids name it by; "": nothing else
-	Migration  Migration // of versions that were written under earlier schemas; nil: none
+	Keep       *Keep  // nil: all versions
+	Was        string // what the type was called, and ids name it by; "": nothing else
 	Copies     []Copy
 
 	once   sync.Once
