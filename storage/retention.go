@@ -283,8 +283,12 @@ type Pruned struct {
 // stepVersions is how many versions a step looks at.
 const stepVersions = 500
 
-// rewritesAtATime bounds how long a transaction for them is.
-const rewritesAtATime = 64
+// How many documents are rewritten at a time: that bounds how long a transaction for them is, and
+// how many connections to a distant database they take.
+const (
+	rewritesAtATime        = 64
+	rewritesAtATimeDistant = 4
+)
 
 // Step looks at the next versions of the log, in the order of commits, and prunes those before
 // them that nothing keeps: of a version that is too old by time, the one before it, and by
@@ -421,7 +425,9 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 	p.ahead = true
 	// Several at a time, which an engine may write together.
 	rewriting, at := errgroup.WithContext(ctx)
-	rewriting.SetLimit(rewritesAtATime)
+	if rewriting.SetLimit(rewritesAtATime); p.store.distant {
+		rewriting.SetLimit(rewritesAtATimeDistant)
+	}
 	for _, key := range slices.Sorted(maps.Keys(gone)) {
 		rewriting.Go(func() error { return p.store.all.Rewrite(at, p.t.Collection, key, gone[key]) })
 	}
