@@ -58,6 +58,9 @@ func (p *protected) condition(a *Actor, e rule.Expr, not bool) driver.Filter {
 		if not != (e.Op == rule.Unequal) {
 			f = driver.Not{Filter: f}
 		}
+		if _, one := f.(driver.In); one { // what was erased is no value
+			return f
+		}
 		for _, name := range []string{e.A.Field, e.B.Field} { // what was erased meets nothing
 			if name == "" {
 				continue
