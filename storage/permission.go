@@ -204,7 +204,7 @@ func (g *guard) Get(ctx context.Context, collection string, refs []driver.Ref, f
 		return nil, err
 	}
 	begin := beginOf(ctx)
-	out := make([]*driver.Version, len(vs))
+	out, past := make([]*driver.Version, len(vs)), []driver.Ref(nil)
 	for i, v := range vs {
 		if v == nil {
 			continue
@@ -213,15 +213,32 @@ func (g *guard) Get(ctx context.Context, collection string, refs []driver.Ref, f
 		switch {
 		case err != nil:
 			return nil, err
-		case seen && !w.past && v.SupersededAt <= begin:
-			return nil, w.noPast()
-		case seen:
+		case !w.past && v.SupersededAt <= begin:
+			past = append(past, driver.Ref{Key: v.Key, At: begin})
+			seen = false
+		}
+		if seen {
 			out[i] = w.mask(v)
-		case refs[i].Number > 0:
+		} else if refs[i].Number > 0 {
 			out[i] = unseen(v)
 		}
 	}
-	return out, nil
+	if len(past) == 0 {
+		return out, nil
+	}
+	// Whether the past could be read by others, or there is none, depends on the document as it is: what it
+	// was is not told.
+	now, err := g.Engine.Get(ctx, collection, past, w.looksAt([]string{}))
+	for _, v := range now {
+		if err != nil || v == nil {
+			continue
+		}
+		var seen bool
+		if seen, err = g.sees(ctx, w, v); seen {
+			return nil, w.noPast()
+		}
+	}
+	return out, err
 }
 
 // Query is driver.Engine's.

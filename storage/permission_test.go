@@ -119,6 +119,33 @@ func (k knowing) Remembered(ctx context.Context, collection, key string, number 
 	return vs[0], nil
 }
 
+// Who may not read the past is not told when a document that he cannot read could be read: it depends on
+// the document as it is.
+func TestPastOfWhatIsHidden(t *testing.T) {
+	types := fixtureTypes()
+	types[0].Auth = storage.Auth{Rows: `description = $sub`, History: []string{"editor"}}
+	e := newEnvOf(t, types, nil)
+	for _, key := range []string{"hidden", "shown"} {
+		for _, owner := range []string{"bob", "ada", "bob", map[string]string{"hidden": "bob", "shown": "ada"}[key]} {
+			e.load("software", key, `{"name":"A","tags":[],"description":"`+owner+`"}`)
+		}
+	}
+	for n := 1; n <= 3; n++ {
+		for key, wanted := range map[string]bool{"hidden": false, "shown": true} {
+			p, err := e.projects.Get(e.by("ada", nil), key, nil, &n)
+			if wanted {
+				wantError(t, err, storage.CodeForbidden, "the past of Project")
+			} else if p != nil || err != nil {
+				t.Errorf("version %d of what is hidden: %v, %v", n, p, err)
+			}
+		}
+	}
+	n := 4
+	if p, err := e.projects.Get(e.by("ada", nil), "shown", nil, &n); p == nil || err != nil {
+		t.Errorf("the last version by its number: %v, %v", p, err)
+	}
+}
+
 func TestWritesNeedPermission(t *testing.T) {
 	e := ruled(t)
 	ada := func() context.Context { return e.by("ada", nil, "writer") }
