@@ -37,13 +37,13 @@ func (s *Store) Mismatches(ctx context.Context, report func(Mismatch)) error {
 			continue
 		}
 		t := s.byCollection[v.Collection]
-		now, err := s.migrating.today(v, false)
+		data, err := s.Today(v)
 		if err != nil {
 			found := &MismatchError{Path: "*", Expected: "a migration that succeeds", Found: "a failure: " + err.Error()}
 			report(Mismatch{Type: t, Key: v.Key, Version: int(v.Number), Current: v.Current(), Err: found})
 			continue
 		}
-		mismatches, err := t.unreadable(now.Data)
+		mismatches, err := t.unreadable(data)
 		if err != nil {
 			return fmt.Errorf("%s %q, version %d: %w", t.Name, v.Key, v.Number, err)
 		}

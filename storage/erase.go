@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
@@ -89,6 +90,9 @@ func (c *Collection[T]) Erase(ctx context.Context, in EraseInput) (any, error) {
 		return nil, err
 	}
 	o, w, err := s.prepare(ctx, op, m, true, true)
+	if isUnreadable(err) && in.Paths != nil {
+		return nil, &Error{Code: CodeInternal, Message: err.Error() + "; or leave paths out, to erase the whole document", Cause: err}
+	}
 	if err != nil {
 		return nil, Unwritten(err)
 	}
@@ -137,7 +141,7 @@ func (c *Collection[T]) erased(ctx context.Context, m *mutation, outs []*outcome
 // erasure checks an input, and returns what it erases, and the mutation that makes the version that
 // says so.
 func (s *Store) erasure(ctx context.Context, t *Type, in *EraseInput, group string) (*erasure, *mutation, error) {
-	m := &mutation{t: t, key: in.Key, expected: in.ExpectedVersion, message: &in.Reason, clientMutationID: in.ClientMutationID, tombstone: true}
+	m := &mutation{t: t, key: in.Key, expected: in.ExpectedVersion, message: &in.Reason, clientMutationID: in.ClientMutationID, tombstone: true, blind: in.Paths == nil}
 	e := &erasure{
 		Collection: t.Collection, Key: in.Key, Number: int64(in.ExpectedVersion) + 1, Group: group,
 		From: 1, To: int64(in.ExpectedVersion), Messages: in.Messages != nil && *in.Messages,
@@ -233,6 +237,13 @@ func (s *Store) erasing(ctx context.Context, t *Type, e *erasure, cur *driver.Ve
 	return w, nil
 }
 
+// erasedWhole returns a document of which all is erased by a version.
+func erasedWhole(data []byte, by int64) []byte {
+	e := erasure{Number: by}
+	v, _ := e.of(&driver.Version{Number: 1, Data: data}, nil, map[string][]byte{})
+	return v.Data
+}
+
 // whole refuses to erase a value in one version and not in the next to it: who can read it there has it.
 func (s *Store) whole(ctx context.Context, t *Type, e *erasure, cur *driver.Version) error {
 	var refs []driver.Ref
@@ -293,8 +304,17 @@ func (s *Store) FinishErasures(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.erasures(ctx, now, func(note *driver.Version, _ *erasure) error { return s.finishErasure(ctx, note) })
+	return s.erasures(ctx, now, func(note *driver.Version, e *erasure) error {
+		if e.Done && note.RecordedAt < now-lateDrafts && note.RecordedAt > graceBefore(now) {
+			return nil // what may still come is looked for at the end
+		}
+		return s.finishErasure(ctx, note)
+	})
 }
+
+// lateDrafts is for how long drafts that were started beside an erasure are looked for each time; no operation
+// takes as long, unless its server was stopped.
+const lateDrafts = driver.Instant(5 * time.Minute / time.Microsecond)
 
 // finishErasure does what is noted, if the version that says so was made, and deletes the note when
 // Grace has passed: until then that version, or a draft of what was there before, may still come.
@@ -387,13 +407,19 @@ func (s *Store) eraseOnce(ctx context.Context, e *erasure) (some bool, err error
 		var vs []driver.Version
 		size, found := 0, false
 		for v, err := range s.all.Log(ctx, q) {
-			if err == nil && !draft && e.Paths != nil { // they are of today's form
-				v, err = s.migrating.today(v, false)
-			}
 			if err != nil {
 				return some, err
 			}
-			if erased, has := e.of(v, before, first); has {
+			of := e
+			if !draft && e.Paths != nil { // they are of today's form
+				if to := s.migrating.rewritten(v); to != nil {
+					v = to
+				} else { // where the value is, nobody knows
+					all := *e
+					all.Paths, of = nil, &all
+				}
+			}
+			if erased, has := of.of(v, before, first); has {
 				vs = append(vs, erased)
 			}
 			before, next, found = v, v.Number+1, true

@@ -13,7 +13,8 @@ const moreVersions = 4
 
 // readLog reads what a query selects, without pruned versions where it does not ask for
 // them. It checks the hints, which an engine may ignore;
-// where that leaves too few versions, it asks for more. Its errors are *Error.
+// where that leaves too few versions, it asks for more. Its errors are *Error. One beside a version is of that
+// alone (see isUnreadable), and what follows on it can be read; any other is the last.
 func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	return func(yield func(*driver.Version, error) bool) {
 		asked, found := *q, 0
@@ -24,7 +25,7 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 				if err == nil {
 					err = ended(ctx)
 				}
-				if err != nil {
+				if err != nil && !isUnreadable(err) {
 					yield(nil, fromDriver(ctx, err))
 					return
 				}
@@ -33,7 +34,7 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 					continue
 				}
 				lists(ctx, v)
-				if found++; !yield(v, nil) || found == q.Limit {
+				if found++; !yield(v, fromDriver(ctx, err)) || found == q.Limit {
 					return
 				}
 			}

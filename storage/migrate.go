@@ -18,7 +18,9 @@ import (
 // Migration returns what a document that was written under an earlier schema is in today's form, in the
 // names under which it is stored. It gets what is stored after what @was says was done. From
 // is the number of that schema, as "asof schema list" has it; 0: it is not known, as of versions that were imported.
-// It is called from any number of goroutines. What is in today's form already it has to return as it is: versions of which something was erased are.
+// It is called from any number of goroutines. What is in today's form already it has to return as it is, where it is told no
+// schema. What was erased is an object ({"asof:erased": …}), which it moves as any value; where it fails for a version of which
+// something was erased, that is read without it.
 type Migration func(old json.RawMessage, from uint32) (json.RawMessage, error)
 
 // migrating is an engine that returns documents in today's form, whatever schema they were written
@@ -80,8 +82,8 @@ type upgraded struct {
 	notes driver.Notes   // of that
 }
 
-// today returns a version in today's form; without its data where that was not asked for. The error says which
-// version cannot be.
+// today returns a version in today's form; without its data where that was not asked for, and beside an error: that
+// says that the version has none.
 func (e *migrating) today(v *driver.Version, dataless bool) (*driver.Version, error) {
 	if v == nil || v.Op == driver.OpPruned {
 		return v, nil
@@ -113,29 +115,29 @@ func (e *migrating) today(v *driver.Version, dataless bool) (*driver.Version, er
 	if of != nil {
 		u.to.Data, u.err = m.upgrade(v.Data, from)
 	}
-	if u.err != nil {
+	switch {
+	case u.err == nil:
+	case seal.Erased(v.Seal) && m.Auth.Rows == "": // the migration need not know of what was erased, but a rule may look at what it makes
+		u.to.Data, u.err = m.object.today(v.Data), nil
+	default:
 		u.err = m.unreadable(v, u.err)
 	}
 	v.Notes.Keep(u)
 	return u.result()
 }
 
-func (u *upgraded) result() (*driver.Version, error) {
-	if u.err != nil {
-		return nil, u.err
-	}
-	return &u.to, nil
-}
+func (u *upgraded) result() (*driver.Version, error) { return &u.to, u.err }
 
-// unreadableError is of one version, which has no form of today. What it wraps is for clients.
-type unreadableError struct {
-	text string
-	err  *Error
-}
+// unreadableError is the cause of errors of one version, which has no form of today.
+type unreadableError struct{ text string }
 
 func (e *unreadableError) Error() string { return e.text }
 
-func (e *unreadableError) Unwrap() error { return e.err }
+// isUnreadable reports whether an error is of one version.
+func isUnreadable(err error) bool {
+	_, is := errors.AsType[*unreadableError](err)
+	return is
+}
 
 // unreadable returns the error of a version of which a migration makes nothing. Whether a client may read the
 // version cannot be told, so of types that not everybody may read, its key and what the migration says are for the log.
@@ -145,7 +147,7 @@ func (m *migrated) unreadable(v *driver.Version, why error) error {
 	if m.private {
 		shown = fmt.Sprintf("a %s cannot be read in today's form: the log of the server says which one, and why", m.Name)
 	}
-	return &unreadableError{text, &Error{Code: CodeInternal, Message: shown, Cause: errors.New(text)}}
+	return &Error{Code: CodeInternal, Message: shown, Cause: &unreadableError{text}}
 }
 
 // after is a version in today's form, which may follow on one in an earlier form: of that, it says which
@@ -187,6 +189,33 @@ func (m *migrated) changed(names []string) []string {
 	}
 	slices.Sort(to)
 	return slices.Compact(to)
+}
+
+// Today returns the data of a version in today's form. The error is that of its migration, for operators.
+func (s *Store) Today(v *driver.Version) ([]byte, error) {
+	to, err := s.migrating.today(v, false)
+	if unreadable, ok := errors.AsType[*unreadableError](err); ok { // with what clients may not be told
+		return nil, unreadable
+	}
+	return to.Data, err
+}
+
+// rewritten returns a version as it is stored in today's form; nil where its migration fails.
+func (e *migrating) rewritten(v *driver.Version) *driver.Version {
+	m, from := e.types[v.Collection], seal.Schema(v.Seal)
+	switch {
+	case m == nil || len(v.Data) == 0:
+		return v
+	case from != 0 && from == e.schema.number:
+		return m.after(v)
+	}
+	to := *v
+	to.Changed, to.Schema = m.changed(v.Changed), e.schema.number
+	var err error
+	if to.Data, err = m.upgrade(v.Data, from); err != nil {
+		return nil
+	}
+	return &to
 }
 
 // upgrade returns data in today's form.
@@ -325,15 +354,14 @@ func none(fields []string) bool { return fields != nil && len(fields) == 0 }
 // getEach is Get of the engine, which fails for each version alone where one cannot be read.
 func (s *Store) getEach(ctx context.Context, collection string, refs []driver.Ref, fields []string) (vs []*driver.Version, failed map[int]error, err error) {
 	vs, err = s.engine.Get(ctx, collection, refs, fields)
-	var unreadable *unreadableError
-	if !errors.As(err, &unreadable) {
+	if !isUnreadable(err) {
 		return vs, nil, err
 	}
 	vs, failed = make([]*driver.Version, len(refs)), map[int]error{}
 	for i, ref := range refs {
 		one, err := s.engine.Get(ctx, collection, []driver.Ref{ref}, fields)
 		switch {
-		case errors.As(err, &unreadable):
+		case isUnreadable(err):
 			failed[i] = err
 		case err != nil:
 			return nil, nil, err
@@ -344,7 +372,7 @@ func (s *Store) getEach(ctx context.Context, collection string, refs []driver.Re
 	return vs, failed, nil
 }
 
-// Log is driver.Engine's.
+// Log is driver.Engine's. A version that is beside an error has that alone: the log goes on behind it.
 func (e *migrating) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	asked := *q
 	for name, m := range e.types {
@@ -358,7 +386,7 @@ func (e *migrating) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 			if err == nil {
 				v, err = e.today(v, none(q.Fields))
 			}
-			if !yield(v, err) || err != nil {
+			if !yield(v, err) {
 				return
 			}
 		}
@@ -368,26 +396,26 @@ func (e *migrating) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 // chunk is how many documents are read at once where all are.
 const chunk = 500
 
-// matching returns what meets a query's conditions, in no order: all documents are read, whose number
-// --max-read bounds, as the engine's filters and indexes are about what is stored.
-func (e *migrating) matching(ctx context.Context, m *migrated, q *driver.Query) (found []*driver.Version, err error) {
+// matching calls fn with each document that meets a query's conditions, in no order: all documents are read, whose
+// number --max-read bounds, as the engine's filters and indexes are about what is stored.
+func (e *migrating) matching(ctx context.Context, m *migrated, q *driver.Query, fn func(*driver.Version)) error {
 	asked := &driver.Query{Collection: q.Collection, At: q.At, Limit: chunk, Filter: m.ofEngine(q.Filter)}
 	for {
 		vs, err := e.Engine.Query(ctx, asked)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, v := range vs {
 			asked.After = &driver.Position{Key: v.Key}
 			if v, err = e.today(v, false); err != nil {
-				return nil, err
+				return err
 			}
 			if q.Filter == nil || holds(q.Filter, v, v.Data) {
-				found = append(found, v)
+				fn(v)
 			}
 		}
 		if err := ended(ctx); err != nil || len(vs) < chunk {
-			return found, err
+			return err
 		}
 	}
 }
@@ -445,12 +473,17 @@ func (e *migrating) Query(ctx context.Context, q *driver.Query) ([]*driver.Versi
 		}
 		return e.all(vs, none(q.Fields))
 	}
-	found, err := e.matching(ctx, m, q)
+	var found []*driver.Version
+	err := e.matching(ctx, m, q, func(v *driver.Version) {
+		if found = append(found, v); q.Limit > 0 && len(found) >= 2*q.Limit+chunk { // no more is kept
+			found = m.page(found, q)
+		}
+	})
 	return m.page(found, q), err
 }
 
 // Count is driver.Engine's.
-func (e *migrating) Count(ctx context.Context, q *driver.Query) (int64, error) {
+func (e *migrating) Count(ctx context.Context, q *driver.Query) (n int64, err error) {
 	m := e.types[q.Collection]
 	if m == nil {
 		return e.Engine.Count(ctx, q)
@@ -461,8 +494,8 @@ func (e *migrating) Count(ctx context.Context, q *driver.Query) (int64, error) {
 		}
 		return e.Engine.Count(ctx, q)
 	}
-	found, err := e.matching(ctx, m, q)
-	return int64(len(found)), err
+	err = e.matching(ctx, m, q, func(*driver.Version) { n++ })
+	return n, err
 }
 
 // page returns the part of documents that a query asks for, in its order.
@@ -494,17 +527,20 @@ func (t *Type) page(found []*driver.Version, q *driver.Query) []*driver.Version 
 
 // Commit is driver.Engine's. What a version changes is said of what is stored.
 func (e *migrating) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
-	asked := slices.Clone(ws)
-	for i := range asked {
-		w := &asked[i]
-		if e.types[w.Collection] == nil || w.Compare || w.Expected == 0 {
-			continue
+	asked, refs, places := slices.Clone(ws), map[string][]driver.Ref{}, map[string][]int{}
+	for i, w := range asked {
+		if e.types[w.Collection] != nil && !w.Compare && w.Expected > 0 {
+			refs[w.Collection], places[w.Collection] = append(refs[w.Collection], driver.Ref{Key: w.Key, Number: w.Expected}), append(places[w.Collection], i)
 		}
-		before, err := e.Engine.Get(ctx, w.Collection, []driver.Ref{{Key: w.Key, Number: w.Expected}}, nil)
+	}
+	for collection, rs := range refs {
+		before, err := e.Engine.Get(ctx, collection, rs, nil)
 		if err != nil {
 			return nil, err
 		}
-		w.Changed = normal.Changed(dataOf(before[0]), w.Data)
+		for n, i := range places[collection] {
+			asked[i].Changed = normal.Changed(dataOf(before[n]), asked[i].Data)
+		}
 	}
 	return e.Engine.Commit(ctx, asked)
 }

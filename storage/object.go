@@ -9,6 +9,7 @@ import (
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/seal"
 )
 
 // Object is a view of a JSON object in stored form. It may be read from any
@@ -86,10 +87,12 @@ func opt[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) (*T, erro
 	return &v, nil
 }
 
-// absent is the error of a field without a value; nil where it reads as null.
+// absent is the error of a field without a value; nil where it reads as null, as where something of the version was
+// erased: a migration that does not know of that may have left it elsewhere.
 func (o *Object) absent(i int) error {
 	stored, v := o.stored(i), o.doc.v
-	if f := &o.typ.Fields[i]; !f.NonNull || f.Erasable && (rawjson.Erased(stored) || stored == nil && v.Deleted && v.Op == driver.OpErase) {
+	f := &o.typ.Fields[i]
+	if !f.NonNull || f.Erasable && (rawjson.Erased(stored) || stored == nil && (v.Deleted && v.Op == driver.OpErase || seal.Erased(v.Seal))) {
 		return nil
 	}
 	return o.missing(i)

@@ -147,7 +147,14 @@ func (g *guard) sees(ctx context.Context, w *view, v *driver.Version) (bool, err
 		return false, nil
 	}
 	vs, err := g.Engine.Get(ctx, v.Collection, []driver.Ref{{Key: v.Key, Number: v.Number - 1}}, w.needs)
-	return err == nil && live(vs[0]) && holds(w.rows, vs[0], vs[0].Data), err
+	if err != nil || !live(vs[0]) {
+		return false, err
+	}
+	data := vs[0].Data
+	if v.Op == driver.OpErase { // as when all of it is erased, which may be done already or later
+		data = erasedWhole(data, v.Number)
+	}
+	return holds(w.rows, vs[0], data), nil
 }
 
 // unseen is a version that may not be read, of a document that was there before.
@@ -328,7 +335,7 @@ func (g *guard) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.V
 			if err == nil && v == nil {
 				continue
 			}
-			if n++; !yield(v, err) || err != nil || n == q.Limit {
+			if n++; !yield(v, err) || n == q.Limit {
 				return
 			}
 		}
@@ -342,11 +349,14 @@ func (w *view) nothing() bool {
 }
 
 // arrived returns a version that was committed as the context's actor may read it; nil
-// where he may not.
-func (g *guard) arrived(ctx context.Context, v *driver.Version) (*driver.Version, error) {
+// where he may not. Of one that nobody can read, he is told the error, unless he may read none.
+func (g *guard) arrived(ctx context.Context, v *driver.Version, failed error) (*driver.Version, error) {
 	w := g.view(ctx, v.Collection)
-	if w != nil && !w.past {
+	switch {
+	case w != nil && (!w.past || w.nothing()):
 		return nil, nil
+	case failed != nil:
+		return v, failed
 	}
 	return g.show(ctx, w, v)
 }
@@ -357,7 +367,8 @@ func (g *guard) maySeePast(ctx context.Context, t *Type) bool {
 	return w == nil || w.past
 }
 
-// show returns a version of a log as it may be read; nil where it is left out.
+// show returns a version of a log as it may be read; nil where it is left out. Beside an error it is what that
+// is about.
 func (g *guard) show(ctx context.Context, w *view, v *driver.Version) (*driver.Version, error) {
 	if w == nil {
 		return v, nil
@@ -366,11 +377,14 @@ func (g *guard) show(ctx context.Context, w *view, v *driver.Version) (*driver.V
 	if seen || err != nil {
 		return w.mask(v), err
 	}
-	gone := unseen(v)
-	if seen, err = g.sees(ctx, w, gone); !seen {
-		return nil, err
+	if v.Op == driver.OpErase { // what was seen before is erased as well
+		return nil, nil
 	}
-	return gone, nil
+	gone := unseen(v)
+	if seen, err = g.sees(ctx, w, gone); !seen && err == nil {
+		return nil, nil
+	}
+	return gone, err
 }
 
 // Commit is driver.Engine's.
@@ -399,8 +413,8 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 	if slices.ContainsFunc(w.writers, func(roles []string) bool { return !w.actor.hasAny(roles) }) {
 		return forbidden("documents of %s may be written by others only: use credentials that have a role for it", w.t.Name)
 	}
-	if write.Compare {
-		return nil // it is a version that he has read
+	if write.Compare || write.Deleted && w.rows == nil {
+		return nil // it is a version that he has read; or may read, whatever it holds
 	}
 	ref := driver.Ref{Key: write.Key, Number: write.Expected}
 	if write.Expected == 0 {

@@ -125,7 +125,7 @@ func (s *Store) Rewrite(ctx context.Context, t *Type) (written int, err error) {
 	for range maxRewrites {
 		n, loaded, missed, err := s.rewriteOnce(ctx, t)
 		written += n
-		if unreadable, ok := errors.AsType[*unreadableError](err); ok { // with all that it says
+		if unreadable, ok := errors.AsType[*unreadableError](err); ok { // with what clients may not be told
 			return written, unreadable
 		}
 		if err != nil {

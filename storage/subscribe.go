@@ -129,9 +129,11 @@ func listen[E any](ctx context.Context, s *Store, q WatchQuery, since *Since, f 
 	out := make(chan E, 1)
 	defer close(out)
 	if e, ok := ctx.Value(eventKey{}).(*Event); ok {
-		told := *e // others tell the same event, of other lists
-		var err error
-		if told.kind, err = s.kindOf(ctx, e, f); err == nil && told.kind != "" {
+		told, err := *e, e.err // others tell the same event, of other lists
+		if err == nil {
+			told.kind, err = s.kindOf(ctx, e, f)
+		}
+		if err == nil && told.kind != "" {
 			out <- as(&told)
 		}
 		return out, err
@@ -153,14 +155,18 @@ func listen[E any](ctx context.Context, s *Store, q WatchQuery, since *Since, f 
 }
 
 // kindOf returns what an event's version did to the list that a filter selects; "" for nothing.
-// The engine says what is in the list, just before the version and with it.
+// The engine says what is in the list, just before the version and with it. What was in it before something was
+// erased is not known any more, and taken for granted.
 func (s *Store) kindOf(ctx context.Context, e *Event, f driver.Filter) (EventKind, error) {
 	all := driver.And{driver.Compare{Field: driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, Op: driver.Eq, Value: e.v.Key}}
 	if f != nil {
 		all = append(all, f)
 	}
-	var in [2]bool
+	in := [2]bool{e.v.Op == driver.OpErase}
 	for i, at := range [2]driver.Instant{e.v.RecordedAt - 1, e.v.RecordedAt} {
+		if in[i] {
+			continue
+		}
 		n, err := s.engine.Count(ctx, &driver.Query{Collection: e.t.Collection, At: at, Filter: all})
 		if err != nil {
 			return "", fromDriver(ctx, err)

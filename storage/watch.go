@@ -30,6 +30,7 @@ type Event struct {
 	place watchPlace
 	kind  EventKind
 	as    string // the watch's
+	err   error  // why the version cannot be read: it is all that may be told
 }
 
 type eventID struct {
@@ -231,15 +232,15 @@ func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, er
 			if !w.place.isBefore(e) || !w.selects(e.v) {
 				continue
 			}
-			v, err := w.store.guard.arrived(ctx, e.v)
-			if err != nil {
+			v, err := w.store.guard.arrived(ctx, e.v, e.err)
+			if err != nil && !isUnreadable(err) {
 				return false, fromDriver(ctx, err)
 			}
 			if v == nil || !w.selects(v) {
 				continue
 			}
 			if w.as != "" {
-				e = w.store.event(v, w.as)
+				e = w.store.event(v, w.as, fromDriver(ctx, err))
 			}
 			if !w.deliver(e, take) {
 				return true, nil
@@ -263,11 +264,11 @@ func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, er
 	q := w.place.log(until)
 	q.Collections, q.Keys, q.Hints = w.collections, w.query.Keys, w.query.Hints
 	for v, err := range w.store.readLog(ctx, q) {
-		if err != nil {
+		if v == nil {
 			w.stride /= 4 // it may have been too much for the time that was left
 			return false, err
 		}
-		if taken = w.deliver(w.store.event(v, w.as), take); !taken {
+		if taken = w.deliver(w.store.event(v, w.as, err), take); !taken {
 			break
 		}
 	}
@@ -311,10 +312,10 @@ func (w *Watch) deliver(e *Event, take func(*Event) bool) bool {
 	return taken
 }
 
-// event is the event of a version as it may be told to some.
-func (s *Store) event(v *driver.Version, as string) *Event {
+// event is the event of a version as it may be told to some, or of the error of reading it.
+func (s *Store) event(v *driver.Version, as string, err error) *Event {
 	place := watchPlace{v.Position()}
-	return &Event{store: s, t: s.byCollection[v.Collection], v: v, place: place, as: as}
+	return &Event{store: s, t: s.byCollection[v.Collection], v: v, place: place, as: as, err: err}
 }
 
 // feed is what the watches of a store share: being told that the log has grown, and the rounds
@@ -531,7 +532,7 @@ func (r *watchRound) fill(ctx context.Context, s *Store) {
 	r.now = until
 	q := &driver.LogQuery{Collections: s.collections(), From: r.from + 1, To: until + 1}
 	for v, err := range s.readLog(ctx, q) {
-		if err != nil {
+		if v == nil {
 			r.err = err
 			return
 		}
@@ -539,7 +540,7 @@ func (r *watchRound) fill(ctx context.Context, s *Store) {
 			r.to, r.more = r.events[n-1].v.RecordedAt, true
 			return
 		}
-		r.events = append(r.events, s.event(v, ""))
+		r.events = append(r.events, s.event(v, "", err))
 		r.bytes += v.Size()
 	}
 	r.to = until

@@ -274,6 +274,8 @@ type Version struct {
 	// Seal has the hash by which the version vouches for itself and all before it, see
 	// package seal. The engine makes it.
 	Seal []byte
+	// Schema, of a version that Rewrite is given, identifies the schema in whose form Data is now; 0: as it was.
+	Schema uint32
 	// Notes is there where the engine keeps the version and returns it to
 	// others, too.
 	Notes *Notes

@@ -23,7 +23,8 @@
 // can guess what was erased by its hash.
 //
 // Where it is known under which schema a version was written, 4 bytes that identify that are before all
-// this (see Schema), unless it was pruned, and content begins with "asof content 2\n" and them instead.
+// this (see Schema), unless it was pruned, and content begins with "asof content 2\n" and them instead. Where something
+// was erased they are of the schema in whose form the rest is.
 //
 // Not covered is when a version was superseded, which follows from the next one.
 package seal
@@ -92,7 +93,8 @@ func Follow(before []byte, v *driver.Version) ([]byte, error) {
 	return bytes.Clone(v.Seal), nil
 }
 
-// Rewritten returns the seal of a version, as it was sealed, that says something else now.
+// Rewritten returns the seal of a version, as it was sealed, that says something else now, perhaps in the form of
+// another schema.
 func Rewritten(was, is *driver.Version) []byte {
 	var first []byte
 	schema, rest := split(was.Seal)
@@ -106,6 +108,9 @@ func Rewritten(was, is *driver.Version) []byte {
 		return was.Seal
 	}
 	if is.Op != driver.OpPruned {
+		if is.Schema != 0 {
+			schema = binary.BigEndian.AppendUint32(nil, is.Schema)
+		}
 		left := content(schema, nil, is)
 		first = slices.Concat(schema, first, left[:])
 	}

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +107,40 @@ const (
 	second = "2024-01-02T00:00:00Z"
 	third  = "2024-01-03T00:00:00Z"
 )
+
+// What is imported is checked as it will be read, by the type's migration, too, and kept as it is.
+func TestImportMigrates(t *testing.T) {
+	migrated := func(old json.RawMessage, from uint32) (json.RawMessage, error) {
+		var doc struct{ Name, Weight string }
+		if err := json.Unmarshal(old, &doc); err != nil || from != 0 {
+			return nil, fmt.Errorf("is told the schema %d: %w", from, err)
+		}
+		size, err := strconv.Atoi(strings.TrimSuffix(doc.Weight, " kg"))
+		return json.RawMessage(fmt.Sprintf(`{"name":%q,"size":%d}`, doc.Name, size)), err
+	}
+	ts := types()
+	ts[0].Fields[1].NonNull = true
+	open := func() *storage.Store {
+		store, err := storage.New(drivertest.NewModel(func() time.Time { return now }, storage.CollectionsOf(ts)), ts, storage.WithMigrations(map[string]storage.Migration{"Thing": migrated}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	good, bad := put("a", first, `{"name":"a","weight":"3 kg"}`), put("b", first, `{"name":"b","weight":"heavy"}`)
+	store := open()
+	_, err := transfer.Import(t.Context(), store, strings.NewReader(good+bad), transfer.ImportOptions{})
+	if err == nil || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), "its migration failed") || !strings.Contains(err.Error(), "--lenient") {
+		t.Errorf("a migration that fails: %v", err)
+	}
+	report, err := transfer.Import(t.Context(), store, strings.NewReader(good+bad), transfer.ImportOptions{Lenient: true})
+	if err != nil || report.Added != 1 || report.Skipped != 1 {
+		t.Errorf("as it is: %+v, %v", report, err)
+	}
+	if got := unsealed(export(t, store)); got != good+bad {
+		t.Errorf("it holds\n%s", got)
+	}
+}
 
 // Every reason to stop, behind two good lines: these are kept, the line is
 // named, and running again without it skips them.

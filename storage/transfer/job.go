@@ -111,7 +111,7 @@ func Misfit(store *storage.Store, t *storage.Type, v *driver.Version, lenient bo
 	return err
 }
 
-// inspect compares a version with its type. What the type does not declare is
+// inspect compares a version, in today's form, with its type. What the type does not declare is
 // remarked; so is, if the import is lenient, every value of another type.
 func inspect(store *storage.Store, t *storage.Type, v *driver.Version, lenient bool) (remarks []remark, err error) {
 	if why := store.Excess(v); why != "" && !lenient {
@@ -122,10 +122,16 @@ func inspect(store *storage.Store, t *storage.Type, v *driver.Version, lenient b
 	}
 	var unknown []string
 	var mismatches []*storage.MismatchError
-	if lenient {
-		unknown, mismatches, err = t.ValidateAll(v.Data)
-	} else {
-		unknown, err = t.Validate(v.Data)
+	data, err := store.Today(v)
+	switch {
+	case err != nil && lenient:
+		return []remark{{collection: t.Collection, problem: "its migration in resolvers/migrations.go fails"}}, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w, or use --lenient to keep it as it is", err)
+	case lenient:
+		unknown, mismatches, err = t.ValidateAll(data)
+	default:
+		unknown, err = t.Validate(data)
 	}
 	if mismatch, ok := errors.AsType[*storage.MismatchError](err); ok && mismatch.Missing {
 		return nil, fmt.Errorf("%w; the schema requires it: declare it nullable or give it a @default, or use --lenient to keep the document as it is", err)
