@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -351,5 +352,108 @@ func TestPagesOfManyInEarlierForms(t *testing.T) {
 	}
 	if all, some = collect(500), collect(211); len(all) != 1300 || !slices.Equal(all, some) {
 		t.Errorf("%d and %d documents: %s", len(all), len(some), cmp.Diff(all, some))
+	}
+}
+
+// A schema that no version fits is an error of each field, and loses nothing: what is stored can be listed by key, counted,
+// exported, and read again under the schema that it was written under.
+func TestNoVersionFits(t *testing.T) {
+	e := newEnv(t)
+	for i := range 3 {
+		e.load("software", fmt.Sprint("k", i), `{"name":"n","stargazers_count":1}`)
+	}
+	before := e.dump()
+	types := fixtureTypes()
+	types[0].Fields[fName].Kind, types[0].Fields[fStars].Kind = storage.KindInt, storage.KindBoolean
+	odd := e.under("odd", types)
+	conn := must(odd.projects.Page(odd.begin(), nil, nil, nil, nil, nil, nil, nil, nil))(t)
+	if keys := keysOf(conn.Nodes); !slices.Equal(keys, []string{"k0", "k1", "k2"}) {
+		t.Fatalf("found %q", keys)
+	}
+	for _, p := range conn.Nodes {
+		_, err := p.Int(fName)
+		wantError(t, err, storage.CodeInternal, p.Key(), "version 1", "name", "declare name: String")
+		_, err = p.OptBool(fStars)
+		wantError(t, err, storage.CodeInternal, "stars", "declare stars: Int")
+	}
+	found := map[string]int{}
+	if err := odd.store.Mismatches(t.Context(), func(m storage.Mismatch) { found[m.Err.Path]++ }); err != nil || found["name"] != 3 || found["stargazers_count"] != 3 {
+		t.Errorf("what does not fit: %v, %v", found, err)
+	}
+	if n := must(odd.store.Rewrite(t.Context(), odd.projects.Type()))(t); n != 0 {
+		t.Errorf("%d documents were rewritten", n)
+	}
+	if diff := cmp.Diff(before, odd.dump()); diff != "" {
+		t.Error(diff)
+	}
+	if stars := must(e.under("one", fixtureTypes()).stars("k1", nil))(t); *stars != 1 {
+		t.Errorf("read again, there are %d stars", *stars)
+	}
+}
+
+// Two servers finish the same erasures at once: each is done, and once.
+func TestErasuresAreFinishedTwice(t *testing.T) {
+	e, r := newRewriting(t, erasableTypes())
+	r.before = killed
+	const documents = 10
+	for i := range documents {
+		key := fmt.Sprint("k", i)
+		e.load("software", key, `{"name":"A","description":"secret"}`)
+		e.load("software", key, `{"name":"B","description":"secret"}`)
+		_, err := e.erase(storage.EraseInput{Key: key, ExpectedVersion: 2, Reason: "r", Paths: []string{"/description"}})
+		wantError(t, err, storage.CodeUnavailable, "goes on")
+	}
+	r.before = nil
+	for range 2 { // done, and then looked at for the last time
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				store, err := storage.New(r, erasableTypes())
+				if err == nil {
+					err = store.FinishErasures(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		e.clock.advance(2 * storage.Grace)
+	}
+	if found := e.secrets(); found != nil || e.notes() != 0 {
+		t.Errorf("versions %v hold secrets, and %d erasures are noted", found, e.notes())
+	}
+	for _, v := range e.versions() {
+		if v.Collection == "software" && v.Number < 3 && string(v.Data) != fmt.Sprintf(`{"name":%q,"description":{"asof:erased":[1,3]}}`, string(rune('A'-1+v.Number))) {
+			t.Errorf("%s@%d is %s", v.Key, v.Number, v.Data)
+		}
+	}
+}
+
+// Tags stay where something is erased, and show what is left.
+func TestTagsOfWhatWasErased(t *testing.T) {
+	e := newEnvOf(t, erasableTypes(), nil)
+	e.create("a", object{"name": "A", "description": "secret"})
+	e.update("ann", "a", 1, object{"stars": 1})
+	if err := e.tag("a", 1, "release"); err != nil {
+		t.Fatal(err)
+	}
+	for n, paths := range [][]string{{"/description"}, nil} {
+		must(e.erase(storage.EraseInput{Key: "a", ExpectedVersion: n + 2, Reason: "r", Paths: paths}))(t)
+		ctx := e.begin()
+		p := must(e.projects.State(ctx, "a", nil, nil, nil, ptr("release")))(t)
+		name, err1 := p.OptString(fName)
+		description, err2 := p.OptString(fDescription)
+		if err := errors.Join(err1, err2); err != nil || p.Version() != 1 || description != nil || (name == nil) != (paths == nil) {
+			t.Errorf("paths %q: version %d, %v, %v, %v", paths, p.Version(), name, description, err)
+		}
+		for want, where := range []object{{"description": object{"eq": "secret"}}, {"description": object{"isNull": true}}} {
+			if keys := e.byTag(ctx, "release", where, nil); len(keys) != want {
+				t.Errorf("paths %q: %v has %q", paths, where, keys)
+			}
+		}
+	}
+	if err := e.tag("a", 1, "again"); err != nil {
+		t.Error(err)
 	}
 }

@@ -57,7 +57,7 @@ func (m *Main) schemaDiff(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	lines, err := diffSchemas(old, m.SDL)
+	lines, err := diffSchemas(old, m.SDL, m.Migrations)
 	if err != nil {
 		return usageError{fmt.Errorf("the earlier schema: %w", err)}
 	}

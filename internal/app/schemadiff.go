@@ -2,16 +2,20 @@ package app
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
+
+	"github.com/asof/asof/storage"
 )
 
 // diffSchemas says what a change of schema.graphqls means for documents that are stored: what differs in what
-// they can hold, a line each, in the order of the new schema. Whether the files are right is for package codegen; the
-// error is that of text that is no SDL.
-func diffSchemas(before, after string) ([]string, error) {
+// they can hold, a line each, in the order of the new schema; types with a migration are named. Whether the files are right is
+// for package codegen; the error is that of text that is no SDL.
+func diffSchemas(before, after string, migrations map[string]storage.Migration) ([]string, error) {
 	var docs [2]*ast.SchemaDocument
 	for i, text := range []string{before, after} {
 		doc, err := parser.ParseSchema(&ast.Source{Name: "schema.graphqls", Input: text})
@@ -22,6 +26,9 @@ func diffSchemas(before, after string) ([]string, error) {
 	}
 	d := &schemaDiffer{before: docs[0], after: docs[1]}
 	d.types()
+	for _, name := range slices.Sorted(maps.Keys(migrations)) {
+		d.say("%s has a migration, in resolvers/migrations.go: what versions of it read as is what that makes of them", name)
+	}
 	return d.lines, nil
 }
 
@@ -44,7 +51,9 @@ func (d *schemaDiffer) types() {
 			}
 		}
 		seen[was] = true
-		switch {
+		switch name := directiveArg(is.Directives, "was", "name"); {
+		case was == nil && name != "":
+			d.say("%s is new: no type was called %s, as its @was says", is.Name, name)
 		case was == nil && is.Directives.ForName("versioned") != nil:
 			d.say("%s is new", is.Name)
 		case was == nil: // said of the fields that hold it
@@ -68,7 +77,10 @@ func (d *schemaDiffer) types() {
 func (d *schemaDiffer) values(was, is *ast.Definition) {
 	renamed := map[string]string{}
 	for _, v := range is.EnumValues {
-		renamed[directiveArg(v.Directives, "was", "name")] = v.Name
+		name := directiveArg(v.Directives, "was", "name")
+		if renamed[name] = v.Name; name != "" && was.EnumValues.ForName(name) == nil && was.EnumValues.ForName(v.Name) == nil {
+			d.say("%s.%s is new: no value was called %s, as its @was says", is.Name, v.Name, name)
+		}
 	}
 	for _, v := range was.EnumValues {
 		switch to := renamed[v.Name]; {
@@ -83,17 +95,24 @@ func (d *schemaDiffer) values(was, is *ast.Definition) {
 
 // fields compares the fields of a type, by the names under which they are stored.
 func (d *schemaDiffer) fields(was, is *ast.Definition) {
-	stored := map[string]*ast.FieldDefinition{}
+	stored, held := map[string]*ast.FieldDefinition{}, map[string]bool{}
 	for _, f := range was.Fields {
-		stored[storedName(f)] = f
+		if f.Directives.ForName("copy") == nil { // nothing is stored of what is copied
+			stored[storedName(f)], held[storedName(f)] = f, true
+		}
 	}
 	moved := map[string]string{}
 	for _, f := range is.Fields {
+		if f.Directives.ForName("copy") != nil {
+			continue
+		}
 		name := is.Name + "." + f.Name
 		old := stored[storedName(f)]
 		delete(stored, storedName(f))
 		for _, member := range members(f) {
-			moved[member] = name
+			if moved[member] = name; !held[member] && (old == nil || !slices.Contains(members(old), member)) {
+				d.say("%s: nothing was stored as %q beside it, as its @was(members:) says", name, member)
+			}
 		}
 		switch {
 		case old == nil:
@@ -124,10 +143,13 @@ func (d *schemaDiffer) added(name string, f *ast.FieldDefinition) {
 	case f.Type.Elem != nil:
 		reads = "an empty list"
 	case f.Type.NonNull:
-		d.say("%s is new and required: versions that lack it are an error where it is read; declare it nullable, or give it a @default", name)
-		return
+		reads = "an error: declare it nullable, or give it a @default"
 	}
-	d.say("%s is new: versions that lack it read as %s", name, reads)
+	called := ""
+	if stored := storedName(f); stored != f.Name {
+		called = fmt.Sprintf(", and nothing was stored under its name, %q", stored)
+	}
+	d.say("%s is new%s: versions that lack it read as %s", name, called, reads)
 }
 
 // retyped compares the type of a field that is there in both.
