@@ -211,6 +211,7 @@ func TestOnSQLite(t *testing.T) {
 		"Archive": TestArchive, "ArchiveOfWhatIsPruned": TestArchiveOfWhatIsPruned, "ArchiveGoesOn": TestArchiveGoesOn,
 		"Erase": TestErase, "EraseAll": TestEraseAll, "EraseKilled": TestEraseKilled, "ErasuresRace": TestErasuresRace,
 		"TodaysForm": TestTodaysForm, "Migration": TestMigration, "MigrationFails": TestMigrationFails, "Rewrite": TestRewrite, "RewritesRace": TestRewritesRace, "EraseEarlierForms": TestEraseEarlierForms,
+		"WatchesOfWhatCannotBeRead": TestWatchesOfWhatCannotBeRead, "EraseWhatMigrationsFailFor": TestEraseWhatMigrationsFailFor, "ErasuresAreFinishedTwice": TestErasuresAreFinishedTwice,
 		"CopiesAreLikeOwnFields": testCopiesAreLikeOwnFields, "CopiesOfWhatMayNotBeRead": TestCopiesOfWhatMayNotBeRead, "CopiesOfManyDocuments": testCopiesOfManyDocuments,
 	} {
 		t.Run(name, test)

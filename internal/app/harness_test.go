@@ -16,6 +16,7 @@ import (
 
 	"github.com/asof/asof/internal/fixture/graph/model"
 	"github.com/asof/asof/internal/fixture/resolvers"
+	"github.com/asof/asof/storage"
 )
 
 // program is a running server.
@@ -56,10 +57,16 @@ func run(t *testing.T, stdin string, args ...string) (status int, stdout, stderr
 // serve starts a server with a store of its own and waits for its URL.
 func serve(t *testing.T, args ...string) *program {
 	t.Helper()
+	return serveMigrated(t, nil, args...)
+}
+
+// serveMigrated is serve with migrations of what is stored.
+func serveMigrated(t *testing.T, migrations map[string]storage.Migration, args ...string) *program {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
 	p := &program{cancel: cancel, ended: make(chan int, 1), stderr: new(safeBuffer)}
-	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: in, Stderr: p.stderr, Now: time.Now}
+	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Migrations: migrations, Stdin: strings.NewReader(""), Stdout: in, Stderr: p.stderr, Now: time.Now}
 	args = append([]string{"serve", "--addr=127.0.0.1:0", "--sync=off", "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")}, args...)
 	go func() {
 		defer func() { _ = in.Close() }()

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/websocket"
+
+	"github.com/asof/asof/storage"
 )
 
 // listener receives what a subscription is told, by one of the transports.
@@ -200,6 +202,29 @@ func TestSubscriptions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a migration fails for is the error of one event, and the subscription goes on.
+func TestSubscriptionsToWhatCannotBeRead(t *testing.T) {
+	p := serveMigrated(t, map[string]storage.Migration{"Tag": func(old json.RawMessage, _ uint32) (json.RawMessage, error) {
+		if strings.Contains(string(old), "bad") {
+			panic("a bad one")
+		}
+		return old, nil
+	}})
+	since := map[string]any{"since": map[string]any{"asOf": "2020-01-01T00:00:00Z"}}
+	all := p.overEvents(t, `subscription ($since: Since) {changes(where: {documentType: [Tag]}, since: $since) {key document {... on Tag {name}}}}`, since)
+	one := p.overEvents(t, `subscription ($since: Since) {tagsChanged(where: {name: {ne: "Z"}}, since: $since) {key document {name}}}`, since)
+	for _, key := range []string{"a", "b", "c"} {
+		p.write(t, fmt.Sprintf(`createTag(input: {key: %q, data: {name: %q, description: ""}}) {__typename}`, key, map[string]string{"b": "bad"}[key]))
+	}
+	for _, l := range []listener{all, one} {
+		for _, want := range []string{`"key":"a","document":{"name":""}`, `Tag \"b\", version 1, cannot be read in today's form: its migration panicked: a bad one;`, `"key":"c","document":{"name":""}`} {
+			if got, position, _ := mustNext(t, l); !strings.Contains(got, want) || position == "" {
+				t.Errorf("told %s behind %q, want %s", got, position, want)
+			}
+		}
+	}
 }
 
 // A subscription that takes longer to look through the past than a query may is told all of it, once, by

@@ -64,7 +64,7 @@ func (m *model) Rewrite(ctx context.Context, collection, key string, vs []driver
 			continue
 		}
 		to.Collection, to.Key, to.RecordedAt, to.SupersededAt = collection, key, was.RecordedAt, was.SupersededAt
-		to.Seal = seal.Rewritten(was, &to)
+		to.Seal, to.Schema = seal.Rewritten(was, &to), 0
 		to.Changed, to.Data = slices.Clone(to.Changed), bytes.Clone(to.Data)
 		versions[to.Number-1] = &to
 	}

@@ -47,7 +47,7 @@ func (s *suite) testRewriteKeepsPlace(t *testing.T) {
 	for i := range were { // read, so that an engine may know them
 		were[i] = f.get(driver.Ref{Key: "a", Number: int64(i + 1)})
 	}
-	other := driver.Version{Number: 195, Op: driver.OpUpdate, Author: "eve", Message: "m", Group: "g", Changed: []string{"n"}, Data: []byte(`{"n":-1}`)}
+	other := driver.Version{Number: 195, Op: driver.OpUpdate, Author: "eve", Message: "m", Group: "g", Changed: []string{"n"}, Data: []byte(`{"n":-1}`), Schema: 9}
 	want := func() {
 		t.Helper()
 		for i, was := range were {
@@ -55,6 +55,7 @@ func (s *suite) testRewriteKeepsPlace(t *testing.T) {
 			switch n := int64(i + 1); {
 			case n == other.Number:
 				w.Op, w.Author, w.Message, w.Group, w.Changed, w.Data = other.Op, other.Author, other.Message, other.Group, other.Changed, other.Data
+				w.Schema = other.Schema
 				w.Seal = seal.Rewritten(was, &w)
 			case n <= 3 || n == 199:
 				w = driver.Version{Collection: collection, Key: "a", Number: n, RecordedAt: was.RecordedAt, SupersededAt: was.SupersededAt, Op: driver.OpPruned, Deleted: true}
