@@ -66,7 +66,7 @@ func MakeCheckpoint(ctx context.Context, engine driver.Engine, at driver.Instant
 			case v.SupersededAt <= at:
 				continue
 			case v.Seal == nil:
-				return nil, errorf(CodeInternal, "%s %q version %d has no hash: the store is of an older format; start the server on it once", v.Collection, v.Key, v.Number)
+				return nil, errorf(CodeInternal, "%s %q version %d has no hash; asof check says what is wrong", v.Collection, v.Key, v.Number)
 			}
 			documents++
 			leaf := append(appendNumber(nil, int64(len(v.Key))), v.Key...)

@@ -135,11 +135,6 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 			return nil, wrap(err, "making the indexes of "+declared.Name)
 		}
 	}
-	if s.unsealed {
-		if err := retryConnection(ctx, func() error { return s.sealAll(ctx) }); err != nil {
-			return nil, wrap(err, "sealing the history")
-		}
-	}
 	opening := ctx
 	ctx, cancel := s.step(ctx)
 	defer cancel()
@@ -276,7 +271,6 @@ func (s *Store) checkServer(ctx context.Context, o Options) error {
 type storedStore struct {
 	Format      int64    `bson:"format"`
 	Collections []string `bson:"collections"`
-	Unsealed    bool     `bson:"unsealed"`
 }
 
 // stored reads the description; nil if there is no store in the database.
@@ -287,11 +281,9 @@ func (s *Store) stored(ctx context.Context) (*storedStore, error) {
 		return nil, nil
 	case err != nil:
 		return nil, wrap(err, "preparing the database")
-	case stored.Format == unsealedFormat:
-		return &stored, nil
 	case stored.Format != format:
 		return nil, invalidf(
-			"the database was made by another version of asof (layout %d, this one knows %d); use that version, or another database", stored.Format, format)
+			"the database was made by another version of asof (layout %d, this one knows %d); use that version, or export it with that and import into another database", stored.Format, format)
 	}
 	return &stored, nil
 }
@@ -308,11 +300,6 @@ func (s *Store) register(ctx context.Context, o Options) (known []string, err er
 	case stored == nil:
 		if err := s.unused(ctx, o.Collections); err != nil {
 			return nil, err
-		}
-	}
-	if stored != nil && stored.Format == unsealedFormat {
-		if err := s.beginSealing(ctx); err != nil {
-			return nil, wrap(err, "preparing the database")
 		}
 	}
 	names := make(bson.A, len(o.Collections))
@@ -337,7 +324,6 @@ func (s *Store) register(ctx context.Context, o Options) (known []string, err er
 	if stored == nil {
 		return nil, driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof started; start it again")
 	}
-	s.unsealed = stored.Unsealed
 	return stored.Collections, nil
 }
 

@@ -32,11 +32,9 @@ type Store struct {
 	majorities bool
 	// snapshots: the server can answer several commands from one snapshot.
 	snapshots bool
-	// unsealed: the store was made by a program that knew no seals, see sealAll.
-	unsealed bool
-	progress progress
-	heads    *heads
-	writes   sync.Map // *outcome of writes in flight, by collection and ID
+	progress  progress
+	heads     *heads
+	writes    sync.Map // *outcome of writes in flight, by collection and ID
 	// collections has every collection that is or was declared.
 	collections map[string]*collection
 	// life ends when the store cancels the writes that are still running.

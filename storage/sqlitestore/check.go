@@ -11,6 +11,7 @@ import (
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/driver/check"
+	"github.com/asof/asof/storage/seal"
 )
 
 // Check implements driver.Engine. Beside SQLite's own check of the file, it
@@ -240,16 +241,9 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// instants are the columns that hold times of versions. A version that gets another time
-// is sealed anew: the last ones of a document are.
-var instants = [...]struct{ table, unsealed, column string }{
-	{"versions", "seal = NULL, ", "at"},
-	{"documents", "seal = NULL, ", "at"},
-	{"collections", "", "last"},
-	{"entries", "", "since"},
-	{"past", "", "since"},
-	{"past", "", "until"},
-	{"epochs", "", "start"},
+// instants are the columns that hold times of versions.
+var instants = [...]struct{ table, column string }{
+	{"versions", "at"}, {"documents", "at"}, {"collections", "last"}, {"entries", "since"}, {"past", "since"}, {"past", "until"}, {"epochs", "start"},
 }
 
 // repair gives versions that lie in the future other times, as part of the
@@ -295,12 +289,12 @@ func (s *Store) repair(ctx context.Context) error {
 		return driver.Errorf(driver.CodeUnavailable, "%d versions lie in the future, and there is no room for them between the last one that does not, of %s, and now; try again in a moment", n, driver.Instant(first-1))
 	}
 	for _, c := range instants {
-		if _, err := w.integer(`UPDATE `+c.table+` SET `+c.unsealed+c.column+` = (SELECT new FROM moved WHERE old = `+c.column+`) WHERE `+c.column+` > ?1 AND `+c.column+` < ?2`,
+		if _, err := w.integer(`UPDATE `+c.table+` SET `+c.column+` = (SELECT new FROM moved WHERE old = `+c.column+`) WHERE `+c.column+` > ?1 AND `+c.column+` < ?2`,
 			present, forever); err != nil {
 			return err
 		}
 	}
-	if err := w.sealAll(ctx, s.log); err != nil {
+	if err := w.sealSince(ctx, first); err != nil {
 		return err
 	}
 	s.log.Info("gave versions that lay in the future other times", "instants", n, "from", driver.Instant(first), "to", driver.Instant(latest))
@@ -312,6 +306,36 @@ func (s *Store) repair(ctx context.Context) error {
 		return err
 	}
 	return s.readLoaded()
+}
+
+// sealSince seals the versions since an instant anew, which are the last ones of their documents.
+func (w *writer) sealSince(ctx context.Context, since int64) error {
+	for v, id := new(driver.Version), int64(0); v != nil; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		find, err := w.prepare(`SELECT `+versionColumns+`, c.name, (SELECT b.seal FROM versions b WHERE b.id = v.id - 1)
+			FROM versions v JOIN collections c ON c.id = v.collection WHERE v.id > ?1 AND v.at >= ?2 ORDER BY v.id LIMIT 1`, id, since)
+		if err != nil {
+			return err
+		}
+		v = nil
+		if err := w.rows(find, func(st *sqlite.Stmt) (err error) {
+			if v, err = w.version(st, st.ColumnText(colNext), true, nil); err == nil {
+				id, v.Seal = st.ColumnInt64(colID), seal.New(w.bytes(st, colNext+1), v, seal.Schema(v.Seal))
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		if v != nil {
+			if _, err := w.integer(`UPDATE versions SET seal = ?2 WHERE id = ?1`, id, v.Seal); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := w.integer(`UPDATE documents SET seal = (SELECT v.seal FROM versions v WHERE v.id = (documents.id << 26) + documents.number) WHERE at >= ?1`, since)
+	return err
 }
 
 // attemptedAfter returns when the versions after an instant were attempted, by their

@@ -18,9 +18,9 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-var update = flag.Bool("update", false, "write the file of the present format in testdata anew; only ever before that is released")
+var update = flag.Bool("update", false, "write the file in testdata anew; only ever before its format is released")
 
-func formatFile(version int) string { return fmt.Sprintf("testdata/format-%d.db", version) }
+const formatFile = "testdata/format-4.db"
 
 // formatClock stands still, so that the file is the same whenever it is made.
 func formatClock() time.Time { return time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC) }
@@ -60,35 +60,23 @@ func writeFormat(t *testing.T, path string) {
 	}
 }
 
-// A file of each format that there was opens and reads as it did then.
+// A file that another build made opens and reads as it did then.
 func TestStoredFormat(t *testing.T) {
-	if name := formatFile(formatVersion); *update {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if *update {
+		if err := os.Remove(formatFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
-		writeFormat(t, name)
-		if err := os.Remove(name + ".lock"); err != nil {
+		writeFormat(t, formatFile)
+		if err := os.Remove(formatFile + ".lock"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	files, err := filepath.Glob("testdata/format-*.db")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in testdata, %v", err)
-	}
-	for _, name := range files {
-		t.Run(filepath.Base(name), func(t *testing.T) { testFormat(t, name) })
-	}
-}
-
-func testFormat(t *testing.T, name string) {
-	file, err := os.ReadFile(name)
+	file, err := os.ReadFile(formatFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "copy.db")
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, string(file))
 	s, err := open(t.Context(), path, Options{Collections: formatDeclared(), Clock: formatClock})
 	if err != nil {
 		t.Fatal(err)
@@ -145,6 +133,7 @@ func TestOpenRefuses(t *testing.T) {
 		code  driver.Code
 		words string
 	}{
+		{"an older format", func(t *testing.T, path string) { ours(t, path, "PRAGMA user_version = 3") }, driver.CodeInvalid, "export it with the program that made it"},
 		{"a newer format", func(t *testing.T, path string) { ours(t, path, "PRAGMA user_version = 99") }, driver.CodeInvalid, "use a newer version of asof"},
 		{"another program's database", func(t *testing.T, path string) { execSQL(t, path, "CREATE TABLE t(x)") }, driver.CodeInvalid, "another program"},
 		{"no database", func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("text ", 1000)) }, driver.CodeInvalid, "not a database of asof"},
@@ -322,90 +311,67 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// A store that is only looked at keeps its format, collections and indexes, so
-// that the program that made it can go on.
+// A store that is only looked at keeps its collections and indexes, so that the program
+// that made it can go on.
 func TestInspect(t *testing.T) {
 	declared := []driver.Collection{
 		{Name: "things", Indexes: []driver.Index{{Path: []string{"other"}, Kind: driver.KindString}}},
 		{Name: "unknown", Indexes: []driver.Index{{Path: []string{"n"}, Kind: driver.KindString}}},
 	}
-	for version := int64(1); version <= formatVersion; version++ {
-		t.Run(fmt.Sprint(version), func(t *testing.T) {
-			file, err := os.ReadFile(formatFile(int(min(version, formatVersion-1))))
-			if err != nil {
-				t.Fatal(err)
-			}
-			path := filepath.Join(t.TempDir(), "copy.db")
-			writeFile(t, path, string(file))
-			if version == formatVersion { // what the one before is upgraded to
-				s, err := open(t.Context(), path, Options{Collections: []driver.Collection{{Name: "things"}}, Clock: formatClock})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			before := shape(t, path)
-			s, err := open(t.Context(), path, Options{Collections: declared, Clock: formatClock, Inspect: true})
-			if version < formatVersion {
-				if driver.CodeOf(err) != driver.CodeInvalid || !strings.Contains(err.Error(), "start asof serve once") || !cmp.Equal(before, shape(t, path)) {
-					t.Errorf("looking at an older format: %v", err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
-				t.Error(err)
-			}
-			logged := 0
-			for _, err := range s.Log(t.Context(), &driver.LogQuery{}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				logged++
-			}
-			if logged != 4 {
-				t.Errorf("%d versions in the log, want 4", logged)
-			}
-			for name, want := range map[string]int{"things": 1, "unknown": 0} {
-				page, err := s.Query(t.Context(), &driver.Query{Collection: name, At: driver.Forever, Limit: 10})
-				if err != nil || len(page) != want {
-					t.Errorf("%s: %v, %v, want %d documents", name, page, err, want)
-				}
-			}
-			if _, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: "w", Collection: "things", Key: "c", Op: driver.OpCreate, Data: []byte(`{}`)}); driver.CodeOf(err) != driver.CodeInvalid {
-				t.Errorf("Commit: %v", err)
-			}
-			if _, err := s.Load(t.Context(), []driver.Version{{Collection: "things", Key: "c", RecordedAt: 1, Op: driver.OpImport, Data: []byte(`{}`)}}); driver.CodeOf(err) != driver.CodeInvalid {
-				t.Errorf("Load: %v", err)
-			}
-			if _, err := s.Loaded(t.Context()); err != nil {
-				t.Errorf("Loaded: %v", err)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-			if diff := cmp.Diff(before, shape(t, path)); diff != "" {
-				t.Errorf("looking changed the file (-before +after):\n%s", diff)
-			}
-			s, err = open(t.Context(), path, Options{Collections: declared, Clock: formatClock})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-			if cmp.Equal(before, shape(t, path)) {
-				t.Error("opening to write changed nothing, so this test shows nothing")
-			}
-		})
+	path := filepath.Join(t.TempDir(), "asof.db")
+	writeFormat(t, path)
+	before := shape(t, path)
+	s, err := open(t.Context(), path, Options{Collections: declared, Clock: formatClock, Inspect: true})
+	if err != nil {
+		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "empty.db")
-	writeFile(t, path, "")
-	s, err := open(t.Context(), path, Options{Inspect: true})
+	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
+		t.Error(err)
+	}
+	logged := 0
+	for _, err := range s.Log(t.Context(), &driver.LogQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		logged++
+	}
+	if logged != 4 {
+		t.Errorf("%d versions in the log, want 4", logged)
+	}
+	for name, want := range map[string]int{"things": 1, "unknown": 0} {
+		page, err := s.Query(t.Context(), &driver.Query{Collection: name, At: driver.Forever, Limit: 10})
+		if err != nil || len(page) != want {
+			t.Errorf("%s: %v, %v, want %d documents", name, page, err, want)
+		}
+	}
+	if _, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: "w", Collection: "things", Key: "c", Op: driver.OpCreate, Data: []byte(`{}`)}); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Errorf("Commit: %v", err)
+	}
+	if _, err := s.Load(t.Context(), []driver.Version{{Collection: "things", Key: "c", RecordedAt: 1, Op: driver.OpImport, Data: []byte(`{}`)}}); driver.CodeOf(err) != driver.CodeInvalid {
+		t.Errorf("Load: %v", err)
+	}
+	if _, err := s.Loaded(t.Context()); err != nil {
+		t.Errorf("Loaded: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(before, shape(t, path)); diff != "" {
+		t.Errorf("looking changed the file (-before +after):\n%s", diff)
+	}
+	s, err = open(t.Context(), path, Options{Collections: declared, Clock: formatClock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if cmp.Equal(before, shape(t, path)) {
+		t.Error("opening to write changed nothing, so this test shows nothing")
+	}
+	empty := filepath.Join(t.TempDir(), "empty.db")
+	writeFile(t, empty, "")
+	s, err = open(t.Context(), empty, Options{Inspect: true})
 	if driver.CodeOf(err) != driver.CodeInvalid {
 		t.Errorf("an empty file: %v, %v", s, err)
 	}

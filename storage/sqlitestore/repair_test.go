@@ -12,6 +12,7 @@ import (
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
+	"github.com/asof/asof/storage/seal"
 )
 
 // One look at a clock that is a year ahead for a moment changes nothing of what is
@@ -64,7 +65,7 @@ func TestRepair(t *testing.T) {
 	put := func(id, key string) *driver.Version {
 		t.Helper()
 		n := numbers[key]
-		v, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: id, Collection: benchCollection, Key: key, Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"name":"%s","stars":%d}`, id, n)})
+		v, err := driver.CommitOne(t.Context(), s, &driver.Write{ID: id, Collection: benchCollection, Key: key, Expected: n, Op: driver.OpUpdate, Schema: 7, Data: fmt.Appendf(nil, `{"name":"%s","stars":%d}`, id, n)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,6 +126,9 @@ func TestRepair(t *testing.T) {
 		}
 		if latest = v.RecordedAt; (i-len(right))%2 == 1 {
 			found = append(found, v.RecordedAt)
+		}
+		if schema := seal.Schema(v.Seal); schema != 7 {
+			t.Errorf("version %d of all was written under schema 7, and now says %d", i, schema)
 		}
 		n++
 	}

@@ -1,16 +1,12 @@
 package sqlitestore
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 
-	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/seal"
 )
 
 // The header of a store's file.
@@ -42,19 +38,23 @@ func docOfVersion(id int64) docID          { return docID(id >> numberBits) }
 
 const forever = int64(driver.Forever)
 
-// schema creates the tables of format 1, but for seal, which is before data, where it is read without that;
-// upgradeFormat converts a file to the present format.
+// schema creates the tables; seal is before data, where it is read without that.
 //
 // documents holds the current state, one row for each document that ever
 // existed; versions holds every version including the current one, and its
 // rows never change. clock holds the latest instant that was handed out before
-// the store was closed. writes holds the attempts that were committed.
+// the store was closed, loaded that of the last load. writes holds the attempts that
+// were committed.
 // entries and past are the declared indexes, see entries.go.
 const schema = `
 CREATE TABLE clock(
 	last      INTEGER NOT NULL
 );
 INSERT INTO clock(last) VALUES(0);
+CREATE TABLE loaded(
+	at        INTEGER NOT NULL
+);
+INSERT INTO loaded(at) VALUES(0);
 CREATE TABLE collections(
 	id        INTEGER PRIMARY KEY,
 	name      TEXT NOT NULL UNIQUE,
@@ -165,8 +165,8 @@ const (
 	versionNext     = `(SELECT n.at FROM versions n WHERE n.id = v.id + 1)`
 )
 
-// checkFormat returns an error for a file that is neither empty nor a store of a
-// format that this program can read. It runs before anything is written.
+// checkFormat returns an error for a file that is neither empty nor a store of this
+// program's format. It runs before anything is written.
 func (c *conn) checkFormat() error {
 	id, err := c.integer("PRAGMA application_id")
 	if err != nil {
@@ -185,103 +185,26 @@ func (c *conn) checkFormat() error {
 	case id != applicationID:
 		return invalidf("the file is a SQLite database of another program; name another file")
 	case version > formatVersion:
-		return invalidf("the file has format %d and this program knows formats up to %d; use a newer version of asof", version, formatVersion)
-	case version < 1:
-		return internalf("the file has format %d, which never was; restore it from a backup", version)
+		return invalidf("the file has format %d and this program knows format %d; use a newer version of asof", version, formatVersion)
+	case version < formatVersion:
+		return invalidf("the file has format %d and this program knows format %d; export it with the program that made it, and import that into a new file", version, formatVersion)
 	}
 	return nil
 }
 
-// createSchema creates the tables of format 1 in a new file, as part of a transaction.
+// createSchema creates the tables in a new file, as part of a transaction.
 func (c *conn) createSchema() error {
 	version, err := c.integer("PRAGMA user_version")
 	if err != nil || version != 0 {
 		return err
 	}
-	for _, query := range append(splitStatements(schema), versionIndexes[:]...) {
+	queries := append(splitStatements(schema), versionIndexes[:]...)
+	for _, query := range append(queries, pragma("application_id", applicationID), pragma("user_version", formatVersion)) {
 		if err := sqlitex.ExecuteTransient(c.Conn, query, nil); err != nil {
 			return err
 		}
 	}
-	return sqlitex.ExecuteTransient(c.Conn, pragma("application_id", applicationID), nil)
-}
-
-// upgradeFormat converts a file of an older format to the present one, as part of a
-// transaction. Format 2 kept the order in which versions arrived; format 3 keeps
-// the instant of the last load instead. For a file with loaded versions that is
-// the present, so that watchers of its log restart. Format 4 has seals.
-func (c *conn) upgradeFormat(ctx context.Context, present driver.Instant, log *slog.Logger) error {
-	version, err := c.integer("PRAGMA user_version")
-	if err != nil || version == formatVersion {
-		return err
-	}
-	var queries []string
-	if version < 3 {
-		queries = []string{
-			"DROP TABLE IF EXISTS store", "DROP TABLE IF EXISTS loads", "DROP TABLE IF EXISTS late",
-			"CREATE TABLE loaded(at INTEGER NOT NULL)",
-			fmt.Sprintf("INSERT INTO loaded(at) SELECT CASE WHEN EXISTS (SELECT 1 FROM versions WHERE op = %d) THEN max(last, %d) ELSE 0 END FROM clock", driver.OpImport, present),
-		}
-	}
-	if version > 0 {
-		queries = append(queries, "ALTER TABLE documents ADD COLUMN seal BLOB", "ALTER TABLE versions ADD COLUMN seal BLOB")
-	}
-	for _, query := range append(queries, pragma("user_version", formatVersion)) {
-		if err := sqlitex.ExecuteTransient(c.Conn, query, nil); err != nil {
-			return err
-		}
-	}
-	return c.sealAll(ctx, log)
-}
-
-// sealAll seals the versions that have no seal, as part of a transaction: those of a file of
-// an older format, or the last ones of documents, to which repair gave other times. It keeps
-// a batch of seals in memory.
-func (c *conn) sealAll(ctx context.Context, log *slog.Logger) error {
-	const batch, report = 1000, 100_000
-	find, err := c.Prepare(`SELECT ` + versionColumns + `, c.name, (SELECT b.seal FROM versions b WHERE b.id = v.id - 1)
-		FROM versions v JOIN collections c ON c.id = v.collection WHERE v.id > ?1 AND v.seal IS NULL ORDER BY v.id LIMIT ?2`)
-	if err != nil {
-		return err
-	}
-	var last int64 // the version that was sealed last
-	var before []byte
-	for done := 0; ctx.Err() == nil; {
-		var ids []int64
-		var seals [][]byte
-		find.BindInt64(1, last)
-		find.BindInt64(2, batch)
-		if err := c.rows(find, func(s *sqlite.Stmt) error {
-			v, err := c.version(s, s.ColumnText(colNext), true, nil)
-			if err != nil {
-				return err
-			}
-			id := s.ColumnInt64(colID)
-			switch {
-			case v.Number == 1:
-				before = nil
-			case id != last+1:
-				before = c.bytes(s, colNext+1)
-			}
-			before, last = seal.New(before, v, 0), id
-			ids, seals = append(ids, id), append(seals, before)
-			return nil
-		}); err != nil {
-			return err
-		}
-		for i, id := range ids {
-			if _, err := c.integer(`UPDATE versions SET seal = ?2 WHERE id = ?1`, id, seals[i]); err != nil {
-				return err
-			}
-		}
-		if done += len(ids); len(ids) < batch {
-			return c.exec(`UPDATE documents SET seal = (SELECT v.seal FROM versions v WHERE v.id = (documents.id << 26) + documents.number) WHERE seal IS NULL`)
-		}
-		if done%report == 0 {
-			log.Info("sealing the history, once; the store opens when it is done", "versions", done)
-		}
-	}
-	return ctx.Err()
+	return nil
 }
 
 // readLoaded reads the instant of the last load.

@@ -1,8 +1,6 @@
 package sqlitestore
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -94,56 +92,5 @@ func TestFlippedBitsAreFound(t *testing.T) {
 				" || substr(hex(%[1]s), %[2]d + 3))", column, 2*at, 1<<bit)
 			flip(column, "CAST("+value+" AS "+kind+")", fmt.Sprintf(" (byte %d, bit %d)", at, bit))
 		}
-	}
-}
-
-// endsAfter is a context that ends when it was asked a number of times whether it has.
-type endsAfter struct {
-	context.Context
-	asked int
-}
-
-func (e *endsAfter) Err() error {
-	if e.asked--; e.asked < 0 {
-		return context.Canceled
-	}
-	return nil
-}
-
-// A file without seals gets them when it is opened: all, or, if that is ended on the way,
-// none, and the next one begins anew. Looking at it changes nothing.
-func TestSealsOlderFiles(t *testing.T) {
-	const versions = 3500
-	path := sealedFile(t, versions)
-	execSQL(t, path, "ALTER TABLE versions DROP COLUMN seal", "ALTER TABLE documents DROP COLUMN seal", "PRAGMA user_version = 3")
-	if problems := checkFile(t, path); len(problems) != 1 || !strings.Contains(problems[0], "has format 3") {
-		t.Errorf("looking at a file of an older format: %q", problems)
-	}
-	before, ended := shape(t, path), 0
-	for asked := 0; ; asked++ {
-		s, err := open(&endsAfter{t.Context(), asked}, path, Options{Collections: formatDeclared(), Clock: formatClock})
-		if err == nil {
-			if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
-				t.Fatal(err)
-			}
-			for _, v := range versionsIn(t, s) {
-				if len(v.Seal) == 0 {
-					t.Errorf("%q version %d has no seal", v.Key, v.Number)
-				}
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			break
-		}
-		if ended++; !errors.Is(err, context.Canceled) || ended > 20 {
-			t.Fatal(err)
-		}
-		if after := shape(t, path); fmt.Sprint(after) != fmt.Sprint(before) {
-			t.Errorf("ended after %d steps, the file is %q", asked, after)
-		}
-	}
-	if ended < versions/1000 {
-		t.Errorf("it was ended %d times, which shows nothing", ended)
 	}
 }

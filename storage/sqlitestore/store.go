@@ -56,9 +56,8 @@ type Options struct {
 	// 0 is 8 MiB, a negative number is no cache.
 	VersionCache int
 
-	// Inspect opens the store for reading only. The file must exist; its format,
-	// collections and indexes are unchanged, so that an older program can still use
-	// it. Writes fail with CodeInvalid. If the store was closed, its log is empty, and
+	// Inspect opens the store for reading only. The file must exist; its
+	// collections and indexes are unchanged. Writes fail with CodeInvalid. If the store was closed, its log is empty, and
 	// neither the file nor its directory needs to be writable.
 	Inspect bool
 
@@ -109,8 +108,8 @@ type Store struct {
 }
 
 // Open opens the store in a file, or creates one. One process at a time can
-// have it open. Errors: CodeInvalid when the file is not a store, is of a
-// newer format, or an index is declared wrongly; CodeUnavailable when it is in
+// have it open. Errors: CodeInvalid when the file is not a store, is of
+// another format, or an index is declared wrongly; CodeUnavailable when it is in
 // use, or cannot be read or written; CodeInternal when it is damaged.
 func Open(ctx context.Context, path string, opts Options) (driver.Engine, error) {
 	s, err := open(ctx, path, opts)
@@ -259,7 +258,7 @@ func (s *Store) connect() (*conn, error) {
 	return newConn(c, s), nil
 }
 
-// prepare upgrades the file as the options require, and reads the state that the
+// prepare makes of the file what the options require, and reads the state that the
 // writer keeps in memory.
 func (s *Store) prepare(ctx context.Context) error {
 	w := s.writer
@@ -271,11 +270,11 @@ func (s *Store) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	bring := s.upgrade
+	begin := s.create
 	if s.opts.Inspect {
-		bring = func(context.Context) error { return s.readUnchanged() }
+		begin = func(context.Context) error { return s.readUnchanged() }
 	}
-	if err := bring(ctx); err != nil {
+	if err := begin(ctx); err != nil {
 		return err
 	}
 	if err := w.findBulk(); err != nil {
@@ -307,18 +306,14 @@ func (s *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-// upgrade converts the file to the present format, creating it if needed, and
-// builds the declared indexes.
-func (s *Store) upgrade(ctx context.Context) error {
+// create makes the tables of a new file, and builds the declared indexes.
+func (s *Store) create(ctx context.Context) error {
 	err := s.writer.exec("BEGIN IMMEDIATE")
 	if err == nil {
 		err = s.writer.createSchema()
 	}
 	if err == nil {
 		err = s.declare(ctx)
-	}
-	if err == nil {
-		err = s.writer.upgradeFormat(ctx, driver.InstantOf(s.opts.Clock()), s.log)
 	}
 	if err == nil && s.opts.Repair {
 		err = s.repair(ctx)
@@ -386,11 +381,8 @@ func (s *Store) readUnchanged() error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case version == 0:
+	if version == 0 {
 		return invalidf("the file is empty, and no store yet")
-	case version < formatVersion:
-		return invalidf("the file has format %d, and can be looked at in format %d only; start asof serve once on it, or on a copy, which converts it", version, formatVersion)
 	}
 	if err := s.readDeclarations(); err != nil {
 		return err
