@@ -92,7 +92,7 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 	var err error
 	oc.Variables, err = validator.VariableValues(e.schema.Schema(), oc.Operation, params.Variables)
 	if wrong, ok := errors.AsType[*gqlerror.Error](err); ok {
-		return oc, gqlerror.List{variableError(e.schema.Schema(), oc.Operation, params.Variables, e.redactor.names == nil, wrong)}
+		return oc, gqlerror.List{variableError(oc.Operation, wrong)}
 	}
 	for _, v := range oc.Operation.VariableDefinitions {
 		if way := wrongOneOf(e.schema.Schema(), v.Type, params.Variables[v.Variable], ast.Path{ast.PathName("$" + v.Variable)}); way != nil {

@@ -96,7 +96,7 @@ func TestDocumentsThatCannotBeExecuted(t *testing.T) {
 		"only a fragment":     {`{"query":"fragment F on Query {hello}"}`, "no operation"},
 		"unknown field":       {`{"query":"{helo}"}`, "Did you mean"},
 		"Int out of range":    {`{"query":"mutation($v: Int) {change(value: $v)}","variables":{"v":"x"}}`, ""},
-		"missing variable":    {`{"query":"query($n: [ID!]!) {nodes(ids: $n) {id}}"}`, "was not provided"},
+		"missing variable":    {`{"query":"query($n: [ID!]!) {nodes(ids: $n) {id}}"}`, "must be defined"},
 		"nul":                 {`{"query":"{hello\u0000}"}`, "invalid character"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"encoding/json"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,33 +26,17 @@ func TestVariableErrors(t *testing.T) {
 		variables object
 		want      string
 	}{
-		"not given":        {object{}, `variable "$key" of type "ID!" was not provided`},
-		"null":             {object{"key": nil}, `variable "$key" of type "ID!" cannot be null`},
-		"unknown field":    {object{"w": object{"stras": 1}}, `variable "$w".stras: Where has no field "stras"; did you mean "stars"?`},
-		"nothing near":     {object{"w": object{"wholly": 1}}, `variable "$w".wholly: Where has no field "wholly"`},
-		"in a list":        {object{"w": object{"stars": object{"gte": 1}, "and": []any{object{"stars": object{"gt": 1}}}}}, `variable "$w".and[0].stars.gt: Filter has no field "gt"; did you mean "gte"?`},
-		"a required field": {object{"w": object{"stars": object{}}}, `variable "$w".stars.gte of type "Int!" was not provided`},
-		"null in a list":   {object{"k": []any{"a", nil}}, `variable "$k"[1] of type "ID!" cannot be null`},
-		"a boolean":        {object{"w": object{"stars": object{"gte": true}}}, `variable "$w".stars.gte: Int cannot be true; write a whole number without quotes, as 42`},
-		"a fraction":       {object{"w": object{"stars": object{"gte": json.Number("1.5")}}}, `variable "$w".stars.gte: Int cannot be 1.5; write a whole number without quotes, as 42`},
-		"a fraction above": {object{"key": "a", "n": json.Number("1.5")}, `variable "$n": Int cannot be 1.5; write a whole number without quotes, as 42`},
-		"a text":           {object{"key": "a", "n": "many"}, `variable "$n": Int cannot be "many"; write a whole number without quotes, as 42`},
-		"too large":        {object{"key": "a", "n": json.Number("-99999999999999999999")}, `variable "$n": Int cannot be -99999999999999999999; it has 32 bits: -2147483648 to 2147483647`},
-		"very large": {object{"key": "a", "n": json.Number(strings.Repeat("9", 200))}, `variable "$n": Int cannot be ` +
-			strings.Repeat("9", 100) + `…; it has 32 bits: -2147483648 to 2147483647`},
-		"no number":           {object{"key": "a", "f": []any{}}, `variable "$f": Float cannot be []; write a number without quotes, as 0.5`},
-		"a number too large":  {object{"key": "a", "f": json.Number("1e999")}, `variable "$f": Float cannot be 1e999; write a number without quotes, as 0.5`},
-		"no boolean":          {object{"key": "a", "b": json.Number("1")}, `variable "$b": Boolean cannot be 1; write true or false, without quotes`},
-		"no text":             {object{"key": "a", "t": object{"<a>": "é"}}, `variable "$t": String cannot be {"<a>":"é"}; write it in quotes, as "text"`},
-		"no id":               {object{"key": []any{nil}}, `variable "$key": ID cannot be [null]; write it as a string, as "vaultwarden", or as an integer`},
-		"no id in a list":     {object{"key": "a", "k": []any{"a", true}}, `variable "$k"[1]: ID cannot be true; write it as a string, as "vaultwarden", or as an integer`},
-		"a list":              {object{"w": []any{}}, `variable "$w": Where cannot be []; it is an object, as {"stars": …}`},
-		"a number":            {object{"w": json.Number("3")}, `variable "$w": Where cannot be 3; it is an object, as {"stars": …}`},
-		"one for a list":      {object{"key": "a", "w": object{"stars": object{"gte": 1}, "and": "x"}}, `variable "$w".and[0]: Where cannot be "x"; it is an object, as {"stars": …}`},
-		"no such value":       {object{"key": "a", "s": "TINY"}, `variable "$s": Size cannot be "TINY"; it is one of BIG, SMALL`},
-		"nearly a value":      {object{"key": "a", "s": "SMALLL"}, `variable "$s": Size cannot be "SMALLL"; did you mean "SMALL"?`},
-		"a value in quotes":   {object{"key": "a", "s": `"BIG"`}, `variable "$s": Size cannot be "\"BIG\""; did you mean "BIG"?`},
-		"an object, no value": {object{"key": "a", "s": object{}}, `variable "$s": Size cannot be {}; it is one of BIG, SMALL`},
+		"not given":      {object{}, `variable "$key" of type "ID!": must be defined`},
+		"null":           {object{"key": nil}, `variable "$key" of type "ID!": cannot be null`},
+		"unknown field":  {object{"w": object{"stras": 1}}, `variable "$w".stras of type "Where": unknown field`},
+		"in a list":      {object{"w": object{"stars": object{"gte": 1}, "and": []any{object{"stars": object{"gt": 1}}}}}, `variable "$w".and[0].stars.gt of type "Where": unknown field`},
+		"null in a list": {object{"k": []any{"a", nil}}, `variable "$k"[1] of type "[ID!]": cannot be null`},
+		"a boolean":      {object{"w": object{"stars": object{"gte": true}}}, `variable "$w".stars.gte of type "Where": this is not a valid Int`},
+		"a fraction":     {object{"key": "a", "n": json.Number("1.5")}, `variable "$n" of type "Int": this is not a valid Int`},
+		"too large":      {object{"key": "a", "n": json.Number("-99999999999999999999")}, `variable "$n" of type "Int": this is not a valid Int`},
+		"no boolean":     {object{"key": "a", "b": json.Number("1")}, `variable "$b" of type "Boolean": this is not a valid Boolean`},
+		"a list":         {object{"w": []any{}}, `variable "$w" of type "Where": this is not a valid Where`},
+		"no such value":  {object{"key": "a", "s": "TINY"}, `variable "$s" of type "Size": TINY is not a valid Size`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := validator.VariableValues(schema, query.Operations[0], c.variables)
@@ -61,7 +44,7 @@ func TestVariableErrors(t *testing.T) {
 			if !ok {
 				t.Fatalf("error %v", err)
 			}
-			got := variableError(schema, query.Operations[0], c.variables, true, given)
+			got := variableError(query.Operations[0], given)
 			if diff := cmp.Diff(c.want, got.Message); diff != "" {
 				t.Error(diff)
 			}
@@ -71,7 +54,7 @@ func TestVariableErrors(t *testing.T) {
 		})
 	}
 	other := gqlerror.Errorf("something else")
-	if got := variableError(schema, query.Operations[0], nil, true, other); got != other {
+	if got := variableError(query.Operations[0], other); got != other {
 		t.Errorf("another error was changed to %v", got)
 	}
 }
