@@ -317,7 +317,9 @@ func (h *History) Verify(ctx context.Context, e driver.Engine, collection string
 	h.mu.Lock()
 	keys := make(map[string]bool)
 	q := &driver.LogQuery{Collections: []string{collection}}
+	var last driver.Instant
 	for _, c := range h.calls {
+		last = max(last, c.recorded)
 		if !keys[c.key] {
 			keys[c.key] = true
 			q.Keys = append(q.Keys, c.key)
@@ -326,6 +328,11 @@ func (h *History) Verify(ctx context.Context, e driver.Engine, collection string
 	h.mu.Unlock()
 	if len(q.Keys) == 0 {
 		return nil
+	}
+	// Whose caller gave up may be in flight still: a read of the last version has shown it, and
+	// the log ends before.
+	if err := e.Settle(ctx, last); err != nil && driver.CodeOf(err) != driver.CodeInvalid {
+		return err
 	}
 	var final []*driver.Version
 	for v, err := range e.Log(ctx, q) {
