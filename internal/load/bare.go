@@ -3,14 +3,12 @@ package main
 import (
 	"bufio"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -189,29 +187,26 @@ func bareCommits(dir string, size int, data []byte, length time.Duration) (float
 
 // bareScan fills a table with the last state of every software document of an
 // event file and returns the time of one scan for a text in the descriptions,
-// the median of 21, how many documents it finds, and the time of the event in
-// the middle of the file.
-func bareScan(events, dir, text string) (took time.Duration, found int, middle string, err error) {
+// the median of 21, and how many documents it finds.
+func bareScan(events, dir, text string) (took time.Duration, found int, err error) {
 	in, done, err := openEvents(events)
 	if err != nil {
-		return 0, 0, "", err
+		return 0, 0, err
 	}
 	defer done()
 	last := map[string][]byte{}
-	var times []string
 	lines := bufio.NewReaderSize(in, 1<<20)
 	for {
 		event, err := nextLine(lines)
 		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return 0, 0, "", err
+			return 0, 0, err
 		}
 		var l line
 		if err := json.Unmarshal(event, &l); err != nil {
-			return 0, 0, "", err
+			return 0, 0, err
 		}
-		times = append(times, l.At)
 		if l.Collection == "software" {
 			if l.Op == "delete" {
 				delete(last, l.ID)
@@ -222,19 +217,19 @@ func bareScan(events, dir, text string) (took time.Duration, found int, middle s
 	}
 	conn, err := openBare(filepath.Join(dir, "bare-scan-"+filepath.Base(events)+".db"), bareTables)
 	if err != nil {
-		return 0, 0, "", err
+		return 0, 0, err
 	}
 	defer func() { _ = conn.Close() }()
 	if err := sqlitex.ExecuteTransient(conn, "BEGIN", nil); err != nil {
-		return 0, 0, "", err
+		return 0, 0, err
 	}
 	for key, data := range last {
 		if err := sqlitex.Execute(conn, `INSERT INTO current(key, data) VALUES(?, ?)`, &sqlitex.ExecOptions{Args: []any{key, string(data)}}); err != nil {
-			return 0, 0, "", err
+			return 0, 0, err
 		}
 	}
 	if err := sqlitex.ExecuteTransient(conn, "COMMIT", nil); err != nil {
-		return 0, 0, "", err
+		return 0, 0, err
 	}
 	var scans []time.Duration
 	for range 21 {
@@ -243,89 +238,31 @@ func bareScan(events, dir, text string) (took time.Duration, found int, middle s
 		err := sqlitex.Execute(conn, `SELECT key, data FROM current WHERE instr(json_extract(data, '$.description'), ?) > 0 ORDER BY key`,
 			&sqlitex.ExecOptions{Args: []any{text}, ResultFunc: func(*sqlite.Stmt) error { found++; return nil }})
 		if err != nil {
-			return 0, 0, "", err
+			return 0, 0, err
 		}
 		scans = append(scans, time.Since(began))
 	}
-	if len(times) == 0 {
-		return 0, 0, "", fmt.Errorf("%s has no events", events)
-	}
-	slices.Sort(times) // RFC 3339 in UTC sorts as text
-	return median(scans), found, times[len(times)/2], nil
+	return median(scans), found, nil
 }
 
 // scan compares an unindexed filter, over HTTP with one client, with the bare
-// SQL scan of the same documents with the same predicate. It also returns the
-// time of the event in the middle of the file.
-func scan(c config, s *process.Server, events, dir, text string) (result, string, error) {
-	bare, found, middle, err := bareScan(events, dir, text)
+// SQL scan of the same documents with the same predicate.
+func scan(c config, s *process.Server, events, dir, text string) (result, error) {
+	bare, found, err := bareScan(events, dir, text)
 	if err != nil {
-		return result{}, "", err
+		return result{}, err
 	}
 	if found == 0 {
-		return result{}, "", fmt.Errorf("no description in %s holds %q: a scan for nothing compares nothing", events, text)
+		return result{}, fmt.Errorf("no description in %s holds %q: a scan for nothing compares nothing", events, text)
 	}
 	most := max(found, pageSize)
 	scanned := fmt.Sprintf(`query Scan($text: String!) { projects(where: {description: {contains: $text}}, first: %d) { nodes { key name } } }`, most)
 	m, err := drive(s.URL, []request{fixed{query(scanned, map[string]any{"text": text}), []byte(`"key":`), found}}, c.length)
 	if err != nil {
-		return result{}, "", err
+		return result{}, err
 	}
 	return result{
 		Name: "unindexed filter", Against: "bare SQL scan", Ratio: float64(m.P50Micros) / float64(bare.Microseconds()), Target: "time at most 1.5",
 		Median: &m, Explanation: fmt.Sprintf("bare scan %v; both find %d documents", bare, found),
-	}, middle, nil
-}
-
-// settleTime is how long the server may take to cut the indexes of the past after an
-// import.
-const settleTime = 15 * time.Second
-
-// full measures reads of the catalogue that was imported with -import: pages
-// by an index now and as of the event in the middle of the file, and an
-// unindexed filter.
-func full(ctx context.Context, c config, dir, asof string) ([]result, error) {
-	command := serving(asof, filepath.Join(dir, "import.db"))
-	s, err := process.Start(ctx, os.Stderr, command[0], command[1:]...)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Stop()
-	scanned, middle, err := scan(c, s, c.importFile, dir, "music")
-	if err != nil {
-		return nil, err
-	}
-	page := func(at string) []request {
-		text := fmt.Sprintf(`query Page { projects(where: {stars: {gte: 100}}, orderBy: [{field: stars, direction: DESC}], first: %d%s) { nodes { %s } } }`, pageSize, at, pageFields)
-		return repeat(c.clients, fixed{query(text, nil), []byte(documentIn), pageSize})
-	}
-	list := []scenario{
-		{Name: "page of 50", Clients: page("")},
-		{Name: "indexed page as of / now", Against: "page of 50", Target: 0.5, Clients: page(fmt.Sprintf(", asOf: %q", middle))},
-	}
-	// After a bulk load the server cuts its indexes of the past for some seconds,
-	// beside what it serves; that is not what is measured.
-	if _, err := drive(s.URL, list[1].Clients, settleTime); err != nil {
-		return nil, fmt.Errorf("warming up: %w", err)
-	}
-	rounds := make([]map[string]measurement, c.rounds)
-	for i := range rounds {
-		rounds[i] = map[string]measurement{}
-		for _, p := range list {
-			m, err := drive(s.URL, p.Clients, c.length)
-			if err != nil {
-				return nil, fmt.Errorf("%s of %s: %w", p.Name, c.importFile, err)
-			}
-			rounds[i][p.Name] = m
-		}
-	}
-	results := []result{scanned}
-	for _, p := range list {
-		results = append(results, summarize(p.Name, p.Against, p.Target, rounds))
-	}
-	results = append(results, result{Name: "server's peak memory", PeakMiB: s.Usage().Peak >> 20})
-	for i := range results {
-		results[i].Name += ", " + filepath.Base(c.importFile)
-	}
-	return results, nil
+	}, nil
 }

@@ -209,9 +209,9 @@ func TestBareLoops(t *testing.T) {
 		if n, err := bareImport(events, filepath.Join(dir, "bare.db")); n != 7 || err != nil {
 			t.Errorf("%s: %d lines imported, want 7: %v", name, n, err)
 		}
-		took, found, middle, err := bareScan(events, dir, "music")
-		if err != nil || took <= 0 || found != 2 || middle != "2024-01-04T00:00:00Z" {
-			t.Errorf("%s: %d found in %v, want 2; in the middle is %s: %v", name, found, took, middle, err)
+		took, found, err := bareScan(events, dir, "music")
+		if err != nil || took <= 0 || found != 2 {
+			t.Errorf("%s: %d found in %v, want 2: %v", name, found, took, err)
 		}
 	}
 }

@@ -212,7 +212,7 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 		return err
 	}
 	results = append(results, reads...)
-	scans, _, err := scan(c, servers["asof"], events, dir, rare)
+	scans, err := scan(c, servers["asof"], events, dir, rare)
 	if err != nil {
 		return err
 	}
@@ -223,13 +223,6 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 	}
 	results = append(results, writes...)
 	results = append(results, result{Name: "server's peak memory", PeakMiB: servers["asof"].Usage().Peak >> 20})
-	if c.importFile != "" {
-		full, err := full(ctx, c, dir, asof)
-		if err != nil {
-			return err
-		}
-		results = append(results, full...)
-	}
 	report := json.NewEncoder(out)
 	report.SetIndent("", "  ")
 	return report.Encode(map[string]any{
