@@ -3,7 +3,6 @@ package storage_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 func BenchmarkArchive(b *testing.B) {
 	for _, followed := range []bool{false, true} {
 		b.Run(map[bool]string{false: "alone", true: "followed"}[followed], func(b *testing.B) {
-			from, to := newBenchStore(b), newBenchStore(b)
+			from, to := newBenchStore(b, fixtureTypes(), sqlitestore.SyncNormal), newBenchStore(b, fixtureTypes(), sqlitestore.SyncNormal)
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			a, err := storage.NewArchive(ctx, from, to)
@@ -85,19 +84,4 @@ func BenchmarkArchive(b *testing.B) {
 			}
 		})
 	}
-}
-
-func newBenchStore(b *testing.B) *storage.Store {
-	b.Helper()
-	types := fixtureTypes()
-	engine, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "bench.db"), sqlitestore.Options{Collections: storage.CollectionsOf(types), Sync: sqlitestore.SyncNormal})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = engine.Close() })
-	store, err := storage.New(engine, types)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return store
 }

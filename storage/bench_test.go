@@ -32,12 +32,10 @@ type bench struct {
 	ctx      context.Context
 }
 
-// newBench fills an embedded store: one document with a long history, and 2,000
-// with one version.
-func newBench(b testing.TB) *bench {
+// newBenchStore opens an embedded store for a benchmark.
+func newBenchStore(b testing.TB, types []*storage.Type, sync sqlitestore.Sync) *storage.Store {
 	b.Helper()
-	types := fixtureTypes()
-	engine, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "bench.db"), sqlitestore.Options{Collections: storage.CollectionsOf(types), Sync: sqlitestore.SyncOff})
+	engine, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "bench.db"), sqlitestore.Options{Collections: storage.CollectionsOf(types), Sync: sync})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -50,6 +48,15 @@ func newBench(b testing.TB) *bench {
 	if err != nil {
 		b.Fatal(err)
 	}
+	return store
+}
+
+// newBench fills an embedded store: one document with a long history, and 2,000
+// with one version.
+func newBench(b testing.TB) *bench {
+	b.Helper()
+	types := fixtureTypes()
+	store := newBenchStore(b, types, sqlitestore.SyncOff)
 	at := driver.InstantOf(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC))
 	var vs []driver.Version
 	add := func(key, data string) {

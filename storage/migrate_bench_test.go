@@ -2,7 +2,6 @@ package storage_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,21 +26,7 @@ func BenchmarkTodaysForm(b *testing.B) {
 }
 
 func benchmarkPages(b *testing.B, types []*storage.Type, data string) {
-	engine, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "bench.db"), sqlitestore.Options{
-		Collections: storage.CollectionsOf(types), Sync: sqlitestore.SyncOff,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := engine.Close(); err != nil {
-			b.Error(err)
-		}
-	})
-	store, err := storage.New(engine, types)
-	if err != nil {
-		b.Fatal(err)
-	}
+	store := newBenchStore(b, types, sqlitestore.SyncOff)
 	at := driver.InstantOf(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC))
 	vs := make([]driver.Version, 1000)
 	for i := range vs {

@@ -159,14 +159,7 @@ func TestRunIsThere(t *testing.T) {
 	s := openOverflowing(t, Bounds{Versions: 8})
 	ctx, c := t.Context(), s.collections["tools"]
 	commitMore(t, s, 1, 9, 0)
-	h, err := c.readHead(ctx, "go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	prev, still, err := c.readPrev(ctx, h)
-	if err != nil || !still {
-		t.Fatal(still, err)
-	}
+	_, prev := readPrev(ctx, t, c)
 	wide := s.newCollection("tools", Bounds{Versions: 64})
 	if n, err := wide.overflow(ctx, wide.bounds, "go", prev, len(prev), true); err != nil || n != 8 {
 		t.Fatal(n, err)
@@ -186,14 +179,7 @@ func TestCurrentVersionIsInRun(t *testing.T) {
 	s := openOverflowing(t, Bounds{Versions: before})
 	ctx, c := t.Context(), s.collections["tools"]
 	commitMore(t, s, 1, before, 0)
-	h, err := c.readHead(ctx, "go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	prev, still, err := c.readPrev(ctx, h)
-	if err != nil || !still {
-		t.Fatal(still, err)
-	}
+	h, prev := readPrev(ctx, t, c)
 	lost := append(prev, supersede(&h.record, h.RecordedAt+1))
 	if n, err := c.overflow(ctx, c.bounds, "go", lost, before, true); err != nil || n != before {
 		t.Fatal(n, err)
@@ -282,4 +268,18 @@ func TestUpdatesOfLargerDocuments(t *testing.T) {
 			t.Errorf("%d updates of %d bytes took %d commands", updates, bytes, n)
 		}
 	}
+}
+
+// readPrev reads the head and the versions in prev of the document "go".
+func readPrev(ctx context.Context, t *testing.T, c *collection) (*head, []superseded) {
+	t.Helper()
+	h, err := c.readHead(ctx, "go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prev, still, err := c.readPrev(ctx, h)
+	if err != nil || !still {
+		t.Fatal(still, err)
+	}
+	return h, prev
 }

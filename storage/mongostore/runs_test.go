@@ -52,14 +52,7 @@ func TestRunsAreLeftBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := s.collections["tools"]
-			h, err := c.readHead(ctx, "go")
-			if err != nil {
-				t.Fatal(err)
-			}
-			prev, still, err := c.readPrev(ctx, h)
-			if err != nil || !still {
-				t.Fatal(still, err)
-			}
+			_, prev := readPrev(ctx, t, c)
 			narrow := s.newCollection("tools", Bounds{Versions: 6})
 			untrue := slices.Clone(prev[:12])
 			r, err := decodeVersion("tools", "go", untrue[11].raw)
@@ -103,14 +96,7 @@ func TestLoadFollowsRuns(t *testing.T) {
 	}
 	c := s.collections["tools"]
 	c.bounds.Versions = run
-	h, err := c.readHead(ctx, "go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	prev, still, err := c.readPrev(ctx, h)
-	if err != nil || !still {
-		t.Fatal(still, err)
-	}
+	_, prev := readPrev(ctx, t, c)
 	if n, err := c.overflow(ctx, c.bounds, "go", prev, left, true); err != nil || n != left {
 		t.Fatal(n, err)
 	}
@@ -134,14 +120,7 @@ func TestLongerRunIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.collections["tools"]
-	h, err := c.readHead(ctx, "go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	prev, still, err := c.readPrev(ctx, h)
-	if err != nil || !still {
-		t.Fatal(still, err)
-	}
+	_, prev := readPrev(ctx, t, c)
 	last, err := decodeVersion("tools", "go", prev[moved-1].raw)
 	if err != nil {
 		t.Fatal(err)

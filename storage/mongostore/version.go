@@ -7,13 +7,14 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/asof/asof/internal/lru"
-	"github.com/asof/asof/storage/driver"
 	"github.com/tidwall/gjson"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/asof/asof/internal/lru"
+	"github.com/asof/asof/storage/driver"
 )
 
 // record is a version with the other fields stored with it.

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -130,27 +131,13 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if opts.Readers <= 0 {
 		opts.Readers = max(4, 2*runtime.GOMAXPROCS(0))
 	}
-	if opts.epochSlack == 0 {
-		opts.epochSlack = epochSlack
-	}
-	if opts.sortBytes == 0 {
-		opts.sortBytes = sortBytes
-	}
-	if opts.smallDocument == 0 {
-		opts.smallDocument = smallDocument
-	}
-	if opts.bulkVersions == 0 {
-		opts.bulkVersions = bulkVersions
-	}
-	if opts.softLog == 0 {
-		opts.softLog = softLog
-	}
-	if opts.idleTime == 0 {
-		opts.idleTime = idleTime
-	}
-	if opts.VersionCache == 0 {
-		opts.VersionCache = versionCacheBytes
-	}
+	opts.epochSlack = cmp.Or(opts.epochSlack, epochSlack)
+	opts.sortBytes = cmp.Or(opts.sortBytes, sortBytes)
+	opts.smallDocument = cmp.Or(opts.smallDocument, smallDocument)
+	opts.bulkVersions = cmp.Or(opts.bulkVersions, bulkVersions)
+	opts.softLog = cmp.Or(opts.softLog, softLog)
+	opts.idleTime = cmp.Or(opts.idleTime, idleTime)
+	opts.VersionCache = cmp.Or(opts.VersionCache, versionCacheBytes)
 	s := &Store{path: path, opts: opts, log: opts.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -12,11 +12,12 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tidwall/gjson"
+
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/seal"
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/tidwall/gjson"
 )
 
 // maxWriteID is the length of the longest ID of a write, in bytes.
