@@ -265,8 +265,8 @@ func (e *verifying) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 	}
 }
 
-// verify verifies versions of one collection, where it is their turn. Nil, and what an older
-// server on the same database wrote without a seal, is left out.
+// verify verifies versions of one collection, where it is their turn. Nil, and what has no seal,
+// which asof check reports, is left out.
 func (e *verifying) verify(ctx context.Context, vs ...*driver.Version) error {
 	if e.reads.Add(1)%e.every != 0 {
 		return nil

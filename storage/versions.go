@@ -288,7 +288,7 @@ func (i *VersionInfo) Erased(ctx context.Context) ([]*VersionInfo, error) {
 func (i *VersionInfo) ApprovedBy() *Actor { return approverOf(i.v.Group) }
 
 // Hash is the hash of the version and of all before it (see package seal), in hexadecimal
-// digits; nil where an older server on the same database wrote it without.
+// digits; nil where the version has none, as in a damaged store.
 func (i *VersionInfo) Hash() *string { return optional(hex.EncodeToString(seal.Hash(i.v.Seal))) }
 
 // Message is what the writer said about it; nil for nothing.
