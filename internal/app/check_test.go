@@ -2,9 +2,7 @@ package app
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -103,39 +101,6 @@ func TestCheckFindsWhatExportRefuses(t *testing.T) {
 			if status != 1 || !strings.Contains(out+errs, `tags "a"`) || !strings.Contains(out+errs, "version 1") {
 				t.Errorf("%s, %s: status %d: %s%s", spoil, command, status, out, errs)
 			}
-		}
-	}
-}
-
-// A file of an older program is not looked at, and stays one that the older program can go on
-// with, until something is to be written to it.
-func TestLookingKeepsTheFormat(t *testing.T) {
-	old, err := os.ReadFile("../../storage/sqlitestore/testdata/format-1.db")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "asof.db")
-	if err := os.WriteFile(path, old, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		command string
-		format  uint32
-	}{{"check", 1}, {"export", 1}, {"import", 4}} {
-		args := []string{c.command, "--store=sqlite:" + path}
-		if c.command == "import" {
-			args = append(args, "-")
-		}
-		if status, out, errs := run(t, "", args...); (status == 0) != (c.format == 4) || status != 0 && !strings.Contains(errs, "start asof serve once") {
-			t.Fatalf("%s: status %d: %s%s", c.command, status, out, errs)
-		}
-		file, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		const userVersion = 60 // its place in a file of SQLite
-		if got := binary.BigEndian.Uint32(file[userVersion:]); got != c.format {
-			t.Errorf("after %s the file has format %d, want %d", c.command, got, c.format)
 		}
 	}
 }
