@@ -7,6 +7,7 @@
 //	go run ./internal/load -mongodb URI    # instead: the engines, and a bare loop on that server
 //	go run ./internal/load -against OTHER  # instead: reads of this build against another's
 //	go run ./internal/load layouts         # instead: ways to store versions, side by side
+//	go run ./internal/load copies          # instead: ways to sort and filter by fields of other documents
 //	go run ./internal/load hostile         # instead: attacks (package hostile)
 //
 // The yardsticks: a gqlgen server with constant documents (package constant),
@@ -82,6 +83,9 @@ func main() {
 	defer stop()
 	if len(os.Args) > 1 && os.Args[1] == "layouts" {
 		exit(compareLayouts(ctx, os.Args[2:], os.Stdout))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "copies" {
+		exit(compareCopies(ctx, os.Args[2:], os.Stdout))
 	}
 	var c config
 	flag.IntVar(&c.clients, "clients", 8, "connections of the read scenarios")
