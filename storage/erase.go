@@ -53,6 +53,7 @@ type erasure struct {
 	From       int64      `json:"from"`
 	To         int64      `json:"to"`
 	Messages   bool       `json:"messages"`
+	Schema     uint32     `json:"schema"`         // of the server that noted it; 0: it is not known
 	Done       bool       `json:"done,omitempty"` // all versions are rewritten
 
 	fields []*Field // of Paths
@@ -144,7 +145,7 @@ func (s *Store) erasure(ctx context.Context, t *Type, in *EraseInput, group stri
 	m := &mutation{t: t, key: in.Key, expected: in.ExpectedVersion, message: &in.Reason, clientMutationID: in.ClientMutationID, tombstone: true, blind: in.Paths == nil}
 	e := &erasure{
 		Collection: t.Collection, Key: in.Key, Number: int64(in.ExpectedVersion) + 1, Group: group,
-		From: 1, To: int64(in.ExpectedVersion), Messages: in.Messages != nil && *in.Messages,
+		From: 1, To: int64(in.ExpectedVersion), Messages: in.Messages != nil && *in.Messages, Schema: s.schema.number,
 	}
 	actor := actorOf(ctx)
 	if t.Auth.Erase == nil || !actor.hasAny(t.Auth.Erase) {
@@ -305,16 +306,22 @@ func (s *Store) FinishErasures(ctx context.Context) error {
 		return err
 	}
 	return s.erasures(ctx, now, func(note *driver.Version, e *erasure) error {
-		if e.Done && note.RecordedAt < now-lateDrafts && note.RecordedAt > graceBefore(now) {
+		if e.Done && note.RecordedAt < now-longest && note.RecordedAt > graceBefore(now) {
 			return nil // what may still come is looked for at the end
+		}
+		if !e.Done && e.Schema != s.schema.number { // who has that schema knows best where values are
+			is, err := s.schema.isCurrent(ctx, s.all)
+			if err != nil || !is || note.RecordedAt >= now-longest {
+				return cmp.Or(err, fmt.Errorf("a server with the schema %s has to finish it, or, after five minutes, one with the last schema", schemaKey(e.Schema)))
+			}
 		}
 		return s.finishErasure(ctx, note)
 	})
 }
 
-// lateDrafts is for how long drafts that were started beside an erasure are looked for each time; no operation
-// takes as long, unless its server was stopped.
-const lateDrafts = driver.Instant(5 * time.Minute / time.Microsecond)
+// longest is more than an operation takes, unless its server was stopped: for so long drafts that were started beside an
+// erasure are looked for each time, and servers with another schema leave it alone.
+const longest = driver.Instant(5 * time.Minute / time.Microsecond)
 
 // finishErasure does what is noted, if the version that says so was made, and deletes the note when
 // Grace has passed: until then that version, or a draft of what was there before, may still come.
@@ -323,6 +330,7 @@ func (s *Store) finishErasure(ctx context.Context, note *driver.Version) error {
 	if err != nil || s.byCollection[e.Collection] == nil {
 		return err
 	}
+	e = s.underToday(e)
 	now, err := s.all.Now(ctx)
 	if err != nil {
 		return err
@@ -360,6 +368,17 @@ func (s *Store) finishErasure(ctx context.Context, note *driver.Version) error {
 	return s.remove(ctx, note)
 }
 
+// underToday returns what is erased in the forms of today: all, where the paths are of another schema, and versions may have
+// other forms now.
+func (s *Store) underToday(e *erasure) *erasure {
+	if e.Schema == s.schema.number || s.migrating.types[e.Collection] == nil {
+		return e
+	}
+	all := *e
+	all.Paths = nil
+	return &all
+}
+
 // ignoreConflict is for what another process has done already.
 func ignoreConflict(err error) error {
 	if isConflict(err) {
@@ -372,7 +391,7 @@ func ignoreConflict(err error) error {
 func (s *Store) isErasing(ctx context.Context, at driver.Instant, v *driver.Version, last int64) (some bool, err error) {
 	err = s.erasures(ctx, at, func(_ *driver.Version, e *erasure) error {
 		if e.Collection == v.Collection && e.Key == v.Key && e.From <= v.Number && v.Number <= e.To && e.Number <= last {
-			_, has := e.of(v, nil, map[string][]byte{})
+			_, has := s.underToday(e).of(v, nil, map[string][]byte{})
 			some = some || has
 		}
 		return nil
@@ -415,8 +434,7 @@ func (s *Store) eraseOnce(ctx context.Context, e *erasure) (some bool, err error
 				if to := s.migrating.rewritten(v); to != nil {
 					v = to
 				} else { // where the value is, nobody knows
-					all := *e
-					all.Paths, of = nil, &all
+					of = &erasure{Number: e.Number, Messages: e.Messages}
 				}
 			}
 			if erased, has := of.of(v, before, first); has {

@@ -457,3 +457,87 @@ func TestTagsOfWhatWasErased(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a server was killed in, one with another schema finishes: not at once, as others may have that schema, not with
+// an earlier schema, and in all forms that the versions have.
+func TestErasuresUnderAnotherSchema(t *testing.T) {
+	types := func(moved bool) []*storage.Type {
+		types := erasableTypes()
+		if moved {
+			types[0].Fields[fRelease].Was.Members = []string{"description"}
+			types[0].Fields[fRelease].Object.Fields = append(types[0].Fields[fRelease].Object.Fields, storage.Field{Name: "about", Stored: "description", Kind: storage.KindString})
+			types[0].Fields = slices.Delete(types[0].Fields, fDescription, fDescription+1)
+		}
+		return types
+	}
+	for _, moved := range []bool{false, true} {
+		e, r := newRewriting(t, types(false))
+		engine := func(e *env) *env { // the same documents, as others see them
+			e.store = must(storage.New(r, e.store.Types()))(t)
+			return e
+		}
+		open := func(sdl string, moved bool) *env {
+			o := engine(e.under(sdl, types(moved)))
+			if err := o.store.UseSchema(t.Context(), sdl, false); err != nil {
+				t.Fatal(err)
+			}
+			return o
+		}
+		one := open("one", false)
+		one.projects = storage.NewCollection(one.store, one.store.Types()[0], func(d *storage.Document) *project { return &project{d} })
+		e.load("software", "a", `{"name":"A","description":"secret"}`)
+		e.load("software", "a", `{"name":"A"}`)
+		r.before = killed
+		_, err := one.erase(storage.EraseInput{Key: "a", ExpectedVersion: 2, Reason: "r", Paths: []string{"/description"}})
+		wantError(t, err, storage.CodeUnavailable, "goes on")
+		r.before = nil
+		two := open("two", moved)
+		if err := two.store.FinishErasures(t.Context()); err == nil || !strings.Contains(err.Error(), "a server with the schema "+fmt.Sprintf("%08x", storage.SchemaNumber("one"))) || e.secrets() == nil {
+			t.Errorf("at once: %v; versions %v hold secrets", err, e.secrets())
+		}
+		e.clock.advance(10 * time.Minute)
+		if err := open("two", moved).store.FinishErasures(t.Context()); err != nil || e.secrets() != nil {
+			t.Errorf("later: %v; versions %v hold secrets", err, e.secrets())
+		}
+		name := ""
+		for _, v := range e.versions() {
+			if v.Number == 1 && v.Collection == "software" {
+				name = string(v.Data)
+			}
+		}
+		if strings.Contains(name, `"name":"A"`) == moved {
+			t.Errorf("moved: %t: what is left is %s", moved, name)
+		}
+		// An earlier server leaves it to later ones.
+		e.load("software", "b", `{"name":"A","description":"secret"}`)
+		r.before = killed
+		three := open("three", false)
+		three.projects = storage.NewCollection(three.store, three.store.Types()[0], func(d *storage.Document) *project { return &project{d} })
+		_, err = three.erase(storage.EraseInput{Key: "b", ExpectedVersion: 1, Reason: "r", Paths: []string{"/description"}})
+		wantError(t, err, storage.CodeUnavailable, "goes on")
+		r.before = nil
+		e.clock.advance(10 * time.Minute)
+		if err := two.store.FinishErasures(t.Context()); err == nil || e.secrets() == nil {
+			t.Errorf("an earlier server: %v", err)
+		}
+	}
+}
+
+// What a migration makes is written for ever by a rewrite: not where it does not fit the schema.
+func TestRewriteRefusesWhatDoesNotFit(t *testing.T) {
+	e := newEnv(t)
+	e.load("software", "a", `{"name":"n","about":"x"}`)
+	wrong := e.under("two", fixtureTypes(), onProjects(func(json.RawMessage, uint32) (json.RawMessage, error) {
+		return json.RawMessage(`{"name":7}`), nil
+	}))
+	_, err := wrong.store.Rewrite(t.Context(), wrong.projects.Type())
+	if err == nil || !strings.Contains(err.Error(), `Project "a", version 1`) || !strings.Contains(err.Error(), "name: expected String, found the number 7") {
+		t.Errorf("rewriting: %v", err)
+	}
+	right := e.under("two", fixtureTypes(), onProjects(func(json.RawMessage, uint32) (json.RawMessage, error) {
+		return json.RawMessage(`{"name":"n"}`), nil
+	}))
+	if n := must(right.store.Rewrite(t.Context(), right.projects.Type()))(t); n != 1 {
+		t.Errorf("%d documents were rewritten", n)
+	}
+}

@@ -93,6 +93,16 @@ func readSchemaNote(v *driver.Version) (note schemaNote, err error) {
 	return note, err
 }
 
+// isCurrent reports whether no server has opened the store with another schema since.
+func (s *schema) isCurrent(ctx context.Context, engine driver.Engine) (bool, error) {
+	vs, err := engine.Get(ctx, SchemaCollection, []driver.Ref{{Key: currentSchema, At: latest}}, nil)
+	if err != nil {
+		return false, err
+	}
+	note, err := readSchemaNote(vs[0])
+	return note.Schema == schemaKey(s.number), err
+}
+
 // rewritten reports whether all documents of a type that were current at an instant have today's form.
 func (s *schema) rewritten(ctx context.Context, engine driver.Engine, collection string, at driver.Instant) (bool, error) {
 	vs, err := engine.Get(ctx, SchemaCollection, []driver.Ref{{Key: currentSchema, At: at}, {Key: rewrittenType + collection, At: at}}, nil)
@@ -190,6 +200,15 @@ func (s *Store) rewriteDocument(ctx context.Context, v *driver.Version) (written
 	to, err := s.migrating.today(v, false)
 	if err != nil || bytes.Equal(to.Data, v.Data) {
 		return false, err
+	}
+	if m := s.migrating.types[v.Collection]; m.hook != nil { // it is not called for what it made
+		wrong, err := m.Type.unreadable(to.Data)
+		if err != nil {
+			return false, err
+		}
+		if len(wrong) > 0 {
+			return false, m.unreadable(v, fmt.Errorf("returned what does not fit the schema: %w", wrong[0]))
+		}
 	}
 	w := driver.Write{
 		ID: newID(), Collection: v.Collection, Key: v.Key, Expected: v.Number, Op: driver.OpUpdate, Author: "asof",
