@@ -45,14 +45,17 @@ func TestVersionsAreValid(t *testing.T) {
 	}
 	from := driver.InstantOf(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC))
 	to := driver.InstantOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	before := make(map[string][]byte)
 	for _, v := range versions(t) {
 		if v.RecordedAt <= from || v.RecordedAt >= to {
 			t.Errorf("%s %q is of %s", v.Collection, v.Key, v.RecordedAt)
 		}
 		from = v.RecordedAt
-		if len(v.Changed) == 0 {
-			t.Errorf("%s %q of %s changes nothing", v.Collection, v.Key, v.RecordedAt)
+		id := v.Collection + "/" + v.Key
+		if len(normal.Changed(before[id], v.Data)) == 0 {
+			t.Errorf("%s of %s changes nothing", id, v.RecordedAt)
 		}
+		before[id] = v.Data
 		if v.Deleted {
 			continue
 		}
@@ -62,12 +65,6 @@ func TestVersionsAreValid(t *testing.T) {
 		if n, err := normal.Object(v.Data); err != nil || !bytes.Equal(n, v.Data) {
 			t.Errorf("%s %q of %s is not in normal form: %v", v.Collection, v.Key, v.RecordedAt, err)
 		}
-	}
-}
-
-func TestVersionsAreTheSameEveryTime(t *testing.T) {
-	if diff := cmp.Diff(versions(t), versions(t)); diff != "" {
-		t.Error(diff)
 	}
 }
 
