@@ -212,7 +212,7 @@ func TestEraseWhatCannotBeRead(t *testing.T) {
 }
 
 // Subscribers are told the same of an erasure before the versions before it are rewritten, and afterwards.
-func TestEventsOfErasures(t *testing.T) {
+func TestEventsOfErasuresUnderRules(t *testing.T) {
 	for _, rule := range []string{"", `description = "secret"`, `not description = "other"`, `stars = 1`, `$sub = "eve"`, `description != "other" or stars = 1`} {
 		for _, paths := range [][]string{nil, {"/description"}} {
 			types := erasableTypes()
