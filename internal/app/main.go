@@ -150,46 +150,24 @@ func (m *Main) run(ctx context.Context) error {
 	if m.command != "health" { // which is run every few seconds, and warns if it fails
 		warnUnknown(ctx, m.logger(), m.unknown)
 	}
-	switch m.command {
-	case "serve":
-		return m.serve(ctx)
-	case "import":
-		return m.importFile(ctx)
-	case "export":
-		return m.exportFile(ctx)
-	case "archive":
-		return m.archive(ctx)
-	case "capture":
-		return m.capture(ctx)
-	case "check":
-		return m.check(ctx)
-	case "checkpoint":
-		return m.checkpoint(ctx)
-	case "verify":
-		return m.verify(ctx)
-	case "schema diff", "schema diff <old>":
-		return m.schemaDiff(ctx)
-	case "schema list":
-		return m.schemaList(ctx)
-	case "schema apply":
-		return m.schemaApply(ctx)
-	case "prune":
-		return m.prune(ctx)
-	case "erase":
-		return m.erase(ctx)
-	case "token add <name>", "token list", "token revoke <name>":
-		return m.token()
-	case "client-config <client>":
-		return m.clientConfig()
-	case "health":
-		err := m.health(ctx)
-		if err != nil {
-			warnUnknown(ctx, m.logger(), m.unknown)
-		}
-		return err
-	default:
+	without := func(command func() error) func(context.Context) error {
+		return func(context.Context) error { return command() }
+	}
+	command := map[string]func(context.Context) error{
+		"serve": m.serve, "import": m.importFile, "export": m.exportFile, "archive": m.archive, "capture": m.capture,
+		"check": m.check, "checkpoint": m.checkpoint, "verify": m.verify, "prune": m.prune, "erase": m.erase,
+		"schema diff": m.schemaDiff, "schema diff <old>": m.schemaDiff, "schema list": m.schemaList, "schema apply": m.schemaApply,
+		"token add <name>": without(m.token), "token list": without(m.token), "token revoke <name>": without(m.token),
+		"client-config <client>": without(m.clientConfig), "health": m.health,
+	}[m.command]
+	if command == nil {
 		return usageError{fmt.Errorf("unknown command %q", m.command)}
 	}
+	err := command(ctx)
+	if err != nil && m.command == "health" {
+		warnUnknown(ctx, m.logger(), m.unknown)
+	}
+	return err
 }
 
 // usageError is a mistake in how the program was called.

@@ -17,7 +17,7 @@ import (
 // which says more where the clients need the same cores.
 func against(ctx context.Context, c config, dir, asof, other string, out io.Writer) error {
 	events := filepath.Join(dir, "catalogue.ndjson")
-	when, err := writeDatasetFile(events, c.projects, c.perProject, map[string]int{"ten": fixedLengths["ten"]}, 1)
+	when, err := writeDatasetFile(events, projects, perProject, map[string]int{"ten": fixedLengths["ten"]}, 1)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func against(ctx context.Context, c config, dir, asof, other string, out io.Writ
 		defer servers[name].Stop() //nolint:gocritic // there are two
 	}
 	var list []scenario
-	for _, s := range scenarios(c.clients, when) {
+	for _, s := range scenarios(readers, when) {
 		switch s.Name {
 		case "point", "page of 50", "page of 50 as of", "page of 50 with tags and licenses", "page by tag":
 			list = append(list, s)

@@ -40,7 +40,7 @@ func (f fixed) check(answer []byte) error {
 	case bytes.Contains(answer, []byte(`"errors"`)) || n == 0:
 		return fmt.Errorf("unexpected answer: %.300s", answer)
 	case f.times > 0 && n != f.times:
-		return fmt.Errorf("the answer holds %s %d times, want %d (see -projects): %.300s", f.want, n, f.times, answer)
+		return fmt.Errorf("the answer holds %s %d times, want %d: %.300s", f.want, n, f.times, answer)
 	}
 	return nil
 }

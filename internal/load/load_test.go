@@ -216,38 +216,6 @@ func TestBareLoops(t *testing.T) {
 	}
 }
 
-// What would measure nothing is refused.
-func TestRefused(t *testing.T) {
-	good := config{clients: 1, writers: 1, rounds: 1, length: 1, projects: 4 * pageSize, perProject: 2}
-	if err := good.check(); err != nil {
-		t.Error(err)
-	}
-	for flag, change := range map[string]func(*config){
-		"-clients":     func(c *config) { c.clients = 0 },
-		"-writers":     func(c *config) { c.writers = 0 },
-		"-rounds":      func(c *config) { c.rounds = 0 },
-		"-length":      func(c *config) { c.length = 0 },
-		"-per-project": func(c *config) { c.perProject = 1 },
-		"-projects":    func(c *config) { c.writers = 4*pageSize + 1 },
-	} {
-		c := good
-		change(&c)
-		if err := c.check(); err == nil || !strings.HasPrefix(err.Error(), flag+" is ") {
-			t.Errorf("%s: %v", flag, err)
-		}
-	}
-	dir := t.TempDir()
-	if err := unused(dir); err != nil {
-		t.Error(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "asof.db"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := unused(dir); err == nil || !strings.Contains(err.Error(), "asof.db") {
-		t.Errorf("the store of an earlier run: %v", err)
-	}
-}
-
 // Every ratio that is printed is of two scenarios that are run.
 func TestScenariosExist(t *testing.T) {
 	when, err := writeDataset(new(bytes.Buffer), 4, 2, fewer(), 1)

@@ -2,7 +2,6 @@
 // and prints JSON: throughput, p50, p99, peak memory and ratios.
 //
 //	go run ./internal/load                 # an invented catalogue of 60,000 versions
-//	go run ./internal/load -projects 2350 -per-project 300
 //	go run ./internal/load -import FILE    # also import FILE, against the bare loop
 //	go run ./internal/load -mongodb URI    # instead: the engines, and a bare loop on that server
 //	go run ./internal/load -against OTHER  # instead: reads of this build against another's
@@ -21,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -39,14 +39,19 @@ import (
 	"github.com/asof/asof/internal/load/process"
 )
 
+const (
+	readers    = 8    // connections of the read scenarios
+	writers    = 32   // of the update scenario, each on a document of its own
+	projects   = 2000 // random documents in the invented catalogue
+	perProject = 30   // versions of each
+)
+
 type config struct {
-	clients, writers, rounds int
-	length                   time.Duration
-	projects, perProject     int
-	importFile               string
-	keep                     string
-	mongodb                  string
-	against                  string
+	rounds     int
+	length     time.Duration
+	importFile string
+	mongodb    string
+	against    string
 }
 
 // result is one line of the report.
@@ -88,45 +93,19 @@ func main() {
 		exit(compareCopies(ctx, os.Args[2:], os.Stdout))
 	}
 	var c config
-	flag.IntVar(&c.clients, "clients", 8, "connections of the read scenarios")
-	flag.IntVar(&c.writers, "writers", 32, "connections of the update scenario, each on a document of its own")
 	flag.IntVar(&c.rounds, "rounds", 5, "rounds; the median counts")
 	flag.DurationVar(&c.length, "length", 2*time.Second, "of one scenario in one round")
-	flag.IntVar(&c.projects, "projects", 2000, "random documents in the invented catalogue")
-	flag.IntVar(&c.perProject, "per-project", 30, "versions of each")
 	flag.StringVar(&c.importFile, "import", "", "an export file to import against the bare loop (default: the invented catalogue)")
-	flag.StringVar(&c.keep, "dir", "", "work here and leave the files (default: a temporary directory)")
 	flag.StringVar(&c.mongodb, "mongodb", "", "compare the engine with a bare loop on the MongoDB server at this URI, and measure nothing else")
 	flag.StringVar(&c.against, "against", "", "compare point reads and pages with those of this other build of the program, and measure nothing else")
 	flag.Parse()
-	if err := c.check(); err != nil {
-		exit(err)
+	if c.rounds < 1 || c.length <= 0 {
+		exit(errors.New("-rounds and -length have to be more than 0"))
 	}
 	if c.mongodb != "" {
 		exit(compareMongo(ctx, c, c.mongodb, os.Stdout))
 	}
 	exit(measure(ctx, c, os.Stdout))
-}
-
-// check refuses what measures nothing.
-func (c config) check() error {
-	for _, n := range []struct {
-		flag         string
-		value, least int
-	}{
-		{"-clients", c.clients, 1},
-		{"-writers", c.writers, 1},
-		{"-rounds", c.rounds, 1},
-		{"-length", int(c.length), 1},
-		{"-per-project", c.perProject, 2},
-		// Pages are full, and each writer has a document of its own.
-		{"-projects", c.projects, max(4*pageSize, c.writers)},
-	} {
-		if n.value < n.least {
-			return fmt.Errorf("%s is %d; the least is %d", n.flag, n.value, n.least)
-		}
-	}
-	return nil
 }
 
 func exit(err error) {
@@ -135,16 +114,6 @@ func exit(err error) {
 		os.Exit(1)
 	}
 	os.Exit(0)
-}
-
-// unused refuses a directory that holds stores of an earlier run: an import that
-// finds everything there measures nothing.
-func unused(dir string) error {
-	stores, err := filepath.Glob(filepath.Join(dir, "*.db"))
-	if err == nil && len(stores) > 0 {
-		err = fmt.Errorf("-dir: %s has %s of an earlier run; name an empty directory", dir, filepath.Base(stores[0]))
-	}
-	return err
 }
 
 func serveConstant(out io.Writer) error {
@@ -159,17 +128,11 @@ func serveConstant(out io.Writer) error {
 }
 
 func measure(ctx context.Context, c config, out io.Writer) error {
-	dir := c.keep
-	if dir == "" {
-		temporary, err := os.MkdirTemp("", "asof-load-")
-		if err != nil {
-			return err
-		}
-		defer func() { _ = os.RemoveAll(temporary) }()
-		dir = temporary
-	} else if err := unused(dir); err != nil {
+	dir, err := os.MkdirTemp("", "asof-load-")
+	if err != nil {
 		return err
 	}
+	defer func() { _ = os.RemoveAll(dir) }()
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -182,7 +145,7 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 		return against(ctx, c, dir, asof, c.against, out)
 	}
 	events := filepath.Join(dir, "catalogue.ndjson")
-	when, err := writeDatasetFile(events, c.projects, c.perProject, fixedLengths, 1)
+	when, err := writeDatasetFile(events, projects, perProject, fixedLengths, 1)
 	if err != nil {
 		return err
 	}
@@ -230,8 +193,8 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 	report := json.NewEncoder(out)
 	report.SetIndent("", "  ")
 	return report.Encode(map[string]any{
-		"go": runtime.Version(), "cpus": runtime.NumCPU(), "clients": c.clients, "writers": c.writers,
-		"rounds": c.rounds, "seconds": c.length.Seconds(), "projects": c.projects, "versionsEach": c.perProject, "results": results,
+		"go": runtime.Version(), "cpus": runtime.NumCPU(), "clients": readers, "writers": writers,
+		"rounds": c.rounds, "seconds": c.length.Seconds(), "projects": projects, "versionsEach": perProject, "results": results,
 	})
 }
 
@@ -277,7 +240,7 @@ func imports(ctx context.Context, c config, dir, self, asof, events string) ([]r
 }
 
 func readRounds(c config, servers map[string]*process.Server, when moments) ([]result, error) {
-	list := append(scenarios(c.clients, when), anyScenarios(c.clients, when)...)
+	list := append(scenarios(readers, when), anyScenarios(readers, when)...)
 	rounds := make([]map[string]measurement, c.rounds)
 	for i := range rounds {
 		rounds[i] = map[string]measurement{}

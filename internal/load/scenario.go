@@ -191,9 +191,9 @@ func (w *writer) check(answer []byte) error {
 // batches of the size that the server's batches had on average.
 func writeRounds(c config, servers map[string]*process.Server, dir string) ([]result, error) {
 	newWriter := func(key string, version int) *writer { return &writer{key: key, version: version, stars: 1_000_000} }
-	fleet := make([]request, c.writers)
+	fleet := make([]request, writers)
 	for i := range fleet {
-		fleet[i] = newWriter(fmt.Sprintf("project-%04d", i), c.perProject)
+		fleet[i] = newWriter(fmt.Sprintf("project-%04d", i), perProject)
 	}
 	short, long := newWriter("ten", fixedLengths["ten"]), newWriter("ten-thousand", fixedLengths["ten-thousand"])
 	data, err := json.Marshal(project("project-0000", rand.New(rand.NewPCG(1, 0))))
@@ -210,7 +210,7 @@ func writeRounds(c config, servers map[string]*process.Server, dir string) ([]re
 			server  string
 			clients []request
 		}{
-			{"constant", "constant", scenarios(c.writers, moments{})[0].Clients},
+			{"constant", "constant", scenarios(writers, moments{})[0].Clients},
 			{"durable updates", "asof", fleet},
 			{"update of version 10", "asof", []request{short}},
 			{"update of version 10,000", "asof", []request{long}},
