@@ -183,11 +183,10 @@ func (t *taken) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	t.conn = &socketConn{Conn: conn}
-	read, write := bufio.NewReaderSize(t.conn, socketBuffer), bufio.NewWriterSize(t.conn, socketBuffer)
-	if buffers.Reader.Buffered() > 0 {
-		read = buffers.Reader // what came with the request
-	}
-	return t.conn, bufio.NewReadWriter(read, write), nil
+	came := buffers.Reader.Buffered() // with the request
+	read, write := bufio.NewReaderSize(io.LimitReader(buffers.Reader, int64(came)), max(came, socketBuffer)), bufio.NewWriterSize(t.conn, socketBuffer)
+	_, err = read.Peek(came)
+	return t.conn, bufio.NewReadWriter(read, write), err
 }
 
 // socketConn is the connection under a WebSocket.

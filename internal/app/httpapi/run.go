@@ -345,7 +345,7 @@ func (c *opContext) end() {
 // returns why it has ended.
 func (c *opContext) endWith(err *error) error {
 	c.ended.CompareAndSwap(nil, err)
-	if running := c.timer.Load(); running != nil {
+	if running := c.timer.Swap(nil); running != nil {
 		running.cancel()
 	}
 	return *c.ended.Load()

@@ -72,16 +72,15 @@ type socket struct {
 	h       *Handler
 	conn    *websocket.Conn
 	under   *socketConn
-	opening *http.Request // the request that opened it
-	request string        // its id
+	request string // the id of the request that opened it
 	client  string
 	ctx     context.Context // ends with the connection
 	cancel  context.CancelFunc
 	places  *semaphore.Weighted
 	sending *semaphore.Weighted // one message at a time
 	rate    *rate.Limiter       // of messages
-	// who sends operations, since connection_init, as the credentials in asked tell. They are
-	// written by listen.
+	// who sends operations, since connection_init, as the credentials in asked tell: until then it is
+	// the request that opened the WebSocket. They are written by listen.
 	who   Identity
 	asked atomic.Pointer[http.Request]
 
@@ -140,11 +139,12 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // the request ends here
 	limiter, done := h.rates.of(client)
 	s := &socket{
-		rate: limiter, h: h, conn: conn, under: taken.conn, opening: r, request: op.request, client: client, ctx: ctx, cancel: cancel,
+		rate: limiter, h: h, conn: conn, under: taken.conn, request: op.request, client: client, ctx: ctx, cancel: cancel,
 		places:  semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket)),
 		sending: semaphore.NewWeighted(1),
 		running: map[string]*socketOperation{},
 	}
+	s.asked.Store(r)
 	s.timer = time.AfterFunc(h.socketInit, s.tick)
 	h.metrics.webSockets.Inc()
 	served = true
@@ -223,10 +223,7 @@ func (s *socket) listen() error {
 
 // read reads the next message.
 func (s *socket) read(hold *admission.Hold) (message, error) {
-	if err := s.rate.Wait(s.ctx); err != nil {
-		return message{}, err
-	}
-	_, r, err := s.conn.Reader(s.ctx)
+	_, r, err := s.conn.Reader(context.Background()) // s.ctx ends after listen
 	if err != nil {
 		return message{}, err
 	}
@@ -237,7 +234,7 @@ func (s *socket) read(hold *admission.Hold) (message, error) {
 		}
 		return message{}, err
 	}
-	if err := s.rate.WaitN(s.ctx, min(text.Len()/messageSize, messageRate)); err != nil {
+	if err := s.rate.WaitN(s.ctx, min(1+text.Len()/messageSize, messageRate)); err != nil {
 		return message{}, err
 	}
 	if decodedSize(text.Bytes()) >= longRequest {
@@ -310,11 +307,10 @@ func forbidden(d *Denied) *violation {
 // renew takes the credentials in the payload of a ping, in place of those that are about to
 // expire.
 func (s *socket) renew(payload []byte) error {
-	old := s.asked.Load()
-	if old == nil || len(payload) == 0 {
+	if !s.begun.Load() || len(payload) == 0 {
 		return nil
 	}
-	asked := old.Clone(s.ctx)
+	asked := s.asked.Load().Clone(s.ctx)
 	asked.Header.Del("Authorization")
 	if withPayload(asked, payload).Header["Authorization"] == nil {
 		return nil
@@ -326,7 +322,7 @@ func (s *socket) init(m message) error {
 	if s.begun.Load() {
 		return &violation{closeInitTwice, "Too many initialisation requests"}
 	}
-	if wrong := s.identify(withPayload(s.opening.Clone(s.ctx), m.Payload)); wrong != nil {
+	if wrong := s.identify(withPayload(s.asked.Load().Clone(s.ctx), m.Payload)); wrong != nil {
 		return wrong
 	}
 	s.begun.Store(true)
@@ -448,7 +444,7 @@ func (o *socketOperation) execute(ctx context.Context, payload []byte) (goesOn b
 		}
 	}()
 	if run.subscribes() {
-		run.follow(ctx, o.next, func(wrong gqlerror.List) {
+		run.follow(ctx, o.cancel, o.next, func(wrong gqlerror.List) {
 			if wrong != nil {
 				o.fail(wrong)
 			}

@@ -163,21 +163,19 @@ func (r *run) subscribes() bool {
 
 // follow begins a subscription. send is called with the answers to events, and returns false
 // where nobody waits for more, by one goroutine at a time. At the end ended is called,
-// with the errors that ended the subscription: nil where the context has ended, which is the client's,
-// or the server stops.
-func (r *run) follow(ctx context.Context, send func(told []*stretch) bool, ended func(wrong gqlerror.List)) {
+// with the errors that ended the subscription: nil where the context has ended, by the client, or by
+// cancel as the server stops.
+func (r *run) follow(ctx context.Context, cancel context.CancelFunc, send func(told []*stretch) bool, ended func(wrong gqlerror.List)) {
 	h := r.h
 	begin, watch := h.cfg.Subscribe(r.ctx)
 	if r.op.errors = h.exec.execute(begin, r.op, r.oc).Errors; len(r.op.errors) > 0 {
 		ended(r.op.errors)
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	s := &subscription{run: r, ctx: ctx, same: selectionOf(r.oc), send: send}
 	var err error
 	if s.watch, err = watch(ctx); err != nil {
 		r.op.errors = gqlerror.List{h.exec.present(r.ctx, err)}
-		cancel()
 		ended(r.op.errors)
 		return
 	}
@@ -187,7 +185,6 @@ func (r *run) follow(ctx context.Context, send func(told []*stretch) bool, ended
 	r.base = subscriptionBytes + int64(len(r.oc.RawQuery)) + decodedSize(mustEncode([]any{r.params.Variables, r.params.Extensions}))
 	if r.op.hold.Grow(r.base) != nil {
 		r.op.errors = outOfMemory().list()
-		cancel()
 		ended(r.op.errors)
 		return
 	}
@@ -329,7 +326,7 @@ func (x *exchange) follow(run *run) {
 		}
 	}()
 	s.send(comment)
-	run.follow(ctx, s.write, func(wrong gqlerror.List) {
+	run.follow(ctx, cancel, s.write, func(wrong gqlerror.List) {
 		if wrong != nil {
 			text := encode(new(bytes.Buffer), &graphql.Response{Errors: wrong}, false, "")
 			s.send(beforeEvent, text.before, text.after, afterEvent, []byte(complete))

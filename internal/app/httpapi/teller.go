@@ -96,8 +96,8 @@ func (t *teller) finish(s *subscription, wrong gqlerror.List) {
 		t.waiting = nil
 	}
 	t.mu.Unlock()
-	s.stop()
 	s.ended(wrong)
+	s.stop()
 }
 
 // The methods below are called with the lock held.
@@ -260,8 +260,8 @@ func (s *subscription) tell(grown uint64, now func() time.Time) (seen uint64, mo
 	return seen, more, wrong
 }
 
-// read reads events and answers them, for as long as a turn. Where that fails, or the subscription
-// ends, the stretch has no end.
+// read reads events and answers them, for as long as a turn. Where that fails, the subscription
+// ends, or there is no event, the stretch has no end.
 func (s *subscription) read(now func() time.Time) (out *stretch, wrong gqlerror.List) {
 	h := s.run.h
 	out = new(stretch)
@@ -301,6 +301,7 @@ func (s *subscription) read(now func() time.Time) (out *stretch, wrong gqlerror.
 	}
 	switch out.more = more; {
 	case wrong != nil || s.ctx.Err() != nil:
+	case err == nil && over.IsZero(): // others find no event as soon
 	case err == nil:
 		out.end = s.watch.Place()
 	case ctx.Err() != nil:
