@@ -182,7 +182,7 @@ func (w *view) looksAt(fields []string) []string {
 	if fields == nil || w.rows == nil {
 		return fields
 	}
-	return append(slices.Clone(fields), w.needs...)
+	return append(slices.Clip(fields), w.needs...)
 }
 
 func forbidden(format string, args ...any) error { return errorf(CodeForbidden, format, args...) }

@@ -14,8 +14,7 @@ func (p *protected) parse() error {
 	if err != nil {
 		return err
 	}
-	p.rule = e
-	return rule.Check(e, func(name string) (rule.Kind, bool, bool) {
+	err = rule.Check(e, func(name string) (rule.Kind, bool, bool) {
 		f := p.t.object.field(name)
 		if f == nil {
 			return "", false, false
@@ -28,6 +27,34 @@ func (p *protected) parse() error {
 		}
 		return kind, f.List, true
 	})
+	if err == nil {
+		p.rule = p.fix(e)
+	}
+	return err
+}
+
+// fixed is a comparison without claims: its condition, and that of its opposite, are the same for everybody.
+type fixed struct {
+	rule.Compare
+
+	is, isNot driver.Filter
+}
+
+// fix returns an expression in which the comparisons without claims are fixed.
+func (p *protected) fix(e rule.Expr) rule.Expr {
+	switch e := e.(type) {
+	case rule.Not:
+		return rule.Not{Of: p.fix(e.Of)}
+	case rule.And:
+		return rule.And{A: p.fix(e.A), B: p.fix(e.B)}
+	case rule.Or:
+		return rule.Or{A: p.fix(e.A), B: p.fix(e.B)}
+	case rule.Compare:
+		if e.A.Claim == "" && e.B.Claim == "" {
+			return fixed{e, p.condition(nil, e, false), p.condition(nil, e, true)}
+		}
+	}
+	return e
 }
 
 // condition returns the filter for a rule, or for its opposite. A comparison with a claim that
@@ -50,6 +77,11 @@ func (p *protected) condition(a *Actor, e rule.Expr, not bool) driver.Filter {
 		return several(true, e.A, e.B)
 	case rule.Or:
 		return several(false, e.A, e.B)
+	case fixed:
+		if not {
+			return e.isNot
+		}
+		return e.is
 	case rule.Compare:
 		f := p.comparison(a, e)
 		if f == nil {
