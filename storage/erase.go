@@ -149,7 +149,7 @@ func (s *Store) erasure(ctx context.Context, t *Type, in *EraseInput, group stri
 	}
 	actor := actorOf(ctx)
 	if t.Auth.Erase == nil || !actor.hasAny(t.Auth.Erase) {
-		return nil, nil, forbidden("documents of %s may be erased by others only", t.Name)
+		return nil, nil, forbidden("documents of %s may be erased by others only: use credentials that have a role for it, see @auth(erase:)", t.Name)
 	}
 	if err := m.checkExpected(); err != nil {
 		return nil, nil, err
@@ -200,7 +200,7 @@ func (e *erasure) paths(t *Type, actor *Actor, paths []string) error {
 		}
 		switch own := t.object.field(names[0]); {
 		case !actor.hasAny(own.Auth.Read) || !actor.hasAny(own.Auth.Write):
-			return forbidden("%s.%s may be written by others only", t.Name, own.Name)
+			return forbidden("%s.%s may be written by others only: leave it out of input.paths, or use credentials that have a role for it", t.Name, own.Name)
 		case f == nil:
 			return badInput("%s: %s lies in a JSON value, which is erased as a whole", arg, path)
 		case len(names) > 1 && f.NonNull && f.Default == nil && !f.List:

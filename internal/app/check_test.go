@@ -40,7 +40,7 @@ func TestCheckListsWhatDoesNotFit(t *testing.T) {
 Tag.name does not fit the schema, which expects String, in 9 versions of 1 document, 0 of them current; first "c" version 1 has the number 0, "c" version 2 has the number 1, "c" version 3 has the number 2
 Tag.related_tags[] does not fit the schema, which expects a string (the key of a Tag), in 9 versions of 1 document, 0 of them current; first "c" version 1 has the number 1, "c" version 2 has the number 1, "c" version 3 has the number 1
 `
-	if status, out, errs := run(t, "", "check", store("odd.db")); status != 0 || !strings.Contains(out, want) {
+	if status, out, errs := run(t, "", "check", store("odd.db")); status != 0 || !strings.Contains(out, want) || !strings.Contains(out, "is undamaged, but does not fit the schema in 3 fields: 2 documents now") {
 		t.Errorf("check: status %d: %s%s", status, out, errs)
 	}
 }

@@ -87,8 +87,8 @@ func (w *mismatches) add(f storage.Mismatch) {
 }
 
 // printMismatches counts the versions, of all times, that do not fit the schema, by field, and
-// names the first. They are errors when they are read, and none here.
-func (m *Main) printMismatches(ctx context.Context, store *storage.Store) error {
+// names the first. It returns the number of such fields.
+func (m *Main) printMismatches(ctx context.Context, store *storage.Store) (fields int64, err error) {
 	var ways []*mismatches
 	type way struct {
 		field, expected string
@@ -106,7 +106,7 @@ func (m *Main) printMismatches(ctx context.Context, store *storage.Store) error 
 		}
 		w.add(f)
 	}); err != nil {
-		return err
+		return 0, err
 	}
 	for _, w := range ways {
 		which := fmt.Sprintf("%s of %s", plural(w.versions, "version"), plural(int64(len(w.documents)), "document"))
@@ -115,14 +115,14 @@ func (m *Main) printMismatches(ctx context.Context, store *storage.Store) error 
 			text = fmt.Sprintf("%s lack the required field %s", which, w.field)
 		}
 		if _, err := fmt.Fprintf(m.Stdout, "%s, %d of them current; first %s\n", text, w.current, strings.Join(w.first, ", ")); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if len(ways) == 0 {
-		return nil
+		return 0, nil
 	}
-	_, err := fmt.Fprintln(m.Stdout, "reading what does not fit is an error until it is declared so; of current versions also until the document is updated")
-	return err
+	_, err = fmt.Fprintln(m.Stdout, "reading what does not fit is an error until it is declared so; of current versions also until the document is updated")
+	return int64(len(ways)), err
 }
 
 // check reads the whole store.
@@ -155,18 +155,23 @@ func (m *Main) check(ctx context.Context) (err error) {
 		return fmt.Errorf("%s has %s", m.storeName(), plural(problems, "problem"))
 	}
 	store, err := m.typed(ctx, engine)
-	if err == nil {
-		err = m.printMismatches(ctx, store)
-	}
 	if err != nil {
 		return err
+	}
+	unfit, err := m.printMismatches(ctx, store)
+	if err != nil {
+		return err
+	}
+	found := "is sound"
+	if unfit > 0 {
+		found = "is undamaged, but does not fit the schema in " + plural(unfit, "field")
 	}
 	stats, err := engine.Stats(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(m.Stdout, "%s is sound: %s now, %s in all, with those of deleted documents\n",
-		m.storeName(), held(stats), heldVersions(stats))
+	_, err = fmt.Fprintf(m.Stdout, "%s %s: %s now, %s in all, with those of deleted documents\n",
+		m.storeName(), found, held(stats), heldVersions(stats))
 	return errors.Join(err, writing)
 }
 

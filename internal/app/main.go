@@ -143,7 +143,7 @@ func (m *Main) commandOf(err error) string {
 	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
 		return "asof"
 	}
-	return "asof " + parse.Context.Selected().Name
+	return parse.Context.Selected().FullPath()
 }
 
 func (m *Main) run(ctx context.Context) error {

@@ -72,7 +72,11 @@ func (m *Main) schemaDiff(ctx context.Context) (err error) {
 	if !f.Data {
 		return nil
 	}
-	return m.printMismatches(ctx, store)
+	unfit, err := m.printMismatches(ctx, store)
+	if unfit > 0 && err == nil {
+		err = fmt.Errorf("%s does not fit the schema in %s", m.storeName(), plural(unfit, "field"))
+	}
+	return err
 }
 
 // knownSDL returns a schema that the store was opened with; number "": the last one.

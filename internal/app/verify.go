@@ -120,7 +120,7 @@ func (m *Main) verify(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(m.Stdout, "%s %q: version %d of %s is as it was, and %s follow on it\n", found.First.Collection, found.First.Key,
+		_, err = fmt.Fprintf(m.Stdout, "%s %q: version %d of %s is as it was, followed by %s\n", found.First.Collection, found.First.Key,
 			found.First.Number, found.First.RecordedAt, plural(found.Last.Number-found.First.Number, "version"))
 		return err
 	}

@@ -85,7 +85,7 @@ func TestRewrittenPastIsFound(t *testing.T) {
 	must(`{"collection":"tags","id":"a","at":"2025-01-04T00:00:00Z","by":"eve","op":"put","data":{"name":"A3","description":""}}`+"\n", "import", "-", store("one.db"))
 	must(must("", "export", store("one.db")), "import", "-", store("moved.db"))
 	for _, name := range []string{"one.db", "moved.db"} {
-		if out := must("", "verify", store(name), "--since="+hash); !strings.Contains(out, `tags "a": version 1 of 2025-01-01T00:00:00Z is as it was, and 2 versions follow on it`) {
+		if out := must("", "verify", store(name), "--since="+hash); !strings.Contains(out, `tags "a": version 1 of 2025-01-01T00:00:00Z is as it was, followed by 2 versions`) {
 			t.Errorf("verify --since: %s", out)
 		}
 		must("", "verify", store(name), "--since="+hash, "--collection=tags", "--key=a")
