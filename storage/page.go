@@ -178,7 +178,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		return nil, err
 	}
 	q.At, q.After, q.Before = at, positionAt(after), positionAt(before)
-	if args.AsOf == nil && q.At < op.begin && !s.guard.maySeePast(ctx, t) {
+	if args.AsOf == nil && q.At < op.begin && !s.guard.mayPage(ctx, t) {
 		q.At = op.begin // further pages are of now, too
 	}
 	if err := s.settled(ctx, op, q.At); err != nil {

@@ -367,6 +367,12 @@ func (g *guard) maySeePast(ctx context.Context, t *Type) bool {
 	return w == nil || w.past
 }
 
+// mayPage reports whether the context's actor may read the past of a type, and of those that
+// it copies from.
+func (g *guard) mayPage(ctx context.Context, t *Type) bool {
+	return g.maySeePast(ctx, t) && !slices.ContainsFunc(t.copies, func(c Copy) bool { return !g.maySeePast(ctx, c.Of) })
+}
+
 // show returns a version of a log as it may be read; nil where it is left out. Beside an error it is what that
 // is about.
 func (g *guard) show(ctx context.Context, w *view, v *driver.Version) (*driver.Version, error) {

@@ -19,8 +19,8 @@ type captureFlags struct {
 	Collection  string            `help:"The collection of it to follow." required:"" placeholder:"NAME"`
 	To          string            `help:"The store that gets the histories, and is made where it is not there." required:"" placeholder:"URL"`
 	Type        string            `help:"The type of its documents. Default: the one that is stored under the collection's name." placeholder:"TYPE"`
-	Drop        []string          `help:"A member of the documents that is left out; may be repeated." placeholder:"NAME"`
-	Rename      map[string]string `help:"The stored name for a member of the documents; may be repeated." placeholder:"NAME=STORED"`
+	Drop        []string          `help:"A member of the documents that is left out, or a.b of one within it; may be repeated." placeholder:"NAME"`
+	Rename      map[string]string `help:"The stored name for a member of the documents, of the outermost level; may be repeated." placeholder:"NAME=STORED"`
 	AuthorField string            `help:"The stored member that names who made a change. Without it the author is \"capture\"." placeholder:"STORED"`
 	Filter      string            `help:"A condition, in MongoDB's JSON, on the documents when the capture begins or they are inserted; on what never changes." placeholder:"JSON"`
 	Lenient     bool              `help:"Keep values of another type than the schema declares."`

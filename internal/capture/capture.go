@@ -2,8 +2,6 @@ package capture
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"reflect"
 	"time"
 
@@ -18,8 +16,8 @@ const Author = "capture"
 // Options say what becomes of the documents of a source.
 type Options struct {
 	Type   *storage.Type     // that they get
-	Drop   []string          // members that are left out
-	Rename map[string]string // stored names of others
+	Drop   []string          // members that are left out: a.b is the member b of a, or of each of a list a
+	Rename map[string]string // stored names of others, of the outermost level
 	// AuthorField is the stored member that says who made a change; empty: it is not known.
 	AuthorField string
 	// Filtered says that the source has documents that are left out.
@@ -55,9 +53,17 @@ const (
 )
 
 // New returns a capture that goes on where the last one into the collection has ended.
-// CodeInvalid: the collection has documents of other origin, or is that of another source.
+// CodeInvalid: the collection has documents of other origin, or is that of another source, or two members
+// would get one name.
 func New(ctx context.Context, store *storage.Store, source *mongostore.Source, o Options) (*Capture, error) {
 	c := &Capture{Options: o, store: store, source: source, notedAt: o.Now()}
+	given := map[string]string{}
+	for from, to := range o.Rename {
+		if other, taken := given[to]; taken {
+			return nil, driver.Errorf(driver.CodeInvalid, "%q and %q would both get the name %q; drop one of them, or give it another name", min(from, other), max(from, other), to)
+		}
+		given[to] = from
+	}
 	var err error
 	if c.stored, err = store.ReadPlace(ctx, c.key(), &c.place); err != nil {
 		return nil, err
@@ -111,9 +117,11 @@ func (c *Capture) Step(ctx context.Context) (added int64, idle bool, err error) 
 	if err != nil {
 		return 0, false, err
 	}
-	if added, err = c.load(ctx, changes); err != nil {
-		return added, false, err
+	l := &loading{Capture: c, documents: map[string]*document{}}
+	if err := l.all(ctx, changes); err != nil {
+		return l.added, false, err
 	}
+	added = l.added
 	c.loaded = c.source.Position
 	idle = !scanning && len(changes) == 0
 	switch {
@@ -127,32 +135,4 @@ func (c *Capture) Step(ctx context.Context) (added int64, idle bool, err error) 
 		err = c.Note(ctx)
 	}
 	return added, idle, err
-}
-
-func (c *Capture) load(ctx context.Context, changes []mongostore.Change) (added int64, err error) {
-	if len(changes) == 0 {
-		return 0, nil
-	}
-	documents, err := c.documents(ctx, changes)
-	if err != nil {
-		return 0, err
-	}
-	var vs []driver.Version
-	for _, d := range documents {
-		if vs, err = c.versions(vs, d); err != nil {
-			return 0, err
-		}
-	}
-	if len(vs) == 0 {
-		return 0, nil
-	}
-	if err := c.store.Await(ctx, changes[len(changes)-1].At); err != nil {
-		return 0, err
-	}
-	result, err := c.store.Load(ctx, vs)
-	if refused, ok := errors.AsType[*driver.LoadError](err); ok {
-		return 0, &driver.LoadError{Index: refused.Index, Err: fmt.Errorf("the store does not hold what was captured: %w; "+
-			"something else was written to it, or it was captured with other flags: capture into an empty store", refused.Err)}
-	}
-	return result.Added, err
 }

@@ -1,6 +1,7 @@
 package capture_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -329,6 +330,122 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// What lies deeper is left out, too, whatever an update says of it.
+func TestDropped(t *testing.T) {
+	store, s := onSQLite(t), mongotest.NewStreams(t)
+	o := capture.Options{Drop: []string{"card.number", "lines.secret", "a.b.c"}}
+	document := func(n int32, paid any) bson.D {
+		line := func(n int32) bson.D {
+			return bson.D{{Key: "n", Value: n}, {Key: "secret", Value: bson.D{{Key: "x", Value: n}}}}
+		}
+		return bson.D{
+			{Key: "card", Value: bson.D{{Key: "number", Value: n}, {Key: "kind", Value: "k"}, {Key: "paid", Value: paid}}},
+			{Key: "lines", Value: bson.A{line(1), line(n), "text"}}, {Key: "number", Value: n}, {Key: "a", Value: bson.D{{Key: "b", Value: n}}},
+		}
+	}
+	s.Put("a", document(1, nil), false)
+	mustFollow(t, store, s, o, "")
+	s.Put("a", document(2, nil), true)
+	s.Put("a", document(2, true), true)
+	s.Put("a", bson.D{{Key: "card", Value: int32(1)}, {Key: "lines", Value: bson.A{}}}, true)
+	s.Put("a", document(3, true), true)
+	mustFollow(t, store, s, o, "")
+	var got []string
+	for _, v := range lines(t, store)["a"] {
+		got = append(got, sorted(t, v.Data))
+	}
+	want := []string{
+		`{"a":{"b":1},"card":{"kind":"k","paid":null},"lines":[{"n":1},{"n":1},"text"],"number":1}`,
+		`{"a":{"b":2},"card":{"kind":"k","paid":null},"lines":[{"n":1},{"n":2},"text"],"number":2}`,
+		`{"a":{"b":2},"card":{"kind":"k","paid":true},"lines":[{"n":1},{"n":2},"text"],"number":2}`,
+		`{"card":1,"lines":[]}`,
+		`{"a":{"b":3},"card":{"kind":"k","paid":true},"lines":[{"n":1},{"n":3},"text"],"number":3}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// loads is an engine that notes how much it is given at once.
+type loads struct {
+	driver.Engine
+	most, times int
+}
+
+func (l *loads) Load(ctx context.Context, vs []driver.Version) (driver.LoadResult, error) {
+	n := 0
+	for i := range vs {
+		n += vs[i].Size()
+	}
+	l.most, l.times = max(l.most, n), l.times+1
+	return l.Engine.Load(ctx, vs)
+}
+
+// Small updates of a large document are large versions, of which not all are held in memory.
+func TestManyVersionsOfLargeDocuments(t *testing.T) {
+	engine := &loads{Engine: onSQLite(t).Engine()}
+	store, s := newStore(t, engine, nil), mongotest.NewStreams(t)
+	const updates, size = 20, 1 << 20
+	for i := range updates + 1 {
+		s.Put("a", bson.D{{Key: "state", Value: fmt.Sprint(i)}, {Key: "text", Value: strings.Repeat("x", size)}}, true)
+	}
+	mustFollow(t, store, s, capture.Options{}, "")
+	if n := len(lines(t, store)["a"]); n != 1 {
+		t.Fatalf("%d versions, which were all there when the capture began", n)
+	}
+	for i := range updates {
+		s.Put("a", bson.D{{Key: "state", Value: fmt.Sprint("again", i)}, {Key: "text", Value: strings.Repeat("x", size)}}, true)
+	}
+	mustFollow(t, store, s, capture.Options{}, "")
+	if n := len(lines(t, store)["a"]); n != updates+1 || engine.most > 18<<20 || engine.times < 3 {
+		t.Errorf("%d versions, at most %d bytes of them at once, in %d loads", n, engine.most, engine.times)
+	}
+}
+
+// A capture goes on, before what it has noted, where the versions that it made since are pruned.
+func TestAfterPruning(t *testing.T) {
+	store, s := onSQLite(t), mongotest.NewStreams(t)
+	store.Types()[0].Keep = &storage.Keep{Versions: 1}
+	put := func(state string) {
+		s.Put("a", bson.D{{Key: "state", Value: state}, {Key: "n", Value: int32(1)}}, true)
+	}
+	for _, state := range []string{"new", "paid"} {
+		put(state)
+	}
+	if _, err := begin(t, store, s, capture.Options{}, ""); err != nil { // before it is found
+		t.Fatal(err)
+	}
+	mustFollow(t, store, s, capture.Options{}, "")
+	killed, err := begin(t, store, s, capture.Options{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []string{"packed", "sent", "lost"} {
+		put(state)
+	}
+	if _, _, err := killed.Step(t.Context()); err != nil { // what is noted lies before
+		t.Fatal(err)
+	}
+	pruner := store.NewPruner(store.Types()[0], false)
+	for more := true; more; {
+		done, err := pruner.Step(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = done.More
+	}
+	put("found")
+	mustFollow(t, store, s, capture.Options{}, "")
+	var got []string
+	for _, v := range lines(t, store)["a"] {
+		got = append(got, fmt.Sprint(v.Op == driver.OpPruned, " ", string(v.Data)))
+	}
+	want := []string{"true ", "true ", "true ", `false {"n":1,"state":"lost"}`, `false {"n":1,"state":"found"}`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // What cannot be captured ends with what to do; what was captured stays.
 func TestRefused(t *testing.T) {
 	first := bson.D{{Key: "state", Value: "new"}}
@@ -349,9 +466,13 @@ func TestRefused(t *testing.T) {
 		"another type": {then: func(_ *testing.T, _ *storage.Store, s *mongotest.Streams) {
 			s.Put("b", bson.D{{Key: "state", Value: int32(5)}}, false)
 		}, want: `Order "b" of 2023-11-14T22:13:20.000002Z: state: expected String, found the number 5; declare it so in the schema, or use --lenient`},
-		"two names": {o: capture.Options{Rename: map[string]string{"x": "state"}}, then: func(_ *testing.T, _ *storage.Store, s *mongotest.Streams) {
-			s.Put("b", bson.D{{Key: "state", Value: "a"}, {Key: "x", Value: "b"}}, false)
-		}, want: `two members would have the name "state"`},
+		"two names": {o: capture.Options{Rename: map[string]string{"x": "n"}}, then: func(_ *testing.T, _ *storage.Store, s *mongotest.Streams) {
+			s.Put("b", bson.D{{Key: "n", Value: "a"}, {Key: "x", Value: "b"}}, false)
+		}, want: `it has the member "n", and "x" gets that name; drop or rename it, too`},
+		"a name that another one gets": {o: capture.Options{Rename: map[string]string{"x": "n"}}, then: func(_ *testing.T, _ *storage.Store, s *mongotest.Streams) {
+			s.Put("a", bson.D{{Key: "state", Value: "new"}, {Key: "n", Value: "a"}}, true)
+		}, want: `it has the member "n", and "x" gets that name`},
+		"one name for two":            {o: capture.Options{Rename: map[string]string{"x": "n", "y": "n"}}, want: `"x" and "y" would both get the name "n"`},
 		"a filter that is none":       {filter: `{"a":`, want: "the filter is no condition"},
 		"a filter that cannot be had": {filter: `{"$expr": true}`, want: "the filter has $expr"},
 		"another writer": {then: func(t *testing.T, store *storage.Store, s *mongotest.Streams) {
@@ -412,8 +533,10 @@ func TestBegin(t *testing.T) {
 		t.Error(err)
 	}
 	server := mongotest.NewServer(t)
-	if set, _, err := server.ReplicaSet(t.Context()); err != nil || set != "" {
-		t.Skip("the server is a replica set", err)
+	if set, _, err := server.ReplicaSet(t.Context()); err != nil {
+		t.Fatal(err)
+	} else if set != "" {
+		t.Skip("the server is a replica set")
 	}
 	uri, _ := server.Database(t)
 	if _, err := mongostore.OpenSource(t.Context(), uri, "orders", ""); driver.CodeOf(err) != driver.CodeInvalid || !strings.Contains(err.Error(), "it must be a replica set") {

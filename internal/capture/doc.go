@@ -12,5 +12,5 @@
 //   - A document's history begins with the state in which it was found, or with its insertion.
 //     What the stream tells of it up to then is left out.
 //   - An update is applied to the version before; the source is never asked for the present state.
-//   - Memory is bounded by what the source returns at once (mongostore.Source).
+//   - Memory is bounded by what the source returns at once (mongostore.Source), and by loadBytes.
 package capture

@@ -18,107 +18,174 @@ import (
 	"github.com/asof/asof/storage/transfer"
 )
 
-// document is one that is changed.
+// document is one that is changed, as it was before the changes that follow.
 type document struct {
-	key     string
-	changes []*mongostore.Change
-	first   driver.Instant // of its history in the store, where the first change is not after that; else 0
-	number  int64          // of the last version before the changes that follow
-	data    []byte         // of that; nil: it does not exist
-	value   map[string]any // the same; nil where it was not needed yet
+	key    string
+	first  driver.Instant // up to then nothing changes it: it is in the store as it became
+	number int64          // of its last version
+	data   []byte         // of that; nil: it does not exist
+	value  map[string]any // the same; nil where it was not needed yet
+	found  bool           // it was found before, too
 }
 
-// documents returns those that are changed, in the order in which they come first.
-func (c *Capture) documents(ctx context.Context, changes []mongostore.Change) (list []*document, err error) {
-	byKey := make(map[string]*document)
+// Bounds of what is in memory of the store: how many documents are read at once, and after how many
+// bytes of those, and of versions, the versions are loaded.
+const (
+	readAtOnce = 32
+	loadBytes  = 16 << 20
+)
+
+// loading makes versions of changes, and loads them.
+type loading struct {
+	*Capture
+	documents map[string]*document // those that were read, by key
+	vs        []driver.Version
+	bytes     int // of both
+	added     int64
+}
+
+// all handles changes, which are in the order of time.
+func (l *loading) all(ctx context.Context, changes []mongostore.Change) error {
+	slices.SortStableFunc(changes, func(a, b mongostore.Change) int { // those that a transaction makes of one document together
+		return cmp.Or(cmp.Compare(a.At, b.At), strings.Compare(a.Key, b.Key))
+	})
+	for len(changes) > 0 {
+		n, first := 1, &changes[0]
+		for n < len(changes) && changes[n].At == first.At && changes[n].Key == first.Key {
+			n++
+		}
+		some := changes[:n]
+		if !l.leftOut(first) {
+			if l.documents[first.Key] == nil {
+				if err := l.read(ctx, changes); err != nil {
+					return err
+				}
+			}
+			if err := l.version(l.documents[first.Key], some); err != nil {
+				return driver.Errorf(driver.CodeInvalid, "%s %q of %s: %w", l.Type.Name, first.Key, first.At, err)
+			}
+		}
+		if changes = changes[n:]; l.bytes >= loadBytes || len(changes) == 0 {
+			if err := l.load(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leftOut reports whether a change is of a document that cannot be one, and was left out by the filter.
+func (l *loading) leftOut(ch *mongostore.Change) bool {
+	return l.Filtered && !creates(ch) && storage.KeyProblem(ch.Key) != ""
+}
+
+func (l *loading) load(ctx context.Context) error {
+	if len(l.vs) > 0 {
+		if err := l.store.Await(ctx, l.vs[len(l.vs)-1].RecordedAt); err != nil {
+			return err
+		}
+	}
+	result, err := l.store.Load(ctx, l.vs)
+	l.added += result.Added
+	if refused, ok := errors.AsType[*driver.LoadError](err); ok {
+		return &driver.LoadError{Index: refused.Index, Err: fmt.Errorf("the store does not hold what was captured: %w; "+
+			"something else was written to it, or it was captured with other flags: capture into an empty store", refused.Err)}
+	}
+	l.vs, l.bytes = nil, 0
+	clear(l.documents)
+	return err
+}
+
+// read reads the first of the documents that changes are about and that were not read.
+func (l *loading) read(ctx context.Context, changes []mongostore.Change) error {
+	var some []*document
+	var refs []driver.Ref
 	for i := range changes {
 		ch := &changes[i]
-		if why := storage.KeyProblem(ch.Key); why != "" {
-			if c.Filtered && !creates(ch) {
-				continue
-			}
-			return nil, driver.Errorf(driver.CodeInvalid, `the _id %.100q %s, and so cannot be a key; leave it out with --filter, such as {"_id": {"$ne": ""}}`, ch.Key, why)
+		if l.documents[ch.Key] != nil || l.leftOut(ch) {
+			continue
 		}
-		d := byKey[ch.Key]
-		if d == nil {
-			d = &document{key: ch.Key}
-			byKey[ch.Key] = d
-			list = append(list, d)
+		why := storage.KeyProblem(ch.Key)
+		if len(some) == readAtOnce || why != "" && len(some) > 0 {
+			break
 		}
-		d.changes = append(d.changes, ch)
+		if why != "" {
+			return driver.Errorf(driver.CodeInvalid, `the _id %.100q %s, and so cannot be a key; leave it out with --filter, such as {"_id": {"$ne": ""}}`, ch.Key, why)
+		}
+		d := &document{key: ch.Key}
+		l.documents[ch.Key] = d
+		some, refs = append(some, d), append(refs, driver.Ref{Key: ch.Key, At: ch.At - 1})
 	}
-	refs := make([]driver.Ref, len(list))
-	for i, d := range list {
-		refs[i] = driver.Ref{Key: d.key, At: d.changes[0].At - 1}
-	}
-	overlaps := changes[0].At <= c.source.Position.Until
-	for _, d := range list {
+	overlaps := changes[0].At <= l.source.Position.Until
+	for _, d := range some {
 		if overlaps {
 			refs = append(refs, driver.Ref{Key: d.key, Number: 1})
 		}
 	}
-	vs, err := c.store.Engine().Get(ctx, c.Type.Collection, refs, nil)
+	vs, err := l.store.Engine().Get(ctx, l.Type.Collection, refs, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for i, d := range list {
-		if v := vs[i]; v != nil {
+	for i, d := range some {
+		v := vs[i]
+		if overlaps && vs[len(some)+i] != nil {
+			if first := vs[len(some)+i]; refs[i].At < first.RecordedAt { // what is skipped comes before
+				v, d.first = first, first.RecordedAt
+			}
+			d.found = true
+		}
+		if v != nil && v.Op == driver.OpPruned { // what comes before the last version is in the store
+			last, err := l.store.Engine().Get(ctx, l.Type.Collection, []driver.Ref{{Key: d.key, At: driver.Forever - 1}}, nil)
+			if err != nil {
+				return err
+			}
+			v, d.first = last[0], last[0].RecordedAt
+		}
+		if v != nil {
 			d.number, d.data = v.Number, v.Data
-		}
-		if !overlaps || vs[len(list)+i] == nil {
-			continue
-		}
-		switch v := vs[len(list)+i]; {
-		case d.changes[0].Kind == mongostore.Found:
-			d.changes = nil // it is known already
-		case d.changes[0].At <= v.RecordedAt: // what is skipped comes before
-			d.first, d.number, d.data = v.RecordedAt, v.Number, v.Data
+			l.bytes += v.Size()
 		}
 	}
-	return list, nil
+	return nil
 }
 
-// versions adds those that the changes of a document make.
-func (c *Capture) versions(vs []driver.Version, d *document) ([]driver.Version, error) {
-	for changes := d.changes; len(changes) > 0; {
-		v := driver.Version{Collection: c.Type.Collection, Key: d.key, RecordedAt: changes[0].At, Group: changes[0].Group}
-		wrong := func(err error) ([]driver.Version, error) {
-			return nil, driver.Errorf(driver.CodeInvalid, "%s %q of %s: %w", c.Type.Name, d.key, v.RecordedAt, err)
+// version adds the one that changes of one instant make of a document, if they make one.
+func (l *loading) version(d *document, changes []mongostore.Change) error {
+	before, last := d.data, mongostore.ChangeKind(0)
+	for i := range changes {
+		ch := &changes[i]
+		if ch.Kind == mongostore.Found && d.found {
+			continue // it is known already
 		}
-		before, last := d.data, mongostore.ChangeKind(0)
-		for len(changes) > 0 && changes[0].At == v.RecordedAt { // of one transaction
-			ch := changes[0]
-			changes = changes[1:]
-			skip, err := c.skips(d, ch)
-			if err == nil && !skip {
-				last = ch.Kind
-				err = c.apply(d, ch)
-			}
-			if err != nil {
-				return wrong(err)
-			}
+		skip, err := l.skips(d, ch)
+		if err == nil && !skip {
+			last = ch.Kind
+			err = l.apply(d, ch)
 		}
-		if last == 0 || bytes.Equal(before, d.data) {
-			continue
+		if err != nil {
+			return err
 		}
-		d.number++
-		v.Number, v.Data, v.Author = d.number, d.data, c.author(d.value)
-		switch {
-		case d.data == nil:
-			v.Op, v.Deleted = driver.OpDelete, true
-		case last == mongostore.Found:
-			v.Op = driver.OpImport
-		case before == nil:
-			v.Op = driver.OpCreate
-		default:
-			v.Op = driver.OpUpdate
-		}
-		if err := transfer.Misfit(c.store, c.Type, &v, c.Lenient); err != nil {
-			return wrong(err)
-		}
-		vs = append(vs, v)
 	}
-	return vs, nil
+	if last == 0 || bytes.Equal(before, d.data) {
+		return nil
+	}
+	d.number++
+	v := driver.Version{
+		Collection: l.Type.Collection, Key: d.key, RecordedAt: changes[0].At, Group: changes[0].Group,
+		Number: d.number, Data: d.data, Author: l.author(d.value),
+	}
+	switch {
+	case d.data == nil:
+		v.Op, v.Deleted = driver.OpDelete, true
+	case last == mongostore.Found:
+		v.Op = driver.OpImport
+	case before == nil:
+		v.Op = driver.OpCreate
+	default:
+		v.Op = driver.OpUpdate
+	}
+	l.vs, l.bytes = append(l.vs, v), l.bytes+v.Size()
+	return transfer.Misfit(l.store, l.Type, &v, l.Lenient)
 }
 
 // skips reports whether a change makes no version: the document is there, as it was found or
@@ -162,9 +229,12 @@ func (c *Capture) apply(d *document, ch *mongostore.Change) (err error) {
 		}
 		for i := range ch.Edits {
 			e := &ch.Edits[i]
-			name, kept := c.name(e.Path[0])
-			if !kept {
+			if c.drops(e) {
 				continue
+			}
+			name, err := c.name(e.Path[0])
+			if err != nil {
+				return err
 			}
 			if _, err := edit(d.value, append([]string{name}, e.Path[1:]...), e); err != nil {
 				return fmt.Errorf("%s cannot be changed as it was: %w", strings.Join(e.Path, "."), err)
@@ -178,31 +248,71 @@ func (c *Capture) apply(d *document, ch *mongostore.Change) (err error) {
 	return err
 }
 
-// name returns the stored name of a member of the source's documents, and whether it is kept.
-func (c *Capture) name(name string) (stored string, kept bool) {
-	if slices.Contains(c.Drop, name) {
-		return "", false
-	}
+// name returns the stored name of a member of the source's documents. It fails for one of which the name is
+// given to another one: what an update says of one would change the other.
+func (c *Capture) name(name string) (string, error) {
 	if to, ok := c.Rename[name]; ok {
-		return to, true
+		return to, nil
 	}
-	return name, true
+	for from, to := range c.Rename {
+		if to == name {
+			return "", fmt.Errorf("it has the member %q, and %q gets that name; drop or rename it, too", name, from)
+		}
+	}
+	return name, nil
 }
 
 // asStored returns a document of the source as it is stored.
 func (c *Capture) asStored(document map[string]any) (map[string]any, error) {
+	for _, path := range c.Drop {
+		remove(document, strings.Split(path, "."))
+	}
 	out := make(map[string]any, len(document))
 	for name, value := range document {
-		to, kept := c.name(name)
-		if !kept {
-			continue
-		}
-		if _, taken := out[to]; taken {
-			return nil, fmt.Errorf("two members would have the name %q; drop or rename the other one, too", to)
+		to, err := c.name(name)
+		if err != nil {
+			return nil, err
 		}
 		out[to] = value
 	}
 	return out, nil
+}
+
+// remove removes what is at a path from a value, from each element of lists.
+func remove(value any, path []string) {
+	switch value := value.(type) {
+	case map[string]any:
+		if len(path) == 1 {
+			delete(value, path[0])
+		} else {
+			remove(value[path[0]], path[1:])
+		}
+	case []any:
+		for _, element := range value {
+			remove(element, path)
+		}
+	}
+}
+
+// drops reports whether what is edited is left out, and removes what is from the new value.
+func (c *Capture) drops(e *mongostore.Edit) bool {
+	for _, path := range c.Drop {
+		rest := strings.Split(path, ".")
+		for i, name := range e.Path {
+			if name == rest[0] {
+				rest = rest[1:]
+			} else if _, err := strconv.Atoi(name); err != nil || i == 0 { // no index of a list
+				break
+			}
+			switch {
+			case len(rest) == 0:
+				return true
+			case i == len(e.Path)-1:
+				remove(e.Value, rest)
+			}
+		}
+	}
+	return false
 }
 
 // author returns who changed a document, as that says.

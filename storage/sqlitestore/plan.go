@@ -39,6 +39,8 @@ func (r *run) page() ([]*driver.Version, error) {
 		return nil, err
 	}
 	switch {
+	case selected != nil && count == 0:
+		return nil, nil
 	case selected != nil && (along == nil || r.cheaper(count)):
 		return r.selectPage(*selected)
 	case along != nil && (r.q.Limit > 0 || along.fixed || along.narrow):
