@@ -340,7 +340,9 @@ func TestDropped(t *testing.T) {
 		}
 		return bson.D{
 			{Key: "card", Value: bson.D{{Key: "number", Value: n}, {Key: "kind", Value: "k"}, {Key: "paid", Value: paid}}},
-			{Key: "lines", Value: bson.A{line(1), line(n), "text"}}, {Key: "number", Value: n}, {Key: "a", Value: bson.D{{Key: "b", Value: n}}},
+			{Key: "lines", Value: bson.A{line(1), line(n), "text"}},
+			{Key: "number", Value: n},
+			{Key: "a", Value: bson.D{{Key: "b", Value: n}}},
 		}
 	}
 	s.Put("a", document(1, nil), false)

@@ -247,9 +247,12 @@ func (s *Source) document(value any, key string) (entry, error) {
 	return entry{key, out}, nil
 }
 
-// maxFile is how large a file with documents may be, in bytes. Its value takes
-// up to two hundred times as much memory: YAML of many small elements does.
+// maxFile is how large a file with documents may be, in bytes.
 const maxFile = 8 << 20
+
+// maxValues is about how many values a YAML file may have, each of which takes some 300 bytes
+// until the file is read.
+const maxValues = 1 << 19
 
 // decode returns the value of a file, as encoding/json makes it of JSON, with numbers
 // as they are written. Moments and days of YAML are strings; those of TOML marshal as such.
@@ -285,6 +288,9 @@ func decodeJSON(data []byte) (value any, err error) {
 }
 
 func decodeYAML(data []byte) (any, error) {
+	if n := mostValues(data); n > maxValues {
+		return nil, fmt.Errorf("it has up to %d values, and %d are possible; make several files of it, or JSON", n, maxValues)
+	}
 	in := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
 	if err := in.Decode(&document); errors.Is(err, io.EOF) {
@@ -300,6 +306,22 @@ func decodeYAML(data []byte) (any, error) {
 	}
 	tree := yamlTree{left: maxFile}
 	return tree.value(&document, 0)
+}
+
+// mostValues counts what may be between the values of a YAML file.
+func mostValues(data []byte) int {
+	n := 0
+	for i, c := range data {
+		switch c {
+		case '\n', '\r', ',', '[', '{':
+			n++
+		case ':', '-', '?':
+			if i+1 == len(data) || data[i+1] <= ' ' || i > 0 && (data[i-1] == '"' || data[i-1] == '\'') {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // yamlTree turns nodes of YAML into values.

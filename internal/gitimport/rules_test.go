@@ -131,3 +131,17 @@ func TestDocumentsThatDoNotFitTheMap(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// A small file of which reading would take a great deal of memory is refused before.
+func TestManyValuesOfYAML(t *testing.T) {
+	for _, part := range []string{"- a\n", "[],", "{},", "a,", "- - ", `"a":b,`, "? \n"} {
+		text := "[" + strings.Repeat(part, 1+maxValues)
+		if _, err := decode("a.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "make several files of it") {
+			t.Errorf("%q: %v", part, err)
+		}
+	}
+	text := strings.Repeat("- it's at https://example.org/some-page?a:b-c, or so, in other words: nowhere\n", 1000)
+	if n := mostValues([]byte(text)); n < 1000 || n > 5000 {
+		t.Errorf("up to %d values in a list of 1000", n)
+	}
+}
