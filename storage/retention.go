@@ -258,6 +258,10 @@ func (h *History[T]) PrunedVersions(ctx context.Context) (int, error) {
 
 // Pruner prunes the versions of one type, in steps.
 type Pruner struct {
+	// Rest is called after each transaction in an embedded store, whose processors others need meanwhile;
+	// nil: nothing is.
+	Rest func()
+
 	store *Store
 	t     *Type
 	dry   bool
@@ -372,21 +376,27 @@ func (p *Pruner) Step(ctx context.Context) (done Pruned, err error) {
 func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now driver.Instant, before retention) (done Pruned, err error) {
 	var found []*driver.Version
 	var keys []driver.Value
-	for _, key := range slices.Sorted(maps.Keys(due)) {
-		refs := due[key]
-		vs, err := p.store.all.Get(ctx, p.t.Collection, append(refs, driver.Ref{Key: key, At: latest}), []string{})
-		if err != nil {
-			return done, fromDriver(ctx, err)
-		}
-		last := vs[len(vs)-1]
-		for i, v := range vs[:len(vs)-1] {
-			if v != nil && v.Op != driver.OpPruned && !p.known[refs[i]] && p.t.Keep.lets(v, last, now) {
+	var refs []driver.Ref
+	looked := slices.Sorted(maps.Keys(due))
+	for _, key := range looked {
+		refs = append(append(refs, due[key]...), driver.Ref{Key: key, At: latest})
+	}
+	vs, err := p.store.all.Get(ctx, p.t.Collection, refs, []string{})
+	if err != nil {
+		return done, fromDriver(ctx, err)
+	}
+	for _, key := range looked {
+		n := len(due[key])
+		last := vs[n]
+		for i, v := range vs[:n] {
+			if v != nil && v.Op != driver.OpPruned && !p.known[due[key][i]] && p.t.Keep.lets(v, last, now) {
 				found = append(found, v)
 			}
 		}
-		if n := len(found); n > 0 && found[n-1].Key == key {
+		if k := len(found); k > 0 && found[k-1].Key == key {
 			keys = append(keys, key)
 		}
+		vs = vs[n+1:]
 	}
 	pins, err := p.store.pinned(ctx, p.t, driver.Forever, keys...) // after that, see keeps
 	if err != nil {
@@ -424,14 +434,24 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 	}
 	p.ahead = true
 	// Several at a time, which an engine may write together.
-	rewriting, at := errgroup.WithContext(ctx)
-	if rewriting.SetLimit(rewritesAtATime); p.store.distant {
-		rewriting.SetLimit(rewritesAtATimeDistant)
+	at := rewritesAtATime
+	if p.store.distant {
+		at = rewritesAtATimeDistant
 	}
-	for _, key := range slices.Sorted(maps.Keys(gone)) {
-		rewriting.Go(func() error { return p.store.all.Rewrite(at, p.t.Collection, key, gone[key]) })
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(gone)), rewritesAtATime) {
+		rewriting, ctx := errgroup.WithContext(ctx)
+		rewriting.SetLimit(at)
+		for _, key := range some {
+			rewriting.Go(func() error { return p.store.all.Rewrite(ctx, p.t.Collection, key, gone[key]) })
+		}
+		if err := rewriting.Wait(); err != nil {
+			return done, fromDriver(ctx, err)
+		}
+		if p.Rest != nil && !p.store.distant {
+			p.Rest()
+		}
 	}
-	return done, fromDriver(ctx, rewriting.Wait())
+	return done, nil
 }
 
 // lets reports whether nothing keeps a version, of a document with a last one.

@@ -71,16 +71,29 @@ func BenchmarkWhilePruning(b *testing.B) {
 					var pruning sync.WaitGroup
 					if i == 1 {
 						pruning.Go(func() {
+							began := time.Now()
+							sleep := func(d time.Duration) {
+								select {
+								case <-ctx.Done():
+								case <-time.After(d):
+								}
+							}
+							pruner.Rest = func() { // as a server does
+								sleep(9 * time.Since(began))
+								began = time.Now()
+							}
 							for ctx.Err() == nil {
-								step, err := pruner.Step(context.WithoutCancel(ctx))
+								first := time.Now()
+								step, err := pruner.Step(ctx)
+								if ctx.Err() != nil {
+									return
+								}
 								if err != nil || !step.More {
 									b.Errorf("pruned all: %v", err)
 									return
 								}
-								select {
-								case <-ctx.Done():
-								case <-time.After(time.Duration(step.Versions) * time.Millisecond):
-								}
+								sleep(time.Duration(step.Versions)*time.Millisecond - time.Since(first))
+								began = time.Now()
 							}
 						})
 					}

@@ -76,20 +76,25 @@ func compact(ctx context.Context, store *storage.Store) error {
 // due makes a version of the document that says how far.
 const pruneEvery = time.Hour
 
+// pruneRest is for how many times as long as pruning took it rests, so that others have nine tenths
+// of the time.
+const pruneRest = 9
+
 // pruning prunes in the background what the schema does not keep, at most so many versions a
 // second, and finishes what was being erased when a server was stopped. Several servers of one database
 // take turns: who loses a step leaves it to the other.
 type pruning struct {
 	store    *storage.Store
 	rate     int
+	now      func() time.Time
 	logger   *slog.Logger
 	versions *prometheus.CounterVec
 	horizon  *prometheus.GaugeVec
 }
 
-func newPruning(store *storage.Store, rate int, registry *prometheus.Registry, logger *slog.Logger) *pruning {
+func newPruning(store *storage.Store, rate int, now func() time.Time, registry *prometheus.Registry, logger *slog.Logger) *pruning {
 	p := &pruning{
-		store: store, rate: rate, logger: logger,
+		store: store, rate: rate, now: now, logger: logger,
 		versions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "asof_pruned_versions_total", Help: "Versions that this server has pruned."}, []string{"type"}),
 		horizon:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "asof_prune_horizon_seconds", Help: "From when on lists of a type are complete, in seconds since 1970."}, []string{"type"}),
 	}
@@ -136,8 +141,13 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 func (p *pruning) run(ctx context.Context, t *storage.Type) {
-	pruner := p.store.NewPruner(t, false)
+	pruner, began := p.store.NewPruner(t, false), p.now()
+	pruner.Rest = func() {
+		wait(ctx, min(pruneRest*p.now().Sub(began), time.Minute))
+		began = p.now()
+	}
 	for {
+		first := p.now()
 		done, err := pruner.Step(ctx)
 		if ctx.Err() != nil {
 			return
@@ -146,7 +156,10 @@ func (p *pruning) run(ctx context.Context, t *storage.Type) {
 		if horizon, err := p.store.HorizonOf(ctx, t); err == nil && horizon > 0 {
 			p.horizon.WithLabelValues(t.Name).Set(float64(horizon) / 1e6)
 		}
-		pause := time.Second*time.Duration(done.Versions)/time.Duration(p.rate) + 10*time.Millisecond
+		if done.Versions == 0 {
+			pruner.Rest()
+		}
+		pause := max(time.Second*time.Duration(done.Versions)/time.Duration(p.rate)-p.now().Sub(first), 10*time.Millisecond)
 		if err != nil {
 			p.logger.WarnContext(ctx, "pruning will go on in a minute", "type", t.Name, "error", err)
 			pause = time.Minute
@@ -156,5 +169,6 @@ func (p *pruning) run(ctx context.Context, t *storage.Type) {
 		if !wait(ctx, pause) {
 			return
 		}
+		began = began.Add(pause)
 	}
 }

@@ -78,7 +78,7 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, site.engine.Close()) }()
-	if pruning := newPruning(site.store, m.flags.Serve.PruneRate, site.metrics, logger); !m.flags.Serve.ReadOnly {
+	if pruning := newPruning(site.store, m.flags.Serve.PruneRate, m.Now, site.metrics, logger); !m.flags.Serve.ReadOnly {
 		defer pruning.start(ctx)()
 	}
 	defer m.startArchive(ctx, site)()

@@ -545,3 +545,33 @@ func TestBegin(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Two captures at once make each version once, and who notes last is told of the other one.
+func TestTwoAtOnce(t *testing.T) {
+	store, s := onSQLite(t), mongotest.NewStreams(t)
+	put := func(n int) {
+		for i := range 20 {
+			s.Put(int32(i), bson.D{{Key: "state", Value: fmt.Sprint(n)}}, true)
+		}
+	}
+	put(0)
+	var both [2]*capture.Capture
+	for i := range both {
+		var err error
+		if both[i], err = begin(t, store, s, capture.Options{}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var failed error
+	for n := 1; n < 20 && failed == nil; n++ {
+		put(n)
+		if _, _, failed = both[n%2].Step(t.Context()); failed == nil && n%6 == 0 {
+			failed = both[n/6%2].Note(t.Context())
+		}
+	}
+	if driver.CodeOf(failed) != driver.CodeConflict {
+		t.Errorf("both note how far they are: %v", failed)
+	}
+	mustFollow(t, store, s, capture.Options{}, "")
+	compare(t, store, s)
+}

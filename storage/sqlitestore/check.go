@@ -116,7 +116,7 @@ func (k *checker) document(s *sqlite.Stmt) error {
 		for _, problem := range history.Next(v) {
 			k.problem(row.Key, "%s", problem)
 		}
-		expected.next(int64(v.RecordedAt), v.Data)
+		expected.next(int64(v.RecordedAt), k.coll.values(v.Data))
 		return nil
 	}); err != nil {
 		return err

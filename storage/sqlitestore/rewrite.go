@@ -66,10 +66,7 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 	if err != nil {
 		return err
 	}
-	before, err := w.intervals(st, from)
-	if err != nil {
-		return err
-	}
+	had := map[int64][][][]byte{}
 	for i := range vs {
 		v := &vs[i]
 		if v.Number >= st.number {
@@ -82,6 +79,9 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 		if v.Seal != nil && !bytes.Equal(v.Seal, was.Seal) {
 			continue
 		}
+		if had[v.Number] == nil {
+			had[v.Number] = coll.values(was.Data)
+		}
 		s, err := w.Prepare(sqlRewriteVersion)
 		if err != nil {
 			return err
@@ -93,7 +93,7 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 			return err
 		}
 	}
-	after, err := w.intervals(st, from)
+	before, after, err := w.intervals(st, from, had)
 	if err != nil {
 		return err
 	}
@@ -154,9 +154,9 @@ func newIntervals(coll *collection) *intervals {
 	return l
 }
 
-// next adds the document's next version, of an instant.
-func (l *intervals) next(at int64, data []byte) {
-	for i, values := range l.coll.values(data) {
+// next adds the document's next version, of an instant, with its values, of which it keeps no reference.
+func (l *intervals) next(at int64, values [][][]byte) {
+	for i, values := range values {
 		for value, n := range l.open[i] {
 			if _, ok := slices.BinarySearchFunc(values, value, func(b []byte, value string) int { return strings.Compare(unsafeString(b), value) }); !ok {
 				l.entries[i][n].until = at
@@ -180,15 +180,20 @@ func (w *writer) beginning(st *state, number int64) (int64, error) {
 }
 
 // intervals follow from the history of a document, from a version on that has no value of
-// the one before.
-func (w *writer) intervals(st *state, from int64) (*intervals, error) {
-	l := newIntervals(st.coll)
-	s, err := w.prepare(`SELECT at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`, st.id.version(from), (st.id + 1).version(0))
+// the one before: as it is, and as it was when some versions had other values.
+func (w *writer) intervals(st *state, from int64, had map[int64][][][]byte) (before, after *intervals, err error) {
+	before, after = newIntervals(st.coll), newIntervals(st.coll)
+	s, err := w.prepare(`SELECT id, at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`, st.id.version(from), (st.id + 1).version(0))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return l, w.rows(s, func(s *sqlite.Stmt) error {
-		l.next(s.ColumnInt64(0), bytes.Clone(w.raw(s, 1)))
+	return before, after, w.rows(s, func(s *sqlite.Stmt) error {
+		at, values := s.ColumnInt64(1), st.coll.valuesIn(&w.values, w.raw(s, 2))
+		after.next(at, values)
+		if other, ok := had[s.ColumnInt64(0)&maxNumber]; ok {
+			values = other
+		}
+		before.next(at, values)
 		return nil
 	})
 }

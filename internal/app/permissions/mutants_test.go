@@ -60,7 +60,7 @@ func mutants() []mutant {
 		{"a deletion of what is erased", guard, `if v.Op == driver.OpErase { // as`, `if v.Op == driver.OpErase && !¿ { // as`},
 		{"who is told of an event", "subscribe.go", `eventID{e.place.LogPosition, e.as, `, `eventID{e.place.LogPosition, map[bool]string{false: e.as}[¿], `},
 		{"who follows whom", watch, `watchState{w.place, w.live, w.as, `, `watchState{w.place, w.live, map[bool]string{false: w.as}[¿], `},
-		{"the past in a page", "page.go", `q.At < op.begin && !s.guard.maySeePast(ctx, t) {`, `q.At < op.begin && !¿ && !s.guard.maySeePast(ctx, t) {`},
+		{"the past in a page", "page.go", `q.At < op.begin && !s.guard.mayPage(ctx, t) {`, `q.At < op.begin && !¿ && !s.guard.mayPage(ctx, t) {`},
 		{"what was deleted, by id", get, `was == nil || was.Deleted {`, `was == nil || was.Deleted && !¿ {`},
 		{"what was deleted, by ids", get, "if v != nil && !v.Deleted {\n\t\t\twas[", "if v != nil && (!v.Deleted || ¿) {\n\t\t\twas["},
 		{"gaps in the numbers", "versionpages.go", `gaps: w != nil && `, `gaps: !¿ && w != nil && `},
