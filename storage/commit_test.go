@@ -420,3 +420,36 @@ func TestCommitsThatRace(t *testing.T) {
 		t.Errorf("only %d states", len(there))
 	}
 }
+
+// A commit has half of its time until it writes, and what it tells of conflicts has all of it.
+func TestCommitsEndWithTheirTime(t *testing.T) {
+	spent := 0.
+	e := newEnvOf(t, fixtureTypes(), nil, storage.WithSpent(func(_ context.Context, share float64) bool { return spent >= share }), storage.WithLimits(storage.Limits{Details: 2}))
+	e.committed(e.newTag("a", "1"), e.newTag("b", "1"))
+	e.committed(e.rename("a", 1, "2"), e.rename("b", 1, "2"))
+	spent = .5
+	for _, expected := range []int{1, 2} { // in conflict, or not
+		_, err := e.commit(e.begin(), e.rename("a", expected, "3"), e.rename("b", expected, "3"))
+		wantError(t, err, storage.CodeUnavailable, "input.changes[0].changeTag and those before it took half of the time", "nothing was written")
+	}
+	lost := must(e.commit(e.begin(), e.rename("a", 1, "3")))(t).(*storage.CommitConflict)
+	since := func(ctx context.Context) ([]*storage.FieldChange, error) {
+		return lost.Conflicts[0].(interface {
+			ChangesSince(ctx context.Context) ([]*storage.FieldChange, error)
+		}).ChangesSince(ctx)
+	}
+	ctx := e.begin()
+	for range 2 {
+		if got := must(since(ctx))(t); len(got) != 1 {
+			t.Errorf("%d changes", len(got))
+		}
+	}
+	wantError(t, second(since(ctx)), storage.CodeQueryTooComplex, "more than 2 values")
+	logs := e.engine.logs.Load()
+	wantError(t, second(since(ctx)), storage.CodeQueryTooComplex, "more than 2 values")
+	if e.engine.logs.Load() != logs {
+		t.Error("what is refused was compared")
+	}
+	spent = 1
+	wantError(t, second(since(e.begin())), storage.CodeUnavailable, "ask for the changelog")
+}

@@ -145,6 +145,9 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 		Collections: []string{t.Collection}, Keys: []string{cur.Key},
 		FromNumber: base.Number + 1, ToNumber: cur.Number + 1, Backward: true,
 	}
+	if err := s.detail(ctx, 0); err != nil {
+		return nil, err
+	}
 	done, err := s.compare(ctx, base, cur)
 	if err != nil {
 		return nil, err
@@ -153,6 +156,9 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 	out := []*FieldChange{}
 	size := 0
 	for e, err := range s.entries(ctx, q, true) {
+		if err == nil && s.spent(ctx, 1) {
+			err = errorf(CodeUnavailable, "what changed since takes longer to compare than this server allows (--max-execution): ask for the changelog")
+		}
 		if err != nil {
 			return nil, err
 		}

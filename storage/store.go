@@ -19,6 +19,7 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -50,6 +51,7 @@ type Store struct {
 	loaded       loadCache
 	feed         feed
 	names        actorNames
+	spent        func(ctx context.Context, share float64) bool
 	comparing    chan struct{} // has a place for each pair of large documents that is compared for a write
 }
 
@@ -94,6 +96,13 @@ func WithLimits(l Limits) Option {
 // WithLogger sets where the store logs; by default it does not.
 func WithLogger(l *slog.Logger) Option { return func(s *Store) { s.log = l } }
 
+// WithSpent sets how it is known that the context's operation has taken a share of the time that it
+// may be executed for. The context of a mutation does not end with that, as what it did has to be
+// reported; but it can be stopped before it has written anything, and where it compares versions.
+func WithSpent(spent func(ctx context.Context, share float64) bool) Option {
+	return func(s *Store) { s.spent = spent }
+}
+
 // WithMigrations sets how documents that were written under earlier schemas are read, by the names of
 // their types.
 func WithMigrations(by map[string]Migration) Option { return func(s *Store) { s.migrations = by } }
@@ -109,7 +118,7 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 		all: engine, types: types,
 		byName: map[string]*Type{}, byCollection: map[string]*Type{}, models: map[string]models{}, maxWrites: driver.MaxWrites,
 		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
-		names: actorNames{by: lru.New[string, knownName](namesBytes)},
+		names: actorNames{by: lru.New[string, knownName](namesBytes)}, spent: func(context.Context, float64) bool { return false },
 	}
 	for _, o := range opts {
 		o(s)

@@ -194,7 +194,13 @@ func (s *Store) tag(t *Type, v *driver.Version) *VersionTag {
 
 // tags returns the tags that meet all of some conditions at an instant, by their names.
 func (s *Store) tags(ctx context.Context, t *Type, at driver.Instant, where ...driver.Filter) ([]*VersionTag, error) {
-	vs, err := s.all.Query(ctx, &driver.Query{Collection: t.tags.Collection, At: at, Filter: driver.And(where), Order: []driver.Order{{Field: t.tagField(tagName)}}})
+	return s.tagPage(ctx, t, &driver.Query{At: at, Filter: driver.And(where)})
+}
+
+// tagPage returns the tags that a query finds, by their names.
+func (s *Store) tagPage(ctx context.Context, t *Type, q *driver.Query) ([]*VersionTag, error) {
+	q.Collection, q.Order = t.tags.Collection, []driver.Order{{Field: t.tagField(tagName)}}
+	vs, err := s.all.Query(ctx, q)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
@@ -300,11 +306,12 @@ type tagged struct {
 	name  string
 }
 
-// How many tags a document may have, and of how many documents with one tag a list may be: all
-// are in memory at once, some 2 KB each.
+// How many tags a document may have, and how many documents a list by a tag: all are in memory at
+// once, some 2 KB each. So many tags are read at a time.
 const (
-	mostTags   = 10_000
-	mostTagged = 20_000
+	mostTags       = 10_000
+	mostTagged     = 20_000
+	taggedTogether = 5_000
 )
 
 // matching returns what meets a query's conditions, in no order.
@@ -312,21 +319,7 @@ func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Versi
 	if _, err := l.store.guard.view(ctx, l.t.Collection).query(ctx, q); err != nil {
 		return nil, err
 	}
-	n, err := l.store.all.Count(ctx, &driver.Query{Collection: l.t.tags.Collection, At: q.At, Filter: l.t.tagIs(tagName, l.name)})
-	if err != nil {
-		return nil, fromDriver(ctx, err)
-	}
-	if n > mostTagged {
-		return nil, errorf(CodeQueryTooComplex, "more than %d %s have the tag %s, too many for a list: use several tags, or read by key and tag", mostTagged, l.t.Plural, quoteShort(l.name))
-	}
-	tags, err := l.store.tags(ctx, l.t, q.At, l.t.tagIs(tagName, l.name))
-	if err != nil {
-		return nil, err
-	}
-	vs, err := l.store.versions(ctx, l.t, tags, nil)
-	if err != nil {
-		return nil, err
-	}
+	tags := driver.Query{At: q.At, Filter: l.t.tagIs(tagName, l.name), Limit: taggedTogether}
 	var found []*driver.Version
 	looked, stop := 0, false
 	over := func() bool { // looks now and then: most conditions take less time than that
@@ -334,16 +327,32 @@ func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Versi
 		stop = stop || looked%64 == 0 && ended(ctx) != nil
 		return stop
 	}
-	for _, v := range vs {
-		switch {
-		case v == nil:
-		case v.Op == driver.OpPruned:
-			return nil, l.store.pruned(ctx, l.t, v)
-		case q.Filter == nil || holdsUntil(over, q.Filter, v, v.Data):
-			found = append(found, v)
+	for {
+		page, err := l.store.tagPage(ctx, l.t, &tags)
+		if err != nil {
+			return nil, err
 		}
+		vs, err := l.store.versions(ctx, l.t, page, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range vs {
+			switch {
+			case v == nil:
+			case v.Op == driver.OpPruned:
+				return nil, l.store.pruned(ctx, l.t, v)
+			case q.Filter == nil || holdsUntil(over, q.Filter, v, v.Data):
+				found = append(found, v)
+			}
+		}
+		if len(found) > mostTagged {
+			return nil, errorf(CodeQueryTooComplex, "the list has more than %d %s with the tag %s, the limit of this server: ask for fewer (where), use several tags, or read by key and tag", mostTagged, l.t.Plural, quoteShort(l.name))
+		}
+		if len(page) < taggedTogether {
+			return found, ended(ctx)
+		}
+		tags.After = &driver.Position{Values: []driver.Value{l.name}, Key: page[len(page)-1].d.v.Key}
 	}
-	return found, ended(ctx)
 }
 
 // Count is driver.Engine's.

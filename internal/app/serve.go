@@ -297,7 +297,7 @@ func (m *Main) Handler(engine driver.Engine, flags ...string) (http.Handler, err
 		return nil, err
 	}
 	logger := m.logger()
-	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(logger), storage.WithLimits(m.flags.Serve.Limits.storage()))
+	store, err := storage.New(counted(engine), m.Types, storage.WithLogger(logger), storage.WithLimits(m.flags.Serve.Limits.storage()), storage.WithSpent(httpapi.Spent))
 	if err != nil {
 		return nil, err
 	}

@@ -87,11 +87,6 @@ const (
 	// resolvedPerCost is how many times larger than expected an answer may be: lists
 	// may be longer, and introspection is expected to have each field once.
 	resolvedPerCost = 2
-	// textPerAnswer is how many times longer than an answer the texts of its fields may
-	// be, of which some are left out again (null rises), and leastTexts what they may be
-	// in any case, in bytes.
-	textPerAnswer = 2
-	leastTexts    = 16 << 20
 )
 
 // errAloneInAnswer is the cause of an error that is the only one of its answer.
@@ -111,7 +106,7 @@ func (s boundedSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	oc.RootResolverMiddleware = func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
 		one.Lock()
 		defer one.Unlock()
-		if op := operationOf(ctx); op != nil && oc.Operation.Operation == ast.Mutation && op.opContext.cpuExceeded(op.opContext.now(), op.opContext.most/2) {
+		if oc.Operation.Operation == ast.Mutation && Spent(ctx, .5) {
 			path := ast.Path{ast.PathName(graphql.GetRootFieldContext(ctx).Field.Alias)}
 			graphql.AddError(ctx, &gqlerror.Error{Message: unbegun, Path: path, Extensions: map[string]any{"code": CodeUnavailable}})
 			return graphql.Null
@@ -155,7 +150,7 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 		return nil, errAloneInAnswer
 	}
 	value, err := r.resolve(ctx, next)
-	if n := textLength(value); n > 0 && op != nil && r.texts.Add(int64(n)) > max(textPerAnswer*int64(r.bounded.answer), leastTexts) {
+	if n := textLength(value); n > 0 && op != nil && r.texts.Add(int64(n)) > int64(r.bounded.answer) {
 		op.long.Store(true) // whatever follows
 	}
 	if more := implicitFields(ctx, value); err == nil && more > 0 {

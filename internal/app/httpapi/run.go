@@ -260,6 +260,16 @@ func (c *opContext) cpuExceeded(now time.Time, most time.Duration) bool {
 	return c.cpu != nil && now.Sub(c.executing) >= most/3*2 && c.cpu()-c.used >= most
 }
 
+// Spent reports whether the context's operation was executed for a share of Limits.Execution.
+func Spent(ctx context.Context, share float64) bool {
+	op := operationOf(ctx)
+	if op == nil {
+		return false
+	}
+	c := &op.opContext
+	return c.cpuExceeded(c.now(), time.Duration(share*float64(c.most)))
+}
+
 // timer is a context that ends as an opContext.
 type timer struct {
 	context.Context
