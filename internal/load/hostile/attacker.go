@@ -20,11 +20,12 @@ import (
 )
 
 // attacker is one hostile client with many connections, all from attackerAddress,
-// which is what the system takes where none is asked for. It counts what it is
-// answered.
+// which is what the system takes where none is asked for, or from several addresses.
+// It counts what it is answered.
 type attacker struct {
-	addr   string // of the server
-	number atomic.Int64
+	addr      string // of the server
+	addresses int64  // from 127.0.1.0 on; 0: attackerAddress
+	number    atomic.Int64
 
 	mu   sync.Mutex
 	said map[string]int // answers by status, and connections that ended otherwise
@@ -59,6 +60,9 @@ func (a *attacker) next() int64 { return a.number.Add(1) }
 // large as the system likes.
 func (a *attacker) dial(ctx context.Context, buffer int) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: 10 * time.Second}
+	if a.addresses > 0 {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(a.next()%a.addresses))}
+	}
 	if buffer > 0 {
 		dialer.Control = func(_, _ string, raw syscall.RawConn) error {
 			var failed error

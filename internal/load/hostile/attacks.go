@@ -50,6 +50,12 @@ func attacks() []attack {
 				}
 			})
 		}},
+		{name: "wrong fields from four addresses", sends: "1,900 connections of four addresses: 50 KB of fields that there are not", data: demoData, drops: true, run: func(ctx context.Context, a *attacker) {
+			a.addresses = 4
+			a.posts(ctx, 1900, func() request {
+				return operation(fmt.Sprintf("{%s}", strings.Repeat(fmt.Sprintf("namesOfNothingThatThereIsInTheSchema%d ", a.next()), 990)), nil)
+			})
+		}},
 		{name: "names of 100 KB", sends: "16 connections: operations named with 100,000 letters, by a hash of 132 bytes", data: demoData, short: true, run: persisted(16, func(a *attacker) string {
 			return fmt.Sprintf("query %s%d{__typename}", strings.Repeat("n", 100_000), a.next())
 		})},
