@@ -260,7 +260,8 @@ func (p *Place) Leave(completed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if took := p.release(); completed || took >= g.cfg.Long {
-		g.observe(p, took)
+		// What the operation is known to take is charged: the rest it has waited for others.
+		p.client.used = max(p.client.used-float64(took-g.observe(p, took)), 0)
 	}
 	p.client.refs--
 }
@@ -332,20 +333,21 @@ func (g *Gate) vacate(c *client, lane int, now time.Time) {
 
 // observe notes the time that an operation took. A shorter time than the last replaces it,
 // since it was not waiting for others; a longer one raises it to twice that, or to a quarter
-// of its own.
-func (g *Gate) observe(p *Place, took time.Duration) {
+// of its own. It returns what is noted for the client.
+func (g *Gate) observe(p *Place, took time.Duration) time.Duration {
 	if p.key == 0 {
-		return
+		return took
 	}
-	note := func(in times, key uint64) {
+	note := func(in times, key uint64) time.Duration {
+		noted := took
 		if known, ok := in.Get(key); ok && took > known {
-			in.Add(key, min(took, max(2*known, took/4)))
-			return
+			noted = min(took, max(2*known, took/4))
 		}
-		in.Add(key, took)
+		in.Add(key, noted)
+		return noted
 	}
 	note(g.times, p.key)
-	note(g.shelf(p.client), p.key+5*p.client.key)
+	return note(g.shelf(p.client), p.key+5*p.client.key)
 }
 
 // usedAt brings what a client has used up to date and returns it.

@@ -430,3 +430,38 @@ func TestShortOperationsBesideSlowOnes(t *testing.T) {
 		}
 	})
 }
+
+// What an operation has waited for others, beside what it is known to take, is no use of its client:
+// else who asks for little would come last where others keep the processors busy.
+func TestDelayIsLittleUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, 1)
+		execute(t, g, "little", "{x}", time.Millisecond)
+		for range 2 { // noted as 2.25 and 4.5 ms
+			execute(t, g, "little", "{x}", 9*time.Millisecond)
+		}
+		execute(t, g, "much", "{y}", 10*time.Millisecond)
+		place := enter(t, g, "other", "{z}", false)
+		var first []string
+		done := make(chan struct{}, 2)
+		for _, client := range []string{"much", "little"} {
+			go func() {
+				p, err := g.Enter(t.Context(), client, false)
+				if err != nil {
+					t.Error(err)
+				} else {
+					first = append(first, client)
+					p.Leave(true)
+				}
+				done <- struct{}{}
+			}()
+			synctest.Wait()
+		}
+		place.Leave(true)
+		<-done
+		<-done
+		if first[0] != "little" {
+			t.Errorf("%v: who has used more was first", first)
+		}
+	})
+}
