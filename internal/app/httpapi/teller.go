@@ -312,12 +312,12 @@ func (s *subscription) read(now func() time.Time) (out *stretch, wrong gqlerror.
 	return out, wrong
 }
 
-// left is how long more the subscription may be executed: as long as a query for all that was there
-// before it began, and as long for each event after that.
+// left is how long more the subscription may be executed: two thirds of a query's time for all that
+// was there before it began, since many events take long to send, and a query's for each event after that.
 func (s *subscription) left() time.Duration {
 	most := s.run.h.cfg.Limits.Execution
 	if s.watch.Past() {
-		most -= s.spent
+		most = most/3*2 - s.spent
 	}
 	return most
 }
