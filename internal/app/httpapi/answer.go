@@ -153,7 +153,10 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 	if n := textLength(value); n > 0 && op != nil && r.texts.Add(int64(n)) > int64(r.bounded.answer) {
 		op.long.Store(true) // whatever follows
 	}
-	if more := implicitFields(ctx, value); err == nil && more > 0 {
+	if more, selected := r.implied(ctx, value); err == nil && more+selected > 0 {
+		if r.fields.Load()+selected > r.bounded.fields { // it would be refused, once all of them were visited
+			more += selected
+		}
 		if err := r.count(ctx, more); err != nil {
 			return nil, err
 		}
@@ -188,22 +191,27 @@ func textLength(value any) (n int) {
 	return n
 }
 
-// implicitFields counts what a field's value adds to the answer without being resolved for
-// itself: the elements of a list, and __typename in each, or in an object.
-func implicitFields(ctx context.Context, value any) int64 {
+// implied counts what a field's value adds to the answer without being resolved for itself: the
+// elements of a list, and __typename in each, or in an object. It also returns how many fields are
+// selected of the elements of a list, where all are of one type.
+func (r *resolved) implied(ctx context.Context, value any) (more, selected int64) {
 	objects, elements := 1, 0
 	if list := reflect.ValueOf(value); list.Kind() == reflect.Slice && list.Type().Elem().Kind() != reflect.Uint8 {
 		objects, elements = list.Len(), list.Len()
 	}
 	names := 0
 	if f := graphql.GetFieldContext(ctx); f != nil && len(f.Field.Selections) > 0 {
-		for _, selected := range graphql.CollectFields(graphql.GetOperationContext(ctx), f.Field.Selections, nil) { // of any type
-			if selected.Name == "__typename" {
+		fields := graphql.CollectFields(graphql.GetOperationContext(ctx), f.Field.Selections, nil) // of any type
+		for _, field := range fields {
+			if field.Name == "__typename" {
 				names++
 			}
 		}
+		if of := r.bounded.Schema().Types[f.Field.Definition.Type.Name()]; of.Kind == ast.Object {
+			selected = int64(elements * len(fields))
+		}
 	}
-	return int64(elements + objects*names)
+	return int64(elements + objects*names), selected
 }
 
 // count counts more fields and elements; it returns an error if these are too many, or the

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -228,5 +229,32 @@ func TestLongAnswersAreNotCopiedAgainAndAgain(t *testing.T) {
 	doubling, once := allocated(value.Marshaler, &long), allocated(value, &bounded)
 	if bounded.Len() != most+1 || 2*once > doubling {
 		t.Errorf("%d bytes, for which %d are allocated; %d where it is not bounded", bounded.Len(), once, doubling)
+	}
+}
+
+// A list is refused before its elements are visited, where the fields that are selected of them
+// are more than an answer may have.
+func TestListsAreRefusedBeforeTheirElements(t *testing.T) {
+	const cost, elements = 3000, 2000
+	for _, selected := range []int{1, 3} {
+		f := graphql.CollectedField{Field: &ast.Field{Name: "list", Definition: &ast.FieldDefinition{Type: ast.ListType(ast.NamedType("Query", nil), nil)}}}
+		for i := range selected {
+			f.Selections = append(f.Selections, &ast.Field{Name: "hello", Alias: fmt.Sprint("a", i)})
+		}
+		var refused error
+		s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+			cfg.Limits.Cost = cost
+			cfg.Schema = BoundAnswers(schema, cfg.Limits)
+			schema.fields["hello"] = func(ctx context.Context) (any, error) {
+				_, refused = graphql.GetOperationContext(ctx).ResolverMiddleware(graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: f}), func(context.Context) (any, error) {
+					return make([]*int, elements), nil
+				})
+				return "done", refused
+			}
+		})
+		s.query(t, `{hello}`)
+		if (refused != nil) != (elements*(1+selected) > resolvedPerCost*cost) {
+			t.Errorf("%d fields of each of %d: %v", selected, elements, refused)
+		}
 	}
 }
