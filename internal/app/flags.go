@@ -84,7 +84,7 @@ type limitFlags struct {
 	Page       int           `help:"Documents on a page (first and last)." default:"500"`
 	Cost       int           `help:"Fields that an answer may hold, pages counted in full; blame, diffs and changelogs count for more." default:"50000"`
 	Document   size          `help:"Size of a document that is written through the API; at most 8MB." default:"1MB" placeholder:"SIZE"`
-	Read       size          `help:"Size of the documents and versions that an operation reads; what one has beyond 64KB counts twice." default:"32MB" placeholder:"SIZE"`
+	Read       size          `help:"Size of the documents and versions that an operation reads; what one has beyond 32KB counts twice." default:"32MB" placeholder:"SIZE"`
 	Answer     size          `help:"Size of an answer." default:"8MB" placeholder:"SIZE"`
 	Memory     size          `help:"Memory for the whole program; requests may hold half of it, those of one client a quarter; at least 256MB. Default: a quarter of what the machine has, or its container." placeholder:"SIZE"`
 	Time       time.Duration `help:"Time that an operation may take; at most 15m." default:"30s"`

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -255,14 +256,14 @@ func (r redactor) redact(message, sent string) string {
 	})
 }
 
-// presenter returns a presenter of errors that redacts what fields say of bad input.
+// presenter returns a presenter of errors that redacts what fields say of a request that is refused.
 func (r redactor) presenter(present graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 	if r.names == nil {
 		return present
 	}
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		shown := present(ctx, err)
-		if shown != nil && codeOf(shown) == codeBadInput && graphql.GetFieldContext(ctx) != nil {
+		if shown != nil && slices.Contains([]string{codeBadInput, codeTooComplex, CodeForbidden}, codeOf(shown)) && graphql.GetFieldContext(ctx) != nil {
 			shown.Message = r.redact(shown.Message, graphql.GetOperationContext(ctx).RawQuery)
 		}
 		return shown
