@@ -136,7 +136,6 @@ func TestExampleIsAnswered(t *testing.T) {
 // The ready queries are shown where they find something, which is looked for when
 // the page is asked for.
 func TestReadyQueriesAreForTheDemo(t *testing.T) {
-	needsPlayground(t)
 	const marked = `name="asof-example" content=""`
 	if page := serve(t, "--demo").do(t, "GET", "/", "").body; !strings.Contains(page, marked) {
 		t.Errorf("on the demo: %s", page)
@@ -153,7 +152,6 @@ func TestReadyQueriesAreForTheDemo(t *testing.T) {
 
 // It is the text of an attribute of the page.
 func TestExampleInThePage(t *testing.T) {
-	needsPlayground(t)
 	tab := &web.Tab{Query: "# A \"quote\": & <b>\n{ __typename }", Variables: json.RawMessage(`{"asOf": null}`)}
 	answer := httptest.NewRecorder()
 	web.Handler(web.Options{Example: tab}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/99designs/gqlgen/graphql/introspection"
-
-	"github.com/asof/asof/internal/web"
 )
 
 // codes returns the codes of an answer's errors.
@@ -154,7 +152,7 @@ func TestIntrospection(t *testing.T) {
 	if got := p.query(t, `query {...A ...A} fragment A on Query {__typename tag(key: "none") {__typename}}`); len(got.codes(t)) != 0 {
 		t.Errorf("__typename: %s", got.body)
 	}
-	if page := p.do(t, "GET", "/", "").body; web.Enabled() && !strings.Contains(page, `name="asof-introspection" content="off"`) {
+	if page := p.do(t, "GET", "/", "").body; !strings.Contains(page, `name="asof-introspection" content="off"`) {
 		t.Errorf("the Playground does not know of it: %s", page)
 	}
 }

@@ -13,20 +13,9 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/asof/asof/internal/web"
 )
 
-// needsPlayground skips a test of a program that was built without it.
-func needsPlayground(t *testing.T) {
-	t.Helper()
-	if !web.Enabled() {
-		t.Skip("the program is built without the Playground (tag noplayground)")
-	}
-}
-
 func TestPages(t *testing.T) {
-	needsPlayground(t)
 	p := serve(t, "--demo")
 	for path, text := range map[string]string{
 		"/":        "<html",
@@ -212,7 +201,6 @@ func TestRefusedOriginIsLoggedOnce(t *testing.T) {
 }
 
 func TestBrowserFindsThePlayground(t *testing.T) {
-	needsPlayground(t)
 	p := serve(t)
 	if got := p.do(t, "GET", "/graphql", "", "Accept", "text/html,*/*;q=0.8"); got.status != 400 || !strings.Contains(got.body, `href="./"`) {
 		t.Errorf("/graphql for a browser: status %d: %s", got.status, got.body)

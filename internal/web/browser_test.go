@@ -1,5 +1,3 @@
-//go:build !noplayground
-
 package web_test
 
 import (

@@ -1,5 +1,3 @@
-//go:build !noplayground
-
 package web
 
 import (
@@ -10,7 +8,7 @@ import (
 //go:embed playground/dist
 var dist embed.FS
 
-// distFS is the built Playground, or nil if it was left out.
+// distFS is the built Playground.
 func distFS() fs.FS {
 	sub, err := fs.Sub(dist, "playground/dist")
 	if err != nil {

@@ -9,9 +9,6 @@
 //     change: browsers keep them for ever. All others are asked for again by ETag;
 //   - the built files use relative URLs only, so the pages work below any path.
 //
-// The build tag noplayground leaves the built files out of the program; "/" then
-// says so.
-//
 // To build the Playground anew (Node 20.19 or later):
 //
 //	cd internal/web/playground && npm ci && npm run build
@@ -70,11 +67,7 @@ const introspectionMark = `name="asof-introspection" content="on"`
 // It panics if the embedded files are broken, which is a fault of the build and
 // shows in any test that calls it.
 func Handler(opts Options) http.Handler {
-	built := distFS()
-	if built == nil {
-		return http.HandlerFunc(serveNone)
-	}
-	files, err := load(built)
+	files, err := load(distFS())
 	if err != nil {
 		panic("web: embedded playground: " + err.Error())
 	}
@@ -113,18 +106,6 @@ func (s *fileSet) replace(mark, text string) error {
 	return err
 }
 
-func serveNone(w http.ResponseWriter, r *http.Request) {
-	if !allowed(w, r) {
-		return
-	}
-	if r.URL.Path != "/" && r.URL.Path != "" {
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte("This asof was built without its Playground (build tag noplayground); the API is at /graphql.\n"))
-}
-
 // allowed answers methods that a page does not have.
 func allowed(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -134,9 +115,6 @@ func allowed(w http.ResponseWriter, r *http.Request) bool {
 	http.Error(w, "only GET and HEAD are served here; GraphQL is at /graphql", http.StatusMethodNotAllowed)
 	return false
 }
-
-// Enabled says whether the Playground is in this program.
-func Enabled() bool { return distFS() != nil }
 
 //go:embed playground/src/tabs/*.graphql playground/src/tabs/*.json
 var tabFiles embed.FS

@@ -1,7 +1,0 @@
-//go:build noplayground
-
-package web
-
-import "io/fs"
-
-func distFS() fs.FS { return nil }
