@@ -23566,7 +23566,7 @@ func (ec *executionContext) _VersionInfo_changedFields(ctx context.Context, fiel
 			return ec.fieldContext_VersionInfo_changedFields(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.ChangedFields(), nil
+			return obj.ChangedFields(ctx)
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {

@@ -157,6 +157,35 @@ func (g *guard) sees(ctx context.Context, w *view, v *driver.Version) (bool, err
 	return holds(w.rows, vs[0], data), nil
 }
 
+// changed returns the stored names of the fields in which a version that may be read differs from
+// the one before it: all that may be read, where that one may not.
+func (g *guard) changed(ctx context.Context, v *driver.Version) ([]string, error) {
+	w := g.view(ctx, v.Collection)
+	if w == nil || w.past && w.rows == nil || v.Number <= 1 || v.Deleted {
+		return v.Changed, nil
+	}
+	if w.past {
+		vs, err := g.Engine.Get(ctx, v.Collection, []driver.Ref{{Key: v.Key, Number: v.Number - 1}}, w.needs)
+		if err != nil {
+			return nil, err
+		}
+		seen := false
+		if vs[0] != nil {
+			seen, err = g.sees(ctx, w, vs[0])
+		}
+		if seen || err != nil {
+			return v.Changed, err
+		}
+	}
+	var all []string
+	for i := range w.t.object.Fields {
+		if name := w.t.object.Fields[i].Stored; !slices.Contains(w.hidden, name) {
+			all = append(all, name)
+		}
+	}
+	return all, nil
+}
+
 // unseen is a version that may not be read, of a document that was there before.
 func unseen(v *driver.Version) *driver.Version {
 	return &driver.Version{
@@ -316,8 +345,8 @@ func (g *guard) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.V
 		case w.past:
 			asked.Collections, views[name] = append(asked.Collections, name), w
 			asked.Fields = w.looksAt(asked.Fields)
-			if w.rows != nil {
-				asked.Limit = 0 // some are left out
+			if w.rows != nil { // some are left out, and what changed is compared with what may be read
+				asked.Limit, asked.Hints.Changed = 0, nil
 			}
 		case len(q.Collections) == 1:
 			return func(yield func(*driver.Version, error) bool) { yield(nil, w.noPast()) }
@@ -332,7 +361,12 @@ func (g *guard) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.V
 			if err == nil {
 				v, err = g.show(ctx, views[v.Collection], v)
 			}
-			if err == nil && v == nil {
+			if err == nil && v != nil && len(q.Hints.Changed) > 0 {
+				shown := *v
+				shown.Changed, err = g.changed(ctx, v)
+				v = &shown
+			}
+			if err == nil && (v == nil || !q.Hints.Hold(v)) {
 				continue
 			}
 			if n++; !yield(v, err) || n == q.Limit {

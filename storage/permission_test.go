@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -143,6 +144,56 @@ func TestPastOfWhatIsHidden(t *testing.T) {
 	n := 4
 	if p, err := e.projects.Get(e.by("ada", nil), "shown", nil, &n); p == nil || err != nil {
 		t.Errorf("the last version by its number: %v, %v", p, err)
+	}
+}
+
+// What a version changed is compared with the one before it as it may be read: a field that is equal in one
+// that is hidden tells what that holds.
+func TestChangedSinceWhatIsHidden(t *testing.T) {
+	types := fixtureTypes()
+	types[0].Auth = storage.Auth{Rows: `description = $sub`}
+	types[0].Fields[fPrice].Auth.Read = []string{"editor"}
+	e := newEnvOf(t, types, nil)
+	for i, data := range []string{`"A","description":"ada"`, `"B","description":"bob"`, `"B","description":"ada"`, `"B","description":"ada","stargazers_count":1`} {
+		e.load("software", "p", fmt.Sprintf(`{"tags":[],"priority":%d,"name":%s}`, i, data))
+	}
+	ctx := e.by("ada", nil)
+	p := must(e.projects.Get(ctx, "p", nil, nil))(t)
+	all := []string{}
+	for i := range types[0].Fields {
+		if i != fPrice {
+			all = append(all, types[0].Fields[i].Name)
+		}
+	}
+	numbers := func(field string) (found []int) {
+		list := must(e.store.Versions(ctx, p.Document, &storage.VersionsArgs{Fields: []string{field}, First: ptr(9)}))(t)
+		for _, v := range list.Docs {
+			found = append(found, v.Version())
+		}
+		if n := must(list.TotalCount(ctx))(t); n != len(found) {
+			t.Errorf("%d versions with %s are counted, %v are there", n, field, found)
+		}
+		return found
+	}
+	list := must(e.store.Versions(ctx, p.Document, &storage.VersionsArgs{First: ptr(9)}))(t)
+	for _, v := range list.Docs {
+		got := changedFields(t, v.VersionInfo(), ctx)
+		switch v.Version() {
+		case 3:
+			if diff := cmp.Diff(all, got); diff != "" {
+				t.Errorf("after the hidden one (-want +got):\n%s", diff)
+			}
+		case 4:
+			if !slices.Contains(got, "stars") || slices.Contains(got, "name") {
+				t.Errorf("the last one changed %v", got)
+			}
+		}
+	}
+	if got := numbers("name"); !slices.Contains(got, 3) || slices.Contains(got, 2) || slices.Contains(got, 4) {
+		t.Errorf("the name changed in %v", got)
+	}
+	if got := numbers("stars"); !slices.Contains(got, 3) || !slices.Contains(got, 4) {
+		t.Errorf("stars changed in %v", got)
 	}
 }
 

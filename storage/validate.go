@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -82,6 +81,7 @@ type checker struct {
 	most       int  // mismatches, after which it stops
 	path       []step
 	undeclared []string
+	told       map[string]bool // what undeclared has
 	mismatches []*MismatchError
 	err        error // of a strict checker
 }
@@ -197,8 +197,11 @@ func (c *checker) unknown(name string) {
 		return
 	}
 	path := c.undeclaredPath(name)
-	if !slices.Contains(c.undeclared, path) {
-		c.undeclared = append(c.undeclared, path)
+	if !c.told[path] {
+		if c.told == nil {
+			c.told = make(map[string]bool)
+		}
+		c.told[path], c.undeclared = true, append(c.undeclared, path)
 	}
 }
 

@@ -304,19 +304,27 @@ func (i *VersionInfo) ChangeGroup() *string { return i.typ.groupOf(i.v) }
 func (i *VersionInfo) IsCurrent() bool { return i.v.SupersededAt > i.seen }
 
 // ChangedFields are the GraphQL names of the top-level fields in which the
-// version differs from the one before, in the order of the schema.
-func (i *VersionInfo) ChangedFields() []string {
-	names := make([]string, 0, len(i.v.Changed))
-	changed := make(map[string]bool, len(i.v.Changed))
-	for _, stored := range i.v.Changed {
-		changed[stored] = true
+// version differs from the one before, in the order of the schema; all of them
+// where that one may not be read.
+func (i *VersionInfo) ChangedFields(ctx context.Context) ([]string, error) {
+	stored := i.v.Changed
+	if op, ok := ctx.Value(operationKey{}).(*operation); ok {
+		var err error
+		if stored, err = op.store.guard.changed(ctx, i.v); err != nil {
+			return nil, fromDriver(ctx, err)
+		}
+	}
+	names := make([]string, 0, len(stored))
+	changed := make(map[string]bool, len(stored))
+	for _, name := range stored {
+		changed[name] = true
 	}
 	for f := range i.typ.object.Fields {
 		if changed[i.typ.object.Fields[f].Stored] {
 			names = append(names, i.typ.object.Fields[f].Name)
 		}
 	}
-	return names
+	return names, nil
 }
 
 var operations = [...]Operation{

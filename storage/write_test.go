@@ -212,7 +212,7 @@ func TestPatchTellsNullFromAbsent(t *testing.T) {
 	if diff := cmp.Diff(wantChanges, lines(must(s.Changes())(t))); diff != "" {
 		t.Error(diff)
 	}
-	if got := s.Document.VersionInfo().ChangedFields(); cmp.Diff([]string{"websiteUrl", "tags", "currentRelease", "commitHistory", "rating"}, got) != "" {
+	if got := changedFields(t, s.Document.VersionInfo()); cmp.Diff([]string{"websiteUrl", "tags", "currentRelease", "commitHistory", "rating"}, got) != "" {
 		t.Errorf("changed fields %v", got)
 	}
 	e.update("ann", "a", 2, object{"currentRelease": nil})

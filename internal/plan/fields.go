@@ -192,7 +192,11 @@ var versionInfoFields = map[string]writer[storage.VersionInfo]{
 	"isCurrent":   func(r *run, _ *place, v storage.VersionInfo) bool { return r.bool(v.IsCurrent()) },
 	"hash":        func(r *run, _ *place, v storage.VersionInfo) bool { return r.optional(v.Hash()) },
 	"changedFields": func(r *run, at *place, v storage.VersionInfo) bool {
-		fields := v.ChangedFields()
+		fields, err := v.ChangedFields(r.ctx)
+		if err != nil {
+			r.fail(at, err)
+			return false
+		}
 		return writeList(r, at, len(fields), true, func(i int) bool { return r.string(fields[i]) })
 	},
 }

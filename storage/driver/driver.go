@@ -284,8 +284,12 @@ type Version struct {
 // Current reports whether this version was the document's last when it was read.
 func (v *Version) Current() bool { return v.SupersededAt == Forever }
 
-// Size is how many bytes of it may be many: its data and its message.
-func (v *Version) Size() int { return len(v.Data) + len(v.Message) }
+// Size is how many bytes of it may be many: its data, its message and, where many fields
+// changed, their names.
+func (v *Version) Size() int {
+	const name = 32 // about what a string takes beside others
+	return len(v.Data) + len(v.Message) + name*len(v.Changed)
+}
 
 // Position is the version's place in the commit order.
 func (v *Version) Position() LogPosition {
