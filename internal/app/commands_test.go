@@ -36,6 +36,7 @@ func TestUsage(t *testing.T) {
 		{"serve --nonsense", 2, "unknown flag --nonsense"},
 		{"serve --nonsense", 2, "\"asof serve --help\""},
 		{"import x --nonsense", 2, "\"asof import --help\""},
+		{"schema diff --nonsense", 2, "\"asof schema diff --help\""},
 		{"--nonsense", 2, "\"asof --help\""},
 		{"export --help", 0, "None, or -:"},
 		{"serve --addr=nonsense", 2, "want HOST:PORT"},

@@ -33,8 +33,8 @@ func newHostileServer(t testing.TB) *server {
 	})
 }
 
-// upgrade opens a WebSocket by hand, so that anything can be sent over it.
-func (s *server) upgrade(t testing.TB) (net.Conn, *bufio.Reader) {
+// upgrade opens a WebSocket by hand, so that anything can be sent over it, also with the request.
+func (s *server) upgrade(t testing.TB, with string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *server) upgrade(t testing.TB) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
-		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: %s\r\n\r\n", subprotocol); err != nil {
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: %s\r\n\r\n%s", subprotocol, with); err != nil {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(conn)
@@ -55,11 +55,27 @@ func (s *server) upgrade(t testing.TB) (net.Conn, *bufio.Reader) {
 	return conn, r
 }
 
+// Messages that come with the request are read, also where they are longer than the buffers.
+func TestMessagesWithTheRequest(t *testing.T) {
+	s := newServer(t, nil)
+	for _, length := range []int{1, socketBuffer, 3 * socketBuffer, 20 * socketBuffer} {
+		ping := fmt.Sprintf(`{"type":"ping","payload":{"a":"%s"}}`, strings.Repeat("x", length))
+		conn, r := s.upgrade(t, string(messages(ping, initMessage)))
+		got, err := r.ReadString('k') // of connection_ack
+		if err == nil {
+			err = conn.Close()
+		}
+		if err != nil || strings.Count(got, "x") != length {
+			t.Errorf("%d bytes came back as %d: %v", length, strings.Count(got, "x"), err)
+		}
+	}
+}
+
 // survives sends bytes over a new WebSocket, and nothing more: the server must
 // end the connection, give back what it held, and go on to serve.
 func (s *server) survives(t testing.TB, sent []byte) {
 	t.Helper()
-	conn, r := s.upgrade(t)
+	conn, r := s.upgrade(t, "")
 	defer func() { _ = conn.Close() }()
 	_, _ = conn.Write(sent) // the server may have hung up before the end
 	if tcp, ok := conn.(*net.TCPConn); ok {
