@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
@@ -156,37 +157,81 @@ func TestPastPagesOfCommitsReadFewEntries(t *testing.T) {
 	}
 }
 
-// A history is read from the last version on that has no values, which may be pruned or a deletion.
-func TestRewriteReadsFromWhatHasNoValues(t *testing.T) {
+// Rewriting reads no version of a long history but those beside: the others are not even there. A test of
+// all against all follows, in which values go on beyond what is read, over many epochs and to the end.
+func TestRewriteReadsItsNeighboursOnly(t *testing.T) {
 	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"), driver.Index{Path: []string{"n"}, Kind: driver.KindInt})
-	for n := range int64(6) {
-		w := &driver.Write{ID: fmt.Sprint(n), Collection: "things", Key: "a", Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"n":%d}`, n/2)}
-		if n == 3 {
-			w.Op, w.Deleted, w.Data = driver.OpDelete, true, nil
-		}
-		if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range []struct{ pruned, before, want int64 }{{0, 3, 0}, {1, 3, 1}, {2, 4, 2}, {0, 4, 2}, {0, 6, 4}, {5, 6, 5}} {
-		if c.pruned > 0 {
-			if err := s.Rewrite(t.Context(), "things", "a", []driver.Version{{Number: c.pruned, Op: driver.OpPruned, Deleted: true}}); err != nil {
-				t.Fatal(err)
-			}
-		}
+	loadThings(t, s, "a", 9, `{"n":7}`)
+	sql := func(queries ...string) {
+		t.Helper()
 		if err := s.writer.submit(&request{ctx: t.Context(), run: func() error {
-			st, err := s.writer.state(s.byName["things"], "a")
-			if err != nil {
-				return err
-			}
-			if from, err := s.writer.beginning(st, c.before); from != c.want || err != nil {
-				t.Errorf("before version %d: %d, %v; want %d", c.before, from, err, c.want)
+			for _, query := range queries {
+				if err := s.writer.exec(query); err != nil {
+					return err
+				}
 			}
 			return nil
 		}}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	const far = ` WHERE (id & 67108863) NOT BETWEEN 4 AND 7`
+	sql(`CREATE TABLE elsewhere AS SELECT * FROM versions`+far, `DELETE FROM versions`+far)
+	err := s.Rewrite(t.Context(), "things", "a", []driver.Version{{Number: 6, Op: driver.OpUpdate, Data: []byte(`{"n":8}`)}, {Number: 5, Op: driver.OpPruned, Deleted: true}})
+	sql(`INSERT INTO versions SELECT * FROM elsewhere`, `DROP TABLE elsewhere`)
+	if err != nil {
+		t.Error(err)
+	}
+	checkThings(t, s)
+}
+
+func TestRewriteKeepsIndexes(t *testing.T) {
+	const versions = 120
+	for seed := range uint64(8) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		s, err := open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), Options{
+			Collections: []driver.Collection{{Name: "things", Indexes: []driver.Index{
+				{Path: []string{"n"}, Kind: driver.KindInt}, {Path: []string{"tags"}, Kind: driver.KindString, List: true},
+			}}},
+			Sync: SyncOff, epochSlack: 5,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := func() []byte {
+			return [][]byte{[]byte(`{"n":1,"tags":["a"]}`), []byte(`{"n":1,"tags":["a","b"]}`), []byte(`{"n":2,"tags":["b"]}`), []byte(`{}`), nil}[random.IntN(5)]
+		}
+		last := []byte(`{}`)
+		for n := range int64(versions) {
+			if d := data(); random.IntN(4) == 0 && (d != nil || last != nil) {
+				last = d
+			}
+			w := &driver.Write{ID: fmt.Sprint(n), Collection: "things", Key: "a", Expected: n, Op: driver.OpUpdate, Deleted: last == nil, Data: last}
+			if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 30 {
+			var vs []driver.Version
+			first := 1 + random.IntN(versions-1)
+			for n := first; n < min(first+1+random.IntN(20), versions); n += 1 + random.IntN(2) {
+				v := driver.Version{Number: int64(n), Op: driver.OpUpdate, Data: data()}
+				v.Deleted = v.Data == nil
+				vs = append(vs, v)
+			}
+			if err := s.Rewrite(t.Context(), "things", "a", vs); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			checkThings(t, s)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func checkThings(t *testing.T, s *Store) {
+	t.Helper()
 	if err := s.Check(t.Context(), func(problem string) { t.Error(problem) }); err != nil {
 		t.Error(err)
 	}

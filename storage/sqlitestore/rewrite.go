@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -57,21 +58,20 @@ func (s *Store) Compact(ctx context.Context) error {
 
 const sqlRewriteVersion = `UPDATE versions SET op = ?4, deleted = ?5, author = ?6, message = ?7, grp = ?8, changed = ?9, seal = ?14, data = ?12 WHERE id = ?1`
 
+// rewrite reads the versions from the one before the first to the one after the last, however long the history is.
 func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) error {
 	st, err := w.state(coll, key)
 	if err != nil {
 		return err
 	}
-	from, err := w.beginning(st, slices.MinFunc(vs, func(a, b driver.Version) int { return int(a.Number - b.Number) }).Number)
-	if err != nil {
-		return err
+	byNumber := func(a, b driver.Version) int { return cmp.Compare(a.Number, b.Number) }
+	first, last := slices.MinFunc(vs, byNumber).Number, slices.MaxFunc(vs, byNumber).Number
+	if last >= st.number {
+		return invalidf("%s %q has no version %d before its last one, which is %d", coll.name, key, last, st.number)
 	}
 	had := map[int64][][][]byte{}
 	for i := range vs {
 		v := &vs[i]
-		if v.Number >= st.number {
-			return invalidf("%s %q has no version %d before its last one, which is %d", coll.name, key, v.Number, st.number)
-		}
 		was, err := w.versionByID(coll, st.id.version(v.Number), nil)
 		if err != nil || was == nil {
 			return firstError(err, internalf("%s %q: version %d is missing", coll.name, key, v.Number))
@@ -93,7 +93,7 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 			return err
 		}
 	}
-	before, after, err := w.intervals(st, from, had)
+	before, after, err := w.intervals(st, first-1, last+1, had)
 	if err != nil {
 		return err
 	}
@@ -105,16 +105,35 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 		for _, h := range after.entries[i] {
 			stays[h] = true
 		}
+		begins, ends := map[string]int64{}, map[string]int64{} // of what goes on beyond the versions that were read
 		for _, h := range before.entries[i] {
 			if stays[h] {
 				delete(stays, h)
-			} else if err := w.removeInterval(ix.change(st, h)); err != nil {
+				continue
+			}
+			all, err := w.wholeInterval(ix, st, h)
+			if err != nil {
+				return err
+			}
+			if h.since == before.start {
+				begins[h.value] = all.since
+			}
+			if h.until == forever {
+				ends[h.value] = all.until
+			}
+			if err := w.removeInterval(ix.change(st, all)); err != nil {
 				return err
 			}
 		}
 		for _, h := range after.entries[i] {
 			if !stays[h] {
 				continue
+			}
+			if since, ok := begins[h.value]; ok && h.since == after.start {
+				h.since = since
+			}
+			if until, ok := ends[h.value]; ok && h.until == forever {
+				h.until = until
 			}
 			add := w.addInterval
 			if h.until == forever {
@@ -138,10 +157,11 @@ func (ix *index) change(st *state, h interval) change {
 	return change{ix: ix, st: st, value: []byte(h.value), since: driver.Instant(h.since), until: driver.Instant(h.until)}
 }
 
-// intervals are what the indexes of a collection ought to hold for one document: for each
-// index, in the order of their beginnings.
+// intervals are what the indexes of a collection ought to hold for versions of one document that
+// follow each other: for each index, in the order of their beginnings.
 type intervals struct {
 	coll    *collection
+	start   int64 // of the first version
 	entries [][]interval
 	open    []map[string]int // of each index: values, and where they are in entries
 }
@@ -156,6 +176,9 @@ func newIntervals(coll *collection) *intervals {
 
 // next adds the document's next version, of an instant, with its values, of which it keeps no reference.
 func (l *intervals) next(at int64, values [][][]byte) {
+	if l.start == 0 {
+		l.start = at
+	}
 	for i, values := range values {
 		for value, n := range l.open[i] {
 			if _, ok := slices.BinarySearchFunc(values, value, func(b []byte, value string) int { return strings.Compare(unsafeString(b), value) }); !ok {
@@ -172,18 +195,11 @@ func (l *intervals) next(at int64, values [][][]byte) {
 	}
 }
 
-// beginning is the number of the last version before one that has no values, as it was pruned or is a
-// deletion: no interval goes on across it. 0 where there is none.
-func (w *writer) beginning(st *state, number int64) (int64, error) {
-	id, err := w.integer(`SELECT id FROM versions WHERE id >= ?1 AND id < ?2 AND deleted ORDER BY id DESC LIMIT 1`, st.id.version(0), st.id.version(number))
-	return id & maxNumber, err
-}
-
-// intervals follow from the history of a document, from a version on that has no value of
-// the one before: as it is, and as it was when some versions had other values.
-func (w *writer) intervals(st *state, from int64, had map[int64][][][]byte) (before, after *intervals, err error) {
+// intervals follow from the versions of a document with numbers from first to last: as they are, and
+// as they were when some had other values.
+func (w *writer) intervals(st *state, first, last int64, had map[int64][][][]byte) (before, after *intervals, err error) {
 	before, after = newIntervals(st.coll), newIntervals(st.coll)
-	s, err := w.prepare(`SELECT id, at, data FROM versions WHERE id >= ?1 AND id < ?2 ORDER BY id`, st.id.version(from), (st.id + 1).version(0))
+	s, err := w.prepare(`SELECT id, at, data FROM versions WHERE id >= ?1 AND id <= ?2 ORDER BY id`, st.id.version(first), st.id.version(last))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -196,6 +212,32 @@ func (w *writer) intervals(st *state, from int64, had map[int64][][][]byte) (bef
 		before.next(at, values)
 		return nil
 	})
+}
+
+// wholeInterval returns the interval of which h is a part, as the index has it; h, where it has none.
+func (w *writer) wholeInterval(ix *index, st *state, h interval) (interval, error) {
+	value := []byte(h.value)
+	since, err := w.integer(`SELECT since FROM entries WHERE idx = ?1 AND value = ?2 AND key = ?3 AND since <= ?4`, ix.id, value, st.key, h.since)
+	if err != nil || since > 0 {
+		return interval{h.value, since, forever}, err
+	}
+	i := epochAt(ix.epochs, h.since)
+	since, err = w.integer(`SELECT max(since) FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since <= ?4`, ix.epochs[i].id, value, st.key, h.since)
+	if err != nil || since == 0 {
+		return h, err
+	}
+	h.since = since
+	for ; i < len(ix.epochs); i++ {
+		until, err := w.integer(`SELECT until FROM past WHERE epoch = ?1 AND value = ?2 AND key = ?3 AND since = ?4`, ix.epochs[i].id, value, st.key, since)
+		if err != nil || until == 0 { // it ended with the epoch before
+			return h, err
+		}
+		if h.until = until; until != forever {
+			break
+		}
+		h.until = ix.end(i)
+	}
+	return h, nil
 }
 
 // removeInterval removes an entry from table entries if it has not ended, and from every
