@@ -64,40 +64,40 @@ func BenchmarkWhilePruning(b *testing.B) {
 				}
 				begun = step.Versions > 0
 			}
+			var turnOfPlain sync.Mutex // no transaction prunes in it
+			ended, end := context.WithCancel(b.Context())
+			var pruning sync.WaitGroup
+			pruning.Go(func() { // as a server does
+				turnOfPlain.Lock()
+				defer turnOfPlain.Unlock()
+				began := time.Now()
+				rest := func(d time.Duration) {
+					turnOfPlain.Unlock()
+					select {
+					case <-ended.Done():
+					case <-time.After(d):
+					}
+					turnOfPlain.Lock()
+					began = time.Now()
+				}
+				pruner.Rest = func() { rest(9 * time.Since(began)) }
+				for ended.Err() == nil {
+					first := time.Now()
+					step, err := pruner.Step(context.WithoutCancel(ended))
+					if err != nil || !step.More {
+						b.Errorf("pruned all: %v", err)
+						return
+					}
+					rest(time.Duration(step.Versions)*time.Millisecond - time.Since(first))
+				}
+			})
 			var done [2]int
 			for b.Loop() {
 				for i, docs := range []*storage.Collection[*project]{plainDocs, prunedDocs} {
-					ctx, stop := context.WithTimeout(b.Context(), turn)
-					var pruning sync.WaitGroup
-					if i == 1 {
-						pruning.Go(func() {
-							began := time.Now()
-							sleep := func(d time.Duration) {
-								select {
-								case <-ctx.Done():
-								case <-time.After(d):
-								}
-							}
-							pruner.Rest = func() { // as a server does
-								sleep(9 * time.Since(began))
-								began = time.Now()
-							}
-							for ctx.Err() == nil {
-								first := time.Now()
-								step, err := pruner.Step(ctx)
-								if ctx.Err() != nil {
-									return
-								}
-								if err != nil || !step.More {
-									b.Errorf("pruned all: %v", err)
-									return
-								}
-								sleep(time.Duration(step.Versions)*time.Millisecond - time.Since(first))
-								began = time.Now()
-							}
-						})
+					if i == 0 {
+						turnOfPlain.Lock()
 					}
-					for ; ctx.Err() == nil; done[i]++ {
+					for start := time.Now(); time.Since(start) < turn; done[i]++ {
 						op, err := docs.Store().Begin(b.Context())
 						if err == nil {
 							err = do(docs, op, fmt.Sprint("k", done[i]%documents))
@@ -106,10 +106,13 @@ func BenchmarkWhilePruning(b *testing.B) {
 							b.Fatal(err)
 						}
 					}
-					stop()
-					pruning.Wait()
+					if i == 0 {
+						turnOfPlain.Unlock()
+					}
 				}
 			}
+			end()
+			pruning.Wait()
 			b.ReportMetric(float64(done[1])/float64(done[0]), "of-the-rate")
 		})
 	}
