@@ -26,7 +26,7 @@ import (
 // in such a snapshot are cached, with its count, and only returned to readers whose
 // snapshot is as new. After each transaction, before it is acknowledged, the last
 // versions of the documents that it changed are removed, and of those whose history was
-// rewritten all versions.
+// rewritten the versions up to the last one that was.
 type versionCache struct {
 	count  atomic.Int64
 	seed   maphash.Seed
@@ -233,15 +233,16 @@ func (c *versionCache) committed(changed []*state, ok bool) {
 		k := documentKey{st.coll.id, st.key}
 		shard := c.shard(k)
 		shard.mu.Lock()
-		if st.rewritten {
-			st.rewritten = false
-			shard.docs.Remove(k)
-		} else if d, ok := shard.docs.Peek(k); ok {
-			if last := len(d.versions) - 1; last >= 0 && d.versions[last].SupersededAt == driver.Forever {
+		if d, ok := shard.docs.Peek(k); ok {
+			if last := len(d.versions) - 1; st.rewritten == 0 && last >= 0 && d.versions[last].SupersededAt == driver.Forever {
 				d.drop(last)
-				shard.docs.Resize(k, d.bytes)
 			}
+			for len(d.versions) > 0 && d.versions[0].Number <= st.rewritten {
+				d.drop(0)
+			}
+			shard.docs.Resize(k, d.bytes)
 		}
+		st.rewritten = 0
 		shard.mu.Unlock()
 	}
 	c.count.Add(1)

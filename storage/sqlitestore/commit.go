@@ -279,8 +279,8 @@ type state struct {
 	stored  bool      // the document has a row
 	entries [][]entry // for each index of the collection
 	touched bool      // it is in pending.touched
-	// rewritten says that versions before the last one were, in the running transaction.
-	rewritten bool
+	// rewritten is the number of the last version that was, in the running transaction; 0: none.
+	rewritten int64
 
 	// unwritten are the versions that Load added and flushDocuments will write; written
 	// is the number in the document's row until then. The versions are the caller's:

@@ -92,12 +92,12 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 		if err := finish(s, err); err != nil {
 			return err
 		}
+		st.rewritten = max(st.rewritten, v.Number)
 	}
 	before, after, err := w.intervals(st, first-1, last+1, had)
 	if err != nil {
 		return err
 	}
-	st.rewritten = true
 	w.entries += int64(len(vs)) * pagesOfWrite
 	w.pending.touch(st)
 	for i, ix := range coll.indexes {
