@@ -368,6 +368,76 @@ func TestDropped(t *testing.T) {
 	}
 }
 
+// What is left out is the same whether the source tells a change by its differences, or the whole document.
+func TestDroppedFromUpdates(t *testing.T) {
+	updates, wholes := mongotest.NewStreams(t), mongotest.NewStreams(t)
+	o := capture.Options{Drop: []string{"x.a", "x.b.c", "1.a.b", "z.1", "z.b"}, Rename: map[string]string{"z": "2"}}
+	random := rand.New(rand.NewPCG(16, 9))
+	names := []string{"a", "b", "c", "1", "2"}
+	var value func(before any) any
+	value = func(before any) any {
+		switch before := before.(type) {
+		case bson.D:
+			after := slices.Clone(before)
+			name := names[random.IntN(len(names))]
+			i := slices.IndexFunc(after, func(e bson.E) bool { return e.Key == name })
+			switch {
+			case i < 0:
+				return append(after, bson.E{Key: name, Value: value(nil)})
+			case random.IntN(4) == 0:
+				return slices.Delete(after, i, i+1)
+			}
+			after[i].Value = value(after[i].Value)
+			return after
+		case bson.A:
+			after := slices.Clone(before)
+			i := random.IntN(len(after) + 1)
+			if i == len(after) {
+				return append(after, value(nil))
+			}
+			after[i] = value(after[i])
+			return after[:i+1+random.IntN(len(after)-i)]
+		}
+		if n := random.IntN(6); n > 1 {
+			return []any{bson.D{}, bson.A{}}[n%2]
+		}
+		return int32(random.IntN(100))
+	}
+	d := bson.D{{Key: "state", Value: "new"}, {Key: "x", Value: bson.D{}}, {Key: "1", Value: bson.D{}}, {Key: "z", Value: bson.D{}}}
+	put := func() {
+		updates.Put("a", d, true)
+		wholes.Put("a", d, false)
+	}
+	put()
+	stores := map[*mongotest.Streams]*storage.Store{updates: onSQLite(t), wholes: onSQLite(t)}
+	all := func(s *mongotest.Streams) (all []string) {
+		mustFollow(t, stores[s], s, o, "")
+		for _, v := range lines(t, stores[s])["a"] {
+			all = append(all, sorted(t, v.Data))
+		}
+		return all
+	}
+	all(updates)
+	all(wholes)
+	for range 2000 {
+		d = slices.Clone(d)
+		i := 1 + random.IntN(len(d)-1)
+		if d[i].Value = value(d[i].Value); random.IntN(50) == 0 {
+			d[i].Value = bson.D{}
+		}
+		put()
+	}
+	want, got := all(wholes), all(updates)
+	if len(want) < 500 {
+		t.Fatalf("only %d versions", len(want))
+	}
+	for i := range want {
+		if i == len(got) || got[i] != want[i] {
+			t.Fatalf("version %d (-whole +updates):\n%s", i+1, cmp.Diff(want[i:i+1], got[i:min(i+1, len(got))]))
+		}
+	}
+}
+
 // loads is an engine that notes how much it is given at once.
 type loads struct {
 	driver.Engine
@@ -535,13 +605,18 @@ func TestBegin(t *testing.T) {
 		t.Error(err)
 	}
 	server := mongotest.NewServer(t)
-	if set, _, err := server.ReplicaSet(t.Context()); err != nil {
+	set, _, err := server.ReplicaSet(t.Context())
+	if err != nil {
 		t.Fatal(err)
-	} else if set != "" {
-		t.Skip("the server is a replica set")
 	}
 	uri, _ := server.Database(t)
-	if _, err := mongostore.OpenSource(t.Context(), uri, "orders", ""); driver.CodeOf(err) != driver.CodeInvalid || !strings.Contains(err.Error(), "it must be a replica set") {
+	another, err := mongostore.OpenSource(t.Context(), uri, "orders", "")
+	switch {
+	case err == nil:
+		if another.Close(); set == "" {
+			t.Error("a server without change streams was opened")
+		}
+	case set != "" || driver.CodeOf(err) != driver.CodeInvalid || !strings.Contains(err.Error(), "it must be a replica set"):
 		t.Error(err)
 	}
 }

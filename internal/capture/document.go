@@ -229,7 +229,7 @@ func (c *Capture) apply(d *document, ch *mongostore.Change) (err error) {
 		}
 		for i := range ch.Edits {
 			e := &ch.Edits[i]
-			if c.drops(e) {
+			if c.drops(d.value, e) {
 				continue
 			}
 			name, err := c.name(e.Path[0])
@@ -294,25 +294,37 @@ func remove(value any, path []string) {
 	}
 }
 
-// drops reports whether what is edited is left out, and removes what is from the new value.
-func (c *Capture) drops(e *mongostore.Edit) bool {
+// drops reports whether what is edited in a document is left out, and removes what is from the new value.
+func (c *Capture) drops(document map[string]any, e *mongostore.Edit) bool {
+	name, _ := c.name(e.Path[0])
+	before := map[string]any{e.Path[0]: document[name]}
 	for _, path := range c.Drop {
-		rest := strings.Split(path, ".")
-		for i, name := range e.Path {
-			if name == rest[0] {
-				rest = rest[1:]
-			} else if _, err := strconv.Atoi(name); err != nil || i == 0 { // no index of a list
-				break
-			}
-			switch {
-			case len(rest) == 0:
-				return true
-			case i == len(e.Path)-1:
-				remove(e.Value, rest)
-			}
+		if dropped(before, e.Path, strings.Split(path, "."), e.Value) {
+			return true
 		}
 	}
 	return false
+}
+
+// dropped reports whether what lies at a path in a value is left out, and otherwise removes from the new
+// value there what is. Only the value tells whether a number is an index of a list, or the name of a member.
+func dropped(in any, path, drop []string, to any) bool {
+	if len(path) == 0 {
+		remove(to, drop)
+		return false
+	}
+	if list, ok := in.([]any); ok {
+		var element any
+		if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 && i < len(list) {
+			element = list[i]
+		}
+		return dropped(element, path[1:], drop, to)
+	}
+	if path[0] != drop[0] {
+		return false
+	}
+	members, _ := in.(map[string]any)
+	return len(drop) == 1 || dropped(members[path[0]], path[1:], drop[1:], to)
 }
 
 // author returns who changed a document, as that says.
