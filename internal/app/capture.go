@@ -99,7 +99,7 @@ func (g *capturing) follow(ctx context.Context, w *waiting) (err error) {
 	for total := int64(0); ; {
 		added, idle, err := c.Step(ctx)
 		if ctx.Err() != nil {
-			return c.Note(context.WithoutCancel(ctx))
+			return c.End(ctx)
 		}
 		if err != nil {
 			return err

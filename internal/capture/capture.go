@@ -101,6 +101,16 @@ func (c *Capture) Note(ctx context.Context) (err error) {
 	return nil
 }
 
+// endTimeout is how long End may take: who ends a program waits for some seconds only, and stores have to be closed, too.
+const endTimeout = 5 * time.Second
+
+// End does so when the context has ended. Where it fails, more is read again by the next capture.
+func (c *Capture) End(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	return c.Note(ctx)
+}
+
 // Reached is the instant up to which the store has what the source had; 0: it is not known.
 func (c *Capture) Reached() driver.Instant { return c.reached }
 

@@ -474,6 +474,39 @@ func TestManyVersionsOfLargeDocuments(t *testing.T) {
 	}
 }
 
+// ending is an engine that notes whether commits end by themselves.
+type ending struct {
+	driver.Engine
+	ends []bool
+}
+
+func (e *ending) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
+	_, ends := ctx.Deadline()
+	e.ends = append(e.ends, ends && ctx.Err() == nil)
+	return e.Engine.Commit(ctx, ws)
+}
+
+// A capture that ends notes where, and does not wait for a store that is away.
+func TestEnd(t *testing.T) {
+	engine := &ending{Engine: onSQLite(t).Engine()}
+	store, s := newStore(t, engine, nil), mongotest.NewStreams(t)
+	mustFollow(t, store, s, capture.Options{}, "")
+	c, err := begin(t, store, s, capture.Options{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Put("a", bson.D{{Key: "state", Value: "new"}}, false)
+	if _, _, err := c.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	engine.ends = nil
+	if err := c.End(ctx); err != nil || !slices.Equal(engine.ends, []bool{true}) {
+		t.Errorf("%v; commits with an end: %v", err, engine.ends)
+	}
+}
+
 // A capture goes on, before what it has noted, where the versions that it made since are pruned.
 func TestAfterPruning(t *testing.T) {
 	store, s := onSQLite(t), mongotest.NewStreams(t)
