@@ -184,8 +184,9 @@ func (t *taken) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	t.conn = &socketConn{Conn: conn}
 	came := buffers.Reader.Buffered() // with the request
-	read, write := bufio.NewReaderSize(io.LimitReader(buffers.Reader, int64(came)), max(came, socketBuffer)), bufio.NewWriterSize(t.conn, socketBuffer)
-	_, err = read.Peek(came)
+	all := io.MultiReader(io.LimitReader(buffers.Reader, int64(came)), t.conn)
+	read, write := bufio.NewReaderSize(all, max(came, socketBuffer)), bufio.NewWriterSize(t.conn, socketBuffer)
+	_, err = read.Peek(came) // who is given it takes only what is in its buffer for what came
 	return t.conn, bufio.NewReadWriter(read, write), err
 }
 

@@ -1,8 +1,11 @@
 package httpapi
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -199,4 +202,46 @@ func TestCredentialsOfPayload(t *testing.T) {
 	if diff := cmp.Diff(http.Header{"X-Actor": {"ada"}, "Authorization": {"Bearer a"}}, r.Header); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// What came with the request is read from a connection that is taken over, and then what comes
+// later.
+func TestTakenConnectionIsReadOn(t *testing.T) {
+	server, sender := net.Pipe()
+	defer server.Close()
+	defer sender.Close()
+	go func() {
+		_, _ = sender.Write([]byte("with the request, "))
+		_, _ = sender.Write([]byte("later"))
+	}()
+	came := bufio.NewReader(server)
+	if _, err := came.Peek(1); err != nil {
+		t.Fatal(err)
+	}
+	_, buffers, err := (&taken{ResponseWriter: hijacked{server, came}}).Hijack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "with the request, later"
+	if n := buffers.Reader.Buffered(); n != len("with the request, ") {
+		t.Errorf("%d bytes are in the buffer", n)
+	}
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(buffers, got); err != nil || string(got) != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}
+
+// hijacked is a ResponseWriter of a connection, from which a reader has read.
+type hijacked struct {
+	conn net.Conn
+	came *bufio.Reader
+}
+
+func (h hijacked) Header() http.Header       { return nil }
+func (h hijacked) Write([]byte) (int, error) { return 0, nil }
+func (h hijacked) WriteHeader(int)           {}
+
+func (h hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return h.conn, bufio.NewReadWriter(h.came, bufio.NewWriter(h.conn)), nil
 }
