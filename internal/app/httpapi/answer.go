@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"reflect"
 	"strconv"
 	"strings"
@@ -356,4 +358,207 @@ func etag(data []byte, instant string, has []string) (tag string, known bool) {
 		}
 	}
 	return fresh, false
+}
+
+// The codes (extensions.code) that this package gives. The schema's errors
+// bring their own.
+const (
+	codeBadInput   = "BAD_USER_INPUT"
+	codeTooComplex = "QUERY_TOO_COMPLEX"
+	CodeForbidden  = "FORBIDDEN"
+	// CodeUnauthenticated asks for credentials, or for others.
+	CodeUnauthenticated = "UNAUTHENTICATED"
+	CodeUnavailable     = "UNAVAILABLE"
+	codeTooSlow         = "TOO_SLOW"
+	codeInternal        = "INTERNAL"
+	// codeNotPersisted makes clients of persisted queries send the query.
+	codeNotPersisted = "PERSISTED_QUERY_NOT_FOUND"
+)
+
+// refuse returns the error for a document that is not executed.
+func refuse(code, format string, args ...any) *gqlerror.Error {
+	return &gqlerror.Error{Message: fmt.Sprintf(format, args...), Extensions: map[string]any{"code": code}}
+}
+
+// codeOf returns extensions.code.
+func codeOf(err *gqlerror.Error) string {
+	code, _ := err.Extensions["code"].(string)
+	return code
+}
+
+// statusOf is the status for an operation that gave no data because of its
+// first error.
+func statusOf(list gqlerror.List) int {
+	if len(list) == 0 {
+		return http.StatusOK
+	}
+	switch codeOf(list[0]) {
+	case CodeUnavailable:
+		return http.StatusServiceUnavailable
+	case codeInternal:
+		return http.StatusInternalServerError
+	default:
+		return http.StatusOK
+	}
+}
+
+// problem is a request that is answered without being executed.
+type problem struct {
+	status  int
+	code    string
+	message string
+}
+
+// list is the problem as GraphQL errors.
+func (p *problem) list() gqlerror.List {
+	return gqlerror.List{{Message: Clip(p.message), Extensions: map[string]any{"code": p.code}}}
+}
+
+func (d *Denied) problem() *problem { return &problem{d.Status, d.Code, d.Message} }
+
+// WriteError answers with one GraphQL error, as JSON.
+func WriteError(w http.ResponseWriter, status int, code, message string) {
+	p := problem{status, code, message}
+	body, err := json.Marshal(struct {
+		Errors gqlerror.List `json:"errors"`
+	}{p.list()})
+	if err != nil { // strings always encode
+		http.Error(w, message, status)
+		return
+	}
+	w.Header().Set("Content-Type", mediaJSON+"; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// Clip leaves out the middle of a text of more than 400 bytes, and no part of a
+// character: what clients sent fills no log and no error, and what the message of an
+// error says around it is at its ends.
+func Clip(text string) string {
+	const most, end = 400, 150
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:end], "") + "…" + strings.ToValidUTF8(text[len(text)-end:], "")
+}
+
+// present shows an error to the client as the schema's presenter does. Beside the outcomes of
+// its changes, an operation has at most mostErrors, and none once its answer is refused.
+func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
+	return func(ctx context.Context, err error) *gqlerror.Error {
+		op := operationOf(ctx)
+		if op != nil && op.long.Load() {
+			return nil
+		}
+		if op != nil && !ofChange(ctx) && op.failed.Add(1) > mostErrors {
+			if op.more.CompareAndSwap(false, true) {
+				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": codeTooComplex}}
+			}
+			if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+				op.timedOut.Store(true)
+			}
+			return nil
+		}
+		shown := presenter(ctx, err)
+		if shown != nil {
+			shown.Message = Clip(shown.Message)
+			if op != nil && !ofChange(ctx) {
+				op.failed.Add(int64(len(shown.Path.String()) / shortPath))
+			}
+		}
+		field := graphql.GetFieldContext(ctx)
+		if shown != nil && len(shown.Locations) == 0 && field != nil && field.Args == nil && field.Field.Field != nil &&
+			len(field.Field.Arguments) > 0 && field.Field.Position != nil {
+			// An argument's value, where gqlgen knows the path only.
+			shown.Locations = []gqlerror.Location{{Line: field.Field.Position.Line, Column: field.Field.Position.Column}}
+		}
+		return shown
+	}
+}
+
+// shortPath is how long a path may be, in bytes, for its error to count as one: it has
+// the aliases, which may be as long as the document.
+const shortPath = 512
+
+// ofChange reports whether a context is that of a mutation's root field, whose error
+// reports whether something was written.
+func ofChange(ctx context.Context) bool {
+	return graphql.HasOperationContext(ctx) && graphql.GetOperationContext(ctx).Operation != nil &&
+		graphql.GetOperationContext(ctx).Operation.Operation == ast.Mutation && len(graphql.GetPath(ctx)) == 1
+}
+
+var contentTypes = map[string][]string{
+	mediaJSON:    {mediaJSON + "; charset=utf-8"},
+	mediaGraphQL: {mediaGraphQL + "; charset=utf-8"},
+	mediaEvents:  {mediaJSON + "; charset=utf-8"}, // of refusals, before there are events
+}
+
+// answerText is a response as JSON. The data is not copied: it may be long.
+type answerText struct{ before, data, after []byte }
+
+func (t *answerText) length() int { return len(t.before) + len(t.data) + len(t.after) }
+
+// writeTo writes the parts.
+func (t *answerText) writeTo(w io.Writer) error {
+	for _, part := range [...][]byte{t.before, t.data, t.after} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encode makes the text of a response: errors first, data only where an operation was
+// executed. The instant, whose text needs no escapes, is what the extensions say of it; ""
+// for nothing. Mostly it is all that they say. What is before the data is written behind
+// what buf holds, and begins there. It panics where an extension is no JSON.
+func encode(buf *bytes.Buffer, r *graphql.Response, executed bool, instant string) answerText {
+	extended := instant != "" || len(r.Extensions) > 0
+	buf.WriteByte('{')
+	if len(r.Errors) > 0 {
+		buf.WriteString(`"errors":`)
+		buf.Write(mustEncode(r.Errors))
+		if executed || extended {
+			buf.WriteByte(',')
+		}
+	}
+	t := answerText{}
+	if executed {
+		buf.WriteString(`"data":`)
+		t.data = r.Data
+	}
+	t.before = buf.Bytes()
+	t.after = make([]byte, 0, len(`,"extensions":{"asOf":""}}`)+len(instant))
+	if executed && extended {
+		t.after = append(t.after, ',')
+	}
+	switch {
+	case len(r.Extensions) > 0:
+		addInstant(r, instant)
+		t.after = append(append(t.after, `"extensions":`...), mustEncode(r.Extensions)...)
+	case extended:
+		t.after = append(append(append(t.after, `"extensions":{"asOf":"`...), instant...), `"}`...)
+	}
+	t.after = append(t.after, '}')
+	return t
+}
+
+// mustEncode returns a value as JSON, and panics where it has something that is none.
+func mustEncode(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// addInstant adds the instant to the extensions, if there is one.
+func addInstant(r *graphql.Response, instant string) {
+	if instant == "" {
+		return
+	}
+	if r.Extensions == nil {
+		r.Extensions = make(map[string]any, 1)
+	}
+	r.Extensions["asOf"] = instant
 }

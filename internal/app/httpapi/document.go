@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
+	strictjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"github.com/vektah/gqlparser/v2/lexer"
@@ -305,4 +309,171 @@ func escaped(text string) rune {
 		return 0
 	}
 	return rune(unit)
+}
+
+// variableError adds the place to gqlparser's error about a variable's value, which has it as a
+// path ("variable", its name, and the way into it). It leaves out what that says of the value: Go's
+// kinds, of which numbers are strings here. It returns err where that is about something else.
+func variableError(operation *ast.OperationDefinition, err *gqlerror.Error) *gqlerror.Error {
+	if len(err.Path) < 2 {
+		return err
+	}
+	name := fmt.Sprint(err.Path[1])
+	variable := operation.VariableDefinitions.ForName(name)
+	if variable == nil {
+		return err
+	}
+	wrong := err.Message
+	if _, typ, ok := strings.Cut(wrong, " as "); ok && strings.HasPrefix(wrong, "cannot use ") {
+		wrong = "this is not a valid " + typ
+	} else if rest, ok := strings.CutPrefix(wrong, "must be a "); ok {
+		typ, _, _ := strings.Cut(rest, ",")
+		wrong = "this is not a valid " + typ
+	}
+	said := *err
+	said.Path = nil // in an answer it would name a field of the data
+	said.Locations = []gqlerror.Location{{Line: variable.Position.Line, Column: variable.Position.Column}}
+	said.Message = fmt.Sprintf("variable %q%s of type %q: %s", "$"+name, append(ast.Path{ast.PathName("")}, err.Path[2:]...), variable.Type, wrong)
+	return &said
+}
+
+// wrongOneOf returns the way, which is continued, into a client's value to an input object of a
+// type with @oneOf that has another number of fields than one, or to its null; nil where there
+// is none. gqlparser looks at those in documents only.
+func wrongOneOf(schema *ast.Schema, typ *ast.Type, value any, way ast.Path) ast.Path {
+	switch v := value.(type) {
+	case []any:
+		for i, element := range v {
+			if typ.Elem == nil {
+				break
+			}
+			if wrong := wrongOneOf(schema, typ.Elem, element, append(way, ast.PathIndex(i))); wrong != nil {
+				return wrong
+			}
+		}
+	case map[string]any:
+		def := schema.Types[typ.Name()]
+		if def == nil || def.Kind != ast.InputObject {
+			break
+		}
+		one := def.Directives.ForName("oneOf") != nil
+		for _, field := range def.Fields {
+			inner, given := v[field.Name]
+			if !given {
+				continue
+			}
+			at := append(way, ast.PathName(field.Name))
+			if one && (inner == nil || len(v) != 1) {
+				return at
+			}
+			if wrong := wrongOneOf(schema, field.Type, inner, at); wrong != nil {
+				return wrong
+			}
+		}
+		if len(v) == 0 && one {
+			return way
+		}
+	}
+	return nil
+}
+
+// shorten keeps the first hundred characters of a text that has more of them.
+func shorten(text string) string {
+	most := 100
+	for i := range text {
+		if most == 0 {
+			return text[:i] + "…"
+		}
+		most--
+	}
+	return text
+}
+
+// trustedDocument is one of the documents that are executed where no others are.
+type trustedDocument struct {
+	text   string
+	parsed *ast.QueryDocument
+}
+
+// apolloManifest is the format that Apollo's manifests of operations name.
+const apolloManifest = "apollo-persisted-query-manifest"
+
+// ReadTrusted reads the documents in a file that the build of a client has written, by their ids:
+// a map from ids to documents (graphql-codegen's client preset, Relay's compiler), or a manifest
+// of operations (Apollo's generate-persisted-query-manifest).
+func ReadTrusted(text []byte) (map[string]string, error) {
+	var members map[string]jsontext.Value
+	if err := strictjson.Unmarshal(text, &members); err != nil {
+		return nil, fmt.Errorf("want a JSON object with the texts of documents by their ids, or a manifest of Apollo's: %w", err)
+	}
+	documents := map[string]string{}
+	if string(members["format"]) == `"`+apolloManifest+`"` {
+		var manifest struct {
+			Version    int
+			Operations []struct{ ID, Body string }
+		}
+		if err := strictjson.Unmarshal(text, &manifest, strictjson.MatchCaseInsensitiveNames(true)); err != nil {
+			return nil, fmt.Errorf("reading the manifest of operations: %w", err)
+		}
+		if manifest.Version != 1 {
+			return nil, fmt.Errorf("the manifest has the version %d; only version 1 is known", manifest.Version)
+		}
+		for _, operation := range manifest.Operations {
+			if other, ok := documents[operation.ID]; ok && other != operation.Body {
+				return nil, fmt.Errorf("two documents have the id %q", shorten(operation.ID))
+			}
+			documents[operation.ID] = operation.Body
+		}
+	} else {
+		for id, value := range members {
+			var document string
+			if err := strictjson.Unmarshal(value, &document); err != nil {
+				return nil, fmt.Errorf("the value of %q is not a string: want the text of a document", shorten(id))
+			}
+			documents[id] = document
+		}
+	}
+	if len(documents) == 0 {
+		return nil, errors.New("there are no documents in it")
+	}
+	return documents, nil
+}
+
+// plainID returns an id without the prefix that says how it was made (GraphQL over HTTP).
+func plainID(id string) string { return strings.TrimPrefix(id, "sha256:") }
+
+// trust reads the trusted documents, if there are some. They are found by their ids and by the
+// SHA-256 of their texts. All that are not valid are named in the error.
+func (d *documents) trust(texts map[string]string) error {
+	if texts == nil {
+		return nil
+	}
+	d.trusted = make(map[string]*trustedDocument, 2*len(texts))
+	var wrong []error
+	for _, id := range slices.Sorted(maps.Keys(texts)) {
+		text := texts[id]
+		doc, list := d.read(context.Background(), text)
+		if list != nil {
+			wrong = append(wrong, fmt.Errorf("the document %q (%s): %s", shorten(id), shorten(strings.Join(strings.Fields(text), " ")), strings.TrimSpace(list.Error())))
+			continue
+		}
+		trusted := &trustedDocument{text, doc.parsed}
+		d.trusted[plainID(id)], d.trusted[hashOf(text)] = trusted, trusted
+	}
+	return errors.Join(wrong...)
+}
+
+// findTrusted makes the trusted document that a request names, or whose text it has, that of its
+// operation.
+func (d *documents) findTrusted(op *operation, params *graphql.RawParams, id string) gqlerror.List {
+	if params.Query != "" {
+		id = hashOf(params.Query)
+	}
+	doc := d.trusted[id]
+	if doc == nil {
+		return gqlerror.List{refuse(CodeForbidden, "this server executes no documents but those of a list (--trusted-documents), and this is none of them: "+
+			"build the list again with the client that sends it")}
+	}
+	op.document, params.Query = doc.parsed, doc.text
+	return nil
 }

@@ -3,7 +3,10 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"net/url"
 	"runtime"
 	"strings"
@@ -13,9 +16,12 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 	"github.com/vektah/gqlparser/v2/parser"
+	"github.com/vektah/gqlparser/v2/validator"
 )
 
 // conflicts is a document with so many fields of one response name, each with
@@ -268,4 +274,224 @@ func TestErrorsAreShort(t *testing.T) {
 	if strings.Count(a.text, `"message"`) != 2 {
 		t.Errorf("two errors were wanted: %s", a.text)
 	}
+}
+
+func TestVariableErrors(t *testing.T) {
+	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
+		type Query { things(where: Where, keys: [ID!], key: ID, size: Size, n: Int, f: Float, b: Boolean, text: String): Int }
+		input Where { stars: Filter! and: [Where!] }
+		input Filter { eq: Int gte: Int! }
+		enum Size { BIG SMALL }`})
+	query := gqlparser.MustLoadQueryWithRules(schema, `query($w: Where, $k: [ID!], $key: ID!,
+		$s: Size, $n: Int, $f: Float, $b: Boolean, $t: String) {
+		things(where: $w, keys: $k, key: $key, size: $s, n: $n, f: $f, b: $b, text: $t) }`, nil)
+	type object = map[string]any
+	for name, c := range map[string]struct {
+		variables object
+		want      string
+	}{
+		"not given":      {object{}, `variable "$key" of type "ID!": must be defined`},
+		"null":           {object{"key": nil}, `variable "$key" of type "ID!": cannot be null`},
+		"unknown field":  {object{"w": object{"stras": 1}}, `variable "$w".stras of type "Where": unknown field`},
+		"in a list":      {object{"w": object{"stars": object{"gte": 1}, "and": []any{object{"stars": object{"gt": 1}}}}}, `variable "$w".and[0].stars.gt of type "Where": unknown field`},
+		"null in a list": {object{"k": []any{"a", nil}}, `variable "$k"[1] of type "[ID!]": cannot be null`},
+		"a boolean":      {object{"w": object{"stars": object{"gte": true}}}, `variable "$w".stars.gte of type "Where": this is not a valid Int`},
+		"a fraction":     {object{"key": "a", "n": json.Number("1.5")}, `variable "$n" of type "Int": this is not a valid Int`},
+		"too large":      {object{"key": "a", "n": json.Number("-99999999999999999999")}, `variable "$n" of type "Int": this is not a valid Int`},
+		"no boolean":     {object{"key": "a", "b": json.Number("1")}, `variable "$b" of type "Boolean": this is not a valid Boolean`},
+		"a list":         {object{"w": []any{}}, `variable "$w" of type "Where": this is not a valid Where`},
+		"no such value":  {object{"key": "a", "s": "TINY"}, `variable "$s" of type "Size": TINY is not a valid Size`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := validator.VariableValues(schema, query.Operations[0], c.variables)
+			given, ok := errors.AsType[*gqlerror.Error](err)
+			if !ok {
+				t.Fatalf("error %v", err)
+			}
+			got := variableError(query.Operations[0], given)
+			if diff := cmp.Diff(c.want, got.Message); diff != "" {
+				t.Error(diff)
+			}
+			if len(got.Path) != 0 || len(got.Locations) != 1 {
+				t.Errorf("path %v, locations %v; want no path and one location", got.Path, got.Locations)
+			}
+		})
+	}
+	other := gqlerror.Errorf("something else")
+	if got := variableError(query.Operations[0], other); got != other {
+		t.Errorf("another error was changed to %v", got)
+	}
+}
+
+// Inputs that take one of several fields take exactly one in variables, too.
+func TestVariablesOfOneField(t *testing.T) {
+	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
+		type Query { a(ref: Ref, refs: [[Ref]], in: In): Int }
+		input Ref @oneOf { version: Int asOf: String in: In }
+		input In { ref: Ref n: Int }
+		directive @oneOf on INPUT_OBJECT`})
+	type object = map[string]any
+	for typ, cases := range map[string][]struct {
+		value any
+		want  string
+	}{
+		"Ref": {
+			{nil, ""},
+			{object{"version": 1}, ""},
+			{object{"in": object{}}, ""},
+			{object{}, "$v"},
+			{object{"version": nil}, "$v.version"},
+			{object{"version": 1, "asOf": nil}, "$v.version"},
+			{object{"version": 1, "asOf": "x"}, "$v.version"},
+			{object{"in": object{"ref": object{"asOf": nil}}}, "$v.in.ref.asOf"},
+		},
+		"[[Ref]]": {
+			{[]any{[]any{object{"version": 1}, nil}, object{"asOf": "x"}}, ""},
+			{[]any{object{"version": 1}, []any{object{"asOf": nil}}}, "$v[1][0].asOf"},
+			{object{}, "$v"},
+			{[]any{[]any{[]any{object{}}}}, ""}, // refused for its type
+		},
+		"In": {{object{"n": nil, "ref": nil}, ""}, {object{"n": 1, "ref": object{}}, "$v.ref"}},
+	} {
+		query := gqlparser.MustLoadQueryWithRules(schema, "query ($v: "+typ+") { a("+map[string]string{"Ref": "ref", "[[Ref]]": "refs", "In": "in"}[typ]+": $v) }", nil)
+		for _, c := range cases {
+			if got := wrongOneOf(schema, query.Operations[0].VariableDefinitions[0].Type, c.value, ast.Path{ast.PathName("$v")}).String(); got != c.want {
+				t.Errorf("%s %v: %q, want %q", typ, c.value, got, c.want)
+			}
+		}
+	}
+}
+
+// What looks for inputs of one field takes no more for a value that is deeply nested.
+func TestVariablesOfOneFieldDeep(t *testing.T) {
+	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
+		type Query { a(where: Where): Int }
+		input Where { a: Int b: Int c: Int d: Int not: Where }`})
+	var value any = map[string]any{}
+	for range 8_000 {
+		value = map[string]any{"not": value}
+	}
+	c := measure("", func() gqlerror.List {
+		if way := wrongOneOf(schema, ast.NamedType("Where", nil), value, nil); way != nil {
+			t.Errorf("wrong: %.100s", way)
+		}
+		return nil
+	})
+	if c.bytes > mostBytes {
+		t.Errorf("%v", c)
+	}
+}
+
+func TestReadTrusted(t *testing.T) {
+	for text, want := range map[string]map[string]string{
+		`{"0a1b":"query A {hello}","c":"{hello}"}`:    {"0a1b": "query A {hello}", "c": "{hello}"},
+		`{"format":"{hello}","version":"{a: hello}"}`: {"format": "{hello}", "version": "{a: hello}"},
+		`{"format":"apollo-persisted-query-manifest","version":1,"operations":[
+			{"id":"0a","name":"A","type":"query","body":"query A {hello}"},{"id":"0a","body":"query A {hello}"}]}`: {"0a": "query A {hello}"},
+	} {
+		if got, err := ReadTrusted([]byte(text)); err != nil || !cmp.Equal(want, got) {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		``:                          "want a JSON object",
+		`["{hello}"]`:               "want a JSON object",
+		`{"a":"{hello}","a":"{b}"}`: `duplicate object member name "a"`,
+		`{"a":{"body":"{hello}"}}`:  `the value of "a" is not a string`,
+		`{}`:                        "there are no documents",
+		`{"format":"apollo-persisted-query-manifest","version":1,"operations":[]}`:                                            "there are no documents",
+		`{"format":"apollo-persisted-query-manifest","version":2,"operations":[]}`:                                            "the manifest has the version 2",
+		`{"format":"apollo-persisted-query-manifest","version":1,"operations":[{"id":"a","body":"b"},{"id":"a","body":"c"}]}`: `two documents have the id "a"`,
+		`{"format":"apollo-persisted-query-manifest","version":1,"operations":{}}`:                                            "reading the manifest",
+	} {
+		if _, err := ReadTrusted([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// Where documents are trusted, they are executed however a client names them, and no others are,
+// on no transport.
+func TestTrustedDocuments(t *testing.T) {
+	const document = `query A($n: String) {hello(name: $n)}`
+	sha := sha256Hex(document)
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
+		cfg.Trusted = map[string]string{"made-up": document, "write": `mutation {change}`}
+	})
+	for _, body := range []string{
+		`{"documentId":"made-up"}`, `{"id":"made-up","variables":{"n":"x"}}`, `{"documentId":"sha256:` + sha + `"}`, `{"documentId":"` + sha + `"}`,
+		`{"extensions":{"persistedQuery":{"version":1,"sha256Hash":"made-up"}}}`, `{"query":"` + document + `"}`,
+		`{"query":"` + document + `","extensions":{"persistedQuery":{"version":1,"sha256Hash":"made-up"}}}`,
+	} {
+		for range 2 {
+			s.post(t, body).want(t, 200, ok)
+		}
+		c := s.connect(t, `{}`)
+		c.send(t, `{"type":"subscribe","id":"1","payload":`+body+`}`)
+		if got := c.receive(t); !strings.Contains(got, `"data":{"hello":"world"}`) {
+			t.Errorf("%s over a WebSocket: %s", body, got)
+		}
+	}
+	s.do(t, "GET", "/?documentId=made-up&variables="+url.QueryEscape(`{"n":"x"}`), "").want(t, 200, ok)
+	s.do(t, "GET", "/?documentId=write", "").wantError(t, 405, codeBadInput, "send it by POST")
+	s.post(t, `{"documentId":"write"}`).want(t, 200, `{"data":{"change":1}…`)
+	s.post(t, `{"documentId":"made-up","variables":{"n":["x"]}}`).wantError(t, 200, codeBadInput, "n")
+	s.post(t, `{}`).wantError(t, 400, codeBadInput, `no "query"`)
+	for _, body := range []string{
+		`{"documentId":"other"}`, `{"documentId":"` + sha256Hex("{hello}") + `"}`, `{"extensions":{"persistedQuery":{"version":1,"sha256Hash":"other"}}}`,
+	} {
+		s.post(t, body).wantError(t, 400, CodeForbidden, "--trusted-documents")
+	}
+	for _, query := range []string{`{hello}`, document + " ", `{__schema {queryType {name}}}`, `{__typename}`, `{`, `mutation {change}#`} {
+		body := fmt.Sprintf(`{"query":%q,"extensions":{"persistedQuery":{"version":1,"sha256Hash":%q}}}`, query, sha256Hex(query))
+		for range 2 { // it is not remembered
+			s.post(t, body).wantError(t, 200, CodeForbidden, "--trusted-documents")
+		}
+		s.post(t, body, "Accept", mediaGraphQL).wantError(t, 400, CodeForbidden, "--trusted-documents")
+		s.do(t, "GET", "/?query="+url.QueryEscape(query), "").wantError(t, 200, CodeForbidden, "--trusted-documents")
+		c := s.connect(t, `{}`)
+		c.send(t, `{"type":"subscribe","id":"1","payload":`+body+`}`)
+		if got := c.receive(t); !strings.Contains(got, `"type":"error"`) || !strings.Contains(got, CodeForbidden) {
+			t.Errorf("%s over a WebSocket: %s", query, got)
+		}
+	}
+}
+
+// Trusted documents that are not valid, or beyond a limit, are all named at the start.
+func TestTrustedDocumentsAreValid(t *testing.T) {
+	_, err := New(Config{
+		Schema: newFakeSchema(t), Operations: &fakeOperations{}, Client: func(*http.Request) string { return "" }, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+		Metrics: prometheus.NewRegistry(), Limits: Limits{Fields: 3},
+		Trusted: map[string]string{
+			"good": `{hello}`, "unknown": "query Unknown {\n nothing\n}", "broken": `{hello`, "empty": ``, "large": `{a: hello b: hello c: hello d: hello}`,
+		},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	for _, want := range []string{
+		`the document "unknown" (query Unknown { nothing }): `, `Cannot query field "nothing"`, `the document "broken" ({hello): `,
+		`the document "empty" (): `, `the document "large" (`, `--max-fields`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "good") || len(lines) > 8 {
+		t.Errorf("%v", err)
+	}
+}
+
+// Without a list, an id names what was sent before with its hash.
+func TestDocumentIDs(t *testing.T) {
+	s := newServer(t, nil)
+	hash := sha256Hex("{hello}")
+	s.post(t, `{"documentId":"sha256:`+hash+`"}`).wantError(t, 400, codeNotPersisted, "PersistedQueryNotFound")
+	s.post(t, `{"query":"{hello}","extensions":{"persistedQuery":{"version":1,"sha256Hash":"`+hash+`"}}}`).want(t, 200, ok)
+	s.post(t, `{"documentId":"sha256:`+hash+`"}`).want(t, 200, ok)
+	s.do(t, "GET", "/?documentId="+hash, "").want(t, 200, ok)
+	s.do(t, "GET", "/?documentId=a&documentId=b", "").wantError(t, 400, codeBadInput, "given 2 times")
+	s.post(t, `{"documentId":"unknown","query":"{hello}"}`).want(t, 200, ok)
+	s.post(t, `{"documentId":7}`).wantError(t, 400, codeBadInput, `a member "/documentId" that is not a string`)
 }

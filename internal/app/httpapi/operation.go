@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -296,4 +297,164 @@ func (m *metrics) observe(op *operation, took time.Duration) {
 	if read := op.read.Load(); read > 0 {
 		m.documents.Add(float64(read))
 	}
+}
+
+// opContext is the context of an operation: it has the operation among its values,
+// and ends after a time, as a context of context.WithTimeout does. But it has no
+// timer until Done is called: most operations are over soon, and only ask Err.
+type opContext struct {
+	context.Context // the parent
+	op              *operation
+	now             func() time.Time
+	until           time.Time
+
+	// What follows is of execution, see execute.
+	executing  time.Time
+	most, used time.Duration
+	cpu        func() time.Duration
+	finishes   bool
+
+	starting sync.Mutex            // the timer
+	timer    atomic.Pointer[timer] // nil: Done was not called
+	ended    atomic.Pointer[error] // why it has ended; nil: it has not
+}
+
+// processor reads the processor time of the process, now and then.
+type processor struct {
+	now  func() time.Duration
+	last atomic.Pointer[reading]
+}
+
+type reading struct {
+	at   time.Time
+	used time.Duration
+}
+
+// before returns the processor time used at some moment up to at, at most age before it: to
+// read it is a system call, and most operations are over soon.
+func (p *processor) before(at time.Time, age time.Duration) time.Duration {
+	last := p.last.Load()
+	if last == nil || at.Sub(last.at) > age {
+		last = &reading{at, p.now()}
+		p.last.Store(last)
+	}
+	return last.used
+}
+
+// inaccuracy is how many times longer an operation may take than what was asked for is old:
+// it may have that much less time, for each processor, and never more.
+const inaccuracy = 32
+
+// execute notes when the execution began, and that it may take at most a time, both by the
+// clock and by the processor time of the process: on a busy machine the clock alone tells
+// nothing about an operation. With finishes, of a mutation, Err does not report that this time
+// is over; no further root field is begun once half of it is. It is called before the context is shared.
+func (c *opContext) execute(since time.Time, most time.Duration, p *processor, finishes bool) {
+	c.executing, c.used, c.most, c.cpu, c.finishes = since, p.before(since, most/inaccuracy), most, p.now, finishes
+}
+
+// cpuExceeded reports whether the operation was executed for a time.
+func (c *opContext) cpuExceeded(now time.Time, most time.Duration) bool {
+	return c.cpu != nil && now.Sub(c.executing) >= most/3*2 && c.cpu()-c.used >= most
+}
+
+// Spent reports whether the context's operation was executed for a share of Limits.Execution.
+func Spent(ctx context.Context, share float64) bool {
+	op := operationOf(ctx)
+	if op == nil {
+		return false
+	}
+	c := &op.opContext
+	return c.cpuExceeded(c.now(), time.Duration(share*float64(c.most)))
+}
+
+// timer is a context that ends as an opContext.
+type timer struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// newOpContext makes an operation's context, which ends at a time, or with end.
+func newOpContext(ctx context.Context, op *operation, now func() time.Time, until time.Time) *opContext {
+	c := &op.opContext
+	c.Context, c.op, c.now, c.until = ctx, op, now, until
+	return c
+}
+
+// Deadline returns when the time is over, by the system's clock, which callers compare with.
+func (c *opContext) Deadline() (time.Time, bool) { return c.running().Deadline() }
+
+// Value returns the operation, or what the other context has.
+func (c *opContext) Value(key any) any {
+	if key == (operationKey{}) {
+		return c.op
+	}
+	if running := c.timer.Load(); running != nil { // derived contexts look for the one that ends
+		return running.Value(key)
+	}
+	return c.Context.Value(key)
+}
+
+// Done is closed when the context ends.
+func (c *opContext) Done() <-chan struct{} { return c.running().Done() }
+
+// running starts the timer, unless it runs.
+func (c *opContext) running() *timer {
+	if running := c.timer.Load(); running != nil {
+		return running
+	}
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	running := c.timer.Load()
+	if running == nil {
+		ctx, cancel := context.WithTimeout(c.Context, c.until.Sub(c.now()))
+		running = &timer{ctx, cancel}
+		c.timer.Store(running)
+		if c.ended.Load() != nil {
+			cancel()
+		}
+	}
+	return running
+}
+
+// Err returns why the context has ended; nil: it has not.
+func (c *opContext) Err() error {
+	if ended := c.ended.Load(); ended != nil {
+		return *ended
+	}
+	running, now := c.timer.Load(), c.now()
+	var err error
+	switch {
+	case running != nil:
+		err = running.Err()
+	case !now.Before(c.until):
+		err = context.DeadlineExceeded
+	default:
+		err = c.Context.Err()
+	}
+	if err == nil && !c.finishes && c.cpuExceeded(now, c.most) {
+		err = context.DeadlineExceeded
+	}
+	if err == nil {
+		return nil
+	}
+	ended := err // its address escapes
+	return c.endWith(&ended)
+}
+
+// end ends the context, if it has not ended.
+func (c *opContext) end() {
+	if c.Err() == nil {
+		_ = c.endWith(&context.Canceled)
+	}
+}
+
+// endWith ends the context, unless something else did, also for those that wait, and
+// returns why it has ended.
+func (c *opContext) endWith(err *error) error {
+	c.ended.CompareAndSwap(nil, err)
+	if running := c.timer.Swap(nil); running != nil {
+		running.cancel()
+	}
+	return *c.ended.Load()
 }
