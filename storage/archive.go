@@ -198,6 +198,9 @@ func (a *Archive) load(ctx context.Context) (added int64, err error) {
 		return result.Added, nil
 	}
 	a.stored, err = a.To.NotePlace(ctx, archiveKey, a.stored, a.archived)
+	if driver.CodeOf(err) == driver.CodeConflict { // another program does the same, and what it noted is true as well
+		a.stored, err = a.To.ReadPlace(ctx, archiveKey, new(archived))
+	}
 	a.read = 0
 	return result.Added, err
 }

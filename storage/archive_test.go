@@ -251,6 +251,36 @@ func TestArchiveBehindItsSource(t *testing.T) {
 	})
 }
 
+// Two that archive into one store do the same work, and none hinders the other.
+func TestTwoArchivesAtOnce(t *testing.T) {
+	const most = 16 << 10 // versions after which it is noted how far they are
+	e, to := newEnv(t), newTarget(t, nil)
+	at, n := e.clock.advance(time.Hour), 0
+	load := func() {
+		t.Helper()
+		vs := make([]driver.Version, most+1)
+		for i := range vs {
+			n++
+			vs[i] = driver.Version{Collection: "tags", Key: fmt.Sprint(i % 1000), RecordedAt: at - 1e9 + driver.Instant(n), Author: "a", Data: []byte(`{"name":"` + fmt.Sprint(n) + `"}`)}
+		}
+		must(e.store.Load(t.Context(), vs))(t)
+	}
+	var both [2]*storage.Archive
+	for i := range both {
+		both[i] = must(storage.NewArchive(t.Context(), e.store, to.store))(t)
+	}
+	for range 2 {
+		load()
+		if first, second := must(both[0].Follow(t.Context()))(t), must(both[1].Follow(t.Context()))(t); first != most+1 || second != 0 {
+			t.Errorf("they have added %d and %d versions", first, second)
+		}
+	}
+	e.wantSame(to)
+	if added := must(e.archive(to))(t); added != 0 {
+		t.Errorf("%d versions are added again", added)
+	}
+}
+
 // logged notes from where logs were read.
 type logged struct {
 	driver.Engine

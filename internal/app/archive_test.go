@@ -99,6 +99,13 @@ func TestServeWithAnArchive(t *testing.T) {
 	create(p, "b")
 	p.until(t, "asof_archived_versions_total 2")
 	p.until(t, `asof_archive_lag_seconds [0-9.e-]+`)
+	another := "sqlite:" + filepath.Join(dir, "another.db")
+	if status, _, errs := run(t, archivedLines, "import", "-", "--store", another); status != 0 {
+		t.Fatal(errs)
+	}
+	if status, out, errs := run(t, "", "archive", "--from", another, "--to", to); status != 1 || !strings.Contains(errs, "another process is using it") {
+		t.Errorf("a second one into the file: status %d: %s%s", status, out, errs)
+	}
 	p.stop()
 	if errs := p.stderr.String(); strings.Count(errs, "following waits") != 1 || strings.Count(errs, "following goes on") != 1 {
 		t.Errorf("the log:\n%s", errs)
