@@ -68,8 +68,10 @@ func isOutage(err error) bool {
 // tryBatch commits requests in one transaction. A refused request, such as one with a
 // conflict, has its error in its result and does not fail the transaction.
 func (w *writer) tryBatch(batch []*request) error {
-	if err := w.endBulk(); err != nil {
-		return uncommitted{err}
+	if w.store.bulk.Load() {
+		if err := w.endBulk(); err != nil {
+			return uncommitted{err}
+		}
 	}
 	w.store.clock.Begin()
 	err := w.transaction(func() error {
@@ -400,4 +402,59 @@ func (w *writer) writeVersions(st *state, first int64, vs []*driver.Version, sea
 		}
 	}
 	return nil
+}
+
+// stateCache keeps the states of documents between transactions, so that a
+// large load, or repeated updates of one document, do not read them again.
+// Only the writer uses it.
+type stateCache struct {
+	states map[stateKey]*state
+	bytes  int
+}
+
+type stateKey struct {
+	coll int64
+	key  string
+}
+
+// Limits of the cache between transactions.
+const (
+	maxCachedBytes  = 24 << 20
+	maxCachedStates = 50_000
+)
+
+func (c *stateCache) get(coll *collection, key string) *state {
+	return c.states[stateKey{coll.id, key}]
+}
+
+func (c *stateCache) put(st *state) {
+	if c.states == nil {
+		c.states = map[stateKey]*state{}
+	}
+	c.states[stateKey{st.coll.id, st.key}] = st
+	c.bytes += len(st.key) + 256
+	for _, entries := range st.entries {
+		for _, e := range entries {
+			c.bytes += len(e.value) + 64
+		}
+	}
+}
+
+func (c *stateCache) clear() { *c = stateCache{} }
+
+// trim clears a cache that is too large. It must not be called within a transaction,
+// which needs all of its states.
+func (c *stateCache) trim() {
+	if c.bytes > maxCachedBytes || len(c.states) > maxCachedStates {
+		c.clear()
+	}
+}
+
+// checkWritable returns an error if the store was opened for inspection.
+func (s *Store) checkWritable() error {
+	if !s.opts.Inspect {
+		return nil
+	}
+	return driver.Refused("the store takes no writes: it is only looked at",
+		driver.Errorf(driver.CodeInvalid, "the store was opened to be looked at, and takes no writes"))
 }

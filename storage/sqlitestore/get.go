@@ -1,10 +1,19 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
+	"hash/maphash"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -19,41 +28,33 @@ const (
 		) ORDER BY v.id LIMIT 2`
 )
 
-// Get implements driver.Engine.
-func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
-	coll := s.byName[collection]
-	out, err := s.getAll(ctx, coll, refs, fields)
-	if isBulk(err) {
-		if err := s.indexed(ctx); err != nil {
-			return nil, err
-		}
-		out, err = s.getAll(ctx, coll, refs, fields)
-	}
-	if err != nil {
-		return nil, wrap(err, "reading "+collection)
-	}
-	return out, nil
+// Now implements driver.Engine.
+func (s *Store) Now(context.Context) (driver.Instant, error) { return s.clock.Now(), nil }
+
+// Settle implements driver.Engine.
+func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
+	return wrap(s.clock.Settle(ctx, at), "waiting for commits in flight")
 }
 
-func (s *Store) getAll(ctx context.Context, coll *collection, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
-	out := make([]*driver.Version, len(refs))
+// Get implements driver.Engine.
+func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
+	coll, out := s.byName[collection], make([]*driver.Version, len(refs))
 	if s.getCached(coll, refs, out) {
 		return out, nil
 	}
-	c, err := s.readers.get(ctx)
+	err := s.reading(ctx, func(c *conn) (err error) {
+		for i, ref := range refs {
+			if i%64 == 63 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if out[i], err = c.get(coll, ref, fields); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, err
-	}
-	defer s.readers.release(c)
-	for i, ref := range refs {
-		if i%64 == 63 && ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		v, err := c.get(coll, ref, fields)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = v
+		return nil, wrap(err, "reading "+collection)
 	}
 	return out, nil
 }
@@ -174,4 +175,246 @@ func (c *conn) historic(s *sqlite.Stmt, coll *collection, fields []string) (*dri
 		v.SupersededAt = driver.Instant(s.ColumnInt64(colAt))
 	}
 	return v, err
+}
+
+// versionCache keeps versions that were read, for all connections. Only the time at
+// which a version was superseded can change, so one that was superseded is valid
+// for ever, and a document's last one until the next is committed. Each is
+// found by its number, or by any instant at which it was current.
+//
+// A cached version must be the one in the reader's snapshot, or a page could mix
+// two states. So the writer counts transactions: the count is odd while one is
+// being committed. A snapshot that was taken with the same even count before and
+// after contains exactly the transactions until then. Only versions that were read
+// in such a snapshot are cached, with its count, and only returned to readers whose
+// snapshot is as new. After each transaction, before it is acknowledged, the last
+// versions of the documents that it changed are removed, and of those whose history was
+// rewritten the versions up to the last one that was.
+type versionCache struct {
+	count  atomic.Int64
+	seed   maphash.Seed
+	limit  int // bytes of each part
+	shards [versionShards]versionShard
+}
+
+// versionShards is the number of parts with a lock each, so that readers seldom wait
+// for each other.
+const versionShards = 8
+
+// versionShard is one part of the cache, which holds whole documents.
+type versionShard struct {
+	mu   sync.Mutex
+	docs *lru.Cache[documentKey, *cachedDocument]
+}
+
+type documentKey struct {
+	collection int64
+	key        string
+}
+
+// cachedDocument holds the cached versions of a document.
+type cachedDocument struct {
+	id       docID
+	last     driver.Instant  // of the latest version that was seen
+	versions []cachedVersion // by number
+	bytes    int
+}
+
+type cachedVersion struct {
+	*driver.Version
+	count int64 // of the snapshot that it was read in
+}
+
+// Bounds of the cache: the bytes in all; of one version, since larger ones would
+// evict too many others; the versions of one document, and its share of a part; and
+// about how many bytes a version takes beside its text, with its notes.
+const (
+	versionCacheBytes = 8 << 20
+	maxKnownBytes     = 16 << 10
+	maxKnownVersions  = 64
+	documentShare     = 4
+	knownOverhead     = 512
+)
+
+// bytesOf is about how many bytes a version takes. It does not count short lists
+// of names, which are shared between versions.
+func bytesOf(v *driver.Version) int {
+	names := 0
+	for _, name := range v.Changed {
+		names += len(name) + int(unsafe.Sizeof(name))
+	}
+	if names <= maxInternedNames {
+		names = 0
+	}
+	return len(v.Data) + len(v.Key) + len(v.Author) + len(v.Message) + len(v.Group) + names + knownOverhead
+}
+
+// unsettled is the count of a snapshot that was taken while a transaction was being
+// committed.
+const unsettled = -1
+
+// newVersionCache returns a cache of about the given size in bytes; 0: of nothing.
+func newVersionCache(bytes int) *versionCache {
+	c := &versionCache{seed: maphash.MakeSeed(), limit: bytes / versionShards}
+	for i := range c.shards {
+		c.shards[i].docs = lru.New[documentKey, *cachedDocument](c.limit)
+	}
+	return c
+}
+
+func (c *versionCache) shard(k documentKey) *versionShard {
+	return &c.shards[maphash.String(c.seed, k.key)%versionShards]
+}
+
+// find returns the version of a reference; nil if it is not cached. If the version is
+// known to be superseded, it returns the row of the document in history, which is
+// valid in any snapshot: rows do not move.
+func (c *versionCache) find(k documentKey, ref driver.Ref, count int64) (v *driver.Version, history docID) {
+	shard := c.shard(k)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	d, ok := shard.docs.Get(k)
+	if !ok {
+		return nil, 0
+	}
+	if v = d.find(ref, count); v == nil && (ref.Number > 0 || ref.Number == 0 && ref.At < d.last) {
+		history = d.id
+	}
+	return v, history
+}
+
+func (d *cachedDocument) find(ref driver.Ref, count int64) *driver.Version {
+	after := sort.Search(len(d.versions), func(i int) bool {
+		if ref.Number != 0 {
+			return d.versions[i].Number > ref.Number
+		}
+		return d.versions[i].RecordedAt > ref.At
+	})
+	if after == 0 {
+		return nil
+	}
+	v := d.versions[after-1]
+	switch {
+	case v.count > count: // also if the count is unsettled
+		return nil
+	case ref.Number != 0 && v.Number != ref.Number:
+		return nil
+	case ref.Number == 0 && v.SupersededAt <= ref.At && v.SupersededAt != driver.Forever:
+		return nil
+	}
+	return v.Version
+}
+
+// add keeps a version that was read in a snapshot.
+func (c *versionCache) add(k documentKey, id docID, v *driver.Version, count int64) {
+	size := bytesOf(v)
+	if count == unsettled || size > min(maxKnownBytes, c.limit) {
+		return
+	}
+	shard := c.shard(k)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	// Read under the lock: committed removes changed versions with a greater count.
+	if c.count.Load() != count {
+		return
+	}
+	k.key = v.Key
+	d := shard.document(k, id)
+	d.last = max(d.last, v.RecordedAt)
+	place, there := slices.BinarySearchFunc(d.versions, v.Number, func(k cachedVersion, n int64) int { return cmp.Compare(k.Number, n) })
+	if there {
+		return
+	}
+	v.Notes = new(driver.Notes) // v is not shared yet
+	d.versions = slices.Insert(d.versions, place, cachedVersion{v, count})
+	d.bytes += size
+	for len(d.versions) > maxKnownVersions || d.bytes > c.limit/documentShare {
+		i := oldest(d.versions, v)
+		if i < 0 {
+			break
+		}
+		d.drop(i)
+	}
+	shard.docs.Resize(k, d.bytes)
+}
+
+// seen notes that a document has a version of an instant.
+func (c *versionCache) seen(k documentKey, id docID, at driver.Instant) {
+	if c.limit == 0 {
+		return
+	}
+	shard := c.shard(k)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	k.key = strings.Clone(k.key) // it may be a part of a large text
+	d := shard.document(k, id)
+	d.last = max(d.last, at)
+}
+
+// document returns the cached versions of a document, and adds it if it is absent.
+func (s *versionShard) document(k documentKey, id docID) *cachedDocument {
+	if d, ok := s.docs.Get(k); ok {
+		return d
+	}
+	d := &cachedDocument{id: id, bytes: len(k.key) + knownOverhead}
+	s.docs.Add(k, d, d.bytes)
+	return d
+}
+
+// oldest returns the index of the version with the least count, except one given
+// version and the document's last; -1 if there are no others.
+func oldest(versions []cachedVersion, but *driver.Version) int {
+	first := -1
+	for i, v := range versions {
+		if v.Version != but && v.SupersededAt != driver.Forever && (first < 0 || v.count < versions[first].count) {
+			first = i
+		}
+	}
+	return first
+}
+
+func (d *cachedDocument) drop(i int) {
+	d.bytes -= bytesOf(d.versions[i].Version)
+	d.versions = slices.Delete(d.versions, i, i+1)
+}
+
+// committing is called before a transaction is committed.
+func (c *versionCache) committing() { c.count.Add(1) }
+
+// committed is called after a commit, before it is acknowledged, with the documents
+// that it changed. If it failed, or its outcome is unknown, ok is false.
+func (c *versionCache) committed(changed []*state, ok bool) {
+	if !ok {
+		for i := range c.shards {
+			shard := &c.shards[i]
+			shard.mu.Lock()
+			shard.docs.Purge()
+			shard.mu.Unlock()
+		}
+	}
+	for _, st := range changed {
+		k := documentKey{st.coll.id, st.key}
+		shard := c.shard(k)
+		shard.mu.Lock()
+		if d, ok := shard.docs.Peek(k); ok {
+			if last := len(d.versions) - 1; st.rewritten == 0 && last >= 0 && d.versions[last].SupersededAt == driver.Forever {
+				d.drop(last)
+			}
+			for len(d.versions) > 0 && d.versions[0].Number <= st.rewritten {
+				d.drop(0)
+			}
+			shard.docs.Resize(k, d.bytes)
+		}
+		st.rewritten = 0
+		shard.mu.Unlock()
+	}
+	c.count.Add(1)
+}
+
+// current returns the count, unsettled while a transaction is being committed.
+func (c *versionCache) current() int64 {
+	if n := c.count.Load(); n&1 == 0 {
+		return n
+	}
+	return unsettled
 }

@@ -1,3 +1,27 @@
+// Package sqlitestore is the embedded storage engine: it implements
+// driver.Engine on one SQLite file, in pure Go.
+//
+// Invariants:
+//
+//   - One process holds a file (an OS lock beside it, gone with the process),
+//     and in it one goroutine writes. Concurrent commits share a transaction
+//     and its fsync; a write is acknowledged only after that.
+//   - The database decides every write: a document's row changes only where
+//     its number is the expected one, in the statement that changes it.
+//   - Table documents holds the current state, table versions every version.
+//     Rows of versions never change, and a version was superseded at the time of
+//     the next row. Reads of the current state use documents alone.
+//   - Commit times strictly increase across all documents, and are greater
+//     than every instant that Now returned, also after a restart or a kill
+//     (file.go).
+//   - Values are encoded so that bytes compare as their kinds do. Indexes,
+//     filters and sorts share that encoding and so cannot disagree.
+//   - A read of an index as of any instant examines at most about twice the
+//     entries that it returns (entries.go).
+//   - A transaction that fails changes nothing: the state that the writer keeps in
+//     memory is read again from the file.
+//
+// The file has a format number; a newer one is refused. See schema.go.
 package sqlitestore
 
 import (
@@ -389,15 +413,6 @@ func (s *Store) addUnknown() {
 	}
 }
 
-// checkWritable returns an error if the store was opened for inspection.
-func (s *Store) checkWritable() error {
-	if !s.opts.Inspect {
-		return nil
-	}
-	return driver.Refused("the store takes no writes: it is only looked at",
-		driver.Errorf(driver.CodeInvalid, "the store was opened to be looked at, and takes no writes"))
-}
-
 func wrap(err error, doing string) error { return driver.Wrap(err, doing, explain) }
 
 // uncommitted is an error of a transaction before its COMMIT: certainly nothing of
@@ -454,14 +469,6 @@ func invalidf(format string, args ...any) error {
 
 func internalf(format string, args ...any) error {
 	return driver.Errorf(driver.CodeInternal, format, args...)
-}
-
-// Now implements driver.Engine.
-func (s *Store) Now(context.Context) (driver.Instant, error) { return s.clock.Now(), nil }
-
-// Settle implements driver.Engine.
-func (s *Store) Settle(ctx context.Context, at driver.Instant) error {
-	return wrap(s.clock.Settle(ctx, at), "waiting for commits in flight")
 }
 
 // Loaded implements driver.Engine.
