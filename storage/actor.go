@@ -13,34 +13,6 @@ import (
 	"github.com/asof/asof/storage/rawjson"
 )
 
-// Actor is who did something.
-type Actor struct {
-	ID   string
-	Name string // as the verified identity of who acts has it; "": not known
-	// Roles and Claims decide what who acts may do. Claims are as JSON decodes them; sub and
-	// roles are the ID and the roles, whatever they say.
-	Roles  []string
-	Claims map[string]any
-}
-
-type actorKey struct{}
-
-// WithActor says who acts in the context: the verified identity.
-func WithActor(ctx context.Context, a Actor) context.Context {
-	return context.WithValue(ctx, actorKey{}, a)
-}
-
-// Anonymous is the author of what was written without an identity.
-const Anonymous = "anonymous"
-
-// actorOf returns the actor of the context.
-func actorOf(ctx context.Context) Actor {
-	if a, ok := ctx.Value(actorKey{}).(Actor); ok && a.ID != "" {
-		return a
-	}
-	return Actor{ID: Anonymous}
-}
-
 // actorType is the type of what is known of actors, which no schema has: a document for each
 // ID. So versions hold no names, and a name changes in one place.
 func actorType() *Type {

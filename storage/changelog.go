@@ -2,12 +2,9 @@ package storage
 
 import (
 	"context"
-	"encoding/binary"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -429,31 +426,6 @@ type ChangeGroup struct {
 
 // LongestOperation is how long an operation may take. Change groups are found by it.
 const LongestOperation = 15 * time.Minute
-
-// groupTime is how long after its operation began a group may still be written: clocks of
-// servers differ.
-const groupTime = driver.Instant((LongestOperation + time.Minute) / time.Microsecond)
-
-// newGroup returns the id of a group that is written after an instant: a UUID of version 7
-// (RFC 9562) of that, by which its versions are found without an index.
-func newGroup(begin driver.Instant) string {
-	id := uuid.New()
-	binary.BigEndian.PutUint64(id[:8], uint64(begin/1000)<<16|uint64(binary.BigEndian.Uint16(id[6:8])))
-	id[6] = id[6]&0x0f | 0x70
-	return id.String()
-}
-
-// groupSpan returns the instants [from, to) between which a group was written; 0 and 0 where
-// its id does not tell.
-func groupSpan(group string) (from, to driver.Instant) {
-	group, _, _ = strings.Cut(group, "/") // see approvalOf
-	id, err := uuid.Parse(group)
-	if err != nil || id.Version() != 7 || id.String() != group {
-		return 0, 0
-	}
-	from = driver.Instant(binary.BigEndian.Uint64(id[:8])>>16) * 1000
-	return from, from + groupTime
-}
 
 // ChangeGroup returns the change group with an id; nil where there is none.
 func (s *Store) ChangeGroup(ctx context.Context, id string) (*ChangeGroup, error) {

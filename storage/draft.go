@@ -262,9 +262,6 @@ func (s *Store) documentIn(t *Type, draft *Document) *Document {
 	return s.newDocument(t, contentOf(t, draft.v), draft.at, draft.seen, false)
 }
 
-// inDraft reports whether a version of a document of the type is what contentOf returns.
-func (t *Type) inDraft(v *driver.Version) bool { return v.Collection != t.Collection }
-
 // groupOf is the group of a version; nil for none.
 func (t *Type) groupOf(v *driver.Version) *string {
 	if t.inDraft(v) {

@@ -2,8 +2,11 @@ package storage
 
 import (
 	"context"
+	"encoding/binary"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -52,6 +55,34 @@ func (c *operationContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
+// Actor is who did something.
+type Actor struct {
+	ID   string
+	Name string // as the verified identity of who acts has it; "": not known
+	// Roles and Claims decide what who acts may do. Claims are as JSON decodes them; sub and
+	// roles are the ID and the roles, whatever they say.
+	Roles  []string
+	Claims map[string]any
+}
+
+type actorKey struct{}
+
+// WithActor says who acts in the context: the verified identity.
+func WithActor(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// Anonymous is the author of what was written without an identity.
+const Anonymous = "anonymous"
+
+// actorOf returns the actor of the context.
+func actorOf(ctx context.Context) Actor {
+	if a, ok := ctx.Value(actorKey{}).(Actor); ok && a.ID != "" {
+		return a
+	}
+	return Actor{ID: Anonymous}
+}
+
 func (s *Store) begin(ctx context.Context, op *operation) error {
 	op.store = s
 	if e, ok := ctx.Value(eventKey{}).(*Event); ok {
@@ -59,8 +90,11 @@ func (s *Store) begin(ctx context.Context, op *operation) error {
 		return nil
 	}
 	now, err := s.engine.Now(ctx)
+	if err != nil {
+		return fromDriver(ctx, err)
+	}
 	op.begin = now
-	return fromDriver(ctx, err)
+	return nil
 }
 
 // group is shared by all that the operation writes.
@@ -137,4 +171,29 @@ func (s *Store) settled(ctx context.Context, op *operation, at driver.Instant) e
 		return errorf(CodeAsOfInFuture, "asOf %s is in the future: the server's time is %s", at, now)
 	}
 	return fromDriver(ctx, err)
+}
+
+// newGroup returns the id of a group that is written after an instant: a UUID of version 7
+// (RFC 9562) of that, by which its versions are found without an index.
+func newGroup(begin driver.Instant) string {
+	id := uuid.New()
+	binary.BigEndian.PutUint64(id[:8], uint64(begin/1000)<<16|uint64(binary.BigEndian.Uint16(id[6:8])))
+	id[6] = id[6]&0x0f | 0x70
+	return id.String()
+}
+
+// groupTime is how long after its operation began a group may still be written: clocks of
+// servers differ.
+const groupTime = driver.Instant((LongestOperation + time.Minute) / time.Microsecond)
+
+// groupSpan returns the instants [from, to) between which a group was written; 0 and 0 where
+// its id does not tell.
+func groupSpan(group string) (from, to driver.Instant) {
+	group, _, _ = strings.Cut(group, "/") // see approvalOf
+	id, err := uuid.Parse(group)
+	if err != nil || id.Version() != 7 || id.String() != group {
+		return 0, 0
+	}
+	from = driver.Instant(binary.BigEndian.Uint64(id[:8])>>16) * 1000
+	return from, from + groupTime
 }

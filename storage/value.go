@@ -364,3 +364,158 @@ func plain(raw []byte) (text []byte, ok bool) {
 	}
 	return raw[1 : len(raw)-1], true
 }
+
+func one[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) (T, error) {
+	var zero T
+	raw := o.value(i)
+	if raw == nil {
+		return zero, o.missing(i)
+	}
+	v, ok := read(&o.typ.Fields[i], raw)
+	if !ok {
+		return zero, o.mistyped(i, raw)
+	}
+	return v, nil
+}
+
+func opt[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) (*T, error) {
+	raw := o.value(i)
+	if raw == nil {
+		return nil, o.absent(i)
+	}
+	v, ok := read(&o.typ.Fields[i], raw)
+	if !ok {
+		return nil, o.mistyped(i, raw)
+	}
+	return &v, nil
+}
+
+func list[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) ([]T, error) {
+	out := []T{}
+	isList, err := o.elements(i, func(raw []byte) error {
+		if raw == nil {
+			return o.nullElement(i)
+		}
+		v, ok := read(&o.typ.Fields[i], raw)
+		if !ok {
+			return o.mistyped(i, raw)
+		}
+		out = append(out, v)
+		return nil
+	})
+	if err != nil || !isList {
+		return nil, err
+	}
+	return out, nil
+}
+
+func optList[T any](o *Object, i int, read func(*Field, []byte) (T, bool)) ([]*T, error) {
+	out := []*T{}
+	isList, err := o.elements(i, func(raw []byte) error {
+		if raw == nil {
+			out = append(out, nil)
+			return nil
+		}
+		v, ok := read(&o.typ.Fields[i], raw)
+		if !ok {
+			return o.mistyped(i, raw)
+		}
+		out = append(out, &v)
+		return nil
+	})
+	if err != nil || !isList {
+		return nil, err
+	}
+	return out, nil
+}
+
+// String reads a non-null String, ID, Date, Decimal, Enum or Ref.
+func (o *Object) String(i int) (string, error) { return one(o, i, readText) }
+
+// OptString reads a nullable String, ID, Date, Decimal, Enum or Ref.
+func (o *Object) OptString(i int) (*string, error) { return opt(o, i, readText) }
+
+// Strings reads a list of such values; its elements are not null.
+func (o *Object) Strings(i int) ([]string, error) { return list(o, i, readText) }
+
+// OptStrings reads a list of such values with nullable elements.
+func (o *Object) OptStrings(i int) ([]*string, error) { return optList(o, i, readText) }
+
+// Int reads a non-null Int.
+func (o *Object) Int(i int) (int, error) { return one(o, i, readInt) }
+
+// OptInt reads a nullable Int.
+func (o *Object) OptInt(i int) (*int, error) { return opt(o, i, readInt) }
+
+// Ints reads a list of Int; its elements are not null.
+func (o *Object) Ints(i int) ([]int, error) { return list(o, i, readInt) }
+
+// OptInts reads a list of nullable Int.
+func (o *Object) OptInts(i int) ([]*int, error) { return optList(o, i, readInt) }
+
+// Float reads a non-null Float.
+func (o *Object) Float(i int) (float64, error) { return one(o, i, readFloat) }
+
+// OptFloat reads a nullable Float.
+func (o *Object) OptFloat(i int) (*float64, error) { return opt(o, i, readFloat) }
+
+// Floats reads a list of Float; its elements are not null.
+func (o *Object) Floats(i int) ([]float64, error) { return list(o, i, readFloat) }
+
+// OptFloats reads a list of nullable Float.
+func (o *Object) OptFloats(i int) ([]*float64, error) { return optList(o, i, readFloat) }
+
+// Bool reads a non-null Boolean.
+func (o *Object) Bool(i int) (bool, error) { return one(o, i, readBool) }
+
+// OptBool reads a nullable Boolean.
+func (o *Object) OptBool(i int) (*bool, error) { return opt(o, i, readBool) }
+
+// Bools reads a list of Boolean; its elements are not null.
+func (o *Object) Bools(i int) ([]bool, error) { return list(o, i, readBool) }
+
+// OptBools reads a list of nullable Boolean.
+func (o *Object) OptBools(i int) ([]*bool, error) { return optList(o, i, readBool) }
+
+// Instant reads a non-null DateTime.
+func (o *Object) Instant(i int) (driver.Instant, error) { return one(o, i, readInstant) }
+
+// OptInstant reads a nullable DateTime.
+func (o *Object) OptInstant(i int) (*driver.Instant, error) { return opt(o, i, readInstant) }
+
+// Instants reads a list of DateTime; its elements are not null.
+func (o *Object) Instants(i int) ([]driver.Instant, error) { return list(o, i, readInstant) }
+
+// OptInstants reads a list of nullable DateTime.
+func (o *Object) OptInstants(i int) ([]*driver.Instant, error) { return optList(o, i, readInstant) }
+
+// JSON reads a JSON value; nil for null where the field is nullable.
+func (o *Object) JSON(i int) (json.RawMessage, error) {
+	raw := o.value(i)
+	if raw == nil {
+		return nil, o.absent(i)
+	}
+	return json.RawMessage(raw), nil
+}
+
+// JSONs reads a list of JSON values; nil elements are null.
+func (o *Object) JSONs(i int) ([]json.RawMessage, error) {
+	out := []json.RawMessage{}
+	isList, err := o.elements(i, func(raw []byte) error {
+		if raw == nil && o.typ.Fields[i].ElemNonNull {
+			return o.nullElement(i)
+		}
+		out = append(out, json.RawMessage(raw))
+		return nil
+	})
+	if err != nil || !isList {
+		return nil, err
+	}
+	return out, nil
+}
+
+// RefKey reads the key that a single reference holds; nil for null.
+func (o *Object) RefKey(i int) (*string, error) { return opt(o, i, readText) }
+
+// RefKeys reads the keys that a list of references holds.
+func (o *Object) RefKeys(i int) ([]string, error) { return list(o, i, readText) }

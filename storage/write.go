@@ -293,6 +293,42 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 	}
 }
 
+// mutateDrafts is mutate for mutations of which some approve drafts, which end in the same
+// commit. Errors: BAD_USER_INPUT for a draft that was saved meanwhile, NOT_FOUND for one that was
+// approved or discarded, UNSUPPORTED on an engine that commits one write at a time.
+func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, ms ...*mutation) ([]*outcome, error) {
+	var approvals, ends []*mutation
+	for _, m := range ms {
+		if m.draft != nil {
+			approvals, ends = append(approvals, m), append(ends, s.draftEnd(m.t, m.draft))
+		}
+	}
+	switch {
+	case ends == nil:
+		return s.mutate(ctx, op, group, ms...)
+	case s.maxWrites == 1:
+		return nil, approvals[0].named(errorf(CodeUnsupported, "input.draft: the store of this server cannot write a version and end its draft at once; nothing was written: update or create the document with the draft's content, and discard the draft"))
+	}
+	outs, err := s.mutate(ctx, op, group, slices.Concat(ms, ends)...)
+	if err != nil {
+		return nil, err
+	}
+	outs, ended := outs[:len(ms)], outs[len(ms):]
+	if slices.ContainsFunc(outs, func(o *outcome) bool { return o.conflict != nil }) {
+		return outs, nil
+	}
+	for i, m := range approvals {
+		switch now := ended[i].before; {
+		case ended[i].conflict == nil:
+		case m.t.showsDraft(ctx, now, op.begin):
+			return nil, m.named(otherRevision(now.Number, m.draft.Number))
+		default:
+			return nil, m.named(noDraft(m.t, m.draft.Key))
+		}
+	}
+	return outs, nil
+}
+
 // changedElements returns the number of elements of the lists in the fields that a write
 // changes, before and after: each may be an entry of an index.
 func changedElements(before *driver.Version, w *driver.Write) (n int) {
