@@ -308,12 +308,13 @@ func decodeYAML(data []byte) (any, error) {
 	return tree.value(&document, 0)
 }
 
-// mostValues counts what may be between the values of a YAML file.
+// mostValues counts what may begin or separate the values of a YAML file; some of it is in texts. The end
+// of a line does neither alone.
 func mostValues(data []byte) int {
 	n := 0
 	for i, c := range data {
 		switch c {
-		case '\n', '\r', ',', '[', '{':
+		case ',', '[', '{':
 			n++
 		case ':', '-', '?':
 			if i+1 == len(data) || data[i+1] <= ' ' || i > 0 && (data[i-1] == '"' || data[i-1] == '\'') {

@@ -144,4 +144,8 @@ func TestManyValuesOfYAML(t *testing.T) {
 	if n := mostValues([]byte(text)); n < 1000 || n > 5000 {
 		t.Errorf("up to %d values in a list of 1000", n)
 	}
+	text = "a: |\n" + strings.Repeat("  a line, short\n", maxFile/16-1)
+	if value, err := decode("a.yaml", []byte(text)); err != nil || len(value.(map[string]any)["a"].(string)) < maxFile/2 {
+		t.Errorf("a long text: %v", err)
+	}
 }
