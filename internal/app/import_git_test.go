@@ -2,13 +2,17 @@ package app
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/asof/asof/internal/gitimport"
 )
 
 // gitRepository is a repository that git fast-import writes.
@@ -151,6 +155,66 @@ func TestImportOfRewrittenRepository(t *testing.T) {
 	r.commit(t, "tags/new.json", tag("New"))
 	if status, out := r.importGit(t, store); status != 0 || !strings.Contains(out, "1 version added") {
 		t.Errorf("%d %s", status, out)
+	}
+}
+
+// many makes so many commits at once, each of which changes one of some documents.
+func (r *gitRepository) many(t *testing.T, commits int) {
+	t.Helper()
+	var stream strings.Builder
+	message := strings.Repeat("It was so, and is no more. ", 20)
+	for i := range commits {
+		content := tag(fmt.Sprint(i, " ", message))
+		fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter Ada <ada@example.org> %d +0000\ndata %d\n%s\nM 100644 inline tags/t%d.json\ndata %d\n%s\n",
+			1704067200+i, len(message), message, i%50, len(content), content)
+	}
+	r.git(t, stream.String(), "fast-import", "--quiet")
+}
+
+// Very many commits are read, and read again, in the memory that few take. With ASOF_TEST_FULL there are more.
+func TestImportOfManyCommits(t *testing.T) {
+	commits := 20_000
+	if os.Getenv("ASOF_TEST_FULL") != "" {
+		commits = 100_000
+	}
+	// held is the memory that is in use when all lines were read.
+	held := func(r *gitRepository) (bytes int64) {
+		rules, err := gitimport.ReadMap("map.yaml", []byte("sources: [{collection: tags, path: 'tags/{key}.json'}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		repository, err := gitimport.Open(t.Context(), r.dir, rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := repository.Lines(t.Context(), false)
+		if _, err := io.Copy(io.Discard, lines); err != nil {
+			t.Fatal(err)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if err := lines.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	}
+	few, many := newGitRepository(t), newGitRepository(t)
+	few.many(t, commits/10)
+	many.many(t, commits)
+	if less, more := held(few), held(many); more > 2*less {
+		t.Errorf("%d commits hold %d bytes, and a tenth of them %d", commits, more, less)
+	}
+	store := newStore(t)
+	for _, want := range []string{fmt.Sprint(commits, " versions added, 0 already there"), fmt.Sprint("0 versions added, ", commits, " already there")} {
+		if status, out := many.importGit(t, store, "--sync=off"); status != 0 || !strings.Contains(out, want) {
+			t.Fatalf("status %d: %s; want %s", status, out, want)
+		}
+	}
+	if n := strings.Count(exportOf(t, store), "\n"); n != commits {
+		t.Errorf("the store has %d versions", n)
 	}
 }
 
