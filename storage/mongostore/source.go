@@ -314,10 +314,12 @@ func (s *Source) explain(err error) error {
 		return wrap(err, "reading "+s.name)
 	}
 	switch {
+	case server.HasErrorCode(13): // Unauthorized
+		return driver.Errorf(driver.CodeUnavailable, "the user of --from may not read %s; it needs find and changeStream on the collection: %w", s.name, err)
 	case server.HasErrorCode(286), server.HasErrorCode(280), server.HasErrorCode(260): // ChangeStreamHistoryLost, ChangeStreamFatalError, InvalidResumeToken
 		return invalidf("the oplog of %s does not reach back any more to where this capture had come, so that changes are lost: "+
 			"keep the store for its history, capture into an empty one, and give the source a larger oplog (replSetResizeOplog): %w", s.name, err)
-	case server.HasErrorLabel("ResumableChangeStreamError"):
+	case server.HasErrorLabel("ResumableChangeStreamError"), server.HasErrorCode(136): // CappedPositionLost; a stream that begins again tells
 		return driver.Errorf(driver.CodeUnavailable, "reading %s: the stream can go on: %w", s.name, err)
 	}
 	return wrap(err, "reading "+s.name)
@@ -356,10 +358,15 @@ func (s *Source) change(raw bson.Raw) (c Change, err error) {
 	if _, id, ok := e.Session.Lookup("id").BinaryOK(); ok {
 		c.Group = fmt.Sprintf("%s-%d", hex.EncodeToString(id), e.Number)
 	}
-	if err := s.setKey(&c, e.Key.Lookup("_id")); err != nil {
-		if c.Kind != Inserted && len(s.filter) > 0 { // then the document was not captured
+	ids := s.Position.IDs
+	err = s.setKey(&c, e.Key.Lookup("_id"))
+	if c.Kind != Inserted && len(s.filter) > 0 {
+		if err != nil { // the document was not captured
 			return Change{token: e.Token}, nil
 		}
+		s.Position.IDs = ids // where it was, they are as they were
+	}
+	if err != nil {
 		return c, err
 	}
 	if whole, ok := e.Whole.DocumentOK(); ok {

@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/asof/asof/storage/driver"
 )
 
 // What JSON lacks is told by the text that the manual says.
@@ -88,6 +91,7 @@ func TestSourceKeys(t *testing.T) {
 		{[]any{int32(7), "5"}, "7 error"},
 		{[]any{id, id.Hex()}, id.Hex() + " error"},
 		{[]any{nil36, uuid}, nil36 + " error"},
+		{[]any{"a\xff", "a\xfe"}, "a\xff a\xfe"},
 		{[]any{math.NaN()}, "error"},
 		{[]any{nil}, "error"},
 		{[]any{true}, "error"},
@@ -112,6 +116,59 @@ func TestSourceKeys(t *testing.T) {
 		}
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%v: %v; want %s", c.ids, got, c.want)
+		}
+	}
+}
+
+// What was not captured, as its key could be that of another document, does not keep that one out.
+func TestSourceKeysOfWhatIsLeftOut(t *testing.T) {
+	s := &Source{name: "shop.orders", filter: bson.D{{Key: "kept", Value: true}}}
+	event := func(kind string, id any) bson.Raw {
+		raw, err := bson.Marshal(bson.D{
+			{Key: "_id", Value: bson.D{{Key: "_data", Value: "82"}}}, {Key: "operationType", Value: kind}, {Key: "clusterTime", Value: bson.Timestamp{T: 100, I: 7}},
+			{Key: "fullDocument", Value: bson.D{{Key: "_id", Value: id}}}, {Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	for _, c := range []struct {
+		raw  bson.Raw
+		want string
+	}{
+		{event("replace", int32(5)), "5"},
+		{event("insert", "5"), "5"},
+		{event("replace", int32(5)), ""},
+		{event("replace", "5"), "5"},
+		{event("insert", int32(6)), "error"},
+	} {
+		got, err := s.change(c.raw)
+		if err != nil {
+			got.Key = "error"
+		}
+		if got.Key != c.want || (got.Kind == 0) != (c.want == "") {
+			t.Errorf("%s: %q, %v; want %q", c.raw, got.Key, err, c.want)
+		}
+	}
+}
+
+// After an error a capture goes on, waits for what an operator does, or says that there is a gap.
+func TestSourceErrors(t *testing.T) {
+	s := &Source{name: "shop.orders"}
+	for _, c := range []struct {
+		err  mongo.CommandError
+		code driver.Code
+		want string
+	}{
+		{mongo.CommandError{Code: 286, Name: "ChangeStreamHistoryLost"}, driver.CodeInvalid, "replSetResizeOplog"},
+		{mongo.CommandError{Code: 136, Name: "CappedPositionLost"}, driver.CodeUnavailable, "can go on"},
+		{mongo.CommandError{Code: 234, Labels: []string{"ResumableChangeStreamError"}}, driver.CodeUnavailable, "can go on"},
+		{mongo.CommandError{Code: 239, Name: "SnapshotTooOld"}, driver.CodeUnavailable, "try again"},
+		{mongo.CommandError{Code: 13, Name: "Unauthorized"}, driver.CodeUnavailable, "it needs find and changeStream"},
+	} {
+		if err := s.explain(c.err); driver.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v (%s)", c.err, err, driver.CodeOf(err))
 		}
 	}
 }

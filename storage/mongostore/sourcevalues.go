@@ -177,7 +177,7 @@ func (s *Source) setKey(c *Change, id bson.RawValue) error {
 	case string:
 		switch c.Key = v; {
 		case id.Type == bson.TypeString:
-			is = "string"
+			is, c.Key = "string", id.StringValue() // as it is, so that no other one has the key
 		case id.Type == bson.TypeObjectID:
 			is = "objectId"
 		case id.Type == bson.TypeBinary && len(v) == uuidLength && v[8] == '-':
