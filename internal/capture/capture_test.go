@@ -245,16 +245,20 @@ func TestHistories(t *testing.T) {
 			store, s := open(t), mongotest.NewStreams(t)
 			const seed = 11
 			last := map[any]bson.D{}
-			write := func(r *rand.Rand) {
+			write := func(r *rand.Rand, alone bool) { // or in a transaction
 				n := r.IntN(40)
 				id := []any{int32(n), fmt.Sprint("s", n), bson.ObjectID{0: 1, 11: byte(n)}}[n%3]
-				if r.IntN(8) == 0 && last[id] != nil {
+				switch before := last[id]; {
+				case before != nil && r.IntN(8) == 0:
 					delete(last, id)
 					s.Delete(id)
-					return
+				case before != nil && r.IntN(8) == 0 && alone:
+					last[id] = randomDocument(r, before)
+					s.Move(id, last[id])
+				default:
+					last[id] = randomDocument(r, before)
+					s.Put(id, last[id], r.IntN(4) > 0)
 				}
-				last[id] = randomDocument(r, last[id])
-				s.Put(id, last[id], r.IntN(4) > 0)
 			}
 			r := rand.New(rand.NewPCG(seed, 1))
 			many := 100 // more than are read at once
@@ -263,7 +267,7 @@ func TestHistories(t *testing.T) {
 			}
 			for i := range many {
 				s.Put(fmt.Sprintf("large%d", i), bson.D{{Key: "state", Value: large}}, false)
-				write(r)
+				write(r, true)
 			}
 			steps := rand.New(rand.NewPCG(seed, 2))
 			for range 5 {
@@ -272,9 +276,9 @@ func TestHistories(t *testing.T) {
 					defer close(written)
 					for i := range 100 {
 						if i%10 == 0 {
-							s.Transaction(func() { write(r); write(r); write(r) })
+							s.Transaction(func() { write(r, false); write(r, false); write(r, false) })
 						}
-						write(r)
+						write(r, true)
 					}
 				}()
 				c, err := begin(t, store, s, capture.Options{}, "")

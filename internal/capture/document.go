@@ -152,6 +152,12 @@ func (l *loading) read(ctx context.Context, changes []mongostore.Change) error {
 // version adds the one that changes of one instant make of a document, if they make one.
 func (l *loading) version(d *document, changes []mongostore.Change) error {
 	before, last := d.data, mongostore.ChangeKind(0)
+	// What goes to another shard is inserted there and deleted here at one time, and may be told in this order.
+	if i := slices.IndexFunc(changes, func(ch mongostore.Change) bool { return ch.Kind == mongostore.Deleted }); i > 0 && before != nil && changes[0].Kind == mongostore.Inserted {
+		deleted := changes[i]
+		copy(changes[1:i+1], changes[:i])
+		changes[0] = deleted
+	}
 	for i := range changes {
 		ch := &changes[i]
 		if ch.Kind == mongostore.Found && d.found {

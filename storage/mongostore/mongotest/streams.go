@@ -110,6 +110,18 @@ func (s *Streams) Delete(id any) {
 	}
 }
 
+// Move stores a document on another shard, as an update of its shard key does: the insertion there is told
+// before the deletion of what was here, which is there.
+func (s *Streams) Move(id any, document bson.D) {
+	s.Transaction(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		document = append(bson.D{{Key: "_id", Value: id}}, document...)
+		s.add(id, document, bson.D{{Key: "operationType", Value: "insert"}, {Key: "fullDocument", Value: document}})
+		s.add(id, document, bson.D{{Key: "operationType", Value: "delete"}})
+	})
+}
+
 // End adds an event after which there is none of the collection: drop, rename.
 func (s *Streams) End(kind string) {
 	s.mu.Lock()
