@@ -165,9 +165,9 @@ type span struct{ low, high []byte }
 // everything is the span of all entries, those of null included.
 var everything = span{nullValue, highValue}
 
-// point reports whether a span holds one value.
+// point reports whether a span holds one value, or null alone.
 func (s span) point() bool {
-	return len(s.high) == len(s.low)+1 && s.high[len(s.low)] == 0 && bytes.Equal(s.high[:len(s.low)], s.low)
+	return bytes.Equal(s.low, nullValue) && bytes.Equal(s.high, lowValue) || len(s.high) == len(s.low)+1 && s.high[len(s.low)] == 0 && bytes.Equal(s.high[:len(s.low)], s.low)
 }
 
 // distinct reports whether a document has at most one entry in the ranges.
@@ -233,6 +233,9 @@ func flatten(list []driver.Filter, f driver.Filter) []driver.Filter {
 }
 
 func (c *collection) accessOfOne(f driver.Filter) (access, bool) {
+	if or, ok := f.(driver.Or); ok {
+		return c.accessOfAny(or)
+	}
 	if not, ok := f.(driver.Not); ok {
 		a, ok := c.accessOfOne(not.Filter)
 		if !ok || a.ix.decl.List { // another element may satisfy it
@@ -267,6 +270,21 @@ func (c *collection) accessOfOne(f driver.Filter) (access, bool) {
 	return access{ix: ix, ranges: rangesOf(f, field.Kind)}, true
 }
 
+// accessOfAny returns the ranges of conditions of which one must hold, where all are about one index.
+func (c *collection) accessOfAny(or driver.Or) (any access, ok bool) {
+	for i, f := range or {
+		a, ok := c.accessOfOne(f)
+		if !ok || a.ix.decl.List || i > 0 && a.ix != any.ix { // other elements may satisfy the others
+			return access{}, false
+		}
+		if i > 0 {
+			a.ranges = complement(intersect(complement(any.ranges), complement(a.ranges)))
+		}
+		any = a
+	}
+	return any, len(or) > 0
+}
+
 // fieldOf returns the field of a condition that an index can answer.
 func fieldOf(f driver.Filter) (driver.Field, bool) {
 	switch f := f.(type) {
@@ -276,6 +294,8 @@ func fieldOf(f driver.Filter) (driver.Field, bool) {
 		return f.Field, true
 	case driver.Text:
 		return f.Field, !f.Fold && (f.Op == driver.HasPrefix || f.Op == driver.Equals)
+	case driver.Present:
+		return f.Field, true // of no kind, or of objects, there is no index
 	default:
 		return driver.Field{}, false
 	}
@@ -312,6 +332,8 @@ func rangesOf(f driver.Filter, kind driver.Kind) []span {
 			return []span{{value, successor(value)}}
 		}
 		return []span{{value, prefixEnd(value)}}
+	case driver.Present:
+		return []span{{lowValue, highValue}}
 	}
 	return nil
 }
