@@ -1,8 +1,10 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,9 +21,15 @@ import (
 )
 
 // How long pages by a copied field take, and how many times as long as the same by a field of the
-// documents themselves: of a hundred thousand, which refer to a hundred.
+// documents themselves: of a hundred thousand, which refer to a hundred others or more.
 func BenchmarkCopied(b *testing.B) {
-	const readings, platforms = 100_000, 100
+	for _, sources := range []int{100, 1000, 10_000} {
+		b.Run(fmt.Sprint(sources), func(b *testing.B) { benchmarkCopied(b, sources) })
+	}
+}
+
+func benchmarkCopied(b *testing.B, sources int) {
+	const readings = 100_000
 	engine, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "asof.db"), sqlitestore.Options{Collections: storage.CollectionsOf(model.Types), Sync: sqlitestore.SyncOff})
 	if err != nil {
 		b.Fatal(err)
@@ -31,11 +39,11 @@ func BenchmarkCopied(b *testing.B) {
 		return driver.Version{Collection: collection, Key: key, RecordedAt: driver.Instant(at + 1), Op: driver.OpImport, Data: []byte(data)}
 	}
 	var load []driver.Version
-	for i := range platforms {
-		load = append(load, version("platforms", fmt.Sprintf("p%02d", i), fmt.Sprintf(`{"name":"Platform %02d","description":"What it is."}`, i), 0))
+	for i := range sources {
+		load = append(load, version("platforms", fmt.Sprintf("p%05d", i), fmt.Sprintf(`{"name":"Platform %05d","description":"What it is."}`, i), 0))
 	}
 	for i := range readings {
-		load = append(load, version("readings", fmt.Sprintf("r%06d", i), fmt.Sprintf(`{"value":%d,"platform":"p%02d"}`, i%platforms, i%platforms), i))
+		load = append(load, version("readings", fmt.Sprintf("r%06d", i), fmt.Sprintf(`{"value":%d,"platform":"p%05d"}`, i%sources, i%sources), i))
 	}
 	if _, err := engine.Load(b.Context(), load); err != nil {
 		b.Fatal(err)
@@ -46,26 +54,56 @@ func BenchmarkCopied(b *testing.B) {
 	}
 	s := &server{store: store, schema: plan.New(resolvers.NewSchema(store), store, free())}
 	s.exec = executor.New(s.schema)
-	s.exec.SetQueryCache(lru.New[*ast.QueryDocument](10))
-	for _, c := range []struct{ name, own, copied string }{
-		{"filter", `(first: 50, where: {value: {eq: 7}}) { nodes { key value } }`, `(first: 50, where: {platformName: {eq: "Platform 07"}}) { nodes { key value } }`},
-		{"filter and show", `(first: 50, where: {value: {eq: 7}}) { nodes { key value } }`, `(first: 50, where: {platformName: {eq: "Platform 07"}}) { nodes { key platformName } }`},
-		{"several", `(first: 50, where: {value: {lt: 10}}) { nodes { key value } }`, `(first: 50, where: {platformName: {lt: "Platform 10"}}) { nodes { key value } }`},
-		{"count", `(where: {value: {lt: 10}}) { totalCount }`, `(where: {platformName: {lt: "Platform 10"}}) { totalCount }`},
-		{"ascending", `(first: 50, orderBy: {field: value}) { nodes { key value } }`, `(first: 50, orderBy: {field: platformName}) { nodes { key value } }`},
-		{"descending", `(first: 50, orderBy: {field: value, direction: DESC}) { nodes { key value } }`, `(first: 50, orderBy: {field: platformName, direction: DESC}) { nodes { key value } }`},
-		{"past", `(asOf: "1970-01-01T00:00:00.09Z", first: 50, where: {value: {eq: 7}}) { nodes { key value } }`, `(asOf: "1970-01-01T00:00:00.09Z", first: 50, where: {platformName: {eq: "Platform 07"}}) { nodes { key value } }`},
+	s.exec.SetQueryCache(lru.New[*ast.QueryDocument](100))
+	const past = `asOf: "1970-01-01T00:00:00.09Z", first: 50, `
+	fields := [2]string{"value", "platformName"}
+	equal, few := [2]string{`value: {eq: 7}`, `platformName: {eq: "Platform 00007"}`}, [2]string{`value: {lt: 10}`, `platformName: {lt: "Platform 00010"}`}
+	for _, c := range []struct {
+		name, args string    // in which W is the condition and F the field
+		where      [2]string // by the documents' own field, and by the copied one
+		show       string
+		deep       bool // the page after the tenth
+	}{
+		{"filter", `first: 50, where: {W}`, equal, `nodes { key value }`, false},
+		{"filter and show", `first: 50, where: {W}`, equal, `nodes { key F }`, false},
+		{"filter past", past + `where: {W}`, equal, `nodes { key value }`, false},
+		{"several", `first: 50, where: {W}`, few, `nodes { key value }`, false},
+		{"count", `where: {W}`, few, `totalCount`, false},
+		{"ascending", `first: 50, orderBy: {field: F}`, few, `nodes { key value }`, false},
+		{"ascending filtered", `first: 50, where: {W}, orderBy: {field: F}`, few, `nodes { key value }`, false},
+		{"ascending later", `first: 50, orderBy: {field: F}`, few, `nodes { key value } pageInfo { endCursor }`, true},
+		{"ascending past", past + `orderBy: {field: F}`, few, `nodes { key value }`, false},
+		{"descending", `first: 50, orderBy: {field: F, direction: DESC}`, few, `nodes { key value }`, false},
+		{"descending filtered", `first: 50, where: {W}, orderBy: {field: F, direction: DESC}`, few, `nodes { key value }`, false},
+		{"descending later", `first: 50, orderBy: {field: F, direction: DESC}`, few, `nodes { key value } pageInfo { endCursor }`, true},
+		{"descending past", past + `orderBy: {field: F, direction: DESC}`, few, `nodes { key value }`, false},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			for range 20 { // what is read is in memory then
-				s.do(b, "{readings"+c.own+"}")
-				s.do(b, "{readings"+c.copied+"}")
+			var lists [2]string
+			for i := range lists {
+				names := strings.NewReplacer("W", c.where[i], "F", fields[i])
+				list := func(after string) string {
+					return "{ readings(" + names.Replace(c.args) + after + ") { " + names.Replace(c.show) + " } }"
+				}
+				lists[i] = list("")
+				for page := 0; c.deep && page < 10; page++ {
+					var answer struct {
+						Readings struct{ PageInfo struct{ EndCursor string } }
+					}
+					if err := json.Unmarshal(s.do(b, lists[i]), &answer); err != nil {
+						b.Fatal(err)
+					}
+					lists[i] = list(`, after: "` + answer.Readings.PageInfo.EndCursor + `"`)
+				}
+				for range 20 { // what is read is in memory then
+					s.do(b, lists[i])
+				}
 			}
 			took := [2]time.Duration{}
 			for b.Loop() {
-				for i, list := range []string{c.own, c.copied} {
+				for i, list := range lists {
 					start := time.Now()
-					s.do(b, "{readings"+list+"}")
+					s.do(b, list)
 					took[i] += time.Since(start)
 				}
 			}
