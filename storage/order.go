@@ -13,6 +13,8 @@ import (
 	"github.com/asof/asof/storage/rawjson"
 )
 
+var metaKey = driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}
+
 // order turns an orderBy argument into the engine's order. A field with a
 // default sorts as null where the stored version lacks it.
 func (s *Store) order(t *Type, orderBy []*OrderInput) ([]driver.Order, error) {
@@ -27,7 +29,7 @@ func (s *Store) order(t *Type, orderBy []*OrderInput) ([]driver.Order, error) {
 		order := driver.Order{Desc: o.Direction == Desc}
 		switch o.Field {
 		case "key":
-			order.Field = driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}
+			order.Field = metaKey
 		case "version":
 			order.Field = driver.Field{Meta: driver.MetaNumber, Kind: driver.KindInt}
 		case "recordedAt":

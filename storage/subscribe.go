@@ -158,7 +158,7 @@ func listen[E any](ctx context.Context, s *Store, q WatchQuery, since *Since, f 
 // The engine says what is in the list, just before the version and with it. What was in it before something was
 // erased is not known any more, and taken for granted.
 func (s *Store) kindOf(ctx context.Context, e *Event, f driver.Filter) (EventKind, error) {
-	all := driver.And{driver.Compare{Field: driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, Op: driver.Eq, Value: e.v.Key}}
+	all := driver.And{driver.Compare{Field: metaKey, Op: driver.Eq, Value: e.v.Key}}
 	if f != nil {
 		all = append(all, f)
 	}

@@ -163,7 +163,7 @@ func (b *filterBuilder) meta(name string, v any, path string) (driver.Filter, bo
 		return nil, true, err
 	}
 	if name == "key" {
-		f, err := b.scalar(&keyField, driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, m, path)
+		f, err := b.scalar(&keyField, metaKey, m, path)
 		return f, true, err
 	}
 	var all driver.And
