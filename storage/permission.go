@@ -345,7 +345,8 @@ func (g *guard) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.V
 		case w.past:
 			asked.Collections, views[name] = append(asked.Collections, name), w
 			asked.Fields = w.looksAt(asked.Fields)
-			if w.rows != nil { // some are left out, and what changed is compared with what may be read
+			named := func(name string) bool { return slices.Contains(q.Hints.Changed, name) }
+			if w.rows != nil || slices.ContainsFunc(w.hidden, named) { // some are left out, and what changed is compared with what may be read
 				asked.Limit, asked.Hints.Changed = 0, nil
 			}
 		case len(q.Collections) == 1:
@@ -494,7 +495,7 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 		case reads && w.actor.hasAny(f.Auth.Write):
 		case is == nil && !reads:
 			write.Data = setAt(write.Data, path, was)
-		case (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was):
+		case !reads || (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was): // where it cannot be read, also what is there: that it is would be told
 			return forbidden("%s.%s may be written by others only: leave it as it is, or use credentials that have a role for it", w.t.Name, f.Name)
 		}
 	}

@@ -300,6 +300,16 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+// Nobody is the author of what no member names: also not one whose name is empty.
+func TestAuthorOfNoMember(t *testing.T) {
+	store, s := onSQLite(t), mongotest.NewStreams(t)
+	s.Put("a", bson.D{{Key: "", Value: "ann"}}, false)
+	mustFollow(t, store, s, capture.Options{}, "")
+	if vs := lines(t, store)["a"]; len(vs) != 1 || vs[0].Author != capture.Author {
+		t.Errorf("%+v", vs)
+	}
+}
+
 func TestOptions(t *testing.T) {
 	store, s := onSQLite(t), mongotest.NewStreams(t)
 	put := func(id any, update bool, d bson.D) { t.Helper(); s.Put(id, d, update) }

@@ -335,6 +335,9 @@ func dropped(in any, path, drop []string, to any) bool {
 
 // author returns who changed a document, as that says.
 func (c *Capture) author(value map[string]any) string {
+	if c.AuthorField == "" {
+		return Author
+	}
 	switch by := value[c.AuthorField].(type) {
 	case string:
 		return cmp.Or(by, Author)

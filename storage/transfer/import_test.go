@@ -163,6 +163,7 @@ func TestImportErrors(t *testing.T) {
 		{"required but null", `{"collection":"boxes","id":"b","at":"2024-01-03T00:00:00Z","by":"ann","op":"put","data":{"lid":{"color":null}}}` + "\n", `line 3: boxes "b": lid.color: expected String!, found null; the schema requires it`},
 		{"deletes what never was", `{"collection":"things","id":"nobody","at":"2024-01-03T00:00:00Z","by":"ann","op":"delete"}` + "\n", `line 3: things "nobody" cannot be deleted: it has no version before 2024-01-03T00:00:00Z`},
 		{"deletes what is not yet", `{"collection":"things","id":"a","at":"2023-12-31T00:00:00Z","by":"ann","op":"delete"}` + "\n", `line 3: `},
+		{"erased by nobody", put("a", third, `{"name":{"asof:erased":[1,2]}}`), `line 3: things "a": it has a member "asof:erased"`},
 		{"too long", put("a", third, `{"name":"`+strings.Repeat("x", 2000)+`"}`), "line 3: is longer than the 1000 bytes"},
 		{"a brace less", strings.TrimSuffix(put("a", third, `{}`), "}\n"), "line 3: the file is cut off"},
 		{"half a line", put("a", third, `{}`)[:20], "line 3: the file is cut off"},
@@ -221,7 +222,7 @@ func TestImportRemarks(t *testing.T) {
 		put("a", second, `{"name":"two","colour":"red"}`) +
 		`{"collection":"cupboards","id":"c","at":"2024-01-01T00:00:00Z","by":"ann","op":"put","data":{}}` + "\n" +
 		put("a", third, `{"size":"big","colour":"red","labels":["x",1,{}],"maker":{"name":2,"town":"x"}}`) +
-		put("a", "2024-01-04T00:00:00Z", `{"size":"big","colour":"red","made":"2024-01-01T1:00:00Z"}`)
+		put("a", "2024-01-04T00:00:00Z", `{"size":"big","colour":"red","\u001b":1,"made":"2024-01-01T1:00:00Z"}`)
 	if _, err := transfer.Import(t.Context(), newStore(t), strings.NewReader(text), transfer.ImportOptions{Lenient: true}); err == nil {
 		t.Error("an unknown collection is imported")
 	}
@@ -235,6 +236,7 @@ func TestImportRemarks(t *testing.T) {
 	}
 	want := `4 versions added, 0 already there
 1 version of collections that the schema does not declare left out
+things."\x1b" is not declared in the schema: kept in 1 version, not visible to GraphQL
 things.colour is not declared in the schema: kept in 4 versions, not visible to GraphQL
 things.maker.town is not declared in the schema: kept in 2 versions, not visible to GraphQL
 things labels[1]: expected String, found the number 1: kept in 1 version, reading it is an error

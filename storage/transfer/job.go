@@ -11,6 +11,8 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/seal"
 )
 
 // job is a chunk and what became of it. Its memory is used again when what it
@@ -116,6 +118,9 @@ func Misfit(store *storage.Store, t *storage.Type, v *driver.Version, lenient bo
 func inspect(store *storage.Store, t *storage.Type, v *driver.Version, lenient bool) (remarks []remark, err error) {
 	if why := store.Excess(v); why != "" && !lenient {
 		return nil, fmt.Errorf("%s; make it shorter, or use --lenient to keep it as it is", why)
+	}
+	if _, erased := rawjson.HideErased(v.Data); erased && !seal.Erased(v.Seal) {
+		return nil, errors.New(`it has a member "asof:erased", which stands for a value that was erased, and its seal does not say that one was: give the member another name, or leave it out`)
 	}
 	if v.Deleted {
 		return nil, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/asof/asof/storage/driver"
@@ -92,7 +93,7 @@ func (r *ImportReport) Print(w io.Writer) error {
 		}
 		switch {
 		case m.Problem == "":
-			p.line("%s.%s is not declared in the schema: kept in %s, not visible to GraphQL%s", m.Collection, m.Path, versions(m.Count), hint)
+			p.line("%s.%s is not declared in the schema: kept in %s, not visible to GraphQL%s", m.Collection, shownPath(m.Path), versions(m.Count), hint)
 		case m.Readable:
 			p.line("%s %s: kept in %s, can be read, not written", m.Collection, m.Problem, versions(m.Count))
 		default:
@@ -124,6 +125,14 @@ func (p *printer) line(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
 	}
+}
+
+// shownPath is a path with quotes where a terminal would not show it as it is.
+func shownPath(path string) string {
+	if quoted := strconv.Quote(path); quoted != `"`+path+`"` {
+		return quoted
+	}
+	return path
 }
 
 func versions(n int64) string {
