@@ -1,13 +1,16 @@
 package plan
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/asof/asof/internal/plan/args"
+	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
 )
 
@@ -116,7 +119,7 @@ func nestedList(inner *selection[*storage.Object], i int, elemNonNull bool) writ
 // versions makes the writer of a page of a document's versions.
 func versions(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.Type) writer[*storage.Object] {
 	inner := connection(b, f, t)
-	id, given := b.queue(), b.arguments(f, args.OfVersions)
+	id, given := b.queue(), b.arguments(f, ofVersions)
 	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadVersions(id, given, inner, objects) })
 	return func(r *run, at *place, _ *storage.Object) bool {
 		v := r.take(id, at)
@@ -285,3 +288,226 @@ func totalCount(r *run, at *place, p *storage.Page) (ok bool) {
 	}
 	return r.int(n)
 }
+
+// errUnreadable is the error of arguments that cannot be read.
+var errUnreadable = errors.New("arguments cannot be read")
+
+// fieldArgs is the arguments of one field of an operation.
+type fieldArgs struct {
+	field graphql.CollectedField
+	read  func(g *givenArgs) any
+	fixed any // nil: they depend on variables
+	// constants are the values of those that do not.
+	constants map[string]any
+}
+
+// argsOf returns the arguments of a field. Read turns them into one value, never nil.
+func argsOf(f graphql.CollectedField, read func(g *givenArgs) any) (fieldArgs, error) {
+	args := fieldArgs{field: f, read: read, constants: map[string]any{}}
+	value, err := args.with(&givenArgs{compiling: true}, nil)
+	if !slices.ContainsFunc(f.Arguments, func(a *ast.Argument) bool { return hasVariable(a.Value) }) {
+		args.fixed = value
+	}
+	return args, err
+}
+
+// value returns what the field's read makes of its arguments. It is shared between
+// requests where the arguments name no variable. It uses the memory of g.
+func (f *fieldArgs) value(g *givenArgs, variables map[string]any) (any, error) {
+	if f.fixed != nil {
+		return f.fixed, nil
+	}
+	return f.with(g, variables)
+}
+
+func (f *fieldArgs) with(g *givenArgs, variables map[string]any) (any, error) {
+	g.field, g.variables, g.constants = f.field, variables, f.constants
+	value := f.read(g)
+	if g.err != nil {
+		return nil, fmt.Errorf("%s: %w", f.field.Name, errUnreadable)
+	}
+	return value, nil
+}
+
+func hasVariable(v *ast.Value) bool {
+	if v.Kind == ast.Variable {
+		return true
+	}
+	for _, child := range v.Children {
+		if hasVariable(child.Value) {
+			return true
+		}
+	}
+	return false
+}
+
+// givenArgs is what a request gives a field. The zero value is ready for use.
+type givenArgs struct {
+	field     graphql.CollectedField
+	variables map[string]any
+	constants map[string]any
+	compiling bool // constants are read, and nothing else
+	err       error
+}
+
+// value is what an argument was given; false where it was not.
+func (g *givenArgs) value(name string) (v any, ok bool) {
+	var err error
+	if a := g.field.Arguments.ForName(name); a != nil {
+		if a.Value.Kind == ast.Variable {
+			v, ok = g.variables[a.Value.Raw]
+		} else {
+			v, err = a.Value.Value(g.variables)
+			ok = true
+		}
+	}
+	if def := g.field.Definition.Arguments.ForName(name); !ok && def != nil && def.DefaultValue != nil {
+		v, err = def.DefaultValue.Value(g.variables)
+		ok = true
+	}
+	g.fail(err)
+	return v, ok
+}
+
+func (g *givenArgs) fail(err error) {
+	if g.err == nil {
+		g.err = err
+	}
+}
+
+// argument reads an argument once, if it is constant, and otherwise for each
+// request.
+func argument[T any](g *givenArgs, name string, convert func(v any, ok bool) (T, error)) (value T) {
+	if known, ok := g.constants[name].(T); ok {
+		return known
+	}
+	a := g.field.Arguments.ForName(name)
+	constant := a == nil || !hasVariable(a.Value)
+	if g.compiling && !constant {
+		return value
+	}
+	v, ok := g.value(name)
+	value, err := convert(v, ok)
+	g.fail(err)
+	if g.compiling {
+		g.constants[name] = value
+	}
+	return value
+}
+
+// optionalArg reads an argument that may be null or left out: nil.
+func optionalArg[T any](g *givenArgs, name string, convert func(any) (T, error)) *T {
+	return argument(g, name, func(v any, _ bool) (*T, error) {
+		if v == nil {
+			return nil, nil
+		}
+		value, err := convert(v)
+		return &value, err
+	})
+}
+
+// requiredArg reads an argument that validation has seen.
+func requiredArg[T any](g *givenArgs, name string, convert func(any) (T, error)) T {
+	return argument(g, name, func(v any, ok bool) (value T, err error) {
+		if ok {
+			value, err = convert(v)
+		}
+		return value, err
+	})
+}
+
+// listArg reads an argument that is a list, or one value in its place; nil for null.
+func listArg[T any](g *givenArgs, name string, convert func(any) (T, error)) []T {
+	return argument(g, name, func(v any, _ bool) (values []T, err error) {
+		if v == nil {
+			return nil, nil
+		}
+		elements := graphql.CoerceList(v)
+		values = make([]T, len(elements))
+		for i, e := range elements {
+			if values[i], err = convert(e); err != nil {
+				return nil, err
+			}
+		}
+		return values, nil
+	})
+}
+
+// What follows is given to argsOf, and says what a field's Value is.
+
+// documentArgs names one document.
+type documentArgs struct {
+	Key     string
+	AsOf    *driver.Instant
+	Version *int
+}
+
+// ofDocument reads the arguments of a document: a *documentArgs.
+func ofDocument(g *givenArgs) any {
+	return &documentArgs{
+		Key:     requiredArg(g, "key", scalar.UnmarshalID),
+		AsOf:    optionalArg(g, "asOf", scalar.UnmarshalDateTime),
+		Version: optionalArg(g, "version", scalar.UnmarshalInt),
+	}
+}
+
+// ofPage reads the arguments of a page of documents: a *storage.PageArgs.
+func ofPage(g *givenArgs) any {
+	a := &storage.PageArgs{
+		OrderBy: listArg(g, "orderBy", readOrder),
+		First:   optionalArg(g, "first", scalar.UnmarshalInt),
+		After:   optionalArg(g, "after", scalar.UnmarshalString),
+		Last:    optionalArg(g, "last", scalar.UnmarshalInt),
+		Before:  optionalArg(g, "before", scalar.UnmarshalString),
+		AsOf:    optionalArg(g, "asOf", scalar.UnmarshalDateTime),
+	}
+	if where := optionalArg(g, "where", scalar.UnmarshalInput); where != nil {
+		a.Where = *where
+	}
+	return a
+}
+
+func readOrder(v any) (*storage.OrderInput, error) {
+	fields, ok := v.(map[string]any)
+	if !ok {
+		return nil, errUnreadable
+	}
+	order := &storage.OrderInput{Direction: storage.Asc}
+	var err error
+	if order.Field, err = graphql.UnmarshalString(fields["field"]); err != nil {
+		return nil, err
+	}
+	if direction, ok := fields["direction"]; ok {
+		order.Direction, err = scalar.UnmarshalOrderDirection(direction)
+	}
+	return order, err
+}
+
+// ofVersions reads the arguments of a document's versions: a *storage.VersionsArgs.
+func ofVersions(g *givenArgs) any {
+	return &storage.VersionsArgs{
+		From:   optionalArg(g, "from", scalar.UnmarshalDateTime),
+		To:     optionalArg(g, "to", scalar.UnmarshalDateTime),
+		Author: optionalArg(g, "author", scalar.UnmarshalID),
+		Fields: listArg(g, "fields", graphql.UnmarshalString),
+		First:  optionalArg(g, "first", scalar.UnmarshalInt),
+		After:  optionalArg(g, "after", scalar.UnmarshalString),
+		Last:   optionalArg(g, "last", scalar.UnmarshalInt),
+		Before: optionalArg(g, "before", scalar.UnmarshalString),
+	}
+}
+
+// referenceArgs says at which instant a reference is to be read; nil: that of its
+// document.
+type referenceArgs struct{ AsOf *driver.Instant }
+
+// ofReference reads the argument of a reference: a referenceArgs.
+func ofReference(g *givenArgs) any {
+	return referenceArgs{AsOf: optionalArg(g, "asOf", scalar.UnmarshalDateTime)}
+}
+
+// ofNode reads the argument of node: a string.
+func ofNode(g *givenArgs) any { return requiredArg(g, "id", scalar.UnmarshalID) }
+
+// ofNodes reads the argument of nodes: strings.
+func ofNodes(g *givenArgs) any { return listArg(g, "ids", scalar.UnmarshalID) }

@@ -12,7 +12,6 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/asof/asof/dataloader"
-	"github.com/asof/asof/internal/plan/args"
 	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 )
@@ -109,7 +108,7 @@ func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Obje
 		b.plan.refs[t] = &names{}
 	}
 	b.plan.refs[t].add(inner.need...)
-	id, given := b.queue(), b.arguments(f, args.OfReference)
+	id, given := b.queue(), b.arguments(f, ofReference)
 	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadRefs(wanting{t, id, inner}, given, i, objects) })
 	return func(r *run, at *place, _ *storage.Object) bool {
 		v := r.take(id, at)
@@ -143,7 +142,7 @@ func copiedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 		b.plan.refs[c.Of] = &names{}
 	}
 	b.plan.refs[c.Of].add(c.Member())
-	id, given := b.queue(), b.arguments(f, args.OfReference)
+	id, given := b.queue(), b.arguments(f, ofReference)
 	w := wanting{c.Of, id, &selection[*storage.Object]{}}
 	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadRefs(w, given, c.Ref, objects) })
 	return func(r *run, at *place, _ *storage.Object) bool {
@@ -206,7 +205,7 @@ func (l *loader) reset() {
 // read with those of all other fields of the level.
 func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 	q, l := &r.queues[w.queue], &r.loader
-	arg, _ := r.args[given].(args.Reference)
+	arg, _ := r.args[given].(referenceArgs)
 	settled := func() error { return nil }
 	if arg.AsOf != nil { // it is checked once
 		settled = sync.OnceValue(func() error { return r.of.store.CheckInstant(r.ctx, *arg.AsOf) })
@@ -433,9 +432,9 @@ func show[T any](r *run, at *place, inner *selection[*T], found *T, err error) b
 
 // documentRoot makes the writer of one document.
 func documentRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[struct{}] {
-	inner, id := documentSelection(b, t, f.Selections), b.arguments(f, args.OfDocument)
+	inner, id := documentSelection(b, t, f.Selections), b.arguments(f, ofDocument)
 	return func(r *run, at *place, _ struct{}) bool {
-		given, _ := r.args[id].(*args.Document)
+		given, _ := r.args[id].(*documentArgs)
 		d, err := r.of.store.Document(r.ctx, t, given.Key, given.AsOf, given.Version, inner.need)
 		if d == nil {
 			return show(r, at, inner, nil, err)
@@ -446,7 +445,7 @@ func documentRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer
 
 // pageRoot makes the writer of a page of documents.
 func pageRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[struct{}] {
-	inner, id := connection(b, f, t), b.arguments(f, args.OfPage)
+	inner, id := connection(b, f, t), b.arguments(f, ofPage)
 	counts, shows := false, false
 	for i := range inner.fields {
 		switch inner.fields[i].field.Name {
@@ -482,7 +481,7 @@ func (a anyDocument) need(t *storage.Type) []string { return a[t].need }
 
 // nodeRoot makes the writer of a document by its global id.
 func nodeRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
-	inner, id := anySelection(b, f), b.arguments(f, args.OfNode)
+	inner, id := anySelection(b, f), b.arguments(f, ofNode)
 	return func(r *run, at *place, _ struct{}) bool {
 		given, _ := r.args[id].(string)
 		d, err := r.of.store.DocumentByID(r.ctx, given, inner.need)
@@ -495,7 +494,7 @@ func nodeRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
 
 // nodesRoot makes the writer of documents by their global ids.
 func nodesRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
-	inner, id := anySelection(b, f), b.arguments(f, args.OfNodes)
+	inner, id := anySelection(b, f), b.arguments(f, ofNodes)
 	return func(r *run, at *place, _ struct{}) bool {
 		given, _ := r.args[id].([]string)
 		docs, bad, err := r.of.store.DocumentsByID(r.ctx, given, inner.need)

@@ -12,9 +12,9 @@
 //	           write  stored bytes ─▶ appended to one buffer ─▶ graphql.Response.Data (write.go)
 //	      ─▶ bytes (httpapi/exchange.go)
 //
-// That is the way of a request. How a plan is made is in plan.go, and the kinds
-// of fields in fields.go, but for references and root fields (load.go).
-// Plans are kept by package plancache, and package args reads what fields are given.
+// That is the way of a request. How a plan is made and kept is in plan.go, and the
+// kinds of fields and their arguments in fields.go, but for references and root fields
+// (load.go).
 //
 // Invariants:
 //
@@ -26,11 +26,15 @@
 //     compares times.
 //   - An operation is planned whole or not at all, and that is decided before
 //     anything is read. Arguments that cannot be read are left to the wrapped
-//     schema, which words the errors.
+//     schema, which words the errors. They are read by the functions that the generated
+//     code reads them with, and in its order.
 //   - A plan is never changed once it is made, and holds nothing of a request but
 //     the values of variables in @skip and @include, of which it depends.
 //   - A plan reads the same things in the same order as it writes them: what was
 //     read waits in queues, one for each field that reads (load.go).
+//   - The memory of the plans that are kept is bounded, by an estimate. No request waits
+//     for the compiler of another: what several need at once may be compiled more than
+//     once, and is kept once.
 //   - Fields have no contexts: interceptors of operations, responses and root
 //     fields see planned operations, those of fields would not: there are none.
 package plan
@@ -45,8 +49,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/asof/asof/internal/plan/args"
-	"github.com/asof/asof/internal/plan/plancache"
+	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage"
 )
 
@@ -70,7 +73,7 @@ type Config struct {
 // (storage.Store.Begin) has to be in the context of an execution, as for inner.
 func New(inner graphql.ExecutableSchema, store *storage.Store, c Config) graphql.ExecutableSchema {
 	e := &executable{ExecutableSchema: inner, Config: c, store: store}
-	e.plans = plancache.New(e.compile)
+	e.plans = newCache(e.compile)
 	return e
 }
 
@@ -80,7 +83,7 @@ type executable struct {
 	Config
 
 	store   *storage.Store
-	plans   *plancache.Cache[*plan]
+	plans   *planCache[*plan]
 	runs    sync.Pool // of *run
 	buffers sync.Pool // of *[]byte, for answers
 }
@@ -102,7 +105,7 @@ func (e *executable) prepare(x *execution) (err error) {
 	if kind := x.oc.Operation.Operation; kind != ast.Query {
 		return unplanned("a " + string(kind) + " is not planned")
 	}
-	if x.plan, err = e.plans.Of(x.oc); err != nil {
+	if x.plan, err = e.plans.of(x.oc); err != nil {
 		return err
 	}
 	if x.plan.err != nil {
@@ -110,7 +113,7 @@ func (e *executable) prepare(x *execution) (err error) {
 	}
 	x.args = x.few[:0]
 	for i := range x.plan.args {
-		value, err := x.plan.args[i].Value(&x.given, x.oc.Variables)
+		value, err := x.plan.args[i].value(&x.given, x.oc.Variables)
 		if err != nil {
 			return err
 		}
@@ -130,7 +133,7 @@ type execution struct {
 	query    graphql.FieldContext
 	first    rootCall
 	few      [4]any
-	given    args.Given
+	given    givenArgs
 	response graphql.Response
 }
 
@@ -158,8 +161,8 @@ const mostFields = 10_000
 type plan struct {
 	err    error // why there is none
 	root   *selection[struct{}]
-	args   []args.Field // of the fields that have some
-	queues int          // fields that queue what they read
+	args   []fieldArgs // of the fields that have some
+	queues int         // fields that queue what they read
 	// refs are, by type, the stored names that are read of documents reached by
 	// references, whichever reference leads to them.
 	refs map[*storage.Type]*names
@@ -221,8 +224,8 @@ func (b *planning) queue() int {
 }
 
 // arguments returns the place of a field's arguments in those of an execution.
-func (b *planning) arguments(f graphql.CollectedField, read func(g *args.Given) any) int {
-	field, err := args.Of(f, read)
+func (b *planning) arguments(f graphql.CollectedField, read func(g *givenArgs) any) int {
+	field, err := argsOf(f, read)
 	if err != nil {
 		b.giveUp("%v", err)
 	}
@@ -299,5 +302,187 @@ func constant[P any](text string) writer[P] {
 	return func(r *run, _ *place, _ P) bool {
 		r.out = append(r.out, text...)
 		return true
+	}
+}
+
+// What is kept at most, in bytes. A plan refers to the parsed document, in which a
+// field, an argument or a value takes about nodeBytes. A field of a plan takes about
+// fieldBytes: fragments that are spread in many places are compiled in each, so
+// that this can be much more.
+const (
+	cachedBytes    = 12 << 20
+	cachedEntry    = cachedBytes / 4 // of one operation
+	cachedVariants = 16              // of one operation
+	nodeBytes      = 250
+	fieldBytes     = 256
+)
+
+// planCache keeps a P for each operation, and for each combination of its conditions.
+type planCache[P any] struct {
+	compile func(oc *graphql.OperationContext) (made P, fields int)
+	mu      sync.Mutex // held for look-ups and changes only
+	entries *lru.Cache[*ast.OperationDefinition, *known[P]]
+}
+
+// newCache returns an empty cache of what compile returns, with the number of its fields.
+func newCache[P any](compile func(oc *graphql.OperationContext) (made P, fields int)) *planCache[P] {
+	return &planCache[P]{compile: compile, entries: lru.New[*ast.OperationDefinition, *known[P]](cachedBytes)}
+}
+
+// known is what is known of an operation without its variables.
+type known[P any] struct {
+	examination
+	// The cache's mutex guards what follows, and the size, which is also that of them.
+	variants map[string]P // by the values of the conditions
+}
+
+// of returns what is compiled from the context's operation. It returns an error where
+// that is not possible: the operation has directives other than @skip and @include,
+// or a condition is no boolean.
+func (c *planCache[P]) of(oc *graphql.OperationContext) (made P, err error) {
+	k := c.known(oc)
+	if k.err != nil {
+		return made, k.err
+	}
+	var buf [64]byte
+	values := buf[:0]
+	for _, name := range k.conditions {
+		on, ok := oc.Variables[name].(bool)
+		switch {
+		case !ok:
+			return made, fmt.Errorf("the variable $%s of a condition is not a boolean", name)
+		case on:
+			values = append(values, '1')
+		default:
+			values = append(values, '0')
+		}
+	}
+	c.mu.Lock()
+	made, ok := k.variants[string(values)]
+	c.mu.Unlock()
+	if !ok {
+		var fields int
+		made, fields = c.compile(oc)
+		c.keep(oc.Operation, k, string(values), made, fields)
+	}
+	return made, nil
+}
+
+// known returns what is known of the context's operation. For a document that is too
+// large for the cache it is computed each time.
+func (c *planCache[P]) known(oc *graphql.OperationContext) *known[P] {
+	c.mu.Lock()
+	k, ok := c.entries.Get(oc.Operation)
+	c.mu.Unlock()
+	if ok {
+		return k
+	}
+	k = &known[P]{examination: examine(oc.Operation)}
+	if k.size += len(oc.RawQuery); k.size > cachedEntry {
+		return k
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other, ok := c.entries.Get(oc.Operation); ok {
+		return other // found out at the same time
+	}
+	c.entries.Add(oc.Operation, k, k.size)
+	return k
+}
+
+// keep adds a variant to the cache, unless its operation was evicted meanwhile or has
+// as many as it may.
+func (c *planCache[P]) keep(operation *ast.OperationDefinition, k *known[P], values string, made P, fields int) {
+	size := (fields + 1) * fieldBytes
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kept, _ := c.entries.Peek(operation); kept != k || len(k.variants) >= cachedVariants || k.size+size > cachedEntry {
+		return
+	}
+	if _, ok := k.variants[values]; ok {
+		return // made at the same time
+	}
+	if k.variants == nil {
+		k.variants = map[string]P{}
+	}
+	k.variants[values] = made
+	k.size += size
+	c.entries.Resize(operation, k.size)
+}
+
+// examination is what is known of an operation by its document.
+type examination struct {
+	size       int      // an estimate of what it takes, in bytes
+	err        error    // names a directive that is not known here
+	conditions []string // the variables in @skip and @include
+}
+
+func examine(operation *ast.OperationDefinition) examination {
+	w := walk{seen: map[*ast.FragmentDefinition]bool{}}
+	for _, v := range operation.VariableDefinitions {
+		w.size += nodeBytes
+		if v.DefaultValue != nil {
+			w.value(v.DefaultValue)
+		}
+	}
+	w.directives(operation.Directives)
+	w.set(operation.SelectionSet)
+	return w.examination
+}
+
+type walk struct {
+	examination
+	seen map[*ast.FragmentDefinition]bool
+}
+
+func (w *walk) set(set ast.SelectionSet) {
+	for _, s := range set {
+		w.size += nodeBytes
+		switch s := s.(type) {
+		case *ast.Field:
+			w.arguments(s.Arguments)
+			w.directives(s.Directives)
+			w.set(s.SelectionSet)
+		case *ast.InlineFragment:
+			w.directives(s.Directives)
+			w.set(s.SelectionSet)
+		case *ast.FragmentSpread:
+			w.directives(s.Directives)
+			if s.Definition != nil && !w.seen[s.Definition] {
+				w.seen[s.Definition] = true
+				w.directives(s.Definition.Directives)
+				w.set(s.Definition.SelectionSet)
+			}
+		}
+	}
+}
+
+func (w *walk) directives(list ast.DirectiveList) {
+	for _, d := range list {
+		w.size += nodeBytes
+		w.arguments(d.Arguments)
+		if d.Name != "skip" && d.Name != "include" {
+			w.err = fmt.Errorf("the directive @%s is not planned", d.Name)
+			continue
+		}
+		for _, a := range d.Arguments {
+			if a.Value.Kind == ast.Variable {
+				w.conditions = append(w.conditions, a.Value.Raw)
+			}
+		}
+	}
+}
+
+func (w *walk) arguments(list ast.ArgumentList) {
+	for _, a := range list {
+		w.size += nodeBytes
+		w.value(a.Value)
+	}
+}
+
+func (w *walk) value(v *ast.Value) {
+	w.size += nodeBytes
+	for _, child := range v.Children {
+		w.value(child.Value)
 	}
 }

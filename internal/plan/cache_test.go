@@ -1,4 +1,4 @@
-package plancache
+package plan
 
 import (
 	"strconv"
@@ -18,7 +18,7 @@ func made(*graphql.OperationContext) (string, int) { return "made", 1 }
 
 // The cache keeps what was used last, and never more than its bounds.
 func TestCacheIsBounded(t *testing.T) {
-	c := New(made)
+	c := newCache(made)
 	first := operation(10)
 	kept := c.known(first)
 	for range 1_000 {
@@ -43,7 +43,7 @@ func TestCacheIsBounded(t *testing.T) {
 // and not counted for an operation that is gone meanwhile.
 func TestPlansAreBounded(t *testing.T) {
 	const manyFields = 10_000
-	c := New(made)
+	c := newCache(made)
 	var all []*known[string]
 	for range 100 {
 		oc := operation(2)
@@ -88,9 +88,9 @@ func TestMakingHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc.Operations[0].SelectionSet[1].(*ast.FragmentSpread).Definition = doc.Fragments[0] // as validation does
-	var c *Cache[bool]
+	var c *planCache[bool]
 	calls := 0
-	c = New(func(oc *graphql.OperationContext) (bool, int) {
+	c = newCache(func(oc *graphql.OperationContext) (bool, int) {
 		calls++
 		if !c.mu.TryLock() {
 			t.Fatal("the cache is locked")
@@ -101,7 +101,7 @@ func TestMakingHoldsNothing(t *testing.T) {
 	for range 3 {
 		for _, on := range []bool{true, false} {
 			oc := &graphql.OperationContext{Doc: doc, Operation: doc.Operations[0], Variables: map[string]any{"c": on}}
-			if got, err := c.Of(oc); err != nil || got != on {
+			if got, err := c.of(oc); err != nil || got != on {
 				t.Fatal(got, err)
 			}
 		}
@@ -122,8 +122,8 @@ func TestNothingIsMade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := New(func(*graphql.OperationContext) (int, int) { t.Error("made: " + query); return 0, 0 })
-		if _, err := c.Of(&graphql.OperationContext{Doc: doc, Operation: doc.Operations[0]}); err == nil || err.Error() != want {
+		c := newCache(func(*graphql.OperationContext) (int, int) { t.Error("made: " + query); return 0, 0 })
+		if _, err := c.of(&graphql.OperationContext{Doc: doc, Operation: doc.Operations[0]}); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", query, err, want)
 		}
 	}
