@@ -132,12 +132,7 @@ func (s *Store) rememberName(id string, known knownName) {
 
 // noteName keeps the name of who has written, where it is another one than before. Where that
 // fails, the next write does it.
-func (s *Store) noteName(ctx context.Context) {
-	a := actorOf(ctx)
-	op, ok := ctx.Value(operationKey{}).(*operation)
-	if a.Name == "" || !ok {
-		return
-	}
+func (s *Store) noteName(ctx context.Context, op *operation, a Actor) {
 	known, err := s.nameOf(ctx, op, a.ID)
 	if err != nil || known.name == a.Name {
 		return

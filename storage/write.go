@@ -499,8 +499,7 @@ func (s *Store) commit(ctx context.Context, op *operation, ws []driver.Write) (v
 	for i := range ws {
 		s.loaded.forget(ws[i].Collection, ws[i].Key)
 	}
-	switch refused := driver.RefusalOf(err); {
-	case err == nil:
+	if err == nil {
 		s.feed.wake()
 		for _, v := range vs {
 			if v != nil {
@@ -508,8 +507,12 @@ func (s *Store) commit(ctx context.Context, op *operation, ws []driver.Write) (v
 			}
 		}
 		op.reached(at)
-		s.noteName(ctx)
+		if a := actorOf(ctx); a.Name != "" {
+			s.noteName(ctx, op, a)
+		}
 		return vs, at, nil
+	}
+	switch refused := driver.RefusalOf(err); {
 	case isConflict(err):
 		return nil, 0, err
 	case refused != "":

@@ -109,7 +109,7 @@ func (w *writer) apply(r *request) error {
 		in := &r.writes[i]
 		st, v, err := w.writeOne(in, at, ids[i])
 		switch {
-		case driver.CodeOf(err) == driver.CodeInvalid:
+		case err != nil && driver.CodeOf(err) == driver.CodeInvalid:
 			r.err = err
 		case err != nil:
 			return err
