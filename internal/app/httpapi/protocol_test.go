@@ -208,8 +208,7 @@ func TestCredentialsOfPayload(t *testing.T) {
 // later.
 func TestTakenConnectionIsReadOn(t *testing.T) {
 	server, sender := net.Pipe()
-	defer server.Close()
-	defer sender.Close()
+	defer func() { _, _ = server.Close(), sender.Close() }()
 	go func() {
 		_, _ = sender.Write([]byte("with the request, "))
 		_, _ = sender.Write([]byte("later"))
