@@ -146,7 +146,7 @@ func (s *Store) beyond(ctx context.Context, t *Type, at driver.Instant) error {
 
 // pruned is the error of reading a version that is not there any more.
 func (s *Store) pruned(ctx context.Context, t *Type, v *driver.Version) error {
-	earliest, err := s.Earliest(ctx, t, v.Key)
+	earliest, err := s.earliest(ctx, t, v.Key)
 	if err != nil {
 		return err
 	}
@@ -170,9 +170,9 @@ func PrunedError(ctx context.Context, d *Document) error {
 // IsPruned reports whether PrunedError returns one.
 func IsPruned(d *Document) bool { return d != nil && d.v != nil && d.v.Op == driver.OpPruned }
 
-// Earliest returns the least instant from which on the past of a document is complete; 0 where
+// earliest returns the least instant from which on the past of a document is complete; 0 where
 // nothing of it was pruned.
-func (s *Store) Earliest(ctx context.Context, t *Type, key string) (driver.Instant, error) {
+func (s *Store) earliest(ctx context.Context, t *Type, key string) (driver.Instant, error) {
 	v, err := s.lastPruned(ctx, t, key, 0)
 	if err != nil || v == nil {
 		return 0, err
@@ -214,7 +214,7 @@ func (s *Store) complete(ctx context.Context, t *Type, key string, begins driver
 	of, earliest, err := t.Plural, driver.Instant(0), error(nil)
 	if key != "" {
 		of = fmt.Sprintf("%s %q", t.Name, key)
-		earliest, err = s.Earliest(ctx, t, key)
+		earliest, err = s.earliest(ctx, t, key)
 	} else {
 		earliest, err = s.HorizonOf(ctx, t)
 	}
@@ -229,7 +229,7 @@ func (s *Store) complete(ctx context.Context, t *Type, key string, begins driver
 // Earliest is the least instant from which on the document's past is complete.
 func (h *History[T]) Earliest(ctx context.Context) (driver.Instant, error) {
 	s := h.Document.store
-	earliest, err := s.Earliest(ctx, h.t, h.v.Key)
+	earliest, err := s.earliest(ctx, h.t, h.v.Key)
 	if err != nil || earliest != 0 {
 		return earliest, err
 	}

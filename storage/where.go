@@ -197,10 +197,8 @@ func (b *filterBuilder) meta(name string, v any, path string) (driver.Filter, bo
 func (b *filterBuilder) field(f *Field, m map[string]any, at []string, path string, depth int) (driver.Filter, error) {
 	target := driver.Field{Path: at, Kind: f.driverKind()}
 	switch {
-	case f.List && f.Kind == KindObject:
-		return b.objectList(f, target, m, path, depth)
 	case f.List:
-		return b.scalarList(f, target, m, path)
+		return b.list(f, target, m, path, depth)
 	case f.Kind == KindObject:
 		isNull, asked := m["isNull"]
 		rest := m
@@ -221,39 +219,25 @@ func (b *filterBuilder) field(f *Field, m map[string]any, at []string, path stri
 	}
 }
 
-func (b *filterBuilder) objectList(f *Field, target driver.Field, m map[string]any, path string, depth int) (driver.Filter, error) {
+// list is the conditions on a list, all of which hold.
+func (b *filterBuilder) list(f *Field, target driver.Field, m map[string]any, path string, depth int) (driver.Filter, error) {
 	var all driver.And
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		here := path + "." + name
-		if name == "isEmpty" {
-			cond, err := isEmpty(target, m[name], here)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, cond)
-			continue
-		}
-		nested, err := asObject(here, m[name])
-		if err != nil {
-			return nil, err
-		}
-		outer := b.inList
-		b.inList = true
-		inner, err := b.object(f.Object, nested, nil, here, depth+1)
-		b.inList = outer
-		if err != nil {
-			return nil, err
-		}
-		switch name {
-		case "some":
-			all = append(all, driver.Any{Field: target, Filter: inner})
-		case "none":
-			all = append(all, driver.Not{Filter: driver.Any{Field: target, Filter: inner}})
-		case "every":
-			all = append(all, driver.Not{Filter: driver.Any{Field: target, Filter: driver.Not{Filter: inner}}})
+		var cond driver.Filter
+		var err error
+		switch {
+		case name == "isEmpty":
+			cond, err = isEmpty(target, m[name], here)
+		case f.Kind == KindObject:
+			cond, err = b.someObject(f, target, name, m[name], here, depth)
 		default:
-			return nil, badInput("%s: there is no condition of this name; a list of objects has some, none, every and isEmpty", here)
+			cond, err = b.someValue(f, target, name, m[name], here)
 		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, cond)
 	}
 	return all, nil
 }
@@ -270,49 +254,63 @@ func isEmpty(target driver.Field, v any, path string) (driver.Filter, error) {
 	return some, nil
 }
 
-// scalarList is the condition on a list of scalars or references.
-func (b *filterBuilder) scalarList(f *Field, target driver.Field, m map[string]any, path string) (driver.Filter, error) {
-	element := driver.Field{Kind: target.Kind}
-	var all driver.And
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		here := path + "." + name
-		if name == "isEmpty" {
-			cond, err := isEmpty(target, m[name], here)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, cond)
-			continue
-		}
-		values, err := b.operands(f, m[name], here)
-		if err != nil {
-			return nil, err
-		}
-		has := func(vs ...driver.Value) driver.Filter {
-			if len(vs) == 1 {
-				return driver.Any{Field: target, Filter: driver.Compare{Field: element, Op: driver.Eq, Value: vs[0]}}
-			}
-			return driver.Any{Field: target, Filter: driver.In{Field: element, Values: vs}}
-		}
-		switch name {
-		case "has":
-			if len(values) != 1 {
-				return nil, badInput("%s: expected one value, got %d", here, len(values))
-			}
-			all = append(all, has(values...))
-		case "hasAny":
-			all = append(all, has(values...))
-		case "hasNone":
-			all = append(all, driver.Not{Filter: has(values...)})
-		case "hasAll":
-			for _, v := range values {
-				all = append(all, has(v))
-			}
-		default:
-			return nil, badInput("%s: there is no condition of this name; a list has has, hasAny, hasAll, hasNone and isEmpty", here)
-		}
+// someObject is a condition on the objects of a list.
+func (b *filterBuilder) someObject(f *Field, target driver.Field, name string, v any, path string, depth int) (driver.Filter, error) {
+	nested, err := asObject(path, v)
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	outer := b.inList
+	b.inList = true
+	inner, err := b.object(f.Object, nested, nil, path, depth+1)
+	b.inList = outer
+	if err != nil {
+		return nil, err
+	}
+	switch name {
+	case "some":
+		return driver.Any{Field: target, Filter: inner}, nil
+	case "none":
+		return driver.Not{Filter: driver.Any{Field: target, Filter: inner}}, nil
+	case "every":
+		return driver.Not{Filter: driver.Any{Field: target, Filter: driver.Not{Filter: inner}}}, nil
+	default:
+		return nil, badInput("%s: there is no condition of this name; a list of objects has some, none, every and isEmpty", path)
+	}
+}
+
+// someValue is a condition on the elements of a list of scalars or references.
+func (b *filterBuilder) someValue(f *Field, target driver.Field, name string, v any, path string) (driver.Filter, error) {
+	values, err := b.operands(f, v, path)
+	if err != nil {
+		return nil, err
+	}
+	element := driver.Field{Kind: target.Kind}
+	has := func(vs ...driver.Value) driver.Filter {
+		if len(vs) == 1 {
+			return driver.Any{Field: target, Filter: driver.Compare{Field: element, Op: driver.Eq, Value: vs[0]}}
+		}
+		return driver.Any{Field: target, Filter: driver.In{Field: element, Values: vs}}
+	}
+	switch name {
+	case "has":
+		if len(values) != 1 {
+			return nil, badInput("%s: expected one value, got %d", path, len(values))
+		}
+		return has(values...), nil
+	case "hasAny":
+		return has(values...), nil
+	case "hasNone":
+		return driver.Not{Filter: has(values...)}, nil
+	case "hasAll":
+		var all driver.And
+		for _, v := range values {
+			all = append(all, has(v))
+		}
+		return all, nil
+	default:
+		return nil, badInput("%s: there is no condition of this name; a list has has, hasAny, hasAll, hasNone and isEmpty", path)
+	}
 }
 
 // operands converts the values of in, hasAny and the like.
