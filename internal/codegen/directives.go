@@ -9,6 +9,8 @@ import (
 
 	"github.com/sosodev/duration"
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/asof/asof/internal/rule"
 )
 
 // directiveArg says what a directive's argument must be.
@@ -280,4 +282,198 @@ func (k Keep) Metadata() string {
 		return ""
 	}
 	return "Keep: &storage.Keep{" + strings.Join(parts, ", ") + "}"
+}
+
+// Auth is who may do what with a type or a field. Nil lists: everybody; empty ones: nobody.
+type Auth struct {
+	Read, Write, History []string
+	Erase                []string // nil: nobody
+	Rows                 string   // "": all documents
+
+	pos *ast.Position
+}
+
+// auth reads the arguments of @auth.
+func (r *reader) auth(args map[string]*ast.Value) Auth {
+	var a Auth
+	for name, to := range map[string]*[]string{"read": &a.Read, "write": &a.Write, "history": &a.History, "erase": &a.Erase} {
+		if v := args[name]; v != nil {
+			*to = r.roles(name, v)
+		}
+	}
+	if v := args["rows"]; v != nil {
+		a.Rows, a.pos = v.Raw, v.Position
+	}
+	return a
+}
+
+// roles reads a list of strings, or one.
+func (r *reader) roles(name string, v *ast.Value) []string {
+	children := v.Children
+	if v.Kind == ast.StringValue {
+		children = ast.ChildValueList{{Value: v}}
+	} else if v.Kind != ast.ListValue {
+		r.problems.add(v.Position, "@auth(%s:) must be a list of roles, such as [\"editor\"], not %s", name, v)
+	}
+	roles := []string{}
+	for _, child := range children {
+		if child.Value.Kind != ast.StringValue || child.Value.Raw == "" {
+			r.problems.add(v.Position, "@auth(%s:) has %s; a role is a string in quotes, such as \"editor\"", name, child.Value)
+			continue
+		}
+		roles = append(roles, child.Value.Raw)
+	}
+	return roles
+}
+
+// fieldAuth reads the @auth of a field.
+func (r *reader) fieldAuth(def *ast.Definition, f *Field, args map[string]*ast.Value, nested bool) {
+	where := def.Name + "." + f.Name
+	f.Auth = r.auth(args)
+	switch {
+	case nested:
+		r.problems.add(f.pos, "%s: @auth is only possible on @versioned types and their own fields; write it to the field that holds %s", where, def.Name)
+	case args["history"] != nil || args["rows"] != nil || args["erase"] != nil:
+		r.problems.add(f.pos, "%s: @auth(history:), @auth(erase:) and @auth(rows:) belong on the type", where)
+	case f.Auth.Read != nil && (f.NonNull && !f.List || f.Default != ""):
+		r.problems.add(f.pos, "%s: a field with @auth(read:) is absent for others, so it must be nullable and have no @default", where)
+	}
+}
+
+// checkRows checks the rule of a type, once its fields are known.
+func (r *reader) checkRows(d *Document) {
+	if d.Auth.Rows == "" {
+		return
+	}
+	fields := map[string]*Field{}
+	for _, f := range d.Fields {
+		fields[f.Name] = f
+	}
+	e, err := rule.Parse(d.Auth.Rows)
+	if err == nil {
+		err = rule.Check(e, func(name string) (rule.Kind, bool, bool) {
+			f := fields[name]
+			if f == nil {
+				return "", false, false
+			}
+			return f.ruleKind(), f.List, true
+		})
+	}
+	if err != nil {
+		r.problems.add(d.Auth.pos, "%s: @auth(rows: %s): %v", d.Name, quote(d.Auth.Rows), err)
+	}
+}
+
+func (f *Field) ruleKind() rule.Kind {
+	switch {
+	case f.List && f.Default != "":
+		return rule.Other
+	case f.Kind == kindString, f.Kind == kindID, f.Kind == kindEnum, f.Kind == kindRef:
+		return rule.Text
+	case f.Kind == kindInt:
+		return rule.Number
+	case f.Kind == kindBoolean:
+		return rule.Truth
+	}
+	return rule.Other
+}
+
+// Metadata renders it for storage.Type and storage.Field; "" where nothing is said.
+func (a Auth) Metadata() string {
+	var parts []string
+	for _, list := range []struct {
+		name  string
+		roles []string
+	}{{"Read", a.Read}, {"Write", a.Write}, {"History", a.History}, {"Erase", a.Erase}} {
+		if list.roles != nil {
+			parts = append(parts, fmt.Sprintf("%s: %#v", list.name, list.roles))
+		}
+	}
+	if a.Rows != "" {
+		parts = append(parts, "Rows: "+strconv.Quote(a.Rows))
+	}
+	if parts == nil {
+		return ""
+	}
+	return "Auth: storage.Auth{" + strings.Join(parts, ", ") + "}"
+}
+
+// declareCopy reads a field with @copy, and adds it to the document's copies. What it is
+// copied from is found when all fields are known, see copied.
+func (r *reader) declareCopy(d *Document, fd *ast.FieldDefinition) {
+	dirs := r.directives(fd.Directives, "a copied field", "copy", "index", "deprecated")
+	f := &Field{Name: fd.Name, Stored: fd.Name, Description: fd.Description, NonNull: fd.Type.NonNull, Deprecated: deprecated(dirs), typ: fd.Type, pos: fd.Position}
+	_, f.Indexed = dirs["index"]
+	if len(fd.Arguments) > 0 {
+		r.problems.add(fd.Position, "%s.%s: fields of documents take no arguments", d.Name, fd.Name)
+	}
+	if from := dirs["copy"]["from"]; from != nil {
+		f.From = strings.Split(from.Raw, ".")
+		f.Description = strings.Join(append(sentences(f.Description), fmt.Sprintf("It is %s, at the same instant.", from.Raw)), " ")
+		d.Copies = append(d.Copies, f)
+	}
+}
+
+// copied finds what a field is copied from, and returns why it is nothing that can be copied; ""
+// where it can.
+func (d *Document) copied(f *Field) string {
+	wrong := fmt.Sprintf
+	if len(f.From) < 2 {
+		return wrong("name a reference of %s and a field of the document that it refers to, as in \"license.name\"", d.Name)
+	}
+	in, fields, copies := d.Name, d.Fields, d.Copies
+	var ref, source *Field
+	for i, name := range f.From {
+		find := func(list []*Field) *Field {
+			if at := slices.IndexFunc(list, func(f *Field) bool { return f.Name == name }); at >= 0 {
+				return list[at]
+			}
+			return nil
+		}
+		source = find(fields)
+		switch {
+		case source == nil && find(copies) != nil:
+			return wrong("%s.%s is a copy itself, and copies of copies, which could be cycles, are not possible; declare a reference to what holds the value", in, name)
+		case source == nil:
+			return wrong("%s has no field %s", in, name)
+		case i == 0 && source.Kind != kindRef:
+			return wrong("%s.%s is no reference; begin with a field that has @ref", in, name)
+		case source.List:
+			return wrong("%s.%s is a list, and what is copied is one value of one document; filter by %s instead, or store the keys that meet your condition", in, name, name)
+		case i == 0:
+			ref, in, fields, copies = source, source.Ref.Name, source.Ref.Fields, source.Ref.Copies
+		case i < len(f.From)-1 && source.Kind != kindObject:
+			return wrong("%s.%s has no fields that could be copied: one reference is followed, and then nested types", in, name)
+		case i < len(f.From)-1:
+			in, fields, copies = source.Object.Name, source.Object.Fields, nil
+		}
+	}
+	switch {
+	case source.Kind == kindObject || source.Kind == kindRef || source.Kind == kindJSON:
+		return wrong("a %s cannot be copied; copy a scalar or an enum", map[Kind]string{kindObject: "nested type", kindRef: "reference", kindJSON: "JSON value"}[source.Kind])
+	case f.typ.Elem != nil || f.TypeName() != source.TypeName():
+		return wrong("that is %s, and the field %s; write %s", article(source.TypeName()), f.Type(), source.TypeName())
+	case f.NonNull:
+		return wrong("a copy must be nullable, since the document may not exist at the instant that is read; write %s", source.TypeName())
+	case f.Indexed && !(source.Indexed && ref.Indexed):
+		return wrong("documents are found by the indexes of %s.%s and %s.%s: give both @index, or leave it out here", d.Name, ref.Name, in, source.Name)
+	}
+	f.Kind, f.Enum = source.Kind, source.Enum
+	return ""
+}
+
+// Shown are the fields as they are read: the document's own, and then the copied ones.
+func (d *Document) Shown() []*Field { return slices.Concat(d.Fields, d.Copies) }
+
+// CopyMetadata renders a copied field for storage.Type.
+func (f *Field) CopyMetadata() string {
+	return fmt.Sprintf("{Name: %q, From: %s}", f.Name, "[]string{"+strings.Join(quoted(f.From), ", ")+"}")
+}
+
+func quoted(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = strconv.Quote(name)
+	}
+	return out
 }

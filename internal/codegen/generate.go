@@ -12,7 +12,10 @@ import (
 	"text/template"
 
 	"github.com/99designs/gqlgen/api"
+	gqlgen "github.com/99designs/gqlgen/codegen"
 	"github.com/99designs/gqlgen/codegen/config"
+	"github.com/99designs/gqlgen/codegen/templates"
+	"github.com/99designs/gqlgen/plugin"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -175,4 +178,276 @@ func (s files) restore() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Import paths of what generated code uses.
+const (
+	modulePath  = "github.com/asof/asof/"
+	storagePath = modulePath + "storage."
+	scalarPath  = modulePath + "internal/scalar."
+	gqlgenPath  = "github.com/99designs/gqlgen/graphql."
+)
+
+// bindings maps the names of all GraphQL types to Go.
+func (c *Catalogue) bindings() config.TypeMap {
+	m := config.TypeMap{}
+	modelPath := c.modelPath()
+	bind := func(model string, names ...string) {
+		for _, n := range names {
+			m[n] = config.TypeMapEntry{Model: config.StringList{model}}
+		}
+	}
+	for _, s := range []string{"String", "ID", "Int", "Float", "DateTime", "Date", "Decimal", "JSON"} {
+		bind(scalarPath+s, s)
+	}
+	bind(gqlgenPath+"Boolean", "Boolean")
+	bind(storagePath+"Node", "Node")
+	bind(storagePath+"AnyDocument", "Document")
+	bind(modelPath+"Result", "CommitResult")
+	bind(modelPath+"CommitInput", "CommitInput")
+	for _, n := range []string{
+		"VersionInfo", "Actor", "VersionRef", "FieldChange", "ChangeOp", "FieldChangeConnection",
+		"FieldChangeEdge", "FieldBlame", "DocumentDiff", "ChangelogWhere", "EventKind", "Since", "PageInfo", "VersionConflict",
+		"CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup", "DocumentVersionConnection", "DocumentVersionEdge",
+		"EraseInput", "VersionRange", "StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess", "DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge",
+		"VersionTag", "TagVersionInput", "UntagVersionInput", "VersionTagSuccess",
+	} {
+		bind(storagePath+n, n)
+	}
+	m["Actor"] = config.TypeMapEntry{Model: m["Actor"].Model, Fields: map[string]config.TypeMapField{"name": {FieldName: "LatestName"}}}
+	for _, n := range []string{"Operation", "OrderDirection", "ConflictPolicy"} {
+		bind(scalarPath+n, n)
+	}
+	bind(storagePath+"Event", "ChangeEvent")
+	bind(gqlgenPath+"String", "DocumentType")
+	for _, e := range c.Enums {
+		bind(gqlgenPath+"String", e.Name)
+	}
+	for _, o := range c.Objects {
+		bind(modelPath+o.Name, o.Name)
+		m[o.Name] = withFields(m[o.Name], o.Fields)
+	}
+	change := map[string]config.TypeMapField{}
+	for _, d := range c.Documents {
+		c.bindDocument(m, bind, d)
+		for _, verb := range mutationVerbs() {
+			change[strings.ToLower(verb)+d.Name] = config.TypeMapField{FieldName: verb + d.Name}
+		}
+		change["approve"+d.Name+"Draft"] = config.TypeMapField{FieldName: "Approve" + d.Name + "Draft"}
+	}
+	m["ChangeInput"] = config.TypeMapEntry{Model: config.StringList{modelPath + "ChangeInput"}, Fields: change}
+	return m
+}
+
+// modelPath is the import path of the models, as bindings begin.
+func (c *Catalogue) modelPath() string { return c.Root + "/graph/model." }
+
+func (c *Catalogue) bindDocument(m config.TypeMap, bind func(string, ...string), d *Document) {
+	n, modelPath := d.Name, c.modelPath()
+	bind(modelPath+n, n)
+	m[n] = withFields(m[n], d.Fields)
+	for _, f := range d.Copies {
+		m[n].Fields[f.Name] = config.TypeMapField{Resolver: true}
+	}
+	for _, name := range []string{"versions", "changelog", "blame", "diff"} {
+		m[n].Fields[name] = config.TypeMapField{Resolver: true}
+	}
+	bind(modelPath+"Result", "Save"+n+"DraftResult", "Approve"+n+"DraftResult")
+	for _, name := range []string{
+		n + "Draft", n + "DraftConnection", n + "DraftEdge", n + "DraftSuccess", n + "DraftConflict",
+		n + "Connection", n + "Edge", n + "VersionConnection", n + "VersionEdge", n + "Event", n + "Conflict",
+	} {
+		bind(modelPath+name, name)
+	}
+	history := config.TypeMapEntry{Model: config.StringList{modelPath + n + "History"}, Fields: map[string]config.TypeMapField{}}
+	for _, name := range []string{"versions", "changelog", "blame", "diff"} {
+		history.Fields[name] = config.TypeMapField{Resolver: true}
+	}
+	m[n+"History"] = history
+	bind(gqlgenPath+"String", n+"Field", n+"OrderField")
+	bind(storagePath+"OrderInput", n+"Order")
+	success := config.TypeMapEntry{
+		Model:  config.StringList{modelPath + n + "Success"},
+		Fields: map[string]config.TypeMapField{d.Singular: {FieldName: "Document"}},
+	}
+	m["Approve"+n+"DraftSuccess"] = success
+	if d.Erasable() {
+		bind(modelPath+"Result", "Erase"+n+"Result")
+		m["Erase"+n+"Success"] = success
+	}
+	for _, verb := range mutationVerbs() {
+		bind(storagePath+verb+"Input", verb+n+"Input")
+		bind(modelPath+"Result", verb+n+"Result")
+		m[verb+n+"Success"] = success
+	}
+}
+
+// withFields says which method of the model reads which field.
+func withFields(e config.TypeMapEntry, fields []*Field) config.TypeMapEntry {
+	e.Fields = map[string]config.TypeMapField{}
+	for _, f := range fields {
+		if f.IsRef() {
+			e.Fields[f.Name] = config.TypeMapField{Resolver: true}
+			e.Fields[f.KeyName] = config.TypeMapField{FieldName: goName(f.KeyName)}
+			continue
+		}
+		e.Fields[f.Name] = config.TypeMapField{FieldName: goName(f.Name)}
+	}
+	return e
+}
+
+// bindInputs makes every input object that has no Go type of its own opaque
+// for the executor, as a scalar is: it is handed to package storage as a
+// map[string]any, without generated code per field. Only what the executor is
+// generated from changes; clients see the input as it is.
+func bindInputs(models config.TypeMap, schema *ast.Schema) {
+	for name, def := range schema.Types {
+		if def.Kind != ast.InputObject {
+			continue
+		}
+		if _, bound := models[name]; bound {
+			continue
+		}
+		def.Kind, def.Fields, def.Directives = ast.Scalar, nil, nil
+		models[name] = config.TypeMapEntry{Model: config.StringList{scalarPath + "Input"}}
+	}
+}
+
+// resolverFile is where the generated resolvers are, relative to the directory of
+// schema.graphqls.
+const resolverFile = "resolvers/versioned.resolvers.go"
+
+// gqlgenPlugin makes gqlgen generate the executor for a catalogue, and the resolvers.
+type gqlgenPlugin struct{ catalogue *Catalogue }
+
+var (
+	_ plugin.ConfigMutator = (*gqlgenPlugin)(nil)
+	_ plugin.CodeGenerator = (*gqlgenPlugin)(nil)
+	_ plugin.Plugin        = (*gqlgenPlugin)(nil)
+)
+
+// newPlugin returns the plugin for a catalogue.
+func newPlugin(c *Catalogue) *gqlgenPlugin { return &gqlgenPlugin{catalogue: c} }
+
+// Name is the plugin's name in messages of gqlgen.
+func (p *gqlgenPlugin) Name() string { return "asof" }
+
+// MutateConfig binds the types of the schema to Go.
+func (p *gqlgenPlugin) MutateConfig(cfg *config.Config) error {
+	bindInputs(cfg.Models, cfg.Schema)
+	return nil
+}
+
+// GenerateCode writes the resolvers. It also has the fields of an object resolved one after another,
+// but for the root fields of a query: they come from bytes in memory, and references
+// are loaded for all documents of a list at once, so that goroutines gain nothing.
+func (p *gqlgenPlugin) GenerateCode(data *gqlgen.Data) error {
+	for _, o := range data.Objects {
+		o.DisableConcurrency = o.DisableConcurrency || !o.Root
+	}
+	objects, err := p.resolverObjects(data)
+	if err != nil {
+		return err
+	}
+	text, err := readTemplate("resolvers.go.tmpl")
+	if err != nil {
+		return err
+	}
+	return templates.Render(templates.Options{
+		PackageName: "resolvers",
+		Filename:    resolverFile,
+
+		GeneratedHeader: true,
+		Template:        text,
+		Data:            map[string]any{"Objects": objects, "Root": p.catalogue.Root},
+		Packages:        data.Config.Packages,
+	})
+}
+
+// resolverObject is a type with fields that need resolvers.
+type resolverObject struct {
+	*gqlgen.Object
+	Receiver string
+	Fields   []resolverField
+}
+
+// resolverField is a field that needs a resolver, and the expression that it returns.
+type resolverField struct {
+	*gqlgen.Field
+	Body string
+}
+
+func (p *gqlgenPlugin) resolverObjects(data *gqlgen.Data) ([]resolverObject, error) {
+	bodies := p.catalogue.resolverBodies()
+	var out []resolverObject
+	for _, o := range data.Objects {
+		if !o.HasResolvers() {
+			continue
+		}
+		ro := resolverObject{Object: o, Receiver: templates.LcFirst(o.Name) + "Resolver"}
+		for _, f := range o.Fields {
+			if !f.IsResolver || strings.HasPrefix(f.Name, "__") {
+				continue
+			}
+			body, ok := bodies[o.Name+"."+f.Name]
+			if !ok {
+				return nil, fmt.Errorf("%s.%s: package storage or the models do not have what the field is bound to", o.Name, f.Name)
+			}
+			ro.Fields = append(ro.Fields, resolverField{Field: f, Body: body})
+		}
+		out = append(out, ro)
+	}
+	return out, nil
+}
+
+// resolverBodies are the expressions that resolvers return, by type and field.
+func (c *Catalogue) resolverBodies() map[string]string {
+	page := "first, after, last, before"
+	bodies := map[string]string{
+		"Query.node":      "r.store.Node(ctx, id)",
+		"Query.nodes":     "scalar.Nodes(ctx, r.store, ids)",
+		"Query.changelog": "r.store.Changelog(ctx, where, " + page + ")",
+
+		"Subscription.changes": "r.store.Changes(ctx, where, since)",
+		"Query.changeGroup":    "r.store.ChangeGroup(ctx, id)",
+		"Mutation.commit":      "storage.Commit(ctx, r.store, input)",
+	}
+	for _, d := range c.Documents {
+		collection := "r.collections." + goName(d.Plural)
+		bodies["Query."+d.Singular] = collection + ".State(ctx, key, asOf, version, draft, tag)"
+		bodies["Query."+d.Plural] = collection + ".Page(ctx, where, orderBy, " + page + ", asOf, tag)"
+		bodies["Query."+d.Singular+"History"] = collection + ".History(ctx, key)"
+		bodies["Subscription."+d.Singular+"Changed"] = collection + ".DocumentChanged(ctx, key, since)"
+		bodies["Subscription."+d.Plural+"Changed"] = collection + ".DocumentsChanged(ctx, where, since)"
+		bodies["Query."+d.Singular+"Draft"] = collection + ".Draft(ctx, id)"
+		bodies["Query."+d.Singular+"Drafts"] = collection + ".Drafts(ctx, where, " + page + ")"
+		for _, verb := range []string{"Start", "Save", "Approve", "Discard"} {
+			bodies["Mutation."+strings.ToLower(verb)+d.Name+"Draft"] = collection + "." + verb + "Draft(ctx, input)"
+		}
+		bodies["Mutation.tag"+d.Name+"Version"] = collection + ".TagVersion(ctx, input)"
+		bodies["Mutation.untag"+d.Name+"Version"] = collection + ".UntagVersion(ctx, input)"
+		for _, verb := range mutationVerbs() {
+			bodies["Mutation."+strings.ToLower(verb)+d.Name] = collection + "." + verb + "(ctx, input)"
+		}
+		bodies["Mutation.erase"+d.Name] = collection + ".Erase(ctx, input)"
+		for name, document := range map[string]string{d.Name: "obj.Base()", d.Name + "History": "obj.Document"} {
+			bodies[name+".versions"] = collection + ".Versions(ctx, " + document + ", from, to, author, fields, " + page + ")"
+			bodies[name+".changelog"] = "r.store.DocumentChangelog(ctx, " + document + ", fields, author, from, to, " + page + ")"
+			bodies[name+".blame"] = "r.store.Blame(ctx, " + document + ", fields)"
+			bodies[name+".diff"] = "r.store.Diff(ctx, " + document + ", from, to)"
+		}
+		for _, f := range d.Copies {
+			name, _ := accessor(f.Kind)
+			bodies[d.Name+"."+f.Name] = fmt.Sprintf("dataloader.Copy(ctx, r.store, obj.Base(), %q, (*storage.Object).Opt%s)", f.Name, name)
+		}
+		for _, f := range d.Refs() {
+			load := "dataloader.Ref"
+			if f.List {
+				load = "scalar.Refs"
+			}
+			bodies[d.Name+"."+f.Name] = fmt.Sprintf("%s(ctx, r.collections.%s, obj.Base(), model.%s, asOf)",
+				load, goName(f.Ref.Plural), fieldIndex(d.Name, f))
+		}
+	}
+	return bodies
 }
