@@ -319,3 +319,68 @@ func testCopiesOfManyDocuments(t *testing.T) {
 		}
 	}
 }
+
+// ascending are the keys of a list of all, by one field.
+func (e *env) ascending(field string, at *driver.Instant, where object) (keys string) {
+	e.t.Helper()
+	for _, p := range must(e.projects.Page(e.begin(), where, []*storage.OrderInput{{Field: field}}, nil, nil, nil, nil, at, nil))(e.t).Nodes {
+		keys += p.Key()
+	}
+	return keys
+}
+
+// Lists are by what the sources read as today, and not by what was erased.
+func TestCopiesOfEarlierForms(t *testing.T) {
+	types := copyTypes()
+	types[1].Auth.Erase = []string{"privacy"}
+	types[1].Fields[2].Was.Enum = map[string]string{"GRATIS": "FREE"}
+	types[1].Fields[3].Was.Members = []string{"fee"}
+	e := newEnvOf(t, types, nil)
+	for key, data := range map[string]string{"x": `{"kind":"GRATIS","fee":"3"}`, "y": `{"kind":"PAID","terms":{"fee":"2"}}`, "z": `{"title":"z","fee":"1"}`} {
+		e.load("tags", key, data)
+		e.load("software", "of-"+key+" ", `{"lic":"`+key+`"}`)
+	}
+	before := e.clock.advance(time.Microsecond)
+	e.clock.advance(time.Microsecond)
+	for _, c := range []struct{ got, want string }{
+		{e.ascending("fee", nil, nil), "of-z of-y of-x "},
+		{e.ascending("kind", nil, nil), "of-z of-x of-y "},
+		{e.ascending("key", nil, object{"kind": object{"eq": "FREE"}}), "of-x "},
+		{e.ascending("key", nil, object{"fee": object{"lt": "3"}}), "of-y of-z "},
+		{e.ascending("licenseName", nil, nil), "of-x of-y of-z "},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %s, want %s", c.got, c.want)
+		}
+	}
+	must(e.tags.Erase(e.by("eve", nil, "privacy"), storage.EraseInput{Key: "x", ExpectedVersion: 1, Reason: "r", Paths: []string{"/terms/fee", "/kind"}}))(t)
+	for _, at := range []*driver.Instant{nil, &before} {
+		if got := e.ascending("fee", at, nil) + e.ascending("kind", at, nil) + e.ascending("key", at, object{"kind": object{"isNull": true}}); got != "of-x of-z of-y "+"of-x of-z of-y "+"of-x of-z " {
+			t.Errorf("after the erasure: %s", got)
+		}
+	}
+}
+
+// Documents may copy from those of their own type, also from themselves.
+func TestCopiesFromTheSameType(t *testing.T) {
+	types := copyTypes()
+	types[0].Fields = []storage.Field{{Name: "parent", Kind: storage.KindRef, Ref: "Project", Indexed: true}, {Name: "name", Kind: storage.KindString, Indexed: true}}
+	types[0].Copies = []storage.Copy{{Name: "parentName", From: []string{"parent", "name"}}}
+	e := newEnvOf(t, types, nil)
+	w := &written{e, map[string]int64{}, map[string]string{}}
+	for _, c := range []struct {
+		docs map[string]string
+		want string
+	}{
+		{map[string]string{"a": `{"name":"2","parent":"a"}`, "b": `{"name":"1","parent":"a"}`, "c": `{"parent":"b"}`}, "cab"},
+		{map[string]string{"b": `{"name":"3","parent":"c"}`}, "bac"},
+		{map[string]string{"c": `{"name":"4","parent":"b"}`}, "acb"},
+		{map[string]string{"a": ""}, "cb"},
+		{map[string]string{"d": `{"name":"d","parent":"a"}`}, "dcb"},
+	} {
+		w.commit("software", c.docs)
+		if got := e.ascending("parentName", nil, nil); got != c.want {
+			t.Errorf("after %v: %s, want %s", c.docs, got, c.want)
+		}
+	}
+}

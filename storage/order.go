@@ -87,7 +87,10 @@ func position(d *Document, orders []driver.Order) driver.Position {
 	p := driver.Position{Key: d.v.Key}
 	for _, o := range orders {
 		v := d.v.Meta(o.Field.Meta)
-		if o.Field.Meta == driver.MetaNone {
+		switch {
+		case len(o.Field.Path) > 1: // of what is copied from it
+			v = sortValue(o.Field.Kind, &Field{Kind: KindDate}, valueAt(d.v.Data, o.Field.Path))
+		case o.Field.Meta == driver.MetaNone:
 			i := d.typ.byStored[o.Field.Path[0]]
 			v = sortValue(o.Field.Kind, &d.typ.Fields[i], d.stored(i))
 		}

@@ -230,3 +230,32 @@ func TestComparisonsEndWithTheContext(t *testing.T) {
 		}
 	}
 }
+
+// Conditions of which one must hold are ranges of an index where all are about it, and so is the
+// absence of a value.
+func TestRangesOfAnIndex(t *testing.T) {
+	s := benchStore(t, Options{Sync: SyncOff})
+	licence := driver.Field{Path: []string{"licence"}, Kind: driver.KindString}
+	is := func(value string) driver.Filter { return driver.Compare{Field: licence, Op: driver.Eq, Value: value} }
+	null := driver.Not{Filter: driver.Present{Field: licence}}
+	stars := driver.Compare{Field: driver.Field{Path: []string{"stars"}, Kind: driver.KindInt}, Op: driver.Eq, Value: int64(1)}
+	tag := driver.Any{Field: driver.Field{Path: []string{"tags"}}, Filter: driver.Compare{Field: driver.Field{Kind: driver.KindString}, Op: driver.Eq, Value: "t"}}
+	for _, c := range []struct {
+		filter driver.Filter
+		want   int // ranges
+		point  bool
+	}{
+		{null, 1, true},
+		{driver.Present{Field: licence}, 1, false},
+		{driver.Or{is("b"), null, is("a"), is("b")}, 3, true},
+		{driver.Not{Filter: driver.Or{is("b"), null}}, 2, false},
+		{driver.Or{is("a"), stars}, 0, false},
+		{driver.Or{tag, tag}, 0, false},
+		{driver.Or{}, 0, false},
+	} {
+		a, _ := s.byName[benchCollection].accessOfOne(c.filter)
+		if len(a.ranges) != c.want || c.want > 0 && a.ranges[0].point() != c.point {
+			t.Errorf("%v: %q", c.filter, a.ranges)
+		}
+	}
+}
