@@ -3,6 +3,7 @@ package plan_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -186,5 +187,32 @@ func TestPrunedReferences(t *testing.T) {
 	if !strings.HasPrefix(got, `{"projects":{"nodes":[{"key":"a","tags":[null,{"key":"y",`) || !strings.Contains(got, `"now":[{"key":"x"}`) ||
 		strings.Count(got, "HISTORY_PRUNED") != 2 || !strings.Contains(got, `"path":["projects","nodes",0,"tags",0]`) {
 		t.Error(got)
+	}
+}
+
+// A copied field is that of the source at the instant of the document: null where there is none, and,
+// where it was pruned, with the error.
+func TestCopiedFields(t *testing.T) {
+	p := newPair(
+		t, version{"platforms", "p", 10, `{"name":"old"}`}, version{"platforms", "q", 10, `{"name":"Q"}`},
+		version{"readings", "a", 12, `{"platform":"p"}`}, version{"readings", "b", 12, `{"platform":"q"}`}, version{"readings", "c", 12, `{}`}, version{"readings", "d", 12, `{"platform":"gone"}`},
+		version{"platforms", "p", 20, `{"name":"new"}`}, version{"platforms", "q", 20, `{"description":"without a name"}`}, version{"platforms", "p", 30, ""},
+	)
+	shown := func(at int) string {
+		return p.compare(fmt.Sprintf(`{ readings(asOf: "1970-01-01T00:00:00.0000%dZ") { nodes { platformName } } }`, at), "", "")
+	}
+	for at, want := range map[int][4]string{15: {`"old"`, `"Q"`, "null", "null"}, 20: {`"new"`, "null", "null", "null"}, 35: {"null", "null", "null", "null"}} {
+		text := `{"readings":{"nodes":[{"platformName":` + strings.Join(want[:], `},{"platformName":`) + `}]}}`
+		if got := shown(at); !strings.HasPrefix(got, text) || strings.Contains(got, "error") {
+			t.Errorf("as of %d: %s", at, got)
+		}
+	}
+	if err := p.engine.Rewrite(t.Context(), "platforms", "p", []driver.Version{{Number: 1, Op: driver.OpPruned, Deleted: true}}); err != nil {
+		t.Fatal(err)
+	}
+	got := shown(15)
+	if !strings.HasPrefix(got, `{"readings":{"nodes":[{"platformName":null},{"platformName":"Q"}`) || !strings.Contains(got, "HISTORY_PRUNED") ||
+		!strings.Contains(got, `"path":["readings","nodes",0,"platformName"]`) {
+		t.Errorf("when it was pruned: %s", got)
 	}
 }
