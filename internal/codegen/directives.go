@@ -85,6 +85,9 @@ func (r *reader) directiveArgs(d *ast.Directive, spec directiveSpec) map[string]
 		given[a.Name] = true
 		i := slices.IndexFunc(spec.args, func(s directiveArg) bool { return s.name == a.Name })
 		switch {
+		case d.Name == "copy" && a.Name == "keep":
+			r.problems.add(a.Position, "@copy(keep: %s): no copy is kept; the field is read where it is, so that it is never old and nothing has to refresh it: leave keep out; for the value at the time of writing, declare a field without @copy, and write it with the document", a.Value)
+			continue
 		case i < 0:
 			r.problems.add(a.Position, "@%s has no argument %q; %s", d.Name, a.Name, argumentNames(spec))
 			continue
