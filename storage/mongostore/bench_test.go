@@ -140,3 +140,42 @@ func BenchmarkCommit(b *testing.B) {
 		})
 	}
 }
+
+// Rewriting a whole history part by part, as an erasure does.
+//
+//	go test -run - -bench Rewrite -benchtime 3x ./storage/mongostore
+func BenchmarkRewrite(b *testing.B) {
+	const part = 128
+	s := newBench(b)
+	ctx := b.Context()
+	for _, n := range []int64{5_000, 20_000, 40_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			key := fmt.Sprint(n, " versions")
+			for from := range n / 1000 {
+				vs := make([]driver.Version, 1000)
+				for i := range vs {
+					number := 1000*int(from) + i + 1
+					vs[i] = driver.Version{Collection: "tools", Key: key, RecordedAt: driver.Instant(number), Op: driver.OpImport, Author: "ada", Data: benchData(number)}
+				}
+				if _, err := s.Load(ctx, vs); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				for from := int64(1); from < n; from += part {
+					var vs []driver.Version
+					q := &driver.LogQuery{Collections: []string{"tools"}, Keys: []string{key}, FromNumber: from, ToNumber: n, Limit: part}
+					for v, err := range s.Log(ctx, q) {
+						if err != nil {
+							b.Fatal(err)
+						}
+						vs = append(vs, driver.Version{Number: v.Number, Op: v.Op, Author: v.Author, Data: v.Data})
+					}
+					if err := s.Rewrite(ctx, "tools", key, vs); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}

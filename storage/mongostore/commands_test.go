@@ -31,6 +31,16 @@ var update = flag.Bool("update", false, "write what the tests see into their gol
 type recorder struct {
 	mu       sync.Mutex
 	commands []bson.D
+	returned atomic.Int64 // documents
+}
+
+func (r *recorder) succeeded(_ context.Context, e *event.CommandSucceededEvent) {
+	for _, batch := range []string{"firstBatch", "nextBatch"} {
+		if list, ok := e.Reply.Lookup("cursor", batch).ArrayOK(); ok {
+			values, _ := list.Values()
+			r.returned.Add(int64(len(values)))
+		}
+	}
 }
 
 func (r *recorder) started(_ context.Context, e *event.CommandStartedEvent) {

@@ -175,7 +175,7 @@ func TestPlans(t *testing.T) {
 		since    = nameOf(t, "current.at", "_id", "current.v", "current.del")
 		last     = nameOf(t, "current.at", "-_id")
 		inPrev   = nameOf(t, "prev.at")
-		byNumber = nameOf(t, "k", "n")
+		byNumber = nameOf(t, "k", "n", "last")
 		byTime   = nameOf(t, "k", "from", "to")
 		around   = nameOf(t, "to", "from")
 		changed  = []string{since, last, around}

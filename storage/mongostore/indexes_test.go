@@ -69,7 +69,7 @@ func TestIndexes(t *testing.T) {
 		t.Errorf("of documents (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"k n", "k from to", "to from", "vs.x.stars.i", "vs.x.tags.l.s", "vs." + long,
+		"k n last", "k from to", "to from", "vs.x.stars.i", "vs.x.tags.l.s", "vs." + long,
 	}, keysOf(t, history)); diff != "" {
 		t.Errorf("of the overflow (-want +got):\n%s", diff)
 	}

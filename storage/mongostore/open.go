@@ -427,7 +427,7 @@ func (c *collection) indexes(declared []driver.Index) (main, history []mongo.Ind
 		sparse(index("current." + loadedField)), // what was loaded since
 	}
 	history = []mongo.IndexModel{
-		index("k", "n"),          // a version by number
+		index("k", "n", "last"),  // a version by number, which is in n to last: of other runs nothing is read
 		index("k", "from", "to"), // a version at an instant
 		index("to", "from"),      // all versions at an instant
 	}

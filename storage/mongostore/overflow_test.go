@@ -29,7 +29,7 @@ func openOverflowing(t *testing.T, b Bounds) *Store {
 func openRecorded(t *testing.T, b Bounds, sent *recorder) *Store {
 	t.Helper()
 	ctx := t.Context()
-	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI(t)).SetMonitor(&event.CommandMonitor{Started: sent.started}))
+	client, err := mongo.Connect(options.Client().ApplyURI(mongotest.URI(t)).SetMonitor(&event.CommandMonitor{Started: sent.started, Succeeded: sent.succeeded}))
 	if err != nil {
 		t.Fatal(err)
 	}

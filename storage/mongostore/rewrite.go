@@ -1,12 +1,12 @@
 package mongostore
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
@@ -71,7 +71,7 @@ func (c *collection) rewriteRuns(ctx context.Context, key string, vs []driver.Ve
 		{Key: "n", Value: bson.D{{Key: "$lte", Value: vs[len(vs)-1].Number}}},
 		{Key: "last", Value: bson.D{{Key: "$gte", Value: vs[0].Number}}},
 	}, options.Find().SetProjection(bson.D{{Key: "n", Value: 1}, {Key: "vs", Value: 1}}))
-	found := 0
+	found, changed, b := 0, int64(0), &bulk{store: c.store, target: c.history}
 	err = each(ctx, cursor, err, func(raw bson.Raw) error {
 		first, hasFirst := raw.Lookup("n").Int64OK()
 		list, isList := raw.Lookup("vs").ArrayOK()
@@ -82,7 +82,7 @@ func (c *collection) rewriteRuns(ctx context.Context, key string, vs []driver.Ve
 		if err != nil {
 			return layoutError(c.name, key, "a run is not a list of versions")
 		}
-		filter, set := byRun(key, first), bson.D(nil)
+		filter, set, bytes := byRun(key, first), bson.D(nil), int64(0)
 		for i, value := range stored {
 			n, ok := slices.BinarySearchFunc(vs, first+int64(i), func(v driver.Version, number int64) int { return int(v.Number - number) })
 			if !ok {
@@ -95,24 +95,28 @@ func (c *collection) rewriteRuns(ctx context.Context, key string, vs []driver.Ve
 			found++
 			v, place := &vs[n], "vs."+strconv.Itoa(i)
 			if v.Seal != nil {
-				if !bytes.Equal(v.Seal, r.Seal) {
+				if !slices.Equal(v.Seal, r.Seal) {
 					continue
 				}
 				filter = append(filter, bson.E{Key: place + ".s", Value: bson.Binary{Data: v.Seal}})
 			}
 			r.Seal = seal.Rewritten(&r.Version, v)
 			r.Op, r.Deleted, r.Author, r.Message, r.Group, r.Changed, r.Data = v.Op, v.Deleted, v.Author, v.Message, v.Group, v.Changed, v.Data
-			set = append(set, bson.E{Key: place, Value: embedded(encodeVersion(r))})
+			encoded := encodeVersion(r)
+			set, bytes = append(set, bson.E{Key: place, Value: embedded(encoded)}), bytes+int64(len(encoded))
 		}
 		if len(set) == 0 {
 			return nil
 		}
-		result, err := c.history.UpdateOne(ctx, filter, bson.D{{Key: "$set", Value: set}})
-		if err == nil && result.MatchedCount == 0 {
-			err = driver.Errorf(driver.CodeUnavailable, "%s %q: its versions were rewritten at the same time", c.name, key)
-		}
-		return err
+		changed++
+		return b.add(ctx, mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(bson.D{{Key: "$set", Value: set}}), bytes)
 	})
+	if err == nil {
+		err = b.flush(ctx)
+	}
+	if err == nil && b.found < changed {
+		err = driver.Errorf(driver.CodeUnavailable, "%s %q: its versions were rewritten at the same time", c.name, key)
+	}
 	if err == nil && found < len(vs) {
 		err = layoutError(c.name, key, "versions before the current one are in no run")
 	}

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -59,4 +62,78 @@ func TestNothingIsLeftOfWhatIsRewritten(t *testing.T) {
 	if n := left(); n != 0 {
 		t.Errorf("%d documents still hold it", n)
 	}
+}
+
+// Who rewrites a history part by part, as an erasure does, reads each document as often, however long it is.
+func TestRewritingIsLinear(t *testing.T) {
+	const short, part = 200, 50
+	work := func(versions int64) (commands, documents int64) {
+		var sent recorder
+		ctx, s := t.Context(), openRecorded(t, Bounds{Versions: 10}, &sent)
+		if _, err := loadAgain(ctx, s, imported("go", 0, versions)); err != nil {
+			t.Fatal(err)
+		}
+		sent.take()
+		sent.returned.Store(0)
+		for from := int64(1); from < versions; from += part {
+			var vs []driver.Version
+			for v, err := range s.Log(ctx, &driver.LogQuery{Collections: []string{"tools"}, Keys: []string{"go"}, FromNumber: from, ToNumber: versions, Limit: part}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				vs = append(vs, driver.Version{Number: v.Number, Op: v.Op, Data: []byte(`{}`)})
+			}
+			if err := s.Rewrite(ctx, "tools", "go", vs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		documents = sent.returned.Load()
+		for _, command := range sent.take() {
+			commands++
+			if filter, ok := memberOf(command, "filter").(bson.D); ok && command[0].Value == "tools.history" {
+				documents += inVain(t, s.collections["tools"], filter)
+			}
+		}
+		checkAll(t, s)
+		return commands, documents
+	}
+	commands, documents := work(short)
+	moreCommands, moreDocuments := work(4 * short)
+	t.Logf("%d versions: %d commands read %d documents; %d: %d, %d", short, commands, documents, 4*short, moreCommands, moreDocuments)
+	if moreCommands > 5*commands || moreDocuments > 5*documents {
+		t.Errorf("four times the versions: %d commands instead of %d read %d documents instead of %d", moreCommands, commands, moreDocuments, documents)
+	}
+}
+
+// inVain is how many runs a server reads for a filter and does not return: an index says too little about them. It takes
+// the index that says most.
+func inVain(t *testing.T, c *collection, filter bson.D) int64 {
+	t.Helper()
+	count := func(filter bson.D) int64 {
+		n, err := c.history.CountDocuments(t.Context(), filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	least := int64(math.MaxInt64)
+	_, indexes := c.indexes(nil)
+	for _, index := range keysOf(t, indexes) {
+		fields := strings.Fields(index)
+		var bounds func(bson.D) bson.A
+		bounds = func(filter bson.D) (all bson.A) {
+			for _, e := range filter {
+				if list, ok := e.Value.(bson.A); ok && e.Key == "$and" {
+					for _, condition := range list {
+						all = append(all, bounds(condition.(bson.D))...)
+					}
+				} else if slices.Contains(fields, e.Key) {
+					all = append(all, bson.D{e})
+				}
+			}
+			return all
+		}
+		least = min(least, count(bson.D{{Key: "$and", Value: append(bounds(filter), bson.D{})}}))
+	}
+	return least - count(filter)
 }
