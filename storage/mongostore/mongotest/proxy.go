@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/wiremessage"
 )
 
 // Answer is what a Proxy does with a command.
@@ -275,8 +276,8 @@ func (m *message) rewritten(change func(bson.Raw) bson.D) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked := message{id: m.to, op: opMsg}
-	if m.op == opReply {
+	asked := message{id: m.to, op: wiremessage.OpMsg}
+	if m.op == wiremessage.OpReply {
 		asked.op = opQuery
 	}
 	whole, err := asked.reply(change(document))
@@ -285,7 +286,7 @@ func (m *message) rewritten(change func(bson.Raw) bson.D) ([]byte, error) {
 	}
 	binary.LittleEndian.PutUint32(whole[4:], uint32(m.id)) // which replies of a stream go by
 	if m.moreToCome() {
-		binary.LittleEndian.PutUint32(whole[headerSize:], flagMoreToCome)
+		binary.LittleEndian.PutUint32(whole[headerSize:], uint32(wiremessage.MoreToCome))
 	}
 	return whole, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/wiremessage"
 )
 
 // Transactions lets a server without them pose as the primary of a replica set with
@@ -119,7 +120,18 @@ func (x *Transactions) carryOut(c Command) (bson.D, error) {
 	if err := bson.Unmarshal(c.Body, &command); err != nil {
 		return nil, err
 	}
-	command = append(command, c.message.sequences()...)
+	_, lists := c.message.sections()
+	for name, documents := range lists {
+		list := make(bson.A, len(documents))
+		for i, raw := range documents {
+			var document bson.D
+			if err := bson.Unmarshal(raw, &document); err != nil {
+				return nil, err
+			}
+			list[i] = document
+		}
+		command = append(command, bson.E{Key: name, Value: list})
+	}
 	switch {
 	case c.Name == "commitTransaction":
 		return x.commit(id)
@@ -347,7 +359,7 @@ func (x *Transactions) ask(command bson.D) (bson.D, error) {
 	if member(command, "$db") == nil { // the first hello
 		command = append(command, bson.E{Key: "$db", Value: "admin"})
 	}
-	sent, err := (&message{op: opMsg}).reply(command)
+	sent, err := (&message{op: wiremessage.OpMsg}).reply(command)
 	if err != nil {
 		return nil, err
 	}

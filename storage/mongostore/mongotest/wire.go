@@ -2,23 +2,19 @@ package mongotest
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/wiremessage"
 )
 
 // Messages of MongoDB's wire protocol, as far as a client and a server of today
 // exchange them: OP_MSG, and OP_QUERY with OP_REPLY for the first hello.
 const (
-	opReply = 1
-	opQuery = 2004
-	opMsg   = 2013
-
-	flagChecksum   = 1 << 0
-	flagMoreToCome = 1 << 1
+	opQuery = wiremessage.OpCode(2004)
 
 	headerSize  = 16
 	longestWire = 48_000_000 + headerSize // maxMessageSizeBytes
@@ -27,7 +23,7 @@ const (
 // message is one message, whole, as it came.
 type message struct {
 	id, to int32 // its own number, and that of the message that it answers
-	op     int32
+	op     wiremessage.OpCode
 	whole  []byte
 }
 
@@ -36,19 +32,14 @@ func readMessage(r io.Reader) (*message, error) {
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return nil, err
 	}
-	size := int32(binary.LittleEndian.Uint32(header[0:]))
+	size, id, to, op, _, _ := wiremessage.ReadHeader(header[:])
 	if size < headerSize || size > longestWire {
 		return nil, fmt.Errorf("a message of %d bytes", size)
 	}
 	whole := make([]byte, size)
 	copy(whole, header[:])
-	if _, err := io.ReadFull(r, whole[headerSize:]); err != nil {
-		return nil, err
-	}
-	return &message{
-		id: int32(binary.LittleEndian.Uint32(header[4:])), to: int32(binary.LittleEndian.Uint32(header[8:])),
-		op: int32(binary.LittleEndian.Uint32(header[12:])), whole: whole,
-	}, nil
+	_, err := io.ReadFull(r, whole[headerSize:])
+	return &message{id: id, to: to, op: op, whole: whole}, err
 }
 
 var errMalformed = errors.New("a malformed message")
@@ -56,68 +47,54 @@ var errMalformed = errors.New("a malformed message")
 // moreToCome reports whether the sender expects no reply, or sends another
 // reply to the same command.
 func (m *message) moreToCome() bool {
-	return m.op == opMsg && len(m.whole) >= headerSize+4 && binary.LittleEndian.Uint32(m.whole[headerSize:])&flagMoreToCome != 0
+	return m.op == wiremessage.OpMsg && wiremessage.IsMsgMoreToCome(m.whole)
 }
 
 // document is the command or the reply that a message carries; what an OP_MSG
 // has in sections of their own is left out.
 func (m *message) document() (bson.Raw, error) {
-	body := m.whole[headerSize:]
-	switch m.op {
-	case opMsg:
-		return sectionZero(body)
-	case opQuery: // flags, a name that ends with NUL, two numbers
-		if len(body) < 4 {
-			return nil, errMalformed
+	var doc bsoncore.Document
+	ok := false
+	switch rest := m.whole[headerSize:]; m.op {
+	case wiremessage.OpMsg:
+		doc, _ = m.sections()
+		ok = doc != nil
+	case opQuery: // flags, a name that ends with NUL, and two numbers
+		_, rest, ok = bytes.Cut(rest[min(4, len(rest)):], []byte{0})
+		if ok = ok && len(rest) >= 8; ok {
+			doc, _, ok = bsoncore.ReadDocument(rest[8:])
 		}
-		end := bytes.IndexByte(body[4:], 0)
-		if end < 0 || len(body) < 4+end+1+8 {
-			return nil, errMalformed
+	case wiremessage.OpReply:
+		if ok = len(rest) >= 20; ok { // flags, cursor, and two numbers
+			doc, _, ok = wiremessage.ReadReplyDocument(rest[20:])
 		}
-		return firstDocument(body[4+end+1+8:])
-	case opReply: // flags, cursor, two numbers
-		if len(body) < 20 {
-			return nil, errMalformed
-		}
-		return firstDocument(body[20:])
 	default:
-		return nil, fmt.Errorf("a message of the unknown kind %d", m.op)
 	}
+	if !ok {
+		return nil, errMalformed
+	}
+	return bson.Raw(doc), nil
 }
 
-// sectionZero finds the document of an OP_MSG among its sections.
-func sectionZero(body []byte) (bson.Raw, error) {
-	if len(body) < 4 {
-		return nil, errMalformed
-	}
-	rest := body[4:]
-	if binary.LittleEndian.Uint32(body)&flagChecksum != 0 && len(rest) >= 4 {
-		rest = rest[:len(rest)-4]
-	}
-	for len(rest) > 5 {
-		kind := rest[0]
-		rest = rest[1:]
-		size := int(int32(binary.LittleEndian.Uint32(rest)))
-		if size < 5 || size > len(rest) {
-			return nil, errMalformed
+// sections are the document of an OP_MSG, and the lists of documents that it has beside.
+func (m *message) sections() (document bsoncore.Document, lists map[string][]bsoncore.Document) {
+	lists = make(map[string][]bsoncore.Document)
+	_, rest, ok := wiremessage.ReadMsgFlags(m.whole[headerSize:])
+	for ok && len(rest) > 0 {
+		var kind wiremessage.SectionType
+		switch kind, rest, ok = wiremessage.ReadMsgSectionType(rest); {
+		case ok && kind == wiremessage.SingleDocument:
+			document, rest, ok = wiremessage.ReadMsgSectionSingleDocument(rest)
+		case ok && kind == wiremessage.DocumentSequence:
+			var name string
+			var list []bsoncore.Document
+			name, list, rest, ok = wiremessage.ReadMsgSectionDocumentSequence(rest)
+			lists[name] = list
+		default: // a checksum
+			ok = false
 		}
-		if kind == 0 {
-			return rest[:size], nil
-		}
-		rest = rest[size:]
 	}
-	return nil, errMalformed
-}
-
-func firstDocument(b []byte) (bson.Raw, error) {
-	if len(b) < 5 {
-		return nil, errMalformed
-	}
-	size := int(int32(binary.LittleEndian.Uint32(b)))
-	if size < 5 || size > len(b) {
-		return nil, errMalformed
-	}
-	return b[:size], nil
+	return document, lists
 }
 
 // reply is a message that answers another with a document.
@@ -126,18 +103,11 @@ func (m *message) reply(document any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	op := int32(opMsg)
-	body := append([]byte{0, 0, 0, 0, 0}, doc...) // no flags, section 0
+	op, body := wiremessage.OpMsg, wiremessage.AppendMsgSectionType(wiremessage.AppendMsgFlags(nil, 0), wiremessage.SingleDocument)
 	if m.op == opQuery {
-		op = opReply
-		body = append(make([]byte, 16), 1, 0, 0, 0) // one document
-		body = append(body, doc...)
+		op, body = wiremessage.OpReply, wiremessage.AppendReplyNumberReturned(make([]byte, 16), 1)
 	}
-	head := binary.LittleEndian.AppendUint32(nil, uint32(headerSize+len(body)))
-	head = binary.LittleEndian.AppendUint32(head, uint32(m.id))
-	head = binary.LittleEndian.AppendUint32(head, uint32(m.id))
-	head = binary.LittleEndian.AppendUint32(head, uint32(op))
-	return append(head, body...), nil
+	return append(append(wiremessage.AppendHeader(nil, int32(headerSize+len(body)+len(doc)), m.id, m.id, op), body...), doc...), nil
 }
 
 // Command is what a client asks of a server.
@@ -181,36 +151,6 @@ func (m *message) command() (Command, error) {
 		}
 	}
 	return Command{Name: first.Key(), Body: body, Bytes: len(m.whole), message: m}, nil
-}
-
-// sequences are the lists of documents that an OP_MSG has in sections of their own.
-func (m *message) sequences() (lists bson.D) {
-	if m.op != opMsg {
-		return nil
-	}
-	for rest := m.whole[headerSize+4:]; len(rest) > 5; {
-		kind, size := rest[0], int(binary.LittleEndian.Uint32(rest[1:]))
-		if size < 5 || size >= len(rest) {
-			break
-		}
-		section := rest[5 : 1+size]
-		rest = rest[1+size:]
-		if kind != 1 {
-			continue
-		}
-		name, documents, _ := bytes.Cut(section, []byte{0})
-		var list bson.A
-		for len(documents) > 0 {
-			raw, err := firstDocument(documents)
-			var document bson.D
-			if err != nil || bson.Unmarshal(raw, &document) != nil {
-				return nil
-			}
-			list, documents = append(list, document), documents[len(raw):]
-		}
-		lists = append(lists, bson.E{Key: string(name), Value: list})
-	}
-	return lists
 }
 
 // Failure is the document with which a server says that a command failed.
