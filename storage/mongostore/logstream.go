@@ -411,8 +411,9 @@ func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, o
 		return nil, false, err
 	}
 	if opened {
-		if late, err = l.c.loadedOver(ctx, l.since, later); late || err != nil {
-			return nil, late, err
+		// A load says when it is before it writes.
+		if loaded, err := l.c.store.loaded(ctx); loaded > l.since || err != nil {
+			return nil, err == nil, err
 		}
 	}
 	still := bson.D{before, {Key: "to", Value: bson.D{{Key: "$gt", Value: int64(l.since)}}}}
@@ -426,28 +427,4 @@ func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, o
 		}
 	}
 	return found, false, nil
-}
-
-// loadedOver reports whether versions were loaded after an instant that may follow
-// others. They may be superseded by commits since then.
-func (c *collection) loadedOver(ctx context.Context, since driver.Instant, committed bool) (bool, error) {
-	than := bson.D{{Key: "$gt", Value: int64(since)}}
-	places := []struct {
-		in     *mongo.Collection
-		filter bson.D
-	}{
-		{c.main, bson.D{{Key: "current." + loadedField, Value: than}, {Key: "current.v", Value: bson.D{{Key: "$gt", Value: int64(1)}}}}},
-		{c.main, bson.D{{Key: "current.at", Value: than}, {Key: "prev." + loadedField, Value: than}}},
-		{c.history, bson.D{{Key: "to", Value: than}, {Key: "vs." + loadedField, Value: than}}},
-	}
-	if !committed {
-		places = places[:1]
-	}
-	for _, p := range places {
-		err := p.in.FindOne(ctx, p.filter, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Err()
-		if !errors.Is(err, mongo.ErrNoDocuments) {
-			return err == nil, err
-		}
-	}
-	return false, nil
 }

@@ -74,11 +74,16 @@ func (s *Store) Now(ctx context.Context) (driver.Instant, error) {
 func (s *Store) Loaded(ctx context.Context) (driver.Instant, error) {
 	ctx, done := s.bounded(ctx)
 	defer done()
+	at, err := s.loaded(ctx)
+	return at, wrap(err, "reading when the last load was")
+}
+
+func (s *Store) loaded(ctx context.Context) (driver.Instant, error) {
 	var stored struct {
-		Loaded int64 `bson:"loaded"`
+		Loaded driver.Instant `bson:"loaded"`
 	}
 	err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: storeID}}).Decode(&stored)
-	return driver.Instant(stored.Loaded), wrap(err, "reading when the last load was")
+	return stored.Loaded, err
 }
 
 // Settle implements driver.Engine.
