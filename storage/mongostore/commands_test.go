@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -95,8 +94,7 @@ func shown(t *testing.T, command bson.D, keys indexKeys) (text string, bounded b
 }
 
 // TestCommands holds the commands that each kind of call sends against a
-// golden file, so that a change of how an index is used is seen, and their number
-// against the table in docs/mongodb.md. The first stage of each is bounded by an
+// golden file, so that a change of how an index is used is seen. The first stage of each is bounded by an
 // index, but where the call says otherwise; those of the present leave the history
 // alone, and none fetches what filters see.
 func TestCommands(t *testing.T) {
@@ -202,7 +200,7 @@ func TestCommands(t *testing.T) {
 	tools := s.collections["tools"]
 	main, history := tools.indexes(declared)
 	indexes := indexKeysOf(t, tools, main, history)
-	var seen, table strings.Builder
+	var seen strings.Builder
 	for _, c := range []struct {
 		name string
 		call func()
@@ -275,7 +273,6 @@ func TestCommands(t *testing.T) {
 		recorded.take()
 		c.call()
 		commands := recorded.take()
-		fmt.Fprintf(&table, "| %s | %d |\n", c.name, len(commands))
 		fmt.Fprintf(&seen, "=== %s\n", c.name)
 		all := false
 		for _, command := range commands {
@@ -293,7 +290,6 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s: it reads a whole collection: %t, want %t", c.name, all, c.all)
 		}
 	}
-	documented(t, "call", table.String())
 	// What is left of a deadline depends on how fast the machine is, and on when the end of
 	// a flight's life.
 	differs := regexp.MustCompile(`"(maxTimeMS|\$date|base64)": (\d+|"[^"]*")`)
@@ -331,91 +327,4 @@ func fetches(command bson.D, name string) bool {
 		named = named || member == name
 	}
 	return out != named
-}
-
-// documented holds a table against the one with the same head in docs/mongodb.md.
-func documented(t *testing.T, head, table string) {
-	t.Helper()
-	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "mongodb.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`\| ` + head + ` \| commands \|\n\|---\|---\|\n((?:\|.*\|\n)*)`).FindSubmatch(manual)
-	if found == nil {
-		t.Fatalf("docs/mongodb.md has no table with the head %q", head)
-	}
-	if diff := cmp.Diff(string(found[1]), table); diff != "" {
-		t.Errorf("the table in docs/mongodb.md (-documented +counted):\n%s", diff)
-	}
-}
-
-// How many commands calls take where several servers agree on instants, held against
-// the table in docs/mongodb.md. What waits for others on a slow machine is left out by
-// trying several times: it only adds.
-func TestCommandsOfSeveralServers(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
-	proxy, behind, _ := pair(ctx, t, Options{timing: unending})
-	var mu sync.Mutex
-	count := 0
-	proxy.Set(func(c mongotest.Command) mongotest.Answer {
-		if !c.Hello() {
-			mu.Lock()
-			count++
-			mu.Unlock()
-		}
-		return mongotest.Pass()
-	})
-	writes := 0
-	var table strings.Builder
-	for _, call := range []struct {
-		name string
-		call func() error
-	}{
-		{"the instant of a request", func() error {
-			_, err := behind.Now(ctx)
-			return err
-		}},
-		{"a create", func() error {
-			writes++
-			_, err := driver.CommitOne(ctx, behind, write(fmt.Sprint("k", writes), fmt.Sprint(writes), 0))
-			return err
-		}},
-		{"an update on a version that this server read or wrote last", func() error {
-			writes++
-			key := fmt.Sprint("u", writes)
-			if _, err := driver.CommitOne(ctx, behind, write(key, fmt.Sprint(writes, " first"), 0)); err != nil {
-				return err
-			}
-			mu.Lock()
-			count = 0
-			mu.Unlock()
-			_, err := driver.CommitOne(ctx, behind, write(key, fmt.Sprint(writes), 1))
-			return err
-		}},
-		{"a current document", func() error {
-			_, err := behind.Get(ctx, "things", []driver.Ref{{Key: "k1", At: driver.Forever}}, nil)
-			return err
-		}},
-	} {
-		const tries = 20
-		least := 0
-		for range tries {
-			mu.Lock()
-			count = 0
-			mu.Unlock()
-			if err := call.call(); driver.CodeOf(err) == driver.CodeUnavailable {
-				continue // the machine is slow
-			} else if err != nil {
-				t.Fatalf("%s: %v", call.name, err)
-			}
-			mu.Lock()
-			if least == 0 || count < least {
-				least = count
-			}
-			mu.Unlock()
-		}
-		fmt.Fprintf(&table, "| %s | %d |\n", call.name, least)
-	}
-	documented(t, "with several servers", table.String())
 }

@@ -97,8 +97,6 @@ type part struct {
 	head *head   // that it is based on; nil: no document
 	r    *record // the version that the last attempt makes; nil where it only compares
 	made *head   // what follows on head then
-	// ended is the version that an attempt moved to the overflow to supersede it.
-	ended *head
 }
 
 // attempt tries once. The timeout bounds how long it waits for a commit time. It returns
@@ -208,6 +206,9 @@ func (p *part) change(ctx context.Context, f *flight) (g guarded, still bool, er
 	}
 	p.r.Seal = seal.New(before, &p.r.Version, w.Schema)
 	current := encodeVersion(p.r)
+	if len(current) > maxStored {
+		return g, false, invalidf("%s %q: the new version %s", w.Collection, w.Key, isTooLargeText)
+	}
 	g.bytes = int64(len(current))
 	set := bson.D{{Key: "current", Value: embedded(current)}}
 	p.made = &head{record: *p.r}
@@ -227,24 +228,17 @@ func (p *part) change(ctx context.Context, f *flight) (g guarded, still bool, er
 			return g, false, err
 		}
 		versions := append(prev, old)
-		gone, err := p.c.overflow(ctx, b, w.Key, versions, b.cut(versions, p.made.size, len(current)), true)
+		gone, err := p.c.overflow(ctx, b, w.Key, prev, b.cut(versions, p.made.size))
 		if err != nil {
 			return g, false, err
 		}
 		kept := versions[gone:]
-		if len(kept) == 0 {
-			p.ended = h
-		}
 		p.made.n, p.made.size = int64(len(kept)), sizeOf(kept)
 		set = append(set, bson.E{Key: "n", Value: p.made.n}, bson.E{Key: "size", Value: p.made.size})
-		if len(kept) == 0 {
-			g.change = bson.D{{Key: "$set", Value: append(set, bson.E{Key: "prev", Value: bson.A{}})}}
-		} else {
-			// Versions that have moved are removed at the front; the others are not sent again.
-			g.change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{
-				{Key: "$each", Value: raws(versions[len(versions)-1:])}, {Key: "$slice", Value: -p.made.n},
-			}}}}}
-		}
+		// Versions that have moved are removed at the front; the others are not sent again.
+		g.change = bson.D{{Key: "$set", Value: set}, {Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{
+			{Key: "$each", Value: raws([]superseded{old})}, {Key: "$slice", Value: -p.made.n},
+		}}}}}
 	}
 	return g, true, nil
 }
@@ -335,50 +329,15 @@ func (t *committing) resolve(life context.Context) ([]*driver.Version, error) {
 	return nil, nil
 }
 
-// run makes the writes, see try. Then it corrects the ends of superseded versions in the
-// overflow, if another attempt superseded them than the one that moved them last.
+// run repeats attempts until the outcome is certain. After an attempt with an unknown
+// outcome, the next one has the same condition: it holds for at most one attempt, and
+// the versions which that made are found by the writes' IDs.
 func (t *committing) run(life context.Context) ([]*driver.Version, error) {
 	defer func() {
 		if life.Err() == nil { // else they stay in flight until others evict them
 			t.s.clock.end(t.uncertain...)
 		}
 	}()
-	vs, err := t.try(life)
-	for i, p := range t.parts {
-		if p.ended == nil || vs == nil && driver.CodeOf(err) != driver.CodeConflict {
-			continue
-		}
-		var made *driver.Version
-		if vs != nil {
-			made = vs[i]
-		}
-		ctx, cancel := context.WithTimeout(life, attemptTimeout)
-		if err := retryTimeouts(ctx, func() error { return p.end(ctx, made) }); err != nil {
-			t.s.logger.Error("the end of a version may be wrong; asof check tells", "collection", p.c.name, "key", p.w.Key, "version", p.ended.Number, "error", err)
-		}
-		cancel()
-	}
-	return vs, err
-}
-
-// end sets when a version ended that was moved to the overflow before it was superseded:
-// several writes may have moved it, with different times, of which one
-// superseded it, with the version made or with another.
-func (p *part) end(ctx context.Context, made *driver.Version) error {
-	if made == nil || made.Number != p.ended.Number+1 {
-		found, err := p.c.get(ctx, []driver.Ref{{Key: p.w.Key, Number: p.ended.Number + 1}})
-		if err != nil || found[0] == nil {
-			return err
-		}
-		made = &found[0].Version
-	}
-	return p.c.endRun(ctx, supersede(&p.ended.record, made.RecordedAt), p.w.Key)
-}
-
-// try repeats attempts until the outcome is certain. After an attempt with an unknown
-// outcome, the next one has the same condition: it holds for at most one attempt, and
-// the versions which that made are found by the writes' IDs.
-func (t *committing) try(life context.Context) ([]*driver.Version, error) {
 	blind, most := true, maxUncertain // blind: the first attempt needs no reading
 	for _, p := range t.parts {
 		p.head = p.c.cached(p.w.Key, p.w.Expected)

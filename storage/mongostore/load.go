@@ -214,19 +214,22 @@ func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
 	}
 	r.Seal = sealed
 	if tooLarge(r) {
-		return false, refuse("%s %q: the version of %s is too large for MongoDB, which takes 16 MB with what searches look at; divide the document", v.Collection, v.Key, v.RecordedAt)
+		return false, refuse("%s %q: the version of %s %s", v.Collection, v.Key, v.RecordedAt, isTooLargeText)
 	}
 	d.added = append(d.added, r)
 	return true, nil
 }
 
-// Bounds of one version as it is stored, in bytes: what a document of MongoDB may
-// have, less what is around it; and the JSON that is in it whatever it says:
-// of two bytes, a digit in a list, come 60 at most.
+// Bounds of one version as it is stored, in bytes: a document of MongoDB has room for two,
+// the current one and the one before, and what is around them; and the JSON that is in it
+// whatever it says: of two bytes, a digit in a list, come 60 at most.
 const (
-	maxStored    = 16<<20 - 64<<10
+	maxDocument  = 16 << 20
+	maxStored    = maxDocument/2 - 256<<10
 	surelyStored = maxStored / 64
 )
+
+const isTooLargeText = "is too large for MongoDB, which takes 16 MB for two versions with what searches look at; divide the document"
 
 // tooLarge reports whether MongoDB does not take a version.
 func tooLarge(r *record) bool {

@@ -60,7 +60,7 @@ type loadPart struct {
 	prev  []superseded // of the document before, where it was read
 	chain []superseded // what they add to prev
 	made  *head        // that they make
-	// current is made, encoded; alone: with the history it would be too large
+	// current is made, encoded; alone: with what is in prev it would be too large
 	// for one document, so that goes to the overflow first, as in a commit.
 	current bson.Raw
 	alone   bool
@@ -129,7 +129,7 @@ func (g *loadGroup) write(ctx context.Context) error {
 	var over []*toOverflow
 	for _, p := range g.parts {
 		versions := append(p.prev, p.chain...)
-		if n := p.bounds().cut(versions, p.made.size, len(p.current)); n > 0 {
+		if n := p.bounds().cut(versions, p.made.size); n > 0 {
 			over = append(over, &toOverflow{p, versions, n})
 		}
 	}
@@ -138,8 +138,6 @@ func (g *loadGroup) write(ctx context.Context) error {
 	}
 	trim := &bulk{store: g.c.store, target: g.c.main}
 	for _, m := range over {
-		kept := m.versions[m.n:]
-		m.made.n, m.made.size = int64(len(kept)), sizeOf(kept)
 		if err := trim.add(ctx, m.trim(), 0); err != nil {
 			return err
 		}
@@ -179,7 +177,6 @@ func (g *loadGroup) commit(ctx context.Context, f *flight) error {
 		}
 		p.plan()
 		if p.alone && len(p.added) > 1 {
-			// Only what a document has had goes to the overflow before the commit.
 			p.added, done = p.added[:1], errRest
 			p.plan()
 		}
@@ -191,10 +188,10 @@ func (g *loadGroup) commit(ctx context.Context, f *flight) error {
 	var alone []*toOverflow
 	for _, p := range g.parts {
 		if p.alone {
-			if gone := append(p.prev, p.chain...); len(gone) > 0 {
-				alone = append(alone, &toOverflow{p, gone, len(gone)})
+			if len(p.prev) > 0 {
+				alone = append(alone, &toOverflow{p, p.prev, len(p.prev)})
 			}
-			p.prev, p.chain, p.made.n, p.made.size = nil, nil, 0, 0
+			p.prev, p.made.n, p.made.size = nil, int64(len(p.chain)), sizeOf(p.chain)
 		}
 	}
 	if err := g.overflow(ctx, alone); err != nil {
@@ -261,7 +258,7 @@ func (p *loadPart) plan() {
 	}
 	p.made.n += int64(len(p.chain))
 	p.current = encodeVersion(&p.made.record)
-	p.alone = p.made.size+int64(len(p.current)) > int64(p.c.bounds.together)
+	p.alone = p.made.size+int64(len(p.current)) > maxDocument-64<<10
 }
 
 // bounds are those of the history beside what will be current.
@@ -286,23 +283,26 @@ func (p *loadPart) commit(f *flight) mongo.WriteModel {
 	}
 	condition := unmade(p.key)
 	if p.head != nil {
-		condition = guard(p.key, p.head.Number, p.head.RecordedAt)
+		condition = append(guard(p.key, p.head.Number, p.head.RecordedAt), bson.E{Key: "n", Value: p.head.n})
 	}
 	change := bson.D{{Key: "$set", Value: fields}}
 	if p.alone {
-		change = bson.D{{Key: "$set", Value: append(fields, bson.E{Key: "prev", Value: bson.A{}})}}
+		change = bson.D{{Key: "$set", Value: append(fields, bson.E{Key: "prev", Value: raws(p.chain)})}}
 	} else if len(p.chain) > 0 {
 		change = append(change, bson.E{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{{Key: "$each", Value: raws(p.chain)}}}}})
 	}
 	return mongo.NewUpdateOneModel().SetFilter(append(condition, f.inTime())).SetUpdate(change)
 }
 
-// trim drops from prev what is in the overflow, unless another version was
-// committed since: then it is there twice until the next time.
-func (p *loadPart) trim() mongo.WriteModel {
-	return mongo.NewUpdateOneModel().SetFilter(guard(p.key, p.made.Number, p.made.RecordedAt)).SetUpdate(bson.D{
-		{Key: "$set", Value: bson.D{{Key: "n", Value: p.made.n}, {Key: "size", Value: p.made.size}}},
-		{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{{Key: "$each", Value: bson.A{}}, {Key: "$slice", Value: -p.made.n}}}}},
+// trim drops from prev what is in the overflow, unless it is not as it was: then it is
+// there twice until the next time.
+func (m *toOverflow) trim() mongo.WriteModel {
+	as := append(guard(m.key, m.made.Number, m.made.RecordedAt), bson.E{Key: "n", Value: m.made.n})
+	kept := m.versions[m.n:]
+	m.made.n, m.made.size = int64(len(kept)), sizeOf(kept)
+	return mongo.NewUpdateOneModel().SetFilter(as).SetUpdate(bson.D{
+		{Key: "$set", Value: bson.D{{Key: "n", Value: m.made.n}, {Key: "size", Value: m.made.size}}},
+		{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{{Key: "$each", Value: bson.A{}}, {Key: "$slice", Value: -m.made.n}}}}},
 	})
 }
 
@@ -390,7 +390,7 @@ func (g *loadGroup) overflow(ctx context.Context, list []*toOverflow) error {
 func (g *loadGroup) follow(ctx context.Context, m *toOverflow) error {
 	ctx, cancel := g.c.store.step(ctx)
 	defer cancel()
-	n, err := g.c.overflow(ctx, m.bounds(), m.key, m.versions, m.n, false)
+	n, err := g.c.overflow(ctx, m.bounds(), m.key, m.versions, m.n)
 	m.n = n
 	return err
 }

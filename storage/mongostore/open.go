@@ -27,8 +27,6 @@ import (
 type Bounds struct {
 	Versions int // default 64
 	Bytes    int // as stored, or the size of a few versions if that is more; default 32 KB
-
-	together int // how large a document may get by what stays in prev; 0: maxTogether
 }
 
 // The default bounds.
@@ -215,18 +213,6 @@ func retryConnection(ctx context.Context, do func() error) error {
 	}
 }
 
-// retryTimeouts repeats an idempotent function until the context ends if it timed out, and
-// a few times if the connection broke.
-func retryTimeouts(ctx context.Context, do func() error) error {
-	for {
-		err := retryConnection(ctx, do)
-		if err == nil || ctx.Err() != nil || !mongo.IsTimeout(err) {
-			return err
-		}
-		pause(ctx, firstPause)
-	}
-}
-
 // step returns the context of one command of several, with the store's timeout.
 func (s *Store) step(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.timeout)
@@ -238,9 +224,6 @@ func (s *Store) newCollection(name string, b Bounds) *collection {
 	}
 	if b.Bytes <= 0 {
 		b.Bytes = defaultBytes
-	}
-	if b.together == 0 {
-		b.together = maxTogether
 	}
 	base := collectionName(name)
 	return &collection{
@@ -424,7 +407,6 @@ func (c *collection) indexes(declared []driver.Index) (main, history []mongo.Ind
 		index("current.at", "_id", "current.v", "current.del"), // what changed since; the log; how many there are, see Stats
 		index("current.at", "-_id"),                            // what changed last, by key at one time
 		index("prev.at"),
-		sparse(index("current." + loadedField)), // what was loaded since
 	}
 	history = []mongo.IndexModel{
 		index("k", "n", "last"),  // a version by number, which is in n to last: of other runs nothing is read
@@ -454,12 +436,6 @@ func (c *collection) indexes(declared []driver.Index) (main, history []mongo.Ind
 
 // maxIndexes is how many indexes MongoDB lets a collection have, besides that of _id.
 const maxIndexes = 63
-
-// sparse limits an index to the documents that have the field.
-func sparse(m mongo.IndexModel) mongo.IndexModel {
-	m.Options.SetSparse(true)
-	return m
-}
 
 // index returns an index on fields; a minus before the name means descending.
 func index(fields ...string) mongo.IndexModel {

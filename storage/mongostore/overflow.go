@@ -29,10 +29,6 @@ func supersede(r *record, to driver.Instant) superseded {
 	return superseded{raw: encodeVersion(&old), number: old.Number, from: old.RecordedAt, to: to}
 }
 
-// maxTogether is how large a document with its prev may get, in bytes. A server takes
-// 16 MB.
-const maxTogether = 14 << 20
-
 // When prev would exceed its bounds, 1/keepShare of them stays: the less stays, the
 // more seldom versions move, and the less an update rewrites.
 const keepShare = 4
@@ -46,25 +42,20 @@ const (
 
 // beside are the bounds of the history beside a current version of a size in bytes.
 func (b Bounds) beside(current int) Bounds {
-	b.Bytes = max(b.Bytes, min(fewVersions*current, mostOfFew, b.together-current))
+	b.Bytes = max(b.Bytes, min(fewVersions*current, mostOfFew))
 	return b
 }
 
 // cut returns how many of the superseded versions move to the overflow, oldest first: none
 // if all may stay in prev, otherwise so many that the rest takes a part of each
-// bound. The last one stays in any case, unless the document would become too large:
-// its end is not certain before the commit that supersedes it, and versions in a run
-// are corrected only in rare cases.
-func (b Bounds) cut(versions []superseded, size int64, current int) int {
+// bound. The last one stays in any case: its end is not certain before the commit that
+// supersedes it, and what is in a run is.
+func (b Bounds) cut(versions []superseded, size int64) int {
 	if len(versions) <= b.Versions && size <= int64(b.Bytes) {
 		return 0
 	}
-	least := 1
-	if last := len(versions) - 1; last < 0 || len(versions[last].raw)+current > b.together {
-		least = 0
-	}
 	kept := versions
-	for len(kept) > max(least, b.Versions/keepShare) || len(kept) > least && size > int64(b.Bytes)/keepShare {
+	for len(kept) > max(1, b.Versions/keepShare) || len(kept) > 1 && size > int64(b.Bytes)/keepShare {
 		size -= int64(len(kept[0].raw))
 		kept = kept[1:]
 	}
@@ -123,12 +114,10 @@ func byRun(key string, first int64) bson.D {
 	return bson.D{{Key: "_id", Value: runID(key, first)}, {Key: "k", Value: encodeString(key)}}
 }
 
-// overflow writes the first n versions into runs, one command for each, and returns
-// how many versions are in runs. If a run exists already, of a server that was stopped
-// before its commit, its versions count, up to all of the given ones, so that no two
-// runs have the same version. The end of the last one is that of the attempt to commit,
-// of which several may be in flight.
-func (c *collection) overflow(ctx context.Context, b Bounds, key string, versions []superseded, n int, attempt bool) (moved int, err error) {
+// overflow writes the first n versions, of which all have ended, into runs, one command for
+// each, and returns how many are in runs. If a run exists already, of a server that was
+// stopped before its commit, its versions count, so that no two runs have the same version.
+func (c *collection) overflow(ctx context.Context, b Bounds, key string, versions []superseded, n int) (moved int, err error) {
 	for moved < n {
 		run := b.runs(versions[moved:n])[0]
 		_, err := c.history.InsertOne(ctx, runOf(key, run))
@@ -147,54 +136,10 @@ func (c *collection) overflow(ctx context.Context, b Bounds, key string, version
 		case last < first:
 			return 0, layoutError(c.name, key, "a run of the overflow ends before it begins")
 		}
-		has := int(last-first) + 1
-		end := moved + has
-		if end > len(versions) { // the run has later versions, so this write is too late
-			moved += max(len(run), min(has, len(versions)-1-moved))
-			continue
-		}
-		if err := c.correctRun(ctx, key, versions[moved:end], attempt && end == len(versions)); err != nil {
-			return 0, err
-		}
-		moved = end
+		// A run that goes on has later versions, and this write is too late.
+		moved += min(int(last-first)+1, len(versions)-moved)
 	}
 	return moved, nil
-}
-
-// correctRun sets the end of the last version in a run that exists already. The run has
-// the same versions, since versions never change, except for the end of the last one:
-// it may be of an attempt to commit that was to supersede that version at another time
-// and did not. If several attempts of one commit may be in flight, the latest counts.
-func (c *collection) correctRun(ctx context.Context, key string, run []superseded, several bool) error {
-	first, last := run[0], run[len(run)-1]
-	other := "$ne"
-	if several {
-		other = "$lt"
-	}
-	_, err := c.history.ReplaceOne(ctx, append(byRun(key, first.number),
-		bson.E{Key: "last", Value: last.number}, bson.E{Key: "to", Value: bson.D{{Key: other, Value: int64(last.to)}}}), runOf(key, run))
-	return err
-}
-
-// endRun sets the end of the last version in a run, if it was written there by an attempt
-// with another time than the one that superseded it.
-func (c *collection) endRun(ctx context.Context, old superseded, key string) error {
-	ends := bson.D{{Key: "last", Value: old.number}, {Key: "to", Value: bson.D{{Key: "$ne", Value: int64(old.to)}}}}
-	var found struct {
-		First int64 `bson:"n"`
-	}
-	err := c.history.FindOne(ctx, append(bson.D{{Key: "k", Value: encodeString(key)}}, ends...), options.FindOne().SetProjection(bson.D{{Key: "n", Value: 1}})).Decode(&found)
-	switch {
-	case errors.Is(err, mongo.ErrNoDocuments):
-		return nil
-	case err != nil:
-		return err
-	}
-	_, err = c.history.UpdateOne(ctx, append(byRun(key, found.First), ends...), bson.D{{Key: "$set", Value: bson.D{
-		{Key: "to", Value: int64(old.to)},
-		{Key: "vs." + strconv.FormatInt(old.number-found.First, 10), Value: embedded(old.raw)},
-	}}})
-	return err
 }
 
 // lastOfRun returns the number of the last version in the run that begins with a

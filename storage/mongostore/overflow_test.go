@@ -161,7 +161,7 @@ func TestRunIsThere(t *testing.T) {
 	commitMore(t, s, 1, 9, 0)
 	_, prev := readPrev(ctx, t, c)
 	wide := s.newCollection("tools", Bounds{Versions: 64})
-	if n, err := wide.overflow(ctx, wide.bounds, "go", prev, len(prev), true); err != nil || n != 8 {
+	if n, err := wide.overflow(ctx, wide.bounds, "go", prev, len(prev)); err != nil || n != 8 {
 		t.Fatal(n, err)
 	}
 	commitMore(t, s, 10, 24, 0)
@@ -169,65 +169,6 @@ func TestRunIsThere(t *testing.T) {
 	all := slices.Concat(append(slices.Clone(got.Runs), got.Prev)...)
 	if diff := cmp.Diff(numbersFrom(1, 23), all); diff != "" {
 		t.Errorf("the versions in runs and prev, %v (-want +got):\n%s", got, diff)
-	}
-}
-
-// A server was lost before a commit that had moved the current version as well, behind
-// others. It stays where it is, and ends when it ends.
-func TestCurrentVersionIsInRun(t *testing.T) {
-	const before, after = 3, 9
-	s := openOverflowing(t, Bounds{Versions: before})
-	ctx, c := t.Context(), s.collections["tools"]
-	commitMore(t, s, 1, before, 0)
-	h, prev := readPrev(ctx, t, c)
-	lost := append(prev, supersede(&h.record, h.RecordedAt+1))
-	if n, err := c.overflow(ctx, c.bounds, "go", lost, before, true); err != nil || n != before {
-		t.Fatal(n, err)
-	}
-	c.bounds.Versions = before - 1 // or other bounds for what is larger
-	commitMore(t, s, before+1, after, 0)
-	got, _, _, _ := readPlaces(t, s)
-	all := slices.Concat(append(slices.Clone(got.Runs), got.Prev)...)
-	if diff := cmp.Diff(numbersFrom(1, after-1), all); diff != "" {
-		t.Errorf("the versions in runs and prev, %v (-want +got):\n%s", got, diff)
-	}
-	checkAll(t, s)
-}
-
-// Of attempts to supersede a version that moves at once, the last says when it ended.
-func TestLastAttemptEndsRun(t *testing.T) {
-	s := openOverflowing(t, Bounds{})
-	ctx, c := t.Context(), s.collections["tools"]
-	commitMore(t, s, 1, 1, 0)
-	h, err := c.readHead(ctx, "go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, second := h.RecordedAt+5, h.RecordedAt+9
-	for _, attempt := range []struct {
-		name     string
-		at, want driver.Instant
-	}{
-		{"the first", first, first},
-		{"the second", second, second},
-		{"the second again", second, second},
-		{"the first, which was delayed", first, second},
-	} {
-		if n, err := c.overflow(ctx, c.bounds, "go", []superseded{supersede(&h.record, attempt.at)}, 1, true); err != nil || n != 1 {
-			t.Fatalf("%s: %d, %v", attempt.name, n, err)
-		}
-		var run struct {
-			To       driver.Instant `bson:"to"`
-			Versions []struct {
-				To driver.Instant `bson:"to"`
-			} `bson:"vs"`
-		}
-		if err := c.history.FindOne(ctx, bson.D{{Key: "k", Value: "go"}}).Decode(&run); err != nil {
-			t.Fatal(err)
-		}
-		if len(run.Versions) != 1 || run.To != attempt.want || run.Versions[0].To != attempt.want {
-			t.Errorf("%s: the run is %+v, want its end at %d", attempt.name, run, attempt.want)
-		}
 	}
 }
 

@@ -55,7 +55,7 @@ func (c *collection) emptyPrev(ctx context.Context, h *head, number int64) (bool
 	if err != nil || !still || int64(len(prev)) != h.n {
 		return false, err
 	}
-	if _, err := c.overflow(ctx, c.bounds, h.Key, prev, len(prev), false); err != nil {
+	if _, err := c.overflow(ctx, c.bounds, h.Key, prev, len(prev)); err != nil {
 		return false, err
 	}
 	result, err := c.main.UpdateOne(ctx, append(guard(h.Key, h.Number, h.RecordedAt), bson.E{Key: "n", Value: h.n}),

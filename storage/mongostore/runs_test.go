@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,8 +19,7 @@ import (
 )
 
 // A server with smaller bounds was lost when it had written some runs, before it
-// dropped their versions, one of them with an end that did not come true. However
-// versions move later, none is in two runs, and each ends when it ended.
+// dropped their versions. However versions move later, none is in two runs.
 func TestRunsAreLeftBehind(t *testing.T) {
 	const before, after = 30, 90
 	for _, test := range []struct {
@@ -54,13 +54,7 @@ func TestRunsAreLeftBehind(t *testing.T) {
 			c := s.collections["tools"]
 			_, prev := readPrev(ctx, t, c)
 			narrow := s.newCollection("tools", Bounds{Versions: 6})
-			untrue := slices.Clone(prev[:12])
-			r, err := decodeVersion("tools", "go", untrue[11].raw)
-			if err != nil {
-				t.Fatal(err)
-			}
-			untrue[11] = supersede(r, r.SupersededAt+100)
-			if n, err := narrow.overflow(ctx, narrow.bounds, "go", untrue, len(untrue), true); err != nil || n != len(untrue) {
+			if n, err := narrow.overflow(ctx, narrow.bounds, "go", prev, 12); err != nil || n != 12 {
 				t.Fatal(n, err)
 			}
 			test.more(t, s)
@@ -97,7 +91,7 @@ func TestLoadFollowsRuns(t *testing.T) {
 	c := s.collections["tools"]
 	c.bounds.Versions = run
 	_, prev := readPrev(ctx, t, c)
-	if n, err := c.overflow(ctx, c.bounds, "go", prev, left, true); err != nil || n != left {
+	if n, err := c.overflow(ctx, c.bounds, "go", prev, left); err != nil || n != left {
 		t.Fatal(n, err)
 	}
 	if _, err := loadAgain(ctx, s, imported("go", before, 1)); err != nil {
@@ -111,8 +105,7 @@ func TestLoadFollowsRuns(t *testing.T) {
 	checkAll(t, s)
 }
 
-// A longer run that is there is taken over as a whole where all of its versions are to
-// move, the last one as well, which ends when it ended.
+// A longer run that is there is taken over as a whole.
 func TestLongerRunIsTakenOver(t *testing.T) {
 	const moved = 4
 	ctx, s := t.Context(), openOverflowing(t, Bounds{Versions: 2 * moved})
@@ -121,156 +114,70 @@ func TestLongerRunIsTakenOver(t *testing.T) {
 	}
 	c := s.collections["tools"]
 	_, prev := readPrev(ctx, t, c)
-	last, err := decodeVersion("tools", "go", prev[moved-1].raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	untrue := append(slices.Clone(prev[:moved-1]), supersede(last, last.SupersededAt+5))
-	for _, versions := range [][]superseded{untrue, prev} {
-		if n, err := c.overflow(ctx, c.bounds, "go", versions, moved, false); err != nil || n != moved {
+	for _, n := range []int{moved, moved - 1} {
+		if n, err := c.overflow(ctx, c.bounds, "go", prev, n); err != nil || n != moved {
 			t.Fatal(n, err)
 		}
 		c.bounds.Versions = moved / 2
 	}
-	var run struct {
-		To driver.Instant `bson:"to"`
-	}
-	if err := c.history.FindOne(ctx, bson.D{{Key: "k", Value: "go"}}).Decode(&run); err != nil {
-		t.Fatal(err)
-	}
 	got, _, _, _ := readPlaces(t, s)
-	if diff := cmp.Diff([][]int64{numbersFrom(1, moved)}, got.Runs); diff != "" || run.To != last.SupersededAt {
-		t.Errorf("the first run ends at %d, want %d; the runs (-want +got):\n%s", run.To, last.SupersededAt, diff)
+	if diff := cmp.Diff([][]int64{numbersFrom(1, moved)}, got.Runs); diff != "" {
+		t.Errorf("the runs (-want +got):\n%s", diff)
 	}
 }
 
-// A version that was to be superseded by a commit that is lost ends when what is
-// loaded begins, though that is earlier.
-func TestLoadEndsRun(t *testing.T) {
-	const large = 4000 // bytes of a version, more than half of what is to be in one document
-	s := openOverflowing(t, Bounds{Bytes: large / 2, together: large})
-	ctx, c := t.Context(), s.collections["tools"]
-	vs := imported("go", 0, 2)
-	for i := range vs {
-		vs[i].Data = fmt.Appendf(nil, `{"text":"%0*d"}`, large/2, i)
-	}
-	if _, err := loadAgain(ctx, s, vs[:1]); err != nil {
-		t.Fatal(err)
-	}
-	h, err := c.readHead(ctx, "go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := supersede(&h.record, vs[1].RecordedAt+5)
-	if n, err := c.overflow(ctx, c.bounds, "go", []superseded{lost}, 1, true); err != nil || n != 1 {
-		t.Fatal(n, err)
-	}
-	if _, err := loadAgain(ctx, s, vs[1:]); err != nil {
-		t.Fatal(err)
-	}
-	checkAll(t, s)
-}
-
-// Versions that are together too large for one document are in the overflow before it has
-// them. Where the server is lost in between, loading them again completes it.
-func TestLargeLoadIsLost(t *testing.T) {
+// A document has room for two of the largest versions, the current one and the one before, at any time.
+func TestLargestVersions(t *testing.T) {
 	t.Parallel()
+	const largest = maxStored/2 - 1000 // which is stored twice
+	text := func(bytes int) []byte { return []byte(`{"text":"` + strings.Repeat("a", bytes) + `"}`) }
+	ctx := t.Context()
 	proxy, uri, name := mongotest.NewServer(t).Behind(t)
 	direct, err := mongotest.WithDatabase(mongotest.URI(t), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const large = 4000 // bytes of a version, more than half of what is to be in one document
-	bounds := map[string]Bounds{"things": {Bytes: large / 2, together: large}}
-	s := newServerOf(t, uri, Options{Bounds: bounds})
-	vs := imported("go", 0, 3)
-	for i := range vs {
-		vs[i].Collection, vs[i].Data = "things", fmt.Appendf(nil, `{"text":"%0*d"}`, large/2, i)
+	s, beside := newServerOf(t, uri, Options{}), newServerOf(t, direct, Options{})
+	document := func() int {
+		raw, err := beside.collections["things"].main.FindOne(ctx, byKey("go")).Raw()
+		if err != nil {
+			t.Error(err)
+		}
+		return len(raw)
 	}
-	if _, err := loadAgain(t.Context(), s, vs[:1]); err != nil {
-		t.Fatal(err)
-	}
-	ctx, giveUp := context.WithCancel(t.Context())
-	defer giveUp()
+	most := 0
 	proxy.Set(func(c mongotest.Command) mongotest.Answer {
-		if of("update")(c) {
-			giveUp()
-			return mongotest.CutBefore()
+		if of("update")(c) && c.Bytes < largest { // what has moved is taken out
+			most = max(most, document())
 		}
 		return mongotest.Pass()
 	})
-	if _, err := loadAgain(ctx, s, vs[1:]); driver.CodeOf(err) != driver.CodeUnavailable {
-		t.Fatalf("what was cut was loaded: %v", err)
-	}
-	kill(s)
-	next := newServerOf(t, direct, Options{Bounds: bounds})
-	if n := countVersions(t, next); n != 1 {
-		t.Errorf("%d versions are there", n)
-	}
-	if _, err := loadAgain(t.Context(), next, vs); err != nil {
-		t.Fatal(err)
-	}
-	if n := countVersions(t, next); n != len(vs) {
-		t.Errorf("%d versions are there, of %d", n, len(vs))
-	}
-}
-
-// A version that moves to the overflow before it is superseded ended when the attempt
-// says that was carried out, though a later one said otherwise.
-func TestLateAttemptEndsRun(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
-	const large = 4000 // bytes of a version, more than half of what is to be in one document
-	proxy, behind, beside := pair(ctx, t, Options{timing: quick, Bounds: map[string]Bounds{"things": {Bytes: large / 2, together: large}}})
-	text := func(id string, expected int64) *driver.Write {
-		w := write("a", id, expected)
-		w.Data = fmt.Appendf(nil, `{"text":"%0*d"}`, large/2, 0)
-		return w
-	}
-	if _, err := commitAgain(ctx, behind, text("1", 0)); err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	updates, released := 0, make(chan struct{})
-	proxy.Set(func(c mongotest.Command) mongotest.Answer {
-		if !of("update")(c) {
-			return mongotest.Pass()
+	vs := imported("go", 0, 4)
+	for i := range vs {
+		vs[i].Collection = "things"
+		if i > 0 {
+			vs[i].Data = text(largest)
 		}
-		mu.Lock()
-		updates++
-		n := updates
-		mu.Unlock()
-		switch n {
-		case 1: // it is carried out when another attempt was made
-			<-released
-			return mongotest.Pass()
-		case 2:
-			close(released)
-			for ctx.Err() == nil {
-				if h, err := beside.collections["things"].readHead(ctx, "a"); err == nil && h.Number == 2 {
-					break
-				}
-			}
-			return mongotest.CutBefore()
-		default:
-			return mongotest.Pass()
-		}
-	})
-	v, err := commitAgain(ctx, behind, text("2", 1))
-	if err != nil {
+	}
+	if _, err := loadAgain(ctx, s, vs); err != nil {
 		t.Fatal(err)
 	}
-	var run struct {
-		To driver.Instant `bson:"to"`
-	}
-	if err := beside.collections["things"].history.FindOne(ctx, bson.D{{Key: "k", Value: "a"}}).Decode(&run); err != nil {
+	w := write("go", "5", 4)
+	w.Data = text(largest)
+	if _, err := commitAgain(ctx, s, w); err != nil {
 		t.Fatal(err)
 	}
-	if updates < 2 || run.To != v.RecordedAt {
-		t.Errorf("after %d attempts the version before ended at %d, and the next one began at %d", updates, run.To, v.RecordedAt)
+	if n := countVersions(t, beside); n != len(vs)+1 {
+		t.Errorf("%d versions are there, of %d", n, len(vs)+1)
 	}
-	checkAll(t, beside)
+	if most = max(most, document()); most > maxDocument || most < 3*largest {
+		t.Errorf("the document had up to %d bytes", most)
+	}
+	w = write("go", "6", 5)
+	w.Data = text(largest + 2000)
+	if _, err := commitAgain(ctx, s, w); driver.CodeOf(err) != driver.CodeInvalid || !strings.Contains(err.Error(), "divide the document") {
+		t.Errorf("what is too large was not refused: %v", err)
+	}
 }
 
 // A load of one update is made once, whatever its document looks like afterwards.
@@ -287,25 +194,6 @@ func TestLoadIsMadeOnce(t *testing.T) {
 	got, _, _, _ := readPlaces(t, s)
 	if diff := cmp.Diff(numbersFrom(1, versions-1), slices.Concat(append(got.Runs, got.Prev)...)); diff != "" {
 		t.Errorf("the versions in runs and prev, %v (-want +got):\n%s", got, diff)
-	}
-	checkAll(t, s)
-}
-
-// The history of a document moves on with what is in it already, also where that is
-// little, and it is what is loaded that does not leave room for it.
-func TestLittleHistoryBesideLargeLoad(t *testing.T) {
-	const large = 4000 // bytes that are to be in one document
-	ctx, s := t.Context(), openOverflowing(t, Bounds{Bytes: large, together: large})
-	vs := imported("go", 0, 4)
-	vs[3].Data = fmt.Appendf(nil, `{"text":"%0*d"}`, large/2-200, 0)
-	for _, part := range [][]driver.Version{vs[:3], vs[3:]} {
-		if _, err := loadAgain(ctx, s, part); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, _, _, _ := readPlaces(t, s)
-	if diff := cmp.Diff(placed{Runs: [][]int64{numbersFrom(1, 3)}}, got); diff != "" {
-		t.Errorf("where the versions are (-want +got):\n%s", diff)
 	}
 	checkAll(t, s)
 }
@@ -370,4 +258,44 @@ func TestCommitBesideLoad(t *testing.T) {
 		}
 	}
 	checkAll(t, beside)
+}
+
+// A load that has read a document, and writes it when its history was rewritten, looks at it again.
+func TestLoadBesideRewrite(t *testing.T) {
+	t.Parallel()
+	const before = 6
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	proxy, behind, beside := pair(ctx, t, Options{timing: unending})
+	vs := imported("go", 0, before+1)
+	rewritten := make([]driver.Version, before-1)
+	for i := range vs {
+		vs[i].Collection = "things"
+	}
+	for i := range rewritten {
+		rewritten[i] = driver.Version{Number: int64(i) + 1, Op: driver.OpImport, Data: []byte(`{}`)}
+	}
+	if _, err := loadAgain(ctx, beside, vs[:before]); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if of("update")(c) {
+			once.Do(func() {
+				if err := beside.Rewrite(ctx, "things", "go", rewritten); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return mongotest.Pass()
+	})
+	if _, err := loadAgain(ctx, behind, vs[before:]); err != nil {
+		t.Fatal(err)
+	}
+	if n := countVersions(t, beside); n != len(vs) {
+		t.Errorf("%d versions are there, of %d", n, len(vs))
+	}
+	if err := beside.Rewrite(ctx, "things", "go", rewritten); err != nil {
+		t.Error(err)
+	}
 }
