@@ -141,8 +141,8 @@ type requestOf struct {
 }
 
 // TestRequestsOnMongoDB holds the number of commands that each kind of request
-// takes, on one server and where there are several, against the table in
-// docs/mongodb.md.
+// takes, on one server and where there are several, against a golden file, of which
+// docs/mongodb.md has a part.
 func TestRequestsOnMongoDB(t *testing.T) {
 	counter := newCommandCounter()
 	database := mongotest.NewServer(t)
@@ -338,6 +338,13 @@ func TestRequestsOnMongoDB(t *testing.T) {
 			_, _ = fmt.Fprintf(&got, "| %s | %d | %d more |\n", r.name, alone[i], shared-alone[i])
 		}
 	}
+	golden, err := os.ReadFile(filepath.Join("testdata", "requests.golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(golden), got.String()); diff != "" {
+		t.Errorf("testdata/requests.golden (-golden +counted):\n%s", diff)
+	}
 	manual, err := os.ReadFile(filepath.Join("..", "docs", "mongodb.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -346,7 +353,9 @@ func TestRequestsOnMongoDB(t *testing.T) {
 	if table == nil {
 		t.Fatal("docs/mongodb.md has no table of requests and their commands")
 	}
-	if diff := cmp.Diff(string(table[1]), got.String()); diff != "" {
-		t.Errorf("the table in docs/mongodb.md (-documented +counted):\n%s", diff)
+	for row := range strings.Lines(string(table[1])) {
+		if !strings.Contains(got.String(), row) {
+			t.Errorf("docs/mongodb.md: this was not counted: %s", row)
+		}
 	}
 }
