@@ -47,7 +47,7 @@ func mutants() []mutant {
 		{"who writes", guard, `if slices.ContainsFunc(w.writers, `, `if !¿ && slices.ContainsFunc(w.writers, `},
 		{"what was there before a write", guard, `if w.rows != nil && !holds(w.rows, nil, old) {`, `if !¿ && w.rows != nil && !holds(w.rows, nil, old) {`},
 		{"what is there after a write", guard, `if w.rows != nil && !holds(w.rows, nil, write.Data) {`, `if !¿ && w.rows != nil && !holds(w.rows, nil, write.Data) {`},
-		{"a field written", guard, `case (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was):`, `case !¿ && ((is == nil) != (was == nil) || is != nil && !normal.Equal(is, was)):`},
+		{"a field written", guard, `case !reads || (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was):`, `case !¿ && (!reads || (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was)):`},
 		{"what stays in a write", guard, "\t\t\twrite.Data = setAt(write.Data, path, was)", "\t\t\tif !¿ {\n\t\t\t\twrite.Data = setAt(write.Data, path, was)\n\t\t\t}"},
 		{"what comes back in a write", guard, `if before != nil && before.Deleted && write.Op`, `if !¿ && before != nil && before.Deleted && write.Op`},
 		{"what a write is made from", "write.go", `s.guard.types[m.t.Collection] != nil || s.migrating`, `!¿ && s.guard.types[m.t.Collection] != nil || s.migrating`},
