@@ -254,9 +254,11 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 				w = &driver.Write{Compare: true}
 			} else {
 				made++
-				elements += changedElements(o.before, w)
+				if several {
+					elements += changedElements(o.before, w)
+				}
 			}
-			if several && elements > 2*diff.MaxElements {
+			if elements > 2*diff.MaxElements {
 				return nil, badInput("input.changes: the lists that are changed have more than %d elements together, those before and after counted; nothing was written: send several commits", 2*diff.MaxElements)
 			}
 			w.ID, w.Collection, w.Key, w.Group = newID(), m.t.Collection, m.key, group

@@ -461,7 +461,7 @@ func TestTrustedDocuments(t *testing.T) {
 func TestTrustedDocumentsAreValid(t *testing.T) {
 	_, err := New(Config{
 		Schema: newFakeSchema(t), Operations: &fakeOperations{}, Client: func(*http.Request) string { return "" }, Logger: slog.New(slog.DiscardHandler), Now: time.Now,
-		Metrics: prometheus.NewRegistry(), Limits: Limits{Fields: 3},
+		Metrics: prometheus.NewRegistry(), Weight: noWeight, Limits: Limits{Fields: 3},
 		Trusted: map[string]string{
 			"good": `{hello}`, "unknown": "query Unknown {\n nothing\n}", "broken": `{hello`, "empty": ``, "large": `{a: hello b: hello c: hello d: hello}`,
 		},

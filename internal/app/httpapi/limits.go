@@ -82,7 +82,7 @@ const (
 // and any other list of objects listFactor times. A field that means work beyond what it returns has a weight, which counts like fields. Introspection counts its
 // fields once; gqlparser's validation bounds its nesting.
 func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqlerror.Error {
-	w := costWalk{limits: e.limits, weight: e.weight, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
+	w := costWalk{limits: e.limits, weights: e.weights, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
 	total := w.set(oc.Operation.SelectionSet, listFactor)
 	total.cost = plus(total.cost, total.once)
 	op.pages, op.mayBeLong = w.lists, w.lists || total.cost > quickCost
@@ -111,7 +111,7 @@ type extent struct {
 
 type costWalk struct {
 	limits    *Limits
-	weight    func(parent, field, result string) int
+	weights   map[*ast.FieldDefinition]int
 	variables map[string]any
 	fragments map[fragmentUse]extent
 	lists     bool            // there are pages
@@ -167,7 +167,7 @@ func (w *costWalk) spread(fragment *ast.FragmentDefinition, elements int) extent
 
 func (w *costWalk) field(f *ast.Field, elements int) extent {
 	if len(f.SelectionSet) == 0 {
-		return extent{cost: 1, once: w.extra(f), depth: 1, roots: 1}
+		return extent{cost: 1, once: w.weights[f.Definition], depth: 1, roots: 1}
 	}
 	if f.Name == "__schema" || f.Name == "__type" {
 		if w.noIntrospection {
@@ -190,7 +190,7 @@ func (w *costWalk) field(f *ast.Field, elements int) extent {
 	} else {
 		cost = plus(cost, product(times, inner.once))
 	}
-	return extent{cost: plus(plus(1, w.extra(f)), cost), depth: inner.depth + 1, roots: 1}
+	return extent{cost: plus(plus(1, w.weights[f.Definition]), cost), depth: inner.depth + 1, roots: 1}
 }
 
 // checkConditions refuses @skip and @include with a variable that is null: a document may use
@@ -215,12 +215,17 @@ func (w *costWalk) fail(err *gqlerror.Error, at *ast.Position) {
 	}
 }
 
-// extra is the weight of a field.
-func (w *costWalk) extra(f *ast.Field) int {
-	if f.ObjectDefinition == nil {
-		return 0
+// weightsOf returns the weights of the fields of a schema that have some.
+func weightsOf(schema *ast.Schema, weight func(parent, field, result string) int) map[*ast.FieldDefinition]int {
+	weights := map[*ast.FieldDefinition]int{}
+	for _, def := range schema.Types {
+		for _, f := range def.Fields {
+			if w := weight(def.Name, f.Name, f.Type.Name()); w != 0 {
+				weights[f] = w
+			}
+		}
 	}
-	return w.weight(f.ObjectDefinition.Name, f.Name, f.Definition.Type.Name())
+	return weights
 }
 
 // times is how often the fields below a field are expected in the answer, where lists have so

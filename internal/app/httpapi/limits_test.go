@@ -145,7 +145,7 @@ func costOf(t *testing.T, exec *executor, document string, variables map[string]
 		return 0, errs.Error()
 	}
 	limits := defaultLimits()
-	w := costWalk{limits: &limits, weight: noWeight, variables: oc.Variables}
+	w := costWalk{limits: &limits, variables: oc.Variables}
 	return w.set(oc.Operation.SelectionSet, listFactor).cost, ""
 }
 

@@ -210,7 +210,7 @@ func decodedSize(text []byte) int64 {
 type executor struct {
 	schema     graphql.ExecutableSchema
 	limits     *Limits
-	weight     func(parent, field, result string) int
+	weights    map[*ast.FieldDefinition]int // see Config.Weight
 	operations Operations
 	documents  *documents
 	present    graphql.ErrorPresenterFunc
@@ -228,7 +228,7 @@ func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) *executor {
 	e := &executor{
 		schema:     cfg.Schema,
 		limits:     &cfg.Limits,
-		weight:     cfg.Weight,
+		weights:    weightsOf(cfg.Schema.Schema(), cfg.Weight),
 		operations: cfg.Operations,
 		documents:  newDocuments(cfg),
 		recover:    cfg.Recover,
