@@ -2,7 +2,9 @@ package app
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,6 +104,45 @@ func TestCheckFindsWhatExportRefuses(t *testing.T) {
 				t.Errorf("%s, %s: status %d: %s%s", spoil, command, status, out, errs)
 			}
 		}
+	}
+}
+
+// A store whose clock says what no time can be is opened by nothing but its repair: what would be read
+// at such an instant is nothing, and replaces no backup.
+func TestAClockThatNoTimeCanBe(t *testing.T) {
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "asof.db"), filepath.Join(dir, "backup.ndjson")
+	store := "sqlite:" + path
+	line := `{"collection":"tags","id":"a","at":"2025-01-01T00:00:00Z","by":"ada","op":"put","data":{"name":"A","description":""}}` + "\n"
+	for _, args := range [][]string{{"import", "-", "--store", store}, {"export", backup, "--store", store}} {
+		if status, out, errs := run(t, line, args...); status != 0 {
+			t.Fatal(out, errs)
+		}
+	}
+	kept, err := os.ReadFile(backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(sqlitex.ExecuteTransient(db, "UPDATE clock SET last = 9223372036854775807", nil), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"check", "--store", store}, {"export", backup, "--store", store}, {"checkpoint", "--store", store},
+		{"archive", "--from", store, "--to", "sqlite:" + filepath.Join(dir, "to.db"), "--verify"},
+	} {
+		if status, out, errs := run(t, "", args...); status != 1 || !strings.Contains(errs, "which no time can be; asof check --repair") {
+			t.Errorf("%q: status %d: %s%s", args, status, out, errs)
+		}
+	}
+	if now, err := os.ReadFile(backup); err != nil || !bytes.Equal(now, kept) {
+		t.Errorf("the backup was replaced by %q, %v", now, err)
+	}
+	if status, out, errs := run(t, "", "check", "--repair", "--store", store); status != 0 || !strings.Contains(out, "is sound: 1 document now") {
+		t.Errorf("check --repair: status %d: %s%s", status, out, errs)
 	}
 }
 

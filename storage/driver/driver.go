@@ -212,6 +212,9 @@ type Instant int64
 // Forever is after every instant: the end of an interval that is still open.
 const Forever Instant = math.MaxInt64
 
+// LastInstant is the last one that is written as a time: the end of the year 9999.
+const LastInstant Instant = 253_402_300_799_999_999
+
 // InstantOf converts a time, cutting what is finer than a microsecond.
 func InstantOf(t time.Time) Instant { return Instant(t.UnixMicro()) }
 

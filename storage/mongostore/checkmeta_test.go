@@ -52,6 +52,8 @@ func TestMetaIsChecked(t *testing.T) {
 			return err
 		}, "", `: this is no document of asof's; remove it`},
 		{"a last of another type", change(clockID, bson.D{{Key: "last", Value: "soon"}}), "last", ""},
+		{"a last that no time can be", change(clockID, bson.D{{Key: "last", Value: int64(driver.Forever)}}), "which no time can be", ""},
+		{"an entry from what no time can be", change(clockID, bson.D{{Key: "flights.x", Value: bson.D{{Key: "from", Value: int64(driver.LastInstant + 1)}, {Key: "since", Value: bson.DateTime(0)}, {Key: "ms", Value: int64(1)}}}}), "which no time can be", ""},
 		{"a last below nothing", change(clockID, bson.D{{Key: "last", Value: int64(-5)}}), "", ""}, // it is raised when a store opens
 		{"a last that is far away", change(clockID, bson.D{{Key: "last", Value: int64(driver.InstantOf(time.Now().AddDate(2, 0, 0)))}}), "", "gets times after that"},
 		{"no clock", func(ctx context.Context, s *Store) error {

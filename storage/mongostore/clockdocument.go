@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 
@@ -43,7 +44,15 @@ func decodeClock(raw bson.Raw, err error) (*clockState, error) {
 		return nil, err
 	}
 	state := new(clockState)
-	if err := bson.Unmarshal(raw, state); err != nil {
+	err = bson.Unmarshal(raw, state)
+	latest := max(state.Last, state.Acked)
+	for _, e := range state.Flights {
+		latest = max(latest, e.From)
+	}
+	if err == nil && latest > driver.LastInstant {
+		err = fmt.Errorf("it says %s, which no time can be", latest)
+	}
+	if err != nil {
 		return nil, driver.Errorf(driver.CodeUnavailable,
 			"another program wrote into the document %q of %s (%w); stop all asof servers on the database and remove the document: asof makes it anew when it starts",
 			clockID, metaName, err)

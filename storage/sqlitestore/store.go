@@ -308,6 +308,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	for _, coll := range s.collections {
 		last = max(last, coll.last)
 	}
+	if last > driver.LastInstant {
+		return driver.Errorf(driver.CodeInternal, "the store's clock is ahead: it says %s, which no time can be; asof check --repair gives versions times that have passed, and sets the clock back", last)
+	}
 	options := clock.Options{Now: s.opts.Clock, Elapsed: s.opts.Elapsed, Last: last, Logger: s.log}
 	if !s.opts.Inspect { // inspecting must not write to the lock file
 		s.lease = &lease{file: s.lock, log: s.log}
