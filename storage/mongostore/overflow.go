@@ -162,9 +162,9 @@ func sizeOf(versions []superseded) (size int64) {
 	return size
 }
 
-// readPrev reads the versions in prev; false if the head is not current any more.
+// readPrev reads the versions in prev; false if the head is not as it is stored any more.
 func (c *collection) readPrev(ctx context.Context, h *head) ([]superseded, bool, error) {
-	raw, err := c.main.FindOne(ctx, guard(h.Key, h.Number, h.RecordedAt),
+	raw, err := c.main.FindOne(ctx, append(guard(h.Key, h.Number, h.RecordedAt), bson.E{Key: "n", Value: h.n}),
 		options.FindOne().SetProjection(bson.D{{Key: "prev", Value: 1}})).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return nil, false, nil

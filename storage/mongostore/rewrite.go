@@ -52,7 +52,7 @@ func (c *collection) emptyPrev(ctx context.Context, h *head, number int64) (bool
 		return true, nil
 	}
 	prev, still, err := c.readPrev(ctx, h)
-	if err != nil || !still || int64(len(prev)) != h.n {
+	if err != nil || !still {
 		return false, err
 	}
 	if _, err := c.overflow(ctx, c.bounds, h.Key, prev, len(prev)); err != nil {

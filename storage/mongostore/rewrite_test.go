@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"fmt"
 	"math"
@@ -62,6 +63,23 @@ func TestNothingIsLeftOfWhatIsRewritten(t *testing.T) {
 	if n := left(); n != 0 {
 		t.Errorf("%d documents still hold it", n)
 	}
+}
+
+// A document that says of its prev what is not so is put right by a rewrite, which ends.
+func TestRewriteOfAWrongNumber(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), hangs/10)
+	defer cancel()
+	s := openOverflowing(t, Bounds{})
+	if _, err := loadAgain(ctx, s, imported("go", 0, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.collections["tools"].main.UpdateOne(ctx, byKey("go"), bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: int64(7)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Rewrite(ctx, "tools", "go", []driver.Version{{Number: 1, Op: driver.OpImport, Data: []byte(`{}`)}}); err != nil {
+		t.Error(err)
+	}
+	checkAll(t, s)
 }
 
 // Who rewrites a history part by part, as an erasure does, reads each document as often, however long it is.
