@@ -300,6 +300,9 @@ type entry struct {
 	stored bool
 }
 
+// size is about what the entry takes in memory.
+func (e entry) size() int { return len(e.value) + 64 }
+
 const (
 	sqlState          = `SELECT id, number, at, deleted, data, seal FROM documents WHERE collection = ?1 AND key = ?2`
 	sqlInsertDocument = `INSERT INTO documents(id, number, at, op, deleted, author, message, grp, changed, collection, key, seal, data)
@@ -435,7 +438,7 @@ func (c *stateCache) put(st *state) {
 	c.bytes += len(st.key) + 256
 	for _, entries := range st.entries {
 		for _, e := range entries {
-			c.bytes += len(e.value) + 64
+			c.bytes += e.size()
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (w *writer) supersede(ix *index, st *state, had []entry, values [][]byte, a
 	}
 	if len(had) == 1 && len(values) == 1 {
 		end(had[0])
-		had[0] = entry{value: bytes.Clone(values[0]), since: at}
+		had[0] = w.newEntry(values[0], at)
 		return had
 	}
 	has := make([]entry, 0, len(values))
@@ -100,12 +100,19 @@ func (w *writer) supersede(ix *index, st *state, had []entry, values [][]byte, a
 			had = had[1:]
 			continue
 		}
-		has = append(has, entry{value: bytes.Clone(value), since: at})
+		has = append(has, w.newEntry(value, at))
 	}
 	for _, e := range had {
 		end(e)
 	}
 	return has
+}
+
+// newEntry is one of a document's state, which is cached.
+func (w *writer) newEntry(value []byte, at driver.Instant) entry {
+	e := entry{value: bytes.Clone(value), since: at}
+	w.cache.bytes += e.size() // what it replaces stays counted: the cache is emptied a little earlier
+	return e
 }
 
 // flushEntries writes the index changes of a transaction.

@@ -1,8 +1,13 @@
 package sqlitestore
 
 import (
+	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/asof/asof/storage/driver"
 )
 
 func TestNamesRoundTrip(t *testing.T) {
@@ -24,5 +29,28 @@ func TestPathsFindQuotedNames(t *testing.T) {
 	p.find([]byte("{\"a\\\"\u2028<\":{\"b\":[1,2]}}"), slots)
 	if string(slots[0]) != "[1,2]" {
 		t.Errorf("found %q", slots[0])
+	}
+}
+
+// The states of documents that are cached are bounded also where what they hold came after they were read.
+func TestLargeValuesOfIndexesAreNotKept(t *testing.T) {
+	s := benchStore(t, Options{Sync: SyncOff})
+	held := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := held()
+	const writes, size = 100, 1 << 20
+	for i := range writes {
+		data := fmt.Sprintf(`{"licence":"%d %s"}`, i, strings.Repeat("x", size))
+		w := &driver.Write{ID: fmt.Sprint(i), Collection: benchCollection, Key: fmt.Sprint(i), Op: driver.OpCreate, Data: []byte(data)}
+		if _, err := driver.CommitOne(t.Context(), s, w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if grown := held() - before; grown > writes*size*2/3 {
+		t.Errorf("after writes of %d bytes %d are in memory", writes*size, grown)
 	}
 }
