@@ -428,6 +428,34 @@ func (f *filtered) Query(ctx context.Context, q *driver.Query) ([]*driver.Versio
 	return f.Engine.Query(ctx, q)
 }
 
+// many is an engine that notes how many documents are read at once.
+type many struct {
+	driver.Engine
+	most int
+}
+
+func (m *many) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	vs, err := m.Engine.Query(ctx, q)
+	m.most = max(m.most, len(vs))
+	return vs, err
+}
+
+// Few of the documents that are rewritten are in memory.
+func TestRewriteOfMany(t *testing.T) {
+	e := newEnv(t)
+	const documents = 200
+	for i := range documents {
+		e.load("software", fmt.Sprint(i), `{"name":"a","tags":"w"}`)
+	}
+	e.under("one", fixtureTypes())
+	asked := &many{Engine: e.engine.Engine}
+	e.engine.Engine = asked
+	newer := e.under("two", movedTypes())
+	if n := must(newer.store.Rewrite(t.Context(), newer.projects.Type()))(t); n != documents || asked.most == 0 || asked.most > documents/4 {
+		t.Errorf("%d documents were rewritten, %d read at once", n, asked.most)
+	}
+}
+
 // Documents are rewritten in today's form as new versions, once; from then on the engine filters, until documents in
 // another form may be there again.
 func TestRewrite(t *testing.T) {

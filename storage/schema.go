@@ -172,7 +172,8 @@ func (s *Store) rewriteOnce(ctx context.Context, t *Type) (written int, loaded d
 		return 0, 0, false, err
 	}
 	missed = loaded > now
-	q := &driver.Query{Collection: t.Collection, At: now, Limit: chunk}
+	const few = 32 // documents, which are held in both forms, and may be large
+	q := &driver.Query{Collection: t.Collection, At: now, Limit: few}
 	for {
 		vs, err := s.all.Query(ctx, q)
 		if err != nil {
@@ -190,7 +191,7 @@ func (s *Store) rewriteOnce(ctx context.Context, t *Type) (written int, loaded d
 				written++
 			}
 		}
-		if len(vs) < chunk {
+		if len(vs) < few {
 			return written, loaded, missed, nil
 		}
 	}
