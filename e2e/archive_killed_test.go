@@ -39,7 +39,7 @@ func TestTwoArchives(t *testing.T) {
 		t.Cleanup(func() { _ = both[i].Process.Kill() })
 	}
 	made := 0
-	for again := 0; again < 2; again++ {
+	for range 2 {
 		for range 50 {
 			made++
 			s.text(t, fmt.Sprintf(`mutation { createPlatform(input: { key: "w%d", data: { name: "W", description: "" } }) { __typename } }`, made), nil)

@@ -125,8 +125,11 @@ func TestSourceKeysOfWhatIsLeftOut(t *testing.T) {
 	s := &Source{name: "shop.orders", filter: bson.D{{Key: "kept", Value: true}}}
 	event := func(kind string, id any) bson.Raw {
 		raw, err := bson.Marshal(bson.D{
-			{Key: "_id", Value: bson.D{{Key: "_data", Value: "82"}}}, {Key: "operationType", Value: kind}, {Key: "clusterTime", Value: bson.Timestamp{T: 100, I: 7}},
-			{Key: "fullDocument", Value: bson.D{{Key: "_id", Value: id}}}, {Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}},
+			{Key: "_id", Value: bson.D{{Key: "_data", Value: "82"}}},
+			{Key: "operationType", Value: kind},
+			{Key: "clusterTime", Value: bson.Timestamp{T: 100, I: 7}},
+			{Key: "fullDocument", Value: bson.D{{Key: "_id", Value: id}}},
+			{Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}},
 		})
 		if err != nil {
 			t.Fatal(err)
