@@ -61,10 +61,12 @@ func (l *byCopy) Query(ctx context.Context, q *driver.Query) ([]*driver.Version,
 		switch {
 		case err != nil:
 			return nil, err
-		case all && some[0].value != nil: // as many as are likely to fill the page, and not many more
-			size = min(2*size, mostGroups)
+		case all && some[0].value != nil: // as many as are likely to fill the page, and no more
+			if w.bound(w.near, some[0]) == nil { // else it tells nothing of the others
+				size = min(2*size, mostGroups)
+			}
 			if got := len(w.out) - before; got > 0 {
-				size = min(size, 1+(q.Limit-len(w.out))*len(some)/got)
+				size = max(1, min(size, (q.Limit-len(w.out))*len(some)/got))
 			}
 		case all:
 		default: // there are too many to sort them here
