@@ -70,11 +70,14 @@ const (
 )
 
 // NewArchive returns the archive of one store in another one, which goes on where the last one of the
-// same source has ended. Errors are the engines'.
+// same source has ended. Errors are the engines'; of CodeInvalid, where both are one store.
 func NewArchive(ctx context.Context, from, to *Store) (*Archive, error) {
 	a := &Archive{From: from, To: to}
 	var err error
-	if a.stored, err = to.ReadPlace(ctx, archiveKey, &a.archived); err != nil || a.Last == nil {
+	if a.stored, err = to.ReadPlace(ctx, archiveKey, &a.archived); err != nil {
+		return nil, err
+	}
+	if err := a.apart(ctx); err != nil || a.Last == nil {
 		return a, err
 	}
 	there, err := from.all.Get(ctx, a.Last.Collection, []driver.Ref{{Key: a.Last.Key, Number: a.Last.Number}}, []string{})
@@ -87,6 +90,34 @@ func NewArchive(ctx context.Context, from, to *Store) (*Archive, error) {
 	}
 	a.reached.Store(int64(a.Last.At - 1))
 	return a, nil
+}
+
+// apart fails with CodeInvalid where both stores are one, under two names: what is noted in the target is
+// then in the source as well. So it is in a copy: another note tells.
+func (a *Archive) apart(ctx context.Context) error {
+	for noted := false; ; noted = true {
+		there, err := a.From.ReadPlace(ctx, archiveKey, new(archived))
+		switch {
+		case err != nil:
+			return err
+		case (there == nil) != (a.stored == nil), there != nil && (there.Number != a.stored.Number || !bytes.Equal(there.Seal, a.stored.Seal)):
+			return nil
+		case noted:
+			return driver.Errorf(driver.CodeInvalid, "the archive is the store itself, under another name")
+		}
+		if err := a.note(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// note notes how far the source was followed.
+func (a *Archive) note(ctx context.Context) (err error) {
+	a.stored, err = a.To.NotePlace(ctx, archiveKey, a.stored, a.archived)
+	if driver.CodeOf(err) == driver.CodeConflict { // another program does the same, and what it noted is true as well
+		a.stored, err = a.To.ReadPlace(ctx, archiveKey, new(archived))
+	}
+	return err
 }
 
 // ReadPlace reads how far a source was followed, by the key under which NotePlace has noted it. It
@@ -197,10 +228,7 @@ func (a *Archive) load(ctx context.Context) (added int64, err error) {
 	if a.read < archiveVersions {
 		return result.Added, nil
 	}
-	a.stored, err = a.To.NotePlace(ctx, archiveKey, a.stored, a.archived)
-	if driver.CodeOf(err) == driver.CodeConflict { // another program does the same, and what it noted is true as well
-		a.stored, err = a.To.ReadPlace(ctx, archiveKey, new(archived))
-	}
+	err = a.note(ctx)
 	a.read = 0
 	return result.Added, err
 }

@@ -334,7 +334,7 @@ func TestArchiveGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Equal(v.Data, position) || v.Number > 2 {
+		if bytes.Equal(v.Data, position) || v.Number > 3 { // the first says that the stores are two
 			t.Errorf("version %d of the position: %s", v.Number, v.Data)
 		}
 		position = v.Data
@@ -342,4 +342,23 @@ func TestArchiveGoesOn(t *testing.T) {
 	if position == nil {
 		t.Error("there is no position")
 	}
+}
+
+// An archive of a store in itself, opened under another name, is refused, whether or not the store was
+// an archive before.
+func TestArchiveInItself(t *testing.T) {
+	e := newEnv(t)
+	e.load("tags", "a", `{"name":"a"}`)
+	for range 2 {
+		if _, err := storage.NewArchive(t.Context(), e.store, e.store); driver.CodeOf(err) != driver.CodeInvalid || !strings.Contains(err.Error(), "the archive is the store itself") {
+			t.Errorf("in itself: %v", err)
+		}
+	}
+	to := newTarget(t, nil)
+	for range 2 {
+		if _, err := e.archive(to); err != nil {
+			t.Error(err)
+		}
+	}
+	e.wantSame(to)
 }
