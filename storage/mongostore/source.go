@@ -206,24 +206,37 @@ const streamWait = 500 * time.Millisecond
 
 // Next returns the next changes in the order in which they were made, those of a transaction
 // together, unless there is more of it than a commit may have; none where there was none in the
-// time that it waits.
+// time that it waits, which a server has said whose cursor was there before and after. A cursor that
+// was lost is made again once; CodeUnavailable: so was that one.
 func (s *Source) Next(ctx context.Context) (changes []Change, err error) {
+	for range 2 {
+		lost := false
+		if changes, lost, err = s.read(ctx); err != nil || len(changes) > 0 || !lost {
+			return changes, err
+		}
+	}
+	return nil, driver.Errorf(driver.CodeUnavailable, "reading %s: the server loses the cursors of its change stream", s.name)
+}
+
+// read is Next with one cursor, and reports whether that was lost meanwhile.
+func (s *Source) read(ctx context.Context) (changes []Change, lost bool, err error) {
 	if s.err != nil {
-		return nil, s.err
+		return nil, false, s.err
 	}
 	opened := s.stream == nil
 	if err := s.watch(ctx); err != nil {
-		return nil, s.explain(err)
+		return nil, false, s.explain(err)
 	}
 	if s.next != nil {
 		changes, s.next = append(changes, *s.next), nil
 	}
+	cursor := s.stream.ID()
 	token, bytes := []byte(nil), 0
 	for s.stream.TryNext(ctx) || opened && s.stream.Err() == nil && s.stream.TryNext(ctx) { // the first one asks for nothing
 		c, err := s.change(s.stream.Current)
 		if err != nil {
 			if s.err = err; len(changes) == 0 {
-				return nil, err
+				return nil, false, err
 			}
 			break
 		}
@@ -241,7 +254,7 @@ func (s *Source) Next(ctx context.Context) (changes []Change, err error) {
 		}
 	}
 	if err := s.stream.Err(); err != nil {
-		return nil, s.explain(err)
+		return nil, false, s.explain(err)
 	}
 	if s.next == nil && s.err == nil && s.stream.RemainingBatchLength() == 0 {
 		token = s.stream.ResumeToken()
@@ -249,7 +262,13 @@ func (s *Source) Next(ctx context.Context) (changes []Change, err error) {
 	if token != nil {
 		s.Position.Token = token
 	}
-	return changes, nil
+	// The driver has made another one, whose first answer tells nothing.
+	lost = s.stream.ID() != cursor
+	if s.stream.ID() == 0 && s.next == nil && s.stream.RemainingBatchLength() == 0 { // the server has closed it
+		_ = s.stream.Close(ctx)
+		s.stream, lost = nil, true
+	}
+	return changes, lost, nil
 }
 
 // watch opens the stream behind the position.
@@ -310,10 +329,11 @@ func inserted(filter bson.D) (of bson.D, err error) {
 // explain says what an error of the source means.
 func (s *Source) explain(err error) error {
 	var server mongo.ServerError
-	if !errors.As(err, &server) {
-		return wrap(err, "reading "+s.name)
-	}
 	switch {
+	case isAuth(err):
+		return driver.Errorf(driver.CodeUnavailable, "the user or the password of --from is wrong: %w", err)
+	case !errors.As(err, &server):
+		return wrap(err, "reading "+s.name)
 	case server.HasErrorCode(13): // Unauthorized
 		return driver.Errorf(driver.CodeUnavailable, "the user of --from may not read %s; it needs find and changeStream on the collection: %w", s.name, err)
 	case server.HasErrorCode(286), server.HasErrorCode(280), server.HasErrorCode(260): // ChangeStreamHistoryLost, ChangeStreamFatalError, InvalidResumeToken

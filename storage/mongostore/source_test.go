@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
 // What JSON lacks is told by the text that the manual says.
@@ -211,5 +212,43 @@ func TestSourceEvents(t *testing.T) {
 	}
 	if got.Key != "a" || got.Kind != Updated || got.At != 100_000_007 || got.Group != "0102-3" || got.Document != nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A server that loses a cursor has not said that there is no change: it is asked again by another
+// cursor, once; who follows waits where it loses that one, too.
+func TestSourceCursorsAreLost(t *testing.T) {
+	t.Parallel()
+	for _, closed := range []bool{false, true} {
+		s := mongotest.NewStreams(t)
+		source, err := OpenSource(t.Context(), s.URI(), "orders", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(source.Close)
+		source.Wait = 20 * time.Millisecond
+		if err := source.Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for !source.Position.Scanned() {
+			if _, err := source.Scan(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 3 {
+			s.Put(int32(i), bson.D{{Key: "n", Value: int32(i)}}, true)
+			s.LoseCursors(closed)
+			if found, err := source.Next(t.Context()); err != nil || len(found) != 1 {
+				t.Errorf("closed: %v; a cursor was lost: %v, %v", closed, found, err)
+			}
+		}
+		s.LoseCursors(closed, closed, closed, closed)
+		if found, err := source.Next(t.Context()); driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "loses the cursors") {
+			t.Errorf("closed: %v; each cursor is lost: %v, %v", closed, found, err)
+		}
+		s.LoseCursors()
+		if found, err := source.Next(t.Context()); err != nil || len(found) > 0 {
+			t.Errorf("closed: %v; nothing more: %v, %v", closed, found, err)
+		}
 	}
 }

@@ -30,6 +30,7 @@ type Streams struct {
 	oplog   []bson.D
 	lost    int            // events that are not in the oplog any more
 	cursors map[int64]*int // the next event of each
+	losing  []bool         // see LoseCursors
 	within  bson.D         // of the transaction
 	wants   map[int64]bson.D
 	served  int // events
@@ -120,6 +121,14 @@ func (s *Streams) Move(id any, document bson.D) {
 		s.add(id, document, bson.D{{Key: "operationType", Value: "insert"}, {Key: "fullDocument", Value: document}})
 		s.add(id, document, bson.D{{Key: "operationType", Value: "delete"}})
 	})
+}
+
+// LoseCursors has the server lose the cursors of the next requests for events: it says that it has closed
+// the cursor where that is true, and else that there is none.
+func (s *Streams) LoseCursors(closed ...bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.losing = closed
 }
 
 // End adds an event after which there is none of the collection: drop, rename.
@@ -366,6 +375,17 @@ func (s *Streams) more(ctx context.Context, c Command) bson.D {
 	for {
 		s.mu.Lock()
 		next, grown := s.cursors[id], s.grown
+		if len(s.losing) > 0 {
+			closed := s.losing[0]
+			s.losing = s.losing[1:]
+			if closed {
+				reply := s.batch(id, "nextBatch", 0)
+				s.mu.Unlock()
+				reply[0].Value.(bson.D)[0].Value = int64(0)
+				return reply
+			}
+			next = nil
+		}
 		if next == nil || *next < s.lost {
 			s.mu.Unlock()
 			return Failure(43, "CursorNotFound", "cursor is gone", "ResumableChangeStreamError")
