@@ -46,7 +46,7 @@ func (m *Main) prune(ctx context.Context) (err error) {
 		}
 		text := fmt.Sprintf("%s: pruned %s\n", t.Name, plural(int64(versions), "version"))
 		if dry {
-			text = fmt.Sprintf("%s: %s of %s would be pruned\n", t.Name, plural(int64(versions), "version"), plural(int64(documents), "document"))
+			text = fmt.Sprintf("%s: %s of %s would be pruned, superseded more than an hour ago\n", t.Name, plural(int64(versions), "version"), plural(int64(documents), "document"))
 		}
 		if _, err := fmt.Fprint(m.Stdout, text); err != nil {
 			return err
