@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -120,5 +121,12 @@ func TestServeWithAnArchive(t *testing.T) {
 	}
 	if r := served.query(t, `{tag(key: "a") {name}}`); r.body != `{"data":{"tag":{"name":"A"}}`+r.body[strings.Index(r.body, `,"extensions"`):] {
 		t.Errorf("a query: %s", r.body)
+	}
+}
+
+// What a server has sent reaches the terminal as text.
+func TestErrorsAreText(t *testing.T) {
+	if got := withoutSecrets(errors.New("a\x1b]0;b\x07\u202e\n\tä…")); got != `a\x1b]0;b\a\u202e`+"\n\tä…" {
+		t.Errorf("%q", got)
 	}
 }

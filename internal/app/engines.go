@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -276,8 +278,18 @@ func unknownStore(store string) string {
 var secretURI = regexp.MustCompile(`(?i)(mongo\S*?(?::/*|//))\S*[@?]\S*?(:?(?:\s|$))`)
 
 // withoutSecrets returns the message of an error without the secrets of a URI that was written
-// where none belongs.
-func withoutSecrets(err error) string { return secretURI.ReplaceAllString(err.Error(), "$1…$2") }
+// where none belongs, and without what a terminal would carry out: a server may have sent it.
+func withoutSecrets(err error) string {
+	text := []byte{}
+	for _, r := range secretURI.ReplaceAllString(err.Error(), "$1…$2") {
+		if r == '\n' || r == '\t' || strconv.IsPrint(r) {
+			text = utf8.AppendRune(text, r)
+		} else {
+			text = append(text, strings.Trim(strconv.QuoteRune(r), "'")...)
+		}
+	}
+	return string(text)
+}
 
 // Bounds of what --mongodb-embed takes. MongoDB refuses documents of 16 MB, and
 // a document's current version is beside its history.
