@@ -290,7 +290,7 @@ func (p Problem) String() string {
 }
 
 // Problems is everything that is wrong with the SDL, in the order of the
-// files; it is the type of the errors that Expand returns.
+// files; it is the type of the errors that Read returns.
 type Problems []Problem
 
 func (ps Problems) Error() string {

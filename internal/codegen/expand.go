@@ -4,7 +4,7 @@
 //
 // Invariants:
 //
-//   - [Expand] is a pure function from SDL to SDL. Everything that can be wrong
+//   - [Read] and [Catalogue.SDL] make SDL of SDL, and do nothing else. Everything that can be wrong
 //     with what people wrote is found there, with file and line, and all of it
 //     at once.
 //   - What is generated depends on schema.graphqls alone: running twice gives
@@ -21,8 +21,6 @@ import (
 	"slices"
 	"strings"
 	"text/template"
-
-	"github.com/vektah/gqlparser/v2/ast"
 )
 
 //go:embed templates
@@ -32,19 +30,8 @@ const expansionHeader = `# Generated from schema.graphqls by "go generate ./..."
 # This is the whole schema that clients see.
 `
 
-// Expand turns SDL with @versioned types into the complete schema: the types
-// as they are read, and everything that the generator adds. It is a pure
-// function; the same sources in the same order give the same bytes. The error
-// is of type Problems and holds everything that is wrong with the sources.
-func Expand(sources ...*ast.Source) (sdl string, err error) {
-	c, err := Read(sources...)
-	if err != nil {
-		return "", err
-	}
-	return c.SDL()
-}
-
-// SDL renders the complete schema.
+// SDL renders the complete schema: the types as they are read, and everything that the
+// generator adds. The same sources in the same order give the same bytes.
 func (c *Catalogue) SDL() (string, error) {
 	shared := sharedSections()
 	w := &expander{}

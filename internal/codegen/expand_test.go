@@ -59,10 +59,19 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
+// expand returns the complete schema of sources.
+func expand(sources ...*ast.Source) (sdl string, err error) {
+	c, err := Read(sources...)
+	if err != nil {
+		return "", err
+	}
+	return c.SDL()
+}
+
 func TestExpand(t *testing.T) {
 	for _, file := range sdlFiles(t, "expand") {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".graphqls"), func(t *testing.T) {
-			got, err := Expand(source(t, file))
+			got, err := expand(source(t, file))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +94,7 @@ func TestExpand(t *testing.T) {
 func TestExpandErrors(t *testing.T) {
 	for _, file := range sdlFiles(t, "errors") {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".graphqls"), func(t *testing.T) {
-			sdl, err := Expand(source(t, file))
+			sdl, err := expand(source(t, file))
 			if err == nil {
 				t.Fatalf("no error; expanded to %d bytes", len(sdl))
 			}
@@ -105,7 +114,7 @@ func TestExpandErrors(t *testing.T) {
 
 // Explorers learn from descriptions: everything that the generator adds has one.
 func TestEverythingIsDescribed(t *testing.T) {
-	sdl, err := Expand(source(t, "testdata/expand/catalogue.graphqls"))
+	sdl, err := expand(source(t, "testdata/expand/catalogue.graphqls"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +152,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 	}
 }
 
-// Whatever is written, Expand either names places that are wrong or gives a
+// Whatever is written, expand either names places that are wrong or gives a
 // schema that is valid.
 func FuzzExpand(f *testing.F) {
 	for _, dir := range []string{"expand", "errors"} {
@@ -163,7 +172,7 @@ func FuzzExpand(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, input string) {
-		sdl, err := Expand(&ast.Source{Name: "fuzz.graphqls", Input: input})
+		sdl, err := expand(&ast.Source{Name: "fuzz.graphqls", Input: input})
 		if err != nil {
 			var problems Problems
 			if !errors.As(err, &problems) || len(problems) == 0 {

@@ -46,7 +46,7 @@ func TestTextsAreKept(t *testing.T) {
 	} {
 		t.Run(written, func(t *testing.T) {
 			sdl := `"Kept: ` + written + `" type A @versioned(collection: "` + written + `") { s: String @stored(as: "` + written + `") @default(value: "` + written + `") }`
-			text, err := Expand(&ast.Source{Name: "a.graphqls", Input: sdl})
+			text, err := expand(&ast.Source{Name: "a.graphqls", Input: sdl})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,11 @@ import (
 
 // Every value that the schema declares can be read and written, and no other.
 func TestEnums(t *testing.T) {
-	sdl, err := codegen.Expand(&ast.Source{Name: "test.graphqls", Input: "type Note @versioned { text: String }"})
+	c, err := codegen.Read(&ast.Source{Name: "test.graphqls", Input: "type Note @versioned { text: String }"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sdl, err := c.SDL()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -181,4 +182,16 @@ func acceptsGzip(headers []string) bool {
 		star = ok
 	}
 	return star
+}
+
+//go:embed playground/dist
+var dist embed.FS
+
+// distFS is the built Playground.
+func distFS() fs.FS {
+	sub, err := fs.Sub(dist, "playground/dist")
+	if err != nil {
+		panic("web: " + err.Error()) // the directory is named above: it exists
+	}
+	return sub
 }
