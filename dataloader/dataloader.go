@@ -205,13 +205,14 @@ func (l *loader) load(ctx context.Context, t *storage.Type, o *storage.Object, f
 	var missing []docKey
 	var started []*entry
 	tooMany := false
+	done := make(chan struct{}) // of what is started here
 	need := func(k docKey) *entry {
 		e := l.docs[k]
 		if e == nil {
 			if tooMany = tooMany || len(l.docs) >= MaxDocs; tooMany {
 				return nil
 			}
-			e = &entry{done: make(chan struct{})}
+			e = &entry{done: done}
 			l.docs[k] = e
 			missing, started = append(missing, k), append(started, e)
 		}
@@ -284,7 +285,7 @@ func (l *loader) follow(n int) error {
 	return nil
 }
 
-// fetch reads documents in one call of the store and closes their entries, for the
+// fetch reads documents in one call of the store and closes what their entries share, for the
 // goroutines that wait for them. Entries that failed are removed, so that the
 // documents can be read again.
 func (l *loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entries []*entry) {
@@ -300,8 +301,8 @@ func (l *loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entr
 		// The read panicked: no goroutine may wait for ever.
 		for _, e := range entries {
 			e.err = &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
-			close(e.done)
 		}
+		close(entries[0].done)
 	}()
 	docs, err := l.store.GetKeys(ctx, t, refs, nil)
 	if err != nil {
@@ -316,8 +317,8 @@ func (l *loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entr
 		if e.err = err; err == nil {
 			e.doc = docs[i]
 		}
-		close(e.done)
 	}
+	close(entries[0].done)
 }
 
 // Levels is a loader for one goroutine that follows references level by level: the
