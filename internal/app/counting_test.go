@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -192,5 +194,62 @@ func TestVersionsWithoutDocumentsAreCheap(t *testing.T) {
 	whole, err := strconv.Atoi(counted[1][2])
 	if err != nil || bare > whole/5 {
 		t.Errorf("%d bytes without documents, %d with their names, %v", bare, whole, err)
+	}
+}
+
+// What one operation has in memory is bounded, whatever asks for it: references to many documents
+// are refused before all of them are there, and fewer are answered.
+func TestWhatAnOperationKeepsIsBounded(t *testing.T) {
+	var lines strings.Builder
+	put := func(key string, refs ...string) {
+		data, err := json.Marshal(map[string]any{"name": key, "description": "", "related_tags": refs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&lines, `{"collection":"tags","id":%q,"at":"2025-01-01T00:00:00Z","by":"ada","op":"put","data":%s}`+"\n", key, data)
+	}
+	keys := make([]string, 3000)
+	for i := range keys {
+		keys[i] = fmt.Sprint("t", i)
+		put(keys[i], fmt.Sprint("t", (i+1)%len(keys)))
+	}
+	put("few", keys[:200]...)
+	put("many", keys...)
+	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "asof.db")
+	if status, _, errs := run(t, lines.String(), "import", "-", store); status != 0 {
+		t.Fatal(errs)
+	}
+	p := serve(t, store, "--max-read=1MB", "--max-answer=512KB") // 1 MB in memory: some 1,500 documents
+	const refs = `relatedTags {key relatedTags {key}}`
+	for name, document := range map[string]string{
+		"a plan":           `{tag(key: %q) {` + refs + `}}`,
+		"the executor":     `{tag(key: %q) {` + refs + `} none: tag(key: "t1", tag: "none") {key}}`,
+		"several instants": `{tag(key: %q) {a: relatedTags {key} b: relatedTags(asOf: "2026-01-01T00:00:00Z") {key} c: relatedTags(asOf: "2026-01-02T00:00:00Z") {key}}}`,
+		"deferred":         `{tag(key: %q) {...@defer {` + refs + `}}}`,
+		"a conflict":       `mutation {updateTag(input: {key: %q, expectedVersion: 9, patch: {name: "n"}}) {...on TagConflict {current {` + refs + `}}}}`,
+		"an event":         `subscription {tagChanged(key: %q, since: {asOf: "NOW"}) {document {` + refs + `}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for key, refused := range map[string]bool{"few": false, "many": true} {
+				asked := fmt.Sprintf(document, key)
+				var got string
+				if name == "an event" {
+					now := regexp.MustCompile(`"asOf":"([^"]+)"`).FindStringSubmatch(p.query(t, `{tag(key: "few") {key}}`).body)
+					p.write(t, fmt.Sprintf(`updateTag(input: {key: %q, expectedVersion: 1, patch: {name: "another"}}) {__typename}`, key))
+					got, _ = p.overEvents(t, strings.Replace(asked, "NOW", now[1], 1), nil).next()
+				} else {
+					got = p.query(t, asked, "Accept", "multipart/mixed, application/json").body
+				}
+				if is := strings.Contains(got, "QUERY_TOO_COMPLEX") && strings.Contains(got, "in memory"); is != refused || !refused && strings.Contains(got, `"errors"`) {
+					t.Errorf("%s: %.500s", asked, got)
+				}
+			}
+		})
+	}
+	p.stop()
+	for _, found := range regexp.MustCompile(`documentsRead=(\d+)`).FindAllStringSubmatch(p.stderr.String(), -1) {
+		if n, err := strconv.Atoi(found[1]); err != nil || n > 1<<20/perVersion+getTogether {
+			t.Errorf("%s, %v", found[0], err)
+		}
 	}
 }

@@ -190,7 +190,7 @@ func (c counting) get(ctx context.Context, collection string, refs []driver.Ref,
 	if err != nil {
 		return nil, 0, err
 	}
-	size, err := count(ctx, versions...)
+	size, err := count(ctx, perVersion, versions...)
 	return versions, size, err
 }
 
@@ -203,7 +203,7 @@ func (c counting) Remembered(ctx context.Context, collection, key string, number
 	if v == nil || err != nil {
 		return nil, err
 	}
-	_, err = count(ctx, v)
+	_, err = count(ctx, perVersion, v)
 	return v, err
 }
 
@@ -214,7 +214,7 @@ func (c counting) Query(ctx context.Context, q *driver.Query) ([]*driver.Version
 	if err != nil {
 		return nil, err
 	}
-	_, err = count(ctx, versions...)
+	_, err = count(ctx, perVersion, versions...)
 	return versions, err
 }
 
@@ -222,7 +222,7 @@ func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver
 	return func(yield func(*driver.Version, error) bool) {
 		for v, err := range c.Engine.Log(ctx, q) {
 			if err == nil {
-				_, err = count(ctx, v)
+				_, err = count(ctx, 0, v)
 			}
 			if !yield(v, err) || err != nil {
 				return
@@ -235,10 +235,13 @@ func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver
 // answer it, takes several times its memory, all of which exists at once.
 const usualSize = 32 << 10
 
+// perVersion is how many bytes a version takes beside its data until its operation ends, about.
+const perVersion = 560
+
 // count counts versions, and returns their bytes; nil ones are those that were not
-// there.
-func count(ctx context.Context, versions ...*driver.Version) (size int, err error) {
-	found, again := 0, 0
+// there. Beside is what each takes beside them; 0: the operation does not keep them.
+func count(ctx context.Context, beside int, versions ...*driver.Version) (size int, err error) {
+	found, again, kept := 0, 0, 0
 	for _, v := range versions {
 		if v != nil {
 			found++
@@ -246,7 +249,10 @@ func count(ctx context.Context, versions ...*driver.Version) (size int, err erro
 			again += max(len(v.Data)-usualSize, 0)
 		}
 	}
-	if err := httpapi.CountRead(ctx, found, size+again); err != nil {
+	if beside > 0 {
+		kept = size + found*beside
+	}
+	if err := httpapi.CountRead(ctx, found, size+again, kept); err != nil {
 		return size, &storage.Error{Code: storage.CodeQueryTooComplex, Message: err.Error()}
 	}
 	return size, nil

@@ -117,7 +117,7 @@ func TestAnswersTakeMemory(t *testing.T) {
 	taken := 0
 	schema := p.plans(func(c *plan.Config) {
 		c.Memory = func(_ context.Context, bytes int) error {
-			if taken += bytes; taken > 500_000 {
+			if taken += 2 * bytes; taken > 500_000 {
 				return errors.New("no memory")
 			}
 			return nil

@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -285,8 +286,7 @@ func reused[T any](list []T) []T {
 // mostReused is how many elements such a list has at most.
 const mostReused = 4 << 10
 
-// writtenPerLook is after how many bytes memory is taken for them: twice as much, since
-// what grows is copied.
+// writtenPerLook is after how many bytes memory is taken for them.
 const writtenPerLook = 64 << 10
 
 // An answer's data may be longer than is allowed (MaxAnswer). One byte more than that is
@@ -312,8 +312,11 @@ func (r *run) bound() {
 			r.late = errLong
 		}
 	case len(r.out)-r.counted >= writtenPerLook:
-		r.late = r.of.Memory(r.ctx, 2*(len(r.out)-r.counted))
+		r.late = r.of.Memory(r.ctx, len(r.out)-r.counted)
 		r.counted = len(r.out)
+		if cap(r.out)-len(r.out) < writtenPerLook { // it doubles: growing by a quarter, as append does, leaves five times as much behind
+			r.out = slices.Grow(r.out, max(min(len(r.out), -excess), 0))
+		}
 	}
 }
 

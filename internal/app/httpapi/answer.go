@@ -32,6 +32,8 @@ func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.
 	switch {
 	case op.outOfMemory.Load():
 		refused = refuse(CodeUnavailable, noMemory+": ask for less, or try again in a moment")
+	case op.keepsTooMuch():
+		refused = op.tooMuch()
 	case len(response.Data) > most || op.long.Load():
 		refused = refuse(codeTooComplex, "the answer is longer than %d bytes, the limit of this server (--max-answer): "+
 			"ask for fewer documents, a smaller page or fewer fields and aliases", most)
@@ -151,7 +153,7 @@ func (r *resolved) field(ctx context.Context, next graphql.Resolver) (any, error
 		return nil, err
 	}
 	op := operationOf(ctx)
-	if op != nil && op.long.Load() {
+	if op != nil && (op.long.Load() || op.keepsTooMuch()) {
 		return nil, errAloneInAnswer
 	}
 	value, err := r.resolve(ctx, next)
@@ -234,8 +236,15 @@ func (r *resolved) count(ctx context.Context, more int64) error {
 	if r.mutation {
 		allowed = lateFields
 	}
-	if err := CountMemory(ctx, int(looks)*fieldsPerLook*fieldBytes); err != nil && allowed == 0 {
-		return err
+	if op := operationOf(ctx); op != nil {
+		held := looks * fieldsPerLook * fieldBytes
+		kept := held
+		if f := graphql.GetFieldContext(ctx); f != nil && strings.HasPrefix(f.Object, "__") {
+			kept = 0 // tools ask for the whole schema, however large it is: its fields are counted
+		}
+		if err := op.keep(kept, held); err != nil {
+			return err // the answer is refused, also of a mutation
+		}
 	}
 	if err := ctx.Err(); err != nil && r.late.Add(1) > allowed {
 		return err
@@ -285,14 +294,13 @@ type buffer interface {
 // it doubles again and again, it holds three times as much.
 const largeAnswer = 1 << 20
 
-// writtenPerLook is after how many bytes memory is taken for them: twice as much, since a
-// buffer that grows is copied.
+// writtenPerLook is after how many bytes memory is taken for them.
 const writtenPerLook = 64 << 10
 
 func (w *boundedWriter) room(n int) int {
 	length := w.data.Len()
 	if length-w.counted >= writtenPerLook {
-		if CountMemory(w.ctx, 2*(length-w.counted)) != nil {
+		if CountAnswer(w.ctx, length-w.counted) != nil {
 			w.most = length - 1
 		}
 		w.counted = length

@@ -138,7 +138,7 @@ func TestReadsTakeMemory(t *testing.T) {
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 		cfg.Limits.Memory = 4 << 20
 		read := func(ctx context.Context) (any, error) {
-			_ = CountRead(ctx, 1, 3<<20)
+			_ = CountRead(ctx, 1, 3<<20, 3<<20)
 			return "read", nil
 		}
 		schema.fields["hello"], schema.fields["change"] = read, read

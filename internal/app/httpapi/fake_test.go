@@ -106,7 +106,7 @@ type fakeOperations struct{ err error }
 type begunKey struct{}
 
 func (f *fakeOperations) Begin(ctx context.Context) (context.Context, error) {
-	return context.WithValue(ctx, begunKey{}, true), errors.Join(f.err, CountRead(ctx, 7, 70))
+	return context.WithValue(ctx, begunKey{}, true), errors.Join(f.err, CountRead(ctx, 7, 70, 70))
 }
 
 func (f *fakeOperations) Instant(ctx context.Context) string {

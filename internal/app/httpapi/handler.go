@@ -96,7 +96,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header["X-Request-Id"] = []string{request}
 	header["Cache-Control"] = noStore
-	op := &operation{start: h.cfg.Now(), request: request, most: h.cfg.Limits.Read, status: http.StatusOK}
+	op := &operation{start: h.cfg.Now(), request: request, limits: &h.cfg.Limits, status: http.StatusOK}
 	defer h.recovered(w, r, op)
 	if r.Header["Upgrade"] != nil {
 		h.serveSocket(w, r, op)

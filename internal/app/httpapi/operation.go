@@ -33,7 +33,8 @@ type operation struct {
 	instant   string       // that its answer was read at, as RFC 3339; "" for none
 	read      atomic.Int64 // versions of documents
 	bytes     atomic.Int64 // of them
-	most      int64        // bytes that it may read
+	kept      atomic.Int64 // bytes of documents, fields and answer that are in memory until it ends
+	limits    *Limits
 	status    int          // of the HTTP response; 0 in streams
 	failed    atomic.Int64 // errors, also those that its answer does not list; more for those that are long
 	more      atomic.Bool  // its answer does not list them all
@@ -118,19 +119,19 @@ func namesRequest(ctx context.Context) context.Context {
 }
 
 // CountRead counts versions of documents, and their bytes, that were read for
-// the context's operation. It returns an error for the client if the operation has read more
-// than it may.
-func CountRead(ctx context.Context, versions, bytes int) error {
+// the context's operation, and what of them it keeps until it ends: all, or nothing of what is looked at in
+// passing. It returns an error for the client if the operation has read, or keeps, more than it may.
+func CountRead(ctx context.Context, versions, bytes, kept int) error {
 	op := operationOf(ctx)
 	if op == nil {
 		return nil
 	}
 	op.read.Add(int64(versions))
-	if op.bytes.Add(int64(bytes)) <= op.most {
-		return CountMemory(ctx, bytes+versions*perVersion)
+	if op.bytes.Add(int64(bytes)) <= op.limits.Read {
+		return op.keep(int64(kept), int64(max(bytes, kept)))
 	}
 	return fmt.Errorf("the operation reads more than %d bytes of documents and their versions, the limit of this server (--max-read): "+
-		"ask for fewer documents, a smaller page or a shorter time (from, to), or leave out totalCount, which looks at all there are", op.most)
+		"ask for fewer documents, a smaller page or a shorter time (from, to), or leave out totalCount, which looks at all there are", op.limits.Read)
 }
 
 // LeftToRead is how many bytes the context's operation may still read; 0: any number.
@@ -139,11 +140,8 @@ func LeftToRead(ctx context.Context) int64 {
 	if op == nil {
 		return 0
 	}
-	return max(op.most-op.bytes.Load(), 1)
+	return max(min(op.limits.Read-op.bytes.Load(), op.limits.kept()-op.kept.Load()), 1)
 }
-
-// perVersion is how many bytes a version takes beside its data, about.
-const perVersion = 256
 
 // executorName returns what executed the operation, for metrics and the log.
 func (o *operation) executorName() string {

@@ -185,16 +185,41 @@ func outOfMemory() *problem {
 
 const noMemory = "the server holds as much for the requests of all clients, or of this one, as its memory allows (--max-memory)"
 
-// CountMemory counts bytes that the context's operation holds beside what CountRead
-// counts. It returns an error where there is no room for them; the operation is then refused,
-// even if the caller drops the error.
-func CountMemory(ctx context.Context, bytes int) error {
+// CountAnswer counts bytes by which the answer of the context's operation has grown. It returns an
+// error where there is no room for them; the operation is then refused, even if the caller drops
+// the error.
+func CountAnswer(ctx context.Context, bytes int) error {
 	op := operationOf(ctx)
-	if op == nil || op.hold == nil || op.hold.Grow(int64(bytes)) == nil {
+	if op == nil {
 		return nil
 	}
-	op.outOfMemory.Store(true)
-	return refuse(CodeUnavailable, noMemory)
+	return op.keep(int64(bytes), 2*int64(bytes)) // what grows is copied
+}
+
+// kept is how many bytes of documents, fields and answer an operation may have in memory at
+// once. With the collector's share it takes less than three times as much.
+func (l *Limits) kept() int64 { return l.Read/2 + int64(l.Answer) }
+
+// keepsTooMuch reports whether the operation is refused because of what it keeps.
+func (o *operation) keepsTooMuch() bool { return o.kept.Load() > o.limits.kept() }
+
+// keep counts bytes that the operation keeps until it ends, and those that it holds of the
+// memory of all requests meanwhile. See CountAnswer.
+func (o *operation) keep(bytes, held int64) error {
+	switch {
+	case o.kept.Add(bytes) > o.limits.kept():
+		return o.tooMuch()
+	case o.hold == nil || o.hold.Grow(held) == nil:
+		return nil
+	default:
+		o.outOfMemory.Store(true)
+		return refuse(CodeUnavailable, noMemory)
+	}
+}
+
+func (o *operation) tooMuch() *gqlerror.Error {
+	return refuse(codeTooComplex, "the operation has more than %d bytes of documents, fields and answer in memory, the limit of this server (half of --max-read, and --max-answer): "+
+		"ask for fewer documents or fields at a time; of a long list of references ask for the keys, and then for some of the documents (nodes)", o.limits.kept())
 }
 
 // decodedSize estimates the bytes that a JSON text takes when it is decoded: a map takes

@@ -352,7 +352,7 @@ func (s *socket) subscribe(m message, hold *admission.Hold) error {
 	ctx, cancel := context.WithCancel(s.who.Context)
 	o := &socketOperation{socket: s, id: m.ID, cancel: cancel, op: &operation{
 		start: s.h.cfg.Now(), transport: transportSocket, request: s.request,
-		most: s.h.cfg.Limits.Read, client: s.client, hold: hold,
+		limits: &s.h.cfg.Limits, client: s.client, hold: hold,
 	}}
 	o.op.sentBy(s.who)
 	s.mu.Lock()

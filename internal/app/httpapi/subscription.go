@@ -237,7 +237,7 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 	defer h.answered.made(key, answer)
 	op := &operation{
 		start: h.cfg.Now(), transport: r.op.transport, request: r.op.request, actor: r.op.actor,
-		most: r.op.most, client: r.op.client, event: true, left: left, hold: h.memory.Hold(r.op.client),
+		limits: r.op.limits, client: r.op.client, event: true, left: left, hold: h.memory.Hold(r.op.client),
 	}
 	ctx = event.Context(context.WithoutCancel(ctx))
 	defer func() {
