@@ -131,7 +131,9 @@ func TestAClockThatNoTimeCanBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"check", "--store", store}, {"export", backup, "--store", store}, {"checkpoint", "--store", store},
+		{"check", "--store", store},
+		{"export", backup, "--store", store},
+		{"checkpoint", "--store", store},
 		{"archive", "--from", store, "--to", "sqlite:" + filepath.Join(dir, "to.db"), "--verify"},
 	} {
 		if status, out, errs := run(t, "", args...); status != 1 || !strings.Contains(errs, "which no time can be; asof check --repair") {
