@@ -213,7 +213,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	schema := httpapi.BoundAnswers(m.Schema(store), f.Limits.limits())
 	site.schema = schema.Schema()
 	if f.Executor == "plan" {
-		schema = plan.New(schema, store, plan.Config{Observe: httpapi.NotePlan, MaxAnswer: int(f.Limits.Answer), Memory: httpapi.CountAnswer})
+		schema = plan.New(schema, store, plan.Config{Observe: httpapi.NotePlan, MaxAnswer: int(f.Limits.Answer), MaxErrors: httpapi.MostErrors, Memory: httpapi.CountAnswer})
 	}
 	limits := f.Limits.limits()
 	limits.Fast, limits.PerClient, limits.PerClientWrite = min(limits.Concurrent, 2*runtime.GOMAXPROCS(0)), max(runtime.GOMAXPROCS(0)-1, 1), 2*runtime.GOMAXPROCS(0)

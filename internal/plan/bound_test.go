@@ -133,6 +133,30 @@ func TestAnswersTakeMemory(t *testing.T) {
 	}
 }
 
+// What fails after as many errors as an answer lists has no place; that references have been looked at
+// takes memory, whether or not they lead somewhere.
+func TestWhatFailsIsBounded(t *testing.T) {
+	p := newPair(t, version{"tags", "a", 10, `{"name":"n","description":"d","related_tags":["a"]}`},
+		version{"tags", "many", 20, `{"name":"n","description":"d","related_tags":[` + strings.Repeat(`,"a"`, 1000)[1:] + `]}`})
+	const failing = `{tag(key: "many") {relatedTags {key relatedTags(asOf: "2999-01-01T00:00:00Z") {key}}}}`
+	few := p.do(p.executor(p.plans(func(c *plan.Config) { c.MaxErrors = 3 })), failing, "")
+	if n := strings.Count(few, `"path"`); n != 3 || strings.Count(few, "is in the future") != 1000 {
+		t.Errorf("%d errors have places: %.500s", n, few)
+	}
+	taken := 0
+	got := p.do(p.executor(p.plans(func(c *plan.Config) {
+		c.Memory = func(_ context.Context, bytes int) error {
+			if taken += bytes; taken > 50_000 {
+				return errors.New("no memory")
+			}
+			return nil
+		}
+	})), failing, "")
+	if strings.Contains(got, "is in the future") || strings.Contains(got, `"key":"a"`) || taken < 50_000 {
+		t.Errorf("%d bytes were taken: %.500s", taken, got)
+	}
+}
+
 // Plans that are kept do not keep the variables of the request that they were
 // compiled for.
 func TestPlansForgetVariables(t *testing.T) {

@@ -181,7 +181,7 @@ func (p *pair) planned() *executor.Executor {
 
 // free bounds and observes nothing.
 func free() plan.Config {
-	return plan.Config{Observe: func(context.Context, string) {}, MaxAnswer: math.MaxInt, Memory: func(context.Context, int) error { return nil }}
+	return plan.Config{Observe: func(context.Context, string) {}, MaxAnswer: math.MaxInt, MaxErrors: math.MaxInt, Memory: func(context.Context, int) error { return nil }}
 }
 
 // plans is the schema with plans.
@@ -233,7 +233,9 @@ func (p *pair) doIn(ctx context.Context, exec *executor.Executor, query, variabl
 	}
 	// The stock executor answers root fields at the same time: only within one is
 	// there an order.
-	slices.SortStableFunc(response.Errors, func(a, b *gqlerror.Error) int { return cmp.Compare(fmt.Sprint(a.Path[0]), fmt.Sprint(b.Path[0])) })
+	slices.SortStableFunc(response.Errors, func(a, b *gqlerror.Error) int {
+		return cmp.Compare(fmt.Sprint(a.Path[:min(1, len(a.Path))]), fmt.Sprint(b.Path[:min(1, len(b.Path))]))
+	})
 	text, err := json.Marshal(response.Errors)
 	if err != nil {
 		p.t.Fatal(err)

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -29,6 +30,9 @@ type visit struct {
 	null   bool // instead
 	err    error
 }
+
+// visitBytes is what a visit takes.
+const visitBytes = 56
 
 // take returns the next visit of a queue, or reports its error; nil where the
 // field is null.
@@ -205,6 +209,13 @@ func (l *loader) reset() {
 // read with those of all other fields of the level.
 func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 	q, l := &r.queues[w.queue], &r.loader
+	if r.late == nil {
+		r.late = r.of.Memory(r.ctx, len(objects)*visitBytes)
+	}
+	if r.late != nil {
+		return
+	}
+	q.visits = slices.Grow(q.visits, len(objects))
 	arg, _ := r.args[given].(referenceArgs)
 	settled := func() error { return nil }
 	if arg.AsOf != nil { // it is checked once
@@ -240,11 +251,11 @@ func (r *run) loadRefs(w wanting, given, i int, objects []*storage.Object) {
 
 // readLevels reads what is wanted, level after level, until nothing is, with one call
 // of the store for each type and level. It returns an error where more references
-// would be followed than is allowed; nothing can be written then, as visits are
-// missing.
+// would be followed than is allowed, or there is no memory for them; nothing can be written then, as
+// visits are missing.
 func (r *run) readLevels() error {
 	l := &r.loader
-	for read := 0; read < len(l.wanted) && !l.Full(); {
+	for read := 0; read < len(l.wanted) && !l.Full() && r.late == nil; {
 		level := l.wanted[read:]
 		read = len(l.wanted)
 		for _, w := range level {
@@ -255,7 +266,7 @@ func (r *run) readLevels() error {
 		}
 	}
 	l.wanted = reused(l.wanted)
-	return l.Follow(0)
+	return cmp.Or(r.late, l.Follow(0))
 }
 
 // fetch reads the documents of a type that a level wants. If that fails, the visits

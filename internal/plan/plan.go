@@ -63,6 +63,9 @@ type Config struct {
 	// answer by its length. What interceptors of root fields return for a value
 	// that was cut is ignored.
 	MaxAnswer int
+	// MaxErrors is how many errors of an answer are told with their places. What follows is reported
+	// too, for who counts it.
+	MaxErrors int
 	// Memory is called while an answer is written, with the bytes that it has grown by
 	// since the last call. Its error ends the writing and is an error of the answer.
 	Memory func(ctx context.Context, bytes int) error

@@ -21,6 +21,7 @@ type run struct {
 	late    error           // why no more of it is written
 	counted int             // bytes of it that memory was taken for
 	excess  int             // bytes that were dropped
+	failed  int             // errors that were reported
 	path    []step          // to what is being written
 	// queues hold what was read and is not written yet.
 	queues []queue
@@ -329,6 +330,10 @@ func (r *run) back(n int) { r.out = r.out[:min(n, len(r.out))] }
 func (r *run) fail(at *place, err error) {
 	if late := r.ctx.Err(); r.late == nil && late != nil {
 		r.late = storage.Ended(late)
+	}
+	if r.failed++; r.failed > r.of.MaxErrors { // a place takes 2 KB
+		r.oc.Error(r.ctx, err)
+		return
 	}
 	ctx := r.context(at)
 	r.oc.Error(ctx, graphql.AddFieldLocationToError(ctx, err))

@@ -2,6 +2,7 @@ package normal
 
 import (
 	"bytes"
+	"hash/maphash"
 	"slices"
 
 	"github.com/asof/asof/storage/rawjson"
@@ -47,7 +48,15 @@ func Equal(a, b []byte) bool {
 
 func equalObjects(a, b []byte) bool {
 	var roomA, roomB [usual]member
-	ma, mb := appendMembers(roomA[:0], a), appendMembers(roomB[:0], b)
+	ma, mb := roomA[:0], roomB[:0]
+	if len(a) > longObject {
+		n, sum := tally(a)
+		if m, other := tally(b); m != n || other != sum {
+			return false
+		}
+		ma, mb = make([]member, 0, n), make([]member, 0, n)
+	}
+	ma, mb = appendMembers(ma, a), appendMembers(mb, b)
 	if len(ma) != len(mb) {
 		return false
 	}
@@ -59,6 +68,25 @@ func equalObjects(a, b []byte) bool {
 		}
 	}
 	return true
+}
+
+// longObject is the length from which on members are counted and hashed before there is a list of
+// them, which takes 50 bytes for each.
+const longObject = 4 << 10
+
+var hashSeed = maphash.MakeSeed()
+
+// tally returns how many members an object has, and a sum of hashes that all have that are equal to it.
+func tally(object []byte) (n int, sum uint64) {
+	rawjson.Members(object, func(name []byte, start, end int) bool {
+		n++
+		if object[start] != '{' && object[start] != '[' { // the members of these may have another order
+			name = object[start-len(`":`)-len(name) : end]
+		}
+		sum += maphash.Bytes(hashSeed, name)
+		return true
+	})
+	return n, sum
 }
 
 func sortMembers(ms []member) {

@@ -124,6 +124,44 @@ func TestEqualAndChanged(t *testing.T) {
 	}
 }
 
+// Large objects are told apart without a list of their members.
+func TestEqualOfLargeObjects(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	object := func(members []string) []byte { return []byte("{" + strings.Join(members, ",") + "}") }
+	var members []string
+	for i := range 2000 {
+		members = append(members, fmt.Sprintf(`"m%d":%d`, i, 1000+i), fmt.Sprintf(`"o%d":{"a":%d,"b":[]}`, i, 1000+i))
+	}
+	was := object(members)
+	turned := slices.Clone(members)
+	for i := 1; i < len(turned); i += 2 {
+		turned[i] = fmt.Sprintf(`"o%d":{"b":[],"a":%d}`, i/2, 1000+i/2)
+	}
+	r.Shuffle(len(turned), func(i, j int) { turned[i], turned[j] = turned[j], turned[i] })
+	if !normal.Equal(was, object(turned)) {
+		t.Error("another order makes another object")
+	}
+	for _, i := range []int{0, 1, 2000, 3999} {
+		for _, change := range []func(string) string{
+			func(m string) string { return strings.Replace(m, ":1", ":2", 1) },
+			func(m string) string { return strings.NewReplacer(`"m`, `"n`, `"o`, `"p`).Replace(m) },
+			func(m string) string { return strings.Replace(m, `{"a":1`, `{"a":3`, 1) },
+		} {
+			other := slices.Clone(turned)
+			if other[i] = change(other[i]); other[i] == turned[i] {
+				continue
+			}
+			is := object(other)
+			if normal.Equal(was, is) {
+				t.Errorf("%s is as %s", other[i], turned[i])
+			}
+			if n := testing.AllocsPerRun(3, func() { normal.Equal(was, is) }); n > 0 && !strings.Contains(other[i], "{") {
+				t.Errorf("%s: %v allocations", other[i], n)
+			}
+		}
+	}
+}
+
 // What Changed says does not depend on the order of members.
 func TestChangedInAnyOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))

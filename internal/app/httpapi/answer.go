@@ -46,11 +46,11 @@ func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.
 	response.Data, response.Errors = nil, gqlerror.List{refused}
 }
 
-// mostErrors is how many errors an answer lists: what fails in a document can fail
+// MostErrors is how many errors an answer lists: what fails in a document can fail
 // in every place of a list that refers to it, under every alias.
-const mostErrors = 1000
+const MostErrors = 1000
 
-var moreErrors = fmt.Sprintf("more failed than the %d errors that this server lists: ask for fewer documents, a smaller page or fewer fields and aliases", mostErrors)
+var moreErrors = fmt.Sprintf("more failed than the %d errors that this server lists: ask for fewer documents, a smaller page or fewer fields and aliases", MostErrors)
 
 // BoundAnswers returns a schema that answers as inner does, but leaves off the
 // data of an answer, while it is put together, once it is longer than Limits.Answer, by
@@ -451,14 +451,14 @@ func Clip(text string) string {
 }
 
 // present shows an error to the client as the schema's presenter does. Beside the outcomes of
-// its changes, an operation has at most mostErrors, and none once its answer is refused.
+// its changes, an operation has at most MostErrors, and none once its answer is refused.
 func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		op := operationOf(ctx)
 		if op != nil && op.long.Load() {
 			return nil
 		}
-		if op != nil && !ofChange(ctx) && op.failed.Add(1) > mostErrors {
+		if op != nil && !ofChange(ctx) && op.failed.Add(1) > MostErrors {
 			if op.more.CompareAndSwap(false, true) {
 				return &gqlerror.Error{Message: moreErrors, Extensions: map[string]any{"code": codeTooComplex}}
 			}

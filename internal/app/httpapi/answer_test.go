@@ -52,7 +52,7 @@ func TestAnswerLimit(t *testing.T) {
 // An answer lists no more errors than a client can use, and says that there are
 // others, which nobody has looked at.
 func TestErrorsAreBounded(t *testing.T) {
-	presented, failures := 0, mostErrors
+	presented, failures := 0, MostErrors
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
 		cfg.Present = func(ctx context.Context, err error) *gqlerror.Error {
 			presented++
@@ -68,13 +68,13 @@ func TestErrorsAreBounded(t *testing.T) {
 	for range 2 {
 		for _, text := range []string{s.query(t, `{hello}`).text, s.query(t, `{hello}`, "Accept", mediaEvents).text} {
 			listed, more := strings.Count(text, `"an error"`), strings.Count(text, moreErrors)
-			if listed != mostErrors || (more == 1) != (failures > mostErrors) || !strings.Contains(text, `{"hello":"world"}`) {
+			if listed != MostErrors || (more == 1) != (failures > MostErrors) || !strings.Contains(text, `{"hello":"world"}`) {
 				t.Errorf("of %d errors %d are listed, and %d times that there are more", failures, listed, more)
 			}
 		}
-		failures = 3 * mostErrors
+		failures = 3 * MostErrors
 	}
-	if presented != 4*mostErrors {
+	if presented != 4*MostErrors {
 		t.Errorf("%d errors were made for four answers", presented)
 	}
 }
@@ -84,14 +84,14 @@ func TestErrorsWithLongPathsAreBounded(t *testing.T) {
 	s := newServer(t, func(_ *Config, schema *fakeSchema) {
 		schema.fields["hello"] = func(ctx context.Context) (any, error) {
 			inner := graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: graphql.CollectedField{Field: &ast.Field{Alias: strings.Repeat("a", 90_000)}}})
-			for range mostErrors {
+			for range MostErrors {
 				graphql.AddErrorf(inner, "an error")
 			}
 			return "world", nil
 		}
 	})
 	got := s.query(t, `{hello}`).text
-	if len(got) > mostErrors*(shortPath+200) || strings.Count(got, moreErrors) != 1 || strings.Count(got, `"an error"`) < 2 {
+	if len(got) > MostErrors*(shortPath+200) || strings.Count(got, moreErrors) != 1 || strings.Count(got, `"an error"`) < 2 {
 		t.Errorf("%d bytes: …%s", len(got), got[len(got)-300:])
 	}
 }
@@ -104,14 +104,14 @@ func TestErrorsOfChangesAreToldBesideOthers(t *testing.T) {
 			root := graphql.WithFieldContext(ctx, &graphql.FieldContext{Field: graphql.CollectedField{Field: &ast.Field{Alias: "change"}}})
 			graphql.AddErrorf(root, "nothing was written")
 			inner := graphql.WithFieldContext(root, &graphql.FieldContext{Field: graphql.CollectedField{Field: &ast.Field{Alias: "value"}}})
-			for range mostErrors {
+			for range MostErrors {
 				graphql.AddErrorf(inner, "an error")
 			}
 			return nil, nil
 		}
 	})
 	got := s.query(t, `mutation {one: change two: change three: change}`).text
-	if written, listed, more := strings.Count(got, "nothing was written"), strings.Count(got, `"an error"`), strings.Count(got, moreErrors); written != 3 || listed != mostErrors || more != 1 {
+	if written, listed, more := strings.Count(got, "nothing was written"), strings.Count(got, `"an error"`), strings.Count(got, moreErrors); written != 3 || listed != MostErrors || more != 1 {
 		t.Errorf("%d errors of changes and %d others are reported, and %d times that there are more", written, listed, more)
 	}
 }
@@ -129,7 +129,7 @@ func TestFieldsEndWithTheTime(t *testing.T) {
 		want       int // fields
 	}{
 		{`{hello}`, 3, nil, http.StatusGatewayTimeout, few},
-		{`{hello}`, mostErrors + 1, errors.New("an error"), http.StatusGatewayTimeout, (mostErrors/fieldsPerLook+1)*fieldsPerLook - 1},
+		{`{hello}`, MostErrors + 1, errors.New("an error"), http.StatusGatewayTimeout, (MostErrors/fieldsPerLook+1)*fieldsPerLook - 1},
 		{`{hello}`, all + 1, nil, http.StatusOK, all},
 		{`mutation {change}`, 3, nil, http.StatusOK, all},
 		{`mutation {change again: change}`, 3, nil, http.StatusOK, few + lateFields},
