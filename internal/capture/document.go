@@ -110,7 +110,7 @@ func (l *loading) read(ctx context.Context, changes []mongostore.Change) error {
 			break
 		}
 		if why != "" {
-			return driver.Errorf(driver.CodeInvalid, `the _id %.100q %s, and so cannot be a key; leave it out with --filter, such as {"_id": {"$ne": ""}}`, ch.Key, why)
+			return driver.Errorf(driver.CodeInvalid, `the _id %.100q %s, and so cannot be a key; leave it out by a --filter that it does not meet`, ch.Key, why)
 		}
 		d := &document{key: ch.Key}
 		l.documents[ch.Key] = d

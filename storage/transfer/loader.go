@@ -375,7 +375,7 @@ func (c *chunker) cut(buf []byte, at int, end error) chunk {
 	case c.rest[0] == '{' && json.Valid(c.rest): // an object that is cut off is none
 		out.text = append(buf, '\n')
 	default:
-		out.end = &LineError{Line: c.line, Err: fmt.Errorf("%w: it ends here in the middle of a line", ErrTruncated)}
+		out.end = &LineError{Line: c.line, Err: fmt.Errorf("%w: it ends here in the middle of a line, or this line is not valid JSON", ErrTruncated)}
 	}
 	return out
 }
