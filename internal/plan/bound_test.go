@@ -13,6 +13,7 @@ import (
 	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/internal/plan"
+	"github.com/asof/asof/storage/driver"
 )
 
 // Answers within the limit are whole, those beyond are longer than it by no more
@@ -137,11 +138,19 @@ func TestAnswersTakeMemory(t *testing.T) {
 // takes memory, whether or not they lead somewhere.
 func TestWhatFailsIsBounded(t *testing.T) {
 	p := newPair(t, version{"tags", "a", 10, `{"name":"n","description":"d","related_tags":["a"]}`},
-		version{"tags", "many", 20, `{"name":"n","description":"d","related_tags":[` + strings.Repeat(`,"a"`, 1000)[1:] + `]}`})
+		version{"tags", "many", 20, `{"name":"n","description":"d","related_tags":[` + strings.Repeat(`,"a"`, 1000)[1:] + `]}`},
+		version{"tags", "a", 30, `{"name":"n","description":"later"}`})
 	const failing = `{tag(key: "many") {relatedTags {key relatedTags(asOf: "2999-01-01T00:00:00Z") {key}}}}`
 	few := p.do(p.executor(p.plans(func(c *plan.Config) { c.MaxErrors = 3 })), failing, "")
 	if n := strings.Count(few, `"path"`); n != 3 || strings.Count(few, "is in the future") != 1000 {
 		t.Errorf("%d errors have places: %.500s", n, few)
+	}
+	if err := p.engine.Rewrite(t.Context(), "tags", "a", []driver.Version{{Number: 1, Op: driver.OpPruned, Deleted: true}}); err != nil {
+		t.Fatal(err)
+	}
+	pruned := p.do(p.executor(p.plans(func(c *plan.Config) { c.MaxErrors = 3 })), `{tag(key: "many") {relatedTags(asOf: "1970-01-01T00:00:00.000012Z") {key}}}`, "")
+	if n := strings.Count(pruned, `"path"`); n != 3 || strings.Count(pruned, "HISTORY_PRUNED") != 4 {
+		t.Errorf("%d errors have places: %.500s", n, pruned)
 	}
 	taken := 0
 	got := p.do(p.executor(p.plans(func(c *plan.Config) {

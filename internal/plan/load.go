@@ -13,7 +13,6 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/asof/asof/dataloader"
-	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 )
 
@@ -121,8 +120,8 @@ func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Obje
 		}
 		if stored.List {
 			for k, p := range v.places {
-				if err := p.Pruned(r.ctx); err != nil {
-					scalar.FailedElement(r.context(at), k, err)
+				if err := r.pruned(p); err != nil {
+					r.failElement(at, k, err)
 				}
 			}
 			return writeList(r, at, len(v.places), false, func(k int) bool {
@@ -130,12 +129,21 @@ func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Obje
 				return d != nil && inner.write(r, &d.Object)
 			})
 		}
-		if err := v.places[0].Pruned(r.ctx); err != nil {
+		if err := r.pruned(v.places[0]); err != nil {
 			r.fail(at, err)
 		}
 		d := v.places[0].Document()
 		return d != nil && inner.writeIn(r, at, &d.Object)
 	}
+}
+
+// pruned is the error of a place that leads to what was pruned. It takes a read of the store: once
+// an answer has as many errors as it lists, there is none.
+func (r *run) pruned(p dataloader.Place) error {
+	if r.failed > r.of.MaxErrors {
+		return nil
+	}
+	return p.Pruned(r.ctx)
 }
 
 // copiedField makes the writer of a field of the document that a reference leads to: null where
@@ -154,7 +162,7 @@ func copiedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 		if v == nil {
 			return false
 		}
-		if err := v.places[0].Pruned(r.ctx); err != nil {
+		if err := r.pruned(v.places[0]); err != nil {
 			r.fail(at, err)
 		}
 		d := v.places[0].Document()
@@ -514,7 +522,7 @@ func nodesRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
 			return false
 		}
 		for _, b := range bad {
-			scalar.FailedElement(r.context(at), b.Index, b.Err)
+			r.failElement(at, b.Index, b.Err)
 		}
 		for _, t := range r.of.store.Types() {
 			if s := inner[t]; len(s.loads) > 0 {

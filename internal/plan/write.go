@@ -8,6 +8,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
+	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
@@ -328,15 +329,30 @@ func (r *run) back(n int) { r.out = r.out[:min(n, len(r.out))] }
 // the request. It ends the writing of an answer whose time is up: what fails has
 // not asked the store, which looks at the time.
 func (r *run) fail(at *place, err error) {
+	if r.placed(err) {
+		ctx := r.context(at)
+		r.oc.Error(ctx, graphql.AddFieldLocationToError(ctx, err))
+	}
+}
+
+// failElement is fail for an element of the list that a field is.
+func (r *run) failElement(at *place, index int, err error) {
+	if r.placed(err) {
+		scalar.FailedElement(r.context(at), index, err)
+	}
+}
+
+// placed says whether an error is to be reported with its place, and otherwise reports
+// it without.
+func (r *run) placed(err error) bool {
 	if late := r.ctx.Err(); r.late == nil && late != nil {
 		r.late = storage.Ended(late)
 	}
 	if r.failed++; r.failed > r.of.MaxErrors { // a place takes 2 KB
 		r.oc.Error(r.ctx, err)
-		return
+		return false
 	}
-	ctx := r.context(at)
-	r.oc.Error(ctx, graphql.AddFieldLocationToError(ctx, err))
+	return true
 }
 
 // recovered reports a panic while a field was read or written, which is null
