@@ -67,8 +67,8 @@ func lists(ctx context.Context, vs ...*driver.Version) {
 	if !ok {
 		return
 	}
-	op.authorsMu.Lock()
-	defer op.authorsMu.Unlock()
+	op.mu.Lock()
+	defer op.mu.Unlock()
 	for _, v := range vs {
 		n := len(op.authors)
 		if v != nil && n < namesTogether && (n == 0 || op.authors[n-1] != v.Author) {
@@ -88,10 +88,10 @@ func (s *Store) nameOf(ctx context.Context, op *operation, id string) (knownName
 	if name, ok := known(id); ok {
 		return name, nil
 	}
-	op.authorsMu.Lock()
+	op.mu.Lock()
 	ids := op.authors
 	op.authors = nil
-	op.authorsMu.Unlock()
+	op.mu.Unlock()
 	ids = append(ids, id)
 	slices.Sort(ids)
 	ids = slices.DeleteFunc(slices.Compact(ids), func(other string) bool {

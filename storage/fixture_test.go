@@ -107,9 +107,9 @@ func (c *clock) advance(d time.Duration) driver.Instant {
 // commit that follows it.
 type spy struct {
 	driver.Engine
-	gets, logs, counts atomic.Int64
-	beforeCommit       func()
-	commitErr          error
+	gets, logs, counts, queries atomic.Int64
+	beforeCommit                func()
+	commitErr                   error
 }
 
 func (s *spy) Get(ctx context.Context, c string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
@@ -120,6 +120,11 @@ func (s *spy) Get(ctx context.Context, c string, refs []driver.Ref, fields []str
 func (s *spy) Count(ctx context.Context, q *driver.Query) (int64, error) {
 	s.counts.Add(1)
 	return s.Engine.Count(ctx, q)
+}
+
+func (s *spy) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	s.queries.Add(1)
+	return s.Engine.Query(ctx, q)
 }
 
 func (s *spy) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {

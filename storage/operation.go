@@ -25,8 +25,9 @@ type operation struct {
 	// the memory of the documents that they are about.
 	details atomic.Int64
 	// authors are those of what was listed, as far as their names were not read.
-	authors   []string
-	authorsMu sync.Mutex
+	authors []string
+	tags    map[documentAt]func() (map[int64][]*VersionTag, error)
+	mu      sync.Mutex // guards authors and tags
 }
 
 type operationKey struct{}

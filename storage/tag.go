@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
+	"sync"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -266,7 +267,37 @@ func (i *VersionInfo) Tags(ctx context.Context) ([]*VersionTag, error) {
 	if !ok || i.v.Deleted || i.typ.inDraft(i.v) {
 		return nil, nil
 	}
-	return op.store.tags(ctx, i.typ, i.seen, i.typ.tagIs(tagDocument, i.v.Key), i.typ.tagIs(tagVersion, i.v.Number))
+	tags, err := op.tagsOf(ctx, documentAt{i.typ, i.v.Key, i.seen})()
+	return tags[i.v.Number], err
+}
+
+// documentAt is a document as of an instant.
+type documentAt struct {
+	t    *Type
+	key  string
+	seen driver.Instant
+}
+
+// tagsOf returns the tags of a document by the numbers of its versions. They are read once, since a
+// page shows many versions of one.
+func (o *operation) tagsOf(ctx context.Context, d documentAt) func() (map[int64][]*VersionTag, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.tags == nil {
+		o.tags = map[documentAt]func() (map[int64][]*VersionTag, error){}
+	}
+	if o.tags[d] == nil {
+		o.tags[d] = sync.OnceValues(func() (map[int64][]*VersionTag, error) {
+			tags, err := o.store.tags(ctx, d.t, d.seen, d.t.tagIs(tagDocument, d.key))
+			of := map[int64][]*VersionTag{}
+			for _, tag := range tags {
+				number := tag.ref().Number
+				of[number] = append(of[number], tag)
+			}
+			return of, err
+		})
+	}
+	return o.tags[d]
 }
 
 // State returns a document in the state that at most one of asOf, version, draft and tag names:
