@@ -266,7 +266,8 @@ func (w *writer) endBulk() error {
 		w.store.bulk.Store(false)
 		w.store.checkpoints.wrote(w.store.opts.softLog / pagesOfWrite)
 	}
-	err = errors.Join(err, w.exec("PRAGMA temp_store = MEMORY"), w.exec(pragma("cache_size", -pageCache)))
+	// SQLite's caches have one limit together: the pages that the writer has beyond its own would take all of the readers'.
+	err = errors.Join(err, w.exec("PRAGMA temp_store = MEMORY"), w.exec(pragma("cache_size", -pageCache)), w.exec("PRAGMA shrink_memory"))
 	w.bulkFailed, w.bulkTried = err, w.store.opts.Clock()
 	return err
 }
