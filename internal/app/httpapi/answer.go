@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -20,31 +19,6 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
-
-// boundAnswer refuses an answer whose data is too long, whatever executed the operation:
-// instead of data and errors it has one error. No other limit knows how long an answer gets: a
-// document is read once, and may be asked for under many aliases.
-func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.Response, most int) {
-	if len(response.Errors) > 0 && errors.Is(response.Errors[0].Err, errAloneInAnswer) {
-		response.Errors = response.Errors[:1]
-	}
-	var refused *gqlerror.Error
-	switch {
-	case op.outOfMemory.Load():
-		refused = refuse(CodeUnavailable, noMemory+": ask for less, or try again in a moment")
-	case op.keepsTooMuch():
-		refused = op.tooMuch()
-	case len(response.Data) > most || op.long.Load():
-		refused = refuse(codeTooComplex, "the answer is longer than %d bytes, the limit of this server (--max-answer): "+
-			"ask for fewer documents, a smaller page or fewer fields and aliases", most)
-	default:
-		return
-	}
-	if oc.Operation.Operation == ast.Mutation {
-		refused.Message += "; the mutation was executed, or a part of it: read what is there before you send it again"
-	}
-	response.Data, response.Errors = nil, gqlerror.List{refused}
-}
 
 // MostErrors is how many errors an answer lists: what fails in a document can fail
 // in every place of a list that refers to it, under every alias.
@@ -439,17 +413,6 @@ func WriteError(w http.ResponseWriter, status int, code, message string) {
 	_, _ = w.Write(body)
 }
 
-// Clip leaves out the middle of a text of more than 400 bytes, and no part of a
-// character: what clients sent fills no log and no error, and what the message of an
-// error says around it is at its ends.
-func Clip(text string) string {
-	const most, end = 400, 150
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:end], "") + "…" + strings.ToValidUTF8(text[len(text)-end:], "")
-}
-
 // present shows an error to the client as the schema's presenter does. Beside the outcomes of
 // its changes, an operation has at most MostErrors, and none once its answer is refused.
 func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
@@ -499,74 +462,4 @@ var contentTypes = map[string][]string{
 	mediaJSON:    {mediaJSON + "; charset=utf-8"},
 	mediaGraphQL: {mediaGraphQL + "; charset=utf-8"},
 	mediaEvents:  {mediaJSON + "; charset=utf-8"}, // of refusals, before there are events
-}
-
-// answerText is a response as JSON. The data is not copied: it may be long.
-type answerText struct{ before, data, after []byte }
-
-func (t *answerText) length() int { return len(t.before) + len(t.data) + len(t.after) }
-
-// writeTo writes the parts.
-func (t *answerText) writeTo(w io.Writer) error {
-	for _, part := range [...][]byte{t.before, t.data, t.after} {
-		if _, err := w.Write(part); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// encode makes the text of a response: errors first, data only where an operation was
-// executed. The instant, whose text needs no escapes, is what the extensions say of it; ""
-// for nothing. Mostly it is all that they say. What is before the data is written behind
-// what buf holds, and begins there. It panics where an extension is no JSON.
-func encode(buf *bytes.Buffer, r *graphql.Response, executed bool, instant string) answerText {
-	extended := instant != "" || len(r.Extensions) > 0
-	buf.WriteByte('{')
-	if len(r.Errors) > 0 {
-		buf.WriteString(`"errors":`)
-		buf.Write(mustEncode(r.Errors))
-		if executed || extended {
-			buf.WriteByte(',')
-		}
-	}
-	t := answerText{}
-	if executed {
-		buf.WriteString(`"data":`)
-		t.data = r.Data
-	}
-	t.before = buf.Bytes()
-	t.after = make([]byte, 0, len(`,"extensions":{"asOf":""}}`)+len(instant))
-	if executed && extended {
-		t.after = append(t.after, ',')
-	}
-	switch {
-	case len(r.Extensions) > 0:
-		addInstant(r, instant)
-		t.after = append(append(t.after, `"extensions":`...), mustEncode(r.Extensions)...)
-	case extended:
-		t.after = append(append(append(t.after, `"extensions":{"asOf":"`...), instant...), `"}`...)
-	}
-	t.after = append(t.after, '}')
-	return t
-}
-
-// mustEncode returns a value as JSON, and panics where it has something that is none.
-func mustEncode(value any) []byte {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(err)
-	}
-	return text
-}
-
-// addInstant adds the instant to the extensions, if there is one.
-func addInstant(r *graphql.Response, instant string) {
-	if instant == "" {
-		return
-	}
-	if r.Extensions == nil {
-		r.Extensions = make(map[string]any, 1)
-	}
-	r.Extensions["asOf"] = instant
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,10 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -40,15 +44,18 @@ type documents struct {
 	limits     *Limits
 	validation *validation
 	hints      bool // errors may name what the schema has
-	known      *cache[document]
-	persisted  *cache[string]              // the texts of valid documents, by their hash
-	trusted    map[string]*trustedDocument // by id; nil: any document is executed
+	known      *cache[*document]
+	persisted  *cache[string]       // the texts of valid documents, by their hash
+	trusted    map[string]*document // by id; nil: any document is executed
 }
 
 // document is a valid document.
 type document struct {
+	text   string
 	parsed *ast.QueryDocument
 	tokens int
+	// weighed is what was expected last of an operation of it, whatever its variables are.
+	weighed atomic.Pointer[expected]
 }
 
 func newDocuments(cfg *Config) *documents {
@@ -56,7 +63,7 @@ func newDocuments(cfg *Config) *documents {
 		limits:     &cfg.Limits,
 		validation: newValidation(cfg.Schema.Schema(), &cfg.Limits),
 		hints:      cfg.Introspection,
-		known:      newCache(documentBytes, func(text string, d document) int { return len(text) + tokenBytes*d.tokens }),
+		known:      newCache(documentBytes, func(text string, d *document) int { return len(text) + tokenBytes*d.tokens }),
 		persisted:  newCache(persistedBytes, func(hash, text string) int { return len(hash) + len(text) }),
 	}
 }
@@ -68,7 +75,7 @@ func (d *documents) find(op *operation, params *graphql.RawParams) bool {
 		return true
 	}
 	doc, ok := d.known.Get(params.Query)
-	op.document = doc.parsed
+	op.document = doc
 	return ok
 }
 
@@ -93,7 +100,7 @@ func (d *documents) of(ctx context.Context, op *operation, params *graphql.RawPa
 		if list != nil {
 			return list
 		}
-		op.document = doc.parsed
+		op.document = doc
 		d.known.Add(params.Query, doc)
 	}
 	if hash != "" {
@@ -104,21 +111,21 @@ func (d *documents) of(ctx context.Context, op *operation, params *graphql.RawPa
 
 // read parses a document, and refuses one that is too large or not valid: the cheapest checks
 // come first.
-func (d *documents) read(ctx context.Context, text string) (document, gqlerror.List) {
+func (d *documents) read(ctx context.Context, text string) (*document, gqlerror.List) {
 	if len(text) > d.limits.Query {
-		return document{}, gqlerror.List{refuse(codeTooComplex, "the query has %d bytes; at most %d are allowed (--max-query): send values as variables, or several operations", len(text), d.limits.Query)}
+		return nil, gqlerror.List{refuse(codeTooComplex, "the query has %d bytes; at most %d are allowed (--max-query): send values as variables, or several operations", len(text), d.limits.Query)}
 	}
 	doc, tokens, longest, refused := parse(text, d.limits.Tokens)
 	if refused == nil {
 		refused = checkShape(doc, d.limits)
 	}
 	if refused != nil {
-		return document{}, gqlerror.List{refused}
+		return nil, gqlerror.List{refused}
 	}
 	if list := d.validation.check(ctx, doc, d.hints && longest <= longestHint); list != nil {
-		return document{}, list
+		return nil, list
 	}
-	return document{doc, tokens}, nil
+	return &document{text: text, parsed: doc, tokens: tokens}, nil
 }
 
 // persistedVersion is the version of the protocol of automatic persisted queries
@@ -389,12 +396,6 @@ func shorten(text string) string {
 	return text
 }
 
-// trustedDocument is one of the documents that are executed where no others are.
-type trustedDocument struct {
-	text   string
-	parsed *ast.QueryDocument
-}
-
 // apolloManifest is the format that Apollo's manifests of operations name.
 const apolloManifest = "apollo-persisted-query-manifest"
 
@@ -448,7 +449,7 @@ func (d *documents) trust(texts map[string]string) error {
 	if texts == nil {
 		return nil
 	}
-	d.trusted = make(map[string]*trustedDocument, 2*len(texts))
+	d.trusted = make(map[string]*document, 2*len(texts))
 	var wrong []error
 	for _, id := range slices.Sorted(maps.Keys(texts)) {
 		text := texts[id]
@@ -457,8 +458,7 @@ func (d *documents) trust(texts map[string]string) error {
 			wrong = append(wrong, fmt.Errorf("the document %q (%s): %s", shorten(id), shorten(strings.Join(strings.Fields(text), " ")), strings.TrimSpace(list.Error())))
 			continue
 		}
-		trusted := &trustedDocument{text, doc.parsed}
-		d.trusted[plainID(id)], d.trusted[hashOf(text)] = trusted, trusted
+		d.trusted[plainID(id)], d.trusted[hashOf(text)] = doc, doc
 	}
 	return errors.Join(wrong...)
 }
@@ -474,6 +474,102 @@ func (d *documents) findTrusted(op *operation, params *graphql.RawParams, id str
 		return gqlerror.List{refuse(CodeForbidden, "this server executes no documents but those of a list (--trusted-documents), and this is none of them: "+
 			"build the list again with the client that sends it")}
 	}
-	op.document, params.Query = doc.parsed, doc.text
+	op.document, params.Query = doc, doc.text
+	return nil
+}
+
+// jsonText describes a text that has to be a JSON object, for errors.
+type jsonText struct {
+	what string // "the request body"
+	like string // a good one
+	list string // what to do instead of a list
+}
+
+// numbers has numbers of any size decoded as they are written.
+var numbers = strictjson.WithUnmarshalers(strictjson.UnmarshalFromFunc(func(from *jsontext.Decoder, to *any) error {
+	if from.PeekKind() != '0' {
+		return errors.ErrUnsupported // which leaves it to the library
+	}
+	digits, err := from.ReadValue()
+	*to = json.Number(digits)
+	return err
+}))
+
+// read decodes the text, which must be one JSON object in valid UTF-8: no member
+// of any object in it is there twice, and no string has half of a surrogate pair.
+// Members that the destination does not know are passed over.
+func (is jsonText) read(text []byte, to any) *problem {
+	bad := func(format string, args ...any) *problem {
+		return &problem{http.StatusBadRequest, codeBadInput, is.what + " " + fmt.Sprintf(format, args...)}
+	}
+	start := bytes.TrimLeft(text, " \t\r\n")
+	switch {
+	case len(start) == 0:
+		return bad("is empty; send a JSON object such as %s", is.like)
+	case start[0] == '[':
+		return bad("is a list: %s", is.list)
+	case start[0] != '{':
+		return bad("must be a JSON object such as %s", is.like)
+	}
+	err := strictjson.Unmarshal(text, to, numbers)
+	if err == nil {
+		return nil
+	}
+	if wrong, ok := errors.AsType[*strictjson.SemanticError](err); ok {
+		want := "an object"
+		if wrong.GoType.Kind().String() == "string" {
+			want = "a string"
+		}
+		return bad("has a member %q that is not %s", shorten(string(wrong.JSONPointer)), want)
+	}
+	broken, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case !ok:
+		return bad("could not be decoded: %v", err)
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return bad("has the member %q more than once; send it once", shorten(string(broken.JSONPointer)))
+	default:
+		return bad("is not valid JSON: %s (at byte %d)", shorten(broken.Err.Error()), broken.ByteOffset)
+	}
+}
+
+// parameters are those of a URL, which it may have once.
+var parameters = []string{"query", "variables", "operationName", "extensions", "documentId", "id"}
+
+// readURL reads the parameters of a request by GET.
+func readURL(r *http.Request, params *params) *problem {
+	bad := func(format string, args ...any) *problem {
+		return &problem{http.StatusBadRequest, codeBadInput, fmt.Sprintf(format, args...)}
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return bad("the query string could not be decoded: %v", err)
+	}
+	for name, list := range values {
+		if !utf8.ValidString(name) || !utf8.ValidString(strings.Join(list, "")) {
+			return bad("the query string is not valid UTF-8")
+		}
+		if len(list) > 1 && slices.Contains(parameters, name) {
+			return bad("the parameter %q was given %d times", name, len(list))
+		}
+	}
+	params.Query, params.OperationName = values.Get("query"), values.Get("operationName")
+	params.DocumentID, params.ID = values.Get("documentId"), values.Get("id")
+	for name, object := range map[string]struct {
+		to   *map[string]any
+		like string
+	}{
+		"variables":  {&params.Variables, `{"key": "hearth"}`},
+		"extensions": {&params.Extensions, `{"persistedQuery": {"version": 1, "sha256Hash": "…"}}`},
+	} {
+		text := values.Get(name)
+		if text == "" || text == "null" {
+			continue
+		}
+		is := jsonText{what: fmt.Sprintf("the parameter %q", name), like: object.like, list: "it must be an object such as " + object.like}
+		if p := is.read([]byte(text), object.to); p != nil {
+			return p
+		}
+	}
 	return nil
 }

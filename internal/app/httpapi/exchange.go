@@ -11,15 +11,11 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
-	strictjson "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/asof/asof/internal/app/admission"
 )
@@ -239,6 +235,76 @@ const shortAnswer = 2<<10 - 1
 // together, so that they take fewer system calls.
 const mostCopied = 64 << 10
 
+// answerText is a response as JSON. The data is not copied: it may be long.
+type answerText struct{ before, data, after []byte }
+
+func (t *answerText) length() int { return len(t.before) + len(t.data) + len(t.after) }
+
+// writeTo writes the parts.
+func (t *answerText) writeTo(w io.Writer) error {
+	for _, part := range [...][]byte{t.before, t.data, t.after} {
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encode makes the text of a response: errors first, data only where an operation was
+// executed. The instant, whose text needs no escapes, is what the extensions say of it; ""
+// for nothing. Mostly it is all that they say. What is before the data is written behind
+// what buf holds, and begins there. It panics where an extension is no JSON.
+func encode(buf *bytes.Buffer, r *graphql.Response, executed bool, instant string) answerText {
+	extended := instant != "" || len(r.Extensions) > 0
+	buf.WriteByte('{')
+	if len(r.Errors) > 0 {
+		buf.WriteString(`"errors":`)
+		buf.Write(mustEncode(r.Errors))
+		if executed || extended {
+			buf.WriteByte(',')
+		}
+	}
+	t := answerText{}
+	if executed {
+		buf.WriteString(`"data":`)
+		t.data = r.Data
+	}
+	t.before = buf.Bytes()
+	t.after = make([]byte, 0, len(`,"extensions":{"asOf":""}}`)+len(instant))
+	if executed && extended {
+		t.after = append(t.after, ',')
+	}
+	switch {
+	case len(r.Extensions) > 0:
+		addInstant(r, instant)
+		t.after = append(append(t.after, `"extensions":`...), mustEncode(r.Extensions)...)
+	case extended:
+		t.after = append(append(append(t.after, `"extensions":{"asOf":"`...), instant...), `"}`...)
+	}
+	t.after = append(t.after, '}')
+	return t
+}
+
+// mustEncode returns a value as JSON, and panics where it has something that is none.
+func mustEncode(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// addInstant adds the instant to the extensions, if there is one.
+func addInstant(r *graphql.Response, instant string) {
+	if instant == "" {
+		return
+	}
+	if r.Extensions == nil {
+		r.Extensions = make(map[string]any, 1)
+	}
+	r.Extensions["asOf"] = instant
+}
+
 // transferTime is how long a client may take to send or to receive a number of bytes before it
 // is dropped.
 func (h *Handler) transferTime(bytes int) time.Duration {
@@ -310,102 +376,6 @@ func readAll(ctx context.Context, h *Handler, r io.Reader, to *bytes.Buffer, hol
 			return err
 		}
 	}
-}
-
-// jsonText describes a text that has to be a JSON object, for errors.
-type jsonText struct {
-	what string // "the request body"
-	like string // a good one
-	list string // what to do instead of a list
-}
-
-// numbers has numbers of any size decoded as they are written.
-var numbers = strictjson.WithUnmarshalers(strictjson.UnmarshalFromFunc(func(from *jsontext.Decoder, to *any) error {
-	if from.PeekKind() != '0' {
-		return errors.ErrUnsupported // which leaves it to the library
-	}
-	digits, err := from.ReadValue()
-	*to = json.Number(digits)
-	return err
-}))
-
-// read decodes the text, which must be one JSON object in valid UTF-8: no member
-// of any object in it is there twice, and no string has half of a surrogate pair.
-// Members that the destination does not know are passed over.
-func (is jsonText) read(text []byte, to any) *problem {
-	bad := func(format string, args ...any) *problem {
-		return &problem{http.StatusBadRequest, codeBadInput, is.what + " " + fmt.Sprintf(format, args...)}
-	}
-	start := bytes.TrimLeft(text, " \t\r\n")
-	switch {
-	case len(start) == 0:
-		return bad("is empty; send a JSON object such as %s", is.like)
-	case start[0] == '[':
-		return bad("is a list: %s", is.list)
-	case start[0] != '{':
-		return bad("must be a JSON object such as %s", is.like)
-	}
-	err := strictjson.Unmarshal(text, to, numbers)
-	if err == nil {
-		return nil
-	}
-	if wrong, ok := errors.AsType[*strictjson.SemanticError](err); ok {
-		want := "an object"
-		if wrong.GoType.Kind().String() == "string" {
-			want = "a string"
-		}
-		return bad("has a member %q that is not %s", shorten(string(wrong.JSONPointer)), want)
-	}
-	broken, ok := errors.AsType[*jsontext.SyntacticError](err)
-	switch {
-	case !ok:
-		return bad("could not be decoded: %v", err)
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return bad("has the member %q more than once; send it once", shorten(string(broken.JSONPointer)))
-	default:
-		return bad("is not valid JSON: %s (at byte %d)", shorten(broken.Err.Error()), broken.ByteOffset)
-	}
-}
-
-// parameters are those of a URL, which it may have once.
-var parameters = []string{"query", "variables", "operationName", "extensions", "documentId", "id"}
-
-// readURL reads the parameters of a request by GET.
-func readURL(r *http.Request, params *params) *problem {
-	bad := func(format string, args ...any) *problem {
-		return &problem{http.StatusBadRequest, codeBadInput, fmt.Sprintf(format, args...)}
-	}
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return bad("the query string could not be decoded: %v", err)
-	}
-	for name, list := range values {
-		if !utf8.ValidString(name) || !utf8.ValidString(strings.Join(list, "")) {
-			return bad("the query string is not valid UTF-8")
-		}
-		if len(list) > 1 && slices.Contains(parameters, name) {
-			return bad("the parameter %q was given %d times", name, len(list))
-		}
-	}
-	params.Query, params.OperationName = values.Get("query"), values.Get("operationName")
-	params.DocumentID, params.ID = values.Get("documentId"), values.Get("id")
-	for name, object := range map[string]struct {
-		to   *map[string]any
-		like string
-	}{
-		"variables":  {&params.Variables, `{"key": "hearth"}`},
-		"extensions": {&params.Extensions, `{"persistedQuery": {"version": 1, "sha256Hash": "…"}}`},
-	} {
-		text := values.Get(name)
-		if text == "" || text == "null" {
-			continue
-		}
-		is := jsonText{what: fmt.Sprintf("the parameter %q", name), like: object.like, list: "it must be an object such as " + object.like}
-		if p := is.read([]byte(text), object.to); p != nil {
-			return p
-		}
-	}
-	return nil
 }
 
 const (

@@ -85,7 +85,7 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 	w := costWalk{limits: e.limits, weights: e.weights, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
 	total := w.set(oc.Operation.SelectionSet, listFactor)
 	total.cost = plus(total.cost, total.once)
-	op.pages, op.mayBeLong = w.lists, w.lists || total.cost > quickCost
+	op.expected = &expected{operation: oc.Operation, pages: w.lists, mayBeLong: w.lists || total.cost > quickCost}
 	limits := e.limits
 	switch {
 	case w.err != nil:
@@ -98,7 +98,17 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 		return refuse(codeTooComplex, "the operation may return %s fields; at most %d are allowed (--max-cost; what reads and compares versions counts for several): ask for smaller pages or fewer nested lists",
 			roughly(total.cost), limits.Cost)
 	}
+	if !w.varies {
+		op.document.weighed.Store(op.expected)
+	}
 	return nil
+}
+
+// expected is what is expected of an operation before it is executed.
+type expected struct {
+	operation *ast.OperationDefinition
+	pages     bool // it has lists with pages, which may read much
+	mayBeLong bool // it lists documents or reads histories
 }
 
 // extent is how large a selection set is.
@@ -116,6 +126,7 @@ type costWalk struct {
 	fragments map[fragmentUse]extent
 	lists     bool            // there are pages
 	schema    bool            // the fields below ask for the schema
+	varies    bool            // other variables may make it larger, or refuse it
 	err       *gqlerror.Error // the first
 
 	noIntrospection bool
@@ -201,7 +212,11 @@ func (w *costWalk) checkConditions(directives ast.DirectiveList) {
 			continue
 		}
 		condition := d.Arguments.ForName("if").Value
-		if value, given := w.variables[condition.Raw]; condition.Kind == ast.Variable && given && value == nil {
+		if condition.Kind != ast.Variable {
+			continue
+		}
+		w.varies = true
+		if value, given := w.variables[condition.Raw]; given && value == nil {
 			w.fail(refuse(codeBadInput, "variable %q cannot be null: it is a condition of @%s", "$"+condition.Raw, d.Name), d.Position)
 		}
 	}
@@ -273,7 +288,7 @@ func (w *costWalk) longest(f *ast.Field, inside bool) (longest int) {
 		for _, member := range value.Children {
 			longest = max(longest, w.length(member.Value))
 		}
-		given, _ := w.variables[value.Raw].(map[string]any)
+		given, _ := w.compound(value).(map[string]any)
 		for _, member := range given {
 			list, _ := member.([]any)
 			longest = max(longest, len(list))
@@ -293,6 +308,7 @@ func (w *costWalk) integer(f *ast.Field, name string) (n int, text string, ok bo
 	case ast.IntValue:
 		text = argument.Value.Raw
 	case ast.Variable:
+		w.varies = true
 		switch v := w.variables[argument.Value.Raw].(type) {
 		case int64:
 			return saturate(v), strconv.FormatInt(v, 10), true
@@ -319,11 +335,22 @@ func (w *costWalk) length(v *ast.Value) int {
 	case ast.ListValue:
 		return len(v.Children)
 	case ast.Variable:
-		list, _ := w.variables[v.Raw].([]any)
+		list, _ := w.compound(v).([]any)
 		return len(list)
 	default:
 		return 0
 	}
+}
+
+// compound is the value of a variable whose type is that of lists or of input objects; nil for
+// any other value.
+func (w *costWalk) compound(v *ast.Value) any {
+	of := v.VariableDefinition
+	if v.Kind != ast.Variable || of != nil && of.Type.Elem == nil && of.Definition.IsLeafType() {
+		return nil
+	}
+	w.varies = true
+	return w.variables[v.Raw]
 }
 
 func plus(a, b int) int {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -147,6 +148,40 @@ func costOf(t *testing.T, exec *executor, document string, variables map[string]
 	limits := defaultLimits()
 	w := costWalk{limits: &limits, variables: oc.Variables}
 	return w.set(oc.Operation.SelectionSet, listFactor).cost, ""
+}
+
+// What is expected of an operation is found out once, unless its variables may change that.
+func TestCostDependsOnVariables(t *testing.T) {
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		cfg.Limits.Cost = 41
+		schema.fields["nodes"] = schema.fields["items"]
+	})
+	many := `["` + strings.Repeat(`a", "`, 41) + `"]`
+	for document, c := range map[string]struct{ cheap, refused, code string }{
+		`query($n: Int) {items(first: $n) {nodes {id}}}`:                            {"1", "21", codeTooComplex},
+		`query($n: Int) {items(last: $n) {nodes {id}}}`:                             {"1", "501", codeBadInput},
+		`query($n: Int) {...F} fragment F on Query {items(first: $n) {nodes {id}}}`: {"1", "21", codeTooComplex},
+		`query($n: [ID!]!) {nodes(ids: $n) {id}}`:                                   {"[]", many, codeTooComplex},
+		`query($n: Boolean = true) {hello @skip(if: $n)}`:                           {"false", "null", codeBadInput},
+		`query($n: ID!) {nodes(ids: [$n]) {id}}`:                                    {`"a"`, "", ""},
+		`query($n: String) {hello(name: $n)}`:                                       {`"a"`, "", ""},
+	} {
+		text := func(n string) string {
+			return `{"query": ` + strconv.Quote(document) + `, "variables": {"n": ` + n + `}}`
+		}
+		s.post(t, text(c.cheap)).want(t, 200, `{"data":{…`)
+		if c.refused != "" {
+			s.post(t, text(c.refused)).wantError(t, 200, c.code, "")
+		}
+		doc, _ := s.handler.exec.documents.known.Get(document)
+		if kept := doc.weighed.Load() != nil; kept != (c.refused == "") {
+			t.Errorf("%s: kept: %t", document, kept)
+		}
+	}
+	// Operations of one document have costs of their own.
+	both := `{"query": "query A($n: Int) {items(first: $n) {nodes {id}}} query B {hello}", "operationName": "%s", "variables": {"n": 21}}`
+	s.post(t, fmt.Sprintf(both, "B")).want(t, 200, ok)
+	s.post(t, fmt.Sprintf(both, "A")).wantError(t, 200, codeTooComplex, "")
 }
 
 func TestCostLimit(t *testing.T) {

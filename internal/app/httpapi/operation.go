@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,15 +51,13 @@ type operation struct {
 	event  bool            // it tells an event of a subscription
 	left   time.Duration   // of execution; 0: Limits.Execution
 	// readOnly is what it is answered if it is a mutation; nil: it is executed.
-	readOnly *Denied
-	// mayBeLong: it lists documents or reads histories.
-	mayBeLong   bool
-	pages       bool        // it has lists with pages, which may read much
+	readOnly    *Denied
+	expected    *expected   // once it is read
 	outOfMemory atomic.Bool // there was no memory for it
 	long        atomic.Bool // the answer is longer than one may be
 	opContext   opContext   // its context, once it has a place
 	documentID  string      // by which the request names its document; "": it does not
-	document    *ast.QueryDocument
+	document    *document
 	answered    chan struct{} // of a stream: closed when it has ended
 }
 
@@ -162,6 +161,17 @@ func (o *operation) explain(header http.Header) {
 }
 
 var byPlan = []string{executorPlan}
+
+// Clip leaves out the middle of a text of more than 400 bytes, and no part of a
+// character: what clients sent fills no log and no error, and what the message of an
+// error says around it is at its ends.
+func Clip(text string) string {
+	const most, end = 400, 150
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:end], "") + "…" + strings.ToValidUTF8(text[len(text)-end:], "")
+}
 
 // code is the first error's, or "OK".
 func (o *operation) code() string {

@@ -117,9 +117,9 @@ func (r *run) start(params *graphql.RawParams) *problem {
 	}
 	// A mutation that asks for pages of what it changed may read as much as a query, and has
 	// a query's place and time.
-	write := r.oc.Operation.Operation == ast.Mutation && !r.op.pages
+	write := r.oc.Operation.Operation == ast.Mutation && !r.op.expected.pages
 	// The request's context: waiting with the operation's would start its timer.
-	if err := r.place.Operation(r.op.opContext.Context, r.oc.Operation.Name, r.oc.RawQuery, r.op.mayBeLong, write); err != nil {
+	if err := r.place.Operation(r.op.opContext.Context, r.oc.Operation.Name, r.oc.RawQuery, r.op.expected.mayBeLong, write); err != nil {
 		r.place = nil
 		return busy()
 	}
@@ -222,6 +222,31 @@ func (o *operation) tooMuch() *gqlerror.Error {
 		"ask for fewer documents or fields at a time; of a long list of references ask for the keys, and then for some of the documents (nodes)", o.limits.kept())
 }
 
+// boundAnswer refuses an answer whose data is too long, whatever executed the operation:
+// instead of data and errors it has one error. No other limit knows how long an answer gets: a
+// document is read once, and may be asked for under many aliases.
+func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.Response, most int) {
+	if len(response.Errors) > 0 && errors.Is(response.Errors[0].Err, errAloneInAnswer) {
+		response.Errors = response.Errors[:1]
+	}
+	var refused *gqlerror.Error
+	switch {
+	case op.outOfMemory.Load():
+		refused = refuse(CodeUnavailable, noMemory+": ask for less, or try again in a moment")
+	case op.keepsTooMuch():
+		refused = op.tooMuch()
+	case len(response.Data) > most || op.long.Load():
+		refused = refuse(codeTooComplex, "the answer is longer than %d bytes, the limit of this server (--max-answer): "+
+			"ask for fewer documents, a smaller page or fewer fields and aliases", most)
+	default:
+		return
+	}
+	if oc.Operation.Operation == ast.Mutation {
+		refused.Message += "; the mutation was executed, or a part of it: read what is there before you send it again"
+	}
+	response.Data, response.Errors = nil, gqlerror.List{refused}
+}
+
 // decodedSize estimates the bytes that a JSON text takes when it is decoded: a map takes
 // some 350 with its first members, whatever they are, and any other value some 60.
 func decodedSize(text []byte) int64 {
@@ -295,15 +320,15 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 		OperationName:          params.OperationName,
 		Extensions:             params.Extensions,
 		Headers:                params.Headers,
-		Doc:                    op.document,
-		Operation:              op.document.Operations.ForName(params.OperationName),
+		Doc:                    op.document.parsed,
+		Operation:              op.document.parsed.Operations.ForName(params.OperationName),
 		DisableIntrospection:   e.redactor.names != nil,
 		RecoverFunc:            e.recover,
 		ResolverMiddleware:     func(ctx context.Context, next graphql.Resolver) (any, error) { return next(ctx) },
 		RootResolverMiddleware: func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler { return next(ctx) },
 	}
 	if oc.Operation == nil {
-		return nil, gqlerror.List{unknownOperation(op.document, params.OperationName)}
+		return nil, gqlerror.List{unknownOperation(oc.Doc, params.OperationName)}
 	}
 	var err error
 	oc.Variables, err = validator.VariableValues(e.schema.Schema(), oc.Operation, params.Variables)
@@ -315,7 +340,9 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 			return oc, gqlerror.List{refuse(codeBadInput, "variable %q: of an input that takes one of several fields exactly one must be given, and not be null", way.String())}
 		}
 	}
-	if err := e.checkCost(op, oc); err != nil {
+	if known := op.document.weighed.Load(); known != nil && known.operation == oc.Operation {
+		op.expected = known
+	} else if err := e.checkCost(op, oc); err != nil {
 		return oc, gqlerror.List{err}
 	}
 	return oc, nil
