@@ -28,7 +28,7 @@ type schemaDiffFlags struct {
 }
 
 type schemaApplyFlags struct {
-	Rewrite bool `help:"Write the documents that have another form than today's (@was, migrations) in that, as new versions. It can be stopped and repeated." required:""`
+	Rewrite bool `help:"Write the documents that have another form than today's (@was, migrations) in that, as new versions. What does not fit the schema in any form stays: asof check says what. It can be stopped and repeated." required:""`
 }
 
 // Validate refuses to compare nothing.

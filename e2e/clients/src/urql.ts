@@ -10,6 +10,7 @@ const newClient = () =>
     url,
     fetch: countingFetch,
     preferGetMethod: false,
+    fetchSubscriptions: true,
     fetchOptions: { headers: { 'X-Actor': 'ada' } },
     exchanges: [cacheExchange({ keys, possibleTypes, updates, logger: (_severity, message) => warnings.push(message) }), fetchExchange],
   })
@@ -89,9 +90,30 @@ async function watchers() {
   check('requests of four watchers', await quiet(since), 4)
 }
 
+async function live() {
+  const client = newClient()
+  await other('mutation { createTag(input: {key: "urql-live", data: {name: "A", description: "a"}}) { __typename } }')
+  const shown = watch(client, '{ tag(key: "urql-live") { id version name } }')
+  await until('the tag', () => shown.data?.tag)
+  let since: object = { asOf: (await client.query(gql('{ tags { totalCount } }'), {}).toPromise()).extensions!.asOf }
+  const kinds: string[] = []
+  const followed = client
+    .subscription(gql('subscription Tag($since: Since) { tagChanged(key: "urql-live", since: $since) { kind document { id version name } deletedId } }'), { since })
+    .subscribe(({ data, extensions, error }) => {
+      if (error) throw error
+      kinds.push(data.tagChanged.kind)
+      since = { position: extensions!.position }
+    })
+  await other('mutation { updateTag(input: {key: "urql-live", expectedVersion: 1, patch: {name: "B"}}) { __typename } }')
+  await until('what another one wrote', () => shown.data.tag.name === 'B')
+  check('events', [kinds, shown.data.tag.version], [['CHANGED'], 2])
+  followed.unsubscribe()
+}
+
 await lists()
 await pastBesideNow()
 await edits()
 await watchers()
+await live()
 check('warnings of missing keys', warnings.filter((warning) => warning.includes('no key could be generated')), [])
 console.log('passed')
