@@ -54,6 +54,23 @@ func TestReadLimit(t *testing.T) {
 	}
 }
 
+// Once an operation has read too much, its other fields read nothing.
+func TestNothingIsReadBeyondTheLimit(t *testing.T) {
+	p := serve(t, "--demo", "--max-read=20KB", "--max-cost=1000000")
+	const field = `changelog(first: 1) {totalCount} `
+	p.query(t, "{"+field+"}")
+	var many strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&many, "a%d: %s", i, field)
+	}
+	p.query(t, "{"+many.String()+"}")
+	p.stop()
+	read := regexp.MustCompile(`documentsRead=(\d+)`).FindAllStringSubmatch(p.stderr.String(), -1)
+	if len(read) != 2 || read[0][1] == "0" || read[0][1] != read[1][1] {
+		t.Errorf("one field and forty read %v documents", read)
+	}
+}
+
 // The messages of versions count, too.
 func TestMessagesAreCounted(t *testing.T) {
 	p := serve(t, "--demo", "--max-read=20KB")

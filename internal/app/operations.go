@@ -220,6 +220,10 @@ func (c counting) Query(ctx context.Context, q *driver.Query) ([]*driver.Version
 
 func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
 	return func(yield func(*driver.Version, error) bool) {
+		if _, err := count(ctx, 0); err != nil { // too much was read before: an engine reads several at once
+			yield(nil, err)
+			return
+		}
 		for v, err := range c.Engine.Log(ctx, q) {
 			if err == nil {
 				_, err = count(ctx, 0, v)

@@ -327,9 +327,10 @@ func (c *collection) runs(ctx context.Context, q *driver.LogQuery, before int64,
 	if noData(q) {
 		most = mostRunsNoData
 	}
-	for cursor.Next(ctx) {
+	for n, bytes := 1, 0; cursor.Next(ctx); n++ {
+		bytes += len(cursor.Current)
 		if cursor.RemainingBatchLength() == 0 {
-			batch = min(2*batch, most)
+			batch = min(2*batch, most, int32(min(n*logBytes/bytes+1, mostRunsNoData)))
 			cursor.SetBatchSize(batch)
 		}
 		records, err := c.list(key, cursor.Current.Lookup("vs"))

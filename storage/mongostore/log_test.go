@@ -299,3 +299,56 @@ func TestLogFollowsWhatMovesMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// Few of the current versions are in memory before the first one is used, where they are large, and the log has
+// all versions, in order, wherever they are.
+func TestLogOfLargeVersions(t *testing.T) {
+	const documents, large = 80, 300 << 10
+	ctx, sent := bounded(t), &recorder{}
+	s := openRecorded(t, Bounds{Versions: 1, Bytes: 1}, sent)
+	var vs []driver.Version
+	past := int64(0) // versions; a server may return them at once
+	for i := range documents {
+		for n := range 3 {
+			data := fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("a", large*(i%3+1)/3))
+			at := driver.Instant(1000 + 10*(i*7%documents) + n)
+			vs = append(vs, driver.Version{Collection: "tools", Key: fmt.Sprint("k", i), RecordedAt: at, Op: driver.OpImport, Data: data})
+			if i%4 != 0 {
+				break // no history
+			}
+			past += int64(min(n, 1))
+		}
+	}
+	if _, err := loadAgain(ctx, s, vs); err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(vs, func(a, b driver.Version) int { return int(a.RecordedAt - b.RecordedAt) })
+	for _, backward := range []bool{false, true} {
+		if backward {
+			slices.Reverse(vs)
+		}
+		for _, limit := range []int{0, documents / 2} {
+			want := vs
+			if limit > 0 {
+				want = vs[:limit]
+			}
+			sent.returned.Store(0)
+			n := 0
+			for v, err := range s.Log(ctx, &driver.LogQuery{Backward: backward, Limit: limit}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if read := sent.returned.Load() - past; n == 0 && read > documents/2 {
+					t.Errorf("%d current versions were read for the first one of the log (backward %t, limit %d)", read, backward, limit)
+				}
+				if n == len(want) || v.RecordedAt != want[n].RecordedAt || v.Key != want[n].Key {
+					t.Fatalf("version %d of the log (backward %t, limit %d) is %v", n, backward, limit, v.Position())
+				}
+				n++
+			}
+			if n != len(want) {
+				t.Errorf("the log (backward %t, limit %d) has %d versions, want %d", backward, limit, n, len(want))
+			}
+		}
+	}
+}

@@ -37,7 +37,10 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 			}
 		}()
 		for _, c := range collections {
-			l := &logging{c: c, q: q, begin: begin, since: begin, cutoff: h}
+			l := &logging{c: c, q: q, begin: begin, since: begin, cutoff: h, batch: logBatch}
+			if q.Limit > 0 {
+				l.batch = logPage
+			}
 			opened = append(opened, l)
 			more, err := l.sources(ctx)
 			if err != nil {
@@ -93,6 +96,7 @@ type logging struct {
 	part    []*record // versions that were current at begin, in order
 	ended   bool      // no versions follow the part
 	after   *driver.LogPosition
+	batch   int32 // how many versions are asked for at once, after those that were read last
 }
 
 func (l *logging) close(ctx context.Context) {
@@ -157,60 +161,94 @@ func (l *logging) openLists(ctx context.Context, q *driver.LogQuery) error {
 	return nil
 }
 
-// open opens the stream of the superseded versions in a list.
+// open opens the stream of the superseded versions in a list. With a limit, its first part is
+// read at once.
 func (l *logging) open(ctx context.Context, field string, q *driver.LogQuery) (*source, error) {
-	cursor, err := l.collection(field).Aggregate(ctx, l.superseded(field, q), options.Aggregate().SetAllowDiskUse(true))
-	if l.q.Limit > 0 {
-		var found []*record
-		err := each(ctx, cursor, err, func(raw bson.Raw) error {
-			r, err := l.read(raw, field)
-			found = append(found, r)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		l.cutoff.add(found...)
-		return &source{next: func() (r *record, _ error) {
-			if len(found) > 0 {
-				r, found = found[0], found[1:]
-			}
-			return r, nil
-		}}, nil
-	}
+	cursor, err := l.aggregate(ctx, field, l.superseded(field, q))
 	if err != nil {
 		return nil, err
 	}
-	stream := &versionStream{l: l, field: field, q: *q, cursor: cursor}
 	l.cursors = append(l.cursors, cursor)
-	return &source{next: func() (*record, error) { return stream.next(ctx) }}, nil
+	stream := &versionStream{l: l, field: field, q: *q, cursor: cursor}
+	var ahead []*record
+	if l.q.Limit > 0 {
+		if ahead, _, err = stream.part(ctx, l.q.Limit); err != nil {
+			return nil, err
+		}
+		l.cutoff.add(ahead...)
+	}
+	return &source{next: func() (r *record, _ error) {
+		if len(ahead) > 0 {
+			r, ahead = ahead[0], ahead[1:]
+			return r, nil
+		}
+		return stream.next(ctx)
+	}}, nil
 }
 
-// versionStream is the superseded versions in a list, sorted by the database. Servers
+// How much of one place is in memory at a time: so many versions, or so many bytes; and how
+// many versions are asked for before their size is known, and where they are a page.
+const (
+	logPart  = 1000
+	logBytes = 2 << 20
+	logBatch = 4
+	logPage  = 24
+)
+
+// versionStream is the versions in one place, sorted by the database. Servers
 // close cursors that are not read for ten minutes, as when an export reads another stream
 // for so long. Then the stream continues after its last version, with both lists
 // opened again: versions that commits have moved from prev to the overflow meanwhile are
 // not in the earlier cursor on the overflow.
 type versionStream struct {
-	l      *logging
-	field  string
-	q      driver.LogQuery
-	cursor *mongo.Cursor
-	moved  bool // by the cursor
+	l        *logging
+	field    string
+	q        driver.LogQuery
+	cursor   *mongo.Cursor
+	n, bytes int // of what was read
+}
+
+func (l *logging) aggregate(ctx context.Context, field string, pipeline bson.A) (*mongo.Cursor, error) {
+	return l.collection(field).Aggregate(ctx, pipeline, options.Aggregate().SetAllowDiskUse(true).SetBatchSize(l.batch))
+}
+
+// read returns the next version that the cursor has; nil at its end.
+func (v *versionStream) read(ctx context.Context) (*record, error) {
+	if !v.cursor.Next(ctx) {
+		return nil, v.cursor.Err()
+	}
+	r, err := v.l.read(v.cursor.Current, v.field)
+	if err != nil {
+		return nil, err
+	}
+	last := r.Position()
+	v.q.After = &last
+	v.n, v.bytes = v.n+1, v.bytes+r.Size()+headOverhead
+	v.l.batch = int32(min(v.n*logBytes/v.bytes+1, logPart))
+	v.cursor.SetBatchSize(v.l.batch)
+	return r, nil
+}
+
+// part reads so many versions, or fewer that are large, and reports whether there may be more.
+func (v *versionStream) part(ctx context.Context, limit int) (found []*record, more bool, err error) {
+	for !more {
+		r, err := v.read(ctx)
+		switch {
+		case isCursorGone(err) && len(found) > 0:
+			return found, true, nil
+		case r == nil:
+			return found, false, err
+		}
+		found = append(found, r)
+		more = len(found) == limit || v.bytes > logBytes
+	}
+	return found, true, nil
 }
 
 func (v *versionStream) next(ctx context.Context) (*record, error) {
-	if v.cursor.Next(ctx) {
-		r, err := v.l.read(v.cursor.Current, v.field)
-		if err == nil {
-			p := r.Position()
-			v.q.After, v.moved = &p, true
-		}
+	r, err := v.read(ctx)
+	if !isCursorGone(err) || v.n == 0 {
 		return r, err
-	}
-	err := v.cursor.Err()
-	if !isCursorGone(err) || !v.moved {
-		return nil, err
 	}
 	// All versions before the last one of this stream were yielded, also of the other list.
 	if err := v.l.openLists(ctx, &v.q); err != nil {
@@ -316,9 +354,6 @@ func (l *logging) unwound(list string, q *driver.LogQuery, inside bson.D, limit 
 	return append(stages, bson.D{{Key: "$project", Value: unwoundFields(list, l.fields(list))}})
 }
 
-// logPart is how many of the versions that were current are read at a time.
-const logPart = 1000
-
 // nextCurrent returns the next of the versions that were current when the log
 // began.
 func (l *logging) nextCurrent(ctx context.Context) (*record, error) {
@@ -336,7 +371,7 @@ func (l *logging) nextCurrent(ctx context.Context) (*record, error) {
 }
 
 // readPart reads the next of them from the three places where they may be now, one
-// after the other. The first n of all are among the first n of each.
+// after the other, a part of each, up to where one of the parts ends.
 //
 // A load on a document that had versions, after the streams were opened, supersedes
 // versions that were current, at times in the past. Then the streams are opened again,
@@ -348,11 +383,10 @@ func (l *logging) readPart(ctx context.Context) error {
 	}
 	q := *l.q
 	q.After = l.after
-	var found []*record
 	opened, late := l.lists != nil, false
 	read := func(ctx context.Context) error {
 		var err error
-		found, late, err = l.findPart(ctx, &q, limit, opened)
+		late, err = l.findPart(ctx, &q, limit, opened)
 		return err
 	}
 	err := l.c.store.inSnapshot(ctx, read)
@@ -365,55 +399,50 @@ func (l *logging) readPart(ctx context.Context) error {
 			err = l.openLists(ctx, &q)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(found, func(a, b *record) int {
-		c := a.Position().Compare(b.Position())
-		if l.q.Backward {
-			return -c
-		}
-		return c
-	})
-	found = slices.CompactFunc(found, func(a, b *record) bool { return a.Position() == b.Position() })
-	if len(found) < limit {
-		l.ended = true
-	} else {
-		found = found[:limit]
-		after := found[limit-1].Position()
-		l.after = &after
-	}
-	l.part = found
-	return nil
+	return err
 }
 
 // findPart reads the part from the three places. It stops early if versions were loaded
 // that the open streams do not have.
-func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, opened bool) (found []*record, late bool, err error) {
-	take := func(field string) func(bson.Raw) error {
-		return func(raw bson.Raw) error {
-			r, err := l.read(raw, field)
-			found = append(found, r)
+func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, opened bool) (late bool, err error) {
+	order := func(a, b driver.LogPosition) int {
+		if l.q.Backward {
+			return b.Compare(a)
+		}
+		return a.Compare(b)
+	}
+	var found []*record
+	var end *driver.LogPosition // from there on a place may have more than was read of it
+	take := func(field string, cursor *mongo.Cursor, err error) error {
+		if err != nil {
 			return err
 		}
+		defer closeCursor(ctx, cursor)
+		stream := &versionStream{l: l, field: field, cursor: cursor}
+		part, more, err := stream.part(ctx, limit)
+		found = append(found, part...)
+		if last := stream.q.After; more && (end == nil || order(*last, *end) < 0) {
+			end = last
+		}
+		return err
 	}
 	here := at("current")
 	before := bson.E{Key: "at", Value: bson.D{{Key: "$lte", Value: int64(l.begin)}}}
 	conditions := bson.A{bson.D{{Key: "current.at", Value: before.Value}}, l.keys("_id")}
 	conditions = append(conditions, logConditions(here, l.c, l.cutoff.bounded(q))...)
-	cursor, err := l.c.main.Find(ctx, bson.D{{Key: "$and", Value: conditions}},
-		options.Find().SetSort(l.order(here)).SetLimit(int64(limit)).SetProjection(l.fields("current")).SetAllowDiskUse(true))
-	if err := each(ctx, cursor, err, take("current")); err != nil {
-		return nil, false, err
+	cursor, err := l.c.main.Find(ctx, bson.D{{Key: "$and", Value: conditions}}, options.Find().SetSort(l.order(here)).
+		SetLimit(int64(limit)).SetBatchSize(l.batch).SetProjection(l.fields("current")).SetAllowDiskUse(true))
+	if err := take("current", cursor, err); err != nil {
+		return false, err
 	}
 	later, err := l.c.changedSince(ctx, l.since)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	if opened {
 		// A load says when it is before it writes.
 		if loaded, err := l.c.store.loaded(ctx); loaded > l.since || err != nil {
-			return nil, err == nil, err
+			return err == nil, err
 		}
 	}
 	still := bson.D{before, {Key: "to", Value: bson.D{{Key: "$gt", Value: int64(l.since)}}}}
@@ -421,10 +450,14 @@ func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, o
 		if !later {
 			break
 		}
-		cursor, err := l.collection(list).Aggregate(ctx, l.unwound(list, q, still, limit), options.Aggregate().SetAllowDiskUse(true))
-		if err := each(ctx, cursor, err, take(list)); err != nil {
-			return nil, false, err
+		cursor, err := l.aggregate(ctx, list, l.unwound(list, q, still, limit))
+		if err := take(list, cursor, err); err != nil {
+			return false, err
 		}
 	}
-	return found, false, nil
+	found = slices.DeleteFunc(found, func(r *record) bool { return end != nil && order(r.Position(), *end) > 0 })
+	slices.SortFunc(found, func(a, b *record) int { return order(a.Position(), b.Position()) })
+	l.part = slices.CompactFunc(found, func(a, b *record) bool { return a.Position() == b.Position() })
+	l.after, l.ended = end, end == nil
+	return false, nil
 }
