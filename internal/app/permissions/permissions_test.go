@@ -435,14 +435,15 @@ func (w *world) conflicts() []string {
 
 // No answer has what somebody may not read, whatever is asked; and what he may read, some has.
 func TestNothingIsLeaked(t *testing.T) {
-	writes := 150
-	if race {
-		writes = 60
-	}
-	for _, c := range []struct {
+	engines := []struct {
 		name, executor string
 		engine         func(*testing.T) driver.Engine
-	}{{"sqlite", "plan", onSQLite}, {"gqlgen", "gqlgen", onSQLite}, {"mongodb", "plan", onMongoDB}} {
+	}{{"sqlite", "plan", onSQLite}, {"gqlgen", "gqlgen", onSQLite}, {"mongodb", "plan", onMongoDB}}
+	writes := 150
+	if race { // one client asks after the other
+		engines, writes = engines[:1], 60
+	}
+	for _, c := range engines {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.engine(t), c.executor, 7)
 			for range writes {
