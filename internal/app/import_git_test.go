@@ -173,7 +173,7 @@ func (r *gitRepository) many(t *testing.T, commits int) {
 
 // Very many commits are read, and read again, in the memory that few take. With ASOF_TEST_FULL there are more.
 func TestImportOfManyCommits(t *testing.T) {
-	commits := 20_000
+	commits := 5_000
 	if os.Getenv("ASOF_TEST_FULL") != "" {
 		commits = 100_000
 	}

@@ -42,7 +42,7 @@ func TestLargeValuesOfIndexesAreNotKept(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := held()
-	const writes, size = 100, 1 << 20
+	const writes, size = 40, 1 << 20
 	for i := range writes {
 		data := fmt.Sprintf(`{"licence":"%d %s"}`, i, strings.Repeat("x", size))
 		w := &driver.Write{ID: fmt.Sprint(i), Collection: benchCollection, Key: fmt.Sprint(i), Op: driver.OpCreate, Data: []byte(data)}

@@ -142,9 +142,9 @@ func TestMergingAgreesWithGqlparser(t *testing.T) {
 	limits := defaultLimits()
 	ours := newValidation(schema, &limits)
 	m := &documentMaker{Rand: rand.New(rand.NewPCG(20261122, 13)), schema: schema}
-	documents := 20_000
+	documents := 5_000
 	if testing.Short() {
-		documents = 4_000
+		documents = 1_000
 	}
 	merged, conflicting := 0, 0
 	rare := []string{
