@@ -27,13 +27,15 @@ type bound struct {
 }
 
 const (
-	entryRange = ` AND (value, key) >= (?2, ?3) AND (value, key) < (?4, ?5)`
-	inOrder    = ` ORDER BY value, key`
-	inReverse  = ` ORDER BY value DESC, key DESC`
-	fromLive   = `SELECT value, key, document FROM entries WHERE idx = ?1` + entryRange
-	fromOpen   = fromLive + ` AND since <= ?6`
-	fromPast   = `SELECT value, key, document FROM past WHERE epoch = ?1` + entryRange + ` AND since <= ?6 AND until > ?6`
-	fromKeys   = `SELECT NULL, key, id FROM documents INDEXED BY documents_key WHERE collection = ?1 AND key >= ?3 AND key < ?5`
+	fromLive  = `SELECT value, key, document FROM entries WHERE idx = ?1`
+	fromOpen  = fromLive + ` AND since <= ?4`
+	fromPast  = `SELECT value, key, document FROM past WHERE epoch = ?1 AND since <= ?4 AND until > ?4`
+	fromKeys  = `SELECT NULL, key, id FROM documents INDEXED BY documents_key WHERE collection = ?1`
+	ofValues  = ` AND value >= ?2 AND value < ?3`
+	ofEntries = ` AND (value, key) >= (?2, ?6) AND (value, key) < (?3, ?7)` // takes longer for each entry
+	ofKeys    = ` AND key >= ?2 AND key < ?3`
+	inOrder   = ` ORDER BY value, key`
+	inReverse = ` ORDER BY value DESC, key DESC`
 )
 
 // source is a statement that yields entries, and the id of the index, the epoch
@@ -47,7 +49,7 @@ type source struct {
 // for a parameter that is a limit by itself.
 const (
 	countOf = `SELECT count(*) FROM (SELECT 1 FROM (`
-	limited = `) LIMIT ?7 + 0)`
+	limited = `) LIMIT ?5 + 0)`
 )
 
 // sources returns the statements that yield the entries of an index as of the query's
@@ -115,7 +117,7 @@ func (cur *cursor) open() error {
 		if sources[i].where == 0 {
 			continue
 		}
-		if *at, err = cur.r.bindEntries(sources[i], sources[i].query+order, cur.from, cur.to); err == nil {
+		if *at, err = cur.r.bindEntries(sources[i], "", order, cur.from, cur.to); err == nil {
 			err = cur.step(at)
 		}
 		if err != nil {
@@ -149,24 +151,33 @@ func (cur *cursor) renew() error {
 	return cur.open()
 }
 
-// bindEntries prepares a source's query, or one around it.
-func (r *run) bindEntries(src source, query string, from, to bound) (*sqlite.Stmt, error) {
-	s, err := r.c.Prepare(query)
+// bindEntries prepares a source's query of a range, with what is before and after it.
+func (r *run) bindEntries(src source, before, after string, from, to bound) (*sqlite.Stmt, error) {
+	within := ofValues
+	switch {
+	case src.query == fromKeys:
+		within = ofKeys
+	case from.key != "" || to.key != "":
+		within = ofEntries
+	}
+	s, err := r.c.Prepare(before + src.query + within + after)
 	if err != nil {
 		return nil, err
 	}
 	s.BindInt64(1, src.where)
-	if src.query == fromKeys {
-		s.BindText(3, keyOf(from.value))
-		s.BindText(5, keyOf(to.value))
+	switch within {
+	case ofKeys:
+		s.BindText(2, keyOf(from.value))
+		s.BindText(3, keyOf(to.value))
 		return s, nil
+	case ofEntries:
+		s.BindText(6, from.key)
+		s.BindText(7, to.key)
 	}
 	s.BindBytes(2, from.value)
-	s.BindText(3, from.key)
-	s.BindBytes(4, to.value)
-	s.BindText(5, to.key)
+	s.BindBytes(3, to.value)
 	if src.query != fromLive {
-		s.BindInt64(6, int64(r.at))
+		s.BindInt64(4, int64(r.at))
 	}
 	return s, nil
 }
@@ -245,7 +256,7 @@ func (cur *cursor) close(err error) error {
 	return err
 }
 
-// countEntries counts the entries of an index in ranges, up to a limit; 0 is no limit.
+// countEntries counts the entries of an index in ranges, up to a limit; -1 is no limit.
 func (r *run) countEntries(ix *index, ranges []span, limit int64) (int64, error) {
 	sources, err := r.sources(ix)
 	if err != nil {
@@ -257,15 +268,11 @@ func (r *run) countEntries(ix *index, ranges []span, limit int64) (int64, error)
 			if from.where == 0 {
 				continue
 			}
-			left := int64(-1)
-			if limit > 0 {
-				left = limit - total
-			}
-			s, err := r.bindEntries(from, countOf+from.query+limited, bound{value: sp.low}, bound{value: sp.high})
+			s, err := r.bindEntries(from, countOf, limited, bound{value: sp.low}, bound{value: sp.high})
 			if err != nil {
 				return 0, err
 			}
-			s.BindInt64(7, left)
+			s.BindInt64(5, max(limit-total, -1))
 			row, err := s.Step()
 			if row {
 				total += s.ColumnInt64(0)
@@ -273,7 +280,7 @@ func (r *run) countEntries(ix *index, ranges []span, limit int64) (int64, error)
 			if err := finish(s, err); err != nil {
 				return 0, err
 			}
-			if limit > 0 && total >= limit {
+			if total == limit {
 				return total, nil
 			}
 		}

@@ -94,7 +94,7 @@ func TestPastPagesReadFewEntries(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				n, err := r.countEntries(s.byName[benchCollection].indexes[0], []span{everything}, 0)
+				n, err := r.countEntries(s.byName[benchCollection].indexes[0], []span{everything}, -1)
 				if err != nil || n != docs {
 					t.Errorf("%d entries at %s, %v; want %d", n, q.At, err, docs)
 				}

@@ -127,13 +127,13 @@ func (r *run) count() (int64, error) {
 		// An index on a single value has an entry for every document.
 		for _, ix := range r.coll.indexes {
 			if !ix.decl.List {
-				return r.countEntries(ix, []span{everything}, 0)
+				return r.countEntries(ix, []span{everything}, -1)
 			}
 		}
 	}
 	for _, a := range r.access {
 		if a.exact && a.distinct() {
-			return r.countEntries(a.ix, a.ranges, 0)
+			return r.countEntries(a.ix, a.ranges, -1)
 		}
 	}
 	n := int64(0)
