@@ -18,6 +18,8 @@ type Query struct {
 	// Fields are the stored top-level names that the caller will look at; nil
 	// means all. An engine may return more of the data, never less.
 	Fields []string
+	// Keys says that the caller will look at nothing but the keys. An engine may leave out the rest.
+	Keys bool
 	// Bytes is of how much the caller refuses the page, as Version.Size counts it; 0: of nothing.
 	// An engine may leave out what follows where it has read more.
 	Bytes int64

@@ -187,6 +187,9 @@ func (c *contract) Query(ctx context.Context, q *driver.Query) ([]*driver.Versio
 	if q.Limit > 0 && len(vs) > q.Limit {
 		c.report("Query returned %d documents, with a limit of %d", len(vs), q.Limit)
 	}
+	if q.Keys {
+		return vs, nil
+	}
 	rows := make([]row, len(vs))
 	for i, v := range vs {
 		c.version("Query", v, q.Fields == nil)

@@ -194,6 +194,13 @@ func (p *pair) queryDiff(q *driver.Query) string {
 			return fmt.Sprintf("place %d: %s, want %s\nall: %q, want %q", i, describe(got[i]), describe(want[i]), keysOf(got), keysOf(want))
 		}
 	}
+	if len(q.Order) == 0 {
+		bare := *q
+		bare.Keys, bare.Fields = true, []string{}
+		if got, err := p.engine.Query(p.ctx, &bare); err != nil || !slices.Equal(keysOf(got), keysOf(want)) {
+			return fmt.Sprintf("Query of keys: %q, %v, want %q", keysOf(got), err, keysOf(want))
+		}
+	}
 	return ""
 }
 

@@ -73,6 +73,7 @@ type run struct {
 	orders        []order
 	after, before *candidate
 	access        []access // ranges of indexes that the filter allows
+	keysOf        *index   // its entries tell all that is asked: no document is read
 
 	c       *conn
 	at      driver.Instant
@@ -113,6 +114,9 @@ func (s *Store) newRun(ctx context.Context, q *driver.Query) *run {
 		if o.Field.Meta == driver.MetaKey {
 			break // keys are unique: further orders never decide
 		}
+	}
+	if q.Keys && len(q.Order) == 0 && len(r.access) == 1 && r.access[0].exact {
+		r.keysOf = r.access[0].ix
 	}
 	r.after, r.before = r.position(q.After), r.position(q.Before)
 	r.scope = scope{slots: make([][]byte, r.m.slots), meta: &r.meta, looks: &looks{ctx: ctx}}

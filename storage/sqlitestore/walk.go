@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"math"
 	"slices"
+	"strings"
 
 	"zombiezen.com/go/sqlite"
 
@@ -26,6 +27,10 @@ func (r *run) counting(n *int64) visit {
 func (r *run) document(ix *index, doc docID, key string, f visit) (bool, error) {
 	if err := r.poll(); err != nil {
 		return false, err
+	}
+	if ix == r.keysOf {
+		r.rows++
+		return f(row{kept: &driver.Version{Collection: r.coll.name, Key: strings.Clone(key)}}, doc)
 	}
 	if kept, _ := r.c.cached.find(documentKey{r.coll.id, key}, driver.Ref{At: r.at}, r.c.count); kept != nil && !kept.Deleted {
 		if !r.matches(row{kept: kept}) {
