@@ -44,7 +44,7 @@ func (w *walk) valueless(ctx context.Context) (driver.Filter, error) {
 	if was != nil && was.loaded == loaded && was.since <= w.q.At {
 		// Also for an instant of the past: what an erasure takes from that, the log tells of now.
 		if now := w.extend(ctx, was, max(op.begin, w.q.At)); now != nil {
-			return w.knownEmpty(ctx, now)
+			return w.knownEmpty(ctx, was, now)
 		}
 	}
 	others, err := w.others(ctx)
@@ -62,10 +62,7 @@ func (w *walk) valueless(ctx context.Context) (driver.Filter, error) {
 	for _, v := range vs {
 		now.add(v, ref)
 	}
-	if was == nil || was.until < now.until || was.loaded != loaded {
-		w.store.emptyRefs.Store(w.c, now)
-	}
-	return w.leadTo(now.keys), nil
+	return w.knownEmpty(ctx, was, now)
 }
 
 // others is the condition that the reference leads to none of the documents with a value.
@@ -75,15 +72,6 @@ func (w *walk) others(ctx context.Context) (driver.Filter, error) {
 		err = w.tooMany("there are")
 	}
 	return driver.Not{Filter: w.c.refers(w.t, keys)}, err
-}
-
-// leadTo is the condition that there is no reference, or one of some.
-func (w *walk) leadTo(keys map[string]bool) driver.Filter {
-	null := driver.Not{Filter: driver.Present{Field: w.c.reference(w.t)}}
-	if len(keys) == 0 {
-		return null
-	}
-	return driver.Or{null, w.c.refers(w.t, valuesOf(keys))}
 }
 
 func valuesOf(keys map[string]bool) []driver.Value {
@@ -130,8 +118,8 @@ func (w *walk) extend(ctx context.Context, was *emptyRefs, until driver.Instant)
 }
 
 // knownEmpty is the condition that a document has no value, where the references that may lead to
-// none are known.
-func (w *walk) knownEmpty(ctx context.Context, now *emptyRefs) (driver.Filter, error) {
+// none are known; they take the place of those that were.
+func (w *walk) knownEmpty(ctx context.Context, was, now *emptyRefs) (driver.Filter, error) {
 	if err := w.store.beyond(ctx, w.c.Of, w.q.At); err != nil {
 		return nil, err
 	}
@@ -150,8 +138,12 @@ func (w *walk) knownEmpty(ctx context.Context, now *emptyRefs) (driver.Filter, e
 	if len(now.keys) > mostEmptyRefs && w.q.At == now.until {
 		now = &emptyRefs{since: now.until, until: now.until, loaded: now.loaded, keys: keys}
 	}
-	if len(now.keys) <= mostEmptyRefs {
+	if len(now.keys) <= mostEmptyRefs && (was == nil || was.until <= now.until || was.loaded != now.loaded) {
 		w.store.emptyRefs.Store(w.c, now)
 	}
-	return w.leadTo(keys), nil
+	null := driver.Not{Filter: driver.Present{Field: w.c.reference(w.t)}}
+	if len(keys) == 0 {
+		return null, nil
+	}
+	return driver.Or{null, w.c.refers(w.t, valuesOf(keys))}, nil
 }

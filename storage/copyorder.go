@@ -39,11 +39,6 @@ type group struct {
 	null  driver.Filter // which documents are of the group without values
 }
 
-// Count is driver.Engine's.
-func (l *byCopy) Count(ctx context.Context, q *driver.Query) (int64, error) {
-	return l.store.engine.Count(ctx, q)
-}
-
 // Query is driver.Engine's.
 func (l *byCopy) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
 	w := &walk{byCopy: l, q: q, near: q.After, far: q.Before, down: q.Order[0].Desc != q.Backward}

@@ -207,10 +207,11 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		}
 		q.Filter = where
 	}
+	query := list.Query
 	var sorted *byCopy
 	if first != nil {
 		sorted = &byCopy{store: s, t: t, c: first}
-		list = sorted
+		query = sorted.Query
 	}
 	count := func(ctx context.Context) (int, error) {
 		n, err := list.Count(ctx, &driver.Query{Collection: t.Collection, At: q.At, Filter: q.Filter})
@@ -224,7 +225,7 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 		return &Page{count: known(n)}, err
 	}
 	q.Fields = fieldsOf(q, args.Fields)
-	vs, err := list.Query(ctx, q)
+	vs, err := query(ctx, q)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
