@@ -393,20 +393,25 @@ func (e *migrating) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 	}
 }
 
-// chunk is how many documents are read at once where all are.
-const chunk = 500
+// How many documents are read at once where all are: at first, and at most, and bytes of them.
+const (
+	few        = 32
+	chunk      = 500
+	chunkBytes = 4 << 20
+)
 
 // matching calls fn with each document that meets a query's conditions, in no order: all documents are read, whose
 // number --max-read bounds, as the engine's filters and indexes are about what is stored.
 func (e *migrating) matching(ctx context.Context, m *migrated, q *driver.Query, fn func(*driver.Version)) error {
-	asked := &driver.Query{Collection: q.Collection, At: q.At, Limit: chunk, Filter: m.ofEngine(q.Filter)}
+	asked := &driver.Query{Collection: q.Collection, At: q.At, Limit: few, Filter: m.ofEngine(q.Filter)}
 	for {
 		vs, err := e.Engine.Query(ctx, asked)
 		if err != nil {
 			return err
 		}
+		size := 1
 		for _, v := range vs {
-			asked.After = &driver.Position{Key: v.Key}
+			asked.After, size = &driver.Position{Key: v.Key}, size+v.Size()
 			if v, err = e.today(v, false); err != nil {
 				return err
 			}
@@ -414,9 +419,10 @@ func (e *migrating) matching(ctx context.Context, m *migrated, q *driver.Query, 
 				fn(v)
 			}
 		}
-		if err := ended(ctx); err != nil || len(vs) < chunk {
+		if err := ended(ctx); err != nil || len(vs) < asked.Limit {
 			return err
 		}
+		asked.Limit = min(len(vs)*chunkBytes/size+1, chunk)
 	}
 }
 

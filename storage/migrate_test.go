@@ -456,6 +456,25 @@ func TestRewriteOfMany(t *testing.T) {
 	}
 }
 
+// Where all documents of a list have to be read, few large ones are in memory, and small ones are read together.
+func TestListOfWhatIsLarge(t *testing.T) {
+	for size, want := range map[int][2]int{200 << 10: {1, 40}, 10: {50, 100}} {
+		e := newEnv(t)
+		const documents = 100
+		for i := range documents {
+			e.load("software", fmt.Sprintf("%03d", i), fmt.Sprintf(`{"name":"a","tags":"w","description":"%0*d"}`, size, 0))
+		}
+		e.under("one", fixtureTypes())
+		asked := &many{Engine: e.engine.Engine}
+		e.engine.Engine = asked
+		newer := e.under("two", movedTypes())
+		conn := must(newer.projects.Page(newer.begin(), object{"tags": object{"hasAny": []any{"w"}}}, nil, nil, nil, nil, nil, nil, nil))(t)
+		if n := must(conn.TotalCount(newer.begin()))(t); n != documents || asked.most < want[0] || asked.most > want[1] {
+			t.Errorf("%d documents of %d bytes were found, %d read at once", n, size, asked.most)
+		}
+	}
+}
+
 // Documents are rewritten in today's form as new versions, once; from then on the engine filters, until documents in
 // another form may be there again.
 func TestRewrite(t *testing.T) {

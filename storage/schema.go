@@ -172,8 +172,7 @@ func (s *Store) rewriteOnce(ctx context.Context, t *Type) (written int, loaded d
 		return 0, 0, false, err
 	}
 	missed = loaded > now
-	const few = 32 // documents, which are held in both forms, and may be large
-	q := &driver.Query{Collection: t.Collection, At: now, Limit: few}
+	q := &driver.Query{Collection: t.Collection, At: now, Limit: few} // which are held in both forms
 	for {
 		vs, err := s.all.Query(ctx, q)
 		if err != nil {
