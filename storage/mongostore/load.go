@@ -41,7 +41,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 // load loads, and says until when what it is about has arrived.
 func (s *Store) load(ctx context.Context, vs []driver.Version) (result driver.LoadResult, arrived driver.Instant, err error) {
 	began := s.clock.elapsed()
-	for wait := firstPause; ; wait = min(max(2*wait, firstPause), longestPause) {
+	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		now, err := s.clock.latest(ctx, driver.Forever)
 		if err != nil {
 			return result, 0, err
@@ -58,10 +58,6 @@ func (s *Store) load(ctx context.Context, vs []driver.Version) (result driver.Lo
 		if err == nil {
 			return result, max(latest, l.arrived()), nil
 		}
-		if errors.Is(err, errRest) {
-			began, wait = s.clock.elapsed(), 0
-			continue
-		}
 		// Others may have changed a document: it is looked at again.
 		if again := errors.Is(err, errChanged) || passes(err); !again || ctx.Err() != nil || s.clock.elapsed()-began > s.timeout {
 			return result, 0, wrap(err, "some of it may be loaded; load the same again for the rest")
@@ -69,9 +65,6 @@ func (s *Store) load(ctx context.Context, vs []driver.Version) (result driver.Lo
 		pause(ctx, wait)
 	}
 }
-
-// errRest: all went well, and there is more to be loaded.
-var errRest = errors.New("there is more to be loaded")
 
 // errChanged: a document is not as it was when the load looked at it, or a flight's life was over.
 var errChanged = driver.Errorf(driver.CodeUnavailable, "a document was changed while it was loaded; load it again")

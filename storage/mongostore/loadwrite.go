@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,24 +12,24 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// Bounds of what a load reads and works out at once: documents, and bytes of their
-// history; and how many bytes of versions one document gets at once, which is what
-// its prev grows by until they have moved on.
+// Bounds of what a load writes at once: documents, and bytes of their history.
 const (
 	maxLoadDocuments = 1000
 	maxLoadBytes     = 8 << 20
-	maxLoadPart      = 4 << 20
 )
 
-// write gives the documents their added versions, many documents at once.
+// write gives the documents their added versions, a part of each of many documents at once.
 func (l *loading) write(ctx context.Context) error {
-	groups := make(map[*collection]*loadGroup)
-	for _, d := range l.order {
-		for rest := d.added; len(rest) > 0; {
-			g := groups[d.c]
-			p := d.part(rest)
-			rest = rest[len(p.added):]
-			if g != nil && !g.takes(p) {
+	for more := true; more; {
+		more = false
+		groups := make(map[*collection]*loadGroup)
+		for _, d := range l.order {
+			if len(d.added) == 0 {
+				continue
+			}
+			more = true
+			p, g := d.part(), groups[d.c]
+			if g != nil && (len(g.parts) == maxLoadDocuments || g.bytes+p.bytes() > maxLoadBytes) {
 				if err := g.write(ctx); err != nil {
 					return err
 				}
@@ -38,73 +39,99 @@ func (l *loading) write(ctx context.Context) error {
 				g = &loadGroup{c: d.c}
 				groups[d.c] = g
 			}
-			g.parts = append(g.parts, p)
-			g.bytes += p.bytes
+			g.parts, g.bytes = append(g.parts, p), g.bytes+p.bytes()
 		}
-	}
-	for _, g := range groups {
-		if err := g.write(ctx); err != nil {
-			return err
+		for _, g := range groups {
+			if err := g.write(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// loadPart is versions that one document gets at once.
+// loadPart is the next versions of a document, as many as have room beside each other in
+// prev, so that a load of many is like as many commits: what was in prev moves to the overflow
+// before, unless there is room for both.
 type loadPart struct {
 	*loadedDocument
-	added []*record
-	bytes int64 // about what is read and written for it
-
-	head  *head        // that they follow on; nil: no document
-	prev  []superseded // of the document before, where it was read
+	n     int          // how many versions are added
 	chain []superseded // what they add to prev
 	made  *head        // that they make
-	// current is made, encoded; alone: with what is in prev it would be too large
-	// for one document, so that goes to the overflow first, as in a commit.
+	// current is made, encoded.
 	current bson.Raw
-	alone   bool
+	moves   bool         // what is in prev
+	prev    []superseded // what that is
 }
 
-// part takes so many of the versions that a document still lacks as it may get
-// at once; at least one.
-func (d *loadedDocument) part(rest []*record) *loadPart {
+// part returns the next part of what a document still lacks.
+func (d *loadedDocument) part() *loadPart {
 	p := &loadPart{loadedDocument: d}
-	size := func(r *record) int64 {
-		const searchForm = 3 // data and x together, in sizes of data
-		return 256 + searchForm*int64(len(r.Data))
-	}
+	var before *record
 	if d.head != nil {
-		p.bytes = d.head.size + size(&d.head.record)
+		before = &d.head.record
 	}
-	for _, r := range rest {
-		if len(p.added) > 0 && p.bytes+size(r) > maxLoadPart {
-			break
+	size := int64(0)
+	for i, r := range d.added {
+		if before != nil {
+			old := supersede(before, r.RecordedAt)
+			b := d.c.bounds.beside(len(old.raw))
+			if i > 0 && (len(p.chain) == b.Versions || size+int64(len(old.raw)) > int64(b.Bytes)) {
+				break
+			}
+			p.chain, size = append(p.chain, old), size+int64(len(old.raw))
 		}
-		p.added, p.bytes = append(p.added, r), p.bytes+size(r)
+		before, p.n = r, i+1
+		r.loaded = driver.Forever // until arrive
+	}
+	p.current = encodeVersion(before)
+	p.made = &head{record: *before, n: int64(len(p.chain)), size: size}
+	if h := d.head; h != nil && h.n > 0 {
+		b := d.c.bounds.beside(len(p.current))
+		if p.moves = h.n+p.made.n > int64(b.Versions) || h.size+size > int64(b.Bytes); !p.moves {
+			p.made.n, p.made.size = h.n+p.made.n, h.size+size
+		}
 	}
 	return p
 }
 
-// loadGroup is parts of different documents of one collection that are written
-// together. What a load adds is first made part of the documents, and moves to
-// the overflow afterwards: a run never holds a version that no document has
-// had, wherever a load ends.
+// bytes is about what is read and written for the part.
+func (p *loadPart) bytes() int64 {
+	bytes := sizeOf(p.chain) + int64(len(p.current))
+	if p.moves {
+		bytes += p.head.size
+	}
+	return bytes
+}
+
+// arrive makes an instant the one at which the versions arrive.
+func (p *loadPart) arrive(at driver.Instant) {
+	p.made.loaded = at
+	stored := []bson.Raw{p.current}
+	for _, old := range p.chain[len(p.chain)-(p.n-1):] {
+		stored = append(stored, old.raw)
+	}
+	for _, raw := range stored {
+		binary.LittleEndian.PutUint64(raw.Lookup(loadedField).Value, uint64(at))
+	}
+}
+
+// loadGroup is parts of different documents of one collection that are written together.
 type loadGroup struct {
 	c     *collection
 	parts []*loadPart
 	bytes int64
 }
 
-// takes reports whether a part may be written together with the group. Parts of
-// one document come one after the other.
-func (g *loadGroup) takes(p *loadPart) bool {
-	last := len(g.parts) - 1
-	return len(g.parts) < maxLoadDocuments && g.bytes+p.bytes <= maxLoadBytes && g.parts[last].loadedDocument != p.loadedDocument
-}
-
 func (g *loadGroup) write(ctx context.Context) error {
-	if err := g.placeholders(ctx); err != nil {
+	err := g.placeholders(ctx)
+	if err == nil {
+		err = g.readPrev(ctx)
+	}
+	if err == nil {
+		err = g.overflow(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	// What the group adds arrives at an instant, as a commit does, see Loaded.
@@ -113,36 +140,15 @@ func (g *loadGroup) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = g.noteLoaded(ctx, f)
-	if err == nil {
+	if err = g.noteLoaded(ctx, f); err == nil {
 		err = g.commit(ctx, f)
 	}
-	if err != nil {
-		if uncertain(err) && !errors.Is(err, errChanged) && !errors.Is(err, errRest) {
-			g.resolveUncertain(f)
-		} else {
-			clock.end(f)
-		}
-		return err
+	if err != nil && uncertain(err) && !errors.Is(err, errChanged) {
+		g.resolveUncertain(f)
+	} else {
+		clock.end(f)
 	}
-	clock.end(f)
-	var over []*toOverflow
-	for _, p := range g.parts {
-		versions := append(p.prev, p.chain...)
-		if n := p.bounds().cut(versions, p.made.size); n > 0 {
-			over = append(over, &toOverflow{p, versions, n})
-		}
-	}
-	if err := g.overflow(ctx, over); err != nil {
-		return err
-	}
-	trim := &bulk{store: g.c.store, target: g.c.main}
-	for _, m := range over {
-		if err := trim.add(ctx, m.trim(), 0); err != nil {
-			return err
-		}
-	}
-	return trim.flush(ctx)
+	return err
 }
 
 // noteLoaded notes when the load is, before Now can come to that.
@@ -157,7 +163,7 @@ func (g *loadGroup) noteLoaded(ctx context.Context, f *flight) error {
 func (g *loadGroup) placeholders(ctx context.Context) error {
 	placeholders := &bulk{store: g.c.store, target: g.c.main}
 	for _, p := range g.parts {
-		if p.loadedDocument.head == nil {
+		if p.head == nil {
 			if err := placeholders.add(ctx, mongo.NewInsertOneModel().SetDocument(placeholder(p.key)), int64(len(p.key))); err != nil {
 				return err
 			}
@@ -170,36 +176,11 @@ func (g *loadGroup) placeholders(ctx context.Context) error {
 func (g *loadGroup) commit(ctx context.Context, f *flight) error {
 	ctx, cancel := context.WithTimeout(ctx, f.run)
 	defer cancel()
-	var done error
-	for _, p := range g.parts {
-		for _, r := range p.added {
-			r.loaded = f.at
-		}
-		p.plan()
-		if p.alone && len(p.added) > 1 {
-			p.added, done = p.added[:1], errRest
-			p.plan()
-		}
-		g.c.forget(p.key)
-	}
-	if err := g.readPrev(ctx); err != nil {
-		return certain(err)
-	}
-	var alone []*toOverflow
-	for _, p := range g.parts {
-		if p.alone {
-			if len(p.prev) > 0 {
-				alone = append(alone, &toOverflow{p, p.prev, len(p.prev)})
-			}
-			p.prev, p.made.n, p.made.size = nil, int64(len(p.chain)), sizeOf(p.chain)
-		}
-	}
-	if err := g.overflow(ctx, alone); err != nil {
-		return certain(err)
-	}
 	commit := &bulk{store: g.c.store, target: g.c.main}
 	for _, p := range g.parts {
-		if err := commit.add(ctx, p.commit(f), p.sent()); err != nil {
+		g.c.forget(p.key)
+		p.arrive(f.at)
+		if err := commit.add(ctx, p.commit(f), sizeOf(p.chain)+int64(len(p.current))); err != nil {
 			return err
 		}
 	}
@@ -210,9 +191,9 @@ func (g *loadGroup) commit(ctx context.Context, f *flight) error {
 		return errChanged
 	}
 	for _, p := range g.parts {
-		p.loadedDocument.head = p.made
+		p.loadedDocument.head, p.added = p.made, p.added[p.n:]
 	}
-	return done
+	return nil
 }
 
 // resolveUncertain ends the flight of a group of which it is not known what the database has carried
@@ -234,43 +215,11 @@ func (g *loadGroup) resolveUncertain(f *flight) {
 func (g *loadGroup) after() driver.Instant {
 	last := driver.Instant(0)
 	for _, p := range g.parts {
-		if h := p.loadedDocument.head; h != nil {
+		if h := p.head; h != nil {
 			last = max(last, h.arrived())
 		}
 	}
 	return last
-}
-
-// plan works out which head the added versions make, and what goes to prev.
-func (p *loadPart) plan() {
-	p.head, p.chain = p.loadedDocument.head, nil
-	last := p.added[len(p.added)-1]
-	p.made = &head{record: *last}
-	before := p.added
-	if p.head != nil {
-		p.made.n, p.made.size = p.head.n, p.head.size
-		before = append([]*record{&p.head.record}, p.added...)
-	}
-	for i, r := range before[:len(before)-1] {
-		old := supersede(r, before[i+1].RecordedAt)
-		p.chain = append(p.chain, old)
-		p.made.size += int64(len(old.raw))
-	}
-	p.made.n += int64(len(p.chain))
-	p.current = encodeVersion(&p.made.record)
-	p.alone = p.made.size+int64(len(p.current)) > maxDocument-64<<10
-}
-
-// bounds are those of the history beside what will be current.
-func (p *loadPart) bounds() Bounds { return p.c.bounds.beside(len(p.current)) }
-
-// sent is how large what commit sends is, in bytes.
-func (p *loadPart) sent() int64 {
-	bytes := int64(len(p.current))
-	for _, old := range p.chain {
-		bytes += int64(len(old.raw))
-	}
-	return bytes
 }
 
 // commit makes the last of the added versions current and the others history,
@@ -286,7 +235,7 @@ func (p *loadPart) commit(f *flight) mongo.WriteModel {
 		condition = append(guard(p.key, p.head.Number, p.head.RecordedAt), bson.E{Key: "n", Value: p.head.n})
 	}
 	change := bson.D{{Key: "$set", Value: fields}}
-	if p.alone {
+	if p.moves {
 		change = bson.D{{Key: "$set", Value: append(fields, bson.E{Key: "prev", Value: raws(p.chain)})}}
 	} else if len(p.chain) > 0 {
 		change = append(change, bson.E{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{{Key: "$each", Value: raws(p.chain)}}}}})
@@ -294,27 +243,13 @@ func (p *loadPart) commit(f *flight) mongo.WriteModel {
 	return mongo.NewUpdateOneModel().SetFilter(append(condition, f.inTime())).SetUpdate(change)
 }
 
-// trim drops from prev what is in the overflow, unless it is not as it was: then it is
-// there twice until the next time.
-func (m *toOverflow) trim() mongo.WriteModel {
-	as := append(guard(m.key, m.made.Number, m.made.RecordedAt), bson.E{Key: "n", Value: m.made.n})
-	kept := m.versions[m.n:]
-	m.made.n, m.made.size = int64(len(kept)), sizeOf(kept)
-	return mongo.NewUpdateOneModel().SetFilter(as).SetUpdate(bson.D{
-		{Key: "$set", Value: bson.D{{Key: "n", Value: m.made.n}, {Key: "size", Value: m.made.size}}},
-		{Key: "$push", Value: bson.D{{Key: "prev", Value: bson.D{{Key: "$each", Value: bson.A{}}, {Key: "$slice", Value: -m.made.n}}}}},
-	})
-}
-
-// readPrev reads what is in prev of those documents of which some will move to
-// the overflow, with one command, on condition that their heads are current.
+// readPrev reads what is in prev of those documents of which it moves to the overflow,
+// with one command, on condition that their heads are current.
 func (g *loadGroup) readPrev(ctx context.Context) error {
 	parts := make(map[string]*loadPart)
 	var ids bson.A
 	for _, p := range g.parts {
-		b := p.bounds()
-		over := p.alone || p.made.n > int64(b.Versions) || p.made.size > int64(b.Bytes)
-		if p.head != nil && p.head.n > 0 && over {
+		if p.moves {
 			parts[p.key] = p
 			ids = append(ids, encodeString(p.key))
 		}
@@ -342,43 +277,39 @@ func (g *loadGroup) readPrev(ctx context.Context) error {
 	})
 }
 
-// toOverflow is versions of a part, of which the first n go to the overflow.
-type toOverflow struct {
-	*loadPart
-	versions []superseded
-	n        int
-}
-
-// overflow writes versions into runs, and says how many are there: more than there
-// should be, where other runs are there. Each run of a document is written after the one
-// before, those of many documents together, so that who commits meanwhile, and moves the
+// overflow writes what is in prev, and moves, into runs. Each run of a document is written after
+// the one before, those of many documents together, so that who commits meanwhile, and moves the
 // same versions, goes on behind them: no version is in two runs.
-func (g *loadGroup) overflow(ctx context.Context, list []*toOverflow) error {
-	rest := make(map[*toOverflow][][]superseded)
-	for _, m := range list {
-		rest[m] = m.bounds().runs(m.versions[:m.n])
+func (g *loadGroup) overflow(ctx context.Context) error {
+	rest := make(map[*loadPart][][]superseded)
+	for _, p := range g.parts {
+		if p.moves {
+			rest[p] = p.c.bounds.beside(len(p.current)).runs(p.prev)
+		}
 	}
 	for len(rest) > 0 {
 		write := &bulk{store: g.c.store, target: g.c.history}
-		var round []*toOverflow
-		for _, m := range list {
-			if len(rest[m]) == 0 {
-				delete(rest, m)
+		var round []*loadPart
+		for _, p := range g.parts {
+			runs := rest[p]
+			if len(runs) == 0 {
 				continue
 			}
-			run := rest[m][0]
-			rest[m] = rest[m][1:]
-			round = append(round, m)
-			if err := write.add(ctx, mongo.NewInsertOneModel().SetDocument(runOf(m.key, run)), sizeOf(run)); err != nil {
+			round = append(round, p)
+			if err := write.add(ctx, mongo.NewInsertOneModel().SetDocument(runOf(p.key, runs[0])), sizeOf(runs[0])); err != nil {
 				return err
+			}
+			if rest[p] = runs[1:]; len(runs) == 1 {
+				delete(rest, p)
 			}
 		}
 		if err := write.flush(ctx); err != nil {
 			return err
 		}
-		for _, i := range write.there {
-			delete(rest, round[i])
-			if err := g.follow(ctx, round[i]); err != nil {
+		for _, i := range write.there { // other runs of the document
+			p := round[i]
+			delete(rest, p)
+			if err := g.follow(ctx, p); err != nil {
 				return err
 			}
 		}
@@ -387,11 +318,10 @@ func (g *loadGroup) overflow(ctx context.Context, list []*toOverflow) error {
 }
 
 // follow is overflow for a document of which other runs are there.
-func (g *loadGroup) follow(ctx context.Context, m *toOverflow) error {
+func (g *loadGroup) follow(ctx context.Context, p *loadPart) error {
 	ctx, cancel := g.c.store.step(ctx)
 	defer cancel()
-	n, err := g.c.overflow(ctx, m.bounds(), m.key, m.versions, m.n)
-	m.n = n
+	_, err := g.c.overflow(ctx, g.c.bounds.beside(len(p.current)), p.key, p.prev, len(p.prev))
 	return err
 }
 
