@@ -48,7 +48,7 @@ func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Ver
 		if err != nil {
 			return err
 		}
-		made.of(e.version, t.changes(e.before, e.version))
+		made.of(e.version, t.object.changes(dataOf(e.before), dataOf(e.version)))
 		if open = made.explain(open); len(open) == 0 {
 			break
 		}

@@ -187,14 +187,13 @@ type change struct {
 	f *Field
 }
 
-// changes yields the visible changes between two states of a document, in the order of
-// the schema, as far as they are wanted. Either state may be nil, or a tombstone.
-func (t *Type) changes(before, after *driver.Version) iter.Seq[change] {
+// changes yields the visible changes between two states of an object, in the order of
+// the schema, as far as they are wanted. Nil is a state without fields.
+func (o *ObjectType) changes(old, now []byte) iter.Seq[change] {
 	return func(yield func(change) bool) {
-		old, now := dataOf(before), dataOf(after)
-		oldAt, nowAt := indexMembers(t.object, old), indexMembers(t.object, now)
-		for i := range t.object.Fields {
-			f := &t.object.Fields[i]
+		oldAt, nowAt := indexMembers(o, old), indexMembers(o, now)
+		for i := range o.Fields {
+			f := &o.Fields[i]
 			a, b := oldAt[i].at(old), nowAt[i].at(now)
 			if string(a) == string(b) && (a == nil) == (b == nil) {
 				continue
@@ -226,7 +225,7 @@ func (s *Store) listChanges(ctx context.Context, t *Type, before, after, v *driv
 		return nil, err
 	}
 	out := []*FieldChange{}
-	for c := range t.changes(before, after) {
+	for c := range t.object.changes(dataOf(before), dataOf(after)) {
 		if err := s.detail(ctx, 1); err != nil {
 			return nil, err
 		}

@@ -89,7 +89,7 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 			index int
 		}
 		var last []indexed // the wanted ones, and some before them: a version may have very many
-		for c := range t.changes(e.before, v) {
+		for c := range t.object.changes(dataOf(e.before), dataOf(v)) {
 			if shown(c) {
 				if last = append(last, indexed{c, place.index}); len(last) == 2*versions {
 					last = append(last[:0], last[versions:]...)
@@ -104,7 +104,7 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 		}
 		return true
 	}
-	for c := range t.changes(e.before, v) {
+	for c := range t.object.changes(dataOf(e.before), dataOf(v)) {
 		if shown(c) && !wanted(c) {
 			return false
 		}

@@ -167,7 +167,7 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 		}
 		size += len(e.version.Data)
 		var last []change // of the version
-		for c := range t.changes(e.before, e.version) {
+		for c := range t.object.changes(dataOf(e.before), dataOf(e.version)) {
 			if last = append(last, c); len(last) == 2*maxSince {
 				last = append(last[:0], last[maxSince:]...)
 			}
@@ -237,7 +237,7 @@ func (o *overlap) paths(ctx context.Context, after []byte, patch map[string]any)
 	if o.again {
 		return append([]string{}, all...), nil
 	}
-	net := touchedBy(all, o.t.changes(o.base, o.cur))
+	net := touchedBy(all, o.t.object.changes(dataOf(o.base), dataOf(o.cur)))
 	visibleNow, visibleAfter := o.t.object.visible(o.cur.Data), o.t.object.visible(after)
 	out := []string{}
 	var parts []string // of changed fields
@@ -290,7 +290,7 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 		if compared++; compared > maxCompared {
 			return append(found, paths...), nil
 		}
-		touched := touchedBy(paths, o.t.changes(e.before, e.version))
+		touched := touchedBy(paths, o.t.object.changes(dataOf(e.before), dataOf(e.version)))
 		paths = slices.DeleteFunc(paths, func(path string) bool {
 			if touched[path] {
 				found = append(found, path)

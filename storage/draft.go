@@ -174,12 +174,13 @@ func (d *Draft[T]) Problems(ctx context.Context) ([]*DraftProblem, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.c.t.draftProblems(base, contentOf(d.c.t, d.d.v))
+	problems, err := d.c.t.draftProblems(base, contentOf(d.c.t, d.d.v))
+	return problems, fromDriver(ctx, err)
 }
 
 // draftProblems are what cannot be read in a draft's content, and could be in its base.
 func (t *Type) draftProblems(base, content *driver.Version) ([]*DraftProblem, error) {
-	found, err := t.newMismatches(base, content.Data)
+	found, err := t.newMismatches(dataOf(base), content.Data)
 	if err != nil {
 		return nil, err
 	}

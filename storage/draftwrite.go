@@ -266,7 +266,7 @@ func (s *Store) approval(ctx context.Context, t *Type, in *ApproveDraftInput) (*
 	}
 	problems, err := t.draftProblems(base, content)
 	if err != nil {
-		return m, err
+		return m, fromDriver(ctx, err)
 	}
 	if len(problems) > 0 {
 		return m, badInput("input.draft: the draft cannot be approved as it is: %s", listed(problems))

@@ -260,7 +260,7 @@ func (s *Store) whole(ctx context.Context, t *Type, e *erasure, cur *driver.Vers
 	for i := 0; i+1 < len(vs); i += 2 {
 		for n, path := range e.Paths {
 			a, b := valueAt(dataOf(vs[i]), within(dataOf(vs[i]), path)), valueAt(dataOf(vs[i+1]), within(dataOf(vs[i+1]), path))
-			if !rawjson.IsNull(a) && !rawjson.Erased(a) && normal.Equal(a, nonEmpty(b)) {
+			if !rawjson.IsNull(a) && !rawjson.Erased(a) && len(b) > 0 && normal.Equal(a, b) {
 				return badInput("input.versions: the versions %d and %d have the same value at the path %d: erase both, or none", vs[i].Number, vs[i+1].Number, n)
 			}
 		}

@@ -482,10 +482,10 @@ func (e *migrating) Query(ctx context.Context, q *driver.Query) ([]*driver.Versi
 	var found []*driver.Version
 	err := e.matching(ctx, m, q, func(v *driver.Version) {
 		if found = append(found, v); q.Limit > 0 && len(found) >= 2*q.Limit+chunk { // no more is kept
-			found = m.page(found, q)
+			found = m.Type.page(found, q)
 		}
 	})
-	return m.page(found, q), err
+	return m.Type.page(found, q), err
 }
 
 // Count is driver.Engine's.

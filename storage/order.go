@@ -91,7 +91,7 @@ func position(d *Document, orders []driver.Order) driver.Position {
 		case len(o.Field.Path) > 1: // of what is copied from it
 			v = sortValue(o.Field.Kind, &Field{Kind: KindDate}, valueAt(d.v.Data, o.Field.Path))
 		case o.Field.Meta == driver.MetaNone:
-			i := d.typ.byStored[o.Field.Path[0]]
+			i := d.typ.storedAs(o.Field.Path[0])
 			v = sortValue(o.Field.Kind, &d.typ.Fields[i], d.stored(i))
 		}
 		p.Values = append(p.Values, v)

@@ -318,7 +318,7 @@ func (w *view) query(ctx context.Context, q *driver.Query) (*driver.Query, error
 	}
 	for _, f := range looks {
 		if len(f.Path) > 0 && slices.Contains(w.hidden, f.Path[0]) {
-			return nil, forbidden("%s.%s may be read by others only, so that it can be neither a condition nor an order: leave it out of where and orderBy", w.t.Name, w.t.object.Fields[w.t.object.byStored[f.Path[0]]].Name)
+			return nil, forbidden("%s.%s may be read by others only, so that it can be neither a condition nor an order: leave it out of where and orderBy", w.t.Name, w.t.object.Fields[w.t.object.storedAs(f.Path[0])].Name)
 		}
 	}
 	asked := *q

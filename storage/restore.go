@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"slices"
 	"strconv"
 
 	"github.com/asof/asof/storage/diff"
@@ -77,9 +76,12 @@ func (s *Store) restored(ctx context.Context, op *operation, t *Type, in *Restor
 // not now, or was not until it was deleted: states of the past need not fit today's
 // schema.
 func (t *Type) restorable(was, target *driver.Version, data []byte, parts, deleted bool) error {
-	found, err := t.newMismatches(was, data)
-	if err != nil || len(found) == 0 {
-		return err
+	found, err := t.newMismatches(dataOf(was), data)
+	if err != nil {
+		return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
+	}
+	if len(found) == 0 {
+		return nil
 	}
 	arg, instead := "input.to", "restore the fields that fit, with paths"
 	switch {
@@ -90,25 +92,6 @@ func (t *Type) restorable(was, target *driver.Version, data []byte, parts, delet
 	}
 	return badInput("%s: what version %d of %s %q held could not be read under today's schema: %v; %s, or declare the field otherwise",
 		arg, target.Number, t.Name, target.Key, found[0], instead)
-}
-
-// newMismatches returns what cannot be read in data, and could be in the version was, which
-// may be nil. Paths are in the names of the schema.
-func (t *Type) newMismatches(was *driver.Version, data []byte) ([]*MismatchError, error) {
-	c := checker{required: true, schema: true, most: maxMismatches}
-	if err := c.document(t, data); err != nil {
-		return nil, &Error{Code: CodeInternal, Message: "internal error", Cause: err}
-	}
-	if len(c.mismatches) == 0 || !live(was) {
-		return c.mismatches, nil
-	}
-	now := checker{required: true, schema: true, most: maxMismatches}
-	if err := now.document(t, was.Data); err != nil {
-		return nil, &Error{Code: CodeInternal, Message: "internal error", Cause: err}
-	}
-	return slices.DeleteFunc(c.mismatches, func(m *MismatchError) bool {
-		return slices.ContainsFunc(now.mismatches, func(n *MismatchError) bool { return n.Path == m.Path })
-	}), nil
 }
 
 // maxRestored bounds what is looked through for the paths of a restoration, in bytes:
@@ -191,7 +174,7 @@ func containers(t *Type, arg, path string, stored, names []string, states ...[]b
 		for i := range len(stored) - 1 {
 			var f *Field
 			if o != nil {
-				f = &o.Fields[o.byStored[stored[i]]]
+				f = &o.Fields[o.storedAs(stored[i])]
 				o = f.Object
 			}
 			state = valueAt(state, stored[i:i+1])

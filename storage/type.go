@@ -97,6 +97,9 @@ type Type struct {
 // out filled in; nil before a store was made of the type.
 func (t *Type) Object() *ObjectType { return t.object }
 
+// Copied are the type's copies as a store has prepared them.
+func (t *Type) Copied() []Copy { return t.copies }
+
 // ObjectType describes the objects nested in documents.
 type ObjectType struct {
 	Name   string
@@ -277,6 +280,17 @@ func (o *ObjectType) field(name string) *Field {
 	return nil
 }
 
+// storedAs returns the place of the field with a stored name, -1 if there is none.
+func (o *ObjectType) storedAs(name string) int {
+	if i, ok := o.byStored[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// Was are the places of the fields that were in another form, or hold something that was.
+func (o *ObjectType) Was() []int { return o.was }
+
 // ownTypes are the types of what asof notes for itself, which no schema has.
 func ownTypes() []*Type { return []*Type{actorType(), archiveType(), retentionType(), schemaType()} }
 
@@ -292,9 +306,15 @@ func CollectionsOf(types []*Type) (out []driver.Collection) {
 		out = append(out, driver.Collection{Name: t.Collection})
 	}
 	for _, t := range types {
-		for _, kept := range []*Type{t, newDraftType(t), newTagType(t)} {
-			out = append(out, driver.Collection{Name: kept.Collection, Indexes: indexesOf(kept.Fields, nil, nil, nil)})
-		}
+		out = append(out, t.collections()...)
+	}
+	return out
+}
+
+// collections are those of the type, of its drafts and of its tags.
+func (t *Type) collections() (out []driver.Collection) {
+	for _, kept := range []*Type{t, newDraftType(t), newTagType(t)} {
+		out = append(out, driver.Collection{Name: kept.Collection, Indexes: indexesOf(kept.Fields, nil, nil, nil)})
 	}
 	return out
 }

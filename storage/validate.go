@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,6 +51,20 @@ func (t *Type) unreadable(data []byte) ([]*MismatchError, error) {
 	c := checker{required: true, most: maxMismatches}
 	err := c.document(t, data)
 	return c.mismatches, err
+}
+
+// newMismatches returns what cannot be read in data, and could be in what was there before, which
+// may be nil. Paths are in the names of the schema.
+func (t *Type) newMismatches(was, data []byte) ([]*MismatchError, error) {
+	c := checker{required: true, schema: true, most: maxMismatches}
+	if err := c.document(t, data); err != nil || len(c.mismatches) == 0 || was == nil {
+		return c.mismatches, err
+	}
+	before := checker{required: true, schema: true, most: maxMismatches}
+	err := before.document(t, was)
+	return slices.DeleteFunc(c.mismatches, func(m *MismatchError) bool {
+		return slices.ContainsFunc(before.mismatches, func(n *MismatchError) bool { return n.Path == m.Path })
+	}), err
 }
 
 // MismatchError says that a value in a document is not what its type declares.
@@ -400,8 +415,8 @@ func (t *Type) SimilarMember(path string) string {
 	o := t.object
 	names := strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {
-		i, ok := o.byStored[name]
-		if !ok || o.Fields[i].Object == nil {
+		i := o.storedAs(name)
+		if i < 0 || o.Fields[i].Object == nil {
 			return ""
 		}
 		o = o.Fields[i].Object

@@ -202,7 +202,7 @@ func (b *filterBuilder) field(f *Field, m map[string]any, at []string, path stri
 	case f.Kind == KindObject:
 		isNull, asked := m["isNull"]
 		rest := m
-		if _, own := f.Object.byName["isNull"]; asked && !own {
+		if asked && f.Object.field("isNull") == nil {
 			rest = maps.Clone(m)
 			delete(rest, "isNull")
 		} else {
