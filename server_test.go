@@ -21,6 +21,7 @@ import (
 	"github.com/asof/asof/internal/codegen"
 	"github.com/asof/asof/resolvers"
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -72,7 +73,7 @@ func TestEveryType(t *testing.T) {
 }
 
 // live creates, updates and deletes a document of a type, and reads it in between.
-func live(t *testing.T, handler http.Handler, typ *storage.Type) {
+func live(t *testing.T, handler http.Handler, typ *record.Type) {
 	t.Helper()
 	write := func(verb string, input map[string]any) {
 		t.Helper()
@@ -143,13 +144,13 @@ func ask(t *testing.T, handler http.Handler, query string, variables map[string]
 }
 
 // selection asks for all fields; of references, for their keys.
-func selection(fields []storage.Field) string {
+func selection(fields []record.Field) string {
 	var names []string
 	for _, f := range fields {
 		switch f.Kind {
-		case storage.KindRef:
+		case record.KindRef:
 			names = append(names, f.Keys)
-		case storage.KindObject:
+		case record.KindObject:
 			names = append(names, f.Name+" { "+selection(f.Object.Fields)+" }")
 		default:
 			names = append(names, f.Name)
@@ -159,7 +160,7 @@ func selection(fields []storage.Field) string {
 }
 
 // values are the nth values of fields, as they are sent.
-func values(fields []storage.Field, n int) map[string]any {
+func values(fields []record.Field, n int) map[string]any {
 	all := make(map[string]any, len(fields))
 	for _, f := range fields {
 		all[f.Name] = value(f, n)
@@ -171,23 +172,23 @@ func values(fields []storage.Field, n int) map[string]any {
 }
 
 // value is the nth value of a field, or of an element of its list, as JSON reads it.
-func value(f storage.Field, n int) any {
+func value(f record.Field, n int) any {
 	switch f.Kind {
-	case storage.KindInt, storage.KindFloat:
+	case record.KindInt, record.KindFloat:
 		return float64(n)
-	case storage.KindBoolean:
+	case record.KindBoolean:
 		return n%2 == 1
-	case storage.KindDateTime:
+	case record.KindDateTime:
 		return fmt.Sprintf("2024-03-%02dT12:30:00Z", n)
-	case storage.KindDate:
+	case record.KindDate:
 		return fmt.Sprintf("2024-03-%02d", n)
-	case storage.KindDecimal:
+	case record.KindDecimal:
 		return fmt.Sprintf("%d.5", n)
-	case storage.KindJSON:
+	case record.KindJSON:
 		return map[string]any{"n": []any{float64(n), nil}}
-	case storage.KindEnum:
+	case record.KindEnum:
 		return f.Enum[n%len(f.Enum)]
-	case storage.KindObject:
+	case record.KindObject:
 		return values(f.Object.Fields, n)
 	default: // text, and keys
 		return fmt.Sprint("text ", n)
@@ -195,10 +196,10 @@ func value(f storage.Field, n int) any {
 }
 
 // answered is what was sent as it is read.
-func answered(fields []storage.Field, sent map[string]any) map[string]any {
+func answered(fields []record.Field, sent map[string]any) map[string]any {
 	read := make(map[string]any, len(sent))
 	for _, f := range fields {
-		if f.Kind == storage.KindRef {
+		if f.Kind == record.KindRef {
 			read[f.Keys] = sent[f.Name]
 		} else {
 			read[f.Name] = sent[f.Name]

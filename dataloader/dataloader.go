@@ -29,6 +29,8 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // loader keeps what one operation has loaded.
@@ -45,7 +47,7 @@ type loader struct {
 
 type siblings struct {
 	batch *storage.Batch
-	t     *storage.Type
+	t     *record.Type
 	field int
 }
 
@@ -58,13 +60,13 @@ const (
 
 // errTooMany returns the error for an operation that needs more.
 func errTooMany() error {
-	return &storage.Error{Code: storage.CodeQueryTooComplex, Message: fmt.Sprintf(
+	return &fault.Error{Code: fault.CodeQueryTooComplex, Message: fmt.Sprintf(
 		"the documents of this answer refer to too many others: at most %d can be loaded, and %d references followed, in one operation; ask for fewer documents at a time",
 		MaxDocs, MaxFollowed)}
 }
 
 type docKey struct {
-	t      *storage.Type
+	t      *record.Type
 	key    string
 	at     driver.Instant
 	pinned bool
@@ -150,7 +152,7 @@ func RefIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[
 }
 
 // single returns the document that a single reference points at; nil where there is none.
-func single(ctx context.Context, store *storage.Store, t *storage.Type, o *storage.Object, field int, asOf *driver.Instant) (*storage.Document, error) {
+func single(ctx context.Context, store *storage.Store, t *record.Type, o *storage.Object, field int, asOf *driver.Instant) (*storage.Document, error) {
 	key, err := o.RefKey(field)
 	if err != nil {
 		return nil, err
@@ -174,7 +176,7 @@ func Copy[V any](ctx context.Context, store *storage.Store, d *storage.Document,
 	if err != nil || from == nil {
 		return nil, err
 	}
-	o, field, err := c.Source(from)
+	o, field, err := storage.SourceOf(c, from)
 	if err != nil || o == nil {
 		return nil, err
 	}
@@ -183,7 +185,7 @@ func Copy[V any](ctx context.Context, store *storage.Store, d *storage.Document,
 
 // load returns the documents with the keys, and loads in the same read what the
 // siblings of o refer to.
-func (l *loader) load(ctx context.Context, t *storage.Type, o *storage.Object, field int, keys []string, asOf *driver.Instant) ([]*storage.Document, error) {
+func (l *loader) load(ctx context.Context, t *record.Type, o *storage.Object, field int, keys []string, asOf *driver.Instant) ([]*storage.Document, error) {
 	if err := l.follow(len(keys)); err != nil {
 		return nil, err
 	}
@@ -288,7 +290,7 @@ func (l *loader) follow(n int) error {
 // fetch reads documents in one call of the store and closes what their entries share, for the
 // goroutines that wait for them. Entries that failed are removed, so that the
 // documents can be read again.
-func (l *loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entries []*entry) {
+func (l *loader) fetch(ctx context.Context, t *record.Type, keys []docKey, entries []*entry) {
 	refs := make([]storage.KeyAt, len(keys))
 	for i, k := range keys {
 		refs[i] = storage.KeyAt{Key: k.key, At: k.at, Pinned: k.pinned}
@@ -300,7 +302,7 @@ func (l *loader) fetch(ctx context.Context, t *storage.Type, keys []docKey, entr
 		}
 		// The read panicked: no goroutine may wait for ever.
 		for _, e := range entries {
-			e.err = &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+			e.err = &fault.Error{Code: fault.CodeInternal, Message: "internal error"}
 		}
 		close(entries[0].done)
 	}()
@@ -342,7 +344,7 @@ type cohort struct {
 }
 
 type cohortKey struct {
-	t      *storage.Type
+	t      *record.Type
 	at     driver.Instant
 	pinned bool
 }
@@ -370,7 +372,7 @@ func (p Place) Pruned(ctx context.Context) error { return storage.PrunedError(ct
 // Want appends to places those of the documents of type t with the keys, as of an
 // instant; pinned says that an argument named it. It returns an error, and has
 // added no place, where an operation may not load or follow that many.
-func (l *Levels) Want(places []Place, t *storage.Type, at driver.Instant, pinned bool, keys [][]byte) ([]Place, error) {
+func (l *Levels) Want(places []Place, t *record.Type, at driver.Instant, pinned bool, keys [][]byte) ([]Place, error) {
 	c := l.cohort(cohortKey{t, at, pinned})
 	known, before := len(c.keys), len(places)
 	if err := l.Follow(len(keys)); err != nil {
@@ -431,7 +433,7 @@ func (l *Levels) forget(c *cohort, from int) {
 }
 
 // Missing are the documents of a type that are wanted and were not read.
-func (l *Levels) Missing(t *storage.Type) []storage.KeyAt {
+func (l *Levels) Missing(t *record.Type) []storage.KeyAt {
 	var missing []storage.KeyAt
 	for _, c := range l.order {
 		if c.t != t {
@@ -446,7 +448,7 @@ func (l *Levels) Missing(t *storage.Type) []storage.KeyAt {
 
 // Fill stores the documents that were Missing, in that order. Nil says that they
 // could not be read: they are dropped and can be wanted again.
-func (l *Levels) Fill(t *storage.Type, docs []*storage.Document) {
+func (l *Levels) Fill(t *record.Type, docs []*storage.Document) {
 	for _, c := range l.order {
 		n := len(c.keys) - len(c.docs)
 		switch {
@@ -487,7 +489,7 @@ func (l *loader) Versions(ctx context.Context, d *storage.Document, args *storag
 	}
 	text, err := json.Marshal(args)
 	if err != nil {
-		return nil, &storage.Error{Code: storage.CodeInternal, Message: "internal error", Cause: err}
+		return nil, &fault.Error{Code: fault.CodeInternal, Message: "internal error", Cause: err}
 	}
 	k := versionsKey{batch: d.Siblings(), args: string(text)}
 	docs := []*storage.Document{d}
@@ -517,7 +519,7 @@ func (l *loader) Versions(ctx context.Context, d *storage.Document, args *storag
 	}
 	found, ok := v.pages[d]
 	if !ok { // reading them panicked
-		return nil, &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+		return nil, &fault.Error{Code: fault.CodeInternal, Message: "internal error"}
 	}
 	return found.Page, found.Err
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 type node struct{ *storage.Document }
@@ -90,16 +92,16 @@ type env struct {
 }
 
 func newEnv(t *testing.T) *env {
-	part := &storage.ObjectType{Name: "Part", Fields: []storage.Field{{Name: "tag", Kind: storage.KindRef, Ref: "Tag"}}}
-	types := []*storage.Type{
-		{Name: "Project", Collection: "projects", Fields: []storage.Field{
-			fTags:  {Name: "tags", Kind: storage.KindRef, Ref: "Tag", List: true, NonNull: true},
-			fOwner: {Name: "owner", Kind: storage.KindRef, Ref: "Tag"},
-			fParts: {Name: "parts", Kind: storage.KindObject, Object: part, List: true},
+	part := &record.ObjectType{Name: "Part", Fields: []record.Field{{Name: "tag", Kind: record.KindRef, Ref: "Tag"}}}
+	types := []*record.Type{
+		{Name: "Project", Collection: "projects", Fields: []record.Field{
+			fTags:  {Name: "tags", Kind: record.KindRef, Ref: "Tag", List: true, NonNull: true},
+			fOwner: {Name: "owner", Kind: record.KindRef, Ref: "Tag"},
+			fParts: {Name: "parts", Kind: record.KindObject, Object: part, List: true},
 		}},
-		{Name: "Tag", Collection: "tags", Fields: []storage.Field{
-			fTags: {Name: "related", Kind: storage.KindRef, Ref: "Tag", List: true},
-			{Name: "name", Kind: storage.KindString},
+		{Name: "Tag", Collection: "tags", Fields: []record.Field{
+			fTags: {Name: "related", Kind: record.KindRef, Ref: "Tag", List: true},
+			{Name: "name", Kind: record.KindString},
 		}},
 	}
 	e := &env{t: t}
@@ -262,8 +264,8 @@ func TestReferencesResolveAtTheHoldersInstant(t *testing.T) {
 		t.Errorf("references in nested objects: %s", ids(got))
 	}
 	future := between + driver.Instant(time.Hour.Microseconds())
-	var asError *storage.Error
-	if _, _, err := dataloader.Refs(ctx, e.tags, now.Document, fTags, &future); !errors.As(err, &asError) || asError.Code != storage.CodeAsOfInFuture {
+	var asError *fault.Error
+	if _, _, err := dataloader.Refs(ctx, e.tags, now.Document, fTags, &future); !errors.As(err, &asError) || asError.Code != fault.CodeAsOfInFuture {
 		t.Errorf("a nested asOf in the future: %v", err)
 	}
 }
@@ -302,8 +304,8 @@ func TestFailuresAreNotKept(t *testing.T) {
 	ctx := e.begin()
 	n := e.page(ctx, nil)[0]
 	e.engine.fail.Store(true)
-	var asError *storage.Error
-	if _, _, err := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil); !errors.As(err, &asError) || asError.Code != storage.CodeUnavailable {
+	var asError *fault.Error
+	if _, _, err := dataloader.Refs(ctx, e.tags, n.Document, fTags, nil); !errors.As(err, &asError) || asError.Code != fault.CodeUnavailable {
 		t.Fatalf("%v", err)
 	}
 	e.engine.fail.Store(false)
@@ -331,7 +333,7 @@ func TestTooManyReferences(t *testing.T) {
 		e.load("projects", key, list(key, 40_000))
 	}
 	ctx := e.begin()
-	var complex *storage.Error
+	var complex *fault.Error
 	page, err := e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -342,7 +344,7 @@ func TestTooManyReferences(t *testing.T) {
 		if i < 2 && (err != nil || len(tags) != 40_000) {
 			t.Errorf("%d of 40,000 documents: %v", len(tags), err)
 		}
-		if i == 2 && (!errors.As(err, &complex) || complex.Code != storage.CodeQueryTooComplex) {
+		if i == 2 && (!errors.As(err, &complex) || complex.Code != fault.CodeQueryTooComplex) {
 			t.Errorf("120,000 documents: %v", err)
 		}
 	}
@@ -358,7 +360,7 @@ func TestTooManyReferences(t *testing.T) {
 			t.Fatalf("%d references: %v", len(tags), err)
 		}
 	}
-	if _, _, err := dataloader.Refs(ctx, e.tags, one.Document, fTags, nil); !errors.As(err, &complex) || complex.Code != storage.CodeQueryTooComplex {
+	if _, _, err := dataloader.Refs(ctx, e.tags, one.Document, fTags, nil); !errors.As(err, &complex) || complex.Code != fault.CodeQueryTooComplex {
 		t.Errorf("more than a million references: %v", err)
 	}
 }
@@ -395,8 +397,8 @@ func TestTooManyEmptyReferences(t *testing.T) {
 	_, single := dataloader.Ref(ctx, e.tags, n.Document, fOwner, nil)
 	_, versions := e.versionsOf(ctx, n, 1, "")
 	for name, err := range map[string]error{"a list": list, "a single one": single, "versions": versions, "of levels": levels.Follow(1)} {
-		var refused *storage.Error
-		if !errors.As(err, &refused) || refused.Code != storage.CodeQueryTooComplex {
+		var refused *fault.Error
+		if !errors.As(err, &refused) || refused.Code != fault.CodeQueryTooComplex {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

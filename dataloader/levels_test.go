@@ -9,6 +9,7 @@ import (
 	"github.com/asof/asof/dataloader"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // Levels has each document read once at an instant, and gives it to all places
@@ -18,7 +19,7 @@ func TestLevels(t *testing.T) {
 	tag, project := e.tags.Type(), e.projects.Type()
 	a, b, x := []byte("a"), []byte("b"), []byte("x")
 	var l dataloader.Levels
-	want := func(places []dataloader.Place, of *storage.Type, at int64, keys ...[]byte) []dataloader.Place {
+	want := func(places []dataloader.Place, of *record.Type, at int64, keys ...[]byte) []dataloader.Place {
 		t.Helper()
 		places, err := l.Want(places, of, driver.Instant(at), false, keys)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/fault"
 )
 
 // versionsOf reads the last versions of a document, as a resolver does.
@@ -106,7 +107,7 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 	page := e.page(ctx, nil)
 	e.engine.fail.Store(true)
 	for _, n := range page {
-		if _, err := e.versionsOf(ctx, n, 2, ""); codeOf(err) != storage.CodeUnavailable {
+		if _, err := e.versionsOf(ctx, n, 2, ""); codeOf(err) != fault.CodeUnavailable {
 			t.Errorf("%v", err)
 		}
 	}
@@ -119,7 +120,7 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 					t.Errorf("document %d: %v", i, failure)
 				}
 			}()
-			if _, err := e.versionsOf(ctx, n, 3, ""); codeOf(err) != storage.CodeInternal {
+			if _, err := e.versionsOf(ctx, n, 3, ""); codeOf(err) != fault.CodeInternal {
 				t.Errorf("%v", err)
 			}
 		}()
@@ -127,14 +128,14 @@ func TestVersionsThatCannotBeRead(t *testing.T) {
 	e.engine.crash.Store(false)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := e.versionsOf(ended, page[0], 4, ""); codeOf(err) != storage.CodeUnavailable {
+	if _, err := e.versionsOf(ended, page[0], 4, ""); codeOf(err) != fault.CodeUnavailable {
 		t.Errorf("%v", err)
 	}
 }
 
 // codeOf is the code of an error of the store; "" for none.
-func codeOf(err error) storage.Code {
-	if own, ok := errors.AsType[*storage.Error](err); ok {
+func codeOf(err error) fault.Code {
+	if own, ok := errors.AsType[*fault.Error](err); ok {
 		return own.Code
 	}
 	return ""

@@ -9,14 +9,16 @@ import (
 
 	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // actorType is the type of what is known of actors, which no schema has: a document for each
 // ID. So versions hold no names, and a name changes in one place.
-func actorType() *Type {
-	return &Type{Name: "Actor", Collection: ActorCollection, Fields: []Field{{Name: actorName, Kind: KindString}}}
+func actorType() *record.Type {
+	return &record.Type{Name: "Actor", Collection: ActorCollection, Fields: []record.Field{{Name: actorName, Kind: record.KindString}}}
 }
 
 // ActorCollection is where the names of actors are.
@@ -171,7 +173,7 @@ func (s *Store) ReplaceName(ctx context.Context, id, name string) error {
 		}
 		cur := vs[0]
 		if !live(cur) {
-			return errorf(CodeNotFound, "no name of an author with the id %s is known", quoteShort(id))
+			return fault.Errorf(fault.CodeNotFound, "no name of an author with the id %s is known", fault.QuoteShort(id))
 		}
 		w := named(id, name)
 		e := &erasure{Collection: ActorCollection, Key: id, Number: cur.Number + 1, Group: newGroup(cur.RecordedAt), Paths: [][]string{{actorName}}, From: 1, To: cur.Number}

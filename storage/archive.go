@@ -14,6 +14,7 @@ import (
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -23,10 +24,10 @@ const ArchiveCollection = "asof_archive"
 
 const archiveKey = "source"
 
-func archiveType() *Type {
-	t := &Type{Name: ArchiveCollection, Collection: ArchiveCollection}    // a schema may have a type Archive
-	for _, name := range []string{"last", "hash", "loaded", "captured"} { // see archived; captured: package capture
-		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
+func archiveType() *record.Type {
+	t := &record.Type{Name: ArchiveCollection, Collection: ArchiveCollection} // a schema may have a type Archive
+	for _, name := range []string{"last", "hash", "loaded", "captured"} {     // see archived; captured: package capture
+		t.Fields = append(t.Fields, record.Field{Name: name, Kind: record.KindJSON})
 	}
 	return t
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // newTarget returns a store for an archive, whose clock is ahead.
@@ -108,7 +110,7 @@ func TestArchive(t *testing.T) {
 
 // What the source prunes stays in the archive. Where it was pruned before, lists of then are refused.
 func TestArchiveOfWhatIsPruned(t *testing.T) {
-	e, to := newEnvOf(t, keepTypes(&storage.Keep{Versions: 1}), nil), newTarget(t, nil)
+	e, to := newEnvOf(t, keepTypes(&record.Keep{Versions: 1}), nil), newTarget(t, nil)
 	var times []driver.Instant
 	write := func(n int) {
 		for range n {
@@ -116,7 +118,7 @@ func TestArchiveOfWhatIsPruned(t *testing.T) {
 		}
 	}
 	prune := func() {
-		e.clock.advance(2 * storage.Grace)
+		e.clock.advance(2 * record.Grace)
 		if pruneAll(t, e, false) == 0 {
 			t.Fatal("nothing is pruned")
 		}
@@ -147,7 +149,7 @@ func TestArchiveOfWhatIsPruned(t *testing.T) {
 		p, err := to.projects.Get(to.begin(), "a", &at, nil)
 		switch lost := i >= 4 && i < 7; {
 		case lost:
-			wantError(t, err, storage.CodeHistoryPruned)
+			wantError(t, err, fault.CodeHistoryPruned)
 		case err != nil || p == nil:
 			t.Errorf("version %d: %v, %v", i+1, p, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // attribute finds out which versions made the differences between two versions of
@@ -21,7 +22,7 @@ import (
 // the same element, and each change of a version explains one difference. Where there
 // is none, as what was added was changed later, it is the last one that changed the
 // same part of any element, or anything in the list.
-func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Version, changes []*FieldChange, back bool) error {
+func (s *Store) attribute(ctx context.Context, t *record.Type, older, newer *driver.Version, changes []*FieldChange, back bool) error {
 	first := int64(0)
 	if older != nil {
 		first = older.Number
@@ -39,7 +40,7 @@ func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Ver
 	open := make([]*difference, len(changes))
 	for i, c := range changes {
 		open[i] = newDifference(c, back)
-		if name := t.object.field(c.Field).Stored; !slices.Contains(q.Hints.Changed, name) {
+		if name := t.Object().Field(c.Field).Stored; !slices.Contains(q.Hints.Changed, name) {
 			q.Hints.Changed = append(q.Hints.Changed, name)
 		}
 	}
@@ -48,7 +49,7 @@ func (s *Store) attribute(ctx context.Context, t *Type, older, newer *driver.Ver
 		if err != nil {
 			return err
 		}
-		made.of(e.version, t.object.changes(dataOf(e.before), dataOf(e.version)))
+		made.of(e.version, t.Object().Changes(dataOf(e.before), dataOf(e.version)))
 		if open = made.explain(open); len(open) == 0 {
 			break
 		}
@@ -89,7 +90,7 @@ func newDifference(c *FieldChange, back bool) *difference {
 	}
 	pattern, inList := appendPattern(nil, c.Path)
 	d := &difference{change: c, effect: effect{string(pattern), string(old), string(now)}, inList: inList, sets: now != nil}
-	d.element = strings.HasSuffix(d.pattern, "/*") && c.typ.object.field(c.Field).Kind != KindJSON
+	d.element = strings.HasSuffix(d.pattern, "/*") && c.typ.Object().Field(c.Field).Kind != record.KindJSON
 	return d
 }
 
@@ -127,7 +128,7 @@ func newEffects(open []*difference) *effects {
 }
 
 // of looks at the changes of a version.
-func (made *effects) of(v *driver.Version, changes iter.Seq[change]) {
+func (made *effects) of(v *driver.Version, changes iter.Seq[record.Change]) {
 	for _, counts := range []map[effect]*int{made.whole, made.part} {
 		for _, n := range counts {
 			*n = 0

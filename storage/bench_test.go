@@ -10,6 +10,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -33,7 +34,7 @@ type bench struct {
 }
 
 // newBenchStore opens an embedded store for a benchmark.
-func newBenchStore(b testing.TB, types []*storage.Type, sync sqlitestore.Sync) *storage.Store {
+func newBenchStore(b testing.TB, types []*record.Type, sync sqlitestore.Sync) *storage.Store {
 	b.Helper()
 	engine, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "bench.db"), sqlitestore.Options{Collections: storage.CollectionsOf(types), Sync: sync})
 	if err != nil {

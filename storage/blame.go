@@ -8,8 +8,10 @@ import (
 
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // Blame says for each field that the document has, and for each leaf inside the
@@ -24,10 +26,10 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	if err := s.detail(ctx, 0); err != nil { // nor is it begun for one too many
 		return nil, err
 	}
-	if d.t.inDraft(d.v) {
-		return nil, badInput("blame: no version has set what is in a draft; ask for its changesFromBase")
+	if inDraft(d.t, d.v) {
+		return nil, fault.BadInput("blame: no version has set what is in a draft; ask for its changesFromBase")
 	}
-	stored, err := d.t.storedNames("fields", fields)
+	stored, err := storedNames(d.t, "fields", fields)
 	if err != nil || noneOf(fields) {
 		return []*FieldBlame{}, err
 	}
@@ -81,19 +83,19 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 
 // blame is a state whose values are being explained.
 type blame struct {
-	t      *Type
+	t      *record.Type
 	fields []*trackedField
 	open   int // fields that are not fully explained
 	// now and its index belong to the version that was looked at last.
 	now   []byte
-	nowAt []span
+	nowAt []record.Span
 }
 
 // trackedField is a top-level field. The field itself is explained by the last
 // version that changed anything in it, also by taking something away.
 type trackedField struct {
 	place int
-	f     *Field
+	f     *record.Field
 	entry *FieldBlame
 	tree  *tracked
 }
@@ -108,12 +110,12 @@ func (f *trackedField) explain(v *driver.Version) {
 }
 
 // newBlame calls leaf for each leaf that is to be explained, and returns its error.
-func newBlame(t *Type, state []byte, names []string, leaf func() error) (_ *blame, err error) {
+func newBlame(t *record.Type, state []byte, names []string, leaf func() error) (_ *blame, err error) {
 	b := &blame{t: t}
-	at := indexMembers(t.object, state)
-	for i := range t.object.Fields {
-		f := &t.object.Fields[i]
-		raw := f.visible(at[i].at(state))
+	at := record.Index(t.Object(), state)
+	for i := range t.Object().Fields {
+		f := &t.Object().Fields[i]
+		raw := f.Visible(at[i].At(state))
 		if raw == nil || len(names) > 0 && !slices.Contains(names, f.Name) {
 			continue
 		}
@@ -132,19 +134,19 @@ func newBlame(t *Type, state []byte, names []string, leaf func() error) (_ *blam
 func (b *blame) version(e entry) {
 	now, nowAt := e.version.Data, b.nowAt
 	if !bytes.Equal(b.now, now) || nowAt == nil {
-		nowAt = indexMembers(b.t.object, now)
+		nowAt = record.Index(b.t.Object(), now)
 	}
 	old := dataOf(e.before)
-	oldAt := indexMembers(b.t.object, old)
+	oldAt := record.Index(b.t.Object(), old)
 	for _, f := range b.fields {
 		if f.done() {
 			continue
 		}
-		was, is := oldAt[f.place].at(old), nowAt[f.place].at(now)
+		was, is := oldAt[f.place].At(old), nowAt[f.place].At(now)
 		if bytes.Equal(was, is) && was != nil {
 			continue
 		}
-		was, is = f.f.visible(was), f.f.visible(is)
+		was, is = f.f.Visible(was), f.f.Visible(is)
 		if was != nil && normal.Equal(was, is) {
 			continue
 		}

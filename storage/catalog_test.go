@@ -17,6 +17,7 @@ import (
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -84,14 +85,14 @@ func TestRealHistories(t *testing.T) {
 // field for every member that occurs.
 func openHistories(t *testing.T, events []event) *storage.Store {
 	t.Helper()
-	var types []*storage.Type
-	byCollection := map[string]*storage.Type{}
+	var types []*record.Type
+	byCollection := map[string]*record.Type{}
 	seen := map[string]bool{}
 	var vs []driver.Version
 	for _, e := range events {
 		typ := byCollection[e.Collection]
 		if typ == nil {
-			typ = &storage.Type{Name: e.Collection, Collection: e.Collection}
+			typ = &record.Type{Name: e.Collection, Collection: e.Collection}
 			byCollection[e.Collection] = typ
 			types = append(types, typ)
 		}
@@ -105,7 +106,7 @@ func openHistories(t *testing.T, events []event) *storage.Store {
 			for _, m := range diff.Members(data) {
 				if id := e.Collection + "/" + m.Name; !seen[id] {
 					seen[id] = true
-					typ.Fields = append(typ.Fields, storage.Field{Name: m.Name + "_", Stored: m.Name, Kind: storage.KindJSON})
+					typ.Fields = append(typ.Fields, record.Field{Name: m.Name + "_", Stored: m.Name, Kind: record.KindJSON})
 				}
 			}
 		}

@@ -3,12 +3,13 @@ package storage
 import (
 	"context"
 	"encoding/json"
-	"iter"
 	"strings"
 
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // ChangeOp is what happened to a value, as in RFC 6902.
@@ -32,7 +33,7 @@ type FieldChange struct {
 	Erased   bool            // something of the values was erased, and is null in them
 
 	store *Store
-	typ   *Type
+	typ   *record.Type
 	v     *driver.Version
 	seen  driver.Instant
 }
@@ -56,12 +57,12 @@ func (c *FieldChange) ChangedBy() *Actor { return &Actor{ID: c.v.Author} }
 func (c *FieldChange) Message() *string { return optional(c.v.Message) }
 
 // ChangeGroup is shared by what was written together; nil for none.
-func (c *FieldChange) ChangeGroup() *string { return c.typ.groupOf(c.v) }
+func (c *FieldChange) ChangeGroup() *string { return groupOf(c.typ, c.v) }
 
 // Document is the document as this version left it; nil when it was deleted, and for what
 // only a draft has changed.
 func (c *FieldChange) Document() AnyDocument {
-	if c.v.Deleted || c.typ.inDraft(c.v) {
+	if c.v.Deleted || inDraft(c.typ, c.v) {
 		return nil
 	}
 	return c.store.wrapAny(c.store.newDocument(c.typ, c.v, c.v.RecordedAt, c.seen, true))
@@ -117,102 +118,12 @@ func optional(s string) *string {
 	return &s
 }
 
-// visible returns a field's stored value as users see it: nested objects in the
-// names of the GraphQL schema, without what it does not declare. Nil stays nil.
-func (f *Field) visible(raw []byte) []byte {
-	if f.Kind != KindObject || len(raw) == 0 {
-		return raw // what was erased stays told apart until it is shown
-	}
-	return f.appendVisible(make([]byte, 0, len(raw)), raw)
-}
-
-func (f *Field) appendVisible(dst, raw []byte) []byte {
-	switch {
-	case f.Kind != KindObject, rawjson.Erased(raw):
-		return append(dst, raw...)
-	case !f.List || len(raw) == 0 || raw[0] != '[':
-		return f.Object.appendVisible(dst, raw)
-	}
-	dst = append(dst, '[')
-	first := true
-	rawjson.Elements(raw, func(start, end int) bool {
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = f.Object.appendVisible(dst, raw[start:end])
-		return true
-	})
-	return append(dst, ']')
-}
-
-// visible returns a stored object as users see it; what is not an object is
-// returned as it is.
-func (o *ObjectType) visible(raw []byte) []byte {
-	if len(raw) == 0 || raw[0] != '{' {
-		return raw
-	}
-	shown, _ := rawjson.HideErased(o.appendVisible(make([]byte, 0, len(raw)), raw))
-	return shown
-}
-
-func (o *ObjectType) appendVisible(dst, raw []byte) []byte {
-	if len(raw) == 0 || raw[0] != '{' {
-		return append(dst, raw...)
-	}
-	dst = append(dst, '{')
-	first := true
-	rawjson.Members(raw, func(name []byte, start, end int) bool {
-		i, ok := o.byStored[string(name)]
-		if !ok {
-			if i, ok = o.byStored[rawjson.Name(name)]; !ok {
-				return true
-			}
-		}
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		f := &o.Fields[i]
-		dst = append(rawjson.AppendString(dst, f.Name), ':')
-		dst = f.appendVisible(dst, raw[start:end])
-		return true
-	})
-	return append(dst, '}')
-}
-
-// change is a visible change of a field.
-type change struct {
-	diff.Change
-	f *Field
-}
-
-// changes yields the visible changes between two states of an object, in the order of
-// the schema, as far as they are wanted. Nil is a state without fields.
-func (o *ObjectType) changes(old, now []byte) iter.Seq[change] {
-	return func(yield func(change) bool) {
-		oldAt, nowAt := indexMembers(o, old), indexMembers(o, now)
-		for i := range o.Fields {
-			f := &o.Fields[i]
-			a, b := oldAt[i].at(old), nowAt[i].at(now)
-			if string(a) == string(b) && (a == nil) == (b == nil) {
-				continue
-			}
-			for c := range diff.Values(diff.Join("", f.Name), f.visible(a), f.visible(b)) {
-				if !yield(change{c, f}) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // fieldChange is a change as it is shown, with the version v that made it.
-func (s *Store) fieldChange(t *Type, c change, v *driver.Version, seen driver.Instant) *FieldChange {
+func (s *Store) fieldChange(t *record.Type, c record.Change, v *driver.Version, seen driver.Instant) *FieldChange {
 	old, some := rawjson.HideErased(c.Old)
 	now, more := rawjson.HideErased(c.New)
 	return &FieldChange{
-		Path: c.Path, Field: c.f.Name, Op: changeOps[c.Op], OldValue: old, NewValue: now, Erased: some || more,
+		Path: c.Path, Field: c.Field.Name, Op: changeOps[c.Op], OldValue: old, NewValue: now, Erased: some || more,
 		store: s, typ: t, v: v, seen: seen,
 	}
 }
@@ -220,12 +131,12 @@ func (s *Store) fieldChange(t *Type, c change, v *driver.Version, seen driver.In
 // listChanges lists the visible changes between two states of a document, which carry the
 // version v; the list is never nil. They count as details, and are refused while they are
 // listed where that are too many.
-func (s *Store) listChanges(ctx context.Context, t *Type, before, after, v *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
+func (s *Store) listChanges(ctx context.Context, t *record.Type, before, after, v *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
 	if err := s.detail(ctx, 0); err != nil { // nor is a list begun for one too many
 		return nil, err
 	}
 	out := []*FieldChange{}
-	for c := range t.object.changes(dataOf(before), dataOf(after)) {
+	for c := range t.Object().Changes(dataOf(before), dataOf(after)) {
 		if err := s.detail(ctx, 1); err != nil {
 			return nil, err
 		}
@@ -246,12 +157,12 @@ func dataOf(v *driver.Version) []byte {
 
 // storedNames turns GraphQL names of top-level fields into stored ones. Names
 // that the type does not have are an error.
-func (t *Type) storedNames(arg string, names []string) ([]string, error) {
+func storedNames(t *record.Type, arg string, names []string) ([]string, error) {
 	out := make([]string, 0, len(names))
 	for _, name := range names {
-		f := t.object.field(name)
+		f := t.Object().Field(name)
 		if f == nil {
-			return nil, badInput("%s: %s has no field %s", arg, t.Name, quoteShort(name))
+			return nil, fault.BadInput("%s: %s has no field %s", arg, t.Name, fault.QuoteShort(name))
 		}
 		out = append(out, f.Stored)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // changelog is a list of changes: those of the versions that log selects,
@@ -32,7 +34,7 @@ type changePlace struct {
 // likely to be wanted, versions is how many probably have enough, and no fewer than are
 // wanted of the changes; 0 for all, newest first. An engine that knows need not look for
 // the others.
-func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, entry) bool) error {
+func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, versions int, yield func(changePlace, record.Change, entry) bool) error {
 	q := l.log
 	q.Limit = versions
 	q.Backward = !reverse
@@ -69,27 +71,29 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 }
 
 // version calls yield with the changes of one version; false where no more are wanted.
-func (l *changelog) version(e entry, reverse bool, after, until *changePlace, versions int, yield func(changePlace, change, entry) bool) bool {
+func (l *changelog) version(e entry, reverse bool, after, until *changePlace, versions int, yield func(changePlace, record.Change, entry) bool) bool {
 	v := e.version
 	t := l.store.byCollection[v.Collection]
 	if t == nil || e.begins() && !l.whole {
 		return true
 	}
 	place := changePlace{LogPosition: v.Position()}
-	shown := func(c change) bool {
-		return (len(l.fields) == 0 || slices.Contains(l.fields, c.f.Name)) && (after == nil || place.follows(*after, reverse))
+	shown := func(c record.Change) bool {
+		return (len(l.fields) == 0 || slices.Contains(l.fields, c.Field.Name)) && (after == nil || place.follows(*after, reverse))
 	}
-	wanted := func(c change) bool { return (until == nil || until.follows(place, reverse)) && yield(place, c, e) }
+	wanted := func(c record.Change) bool {
+		return (until == nil || until.follows(place, reverse)) && yield(place, c, e)
+	}
 	if l.whole {
-		return !shown(change{}) || wanted(change{})
+		return !shown(record.Change{}) || wanted(record.Change{})
 	}
 	if reverse {
 		type indexed struct {
-			change
+			record.Change
 			index int
 		}
 		var last []indexed // the wanted ones, and some before them: a version may have very many
-		for c := range t.object.changes(dataOf(e.before), dataOf(v)) {
+		for c := range t.Object().Changes(dataOf(e.before), dataOf(v)) {
 			if shown(c) {
 				if last = append(last, indexed{c, place.index}); len(last) == 2*versions {
 					last = append(last[:0], last[versions:]...)
@@ -98,13 +102,13 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 			place.index++
 		}
 		for _, c := range slices.Backward(last) {
-			if place.index = c.index; !wanted(c.change) {
+			if place.index = c.index; !wanted(c.Change) {
 				return false
 			}
 		}
 		return true
 	}
-	for c := range t.object.changes(dataOf(e.before), dataOf(v)) {
+	for c := range t.Object().Changes(dataOf(e.before), dataOf(v)) {
 		if shown(c) && !wanted(c) {
 			return false
 		}
@@ -130,7 +134,7 @@ func (l *changelog) page(ctx context.Context, op *operation, hash string, p pagi
 	}
 	conn := &FieldChangeConnection{Edges: make([]*FieldChangeEdge, len(items)), Nodes: make([]*FieldChange, len(items)), PageInfo: info, count: count}
 	for i, it := range items {
-		conn.Nodes[i] = l.store.fieldChange(it.t, it.change, it.version, l.seen)
+		conn.Nodes[i] = l.store.fieldChange(it.t, it.Change, it.version, l.seen)
 		conn.Edges[i] = &FieldChangeEdge{Node: conn.Nodes[i], cursor: it.cursor}
 	}
 	return conn, nil
@@ -138,8 +142,8 @@ func (l *changelog) page(ctx context.Context, op *operation, hash string, p pagi
 
 // changeItem is a change in a page, or a version.
 type changeItem struct {
-	t *Type
-	change
+	t *record.Type
+	record.Change
 	entry
 	cursor func() string
 }
@@ -158,7 +162,7 @@ func (l *changelog) items(ctx context.Context, op *operation, hash string, p pag
 	}
 	var items []changeItem
 	// Each version has a change or more, the one of the place and one behind the page too.
-	err = l.each(ctx, p.backward, from, to, p.limit+2, func(at changePlace, c change, e entry) bool {
+	err = l.each(ctx, p.backward, from, to, p.limit+2, func(at changePlace, c record.Change, e entry) bool {
 		items = append(items, changeItem{l.store.byCollection[e.version.Collection], c, e, func() string {
 			return string(appendCursor(nil, hash, l.seen, at.At, at.Collection, at.Key, at.Number, int64(at.index)))
 		}})
@@ -184,7 +188,7 @@ func (l *changelog) items(ctx context.Context, op *operation, hash string, p pag
 			return len(items), nil
 		}
 		n := 0
-		err := l.each(ctx, false, nil, nil, 0, func(changePlace, change, entry) bool { n++; return true })
+		err := l.each(ctx, false, nil, nil, 0, func(changePlace, record.Change, entry) bool { n++; return true })
 		return n, err
 	}, nil
 }
@@ -240,7 +244,7 @@ func (s *Store) DocumentChangelog(ctx context.Context, d *Document, fields []str
 	if err != nil {
 		return nil, err
 	}
-	stored, err := d.t.storedNames("fields", fields)
+	stored, err := storedNames(d.t, "fields", fields)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +269,7 @@ func (s *Store) DocumentChangelog(ctx context.Context, d *Document, fields []str
 // mistake rather than an empty list.
 func (l *changelog) between(at string, from, to *driver.Instant) (empty bool, err error) {
 	if from != nil && to != nil && *from > *to {
-		return false, badInput("%sfrom: %s is after to, %s: the list goes from the earlier moment to the later one", at, *from, *to)
+		return false, fault.BadInput("%sfrom: %s is after to, %s: the list goes from the earlier moment to the later one", at, *from, *to)
 	}
 	if from != nil {
 		l.log.From = *from
@@ -313,7 +317,7 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 		for _, name := range w.DocumentType {
 			t := l.store.byName[name]
 			if t == nil {
-				return false, badInput("where.documentType: there is no type %s", quoteShort(name))
+				return false, fault.BadInput("where.documentType: there is no type %s", fault.QuoteShort(name))
 			}
 			if !slices.Contains(types, t) {
 				types = append(types, t)
@@ -322,19 +326,19 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 	}
 	keys, keyed := both(w.Key, w.Keys)
 	if keyed && len(types) != 1 {
-		return false, badInput("where: a key belongs to one type of documents; give exactly one documentType with it")
+		return false, fault.BadInput("where: a key belongs to one type of documents; give exactly one documentType with it")
 	}
 	fields, named := both(w.Field, w.Fields)
 	authors, authored := both(w.Author, w.Authors)
 	for _, o := range w.Operation {
 		op, ok := opOf(o)
 		if !ok {
-			return false, badInput("where.operation: there is no operation %s", quoteShort(string(o)))
+			return false, fault.BadInput("where.operation: there is no operation %s", fault.QuoteShort(string(o)))
 		}
 		l.log.Hints.Ops = append(l.log.Hints.Ops, op)
 	}
 	if len(w.Keys)+len(w.Fields)+len(w.Authors)+len(w.DocumentType) > maxFilterSize {
-		return false, badInput("where: more than %d keys, fields, authors and types", maxFilterSize)
+		return false, fault.BadInput("where: more than %d keys, fields, authors and types", maxFilterSize)
 	}
 	if err := w.checkFields(types); err != nil {
 		return false, err
@@ -347,7 +351,7 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 	for _, t := range types {
 		has := !named
 		for _, name := range fields {
-			if f := t.object.field(name); f != nil {
+			if f := t.Object().Field(name); f != nil {
 				has = true
 				if !slices.Contains(l.log.Hints.Changed, f.Stored) {
 					l.log.Hints.Changed = append(l.log.Hints.Changed, f.Stored)
@@ -365,24 +369,24 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 }
 
 // checkFields refuses names that none of the types that are asked for has.
-func (w *ChangelogWhere) checkFields(types []*Type) error {
+func (w *ChangelogWhere) checkFields(types []*record.Type) error {
 	check := func(arg, name string) error {
-		if slices.ContainsFunc(types, func(t *Type) bool { return t.object.field(name) != nil }) {
+		if slices.ContainsFunc(types, func(t *record.Type) bool { return t.Object().Field(name) != nil }) {
 			return nil
 		}
 		switch {
 		case w.DocumentType == nil:
-			return badInput("%s: no type of documents has a field %s", arg, quoteShort(name))
+			return fault.BadInput("%s: no type of documents has a field %s", arg, fault.QuoteShort(name))
 		case len(types) == 0: // nothing is asked for
 			return nil
 		case len(types) == 1:
-			return badInput("%s: %s has no field %s", arg, types[0].Name, quoteShort(name))
+			return fault.BadInput("%s: %s has no field %s", arg, types[0].Name, fault.QuoteShort(name))
 		}
 		names := make([]string, len(types))
 		for i, t := range types {
 			names[i] = t.Name
 		}
-		return badInput("%s: none of %s has a field %s", arg, strings.Join(names, ", "), quoteShort(name))
+		return fault.BadInput("%s: none of %s has a field %s", arg, strings.Join(names, ", "), fault.QuoteShort(name))
 	}
 	if w.Field != nil {
 		if err := check("where.field", *w.Field); err != nil {

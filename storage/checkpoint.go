@@ -13,6 +13,7 @@ import (
 
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -63,7 +64,7 @@ func MakeCheckpoint(ctx context.Context, engine driver.Engine, at driver.Instant
 			case v.SupersededAt <= at:
 				continue
 			case v.Seal == nil:
-				return nil, errorf(CodeInternal, "%s %q version %d has no hash; asof check says what is wrong", v.Collection, v.Key, v.Number)
+				return nil, fault.Errorf(fault.CodeInternal, "%s %q version %d has no hash; asof check says what is wrong", v.Collection, v.Key, v.Number)
 			}
 			documents++
 			leaf := append(appendNumber(nil, int64(len(v.Key))), v.Key...)

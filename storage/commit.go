@@ -5,11 +5,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // Change is what a commit does to one document.
 type Change struct {
-	Type  *Type
+	Type  *record.Type
 	Field string // its name in the input of the commit, as "createProject"
 	Input any    // a *CreateInput, *UpdateInput, *DeleteInput, *RestoreInput or *ApproveDraftInput
 }
@@ -107,28 +110,28 @@ func (s *Store) mutations(ctx context.Context, changes [][]Change, message *stri
 	}
 	switch n := len(changes); {
 	case n == 0:
-		return nil, badInput("input.changes: a commit has at least one change")
+		return nil, fault.BadInput("input.changes: a commit has at least one change")
 	case n > 1 && s.maxWrites == 1:
-		return nil, errorf(CodeUnsupported, "input.changes: the store of this server cannot commit several documents at once, as MongoDB can only on a replica set or a sharded cluster; nothing was written: send one change at a time")
+		return nil, fault.Errorf(fault.CodeUnsupported, "input.changes: the store of this server cannot commit several documents at once, as MongoDB can only on a replica set or a sharded cluster; nothing was written: send one change at a time")
 	case n > 1 && writes > s.maxWrites:
-		return nil, badInput("input.changes: %d changes are given; a commit has at most %d, of which an approval counts as two: send several, each of which is whole by itself", n, s.maxWrites)
+		return nil, fault.BadInput("input.changes: %d changes are given; a commit has at most %d, of which an approval counts as two: send several, each of which is whole by itself", n, s.maxWrites)
 	}
 	if err := checkMessage(message); err != nil {
 		return nil, err
 	}
 	type document struct {
-		t   *Type
+		t   *record.Type
 		key string
 	}
 	ms, places := make([]*mutation, len(changes)), make(map[document]int, len(changes))
 	for i, given := range changes {
 		if len(given) != 1 {
-			return nil, badInput("input.changes[%d]: a change names exactly one thing to do, not %d", i, len(given))
+			return nil, fault.BadInput("input.changes[%d]: a change names exactly one thing to do, not %d", i, len(given))
 		}
 		m, err := s.mutation(ctx, given[0])
 		m.path = fmt.Sprintf("input.changes[%d].%s", i, given[0].Field)
 		if err == nil && m.message != nil {
-			err = badInput("input.message: a change has no message of its own; give one for the whole commit, input.message")
+			err = fault.BadInput("input.message: a change has no message of its own; give one for the whole commit, input.message")
 		}
 		if err != nil {
 			return nil, m.named(err)
@@ -136,7 +139,7 @@ func (s *Store) mutations(ctx context.Context, changes [][]Change, message *stri
 		m.message = message
 		d := document{m.t, m.key}
 		if first, twice := places[d]; twice {
-			return nil, badInput("%s: %s %q is changed by input.changes[%d] already; a commit has one change for each document", m.path, m.t.Name, m.key, first)
+			return nil, fault.BadInput("%s: %s %q is changed by input.changes[%d] already; a commit has one change for each document", m.path, m.t.Name, m.key, first)
 		}
 		ms[i], places[d] = m, i
 	}
@@ -159,6 +162,6 @@ func (s *Store) mutation(ctx context.Context, c Change) (*mutation, error) {
 		m.message = in.Message // the title is for a version by itself
 		return m, err
 	default:
-		return new(mutation), badInput("input: this is no change")
+		return new(mutation), fault.BadInput("input: this is no change")
 	}
 }

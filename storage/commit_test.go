@@ -17,6 +17,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 // given is the input of a change, as the generator makes it.
@@ -323,12 +324,12 @@ func TestCommitRefuses(t *testing.T) {
 		{[]given{ok, e.change("Tag", &storage.RestoreInput{Key: "a", ExpectedVersion: 1})}, []string{"input.changes[1].changeTag.to: "}},
 	} {
 		_, err := e.commit(e.begin(), c.changes...)
-		wantError(t, err, storage.CodeBadUserInput, c.parts...)
+		wantError(t, err, fault.CodeBadUserInput, c.parts...)
 	}
 	_, err := e.commit(e.begin(), ok, e.change("Tag", &storage.RestoreInput{Key: "a", ExpectedVersion: 1, To: &storage.VersionRef{Version: ptr(9)}}))
-	wantError(t, err, storage.CodeVersionNotFound, "input.changes[1].changeTag")
+	wantError(t, err, fault.CodeVersionNotFound, "input.changes[1].changeTag")
 	_, err = storage.Commit(e.begin(), e.store, storage.CommitInput[given]{Changes: []given{ok}, Message: ptr(strings.Repeat("x", 17<<10))})
-	wantError(t, err, storage.CodeBadUserInput, "input.message")
+	wantError(t, err, fault.CodeBadUserInput, "input.message")
 	if after := must(e.engine.Stats(t.Context()))(t); after.Versions != before.Versions {
 		t.Errorf("%d versions, before %d", after.Versions, before.Versions)
 	}
@@ -342,7 +343,7 @@ func (single) MaxWrites() int { return 1 }
 func TestCommitUnsupported(t *testing.T) {
 	e := newEnvOver(t, func(inner driver.Engine) driver.Engine { return single{inner} })
 	_, err := e.commit(e.begin(), e.newTag("a", "A"), e.newTag("b", "B"))
-	wantError(t, err, storage.CodeUnsupported, "nothing was written")
+	wantError(t, err, fault.CodeUnsupported, "nothing was written")
 	if stats := must(e.engine.Stats(t.Context()))(t); stats.Versions != 0 {
 		t.Errorf("%d versions", stats.Versions)
 	}
@@ -356,10 +357,10 @@ func TestCommitGivesUp(t *testing.T) {
 	e := newEnv(t)
 	e.engine.commitErr = &driver.ConflictError{Lost: []driver.Conflict{{Collection: "tags", Key: "a"}}}
 	_, err := e.commit(e.begin(), e.newTag("a", "A"), e.newTag("b", "B"))
-	wantError(t, err, storage.CodeUnavailable, "nothing was written")
+	wantError(t, err, fault.CodeUnavailable, "nothing was written")
 	e.engine.commitErr = errors.New("the disk is gone")
 	_, err = e.commit(e.begin(), e.newTag("a", "A"), e.newTag("b", "B"))
-	wantError(t, err, storage.CodeInternal)
+	wantError(t, err, fault.CodeInternal)
 }
 
 // Two documents that are always written together are the same for every reader, at every
@@ -430,7 +431,7 @@ func TestCommitsEndWithTheirTime(t *testing.T) {
 	spent = .5
 	for _, expected := range []int{1, 2} { // in conflict, or not
 		_, err := e.commit(e.begin(), e.rename("a", expected, "3"), e.rename("b", expected, "3"))
-		wantError(t, err, storage.CodeUnavailable, "input.changes[0].changeTag and those before it took half of the time", "nothing was written")
+		wantError(t, err, fault.CodeUnavailable, "input.changes[0].changeTag and those before it took half of the time", "nothing was written")
 	}
 	lost := must(e.commit(e.begin(), e.rename("a", 1, "3")))(t).(*storage.CommitConflict)
 	since := func(ctx context.Context) ([]*storage.FieldChange, error) {
@@ -444,12 +445,12 @@ func TestCommitsEndWithTheirTime(t *testing.T) {
 			t.Errorf("%d changes", len(got))
 		}
 	}
-	wantError(t, second(since(ctx)), storage.CodeQueryTooComplex, "more than 2 values")
+	wantError(t, second(since(ctx)), fault.CodeQueryTooComplex, "more than 2 values")
 	logs := e.engine.logs.Load()
-	wantError(t, second(since(ctx)), storage.CodeQueryTooComplex, "more than 2 values")
+	wantError(t, second(since(ctx)), fault.CodeQueryTooComplex, "more than 2 values")
 	if e.engine.logs.Load() != logs {
 		t.Error("what is refused was compared")
 	}
 	spent = 1
-	wantError(t, second(since(e.begin())), storage.CodeUnavailable, "ask for the changelog")
+	wantError(t, second(since(e.begin())), fault.CodeUnavailable, "ask for the changelog")
 }

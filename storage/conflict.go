@@ -10,7 +10,10 @@ import (
 
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // maxSince and maxSinceBytes bound the changes that a conflict lists, and the versions that
@@ -42,7 +45,7 @@ func (c *Collection[T]) conflict(k *conflict) VersionConflict {
 
 // newConflict describes why a write found another version than it expected; cur
 // is what it found, nil for nothing. The patch is nil for writes that have none.
-func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key string, expected int, cur *driver.Version, patch map[string]any) (*conflict, error) {
+func (s *Store) newConflict(ctx context.Context, op *operation, t *record.Type, key string, expected int, cur *driver.Version, patch map[string]any) (*conflict, error) {
 	k := &conflict{key: key, expected: expected, overlapping: []string{}}
 	k.since = func(context.Context) ([]*FieldChange, error) { return []*FieldChange{}, nil }
 	at := op.now(cur)
@@ -61,8 +64,8 @@ func (s *Store) newConflict(ctx context.Context, op *operation, t *Type, key str
 		return k, nil
 	}
 	base, err := s.getOne(ctx, t, driver.Ref{Key: key, Number: int64(expected)})
-	var pruned *Error
-	if errors.As(err, &pruned) && pruned.Code == CodeHistoryPruned {
+	var pruned *fault.Error
+	if errors.As(err, &pruned) && pruned.Code == fault.CodeHistoryPruned {
 		k.message += "; that was pruned, and perhaps more of what changed since"
 		base, err = &driver.Version{Number: int64(expected), Deleted: true}, nil
 	}
@@ -124,7 +127,7 @@ func (s *Store) compare(ctx context.Context, a, b *driver.Version) (done func(),
 	}
 }
 
-func conflictMessage(t *Type, key string, expected int, cur *driver.Version) string {
+func conflictMessage(t *record.Type, key string, expected int, cur *driver.Version) string {
 	switch {
 	case cur == nil:
 		return fmt.Sprintf("%s %q does not exist", t.Name, key)
@@ -140,7 +143,7 @@ func conflictMessage(t *Type, key string, expected int, cur *driver.Version) str
 
 // changesSince lists the changes after the base, up to the current version,
 // oldest first; of more than maxSince, or in more than maxSinceBytes, the newest.
-func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
+func (s *Store) changesSince(ctx context.Context, t *record.Type, base, cur *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
 	q := &driver.LogQuery{
 		Collections: []string{t.Collection}, Keys: []string{cur.Key},
 		FromNumber: base.Number + 1, ToNumber: cur.Number + 1, Backward: true,
@@ -157,7 +160,7 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 	size := 0
 	for e, err := range s.entries(ctx, q, true) {
 		if err == nil && s.spent(ctx, 1) {
-			err = errorf(CodeUnavailable, "what changed since takes longer to compare than this server allows (--max-execution): ask for the changelog")
+			err = fault.Errorf(fault.CodeUnavailable, "what changed since takes longer to compare than this server allows (--max-execution): ask for the changelog")
 		}
 		if err != nil {
 			return nil, err
@@ -166,8 +169,8 @@ func (s *Store) changesSince(ctx context.Context, t *Type, base, cur *driver.Ver
 			break
 		}
 		size += len(e.version.Data)
-		var last []change // of the version
-		for c := range t.object.changes(dataOf(e.before), dataOf(e.version)) {
+		var last []record.Change // of the version
+		for c := range t.Object().Changes(dataOf(e.before), dataOf(e.version)) {
 			if last = append(last, c); len(last) == 2*maxSince {
 				last = append(last[:0], last[maxSince:]...)
 			}
@@ -192,7 +195,7 @@ const maxCompared = 1000
 // overlap is a patch on a base that others have written after.
 type overlap struct {
 	store     *Store
-	t         *Type
+	t         *record.Type
 	base, cur *driver.Version // both are there, cur is live
 	// again says that the document was deleted and created again in between: it
 	// is another one, and everything overlaps.
@@ -233,26 +236,26 @@ func (o *overlap) log() *driver.LogQuery {
 // whose values are not what the patch sets. After is what the patch would make
 // of the current document.
 func (o *overlap) paths(ctx context.Context, after []byte, patch map[string]any) ([]string, error) {
-	all := patchPaths(o.t.object, patch, "")
+	all := record.PatchPaths(o.t.Object(), patch, "")
 	if o.again {
 		return append([]string{}, all...), nil
 	}
-	net := touchedBy(all, o.t.object.changes(dataOf(o.base), dataOf(o.cur)))
-	visibleNow, visibleAfter := o.t.object.visible(o.cur.Data), o.t.object.visible(after)
+	net := touchedBy(all, o.t.Object().Changes(dataOf(o.base), dataOf(o.cur)))
+	visibleNow, visibleAfter := o.t.Object().Visible(o.cur.Data), o.t.Object().Visible(after)
 	out := []string{}
 	var parts []string // of changed fields
 	for _, path := range all {
 		names, _ := diff.Split(path)
-		a, b := valueAt(visibleNow, names), valueAt(visibleAfter, names)
+		a, b := rawjson.Find(visibleNow, names), rawjson.Find(visibleAfter, names)
 		if (a == nil) == (b == nil) && (a == nil || normal.Equal(a, b)) {
 			continue
 		}
-		f := o.t.object.field(names[0])
+		f := o.t.Object().Field(names[0])
 		switch {
 		case net[path]:
 			out = append(out, path)
 		case !o.changed[f.Stored]:
-		case f.Kind != KindObject:
+		case f.Kind != record.KindObject:
 			out = append(out, path)
 		default:
 			parts = append(parts, path)
@@ -277,7 +280,7 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 	q.Backward = true
 	for _, path := range paths {
 		names, _ := diff.Split(path)
-		if stored := o.t.object.field(names[0]).Stored; !slices.Contains(q.Hints.Changed, stored) {
+		if stored := o.t.Object().Field(names[0]).Stored; !slices.Contains(q.Hints.Changed, stored) {
 			q.Hints.Changed = append(q.Hints.Changed, stored)
 		}
 	}
@@ -290,7 +293,7 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 		if compared++; compared > maxCompared {
 			return append(found, paths...), nil
 		}
-		touched := touchedBy(paths, o.t.object.changes(dataOf(e.before), dataOf(e.version)))
+		touched := touchedBy(paths, o.t.Object().Changes(dataOf(e.before), dataOf(e.version)))
 		paths = slices.DeleteFunc(paths, func(path string) bool {
 			if touched[path] {
 				found = append(found, path)
@@ -305,7 +308,7 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 }
 
 // touchedBy returns those of some paths that a change is at, in, or around.
-func touchedBy(paths []string, changes iter.Seq[change]) map[string]bool {
+func touchedBy(paths []string, changes iter.Seq[record.Change]) map[string]bool {
 	found := map[string]bool{}
 	for c := range changes {
 		for _, path := range paths {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 func TestConflictSaysEverything(t *testing.T) {
@@ -288,9 +289,9 @@ func TestAConflictThatIsAheadOfTheClock(t *testing.T) {
 			e.update("bob", "a", 1, object{"name": "theirs", "stars": 7})
 			e.engine.Engine = &settling{Engine: e.engine.Engine, fails: driver.Errorf(driver.CodeInvalid, "it is in the future")}
 			result, err := write(e, ctx)
-			refused := new(storage.Error)
-			if !errors.As(err, &refused) || refused.Code != storage.CodeUnavailable || !strings.HasSuffix(refused.Message, "; nothing was written") {
-				t.Errorf("%v, %v; want %s, and that nothing was written", result, err, storage.CodeUnavailable)
+			refused := new(fault.Error)
+			if !errors.As(err, &refused) || refused.Code != fault.CodeUnavailable || !strings.HasSuffix(refused.Message, "; nothing was written") {
+				t.Errorf("%v, %v; want %s, and that nothing was written", result, err, fault.CodeUnavailable)
 			}
 			if v := e.get("a").Version(); v != 2 {
 				t.Errorf("the document is at version %d", v)

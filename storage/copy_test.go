@@ -14,41 +14,43 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // copyTypes are projects that copy fields of their license, and licenses, in place of tags.
-func copyTypes() []*storage.Type {
-	terms := &storage.ObjectType{Name: "Terms", Fields: []storage.Field{{Name: "fee", Kind: storage.KindDecimal}}}
-	return []*storage.Type{
+func copyTypes() []*record.Type {
+	terms := &record.ObjectType{Name: "Terms", Fields: []record.Field{{Name: "fee", Kind: record.KindDecimal}}}
+	return []*record.Type{
 		{
 			Name: "Project", Singular: "project", Plural: "projects", Collection: "software",
-			Fields: []storage.Field{
-				{Name: "license", Stored: "lic", Kind: storage.KindRef, Ref: "License", Indexed: true},
-				{Name: "stars", Kind: storage.KindInt},
+			Fields: []record.Field{
+				{Name: "license", Stored: "lic", Kind: record.KindRef, Ref: "License", Indexed: true},
+				{Name: "stars", Kind: record.KindInt},
 			},
-			Copies: []storage.Copy{
+			Copies: []record.Copy{
 				{Name: "licenseName", From: []string{"license", "name"}},
 				{Name: "level", From: []string{"license", "level"}},
 				{Name: "kind", From: []string{"license", "kind"}},
 				{Name: "fee", From: []string{"license", "terms", "fee"}},
 			},
 		},
-		{Name: "License", Singular: "license", Plural: "licenses", Collection: "tags", Fields: []storage.Field{
-			{Name: "name", Stored: "title", Kind: storage.KindString, Indexed: true},
-			{Name: "level", Kind: storage.KindInt, Default: json.RawMessage("2"), Indexed: true},
-			{Name: "kind", Kind: storage.KindEnum, Enum: []string{"FREE", "PAID"}},
-			{Name: "terms", Kind: storage.KindObject, Object: terms},
+		{Name: "License", Singular: "license", Plural: "licenses", Collection: "tags", Fields: []record.Field{
+			{Name: "name", Stored: "title", Kind: record.KindString, Indexed: true},
+			{Name: "level", Kind: record.KindInt, Default: json.RawMessage("2"), Indexed: true},
+			{Name: "kind", Kind: record.KindEnum, Enum: []string{"FREE", "PAID"}},
+			{Name: "terms", Kind: record.KindObject, Object: terms},
 		}},
 	}
 }
 
 // ownTypes has projects that store what the others copy.
-func ownTypes() []*storage.Type {
+func ownTypes() []*record.Type {
 	types := copyTypes()
 	types[0].Copies = nil
 	types[0].Fields = append(types[0].Fields,
-		storage.Field{Name: "licenseName", Kind: storage.KindString}, storage.Field{Name: "level", Kind: storage.KindInt},
-		storage.Field{Name: "kind", Kind: storage.KindEnum, Enum: []string{"FREE", "PAID"}}, storage.Field{Name: "fee", Kind: storage.KindDecimal})
+		record.Field{Name: "licenseName", Kind: record.KindString}, record.Field{Name: "level", Kind: record.KindInt},
+		record.Field{Name: "kind", Kind: record.KindEnum, Enum: []string{"FREE", "PAID"}}, record.Field{Name: "fee", Kind: record.KindDecimal})
 	return types
 }
 
@@ -201,9 +203,9 @@ func asText(t *testing.T, v any) string {
 // What may not be read of a source, or not any more, is neither shown nor a condition.
 func TestCopiesOfWhatMayNotBeRead(t *testing.T) {
 	types := copyTypes()
-	types[1].Auth = storage.Auth{Rows: `kind = "FREE" or "staff" in $roles`}
-	types[1].Fields[1].Auth = storage.Auth{Read: []string{"staff"}}
-	types[1].Keep = &storage.Keep{Versions: 1}
+	types[1].Auth = record.Auth{Rows: `kind = "FREE" or "staff" in $roles`}
+	types[1].Fields[1].Auth = record.Auth{Read: []string{"staff"}}
+	types[1].Keep = &record.Keep{Versions: 1}
 	e := newEnvOf(t, types, nil)
 	e.load("tags", "free", `{"title":"old","kind":"FREE"}`)
 	before := e.load("tags", "paid", `{"title":"secret","kind":"PAID"}`)
@@ -239,9 +241,9 @@ func TestCopiesOfWhatMayNotBeRead(t *testing.T) {
 		_, err := e.projects.Page(ctx, where, []*storage.OrderInput{{Field: order}}, nil, nil, nil, nil, asOf, nil)
 		return err
 	}
-	wantError(t, page(e.by("bob", nil), object{"level": object{"gt": 1}}, "key", nil), storage.CodeForbidden, "License.level")
-	wantError(t, page(e.by("bob", nil), nil, "level", nil), storage.CodeForbidden, "License.level")
-	e.clock.advance(storage.Grace)
+	wantError(t, page(e.by("bob", nil), object{"level": object{"gt": 1}}, "key", nil), fault.CodeForbidden, "License.level")
+	wantError(t, page(e.by("bob", nil), nil, "level", nil), fault.CodeForbidden, "License.level")
+	e.clock.advance(record.Grace)
 	p := e.store.NewPruner(types[1], false)
 	if done := must(p.Step(t.Context()))(t); done.Versions != 1 {
 		t.Fatalf("%d versions were pruned", done.Versions)
@@ -313,7 +315,7 @@ func testCopiesOfManyDocuments(t *testing.T) {
 	} {
 		n, err := page(c.where, c.order, c.to)
 		if c.says != "" {
-			wantError(t, err, storage.CodeQueryTooComplex, c.says)
+			wantError(t, err, fault.CodeQueryTooComplex, c.says)
 		} else if n != 1 || err != nil {
 			t.Errorf("%v by %s: %d documents, %v", c.where, c.order, n, err)
 		}
@@ -364,8 +366,8 @@ func TestCopiesOfEarlierForms(t *testing.T) {
 // Documents may copy from those of their own type, also from themselves.
 func TestCopiesFromTheSameType(t *testing.T) {
 	types := copyTypes()
-	types[0].Fields = []storage.Field{{Name: "parent", Kind: storage.KindRef, Ref: "Project", Indexed: true}, {Name: "name", Kind: storage.KindString, Indexed: true}}
-	types[0].Copies = []storage.Copy{{Name: "parentName", From: []string{"parent", "name"}}}
+	types[0].Fields = []record.Field{{Name: "parent", Kind: record.KindRef, Ref: "Project", Indexed: true}, {Name: "name", Kind: record.KindString, Indexed: true}}
+	types[0].Copies = []record.Copy{{Name: "parentName", From: []string{"parent", "name"}}}
 	e := newEnvOf(t, types, nil)
 	w := &written{e, map[string]int64{}, map[string]string{}}
 	for _, c := range []struct {

@@ -51,7 +51,7 @@ func (w *walk) valueless(ctx context.Context) (driver.Filter, error) {
 	if err != nil {
 		return nil, err
 	}
-	ref := w.c.reference(w.t)
+	ref := w.c.Reference(w.t)
 	vs, err := w.store.engine.Query(trusted(ctx), &driver.Query{
 		Collection: w.t.Collection, At: w.q.At, Filter: driver.And{driver.Present{Field: ref}, others}, Limit: mostEmptyRefs + 1, Fields: ref.Path,
 	})
@@ -67,11 +67,11 @@ func (w *walk) valueless(ctx context.Context) (driver.Filter, error) {
 
 // others is the condition that the reference leads to none of the documents with a value.
 func (w *walk) others(ctx context.Context) (driver.Filter, error) {
-	keys, err := w.store.meeting(ctx, w.c.Of, w.q.At, driver.Present{Field: w.c.target()}, maxSources)
+	keys, err := w.store.meeting(ctx, w.c.Of, w.q.At, driver.Present{Field: w.c.Target()}, maxSources)
 	if err == nil && len(keys) > maxSources {
 		err = w.tooMany("there are")
 	}
-	return driver.Not{Filter: w.c.refers(w.t, keys)}, err
+	return driver.Not{Filter: w.c.Refers(w.t, keys)}, err
 }
 
 func valuesOf(keys map[string]bool) []driver.Value {
@@ -84,7 +84,7 @@ func valuesOf(keys map[string]bool) []driver.Value {
 
 // add adds the reference of a version of a document.
 func (e *emptyRefs) add(v *driver.Version, ref driver.Field) {
-	if key, ok := rawjson.Unquote(valueAt(v.Data, ref.Path)); ok {
+	if key, ok := rawjson.Unquote(rawjson.Find(v.Data, ref.Path)); ok {
 		e.keys[key] = true
 	}
 }
@@ -97,7 +97,7 @@ func (w *walk) extend(ctx context.Context, was *emptyRefs, until driver.Instant)
 	}
 	now := &emptyRefs{was.since, until, was.loaded, maps.Clone(was.keys)}
 	q := &driver.LogQuery{
-		Collections: []string{w.t.Collection}, From: was.until + 1, To: until + 1, Limit: mostChanges + 1, Fields: w.c.reference(w.t).Path,
+		Collections: []string{w.t.Collection}, From: was.until + 1, To: until + 1, Limit: mostChanges + 1, Fields: w.c.Reference(w.t).Path,
 	}
 	if w.c.Of != w.t {
 		q.Collections = append(q.Collections, w.c.Of.Collection)
@@ -108,7 +108,7 @@ func (w *walk) extend(ctx context.Context, was *emptyRefs, until driver.Instant)
 			return nil
 		}
 		if v.Collection == w.t.Collection {
-			now.add(v, w.c.reference(w.t))
+			now.add(v, w.c.Reference(w.t))
 		}
 		if v.Collection == w.c.Of.Collection {
 			now.keys[v.Key] = true
@@ -126,7 +126,7 @@ func (w *walk) knownEmpty(ctx context.Context, was, now *emptyRefs) (driver.Filt
 	keys := maps.Clone(now.keys)
 	if len(keys) > 0 {
 		with, err := w.store.meeting(ctx, w.c.Of, w.q.At, driver.And{
-			driver.In{Field: metaKey, Values: valuesOf(keys)}, driver.Present{Field: w.c.target()},
+			driver.In{Field: metaKey, Values: valuesOf(keys)}, driver.Present{Field: w.c.Target()},
 		}, len(keys))
 		if err != nil {
 			return nil, err
@@ -141,9 +141,9 @@ func (w *walk) knownEmpty(ctx context.Context, was, now *emptyRefs) (driver.Filt
 	if len(now.keys) <= mostEmptyRefs && (was == nil || was.until <= now.until || was.loaded != now.loaded) {
 		w.store.emptyRefs.Store(w.c, now)
 	}
-	null := driver.Not{Filter: driver.Present{Field: w.c.reference(w.t)}}
+	null := driver.Not{Filter: driver.Present{Field: w.c.Reference(w.t)}}
 	if len(keys) == 0 {
 		return null, nil
 	}
-	return driver.Or{null, w.c.refers(w.t, valuesOf(keys))}, nil
+	return driver.Or{null, w.c.Refers(w.t, valuesOf(keys))}, nil
 }

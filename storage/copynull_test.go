@@ -14,6 +14,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // written commits versions as they are; "" deletes.
@@ -47,7 +48,7 @@ func (w *written) commit(collection string, docs map[string]string) {
 }
 
 // forgetful is the same store, which remembers nothing.
-func (e *env) forgetful(types []*storage.Type) *env {
+func (e *env) forgetful(types []*record.Type) *env {
 	e.t.Helper()
 	other := *e
 	other.store = must(storage.New(e.engine, types))(e.t)

@@ -5,14 +5,16 @@ import (
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // metaCopied marks a copied field in an order, which no engine sees; its name is the path.
 const metaCopied driver.Meta = 255
 
 // firstCopied returns the copied field that is the first of an order; nil where it is another.
-func (t *Type) firstCopied(orders []driver.Order) *Copy {
+func firstCopied(t *record.Type, orders []driver.Order) *record.Copy {
 	if len(orders) > 0 && orders[0].Field.Meta == metaCopied {
 		return t.Copy(orders[0].Field.Path[0])
 	}
@@ -24,8 +26,8 @@ func (t *Type) firstCopied(orders []driver.Order) *Copy {
 // the documents that refer to each.
 type byCopy struct {
 	store  *Store
-	t      *Type
-	c      *Copy
+	t      *record.Type
+	c      *record.Copy
 	values map[string]driver.Value // of the documents that were returned, by key
 }
 
@@ -158,16 +160,16 @@ func (w *walk) null(ctx context.Context) ([]group, error) {
 }
 
 func (w *walk) tooMany(there string) error {
-	return errorf(CodeQueryTooComplex, "orderBy: %s more than %d %s with a value of %s: sort by another field, or from the other end, or ask for fewer by where", there, maxSources, w.c.Of.Plural, w.c.Name)
+	return fault.Errorf(fault.CodeQueryTooComplex, "orderBy: %s more than %d %s with a value of %s: sort by another field, or from the other end, or ask for fewer by where", there, maxSources, w.c.Of.Plural, w.c.Name)
 }
 
 // more reads so many sources that follow in the order of their values.
 func (w *walk) more(ctx context.Context, atOnce int) error {
 	q := &driver.Query{
 		Collection: w.c.Of.Collection, At: w.q.At, Limit: atOnce, After: w.last, Fields: []string{w.c.Member()},
-		Order: []driver.Order{{Field: w.c.target(), Desc: w.down}},
+		Order: []driver.Order{{Field: w.c.Target(), Desc: w.down}},
 	}
-	within := driver.And{driver.Present{Field: w.c.target()}}
+	within := driver.And{driver.Present{Field: w.c.Target()}}
 	for _, b := range []struct {
 		at *driver.Position
 		up bool
@@ -175,21 +177,21 @@ func (w *walk) more(ctx context.Context, atOnce int) error {
 		switch {
 		case b.at == nil:
 		case b.at.Values[0] != nil && b.up:
-			within = append(within, driver.Compare{Field: w.c.target(), Op: driver.Ge, Value: b.at.Values[0]})
+			within = append(within, driver.Compare{Field: w.c.Target(), Op: driver.Ge, Value: b.at.Values[0]})
 		case b.at.Values[0] != nil:
-			within = append(within, driver.Compare{Field: w.c.target(), Op: driver.Le, Value: b.at.Values[0]})
+			within = append(within, driver.Compare{Field: w.c.Target(), Op: driver.Le, Value: b.at.Values[0]})
 		case !b.up: // what is not above null is null
 			w.ended = true
 			return nil
 		}
 	}
-	q.Filter = append(within, w.c.sources(w.t, w.q.Filter)...)
+	q.Filter = append(within, sources(w.c, w.t, w.q.Filter)...)
 	vs, err := w.store.engine.Query(ctx, q)
 	if err != nil {
 		return err
 	}
 	for _, v := range vs {
-		value := sortValue(w.c.target().Kind, w.c.field, valueAt(v.Data, w.c.stored))
+		value := sortValue(w.c.Target().Kind, w.c.Field, rawjson.Find(v.Data, w.c.Stored))
 		if n := len(w.groups); n > 0 && w.compare(w.groups[n-1].value, value) == 0 {
 			if w.groups[n-1].keys = append(w.groups[n-1].keys, v.Key); len(w.groups[n-1].keys) > maxSources {
 				return w.tooMany("in one place are")
@@ -206,18 +208,18 @@ func (w *walk) more(ctx context.Context, atOnce int) error {
 // sources are those of a filter's conditions that are about the reference alone, as conditions on the
 // documents that it leads to: so a list that is filtered and sorted by one copied field does not come
 // to the others.
-func (c *Copy) sources(t *Type, f driver.Filter) (out driver.And) {
+func sources(c *record.Copy, t *record.Type, f driver.Filter) (out driver.And) {
 	switch f := f.(type) {
 	case driver.And:
 		for _, f := range f {
-			out = append(out, c.sources(t, f)...)
+			out = append(out, sources(c, t, f)...)
 		}
 	case driver.Not:
-		if in, ok := f.Filter.(driver.In); ok && slices.Equal(in.Field.Path, c.reference(t).Path) {
+		if in, ok := f.Filter.(driver.In); ok && slices.Equal(in.Field.Path, c.Reference(t).Path) {
 			out = driver.And{driver.Not{Filter: driver.In{Field: metaKey, Values: in.Values}}}
 		}
 	case driver.In:
-		if slices.Equal(f.Field.Path, c.reference(t).Path) {
+		if slices.Equal(f.Field.Path, c.Reference(t).Path) {
 			out = driver.And{driver.In{Field: metaKey, Values: f.Values}}
 		}
 	}
@@ -233,7 +235,7 @@ func (w *walk) read(ctx context.Context, some []group) (bool, error) {
 	if q.Limit = left; len(some) > 1 {
 		q.Limit++
 	}
-	ref := w.c.reference(w.t).Path
+	ref := w.c.Reference(w.t).Path
 	if q.Fields != nil {
 		q.Fields = append(slices.Clip(q.Fields), ref...)
 	}
@@ -245,7 +247,7 @@ func (w *walk) read(ctx context.Context, some []group) (bool, error) {
 		}
 		keys = append(keys, g.keys...)
 	}
-	in := w.c.refers(w.t, keys)
+	in := w.c.Refers(w.t, keys)
 	if some[0].value == nil {
 		in = some[0].null
 	}
@@ -261,7 +263,7 @@ func (w *walk) read(ctx context.Context, some []group) (bool, error) {
 		if len(some) == 1 {
 			return 0
 		}
-		key, _ := rawjson.Unquote(valueAt(v.Data, ref))
+		key, _ := rawjson.Unquote(rawjson.Find(v.Data, ref))
 		return of[key]
 	}
 	vs = slices.Clone(vs) // the engine's are shared

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/fault"
 )
 
 // A Decimal keeps every digit, or is refused with the reason.
@@ -28,7 +29,7 @@ func TestDecimalsAreExact(t *testing.T) {
 		e := newEnv(t)
 		_, err := e.projects.Create(e.begin(), storage.CreateInput{Key: "a", Data: object{"name": "A", "price": tt.given}})
 		if tt.err != "" {
-			wantError(t, err, storage.CodeBadUserInput, tt.err)
+			wantError(t, err, fault.CodeBadUserInput, tt.err)
 			continue
 		}
 		if err != nil || !strings.Contains(e.stored("a"), tt.want) {
@@ -37,5 +38,5 @@ func TestDecimalsAreExact(t *testing.T) {
 	}
 	e := newEnv(t)
 	_, err := e.projects.Page(e.begin(), object{"price": object{"gt": 0.1}}, nil, nil, nil, nil, nil, nil, nil)
-	wantError(t, err, storage.CodeBadUserInput, "where.price.gt: Decimal cannot be 0.1; write it in quotes")
+	wantError(t, err, fault.CodeBadUserInput, "where.price.gt: Decimal cannot be 0.1; write it in quotes")
 }

@@ -9,26 +9,27 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
 // Another default changes what versions without a value read as, and nothing
 // that was written while the earlier one was in force.
 func TestAnotherDefaultKeepsWhatWasWritten(t *testing.T) {
-	types := func(size, color string) []*storage.Type {
-		part := &storage.ObjectType{Name: "Part", Fields: []storage.Field{
-			{Name: "no", Kind: storage.KindInt},
-			{Name: "color", Kind: storage.KindString, Default: json.RawMessage(color)},
+	types := func(size, color string) []*record.Type {
+		part := &record.ObjectType{Name: "Part", Fields: []record.Field{
+			{Name: "no", Kind: record.KindInt},
+			{Name: "color", Kind: record.KindString, Default: json.RawMessage(color)},
 		}}
-		return []*storage.Type{{Name: "Thing", Singular: "thing", Plural: "things", Collection: "things", Fields: []storage.Field{
-			{Name: "size", Stored: "SIZE", Kind: storage.KindInt, NonNull: true, Default: json.RawMessage(size)},
-			{Name: "parts", Kind: storage.KindObject, Object: part, List: true},
-			{Name: "main", Kind: storage.KindObject, Object: part},
+		return []*record.Type{{Name: "Thing", Singular: "thing", Plural: "things", Collection: "things", Fields: []record.Field{
+			{Name: "size", Stored: "SIZE", Kind: record.KindInt, NonNull: true, Default: json.RawMessage(size)},
+			{Name: "parts", Kind: record.KindObject, Object: part, List: true},
+			{Name: "main", Kind: record.KindObject, Object: part},
 		}}}
 	}
 	type thing struct{ *storage.Document }
 	file := filepath.Join(t.TempDir(), "test.db")
-	with := func(types []*storage.Type, use func(*storage.Store, *storage.Collection[*thing])) {
+	with := func(types []*record.Type, use func(*storage.Store, *storage.Collection[*thing])) {
 		t.Helper()
 		engine, err := sqlitestore.Open(t.Context(), file, sqlitestore.Options{Collections: storage.CollectionsOf(types)})
 		if err != nil {

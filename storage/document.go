@@ -8,10 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -20,7 +21,7 @@ import (
 type Document struct {
 	Object
 	store *Store
-	t     *Type
+	t     *record.Type
 	v     *driver.Version
 	// at is the instant at which references resolve, and seen the one up to
 	// which anything about the document may be known.
@@ -38,7 +39,7 @@ type Batch struct {
 	Docs []*Document
 }
 
-func (s *Store) newDocument(t *Type, v *driver.Version, at, seen driver.Instant, pinned bool) *Document {
+func (s *Store) newDocument(t *record.Type, v *driver.Version, at, seen driver.Instant, pinned bool) *Document {
 	d := &Document{}
 	s.fillDocument(d, t, v, at, seen, pinned)
 	return d
@@ -46,9 +47,9 @@ func (s *Store) newDocument(t *Type, v *driver.Version, at, seen driver.Instant,
 
 // fillDocument makes a document in memory that is there already: those of a
 // page are allocated together.
-func (s *Store) fillDocument(d *Document, t *Type, v *driver.Version, at, seen driver.Instant, pinned bool) {
+func (s *Store) fillDocument(d *Document, t *record.Type, v *driver.Version, at, seen driver.Instant, pinned bool) {
 	d.store, d.t, d.v, d.at, d.seen, d.pinned = s, t, v, at, seen, pinned
-	d.doc, d.typ, d.raw = d, t.object, v.Data
+	d.doc, d.typ, d.raw = d, t.Object(), v.Data
 }
 
 // IsNode marks the GraphQL interface Node.
@@ -65,7 +66,7 @@ func (d *Document) ID() string {
 
 // AppendID appends the global id, without quotes.
 func (d *Document) AppendID(dst []byte) []byte {
-	if d.t.inDraft(d.v) {
+	if inDraft(d.t, d.v) {
 		return append(appendID(dst, d.t.Name, d.v.Key, 0), "@draft-"+d.v.Group...)
 	}
 	return appendID(dst, d.t.Name, d.v.Key, d.idNumber())
@@ -88,7 +89,7 @@ func (d *Document) Version() int { return int(d.v.Number) }
 func (d *Document) VersionInfo() *VersionInfo { return &VersionInfo{typ: d.t, v: d.v, seen: d.seen} }
 
 // Type is the document's type.
-func (d *Document) Type() *Type { return d.t }
+func (d *Document) Type() *record.Type { return d.t }
 
 // At is the instant at which the document's references resolve.
 func (d *Document) At() driver.Instant { return d.at }
@@ -109,7 +110,7 @@ func (d *Document) describe() string {
 }
 
 // inDraft reports whether a version of a document of the type is what contentOf returns.
-func (t *Type) inDraft(v *driver.Version) bool { return v.Collection != t.Collection }
+func inDraft(t *record.Type, v *driver.Version) bool { return v.Collection != t.Collection }
 
 // inBatch makes documents siblings.
 func inBatch(docs []*Document) {
@@ -199,7 +200,7 @@ func appendID(b []byte, typeName, key string, number int64) []byte {
 // parseID is the inverse of encodeID; number is 0 where the id names none.
 func parseID(id string) (typeName, key string, number int64, err error) {
 	bad := func(why string) (string, string, int64, error) {
-		return "", "", 0, badInput("id %s is malformed: %s; an id is the name of a type, a colon and a key, and for one version an at sign and its number, as in Type:some-key@17", quoteShort(id), why)
+		return "", "", 0, fault.BadInput("id %s is malformed: %s; an id is the name of a type, a colon and a key, and for one version an at sign and its number, as in Type:some-key@17", fault.QuoteShort(id), why)
 	}
 	typeName, rest, ok := strings.Cut(id, ":")
 	if !ok || typeName == "" {
@@ -216,7 +217,7 @@ func parseID(id string) (typeName, key string, number int64, err error) {
 	if !ok {
 		return bad("a percent sign is not followed by two hexadecimal digits (a percent sign in a key is written %25)")
 	}
-	if why := KeyProblem(key); why != "" {
+	if why := record.KeyProblem(key); why != "" {
 		return bad("its key " + why)
 	}
 	return typeName, key, number, nil
@@ -245,34 +246,6 @@ func unescapeKey(s string) (string, bool) {
 	return b.String(), true
 }
 
-// maxKey is the length of the longest key, in bytes.
-const maxKey = 512
-
-// KeyProblem says why no document can have the key, such as "is empty"; "" if
-// one can.
-func KeyProblem(key string) string {
-	switch {
-	case key == "":
-		return "is empty"
-	case len(key) > maxKey:
-		return "is longer than " + strconv.Itoa(maxKey) + " bytes"
-	case !utf8.ValidString(key):
-		return "is not valid UTF-8"
-	case strings.ContainsRune(key, 0):
-		return "contains a NUL character"
-	}
-	return ""
-}
-
-// quoteShort quotes what a user gave, without repeating all of it.
-func quoteShort(s string) string {
-	const most = 80
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return strconv.Quote(s)
-}
-
 // Object is a view of a JSON object in stored form. It may be read from any
 // number of goroutines. Fields are named by their index in ObjectType.Fields.
 //
@@ -280,29 +253,29 @@ func quoteShort(s string) string {
 // says what to declare, where the stored value does not satisfy the schema.
 type Object struct {
 	doc *Document
-	typ *ObjectType
+	typ *record.ObjectType
 	// chain are the fields that lead from the document to the object.
 	chain []int
 	raw   []byte
 	// spans say where each field's value lies in raw, where that was known when
 	// the object was made; otherwise it is found out when it is needed.
-	spans []span
-	found atomic.Pointer[[]span]
+	spans []record.Span
+	found atomic.Pointer[[]record.Span]
 }
 
 // index returns where each field's value lies in raw.
-func (o *Object) index() []span {
+func (o *Object) index() []record.Span {
 	if o.spans != nil {
 		return o.spans
 	}
 	if found := o.found.Load(); found != nil {
 		return *found
 	}
-	var found []span
+	var found []record.Span
 	if o == &o.doc.Object {
 		found = o.doc.indexNoted()
 	} else {
-		found = indexMembers(o.typ, o.raw)
+		found = record.Index(o.typ, o.raw)
 	}
 	o.found.Store(&found)
 	return found
@@ -310,7 +283,7 @@ func (o *Object) index() []span {
 
 // stored returns the value as it is in the document; nil when missing.
 func (o *Object) stored(i int) []byte {
-	return o.index()[i].at(o.raw)
+	return o.index()[i].At(o.raw)
 }
 
 // value returns the value that the field reads as: the stored one, or its
@@ -444,7 +417,7 @@ func (o *Object) turn(into *Object, i int, raw []byte) {
 	n := len(t.Fields)
 	into.spans = slices.Grow(into.spans[:0], n)[:n]
 	clear(into.spans)
-	indexInto(into.spans, t, raw)
+	record.IndexInto(into.spans, t, raw)
 }
 
 func (o *Object) child(i int, raw []byte) (*Object, error) {
@@ -471,7 +444,7 @@ func (o *Object) AppendRefs(dst [][]byte, i int) (keys [][]byte, null bool, err 
 			dst = append(dst, raw[1:len(raw)-1])
 			return nil
 		}
-		key, ok := readText(f, raw)
+		key, ok := record.ReadText(f, raw)
 		if !ok {
 			return o.mistyped(i, raw)
 		}
@@ -508,35 +481,24 @@ func (o *Object) fieldPath(field int) string {
 	return path.String()
 }
 
-// span is a part of a stored object; 0,0 where the field is missing.
-type span struct{ start, end uint32 }
-
-// at returns the value that a span marks; nil where there is none.
-func (s span) at(raw []byte) []byte {
-	if s.end == 0 {
-		return nil
-	}
-	return raw[s.start:s.end:s.end]
-}
-
 // noted is what is kept beside a version that the engine returns more than once:
 // where the members of its data lie.
 type noted struct {
-	typ   *ObjectType
+	typ   *record.ObjectType
 	data  *byte // the first of the data that the spans are about
-	spans []span
+	spans []record.Span
 }
 
 // indexNoted finds the document's declared members: once for all who read the
 // version, where the engine keeps it.
-func (d *Document) indexNoted() []span {
+func (d *Document) indexNoted() []record.Span {
 	if d.v.Notes == nil || len(d.raw) == 0 {
-		return indexMembers(d.typ, d.raw)
+		return record.Index(d.typ, d.raw)
 	}
 	if n, ok := d.v.Notes.Get().(*noted); ok && n.typ == d.typ && n.data == &d.raw[0] {
 		return n.spans
 	}
-	spans := indexMembers(d.typ, d.raw)
+	spans := record.Index(d.typ, d.raw)
 	d.v.Notes.Keep(&noted{d.typ, &d.raw[0], spans})
 	return spans
 }
@@ -544,9 +506,9 @@ func (d *Document) indexNoted() []span {
 // indexTogether indexes documents of one type that were read together and are
 // about to be looked at, some of which may be nil: those whose engine keeps none
 // of them in one allocation. Nobody else has the documents yet.
-func indexTogether(t *Type, docs ...*Document) {
-	var spans []span
-	fields := len(t.object.Fields)
+func indexTogether(t *record.Type, docs ...*Document) {
+	var spans []record.Span
+	fields := len(t.Object().Fields)
 	for i, d := range docs {
 		switch {
 		case d == nil:
@@ -554,37 +516,10 @@ func indexTogether(t *Type, docs ...*Document) {
 			d.spans = d.indexNoted()
 		default:
 			if spans == nil {
-				spans = make([]span, (len(docs)-i)*fields)
+				spans = make([]record.Span, (len(docs)-i)*fields)
 			}
 			d.spans, spans = spans[:fields:fields], spans[fields:]
-			indexInto(d.spans, t.object, d.raw)
+			record.IndexInto(d.spans, t.Object(), d.raw)
 		}
 	}
-}
-
-// indexMembers finds the declared members of an object.
-func indexMembers(t *ObjectType, raw []byte) []span {
-	spans := make([]span, len(t.Fields))
-	indexInto(spans, t, raw)
-	return spans
-}
-
-// indexInto fills an index, which is all zero, with as many places as the type
-// has fields.
-func indexInto(spans []span, t *ObjectType, raw []byte) {
-	next := 0 // members mostly come in the order in which they are declared
-	rawjson.Members(raw, func(name []byte, start, end int) bool {
-		i := next
-		if i >= len(t.Fields) || t.Fields[i].Stored != string(name) {
-			var ok bool
-			if i, ok = t.byStored[string(name)]; !ok {
-				if i, ok = t.byStored[rawjson.Name(name)]; !ok {
-					return true
-				}
-			}
-		}
-		spans[i] = span{uint32(start), uint32(end)}
-		next = i + 1
-		return true
-	})
 }

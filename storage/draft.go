@@ -3,48 +3,17 @@ package storage
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // A draft is a document of a collection beside that of its type, and its saves are the
 // versions of it. Nothing but what is in this file and in draftwrite.go reads that
 // collection, so that drafts show nowhere else. A draft that was approved or discarded is a
 // tombstone.
-
-// The fields of a draft, by their place.
-const (
-	draftKey = iota
-	draftBase
-	draftAuthor
-	draftShared
-	draftTitle
-	draftExpires
-	draftContent
-)
-
-// newDraftType returns the type of the drafts of a type, which declares nothing as required.
-func newDraftType(t *Type) *Type {
-	d := &Type{Name: t.Name + "Draft", Collection: draftCollection(t), Fields: []Field{
-		draftKey:     {Name: "documentKey", Kind: KindID, Indexed: true},
-		draftBase:    {Name: "baseVersion", Kind: KindInt}, // 0: of a new document
-		draftAuthor:  {Name: "author", Kind: KindID},
-		draftShared:  {Name: "shared", Kind: KindBoolean, Default: json.RawMessage("false")},
-		draftTitle:   {Name: "title", Kind: KindString},
-		draftExpires: {Name: "expiresAt", Kind: KindDateTime},
-		draftContent: {Name: "document", Kind: KindObject, Object: incomplete(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{})},
-	}}
-	d.drafts, d.tags = d, d // it has none of its own
-	return d
-}
-
-// draftCollection is where the drafts of a type are kept.
-func draftCollection(t *Type) string { return t.Collection + draftSuffix }
-
-const draftSuffix = ".drafts"
 
 // Held returns how many documents an engine holds that are not deleted, how many drafts of
 // documents, and how many versions of all but what asof notes for itself, by its statistics.
@@ -53,29 +22,14 @@ func Held(stats driver.Stats) (documents, drafts, versions int64) {
 		switch {
 		case IsOwn(c.Name):
 			continue
-		case strings.HasSuffix(c.Name, draftSuffix):
+		case strings.HasSuffix(c.Name, record.DraftSuffix):
 			drafts += c.Documents
-		case !strings.HasSuffix(c.Name, tagSuffix):
+		case !strings.HasSuffix(c.Name, record.TagSuffix):
 			documents += c.Documents
 		}
 		versions += c.Versions
 	}
 	return documents, drafts, versions
-}
-
-// incomplete returns a type without required fields. Types may contain themselves, so done
-// holds those that were made so far.
-func incomplete(o *ObjectType, done map[*ObjectType]*ObjectType) *ObjectType {
-	if o == nil || done[o] != nil {
-		return done[o]
-	}
-	out := &ObjectType{Name: o.Name, Fields: slices.Clone(o.Fields)}
-	done[o] = out
-	for i := range out.Fields {
-		f := &out.Fields[i]
-		f.NonNull, f.Indexed, f.Object = false, false, incomplete(f.Object, done)
-	}
-	return out
 }
 
 // Draft is a draft of a document whose model is T, as one of its saves left it.
@@ -90,26 +44,26 @@ func (c *Collection[T]) draft(d *Document) *Draft[T] { return &Draft[T]{c, d} }
 func (d *Draft[T]) ID() string { return d.d.v.Key }
 
 // DocumentKey is the key of the document.
-func (d *Draft[T]) DocumentKey() (string, error) { return d.d.String(draftKey) }
+func (d *Draft[T]) DocumentKey() (string, error) { return d.d.String(record.DraftKey) }
 
 // BaseVersion is the version that the draft was started from; 0: of a new document.
-func (d *Draft[T]) BaseVersion() (int, error) { return d.d.Int(draftBase) }
+func (d *Draft[T]) BaseVersion() (int, error) { return d.d.Int(record.DraftBase) }
 
 // Revision counts the draft's saves, from 1.
 func (d *Draft[T]) Revision() int { return d.d.Version() }
 
 // Title says what the draft is about; nil for nothing.
-func (d *Draft[T]) Title() (*string, error) { return d.d.OptString(draftTitle) }
+func (d *Draft[T]) Title() (*string, error) { return d.d.OptString(record.DraftTitle) }
 
 // Shared says that others than its author may read, save, approve and discard the draft.
-func (d *Draft[T]) Shared() (bool, error) { return d.d.Bool(draftShared) }
+func (d *Draft[T]) Shared() (bool, error) { return d.d.Bool(record.DraftShared) }
 
 // ExpiresAt is when the draft ends; nil for never.
-func (d *Draft[T]) ExpiresAt() (*driver.Instant, error) { return d.d.OptInstant(draftExpires) }
+func (d *Draft[T]) ExpiresAt() (*driver.Instant, error) { return d.d.OptInstant(record.DraftExpires) }
 
 // Author is who started the draft.
 func (d *Draft[T]) Author() (*Actor, error) {
-	id, err := d.d.String(draftAuthor)
+	id, err := d.d.String(record.DraftAuthor)
 	return &Actor{ID: id}, err
 }
 
@@ -157,11 +111,11 @@ func (d *Draft[T]) changesFrom(ctx context.Context, v *driver.Version, err error
 
 // draftBase returns what a draft began with: the version of the document that it was started
 // from, as its author could read it then. It is nil in a draft of a new document.
-func (s *Store) draftBase(ctx context.Context, t *Type, draft *driver.Version) (*driver.Version, error) {
+func (s *Store) draftBase(ctx context.Context, t *record.Type, draft *driver.Version) (*driver.Version, error) {
 	if contentOf(t, draft).Number < 1 {
 		return nil, nil
 	}
-	first, err := s.getOne(ctx, t.drafts, driver.Ref{Key: draft.Key, Number: 1})
+	first, err := s.getOne(ctx, t.Drafts, driver.Ref{Key: draft.Key, Number: 1})
 	return contentOf(t, first), err
 }
 
@@ -174,13 +128,13 @@ func (d *Draft[T]) Problems(ctx context.Context) ([]*DraftProblem, error) {
 	if err != nil {
 		return nil, err
 	}
-	problems, err := d.c.t.draftProblems(base, contentOf(d.c.t, d.d.v))
+	problems, err := draftProblems(d.c.t, base, contentOf(d.c.t, d.d.v))
 	return problems, fromDriver(ctx, err)
 }
 
 // draftProblems are what cannot be read in a draft's content, and could be in its base.
-func (t *Type) draftProblems(base, content *driver.Version) ([]*DraftProblem, error) {
-	found, err := t.newMismatches(dataOf(base), content.Data)
+func draftProblems(t *record.Type, base, content *driver.Version) ([]*DraftProblem, error) {
+	found, err := t.NewMismatches(dataOf(base), content.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +148,7 @@ func (t *Type) draftProblems(base, content *driver.Version) ([]*DraftProblem, er
 
 // DraftSave is one save of a draft.
 type DraftSave struct {
-	t       *Type
+	t       *record.Type
 	d       *Document // of the type of drafts
 	changes func() ([]*FieldChange, error)
 }
@@ -242,16 +196,16 @@ func (d *Draft[T]) Saves(ctx context.Context, first *int, after *string, last *i
 // contentOf returns the document in a draft's version as if it were a version of its own: of
 // the collection of drafts, with the key of the document, the number of the base, and the
 // draft's id in place of the group. It is nil for nothing.
-func contentOf(t *Type, v *driver.Version) *driver.Version {
+func contentOf(t *record.Type, v *driver.Version) *driver.Version {
 	if !live(v) {
 		return nil
 	}
-	d := Document{v: v, t: t.drafts}
-	d.doc, d.typ, d.raw = &d, t.drafts.object, v.Data
+	d := Document{v: v, t: t.Drafts}
+	d.doc, d.typ, d.raw = &d, t.Drafts.Object(), v.Data
 	in := *v
-	in.Key, _ = d.String(draftKey)
-	base, _ := d.Int(draftBase)
-	if in.Data = d.stored(draftContent); len(in.Data) == 0 || in.Data[0] != '{' {
+	in.Key, _ = d.String(record.DraftKey)
+	base, _ := d.Int(record.DraftBase)
+	if in.Data = d.stored(record.DraftContent); len(in.Data) == 0 || in.Data[0] != '{' {
 		in.Data = []byte("{}")
 	}
 	in.Number, in.Group, in.Changed, in.Notes = int64(base), v.Key, nil, nil
@@ -259,13 +213,13 @@ func contentOf(t *Type, v *driver.Version) *driver.Version {
 }
 
 // documentIn is the document as a draft has it.
-func (s *Store) documentIn(t *Type, draft *Document) *Document {
+func (s *Store) documentIn(t *record.Type, draft *Document) *Document {
 	return s.newDocument(t, contentOf(t, draft.v), draft.at, draft.seen, false)
 }
 
 // groupOf is the group of a version; nil for none.
-func (t *Type) groupOf(v *driver.Version) *string {
-	if t.inDraft(v) {
+func groupOf(t *record.Type, v *driver.Version) *string {
+	if inDraft(t, v) {
 		return nil
 	}
 	return optional(v.Group)
@@ -273,35 +227,35 @@ func (t *Type) groupOf(v *driver.Version) *string {
 
 // draftsShown is the condition on drafts that the actor of the context may read at an
 // instant: their own and shared ones that have not expired.
-func (t *Type) draftsShown(ctx context.Context, at driver.Instant) driver.Filter {
+func draftsShown(t *record.Type, ctx context.Context, at driver.Instant) driver.Filter {
 	field := func(i int) driver.Field {
-		f := &t.drafts.object.Fields[i]
-		return driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
+		f := &t.Drafts.Object().Fields[i]
+		return driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
 	}
 	return driver.And{
 		driver.Or{
-			driver.Compare{Field: field(draftAuthor), Op: driver.Eq, Value: actorOf(ctx).ID},
-			driver.Compare{Field: field(draftShared), Op: driver.Eq, Value: true},
+			driver.Compare{Field: field(record.DraftAuthor), Op: driver.Eq, Value: actorOf(ctx).ID},
+			driver.Compare{Field: field(record.DraftShared), Op: driver.Eq, Value: true},
 		},
-		driver.Not{Filter: driver.Compare{Field: field(draftExpires), Op: driver.Le, Value: at}},
+		driver.Not{Filter: driver.Compare{Field: field(record.DraftExpires), Op: driver.Le, Value: at}},
 	}
 }
 
 // showsDraft is draftsShown of one draft.
-func (t *Type) showsDraft(ctx context.Context, v *driver.Version, at driver.Instant) bool {
-	return live(v) && holds(t.draftsShown(ctx, at), v, v.Data)
+func showsDraft(t *record.Type, ctx context.Context, v *driver.Version, at driver.Instant) bool {
+	return live(v) && holds(draftsShown(t, ctx, at), v, v.Data)
 }
 
 // readDraft returns a draft as it was at an instant; nil where there is none that the actor may read.
-func (s *Store) readDraft(ctx context.Context, t *Type, id string, at, now driver.Instant) (*Document, error) {
-	if KeyProblem(id) != "" {
+func (s *Store) readDraft(ctx context.Context, t *record.Type, id string, at, now driver.Instant) (*Document, error) {
+	if record.KeyProblem(id) != "" {
 		return nil, nil
 	}
-	v, err := s.getOne(ctx, t.drafts, driver.Ref{Key: id, At: at})
-	if err != nil || !t.showsDraft(ctx, v, now) {
+	v, err := s.getOne(ctx, t.Drafts, driver.Ref{Key: id, At: at})
+	if err != nil || !showsDraft(t, ctx, v, now) {
 		return nil, err
 	}
-	return s.newDocument(t.drafts, v, now, now, false), nil
+	return s.newDocument(t.Drafts, v, now, now, false), nil
 }
 
 // Draft returns a draft; nil where there is none that the actor may read.
@@ -324,9 +278,9 @@ func (c *Collection[T]) Drafts(ctx context.Context, where map[string]any, first 
 	if err != nil {
 		return nil, err
 	}
-	pg, err := c.store.Page(ctx, c.t.drafts, &PageArgs{
+	pg, err := c.store.Page(ctx, c.t.Drafts, &PageArgs{
 		Where: where, First: first, After: after, Last: last, Before: before,
-		OrderBy: []*OrderInput{{Field: "key", Direction: Desc}}, Only: c.t.draftsShown(ctx, op.begin),
+		OrderBy: []*OrderInput{{Field: "key", Direction: Desc}}, Only: draftsShown(c.t, ctx, op.begin),
 	})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 type (
@@ -77,7 +79,7 @@ func TestDraft(t *testing.T) {
 		t.Errorf("%s at version %d has %d stars", doc.ID(), doc.Version(), stars)
 	}
 	_, missing := doc.String(fName)
-	wantError(t, missing, storage.CodeBadUserInput, "required field name")
+	wantError(t, missing, fault.CodeBadUserInput, "required field name")
 	if got := paths(must(d.ChangesFromBase(ctx))(t)); !slices.Equal(got, []string{"/name", "/websiteUrl", "/tags", "/stars", "/currentRelease/notes"}) {
 		t.Errorf("changes from the base: %q", got)
 	}
@@ -94,10 +96,10 @@ func TestDraft(t *testing.T) {
 	}
 
 	_, err := e.projects.ApproveDraft(e.as("bob"), storage.ApproveDraftInput{Draft: d.ID()})
-	wantError(t, err, storage.CodeBadUserInput, "/name: expected String!, found nothing")
+	wantError(t, err, fault.CodeBadUserInput, "/name: expected String!, found nothing")
 	d = e.save("ann", d, object{"name": "B"})
 	_, err = e.projects.ApproveDraft(e.as("bob"), storage.ApproveDraftInput{Draft: d.ID(), ExpectedRevision: ptr(3)})
-	wantError(t, err, storage.CodeBadUserInput, "at revision 4, not at revision 3")
+	wantError(t, err, fault.CodeBadUserInput, "at revision 4, not at revision 3")
 
 	s := e.approve("bob", d)
 	info := s.Document.VersionInfo()
@@ -117,7 +119,7 @@ func TestDraft(t *testing.T) {
 		t.Error("version 1 was made of no draft")
 	}
 	_, err = e.projects.ApproveDraft(e.as("bob"), storage.ApproveDraftInput{Draft: d.ID()})
-	wantError(t, err, storage.CodeNotFound, "approved or discarded")
+	wantError(t, err, fault.CodeNotFound, "approved or discarded")
 	if got := e.drafts("ann", nil); len(got) != 0 {
 		t.Errorf("drafts are left: %q", got)
 	}
@@ -147,7 +149,7 @@ func TestDraftOfANewDocument(t *testing.T) {
 		t.Errorf("it begins with %s", got)
 	}
 	_, err := e.projects.SaveDraft(e.as("ann"), object{"draft": d.ID(), "expectedRevision": 1, "patch": object{"stars": "many"}})
-	wantError(t, err, storage.CodeBadUserInput, "input.patch.stars:")
+	wantError(t, err, fault.CodeBadUserInput, "input.patch.stars:")
 	other := e.start("ann", storage.StartDraftInput{Key: "new"})
 	d = e.save("ann", d, object{"name": "N", "currentRelease": object{"tag": "v0"}})
 	if s := e.approve("ann", d); s.Version != 1 || s.Document.VersionInfo().Operation() != storage.OperationCreate {
@@ -231,14 +233,14 @@ func TestDraftsAreOfTheirAuthor(t *testing.T) {
 
 	past := e.clock.advance(0) - 1
 	_, err := e.projects.StartDraft(e.as("ann"), storage.StartDraftInput{Key: "a", ExpiresAt: &past})
-	wantError(t, err, storage.CodeBadUserInput, "input.expiresAt")
+	wantError(t, err, fault.CodeBadUserInput, "input.expiresAt")
 	e.create("large", object{"name": "L", "description": strings.Repeat("x", 8<<20-60)})
 	_, err = e.projects.StartDraft(e.as("ann"), storage.StartDraftInput{Key: "large"})
-	wantError(t, err, storage.CodeBadUserInput, "input: the document would have")
+	wantError(t, err, fault.CodeBadUserInput, "input: the document would have")
 	_, err = e.projects.StartDraft(e.as("ann"), storage.StartDraftInput{Key: ""})
-	wantError(t, err, storage.CodeBadUserInput, "input.key")
+	wantError(t, err, fault.CodeBadUserInput, "input.key")
 	_, err = e.projects.State(e.as("ann"), "a", nil, ptr(1), ptr(own.ID()), nil)
-	wantError(t, err, storage.CodeAmbiguousVersion)
+	wantError(t, err, fault.CodeAmbiguousVersion)
 
 	tagDraft := must(e.tags.StartDraft(e.as("bob"), storage.StartDraftInput{Key: "t"}))(t).Draft
 	for what, id := range map[string]string{
@@ -256,7 +258,7 @@ func TestDraftsAreOfTheirAuthor(t *testing.T) {
 		_, approve := e.projects.ApproveDraft(ctx, storage.ApproveDraftInput{Draft: id})
 		_, discard := e.projects.DiscardDraft(ctx, storage.DiscardDraftInput{Draft: id})
 		for _, err := range []error{save, saveAfter, approve, discard} {
-			wantError(t, err, storage.CodeNotFound, "input.draft: there is no draft")
+			wantError(t, err, fault.CodeNotFound, "input.draft: there is no draft")
 		}
 	}
 	if doc := must(e.projects.State(e.as("ann"), "b", nil, nil, ptr(own.ID()), nil))(t); doc != nil {
@@ -293,7 +295,7 @@ func TestDraftsByTheirContent(t *testing.T) {
 	}
 	for _, name := range []string{"key", "versionInfo"} {
 		_, err := e.projects.Drafts(e.as("ann"), object{"document": object{name: object{"eq": "a"}}}, nil, nil, nil, nil)
-		wantError(t, err, storage.CodeBadUserInput, "where.document."+name+": a draft is found by its documentKey")
+		wantError(t, err, fault.CodeBadUserInput, "where.document."+name+": a draft is found by its documentKey")
 	}
 }
 
@@ -303,9 +305,9 @@ func TestApprovalUnsupported(t *testing.T) {
 	e.create("a", object{"name": "A"})
 	d := e.save("ann", e.start("ann", storage.StartDraftInput{Key: "a"}), object{"name": "B"})
 	_, err := e.projects.ApproveDraft(e.as("ann"), storage.ApproveDraftInput{Draft: d.ID()})
-	wantError(t, err, storage.CodeUnsupported, "input.draft: ", "nothing was written")
+	wantError(t, err, fault.CodeUnsupported, "input.draft: ", "nothing was written")
 	_, err = e.commit(e.as("ann"), e.change("Project", &storage.ApproveDraftInput{Draft: d.ID()}))
-	wantError(t, err, storage.CodeUnsupported, "input.changes[0].changeProject.draft: ")
+	wantError(t, err, fault.CodeUnsupported, "input.changes[0].changeProject.draft: ")
 	if got := e.get("a").Version(); got != 1 || len(e.drafts("ann", nil)) != 1 {
 		t.Errorf("version %d, drafts %q", got, e.drafts("ann", nil))
 	}
@@ -345,7 +347,7 @@ func TestDraftsShowNowhereElse(t *testing.T) {
 		t.Errorf("%d versions", n)
 	}
 	_, err := e.store.Blame(ctx, doc.Document, nil)
-	wantError(t, err, storage.CodeBadUserInput, "changesFromBase")
+	wantError(t, err, fault.CodeBadUserInput, "changesFromBase")
 	if diff := must(e.store.Diff(ctx, doc.Document, storage.VersionRef{Version: ptr(1)}, nil))(t); len(must(diff.Changes())(t)) != 1 || must(diff.Changes())(t)[0].Document() != nil {
 		t.Error("the draft's document does not differ from version 1 by its name")
 	}
@@ -365,9 +367,9 @@ func TestDraftsUnderAnotherSchema(t *testing.T) {
 	e.create("a", object{"name": "A", "stars": 1})
 	d := e.save("ann", e.start("ann", storage.StartDraftInput{Key: "a"}), object{"description": "x"})
 	types := fixtureTypes()
-	types[0].Fields[fDescription].Kind = storage.KindInt
+	types[0].Fields[fDescription].Kind = record.KindInt
 	types[0].Fields[fWebsite].NonNull = true
-	types[0].Fields[fStars].Kind = storage.KindString // wrong in the document, too
+	types[0].Fields[fStars].Kind = record.KindString // wrong in the document, too
 	store, err := storage.New(e.engine, types)
 	if err != nil {
 		t.Fatal(err)
@@ -379,7 +381,7 @@ func TestDraftsUnderAnotherSchema(t *testing.T) {
 		t.Errorf("%+v", problems)
 	}
 	_, err = projects.ApproveDraft(ctx, storage.ApproveDraftInput{Draft: d.ID()})
-	wantError(t, err, storage.CodeBadUserInput, "/description")
+	wantError(t, err, fault.CodeBadUserInput, "/description")
 }
 
 // What is approved reads as the draft did: of two drafts with the same saves, one does not

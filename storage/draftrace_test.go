@@ -14,6 +14,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 func TestSavesOfADraftRace(t *testing.T) {
@@ -46,7 +47,7 @@ func TestSavesOfADraftRace(t *testing.T) {
 	} {
 		in["draft"], in["expectedRevision"] = d.ID(), 4
 		_, err := e.projects.SaveDraft(e.as("ann"), in)
-		wantError(t, err, storage.CodeBadUserInput, want)
+		wantError(t, err, fault.CodeBadUserInput, want)
 	}
 }
 
@@ -71,9 +72,9 @@ func TestApprovalsRace(t *testing.T) {
 				case err == nil:
 					t.Fatalf("approved all the same: %+v", res)
 				case name == "saved":
-					wantError(t, err, storage.CodeBadUserInput, "at revision 3, not at revision 2")
+					wantError(t, err, fault.CodeBadUserInput, "at revision 3, not at revision 2")
 				default:
-					wantError(t, err, storage.CodeNotFound)
+					wantError(t, err, fault.CodeNotFound)
 				}
 				made := 2
 				if name == "saved" || name == "discarded" {
@@ -128,8 +129,8 @@ func TestADraftEndsOnce(t *testing.T) {
 							}
 						}
 					}
-					var known *storage.Error
-					if err != nil && (!errors.As(err, &known) || known.Code != storage.CodeNotFound && !strings.Contains(known.Message, "read again what you approve")) {
+					var known *fault.Error
+					if err != nil && (!errors.As(err, &known) || known.Code != fault.CodeNotFound && !strings.Contains(known.Message, "read again what you approve")) {
 						t.Error(err)
 					}
 				}
@@ -186,15 +187,15 @@ func (c changes) Given() []storage.Change { return c }
 func TestApprovalsInACommitRace(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(e *env, d *storage.Draft[*tag])
-		code      storage.Code
+		code      fault.Code
 		want      string
 	}{
 		"saved": {func(e *env, d *storage.Draft[*tag]) {
 			must(e.tags.SaveDraft(e.as("bob"), object{"draft": d.ID(), "expectedRevision": 2, "patch": object{"name": "C"}}))(e.t)
-		}, storage.CodeBadUserInput, "the draft is at revision 3, not at revision 2"},
+		}, fault.CodeBadUserInput, "the draft is at revision 3, not at revision 2"},
 		"discarded": {func(e *env, d *storage.Draft[*tag]) {
 			must(e.tags.DiscardDraft(e.as("bob"), storage.DiscardDraftInput{Draft: d.ID()}))(e.t)
-		}, storage.CodeNotFound, "of a Tag that you could use"},
+		}, fault.CodeNotFound, "of a Tag that you could use"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)
@@ -221,7 +222,7 @@ func TestApprovalsInALargeCommit(t *testing.T) {
 		all = append(all, e.newTag(fmt.Sprint(i), "N"))
 	}
 	_, err := e.commit(e.as("ann"), all...)
-	wantError(t, err, storage.CodeBadUserInput, "input.changes: 1000 changes are given", "at most 1000, of which an approval counts as two")
+	wantError(t, err, fault.CodeBadUserInput, "input.changes: 1000 changes are given", "at most 1000, of which an approval counts as two")
 	if res, ok := must(e.commit(e.as("ann"), all[:999]...))(t).(*storage.CommitSuccess); !ok || len(res.Results) != 999 {
 		t.Errorf("%+v", res)
 	}

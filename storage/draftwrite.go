@@ -8,7 +8,8 @@ import (
 
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // StartDraftInput starts a draft of a document, or of a new one.
@@ -56,25 +57,25 @@ type DiscardDraftSuccess struct {
 }
 
 // noDraft does not tell drafts of others from those that never were.
-func noDraft(t *Type, id string) error {
-	return errorf(CodeNotFound, "input.draft: there is no draft %s of a %s that you could use: it was approved or discarded, has expired, or is of another author who does not share it", quoteShort(id), t.Name)
+func noDraft(t *record.Type, id string) error {
+	return fault.Errorf(fault.CodeNotFound, "input.draft: there is no draft %s of a %s that you could use: it was approved or discarded, has expired, or is of another author who does not share it", fault.QuoteShort(id), t.Name)
 }
 
 func otherRevision(is, expected int64) error {
-	return badInput("input.draft: the draft is at revision %d, not at revision %d: read again what you approve", is, expected)
+	return fault.BadInput("input.draft: the draft is at revision %d, not at revision %d: read again what you approve", is, expected)
 }
 
 // checkDraft checks what a client sets of a draft beside its content.
-func (t *Type) checkDraft(op *operation, set map[string]any) error {
-	if title, ok := text(set["title"]); ok && len(title) > MaxMessage {
-		return badInput("input.title: a title has at most %d bytes", MaxMessage)
+func checkDraft(t *record.Type, op *operation, set map[string]any) error {
+	if title, ok := record.Text(set["title"]); ok && len(title) > MaxMessage {
+		return fault.BadInput("input.title: a title has at most %d bytes", MaxMessage)
 	}
 	if set["expiresAt"] == nil {
 		return nil
 	}
-	v, err := t.drafts.object.Fields[draftExpires].operand("input.expiresAt", set["expiresAt"])
+	v, err := t.Drafts.Object().Fields[record.DraftExpires].Operand("input.expiresAt", set["expiresAt"])
 	if at, ok := v.(driver.Instant); ok && err == nil && at <= op.begin {
-		return badInput("input.expiresAt: %s is past; name a moment in the future", at)
+		return fault.BadInput("input.expiresAt: %s is past; name a moment in the future", at)
 	}
 	return err
 }
@@ -97,11 +98,11 @@ func (c *Collection[T]) StartDraft(ctx context.Context, in StartDraftInput) (*Dr
 	if in.ExpiresAt != nil {
 		set["expiresAt"] = in.ExpiresAt.String()
 	}
-	if err := c.t.checkDraft(op, set); err != nil {
+	if err := checkDraft(c.t, op, set); err != nil {
 		return nil, err
 	}
-	if why := KeyProblem(in.Key); why != "" {
-		return nil, badInput("input.key: the key %s", why)
+	if why := record.KeyProblem(in.Key); why != "" {
+		return nil, fault.BadInput("input.key: the key %s", why)
 	}
 	cur, err := s.getOne(ctx, c.t, driver.Ref{Key: in.Key, At: op.now(nil)})
 	if err != nil {
@@ -109,9 +110,9 @@ func (c *Collection[T]) StartDraft(ctx context.Context, in StartDraftInput) (*Dr
 	}
 	set["documentKey"], set["author"], set["baseVersion"], set["document"] = in.Key, actorOf(ctx).ID, 0, map[string]any{}
 	if live(cur) {
-		set["baseVersion"], set["document"] = int(cur.Number), stored(cur.Data)
+		set["baseVersion"], set["document"] = int(cur.Number), record.Stored(cur.Data)
 	}
-	m, err := s.creation(c.t.drafts, &CreateInput{Key: newID(), Data: set})
+	m, err := s.creation(c.t.Drafts, &CreateInput{Key: newID(), Data: set})
 	if err != nil { // such as that it is too large with what a draft has beside the document
 		return nil, renamed(err, "input.data", "input")
 	}
@@ -134,11 +135,11 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in map[string]any) (any, 
 	}
 	id, err := literal.ID(in["draft"])
 	if err != nil {
-		return nil, badInput("input.draft: %v", err)
+		return nil, fault.BadInput("input.draft: %v", err)
 	}
 	expected, err := literal.Int(in["expectedRevision"])
 	if err != nil {
-		return nil, badInput("input.expectedRevision: %v", err)
+		return nil, fault.BadInput("input.expectedRevision: %v", err)
 	}
 	set := map[string]any{}
 	for _, name := range []string{"title", "shared", "expiresAt"} {
@@ -149,23 +150,23 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in map[string]any) (any, 
 	if patch, ok := in["patch"].(map[string]any); ok {
 		set["document"] = patch
 	}
-	err = c.t.checkDraft(op, set)
+	err = checkDraft(c.t, op, set)
 	switch {
 	case err != nil:
 		return nil, err
-	case KeyProblem(id) != "":
+	case record.KeyProblem(id) != "":
 		return nil, noDraft(c.t, id)
 	case expected < 1:
-		return nil, badInput("input.expectedRevision: %d is not the number of a revision: they are counted from 1", expected)
+		return nil, fault.BadInput("input.expectedRevision: %d is not the number of a revision: they are counted from 1", expected)
 	}
-	m, err := s.revision(c.t.drafts, &UpdateInput{Key: id, ExpectedVersion: expected, Patch: set})
+	m, err := s.revision(c.t.Drafts, &UpdateInput{Key: id, ExpectedVersion: expected, Patch: set})
 	if err != nil {
 		return nil, err
 	}
 	m.patch = nil // what was saved meanwhile is not compared with it
 	next := m.next
 	m.next = func(ctx context.Context, op *operation, cur *driver.Version) (*driver.Write, error) {
-		if !c.t.showsDraft(ctx, cur, op.begin) {
+		if !showsDraft(c.t, ctx, cur, op.begin) {
 			return nil, noDraft(c.t, id)
 		}
 		w, err := next(ctx, op, cur)
@@ -178,12 +179,12 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in map[string]any) (any, 
 	o := outs[0]
 	if o.conflict == nil {
 		success := &DraftSuccess[T]{Draft: c.draft(o.doc), Changed: o.changed}
-		if given, ok := text(in["clientMutationId"]); ok {
+		if given, ok := record.Text(in["clientMutationId"]); ok {
 			success.ClientMutationID = &given
 		}
 		return success, nil
 	}
-	if !c.t.showsDraft(ctx, o.before, op.begin) {
+	if !showsDraft(c.t, ctx, o.before, op.begin) {
 		return nil, noDraft(c.t, id)
 	}
 	return &DraftConflict[T]{
@@ -195,8 +196,8 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in map[string]any) (any, 
 // renamed returns an error of an input of a document of the type of drafts, in the words of the
 // client's input: pairs of what is replaced, and by what.
 func renamed(err error, pairs ...string) error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return &Error{Code: e.Code, Message: strings.NewReplacer(pairs...).Replace(e.Message), Cause: e.Cause}
+	if e, ok := errors.AsType[*fault.Error](err); ok {
+		return &fault.Error{Code: e.Code, Message: strings.NewReplacer(pairs...).Replace(e.Message), Cause: e.Cause}
 	}
 	return err
 }
@@ -227,8 +228,8 @@ func (c *Collection[T]) DiscardDraft(ctx context.Context, in DiscardDraftInput) 
 }
 
 // draftEnd is the mutation that ends a draft at a revision.
-func (s *Store) draftEnd(t *Type, draft *driver.Version) *mutation {
-	m, _ := s.deletion(t.drafts, &DeleteInput{Key: draft.Key, ExpectedVersion: int(draft.Number)})
+func (s *Store) draftEnd(t *record.Type, draft *driver.Version) *mutation {
+	m, _ := s.deletion(t.Drafts, &DeleteInput{Key: draft.Key, ExpectedVersion: int(draft.Number)})
 	return m
 }
 
@@ -243,7 +244,7 @@ func (c *Collection[T]) ApproveDraft(ctx context.Context, in ApproveDraftInput) 
 }
 
 // approval is the mutation of ApproveDraft.
-func (s *Store) approval(ctx context.Context, t *Type, in *ApproveDraftInput) (*mutation, error) {
+func (s *Store) approval(ctx context.Context, t *record.Type, in *ApproveDraftInput) (*mutation, error) {
 	m := new(mutation)
 	op, err := s.operation(ctx)
 	if err != nil {
@@ -264,18 +265,18 @@ func (s *Store) approval(ctx context.Context, t *Type, in *ApproveDraftInput) (*
 	if err != nil {
 		return m, err
 	}
-	problems, err := t.draftProblems(base, content)
+	problems, err := draftProblems(t, base, content)
 	if err != nil {
 		return m, fromDriver(ctx, err)
 	}
 	if len(problems) > 0 {
-		return m, badInput("input.draft: the draft cannot be approved as it is: %s", listed(problems))
+		return m, fault.BadInput("input.draft: the draft cannot be approved as it is: %s", listed(problems))
 	}
 	message := in.Message
 	if message == nil {
-		message, _ = d.OptString(draftTitle)
+		message, _ = d.OptString(record.DraftTitle)
 	}
-	patch := t.object.patchTo(dataOf(base), content.Data)
+	patch := t.Object().PatchTo(dataOf(base), content.Data)
 	if content.Number == 0 {
 		m, err = s.creation(t, &CreateInput{Key: content.Key, Data: patch, Message: message, ClientMutationID: in.ClientMutationID})
 	} else {
@@ -301,30 +302,4 @@ func listed(problems []*DraftProblem) string {
 		out = append(out, fmt.Sprintf("and %d more, which problems of the draft tells", more))
 	}
 	return strings.Join(out, "; ")
-}
-
-// stored is a value of an input in stored form.
-type stored []byte
-
-// patchTo returns the patch that leads from one state of an object to another. It names what
-// reads differently, and nothing else.
-func (o *ObjectType) patchTo(from, to []byte) map[string]any {
-	patch := map[string]any{}
-	before, after := indexMembers(o, from), indexMembers(o, to)
-	for i := range o.Fields {
-		f := &o.Fields[i]
-		a, b := before[i].at(from), after[i].at(to)
-		switch {
-		case f.sameEffect(a, b):
-		case rawjson.IsNull(b) && f.List && f.NonNull:
-			patch[f.Name] = stored("[]")
-		case rawjson.IsNull(b):
-			patch[f.Name] = nil
-		case f.Kind == KindObject && !f.List && len(a) > 0 && a[0] == '{' && b[0] == '{':
-			patch[f.Name] = f.Object.patchTo(a, b)
-		default:
-			patch[f.Name] = stored(b)
-		}
-	}
-	return patch
 }

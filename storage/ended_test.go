@@ -9,6 +9,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 // leaving is an engine whose client goes while it reads, and that does not
@@ -91,7 +92,7 @@ func TestComparisonsEndWithTheirContext(t *testing.T) {
 			defer cancel()
 			engine := &leaving{Engine: whole, cancel: cancel, stay: c.stay}
 			e.engine.Engine = engine
-			wantError(t, c.run(ctx), storage.CodeUnavailable)
+			wantError(t, c.run(ctx), fault.CodeUnavailable)
 			if engine.read != c.stay {
 				t.Errorf("%d versions were read; the client left at number %d", engine.read, c.stay)
 			}
@@ -151,7 +152,7 @@ func TestDetailsAreBounded(t *testing.T) {
 				if err := run(ctx); err != nil {
 					t.Fatal(err)
 				}
-				wantError(t, run(ctx), storage.CodeQueryTooComplex, "more than 5 values", "fewer documents")
+				wantError(t, run(ctx), fault.CodeQueryTooComplex, "more than 5 values", "fewer documents")
 			}
 		})
 	}

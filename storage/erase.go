@@ -14,8 +14,10 @@ import (
 
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // Erasing first makes an ordinary version, which says who erases, when and why, and in which what
@@ -56,7 +58,7 @@ type erasure struct {
 	Schema     uint32     `json:"schema"`         // of the server that noted it; 0: it is not known
 	Done       bool       `json:"done,omitempty"` // all versions are rewritten
 
-	fields []*Field // of Paths
+	fields []*record.Field // of Paths
 }
 
 // erasedMessage takes the place of a message that was erased by a version.
@@ -92,7 +94,7 @@ func (c *Collection[T]) Erase(ctx context.Context, in EraseInput) (any, error) {
 	}
 	o, w, err := s.prepare(ctx, op, m, true, true)
 	if isUnreadable(err) && in.Paths != nil {
-		return nil, &Error{Code: CodeInternal, Message: err.Error() + "; or leave paths out, to erase the whole document", Cause: err}
+		return nil, &fault.Error{Code: fault.CodeInternal, Message: err.Error() + "; or leave paths out, to erase the whole document", Cause: err}
 	}
 	if err != nil {
 		return nil, Unwritten(err)
@@ -116,8 +118,8 @@ func (c *Collection[T]) Erase(ctx context.Context, in EraseInput) (any, error) {
 		return c.erased(ctx, m, outs, err)
 	}
 	if err := s.finishErasure(unbound{ctx}, note); err != nil {
-		return nil, &Error{
-			Code: CodeUnavailable, Cause: err,
+		return nil, &fault.Error{
+			Code: fault.CodeUnavailable, Cause: err,
 			Message: "version " + strconv.FormatInt(e.Number, 10) + " says what is erased; the versions before it could not all be rewritten yet, which the server goes on with by itself",
 		}
 	}
@@ -141,7 +143,7 @@ func (c *Collection[T]) erased(ctx context.Context, m *mutation, outs []*outcome
 
 // erasure checks an input, and returns what it erases, and the mutation that makes the version that
 // says so.
-func (s *Store) erasure(ctx context.Context, t *Type, in *EraseInput, group string) (*erasure, *mutation, error) {
+func (s *Store) erasure(ctx context.Context, t *record.Type, in *EraseInput, group string) (*erasure, *mutation, error) {
 	m := &mutation{t: t, key: in.Key, expected: in.ExpectedVersion, message: &in.Reason, clientMutationID: in.ClientMutationID, tombstone: true, blind: in.Paths == nil}
 	e := &erasure{
 		Collection: t.Collection, Key: in.Key, Number: int64(in.ExpectedVersion) + 1, Group: group,
@@ -155,11 +157,11 @@ func (s *Store) erasure(ctx context.Context, t *Type, in *EraseInput, group stri
 		return nil, nil, err
 	}
 	if strings.TrimSpace(in.Reason) == "" {
-		return nil, nil, badInput("input.reason: say why, without what is erased: the reason stays in the history")
+		return nil, nil, fault.BadInput("input.reason: say why, without what is erased: the reason stays in the history")
 	}
 	if r := in.Versions; r != nil {
 		if in.Paths == nil {
-			return nil, nil, badInput("input.versions: name the paths that are erased in these versions; without paths all versions are erased, and the document is deleted")
+			return nil, nil, fault.BadInput("input.versions: name the paths that are erased in these versions; without paths all versions are erased, and the document is deleted")
 		}
 		if r.From != nil {
 			e.From = int64(*r.From)
@@ -168,7 +170,7 @@ func (s *Store) erasure(ctx context.Context, t *Type, in *EraseInput, group stri
 			e.To = int64(*r.To)
 		}
 		if e.From < 1 || e.To < e.From || e.To >= e.Number {
-			return nil, nil, badInput("input.versions: from %d to %d are not versions of the document up to the expected one, %d", e.From, e.To, in.ExpectedVersion)
+			return nil, nil, fault.BadInput("input.versions: from %d to %d are not versions of the document up to the expected one, %d", e.From, e.To, in.ExpectedVersion)
 		}
 	}
 	if err := e.paths(t, &actor, in.Paths); err != nil {
@@ -184,27 +186,27 @@ func (s *Store) erasure(ctx context.Context, t *Type, in *EraseInput, group stri
 const maxErased = 100
 
 // paths reads the paths of an input.
-func (e *erasure) paths(t *Type, actor *Actor, paths []string) error {
+func (e *erasure) paths(t *record.Type, actor *Actor, paths []string) error {
 	if paths != nil && (len(paths) == 0 || len(paths) > maxErased) {
-		return badInput("input.paths: name 1 to %d paths, or leave paths out to erase the whole document", maxErased)
+		return fault.BadInput("input.paths: name 1 to %d paths, or leave paths out to erase the whole document", maxErased)
 	}
 	for i, path := range paths {
 		arg := "input.paths[" + strconv.Itoa(i) + "]"
 		names, ok := diff.Split(path)
 		if !ok || len(names) == 0 {
-			return badInput("%s: %s is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", arg, quoteShort(path))
+			return fault.BadInput("%s: %s is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", arg, fault.QuoteShort(path))
 		}
-		stored, f, err := t.storedPath(arg, path, names)
+		stored, f, err := storedPath(t, arg, path, names)
 		if err != nil {
 			return err
 		}
-		switch own := t.object.field(names[0]); {
+		switch own := t.Object().Field(names[0]); {
 		case !actor.hasAny(own.Auth.Read) || !actor.hasAny(own.Auth.Write):
 			return forbidden("%s.%s may be written by others only: leave it out of input.paths, or use credentials that have a role for it", t.Name, own.Name)
 		case f == nil:
-			return badInput("%s: %s lies in a JSON value, which is erased as a whole", arg, path)
+			return fault.BadInput("%s: %s lies in a JSON value, which is erased as a whole", arg, path)
 		case len(names) > 1 && f.NonNull && f.Default == nil && !f.List:
-			return badInput("%s: %s is declared %s; erase the whole of %s", arg, path, f.typeName(true), listPath(names[:len(names)-1]))
+			return fault.BadInput("%s: %s is declared %s; erase the whole of %s", arg, path, f.TypeName(true), listPath(names[:len(names)-1]))
 		}
 		e.Paths, e.fields = append(e.Paths, stored), append(e.fields, f)
 	}
@@ -213,7 +215,7 @@ func (e *erasure) paths(t *Type, actor *Actor, paths []string) error {
 
 // erasing returns the version that says that something is erased in those until cur: without it, where cur
 // is one of them, else as it is.
-func (s *Store) erasing(ctx context.Context, t *Type, e *erasure, cur *driver.Version) (*driver.Write, error) {
+func (s *Store) erasing(ctx context.Context, t *record.Type, e *erasure, cur *driver.Version) (*driver.Write, error) {
 	w := &driver.Write{Op: driver.OpErase, Deleted: cur.Deleted || e.Paths == nil}
 	if !w.Deleted {
 		w.Data = cur.Data
@@ -227,12 +229,12 @@ func (s *Store) erasing(ctx context.Context, t *Type, e *erasure, cur *driver.Ve
 		}
 		f := e.fields[i]
 		if len(path) == 1 && f.NonNull && f.Default == nil && !f.List {
-			return nil, badInput("input.paths[%d]: %s is declared %s, and the current version has a value; update it to another value first, and erase it in versions: {to: %d}", i, f.Name, f.typeName(true), cur.Number)
+			return nil, fault.BadInput("input.paths[%d]: %s is declared %s, and the current version has a value; update it to another value first, and erase it in versions: {to: %d}", i, f.Name, f.TypeName(true), cur.Number)
 		}
 		if len(within(w.Data, path)) < len(path) {
-			return nil, badInput("input.paths[%d]: what this lies in is not an object in the current version; erase the whole of that", i)
+			return nil, fault.BadInput("input.paths[%d]: what this lies in is not an object in the current version; erase the whole of that", i)
 		}
-		w.Data = setAt(w.Data, path, nil)
+		w.Data = rawjson.Set(w.Data, path, nil)
 	}
 	w.Changed = normal.Changed(dataOf(cur), w.Data)
 	return w, nil
@@ -246,7 +248,7 @@ func erasedWhole(data []byte, by int64) []byte {
 }
 
 // whole refuses to erase a value in one version and not in the next to it: who can read it there has it.
-func (s *Store) whole(ctx context.Context, t *Type, e *erasure, cur *driver.Version) error {
+func (s *Store) whole(ctx context.Context, t *record.Type, e *erasure, cur *driver.Version) error {
 	var refs []driver.Ref
 	for _, n := range []int64{e.From - 1, e.To} {
 		if n >= 1 && n < cur.Number && e.Paths != nil {
@@ -259,9 +261,9 @@ func (s *Store) whole(ctx context.Context, t *Type, e *erasure, cur *driver.Vers
 	}
 	for i := 0; i+1 < len(vs); i += 2 {
 		for n, path := range e.Paths {
-			a, b := valueAt(dataOf(vs[i]), within(dataOf(vs[i]), path)), valueAt(dataOf(vs[i+1]), within(dataOf(vs[i+1]), path))
+			a, b := rawjson.Find(dataOf(vs[i]), within(dataOf(vs[i]), path)), rawjson.Find(dataOf(vs[i+1]), within(dataOf(vs[i+1]), path))
 			if !rawjson.IsNull(a) && !rawjson.Erased(a) && len(b) > 0 && normal.Equal(a, b) {
-				return badInput("input.versions: the versions %d and %d have the same value at the path %d: erase both, or none", vs[i].Number, vs[i+1].Number, n)
+				return fault.BadInput("input.versions: the versions %d and %d have the same value at the path %d: erase both, or none", vs[i].Number, vs[i+1].Number, n)
 			}
 		}
 	}
@@ -306,7 +308,7 @@ func (s *Store) FinishErasures(ctx context.Context) error {
 		return err
 	}
 	return s.erasures(ctx, now, func(note *driver.Version, e *erasure) error {
-		if e.Done && note.RecordedAt < now-longest && note.RecordedAt > graceBefore(now) {
+		if e.Done && note.RecordedAt < now-longest && note.RecordedAt > record.GraceBefore(now) {
 			return nil // what may still come is looked for at the end
 		}
 		if !e.Done && e.Schema != s.schema.number { // who has that schema knows best where values are
@@ -339,7 +341,7 @@ func (s *Store) finishErasure(ctx context.Context, note *driver.Version) error {
 	if err != nil {
 		return err
 	}
-	over := note.RecordedAt <= graceBefore(now)
+	over := note.RecordedAt <= record.GraceBefore(now)
 	switch v := vs[0]; {
 	case v == nil:
 	case v.Op == driver.OpPruned && !e.Done:
@@ -419,7 +421,7 @@ func (s *Store) eraseVersions(ctx context.Context, e *erasure) error {
 
 // eraseOnce reports whether there was something to rewrite.
 func (s *Store) eraseOnce(ctx context.Context, e *erasure) (some bool, err error) {
-	first, draft := map[string][]byte{}, strings.HasSuffix(e.Collection, draftSuffix)
+	first, draft := map[string][]byte{}, strings.HasSuffix(e.Collection, record.DraftSuffix)
 	var before *driver.Version
 	for next := e.From; next <= e.To; {
 		q := &driver.LogQuery{Collections: []string{e.Collection}, Keys: []string{e.Key}, FromNumber: next, ToNumber: e.To + 1, Limit: mostEntries}
@@ -480,11 +482,11 @@ func (e *erasure) of(v, before *driver.Version, last map[string][]byte) (driver.
 	}
 	for _, path := range paths {
 		path = within(out.Data, path)
-		value, at := valueAt(out.Data, path), listPath(path)
+		value, at := rawjson.Find(out.Data, path), listPath(path)
 		if rawjson.IsNull(value) {
 			continue
 		}
-		same := !slices.Contains(v.Changed, path[0]) || before != nil && len(path) > 1 && bytes.Equal(valueAt(before.Data, path), value)
+		same := !slices.Contains(v.Changed, path[0]) || before != nil && len(path) > 1 && bytes.Equal(rawjson.Find(before.Data, path), value)
 		switch {
 		case same && last[at] != nil:
 		case rawjson.Erased(value):
@@ -493,7 +495,7 @@ func (e *erasure) of(v, before *driver.Version, last map[string][]byte) (driver.
 			last[at] = rawjson.AppendErased(nil, v.Number, e.Number)
 		}
 		if !bytes.Equal(value, last[at]) {
-			out.Data, some = setAt(out.Data, path, last[at]), true
+			out.Data, some = rawjson.Set(out.Data, path, last[at]), true
 		}
 	}
 	return out, some
@@ -502,7 +504,7 @@ func (e *erasure) of(v, before *driver.Version, last map[string][]byte) (driver.
 // within returns a path as far as it leads through objects.
 func within(data []byte, path []string) []string {
 	for n := 1; n < len(path); n++ {
-		if raw := valueAt(data, path[:n]); !rawjson.IsNull(raw) && (raw[0] != '{' || rawjson.Erased(raw)) {
+		if raw := rawjson.Find(data, path[:n]); !rawjson.IsNull(raw) && (raw[0] != '{' || rawjson.Erased(raw)) {
 			return path[:n]
 		}
 	}
@@ -512,20 +514,20 @@ func within(data []byte, path []string) []string {
 // eraseDrafts ends the drafts of the document that were started until an instant, or from a version that is
 // erased, and erases what they and those that have ended held.
 func (s *Store) eraseDrafts(ctx context.Context, e *erasure, until driver.Instant) error {
-	drafts := e.Collection + draftSuffix
+	drafts := e.Collection + record.DraftSuffix
 	if s.byCollection[drafts] == nil {
 		return nil
 	}
 	q := &driver.LogQuery{Collections: []string{drafts}, Hints: driver.Hints{Ops: []driver.Op{driver.OpCreate}}, Fields: []string{"documentKey", "baseVersion"}}
 	if e.Done {
-		q.From = graceBefore(until) // those before that were erased with the versions
+		q.From = record.GraceBefore(until) // those before that were erased with the versions
 	}
 	for v, err := range s.all.Log(ctx, q) {
 		if err != nil {
 			return err
 		}
-		key, _ := rawjson.Unquote(valueAt(v.Data, []string{"documentKey"}))
-		base, _ := strconv.ParseInt(string(valueAt(v.Data, []string{"baseVersion"})), 10, 64)
+		key, _ := rawjson.Unquote(rawjson.Find(v.Data, []string{"documentKey"}))
+		base, _ := strconv.ParseInt(string(rawjson.Find(v.Data, []string{"baseVersion"})), 10, 64)
 		if v.Op != driver.OpCreate || key != e.Key || v.RecordedAt > until && (base == 0 || base >= e.Number) {
 			continue
 		}

@@ -15,11 +15,13 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 )
 
 // erasableTypes is the fixture's types with projects that those with a role may erase.
-func erasableTypes() []*storage.Type {
+func erasableTypes() []*record.Type {
 	types := fixtureTypes()
 	types[0].Auth.Erase = []string{"privacy"}
 	types[0].Fields[fName].Erasable = true
@@ -177,10 +179,10 @@ func TestErase(t *testing.T) {
 		}
 	}
 	_, err := e.projects.Restore(e.as("ann"), storage.RestoreInput{Key: "a", ExpectedVersion: 9, To: &storage.VersionRef{Version: ptr(3)}})
-	wantError(t, err, storage.CodeBadUserInput, "was erased", "paths")
+	wantError(t, err, fault.CodeBadUserInput, "was erased", "paths")
 	must(e.projects.Restore(e.as("ann"), storage.RestoreInput{Key: "a", ExpectedVersion: 9, To: &storage.VersionRef{Version: ptr(3)}, Paths: []string{"/stars"}}))(t)
 	_, err = e.projects.Update(e.as("ann"), storage.UpdateInput{Key: "a", ExpectedVersion: 10, Patch: object{"commitHistory": object{"x": object{"asof:erased": []any{1, 2}}}}})
-	wantError(t, err, storage.CodeBadUserInput, "cannot be written")
+	wantError(t, err, fault.CodeBadUserInput, "cannot be written")
 	if ids := e.drafts("bob", nil); len(ids) != 0 {
 		t.Errorf("drafts are left: %v", ids)
 	}
@@ -301,19 +303,19 @@ func TestEraseRefuses(t *testing.T) {
 		in := storage.EraseInput{Key: "a", ExpectedVersion: 7, Reason: "r", Paths: []string{"/description"}}
 		c.change(&in)
 		_, err := e.erase(in)
-		var own *storage.Error
-		if !errors.As(err, &own) || own.Code != storage.CodeBadUserInput || !strings.Contains(own.Message, c.says) {
+		var own *fault.Error
+		if !errors.As(err, &own) || own.Code != fault.CodeBadUserInput || !strings.Contains(own.Message, c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	in := storage.EraseInput{Key: "a", ExpectedVersion: 7, Reason: "r"}
 	_, err := e.projects.Erase(e.by("ann", nil, "lead"), in)
-	wantError(t, err, storage.CodeForbidden)
+	wantError(t, err, fault.CodeForbidden)
 	_, err = e.tags.Erase(e.by("eve", nil, "privacy"), in)
-	wantError(t, err, storage.CodeForbidden)
+	wantError(t, err, fault.CodeForbidden)
 	in.Paths = []string{"/price"}
 	_, err = e.erase(in)
-	wantError(t, err, storage.CodeForbidden, "price")
+	wantError(t, err, fault.CodeForbidden, "price")
 	if len(e.versions()) != n {
 		t.Error("something was written")
 	}
@@ -403,7 +405,7 @@ func TestEraseKilled(t *testing.T) {
 			if err := other.FinishErasures(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			e.clock.advance(2 * storage.Grace)
+			e.clock.advance(2 * record.Grace)
 		}
 		if notes := must(e.engine.Query(t.Context(), &driver.Query{Collection: storage.RetentionCollection, At: driver.Forever}))(t); len(notes) != 0 {
 			t.Errorf("%d calls: %d notes are left", calls, len(notes))

@@ -14,6 +14,8 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // rewriting is an engine that asks before each version that is rewritten.
@@ -37,7 +39,7 @@ func (r *rewriting) Rewrite(ctx context.Context, c, key string, vs []driver.Vers
 }
 
 // newRewriting is a store with types that can be erased, over such an engine.
-func newRewriting(t *testing.T, types []*storage.Type) (*env, *rewriting) {
+func newRewriting(t *testing.T, types []*record.Type) (*env, *rewriting) {
 	t.Helper()
 	r := &rewriting{}
 	return newEnvOf(t, types, func(engine driver.Engine) driver.Engine {
@@ -73,10 +75,10 @@ func TestRestoreBesideErasing(t *testing.T) {
 		return errKilled
 	}
 	_, err := e.projects.Erase(context.WithValue(e.by("eve", nil, "privacy"), key{}, true), storage.EraseInput{Key: "a", ExpectedVersion: 7, Reason: "r", Paths: secretPaths})
-	wantError(t, err, storage.CodeUnavailable, "goes on")
+	wantError(t, err, fault.CodeUnavailable, "goes on")
 	back := storage.RestoreInput{Key: "a", ExpectedVersion: 8, To: &storage.VersionRef{Version: ptr(3)}, Paths: []string{"/description"}}
 	_, err = e.projects.Restore(e.as("ann"), back)
-	wantError(t, err, storage.CodeUnavailable, "being erased")
+	wantError(t, err, fault.CodeUnavailable, "being erased")
 	if done := must(e.projects.Restore(e.as("ann"), storage.RestoreInput{Key: "a", ExpectedVersion: 8, To: &storage.VersionRef{Version: ptr(8)}}))(t).(*storage.Success[*project]); done.Changed {
 		t.Error("the current version is another one than itself")
 	}
@@ -85,7 +87,7 @@ func TestRestoreBesideErasing(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = e.projects.Restore(e.as("ann"), back)
-	wantError(t, err, storage.CodeBadUserInput, "was erased")
+	wantError(t, err, fault.CodeBadUserInput, "was erased")
 }
 
 // Where a document as a whole was erased, nothing in its objects is restored, and nothing is lost.
@@ -95,7 +97,7 @@ func TestRestoreInWhatWasErased(t *testing.T) {
 	must(e.erase(storage.EraseInput{Key: "a", ExpectedVersion: 7, Reason: "r", Paths: []string{"/currentRelease"}}))(t)
 	e.update("ann", "a", 8, object{"currentRelease": object{"tag": "new"}})
 	_, err := e.projects.Restore(e.as("ann"), storage.RestoreInput{Key: "a", ExpectedVersion: 9, To: &storage.VersionRef{Version: ptr(1)}, Paths: []string{"/currentRelease/tag"}})
-	wantError(t, err, storage.CodeBadUserInput, "/currentRelease was erased")
+	wantError(t, err, fault.CodeBadUserInput, "/currentRelease was erased")
 }
 
 // A draft that is started while its document is erased ends, with what it had read.
@@ -116,7 +118,7 @@ func TestDraftBesideErasing(t *testing.T) {
 				t.Errorf("a draft is left: %s", v.Data)
 			}
 		}
-		e.clock.advance(2 * storage.Grace)
+		e.clock.advance(2 * record.Grace)
 	}
 	kept := e.start("bob", storage.StartDraftInput{Key: "a"})
 	if err := e.store.FinishErasures(t.Context()); err != nil {
@@ -198,11 +200,11 @@ func TestErasuresDoNotHoldUpOthers(t *testing.T) {
 	for _, key := range []string{"a", "b", "c", "d"} {
 		e.load("software", key, `{"name":"A","description":"secret"}`)
 		_, err := e.erase(storage.EraseInput{Key: key, ExpectedVersion: 1, Reason: "r", Paths: []string{"/description"}})
-		wantError(t, err, storage.CodeUnavailable)
+		wantError(t, err, fault.CodeUnavailable)
 	}
 	e.load("tags", "t", `{"name":"secret"}`)
 	_, err := e.tags.Erase(e.by("eve", nil, "privacy"), storage.EraseInput{Key: "t", ExpectedVersion: 1, Reason: "r"})
-	wantError(t, err, storage.CodeUnavailable)
+	wantError(t, err, fault.CodeUnavailable)
 	e.update("ann", "d", 2, object{"stars": 1})
 	if err := e.engine.Rewrite(t.Context(), "software", "d", []driver.Version{{Number: 2, Op: driver.OpPruned, Deleted: true}}); err != nil {
 		t.Fatal(err)
@@ -217,11 +219,11 @@ func TestErasuresDoNotHoldUpOthers(t *testing.T) {
 	rest := fixtureTypes()[:1]
 	rest[0].Auth.Erase = []string{"privacy"}
 	for i, f := range rest[0].Fields {
-		if f.Kind == storage.KindRef {
-			rest[0].Fields[i].Kind, rest[0].Fields[i].Ref = storage.KindString, ""
+		if f.Kind == record.KindRef {
+			rest[0].Fields[i].Kind, rest[0].Fields[i].Ref = record.KindString, ""
 		}
 		if f.Object != nil {
-			f.Object.Fields[3] = storage.Field{Name: "by", Kind: storage.KindString}
+			f.Object.Fields[3] = record.Field{Name: "by", Kind: record.KindString}
 		}
 	}
 	store, err := storage.New(r, rest)
@@ -309,11 +311,11 @@ func TestEraseInWhatIsNoObject(t *testing.T) {
 	e.load("software", "b", `{"name":"A","stargazers_count":1,"current_release":["secret"]}`)
 	in.Key, in.ExpectedVersion = "b", 1
 	_, err := e.erase(in)
-	wantError(t, err, storage.CodeBadUserInput, "is not an object")
+	wantError(t, err, fault.CodeBadUserInput, "is not an object")
 	notes := e.notes()
 	in.Paths = []string{"/stars"}
 	_, err = e.erase(in)
-	wantError(t, err, storage.CodeForbidden, "could not read it afterwards")
+	wantError(t, err, fault.CodeForbidden, "could not read it afterwards")
 	if e.notes() != notes {
 		t.Error("what is forbidden is noted")
 	}
@@ -374,7 +376,7 @@ func TestReplaceName(t *testing.T) {
 	if len(e.secrets()) != 2 {
 		t.Fatal("names are not where they are looked for")
 	}
-	wantError(t, e.store.ReplaceName(t.Context(), "bob", "B"), storage.CodeNotFound, "bob")
+	wantError(t, e.store.ReplaceName(t.Context(), "bob", "B"), fault.CodeNotFound, "bob")
 	r.before = killed
 	if err := e.store.ReplaceName(t.Context(), "ann", "A"); driver.CodeOf(err) != driver.CodeUnavailable {
 		t.Errorf("its engine fails, and it says %v", err)

@@ -15,7 +15,9 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -38,34 +40,34 @@ const (
 	fRating
 )
 
-func fixtureTypes() []*storage.Type {
-	release := &storage.ObjectType{Name: "Release", Fields: []storage.Field{
-		{Name: "tag", Kind: storage.KindString},
-		{Name: "publishedAt", Stored: "published_at", Kind: storage.KindDate},
-		{Name: "notes", Kind: storage.KindString, List: true},
-		{Name: "by", Kind: storage.KindRef, Ref: "Tag"},
+func fixtureTypes() []*record.Type {
+	release := &record.ObjectType{Name: "Release", Fields: []record.Field{
+		{Name: "tag", Kind: record.KindString},
+		{Name: "publishedAt", Stored: "published_at", Kind: record.KindDate},
+		{Name: "notes", Kind: record.KindString, List: true},
+		{Name: "by", Kind: record.KindRef, Ref: "Tag"},
 	}}
-	return []*storage.Type{
-		{Name: "Project", Singular: "project", Plural: "projects", Collection: "software", Fields: []storage.Field{
-			fName:        {Name: "name", Kind: storage.KindString, NonNull: true, Indexed: true},
-			fDescription: {Name: "description", Kind: storage.KindString},
-			fWebsite:     {Name: "websiteUrl", Stored: "website_url", Kind: storage.KindString},
-			fTags:        {Name: "tags", Kind: storage.KindRef, Ref: "Tag", List: true, NonNull: true, Indexed: true},
-			fLicense:     {Name: "license", Kind: storage.KindRef, Ref: "Tag"},
-			fStars:       {Name: "stars", Stored: "stargazers_count", Kind: storage.KindInt, Indexed: true},
-			fArchived:    {Name: "archived", Kind: storage.KindBoolean, NonNull: true, Default: json.RawMessage("false")},
-			fUpdatedAt:   {Name: "updatedAt", Stored: "updated_at", Kind: storage.KindDate},
-			fCheckedAt:   {Name: "checkedAt", Kind: storage.KindDateTime},
-			fPrice:       {Name: "price", Kind: storage.KindDecimal},
-			fPlan:        {Name: "plan", Kind: storage.KindEnum, Enum: []string{"FREE", "PAID"}},
-			fRelease:     {Name: "currentRelease", Stored: "current_release", Kind: storage.KindObject, Object: release},
-			fReleases:    {Name: "releases", Kind: storage.KindObject, Object: release, List: true},
-			fHistory:     {Name: "commitHistory", Stored: "commit_history", Kind: storage.KindJSON},
-			fRating:      {Name: "rating", Kind: storage.KindFloat},
+	return []*record.Type{
+		{Name: "Project", Singular: "project", Plural: "projects", Collection: "software", Fields: []record.Field{
+			fName:        {Name: "name", Kind: record.KindString, NonNull: true, Indexed: true},
+			fDescription: {Name: "description", Kind: record.KindString},
+			fWebsite:     {Name: "websiteUrl", Stored: "website_url", Kind: record.KindString},
+			fTags:        {Name: "tags", Kind: record.KindRef, Ref: "Tag", List: true, NonNull: true, Indexed: true},
+			fLicense:     {Name: "license", Kind: record.KindRef, Ref: "Tag"},
+			fStars:       {Name: "stars", Stored: "stargazers_count", Kind: record.KindInt, Indexed: true},
+			fArchived:    {Name: "archived", Kind: record.KindBoolean, NonNull: true, Default: json.RawMessage("false")},
+			fUpdatedAt:   {Name: "updatedAt", Stored: "updated_at", Kind: record.KindDate},
+			fCheckedAt:   {Name: "checkedAt", Kind: record.KindDateTime},
+			fPrice:       {Name: "price", Kind: record.KindDecimal},
+			fPlan:        {Name: "plan", Kind: record.KindEnum, Enum: []string{"FREE", "PAID"}},
+			fRelease:     {Name: "currentRelease", Stored: "current_release", Kind: record.KindObject, Object: release},
+			fReleases:    {Name: "releases", Kind: record.KindObject, Object: release, List: true},
+			fHistory:     {Name: "commitHistory", Stored: "commit_history", Kind: record.KindJSON},
+			fRating:      {Name: "rating", Kind: record.KindFloat},
 		}},
-		{Name: "Tag", Singular: "tag", Plural: "tags", Collection: "tags", Fields: []storage.Field{
-			{Name: "name", Kind: storage.KindString, NonNull: true},
-			{Name: "related", Kind: storage.KindRef, Ref: "Tag", List: true},
+		{Name: "Tag", Singular: "tag", Plural: "tags", Collection: "tags", Fields: []record.Field{
+			{Name: "name", Kind: record.KindString, NonNull: true},
+			{Name: "related", Kind: record.KindRef, Ref: "Tag", List: true},
 		}},
 	}
 }
@@ -155,7 +157,7 @@ func newEnvOver(t *testing.T, around func(driver.Engine) driver.Engine, opts ...
 }
 
 // newEnvOf is newEnvOver with types like those of the fixture.
-func newEnvOf(t *testing.T, types []*storage.Type, around func(driver.Engine) driver.Engine, opts ...storage.Option) *env {
+func newEnvOf(t *testing.T, types []*record.Type, around func(driver.Engine) driver.Engine, opts ...storage.Option) *env {
 	t.Helper()
 	c := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	engine := &spy{Engine: newEngine(t, c, storage.CollectionsOf(types))}
@@ -290,9 +292,9 @@ func must[T any](v T, err error) func(*testing.T) T {
 func ptr[T any](v T) *T { return &v }
 
 // wantError checks the code of an error and that its message says something.
-func wantError(t *testing.T, err error, code storage.Code, parts ...string) {
+func wantError(t *testing.T, err error, code fault.Code, parts ...string) {
 	t.Helper()
-	var e *storage.Error
+	var e *fault.Error
 	if !errors.As(err, &e) || e.Code != code {
 		t.Fatalf("got %v, want a %s", err, code)
 	}

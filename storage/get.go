@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -25,15 +27,15 @@ func (c *Collection[T]) Get(ctx context.Context, key string, asOf *driver.Instan
 // Document is Collection.Get without a model: nil for a document that does not
 // exist in the state asked for. Fields are the stored names of the top-level
 // members that the caller will look at; nil means all of them.
-func (s *Store) Document(ctx context.Context, t *Type, key string, asOf *driver.Instant, version *int, fields []string) (*Document, error) {
+func (s *Store) Document(ctx context.Context, t *record.Type, key string, asOf *driver.Instant, version *int, fields []string) (*Document, error) {
 	op, err := s.operation(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if asOf != nil && version != nil {
-		return nil, errorf(CodeAmbiguousVersion, "asOf and version are both given: name the state by one of them")
+		return nil, fault.Errorf(fault.CodeAmbiguousVersion, "asOf and version are both given: name the state by one of them")
 	}
-	if KeyProblem(key) != "" {
+	if record.KeyProblem(key) != "" {
 		return nil, nil // no document has such a key
 	}
 	if version != nil {
@@ -63,7 +65,7 @@ func indexed(d *Document, fields []string) *Document {
 
 // getVersion returns a document in one of its versions. A deletion is nil, unless
 // deletions are asked for: then it shows the state that was deleted.
-func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key string, number int, fields []string, deletions bool) (*Document, error) {
+func (s *Store) getVersion(ctx context.Context, op *operation, t *record.Type, key string, number int, fields []string, deletions bool) (*Document, error) {
 	now := op.now(nil)
 	v, err := s.numbered(ctx, now, t, key, number, fields)
 	if err != nil || v == nil || v.Deleted && !deletions {
@@ -83,7 +85,7 @@ func (s *Store) getVersion(ctx context.Context, op *operation, t *Type, key stri
 // numbered returns a version by its number; nil for an unknown key. A version
 // that was recorded after now is not there yet. Now is later than the beginning
 // of the operation where that has written something itself.
-func (s *Store) numbered(ctx context.Context, now driver.Instant, t *Type, key string, number int, fields []string) (*driver.Version, error) {
+func (s *Store) numbered(ctx context.Context, now driver.Instant, t *record.Type, key string, number int, fields []string) (*driver.Version, error) {
 	if err := checkNumber(number); err != nil {
 		return nil, err
 	}
@@ -96,14 +98,14 @@ func (s *Store) numbered(ctx context.Context, now driver.Instant, t *Type, key s
 
 func checkNumber(number int) error {
 	if number < 1 {
-		return badInput("version %d: versions are counted from 1", number)
+		return fault.BadInput("version %d: versions are counted from 1", number)
 	}
 	return nil
 }
 
 // there returns what was found for a number, nil for nothing, where it was there
 // at an instant; nil for an unknown key.
-func (s *Store) there(ctx context.Context, now driver.Instant, t *Type, key string, number int64, v *driver.Version) (*driver.Version, error) {
+func (s *Store) there(ctx context.Context, now driver.Instant, t *record.Type, key string, number int64, v *driver.Version) (*driver.Version, error) {
 	if v != nil && v.RecordedAt <= now {
 		return v, nil
 	}
@@ -114,17 +116,17 @@ func (s *Store) there(ctx context.Context, now driver.Instant, t *Type, key stri
 	return nil, noVersion(t, key, number, last)
 }
 
-func noVersion(t *Type, key string, number int64, last *driver.Version) error {
-	return errorf(CodeVersionNotFound, "%s %q has no version %d: its versions are 1 to %d", t.Name, key, number, last.Number)
+func noVersion(t *record.Type, key string, number int64, last *driver.Version) error {
+	return fault.Errorf(fault.CodeVersionNotFound, "%s %q has no version %d: its versions are 1 to %d", t.Name, key, number, last.Number)
 }
 
 // getOne reads one version; nil where there is none.
-func (s *Store) getOne(ctx context.Context, t *Type, ref driver.Ref) (*driver.Version, error) {
+func (s *Store) getOne(ctx context.Context, t *record.Type, ref driver.Ref) (*driver.Version, error) {
 	return s.getFields(ctx, t, ref, nil)
 }
 
 // getFields is getOne for a caller that looks at some members only.
-func (s *Store) getFields(ctx context.Context, t *Type, ref driver.Ref, fields []string) (*driver.Version, error) {
+func (s *Store) getFields(ctx context.Context, t *record.Type, ref driver.Ref, fields []string) (*driver.Version, error) {
 	vs, err := s.engine.Get(ctx, t.Collection, []driver.Ref{ref}, fields)
 	switch {
 	case err != nil:
@@ -140,7 +142,7 @@ func (s *Store) getFields(ctx context.Context, t *Type, ref driver.Ref, fields [
 // reference's instant. It is what loaders are made of. Fields are the stored
 // names of the top-level members that the caller will look at; nil: all. Of one that was
 // pruned, or has no form of today, nothing can be read but the error, see PrunedError.
-func (s *Store) GetKeys(ctx context.Context, t *Type, refs []KeyAt, fields []string) ([]*Document, error) {
+func (s *Store) GetKeys(ctx context.Context, t *record.Type, refs []KeyAt, fields []string) ([]*Document, error) {
 	rs := make([]driver.Ref, len(refs))
 	for i, r := range refs {
 		rs[i] = driver.Ref{Key: r.Key, At: r.At}
@@ -198,11 +200,11 @@ func (s *Store) Node(ctx context.Context, id string) (Node, error) {
 }
 
 // everything asks for all fields of documents of any type.
-func everything(*Type) []string { return nil }
+func everything(*record.Type) []string { return nil }
 
 // DocumentByID is Node without a model. Fields says which stored names the
 // caller will look at in documents of a type; nil: all.
-func (s *Store) DocumentByID(ctx context.Context, id string, fields func(*Type) []string) (*Document, error) {
+func (s *Store) DocumentByID(ctx context.Context, id string, fields func(*record.Type) []string) (*Document, error) {
 	t, key, number, err := s.resolveID(id)
 	if err != nil {
 		return nil, err
@@ -217,14 +219,14 @@ func (s *Store) DocumentByID(ctx context.Context, id string, fields func(*Type) 
 	return s.getVersion(ctx, op, t, key, int(number), fields(t), true)
 }
 
-func (s *Store) resolveID(id string) (*Type, string, int64, error) {
+func (s *Store) resolveID(id string) (*record.Type, string, int64, error) {
 	name, key, number, err := parseID(id)
 	if err != nil {
 		return nil, "", 0, err
 	}
 	t := s.byName[name]
 	if t == nil {
-		return nil, "", 0, badInput("id %s names the type %s, which does not exist", quoteShort(id), quoteShort(name))
+		return nil, "", 0, fault.BadInput("id %s names the type %s, which does not exist", fault.QuoteShort(id), fault.QuoteShort(name))
 	}
 	return t, key, number, nil
 }
@@ -260,16 +262,16 @@ type byID struct {
 }
 
 // DocumentsByID is Nodes without models. Fields is that of DocumentByID.
-func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*Type) []string) (docs []*Document, bad []ElementError, err error) {
+func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*record.Type) []string) (docs []*Document, bad []ElementError, err error) {
 	if len(ids) > s.limits.PageMax {
-		return nil, nil, badInput("ids: %d ids are asked for; at most %d can be read at once (--max-page)", len(ids), s.limits.PageMax)
+		return nil, nil, fault.BadInput("ids: %d ids are asked for; at most %d can be read at once (--max-page)", len(ids), s.limits.PageMax)
 	}
 	op, err := s.operation(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	now := op.now(nil)
-	asked := map[*Type]*byID{}
+	asked := map[*record.Type]*byID{}
 	for i, id := range ids {
 		t, key, number, err := s.resolveID(id)
 		if err != nil {
@@ -302,7 +304,7 @@ func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*Ty
 
 // fillByID reads the documents of a type into their places, and returns the
 // errors of those without the version that is asked for.
-func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked *byID, fields []string, out []*Document) ([]ElementError, error) {
+func (s *Store) fillByID(ctx context.Context, t *record.Type, now driver.Instant, asked *byID, fields []string, out []*Document) ([]ElementError, error) {
 	vs, failed, err := s.getEach(ctx, t.Collection, asked.refs, fields)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
@@ -354,7 +356,7 @@ func (s *Store) fillByID(ctx context.Context, t *Type, now driver.Instant, asked
 
 // deletedStates returns, in the places of those versions that are deletions and
 // that were asked for by number, the ones before them: one read for all.
-func (s *Store) deletedStates(ctx context.Context, t *Type, vs []*driver.Version, refs []driver.Ref, fields []string) (map[int]*driver.Version, error) {
+func (s *Store) deletedStates(ctx context.Context, t *record.Type, vs []*driver.Version, refs []driver.Ref, fields []string) (map[int]*driver.Version, error) {
 	var before []driver.Ref
 	var places []int
 	for i, v := range vs {

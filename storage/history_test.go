@@ -15,6 +15,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
 )
 
@@ -91,7 +92,7 @@ func TestChangelogOfADocument(t *testing.T) {
 		t.Errorf("counted %d", n)
 	}
 	_, err := e.store.DocumentChangelog(e.begin(), h.Document, []string{"secret"}, nil, nil, nil, nil, nil, nil, nil)
-	wantError(t, err, storage.CodeBadUserInput, "Project has no field")
+	wantError(t, err, fault.CodeBadUserInput, "Project has no field")
 	between := list(nil, ptr(10), ptr(all.Edges[2].Cursor()), nil, ptr(all.Edges[6].Cursor()), nil, nil)
 	if diff := cmp.Diff(want[3:6], lines(between.Nodes)); diff != "" {
 		t.Error(diff)
@@ -141,7 +142,7 @@ func TestGlobalChangelog(t *testing.T) {
 		}
 	}
 	_, err := e.store.Changelog(e.begin(), &storage.ChangelogWhere{DocumentType: []string{"Tag"}, Keys: make([]string, 2000)}, nil, nil, nil, nil)
-	wantError(t, err, storage.CodeBadUserInput, "more than 1000 keys")
+	wantError(t, err, fault.CodeBadUserInput, "more than 1000 keys")
 	// A later write does not move the pages of a list that was begun.
 	first := must(e.store.Changelog(e.begin(), nil, ptr(2), nil, nil, nil))(t)
 	e.load("tags", "x", `{"name":"z"}`)
@@ -160,7 +161,7 @@ func TestGlobalChangelog(t *testing.T) {
 		"there is no type":                                        {DocumentType: []string{"Nothing"}},
 	} {
 		_, err := e.store.Changelog(e.begin(), &where, nil, nil, nil, nil)
-		wantError(t, err, storage.CodeBadUserInput, part)
+		wantError(t, err, fault.CodeBadUserInput, part)
 	}
 }
 
@@ -190,7 +191,7 @@ func TestVersions(t *testing.T) {
 	}
 	now := must(e.projects.Versions(e.begin(), e.get("a").Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
 	_, err := e.projects.Versions(e.begin(), d.Document, nil, nil, nil, nil, ptr(2), ptr(conn.Edges[0].Cursor()), nil, ptr(now.Edges[3].Cursor()))
-	wantError(t, err, storage.CodeBadUserInput, "belongs to a list read at")
+	wantError(t, err, fault.CodeBadUserInput, "belongs to a list read at")
 	if got, info, _ := numbers(nil, ptr(2), ptr(conn.Edges[1].Cursor()), nil, nil); got != "3=2 2=1" || !info.HasNextPage || !info.HasPreviousPage {
 		t.Errorf("after: %s %+v", got, info)
 	}
@@ -254,10 +255,10 @@ func TestCursorsOfOtherInstants(t *testing.T) {
 				}
 			}
 			_, _, err = list(past, end)
-			wantError(t, err, storage.CodeBadUserInput, "after: the cursor belongs to a list read at")
+			wantError(t, err, fault.CodeBadUserInput, "after: the cursor belongs to a list read at")
 			for _, at := range []string{"-1", "0"} {
 				_, _, err := list(past, forged(t, *own, at))
-				wantError(t, err, storage.CodeBadUserInput, "is not a cursor of this list")
+				wantError(t, err, fault.CodeBadUserInput, "is not a cursor of this list")
 			}
 		})
 	}
@@ -347,7 +348,7 @@ func TestBlameEndsWithItsContext(t *testing.T) {
 	cancel()
 	logs := e.engine.logs.Load()
 	_, err := e.store.Blame(ctx, d.Document, nil)
-	wantError(t, err, storage.CodeUnavailable)
+	wantError(t, err, fault.CodeUnavailable)
 	if e.engine.logs.Load() != logs {
 		t.Error("the history is read for nobody")
 	}
@@ -410,20 +411,20 @@ func TestDiff(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		ref  storage.VersionRef
-		code storage.Code
+		code fault.Code
 	}{
-		{storage.VersionRef{}, storage.CodeBadUserInput},
-		{storage.VersionRef{Version: ptr(1), AsOf: &first}, storage.CodeAmbiguousVersion},
-		{storage.VersionRef{Version: ptr(9)}, storage.CodeVersionNotFound},
-		{storage.VersionRef{Version: ptr(-1)}, storage.CodeBadUserInput},
-		{storage.VersionRef{AsOf: ptr(first + driver.Instant(time.Hour.Microseconds()))}, storage.CodeAsOfInFuture},
+		{storage.VersionRef{}, fault.CodeBadUserInput},
+		{storage.VersionRef{Version: ptr(1), AsOf: &first}, fault.CodeAmbiguousVersion},
+		{storage.VersionRef{Version: ptr(9)}, fault.CodeVersionNotFound},
+		{storage.VersionRef{Version: ptr(-1)}, fault.CodeBadUserInput},
+		{storage.VersionRef{AsOf: ptr(first + driver.Instant(time.Hour.Microseconds()))}, fault.CodeAsOfInFuture},
 	} {
 		_, err := e.store.Diff(ctx, d.Document, tt.ref, nil)
 		wantError(t, err, tt.code)
 		_, err = e.store.Diff(ctx, d.Document, storage.VersionRef{Version: ptr(2)}, &tt.ref)
 		wantError(t, err, tt.code)
 		_, err = e.store.Diff(ctx, d.Document, storage.VersionRef{Version: ptr(9)}, &tt.ref)
-		wantError(t, err, storage.CodeVersionNotFound, "no version 9")
+		wantError(t, err, fault.CodeVersionNotFound, "no version 9")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/fault"
 )
 
 // A list of fields without elements asks for nothing, in every history; no list
@@ -65,5 +66,5 @@ func TestDiffOfAPinnedReadShowsNothingLater(t *testing.T) {
 	}
 	d := must(e.projects.Get(e.begin(), "a", &at, nil))(t)
 	_, err := e.store.Diff(e.begin(), d.Document, storage.VersionRef{AsOf: &later}, nil)
-	wantError(t, err, storage.CodeAsOfInFuture, "read the document at a later moment")
+	wantError(t, err, fault.CodeAsOfInFuture, "read the document at a later moment")
 }

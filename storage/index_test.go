@@ -6,6 +6,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // keeping is an engine that has one version in memory, and gives it to everyone.
@@ -27,18 +28,18 @@ func TestNotesAreAboutWhatTheyApplyTo(t *testing.T) {
 		Collection: "things", Key: "k", Number: 1, SupersededAt: driver.Forever, Op: driver.OpCreate,
 		Data: []byte(`{"first":"1","second":"2"}`), Notes: new(driver.Notes),
 	}}
-	schema := func(names ...string) (*storage.Store, *storage.Type) {
-		typ := &storage.Type{Name: "Thing", Singular: "thing", Plural: "things", Collection: "things"}
+	schema := func(names ...string) (*storage.Store, *record.Type) {
+		typ := &record.Type{Name: "Thing", Singular: "thing", Plural: "things", Collection: "things"}
 		for _, name := range names {
-			typ.Fields = append(typ.Fields, storage.Field{Name: name, Kind: storage.KindString})
+			typ.Fields = append(typ.Fields, record.Field{Name: name, Kind: record.KindString})
 		}
-		s, err := storage.New(engine, []*storage.Type{typ})
+		s, err := storage.New(engine, []*record.Type{typ})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s, typ
 	}
-	read := func(s *storage.Store, typ *storage.Type, fields []string, want ...string) {
+	read := func(s *storage.Store, typ *record.Type, fields []string, want ...string) {
 		t.Helper()
 		d, err := s.Document(t.Context(), typ, "k", nil, nil, fields)
 		if err != nil {

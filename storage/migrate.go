@@ -10,8 +10,10 @@ import (
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -35,7 +37,7 @@ type migrating struct {
 
 // migrated is a type of which documents may have another form.
 type migrated struct {
-	*Type
+	*record.Type
 	hook    Migration // nil: none
 	private bool      // not everybody may read all of it
 	inside  string    // the member that holds the document, in a draft; "": it is the document
@@ -43,10 +45,10 @@ type migrated struct {
 }
 
 // migrate returns an engine in front of another one, which has no types where none needs it.
-func migrate(engine driver.Engine, types []*Type, hooks map[string]Migration, of *schema) (*migrating, error) {
+func migrate(engine driver.Engine, types []*record.Type, hooks map[string]Migration, of *schema) (*migrating, error) {
 	e := &migrating{Engine: engine, types: map[string]*migrated{}, schema: of}
 	for name := range hooks {
-		if !slices.ContainsFunc(types, func(t *Type) bool { return t.Name == name }) {
+		if !slices.ContainsFunc(types, func(t *record.Type) bool { return t.Name == name }) {
 			return nil, fmt.Errorf("storage: there is a migration of the type %s, which does not exist", name)
 		}
 	}
@@ -55,18 +57,18 @@ func migrate(engine driver.Engine, types []*Type, hooks map[string]Migration, of
 		for i := range t.Fields {
 			m.private = m.private || t.Fields[i].Auth.Read != nil
 		}
-		if t.object.was == nil && m.hook == nil {
+		if t.Object().Was() == nil && m.hook == nil {
 			continue
 		}
 		if m.hook == nil {
-			for _, i := range t.object.was {
-				f := &t.object.Fields[i]
+			for _, i := range t.Object().Was() {
+				f := &t.Object().Fields[i]
 				m.touched = append(append(m.touched, f.Stored), f.Was.Members...)
 			}
 		}
 		e.types[t.Collection] = m
-		content := t.drafts.object.Fields[draftContent].Stored
-		e.types[t.drafts.Collection] = &migrated{Type: t.drafts, hook: m.hook, private: true, inside: content, touched: []string{content}}
+		content := t.Drafts.Object().Fields[record.DraftContent].Stored
+		e.types[t.Drafts.Collection] = &migrated{Type: t.Drafts, hook: m.hook, private: true, inside: content, touched: []string{content}}
 	}
 	return e, nil
 }
@@ -118,7 +120,7 @@ func (e *migrating) today(v *driver.Version, dataless bool) (*driver.Version, er
 	switch {
 	case u.err == nil:
 	case seal.Erased(v.Seal) && m.Auth.Rows == "": // the migration need not know of what was erased, but a rule may look at what it makes
-		u.to.Data, u.err = m.object.today(v.Data), nil
+		u.to.Data, u.err = m.Object().Today(v.Data), nil
 	default:
 		u.err = m.unreadable(v, u.err)
 	}
@@ -147,7 +149,7 @@ func (m *migrated) unreadable(v *driver.Version, why error) error {
 	if m.private {
 		shown = fmt.Sprintf("a %s cannot be read in today's form: the log of the server says which one, and why", m.Name)
 	}
-	return &Error{Code: CodeInternal, Message: shown, Cause: &unreadableError{text}}
+	return &fault.Error{Code: fault.CodeInternal, Message: shown, Cause: &unreadableError{text}}
 }
 
 // after is a version in today's form, which may follow on one in an earlier form: of that, it says which
@@ -172,15 +174,15 @@ func (m *migrated) changed(names []string) []string {
 	}
 	if m.touched == nil { // only the migration knows
 		names = nil
-		for i := range m.object.Fields {
-			names = append(names, m.object.Fields[i].Stored)
+		for i := range m.Object().Fields {
+			names = append(names, m.Object().Fields[i].Stored)
 		}
 		slices.Sort(names)
 		return names
 	}
 	to := slices.Clone(names)
-	for _, i := range m.object.was {
-		f := &m.object.Fields[i]
+	for _, i := range m.Object().Was() {
+		f := &m.Object().Fields[i]
 		for n, name := range to {
 			if slices.Contains(f.Was.Members, name) {
 				to[n] = f.Stored
@@ -220,19 +222,19 @@ func (e *migrating) rewritten(v *driver.Version) *driver.Version {
 
 // upgrade returns data in today's form.
 func (m *migrated) upgrade(data []byte, from uint32) ([]byte, error) {
-	data = m.object.today(data)
+	data = m.Object().Today(data)
 	if m.hook == nil {
 		return data, nil
 	}
 	if m.inside == "" {
 		return hooked(m.hook, data, from)
 	}
-	content := valueAt(data, []string{m.inside})
+	content := rawjson.Find(data, []string{m.inside})
 	if rawjson.IsNull(content) {
 		return data, nil
 	}
 	content, err := hooked(m.hook, content, from)
-	return setAt(data, []string{m.inside}, content), err
+	return rawjson.Set(data, []string{m.inside}, content), err
 }
 
 // hooked calls a migration, which may do what it likes.
@@ -250,65 +252,6 @@ func hooked(hook Migration, data []byte, from uint32) (to []byte, err error) {
 		return nil, fmt.Errorf("returned no JSON object: %w", err)
 	}
 	return to, nil
-}
-
-// today returns an object in the form that is declared: itself, where it is in that.
-func (o *ObjectType) today(raw []byte) []byte {
-	if len(raw) == 0 || raw[0] != '{' {
-		return raw
-	}
-	for _, i := range o.was {
-		f := &o.Fields[i]
-		for _, name := range f.Was.Members {
-			was, to := valueAt(raw, []string{name}), []string{f.Stored, name}
-			if was == nil {
-				continue
-			}
-			if !rawjson.IsNull(was) && valueAt(raw, to) == nil {
-				raw = setAt(raw, to, was)
-			}
-			raw = setAt(raw, []string{name}, nil)
-		}
-		was := valueAt(raw, []string{f.Stored})
-		if is := f.today(was); !bytes.Equal(is, was) {
-			raw = setAt(raw, []string{f.Stored}, is)
-		}
-	}
-	return raw
-}
-
-func (f *Field) today(raw []byte) []byte {
-	switch {
-	case rawjson.IsNull(raw), rawjson.Erased(raw):
-		return raw
-	case !f.List:
-		return f.elementToday(raw)
-	case raw[0] != '[' && f.Was.Single:
-		return append(append([]byte{'['}, f.elementToday(raw)...), ']')
-	}
-	out := make([]byte, 0, len(raw))
-	rawjson.Elements(raw, func(start, end int) bool {
-		out = append(append(out, ','), f.elementToday(raw[start:end])...)
-		return true
-	})
-	if len(out) == 0 {
-		return raw
-	}
-	out[0] = '['
-	return append(out, ']')
-}
-
-func (f *Field) elementToday(raw []byte) []byte {
-	switch {
-	case f.Kind == KindObject:
-		return f.Object.today(raw)
-	case f.Was.Enum == nil:
-	default:
-		if was, ok := rawjson.Unquote(raw); ok && f.Was.Enum[was] != "" {
-			return rawjson.AppendString(nil, f.Was.Enum[was])
-		}
-	}
-	return raw
 }
 
 // all are versions in today's form.
@@ -482,10 +425,10 @@ func (e *migrating) Query(ctx context.Context, q *driver.Query) ([]*driver.Versi
 	var found []*driver.Version
 	err := e.matching(ctx, m, q, func(v *driver.Version) {
 		if found = append(found, v); q.Limit > 0 && len(found) >= 2*q.Limit+chunk { // no more is kept
-			found = m.Type.page(found, q)
+			found = pageOf(m.Type, found, q)
 		}
 	})
-	return m.Type.page(found, q), err
+	return pageOf(m.Type, found, q), err
 }
 
 // Count is driver.Engine's.
@@ -504,8 +447,8 @@ func (e *migrating) Count(ctx context.Context, q *driver.Query) (n int64, err er
 	return n, err
 }
 
-// page returns the part of documents that a query asks for, in its order.
-func (t *Type) page(found []*driver.Version, q *driver.Query) []*driver.Version {
+// pageOf returns the part of documents that a query asks for, in its order.
+func pageOf(t *record.Type, found []*driver.Version, q *driver.Query) []*driver.Version {
 	type placed struct {
 		v  *driver.Version
 		at driver.Position

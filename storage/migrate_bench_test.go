@@ -8,6 +8,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -19,13 +20,13 @@ func BenchmarkTodaysForm(b *testing.B) {
 	today := `{"name":"n","description":"` + text + `","tags":["x"],"plan":"PAID","stargazers_count":%d,"current_release":{"tag":"v1","published_at":"2020-01-01"}}`
 	for _, bm := range []struct {
 		name, data string
-		types      []*storage.Type
+		types      []*record.Type
 	}{{"plain", today, fixtureTypes()}, {"declared", today, movedTypes()}, {"earlier", old, movedTypes()}} {
 		b.Run(bm.name, func(b *testing.B) { benchmarkPages(b, bm.types, bm.data) })
 	}
 }
 
-func benchmarkPages(b *testing.B, types []*storage.Type, data string) {
+func benchmarkPages(b *testing.B, types []*record.Type, data string) {
 	store := newBenchStore(b, types, sqlitestore.SyncOff)
 	at := driver.InstantOf(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC))
 	vs := make([]driver.Version, 1000)

@@ -13,12 +13,14 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 	"github.com/asof/asof/storage/transfer"
 )
 
 // movedTypes are the fixture's types, some of whose fields were in another form.
-func movedTypes() []*storage.Type {
+func movedTypes() []*record.Type {
 	types := fixtureTypes()
 	fields := types[0].Fields
 	types[0].Was = "Software"
@@ -156,7 +158,7 @@ func TestTodaysForm(t *testing.T) {
 }
 
 // under opens the same documents with other types, as a server with another schema does.
-func (e *env) under(sdl string, types []*storage.Type, opts ...storage.Option) *env {
+func (e *env) under(sdl string, types []*record.Type, opts ...storage.Option) *env {
 	e.t.Helper()
 	store := must(storage.New(e.engine, types, opts...))(e.t)
 	if err := store.UseSchema(e.t.Context(), sdl, true); err != nil {
@@ -255,17 +257,17 @@ func TestMigrationFails(t *testing.T) {
 	}))
 	for key, why := range map[string]string{"panic": "panicked", "error": "is not ready", "text": "no JSON object", "nothing": "no JSON object"} {
 		_, err := e.tags.Get(e.begin(), key, nil, nil)
-		wantError(t, err, storage.CodeInternal, "Tag", key, "version 1", why)
+		wantError(t, err, fault.CodeInternal, "Tag", key, "version 1", why)
 		_, err = e.tags.Update(e.begin(), storage.UpdateInput{Key: key, ExpectedVersion: 1, Patch: object{"name": "b"}})
-		wantError(t, err, storage.CodeInternal, why)
+		wantError(t, err, fault.CodeInternal, why)
 	}
 	_, err := e.tags.Page(e.begin(), nil, nil, nil, nil, nil, nil, nil, nil)
-	wantError(t, err, storage.CodeInternal, "version 1")
+	wantError(t, err, fault.CodeInternal, "version 1")
 	docs := must(e.store.GetKeys(e.begin(), e.tags.Type(), []storage.KeyAt{{Key: "fine", At: 1 << 60}, {Key: "panic", At: 1 << 60}}, nil))(t)
 	if err := storage.PrunedError(e.begin(), docs[0]); err != nil {
 		t.Error(err)
 	}
-	wantError(t, storage.PrunedError(e.begin(), docs[1]), storage.CodeInternal, "panicked")
+	wantError(t, storage.PrunedError(e.begin(), docs[1]), fault.CodeInternal, "panicked")
 	nodes, bad, err := e.store.Nodes(e.begin(), []string{"Tag:error", "Tag:fine"})
 	if err != nil || nodes[1] == nil || len(bad) != 1 || bad[0].Index != 0 {
 		t.Errorf("nodes: %v, %v, %v", nodes, bad, err)
@@ -284,7 +286,7 @@ func TestMigrationFailsInPrivate(t *testing.T) {
 	e := newEnvOf(t, types, nil, storage.WithMigrations(fails))
 	e.load("software", "hidden", `{"name":"a"}`)
 	_, err := e.projects.Get(e.begin(), "hidden", nil, nil)
-	wantError(t, err, storage.CodeInternal, "Project", "the log of the server")
+	wantError(t, err, fault.CodeInternal, "Project", "the log of the server")
 	if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "hidden") {
 		t.Error(err)
 	}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -195,11 +197,11 @@ func TestEraseWhatCannotBeRead(t *testing.T) {
 		e.load("software", "a", `{"name":"bad secret"}`)
 		in := storage.EraseInput{Key: "a", ExpectedVersion: 2, Reason: "r", Paths: []string{"/description"}}
 		_, err := e.erase(in)
-		wantError(t, err, storage.CodeInternal, "leave paths out, to erase the whole document")
+		wantError(t, err, fault.CodeInternal, "leave paths out, to erase the whole document")
 		in.Paths = nil
 		done, err := e.erase(in)
 		if rules != "" {
-			wantError(t, err, storage.CodeInternal, "cannot be read")
+			wantError(t, err, fault.CodeInternal, "cannot be read")
 			continue
 		}
 		if s := must(done, err)(t).(*storage.Success[*project]); s.Version != 3 || e.secrets() != nil {
@@ -321,7 +323,7 @@ func TestErasedAWhileAgo(t *testing.T) {
 			t.Errorf("%v later: %d reads, want %d, %v", after, r.calls, want, err)
 		}
 	}
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	if err := e.store.FinishErasures(t.Context()); err != nil || e.notes() != 0 {
 		t.Errorf("%d notes are left, %v", e.notes(), err)
 	}
@@ -364,7 +366,7 @@ func TestNoVersionFits(t *testing.T) {
 	}
 	before := e.dump()
 	types := fixtureTypes()
-	types[0].Fields[fName].Kind, types[0].Fields[fStars].Kind = storage.KindInt, storage.KindBoolean
+	types[0].Fields[fName].Kind, types[0].Fields[fStars].Kind = record.KindInt, record.KindBoolean
 	odd := e.under("odd", types)
 	conn := must(odd.projects.Page(odd.begin(), nil, nil, nil, nil, nil, nil, nil, nil))(t)
 	if keys := keysOf(conn.Nodes); !slices.Equal(keys, []string{"k0", "k1", "k2"}) {
@@ -372,9 +374,9 @@ func TestNoVersionFits(t *testing.T) {
 	}
 	for _, p := range conn.Nodes {
 		_, err := p.Int(fName)
-		wantError(t, err, storage.CodeInternal, p.Key(), "version 1", "name", "declare name: String")
+		wantError(t, err, fault.CodeInternal, p.Key(), "version 1", "name", "declare name: String")
 		_, err = p.OptBool(fStars)
-		wantError(t, err, storage.CodeInternal, "stars", "declare stars: Int")
+		wantError(t, err, fault.CodeInternal, "stars", "declare stars: Int")
 	}
 	found := map[string]int{}
 	if err := odd.store.Mismatches(t.Context(), func(m storage.Mismatch) { found[m.Err.Path]++ }); err != nil || found["name"] != 3 || found["stargazers_count"] != 3 {
@@ -401,7 +403,7 @@ func TestErasuresAreFinishedTwice(t *testing.T) {
 		e.load("software", key, `{"name":"A","description":"secret"}`)
 		e.load("software", key, `{"name":"B","description":"secret"}`)
 		_, err := e.erase(storage.EraseInput{Key: key, ExpectedVersion: 2, Reason: "r", Paths: []string{"/description"}})
-		wantError(t, err, storage.CodeUnavailable, "goes on")
+		wantError(t, err, fault.CodeUnavailable, "goes on")
 	}
 	r.before = nil
 	for range 2 { // done, and then looked at for the last time
@@ -418,7 +420,7 @@ func TestErasuresAreFinishedTwice(t *testing.T) {
 			})
 		}
 		all.Wait()
-		e.clock.advance(2 * storage.Grace)
+		e.clock.advance(2 * record.Grace)
 	}
 	if found := e.secrets(); found != nil || e.notes() != 0 {
 		t.Errorf("versions %v hold secrets, and %d erasures are noted", found, e.notes())
@@ -461,11 +463,11 @@ func TestTagsOfWhatWasErased(t *testing.T) {
 // What a server was killed in, one with another schema finishes: not at once, as others may have that schema, not with
 // an earlier schema, and in all forms that the versions have.
 func TestErasuresUnderAnotherSchema(t *testing.T) {
-	types := func(moved bool) []*storage.Type {
+	types := func(moved bool) []*record.Type {
 		types := erasableTypes()
 		if moved {
 			types[0].Fields[fRelease].Was.Members = []string{"description"}
-			types[0].Fields[fRelease].Object.Fields = append(types[0].Fields[fRelease].Object.Fields, storage.Field{Name: "about", Stored: "description", Kind: storage.KindString})
+			types[0].Fields[fRelease].Object.Fields = append(types[0].Fields[fRelease].Object.Fields, record.Field{Name: "about", Stored: "description", Kind: record.KindString})
 			types[0].Fields = slices.Delete(types[0].Fields, fDescription, fDescription+1)
 		}
 		return types
@@ -489,7 +491,7 @@ func TestErasuresUnderAnotherSchema(t *testing.T) {
 		e.load("software", "a", `{"name":"A"}`)
 		r.before = killed
 		_, err := one.erase(storage.EraseInput{Key: "a", ExpectedVersion: 2, Reason: "r", Paths: []string{"/description"}})
-		wantError(t, err, storage.CodeUnavailable, "goes on")
+		wantError(t, err, fault.CodeUnavailable, "goes on")
 		r.before = nil
 		two := open("two", moved)
 		if err := two.store.FinishErasures(t.Context()); err == nil || !strings.Contains(err.Error(), "a server with the schema "+fmt.Sprintf("%08x", storage.SchemaNumber("one"))) || e.secrets() == nil {
@@ -514,7 +516,7 @@ func TestErasuresUnderAnotherSchema(t *testing.T) {
 		three := open("three", false)
 		three.projects = storage.NewCollection(three.store, three.store.Types()[0], func(d *storage.Document) *project { return &project{d} })
 		_, err = three.erase(storage.EraseInput{Key: "b", ExpectedVersion: 1, Reason: "r", Paths: []string{"/description"}})
-		wantError(t, err, storage.CodeUnavailable, "goes on")
+		wantError(t, err, fault.CodeUnavailable, "goes on")
 		r.before = nil
 		e.clock.advance(10 * time.Minute)
 		if err := two.store.FinishErasures(t.Context()); err == nil || e.secrets() == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 // One parser decides what a moment and a day are, wherever they are written:
@@ -64,7 +65,7 @@ func TestMomentsAndDaysAreCheckedAlikeEverywhere(t *testing.T) {
 			case tt.bad == "" && err != nil:
 				t.Errorf("%s%s: %v", path, tt.text, err)
 			case tt.bad != "":
-				wantError(t, err, storage.CodeBadUserInput, path+tt.field, tt.bad, strconv.Quote(tt.text))
+				wantError(t, err, fault.CodeBadUserInput, path+tt.field, tt.bad, strconv.Quote(tt.text))
 			}
 		}
 		data := `{"name":"N","` + tt.stored + `":"` + tt.text + `"}`

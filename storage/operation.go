@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 // operation is what the parts of one GraphQL operation share.
@@ -123,7 +124,7 @@ func (s *Store) detail(ctx context.Context, n int) error {
 	if !ok || op.details.Add(int64(n)) <= int64(s.limits.Details) {
 		return nil
 	}
-	return errorf(CodeQueryTooComplex, "blames, diffs and changes of this operation tell of more than %d values, the limit of this server: "+
+	return fault.Errorf(fault.CodeQueryTooComplex, "blames, diffs and changes of this operation tell of more than %d values, the limit of this server: "+
 		"ask for fewer documents or fewer fields", s.limits.Details)
 }
 
@@ -169,7 +170,7 @@ func (s *Store) settled(ctx context.Context, op *operation, at driver.Instant) e
 		if nowErr != nil {
 			return fromDriver(ctx, nowErr)
 		}
-		return errorf(CodeAsOfInFuture, "asOf %s is in the future: the server's time is %s", at, now)
+		return fault.Errorf(fault.CodeAsOfInFuture, "asOf %s is in the future: the server's time is %s", at, now)
 	}
 	return fromDriver(ctx, err)
 }

@@ -10,21 +10,23 @@ import (
 
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 var metaKey = driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}
 
 // order turns an orderBy argument into the engine's order. A field with a
 // default sorts as null where the stored version lacks it.
-func (s *Store) order(t *Type, orderBy []*OrderInput) ([]driver.Order, error) {
+func (s *Store) order(t *record.Type, orderBy []*OrderInput) ([]driver.Order, error) {
 	if len(orderBy) > maxOrderFields {
-		return nil, badInput("orderBy: %d fields are given; at most %d can be sorted by", len(orderBy), maxOrderFields)
+		return nil, fault.BadInput("orderBy: %d fields are given; at most %d can be sorted by", len(orderBy), maxOrderFields)
 	}
 	var out []driver.Order
 	for i, o := range orderBy {
 		if o == nil {
-			return nil, badInput("orderBy[%d]: null is not an order", i)
+			return nil, fault.BadInput("orderBy[%d]: null is not an order", i)
 		}
 		order := driver.Order{Desc: o.Direction == Desc}
 		switch o.Field {
@@ -37,16 +39,16 @@ func (s *Store) order(t *Type, orderBy []*OrderInput) ([]driver.Order, error) {
 		default:
 			if c := t.Copy(o.Field); c != nil {
 				if i > 0 {
-					return nil, badInput("orderBy[%d]: %s is copied from other documents, by which lists can only be sorted first: give it as the first field, and one of its kind", i, o.Field)
+					return nil, fault.BadInput("orderBy[%d]: %s is copied from other documents, by which lists can only be sorted first: give it as the first field, and one of its kind", i, o.Field)
 				}
-				order.Field = driver.Field{Meta: metaCopied, Path: []string{o.Field}, Kind: c.target().Kind}
+				order.Field = driver.Field{Meta: metaCopied, Path: []string{o.Field}, Kind: c.Target().Kind}
 				break
 			}
-			f := t.object.field(o.Field)
-			if f == nil || !f.sortable() {
-				return nil, badInput("orderBy[%d]: %s cannot be sorted by %s%s", i, t.Plural, quoteShort(o.Field), t.similarOrder(o.Field))
+			f := t.Object().Field(o.Field)
+			if f == nil || !f.Sortable() {
+				return nil, fault.BadInput("orderBy[%d]: %s cannot be sorted by %s%s", i, t.Plural, fault.QuoteShort(o.Field), similarOrder(t, o.Field))
 			}
-			order.Field = driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
+			order.Field = driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
 		}
 		same := func(o driver.Order) bool {
 			return o.Field.Meta == order.Field.Meta && slices.Equal(o.Field.Path, order.Field.Path)
@@ -58,16 +60,12 @@ func (s *Store) order(t *Type, orderBy []*OrderInput) ([]driver.Order, error) {
 	return out, nil
 }
 
-func (f *Field) sortable() bool {
-	return !f.List && f.Kind != KindObject && f.Kind != KindJSON
-}
-
 // similarOrder says what somebody meant who wrote a name in another case: names in
 // variables come here in any.
-func (t *Type) similarOrder(name string) string {
+func similarOrder(t *record.Type, name string) string {
 	names := []string{"key", "version", "recordedAt"}
 	for i := range t.Fields {
-		if f := &t.Fields[i]; f.sortable() {
+		if f := &t.Fields[i]; f.Sortable() {
 			names = append(names, f.Name)
 		}
 	}
@@ -89,9 +87,9 @@ func position(d *Document, orders []driver.Order) driver.Position {
 		v := d.v.Meta(o.Field.Meta)
 		switch {
 		case len(o.Field.Path) > 1: // of what is copied from it
-			v = sortValue(o.Field.Kind, &Field{Kind: KindDate}, valueAt(d.v.Data, o.Field.Path))
+			v = sortValue(o.Field.Kind, &record.Field{Kind: record.KindDate}, rawjson.Find(d.v.Data, o.Field.Path))
 		case o.Field.Meta == driver.MetaNone:
-			i := d.typ.storedAs(o.Field.Path[0])
+			i := d.typ.StoredAs(o.Field.Path[0])
 			v = sortValue(o.Field.Kind, &d.typ.Fields[i], d.stored(i))
 		}
 		p.Values = append(p.Values, v)
@@ -125,7 +123,7 @@ func comparePositions(orders []driver.Order, a, b *driver.Position) int {
 
 // sortValue is the value by which an engine sorts; nil for what is not of the
 // kind.
-func sortValue(kind driver.Kind, f *Field, raw []byte) driver.Value {
+func sortValue(kind driver.Kind, f *record.Field, raw []byte) driver.Value {
 	if len(raw) == 0 {
 		return nil
 	}
@@ -135,11 +133,11 @@ func sortValue(kind driver.Kind, f *Field, raw []byte) driver.Value {
 			return n
 		}
 	case driver.KindFloat:
-		if x, ok := readFloat(f, raw); ok {
+		if x, ok := record.ReadFloat(f, raw); ok {
 			return x
 		}
 	case driver.KindBool:
-		if b, ok := readBool(f, raw); ok {
+		if b, ok := record.ReadBool(f, raw); ok {
 			return b
 		}
 	case driver.KindInstant:
@@ -156,11 +154,11 @@ func sortValue(kind driver.Kind, f *Field, raw []byte) driver.Value {
 			return s
 		}
 	case driver.KindString:
-		if s, ok := readText(&Field{Kind: KindString}, raw); ok {
+		if s, ok := record.ReadText(&record.Field{Kind: record.KindString}, raw); ok {
 			return s
 		}
 	default:
-		if s, ok := readText(f, raw); ok {
+		if s, ok := record.ReadText(f, raw); ok {
 			return s
 		}
 	}

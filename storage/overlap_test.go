@@ -11,6 +11,8 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/drivertest"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // A patch overlaps with what anybody changed since, also where somebody put
@@ -138,12 +140,12 @@ func TestConflictWithADeletion(t *testing.T) {
 // A patch that was right for what its author saw is a conflict also where the
 // document has become one that it does not fit.
 func TestConflictWithAnotherShape(t *testing.T) {
-	release := &storage.ObjectType{Name: "Release", Fields: []storage.Field{
-		{Name: "tag", Kind: storage.KindString, NonNull: true},
-		{Name: "notes", Kind: storage.KindString},
+	release := &record.ObjectType{Name: "Release", Fields: []record.Field{
+		{Name: "tag", Kind: record.KindString, NonNull: true},
+		{Name: "notes", Kind: record.KindString},
 	}}
-	types := []*storage.Type{{Name: "Thing", Singular: "thing", Plural: "things", Collection: "things", Fields: []storage.Field{
-		{Name: "release", Kind: storage.KindObject, Object: release},
+	types := []*record.Type{{Name: "Thing", Singular: "thing", Plural: "things", Collection: "things", Fields: []record.Field{
+		{Name: "release", Kind: record.KindObject, Object: release},
 	}}}
 	clock := &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	store, err := storage.New(drivertest.NewModel(clock.Now, storage.CollectionsOf(types)), types)
@@ -172,5 +174,5 @@ func TestConflictWithAnotherShape(t *testing.T) {
 		}
 	}
 	_, err = things.Update(t.Context(), storage.UpdateInput{Key: "k", ExpectedVersion: 1, Patch: object{"release": object{"notes": 1}}})
-	wantError(t, err, storage.CodeBadUserInput, "input.patch.release.notes")
+	wantError(t, err, fault.CodeBadUserInput, "input.patch.release.notes")
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // paging is the checked form of first, after, last and before.
@@ -32,7 +34,7 @@ func (s *Store) paging(ctx context.Context, first *int, after *string, last *int
 	name, n := "first", first
 	switch {
 	case first != nil && last != nil:
-		return nil, p, badInput("first and last are both given: ask for the first or the last of a list")
+		return nil, p, fault.BadInput("first and last are both given: ask for the first or the last of a list")
 	case last != nil:
 		p.backward = true
 		name, n = "last", last
@@ -41,10 +43,10 @@ func (s *Store) paging(ctx context.Context, first *int, after *string, last *int
 		return op, p, nil
 	}
 	if *n < 0 {
-		return nil, p, badInput("%s: %d is negative; ask for 0 to %d", name, *n, s.limits.PageMax)
+		return nil, p, fault.BadInput("%s: %d is negative; ask for 0 to %d", name, *n, s.limits.PageMax)
 	}
 	if *n > s.limits.PageMax {
-		return nil, p, badInput("%s: %d is more than a page can hold; ask for at most %d (--max-page) and go on with the cursor", name, *n, s.limits.PageMax)
+		return nil, p, fault.BadInput("%s: %d is more than a page can hold; ask for at most %d (--max-page) and go on with the cursor", name, *n, s.limits.PageMax)
 	}
 	p.limit = *n
 	return op, p, nil
@@ -153,7 +155,7 @@ func (p *Page) info() *PageInfo {
 }
 
 // Page is Collection.Page without models.
-func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error) {
+func (s *Store) Page(ctx context.Context, t *record.Type, args *PageArgs) (*Page, error) {
 	op, p, err := s.paging(ctx, args.First, args.After, args.Last, args.Before)
 	if err != nil {
 		return nil, err
@@ -169,15 +171,15 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	var list lister = s.engine
 	beyond := s.beyond
 	if args.Tag != nil {
-		beyond = func(context.Context, *Type, driver.Instant) error { return nil } // tagged versions are not pruned
+		beyond = func(context.Context, *record.Type, driver.Instant) error { return nil } // tagged versions are not pruned
 		if args.AsOf != nil {
-			return nil, errorf(CodeAmbiguousVersion, "asOf and tag are both given: name the versions by one of them")
+			return nil, fault.Errorf(fault.CodeAmbiguousVersion, "asOf and tag are both given: name the versions by one of them")
 		}
 		name, list = name+"@"+*args.Tag, &tagged{s, t, *args.Tag}
 	}
-	first := t.firstCopied(q.Order)
+	first := firstCopied(t, q.Order)
 	if first != nil && args.Tag != nil {
-		return nil, badInput("orderBy[0]: %s is copied from other documents, which are as of one instant only in lists without a tag: sort by another field", first.Name)
+		return nil, fault.BadInput("orderBy[0]: %s is copied from other documents, which are as of one instant only in lists without a tag: sort by another field", first.Name)
 	}
 	hash := sync.OnceValue(func() string { return argsHash(name, args.Where, args.OrderBy) })
 	after, before, at, err := p.places(hash, q.At, args.AsOf != nil, driver.Forever, keyKinds, q.Order)
@@ -191,13 +193,13 @@ func (s *Store) Page(ctx context.Context, t *Type, args *PageArgs) (*Page, error
 	if err := s.settled(ctx, op, q.At); err != nil {
 		return nil, err
 	}
-	meeting := func(of *Type, f driver.Filter, most int) ([]driver.Value, error) {
+	meeting := func(of *record.Type, f driver.Filter, most int) ([]driver.Value, error) {
 		return s.meeting(ctx, of, q.At, f, most)
 	}
 	if args.Tag != nil {
 		meeting = nil
 	}
-	if q.Filter, err = t.filter(args.Where, meeting); err != nil {
+	if q.Filter, err = filterOf(t, args.Where, meeting); err != nil {
 		return nil, err
 	}
 	if args.Only != nil {
@@ -362,7 +364,7 @@ func (p paging) places(hash func() string, at driver.Instant, pinned bool, lates
 		}
 		seen, place, err = decodeCursor(arg, *cursor, hash(), kinds, order)
 		if err == nil && (pinned && seen != at || seen > latest) {
-			err = badInput("%s: the cursor belongs to a list read at %s, not at %s", arg, seen, at)
+			err = fault.BadInput("%s: the cursor belongs to a list read at %s, not at %s", arg, seen, at)
 		}
 		at, pinned = seen, true
 		return place
@@ -392,13 +394,13 @@ func decodeCursor(arg, cursor, hash string, kinds []driver.Kind, order []driver.
 		err = dec.Decode(&parts)
 	}
 	if err != nil || len(parts) < 3 {
-		return 0, nil, badInput("%s: %s is not a cursor; take one from an edge or from pageInfo", arg, quoteShort(cursor))
+		return 0, nil, fault.BadInput("%s: %s is not a cursor; take one from an edge or from pageInfo", arg, fault.QuoteShort(cursor))
 	}
 	if v, ok := parts[0].(json.Number); !ok || v != "1" {
-		return 0, nil, badInput("%s: the cursor is of another version of the server; begin again without it", arg)
+		return 0, nil, fault.BadInput("%s: the cursor is of another version of the server; begin again without it", arg)
 	}
 	if parts[1] != hash {
-		return 0, nil, badInput("%s: the cursor comes from a list with other arguments; use it with the ones that it was made with", arg)
+		return 0, nil, fault.BadInput("%s: the cursor comes from a list with other arguments; use it with the ones that it was made with", arg)
 	}
 	at, ok := number(parts[2])
 	fits := ok && at >= 1 && len(parts) == 3+len(kinds)+len(order) // nothing is recorded before
@@ -413,7 +415,7 @@ func decodeCursor(arg, cursor, hash string, kinds []driver.Kind, order []driver.
 		}
 	}
 	if !fits {
-		return 0, nil, badInput("%s: %s is not a cursor of this list", arg, quoteShort(cursor))
+		return 0, nil, fault.BadInput("%s: %s is not a cursor of this list", arg, fault.QuoteShort(cursor))
 	}
 	return driver.Instant(at), place, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 func keysOf(nodes []*project) []string {
@@ -205,7 +206,7 @@ func TestPageRefuses(t *testing.T) {
 		first, last *int
 		after       *string
 		asOf        *driver.Instant
-		code        storage.Code
+		code        fault.Code
 		want        string
 	}{
 		{name: "both", first: ptr(1), last: ptr(1), want: "first and last are both given"},
@@ -218,7 +219,7 @@ func TestPageRefuses(t *testing.T) {
 		{name: "another list's", after: cursor, where: where, want: "other arguments"},
 		{name: "another order's", after: cursor, order: []*storage.OrderInput{{Field: "name"}}, want: "other arguments"},
 		{name: "another instant's", after: cursor, asOf: &at, want: "belongs to a list read at"},
-		{name: "from the future", after: crafted(`9000000000000000,"a"`), code: storage.CodeAsOfInFuture, want: "in the future"},
+		{name: "from the future", after: crafted(`9000000000000000,"a"`), code: fault.CodeAsOfInFuture, want: "in the future"},
 		{name: "place of another kind", after: crafted(`5,17`), want: "not a cursor of this list"},
 		{name: "too many places", after: crafted(`5,"a",1`), want: "not a cursor of this list"},
 		{name: "unknown order", order: []*storage.OrderInput{{Field: "tags"}}, want: "cannot be sorted by"},
@@ -231,7 +232,7 @@ func TestPageRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := e.projects.Page(ctx, tt.where, tt.order, tt.first, tt.after, tt.last, nil, tt.asOf, nil)
 			if tt.code == "" {
-				tt.code = storage.CodeBadUserInput
+				tt.code = fault.CodeBadUserInput
 			}
 			wantError(t, err, tt.code, tt.want)
 		})
@@ -359,7 +360,7 @@ func TestWhereRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.want, func(t *testing.T) {
 			_, err := e.projects.Page(e.begin(), tt.where, nil, nil, nil, nil, nil, nil, nil)
-			wantError(t, err, storage.CodeBadUserInput, tt.want)
+			wantError(t, err, fault.CodeBadUserInput, tt.want)
 		})
 	}
 }

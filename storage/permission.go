@@ -9,8 +9,10 @@ import (
 
 	"github.com/asof/asof/internal/rule"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // guard is an engine as somebody sees it who may not read and write everything: the actor of
@@ -30,11 +32,11 @@ type guard struct {
 
 // protected is a type with rules.
 type protected struct {
-	t       *Type
-	rule    rule.Expr  // of rows; nil: none
-	needs   []string   // the stored names of what it looks at
-	fields  []*Field   // those with rules
-	writers [][]string // who writes has a role of each list that is not nil
+	t       *record.Type
+	rule    rule.Expr       // of rows; nil: none
+	needs   []string        // the stored names of what it looks at
+	fields  []*record.Field // those with rules
+	writers [][]string      // who writes has a role of each list that is not nil
 }
 
 // trustedKey is the key of contexts of what the program reads for itself.
@@ -44,12 +46,12 @@ type trustedKey struct{}
 func trusted(ctx context.Context) context.Context { return context.WithValue(ctx, trustedKey{}, true) }
 
 // protect puts a guard in front of an engine, if any type has rules.
-func protect(engine driver.Engine, types []*Type) (driver.Engine, *guard, error) {
+func protect(engine driver.Engine, types []*record.Type) (driver.Engine, *guard, error) {
 	g := &guard{Engine: engine, types: map[string]*protected{}}
 	for _, t := range types {
 		p := &protected{t: t, writers: [][]string{t.Auth.Read, t.Auth.Write}}
-		for i := range t.object.Fields {
-			if f := &t.object.Fields[i]; f.Auth.Read != nil || f.Auth.Write != nil {
+		for i := range t.Object().Fields {
+			if f := &t.Object().Fields[i]; f.Auth.Read != nil || f.Auth.Write != nil {
 				p.fields = append(p.fields, f)
 			}
 		}
@@ -60,10 +62,10 @@ func protect(engine driver.Engine, types []*Type) (driver.Engine, *guard, error)
 		}
 		if a := t.Auth; p.fields != nil || p.rule != nil || a.Read != nil || a.Write != nil || a.History != nil {
 			g.types[t.Collection] = p
-			g.types[t.tags.Collection] = &protected{t: t.tags, writers: p.writers}
-			author := &t.drafts.object.Fields[draftAuthor] // a draft is its author's copy, whatever rules say of the document
-			g.types[t.drafts.Collection] = &protected{
-				t: t.drafts, needs: []string{author.Stored}, writers: p.writers,
+			g.types[t.Tags.Collection] = &protected{t: t.Tags, writers: p.writers}
+			author := &t.Drafts.Object().Fields[record.DraftAuthor] // a draft is its author's copy, whatever rules say of the document
+			g.types[t.Drafts.Collection] = &protected{
+				t: t.Drafts, needs: []string{author.Stored}, writers: p.writers,
 				rule: rule.Compare{Op: rule.Equal, A: rule.Value{Field: author.Name}, B: rule.Value{Claim: "sub"}},
 			}
 		}
@@ -178,8 +180,8 @@ func (g *guard) changed(ctx context.Context, v *driver.Version) ([]string, error
 		}
 	}
 	var all []string
-	for i := range w.t.object.Fields {
-		if name := w.t.object.Fields[i].Stored; !slices.Contains(w.hidden, name) {
+	for i := range w.t.Object().Fields {
+		if name := w.t.Object().Fields[i].Stored; !slices.Contains(w.hidden, name) {
 			all = append(all, name)
 		}
 	}
@@ -214,7 +216,9 @@ func (w *view) looksAt(fields []string) []string {
 	return append(slices.Clip(fields), w.needs...)
 }
 
-func forbidden(format string, args ...any) error { return errorf(CodeForbidden, format, args...) }
+func forbidden(format string, args ...any) error {
+	return fault.Errorf(fault.CodeForbidden, format, args...)
+}
 
 func (w *view) noPast() error {
 	return forbidden("the past of %s may be read by others only: leave out asOf and version, and ask for no histories, changes and differences", w.t.Name)
@@ -318,7 +322,7 @@ func (w *view) query(ctx context.Context, q *driver.Query) (*driver.Query, error
 	}
 	for _, f := range looks {
 		if len(f.Path) > 0 && slices.Contains(w.hidden, f.Path[0]) {
-			return nil, forbidden("%s.%s may be read by others only, so that it can be neither a condition nor an order: leave it out of where and orderBy", w.t.Name, w.t.object.Fields[w.t.object.storedAs(f.Path[0])].Name)
+			return nil, forbidden("%s.%s may be read by others only, so that it can be neither a condition nor an order: leave it out of where and orderBy", w.t.Name, w.t.Object().Fields[w.t.Object().StoredAs(f.Path[0])].Name)
 		}
 	}
 	asked := *q
@@ -397,21 +401,21 @@ func (g *guard) arrived(ctx context.Context, v *driver.Version, failed error) (*
 }
 
 // maySeePast reports whether the context's actor may read the past of a type.
-func (g *guard) maySeePast(ctx context.Context, t *Type) bool {
+func (g *guard) maySeePast(ctx context.Context, t *record.Type) bool {
 	w := g.view(ctx, t.Collection)
 	return w == nil || w.past
 }
 
 // seesAll reports whether the context's actor may read all documents of a type, in the past too.
-func (g *guard) seesAll(ctx context.Context, t *Type) bool {
+func (g *guard) seesAll(ctx context.Context, t *record.Type) bool {
 	w := g.view(ctx, t.Collection)
 	return w == nil || w.past && w.rows == nil && len(w.hidden) == 0
 }
 
 // mayPage reports whether the context's actor may read the past of a type, and of those that
 // it copies from.
-func (g *guard) mayPage(ctx context.Context, t *Type) bool {
-	return g.maySeePast(ctx, t) && !slices.ContainsFunc(t.copies, func(c Copy) bool { return !g.maySeePast(ctx, c.Of) })
+func (g *guard) mayPage(ctx context.Context, t *record.Type) bool {
+	return g.maySeePast(ctx, t) && !slices.ContainsFunc(t.Copied(), func(c record.Copy) bool { return !g.maySeePast(ctx, c.Of) })
 }
 
 // show returns a version of a log as it may be read; nil where it is left out. Beside an error it is what that
@@ -482,7 +486,7 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 	if before != nil && !before.Deleted {
 		old = before.Data
 		if w.rows != nil && !holds(w.rows, nil, old) {
-			return forbidden("the %s with the key %s may be written by others only: use the credentials of somebody who may", w.t.Name, quoteShort(write.Key))
+			return forbidden("the %s with the key %s may be written by others only: use the credentials of somebody who may", w.t.Name, fault.QuoteShort(write.Key))
 		}
 	}
 	if write.Deleted || write.Expected == 0 && old != nil { // the engine says that it is there
@@ -490,11 +494,11 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 	}
 	for _, f := range w.fields {
 		path := []string{f.Stored}
-		is, was := valueAt(write.Data, path), valueAt(old, path)
+		is, was := rawjson.Find(write.Data, path), rawjson.Find(old, path)
 		switch reads := w.actor.hasAny(f.Auth.Read); {
 		case reads && w.actor.hasAny(f.Auth.Write):
 		case is == nil && !reads:
-			write.Data = setAt(write.Data, path, was)
+			write.Data = rawjson.Set(write.Data, path, was)
 		case !reads || (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was): // where it cannot be read, also what is there: that it is would be told
 			return forbidden("%s.%s may be written by others only: leave it as it is, or use credentials that have a role for it", w.t.Name, f.Name)
 		}

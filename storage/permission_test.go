@@ -12,6 +12,8 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // by begins an operation of somebody with roles and claims.
@@ -102,7 +104,7 @@ func TestRules(t *testing.T) {
 func ruled(t *testing.T) *env {
 	t.Helper()
 	types := fixtureTypes()
-	types[0].Auth = storage.Auth{Rows: `description = $sub or "editor" in $roles`, Write: []string{"writer", "editor"}}
+	types[0].Auth = record.Auth{Rows: `description = $sub or "editor" in $roles`, Write: []string{"writer", "editor"}}
 	types[0].Fields[fStars].Auth.Write = []string{"editor"}
 	types[0].Fields[fPrice].Auth.Read = []string{"editor"}
 	types[1].Auth.History = []string{"editor"}
@@ -124,7 +126,7 @@ func (k knowing) Remembered(ctx context.Context, collection, key string, number 
 // the document as it is.
 func TestPastOfWhatIsHidden(t *testing.T) {
 	types := fixtureTypes()
-	types[0].Auth = storage.Auth{Rows: `description = $sub`, History: []string{"editor"}}
+	types[0].Auth = record.Auth{Rows: `description = $sub`, History: []string{"editor"}}
 	e := newEnvOf(t, types, nil)
 	for _, key := range []string{"hidden", "shown"} {
 		for _, owner := range []string{"bob", "ada", "bob", map[string]string{"hidden": "bob", "shown": "ada"}[key]} {
@@ -135,7 +137,7 @@ func TestPastOfWhatIsHidden(t *testing.T) {
 		for key, wanted := range map[string]bool{"hidden": false, "shown": true} {
 			p, err := e.projects.Get(e.by("ada", nil), key, nil, &n)
 			if wanted {
-				wantError(t, err, storage.CodeForbidden, "the past of Project")
+				wantError(t, err, fault.CodeForbidden, "the past of Project")
 			} else if p != nil || err != nil {
 				t.Errorf("version %d of what is hidden: %v, %v", n, p, err)
 			}
@@ -151,7 +153,7 @@ func TestPastOfWhatIsHidden(t *testing.T) {
 // that is hidden tells what that holds.
 func TestChangedSinceWhatIsHidden(t *testing.T) {
 	types := fixtureTypes()
-	types[0].Auth = storage.Auth{Rows: `description = $sub`}
+	types[0].Auth = record.Auth{Rows: `description = $sub`}
 	types[0].Fields[fPrice].Auth.Read = []string{"editor"}
 	e := newEnvOf(t, types, nil)
 	for i, data := range []string{`"A","description":"ada"`, `"B","description":"bob"`, `"B","description":"ada"`, `"B","description":"ada","stargazers_count":1`} {
@@ -243,7 +245,7 @@ func TestWritesNeedPermission(t *testing.T) {
 	}
 	refused := func(err error, parts ...string) {
 		t.Helper()
-		wantError(t, err, storage.CodeForbidden, parts...)
+		wantError(t, err, fault.CodeForbidden, parts...)
 	}
 	refused(create(e.by("ada", nil), "a", with(object{"description": "ada"})), "documents of Project may be written by others only")
 	refused(create(ada(), "a", with(object{"description": "bob"})), "could not read it afterwards")
@@ -403,7 +405,7 @@ func TestWatchesNeedPermission(t *testing.T) {
 		t.Errorf("the same event has %d identities, the beginning %d, and is told in two ways", len(firsts), len(places))
 	}
 	for _, err := range e.follow(storage.WithActor(t.Context(), ada), storage.WatchQuery{Types: []string{"Tag"}}) {
-		wantError(t, err, storage.CodeForbidden, "the past of Tag")
+		wantError(t, err, fault.CodeForbidden, "the past of Tag")
 	}
 }
 
@@ -433,7 +435,7 @@ func TestDraftsNeedPermission(t *testing.T) {
 		return e.projects.ApproveDraft(ctx, storage.ApproveDraftInput{Draft: own.ID()})
 	}
 	_, err := approve(e.by("ada", nil))
-	wantError(t, err, storage.CodeForbidden, "may be written by others only")
+	wantError(t, err, fault.CodeForbidden, "may be written by others only")
 	if _, ok := must(approve(ada()))(t).(*storage.Success[*project]); !ok {
 		t.Error("the draft was not approved")
 	}
@@ -489,5 +491,5 @@ func TestPagesWithoutThePast(t *testing.T) {
 	}
 	at := e.clock.advance(0) - 1_500_000
 	_, err := e.tags.Page(e.as("ada"), nil, nil, nil, nil, nil, nil, &at, nil)
-	wantError(t, err, storage.CodeForbidden, "the past of Tag")
+	wantError(t, err, fault.CodeForbidden, "the past of Tag")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 func TestAsOfIsInclusive(t *testing.T) {
@@ -50,15 +51,15 @@ func TestTimeArguments(t *testing.T) {
 	future := at + driver.Instant(time.Hour.Microseconds())
 	ctx := e.begin()
 	_, err := e.projects.Get(ctx, "a", &at, ptr(1))
-	wantError(t, err, storage.CodeAmbiguousVersion)
+	wantError(t, err, fault.CodeAmbiguousVersion)
 	_, err = e.projects.Get(ctx, "a", &future, nil)
-	wantError(t, err, storage.CodeAsOfInFuture, future.String(), "server's time is 2026-01-01T00:00:03Z")
+	wantError(t, err, fault.CodeAsOfInFuture, future.String(), "server's time is 2026-01-01T00:00:03Z")
 	_, err = e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, &future, nil)
-	wantError(t, err, storage.CodeAsOfInFuture)
+	wantError(t, err, fault.CodeAsOfInFuture)
 	_, err = e.projects.Get(ctx, "a", nil, ptr(3))
-	wantError(t, err, storage.CodeVersionNotFound, `Project "a" has no version 3`, "1 to 2")
+	wantError(t, err, fault.CodeVersionNotFound, `Project "a" has no version 3`, "1 to 2")
 	_, err = e.projects.Get(ctx, "a", nil, ptr(0))
-	wantError(t, err, storage.CodeBadUserInput, "version 0")
+	wantError(t, err, fault.CodeBadUserInput, "version 0")
 	for _, key := range []string{"nobody", "", strings.Repeat("x", 600), "\xff"} {
 		if d := must(e.projects.Get(ctx, key, nil, ptr(1)))(t); d != nil {
 			t.Errorf("key %q exists", key)
@@ -75,12 +76,12 @@ func TestOneInstantForAnOperation(t *testing.T) {
 	e.load("software", "b", `{"name":"new"}`)
 	// What was recorded after the operation began has no number yet.
 	_, err := e.projects.Get(ctx, "a", nil, ptr(2))
-	wantError(t, err, storage.CodeVersionNotFound, "1 to 1")
+	wantError(t, err, fault.CodeVersionNotFound, "1 to 1")
 	_, bad, err := e.store.Nodes(ctx, []string{"Project:a@2"})
 	if err != nil || len(bad) != 1 {
 		t.Fatalf("%v, %v", bad, err)
 	}
-	wantError(t, bad[0].Err, storage.CodeVersionNotFound, "1 to 1")
+	wantError(t, bad[0].Err, fault.CodeVersionNotFound, "1 to 1")
 	// Another root field's asOf does not leak into this one.
 	must(e.projects.Get(ctx, "a", &first, nil))(t)
 	read := func(d *project) string {
@@ -161,12 +162,12 @@ func TestIDs(t *testing.T) {
 	if len(bad) != 1+len(malformed) || bad[0].Index != 2 {
 		t.Fatalf("errors %v", bad)
 	}
-	wantError(t, bad[0].Err, storage.CodeVersionNotFound, "1 to 2")
+	wantError(t, bad[0].Err, fault.CodeVersionNotFound, "1 to 2")
 	for i, id := range malformed {
 		_, err := e.store.Node(ctx, id)
-		wantError(t, err, storage.CodeBadUserInput)
+		wantError(t, err, fault.CodeBadUserInput)
 		b := bad[1+i]
-		if wantError(t, b.Err, storage.CodeBadUserInput); b.Index != len(ids)-len(malformed)+i || b.Err.Error() != err.Error() {
+		if wantError(t, b.Err, fault.CodeBadUserInput); b.Index != len(ids)-len(malformed)+i || b.Err.Error() != err.Error() {
 			t.Errorf("%s: %+v, want what node says: %v", id, b, err)
 		}
 	}
@@ -273,7 +274,7 @@ func TestOldVersionsUnderTheSchema(t *testing.T) {
 		{read(d.RefKeys(fTags)), []string{"the number 2", "; declare tags: [JSON], or JSON"}},
 		{read(d.Objects(fReleases)), []string{`the string "x"`, "; declare releases: [JSON], or JSON"}},
 	} {
-		wantError(t, tt.err, storage.CodeInternal, tt.want...)
+		wantError(t, tt.err, fault.CodeInternal, tt.want...)
 	}
 	if archived := must(b.Bool(fArchived))(t); archived {
 		t.Error("the default does not stand in for null")
@@ -302,7 +303,7 @@ func TestNestedViews(t *testing.T) {
 	}
 	list := must(a.Objects(fReleases))(t)
 	_, err := list[1].OptString(1)
-	wantError(t, err, storage.CodeInternal, "releases.publishedAt", "the number 7")
+	wantError(t, err, fault.CodeInternal, "releases.publishedAt", "the number 7")
 	if raw := must(a.JSON(fHistory))(t); string(raw) != `{"a":[1,2]}` {
 		t.Errorf("json %s", raw)
 	}

@@ -6,18 +6,20 @@ import (
 
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // restoration is the mutation of Restore.
-func (s *Store) restoration(t *Type, in *RestoreInput) (*mutation, error) {
+func (s *Store) restoration(t *record.Type, in *RestoreInput) (*mutation, error) {
 	m := &mutation{t: t, key: in.Key, expected: in.ExpectedVersion, message: in.Message, clientMutationID: in.ClientMutationID, tombstone: true}
 	if err := m.checkExpected(); err != nil {
 		return m, err
 	}
 	if in.To == nil {
-		return m, badInput("input.to: name the version to restore by its number (version) or by an instant (asOf)")
+		return m, fault.BadInput("input.to: name the version to restore by its number (version) or by an instant (asOf)")
 	}
 	m.next = func(ctx context.Context, op *operation, cur *driver.Version) (*driver.Write, error) {
 		return s.restored(ctx, op, t, in, cur)
@@ -27,24 +29,24 @@ func (s *Store) restoration(t *Type, in *RestoreInput) (*mutation, error) {
 
 // restored returns what writes the state of an earlier version after cur, which is the
 // expected one; nil where that would change nothing.
-func (s *Store) restored(ctx context.Context, op *operation, t *Type, in *RestoreInput, cur *driver.Version) (*driver.Write, error) {
+func (s *Store) restored(ctx context.Context, op *operation, t *record.Type, in *RestoreInput, cur *driver.Version) (*driver.Write, error) {
 	target, err := s.referred(ctx, op, op.now(cur), t, in.Key, "input.to", *in.To)
 	if err != nil {
 		return nil, err
 	}
 	if target.Deleted {
-		return nil, badInput("input.to: %s %q did not exist in version %d, which is a deletion; to delete it again, use delete%s", t.Name, in.Key, target.Number, t.Name)
+		return nil, fault.BadInput("input.to: %s %q did not exist in version %d, which is a deletion; to delete it again, use delete%s", t.Name, in.Key, target.Number, t.Name)
 	}
 	switch erasing, err := s.isErasing(ctx, op.now(cur), target, cur.Number); {
 	case err != nil:
 		return nil, err
 	case erasing:
-		return nil, errorf(CodeUnavailable, "something of version %d of %s %q is being erased; nothing was written; try again in a minute", target.Number, t.Name, in.Key)
+		return nil, fault.Errorf(fault.CodeUnavailable, "something of version %d of %s %q is being erased; nothing was written; try again in a minute", target.Number, t.Name, in.Key)
 	}
 	data := target.Data
 	if in.Paths != nil {
 		if cur.Deleted {
-			return nil, badInput("input.paths: %s %q is deleted: restore the whole document, without paths", t.Name, in.Key)
+			return nil, fault.BadInput("input.paths: %s %q is deleted: restore the whole document, without paths", t.Name, in.Key)
 		}
 		if data, err = restorePaths(t, cur.Data, target.Data, in.Paths); err != nil {
 			return nil, err
@@ -56,14 +58,14 @@ func (s *Store) restored(ctx context.Context, op *operation, t *Type, in *Restor
 			return nil, err
 		}
 	}
-	if err := t.restorable(was, target, data, in.Paths != nil, cur.Deleted); err != nil {
+	if err := restorable(t, was, target, data, in.Paths != nil, cur.Deleted); err != nil {
 		return nil, err
 	}
 	if why := s.tooLarge(data); why != "" {
-		return nil, badInput("input.to: %s", why)
+		return nil, fault.BadInput("input.to: %s", why)
 	}
 	if _, erased := rawjson.HideErased(data); erased {
-		return nil, badInput("input.to: something of version %d of %s %q was erased; restore what is left of it, with paths", target.Number, t.Name, in.Key)
+		return nil, fault.BadInput("input.to: something of version %d of %s %q was erased; restore what is left of it, with paths", target.Number, t.Name, in.Key)
 	}
 	changed := normal.Changed(dataOf(cur), data)
 	if len(changed) == 0 && !cur.Deleted {
@@ -75,10 +77,10 @@ func (s *Store) restored(ctx context.Context, op *operation, t *Type, in *Restor
 // restorable refuses what would make a document unreadable in a place where it is
 // not now, or was not until it was deleted: states of the past need not fit today's
 // schema.
-func (t *Type) restorable(was, target *driver.Version, data []byte, parts, deleted bool) error {
-	found, err := t.newMismatches(dataOf(was), data)
+func restorable(t *record.Type, was, target *driver.Version, data []byte, parts, deleted bool) error {
+	found, err := t.NewMismatches(dataOf(was), data)
 	if err != nil {
-		return &Error{Code: CodeInternal, Message: "internal error", Cause: err}
+		return &fault.Error{Code: fault.CodeInternal, Message: "internal error", Cause: err}
 	}
 	if len(found) == 0 {
 		return nil
@@ -90,7 +92,7 @@ func (t *Type) restorable(was, target *driver.Version, data []byte, parts, delet
 	case deleted:
 		instead = "create the document again, with values that fit"
 	}
-	return badInput("%s: what version %d of %s %q held could not be read under today's schema: %v; %s, or declare the field otherwise",
+	return fault.BadInput("%s: what version %d of %s %q held could not be read under today's schema: %v; %s, or declare the field otherwise",
 		arg, target.Number, t.Name, target.Key, found[0], instead)
 }
 
@@ -100,43 +102,43 @@ const maxRestored = 64 << 20
 
 // restorePaths returns the current document with the values at the paths taken
 // from an earlier state; what was not there then is removed.
-func restorePaths(t *Type, now, then []byte, paths []string) ([]byte, error) {
+func restorePaths(t *record.Type, now, then []byte, paths []string) ([]byte, error) {
 	if len(paths) == 0 {
-		return nil, badInput("input.paths: name at least one path, or leave paths out to restore the whole document")
+		return nil, fault.BadInput("input.paths: name at least one path, or leave paths out to restore the whole document")
 	}
 	if most := max(maxRestored/(len(now)+len(then)), 1); len(paths) > most {
-		return nil, badInput("input.paths: %d paths are given; of a document of this size at most %d can be restored at once: name what they lie in, or restore them one part after the other", len(paths), most)
+		return nil, fault.BadInput("input.paths: %d paths are given; of a document of this size at most %d can be restored at once: name what they lie in, or restore them one part after the other", len(paths), most)
 	}
 	for i, path := range paths {
 		arg := "input.paths[" + strconv.Itoa(i) + "]"
 		names, ok := diff.Split(path)
 		if !ok || len(names) == 0 {
-			return nil, badInput("%s: %s is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", arg, quoteShort(path))
+			return nil, fault.BadInput("%s: %s is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", arg, fault.QuoteShort(path))
 		}
-		stored, f, err := t.storedPath(arg, path, names)
+		stored, f, err := storedPath(t, arg, path, names)
 		if err != nil {
 			return nil, err
 		}
 		if err := containers(t, arg, path, stored, names, now, then); err != nil {
 			return nil, err
 		}
-		value := valueAt(then, stored)
-		if f == nil && value == nil && valueAt(now, stored) == nil {
-			return nil, badInput("%s: there is nothing at %s, neither then nor now", arg, path)
+		value := rawjson.Find(then, stored)
+		if f == nil && value == nil && rawjson.Find(now, stored) == nil {
+			return nil, fault.BadInput("%s: there is nothing at %s, neither then nor now", arg, path)
 		}
 		if rawjson.IsNull(value) && f != nil && f.NonNull && f.Default == nil && (!f.List || value != nil) {
-			return nil, badInput("%s: %s had no value then, and it is declared %s", arg, path, f.typeName(true))
+			return nil, fault.BadInput("%s: %s had no value then, and it is declared %s", arg, path, f.TypeName(true))
 		}
-		now = setAt(now, stored, value)
+		now = rawjson.Set(now, stored, value)
 	}
 	return now, nil
 }
 
 // storedPath translates a path of GraphQL names. The field is that of its last
 // name, nil below a JSON value.
-func (t *Type) storedPath(arg, path string, names []string) ([]string, *Field, error) {
-	o := t.object
-	var f *Field
+func storedPath(t *record.Type, arg, path string, names []string) ([]string, *record.Field, error) {
+	o := t.Object()
+	var f *record.Field
 	stored := make([]string, 0, len(names))
 	for i, name := range names {
 		if o == nil { // inside a JSON value
@@ -144,8 +146,8 @@ func (t *Type) storedPath(arg, path string, names []string) ([]string, *Field, e
 			f = nil
 			continue
 		}
-		if f = o.field(name); f == nil {
-			return nil, nil, badInput("%s: %s has no field %s", arg, o.Name, quoteShort(name))
+		if f = o.Field(name); f == nil {
+			return nil, nil, fault.BadInput("%s: %s has no field %s", arg, o.Name, fault.QuoteShort(name))
 		}
 		stored = append(stored, f.Stored)
 		if i == len(names)-1 {
@@ -153,13 +155,13 @@ func (t *Type) storedPath(arg, path string, names []string) ([]string, *Field, e
 		}
 		switch {
 		case f.List:
-			return nil, nil, badInput("%s: %s lies in a list; name the whole list, %s", arg, path, listPath(names[:i+1]))
-		case f.Kind == KindObject:
+			return nil, nil, fault.BadInput("%s: %s lies in a list; name the whole list, %s", arg, path, listPath(names[:i+1]))
+		case f.Kind == record.KindObject:
 			o = f.Object
-		case f.Kind == KindJSON:
+		case f.Kind == record.KindJSON:
 			o = nil
 		default:
-			return nil, nil, badInput("%s: %s has nothing inside", arg, listPath(names[:i+1]))
+			return nil, nil, fault.BadInput("%s: %s has nothing inside", arg, listPath(names[:i+1]))
 		}
 	}
 	return stored, f, nil
@@ -168,26 +170,26 @@ func (t *Type) storedPath(arg, path string, names []string) ([]string, *Field, e
 // containers checks what a path leads through, in both states. Inside JSON
 // values the schema does not tell. A list is restored as a whole, as places in
 // it mean something else after each change, and so is what was of another kind.
-func containers(t *Type, arg, path string, stored, names []string, states ...[]byte) error {
+func containers(t *record.Type, arg, path string, stored, names []string, states ...[]byte) error {
 	for _, state := range states {
-		o := t.object
+		o := t.Object()
 		for i := range len(stored) - 1 {
-			var f *Field
+			var f *record.Field
 			if o != nil {
-				f = &o.Fields[o.storedAs(stored[i])]
+				f = &o.Fields[o.StoredAs(stored[i])]
 				o = f.Object
 			}
-			state = valueAt(state, stored[i:i+1])
+			state = rawjson.Find(state, stored[i:i+1])
 			here := listPath(names[:i+1])
 			switch {
 			case state == nil:
 			case f != nil && rawjson.IsNull(state): // as if it were not there
 			case rawjson.Erased(state):
-				return badInput("%s: %s was erased, so nothing inside it can be restored", arg, here)
+				return fault.BadInput("%s: %s was erased, so nothing inside it can be restored", arg, here)
 			case state[0] == '[':
-				return badInput("%s: %s lies in a list; name the whole list, %s", arg, path, here)
+				return fault.BadInput("%s: %s lies in a list; name the whole list, %s", arg, path, here)
 			case state[0] != '{':
-				return badInput("%s: %s was not an object in both versions, so nothing inside it can be restored; restore the whole of %s", arg, here, here)
+				return fault.BadInput("%s: %s was not an object in both versions, so nothing inside it can be restored; restore the whole of %s", arg, here, here)
 			}
 			if state == nil || rawjson.IsNull(state) {
 				break
@@ -203,44 +205,4 @@ func listPath(names []string) string {
 		path = diff.Join(path, n)
 	}
 	return path
-}
-
-// setAt returns an object with the value at a path replaced, or removed for nil.
-// Objects on the way are made where they are missing.
-func setAt(object []byte, names []string, value []byte) []byte {
-	if len(object) == 0 || object[0] != '{' {
-		if value == nil {
-			return object
-		}
-		object = []byte("{}")
-	}
-	if len(names) > 1 {
-		inner := valueAt(object, names[:1])
-		if value = setAt(inner, names[1:], value); value == nil {
-			return object
-		}
-	}
-	out := append(make([]byte, 0, len(object)+len(value)+len(names[0])+4), '{')
-	done := false
-	member := func(name string, raw []byte) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(rawjson.AppendString(out, name), ':'), raw...)
-	}
-	rawjson.Members(object, func(n []byte, start, end int) bool {
-		name := rawjson.Name(n)
-		switch {
-		case name != names[0]:
-			member(name, object[start:end])
-		case value != nil:
-			member(name, value)
-		}
-		done = done || name == names[0]
-		return true
-	})
-	if !done && value != nil {
-		member(names[0], value)
-	}
-	return append(out, '}')
 }

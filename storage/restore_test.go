@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/fault"
 )
 
 // The places in a JSON value are checked against both states: the schema does
@@ -46,7 +47,7 @@ func TestRestoreInsideJSONValues(t *testing.T) {
 			Key: "a", ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(1)}, Paths: []string{tt.path},
 		})
 		if tt.bad != "" {
-			wantError(t, err, storage.CodeBadUserInput, "input.paths[0]: ", tt.bad)
+			wantError(t, err, fault.CodeBadUserInput, "input.paths[0]: ", tt.bad)
 			continue
 		}
 		if s := asSuccess(t, res, err); !s.Changed {
@@ -76,7 +77,7 @@ func TestRestoreOfManyPaths(t *testing.T) {
 				Key: key, ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(1)}, Paths: slices.Repeat([]string{"/websiteUrl"}, tt.paths),
 			})
 			if tt.refused {
-				wantError(t, err, storage.CodeBadUserInput, "input.paths: 2000 paths are given; of a document of this size at most 33 ")
+				wantError(t, err, fault.CodeBadUserInput, "input.paths: 2000 paths are given; of a document of this size at most 33 ")
 				continue
 			}
 			if s, ok := res.(*storage.Success[*project]); err != nil || ok && !s.Changed {
@@ -114,7 +115,7 @@ func TestRestoreKeepsTheDocumentReadable(t *testing.T) {
 				Key: "a", ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(1)}, Paths: tt.paths,
 			})
 			if tt.bad != nil {
-				wantError(t, err, storage.CodeBadUserInput, tt.bad...)
+				wantError(t, err, fault.CodeBadUserInput, tt.bad...)
 				return
 			}
 			if s := asSuccess(t, res, err); !s.Changed || s.Version != 3 {
@@ -131,7 +132,7 @@ func TestRestoreOfWorseThanWasDeleted(t *testing.T) {
 		e.load("software", "a", data)
 	}
 	_, err := e.projects.Restore(e.begin(), storage.RestoreInput{Key: "a", ExpectedVersion: 3, To: &storage.VersionRef{Version: ptr(1)}})
-	wantError(t, err, storage.CodeBadUserInput, "input.to: ", "name: expected String!", "create the document again")
+	wantError(t, err, fault.CodeBadUserInput, "input.to: ", "name: expected String!", "create the document again")
 	res, err := e.projects.Restore(e.begin(), storage.RestoreInput{Key: "a", ExpectedVersion: 3, To: &storage.VersionRef{Version: ptr(2)}})
 	if s := asSuccess(t, res, err); !s.Changed || s.Version != 4 {
 		t.Errorf("%+v", s)
@@ -159,6 +160,6 @@ func TestListsThatAreTooLong(t *testing.T) {
 	}
 	for _, paths := range [][]string{nil, {"/commitHistory"}} {
 		_, err := e.projects.Restore(ctx, storage.RestoreInput{Key: "a", ExpectedVersion: 3, To: &storage.VersionRef{Version: ptr(1)}, Paths: paths})
-		wantError(t, err, storage.CodeBadUserInput, "the lists would have 3000")
+		wantError(t, err, fault.CodeBadUserInput, "the lists would have 3000")
 	}
 }

@@ -6,67 +6,28 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
-
-// Keep says which versions of a type's documents are kept: a version stays while either
-// wants it, and in any case as long as it is the document's last one, and for Grace after
-// that. The zero Keep keeps all.
-//
-// What is pruned keeps its number, its time and its hash, about 100 bytes: so numbers do
-// not shift, and whoever reads at it is told. Lists as of an instant are exact from the
-// type's horizon on, which is raised before anything is pruned, and looked at after a list
-// was read; so neither waits for the other.
-type Keep struct {
-	Versions int    // the last ones of each document; 0: not by number
-	For      Period // those that were current within it; zero: not by time
-}
-
-// Period is a time in calendar units, in UTC.
-type Period struct {
-	Years, Months, Days int
-	Time                time.Duration
-}
-
-// before is the instant that lies a period before another one; 0 where that is before 1970.
-// A month that lacks the day counts from its last one, so that later instants have later ones.
-func (p Period) before(at driver.Instant) driver.Instant {
-	now := at.Time()
-	t := now.AddDate(-p.Years, -p.Months, 0)
-	if t.Day() != now.Day() {
-		t = t.AddDate(0, 0, -t.Day())
-	}
-	t = t.AddDate(0, 0, -p.Days).Add(-p.Time)
-	if t.Year() < 1970 { // an Instant may be too small for it
-		return 0
-	}
-	return driver.InstantOf(t)
-}
-
-// Grace is how long a version stays after it was superseded, whatever Keep says: no operation
-// takes as long, so that nothing is pruned which one has seen.
-const Grace = time.Hour
-
-func graceBefore(at driver.Instant) driver.Instant { return at - driver.Instant(Grace.Microseconds()) }
 
 // recent reports whether nothing is pruned that was there at an instant, for what began at
 // another one. Half of Grace is for how long that takes.
 func recent(at, began driver.Instant) bool {
-	return at >= began-driver.Instant((Grace/2).Microseconds())
+	return at >= began-driver.Instant((record.Grace/2).Microseconds())
 }
 
 // RetentionCollection is where is kept how far types are pruned, a document for each collection,
 // and what is being erased.
 const RetentionCollection = "asof_retention"
 
-func retentionType() *Type {
-	t := &Type{Name: "Retention", Collection: RetentionCollection}
+func retentionType() *record.Type {
+	t := &record.Type{Name: "Retention", Collection: RetentionCollection}
 	for _, name := range []string{"horizon", "byTime", "byNumber", "byTag", "loaded", "keep", "erase"} { // see retention and erasure
-		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
+		t.Fields = append(t.Fields, record.Field{Name: name, Kind: record.KindJSON})
 	}
 	return t
 }
@@ -83,13 +44,13 @@ type retention struct {
 	ByTag *driver.LogPosition `json:"byTag,omitempty"`
 	// Loaded is the last load before that, and Keep what the type kept.
 	Loaded driver.Instant `json:"loaded,omitempty"`
-	Keep   Keep           `json:"keep"`
+	Keep   record.Keep    `json:"keep"`
 
 	stored *driver.Version // that holds it; nil: there is none
 	ahead  bool            // of what is stored
 }
 
-func (s *Store) retention(ctx context.Context, t *Type) (r retention, err error) {
+func (s *Store) retention(ctx context.Context, t *record.Type) (r retention, err error) {
 	vs, err := s.all.Get(ctx, RetentionCollection, []driver.Ref{{Key: t.Collection, At: latest}}, nil)
 	if err == nil && live(vs[0]) {
 		r.stored, err = vs[0], json.Unmarshal(vs[0].Data, &r)
@@ -98,14 +59,14 @@ func (s *Store) retention(ctx context.Context, t *Type) (r retention, err error)
 }
 
 // HorizonOf returns the least instant at which lists of a type are exact; 0 where all are.
-func (s *Store) HorizonOf(ctx context.Context, t *Type) (driver.Instant, error) {
+func (s *Store) HorizonOf(ctx context.Context, t *record.Type) (driver.Instant, error) {
 	r, err := s.retention(ctx, t)
 	return r.Horizon, err
 }
 
 // prunes reports whether versions of a type may have been pruned: it does not keep all, or
 // did not, see LearnPruned.
-func (s *Store) prunes(t *Type) bool {
+func (s *Store) prunes(t *record.Type) bool {
 	if t.Keep != nil {
 		return true
 	}
@@ -130,7 +91,7 @@ func (s *Store) LearnPruned(ctx context.Context) error {
 
 // beyond refuses a list that was read at an instant of which a part is pruned. It is called
 // after the list was read.
-func (s *Store) beyond(ctx context.Context, t *Type, at driver.Instant) error {
+func (s *Store) beyond(ctx context.Context, t *record.Type, at driver.Instant) error {
 	op, err := s.operation(ctx)
 	if err != nil || !s.prunes(t) || recent(at, op.begin) {
 		return err
@@ -139,18 +100,18 @@ func (s *Store) beyond(ctx context.Context, t *Type, at driver.Instant) error {
 	if err != nil || at >= horizon {
 		return err
 	}
-	e := errorf(CodeHistoryPruned, "%s as of %s are not all there any more: the past of %s is complete from %s on", t.Plural, at, t.Name, horizon)
+	e := fault.Errorf(fault.CodeHistoryPruned, "%s as of %s are not all there any more: the past of %s is complete from %s on", t.Plural, at, t.Name, horizon)
 	e.Earliest = horizon
 	return e
 }
 
 // pruned is the error of reading a version that is not there any more.
-func (s *Store) pruned(ctx context.Context, t *Type, v *driver.Version) error {
+func (s *Store) pruned(ctx context.Context, t *record.Type, v *driver.Version) error {
 	earliest, err := s.earliest(ctx, t, v.Key)
 	if err != nil {
 		return err
 	}
-	e := errorf(CodeHistoryPruned, "version %d of %s %q, of %s, was pruned: the document's past is complete from %s on", v.Number, t.Name, v.Key, v.RecordedAt, earliest)
+	e := fault.Errorf(fault.CodeHistoryPruned, "version %d of %s %q, of %s, was pruned: the document's past is complete from %s on", v.Number, t.Name, v.Key, v.RecordedAt, earliest)
 	e.Earliest = earliest
 	return e
 }
@@ -172,7 +133,7 @@ func IsPruned(d *Document) bool { return d != nil && d.v != nil && d.v.Op == dri
 
 // earliest returns the least instant from which on the past of a document is complete; 0 where
 // nothing of it was pruned.
-func (s *Store) earliest(ctx context.Context, t *Type, key string) (driver.Instant, error) {
+func (s *Store) earliest(ctx context.Context, t *record.Type, key string) (driver.Instant, error) {
 	v, err := s.lastPruned(ctx, t, key, 0)
 	if err != nil || v == nil {
 		return 0, err
@@ -181,7 +142,7 @@ func (s *Store) earliest(ctx context.Context, t *Type, key string) (driver.Insta
 }
 
 // lastPruned returns the last version before a number that was pruned; nil where none was.
-func (s *Store) lastPruned(ctx context.Context, t *Type, key string, before int64) (*driver.Version, error) {
+func (s *Store) lastPruned(ctx context.Context, t *record.Type, key string, before int64) (*driver.Version, error) {
 	if !s.prunes(t) {
 		return nil, nil
 	}
@@ -197,7 +158,7 @@ func (s *Store) lastPruned(ctx context.Context, t *Type, key string, before int6
 
 // afterPruned returns the first version of those before a number, and with it, that are there
 // without a gap; nil where nothing was pruned.
-func (s *Store) afterPruned(ctx context.Context, t *Type, key string, number int64) (*driver.Version, error) {
+func (s *Store) afterPruned(ctx context.Context, t *record.Type, key string, number int64) (*driver.Version, error) {
 	v, err := s.lastPruned(ctx, t, key, number)
 	if err != nil || v == nil {
 		return nil, err
@@ -207,7 +168,7 @@ func (s *Store) afterPruned(ctx context.Context, t *Type, key string, number int
 
 // complete refuses a history that begins at an instant after which some of it was pruned: of
 // a document, or, where the key is empty, of all of a type. It is called after it was read.
-func (s *Store) complete(ctx context.Context, t *Type, key string, begins driver.Instant) error {
+func (s *Store) complete(ctx context.Context, t *record.Type, key string, begins driver.Instant) error {
 	if t == nil || !s.prunes(t) {
 		return nil
 	}
@@ -221,7 +182,7 @@ func (s *Store) complete(ctx context.Context, t *Type, key string, begins driver
 	if err != nil || begins >= earliest {
 		return err
 	}
-	e := errorf(CodeHistoryPruned, "of the history of %s, what is before %s was pruned", of, earliest)
+	e := fault.Errorf(fault.CodeHistoryPruned, "of the history of %s, what is before %s was pruned", of, earliest)
 	e.Earliest = earliest
 	return e
 }
@@ -263,7 +224,7 @@ type Pruner struct {
 	Rest func()
 
 	store *Store
-	t     *Type
+	t     *record.Type
 	dry   bool
 	retention
 	known map[driver.Ref]bool // of a dry run: what was counted
@@ -271,7 +232,7 @@ type Pruner struct {
 
 // NewPruner returns what prunes a type, or, where dry, counts what it would. Nil for a type
 // that keeps all.
-func (s *Store) NewPruner(t *Type, dry bool) *Pruner {
+func (s *Store) NewPruner(t *record.Type, dry bool) *Pruner {
 	if t.Keep == nil {
 		return nil
 	}
@@ -327,17 +288,17 @@ func (p *Pruner) Step(ctx context.Context) (done Pruned, err error) {
 	if loaded > p.Loaded || p.Keep != *p.t.Keep { // all is looked at again
 		p.Loaded, p.Keep, p.ByTime, p.ByNumber = loaded, *p.t.Keep, nil, nil
 	}
-	keep, grace := p.t.Keep, graceBefore(now)
+	keep, grace := p.t.Keep, record.GraceBefore(now)
 	for _, scan := range []struct {
 		on    bool
-		of    *Type
+		of    *record.Type
 		place **driver.LogPosition
 		until driver.Instant
 		back  int64
 	}{
-		{keep.For != Period{}, p.t, &p.ByTime, min(grace, keep.For.before(now)), 1},
+		{keep.For != record.Period{}, p.t, &p.ByTime, min(grace, keep.For.Before(now)), 1},
 		{keep.Versions > 0, p.t, &p.ByNumber, grace, int64(keep.Versions)},
-		{true, p.t.tags, &p.ByTag, grace, 1},
+		{true, p.t.Tags, &p.ByTag, grace, 1},
 	} {
 		if !scan.on {
 			continue
@@ -357,7 +318,7 @@ func (p *Pruner) Step(ctx context.Context) (done Pruned, err error) {
 		if n == 0 {
 			continue
 		}
-		if scan.of == p.t.tags {
+		if scan.of == p.t.Tags {
 			if due, err = p.store.released(ctx, p.t, due); err != nil {
 				return Pruned{}, err
 			}
@@ -389,7 +350,7 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 		n := len(due[key])
 		last := vs[n]
 		for i, v := range vs[:n] {
-			if v != nil && v.Op != driver.OpPruned && !p.known[due[key][i]] && p.t.Keep.lets(v, last, now) {
+			if v != nil && v.Op != driver.OpPruned && !p.known[due[key][i]] && p.t.Keep.Lets(v, last, now) {
 				found = append(found, v)
 			}
 		}
@@ -454,18 +415,11 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 	return done, nil
 }
 
-// lets reports whether nothing keeps a version, of a document with a last one.
-func (k *Keep) lets(v, last *driver.Version, now driver.Instant) bool {
-	return v.Number < last.Number && v.SupersededAt <= graceBefore(now) &&
-		(k.Versions == 0 || v.Number <= last.Number-int64(k.Versions)) &&
-		(k.For == Period{} || v.SupersededAt <= k.For.before(now))
-}
-
 // note stores how far the type is pruned, if nobody else has meanwhile.
-func (s *Store) note(ctx context.Context, t *Type, r *retention) error {
+func (s *Store) note(ctx context.Context, t *record.Type, r *retention) error {
 	v, err := s.noteOwn(ctx, RetentionCollection, t.Collection, r.stored, r)
 	if isConflict(err) {
-		return &Error{Code: CodeUnavailable, Message: "another process prunes " + t.Name + " at the same time", Cause: err}
+		return &fault.Error{Code: fault.CodeUnavailable, Message: "another process prunes " + t.Name + " at the same time", Cause: err}
 	}
 	if err == nil {
 		r.stored, r.ahead = v, false
@@ -489,18 +443,6 @@ func (s *Store) raiseHorizons(ctx context.Context, horizons map[string]driver.In
 			return err
 		}
 		s.pruning.Store(collection, true)
-	}
-	return nil
-}
-
-// check refuses a Keep that keeps nothing, or makes no sense.
-func (k *Keep) check() error {
-	if k == nil {
-		return nil
-	}
-	p := k.For
-	if k.Versions < 0 || min(p.Years, p.Months, p.Days, int(p.Time)) < 0 || *k == (Keep{}) {
-		return fmt.Errorf("keeps %d versions and those of %+v: at least one version, or some time, must be kept", k.Versions, p)
 	}
 	return nil
 }

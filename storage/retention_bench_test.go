@@ -10,6 +10,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -18,7 +19,7 @@ import (
 // as a part of those that the other one does.
 func BenchmarkWhilePruning(b *testing.B) {
 	const documents, versions, turn = 4000, 40, 2 * time.Second
-	open := func(keep *storage.Keep) (*storage.Store, *storage.Collection[*project]) {
+	open := func(keep *record.Keep) (*storage.Store, *storage.Collection[*project]) {
 		types := keepTypes(keep)
 		engine, err := sqlitestore.Open(b.Context(), filepath.Join(b.TempDir(), "asof.db"), sqlitestore.Options{Collections: storage.CollectionsOf(types), Clock: time.Now})
 		if err != nil {
@@ -54,7 +55,7 @@ func BenchmarkWhilePruning(b *testing.B) {
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			pruned, prunedDocs := open(&storage.Keep{Versions: 10})
+			pruned, prunedDocs := open(&record.Keep{Versions: 10})
 			_, plainDocs := open(nil)
 			pruner := pruned.NewPruner(pruned.Types()[0], false)
 			for begun := false; !begun; {

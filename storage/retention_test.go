@@ -10,10 +10,12 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // keepTypes is the fixture's types with a Keep of the projects.
-func keepTypes(k *storage.Keep) []*storage.Type {
+func keepTypes(k *record.Keep) []*record.Type {
 	types := fixtureTypes()
 	types[0].Keep = k
 	return types
@@ -37,11 +39,11 @@ func pruneAll(t *testing.T, e *env, dry bool) (n int) {
 // earliestOf returns the instant that HISTORY_PRUNED tells; 0 for no error.
 func earliestOf(t *testing.T, err error) driver.Instant {
 	t.Helper()
-	var e *storage.Error
+	var e *fault.Error
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &e) && e.Code == storage.CodeHistoryPruned && e.Earliest > 0:
+	case errors.As(err, &e) && e.Code == fault.CodeHistoryPruned && e.Earliest > 0:
 		return e.Earliest
 	}
 	t.Fatalf("got %v, want HISTORY_PRUNED with the earliest instant", err)
@@ -51,12 +53,12 @@ func earliestOf(t *testing.T, err error) driver.Instant {
 // A store that prunes answers as one that does not, or says that the past was pruned: never
 // anything else, and never of what has to be kept.
 func TestRetention(t *testing.T) {
-	for name, keep := range map[string]*storage.Keep{
+	for name, keep := range map[string]*record.Keep{
 		"by number":           {Versions: 3},
 		"the last one":        {Versions: 1},
-		"by time":             {For: storage.Period{Days: 2}},
-		"by number and time":  {Versions: 2, For: storage.Period{Days: 1, Time: 6 * time.Hour}},
-		"by calendar":         {For: storage.Period{Months: 1}},
+		"by time":             {For: record.Period{Days: 2}},
+		"by number and time":  {Versions: 2, For: record.Period{Days: 1, Time: 6 * time.Hour}},
+		"by calendar":         {For: record.Period{Months: 1}},
 		"more than there are": {Versions: 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,8 +88,8 @@ func TestRetention(t *testing.T) {
 			pruned := 0
 			for range 4 {
 				write(40)
-				e.clock.advance(storage.Grace)
-				twin.clock.advance(storage.Grace)
+				e.clock.advance(record.Grace)
+				twin.clock.advance(record.Grace)
 				due := pruneAll(t, e, true)
 				n := pruneAll(t, e, false)
 				if n != due {
@@ -107,7 +109,7 @@ func TestRetention(t *testing.T) {
 }
 
 // compare compares every way to read with a store that keeps all.
-func (e *env) compare(t *testing.T, twin *env, keep *storage.Keep, keys []string, versions map[string][]driver.Instant, times []driver.Instant) {
+func (e *env) compare(t *testing.T, twin *env, keep *record.Keep, keys []string, versions map[string][]driver.Instant, times []driver.Instant) {
 	t.Helper()
 	ctx, all := e.begin(), twin.begin()
 	now, _ := storage.InstantOf(ctx)
@@ -120,7 +122,7 @@ func (e *env) compare(t *testing.T, twin *env, keep *storage.Keep, keys []string
 		superseded := of[n].Time()
 		from := now.Time().AddDate(0, -keep.For.Months, -keep.For.Days).Add(-keep.For.Time)
 		return keep.Versions > 0 && n > len(of)-keep.Versions ||
-			keep.For != (storage.Period{}) && superseded.After(from)
+			keep.For != (record.Period{}) && superseded.After(from)
 	}
 	horizon := driver.Instant(0)
 	for _, key := range keys {
@@ -253,12 +255,12 @@ func sameDocument(a, b *storage.Document) bool {
 
 // A watch that begins where versions were pruned is told to begin anew.
 func TestWatchOfThePruned(t *testing.T) {
-	e := newEnvOf(t, keepTypes(&storage.Keep{Versions: 1}), nil)
+	e := newEnvOf(t, keepTypes(&record.Keep{Versions: 1}), nil)
 	first := e.load("software", "a", `{"name":"1","tags":[]}`)
 	for i := range 5 {
 		e.load("software", "a", fmt.Sprintf(`{"name":"%d","tags":[]}`, i))
 	}
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	if n := pruneAll(t, e, false); n != 5 {
 		t.Fatalf("%d were pruned", n)
 	}
@@ -282,7 +284,7 @@ func TestWatchOfThePruned(t *testing.T) {
 // What is loaded into the past is pruned as what was there, and what is due in a step that two
 // make at once is pruned by one.
 func TestPrunedAgain(t *testing.T) {
-	e := newEnvOf(t, keepTypes(&storage.Keep{For: storage.Period{Days: 1}}), nil)
+	e := newEnvOf(t, keepTypes(&record.Keep{For: record.Period{Days: 1}}), nil)
 	e.load("software", "a", `{"name":"1","tags":[]}`)
 	e.load("software", "a", `{"name":"2","tags":[]}`)
 	e.clock.advance(48 * time.Hour)
@@ -321,17 +323,17 @@ func TestPrunedAgain(t *testing.T) {
 	if n := pruneAll(t, e, false); n != 0 {
 		t.Errorf("%d were pruned again", n)
 	}
-	if _, err := storage.New(e.engine, keepTypes(&storage.Keep{})); err == nil {
+	if _, err := storage.New(e.engine, keepTypes(&record.Keep{})); err == nil {
 		t.Error("a type that keeps nothing is accepted")
 	}
 }
 
 // A version stays for an hour after it was superseded, whatever is declared.
 func TestGrace(t *testing.T) {
-	e := newEnvOf(t, keepTypes(&storage.Keep{Versions: 1}), nil)
+	e := newEnvOf(t, keepTypes(&record.Keep{Versions: 1}), nil)
 	e.load("software", "a", `{"name":"1","tags":[]}`)
 	e.load("software", "a", `{"name":"2","tags":[]}`)
-	e.clock.advance(storage.Grace - time.Minute)
+	e.clock.advance(record.Grace - time.Minute)
 	e.load("software", "a", `{"name":"3","tags":[]}`)
 	for i, want := range []int{0, 1, 1, 0} {
 		if n := pruneAll(t, e, false); n != want {
@@ -344,7 +346,7 @@ func TestGrace(t *testing.T) {
 // A period that begins before all times keeps all.
 func TestKeptForEver(t *testing.T) {
 	for _, years := range []int{2000, 300_000, 1_000_000} {
-		e := newEnvOf(t, keepTypes(&storage.Keep{For: storage.Period{Years: years}}), nil)
+		e := newEnvOf(t, keepTypes(&record.Keep{For: record.Period{Years: years}}), nil)
 		e.load("software", "a", `{"name":"1","tags":[]}`)
 		e.load("software", "a", `{"name":"2","tags":[]}`)
 		e.clock.advance(48 * time.Hour)
@@ -356,16 +358,16 @@ func TestKeptForEver(t *testing.T) {
 
 // What another declaration has kept is pruned, and what one has pruned is missed under any other.
 func TestKeepChanges(t *testing.T) {
-	e := newEnvOf(t, keepTypes(&storage.Keep{Versions: 4}), nil)
+	e := newEnvOf(t, keepTypes(&record.Keep{Versions: 4}), nil)
 	begin := e.load("software", "a", `{"name":"0","tags":[]}`)
 	for i := range 5 {
 		e.load("software", "a", fmt.Sprintf(`{"name":"%d","tags":[]}`, i))
 	}
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	for _, c := range []struct {
-		keep *storage.Keep
+		keep *record.Keep
 		want int
-	}{{&storage.Keep{Versions: 4}, 2}, {&storage.Keep{Versions: 2}, 2}, {&storage.Keep{For: storage.Period{Time: time.Hour}}, 1}} {
+	}{{&record.Keep{Versions: 4}, 2}, {&record.Keep{Versions: 2}, 2}, {&record.Keep{For: record.Period{Time: time.Hour}}, 1}} {
 		e.open(keepTypes(c.keep))
 		if n := pruneAll(t, e, false); n != c.want {
 			t.Errorf("%+v prunes %d versions, want %d", c.keep, n, c.want)
@@ -390,7 +392,7 @@ func TestKeepChanges(t *testing.T) {
 }
 
 // open has the store opened with other types.
-func (e *env) open(types []*storage.Type) {
+func (e *env) open(types []*record.Type) {
 	e.t.Helper()
 	store, err := storage.New(e.engine, types)
 	if err != nil {
@@ -401,11 +403,11 @@ func (e *env) open(types []*storage.Type) {
 
 // Who expects a version that was pruned gets a conflict.
 func TestConflictWithThePruned(t *testing.T) {
-	e := newEnvOf(t, keepTypes(&storage.Keep{Versions: 2}), nil)
+	e := newEnvOf(t, keepTypes(&record.Keep{Versions: 2}), nil)
 	for i := range 4 {
 		e.load("software", "a", fmt.Sprintf(`{"name":"%d","tags":[]}`, i))
 	}
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	if n := pruneAll(t, e, false); n != 2 {
 		t.Fatalf("%d were pruned", n)
 	}
@@ -423,7 +425,7 @@ func TestConflictWithThePruned(t *testing.T) {
 
 // A document of which only pruned versions are loaded as yet is hidden where a rule hides some.
 func TestOnlyThePrunedIsLoaded(t *testing.T) {
-	types := keepTypes(&storage.Keep{Versions: 1})
+	types := keepTypes(&record.Keep{Versions: 1})
 	types[0].Auth.Rows = "description = $sub"
 	e := newEnvOf(t, types, nil)
 	at := e.clock.advance(time.Second)
@@ -438,7 +440,7 @@ func TestOnlyThePrunedIsLoaded(t *testing.T) {
 // What is pruned while an operation, or a watch, goes on is not left out.
 func TestPrunedMeanwhile(t *testing.T) {
 	prepare := func() (e *env, times []driver.Instant) {
-		e = newEnvOf(t, keepTypes(&storage.Keep{Versions: 1}), nil)
+		e = newEnvOf(t, keepTypes(&record.Keep{Versions: 1}), nil)
 		e.create("a", object{"name": "0"})
 		for i := range 5 {
 			times = append(times, e.get("a").VersionInfo().RecordedAt())
@@ -476,7 +478,7 @@ func TestPrunedMeanwhile(t *testing.T) {
 
 	e, times := prepare()
 	w := watch(e, storage.WatchQuery{Since: &times[0]})
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	prune(e, 5)
 	resync(next(w, 10))
 
@@ -490,13 +492,13 @@ func TestPrunedMeanwhile(t *testing.T) {
 	if err := next(w, 1); err != nil {
 		t.Fatal(err)
 	}
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	prune(e, 5)
 	resync(next(w, 10))
 
 	e, times = prepare()
 	at := times[4] // of the version before the last one
-	e.clock.advance(storage.Grace - 10*time.Second)
+	e.clock.advance(record.Grace - 10*time.Second)
 	ctx := e.begin()
 	e.clock.advance(time.Minute)
 	prune(e, 5)
@@ -529,7 +531,7 @@ func TestThePrunedIsLoaded(t *testing.T) {
 			for batch := range slices.Chunk(lines, 2/of.batches) {
 				must(e.store.Load(t.Context(), batch))(t)
 			}
-			e.clock.advance(2 * storage.Grace)
+			e.clock.advance(2 * record.Grace)
 			for _, reopened := range []bool{false, true} {
 				if reopened {
 					e.open(fixtureTypes())

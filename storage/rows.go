@@ -6,6 +6,7 @@ import (
 	"github.com/asof/asof/internal/rule"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // parse reads the rule of a type, which must fit its fields.
@@ -15,14 +16,14 @@ func (p *protected) parse() error {
 		return err
 	}
 	err = rule.Check(e, func(name string) (rule.Kind, bool, bool) {
-		f := p.t.object.field(name)
+		f := p.t.Object().Field(name)
 		if f == nil {
 			return "", false, false
 		}
 		p.needs = append(p.needs, f.Stored)
 		kinds := map[driver.Kind]rule.Kind{driver.KindString: rule.Text, driver.KindInt: rule.Number, driver.KindBool: rule.Truth}
-		kind, ok := kinds[f.driverKind()]
-		if !ok || f.List && f.Default != nil || f.Kind == KindObject || f.Kind == KindJSON {
+		kind, ok := kinds[f.DriverKind()]
+		if !ok || f.List && f.Default != nil || f.Kind == record.KindObject || f.Kind == record.KindJSON {
 			kind = rule.Other
 		}
 		return kind, f.List, true
@@ -97,8 +98,8 @@ func (p *protected) condition(a *Actor, e rule.Expr, not bool) driver.Filter {
 			if name == "" {
 				continue
 			}
-			path := []string{p.t.object.field(name).Stored}
-			if holds(f, nil, setAt(nil, path, rawjson.AppendErased(nil, 1, 1))) {
+			path := []string{p.t.Object().Field(name).Stored}
+			if holds(f, nil, rawjson.Set(nil, path, rawjson.AppendErased(nil, 1, 1))) {
 				f = driver.And{f, driver.Not{Filter: driver.Present{Field: driver.Field{Path: append(path, rawjson.ErasedMember)}}}}
 			}
 		}
@@ -127,8 +128,8 @@ func (p *protected) comparison(a *Actor, c rule.Compare) driver.Filter {
 		}
 		return driver.Or{}
 	}
-	f := p.t.object.field(of.Field)
-	field := driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
+	f := p.t.Object().Field(of.Field)
+	field := driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
 	switch {
 	case with.Claim == "" && with.Literal == nil:
 		null, _ := isNull(f, field, true, "")
@@ -211,7 +212,7 @@ func holdsUntil(over func() bool, f driver.Filter, v *driver.Version, data []byt
 		if f.Meta != driver.MetaNone {
 			return v.Meta(f.Meta)
 		}
-		return sortValue(f.Kind, &Field{Kind: KindDate}, valueAt(data, f.Path))
+		return sortValue(f.Kind, &record.Field{Kind: record.KindDate}, rawjson.Find(data, f.Path))
 	}
 	switch f := f.(type) {
 	case driver.And:
@@ -221,7 +222,7 @@ func holdsUntil(over func() bool, f driver.Filter, v *driver.Version, data []byt
 	case driver.Not:
 		return fails(f.Filter)
 	case driver.Present:
-		raw := valueAt(data, f.Field.Path)
+		raw := rawjson.Find(data, f.Field.Path)
 		if f.Field.Kind == driver.KindObject {
 			return len(raw) > 0 && raw[0] == '{'
 		}
@@ -234,7 +235,7 @@ func holdsUntil(over func() bool, f driver.Filter, v *driver.Version, data []byt
 		return meets(value(f.Field), f)
 	case driver.Any:
 		found := false
-		list := valueAt(data, f.Field.Path)
+		list := rawjson.Find(data, f.Field.Path)
 		rawjson.Elements(list, func(start, end int) bool {
 			found = f.Filter == nil || holdsUntil(over, f.Filter, v, list[start:end])
 			return !found && !over()

@@ -11,7 +11,9 @@ import (
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -25,10 +27,10 @@ const (
 	rewrittenType = "rewritten " // and the collection
 )
 
-func schemaType() *Type {
-	t := &Type{Name: SchemaCollection, Collection: SchemaCollection}
+func schemaType() *record.Type {
+	t := &record.Type{Name: SchemaCollection, Collection: SchemaCollection}
 	for _, name := range []string{"sdl", "schema", "loaded"} { // see schemaNote
-		t.Fields = append(t.Fields, Field{Name: name, Kind: KindJSON})
+		t.Fields = append(t.Fields, record.Field{Name: name, Kind: record.KindJSON})
 	}
 	return t
 }
@@ -128,7 +130,7 @@ const maxRewrites = 10
 // Rewrite writes the current documents of a type in today's form, where they have another one, as new
 // versions, and returns how many it wrote. When it has succeeded, filters and orders of reads from then on
 // are the engine's again. It can be repeated, and several may run at once.
-func (s *Store) Rewrite(ctx context.Context, t *Type) (written int, err error) {
+func (s *Store) Rewrite(ctx context.Context, t *record.Type) (written int, err error) {
 	if s.migrating.types[t.Collection] == nil {
 		return 0, nil
 	}
@@ -145,11 +147,11 @@ func (s *Store) Rewrite(ctx context.Context, t *Type) (written int, err error) {
 			return written, s.noteRewritten(ctx, t, loaded)
 		}
 	}
-	return written, errorf(CodeUnavailable, "others write %s in an earlier form all the time: end the servers that have an earlier schema, and begin again", t.Plural)
+	return written, fault.Errorf(fault.CodeUnavailable, "others write %s in an earlier form all the time: end the servers that have an earlier schema, and begin again", t.Plural)
 }
 
 // noteRewritten notes a new version even where there is one of that schema, as its time tells.
-func (s *Store) noteRewritten(ctx context.Context, t *Type, loaded driver.Instant) error {
+func (s *Store) noteRewritten(ctx context.Context, t *record.Type, loaded driver.Instant) error {
 	key := rewrittenType + t.Collection
 	vs, err := s.all.Get(ctx, SchemaCollection, []driver.Ref{{Key: key, At: latest}}, nil)
 	if err == nil {
@@ -163,7 +165,7 @@ func (s *Store) noteRewritten(ctx context.Context, t *Type, loaded driver.Instan
 
 // rewriteOnce rewrites what is there when it begins, which includes the last load, at loaded. Missed says that another
 // writer was faster, or that a load goes on.
-func (s *Store) rewriteOnce(ctx context.Context, t *Type) (written int, loaded driver.Instant, missed bool, err error) {
+func (s *Store) rewriteOnce(ctx context.Context, t *record.Type) (written int, loaded driver.Instant, missed bool, err error) {
 	now, err := s.all.Now(ctx)
 	if err != nil {
 		return 0, 0, false, err
@@ -202,7 +204,7 @@ func (s *Store) rewriteDocument(ctx context.Context, v *driver.Version) (written
 		return false, err
 	}
 	if m := s.migrating.types[v.Collection]; m.hook != nil { // it is not called for what it made
-		wrong, err := m.Type.unreadable(to.Data)
+		wrong, err := m.Type.Unreadable(to.Data)
 		if err != nil {
 			return false, err
 		}

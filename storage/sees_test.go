@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/fault"
 )
 
 // What follows in a request sees what came before, also what another request
@@ -17,12 +18,12 @@ func TestRestoreSeesWhatTheRequestWrote(t *testing.T) {
 	res, err := e.projects.Update(ctx, storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: object{"name": "B"}})
 	asSuccess(t, res, err)
 	_, err = e.projects.Restore(ctx, storage.RestoreInput{Key: "a", ExpectedVersion: 2, To: &storage.VersionRef{Version: ptr(9)}})
-	wantError(t, err, storage.CodeVersionNotFound, "its versions are 1 to 2")
+	wantError(t, err, fault.CodeVersionNotFound, "its versions are 1 to 2")
 
 	ctx = e.begin()
 	e.update("bob", "a", 2, object{"name": "C"}) // in a request of its own
 	_, err = e.projects.Restore(ctx, storage.RestoreInput{Key: "a", ExpectedVersion: 3, To: &storage.VersionRef{Version: ptr(9)}})
-	wantError(t, err, storage.CodeVersionNotFound, "its versions are 1 to 3")
+	wantError(t, err, fault.CodeVersionNotFound, "its versions are 1 to 3")
 	res, err = e.projects.Restore(ctx, storage.RestoreInput{Key: "a", ExpectedVersion: 3, To: &storage.VersionRef{Version: ptr(3)}})
 	if s := asSuccess(t, res, err); s.Changed || s.Version != 3 {
 		t.Errorf("restoring what is there: %+v", s)
@@ -36,11 +37,11 @@ func TestTimesInTheWrongOrderAreRefused(t *testing.T) {
 	ctx := e.begin()
 	d := must(e.projects.Get(ctx, "a", nil, nil))(t)
 	_, err := e.store.DocumentChangelog(ctx, d.Document, nil, nil, &from, &to, nil, nil, nil, nil)
-	wantError(t, err, storage.CodeBadUserInput, "from: 2026-01-01T00:00:01Z is after to, 2026-01-01T00:00:00.999999Z")
+	wantError(t, err, fault.CodeBadUserInput, "from: 2026-01-01T00:00:01Z is after to, 2026-01-01T00:00:00.999999Z")
 	_, err = e.projects.Versions(ctx, d.Document, &from, &to, nil, nil, nil, nil, nil, nil)
-	wantError(t, err, storage.CodeBadUserInput, "from: ", "is after to")
+	wantError(t, err, fault.CodeBadUserInput, "from: ", "is after to")
 	_, err = e.store.Changelog(ctx, &storage.ChangelogWhere{From: &from, To: &to}, nil, nil, nil, nil)
-	wantError(t, err, storage.CodeBadUserInput, "where.from: ", "is after to")
+	wantError(t, err, fault.CodeBadUserInput, "where.from: ", "is after to")
 	conn := must(e.store.Changelog(ctx, &storage.ChangelogWhere{From: &from, To: &from}, nil, nil, nil, nil))(t)
 	if len(conn.Nodes) != 0 {
 		t.Errorf("nothing lies between a moment and itself, not %v", lines(conn.Nodes))

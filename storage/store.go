@@ -27,6 +27,7 @@ import (
 
 	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // Store gives the documents of an engine their types and their past. Its
@@ -41,9 +42,9 @@ type Store struct {
 	schema       schema
 	rememberer   driver.Rememberer // the engine, or nil
 	maxWrites    int               // that the engine takes in one commit
-	types        []*Type
-	byName       map[string]*Type
-	byCollection map[string]*Type
+	types        []*record.Type
+	byName       map[string]*record.Type
+	byCollection map[string]*record.Type
 	models       map[string]models // by type name
 	limits       Limits
 	log          *slog.Logger
@@ -110,14 +111,14 @@ func WithMigrations(by map[string]Migration) Option { return func(s *Store) { s.
 
 // New makes a store of documents of the given types. It refuses metadata that
 // contradicts itself, and says where.
-func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
+func New(engine driver.Engine, types []*record.Type, opts ...Option) (*Store, error) {
 	own := ownTypes()
-	if err := prepareTypes(append(slices.Clone(types), own...)); err != nil {
+	if err := record.Prepare(append(slices.Clone(types), own...)); err != nil {
 		return nil, err
 	}
 	s := &Store{
 		all: engine, types: types,
-		byName: map[string]*Type{}, byCollection: map[string]*Type{}, models: map[string]models{}, maxWrites: driver.MaxWrites,
+		byName: map[string]*record.Type{}, byCollection: map[string]*record.Type{}, models: map[string]models{}, maxWrites: driver.MaxWrites,
 		comparing: make(chan struct{}, comparedTogether), limits: defaultLimits(), log: slog.New(slog.DiscardHandler),
 		names: actorNames{by: lru.New[string, knownName](namesBytes)}, spent: func(context.Context, float64) bool { return false },
 	}
@@ -140,7 +141,7 @@ func New(engine driver.Engine, types []*Type, opts ...Option) (*Store, error) {
 		if t.Was != "" {
 			s.byName[t.Was] = t
 		}
-		for _, kept := range []*Type{t, t.drafts, t.tags} {
+		for _, kept := range []*record.Type{t, t.Drafts, t.Tags} {
 			s.byCollection[kept.Collection] = kept
 		}
 		NewCollection(s, t, func(d *Document) *Document { return d })
@@ -168,11 +169,11 @@ func (s *Store) putInFront(engine driver.Engine) (err error) {
 func (s *Store) Engine() driver.Engine { return s.all }
 
 // Types are the types of the documents.
-func (s *Store) Types() []*Type { return s.types }
+func (s *Store) Types() []*record.Type { return s.types }
 
 // ByCollection returns the types by the collections that their documents are kept in, with
 // those of drafts, of tags and of what asof notes for itself, which no schema has. It must not be modified.
-func (s *Store) ByCollection() map[string]*Type { return s.byCollection }
+func (s *Store) ByCollection() map[string]*record.Type { return s.byCollection }
 
 // models makes what is shown of the documents of a type, which is not known.
 type models interface {
@@ -186,13 +187,13 @@ func (s *Store) wrapAny(d *Document) AnyDocument { return s.models[d.t.Name].any
 // Collection is the documents of one type, as models of type T.
 type Collection[T AnyDocument] struct {
 	store *Store
-	t     *Type
+	t     *record.Type
 	wrap  func(*Document) T
 }
 
 // NewCollection returns the documents of a type; wrap makes the model of one.
 // It is called while the program is put together, before the store is used.
-func NewCollection[T AnyDocument](s *Store, t *Type, wrap func(*Document) T) *Collection[T] {
+func NewCollection[T AnyDocument](s *Store, t *record.Type, wrap func(*Document) T) *Collection[T] {
 	c := &Collection[T]{store: s, t: t, wrap: wrap}
 	s.models[t.Name] = c
 	return c
@@ -204,7 +205,7 @@ func (c *Collection[T]) any(d *Document) AnyDocument { return c.wrap(d) }
 func (c *Collection[T]) Store() *Store { return c.store }
 
 // Type is the type of the documents.
-func (c *Collection[T]) Type() *Type { return c.t }
+func (c *Collection[T]) Type() *record.Type { return c.t }
 
 // Wrap returns the model of a document; the zero T for nil.
 func (c *Collection[T]) Wrap(d *Document) T {

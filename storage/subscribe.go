@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // Since says where a subscription begins: behind a position or behind an instant.
@@ -140,7 +142,7 @@ func listen[E any](ctx context.Context, s *Store, q WatchQuery, since *Since, f 
 	}
 	sub, ok := ctx.Value(subscriptionKey{}).(*Subscription)
 	if !ok {
-		return nil, badInput("subscriptions are not executed here")
+		return nil, fault.BadInput("subscriptions are not executed here")
 	}
 	switch sub.query = q; {
 	case since == nil:
@@ -149,7 +151,7 @@ func listen[E any](ctx context.Context, s *Store, q WatchQuery, since *Since, f 
 	case since.AsOf != nil && since.Position == nil:
 		sub.query.Since = since.AsOf
 	default:
-		return nil, badInput("since: give position or asOf, one of them")
+		return nil, fault.BadInput("since: give position or asOf, one of them")
 	}
 	return out, nil
 }
@@ -186,15 +188,15 @@ func (s *Store) kindOf(ctx context.Context, e *Event, f driver.Filter) (EventKin
 
 // DocumentChanged resolves a subscription to one document.
 func (c *Collection[T]) DocumentChanged(ctx context.Context, key string, since *Since) (<-chan *DocumentEvent[T], error) {
-	if why := KeyProblem(key); why != "" {
-		return nil, badInput("key: %s is no key of a document: it %s", quoteShort(key), why)
+	if why := record.KeyProblem(key); why != "" {
+		return nil, fault.BadInput("key: %s is no key of a document: it %s", fault.QuoteShort(key), why)
 	}
 	return listen(ctx, c.store, WatchQuery{Types: []string{c.t.Name}, Keys: []string{key}}, since, nil, c.event)
 }
 
 // DocumentsChanged resolves a subscription to the documents that satisfy a condition.
 func (c *Collection[T]) DocumentsChanged(ctx context.Context, where map[string]any, since *Since) (<-chan *DocumentEvent[T], error) {
-	f, err := c.t.filter(where, nil)
+	f, err := filterOf(c.t, where, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +211,7 @@ func (s *Store) Changes(ctx context.Context, where *ChangelogWhere, since *Since
 		where = &ChangelogWhere{}
 	}
 	if where.From != nil || where.To != nil {
-		return nil, badInput("where: from and to do not bound a subscription: say in since where it begins, and end it when you have enough")
+		return nil, fault.BadInput("where: from and to do not bound a subscription: say in since where it begins, and end it when you have enough")
 	}
 	l := &changelog{store: s}
 	none, err := l.where(where)
@@ -217,7 +219,7 @@ func (s *Store) Changes(ctx context.Context, where *ChangelogWhere, since *Since
 		return nil, err
 	}
 	if none {
-		return nil, badInput("where: no change can meet these conditions")
+		return nil, fault.BadInput("where: no change can meet these conditions")
 	}
 	q := WatchQuery{Keys: l.log.Keys, Hints: l.log.Hints}
 	for _, name := range l.log.Collections {

@@ -8,34 +8,13 @@ import (
 	"sync"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // A tag is a document of a collection beside that of its type: it names a version of a
 // document, which is not pruned while the tag is there. Its own history says who has set it,
 // and who has removed it.
-
-// The fields of a tag, by their place.
-const (
-	tagDocument = iota
-	tagName
-	tagVersion
-)
-
-// newTagType returns the type of the tags of a type.
-func newTagType(t *Type) *Type {
-	k := &Type{Name: t.Name + "Tag", Collection: tagCollection(t), Fields: []Field{
-		tagDocument: {Name: "documentKey", Kind: KindID, Indexed: true},
-		tagName:     {Name: "name", Kind: KindString, Indexed: true},
-		tagVersion:  {Name: "number", Kind: KindInt},
-	}}
-	k.drafts, k.tags = k, k // it has none of its own
-	return k
-}
-
-// tagCollection is where the tags of a type are kept.
-func tagCollection(t *Type) string { return t.Collection + tagSuffix }
-
-const tagSuffix = ".tags"
 
 // tagKey is the key of a tag, which is as short for all names and keys of documents.
 func tagKey(key, name string) string {
@@ -49,13 +28,13 @@ var tagNames = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
 type VersionTag struct{ d *Document }
 
 // Name is unique among the tags of the document.
-func (t *VersionTag) Name() (string, error) { return t.d.String(tagName) }
+func (t *VersionTag) Name() (string, error) { return t.d.String(record.TagName) }
 
 // Key is that of the document.
-func (t *VersionTag) Key() (string, error) { return t.d.String(tagDocument) }
+func (t *VersionTag) Key() (string, error) { return t.d.String(record.TagDocument) }
 
 // Version is the number of the version.
-func (t *VersionTag) Version() (int, error) { return t.d.Int(tagVersion) }
+func (t *VersionTag) Version() (int, error) { return t.d.Int(record.TagVersion) }
 
 // Message says why the tag was set; nil for nothing.
 func (t *VersionTag) Message() *string { return optional(t.d.v.Message) }
@@ -100,23 +79,23 @@ func (c *Collection[T]) TagVersion(ctx context.Context, in TagVersionInput) (*Ve
 		return nil, Unwritten(err)
 	}
 	if !tagNames.MatchString(in.Name) {
-		return nil, badInput("input.name: %s is not the name of a tag: that has 1 to 100 characters, each a letter from a to z or A to Z, a digit, or one of . _ -", quoteShort(in.Name))
+		return nil, fault.BadInput("input.name: %s is not the name of a tag: that has 1 to 100 characters, each a letter from a to z or A to Z, a digit, or one of . _ -", fault.QuoteShort(in.Name))
 	}
 	d, err := s.Document(ctx, t, in.Key, nil, &in.Version, []string{})
 	if err != nil {
 		return nil, Unwritten(err)
 	}
 	if d == nil {
-		return nil, errorf(CodeNotFound, "input.key: there is no %s %s in version %d", t.Name, quoteShort(in.Key), in.Version)
+		return nil, fault.Errorf(fault.CodeNotFound, "input.key: there is no %s %s in version %d", t.Name, fault.QuoteShort(in.Key), in.Version)
 	}
-	n, err := s.all.Count(ctx, &driver.Query{Collection: t.tags.Collection, At: latest, Filter: t.tagIs(tagDocument, in.Key)})
+	n, err := s.all.Count(ctx, &driver.Query{Collection: t.Tags.Collection, At: latest, Filter: tagIs(t, record.TagDocument, in.Key)})
 	if err != nil {
 		return nil, Unwritten(fromDriver(ctx, err))
 	}
 	if n >= mostTags {
-		return nil, badInput("input.key: %s %s has %d tags, as many as there may be: remove some first", t.Name, quoteShort(in.Key), n)
+		return nil, fault.BadInput("input.key: %s %s has %d tags, as many as there may be: remove some first", t.Name, fault.QuoteShort(in.Key), n)
 	}
-	m, err := s.creation(t.tags, &CreateInput{
+	m, err := s.creation(t.Tags, &CreateInput{
 		Key: tagKey(in.Key, in.Name), Data: map[string]any{"documentKey": in.Key, "name": in.Name, "number": in.Version}, Message: in.Message,
 	})
 	if err != nil {
@@ -129,7 +108,7 @@ func (c *Collection[T]) TagVersion(ctx context.Context, in TagVersionInput) (*Ve
 	if k := outs[0].conflict; k != nil {
 		tag := &VersionTag{k.current}
 		if tag.ref().Number != int64(in.Version) {
-			return nil, badInput("input.name: the tag %s is on another version of %s %s: to move it, remove it first", in.Name, t.Name, quoteShort(in.Key))
+			return nil, fault.BadInput("input.name: the tag %s is on another version of %s %s: to move it, remove it first", in.Name, t.Name, fault.QuoteShort(in.Key))
 		}
 		return &VersionTagSuccess{tag, false, in.ClientMutationID}, nil
 	}
@@ -145,8 +124,8 @@ func (c *Collection[T]) TagVersion(ctx context.Context, in TagVersionInput) (*Ve
 }
 
 // tagEnd is the mutation that removes a tag.
-func (s *Store) tagEnd(t *Type, tag *driver.Version, message *string) *mutation {
-	m, _ := s.deletion(t.tags, &DeleteInput{Key: tag.Key, ExpectedVersion: int(tag.Number), Message: message})
+func (s *Store) tagEnd(t *record.Type, tag *driver.Version, message *string) *mutation {
+	m, _ := s.deletion(t.Tags, &DeleteInput{Key: tag.Key, ExpectedVersion: int(tag.Number), Message: message})
 	return m
 }
 
@@ -162,7 +141,7 @@ func (c *Collection[T]) UntagVersion(ctx context.Context, in UntagVersionInput) 
 		return nil, err
 	}
 	for {
-		tags, err := s.tags(ctx, c.t, latest, c.t.tagIs(tagDocument, in.Key), c.t.tagIs(tagName, in.Name))
+		tags, err := s.tags(ctx, c.t, latest, tagIs(c.t, record.TagDocument, in.Key), tagIs(c.t, record.TagName, in.Name))
 		if err == nil {
 			tags, err = s.readableTags(ctx, c.t, tags)
 		}
@@ -170,7 +149,7 @@ func (c *Collection[T]) UntagVersion(ctx context.Context, in UntagVersionInput) 
 			return nil, Unwritten(err)
 		}
 		if len(tags) == 0 {
-			return nil, errorf(CodeNotFound, "input.name: %s %s has no tag %s", c.t.Name, quoteShort(in.Key), quoteShort(in.Name))
+			return nil, fault.Errorf(fault.CodeNotFound, "input.name: %s %s has no tag %s", c.t.Name, fault.QuoteShort(in.Key), fault.QuoteShort(in.Name))
 		}
 		outs, err := s.mutate(ctx, op, op.group(), s.tagEnd(c.t, tags[0].d.v, in.Message))
 		switch {
@@ -183,24 +162,24 @@ func (c *Collection[T]) UntagVersion(ctx context.Context, in UntagVersionInput) 
 }
 
 // tagField is a field of the tags of a type, as a condition looks at it.
-func (t *Type) tagField(i int) driver.Field {
-	f := &t.tags.object.Fields[i]
-	return driver.Field{Path: []string{f.Stored}, Kind: f.driverKind()}
+func tagField(t *record.Type, i int) driver.Field {
+	f := &t.Tags.Object().Fields[i]
+	return driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
 }
 
 // tag is the tag that a version of it describes.
-func (s *Store) tag(t *Type, v *driver.Version) *VersionTag {
-	return &VersionTag{s.newDocument(t.tags, v, v.RecordedAt, v.RecordedAt, false)}
+func (s *Store) tag(t *record.Type, v *driver.Version) *VersionTag {
+	return &VersionTag{s.newDocument(t.Tags, v, v.RecordedAt, v.RecordedAt, false)}
 }
 
 // tags returns the tags that meet all of some conditions at an instant, by their names.
-func (s *Store) tags(ctx context.Context, t *Type, at driver.Instant, where ...driver.Filter) ([]*VersionTag, error) {
+func (s *Store) tags(ctx context.Context, t *record.Type, at driver.Instant, where ...driver.Filter) ([]*VersionTag, error) {
 	return s.tagPage(ctx, t, &driver.Query{At: at, Filter: driver.And(where)})
 }
 
 // tagPage returns the tags that a query finds, by their names.
-func (s *Store) tagPage(ctx context.Context, t *Type, q *driver.Query) ([]*VersionTag, error) {
-	q.Collection, q.Order = t.tags.Collection, []driver.Order{{Field: t.tagField(tagName)}}
+func (s *Store) tagPage(ctx context.Context, t *record.Type, q *driver.Query) ([]*VersionTag, error) {
+	q.Collection, q.Order = t.Tags.Collection, []driver.Order{{Field: tagField(t, record.TagName)}}
 	vs, err := s.all.Query(ctx, q)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
@@ -213,8 +192,8 @@ func (s *Store) tagPage(ctx context.Context, t *Type, q *driver.Query) ([]*Versi
 }
 
 // tagIs is the condition that a field of a tag is a value.
-func (t *Type) tagIs(field int, value driver.Value) driver.Filter {
-	return driver.Compare{Field: t.tagField(field), Op: driver.Eq, Value: value}
+func tagIs(t *record.Type, field int, value driver.Value) driver.Filter {
+	return driver.Compare{Field: tagField(t, field), Op: driver.Eq, Value: value}
 }
 
 // ref is the version that the tag is on.
@@ -225,7 +204,7 @@ func (t *VersionTag) ref() driver.Ref {
 }
 
 // versions returns the versions that tags are on; nil for one that may not be read.
-func (s *Store) versions(ctx context.Context, t *Type, tags []*VersionTag, fields []string) ([]*driver.Version, error) {
+func (s *Store) versions(ctx context.Context, t *record.Type, tags []*VersionTag, fields []string) ([]*driver.Version, error) {
 	refs := make([]driver.Ref, len(tags))
 	for i, tag := range tags {
 		refs[i] = tag.ref()
@@ -240,7 +219,7 @@ func (s *Store) versions(ctx context.Context, t *Type, tags []*VersionTag, field
 }
 
 // readableTags are those of some tags that are on versions which may be read.
-func (s *Store) readableTags(ctx context.Context, t *Type, tags []*VersionTag) (readable []*VersionTag, err error) {
+func (s *Store) readableTags(ctx context.Context, t *record.Type, tags []*VersionTag) (readable []*VersionTag, err error) {
 	vs, err := s.versions(ctx, t, tags, []string{})
 	for i, v := range vs {
 		if v != nil {
@@ -253,7 +232,7 @@ func (s *Store) readableTags(ctx context.Context, t *Type, tags []*VersionTag) (
 // Tags are those of all versions of the document, by their names.
 func (h *History[T]) Tags(ctx context.Context) ([]*VersionTag, error) {
 	s := h.Document.store
-	tags, err := s.tags(ctx, h.t, h.seen, h.t.tagIs(tagDocument, h.v.Key))
+	tags, err := s.tags(ctx, h.t, h.seen, tagIs(h.t, record.TagDocument, h.v.Key))
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +243,7 @@ func (h *History[T]) Tags(ctx context.Context) ([]*VersionTag, error) {
 // read, which is shown as one.
 func (i *VersionInfo) Tags(ctx context.Context) ([]*VersionTag, error) {
 	op, ok := ctx.Value(operationKey{}).(*operation)
-	if !ok || i.v.Deleted || i.typ.inDraft(i.v) {
+	if !ok || i.v.Deleted || inDraft(i.typ, i.v) {
 		return nil, nil
 	}
 	tags, err := op.tagsOf(ctx, documentAt{i.typ, i.v.Key, i.seen})()
@@ -273,7 +252,7 @@ func (i *VersionInfo) Tags(ctx context.Context) ([]*VersionTag, error) {
 
 // documentAt is a document as of an instant.
 type documentAt struct {
-	t    *Type
+	t    *record.Type
 	key  string
 	seen driver.Instant
 }
@@ -288,7 +267,7 @@ func (o *operation) tagsOf(ctx context.Context, d documentAt) func() (map[int64]
 	}
 	if o.tags[d] == nil {
 		o.tags[d] = sync.OnceValues(func() (map[int64][]*VersionTag, error) {
-			tags, err := o.store.tags(ctx, d.t, d.seen, d.t.tagIs(tagDocument, d.key))
+			tags, err := o.store.tags(ctx, d.t, d.seen, tagIs(d.t, record.TagDocument, d.key))
 			of := map[int64][]*VersionTag{}
 			for _, tag := range tags {
 				number := tag.ref().Number
@@ -309,7 +288,7 @@ func (c *Collection[T]) State(ctx context.Context, key string, asOf *driver.Inst
 	case draft == nil && tag == nil:
 		return c.Get(ctx, key, asOf, version)
 	case asOf != nil || version != nil || draft != nil && tag != nil:
-		return none, errorf(CodeAmbiguousVersion, "several of asOf, version, draft and tag are given: name the state by one of them")
+		return none, fault.Errorf(fault.CodeAmbiguousVersion, "several of asOf, version, draft and tag are given: name the state by one of them")
 	case draft != nil:
 		found, err := c.Draft(ctx, *draft)
 		if err != nil || found == nil || contentOf(c.t, found.d.v).Key != key {
@@ -321,7 +300,7 @@ func (c *Collection[T]) State(ctx context.Context, key string, asOf *driver.Inst
 	if err != nil {
 		return none, err
 	}
-	v, err := c.store.getOne(ctx, c.t.tags, driver.Ref{Key: tagKey(key, *tag), At: op.now(nil)})
+	v, err := c.store.getOne(ctx, c.t.Tags, driver.Ref{Key: tagKey(key, *tag), At: op.now(nil)})
 	if err != nil || !live(v) {
 		return none, err
 	}
@@ -333,7 +312,7 @@ func (c *Collection[T]) State(ctx context.Context, key string, asOf *driver.Inst
 // takes the place of the engine's list, which has all documents as of one instant.
 type tagged struct {
 	store *Store
-	t     *Type
+	t     *record.Type
 	name  string
 }
 
@@ -350,7 +329,7 @@ func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Versi
 	if _, err := l.store.guard.view(ctx, l.t.Collection).query(ctx, q); err != nil {
 		return nil, err
 	}
-	tags := driver.Query{At: q.At, Filter: l.t.tagIs(tagName, l.name), Limit: taggedTogether}
+	tags := driver.Query{At: q.At, Filter: tagIs(l.t, record.TagName, l.name), Limit: taggedTogether}
 	var found []*driver.Version
 	looked, stop := 0, false
 	over := func() bool { // looks now and then: most conditions take less time than that
@@ -377,7 +356,7 @@ func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Versi
 			}
 		}
 		if len(found) > mostTagged {
-			return nil, errorf(CodeQueryTooComplex, "the list has more than %d %s with the tag %s, the limit of this server: ask for fewer (where), use several tags, or read by key and tag", mostTagged, l.t.Plural, quoteShort(l.name))
+			return nil, fault.Errorf(fault.CodeQueryTooComplex, "the list has more than %d %s with the tag %s, the limit of this server: ask for fewer (where), use several tags, or read by key and tag", mostTagged, l.t.Plural, fault.QuoteShort(l.name))
 		}
 		if len(page) < taggedTogether {
 			return found, ended(ctx)
@@ -398,14 +377,14 @@ func (l *tagged) Query(ctx context.Context, q *driver.Query) ([]*driver.Version,
 	if err != nil {
 		return nil, err
 	}
-	return l.t.page(found, q), nil
+	return pageOf(l.t, found, q), nil
 }
 
 // keeps returns an error if nothing but a tag that was just committed keeps a version. A pruner
 // reads the tags after it has found what nothing keeps: one that has not seen the tag has
 // found before that commit what is found after it here, as time and numbers only grow.
 // So has one whose tag is undone: what another tag keeps has had it for longer than that takes.
-func (s *Store) keeps(ctx context.Context, t *Type, tag, v *driver.Version) error {
+func (s *Store) keeps(ctx context.Context, t *record.Type, tag, v *driver.Version) error {
 	if t.Keep == nil {
 		return nil
 	}
@@ -417,26 +396,26 @@ func (s *Store) keeps(ctx context.Context, t *Type, tag, v *driver.Version) erro
 	switch {
 	case v.Op == driver.OpPruned:
 		return s.pruned(ctx, t, v)
-	case !t.Keep.lets(v, vs[1], tag.RecordedAt):
+	case !t.Keep.Lets(v, vs[1], tag.RecordedAt):
 		return nil
 	}
-	pins, err := s.pinned(ctx, t, graceBefore(tag.RecordedAt), v.Key)
+	pins, err := s.pinned(ctx, t, record.GraceBefore(tag.RecordedAt), v.Key)
 	if err != nil || pins[driver.Ref{Key: v.Key, Number: v.Number}] {
 		return err
 	}
-	e := errorf(CodeHistoryPruned, "version %d of %s %q, of %s, is not kept any more, and is about to be pruned", v.Number, t.Name, v.Key, v.RecordedAt)
+	e := fault.Errorf(fault.CodeHistoryPruned, "version %d of %s %q, of %s, is not kept any more, and is about to be pruned", v.Number, t.Name, v.Key, v.RecordedAt)
 	e.Earliest = v.SupersededAt
 	return e
 }
 
 // pinned are the versions of documents that have tags which were set before an instant, and are
 // there still.
-func (s *Store) pinned(ctx context.Context, t *Type, before driver.Instant, keys ...driver.Value) (map[driver.Ref]bool, error) {
+func (s *Store) pinned(ctx context.Context, t *record.Type, before driver.Instant, keys ...driver.Value) (map[driver.Ref]bool, error) {
 	now, err := s.all.Now(ctx)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
-	tags, err := s.tags(ctx, t, now, driver.In{Field: t.tagField(tagDocument), Values: keys})
+	tags, err := s.tags(ctx, t, now, driver.In{Field: tagField(t, record.TagDocument), Values: keys})
 	pins := map[driver.Ref]bool{}
 	for _, tag := range tags {
 		if tag.TaggedAt() <= before {
@@ -448,12 +427,12 @@ func (s *Store) pinned(ctx context.Context, t *Type, before driver.Instant, keys
 
 // released are the versions that tags were on, by document; those are named by the versions of
 // tags, by the tag's key.
-func (s *Store) released(ctx context.Context, t *Type, of map[string][]driver.Ref) (map[string][]driver.Ref, error) {
+func (s *Store) released(ctx context.Context, t *record.Type, of map[string][]driver.Ref) (map[string][]driver.Ref, error) {
 	var refs []driver.Ref
 	for _, list := range of {
 		refs = append(refs, list...)
 	}
-	vs, err := s.all.Get(ctx, t.tags.Collection, refs, nil)
+	vs, err := s.all.Get(ctx, t.Tags.Collection, refs, nil)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}

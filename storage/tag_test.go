@@ -14,6 +14,8 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 func (e *env) tag(key string, version int, name string) error {
@@ -105,7 +107,7 @@ func TestTags(t *testing.T) {
 	}
 
 	// It does not move, is there once, and can be set anew after it was removed.
-	wantError(t, e.tag("a", 2, "stable"), storage.CodeBadUserInput, "remove it first")
+	wantError(t, e.tag("a", 2, "stable"), fault.CodeBadUserInput, "remove it first")
 	again := must(e.projects.TagVersion(e.as("eve"), storage.TagVersionInput{Key: "a", Version: 1, Name: "stable"}))(t)
 	if again.Changed || again.Tag.TaggedBy().ID != "ann" {
 		t.Errorf("a tag that is there was set by %s, changed: %t", again.Tag.TaggedBy().ID, again.Changed)
@@ -113,7 +115,7 @@ func TestTags(t *testing.T) {
 	if err := e.untag("a", "stable"); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, e.untag("a", "stable"), storage.CodeNotFound, "no tag")
+	wantError(t, e.untag("a", "stable"), fault.CodeNotFound, "no tag")
 	ctx = e.begin()
 	if got := must(e.projects.State(ctx, "a", nil, nil, nil, ptr("stable")))(t); got != nil {
 		t.Errorf("by a tag that was removed: %s", got.ID())
@@ -137,19 +139,19 @@ func TestTags(t *testing.T) {
 	}
 
 	for _, name := range []string{"", "a b", "é", "a/b", strings.Repeat("x", 101), "a\n"} {
-		wantError(t, e.tag("a", 1, name), storage.CodeBadUserInput, "name of a tag")
+		wantError(t, e.tag("a", 1, name), fault.CodeBadUserInput, "name of a tag")
 	}
-	wantError(t, e.tag("a", 9, "x"), storage.CodeVersionNotFound)
-	wantError(t, e.tag("a", 0, "x"), storage.CodeBadUserInput)
-	wantError(t, e.tag("nobody", 1, "x"), storage.CodeNotFound)
-	wantError(t, e.tag("b", 3, "x"), storage.CodeNotFound) // a deletion
+	wantError(t, e.tag("a", 9, "x"), fault.CodeVersionNotFound)
+	wantError(t, e.tag("a", 0, "x"), fault.CodeBadUserInput)
+	wantError(t, e.tag("nobody", 1, "x"), fault.CodeNotFound)
+	wantError(t, e.tag("b", 3, "x"), fault.CodeNotFound) // a deletion
 	ctx = e.begin()
 	now, _ := storage.InstantOf(ctx)
 	for i, err := range []error{
 		second(e.projects.State(ctx, "a", &now, nil, nil, ptr("x"))), second(e.projects.State(ctx, "a", nil, ptr(1), nil, ptr("x"))), second(e.projects.State(ctx, "a", nil, nil, ptr("d"), ptr("x"))),
 		second(e.projects.Page(ctx, nil, nil, nil, nil, nil, nil, &now, ptr("x"))),
 	} {
-		if e, ok := errors.AsType[*storage.Error](err); !ok || e.Code != storage.CodeAmbiguousVersion {
+		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != fault.CodeAmbiguousVersion {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
@@ -186,7 +188,7 @@ func TestPagesByTag(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := e.projects.Page(e.begin(), nil, order, ptr(2), after, nil, nil, nil, ptr("u"))
-			wantError(t, err, storage.CodeBadUserInput, "other arguments")
+			wantError(t, err, fault.CodeBadUserInput, "other arguments")
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -201,7 +203,7 @@ func TestPagesByTag(t *testing.T) {
 // A cursor of a list by tag goes on when the type's past is no longer complete: what has a tag
 // is there.
 func TestPagesByTagBehindTheHorizon(t *testing.T) {
-	e := newEnvOf(t, keepTypes(&storage.Keep{Versions: 1}), nil)
+	e := newEnvOf(t, keepTypes(&record.Keep{Versions: 1}), nil)
 	for _, key := range []string{"a", "b"} {
 		e.create(key, object{"name": "x"})
 		if err := e.tag(key, 1, "t"); err != nil {
@@ -213,7 +215,7 @@ func TestPagesByTagBehindTheHorizon(t *testing.T) {
 	for version := range 2 {
 		e.update("ann", "a", version+1, object{"stars": version})
 	}
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	if pruneAll(t, e, false) == 0 {
 		t.Fatal("nothing was pruned")
 	}
@@ -226,13 +228,13 @@ func TestPagesByTagBehindTheHorizon(t *testing.T) {
 // Versions with tags are not pruned, also those that are set and removed meanwhile; what had one
 // is pruned when it is removed.
 func TestTagsKeep(t *testing.T) {
-	e, twin := newEnvOf(t, keepTypes(&storage.Keep{Versions: 2}), nil), newEnv(t)
+	e, twin := newEnvOf(t, keepTypes(&record.Keep{Versions: 2}), nil), newEnv(t)
 	r := rand.New(rand.NewPCG(11, 3))
 	keys := []string{"a", "b", "c"}
 	last, tagged := map[string]int{}, map[string]int{} // by key, and by key and tag
 	for range 60 {
 		key := keys[r.IntN(len(keys))]
-		wait := time.Duration(r.Int64N(int64(storage.Grace)))
+		wait := time.Duration(r.Int64N(int64(record.Grace)))
 		e.clock.advance(wait)
 		twin.clock.advance(wait)
 		switch r.IntN(4) {
@@ -265,8 +267,8 @@ func TestTagsKeep(t *testing.T) {
 		}
 	}
 	for range 2 {
-		e.clock.advance(2 * storage.Grace)
-		twin.clock.advance(2 * storage.Grace)
+		e.clock.advance(2 * record.Grace)
+		twin.clock.advance(2 * record.Grace)
 		due := pruneAll(t, e, true)
 		if n := pruneAll(t, e, false); n != due {
 			t.Errorf("%d versions were pruned, %d were said to be due", n, due)
@@ -324,7 +326,7 @@ func TestTagsKeep(t *testing.T) {
 // A version that is tagged while it is pruned is either kept, or the tag is refused and gone.
 func TestTagsRaceWithPruning(t *testing.T) {
 	prepare := func() *env {
-		e := newEnvOf(t, keepTypes(&storage.Keep{Versions: 1}), nil)
+		e := newEnvOf(t, keepTypes(&record.Keep{Versions: 1}), nil)
 		for i := range 3 {
 			e.load("software", "a", fmt.Sprintf(`{"name":"%d","tags":[]}`, i))
 		}
@@ -340,7 +342,7 @@ func TestTagsRaceWithPruning(t *testing.T) {
 
 	// The tag is committed between the pruner's decision and the horizon's rise.
 	e := prepare()
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	var refused error
 	e.engine.beforeCommit = func() { refused = e.tag("a", 1, "late") }
 	if n := pruneAll(t, e, false); n != 2 {
@@ -355,7 +357,7 @@ func TestTagsRaceWithPruning(t *testing.T) {
 
 	// The pruner comes between the reading of the version and the commit of its tag.
 	e = prepare()
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	e.engine.beforeCommit = func() { pruneAll(t, e, false) }
 	if err := e.tag("a", 2, "late"); earliestOf(t, err) == 0 {
 		t.Error("what was pruned was tagged")
@@ -363,11 +365,11 @@ func TestTagsRaceWithPruning(t *testing.T) {
 
 	// It comes after the commit, and before it is looked at what is kept.
 	e = prepare()
-	e.clock.advance(storage.Grace - 10*time.Second)
+	e.clock.advance(record.Grace - 10*time.Second)
 	if err := e.tag("a", 1, "early"); err != nil {
 		t.Fatal(err)
 	}
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	e.engine.beforeCommit = func() {
 		e.engine.beforeCommit = func() {}
 		if err := e.tag("a", 1, "second"); err != nil { // kept by the other one
@@ -380,7 +382,7 @@ func TestTagsRaceWithPruning(t *testing.T) {
 	if err := e.untag("a", "early"); err != nil {
 		t.Fatal(err)
 	}
-	e.clock.advance(2 * storage.Grace)
+	e.clock.advance(2 * record.Grace)
 	if n := pruneAll(t, e, false); n != 0 {
 		t.Errorf("%d were pruned", n)
 	}
@@ -390,7 +392,7 @@ func TestTagsRaceWithPruning(t *testing.T) {
 // A tag of a version that somebody may not read does not exist for him, and who may not write sets none.
 func TestTagsNeedPermission(t *testing.T) {
 	types := fixtureTypes()
-	types[0].Auth = storage.Auth{Rows: "description = $sub", Write: []string{"editor"}}
+	types[0].Auth = record.Auth{Rows: "description = $sub", Write: []string{"editor"}}
 	types[0].Fields[fWebsite].Auth.Read = []string{"nobody"}
 	e := newEnvOf(t, types, nil)
 	e.load("software", "a", `{"name":"1","description":"ada","tags":[]}`)
@@ -401,8 +403,8 @@ func TestTagsNeedPermission(t *testing.T) {
 	set := func(ctx context.Context, version int, name string) error {
 		return second(e.projects.TagVersion(ctx, storage.TagVersionInput{Key: "a", Version: version, Name: name}))
 	}
-	wantError(t, set(as("ada"), 1, "x"), storage.CodeForbidden)
-	wantError(t, set(as("ada", "editor"), 2, "x"), storage.CodeNotFound)
+	wantError(t, set(as("ada"), 1, "x"), fault.CodeForbidden)
+	wantError(t, set(as("ada", "editor"), 2, "x"), fault.CodeNotFound)
 	if err := errors.Join(set(as("ada", "editor"), 1, "of-ada"), set(as("bob", "editor"), 2, "of-bob")); err != nil {
 		t.Fatal(err)
 	}
@@ -416,11 +418,11 @@ func TestTagsNeedPermission(t *testing.T) {
 			}
 			if name != may {
 				err := second(e.projects.UntagVersion(ctx, storage.UntagVersionInput{Key: "a", Name: name}))
-				wantError(t, err, storage.CodeNotFound)
+				wantError(t, err, fault.CodeNotFound)
 			}
 		}
 		_, err := e.projects.Page(as(who), object{"websiteUrl": object{"isNull": true}}, nil, nil, nil, nil, nil, nil, ptr("of-ada"))
-		wantError(t, err, storage.CodeForbidden)
+		wantError(t, err, fault.CodeForbidden)
 	}
 	history := must(e.projects.History(as("bob"), "a"))(t)
 	ctx := as("bob")
@@ -428,7 +430,7 @@ func TestTagsNeedPermission(t *testing.T) {
 	if got := tagsOf(t, tags, err); !slices.Equal(got, []string{"a@2 of-bob by bob"}) {
 		t.Errorf("bob sees %v", got)
 	}
-	wantError(t, second(e.projects.UntagVersion(as("bob"), storage.UntagVersionInput{Key: "a", Name: "of-bob"})), storage.CodeForbidden)
+	wantError(t, second(e.projects.UntagVersion(as("bob"), storage.UntagVersionInput{Key: "a", Name: "of-bob"})), fault.CodeForbidden)
 }
 
 // Setting a tag says that nothing is known where its commit was not confirmed.
@@ -436,7 +438,7 @@ func TestTagUnconfirmed(t *testing.T) {
 	e := newEnv(t)
 	e.create("a", object{"name": "1"})
 	e.engine.commitErr = driver.Errorf(driver.CodeUnavailable, "gone")
-	wantError(t, e.tag("a", 1, "x"), storage.CodeUnavailable, "did not confirm")
+	wantError(t, e.tag("a", 1, "x"), fault.CodeUnavailable, "did not confirm")
 }
 
 // What a list by a tag is looked through for ends with the operation, within a document.
@@ -451,13 +453,13 @@ func TestListsByTagEndWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(e.begin())
 	e.engine.Engine = &leaving{Engine: e.engine.Engine, cancel: cancel}
 	_, err := e.store.Page(ctx, e.store.Types()[0], &storage.PageArgs{Tag: ptr("x"), Where: object{"or": conditions}})
-	wantError(t, err, storage.CodeUnavailable, "")
+	wantError(t, err, fault.CodeUnavailable, "")
 }
 
 // A list by a tag has a bound, of documents that its reader may see.
 func TestListsByTagAreBounded(t *testing.T) {
 	types := fixtureTypes()
-	types[0].Auth = storage.Auth{Rows: `description = $sub`}
+	types[0].Auth = record.Auth{Rows: `description = $sub`}
 	e := newEnvOf(t, types, nil)
 	at := e.clock.advance(time.Second)
 	const most = 20_000
@@ -480,7 +482,7 @@ func TestListsByTagAreBounded(t *testing.T) {
 		ctx := storage.WithActor(e.begin(), storage.Actor{ID: c.who})
 		conn, err := e.projects.Page(ctx, c.where, nil, ptr(1), nil, nil, nil, nil, ptr("x"))
 		if c.total == 0 {
-			wantError(t, err, storage.CodeQueryTooComplex, "more than 20000 projects with the tag")
+			wantError(t, err, fault.CodeQueryTooComplex, "more than 20000 projects with the tag")
 		} else if n := must(must(conn, err)(t).TotalCount(ctx))(t); n != c.total {
 			t.Errorf("%v: %d, want %d", c, n, c.total)
 		}

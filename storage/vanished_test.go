@@ -6,6 +6,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 // vanishing is an engine whose database is emptied after some reads of documents,
@@ -52,7 +53,7 @@ func TestDocumentThatVanishes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e.engine.Engine = &vanishing{whole, c.reads}
 			defer func() { e.engine.Engine = whole }()
-			wantError(t, c.run(), storage.CodeNotFound, c.place+`there is no Project "a"`)
+			wantError(t, c.run(), fault.CodeNotFound, c.place+`there is no Project "a"`)
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // VersionsArgs are the arguments of a list of versions; they are only read.
@@ -80,7 +82,7 @@ func (s *Store) VersionsTogether(ctx context.Context, docs []*Document, args *Ve
 type versionLists struct {
 	store  *Store
 	op     *operation
-	t      *Type
+	t      *record.Type
 	args   *VersionsArgs
 	p      paging
 	log    driver.LogQuery // what all lists are selected by
@@ -115,13 +117,13 @@ type listKey struct {
 }
 
 // versionLists checks the arguments.
-func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (*versionLists, error) {
+func (s *Store) versionLists(ctx context.Context, t *record.Type, args *VersionsArgs) (*versionLists, error) {
 	op, p, err := s.paging(ctx, args.First, args.After, args.Last, args.Before)
 	if err != nil {
 		return nil, err
 	}
 	c := &changelog{log: driver.LogQuery{Collections: []string{t.Collection}}}
-	if c.log.Hints.Changed, err = t.storedNames("fields", args.Fields); err != nil {
+	if c.log.Hints.Changed, err = storedNames(t, "fields", args.Fields); err != nil {
 		return nil, err
 	}
 	if args.Author != nil {
@@ -140,7 +142,7 @@ func (s *Store) versionLists(ctx context.Context, t *Type, args *VersionsArgs) (
 // read.
 func (l *versionLists) page(ctx context.Context, d *Document) VersionsOf {
 	if err := ctx.Err(); err != nil { // many cursors take long to read
-		return VersionsOf{Err: Ended(err)}
+		return VersionsOf{Err: fault.Ended(err)}
 	}
 	one := &versionList{of: l, key: d.v.Key, doc: d, seen: d.seen, page: &VersionPage{}}
 	one.hash = sync.OnceValue(func() string {

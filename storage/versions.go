@@ -7,7 +7,9 @@ import (
 	"sync"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -15,7 +17,7 @@ import (
 // where it never existed.
 func (c *Collection[T]) History(ctx context.Context, key string) (*History[T], error) {
 	op, err := c.store.operation(ctx)
-	if err != nil || KeyProblem(key) != "" {
+	if err != nil || record.KeyProblem(key) != "" {
 		return nil, err
 	}
 	v, err := c.store.getOne(ctx, c.t, driver.Ref{Key: key, At: op.begin})
@@ -108,18 +110,18 @@ func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *Vers
 }
 
 // info is nil for no version.
-func (s *Store) info(t *Type, v *driver.Version, seen driver.Instant) *VersionInfo {
+func (s *Store) info(t *record.Type, v *driver.Version, seen driver.Instant) *VersionInfo {
 	if v == nil {
 		return nil
 	}
 	return &VersionInfo{typ: t, v: v, seen: seen}
 }
 
-func visibleState(t *Type, v *driver.Version) []byte {
+func visibleState(t *record.Type, v *driver.Version) []byte {
 	if !live(v) {
 		return []byte("null")
 	}
-	return t.object.visible(v.Data)
+	return t.Object().Visible(v.Data)
 }
 
 // compared returns the versions of a document that references name, read at once;
@@ -153,7 +155,7 @@ func (s *Store) compared(ctx context.Context, op *operation, d *Document, from V
 			return nil, nil, err
 		}
 		if vs[i] == nil {
-			return nil, nil, errorf(CodeNotFound, "%s: there is no %s %q", [...]string{"from", "to"}[i], d.t.Name, d.v.Key)
+			return nil, nil, fault.Errorf(fault.CodeNotFound, "%s: there is no %s %q", [...]string{"from", "to"}[i], d.t.Name, d.v.Key)
 		}
 	}
 	if to == nil {
@@ -178,7 +180,7 @@ func (s *Store) refFrom(ctx context.Context, op *operation, d *Document, arg str
 	case ref.AsOf == nil:
 		return at, noneGiven(arg)
 	case *ref.AsOf > d.seen:
-		return at, errorf(CodeAsOfInFuture, "%s: asOf %s is after %s, at which the document was read; to compare with later states, read the document at a later moment",
+		return at, fault.Errorf(fault.CodeAsOfInFuture, "%s: asOf %s is after %s, at which the document was read; to compare with later states, read the document at a later moment",
 			arg, *ref.AsOf, d.seen)
 	}
 	at.At = *ref.AsOf
@@ -186,24 +188,24 @@ func (s *Store) refFrom(ctx context.Context, op *operation, d *Document, arg str
 }
 
 func bothGiven(arg string) error {
-	return errorf(CodeAmbiguousVersion, "%s: version and asOf are both given: name the state by one of them", arg)
+	return fault.Errorf(fault.CodeAmbiguousVersion, "%s: version and asOf are both given: name the state by one of them", arg)
 }
 
 func noneGiven(arg string) error {
-	return badInput("%s: name a version by its number (version) or by an instant (asOf)", arg)
+	return fault.BadInput("%s: name a version by its number (version) or by an instant (asOf)", arg)
 }
 
 // referred returns the version that a reference names, which may be a tombstone.
 // Numbers that are not there at the instant now are none. The document was there
 // when it was read: it is NOT_FOUND where the database was emptied since.
-func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant, t *Type, key, arg string, ref VersionRef) (*driver.Version, error) {
+func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant, t *record.Type, key, arg string, ref VersionRef) (*driver.Version, error) {
 	switch {
 	case ref.Version != nil && ref.AsOf != nil:
 		return nil, bothGiven(arg)
 	case ref.Version != nil:
 		v, err := s.numbered(ctx, now, t, key, *ref.Version, nil)
 		if err == nil && v == nil {
-			err = errorf(CodeNotFound, "%s: there is no %s %q", arg, t.Name, key)
+			err = fault.Errorf(fault.CodeNotFound, "%s: there is no %s %q", arg, t.Name, key)
 		}
 		return v, err
 	case ref.AsOf == nil:
@@ -221,15 +223,15 @@ func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant,
 		return nil, err
 	}
 	if first == nil {
-		return nil, errorf(CodeNotFound, "%s: there is no %s %q", arg, t.Name, key)
+		return nil, fault.Errorf(fault.CodeNotFound, "%s: there is no %s %q", arg, t.Name, key)
 	}
-	return nil, errorf(CodeVersionNotFound, "%s: %s %q did not exist at %s: its first version was recorded at %s", arg, t.Name, key, *ref.AsOf, first.RecordedAt)
+	return nil, fault.Errorf(fault.CodeVersionNotFound, "%s: %s %q did not exist at %s: its first version was recorded at %s", arg, t.Name, key, *ref.AsOf, first.RecordedAt)
 }
 
 // VersionInfo describes a version as it was seen from an instant: what happened
 // later does not show.
 type VersionInfo struct {
-	typ  *Type
+	typ  *record.Type
 	v    *driver.Version
 	seen driver.Instant
 }
@@ -298,7 +300,7 @@ func (i *VersionInfo) Message() *string { return optional(i.v.Message) }
 func (i *VersionInfo) Operation() Operation { return operationOf(i.v.Op) }
 
 // ChangeGroup is shared by versions that were written together; nil for none.
-func (i *VersionInfo) ChangeGroup() *string { return i.typ.groupOf(i.v) }
+func (i *VersionInfo) ChangeGroup() *string { return groupOf(i.typ, i.v) }
 
 // IsCurrent says that no later version was there at the instant of reading.
 func (i *VersionInfo) IsCurrent() bool { return i.v.SupersededAt > i.seen }
@@ -319,9 +321,9 @@ func (i *VersionInfo) ChangedFields(ctx context.Context) ([]string, error) {
 	for _, name := range stored {
 		changed[name] = true
 	}
-	for f := range i.typ.object.Fields {
-		if changed[i.typ.object.Fields[f].Stored] {
-			names = append(names, i.typ.object.Fields[f].Name)
+	for f := range i.typ.Object().Fields {
+		if changed[i.typ.Object().Fields[f].Stored] {
+			names = append(names, i.typ.Object().Fields[f].Name)
 		}
 	}
 	return names, nil

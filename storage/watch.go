@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // WatchQuery says what a watch is about and where it begins: behind a position, behind
@@ -25,7 +27,7 @@ type WatchQuery struct {
 // Event is a version that was committed, as a watch delivers it.
 type Event struct {
 	store *Store
-	t     *Type
+	t     *record.Type
 	v     *driver.Version
 	place watchPlace
 	kind  EventKind
@@ -120,7 +122,7 @@ func decodeWatchPlace(text string) (p watchPlace, err error) {
 		p.LogPosition = logPosition(place)
 	}
 	if err != nil || p.At < 0 {
-		return p, badInput("position: %s is not the position of an event", quoteShort(text))
+		return p, fault.BadInput("position: %s is not the position of an event", fault.QuoteShort(text))
 	}
 	return p, nil
 }
@@ -154,7 +156,7 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
 	for _, name := range q.Types {
 		t := w.store.byName[name]
 		if t == nil {
-			return badInput("there is no type %s", quoteShort(name))
+			return fault.BadInput("there is no type %s", fault.QuoteShort(name))
 		}
 		if view := w.store.guard.view(ctx, t.Collection); view != nil && !view.past {
 			return view.noPast()
@@ -170,7 +172,7 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
 	}
 	switch {
 	case q.After != "" && q.Since != nil:
-		return badInput("a watch begins behind a position or behind an instant, not both")
+		return fault.BadInput("a watch begins behind a position or behind an instant, not both")
 	case q.After != "":
 		if w.place, err = decodeWatchPlace(q.After); err != nil {
 			return err
@@ -186,7 +188,7 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
 	}
 	err = w.store.engine.Settle(ctx, w.place.At)
 	if driver.CodeOf(err) == driver.CodeInvalid {
-		return badInput("the watch begins at %s, which is in the future; perhaps the store was restored from an older copy: watch from now", w.place.At)
+		return fault.BadInput("the watch begins at %s, which is in the future; perhaps the store was restored from an older copy: watch from now", w.place.At)
 	}
 	return fromDriver(ctx, err)
 }
@@ -251,7 +253,7 @@ func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, er
 		return r.more || f.goesOn(r), nil
 	}
 	if w.live && f.forgot(from) {
-		return false, errorf(CodeTooSlow, "events come faster than they are taken, and more wait than are kept: go on behind the last position, and take them faster or select fewer")
+		return false, fault.Errorf(fault.CodeTooSlow, "events come faster than they are taken, and more wait than are kept: go on behind the last position, and take them faster or select fewer")
 	}
 	// What comes before the next round is read by this watch alone.
 	now, err := w.store.watchedUntil(ctx, from)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 // step is what a watch has come to: an event, or, the first time, its beginning.
@@ -51,7 +52,7 @@ func (e *env) follow(ctx context.Context, q storage.WatchQuery) iter.Seq2[step, 
 			select {
 			case <-grown:
 			case <-ctx.Done():
-				err = storage.Ended(ctx.Err())
+				err = fault.Ended(ctx.Err())
 			}
 		}
 		if !left {
@@ -452,7 +453,7 @@ func TestWatchesOfALongPast(t *testing.T) {
 			}
 			return
 		}
-		wantError(t, err, storage.CodeUnavailable)
+		wantError(t, err, fault.CodeUnavailable)
 		if w.Position() == q.After || len(told) > 0 {
 			t.Fatalf("it told %q up to %s", told, w.Position())
 		}
@@ -469,13 +470,13 @@ func TestWatchRefuses(t *testing.T) {
 		return nil
 	}
 	future := e.clock.advance(0) + driver.Instant(time.Hour.Microseconds())
-	wantError(t, first(t.Context(), storage.WatchQuery{Types: []string{"Nothing"}}), storage.CodeBadUserInput, `there is no type "Nothing"`)
-	wantError(t, first(t.Context(), storage.WatchQuery{After: "x"}), storage.CodeBadUserInput, "not the position of an event")
-	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future}), storage.CodeBadUserInput, "in the future")
-	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future, After: "x"}), storage.CodeBadUserInput, "not both")
+	wantError(t, first(t.Context(), storage.WatchQuery{Types: []string{"Nothing"}}), fault.CodeBadUserInput, `there is no type "Nothing"`)
+	wantError(t, first(t.Context(), storage.WatchQuery{After: "x"}), fault.CodeBadUserInput, "not the position of an event")
+	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future}), fault.CodeBadUserInput, "in the future")
+	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future, After: "x"}), fault.CodeBadUserInput, "not both")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	wantError(t, first(ctx, storage.WatchQuery{}), storage.CodeUnavailable)
+	wantError(t, first(ctx, storage.WatchQuery{}), fault.CodeUnavailable)
 }
 
 // A loop that falls behind what is kept is ended, and goes on behind its position without a gap.
@@ -534,7 +535,7 @@ func TestSlowWatches(t *testing.T) {
 	<-fast
 	close(written)
 	others.Wait()
-	wantError(t, ended, storage.CodeTooSlow, "go on behind the last position")
+	wantError(t, ended, fault.CodeTooSlow, "go on behind the last position")
 	for event, err := range e.follow(ctx, q) {
 		if err != nil {
 			t.Fatal(err)

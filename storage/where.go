@@ -10,19 +10,21 @@ import (
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/driver/check"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
-// filter turns a where argument into a condition for the engine, and reads the documents that
+// filterOf turns a where argument into a condition for the engine, and reads the documents that
 // conditions on copied fields are about, through meeting, which is Store.meeting at an instant,
 // and nil where there is none. Names are visited in order, so that errors do not depend on the
 // order of a map.
-func (t *Type) filter(where map[string]any, meeting func(t *Type, f driver.Filter, most int) ([]driver.Value, error)) (driver.Filter, error) {
+func filterOf(t *record.Type, where map[string]any, meeting func(t *record.Type, f driver.Filter, most int) ([]driver.Value, error)) (driver.Filter, error) {
 	if len(where) == 0 {
 		return nil, nil
 	}
-	b := filterBuilder{t: t, root: t.object, meeting: meeting}
-	f, err := b.object(t.object, where, nil, "where", 1)
+	b := filterBuilder{t: t, root: t.Object(), meeting: meeting}
+	f, err := b.object(t.Object(), where, nil, "where", 1)
 	if err != nil {
 		return nil, err
 	}
@@ -31,9 +33,9 @@ func (t *Type) filter(where map[string]any, meeting func(t *Type, f driver.Filte
 
 // filterBuilder bounds the depth and the size of what it builds.
 type filterBuilder struct {
-	t       *Type
-	root    *ObjectType
-	meeting func(t *Type, f driver.Filter, most int) ([]driver.Value, error)
+	t       *record.Type
+	root    *record.ObjectType
+	meeting func(t *record.Type, f driver.Filter, most int) ([]driver.Value, error)
 	found   int // documents that copied fields are copied from
 	size    int
 	inList  bool // below an Any: paths start at the element
@@ -41,14 +43,14 @@ type filterBuilder struct {
 
 func (b *filterBuilder) grow(path string, n int) error {
 	if b.size += n; b.size > maxFilterSize {
-		return badInput("%s: the filter has more than %d conditions and values", path, maxFilterSize)
+		return fault.BadInput("%s: the filter has more than %d conditions and values", path, maxFilterSize)
 	}
 	return nil
 }
 
-func (b *filterBuilder) object(o *ObjectType, where map[string]any, at []string, path string, depth int) (driver.Filter, error) {
+func (b *filterBuilder) object(o *record.ObjectType, where map[string]any, at []string, path string, depth int) (driver.Filter, error) {
 	if depth > maxFilterDepth {
-		return nil, badInput("%s: the filter is nested more than %d deep", path, maxFilterDepth)
+		return nil, fault.BadInput("%s: the filter is nested more than %d deep", path, maxFilterDepth)
 	}
 	var all driver.And
 	for _, name := range slices.Sorted(maps.Keys(where)) {
@@ -68,9 +70,9 @@ func (b *filterBuilder) object(o *ObjectType, where map[string]any, at []string,
 	return all, nil
 }
 
-func (b *filterBuilder) entry(o *ObjectType, name string, v any, at []string, path string, depth int) (driver.Filter, error) {
+func (b *filterBuilder) entry(o *record.ObjectType, name string, v any, at []string, path string, depth int) (driver.Filter, error) {
 	if v == nil {
-		return nil, badInput("%s: null is not a filter; leave it out, or ask for missing values with isNull: true", path)
+		return nil, fault.BadInput("%s: null is not a filter; leave it out, or ask for missing values with isNull: true", path)
 	}
 	switch name {
 	case "and", "or":
@@ -95,12 +97,12 @@ func (b *filterBuilder) entry(o *ObjectType, name string, v any, at []string, pa
 			return b.copied(c, m, path)
 		}
 	}
-	f := o.field(name)
+	f := o.Field(name)
 	switch {
-	case f == nil && b.t.drafts == b.t && len(at) == 1: // of the document in a draft
-		return nil, badInput("%s: a draft is found by its documentKey and by what it stores, and has no %s", path, name)
+	case f == nil && b.t.Drafts == b.t && len(at) == 1: // of the document in a draft
+		return nil, fault.BadInput("%s: a draft is found by its documentKey and by what it stores, and has no %s", path, name)
 	case f == nil:
-		return nil, badInput("%s: %s has no field %q", path, o.Name, name)
+		return nil, fault.BadInput("%s: %s has no field %q", path, o.Name, name)
 	}
 	m, err := asObject(path, v)
 	if err != nil {
@@ -109,9 +111,9 @@ func (b *filterBuilder) entry(o *ObjectType, name string, v any, at []string, pa
 	return b.field(f, m, append(slices.Clone(at), f.Stored), path, depth)
 }
 
-func (b *filterBuilder) several(o *ObjectType, name string, v any, at []string, path string, depth int) (driver.Filter, error) {
+func (b *filterBuilder) several(o *record.ObjectType, name string, v any, at []string, path string, depth int) (driver.Filter, error) {
 	var parts []driver.Filter
-	for i, elem := range asList(v) {
+	for i, elem := range record.AsList(v) {
 		here := fmt.Sprintf("%s[%d]", path, i)
 		if err := b.grow(here, 1); err != nil {
 			return nil, err
@@ -136,23 +138,23 @@ func asObject(path string, v any) (map[string]any, error) {
 	if m, ok := v.(map[string]any); ok {
 		return m, nil
 	}
-	return nil, wrongInput(path, v, "an object")
+	return nil, record.WrongInput(path, v, "an object")
 }
 
 // versionInfo are the conditions on what every version carries.
 var versionInfo = map[string]struct {
 	meta  driver.Meta
-	field Field
+	field record.Field
 }{
-	"number":      {driver.MetaNumber, Field{Name: "number", Kind: KindInt}},
-	"recordedAt":  {driver.MetaRecordedAt, Field{Name: "recordedAt", Kind: KindDateTime}},
-	"author":      {driver.MetaAuthor, Field{Name: "author", Kind: KindID}},
-	"message":     {driver.MetaMessage, Field{Name: "message", Kind: KindString}},
-	"changeGroup": {driver.MetaGroup, Field{Name: "changeGroup", Kind: KindID}},
-	"operation":   {driver.MetaOp, Field{Name: "operation", Kind: KindEnum}},
+	"number":      {driver.MetaNumber, record.Field{Name: "number", Kind: record.KindInt}},
+	"recordedAt":  {driver.MetaRecordedAt, record.Field{Name: "recordedAt", Kind: record.KindDateTime}},
+	"author":      {driver.MetaAuthor, record.Field{Name: "author", Kind: record.KindID}},
+	"message":     {driver.MetaMessage, record.Field{Name: "message", Kind: record.KindString}},
+	"changeGroup": {driver.MetaGroup, record.Field{Name: "changeGroup", Kind: record.KindID}},
+	"operation":   {driver.MetaOp, record.Field{Name: "operation", Kind: record.KindEnum}},
 }
 
-var keyField = Field{Name: "key", Kind: KindID}
+var keyField = record.Field{Name: "key", Kind: record.KindID}
 
 func (b *filterBuilder) meta(name string, v any, path string) (driver.Filter, bool, error) {
 	if name != "key" && name != "versionInfo" {
@@ -171,7 +173,7 @@ func (b *filterBuilder) meta(name string, v any, path string) (driver.Filter, bo
 		here := path + "." + name
 		info, ok := versionInfo[name]
 		if !ok {
-			return nil, true, badInput("%s: there is no condition of this name", here)
+			return nil, true, fault.BadInput("%s: there is no condition of this name", here)
 		}
 		if err := b.grow(here, 1); err != nil {
 			return nil, true, err
@@ -180,7 +182,7 @@ func (b *filterBuilder) meta(name string, v any, path string) (driver.Filter, bo
 		if err != nil {
 			return nil, true, err
 		}
-		kind := info.field.driverKind()
+		kind := info.field.DriverKind()
 		if info.meta == driver.MetaOp {
 			kind = driver.KindInt
 		}
@@ -194,15 +196,15 @@ func (b *filterBuilder) meta(name string, v any, path string) (driver.Filter, bo
 }
 
 // field is the condition on one field of a document or a nested object.
-func (b *filterBuilder) field(f *Field, m map[string]any, at []string, path string, depth int) (driver.Filter, error) {
-	target := driver.Field{Path: at, Kind: f.driverKind()}
+func (b *filterBuilder) field(f *record.Field, m map[string]any, at []string, path string, depth int) (driver.Filter, error) {
+	target := driver.Field{Path: at, Kind: f.DriverKind()}
 	switch {
 	case f.List:
 		return b.list(f, target, m, path, depth)
-	case f.Kind == KindObject:
+	case f.Kind == record.KindObject:
 		isNull, asked := m["isNull"]
 		rest := m
-		if asked && f.Object.field("isNull") == nil {
+		if asked && f.Object.Field("isNull") == nil {
 			rest = maps.Clone(m)
 			delete(rest, "isNull")
 		} else {
@@ -220,7 +222,7 @@ func (b *filterBuilder) field(f *Field, m map[string]any, at []string, path stri
 }
 
 // list is the conditions on a list, all of which hold.
-func (b *filterBuilder) list(f *Field, target driver.Field, m map[string]any, path string, depth int) (driver.Filter, error) {
+func (b *filterBuilder) list(f *record.Field, target driver.Field, m map[string]any, path string, depth int) (driver.Filter, error) {
 	var all driver.And
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		here := path + "." + name
@@ -229,7 +231,7 @@ func (b *filterBuilder) list(f *Field, target driver.Field, m map[string]any, pa
 		switch {
 		case name == "isEmpty":
 			cond, err = isEmpty(target, m[name], here)
-		case f.Kind == KindObject:
+		case f.Kind == record.KindObject:
 			cond, err = b.someObject(f, target, name, m[name], here, depth)
 		default:
 			cond, err = b.someValue(f, target, name, m[name], here)
@@ -245,7 +247,7 @@ func (b *filterBuilder) list(f *Field, target driver.Field, m map[string]any, pa
 func isEmpty(target driver.Field, v any, path string) (driver.Filter, error) {
 	want, ok := v.(bool)
 	if !ok {
-		return nil, wrongInput(path, v, "true or false")
+		return nil, record.WrongInput(path, v, "true or false")
 	}
 	some := driver.Any{Field: target}
 	if want {
@@ -255,7 +257,7 @@ func isEmpty(target driver.Field, v any, path string) (driver.Filter, error) {
 }
 
 // someObject is a condition on the objects of a list.
-func (b *filterBuilder) someObject(f *Field, target driver.Field, name string, v any, path string, depth int) (driver.Filter, error) {
+func (b *filterBuilder) someObject(f *record.Field, target driver.Field, name string, v any, path string, depth int) (driver.Filter, error) {
 	nested, err := asObject(path, v)
 	if err != nil {
 		return nil, err
@@ -275,12 +277,12 @@ func (b *filterBuilder) someObject(f *Field, target driver.Field, name string, v
 	case "every":
 		return driver.Not{Filter: driver.Any{Field: target, Filter: driver.Not{Filter: inner}}}, nil
 	default:
-		return nil, badInput("%s: there is no condition of this name; a list of objects has some, none, every and isEmpty", path)
+		return nil, fault.BadInput("%s: there is no condition of this name; a list of objects has some, none, every and isEmpty", path)
 	}
 }
 
 // someValue is a condition on the elements of a list of scalars or references.
-func (b *filterBuilder) someValue(f *Field, target driver.Field, name string, v any, path string) (driver.Filter, error) {
+func (b *filterBuilder) someValue(f *record.Field, target driver.Field, name string, v any, path string) (driver.Filter, error) {
 	values, err := b.operands(f, v, path)
 	if err != nil {
 		return nil, err
@@ -295,7 +297,7 @@ func (b *filterBuilder) someValue(f *Field, target driver.Field, name string, v 
 	switch name {
 	case "has":
 		if len(values) != 1 {
-			return nil, badInput("%s: expected one value, got %d", path, len(values))
+			return nil, fault.BadInput("%s: expected one value, got %d", path, len(values))
 		}
 		return has(values...), nil
 	case "hasAny":
@@ -309,16 +311,16 @@ func (b *filterBuilder) someValue(f *Field, target driver.Field, name string, v 
 		}
 		return all, nil
 	default:
-		return nil, badInput("%s: there is no condition of this name; a list has has, hasAny, hasAll, hasNone and isEmpty", path)
+		return nil, fault.BadInput("%s: there is no condition of this name; a list has has, hasAny, hasAll, hasNone and isEmpty", path)
 	}
 }
 
 // operands converts the values of in, hasAny and the like.
-func (b *filterBuilder) operands(f *Field, v any, path string) ([]driver.Value, error) {
+func (b *filterBuilder) operands(f *record.Field, v any, path string) ([]driver.Value, error) {
 	if v == nil {
 		return nil, nullOperand(f, path)
 	}
-	list := asList(v)
+	list := record.AsList(v)
 	if err := b.grow(path, len(list)); err != nil {
 		return nil, err
 	}
@@ -340,28 +342,28 @@ func (b *filterBuilder) operands(f *Field, v any, path string) ([]driver.Value, 
 }
 
 // operand converts one value that is not null. Operations are stored as numbers.
-func (b *filterBuilder) operand(f *Field, v any, path string) (driver.Value, error) {
-	if f.Kind != KindEnum || f.Enum != nil {
-		return f.operand(path, v)
+func (b *filterBuilder) operand(f *record.Field, v any, path string) (driver.Value, error) {
+	if f.Kind != record.KindEnum || f.Enum != nil {
+		return f.Operand(path, v)
 	}
-	s, _ := text(v)
+	s, _ := record.Text(v)
 	op, ok := opOf(Operation(s))
 	if !ok {
-		return nil, wrongInput(path, v, "one of [CREATE UPDATE DELETE RESTORE IMPORT ERASE]")
+		return nil, record.WrongInput(path, v, "one of [CREATE UPDATE DELETE RESTORE IMPORT ERASE]")
 	}
 	return int64(op), nil
 }
 
 // nullOperand says what there is in place of a comparison with null.
-func nullOperand(f *Field, path string) error {
+func nullOperand(f *record.Field, path string) error {
 	instead := "ask for missing values with isNull: true"
 	switch {
 	case f.List:
 		instead = "ask for lists without elements with isEmpty: true"
-	case f.Kind == KindEnum && f.Enum == nil: // that of versionInfo
+	case f.Kind == record.KindEnum && f.Enum == nil: // that of versionInfo
 		instead = "every version has an operation"
 	}
-	return badInput("%s: null cannot be compared with; %s", path, instead)
+	return fault.BadInput("%s: null cannot be compared with; %s", path, instead)
 }
 
 var compareOps = map[string]driver.CompareOp{
@@ -381,7 +383,7 @@ var textOps = map[string]struct {
 const maxContained = 1024
 
 // scalar is the conditions on one value; all of them hold.
-func (b *filterBuilder) scalar(f *Field, target driver.Field, m map[string]any, path string) (driver.Filter, error) {
+func (b *filterBuilder) scalar(f *record.Field, target driver.Field, m map[string]any, path string) (driver.Filter, error) {
 	var all driver.And
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		here := path + "." + name
@@ -400,7 +402,7 @@ func (b *filterBuilder) scalar(f *Field, target driver.Field, m map[string]any, 
 	return all, nil
 }
 
-func (b *filterBuilder) condition(f *Field, target driver.Field, name string, v any, path string) (driver.Filter, error) {
+func (b *filterBuilder) condition(f *record.Field, target driver.Field, name string, v any, path string) (driver.Filter, error) {
 	if v == nil {
 		return nil, nullOperand(f, path)
 	}
@@ -418,8 +420,8 @@ func (b *filterBuilder) condition(f *Field, target driver.Field, name string, v 
 		}
 		return cond, nil
 	}
-	if f.Kind == KindJSON || f.Kind == KindObject {
-		return nil, badInput("%s: there is no condition of this name; it has only isNull", path)
+	if f.Kind == record.KindJSON || f.Kind == record.KindObject {
+		return nil, fault.BadInput("%s: there is no condition of this name; it has only isNull", path)
 	}
 	if text, ok := textOps[name]; ok && target.Kind == driver.KindString {
 		value, err := b.operand(f, v, path)
@@ -428,7 +430,7 @@ func (b *filterBuilder) condition(f *Field, target driver.Field, name string, v 
 		}
 		s, _ := value.(string)
 		if text.op == driver.Contains && len(s) > maxContained {
-			return nil, badInput("%s: a text to look for has at most %d bytes, this one has %d", path, maxContained, len(s))
+			return nil, fault.BadInput("%s: a text to look for has at most %d bytes, this one has %d", path, maxContained, len(s))
 		}
 		return orDefault(f, target, driver.Text{Field: target, Op: text.op, Value: s, Fold: text.fold}), nil
 	}
@@ -437,7 +439,7 @@ func (b *filterBuilder) condition(f *Field, target driver.Field, name string, v 
 		op, ok = driver.Eq, true
 	}
 	if !ok {
-		return nil, badInput("%s: there is no condition of this name", path)
+		return nil, fault.BadInput("%s: there is no condition of this name", path)
 	}
 	value, err := b.operand(f, v, path)
 	if err != nil {
@@ -450,11 +452,11 @@ func (b *filterBuilder) condition(f *Field, target driver.Field, name string, v 
 	return cond, nil
 }
 
-func isNull(f *Field, target driver.Field, v any, path string) (driver.Filter, error) {
+func isNull(f *record.Field, target driver.Field, v any, path string) (driver.Filter, error) {
 	want, ok := v.(bool)
 	switch {
 	case !ok:
-		return nil, wrongInput(path, v, "true or false")
+		return nil, record.WrongInput(path, v, "true or false")
 	case target.Meta == driver.MetaMessage || target.Meta == driver.MetaGroup:
 		// Empty ones read as null.
 		empty := driver.Compare{Field: target, Op: driver.Eq, Value: ""}
@@ -476,34 +478,34 @@ func isNull(f *Field, target driver.Field, v any, path string) (driver.Filter, e
 // A value that cannot be read counts as null. An engine holds that for values that
 // are not of a field's kind. Some kinds have more values than can be read: bounds are
 // the least and the greatest that can; nil where all can.
-func (f *Field) bounds() (least, greatest driver.Value) {
+func bounds(f *record.Field) (least, greatest driver.Value) {
 	switch f.Kind {
-	case KindInt:
+	case record.KindInt:
 		return int64(math.MinInt32), int64(math.MaxInt32)
-	case KindDateTime:
-		return leastInstant, greatestInstant
+	case record.KindDateTime:
+		return record.LeastInstant, record.GreatestInstant
 	default:
 		return nil, nil
 	}
 }
 
 // readable holds where the field has a value that is not null and can be read.
-func readable(f *Field, target driver.Field) driver.Filter {
-	switch least, greatest := f.bounds(); {
+func readable(f *record.Field, target driver.Field) driver.Filter {
+	switch least, greatest := bounds(f); {
 	case least != nil:
 		return driver.And{
 			driver.Compare{Field: target, Op: driver.Ge, Value: least},
 			driver.Compare{Field: target, Op: driver.Le, Value: greatest},
 		}
-	case f.Kind == KindEnum:
+	case f.Kind == record.KindEnum:
 		values := make([]driver.Value, len(f.Enum))
 		for i, name := range f.Enum {
 			values[i] = name
 		}
 		return driver.In{Field: target, Values: values}
-	case f.Kind == KindObject, f.Kind == KindJSON:
+	case f.Kind == record.KindObject, f.Kind == record.KindJSON:
 		target.Kind = 0
-		if f.Kind == KindObject {
+		if f.Kind == record.KindObject {
 			target.Kind = driver.KindObject
 		}
 		erased := driver.Field{Path: append(slices.Clone(target.Path), rawjson.ErasedMember)}
@@ -514,9 +516,9 @@ func readable(f *Field, target driver.Field) driver.Filter {
 
 // bounded takes the values that cannot be read out of a comparison. Those of enums
 // need no bound: they are compared for equality with declared values only.
-func bounded(f *Field, target driver.Field, cond driver.Filter) driver.Filter {
+func bounded(f *record.Field, target driver.Field, cond driver.Filter) driver.Filter {
 	c, ok := cond.(driver.Compare)
-	least, greatest := f.bounds()
+	least, greatest := bounds(f)
 	if !ok || c.Op == driver.Eq || least == nil || target.Meta != driver.MetaNone {
 		return cond
 	}
@@ -529,9 +531,9 @@ func bounded(f *Field, target driver.Field, cond driver.Filter) driver.Filter {
 
 // orDefault adds to a condition that documents without a value that can be read meet
 // it too, if the field's default does.
-func orDefault(f *Field, target driver.Field, cond driver.Filter) driver.Filter {
+func orDefault(f *record.Field, target driver.Field, cond driver.Filter) driver.Filter {
 	known := bounded(f, target, cond)
-	if !meets(sortValue(f.driverKind(), f, f.Default), cond) {
+	if !meets(sortValue(f.DriverKind(), f, f.Default), cond) {
 		return known
 	}
 	return driver.Or{known, driver.Not{Filter: readable(f, target)}}

@@ -10,8 +10,10 @@ import (
 
 	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // mergeAttempts bounds how often a merge is tried while others write, and to create
@@ -51,7 +53,7 @@ func (c *Collection[T]) alone(ctx context.Context, m *mutation, err error) (any,
 }
 
 // success is what a mutation of a document returns that was not in conflict.
-func success[T any](ctx context.Context, s *Store, t *Type, wrap func(*Document) T, o *outcome, clientMutationID *string) *Success[T] {
+func success[T any](ctx context.Context, s *Store, t *record.Type, wrap func(*Document) T, o *outcome, clientMutationID *string) *Success[T] {
 	out := &Success[T]{
 		Document: wrap(o.doc), Version: int(o.version.Number), Changed: o.changed, Merged: o.merged, ClientMutationID: clientMutationID,
 		changes: func() ([]*FieldChange, error) {
@@ -76,11 +78,11 @@ const unconfirmed = "the store did not confirm the write: it may or may not have
 // only a commit that was not confirmed lacks it.
 func Unwritten(err error) error {
 	const nothing = "; nothing was written"
-	var e *Error
-	if !errors.As(err, &e) || e.Code != CodeUnavailable || e.Message == unconfirmed || strings.HasSuffix(e.Message, nothing) {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Code != fault.CodeUnavailable || e.Message == unconfirmed || strings.HasSuffix(e.Message, nothing) {
 		return err
 	}
-	return &Error{Code: e.Code, Message: e.Message + nothing, Cause: err}
+	return &fault.Error{Code: e.Code, Message: e.Message + nothing, Cause: err}
 }
 
 // Create makes a document that does not exist: a *Success[T], or a *Conflict[T]
@@ -114,7 +116,7 @@ func (c *Collection[T]) Restore(ctx context.Context, in RestoreInput) (any, erro
 
 // mutation is what a client asks of one document.
 type mutation struct {
-	t        *Type
+	t        *record.Type
 	path     string // of its input, among others; "" where it is alone
 	key      string
 	expected int // 0: the document must not exist
@@ -137,7 +139,7 @@ type mutation struct {
 }
 
 // creation is the mutation of Create.
-func (s *Store) creation(t *Type, in *CreateInput) (*mutation, error) {
+func (s *Store) creation(t *record.Type, in *CreateInput) (*mutation, error) {
 	m := &mutation{t: t, key: in.Key, message: in.Message, clientMutationID: in.ClientMutationID}
 	if err := m.check(); err != nil {
 		return m, err
@@ -150,7 +152,7 @@ func (s *Store) creation(t *Type, in *CreateInput) (*mutation, error) {
 }
 
 // revision is the mutation of Update.
-func (s *Store) revision(t *Type, in *UpdateInput) (*mutation, error) {
+func (s *Store) revision(t *record.Type, in *UpdateInput) (*mutation, error) {
 	m := &mutation{
 		t: t, key: in.Key, expected: in.ExpectedVersion, message: in.Message, clientMutationID: in.ClientMutationID, patch: in.Patch,
 		merge: in.OnConflict != nil && *in.OnConflict == Merge,
@@ -171,7 +173,7 @@ func (s *Store) revision(t *Type, in *UpdateInput) (*mutation, error) {
 }
 
 // deletion is the mutation of Delete.
-func (s *Store) deletion(t *Type, in *DeleteInput) (*mutation, error) {
+func (s *Store) deletion(t *record.Type, in *DeleteInput) (*mutation, error) {
 	m := &mutation{t: t, key: in.Key, expected: in.ExpectedVersion, message: in.Message, clientMutationID: in.ClientMutationID}
 	m.next = func(_ context.Context, _ *operation, cur *driver.Version) (*driver.Write, error) {
 		return &driver.Write{Op: driver.OpDelete, Deleted: true, Changed: normal.Changed(cur.Data, nil)}, nil
@@ -182,8 +184,8 @@ func (s *Store) deletion(t *Type, in *DeleteInput) (*mutation, error) {
 
 // check checks what all mutations have in common.
 func (m *mutation) check() error {
-	if why := KeyProblem(m.key); why != "" {
-		return badInput("input.key: the key %s", why)
+	if why := record.KeyProblem(m.key); why != "" {
+		return fault.BadInput("input.key: the key %s", why)
 	}
 	return checkMessage(m.message)
 }
@@ -194,14 +196,14 @@ func (m *mutation) checkExpected() error {
 		return err
 	}
 	if m.expected < 1 {
-		return badInput("input.expectedVersion: %d is not the number of a version: they are counted from 1", m.expected)
+		return fault.BadInput("input.expectedVersion: %d is not the number of a version: they are counted from 1", m.expected)
 	}
 	return nil
 }
 
 func checkMessage(message *string) error {
 	if message != nil && (len(*message) > MaxMessage || !utf8.ValidString(*message)) {
-		return badInput("input.message: a message is valid UTF-8 of at most %d bytes", MaxMessage)
+		return fault.BadInput("input.message: a message is valid UTF-8 of at most %d bytes", MaxMessage)
 	}
 	return nil
 }
@@ -225,7 +227,7 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 		lost, made, elements, bytes := 0, 0, 0, 0
 		for i, m := range ms {
 			if i > 0 && s.spent(ctx, .5) { // the rest is for writing them
-				return nil, errorf(CodeUnavailable, "%s and those before it took half of the time that this server allows (--max-execution): send several commits", ms[i-1].path)
+				return nil, fault.Errorf(fault.CodeUnavailable, "%s and those before it took half of the time that this server allows (--max-execution): send several commits", ms[i-1].path)
 			}
 			o, w, err := s.prepare(ctx, op, m, len(ms) > 1 || attempt > 1, attempt > mergeAttempts)
 			if err != nil {
@@ -242,7 +244,7 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 				bytes += len(w.Data)
 			}
 			if several && bytes > maxCommitBytes {
-				return nil, badInput("input.changes: the documents have more than %d bytes together, those before and after counted; nothing was written: send several commits", maxCommitBytes)
+				return nil, fault.BadInput("input.changes: the documents have more than %d bytes together, those before and after counted; nothing was written: send several commits", maxCommitBytes)
 			}
 			if o.conflict != nil {
 				lost++
@@ -259,7 +261,7 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 				}
 			}
 			if elements > 2*diff.MaxElements {
-				return nil, badInput("input.changes: the lists that are changed have more than %d elements together, those before and after counted; nothing was written: send several commits", 2*diff.MaxElements)
+				return nil, fault.BadInput("input.changes: the lists that are changed have more than %d elements together, those before and after counted; nothing was written: send several commits", 2*diff.MaxElements)
 			}
 			w.ID, w.Collection, w.Key, w.Group = newID(), m.t.Collection, m.key, group
 			w.Author = cmp.Or(m.author, actorOf(ctx).ID)
@@ -284,7 +286,7 @@ func (s *Store) mutate(ctx context.Context, op *operation, group string, ms ...*
 		case isConflict(err) && attempt <= mergeAttempts:
 			continue // somebody was faster: look at what is there now
 		case isConflict(err):
-			return nil, &Error{Code: CodeUnavailable, Message: "others write the same without a pause; nothing was written; try again", Cause: err}
+			return nil, &fault.Error{Code: fault.CodeUnavailable, Message: "others write the same without a pause; nothing was written; try again", Cause: err}
 		case err != nil:
 			return nil, err
 		}
@@ -309,7 +311,7 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 	case ends == nil:
 		return s.mutate(ctx, op, group, ms...)
 	case s.maxWrites == 1:
-		return nil, approvals[0].named(errorf(CodeUnsupported, "input.draft: the store of this server cannot write a version and end its draft at once; nothing was written: update or create the document with the draft's content, and discard the draft"))
+		return nil, approvals[0].named(fault.Errorf(fault.CodeUnsupported, "input.draft: the store of this server cannot write a version and end its draft at once; nothing was written: update or create the document with the draft's content, and discard the draft"))
 	}
 	outs, err := s.mutate(ctx, op, group, slices.Concat(ms, ends)...)
 	if err != nil {
@@ -322,7 +324,7 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 	for i, m := range approvals {
 		switch now := ended[i].before; {
 		case ended[i].conflict == nil:
-		case m.t.showsDraft(ctx, now, op.begin):
+		case showsDraft(m.t, ctx, now, op.begin):
 			return nil, m.named(otherRevision(now.Number, m.draft.Number))
 		default:
 			return nil, m.named(noDraft(m.t, m.draft.Key))
@@ -351,15 +353,15 @@ func changedElements(before *driver.Version, w *driver.Write) (n int) {
 
 // named is an error of the mutation which says which of several it is.
 func (m *mutation) named(err error) error {
-	var e *Error
-	if m.path == "" || !errors.As(err, &e) || e.Code == CodeUnavailable {
+	var e *fault.Error
+	if m.path == "" || !errors.As(err, &e) || e.Code == fault.CodeUnavailable {
 		return err
 	}
 	message, ok := strings.CutPrefix(e.Message, "input")
 	if !ok {
 		message = ": " + message
 	}
-	return &Error{Code: e.Code, Message: m.path + message, Cause: err}
+	return &fault.Error{Code: e.Code, Message: m.path + message, Cause: err}
 }
 
 // prepare finds out what a mutation comes to. Where the engine remembers the expected
@@ -408,7 +410,7 @@ func (s *Store) unwritten(ctx context.Context, op *operation, ms []*mutation, ou
 
 // wrote completes the outcome of a mutation that was committed at an instant; the version
 // is nil where it would have changed nothing. A deletion shows what was deleted.
-func (o *outcome) wrote(s *Store, t *Type, v *driver.Version, at driver.Instant) {
+func (o *outcome) wrote(s *Store, t *record.Type, v *driver.Version, at driver.Instant) {
 	shown, from, pinned := o.before, at, false
 	if v != nil {
 		o.version, o.changed = v, true
@@ -443,7 +445,7 @@ func (s *Store) shows(ctx context.Context, op *operation, at driver.Instant) err
 	}
 	switch err := s.engine.Settle(ctx, at); {
 	case driver.CodeOf(err) == driver.CodeInvalid: // not an instant that the client has named
-		return &Error{Code: CodeUnavailable, Message: "the document was last written at " + at.String() + ", where the store's clock is not yet; try again", Cause: err}
+		return &fault.Error{Code: fault.CodeUnavailable, Message: "the document was last written at " + at.String() + ", where the store's clock is not yet; try again", Cause: err}
 	case err != nil:
 		return fromDriver(ctx, err)
 	}
@@ -453,7 +455,7 @@ func (s *Store) shows(ctx context.Context, op *operation, at driver.Instant) err
 
 // current returns a document's last version, which may be a tombstone; nil for
 // none.
-func (s *Store) current(ctx context.Context, t *Type, key string) (*driver.Version, error) {
+func (s *Store) current(ctx context.Context, t *record.Type, key string) (*driver.Version, error) {
 	return s.getOne(ctx, t, driver.Ref{Key: key, At: latest})
 }
 
@@ -518,9 +520,9 @@ func (s *Store) commit(ctx context.Context, op *operation, ws []driver.Write) (v
 	case isConflict(err):
 		return nil, 0, err
 	case refused != "":
-		return nil, 0, &Error{Code: CodeUnavailable, Message: refused + "; nothing was written", Cause: err}
+		return nil, 0, &fault.Error{Code: fault.CodeUnavailable, Message: refused + "; nothing was written", Cause: err}
 	case driver.CodeOf(err) == driver.CodeUnavailable || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
-		return nil, 0, &Error{Code: CodeUnavailable, Message: unconfirmed, Cause: err}
+		return nil, 0, &fault.Error{Code: fault.CodeUnavailable, Message: unconfirmed, Cause: err}
 	}
 	return nil, 0, fromDriver(ctx, err)
 }

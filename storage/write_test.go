@@ -13,6 +13,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 // stored returns the last state as the engine keeps it.
@@ -168,7 +169,7 @@ func TestInputIsChecked(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.want, func(t *testing.T) {
 			_, err := e.projects.Update(e.begin(), storage.UpdateInput{Key: "a", ExpectedVersion: 1, Patch: tt.patch})
-			wantError(t, err, storage.CodeBadUserInput, tt.want)
+			wantError(t, err, fault.CodeBadUserInput, tt.want)
 		})
 	}
 	for want, in := range map[string]storage.CreateInput{
@@ -179,10 +180,10 @@ func TestInputIsChecked(t *testing.T) {
 		"input.message: a message is":                 {Key: "b", Data: object{"name": "A"}, Message: ptr(strings.Repeat("x", 20000))},
 	} {
 		_, err := e.projects.Create(e.begin(), in)
-		wantError(t, err, storage.CodeBadUserInput, want)
+		wantError(t, err, fault.CodeBadUserInput, want)
 	}
 	_, err := e.projects.Update(e.begin(), storage.UpdateInput{Key: "b", ExpectedVersion: 0, Patch: object{"name": "x"}})
-	wantError(t, err, storage.CodeBadUserInput, "input.expectedVersion: 0")
+	wantError(t, err, fault.CodeBadUserInput, "input.expectedVersion: 0")
 	if d := e.get("a"); d.Version() != 1 {
 		t.Errorf("refused input made version %d", d.Version())
 	}
@@ -194,7 +195,7 @@ func TestLongLists(t *testing.T) {
 	text, long := strings.Repeat("[,", 100_000), slices.Repeat([]any{json.Number("1")}, 9_000)
 	e.create("a", object{"name": text, "tags": []any{}, "commitHistory": []any{long, long, object{"a": long}}})
 	_, err := e.projects.Create(e.begin(), storage.CreateInput{Key: "b", Data: object{"name": text, "commitHistory": []any{long, long, long, long}}})
-	wantError(t, err, storage.CodeBadUserInput, "the lists would have 3600")
+	wantError(t, err, fault.CodeBadUserInput, "the lists would have 3600")
 }
 
 func TestPatchTellsNullFromAbsent(t *testing.T) {
@@ -318,7 +319,7 @@ func TestRestoreLosesNothing(t *testing.T) {
 			continue // needs a live document: below
 		}
 		_, err := e.projects.Restore(e.begin(), in)
-		wantError(t, err, storage.CodeBadUserInput, want)
+		wantError(t, err, fault.CodeBadUserInput, want)
 	}
 	s = restore(6, storage.VersionRef{Version: ptr(1)})
 	if s.Version != 7 || e.get("a") == nil || len(must(s.Changes())(t)) != 5 {
@@ -328,10 +329,10 @@ func TestRestoreLosesNothing(t *testing.T) {
 		"name": "is not a JSON Pointer", "/secret": "has no field", "/tags/0": "name the whole list, /tags", "/name/x": "has nothing inside", "": "is not a JSON Pointer",
 	} {
 		_, err := e.projects.Restore(e.begin(), storage.RestoreInput{Key: "a", ExpectedVersion: 7, To: &storage.VersionRef{Version: ptr(1)}, Paths: []string{path}})
-		wantError(t, err, storage.CodeBadUserInput, want)
+		wantError(t, err, fault.CodeBadUserInput, want)
 	}
 	_, err := e.projects.Restore(e.begin(), storage.RestoreInput{Key: "a", ExpectedVersion: 7, To: &storage.VersionRef{Version: ptr(99)}})
-	wantError(t, err, storage.CodeVersionNotFound, "1 to 7")
+	wantError(t, err, fault.CodeVersionNotFound, "1 to 7")
 }
 
 func TestChangeGroups(t *testing.T) {
@@ -382,7 +383,7 @@ func TestWritesOfAnUnreachableStore(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantError(t, write(e.begin()), storage.CodeUnavailable, "cannot be reached at the moment; try again; nothing was written")
+			wantError(t, write(e.begin()), fault.CodeUnavailable, "cannot be reached at the moment; try again; nothing was written")
 		})
 	}
 }
@@ -396,12 +397,12 @@ func TestEngineErrors(t *testing.T) {
 	}
 	secret := errors.New("disk /dev/sda1 is on fire")
 	e.engine.commitErr = driver.Errorf(driver.CodeUnavailable, "no: %w", secret)
-	wantError(t, update(), storage.CodeUnavailable, "may or may not have happened")
+	wantError(t, update(), fault.CodeUnavailable, "may or may not have happened")
 	e.engine.commitErr = fmt.Errorf("no: %w", &driver.Error{Code: driver.CodeUnavailable, Message: "secret", Refused: "the disk is a picture"})
-	wantError(t, update(), storage.CodeUnavailable, "the disk is a picture; nothing was written")
+	wantError(t, update(), fault.CodeUnavailable, "the disk is a picture; nothing was written")
 	e.engine.commitErr = driver.Errorf(driver.CodeInternal, "no: %w", secret)
 	err := update()
-	wantError(t, err, storage.CodeInternal, "internal error")
+	wantError(t, err, fault.CodeInternal, "internal error")
 	if !errors.Is(err, secret) || strings.Contains(err.Error(), "fire") {
 		t.Errorf("cause kept %v, shown %q", errors.Is(err, secret), err)
 	}

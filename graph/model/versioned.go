@@ -2,13 +2,14 @@
 
 // Package model holds the documents of the schema: views over stored bytes
 // that decode nothing until a field is asked for, and the metadata from which
-// package storage knows their fields.
+// package record knows their fields.
 package model
 
 import (
 	"encoding/json"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/record"
 )
 
 // What the models embed, under names that no field of the schema can have.
@@ -18,7 +19,7 @@ type (
 )
 
 // Types are all types of documents, in the order of the schema.
-var Types = []*storage.Type{ProjectType, TagType, LicenseType, PlatformType}
+var Types = []*record.Type{ProjectType, TagType, LicenseType, PlatformType}
 
 // Result is the outcome of a write: a *storage.Success or a *storage.Conflict
 // of the document's model, or what storage.Commit returns.
@@ -135,23 +136,23 @@ const (
 )
 
 // ProjectType describes Project.
-var ProjectType = &storage.Type{
+var ProjectType = &record.Type{
 	Name: "Project", Singular: "project", Plural: "projects", Collection: "software",
-	Fields: []storage.Field{
-		ProjectFieldName:               {Name: "name", Stored: "name", Kind: storage.KindString, NonNull: true, Indexed: true},
-		ProjectFieldDescription:        {Name: "description", Stored: "description", Kind: storage.KindString, NonNull: true},
-		ProjectFieldWebsiteUrl:         {Name: "websiteUrl", Stored: "website_url", Kind: storage.KindString},
-		ProjectFieldSourceCodeUrl:      {Name: "sourceCodeUrl", Stored: "source_code_url", Kind: storage.KindString},
-		ProjectFieldDemoUrl:            {Name: "demoUrl", Stored: "demo_url", Kind: storage.KindString},
-		ProjectFieldLicenses:           {Name: "licenses", Stored: "licenses", Kind: storage.KindRef, List: true, NonNull: true, Ref: "License", Keys: "licenseKeys"},
-		ProjectFieldPlatforms:          {Name: "platforms", Stored: "platforms", Kind: storage.KindRef, List: true, NonNull: true, Ref: "Platform", Keys: "platformKeys"},
-		ProjectFieldTags:               {Name: "tags", Stored: "tags", Kind: storage.KindRef, List: true, NonNull: true, Indexed: true, Ref: "Tag", Keys: "tagKeys"},
-		ProjectFieldRelatedSoftwareUrl: {Name: "relatedSoftwareUrl", Stored: "related_software_url", Kind: storage.KindString},
-		ProjectFieldStars:              {Name: "stars", Stored: "stargazers_count", Kind: storage.KindInt, Indexed: true},
-		ProjectFieldArchived:           {Name: "archived", Stored: "archived", Kind: storage.KindBoolean},
-		ProjectFieldUpdatedAt:          {Name: "updatedAt", Stored: "updated_at", Kind: storage.KindDate, Indexed: true},
-		ProjectFieldCurrentRelease:     {Name: "currentRelease", Stored: "current_release", Kind: storage.KindObject, Object: ReleaseType},
-		ProjectFieldCommitHistory:      {Name: "commitHistory", Stored: "commit_history", Kind: storage.KindJSON},
+	Fields: []record.Field{
+		ProjectFieldName:               {Name: "name", Stored: "name", Kind: record.KindString, NonNull: true, Indexed: true},
+		ProjectFieldDescription:        {Name: "description", Stored: "description", Kind: record.KindString, NonNull: true},
+		ProjectFieldWebsiteUrl:         {Name: "websiteUrl", Stored: "website_url", Kind: record.KindString},
+		ProjectFieldSourceCodeUrl:      {Name: "sourceCodeUrl", Stored: "source_code_url", Kind: record.KindString},
+		ProjectFieldDemoUrl:            {Name: "demoUrl", Stored: "demo_url", Kind: record.KindString},
+		ProjectFieldLicenses:           {Name: "licenses", Stored: "licenses", Kind: record.KindRef, List: true, NonNull: true, Ref: "License", Keys: "licenseKeys"},
+		ProjectFieldPlatforms:          {Name: "platforms", Stored: "platforms", Kind: record.KindRef, List: true, NonNull: true, Ref: "Platform", Keys: "platformKeys"},
+		ProjectFieldTags:               {Name: "tags", Stored: "tags", Kind: record.KindRef, List: true, NonNull: true, Indexed: true, Ref: "Tag", Keys: "tagKeys"},
+		ProjectFieldRelatedSoftwareUrl: {Name: "relatedSoftwareUrl", Stored: "related_software_url", Kind: record.KindString},
+		ProjectFieldStars:              {Name: "stars", Stored: "stargazers_count", Kind: record.KindInt, Indexed: true},
+		ProjectFieldArchived:           {Name: "archived", Stored: "archived", Kind: record.KindBoolean},
+		ProjectFieldUpdatedAt:          {Name: "updatedAt", Stored: "updated_at", Kind: record.KindDate, Indexed: true},
+		ProjectFieldCurrentRelease:     {Name: "currentRelease", Stored: "current_release", Kind: record.KindObject, Object: ReleaseType},
+		ProjectFieldCommitHistory:      {Name: "commitHistory", Stored: "commit_history", Kind: record.KindJSON},
 	},
 }
 
@@ -249,15 +250,15 @@ const (
 )
 
 // TagType describes Tag.
-var TagType = &storage.Type{
+var TagType = &record.Type{
 	Name: "Tag", Singular: "tag", Plural: "tags", Collection: "tags",
-	Fields: []storage.Field{
-		TagFieldName:          {Name: "name", Stored: "name", Kind: storage.KindString, NonNull: true, Indexed: true},
-		TagFieldDescription:   {Name: "description", Stored: "description", Kind: storage.KindString, NonNull: true},
-		TagFieldRelatedTags:   {Name: "relatedTags", Stored: "related_tags", Kind: storage.KindRef, List: true, Ref: "Tag", Keys: "relatedTagKeys"},
-		TagFieldDelegateTo:    {Name: "delegateTo", Stored: "delegate_to", Kind: storage.KindObject, List: true, ElemNonNull: true, Object: LinkType},
-		TagFieldExternalLinks: {Name: "externalLinks", Stored: "external_links", Kind: storage.KindObject, List: true, ElemNonNull: true, Object: LinkType},
-		TagFieldRedirect:      {Name: "redirect", Stored: "redirect", Kind: storage.KindObject, List: true, ElemNonNull: true, Object: LinkType},
+	Fields: []record.Field{
+		TagFieldName:          {Name: "name", Stored: "name", Kind: record.KindString, NonNull: true, Indexed: true},
+		TagFieldDescription:   {Name: "description", Stored: "description", Kind: record.KindString, NonNull: true},
+		TagFieldRelatedTags:   {Name: "relatedTags", Stored: "related_tags", Kind: record.KindRef, List: true, Ref: "Tag", Keys: "relatedTagKeys"},
+		TagFieldDelegateTo:    {Name: "delegateTo", Stored: "delegate_to", Kind: record.KindObject, List: true, ElemNonNull: true, Object: LinkType},
+		TagFieldExternalLinks: {Name: "externalLinks", Stored: "external_links", Kind: record.KindObject, List: true, ElemNonNull: true, Object: LinkType},
+		TagFieldRedirect:      {Name: "redirect", Stored: "redirect", Kind: record.KindObject, List: true, ElemNonNull: true, Object: LinkType},
 	},
 }
 
@@ -318,12 +319,12 @@ const (
 )
 
 // LicenseType describes License.
-var LicenseType = &storage.Type{
+var LicenseType = &record.Type{
 	Name: "License", Singular: "license", Plural: "licenses", Collection: "licenses",
-	Fields: []storage.Field{
-		LicenseFieldIdentifier: {Name: "identifier", Stored: "identifier", Kind: storage.KindString, NonNull: true, Indexed: true},
-		LicenseFieldName:       {Name: "name", Stored: "name", Kind: storage.KindString},
-		LicenseFieldUrl:        {Name: "url", Stored: "url", Kind: storage.KindString},
+	Fields: []record.Field{
+		LicenseFieldIdentifier: {Name: "identifier", Stored: "identifier", Kind: record.KindString, NonNull: true, Indexed: true},
+		LicenseFieldName:       {Name: "name", Stored: "name", Kind: record.KindString},
+		LicenseFieldUrl:        {Name: "url", Stored: "url", Kind: record.KindString},
 	},
 }
 
@@ -368,11 +369,11 @@ const (
 )
 
 // PlatformType describes Platform.
-var PlatformType = &storage.Type{
+var PlatformType = &record.Type{
 	Name: "Platform", Singular: "platform", Plural: "platforms", Collection: "platforms",
-	Fields: []storage.Field{
-		PlatformFieldName:        {Name: "name", Stored: "name", Kind: storage.KindString, NonNull: true, Indexed: true},
-		PlatformFieldDescription: {Name: "description", Stored: "description", Kind: storage.KindString, NonNull: true},
+	Fields: []record.Field{
+		PlatformFieldName:        {Name: "name", Stored: "name", Kind: record.KindString, NonNull: true, Indexed: true},
+		PlatformFieldDescription: {Name: "description", Stored: "description", Kind: record.KindString, NonNull: true},
 	},
 }
 
@@ -414,11 +415,11 @@ const (
 )
 
 // ReleaseType describes Release.
-var ReleaseType = &storage.ObjectType{
+var ReleaseType = &record.ObjectType{
 	Name: "Release",
-	Fields: []storage.Field{
-		ReleaseFieldTag:         {Name: "tag", Stored: "tag", Kind: storage.KindString},
-		ReleaseFieldPublishedAt: {Name: "publishedAt", Stored: "published_at", Kind: storage.KindDate},
+	Fields: []record.Field{
+		ReleaseFieldTag:         {Name: "tag", Stored: "tag", Kind: record.KindString},
+		ReleaseFieldPublishedAt: {Name: "publishedAt", Stored: "published_at", Kind: record.KindDate},
 	},
 }
 
@@ -438,11 +439,11 @@ const (
 )
 
 // LinkType describes Link.
-var LinkType = &storage.ObjectType{
+var LinkType = &record.ObjectType{
 	Name: "Link",
-	Fields: []storage.Field{
-		LinkFieldTitle: {Name: "title", Stored: "title", Kind: storage.KindString},
-		LinkFieldUrl:   {Name: "url", Stored: "url", Kind: storage.KindString},
+	Fields: []record.Field{
+		LinkFieldTitle: {Name: "title", Stored: "title", Kind: record.KindString},
+		LinkFieldUrl:   {Name: "url", Stored: "url", Kind: record.KindString},
 	},
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/asof/asof/internal/web"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // greeting returns where the server listens, and a first query.
@@ -74,7 +75,7 @@ const mostExampleFields = 6
 // playground is what the Playground has to know. Its ready queries are for the
 // demo: where the schema does not answer them, or the store does not hold what they
 // ask for, it begins with another query.
-func (s *site) playground(types []*storage.Type) (web.Options, error) {
+func (s *site) playground(types []*record.Type) (web.Options, error) {
 	fit, err := web.TabsFit(s.schema)
 	if err != nil {
 		return web.Options{}, err
@@ -100,7 +101,7 @@ func (s *site) holdsDemo(ctx context.Context) bool {
 }
 
 // example is a query that any schema answers, made from the first type.
-func example(schema *ast.Schema, types []*storage.Type) *web.Tab {
+func example(schema *ast.Schema, types []*record.Type) *web.Tab {
 	first := types[0]
 	about := fmt.Sprintf(`# First look: the documents of the type %s, now or at an instant in
 # the variables, such as "2026-01-31T12:00:00Z", and what was done to each.
@@ -121,7 +122,7 @@ func example(schema *ast.Schema, types []*storage.Type) *web.Tab {
 }
 
 // exampleFields are fields of a type that need neither arguments nor fields.
-func exampleFields(schema *ast.Schema, of *storage.Type) []string {
+func exampleFields(schema *ast.Schema, of *record.Type) []string {
 	fields := []string{"id", "version"}
 	definition := schema.Types[of.Name]
 	if definition == nil {

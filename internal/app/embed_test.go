@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/record"
 )
 
 func TestEmbedBounds(t *testing.T) {
-	types := []*storage.Type{{Name: "Project", Collection: "software"}, {Name: "Tag", Collection: "tags"}}
+	types := []*record.Type{{Name: "Project", Collection: "software"}, {Name: "Tag", Collection: "tags"}}
 	for _, c := range []struct {
 		values string
 		want   map[string]mongostore.Bounds

@@ -23,6 +23,7 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -301,7 +302,7 @@ const (
 // embedBounds reads the values of --mongodb-embed, each VERSIONS[:SIZE] for all
 // types or TYPE=VERSIONS[:SIZE] for one: bounds of the history that stays inside
 // a document, by collection.
-func embedBounds(values []string, types []*storage.Type) (map[string]mongostore.Bounds, error) {
+func embedBounds(values []string, types []*record.Type) (map[string]mongostore.Bounds, error) {
 	bounds := make(map[string]mongostore.Bounds)
 	own := make(map[string]bool) // collections with a value for their type
 	general := false

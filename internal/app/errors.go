@@ -13,6 +13,7 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/fault"
 )
 
 // ErrorPresenter gives every error a code. The message of an error that is not one of ours is
@@ -25,7 +26,7 @@ func ErrorPresenter(log *slog.Logger) graphql.ErrorPresenterFunc {
 
 func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 	var shown *gqlerror.Error
-	var own *storage.Error
+	var own *fault.Error
 	errors.As(err, &shown)
 	out := &gqlerror.Error{Path: graphql.GetPath(ctx)}
 	if shown != nil {
@@ -34,31 +35,31 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 			out.Path = shown.Path
 		}
 	}
-	var code storage.Code
+	var code fault.Code
 	resync, ended := errors.AsType[*storage.ResyncError](err)
 	switch {
 	case ended:
-		code, out.Message = storage.CodeResync, resync.Error()
+		code, out.Message = fault.CodeResync, resync.Error()
 	case errors.As(err, &own):
 		code, out.Message = own.Code, own.Message
-		if cause := own.Unwrap(); cause != nil && (code == storage.CodeInternal || code == storage.CodeUnavailable) {
+		if cause := own.Unwrap(); cause != nil && (code == fault.CodeInternal || code == fault.CodeUnavailable) {
 			logCause(ctx, log, out.Path, code, cause)
-		} else if code == storage.CodeInternal {
+		} else if code == fault.CodeInternal {
 			log.WarnContext(ctx, "a stored document does not satisfy the schema", "path", out.Path.String(), "error", own.Message)
 		}
 	case shown != nil && shown.Unwrap() == nil:
 		// The GraphQL server's own, such as a limit's.
 		code, out.Message = codeOf(shown), shown.Message
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		code, out.Message = storage.CodeUnavailable, storage.Ended(err).Message
+		code, out.Message = fault.CodeUnavailable, fault.Ended(err).Message
 	case shown != nil && inArguments(ctx):
-		code, out.Message = storage.CodeBadUserInput, shown.Message
+		code, out.Message = fault.CodeBadUserInput, shown.Message
 	default:
-		code, out.Message = storage.CodeInternal, "internal error"
+		code, out.Message = fault.CodeInternal, "internal error"
 		logCause(ctx, log, out.Path, code, err)
 	}
 	for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
-		if code == storage.CodeUnavailable && errors.Is(err, end) {
+		if code == fault.CodeUnavailable && errors.Is(err, end) {
 			out.Err = end // httpapi looks whether the time was over
 		}
 	}
@@ -79,7 +80,7 @@ func present(ctx context.Context, log *slog.Logger, err error) *gqlerror.Error {
 	return out
 }
 
-func logCause(ctx context.Context, log *slog.Logger, path ast.Path, code storage.Code, cause error) {
+func logCause(ctx context.Context, log *slog.Logger, path ast.Path, code fault.Code, cause error) {
 	level := slog.LevelError
 	if ctx.Err() != nil && (errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded)) {
 		level = slog.LevelDebug // the operation is over, as its own line says: every field that was under way has this
@@ -88,9 +89,9 @@ func logCause(ctx context.Context, log *slog.Logger, path ast.Path, code storage
 }
 
 // codeOf returns the code of an error; one without is gqlgen's, of an argument or a null.
-func codeOf(err *gqlerror.Error) storage.Code {
+func codeOf(err *gqlerror.Error) fault.Code {
 	code, _ := err.Extensions["code"].(string)
-	return cmp.Or(storage.Code(code), storage.CodeBadUserInput)
+	return cmp.Or(fault.Code(code), fault.CodeBadUserInput)
 }
 
 // inArguments reports whether an error comes from reading the arguments of a field: gqlgen
@@ -105,7 +106,7 @@ func inArguments(ctx context.Context) bool {
 func Recover(log *slog.Logger) graphql.RecoverFunc {
 	return func(ctx context.Context, p any) error {
 		log.ErrorContext(ctx, "a resolver panicked", "path", graphql.GetPath(ctx).String(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		err := &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+		err := &fault.Error{Code: fault.CodeInternal, Message: "internal error"}
 		if fc := graphql.GetFieldContext(ctx); fc == nil || fc.Field.Field == nil {
 			return err // of an element, which has no place of its own
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
+	"github.com/asof/asof/storage/fault"
 )
 
 // broken is an engine that can fail or panic.
@@ -220,12 +221,12 @@ func TestTheEndOfAnOperationIsNoFault(t *testing.T) {
 		defer cancel()
 		var log bytes.Buffer
 		present := app.ErrorPresenter(slog.New(slog.NewTextHandler(&log, nil)))
-		for _, err := range []error{end, storage.Ended(end)} {
+		for _, err := range []error{end, fault.Ended(end)} {
 			if shown := present(ctx, err); shown.Extensions["code"] != "UNAVAILABLE" || log.Len() > 0 {
 				t.Errorf("%v: %v, logged %q", err, shown, &log)
 			}
 		}
-		if _ = present(t.Context(), storage.Ended(end)); log.Len() == 0 { // the store's own
+		if _ = present(t.Context(), fault.Ended(end)); log.Len() == 0 { // the store's own
 			t.Errorf("%v is not logged", end)
 		}
 	}

@@ -33,12 +33,13 @@ import (
 
 	"github.com/asof/asof/internal/app/auth"
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/record"
 )
 
 // Main is one run of the program. Its fields are what was generated from
 // schema.graphqls, and what it touches of the world outside.
 type Main struct {
-	Types          []*storage.Type                               // of all documents
+	Types          []*record.Type                                // of all documents
 	Schema         func(*storage.Store) graphql.ExecutableSchema // that answers for them, called once for a store
 	SDL            string                                        // what documents can hold; "": it is not noted in stores
 	Migrations     map[string]storage.Migration                  // of what was written under earlier schemas, by type

@@ -18,6 +18,7 @@ import (
 	"github.com/asof/asof/internal/app/httpapi"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 )
 
 // operations ties GraphQL operations to the store.
@@ -257,7 +258,7 @@ func count(ctx context.Context, beside int, versions ...*driver.Version) (size i
 		kept = size + found*beside
 	}
 	if err := httpapi.CountRead(ctx, found, size+again, kept); err != nil {
-		return size, &storage.Error{Code: storage.CodeQueryTooComplex, Message: err.Error()}
+		return size, &fault.Error{Code: fault.CodeQueryTooComplex, Message: err.Error()}
 	}
 	return size, nil
 }

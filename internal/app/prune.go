@@ -12,6 +12,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 type pruneFlags struct {
@@ -140,7 +141,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (p *pruning) run(ctx context.Context, t *storage.Type) {
+func (p *pruning) run(ctx context.Context, t *record.Type) {
 	pruner, began := p.store.NewPruner(t, false), p.now()
 	pruner.Rest = func() {
 		wait(ctx, min(pruneRest*p.now().Sub(began), time.Minute))

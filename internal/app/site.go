@@ -28,6 +28,7 @@ import (
 	"github.com/asof/asof/internal/web"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // site is everything that the server has at its address.
@@ -52,7 +53,7 @@ type site struct {
 }
 
 // assemble puts the parts at their paths.
-func (s *site) assemble(types []*storage.Type) error {
+func (s *site) assemble(types []*record.Type) error {
 	api, err := compressed(s.api)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func arrows() map[string]place {
 	anything, graphQL := []string{gqlgen, parser, web}, []string{gqlgen, parser}
 	suite := []string{"storage/driver", "storage/driver/check", "storage/seal"}
 	engine := joined(suite, "storage/clock", "storage/rawjson", "internal/lru", "internal/scalar/literal")
-	store := []string{"storage", "storage/driver"}
+	store := []string{"storage", "storage/driver", "storage/fault", "storage/record"}
 	values := []string{"storage/normal", "storage/rawjson"}
 	both := []string{"storage/mongostore", "storage/sqlitestore"}
 	fixture := place{
@@ -52,8 +52,10 @@ func arrows() map[string]place {
 		"storage/rawjson":              {knows: joined(values, "internal/scalar/literal")},
 		"storage/normal":               {knows: joined(values, "internal/scalar/literal")},
 		"storage/diff":                 {knows: joined(values, "internal/scalar/literal")},
-		"storage":                      {knows: joined(values, "storage/driver", "storage/driver/check", "storage/seal", "storage/diff", "internal/lru", "internal/rule", "internal/scalar/literal")},
-		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/driver/check", "storage/seal", "storage/diff", "storage", "internal/lru", "internal/rule", "internal/scalar/literal")},
+		"storage/fault":                {knows: []string{"storage/driver"}},
+		"storage/record":               {knows: joined(values, "storage/driver", "storage/diff", "storage/fault", "internal/scalar/literal")},
+		"storage":                      {knows: joined(values, "storage/fault", "storage/record", "storage/driver", "storage/driver/check", "storage/seal", "storage/diff", "internal/lru", "internal/rule", "internal/scalar/literal")},
+		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/driver/check", "storage/seal", "storage/diff", "storage", "storage/fault", "storage/record", "internal/lru", "internal/rule", "internal/scalar/literal")},
 
 		"dataloader":  {knows: store},
 		"graph":       {knows: joined(store, "graph/model", "internal/scalar"), speaks: graphQL},
@@ -69,8 +71,8 @@ func arrows() map[string]place {
 		"internal/fixture/resolvers":   fixture,
 
 		"internal/app": {
-			knows: joined(both, "dataloader", "internal/app/auth", "internal/app/httpapi", "internal/capture", "internal/demo", "internal/gitimport", "internal/plan", "internal/web",
-				"storage", "storage/driver", "storage/transfer"),
+			knows: joined(joined(both, store...), "dataloader", "internal/app/auth", "internal/app/httpapi", "internal/capture", "internal/demo", "internal/gitimport", "internal/plan", "internal/web",
+				"storage/transfer"),
 			speaks: anything,
 		},
 		"internal/app/admission":   {speaks: anything},
@@ -101,7 +103,7 @@ func arrows() map[string]place {
 		"internal/load/constant": {speaks: anything},
 		"internal/load/hostile":  {knows: []string{"internal/load/process"}, speaks: anything},
 		"internal/load/process":  {speaks: anything},
-		"internal/plan/plantest": {knows: joined(values, "internal/app", "storage", "storage/driver"), speaks: anything},
+		"internal/plan/plantest": {knows: joined(joined(values, store...), "internal/app"), speaks: anything},
 		"internal/plan/plantest/cmd": {
 			knows:  joined(both, "graph", "graph/model", "internal/plan/plantest", "resolvers", "storage", "storage/driver", "storage/mongostore/mongotest"),
 			speaks: joined(anything, mongo),

@@ -8,6 +8,7 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
+	"github.com/asof/asof/storage/record"
 )
 
 // Author is the author of what nobody is named for.
@@ -15,7 +16,7 @@ const Author = "capture"
 
 // Options say what becomes of the documents of a source.
 type Options struct {
-	Type   *storage.Type     // that they get
+	Type   *record.Type      // that they get
 	Drop   []string          // members that are left out: a.b is the member b of a, or of each of a list a
 	Rename map[string]string // stored names of others, of the outermost level
 	// AuthorField is the stored member that says who made a change; empty: it is not known.

@@ -20,11 +20,12 @@ import (
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
 	"github.com/asof/asof/storage/mongostore/mongotest"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
-func orderTypes() []*storage.Type {
-	return []*storage.Type{{Name: "Order", Collection: "orders", Fields: []storage.Field{{Name: "state", Kind: storage.KindString}}}}
+func orderTypes() []*record.Type {
+	return []*record.Type{{Name: "Order", Collection: "orders", Fields: []record.Field{{Name: "state", Kind: record.KindString}}}}
 }
 
 func newStore(t testing.TB, engine driver.Engine, err error) *storage.Store {
@@ -524,7 +525,7 @@ func TestEnd(t *testing.T) {
 // A capture goes on, before what it has noted, where the versions that it made since are pruned.
 func TestAfterPruning(t *testing.T) {
 	store, s := onSQLite(t), mongotest.NewStreams(t)
-	store.Types()[0].Keep = &storage.Keep{Versions: 1}
+	store.Types()[0].Keep = &record.Keep{Versions: 1}
 	put := func(state string) {
 		s.Put("a", bson.D{{Key: "state", Value: state}, {Key: "n", Value: int32(1)}}, true)
 	}

@@ -261,7 +261,7 @@ func (k *Keep) period(text string) bool {
 		whole(&k.Seconds, 3600*d.Hours, 60*d.Minutes, d.Seconds) && k.Years+k.Months+k.Days+k.Seconds > 0
 }
 
-// Metadata renders it for storage.Type; "" where all is kept.
+// Metadata renders it for record.Type; "" where all is kept.
 func (k Keep) Metadata() string {
 	var parts, period []string
 	if k.Versions > 0 {
@@ -279,12 +279,12 @@ func (k Keep) Metadata() string {
 		period = append(period, fmt.Sprintf("Time: %d_000_000_000", k.Seconds))
 	}
 	if period != nil {
-		parts = append(parts, "For: storage.Period{"+strings.Join(period, ", ")+"}")
+		parts = append(parts, "For: record.Period{"+strings.Join(period, ", ")+"}")
 	}
 	if parts == nil {
 		return ""
 	}
-	return "Keep: &storage.Keep{" + strings.Join(parts, ", ") + "}"
+	return "Keep: &record.Keep{" + strings.Join(parts, ", ") + "}"
 }
 
 // Auth is who may do what with a type or a field. Nil lists: everybody; empty ones: nobody.
@@ -381,7 +381,7 @@ func (f *Field) ruleKind() rule.Kind {
 	return rule.Other
 }
 
-// Metadata renders it for storage.Type and storage.Field; "" where nothing is said.
+// Metadata renders it for record.Type and record.Field; "" where nothing is said.
 func (a Auth) Metadata() string {
 	var parts []string
 	for _, list := range []struct {
@@ -398,7 +398,7 @@ func (a Auth) Metadata() string {
 	if parts == nil {
 		return ""
 	}
-	return "Auth: storage.Auth{" + strings.Join(parts, ", ") + "}"
+	return "Auth: record.Auth{" + strings.Join(parts, ", ") + "}"
 }
 
 // declareCopy reads a field with @copy, and adds it to the document's copies. What it is
@@ -468,7 +468,7 @@ func (d *Document) copied(f *Field) string {
 // Shown are the fields as they are read: the document's own, and then the copied ones.
 func (d *Document) Shown() []*Field { return slices.Concat(d.Fields, d.Copies) }
 
-// CopyMetadata renders a copied field for storage.Type.
+// CopyMetadata renders a copied field for record.Type.
 func (f *Field) CopyMetadata() string {
 	return fmt.Sprintf("{Name: %q, From: %s}", f.Name, "[]string{"+strings.Join(quoted(f.From), ", ")+"}")
 }

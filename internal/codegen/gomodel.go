@@ -85,10 +85,10 @@ func getters(owner, view string, fields []*Field) []Getter {
 	return out
 }
 
-// Metadata renders the field for storage.Type.
+// Metadata renders the field for record.Type.
 func (f *Field) Metadata() string {
 	parts := []string{
-		"Name: " + strconv.Quote(f.Name), "Stored: " + strconv.Quote(f.Stored), "Kind: storage.Kind" + string(f.Kind),
+		"Name: " + strconv.Quote(f.Name), "Stored: " + strconv.Quote(f.Stored), "Kind: record.Kind" + string(f.Kind),
 	}
 	flag := func(name string, on bool) {
 		if on {

@@ -77,7 +77,7 @@ func (r *reader) checkWasValues(e *Enum) {
 	}
 }
 
-// wasMetadata renders what the field was for storage.Field; "" for nothing.
+// wasMetadata renders what the field was for record.Field; "" for nothing.
 func (f *Field) wasMetadata() string {
 	var parts []string
 	if f.Was.Single {
@@ -100,7 +100,7 @@ func (f *Field) wasMetadata() string {
 	if parts == nil {
 		return ""
 	}
-	return "Was: storage.Was{" + strings.Join(parts, ", ") + "}"
+	return "Was: record.Was{" + strings.Join(parts, ", ") + "}"
 }
 
 func quotedList(names []string) string {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 //go:embed catalogue.ndjson.gz
@@ -86,8 +87,8 @@ var ErrUnfit = errors.New("the demo needs the types Project, Tag, License and Pl
 
 // Fits reports whether the catalogue can be documents of these types: it wraps
 // ErrUnfit where a type is missing, or where a value is not what a type declares.
-func Fits(types []*storage.Type) error {
-	byCollection := make(map[string]*storage.Type, len(types))
+func Fits(types []*record.Type) error {
+	byCollection := make(map[string]*record.Type, len(types))
 	for _, t := range types {
 		byCollection[t.Collection] = t
 	}

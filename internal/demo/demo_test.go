@@ -15,6 +15,7 @@ import (
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/transfer"
 )
 
@@ -39,7 +40,7 @@ func newStore(t *testing.T) *storage.Store {
 
 // The catalogue is what the schema says, in normal form, and lies in 2025.
 func TestVersionsAreValid(t *testing.T) {
-	types := make(map[string]*storage.Type)
+	types := make(map[string]*record.Type)
 	for _, typ := range model.Types {
 		types[typ.Collection] = typ
 	}

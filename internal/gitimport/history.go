@@ -15,6 +15,7 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/record"
 )
 
 // Error says in which file of which commit something was wrong.
@@ -260,7 +261,7 @@ func (h *history) putAll(c *commit, f *file, collection string, entries []entry)
 		if wrong == nil {
 			text, wrong = normal.Object(text)
 		}
-		switch why := storage.KeyProblem(e.key); {
+		switch why := record.KeyProblem(e.key); {
 		case wrong != nil:
 		case why != "":
 			wrong = fmt.Errorf("the key %q %s", e.key, why)

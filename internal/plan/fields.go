@@ -12,10 +12,11 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
+	"github.com/asof/asof/storage/record"
 )
 
 // documentSelection compiles what is asked of documents of a type.
-func documentSelection(b *planning, t *storage.Type, set ast.SelectionSet) *selection[*storage.Object] {
+func documentSelection(b *planning, t *record.Type, set ast.SelectionSet) *selection[*storage.Object] {
 	return selectionOf(b, t.Name, set, func(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
 		switch f.Name {
 		case "id":
@@ -52,9 +53,9 @@ func writeVersion(r *run, _ *place, o *storage.Object) bool { return r.int(o.Of(
 
 // storedField makes the writer of a field that is stored in documents, or in
 // objects nested in them, or of one that shows the keys of a reference.
-func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.ObjectType) writer[*storage.Object] {
-	i := slices.IndexFunc(t.Fields, func(stored storage.Field) bool {
-		return stored.Name == f.Name || stored.Kind == storage.KindRef && stored.Keys == f.Name
+func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *record.ObjectType) writer[*storage.Object] {
+	i := slices.IndexFunc(t.Fields, func(stored record.Field) bool {
+		return stored.Name == f.Name || stored.Kind == record.KindRef && stored.Keys == f.Name
 	})
 	if i < 0 {
 		return nil
@@ -66,9 +67,9 @@ func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 		return copied(i, "[]") // never null
 	case stored.Name != f.Name:
 		return copied(i, "")
-	case stored.Kind == storage.KindRef:
+	case stored.Kind == record.KindRef:
 		return reference(b, f, s, stored, i)
-	case stored.Kind == storage.KindObject:
+	case stored.Kind == record.KindObject:
 		return nested(b, f, stored, i)
 	default:
 		return copied(i, "")
@@ -77,7 +78,7 @@ func storedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 
 // nested makes the writer of an object, or a list of objects, in a document. Only
 // documents refer to others: nothing is read for what is nested in them.
-func nested(b *planning, f graphql.CollectedField, stored *storage.Field, i int) writer[*storage.Object] {
+func nested(b *planning, f graphql.CollectedField, stored *record.Field, i int) writer[*storage.Object] {
 	fields := func(b *planning, f graphql.CollectedField, s *selection[*storage.Object]) writer[*storage.Object] {
 		return storedField(b, f, s, stored.Object)
 	}
@@ -117,7 +118,7 @@ func nestedList(inner *selection[*storage.Object], i int, elemNonNull bool) writ
 }
 
 // versions makes the writer of a page of a document's versions.
-func versions(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.Type) writer[*storage.Object] {
+func versions(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *record.Type) writer[*storage.Object] {
 	inner := connection(b, f, t)
 	id, given := b.queue(), b.arguments(f, ofVersions)
 	s.loads = append(s.loads, func(r *run, objects []*storage.Object) { r.loadVersions(id, given, inner, objects) })
@@ -226,7 +227,7 @@ func (e edge) node() *storage.Object { return &e.page.Docs[e.place].Object }
 
 // connection compiles what a field asks of a page of documents of a type, or of
 // their versions.
-func connection(b *planning, of graphql.CollectedField, t *storage.Type) *selection[*storage.Page] {
+func connection(b *planning, of graphql.CollectedField, t *record.Type) *selection[*storage.Page] {
 	return selectionOf(b, of.Definition.Type.Name(), of.Selections, func(b *planning, f graphql.CollectedField, s *selection[*storage.Page]) writer[*storage.Page] {
 		switch f.Name {
 		case "nodes":
@@ -243,7 +244,7 @@ func connection(b *planning, of graphql.CollectedField, t *storage.Type) *select
 	})
 }
 
-func edgeSelection(b *planning, of graphql.CollectedField, t *storage.Type) *selection[edge] {
+func edgeSelection(b *planning, of graphql.CollectedField, t *record.Type) *selection[edge] {
 	return selectionOf(b, of.Definition.Type.Name(), of.Selections, func(b *planning, f graphql.CollectedField, s *selection[edge]) writer[edge] {
 		switch f.Name {
 		case "cursor":

@@ -14,6 +14,8 @@ import (
 
 	"github.com/asof/asof/dataloader"
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/fault"
+	"github.com/asof/asof/storage/record"
 )
 
 // queue holds what a field has read: a visit for each time that it is written.
@@ -98,14 +100,14 @@ func (r *run) call(store func() error) (panicked bool, err error) {
 // errElsewhere is the error of what could not be read because reading for another
 // field panicked.
 func errElsewhere() error {
-	return &storage.Error{Code: storage.CodeInternal, Message: "internal error"}
+	return &fault.Error{Code: fault.CodeInternal, Message: "internal error"}
 }
 
 // reference makes the writer of a reference, or a list of references: null for
 // a document that does not exist.
-func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Object], stored *storage.Field, i int) writer[*storage.Object] {
+func reference(b *planning, f graphql.CollectedField, s *selection[*storage.Object], stored *record.Field, i int) writer[*storage.Object] {
 	types := b.store.Types()
-	t := types[slices.IndexFunc(types, func(t *storage.Type) bool { return t.Name == stored.Ref })]
+	t := types[slices.IndexFunc(types, func(t *record.Type) bool { return t.Name == stored.Ref })]
 	inner := documentSelection(b, t, f.Selections)
 	if b.plan.refs[t] == nil {
 		b.plan.refs[t] = &names{}
@@ -148,7 +150,7 @@ func (r *run) pruned(p dataloader.Place) error {
 
 // copiedField makes the writer of a field of the document that a reference leads to: null where
 // that does not exist.
-func copiedField(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *storage.Type, c *storage.Copy) writer[*storage.Object] {
+func copiedField(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *record.Type, c *record.Copy) writer[*storage.Object] {
 	s.need.add(t.Object().Fields[c.Ref].Stored)
 	if b.plan.refs[c.Of] == nil {
 		b.plan.refs[c.Of] = &names{}
@@ -170,7 +172,7 @@ func copiedField(b *planning, f graphql.CollectedField, s *selection[*storage.Ob
 			return false
 		}
 		var raw []byte
-		o, i, err := c.Source(d)
+		o, i, err := storage.SourceOf(c, d)
 		if err == nil && o != nil {
 			raw, err = o.RawField(i)
 		}
@@ -197,7 +199,7 @@ const placesTogether = 4096
 // wanting is a field whose documents are still to be read, for all of its objects at
 // once.
 type wanting struct {
-	t     *storage.Type
+	t     *record.Type
 	queue int
 	inner *selection[*storage.Object]
 }
@@ -279,7 +281,7 @@ func (r *run) readLevels() error {
 
 // fetch reads the documents of a type that a level wants. If that fails, the visits
 // that want one of them get the error.
-func (r *run) fetch(t *storage.Type, level []wanting) {
+func (r *run) fetch(t *record.Type, level []wanting) {
 	refs := r.loader.Missing(t)
 	if len(refs) == 0 {
 		return
@@ -299,7 +301,7 @@ func (r *run) fetch(t *storage.Type, level []wanting) {
 }
 
 // refuse gives the visits that want documents of a type the error of reading them.
-func (r *run) refuse(t *storage.Type, level []wanting, panicked bool, err error) {
+func (r *run) refuse(t *record.Type, level []wanting, panicked bool, err error) {
 	for _, w := range level {
 		visits := r.queues[w.queue].visits
 		for i := range visits {
@@ -450,7 +452,7 @@ func show[T any](r *run, at *place, inner *selection[*T], found *T, err error) b
 }
 
 // documentRoot makes the writer of one document.
-func documentRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[struct{}] {
+func documentRoot(b *planning, f graphql.CollectedField, t *record.Type) writer[struct{}] {
 	inner, id := documentSelection(b, t, f.Selections), b.arguments(f, ofDocument)
 	return func(r *run, at *place, _ struct{}) bool {
 		given, _ := r.args[id].(*documentArgs)
@@ -463,7 +465,7 @@ func documentRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer
 }
 
 // pageRoot makes the writer of a page of documents.
-func pageRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[struct{}] {
+func pageRoot(b *planning, f graphql.CollectedField, t *record.Type) writer[struct{}] {
 	inner, id := connection(b, f, t), b.arguments(f, ofPage)
 	counts, shows := false, false
 	for i := range inner.fields {
@@ -486,7 +488,7 @@ func pageRoot(b *planning, f graphql.CollectedField, t *storage.Type) writer[str
 
 // anyDocument is the selection on documents whose type is known only when they are
 // read.
-type anyDocument map[*storage.Type]*selection[*storage.Object]
+type anyDocument map[*record.Type]*selection[*storage.Object]
 
 func anySelection(b *planning, f graphql.CollectedField) anyDocument {
 	a := anyDocument{}
@@ -496,7 +498,7 @@ func anySelection(b *planning, f graphql.CollectedField) anyDocument {
 	return a
 }
 
-func (a anyDocument) need(t *storage.Type) []string { return a[t].need }
+func (a anyDocument) need(t *record.Type) []string { return a[t].need }
 
 // nodeRoot makes the writer of a document by its global id.
 func nodeRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
@@ -540,7 +542,7 @@ func nodesRoot(b *planning, f graphql.CollectedField) writer[struct{}] {
 }
 
 // ofType are the documents of a type.
-func ofType(t *storage.Type, docs []*storage.Document) (objects []*storage.Object) {
+func ofType(t *record.Type, docs []*storage.Document) (objects []*storage.Object) {
 	for _, d := range docs {
 		if d != nil && d.Type() == t {
 			objects = append(objects, &d.Object)

@@ -51,6 +51,7 @@ import (
 
 	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/record"
 )
 
 // Config is what a schema with plans needs, all of it.
@@ -168,7 +169,7 @@ type plan struct {
 	queues int         // fields that queue what they read
 	// refs are, by type, the stored names that are read of documents reached by
 	// references, whichever reference leads to them.
-	refs map[*storage.Type]*names
+	refs map[*record.Type]*names
 	size atomic.Int64 // of the last answers, in bytes
 }
 
@@ -188,7 +189,7 @@ func (n *names) add(more ...string) {
 // kind.
 func (e *executable) compile(oc *graphql.OperationContext) (made *plan, fields int) {
 	b := &planning{
-		executable: e, plan: &plan{refs: map[*storage.Type]*names{}},
+		executable: e, plan: &plan{refs: map[*record.Type]*names{}},
 		// CollectFields keeps what it finds in its context, which must not be the
 		// request's.
 		oc: &graphql.OperationContext{Doc: oc.Doc, Operation: oc.Operation, Variables: oc.Variables},

@@ -11,6 +11,7 @@ import (
 	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
 )
 
@@ -346,7 +347,7 @@ func (r *run) failElement(at *place, index int, err error) {
 // it without.
 func (r *run) placed(err error) bool {
 	if late := r.ctx.Err(); r.late == nil && late != nil {
-		r.late = storage.Ended(late)
+		r.late = fault.Ended(late)
 	}
 	if r.failed++; r.failed > r.of.MaxErrors { // a place takes 2 KB
 		r.oc.Error(r.ctx, err)

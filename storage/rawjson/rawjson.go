@@ -12,10 +12,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
-	"unicode/utf8"
+	"unicode/utf8" // End returns the index behind the value that starts at i, or -1.
 )
 
-// End returns the index behind the value that starts at i, or -1.
 func End(b []byte, i int) int {
 	if i < 0 || i >= len(b) {
 		return -1
@@ -297,4 +296,63 @@ func HideErased(b []byte) (shown []byte, found bool) {
 		return b, false
 	}
 	return append(shown, b[at:]...), true
+}
+
+// Find returns the value at a path of member names; nil where there is none.
+func Find(raw []byte, names []string) []byte {
+	for _, name := range names {
+		var found []byte
+		Members(raw, func(n []byte, start, end int) bool {
+			if Is(n, name) {
+				found = raw[start:end:end]
+				return false
+			}
+			return true
+		})
+		if found == nil {
+			return nil
+		}
+		raw = found
+	}
+	return raw
+}
+
+// Set returns an object with the value at a path replaced, or removed for nil.
+// Objects on the way are made where they are missing.
+func Set(object []byte, names []string, value []byte) []byte {
+	if len(object) == 0 || object[0] != '{' {
+		if value == nil {
+			return object
+		}
+		object = []byte("{}")
+	}
+	if len(names) > 1 {
+		inner := Find(object, names[:1])
+		if value = Set(inner, names[1:], value); value == nil {
+			return object
+		}
+	}
+	out := append(make([]byte, 0, len(object)+len(value)+len(names[0])+4), '{')
+	done := false
+	member := func(name string, raw []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(AppendString(out, name), ':'), raw...)
+	}
+	Members(object, func(n []byte, start, end int) bool {
+		name := Name(n)
+		switch {
+		case name != names[0]:
+			member(name, object[start:end])
+		case value != nil:
+			member(name, value)
+		}
+		done = done || name == names[0]
+		return true
+	})
+	if !done && value != nil {
+		member(names[0], value)
+	}
+	return append(out, '}')
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/transfer"
 )
 
@@ -27,24 +28,24 @@ import (
 var now = time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
 
 // types are those of the stores: each has metadata of its own.
-func types() []*storage.Type {
-	maker := &storage.ObjectType{Name: "Maker", Fields: []storage.Field{{Name: "name", Kind: storage.KindString}}}
-	lid := &storage.ObjectType{Name: "Lid", Fields: []storage.Field{{Name: "color", Kind: storage.KindString, NonNull: true}}}
-	return []*storage.Type{
+func types() []*record.Type {
+	maker := &record.ObjectType{Name: "Maker", Fields: []record.Field{{Name: "name", Kind: record.KindString}}}
+	lid := &record.ObjectType{Name: "Lid", Fields: []record.Field{{Name: "color", Kind: record.KindString, NonNull: true}}}
+	return []*record.Type{
 		{
 			Name: "Thing", Singular: "thing", Plural: "things", Collection: "things",
-			Fields: []storage.Field{
-				{Name: "name", Kind: storage.KindString},
-				{Name: "size", Kind: storage.KindInt},
-				{Name: "labels", Kind: storage.KindString, List: true},
-				{Name: "maker", Kind: storage.KindObject, Object: maker},
-				{Name: "extra", Kind: storage.KindJSON},
-				{Name: "made", Kind: storage.KindDateTime},
+			Fields: []record.Field{
+				{Name: "name", Kind: record.KindString},
+				{Name: "size", Kind: record.KindInt},
+				{Name: "labels", Kind: record.KindString, List: true},
+				{Name: "maker", Kind: record.KindObject, Object: maker},
+				{Name: "extra", Kind: record.KindJSON},
+				{Name: "made", Kind: record.KindDateTime},
 			},
 		},
 		{
 			Name: "Box", Singular: "box", Plural: "boxes", Collection: "boxes",
-			Fields: []storage.Field{{Name: "name", Kind: storage.KindString}, {Name: "lid", Kind: storage.KindObject, Object: lid}},
+			Fields: []record.Field{{Name: "name", Kind: record.KindString}, {Name: "lid", Kind: record.KindObject, Object: lid}},
 		},
 	}
 }

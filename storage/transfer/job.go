@@ -12,6 +12,7 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/seal"
 )
 
@@ -54,7 +55,7 @@ type item struct {
 type jobParser struct {
 	opts  ImportOptions
 	store *storage.Store
-	types map[string]*storage.Type // by collection
+	types map[string]*record.Type // by collection
 	lines *lineParser
 }
 
@@ -108,14 +109,14 @@ func (p *jobParser) line(j *job, number int64, line []byte) error {
 
 // Misfit says why a version does not fit its type, or is larger than one that can be written
 // here; nil where it does, or is kept all the same.
-func Misfit(store *storage.Store, t *storage.Type, v *driver.Version, lenient bool) error {
+func Misfit(store *storage.Store, t *record.Type, v *driver.Version, lenient bool) error {
 	_, err := inspect(store, t, v, lenient)
 	return err
 }
 
 // inspect compares a version, in today's form, with its type. What the type does not declare is
 // remarked; so is, if the import is lenient, every value of another type.
-func inspect(store *storage.Store, t *storage.Type, v *driver.Version, lenient bool) (remarks []remark, err error) {
+func inspect(store *storage.Store, t *record.Type, v *driver.Version, lenient bool) (remarks []remark, err error) {
 	if why := store.Excess(v); why != "" && !lenient {
 		return nil, fmt.Errorf("%s; make it shorter, or use --lenient to keep it as it is", why)
 	}
@@ -126,7 +127,7 @@ func inspect(store *storage.Store, t *storage.Type, v *driver.Version, lenient b
 		return nil, nil
 	}
 	var unknown []string
-	var mismatches []*storage.MismatchError
+	var mismatches []*record.MismatchError
 	data, err := store.Today(v)
 	switch {
 	case err != nil && lenient:
@@ -138,7 +139,7 @@ func inspect(store *storage.Store, t *storage.Type, v *driver.Version, lenient b
 	default:
 		unknown, err = t.Validate(data)
 	}
-	if mismatch, ok := errors.AsType[*storage.MismatchError](err); ok && mismatch.Missing {
+	if mismatch, ok := errors.AsType[*record.MismatchError](err); ok && mismatch.Missing {
 		return nil, fmt.Errorf("%w; the schema requires it: declare it nullable or give it a @default, or use --lenient to keep the document as it is", err)
 	}
 	if err != nil {
@@ -154,8 +155,8 @@ func inspect(store *storage.Store, t *storage.Type, v *driver.Version, lenient b
 }
 
 // collectionNames lists collections for messages.
-func collectionNames(types map[string]*storage.Type) string {
+func collectionNames(types map[string]*record.Type) string {
 	declared := maps.Clone(types)
-	maps.DeleteFunc(declared, func(name string, _ *storage.Type) bool { return storage.IsOwn(name) })
+	maps.DeleteFunc(declared, func(name string, _ *record.Type) bool { return storage.IsOwn(name) })
 	return strings.Join(slices.Sorted(maps.Keys(declared)), ", ")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/drivertest"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/transfer"
 )
 
@@ -278,7 +279,7 @@ func TestRoundTripOfThePruned(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range pruned {
-		kind.Keep = &storage.Keep{Versions: 1}
+		kind.Keep = &record.Keep{Versions: 1}
 	}
 	pruning, err := storage.New(one.Engine(), pruned)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/asof/asof/internal/fixture/graph/model"
 	"github.com/asof/asof/internal/fixture/resolvers"
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/record"
 )
 
 // What a token, a rule, and fields that may not be read cost a point read, through everything but the network.
@@ -37,12 +38,12 @@ func TestCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := newToken(t, role{name: "ada"})
-	serve := func(rows string, fields map[string]storage.Auth, flags ...string) http.Handler {
+	serve := func(rows string, fields map[string]record.Auth, flags ...string) http.Handler {
 		of := model.ProjectType
-		project := &storage.Type{Name: of.Name, Singular: of.Singular, Plural: of.Plural, Collection: of.Collection, Fields: slices.Clone(of.Fields)}
-		setRules(project, storage.Auth{Rows: rows}, fields)
+		project := &record.Type{Name: of.Name, Singular: of.Singular, Plural: of.Plural, Collection: of.Collection, Fields: slices.Clone(of.Fields)}
+		setRules(project, record.Auth{Rows: rows}, fields)
 		m := &app.Main{
-			Types: []*storage.Type{project, model.TagType, model.LicenseType, model.PlatformType}, Schema: resolvers.NewSchema,
+			Types: []*record.Type{project, model.TagType, model.LicenseType, model.PlatformType}, Schema: resolvers.NewSchema,
 			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now,
 		}
 		handler, err := m.Handler(engine, append(flags, "--log-level=error")...)
@@ -51,7 +52,7 @@ func TestCost(t *testing.T) {
 		}
 		return handler
 	}
-	jwt, hidden := []string{"--auth=jwt", "--jwt-secret-file=" + file}, storage.Auth{Read: []string{"staff"}}
+	jwt, hidden := []string{"--auth=jwt", "--jwt-secret-file=" + file}, record.Auth{Read: []string{"staff"}}
 	servers := []struct {
 		name    string
 		least   float64 // as a part of the requests without all that
@@ -61,7 +62,7 @@ func TestCost(t *testing.T) {
 		{"nothing", 1, serve("", nil), 0},
 		{"token", 0.9, serve("", nil, jwt...), 0},
 		{"rule", 0.8, serve("archived = false or demoUrl = $sub", nil, jwt...), 0},
-		{"hidden fields", 0.7, serve("", map[string]storage.Auth{"websiteUrl": hidden, "currentRelease": hidden, "commitHistory": hidden}, jwt...), 0},
+		{"hidden fields", 0.7, serve("", map[string]record.Auth{"websiteUrl": hidden, "currentRelease": hidden, "commitHistory": hidden}, jwt...), 0},
 	}
 	enough := func(round int) bool { // more rounds where others use the machine, too
 		slow := false

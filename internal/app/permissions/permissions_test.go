@@ -29,24 +29,25 @@ import (
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
 	"github.com/asof/asof/storage/mongostore/mongotest"
+	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
 // Who may read what: of projects, those that are archived, or whose demoUrl names one.
 func TestMain(m *testing.M) {
-	setRules(model.ProjectType, storage.Auth{Rows: `archived = true or demoUrl = $sub or "staff" in $roles`}, map[string]storage.Auth{
+	setRules(model.ProjectType, record.Auth{Rows: `archived = true or demoUrl = $sub or "staff" in $roles`}, map[string]record.Auth{
 		"websiteUrl":         {Read: []string{"staff"}},
 		"currentRelease":     {Read: []string{"staff"}},
 		"commitHistory":      {Read: []string{"nobody"}},
 		"relatedSoftwareUrl": {Write: []string{"staff"}},
 		"demoUrl":            {Read: []string{"staff"}},
 	})
-	setRules(model.LicenseType, storage.Auth{History: []string{"staff"}}, nil)
-	setRules(model.PlatformType, storage.Auth{Read: []string{"staff"}}, nil)
+	setRules(model.LicenseType, record.Auth{History: []string{"staff"}}, nil)
+	setRules(model.PlatformType, record.Auth{Read: []string{"staff"}}, nil)
 	os.Exit(m.Run())
 }
 
-func setRules(t *storage.Type, of storage.Auth, fields map[string]storage.Auth) {
+func setRules(t *record.Type, of record.Auth, fields map[string]record.Auth) {
 	t.Auth = of
 	for i := range t.Fields {
 		t.Fields[i].Auth = fields[t.Fields[i].Name]

@@ -8,8 +8,8 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // place is where a value stands, for values that mean something there.
@@ -366,7 +366,7 @@ func quote(c *Choices, text string) string {
 }
 
 // stored makes the stored form of a field's value; "" leaves the field out.
-func (w *World) stored(f *storage.Field, depth int) string {
+func (w *World) stored(f *record.Field, depth int) string {
 	c := w.choices
 	switch {
 	case w.breaks(): // of today's schema, as old versions do
@@ -383,7 +383,7 @@ func (w *World) stored(f *storage.Field, depth int) string {
 		switch {
 		case w.breaks():
 			elements[i] = OneOf(c, wrongValues)
-		case c.Chance(8) && (!f.ElemNonNull && f.Kind != storage.KindRef || w.breaks()):
+		case c.Chance(8) && (!f.ElemNonNull && f.Kind != record.KindRef || w.breaks()):
 			elements[i] = "null"
 		default:
 			elements[i] = w.scalar(f, depth)
@@ -396,36 +396,36 @@ func (w *World) stored(f *storage.Field, depth int) string {
 func (w *World) breaks() bool { return w.wild > 0 && w.choices.Chance(w.wild) }
 
 // scalar makes one value of a field's kind.
-func (w *World) scalar(f *storage.Field, depth int) string {
+func (w *World) scalar(f *record.Field, depth int) string {
 	c := w.choices
 	switch f.Kind {
-	case storage.KindInt:
+	case record.KindInt:
 		if c.Chance(3) {
 			return strconv.Itoa(c.Below(5000))
 		}
 		return OneOf(c, ints)
-	case storage.KindFloat:
+	case record.KindFloat:
 		return OneOf(c, floats)
-	case storage.KindBoolean:
+	case record.KindBoolean:
 		return OneOf(c, []string{"true", "false"})
-	case storage.KindDateTime:
+	case record.KindDateTime:
 		return quote(c, OneOf(c, moments))
-	case storage.KindDate:
+	case record.KindDate:
 		return quote(c, OneOf(c, days))
-	case storage.KindDecimal:
+	case record.KindDecimal:
 		return OneOf(c, decimals)
-	case storage.KindJSON:
+	case record.KindJSON:
 		return w.json(3)
-	case storage.KindEnum:
+	case record.KindEnum:
 		return quote(c, OneOf(c, f.Enum))
-	case storage.KindObject:
+	case record.KindObject:
 		if depth > 4 || f.Object == nil {
 			return "{}"
 		}
 		return w.object(f.Object.Fields, depth+1)
-	case storage.KindRef:
+	case record.KindRef:
 		return quote(c, OneOf(c, w.keys))
-	case storage.KindID:
+	case record.KindID:
 		return quote(c, OneOf(c, keys))
 	default:
 		return quote(c, OneOf(c, texts))
@@ -434,7 +434,7 @@ func (w *World) scalar(f *storage.Field, depth int) string {
 
 // object makes an object with some of the fields, in their order or not, and
 // now and then a member that no field declares.
-func (w *World) object(fields []storage.Field, depth int) string {
+func (w *World) object(fields []record.Field, depth int) string {
 	c := w.choices
 	var members []string
 	for i := range fields {
@@ -452,7 +452,7 @@ func (w *World) object(fields []storage.Field, depth int) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-func storedName(f *storage.Field) string {
+func storedName(f *record.Field) string {
 	if f.Stored != "" {
 		return f.Stored
 	}

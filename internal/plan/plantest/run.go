@@ -32,13 +32,13 @@ import (
 	"github.com/tidwall/gjson"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // Config says what is compared.
 type Config struct {
-	Types  []*storage.Type
+	Types  []*record.Type
 	Schema *ast.Schema
 	// Open opens an empty engine with the types' collections, which Run closes.
 	Open func() (driver.Engine, error)

@@ -18,6 +18,7 @@ import (
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
+	"github.com/asof/asof/storage/record"
 )
 
 // World is what the servers that are compared read: documents with random
@@ -35,7 +36,7 @@ type World struct {
 
 // history is the state of one document, to make its next version from.
 type history struct {
-	typ   *storage.Type
+	typ   *record.Type
 	key   string
 	alive bool
 	data  []byte           // of its last version
@@ -47,7 +48,7 @@ const beginning driver.Instant = 1_704_067_200_000_000 // 2024-01-01
 
 // NewWorld fills an empty engine that has the collections of the types. Wild
 // says how many values are right for one that does not fit the schema; 0: all are.
-func NewWorld(ctx context.Context, engine driver.Engine, types []*storage.Type, c *Choices, wild, versions int) (*World, error) {
+func NewWorld(ctx context.Context, engine driver.Engine, types []*record.Type, c *Choices, wild, versions int) (*World, error) {
 	store, err := storage.New(engine, types)
 	if err != nil {
 		return nil, err
@@ -190,7 +191,7 @@ func (w *World) next(d *history) string {
 }
 
 // typeOf returns the type of documents with a name; nil where there is none.
-func (w *World) typeOf(name string) *storage.Type {
+func (w *World) typeOf(name string) *record.Type {
 	for _, t := range w.store.Types() {
 		if t.Name == name {
 			return t
@@ -213,7 +214,7 @@ func (w *World) docsOf(typ string) []*history {
 // Servers makes the pair that matters: the program's own handler with gqlgen's
 // executor, and with plans, for a schema that code was generated from; both with
 // these flags.
-func Servers(types []*storage.Type, schema func(*storage.Store) graphql.ExecutableSchema, flags ...string) func(driver.Engine) (*Pair, error) {
+func Servers(types []*record.Type, schema func(*storage.Store) graphql.ExecutableSchema, flags ...string) func(driver.Engine) (*Pair, error) {
 	// program is what `asof serve` serves. Its clock stands, as what it measures is in
 	// no answer.
 	program := func(engine driver.Engine, executor string) (http.Handler, error) {

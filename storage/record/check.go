@@ -1,17 +1,14 @@
-package storage
+package record
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/agnivade/levenshtein"
 
 	"github.com/asof/asof/internal/scalar/literal"
-	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
 )
 
@@ -45,17 +42,17 @@ func (t *Type) ValidateAll(data []byte) (undeclared []string, mismatches []*Mism
 	return c.undeclared, c.mismatches, nil
 }
 
-// unreadable returns what reading a document in normal form would fail at, up to
+// Unreadable returns what reading a document in normal form would fail at, up to
 // 1,000 values. The error is that of data that is no document.
-func (t *Type) unreadable(data []byte) ([]*MismatchError, error) {
+func (t *Type) Unreadable(data []byte) ([]*MismatchError, error) {
 	c := checker{required: true, most: maxMismatches}
 	err := c.document(t, data)
 	return c.mismatches, err
 }
 
-// newMismatches returns what cannot be read in data, and could be in what was there before, which
+// NewMismatches returns what cannot be read in data, and could be in what was there before, which
 // may be nil. Paths are in the names of the schema.
-func (t *Type) newMismatches(was, data []byte) ([]*MismatchError, error) {
+func (t *Type) NewMismatches(was, data []byte) ([]*MismatchError, error) {
 	c := checker{required: true, schema: true, most: maxMismatches}
 	if err := c.document(t, data); err != nil || len(c.mismatches) == 0 || was == nil {
 		return c.mismatches, err
@@ -111,8 +108,8 @@ func (c *checker) document(t *Type, data []byte) error {
 	if err := t.prepare(); err != nil {
 		return err
 	}
-	if !c.object(t.object, t.object.today(data)) {
-		return fmt.Errorf("a document is a JSON object, not %s", sample(nonEmpty(data)))
+	if !c.object(t.object, t.object.Today(data)) {
+		return fmt.Errorf("a document is a JSON object, not %s", Sample(nonEmpty(data)))
 	}
 	return nil
 }
@@ -201,7 +198,7 @@ func (c *checker) complete(o *ObjectType, seen []bool) {
 		f := &o.Fields[i]
 		if f.NonNull && f.Default == nil && !f.List && !seen[i] && !c.stopped() {
 			c.enter(f)
-			c.missing(f.typeName(true), "nothing")
+			c.missing(f.TypeName(true), "nothing")
 			c.path = c.path[:len(c.path)-1]
 		}
 	}
@@ -233,9 +230,9 @@ func (c *checker) field(f *Field, raw []byte) {
 	if rawjson.IsNull(raw) {
 		switch {
 		case c.strict && f.NonNull:
-			c.wrong(f.typeName(true), raw)
+			c.wrong(f.TypeName(true), raw)
 		case c.required && f.NonNull && f.Default == nil:
-			c.missing(f.typeName(true), "null")
+			c.missing(f.TypeName(true), "null")
 		}
 		return
 	}
@@ -260,7 +257,7 @@ func (c *checker) field(f *Field, raw []byte) {
 	})
 	c.path = c.path[:len(c.path)-1]
 	if !ok && !c.stopped() {
-		c.wrong(f.typeName(false), raw)
+		c.wrong(f.TypeName(false), raw)
 	}
 }
 
@@ -272,7 +269,7 @@ func (c *checker) value(f *Field, raw []byte) {
 		}
 		return
 	}
-	if _, ok := rawScalar(f, raw); !ok {
+	if _, ok := RawScalar(f, raw); !ok {
 		c.wrong(f.expected(), raw)
 	} else if c.exact && !f.accepted(raw) {
 		c.wrong(f.expected(), raw)
@@ -281,7 +278,7 @@ func (c *checker) value(f *Field, raw []byte) {
 }
 
 func (c *checker) wrong(expected string, raw []byte) {
-	c.mismatches = append(c.mismatches, &MismatchError{Path: c.pathString(), Expected: expected, Found: sample(nonEmpty(raw))})
+	c.mismatches = append(c.mismatches, &MismatchError{Path: c.pathString(), Expected: expected, Found: Sample(nonEmpty(raw))})
 }
 
 // accepted reports whether a value that can be read is one that is accepted
@@ -316,92 +313,8 @@ func (f *Field) expected() string {
 	case KindRef:
 		return "a string (the key of a " + f.Ref + ")"
 	default:
-		return f.elemName()
+		return f.ElemName()
 	}
-}
-
-// Mismatch is a value in a stored version that does not fit its type: reading the
-// field that Err names is an error.
-type Mismatch struct {
-	Type    *Type
-	Key     string
-	Version int
-	Current bool // of a document that exists now
-	Err     *MismatchError
-}
-
-// Mismatches calls report for what does not fit its type in every version that is
-// stored, in the order of times: for at most 1,000 values of each version. It keeps
-// nothing, and returns the error of the engine, or of data that is no document.
-func (s *Store) Mismatches(ctx context.Context, report func(Mismatch)) error {
-	q := &driver.LogQuery{}
-	for _, t := range s.types {
-		q.Collections = append(q.Collections, t.Collection)
-	}
-	for v, err := range s.all.Log(ctx, q) {
-		if err != nil {
-			return fromDriver(ctx, err)
-		}
-		if v.Deleted {
-			continue
-		}
-		t := s.byCollection[v.Collection]
-		data, err := s.Today(v)
-		if err != nil {
-			found := &MismatchError{Path: "*", Expected: "a migration that succeeds", Found: "a failure: " + err.Error()}
-			report(Mismatch{Type: t, Key: v.Key, Version: int(v.Number), Current: v.Current(), Err: found})
-			continue
-		}
-		mismatches, err := t.unreadable(data)
-		if err != nil {
-			return fmt.Errorf("%s %q, version %d: %w", t.Name, v.Key, v.Number, err)
-		}
-		for _, m := range mismatches {
-			report(Mismatch{Type: t, Key: v.Key, Version: int(v.Number), Current: v.Current(), Err: m})
-		}
-	}
-	return nil
-}
-
-// maxAhead is how far instants may be ahead of a clock before Future reports them.
-const maxAhead = driver.Instant(time.Second / time.Microsecond)
-
-// Future reports versions that lie in the future, a line for each collection: a
-// clock was wrong when they were committed. It can say so only where the clock that
-// says what is present is right. The remedy is what to do then, in words.
-func Future(ctx context.Context, engine driver.Engine, present driver.Instant, remedy string, report func(problem string)) error {
-	now, err := engine.Now(ctx)
-	if err != nil || now <= present+maxAhead {
-		return err
-	}
-	type found struct {
-		versions    int
-		first, last driver.Instant
-	}
-	var collections []string
-	all := map[string]*found{}
-	for v, err := range engine.Log(ctx, &driver.LogQuery{From: present + maxAhead, Fields: []string{}}) {
-		if err != nil {
-			return err
-		}
-		f := all[v.Collection]
-		if f == nil {
-			f = &found{first: v.RecordedAt}
-			all[v.Collection] = f
-			collections = append(collections, v.Collection)
-		}
-		f.versions++
-		f.last = v.RecordedAt
-	}
-	for _, name := range collections {
-		f := all[name]
-		report(fmt.Sprintf("%s: versions in the future: %d, from %s to %s, while this machine's clock says %s; if that is right, %s",
-			name, f.versions, f.first, f.last, present, remedy))
-	}
-	if len(collections) == 0 {
-		report(fmt.Sprintf("the store's clock is ahead: commits get times after %s, while this machine's clock says %s; if that is right, %s", now, present, remedy))
-	}
-	return nil
 }
 
 // SimilarMember returns the stored name of a field that somebody may have meant
@@ -415,14 +328,14 @@ func (t *Type) SimilarMember(path string) string {
 	o := t.object
 	names := strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {
-		i := o.storedAs(name)
+		i := o.StoredAs(name)
 		if i < 0 || o.Fields[i].Object == nil {
 			return ""
 		}
 		o = o.Fields[i].Object
 	}
 	name := names[len(names)-1]
-	if f := o.field(name); f != nil {
+	if f := o.Field(name); f != nil {
 		return f.Stored
 	}
 	best, distance := "", min(2, len(name)/3)+1

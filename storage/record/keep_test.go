@@ -1,4 +1,4 @@
-package storage
+package record
 
 import (
 	"testing"
@@ -18,11 +18,11 @@ func TestPeriodBefore(t *testing.T) {
 		{at(time.April, 1), at(time.March, 1)},
 		{at(time.July, 31), at(time.June, 30)},
 	} {
-		if got := (Period{Months: 1}).before(c.now); got != c.want {
+		if got := (Period{Months: 1}).Before(c.now); got != c.want {
 			t.Errorf("a month before %s: %s, want %s", c.now, got, c.want)
 		}
 	}
-	if got, want := (Period{Months: 1, Days: 1}).before(at(time.March, 31)), at(time.February, 27); got != want {
+	if got, want := (Period{Months: 1, Days: 1}).Before(at(time.March, 31)), at(time.February, 27); got != want {
 		t.Errorf("a month and a day: %s, want %s", got, want)
 	}
 }

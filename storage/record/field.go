@@ -1,11 +1,9 @@
-package storage
+package record
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -55,50 +53,12 @@ type Field struct {
 }
 
 // Was says in which other form a field is in versions that were written under earlier schemas. They are
-// read in today's form, see migrating.
+// read in today's form, see ObjectType.Today.
 type Was struct {
 	Single  bool              // of a list: one value, which reads as a list of it
 	Members []string          // of an object: the stored names of members beside it, which are in it now
 	Enum    map[string]string // of an enum: values that are called otherwise now
 }
-
-// Auth says who may do what. Nil lists of roles let in everybody, empty ones nobody.
-type Auth struct {
-	Read, Write []string
-	History     []string // who may read the past
-	Erase       []string // who may erase; nil: nobody
-	Rows        string   // a rule of package rule: which documents; "": all
-}
-
-// Type describes one kind of documents.
-type Type struct {
-	Name       string // "Project"
-	Singular   string // root field of one document, "project"
-	Plural     string // root field of many, "projects"
-	Collection string // where the engine keeps them, "software"
-	Fields     []Field
-	Auth       Auth
-	Keep       *Keep  // nil: all versions
-	Was        string // what the type was called, and ids name it by; "": nothing else
-	Copies     []Copy
-
-	once   sync.Once
-	object *ObjectType // the same fields, indexed; filled by prepare
-	drafts *Type       // of its drafts; filled by prepare
-	tags   *Type       // of its tags; filled by prepare
-	err    error
-
-	copiesOnce sync.Once
-	copies     []Copy // as they are prepared
-	copiesErr  error
-}
-
-// Object is the type's fields as a store has prepared them, with what was left
-// out filled in; nil before a store was made of the type.
-func (t *Type) Object() *ObjectType { return t.object }
-
-// Copied are the type's copies as a store has prepared them.
-func (t *Type) Copied() []Copy { return t.copies }
 
 // ObjectType describes the objects nested in documents.
 type ObjectType struct {
@@ -107,80 +67,6 @@ type ObjectType struct {
 
 	byName, byStored map[string]int // of the copies that prepare makes
 	was              []int          // the fields that were in another form, or hold something that was
-}
-
-// reserved are the names that every document has; a type's own fields cannot
-// be called so.
-var reserved = []string{
-	"id", "key", "version", "versionInfo", "versions", "changelog", "blame", "diff", "recordedAt", "and", "or", "not",
-}
-
-// prepareTypes checks the metadata and indexes it. It may be called more than
-// once, and concurrently, with the same types.
-func prepareTypes(types []*Type) error {
-	names, collections, roots := map[string]*Type{}, map[string]*Type{}, map[string]*Type{}
-	for _, t := range types {
-		switch {
-		case t == nil || t.Name == "":
-			return fmt.Errorf("storage: a type has no name")
-		case names[t.Name] != nil:
-			return fmt.Errorf("storage: two types are called %s", t.Name)
-		case t.Collection == "":
-			return fmt.Errorf("storage: type %s names no collection", t.Name)
-		case collections[t.Collection] != nil:
-			return fmt.Errorf("storage: types %s and %s share the collection %s", collections[t.Collection].Name, t.Name, t.Collection)
-		}
-		for _, root := range []string{t.Singular, t.Plural} {
-			if root != "" && roots[root] != nil {
-				return fmt.Errorf("storage: types %s and %s share the root field %s", roots[root].Name, t.Name, root)
-			}
-			roots[root] = t
-		}
-		names[t.Name], collections[t.Collection] = t, t
-	}
-	for _, t := range types {
-		if names[t.Was] != nil {
-			return fmt.Errorf("storage: type %s was called %s, and a type is called so", t.Name, t.Was)
-		}
-		for of, name := range map[string]string{"drafts": draftCollection(t), "tags": tagCollection(t)} {
-			if other := collections[name]; other != nil {
-				return fmt.Errorf("storage: the collection of type %s, %s, is that of the %s of type %s", other.Name, other.Collection, of, t.Name)
-			}
-		}
-		if err := t.prepare(); err != nil {
-			return err
-		}
-		if err := t.object.checkRefs(names, nil); err != nil {
-			return err
-		}
-	}
-	for _, t := range types {
-		if err := t.prepareCopies(names); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// prepare checks the type by itself and indexes its fields, once.
-func (t *Type) prepare() error {
-	t.once.Do(func() {
-		for _, f := range t.Fields {
-			if slices.Contains(reserved, f.Name) {
-				t.err = fmt.Errorf("storage: %s.%s: the name is reserved; use another one with @stored(as: %q)", t.Name, f.Name, f.Name)
-				return
-			}
-		}
-		if t.err = t.Keep.check(); t.err != nil {
-			t.err = fmt.Errorf("storage: type %s %w", t.Name, t.err)
-			return
-		}
-		if t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil && t.drafts == nil {
-			t.drafts, t.tags = newDraftType(t), newTagType(t)
-			t.err = cmp.Or(t.drafts.prepare(), t.tags.prepare())
-		}
-	})
-	return t.err
 }
 
 // prepareObject returns an indexed copy of the type. Types may contain
@@ -272,16 +158,16 @@ func (o *ObjectType) checkField(i int, f *Field) error {
 	return nil
 }
 
-// field returns the field with a GraphQL name, nil if there is none.
-func (o *ObjectType) field(name string) *Field {
+// Field returns the field with a GraphQL name, nil if there is none.
+func (o *ObjectType) Field(name string) *Field {
 	if i, ok := o.byName[name]; ok {
 		return &o.Fields[i]
 	}
 	return nil
 }
 
-// storedAs returns the place of the field with a stored name, -1 if there is none.
-func (o *ObjectType) storedAs(name string) int {
+// StoredAs returns the place of the field with a stored name, -1 if there is none.
+func (o *ObjectType) StoredAs(name string) int {
 	if i, ok := o.byStored[name]; ok {
 		return i
 	}
@@ -290,34 +176,6 @@ func (o *ObjectType) storedAs(name string) int {
 
 // Was are the places of the fields that were in another form, or hold something that was.
 func (o *ObjectType) Was() []int { return o.was }
-
-// ownTypes are the types of what asof notes for itself, which no schema has.
-func ownTypes() []*Type { return []*Type{actorType(), archiveType(), retentionType(), schemaType()} }
-
-// IsOwn reports whether a collection holds what asof notes for itself, and no documents.
-func IsOwn(collection string) bool {
-	return slices.ContainsFunc(ownTypes(), func(t *Type) bool { return t.Collection == collection })
-}
-
-// CollectionsOf says what an engine must hold for the types: a collection for
-// each, with the indexes that they declare, one for its drafts, one for its tags, and those that asof has for itself.
-func CollectionsOf(types []*Type) (out []driver.Collection) {
-	for _, t := range ownTypes() {
-		out = append(out, driver.Collection{Name: t.Collection})
-	}
-	for _, t := range types {
-		out = append(out, t.collections()...)
-	}
-	return out
-}
-
-// collections are those of the type, of its drafts and of its tags.
-func (t *Type) collections() (out []driver.Collection) {
-	for _, kept := range []*Type{t, newDraftType(t), newTagType(t)} {
-		out = append(out, driver.Collection{Name: kept.Collection, Indexes: indexesOf(kept.Fields, nil, nil, nil)})
-	}
-	return out
-}
 
 func indexesOf(fields []Field, path []string, seen []*ObjectType, out []driver.Index) []driver.Index {
 	for i := range fields {
@@ -331,14 +189,14 @@ func indexesOf(fields []Field, path []string, seen []*ObjectType, out []driver.I
 		case f.Kind == KindObject && !f.List && f.Object != nil && !slices.Contains(seen, f.Object):
 			out = indexesOf(f.Object.Fields, at, append(slices.Clone(seen), f.Object), out)
 		case f.Indexed && f.Kind != KindObject && f.Kind != KindJSON:
-			out = append(out, driver.Index{Path: at, Kind: f.driverKind(), List: f.List})
+			out = append(out, driver.Index{Path: at, Kind: f.DriverKind(), List: f.List})
 		}
 	}
 	return out
 }
 
-// driverKind is how values of the field compare.
-func (f *Field) driverKind() driver.Kind {
+// DriverKind is how values of the field compare.
+func (f *Field) DriverKind() driver.Kind {
 	switch f.Kind {
 	case KindInt:
 		return driver.KindInt
@@ -355,4 +213,43 @@ func (f *Field) driverKind() driver.Kind {
 	default:
 		return driver.KindString
 	}
+}
+
+// Sortable reports whether lists can be sorted by the field.
+func (f *Field) Sortable() bool {
+	return !f.List && f.Kind != KindObject && f.Kind != KindJSON
+}
+
+var kindNames = [...]string{
+	KindString: "String", KindID: "ID", KindInt: "Int", KindFloat: "Float", KindBoolean: "Boolean", KindDateTime: "DateTime",
+	KindDate: "Date", KindDecimal: "Decimal", KindJSON: "JSON", KindEnum: "String", KindObject: "JSON", KindRef: "ID",
+}
+
+// ElemName is the GraphQL type of the field without its list.
+func (f *Field) ElemName() string {
+	switch {
+	case f.Kind == KindObject && f.Object != nil:
+		return f.Object.Name
+	case f.Kind == KindRef:
+		return f.Ref
+	case int(f.Kind) < len(kindNames):
+		return kindNames[f.Kind]
+	}
+	return "?"
+}
+
+// TypeName is the GraphQL type of the field; without its own non-null mark when
+// marks is false.
+func (f *Field) TypeName(marks bool) string {
+	name := f.ElemName()
+	if f.List {
+		if f.ElemNonNull && f.Kind != KindRef {
+			name += "!"
+		}
+		name = "[" + name + "]"
+	}
+	if f.NonNull && marks {
+		name += "!"
+	}
+	return name
 }
