@@ -63,5 +63,5 @@ func TestPlansSayTheSameOfEveryKind(t *testing.T) {
 		t.Log(codegentest.Run(t, dir, binary, append(flags, "-seed", strconv.FormatUint(seed, 10), "-operations", strconv.FormatUint(operations, 10))...))
 	}
 	t.Run("sqlite", func(t *testing.T) { compare(t, 8000) })
-	t.Run("mongodb", func(t *testing.T) { compare(t, 3000, "-mongodb", mongotest.URI(t)) })
+	t.Run("mongodb", func(t *testing.T) { compare(t, 1500, "-mongodb", mongotest.URI(t)) })
 }
