@@ -19,7 +19,7 @@ func TestImportResumed(t *testing.T) {
 	history := unzip(t, filepath.Join(dataDir(t), catalog().events))
 	kills := 40
 	if os.Getenv("ASOF_TEST_FULL") == "" {
-		kills, history = 3, history[:bytes.LastIndexByte(history[:len(history)/3], '\n')+1]
+		kills, history = 3, aThird(history)
 	}
 	whole := "sqlite:" + filepath.Join(t.TempDir(), "whole.db")
 	feed(t, whole, string(history))
@@ -59,6 +59,11 @@ func TestImportResumed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// aThird is the first third of the lines of a file.
+func aThird(history []byte) []byte {
+	return history[:bytes.LastIndexByte(history[:len(history)/3], '\n')+1]
 }
 
 // killImport gives an import the beginning of a file and kills it, wherever it

@@ -68,9 +68,14 @@ var engines = []engine{
 // executors are the ways in which the program executes queries.
 func executors() []string { return []string{"plan", "gqlgen"} }
 
+// With the generated executor they run on one engine, and with ASOF_TEST_FULL on both: that
+// both executors say the same on MongoDB, plantest tells.
 func TestScripts(t *testing.T) {
 	for _, e := range engines {
 		for _, executor := range executors() {
+			if executor == "gqlgen" && e.name != "sqlite" && os.Getenv("ASOF_TEST_FULL") == "" {
+				continue
+			}
 			t.Run(e.name+"/"+executor, func(t *testing.T) { runScripts(t, e, executor) })
 		}
 	}

@@ -70,6 +70,7 @@ type answer struct {
 	Data   map[string]json.RawMessage
 	Errors []struct {
 		Message    string
+		Path       []any
 		Extensions struct{ Code string }
 	}
 }
