@@ -50,10 +50,13 @@ func (b *filterBuilder) copied(c *record.Copy, m map[string]any, path string) (d
 	if err != nil {
 		return nil, err
 	}
-	plain := *c.Field
-	plain.Default = nil // it is that of a document which is there
-	// An error would have been above.
-	null, _ := (&filterBuilder{}).scalar(&plain, c.Target(), m, path)
+	null := meets
+	if c.Field.Default != nil {
+		plain := *c.Field
+		plain.Default = nil // it is that of a document which is there
+		// An error would have been above.
+		null, _ = (&filterBuilder{}).scalar(&plain, c.Target(), m, path)
+	}
 	negated := holds(null, nil, []byte("{}"))
 	if negated {
 		meets = driver.Not{Filter: meets}

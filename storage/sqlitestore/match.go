@@ -314,6 +314,9 @@ func (m *matcher) compile(f driver.Filter) condition {
 	case driver.Compare:
 		return &compare{operand: m.operand(f.Field), op: f.Op, value: encodeValue(f.Value, f.Field.Kind)}
 	case driver.In:
+		if len(f.Values) == 1 {
+			return m.compile(driver.Compare{Field: f.Field, Op: driver.Eq, Value: f.Values[0]})
+		}
 		values := make(map[string]bool, len(f.Values))
 		for _, v := range f.Values {
 			values[string(encodeValue(v, f.Field.Kind))] = true
