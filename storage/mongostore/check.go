@@ -47,7 +47,7 @@ func (c *collection) check(ctx context.Context, raw bson.Raw, report func(string
 		report(err.Error())
 		return nil
 	}
-	prev := elements(raw.Lookup("prev"))
+	prev, _ := elements(raw.Lookup("prev"))
 	size := int64(0)
 	for _, v := range prev {
 		size += int64(len(v))
@@ -75,23 +75,6 @@ func (c *collection) check(ctx context.Context, raw bson.Raw, report func(string
 	return nil
 }
 
-func elements(v bson.RawValue) []bson.Raw {
-	array, ok := v.ArrayOK()
-	if !ok {
-		return nil
-	}
-	values, err := array.Values()
-	if err != nil {
-		return nil
-	}
-	list := make([]bson.Raw, 0, len(values))
-	for _, value := range values {
-		doc, _ := value.DocumentOK()
-		list = append(list, doc)
-	}
-	return list
-}
-
 // history follows the versions of one document.
 type history struct {
 	check.History
@@ -107,7 +90,7 @@ func (h *history) problem(format string, args ...any) {
 // run takes a run of the overflow. Versions that are in the document as well,
 // or in an earlier run, are what a crash left, and harmless.
 func (h *history) run(run bson.Raw, before int64) {
-	versions := elements(run.Lookup("vs"))
+	versions, _ := elements(run.Lookup("vs"))
 	if len(versions) == 0 {
 		h.problem("a run of the overflow is empty")
 	}

@@ -7,7 +7,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -64,23 +63,11 @@ type getting struct {
 }
 
 func (g *getting) current(ctx context.Context, keys []string, byKey map[string][]int) error {
-	ids := make(bson.A, len(keys))
-	for i, key := range keys {
-		ids[i] = encodeString(key)
-	}
-	cursor, err := g.c.main.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}},
-		options.Find().SetProjection(headFields()).SetBatchSize(int32(len(keys))))
-	return each(ctx, cursor, err, func(raw bson.Raw) error {
-		key, err := g.c.key(raw.Lookup("_id"))
-		if err != nil {
-			return err
-		}
-		if isPlaceholder(raw) {
-			return nil
-		}
-		h, err := g.c.decodeHead(key, raw)
-		if err != nil {
-			return err
+	heads, err := g.c.readHeads(ctx, keys)
+	for _, key := range keys {
+		h := heads[key]
+		if h == nil || h.Number == 0 {
+			continue
 		}
 		g.c.remember(key, h)
 		for _, i := range byKey[key] {
@@ -91,8 +78,16 @@ func (g *getting) current(ctx context.Context, keys []string, byKey map[string][
 				g.open = append(g.open, i)
 			}
 		}
-		return nil
-	})
+	}
+	return err
+}
+
+func encodeStrings(list []string) bson.A {
+	encoded := make(bson.A, len(list))
+	for i, s := range list {
+		encoded[i] = encodeString(s)
+	}
+	return encoded
 }
 
 // in is $in, or equality for a single value.

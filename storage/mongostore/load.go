@@ -300,19 +300,29 @@ func (d *loadedDocument) readPast(ctx context.Context, from driver.Instant) erro
 
 // list reads a list of versions; a missing one is empty.
 func (c *collection) list(key string, v bson.RawValue) ([]*record, error) {
+	stored, err := elements(v)
+	if err != nil {
+		return nil, layoutError(c.name, key, "a list of versions is broken")
+	}
+	records := make([]*record, len(stored))
+	for i, raw := range stored {
+		if records[i], err = decodeVersion(c.name, key, raw); err != nil {
+			return nil, err
+		}
+	}
+	return records, nil
+}
+
+// elements are the documents in a list, nil for what is none; none where there is no list.
+func elements(v bson.RawValue) ([]bson.Raw, error) {
 	array, ok := v.ArrayOK()
 	if !ok {
 		return nil, nil
 	}
 	values, err := array.Values()
-	if err != nil {
-		return nil, layoutError(c.name, key, "a list of versions is broken")
-	}
-	records := make([]*record, len(values))
+	list := make([]bson.Raw, len(values))
 	for i, value := range values {
-		if records[i], err = c.version(key, value); err != nil {
-			return nil, err
-		}
+		list[i], _ = value.DocumentOK()
 	}
-	return records, nil
+	return list, err
 }

@@ -90,11 +90,7 @@ func logConditions(p place, c *collection, q *driver.LogQuery) bson.A {
 		add("v", "$lt", q.ToNumber)
 	}
 	if len(q.Hints.Authors) > 0 {
-		authors := make(bson.A, len(q.Hints.Authors))
-		for i, author := range q.Hints.Authors {
-			authors[i] = encodeString(author)
-		}
-		add("by", "$in", authors)
+		add("by", "$in", encodeStrings(q.Hints.Authors))
 	}
 	if len(q.Hints.Ops) > 0 {
 		ops := make(bson.A, len(q.Hints.Ops))
@@ -104,11 +100,7 @@ func logConditions(p place, c *collection, q *driver.LogQuery) bson.A {
 		add("op", "$in", ops)
 	}
 	if len(q.Hints.Groups) > 0 {
-		groups := make(bson.A, len(q.Hints.Groups))
-		for i, group := range q.Hints.Groups {
-			groups[i] = encodeString(group)
-		}
-		add("grp", "$in", groups)
+		add("grp", "$in", encodeStrings(q.Hints.Groups))
 	}
 	if len(q.Hints.Changed) > 0 {
 		add("ch", "$in", q.Hints.Changed)

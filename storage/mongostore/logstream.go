@@ -284,11 +284,7 @@ func (l *logging) keys(field string) bson.D {
 	if len(l.q.Keys) == 0 {
 		return bson.D{}
 	}
-	keys := make(bson.A, len(l.q.Keys))
-	for i, key := range l.q.Keys {
-		keys[i] = encodeString(key)
-	}
-	return bson.D{{Key: field, Value: in(keys)}}
+	return bson.D{{Key: field, Value: in(encodeStrings(l.q.Keys))}}
 }
 
 // noData reports whether a log needs no Data.

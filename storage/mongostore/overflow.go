@@ -178,20 +178,12 @@ func (c *collection) readPrev(ctx context.Context, h *head) ([]superseded, bool,
 
 // prevOf returns the versions in prev of a document.
 func (c *collection) prevOf(key string, raw bson.Raw) ([]superseded, error) {
-	list, ok := raw.Lookup("prev").ArrayOK()
-	if !ok {
-		return nil, nil
-	}
-	values, err := list.Values()
+	stored, err := elements(raw.Lookup("prev"))
 	if err != nil {
 		return nil, layoutError(c.name, key, "prev is no list")
 	}
-	versions := make([]superseded, len(values))
-	for i, v := range values {
-		doc, ok := v.DocumentOK()
-		if !ok {
-			return nil, layoutError(c.name, key, "prev holds something else than versions")
-		}
+	versions := make([]superseded, len(stored))
+	for i, doc := range stored {
 		var from, to driver.Instant
 		number, hasNumber := doc.Lookup("v").Int64OK()
 		if !hasNumber || !readInstant(&from, doc.Lookup("at")) || !readInstant(&to, doc.Lookup("to")) {

@@ -400,14 +400,11 @@ func (c *collection) readHead(ctx context.Context, key string) (*head, error) {
 
 // readHeads reads heads of several documents, those that are there; see readHead.
 func (c *collection) readHeads(ctx context.Context, keys []string) (map[string]*head, error) {
-	ids := make(bson.A, len(keys))
-	for i, key := range keys {
-		ids[i] = encodeString(key)
-	}
 	ctx, cancel := c.store.step(ctx)
 	defer cancel()
 	heads := make(map[string]*head, len(keys))
-	cursor, err := c.main.Find(ctx, bson.D{{Key: "_id", Value: in(ids)}}, options.Find().SetProjection(headFields()))
+	cursor, err := c.main.Find(ctx, bson.D{{Key: "_id", Value: in(encodeStrings(keys))}},
+		options.Find().SetProjection(headFields()).SetBatchSize(int32(len(keys))))
 	err = each(ctx, cursor, err, func(raw bson.Raw) error {
 		key, err := c.key(raw.Lookup("_id"))
 		if err != nil {
