@@ -116,11 +116,15 @@ func Refs[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T
 
 // RefsIn is Refs for an object nested in a document.
 func RefsIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], o *storage.Object, field int, asOf *driver.Instant) (found []T, bad []storage.ElementError, err error) {
+	l := from(ctx, coll.Store())
+	if err := l.full(); err != nil {
+		return nil, nil, err
+	}
 	keys, err := o.RefKeys(field)
 	if err != nil {
 		return nil, nil, err
 	}
-	docs, err := from(ctx, coll.Store()).load(ctx, coll.Type(), o, field, keys, asOf)
+	docs, err := l.load(ctx, coll.Type(), o, field, keys, asOf)
 	if err != nil || keys == nil {
 		return nil, nil, err
 	}
@@ -254,6 +258,7 @@ func (l *loader) load(ctx context.Context, t *record.Type, o *storage.Object, fi
 	}
 	if tooMany {
 		forget()
+		l.followed = MaxFollowed + 1
 		l.mu.Unlock()
 		return nil, errTooMany()
 	}
@@ -282,6 +287,16 @@ func (l *loader) follow(n int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.followed += max(n, 1); l.followed > MaxFollowed {
+		return errTooMany()
+	}
+	return nil
+}
+
+// full returns an error where the operation has loaded or followed too many: keys need not be looked at then.
+func (l *loader) full() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.followed > MaxFollowed {
 		return errTooMany()
 	}
 	return nil
@@ -370,11 +385,10 @@ func (p Place) Document() *storage.Document {
 func (p Place) Pruned(ctx context.Context) error { return storage.PrunedError(ctx, p.in.docs[p.n]) }
 
 // Want appends to places those of the documents of type t with the keys, as of an
-// instant; pinned says that an argument named it. It returns an error, and has
-// added no place, where an operation may not load or follow that many.
+// instant; pinned says that an argument named it. It returns an error where an operation may not
+// load or follow that many, and always does then.
 func (l *Levels) Want(places []Place, t *record.Type, at driver.Instant, pinned bool, keys [][]byte) ([]Place, error) {
 	c := l.cohort(cohortKey{t, at, pinned})
-	known, before := len(c.keys), len(places)
 	if err := l.Follow(len(keys)); err != nil {
 		return places, err
 	}
@@ -382,8 +396,7 @@ func (l *Levels) Want(places []Place, t *record.Type, at driver.Instant, pinned 
 		n, there := c.places[string(key)]
 		if !there {
 			if l.loaded >= MaxDocs {
-				l.forget(c, known)
-				return places[:before], errTooMany()
+				return places, l.Follow(MaxFollowed + 1)
 			}
 			l.loaded++
 			n = len(c.keys)

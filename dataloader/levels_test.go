@@ -54,7 +54,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// What is refused leaves nothing behind.
+// An operation that wanted too much gets nothing more.
 func TestLevelsAreBounded(t *testing.T) {
 	e := newEnv(t)
 	keys := make([][]byte, dataloader.MaxDocs)
@@ -62,22 +62,23 @@ func TestLevelsAreBounded(t *testing.T) {
 		keys[i] = []byte(strconv.Itoa(i))
 	}
 	var l dataloader.Levels
-	places, err := l.Want(nil, e.tags.Type(), 1, false, keys[1:])
+	places, err := l.Want(nil, e.tags.Type(), 1, false, keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if places, err = l.Want(places, e.tags.Type(), 2, false, keys[:2]); err == nil || len(places) != len(keys)-1 {
-		t.Errorf("too many documents: %v, %d places", err, len(places))
-	}
-	if places, err = l.Want(places, e.tags.Type(), 2, false, keys[:1]); err != nil || len(places) != len(keys) {
-		t.Errorf("as many as allowed: %v, %d places", err, len(places))
-	}
-	for followed := len(keys) + 2; followed+len(keys) <= dataloader.MaxFollowed; followed += len(keys) {
-		if places, err = l.Want(places[:0], e.tags.Type(), 1, false, append(keys[1:], keys[1])); err != nil {
+	for followed := 2 * len(keys); followed <= dataloader.MaxFollowed; followed += len(keys) {
+		if _, err = l.Want(places[:0], e.tags.Type(), 1, false, keys); err != nil {
 			t.Fatalf("%d followed: %v", followed, err)
 		}
 	}
-	if places, err = l.Want(places[:0], e.tags.Type(), 1, false, keys[1:]); err == nil || len(places) != 0 {
-		t.Errorf("too many references: %v, %d places", err, len(places))
+	if _, err = l.Want(places[:0], e.tags.Type(), 1, false, keys[:1]); err == nil || !l.Full() {
+		t.Error("too many references are followed")
+	}
+	l.Reset()
+	if _, err = l.Want(places[:0], e.tags.Type(), 1, false, keys); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = l.Want(places[:0], e.tags.Type(), 2, false, keys[:1]); err == nil || !l.Full() {
+		t.Error("too many documents are loaded")
 	}
 }

@@ -240,8 +240,12 @@ func (c counting) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver
 // answer it, takes several times its memory, all of which exists at once.
 const usualSize = 32 << 10
 
-// perVersion is how many bytes a version takes beside its data until its operation ends, about.
-const perVersion = 560
+// How many bytes a version takes beside its data until its operation ends, and what is looked for
+// and not there, about.
+const (
+	perVersion = 560
+	perNothing = 200
+)
 
 // count counts versions, and returns their bytes; nil ones are those that were not
 // there. Beside is what each takes beside them; 0: the operation does not keep them.
@@ -255,7 +259,7 @@ func count(ctx context.Context, beside int, versions ...*driver.Version) (size i
 		}
 	}
 	if beside > 0 {
-		kept = size + found*beside
+		kept = size + found*beside + (len(versions)-found)*perNothing
 	}
 	if err := httpapi.CountRead(ctx, found, size+again, kept); err != nil {
 		return size, &fault.Error{Code: fault.CodeQueryTooComplex, Message: err.Error()}
