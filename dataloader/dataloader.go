@@ -52,10 +52,11 @@ type siblings struct {
 }
 
 // The most documents that one operation may load, and references that it may
-// follow.
+// follow; and how many are loaded beside what is asked for, as others will be asked for them.
 const (
 	MaxDocs     = 100_000
 	MaxFollowed = 1_000_000
+	together    = 10_000
 )
 
 // errTooMany returns the error for an operation that needs more.
@@ -210,12 +211,12 @@ func (l *loader) load(ctx context.Context, t *record.Type, o *storage.Object, fi
 	wanted := make([]*entry, len(keys))
 	var missing []docKey
 	var started []*entry
-	tooMany := false
+	tooMany, most := false, MaxDocs
 	done := make(chan struct{}) // of what is started here
 	need := func(k docKey) *entry {
 		e := l.docs[k]
 		if e == nil {
-			if tooMany = tooMany || len(l.docs) >= MaxDocs; tooMany {
+			if tooMany = tooMany || len(l.docs) >= most; tooMany {
 				return nil
 			}
 			e = &entry{done: done}
@@ -247,9 +248,10 @@ func (l *loader) load(ctx context.Context, t *record.Type, o *storage.Object, fi
 	}
 	if read := (siblings{o.Of().Siblings(), t, field}); !complete {
 		own()
-		if !tooMany && !l.large[read] {
-			o.EachRef(field, func(d *storage.Document, key string) { need(of(d, key)) })
-			if tooMany {
+		if !tooMany && !l.large[read] && len(keys) < together {
+			most = min(most, len(l.docs)+together)
+			o.EachRef(field, func(d *storage.Document, key string) bool { need(of(d, key)); return !tooMany })
+			if most = MaxDocs; tooMany {
 				forget()
 				own()
 				l.large[read] = read.batch != nil
@@ -509,7 +511,7 @@ func (l *loader) Versions(ctx context.Context, d *storage.Document, args *storag
 	if k.batch == nil {
 		k.alone = d
 	} else {
-		docs = together(d)
+		docs = siblingsOf(d)
 	}
 	l.mu.Lock()
 	v := l.versions[k]
@@ -537,8 +539,8 @@ func (l *loader) Versions(ctx context.Context, d *storage.Document, args *storag
 	return found.Page, found.Err
 }
 
-// together are the documents of d's type that were read with it.
-func together(d *storage.Document) []*storage.Document {
+// siblingsOf are the documents of d's type that were read with it.
+func siblingsOf(d *storage.Document) []*storage.Document {
 	var docs []*storage.Document
 	for _, other := range d.Siblings().Docs {
 		if other != nil && other.Type() == d.Type() {

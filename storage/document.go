@@ -130,16 +130,17 @@ func (o *Object) Of() *Document { return o.doc }
 
 // EachRef calls fn with every key that the same field holds in the documents
 // that were read together with this one, and in all the objects at the same
-// place in them. Values that are not keys are left out: reading the field
+// place in them, until it returns false. Values that are not keys are left out: reading the field
 // reports them.
-func (o *Object) EachRef(field int, fn func(d *Document, key string)) {
+func (o *Object) EachRef(field int, fn func(d *Document, key string) (more bool)) {
 	docs := []*Document{o.doc}
 	if o.doc.batch != nil {
 		docs = o.doc.batch.Docs
 	}
+	more := true
 	for _, d := range docs {
-		if d != nil && d.t == o.doc.t {
-			d.eachRef(o.chain, field, func(key string) { fn(d, key) })
+		if more && d != nil && d.t == o.doc.t {
+			d.eachRef(o.chain, field, func(key string) { more = more && fn(d, key) })
 		}
 	}
 }
