@@ -24,6 +24,7 @@ package dataloader
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -38,7 +39,8 @@ type loader struct {
 	store    *storage.Store
 	mu       sync.Mutex
 	docs     map[docKey]*entry
-	followed int // references
+	followed int   // references
+	refused  error // why the operation gets nothing more: it wanted too much
 	// large are the fields that hold too many references in documents that were
 	// read together: their references are loaded for one document at a time.
 	large    map[siblings]bool
@@ -118,7 +120,7 @@ func Refs[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T
 // RefsIn is Refs for an object nested in a document.
 func RefsIn[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], o *storage.Object, field int, asOf *driver.Instant) (found []T, bad []storage.ElementError, err error) {
 	l := from(ctx, coll.Store())
-	if err := l.full(); err != nil {
+	if err := l.follow(ctx, 0); err != nil { // the keys need not be looked at
 		return nil, nil, err
 	}
 	keys, err := o.RefKeys(field)
@@ -191,7 +193,7 @@ func Copy[V any](ctx context.Context, store *storage.Store, d *storage.Document,
 // load returns the documents with the keys, and loads in the same read what the
 // siblings of o refer to.
 func (l *loader) load(ctx context.Context, t *record.Type, o *storage.Object, field int, keys []string, asOf *driver.Instant) ([]*storage.Document, error) {
-	if err := l.follow(len(keys)); err != nil {
+	if err := l.follow(ctx, max(len(keys), 1)); err != nil { // empty references count, too
 		return nil, err
 	}
 	if asOf != nil {
@@ -260,9 +262,9 @@ func (l *loader) load(ctx context.Context, t *record.Type, o *storage.Object, fi
 	}
 	if tooMany {
 		forget()
-		l.followed = MaxFollowed + 1
+		l.refused = errTooMany()
 		l.mu.Unlock()
-		return nil, errTooMany()
+		return nil, l.refused
 	}
 	l.mu.Unlock()
 	if len(missing) > 0 {
@@ -283,25 +285,18 @@ func (l *loader) load(ctx context.Context, t *record.Type, o *storage.Object, fi
 	return docs, nil
 }
 
-// follow counts references that are followed, empty ones included. It returns an
-// error where the operation has followed too many.
-func (l *loader) follow(n int) error {
+// follow counts references that are followed. It returns an error where the operation has wanted
+// too much, or is over.
+func (l *loader) follow(ctx context.Context, n int) error {
+	if err := ctx.Err(); err != nil {
+		return storage.Unanswered(ctx, err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.followed += max(n, 1); l.followed > MaxFollowed {
-		return errTooMany()
+	if l.followed += n; l.followed > MaxFollowed && l.refused == nil {
+		l.refused = errTooMany()
 	}
-	return nil
-}
-
-// full returns an error where the operation has loaded or followed too many: keys need not be looked at then.
-func (l *loader) full() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.followed > MaxFollowed {
-		return errTooMany()
-	}
-	return nil
+	return l.refused
 }
 
 // fetch reads documents in one call of the store and closes what their entries share, for the
@@ -328,6 +323,9 @@ func (l *loader) fetch(ctx context.Context, t *record.Type, keys []docKey, entri
 		l.mu.Lock()
 		for _, k := range keys {
 			delete(l.docs, k)
+		}
+		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.CodeQueryTooComplex {
+			l.refused = err
 		}
 		l.mu.Unlock()
 	}
@@ -499,7 +497,7 @@ type versions struct {
 // Versions implements storage.VersionLoader: it reads the versions of all
 // documents that were read together with d, in one read of the store.
 func (l *loader) Versions(ctx context.Context, d *storage.Document, args *storage.VersionsArgs) (*storage.VersionPage, error) {
-	if err := l.follow(1); err != nil {
+	if err := l.follow(ctx, 1); err != nil {
 		return nil, err
 	}
 	text, err := json.Marshal(args)

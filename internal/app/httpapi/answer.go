@@ -418,7 +418,7 @@ func WriteError(w http.ResponseWriter, status int, code, message string) {
 func present(presenter graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		op := operationOf(ctx)
-		if op != nil && op.long.Load() {
+		if op != nil && (op.long.Load() || op.keepsTooMuch()) {
 			return nil
 		}
 		if op != nil && !ofChange(ctx) && op.failed.Add(1) > MostErrors {
