@@ -35,10 +35,18 @@ func (o operations) Begin(ctx context.Context) (context.Context, error) {
 	if err != nil && isMutation(ctx) {
 		return ctx, storage.Unwritten(err)
 	}
-	if ctx = begun; err != nil {
-		return ctx, err
-	}
-	return dataloader.Begin(ctx, o.store), nil
+	return begun, err
+}
+
+// loading is a schema whose operations load references together. What has a plan reads by levels.
+type loading struct {
+	graphql.ExecutableSchema
+	store *storage.Store
+}
+
+func (l loading) Exec(ctx context.Context) graphql.ResponseHandler {
+	next := l.ExecutableSchema.Exec(ctx)
+	return func(ctx context.Context) *graphql.Response { return next(dataloader.Begin(ctx, l.store)) }
 }
 
 // subscribe is httpapi.Config.Subscribe.

@@ -210,7 +210,7 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 // api serves the schema over the store.
 func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*httpapi.Handler, error) {
 	f := &m.flags.Serve
-	schema := httpapi.BoundAnswers(m.Schema(store), f.Limits.limits())
+	schema := httpapi.BoundAnswers(loading{m.Schema(store), store}, f.Limits.limits())
 	site.schema = schema.Schema()
 	if f.Executor == "plan" {
 		schema = plan.New(schema, store, plan.Config{Observe: httpapi.NotePlan, MaxAnswer: int(f.Limits.Answer), MaxErrors: httpapi.MostErrors, Memory: httpapi.CountAnswer})
