@@ -82,7 +82,7 @@ func arrows() map[string]place {
 		"internal/capture":         {knows: joined(store, "storage/mongostore", "storage/normal", "storage/transfer")},
 		"internal/demo":            {knows: joined(store, "storage/normal")},
 		"internal/gitimport":       {knows: joined(store, "storage/normal")},
-		"internal/plan":            {knows: joined(store, "storage/normal", "storage/rawjson", "dataloader", "internal/lru", "internal/scalar"), speaks: graphQL},
+		"internal/plan":            {knows: joined(store, "storage/rawjson", "dataloader", "internal/lru", "internal/scalar", "internal/scalar/literal"), speaks: graphQL},
 		"internal/scalar":          {knows: joined(store, "dataloader", "storage/rawjson", "internal/scalar/literal"), speaks: graphQL},
 		"internal/scalar/literal":  {speaks: anything},
 		"internal/web":             {speaks: anything},

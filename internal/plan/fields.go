@@ -1,19 +1,169 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/asof/asof/internal/scalar"
 	"github.com/asof/asof/storage"
-	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/record"
 )
+
+// mostFields is how many fields a plan has at most: fragments that are spread in
+// many places are compiled in each.
+const mostFields = 10_000
+
+// plan is a compiled operation. It is made of functions that append fields to
+// the answer, one for each field, in the order of the answer.
+type plan struct {
+	err    error // why there is none
+	root   *selection[struct{}]
+	args   []fieldArgs // of the fields that have some
+	queues int         // fields that queue what they read
+	// refs are, by type, the stored names that are read of documents reached by
+	// references, whichever reference leads to them.
+	refs map[*record.Type]*names
+	size atomic.Int64 // of the last answers, in bytes
+}
+
+// names is a set of stored names.
+type names []string
+
+func (n *names) add(more ...string) {
+	for _, name := range more {
+		if !slices.Contains(*n, name) {
+			*n = append(*n, name)
+		}
+	}
+}
+
+// compile returns the plan of the context's operation and the number of fields in its
+// selections. The plan has an error where the operation has a field of an unknown
+// kind.
+func (e *executable) compile(oc *graphql.OperationContext) (made *plan, fields int) {
+	b := &planning{
+		executable: e, plan: &plan{refs: map[*record.Type]*names{}},
+		// CollectFields keeps what it finds in its context, which must not be the
+		// request's.
+		oc: &graphql.OperationContext{Doc: oc.Doc, Operation: oc.Operation, Variables: oc.Variables},
+	}
+	defer func() {
+		switch failure := recover().(type) {
+		case nil:
+		case unplanned:
+			made, fields = &plan{err: failure}, 0
+		default:
+			panic(failure)
+		}
+	}()
+	b.plan.root = selectionOf(b, "Query", oc.Operation.SelectionSet, rootField)
+	return b.plan, b.fields
+}
+
+// planning is a plan that is being made. Its functions must not hold it, as it
+// holds a request's variables.
+type planning struct {
+	*executable
+	plan   *plan
+	oc     *graphql.OperationContext
+	fields int
+}
+
+// giveUp ends compile by a panic with the reason for which there is no plan.
+func (b *planning) giveUp(format string, args ...any) {
+	panic(unplanned(fmt.Sprintf(format, args...)))
+}
+
+// queue returns the place of a new queue.
+func (b *planning) queue() int {
+	b.plan.queues++
+	return b.plan.queues - 1
+}
+
+// arguments returns the place of a field's arguments in those of an execution.
+func (b *planning) arguments(f graphql.CollectedField, read func(g *givenArgs) any) int {
+	field, err := argsOf(f, read)
+	if err != nil {
+		b.giveUp("%v", err)
+	}
+	b.plan.args = append(b.plan.args, field)
+	return len(b.plan.args) - 1
+}
+
+// selection is what is asked of objects of one type; P is how they are held.
+type selection[P any] struct {
+	fields []field[P]
+	// loads read what fields need before they can be written, for all objects at
+	// once.
+	loads []func(r *run, objects []P)
+	// need are the stored names that are looked at in documents; never nil, which
+	// would be all.
+	need names
+}
+
+// field is one field of a selection.
+type field[P any] struct {
+	place
+	label    string // `"alias":`
+	nonNull  bool
+	repeated bool // another field before it has the same response name
+	write    writer[P]
+}
+
+// writer appends the value of a field and returns true; for null it appends nothing
+// and returns false.
+type writer[P any] func(r *run, at *place, object P) bool
+
+// place says where in an operation a field stands.
+type place struct {
+	object string // the type that it belongs to
+	field  graphql.CollectedField
+}
+
+// kind makes the writer of a field; nil where it knows no such field.
+type kind[P any] func(b *planning, f graphql.CollectedField, s *selection[P]) writer[P]
+
+// table is a kind of fields that need nothing to be made.
+func table[P any](writers map[string]writer[P]) kind[P] {
+	return func(_ *planning, f graphql.CollectedField, _ *selection[P]) writer[P] { return writers[f.Name] }
+}
+
+// selectionOf compiles selections on objects of a type, all of whose fields are
+// made by kind.
+func selectionOf[P any](b *planning, typeName string, set ast.SelectionSet, kind kind[P]) *selection[P] {
+	def := b.Schema().Types[typeName]
+	collected := graphql.CollectFields(b.oc, set, append([]string{typeName}, def.Interfaces...))
+	if b.fields += len(collected); b.fields > mostFields {
+		b.giveUp("the operation has more than %d fields", mostFields)
+	}
+	s := &selection[P]{fields: make([]field[P], len(collected)), need: names{}}
+	for i, f := range collected {
+		to := &s.fields[i]
+		to.place = place{object: typeName, field: f}
+		to.label = `"` + f.Alias + `":`
+		to.repeated = slices.ContainsFunc(collected[:i], func(c graphql.CollectedField) bool { return c.Alias == f.Alias })
+		if f.Name == "__typename" {
+			to.write = constant[P](`"` + typeName + `"`)
+			continue
+		}
+		to.nonNull = def.Fields.ForName(f.Name).Type.NonNull
+		if to.write = kind(b, f, s); to.write == nil {
+			b.giveUp("%s.%s is not planned", typeName, f.Name)
+		}
+	}
+	return s
+}
+
+// constant appends the same text each time.
+func constant[P any](text string) writer[P] {
+	return func(r *run, _ *place, _ P) bool {
+		r.out = append(r.out, text...)
+		return true
+	}
+}
 
 // documentSelection compiles what is asked of documents of a type.
 func documentSelection(b *planning, t *record.Type, set ast.SelectionSet) *selection[*storage.Object] {
@@ -37,19 +187,6 @@ func documentSelection(b *planning, t *record.Type, set ast.SelectionSet) *selec
 		}
 	})
 }
-
-func writeID(r *run, _ *place, o *storage.Object) bool {
-	r.text = o.Of().AppendID(r.text[:0])
-	if normal.IsPlain(r.text) {
-		r.out = append(append(append(r.out, '"'), r.text...), '"')
-		return true
-	}
-	return r.string(string(r.text))
-}
-
-func writeKey(r *run, _ *place, o *storage.Object) bool { return r.string(o.Of().Key()) }
-
-func writeVersion(r *run, _ *place, o *storage.Object) bool { return r.int(o.Of().Version()) }
 
 // storedField makes the writer of a field that is stored in documents, or in
 // objects nested in them, or of one that shows the keys of a reference.
@@ -290,225 +427,79 @@ func totalCount(r *run, at *place, p *storage.Page) (ok bool) {
 	return r.int(n)
 }
 
-// errUnreadable is the error of arguments that cannot be read.
-var errUnreadable = errors.New("arguments cannot be read")
-
-// fieldArgs is the arguments of one field of an operation.
-type fieldArgs struct {
-	field graphql.CollectedField
-	read  func(g *givenArgs) any
-	fixed any // nil: they depend on variables
-	// constants are the values of those that do not.
-	constants map[string]any
+// examination is what is known of an operation by its document.
+type examination struct {
+	size       int      // an estimate of what it takes, in bytes
+	err        error    // names a directive that is not known here
+	conditions []string // the variables in @skip and @include
 }
 
-// argsOf returns the arguments of a field. Read turns them into one value, never nil.
-func argsOf(f graphql.CollectedField, read func(g *givenArgs) any) (fieldArgs, error) {
-	args := fieldArgs{field: f, read: read, constants: map[string]any{}}
-	value, err := args.with(&givenArgs{compiling: true}, nil)
-	if !slices.ContainsFunc(f.Arguments, func(a *ast.Argument) bool { return hasVariable(a.Value) }) {
-		args.fixed = value
-	}
-	return args, err
-}
-
-// value returns what the field's read makes of its arguments. It is shared between
-// requests where the arguments name no variable. It uses the memory of g.
-func (f *fieldArgs) value(g *givenArgs, variables map[string]any) (any, error) {
-	if f.fixed != nil {
-		return f.fixed, nil
-	}
-	return f.with(g, variables)
-}
-
-func (f *fieldArgs) with(g *givenArgs, variables map[string]any) (any, error) {
-	g.field, g.variables, g.constants = f.field, variables, f.constants
-	value := f.read(g)
-	if g.err != nil {
-		return nil, fmt.Errorf("%s: %w", f.field.Name, errUnreadable)
-	}
-	return value, nil
-}
-
-func hasVariable(v *ast.Value) bool {
-	if v.Kind == ast.Variable {
-		return true
-	}
-	for _, child := range v.Children {
-		if hasVariable(child.Value) {
-			return true
+func examine(operation *ast.OperationDefinition) examination {
+	w := walk{seen: map[*ast.FragmentDefinition]bool{}}
+	for _, v := range operation.VariableDefinitions {
+		w.size += nodeBytes
+		if v.DefaultValue != nil {
+			w.value(v.DefaultValue)
 		}
 	}
-	return false
+	w.directives(operation.Directives)
+	w.set(operation.SelectionSet)
+	return w.examination
 }
 
-// givenArgs is what a request gives a field. The zero value is ready for use.
-type givenArgs struct {
-	field     graphql.CollectedField
-	variables map[string]any
-	constants map[string]any
-	compiling bool // constants are read, and nothing else
-	err       error
+type walk struct {
+	examination
+	seen map[*ast.FragmentDefinition]bool
 }
 
-// value is what an argument was given; false where it was not.
-func (g *givenArgs) value(name string) (v any, ok bool) {
-	var err error
-	if a := g.field.Arguments.ForName(name); a != nil {
-		if a.Value.Kind == ast.Variable {
-			v, ok = g.variables[a.Value.Raw]
-		} else {
-			v, err = a.Value.Value(g.variables)
-			ok = true
-		}
-	}
-	if def := g.field.Definition.Arguments.ForName(name); !ok && def != nil && def.DefaultValue != nil {
-		v, err = def.DefaultValue.Value(g.variables)
-		ok = true
-	}
-	g.fail(err)
-	return v, ok
-}
-
-func (g *givenArgs) fail(err error) {
-	if g.err == nil {
-		g.err = err
-	}
-}
-
-// argument reads an argument once, if it is constant, and otherwise for each
-// request.
-func argument[T any](g *givenArgs, name string, convert func(v any, ok bool) (T, error)) (value T) {
-	if known, ok := g.constants[name].(T); ok {
-		return known
-	}
-	a := g.field.Arguments.ForName(name)
-	constant := a == nil || !hasVariable(a.Value)
-	if g.compiling && !constant {
-		return value
-	}
-	v, ok := g.value(name)
-	value, err := convert(v, ok)
-	g.fail(err)
-	if g.compiling {
-		g.constants[name] = value
-	}
-	return value
-}
-
-// optionalArg reads an argument that may be null or left out: nil.
-func optionalArg[T any](g *givenArgs, name string, convert func(any) (T, error)) *T {
-	return argument(g, name, func(v any, _ bool) (*T, error) {
-		if v == nil {
-			return nil, nil
-		}
-		value, err := convert(v)
-		return &value, err
-	})
-}
-
-// requiredArg reads an argument that validation has seen.
-func requiredArg[T any](g *givenArgs, name string, convert func(any) (T, error)) T {
-	return argument(g, name, func(v any, ok bool) (value T, err error) {
-		if ok {
-			value, err = convert(v)
-		}
-		return value, err
-	})
-}
-
-// listArg reads an argument that is a list, or one value in its place; nil for null.
-func listArg[T any](g *givenArgs, name string, convert func(any) (T, error)) []T {
-	return argument(g, name, func(v any, _ bool) (values []T, err error) {
-		if v == nil {
-			return nil, nil
-		}
-		elements := graphql.CoerceList(v)
-		values = make([]T, len(elements))
-		for i, e := range elements {
-			if values[i], err = convert(e); err != nil {
-				return nil, err
+func (w *walk) set(set ast.SelectionSet) {
+	for _, s := range set {
+		w.size += nodeBytes
+		switch s := s.(type) {
+		case *ast.Field:
+			w.arguments(s.Arguments)
+			w.directives(s.Directives)
+			w.set(s.SelectionSet)
+		case *ast.InlineFragment:
+			w.directives(s.Directives)
+			w.set(s.SelectionSet)
+		case *ast.FragmentSpread:
+			w.directives(s.Directives)
+			if s.Definition != nil && !w.seen[s.Definition] {
+				w.seen[s.Definition] = true
+				w.directives(s.Definition.Directives)
+				w.set(s.Definition.SelectionSet)
 			}
 		}
-		return values, nil
-	})
-}
-
-// What follows is given to argsOf, and says what a field's Value is.
-
-// documentArgs names one document.
-type documentArgs struct {
-	Key     string
-	AsOf    *driver.Instant
-	Version *int
-}
-
-// ofDocument reads the arguments of a document: a *documentArgs.
-func ofDocument(g *givenArgs) any {
-	return &documentArgs{
-		Key:     requiredArg(g, "key", scalar.UnmarshalID),
-		AsOf:    optionalArg(g, "asOf", scalar.UnmarshalDateTime),
-		Version: optionalArg(g, "version", scalar.UnmarshalInt),
 	}
 }
 
-// ofPage reads the arguments of a page of documents: a *storage.PageArgs.
-func ofPage(g *givenArgs) any {
-	a := &storage.PageArgs{
-		OrderBy: listArg(g, "orderBy", readOrder),
-		First:   optionalArg(g, "first", scalar.UnmarshalInt),
-		After:   optionalArg(g, "after", scalar.UnmarshalString),
-		Last:    optionalArg(g, "last", scalar.UnmarshalInt),
-		Before:  optionalArg(g, "before", scalar.UnmarshalString),
-		AsOf:    optionalArg(g, "asOf", scalar.UnmarshalDateTime),
-	}
-	if where := optionalArg(g, "where", scalar.UnmarshalInput); where != nil {
-		a.Where = *where
-	}
-	return a
-}
-
-func readOrder(v any) (*storage.OrderInput, error) {
-	fields, ok := v.(map[string]any)
-	if !ok {
-		return nil, errUnreadable
-	}
-	order := &storage.OrderInput{Direction: storage.Asc}
-	var err error
-	if order.Field, err = graphql.UnmarshalString(fields["field"]); err != nil {
-		return nil, err
-	}
-	if direction, ok := fields["direction"]; ok {
-		order.Direction, err = scalar.UnmarshalOrderDirection(direction)
-	}
-	return order, err
-}
-
-// ofVersions reads the arguments of a document's versions: a *storage.VersionsArgs.
-func ofVersions(g *givenArgs) any {
-	return &storage.VersionsArgs{
-		From:   optionalArg(g, "from", scalar.UnmarshalDateTime),
-		To:     optionalArg(g, "to", scalar.UnmarshalDateTime),
-		Author: optionalArg(g, "author", scalar.UnmarshalID),
-		Fields: listArg(g, "fields", graphql.UnmarshalString),
-		First:  optionalArg(g, "first", scalar.UnmarshalInt),
-		After:  optionalArg(g, "after", scalar.UnmarshalString),
-		Last:   optionalArg(g, "last", scalar.UnmarshalInt),
-		Before: optionalArg(g, "before", scalar.UnmarshalString),
+func (w *walk) directives(list ast.DirectiveList) {
+	for _, d := range list {
+		w.size += nodeBytes
+		w.arguments(d.Arguments)
+		if d.Name != "skip" && d.Name != "include" {
+			w.err = fmt.Errorf("the directive @%s is not planned", d.Name)
+			continue
+		}
+		for _, a := range d.Arguments {
+			if a.Value.Kind == ast.Variable {
+				w.conditions = append(w.conditions, a.Value.Raw)
+			}
+		}
 	}
 }
 
-// referenceArgs says at which instant a reference is to be read; nil: that of its
-// document.
-type referenceArgs struct{ AsOf *driver.Instant }
-
-// ofReference reads the argument of a reference: a referenceArgs.
-func ofReference(g *givenArgs) any {
-	return referenceArgs{AsOf: optionalArg(g, "asOf", scalar.UnmarshalDateTime)}
+func (w *walk) arguments(list ast.ArgumentList) {
+	for _, a := range list {
+		w.size += nodeBytes
+		w.value(a.Value)
+	}
 }
 
-// ofNode reads the argument of node: a string.
-func ofNode(g *givenArgs) any { return requiredArg(g, "id", scalar.UnmarshalID) }
-
-// ofNodes reads the argument of nodes: strings.
-func ofNodes(g *givenArgs) any { return listArg(g, "ids", scalar.UnmarshalID) }
+func (w *walk) value(v *ast.Value) {
+	w.size += nodeBytes
+	for _, child := range v.Children {
+		w.value(child.Value)
+	}
+}

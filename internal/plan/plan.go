@@ -7,14 +7,13 @@
 //
 //	bytes ─▶ operation (httpapi/exchange.go: parsed, validated, limited)
 //	      ─▶ plan, arguments (plan.go)
-//	           read   store.Page / Document ─▶ documents   (load.go)
+//	           read   store.Page / Document ─▶ documents   (write.go)
 //	                  references, level by level, one call of the store for each (load.go)
 //	           write  stored bytes ─▶ appended to one buffer ─▶ graphql.Response.Data (write.go)
 //	      ─▶ bytes (httpapi/exchange.go)
 //
-// That is the way of a request. How a plan is made and kept is in plan.go, and the
-// kinds of fields and their arguments in fields.go, but for references and root fields
-// (load.go).
+// That is the way of a request. How plans are kept is in plan.go, and how they are made of the
+// kinds of fields in fields.go, but for references (load.go) and root fields (write.go).
 //
 // Invariants:
 //
@@ -26,7 +25,7 @@
 //     compares times.
 //   - An operation is planned whole or not at all, and that is decided before
 //     anything is read. Arguments that cannot be read are left to the wrapped
-//     schema, which words the errors. They are read by the functions that the generated
+//     schema, which words the errors. They are read with the grammar that the generated
 //     code reads them with, and in its order.
 //   - A plan is never changed once it is made, and holds nothing of a request but
 //     the values of variables in @skip and @include, of which it depends.
@@ -41,17 +40,19 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/asof/asof/internal/lru"
+	"github.com/asof/asof/internal/scalar"
+	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage"
-	"github.com/asof/asof/storage/record"
+	"github.com/asof/asof/storage/driver"
 )
 
 // Config is what a schema with plans needs, all of it.
@@ -156,157 +157,33 @@ type unplanned string
 
 func (u unplanned) Error() string { return string(u) }
 
-// mostFields is how many fields a plan has at most: fragments that are spread in
-// many places are compiled in each.
-const mostFields = 10_000
+// The memory of an answer that was sent is used for another one, unless it is
+// too small to be worth it or too large to be kept, in bytes. A new one gets as
+// much as the last answer of the same plan took, which may have been much longer,
+// up to a bound.
+const (
+	leastRecycled = 1 << 10
+	mostRecycled  = 64 << 10
+	largestStart  = 256 << 10
+)
 
-// plan is a compiled operation. It is made of functions that append fields to
-// the answer, one for each field, in the order of the answer.
-type plan struct {
-	err    error // why there is none
-	root   *selection[struct{}]
-	args   []fieldArgs // of the fields that have some
-	queues int         // fields that queue what they read
-	// refs are, by type, the stored names that are read of documents reached by
-	// references, whichever reference leads to them.
-	refs map[*record.Type]*names
-	size atomic.Int64 // of the last answers, in bytes
+// Recycle takes back the data of a plan's answer that is not used any more. Without
+// the call the collector frees it.
+func (e *executable) Recycle(data []byte) {
+	if cap(data) >= leastRecycled && cap(data) <= mostRecycled {
+		e.buffers.Put(&data)
+	}
 }
 
-// names is a set of stored names.
-type names []string
-
-func (n *names) add(more ...string) {
-	for _, name := range more {
-		if !slices.Contains(*n, name) {
-			*n = append(*n, name)
+// buffer returns memory for an answer of about size bytes.
+func (e *executable) buffer(size int64) []byte {
+	if data, ok := e.buffers.Get().(*[]byte); ok {
+		if int64(cap(*data)) >= size {
+			return (*data)[:0]
 		}
+		e.buffers.Put(data)
 	}
-}
-
-// compile returns the plan of the context's operation and the number of fields in its
-// selections. The plan has an error where the operation has a field of an unknown
-// kind.
-func (e *executable) compile(oc *graphql.OperationContext) (made *plan, fields int) {
-	b := &planning{
-		executable: e, plan: &plan{refs: map[*record.Type]*names{}},
-		// CollectFields keeps what it finds in its context, which must not be the
-		// request's.
-		oc: &graphql.OperationContext{Doc: oc.Doc, Operation: oc.Operation, Variables: oc.Variables},
-	}
-	defer func() {
-		switch failure := recover().(type) {
-		case nil:
-		case unplanned:
-			made, fields = &plan{err: failure}, 0
-		default:
-			panic(failure)
-		}
-	}()
-	b.plan.root = selectionOf(b, "Query", oc.Operation.SelectionSet, rootField)
-	return b.plan, b.fields
-}
-
-// planning is a plan that is being made. Its functions must not hold it, as it
-// holds a request's variables.
-type planning struct {
-	*executable
-	plan   *plan
-	oc     *graphql.OperationContext
-	fields int
-}
-
-// giveUp ends compile by a panic with the reason for which there is no plan.
-func (b *planning) giveUp(format string, args ...any) {
-	panic(unplanned(fmt.Sprintf(format, args...)))
-}
-
-// queue returns the place of a new queue.
-func (b *planning) queue() int {
-	b.plan.queues++
-	return b.plan.queues - 1
-}
-
-// arguments returns the place of a field's arguments in those of an execution.
-func (b *planning) arguments(f graphql.CollectedField, read func(g *givenArgs) any) int {
-	field, err := argsOf(f, read)
-	if err != nil {
-		b.giveUp("%v", err)
-	}
-	b.plan.args = append(b.plan.args, field)
-	return len(b.plan.args) - 1
-}
-
-// selection is what is asked of objects of one type; P is how they are held.
-type selection[P any] struct {
-	fields []field[P]
-	// loads read what fields need before they can be written, for all objects at
-	// once.
-	loads []func(r *run, objects []P)
-	// need are the stored names that are looked at in documents; never nil, which
-	// would be all.
-	need names
-}
-
-// field is one field of a selection.
-type field[P any] struct {
-	place
-	label    string // `"alias":`
-	nonNull  bool
-	repeated bool // another field before it has the same response name
-	write    writer[P]
-}
-
-// writer appends the value of a field and returns true; for null it appends nothing
-// and returns false.
-type writer[P any] func(r *run, at *place, object P) bool
-
-// place says where in an operation a field stands.
-type place struct {
-	object string // the type that it belongs to
-	field  graphql.CollectedField
-}
-
-// kind makes the writer of a field; nil where it knows no such field.
-type kind[P any] func(b *planning, f graphql.CollectedField, s *selection[P]) writer[P]
-
-// table is a kind of fields that need nothing to be made.
-func table[P any](writers map[string]writer[P]) kind[P] {
-	return func(_ *planning, f graphql.CollectedField, _ *selection[P]) writer[P] { return writers[f.Name] }
-}
-
-// selectionOf compiles selections on objects of a type, all of whose fields are
-// made by kind.
-func selectionOf[P any](b *planning, typeName string, set ast.SelectionSet, kind kind[P]) *selection[P] {
-	def := b.Schema().Types[typeName]
-	collected := graphql.CollectFields(b.oc, set, append([]string{typeName}, def.Interfaces...))
-	if b.fields += len(collected); b.fields > mostFields {
-		b.giveUp("the operation has more than %d fields", mostFields)
-	}
-	s := &selection[P]{fields: make([]field[P], len(collected)), need: names{}}
-	for i, f := range collected {
-		to := &s.fields[i]
-		to.place = place{object: typeName, field: f}
-		to.label = `"` + f.Alias + `":`
-		to.repeated = slices.ContainsFunc(collected[:i], func(c graphql.CollectedField) bool { return c.Alias == f.Alias })
-		if f.Name == "__typename" {
-			to.write = constant[P](`"` + typeName + `"`)
-			continue
-		}
-		to.nonNull = def.Fields.ForName(f.Name).Type.NonNull
-		if to.write = kind(b, f, s); to.write == nil {
-			b.giveUp("%s.%s is not planned", typeName, f.Name)
-		}
-	}
-	return s
-}
-
-// constant appends the same text each time.
-func constant[P any](text string) writer[P] {
-	return func(r *run, _ *place, _ P) bool {
-		r.out = append(r.out, text...)
-		return true
-	}
+	return make([]byte, 0, min(size+size/8+64, largestStart))
 }
 
 // What is kept at most, in bytes. A plan refers to the parsed document, in which a
@@ -414,79 +291,230 @@ func (c *planCache[P]) keep(operation *ast.OperationDefinition, k *known[P], val
 	c.entries.Resize(operation, k.size)
 }
 
-// examination is what is known of an operation by its document.
-type examination struct {
-	size       int      // an estimate of what it takes, in bytes
-	err        error    // names a directive that is not known here
-	conditions []string // the variables in @skip and @include
+// errUnreadable is the error of arguments that cannot be read.
+var errUnreadable = errors.New("arguments cannot be read")
+
+// fieldArgs is the arguments of one field of an operation.
+type fieldArgs struct {
+	field graphql.CollectedField
+	read  func(g *givenArgs) any
+	fixed any // nil: they depend on variables
+	// constants are the values of those that do not.
+	constants map[string]any
 }
 
-func examine(operation *ast.OperationDefinition) examination {
-	w := walk{seen: map[*ast.FragmentDefinition]bool{}}
-	for _, v := range operation.VariableDefinitions {
-		w.size += nodeBytes
-		if v.DefaultValue != nil {
-			w.value(v.DefaultValue)
-		}
+// argsOf returns the arguments of a field. Read turns them into one value, never nil.
+func argsOf(f graphql.CollectedField, read func(g *givenArgs) any) (fieldArgs, error) {
+	args := fieldArgs{field: f, read: read, constants: map[string]any{}}
+	value, err := args.with(&givenArgs{compiling: true}, nil)
+	if !slices.ContainsFunc(f.Arguments, func(a *ast.Argument) bool { return hasVariable(a.Value) }) {
+		args.fixed = value
 	}
-	w.directives(operation.Directives)
-	w.set(operation.SelectionSet)
-	return w.examination
+	return args, err
 }
 
-type walk struct {
-	examination
-	seen map[*ast.FragmentDefinition]bool
-}
-
-func (w *walk) set(set ast.SelectionSet) {
-	for _, s := range set {
-		w.size += nodeBytes
-		switch s := s.(type) {
-		case *ast.Field:
-			w.arguments(s.Arguments)
-			w.directives(s.Directives)
-			w.set(s.SelectionSet)
-		case *ast.InlineFragment:
-			w.directives(s.Directives)
-			w.set(s.SelectionSet)
-		case *ast.FragmentSpread:
-			w.directives(s.Directives)
-			if s.Definition != nil && !w.seen[s.Definition] {
-				w.seen[s.Definition] = true
-				w.directives(s.Definition.Directives)
-				w.set(s.Definition.SelectionSet)
-			}
-		}
+// value returns what the field's read makes of its arguments. It is shared between
+// requests where the arguments name no variable. It uses the memory of g.
+func (f *fieldArgs) value(g *givenArgs, variables map[string]any) (any, error) {
+	if f.fixed != nil {
+		return f.fixed, nil
 	}
+	return f.with(g, variables)
 }
 
-func (w *walk) directives(list ast.DirectiveList) {
-	for _, d := range list {
-		w.size += nodeBytes
-		w.arguments(d.Arguments)
-		if d.Name != "skip" && d.Name != "include" {
-			w.err = fmt.Errorf("the directive @%s is not planned", d.Name)
-			continue
-		}
-		for _, a := range d.Arguments {
-			if a.Value.Kind == ast.Variable {
-				w.conditions = append(w.conditions, a.Value.Raw)
-			}
-		}
+func (f *fieldArgs) with(g *givenArgs, variables map[string]any) (any, error) {
+	g.field, g.variables, g.constants = f.field, variables, f.constants
+	value := f.read(g)
+	if g.err != nil {
+		return nil, fmt.Errorf("%s: %w", f.field.Name, errUnreadable)
 	}
+	return value, nil
 }
 
-func (w *walk) arguments(list ast.ArgumentList) {
-	for _, a := range list {
-		w.size += nodeBytes
-		w.value(a.Value)
+func hasVariable(v *ast.Value) bool {
+	if v.Kind == ast.Variable {
+		return true
 	}
-}
-
-func (w *walk) value(v *ast.Value) {
-	w.size += nodeBytes
 	for _, child := range v.Children {
-		w.value(child.Value)
+		if hasVariable(child.Value) {
+			return true
+		}
+	}
+	return false
+}
+
+// givenArgs is what a request gives a field. The zero value is ready for use.
+type givenArgs struct {
+	field     graphql.CollectedField
+	variables map[string]any
+	constants map[string]any
+	compiling bool // constants are read, and nothing else
+	err       error
+}
+
+// value is what an argument was given; false where it was not.
+func (g *givenArgs) value(name string) (v any, ok bool) {
+	var err error
+	if a := g.field.Arguments.ForName(name); a != nil {
+		if a.Value.Kind == ast.Variable {
+			v, ok = g.variables[a.Value.Raw]
+		} else {
+			v, err = a.Value.Value(g.variables)
+			ok = true
+		}
+	}
+	if def := g.field.Definition.Arguments.ForName(name); !ok && def != nil && def.DefaultValue != nil {
+		v, err = def.DefaultValue.Value(g.variables)
+		ok = true
+	}
+	g.fail(err)
+	return v, ok
+}
+
+func (g *givenArgs) fail(err error) {
+	if g.err == nil {
+		g.err = err
 	}
 }
+
+// argument reads an argument once, if it is constant, and otherwise for each
+// request.
+func argument[T any](g *givenArgs, name string, convert func(v any, ok bool) (T, error)) (value T) {
+	if known, ok := g.constants[name].(T); ok {
+		return known
+	}
+	a := g.field.Arguments.ForName(name)
+	constant := a == nil || !hasVariable(a.Value)
+	if g.compiling && !constant {
+		return value
+	}
+	v, ok := g.value(name)
+	value, err := convert(v, ok)
+	g.fail(err)
+	if g.compiling {
+		g.constants[name] = value
+	}
+	return value
+}
+
+// optionalArg reads an argument that may be null or left out: nil.
+func optionalArg[T any](g *givenArgs, name string, convert func(any) (T, error)) *T {
+	return argument(g, name, func(v any, _ bool) (*T, error) {
+		if v == nil {
+			return nil, nil
+		}
+		value, err := convert(v)
+		return &value, err
+	})
+}
+
+// requiredArg reads an argument that validation has seen.
+func requiredArg[T any](g *givenArgs, name string, convert func(any) (T, error)) T {
+	return argument(g, name, func(v any, ok bool) (value T, err error) {
+		if ok {
+			value, err = convert(v)
+		}
+		return value, err
+	})
+}
+
+// listArg reads an argument that is a list, or one value in its place; nil for null.
+func listArg[T any](g *givenArgs, name string, convert func(any) (T, error)) []T {
+	return argument(g, name, func(v any, _ bool) (values []T, err error) {
+		if v == nil {
+			return nil, nil
+		}
+		elements := graphql.CoerceList(v)
+		values = make([]T, len(elements))
+		for i, e := range elements {
+			if values[i], err = convert(e); err != nil {
+				return nil, err
+			}
+		}
+		return values, nil
+	})
+}
+
+// What follows is given to argsOf, and says what a field's Value is.
+
+// documentArgs names one document.
+type documentArgs struct {
+	Key     string
+	AsOf    *driver.Instant
+	Version *int
+}
+
+// ofDocument reads the arguments of a document: a *documentArgs.
+func ofDocument(g *givenArgs) any {
+	return &documentArgs{
+		Key:     requiredArg(g, "key", literal.ID),
+		AsOf:    optionalArg(g, "asOf", readInstant),
+		Version: optionalArg(g, "version", literal.Int),
+	}
+}
+
+// ofPage reads the arguments of a page of documents: a *storage.PageArgs.
+func ofPage(g *givenArgs) any {
+	a := &storage.PageArgs{
+		OrderBy: listArg(g, "orderBy", readOrder),
+		First:   optionalArg(g, "first", literal.Int),
+		After:   optionalArg(g, "after", scalar.UnmarshalString),
+		Last:    optionalArg(g, "last", literal.Int),
+		Before:  optionalArg(g, "before", scalar.UnmarshalString),
+		AsOf:    optionalArg(g, "asOf", readInstant),
+	}
+	if where := optionalArg(g, "where", scalar.UnmarshalInput); where != nil {
+		a.Where = *where
+	}
+	return a
+}
+
+func readInstant(v any) (driver.Instant, error) {
+	t, err := literal.DateTime(v)
+	return driver.InstantOf(t), err
+}
+
+func readOrder(v any) (*storage.OrderInput, error) {
+	fields, ok := v.(map[string]any)
+	if !ok {
+		return nil, errUnreadable
+	}
+	order := &storage.OrderInput{Direction: storage.Asc}
+	var err error
+	if order.Field, err = graphql.UnmarshalString(fields["field"]); err != nil {
+		return nil, err
+	}
+	if direction, ok := fields["direction"]; ok {
+		order.Direction, err = scalar.UnmarshalOrderDirection(direction)
+	}
+	return order, err
+}
+
+// ofVersions reads the arguments of a document's versions: a *storage.VersionsArgs.
+func ofVersions(g *givenArgs) any {
+	return &storage.VersionsArgs{
+		From:   optionalArg(g, "from", readInstant),
+		To:     optionalArg(g, "to", readInstant),
+		Author: optionalArg(g, "author", literal.ID),
+		Fields: listArg(g, "fields", graphql.UnmarshalString),
+		First:  optionalArg(g, "first", literal.Int),
+		After:  optionalArg(g, "after", scalar.UnmarshalString),
+		Last:   optionalArg(g, "last", literal.Int),
+		Before: optionalArg(g, "before", scalar.UnmarshalString),
+	}
+}
+
+// referenceArgs says at which instant a reference is to be read; nil: that of its
+// document.
+type referenceArgs struct{ AsOf *driver.Instant }
+
+// ofReference reads the argument of a reference: a referenceArgs.
+func ofReference(g *givenArgs) any {
+	return referenceArgs{AsOf: optionalArg(g, "asOf", readInstant)}
+}
+
+// ofNode reads the argument of node: a string.
+func ofNode(g *givenArgs) any { return requiredArg(g, "id", literal.ID) }
+
+// ofNodes reads the argument of nodes: strings.
+func ofNodes(g *givenArgs) any { return listArg(g, "ids", literal.ID) }

@@ -202,13 +202,13 @@ const hex = "0123456789abcdef"
 // AppendString appends s as a JSON string, escaping only what must be: quotes,
 // backslashes and control characters, as in RFC 8785. Invalid UTF-8 becomes
 // U+FFFD.
-func AppendString(dst []byte, s string) []byte {
+func AppendString[S string | []byte](dst []byte, s S) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(s[i:])
+			r, size := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
 			if r == utf8.RuneError && size == 1 {
 				dst = append(append(dst, s[start:i]...), "\ufffd"...)
 				start = i + 1
