@@ -28,6 +28,27 @@ const (
 		) ORDER BY v.id LIMIT 2`
 )
 
+// Identifiers are packed so that rows that are read together are adjacent:
+//
+//	document = collection << 28 | sequence in the collection
+//	version  = document << 26 | number
+//
+// A collection is one range of documents, a document's history is one range of
+// versions, and the previous version is the row before.
+const (
+	sequenceBits   = 28
+	numberBits     = 26
+	maxCollections = 1<<(63-sequenceBits-numberBits) - 1
+	maxSequence    = 1<<sequenceBits - 1
+	maxNumber      = 1<<numberBits - 1
+)
+
+type docID int64
+
+func docOf(coll, seq int64) docID          { return docID(coll<<sequenceBits | seq) }
+func (d docID) version(number int64) int64 { return int64(d)<<numberBits | number }
+func docOfVersion(id int64) docID          { return docID(id >> numberBits) }
+
 // Now implements driver.Engine.
 func (s *Store) Now(context.Context) (driver.Instant, error) { return s.clock.Now(), nil }
 
