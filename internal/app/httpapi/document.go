@@ -51,11 +51,10 @@ type documents struct {
 
 // document is a valid document.
 type document struct {
-	text   string
-	parsed *ast.QueryDocument
-	tokens int
-	// weighed is what was expected last of an operation of it, whatever its variables are.
-	weighed atomic.Pointer[expected]
+	text    string
+	parsed  *ast.QueryDocument
+	tokens  int
+	weighed atomic.Pointer[weighed] // the last of its operations
 }
 
 func newDocuments(cfg *Config) *documents {

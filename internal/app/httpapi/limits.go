@@ -85,7 +85,7 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 	w := costWalk{limits: e.limits, weights: e.weights, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
 	total := w.set(oc.Operation.SelectionSet, listFactor)
 	total.cost = plus(total.cost, total.once)
-	op.expected = &expected{operation: oc.Operation, pages: w.lists, mayBeLong: w.lists || total.cost > quickCost}
+	op.expected = expected{pages: w.lists, mayBeLong: w.lists || total.cost > quickCost}
 	limits := e.limits
 	switch {
 	case w.err != nil:
@@ -99,16 +99,21 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 			roughly(total.cost), limits.Cost)
 	}
 	if !w.varies {
-		op.document.weighed.Store(op.expected)
+		op.document.weighed.Store(&weighed{oc.Operation, op.expected})
 	}
 	return nil
 }
 
 // expected is what is expected of an operation before it is executed.
 type expected struct {
-	operation *ast.OperationDefinition
 	pages     bool // it has lists with pages, which may read much
 	mayBeLong bool // it lists documents or reads histories
+}
+
+// weighed is what is expected of an operation of a document, whatever its variables are.
+type weighed struct {
+	operation *ast.OperationDefinition
+	expected  expected
 }
 
 // extent is how large a selection set is.

@@ -52,7 +52,7 @@ type operation struct {
 	left   time.Duration   // of execution; 0: Limits.Execution
 	// readOnly is what it is answered if it is a mutation; nil: it is executed.
 	readOnly    *Denied
-	expected    *expected   // once it is read
+	expected    expected    // once it is read
 	outOfMemory atomic.Bool // there was no memory for it
 	long        atomic.Bool // the answer is longer than one may be
 	opContext   opContext   // its context, once it has a place

@@ -341,7 +341,7 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 		}
 	}
 	if known := op.document.weighed.Load(); known != nil && known.operation == oc.Operation {
-		op.expected = known
+		op.expected = known.expected
 	} else if err := e.checkCost(op, oc); err != nil {
 		return oc, gqlerror.List{err}
 	}
