@@ -331,7 +331,7 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 	fields, named := both(w.Field, w.Fields)
 	authors, authored := both(w.Author, w.Authors)
 	for _, o := range w.Operation {
-		op, ok := opOf(o)
+		op, ok := opOf(string(o))
 		if !ok {
 			return false, fault.BadInput("where.operation: there is no operation %s", fault.QuoteShort(string(o)))
 		}

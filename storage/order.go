@@ -17,6 +17,8 @@ import (
 
 var metaKey = driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}
 
+const maxOrderFields = 8
+
 // order turns an orderBy argument into the engine's order. A field with a
 // default sorts as null where the stored version lacks it.
 func (s *Store) order(t *record.Type, orderBy []*OrderInput) ([]driver.Order, error) {

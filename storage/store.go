@@ -70,13 +70,6 @@ func defaultLimits() Limits {
 	return Limits{PageDefault: 20, PageMax: 500, DocumentBytes: 8 << 20, Details: 25_000}
 }
 
-// Bounds of every request.
-const (
-	maxFilterDepth = 16   // nesting of where
-	maxFilterSize  = 1000 // conditions and operands in where
-	maxOrderFields = 8
-)
-
 // Option configures a Store.
 type Option func(*Store)
 

@@ -297,7 +297,7 @@ func (i *VersionInfo) Hash() *string { return optional(hex.EncodeToString(seal.H
 func (i *VersionInfo) Message() *string { return optional(i.v.Message) }
 
 // Operation is what made the version.
-func (i *VersionInfo) Operation() Operation { return operationOf(i.v.Op) }
+func (i *VersionInfo) Operation() Operation { return Operation(operationOf(i.v.Op)) }
 
 // ChangeGroup is shared by versions that were written together; nil for none.
 func (i *VersionInfo) ChangeGroup() *string { return groupOf(i.typ, i.v) }
@@ -329,23 +329,22 @@ func (i *VersionInfo) ChangedFields(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-var operations = [...]Operation{
-	driver.OpCreate: OperationCreate, driver.OpUpdate: OperationUpdate, driver.OpDelete: OperationDelete,
-	driver.OpRestore: OperationRestore, driver.OpImport: OperationImport, driver.OpErase: OperationErase,
+// operations are what clients call them; "" for what is not shown.
+var operations = [...]string{
+	driver.OpCreate: "CREATE", driver.OpUpdate: "UPDATE", driver.OpDelete: "DELETE",
+	driver.OpRestore: "RESTORE", driver.OpImport: "IMPORT", driver.OpErase: "ERASE", driver.OpPruned: "",
 }
 
-func operationOf(op driver.Op) Operation {
-	if int(op) < len(operations) {
-		return operations[op]
+// operationOf returns what clients call an operation.
+func operationOf(op driver.Op) string {
+	if int(op) >= len(operations) {
+		return ""
 	}
-	return ""
+	return operations[op]
 }
 
-func opOf(o Operation) (driver.Op, bool) {
-	for op, name := range operations {
-		if name == o && name != "" {
-			return driver.Op(op), true
-		}
-	}
-	return 0, false
+// opOf is the inverse of operationOf.
+func opOf(name string) (driver.Op, bool) {
+	i := slices.Index(operations[:], name)
+	return driver.Op(i), i > 0 && name != ""
 }

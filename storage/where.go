@@ -31,6 +31,12 @@ func filterOf(t *record.Type, where map[string]any, meeting func(t *record.Type,
 	return f, nil
 }
 
+// Bounds of every filter.
+const (
+	maxFilterDepth = 16   // nesting
+	maxFilterSize  = 1000 // conditions and operands
+)
+
 // filterBuilder bounds the depth and the size of what it builds.
 type filterBuilder struct {
 	t       *record.Type
@@ -347,7 +353,7 @@ func (b *filterBuilder) operand(f *record.Field, v any, path string) (driver.Val
 		return f.Operand(path, v)
 	}
 	s, _ := record.Text(v)
-	op, ok := opOf(Operation(s))
+	op, ok := opOf(s)
 	if !ok {
 		return nil, record.WrongInput(path, v, "one of [CREATE UPDATE DELETE RESTORE IMPORT ERASE]")
 	}
