@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/asof/asof/storage/checkpoint"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/record"
@@ -271,12 +272,12 @@ func (a *Archive) raiseHorizons(ctx context.Context) error {
 // Verify compares both stores as of the end of the last Follow, by the last hash of each document, which
 // stands for all of its history. It returns a line for each collection that differs.
 func (a *Archive) Verify(ctx context.Context) (differences []string, err error) {
-	var roots [2]*Checkpoint
+	var roots [2]*checkpoint.Checkpoint
 	for i, s := range []*Store{a.From, a.To} {
-		if roots[i], err = MakeCheckpoint(ctx, s.all, a.Reached()); err != nil {
+		if roots[i], err = checkpoint.Make(ctx, s.all, a.Reached()); err != nil {
 			return nil, err
 		}
-		roots[i].Collections = slices.DeleteFunc(roots[i].Collections, func(c CollectionRoot) bool { return !IsArchived(c.Name) })
+		roots[i].Collections = slices.DeleteFunc(roots[i].Collections, func(c checkpoint.CollectionRoot) bool { return !IsArchived(c.Name) })
 	}
 	return roots[0].Compare(roots[1]), nil
 }

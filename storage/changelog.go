@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/record"
@@ -331,14 +332,14 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 	fields, named := both(w.Field, w.Fields)
 	authors, authored := both(w.Author, w.Authors)
 	for _, o := range w.Operation {
-		op, ok := opOf(string(o))
+		op, ok := condition.OpOf(string(o))
 		if !ok {
 			return false, fault.BadInput("where.operation: there is no operation %s", fault.QuoteShort(string(o)))
 		}
 		l.log.Hints.Ops = append(l.log.Hints.Ops, op)
 	}
-	if len(w.Keys)+len(w.Fields)+len(w.Authors)+len(w.DocumentType) > maxFilterSize {
-		return false, fault.BadInput("where: more than %d keys, fields, authors and types", maxFilterSize)
+	if len(w.Keys)+len(w.Fields)+len(w.Authors)+len(w.DocumentType) > condition.MaxSize {
+		return false, fault.BadInput("where: more than %d keys, fields, authors and types", condition.MaxSize)
 	}
 	if err := w.checkFields(types); err != nil {
 		return false, err

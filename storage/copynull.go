@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
 )
@@ -67,8 +68,8 @@ func (w *walk) valueless(ctx context.Context) (driver.Filter, error) {
 
 // others is the condition that the reference leads to none of the documents with a value.
 func (w *walk) others(ctx context.Context) (driver.Filter, error) {
-	keys, err := w.store.meeting(ctx, w.c.Of, w.q.At, driver.Present{Field: w.c.Target()}, maxSources)
-	if err == nil && len(keys) > maxSources {
+	keys, err := w.store.meeting(ctx, w.c.Of, w.q.At, driver.Present{Field: w.c.Target()}, condition.MaxSources)
+	if err == nil && len(keys) > condition.MaxSources {
 		err = w.tooMany("there are")
 	}
 	return driver.Not{Filter: w.c.Refers(w.t, keys)}, err
@@ -126,7 +127,7 @@ func (w *walk) knownEmpty(ctx context.Context, was, now *emptyRefs) (driver.Filt
 	keys := maps.Clone(now.keys)
 	if len(keys) > 0 {
 		with, err := w.store.meeting(ctx, w.c.Of, w.q.At, driver.And{
-			driver.In{Field: metaKey, Values: valuesOf(keys)}, driver.Present{Field: w.c.Target()},
+			driver.In{Field: condition.Key, Values: valuesOf(keys)}, driver.Present{Field: w.c.Target()},
 		}, len(keys))
 		if err != nil {
 			return nil, err

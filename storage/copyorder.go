@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
@@ -92,7 +93,7 @@ type walk struct {
 // compare is the direction of the walk; null is the least.
 func (w *walk) compare(a, b driver.Value) int {
 	orders := []driver.Order{{Field: w.q.Order[0].Field, Desc: w.down}}
-	return comparePositions(orders, &driver.Position{Values: []driver.Value{a}}, &driver.Position{Values: []driver.Value{b}})
+	return condition.ComparePositions(orders, &driver.Position{Values: []driver.Value{a}}, &driver.Position{Values: []driver.Value{b}})
 }
 
 // bound returns a bound of the page that lies within a group; nil where it does not.
@@ -111,8 +112,8 @@ func (w *walk) next(ctx context.Context, size int) ([]group, error) {
 			return null, err
 		}
 	}
-	for !w.ended && (len(w.groups) < 2 || len(w.groups) <= size && w.held() < maxSources) {
-		if err := w.more(ctx, max(8*size, min(w.seen, maxSources))); err != nil {
+	for !w.ended && (len(w.groups) < 2 || len(w.groups) <= size && w.held() < condition.MaxSources) {
+		if err := w.more(ctx, max(8*size, min(w.seen, condition.MaxSources))); err != nil {
 			return nil, err
 		}
 	}
@@ -128,7 +129,7 @@ func (w *walk) next(ctx context.Context, size int) ([]group, error) {
 	}
 	for n < min(size, most) {
 		g := w.groups[n]
-		if n > 0 && (keys+len(g.keys) > maxSources || w.bound(w.far, g) != nil) {
+		if n > 0 && (keys+len(g.keys) > condition.MaxSources || w.bound(w.far, g) != nil) {
 			break
 		}
 		keys += len(g.keys)
@@ -160,7 +161,7 @@ func (w *walk) null(ctx context.Context) ([]group, error) {
 }
 
 func (w *walk) tooMany(there string) error {
-	return fault.Errorf(fault.CodeQueryTooComplex, "orderBy: %s more than %d %s with a value of %s: sort by another field, or from the other end, or ask for fewer by where", there, maxSources, w.c.Of.Plural, w.c.Name)
+	return fault.Errorf(fault.CodeQueryTooComplex, "orderBy: %s more than %d %s with a value of %s: sort by another field, or from the other end, or ask for fewer by where", there, condition.MaxSources, w.c.Of.Plural, w.c.Name)
 }
 
 // more reads so many sources that follow in the order of their values.
@@ -191,9 +192,9 @@ func (w *walk) more(ctx context.Context, atOnce int) error {
 		return err
 	}
 	for _, v := range vs {
-		value := sortValue(w.c.Target().Kind, w.c.Field, rawjson.Find(v.Data, w.c.Stored))
+		value := condition.SortValue(w.c.Target().Kind, w.c.Field, rawjson.Find(v.Data, w.c.Stored))
 		if n := len(w.groups); n > 0 && w.compare(w.groups[n-1].value, value) == 0 {
-			if w.groups[n-1].keys = append(w.groups[n-1].keys, v.Key); len(w.groups[n-1].keys) > maxSources {
+			if w.groups[n-1].keys = append(w.groups[n-1].keys, v.Key); len(w.groups[n-1].keys) > condition.MaxSources {
 				return w.tooMany("in one place are")
 			}
 		} else {
@@ -216,11 +217,11 @@ func sources(c *record.Copy, t *record.Type, f driver.Filter) (out driver.And) {
 		}
 	case driver.Not:
 		if in, ok := f.Filter.(driver.In); ok && slices.Equal(in.Field.Path, c.Reference(t).Path) {
-			out = driver.And{driver.Not{Filter: driver.In{Field: metaKey, Values: in.Values}}}
+			out = driver.And{driver.Not{Filter: driver.In{Field: condition.Key, Values: in.Values}}}
 		}
 	case driver.In:
 		if slices.Equal(f.Field.Path, c.Reference(t).Path) {
-			out = driver.And{driver.In{Field: metaKey, Values: f.Values}}
+			out = driver.And{driver.In{Field: condition.Key, Values: f.Values}}
 		}
 	}
 	return out

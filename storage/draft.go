@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/record"
 )
@@ -243,7 +244,7 @@ func draftsShown(t *record.Type, ctx context.Context, at driver.Instant) driver.
 
 // showsDraft is draftsShown of one draft.
 func showsDraft(t *record.Type, ctx context.Context, v *driver.Version, at driver.Instant) bool {
-	return live(v) && holds(draftsShown(t, ctx, at), v, v.Data)
+	return live(v) && condition.Holds(draftsShown(t, ctx, at), v, v.Data)
 }
 
 // readDraft returns a draft as it was at an instant; nil where there is none that the actor may read.

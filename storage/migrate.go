@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
@@ -358,7 +359,7 @@ func (e *migrating) matching(ctx context.Context, m *migrated, q *driver.Query, 
 			if v, err = e.today(v, false); err != nil {
 				return err
 			}
-			if q.Filter == nil || holds(q.Filter, v, v.Data) {
+			if q.Filter == nil || condition.Holds(q.Filter, v, v.Data) {
 				fn(v)
 			}
 		}
@@ -456,12 +457,12 @@ func pageOf(t *record.Type, found []*driver.Version, q *driver.Query) []*driver.
 	list := make([]placed, 0, len(found))
 	for _, v := range found {
 		p := placed{v, position((*Store)(nil).newDocument(t, v, 0, 0, false), q.Order)}
-		if q.After != nil && comparePositions(q.Order, &p.at, q.After) <= 0 || q.Before != nil && comparePositions(q.Order, &p.at, q.Before) >= 0 {
+		if q.After != nil && condition.ComparePositions(q.Order, &p.at, q.After) <= 0 || q.Before != nil && condition.ComparePositions(q.Order, &p.at, q.Before) >= 0 {
 			continue
 		}
 		list = append(list, p)
 	}
-	slices.SortFunc(list, func(a, b placed) int { return comparePositions(q.Order, &a.at, &b.at) })
+	slices.SortFunc(list, func(a, b placed) int { return condition.ComparePositions(q.Order, &a.at, &b.at) })
 	if over := len(list) - q.Limit; q.Limit > 0 && over > 0 && q.Backward {
 		list = list[over:]
 	} else if q.Limit > 0 && over > 0 {

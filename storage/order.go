@@ -1,21 +1,16 @@
 package storage
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/asof/asof/internal/scalar/literal"
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
 	"github.com/asof/asof/storage/record"
 )
-
-var metaKey = driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}
 
 const maxOrderFields = 8
 
@@ -33,7 +28,7 @@ func (s *Store) order(t *record.Type, orderBy []*OrderInput) ([]driver.Order, er
 		order := driver.Order{Desc: o.Direction == Desc}
 		switch o.Field {
 		case "key":
-			order.Field = metaKey
+			order.Field = condition.Key
 		case "version":
 			order.Field = driver.Field{Meta: driver.MetaNumber, Kind: driver.KindInt}
 		case "recordedAt":
@@ -89,113 +84,12 @@ func position(d *Document, orders []driver.Order) driver.Position {
 		v := d.v.Meta(o.Field.Meta)
 		switch {
 		case len(o.Field.Path) > 1: // of what is copied from it
-			v = sortValue(o.Field.Kind, &record.Field{Kind: record.KindDate}, rawjson.Find(d.v.Data, o.Field.Path))
+			v = condition.SortValue(o.Field.Kind, &record.Field{Kind: record.KindDate}, rawjson.Find(d.v.Data, o.Field.Path))
 		case o.Field.Meta == driver.MetaNone:
 			i := d.typ.StoredAs(o.Field.Path[0])
-			v = sortValue(o.Field.Kind, &d.typ.Fields[i], d.stored(i))
+			v = condition.SortValue(o.Field.Kind, &d.typ.Fields[i], d.stored(i))
 		}
 		p.Values = append(p.Values, v)
 	}
 	return p
-}
-
-// comparePositions compares places in an order as engines do: what has no value comes first
-// where it is ascending.
-func comparePositions(orders []driver.Order, a, b *driver.Position) int {
-	for i, o := range orders {
-		x, y, n := a.Values[i], b.Values[i], 0
-		switch {
-		case x == nil && y == nil:
-		case x == nil:
-			n = -1
-		case y == nil:
-			n = 1
-		default:
-			n = compareValues(o.Field.Kind, x, y)
-		}
-		if o.Desc {
-			n = -n
-		}
-		if n != 0 {
-			return n
-		}
-	}
-	return cmp.Compare(a.Key, b.Key)
-}
-
-// sortValue is the value by which an engine sorts; nil for what is not of the
-// kind.
-func sortValue(kind driver.Kind, f *record.Field, raw []byte) driver.Value {
-	if len(raw) == 0 {
-		return nil
-	}
-	switch kind {
-	case driver.KindInt:
-		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
-			return n
-		}
-	case driver.KindFloat:
-		if x, ok := record.ReadFloat(f, raw); ok {
-			return x
-		}
-	case driver.KindBool:
-		if b, ok := record.ReadBool(f, raw); ok {
-			return b
-		}
-	case driver.KindInstant:
-		s, ok := rawjson.Unquote(raw)
-		if t, err := time.Parse(time.RFC3339, s); ok && err == nil {
-			return driver.InstantOf(t) // engines sort by moments of all years, also such as cannot be read
-		}
-	case driver.KindDecimal:
-		s, ok := rawjson.Unquote(raw)
-		if !ok {
-			s = string(raw)
-		}
-		if literal.IsDecimal(s) {
-			return s
-		}
-	case driver.KindString:
-		if s, ok := record.ReadText(&record.Field{Kind: record.KindString}, raw); ok {
-			return s
-		}
-	default:
-		if s, ok := record.ReadText(f, raw); ok {
-			return s
-		}
-	}
-	return nil
-}
-
-// compareValues compares two values of a kind.
-func compareValues(kind driver.Kind, a, b driver.Value) int {
-	switch x := a.(type) {
-	case int64:
-		y, _ := b.(int64)
-		return cmp.Compare(x, y)
-	case float64:
-		y, _ := b.(float64)
-		return cmp.Compare(x, y)
-	case driver.Instant:
-		y, _ := b.(driver.Instant)
-		return cmp.Compare(x, y)
-	case bool:
-		y, _ := b.(bool)
-		switch {
-		case x == y:
-			return 0
-		case y:
-			return -1
-		}
-		return 1
-	case string:
-		y, _ := b.(string)
-		if kind == driver.KindDecimal {
-			dx, _ := literal.ParseDecimal(x)
-			dy, _ := literal.ParseDecimal(y)
-			return dx.Compare(dy)
-		}
-		return cmp.Compare(x, y)
-	}
-	return 1
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/asof/asof/internal/scalar/literal"
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
@@ -199,7 +200,7 @@ func (s *Store) Page(ctx context.Context, t *record.Type, args *PageArgs) (*Page
 	if args.Tag != nil {
 		meeting = nil
 	}
-	if q.Filter, err = filterOf(t, args.Where, meeting); err != nil {
+	if q.Filter, err = condition.Filter(t, args.Where, meeting); err != nil {
 		return nil, err
 	}
 	if args.Only != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/asof/asof/internal/rule"
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
@@ -144,7 +145,7 @@ func (g *guard) sees(ctx context.Context, w *view, v *driver.Version) (bool, err
 		}
 		return g.sees(ctx, w, vs[0])
 	case !v.Deleted:
-		return holds(w.rows, v, v.Data), nil
+		return condition.Holds(w.rows, v, v.Data), nil
 	case v.Number <= 1:
 		return false, nil
 	}
@@ -156,7 +157,7 @@ func (g *guard) sees(ctx context.Context, w *view, v *driver.Version) (bool, err
 	if v.Op == driver.OpErase { // as when all of it is erased, which may be done already or later
 		data = erasedWhole(data, v.Number)
 	}
-	return holds(w.rows, vs[0], data), nil
+	return condition.Holds(w.rows, vs[0], data), nil
 }
 
 // changed returns the stored names of the fields in which a version that may be read differs from
@@ -485,7 +486,7 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 	var old []byte
 	if before != nil && !before.Deleted {
 		old = before.Data
-		if w.rows != nil && !holds(w.rows, nil, old) {
+		if w.rows != nil && !condition.Holds(w.rows, nil, old) {
 			return forbidden("the %s with the key %s may be written by others only: use the credentials of somebody who may", w.t.Name, fault.QuoteShort(write.Key))
 		}
 	}
@@ -503,7 +504,7 @@ func (g *guard) check(ctx context.Context, w *view, write *driver.Write) error {
 			return forbidden("%s.%s may be written by others only: leave it as it is, or use credentials that have a role for it", w.t.Name, f.Name)
 		}
 	}
-	if w.rows != nil && !holds(w.rows, nil, write.Data) {
+	if w.rows != nil && !condition.Holds(w.rows, nil, write.Data) {
 		return forbidden("who writes this %s could not read it afterwards: it would not meet the rule of its type; write values that meet it", w.t.Name)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/asof/asof/internal/rule"
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
 	"github.com/asof/asof/storage/record"
@@ -99,7 +100,7 @@ func (p *protected) condition(a *Actor, e rule.Expr, not bool) driver.Filter {
 				continue
 			}
 			path := []string{p.t.Object().Field(name).Stored}
-			if holds(f, nil, rawjson.Set(nil, path, rawjson.AppendErased(nil, 1, 1))) {
+			if condition.Holds(f, nil, rawjson.Set(nil, path, rawjson.AppendErased(nil, 1, 1))) {
 				f = driver.And{f, driver.Not{Filter: driver.Present{Field: driver.Field{Path: append(path, rawjson.ErasedMember)}}}}
 			}
 		}
@@ -132,14 +133,14 @@ func (p *protected) comparison(a *Actor, c rule.Compare) driver.Filter {
 	field := driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
 	switch {
 	case with.Claim == "" && with.Literal == nil:
-		null, _ := isNull(f, field, true, "")
+		null, _ := condition.IsNull(f, field, true, "")
 		return null
 	case f.List:
 		return driver.Any{Field: driver.Field{Path: field.Path}, Filter: in(driver.Field{Kind: field.Kind}, values)}
 	case c.Op != rule.In && len(values) != 1: // a list is no value
 		return nil
 	}
-	return orDefault(f, field, in(field, values))
+	return condition.OrDefault(f, field, in(field, values))
 }
 
 // in is driver.In with those values that are of the field's kind.
@@ -194,53 +195,4 @@ func (a *Actor) values(v rule.Value) ([]driver.Value, bool) {
 		}
 	}
 	return out, ok || out != nil
-}
-
-// holds reports whether a version with data, or an element in it, meets a condition, as engines
-// evaluate it. The version may be nil where the condition is one on data alone.
-func holds(f driver.Filter, v *driver.Version, data []byte) bool {
-	return holdsUntil(func() bool { return false }, f, v, data)
-}
-
-// holdsUntil is holds, but may return anything once over does.
-func holdsUntil(over func() bool, f driver.Filter, v *driver.Version, data []byte) bool {
-	if over() {
-		return false
-	}
-	fails := func(f driver.Filter) bool { return !holdsUntil(over, f, v, data) }
-	value := func(f driver.Field) driver.Value {
-		if f.Meta != driver.MetaNone {
-			return v.Meta(f.Meta)
-		}
-		return sortValue(f.Kind, &record.Field{Kind: record.KindDate}, rawjson.Find(data, f.Path))
-	}
-	switch f := f.(type) {
-	case driver.And:
-		return !slices.ContainsFunc(f, fails)
-	case driver.Or:
-		return slices.ContainsFunc(f, func(f driver.Filter) bool { return holdsUntil(over, f, v, data) })
-	case driver.Not:
-		return fails(f.Filter)
-	case driver.Present:
-		raw := rawjson.Find(data, f.Field.Path)
-		if f.Field.Kind == driver.KindObject {
-			return len(raw) > 0 && raw[0] == '{'
-		}
-		return f.Field.Kind == 0 && !rawjson.IsNull(raw) || value(f.Field) != nil
-	case driver.Compare:
-		return meets(value(f.Field), f)
-	case driver.In:
-		return meets(value(f.Field), f)
-	case driver.Text:
-		return meets(value(f.Field), f)
-	case driver.Any:
-		found := false
-		list := rawjson.Find(data, f.Field.Path)
-		rawjson.Elements(list, func(start, end int) bool {
-			found = f.Filter == nil || holdsUntil(over, f.Filter, v, list[start:end])
-			return !found && !over()
-		})
-		return found
-	}
-	return false
 }

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/record"
@@ -160,7 +161,7 @@ func listen[E any](ctx context.Context, s *Store, q WatchQuery, since *Since, f 
 // The engine says what is in the list, just before the version and with it. What was in it before something was
 // erased is not known any more, and taken for granted.
 func (s *Store) kindOf(ctx context.Context, e *Event, f driver.Filter) (EventKind, error) {
-	all := driver.And{driver.Compare{Field: metaKey, Op: driver.Eq, Value: e.v.Key}}
+	all := driver.And{driver.Compare{Field: condition.Key, Op: driver.Eq, Value: e.v.Key}}
 	if f != nil {
 		all = append(all, f)
 	}
@@ -196,7 +197,7 @@ func (c *Collection[T]) DocumentChanged(ctx context.Context, key string, since *
 
 // DocumentsChanged resolves a subscription to the documents that satisfy a condition.
 func (c *Collection[T]) DocumentsChanged(ctx context.Context, where map[string]any, since *Since) (<-chan *DocumentEvent[T], error) {
-	f, err := filterOf(c.t, where, nil)
+	f, err := condition.Filter(c.t, where, nil)
 	if err != nil {
 		return nil, err
 	}

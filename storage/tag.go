@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"sync"
 
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/record"
@@ -351,7 +352,7 @@ func (l *tagged) matching(ctx context.Context, q *driver.Query) ([]*driver.Versi
 			case v == nil:
 			case v.Op == driver.OpPruned:
 				return nil, l.store.pruned(ctx, l.t, v)
-			case q.Filter == nil || holdsUntil(over, q.Filter, v, v.Data):
+			case q.Filter == nil || condition.HoldsUntil(over, q.Filter, v, v.Data):
 				found = append(found, v)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/rawjson"
@@ -297,7 +298,7 @@ func (i *VersionInfo) Hash() *string { return optional(hex.EncodeToString(seal.H
 func (i *VersionInfo) Message() *string { return optional(i.v.Message) }
 
 // Operation is what made the version.
-func (i *VersionInfo) Operation() Operation { return Operation(operationOf(i.v.Op)) }
+func (i *VersionInfo) Operation() Operation { return Operation(condition.OperationName(i.v.Op)) }
 
 // ChangeGroup is shared by versions that were written together; nil for none.
 func (i *VersionInfo) ChangeGroup() *string { return groupOf(i.typ, i.v) }
@@ -327,24 +328,4 @@ func (i *VersionInfo) ChangedFields(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// operations are what clients call them; "" for what is not shown.
-var operations = [...]string{
-	driver.OpCreate: "CREATE", driver.OpUpdate: "UPDATE", driver.OpDelete: "DELETE",
-	driver.OpRestore: "RESTORE", driver.OpImport: "IMPORT", driver.OpErase: "ERASE", driver.OpPruned: "",
-}
-
-// operationOf returns what clients call an operation.
-func operationOf(op driver.Op) string {
-	if int(op) >= len(operations) {
-		return ""
-	}
-	return operations[op]
-}
-
-// opOf is the inverse of operationOf.
-func opOf(name string) (driver.Op, bool) {
-	i := slices.Index(operations[:], name)
-	return driver.Op(i), i > 0 && name != ""
 }

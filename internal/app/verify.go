@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/checkpoint"
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -43,7 +43,7 @@ func checkpointLine(ctx context.Context, engine driver.Engine, key ed25519.Priva
 	if err != nil {
 		return nil, err
 	}
-	c, err := storage.MakeCheckpoint(ctx, engine, now)
+	c, err := checkpoint.Make(ctx, engine, now)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (s *site) lastCheckpoint(w http.ResponseWriter, _ *http.Request) {
 // verify compares the store with what was seen of it earlier.
 func (m *Main) verify(ctx context.Context) (err error) {
 	f := &m.flags.Verify
-	var kept *storage.Checkpoint
+	var kept *checkpoint.Checkpoint
 	hash, err := hex.DecodeString(f.Since)
 	if err != nil {
 		return usageError{fmt.Errorf("--since %s: want the hash of a version, 64 hexadecimal digits", f.Since)}
@@ -106,7 +106,7 @@ func (m *Main) verify(ctx context.Context) (err error) {
 		if err != nil {
 			return usageError{fmt.Errorf("cannot read: %w", err)}
 		}
-		if kept, err = storage.ParseCheckpoint(text, key); err != nil {
+		if kept, err = checkpoint.Parse(text, key); err != nil {
 			return fmt.Errorf("%s: %w", f.Checkpoint, err)
 		}
 	}
@@ -116,7 +116,7 @@ func (m *Main) verify(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	if kept == nil {
-		found, err := storage.VerifySince(ctx, engine, hash, f.Collection, f.Key)
+		found, err := checkpoint.VerifySince(ctx, engine, hash, f.Collection, f.Key)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (m *Main) verify(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	now, err := storage.MakeCheckpoint(ctx, engine, kept.At)
+	now, err := checkpoint.Make(ctx, engine, kept.At)
 	if err != nil {
 		return err
 	}

@@ -54,8 +54,10 @@ func arrows() map[string]place {
 		"storage/diff":                 {knows: joined(values, "internal/scalar/literal")},
 		"storage/fault":                {knows: []string{"storage/driver"}},
 		"storage/record":               {knows: joined(values, "storage/driver", "storage/diff", "storage/fault", "internal/scalar/literal")},
-		"storage":                      {knows: joined(values, "storage/fault", "storage/record", "storage/driver", "storage/driver/check", "storage/seal", "storage/diff", "internal/lru", "internal/rule", "internal/scalar/literal")},
-		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/driver/check", "storage/seal", "storage/diff", "storage", "storage/fault", "storage/record", "internal/lru", "internal/rule", "internal/scalar/literal")},
+		"storage/condition":            {knows: []string{"storage/driver", "storage/driver/check", "storage/fault", "storage/rawjson", "storage/record", "internal/scalar/literal"}},
+		"storage/checkpoint":           {knows: []string{"storage/driver", "storage/fault", "storage/seal", "internal/scalar/literal"}},
+		"storage":                      {knows: joined(values, "storage/checkpoint", "storage/condition", "storage/fault", "storage/record", "storage/driver", "storage/driver/check", "storage/seal", "storage/diff", "internal/lru", "internal/rule", "internal/scalar/literal")},
+		"storage/transfer":             {knows: joined(values, "storage/driver", "storage/driver/check", "storage/seal", "storage/diff", "storage", "storage/checkpoint", "storage/condition", "storage/fault", "storage/record", "internal/lru", "internal/rule", "internal/scalar/literal")},
 
 		"dataloader":  {knows: store},
 		"graph":       {knows: joined(store, "graph/model", "internal/scalar"), speaks: graphQL},
@@ -72,7 +74,7 @@ func arrows() map[string]place {
 
 		"internal/app": {
 			knows: joined(joined(both, store...), "dataloader", "internal/app/auth", "internal/app/httpapi", "internal/capture", "internal/demo", "internal/gitimport", "internal/plan", "internal/web",
-				"storage/transfer"),
+				"storage/checkpoint", "storage/transfer"),
 			speaks: anything,
 		},
 		"internal/app/admission":   {speaks: anything},

@@ -1,29 +1,27 @@
-package storage
+// Package condition makes conditions for engines of what clients ask lists for, and tells whether a
+// document meets one as engines do.
+package condition
 
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strings"
-	"unsafe"
 
 	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/driver/check"
 	"github.com/asof/asof/storage/fault"
-	"github.com/asof/asof/storage/rawjson"
 	"github.com/asof/asof/storage/record"
 )
 
-// filterOf turns a where argument into a condition for the engine, and reads the documents that
-// conditions on copied fields are about, through meeting, which is Store.meeting at an instant,
-// and nil where there is none. Names are visited in order, so that errors do not depend on the
+// Filter turns a where argument into a condition for the engine, and reads the documents that
+// conditions on copied fields are about, through meeting: it returns the keys
+// of documents that meet a condition, at most so many and one more if there are more; nil where
+// there is no one instant to read at. Names are visited in order, so that errors do not depend on the
 // order of a map.
-func filterOf(t *record.Type, where map[string]any, meeting func(t *record.Type, f driver.Filter, most int) ([]driver.Value, error)) (driver.Filter, error) {
+func Filter(t *record.Type, where map[string]any, meeting func(t *record.Type, f driver.Filter, most int) ([]driver.Value, error)) (driver.Filter, error) {
 	if len(where) == 0 {
 		return nil, nil
 	}
-	b := filterBuilder{t: t, root: t.Object(), meeting: meeting}
+	b := builder{t: t, root: t.Object(), meeting: meeting}
 	f, err := b.object(t.Object(), where, nil, "where", 1)
 	if err != nil {
 		return nil, err
@@ -33,12 +31,12 @@ func filterOf(t *record.Type, where map[string]any, meeting func(t *record.Type,
 
 // Bounds of every filter.
 const (
-	maxFilterDepth = 16   // nesting
-	maxFilterSize  = 1000 // conditions and operands
+	maxDepth = 16   // nesting
+	MaxSize  = 1000 // conditions and operands, also of other arguments
 )
 
-// filterBuilder bounds the depth and the size of what it builds.
-type filterBuilder struct {
+// builder bounds the depth and the size of what it builds.
+type builder struct {
 	t       *record.Type
 	root    *record.ObjectType
 	meeting func(t *record.Type, f driver.Filter, most int) ([]driver.Value, error)
@@ -47,16 +45,16 @@ type filterBuilder struct {
 	inList  bool // below an Any: paths start at the element
 }
 
-func (b *filterBuilder) grow(path string, n int) error {
-	if b.size += n; b.size > maxFilterSize {
-		return fault.BadInput("%s: the filter has more than %d conditions and values", path, maxFilterSize)
+func (b *builder) grow(path string, n int) error {
+	if b.size += n; b.size > MaxSize {
+		return fault.BadInput("%s: the filter has more than %d conditions and values", path, MaxSize)
 	}
 	return nil
 }
 
-func (b *filterBuilder) object(o *record.ObjectType, where map[string]any, at []string, path string, depth int) (driver.Filter, error) {
-	if depth > maxFilterDepth {
-		return nil, fault.BadInput("%s: the filter is nested more than %d deep", path, maxFilterDepth)
+func (b *builder) object(o *record.ObjectType, where map[string]any, at []string, path string, depth int) (driver.Filter, error) {
+	if depth > maxDepth {
+		return nil, fault.BadInput("%s: the filter is nested more than %d deep", path, maxDepth)
 	}
 	var all driver.And
 	for _, name := range slices.Sorted(maps.Keys(where)) {
@@ -76,7 +74,7 @@ func (b *filterBuilder) object(o *record.ObjectType, where map[string]any, at []
 	return all, nil
 }
 
-func (b *filterBuilder) entry(o *record.ObjectType, name string, v any, at []string, path string, depth int) (driver.Filter, error) {
+func (b *builder) entry(o *record.ObjectType, name string, v any, at []string, path string, depth int) (driver.Filter, error) {
 	if v == nil {
 		return nil, fault.BadInput("%s: null is not a filter; leave it out, or ask for missing values with isNull: true", path)
 	}
@@ -117,7 +115,7 @@ func (b *filterBuilder) entry(o *record.ObjectType, name string, v any, at []str
 	return b.field(f, m, append(slices.Clone(at), f.Stored), path, depth)
 }
 
-func (b *filterBuilder) several(o *record.ObjectType, name string, v any, at []string, path string, depth int) (driver.Filter, error) {
+func (b *builder) several(o *record.ObjectType, name string, v any, at []string, path string, depth int) (driver.Filter, error) {
 	var parts []driver.Filter
 	for i, elem := range record.AsList(v) {
 		here := fmt.Sprintf("%s[%d]", path, i)
@@ -162,7 +160,7 @@ var versionInfo = map[string]struct {
 
 var keyField = record.Field{Name: "key", Kind: record.KindID}
 
-func (b *filterBuilder) meta(name string, v any, path string) (driver.Filter, bool, error) {
+func (b *builder) meta(name string, v any, path string) (driver.Filter, bool, error) {
 	if name != "key" && name != "versionInfo" {
 		return nil, false, nil
 	}
@@ -171,7 +169,7 @@ func (b *filterBuilder) meta(name string, v any, path string) (driver.Filter, bo
 		return nil, true, err
 	}
 	if name == "key" {
-		f, err := b.scalar(&keyField, metaKey, m, path)
+		f, err := b.scalar(&keyField, Key, m, path)
 		return f, true, err
 	}
 	var all driver.And
@@ -202,7 +200,7 @@ func (b *filterBuilder) meta(name string, v any, path string) (driver.Filter, bo
 }
 
 // field is the condition on one field of a document or a nested object.
-func (b *filterBuilder) field(f *record.Field, m map[string]any, at []string, path string, depth int) (driver.Filter, error) {
+func (b *builder) field(f *record.Field, m map[string]any, at []string, path string, depth int) (driver.Filter, error) {
 	target := driver.Field{Path: at, Kind: f.DriverKind()}
 	switch {
 	case f.List:
@@ -228,7 +226,7 @@ func (b *filterBuilder) field(f *record.Field, m map[string]any, at []string, pa
 }
 
 // list is the conditions on a list, all of which hold.
-func (b *filterBuilder) list(f *record.Field, target driver.Field, m map[string]any, path string, depth int) (driver.Filter, error) {
+func (b *builder) list(f *record.Field, target driver.Field, m map[string]any, path string, depth int) (driver.Filter, error) {
 	var all driver.And
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		here := path + "." + name
@@ -263,7 +261,7 @@ func isEmpty(target driver.Field, v any, path string) (driver.Filter, error) {
 }
 
 // someObject is a condition on the objects of a list.
-func (b *filterBuilder) someObject(f *record.Field, target driver.Field, name string, v any, path string, depth int) (driver.Filter, error) {
+func (b *builder) someObject(f *record.Field, target driver.Field, name string, v any, path string, depth int) (driver.Filter, error) {
 	nested, err := asObject(path, v)
 	if err != nil {
 		return nil, err
@@ -288,7 +286,7 @@ func (b *filterBuilder) someObject(f *record.Field, target driver.Field, name st
 }
 
 // someValue is a condition on the elements of a list of scalars or references.
-func (b *filterBuilder) someValue(f *record.Field, target driver.Field, name string, v any, path string) (driver.Filter, error) {
+func (b *builder) someValue(f *record.Field, target driver.Field, name string, v any, path string) (driver.Filter, error) {
 	values, err := b.operands(f, v, path)
 	if err != nil {
 		return nil, err
@@ -322,7 +320,7 @@ func (b *filterBuilder) someValue(f *record.Field, target driver.Field, name str
 }
 
 // operands converts the values of in, hasAny and the like.
-func (b *filterBuilder) operands(f *record.Field, v any, path string) ([]driver.Value, error) {
+func (b *builder) operands(f *record.Field, v any, path string) ([]driver.Value, error) {
 	if v == nil {
 		return nil, nullOperand(f, path)
 	}
@@ -348,12 +346,12 @@ func (b *filterBuilder) operands(f *record.Field, v any, path string) ([]driver.
 }
 
 // operand converts one value that is not null. Operations are stored as numbers.
-func (b *filterBuilder) operand(f *record.Field, v any, path string) (driver.Value, error) {
+func (b *builder) operand(f *record.Field, v any, path string) (driver.Value, error) {
 	if f.Kind != record.KindEnum || f.Enum != nil {
 		return f.Operand(path, v)
 	}
 	s, _ := record.Text(v)
-	op, ok := opOf(s)
+	op, ok := OpOf(s)
 	if !ok {
 		return nil, record.WrongInput(path, v, "one of [CREATE UPDATE DELETE RESTORE IMPORT ERASE]")
 	}
@@ -372,196 +370,42 @@ func nullOperand(f *record.Field, path string) error {
 	return fault.BadInput("%s: null cannot be compared with; %s", path, instead)
 }
 
-var compareOps = map[string]driver.CompareOp{
-	"eq": driver.Eq, "lt": driver.Lt, "lte": driver.Le, "gt": driver.Gt, "gte": driver.Ge,
-}
+// MaxSources is the most documents to copy from that the conditions of a list, or one place in
+// its order, may be about: their keys are held in memory, and each is looked for in an index.
+const MaxSources = 10_000
 
-var textOps = map[string]struct {
-	op   driver.TextOp
-	fold bool
-}{
-	"contains": {driver.Contains, false}, "startsWith": {driver.HasPrefix, false}, "endsWith": {driver.HasSuffix, false},
-	"containsFold": {driver.Contains, true}, "eqFold": {driver.Equals, true},
-}
-
-// maxContained is the length of a text to look for within others, in bytes: in the worst case
-// looking takes the product of both lengths.
-const maxContained = 1024
-
-// scalar is the conditions on one value; all of them hold.
-func (b *filterBuilder) scalar(f *record.Field, target driver.Field, m map[string]any, path string) (driver.Filter, error) {
-	var all driver.And
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		here := path + "." + name
-		if err := b.grow(here, 1); err != nil {
-			return nil, err
-		}
-		cond, err := b.condition(f, target, name, m[name], here)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, cond)
+// copied is the condition on a copied field: that the document's reference is to one of those
+// that meet it; or, where null meets it, to none of those that do not, so that it holds for
+// documents without a source, too.
+func (b *builder) copied(c *record.Copy, m map[string]any, path string) (driver.Filter, error) {
+	if b.meeting == nil {
+		return nil, fault.BadInput("%s: it is copied from other documents, which are as of one instant only in lists: leave it out of subscriptions, and where a tag is given; a condition on %s is possible", path, c.From[0])
 	}
-	if len(all) == 1 {
-		return all[0], nil
-	}
-	return all, nil
-}
-
-func (b *filterBuilder) condition(f *record.Field, target driver.Field, name string, v any, path string) (driver.Filter, error) {
-	if v == nil {
-		return nil, nullOperand(f, path)
-	}
-	switch name {
-	case "isNull":
-		return isNull(f, target, v, path)
-	case "in", "notIn":
-		values, err := b.operands(f, v, path)
-		if err != nil {
-			return nil, err
-		}
-		cond := orDefault(f, target, driver.In{Field: target, Values: values})
-		if name == "notIn" {
-			return driver.Not{Filter: cond}, nil
-		}
-		return cond, nil
-	}
-	if f.Kind == record.KindJSON || f.Kind == record.KindObject {
-		return nil, fault.BadInput("%s: there is no condition of this name; it has only isNull", path)
-	}
-	if text, ok := textOps[name]; ok && target.Kind == driver.KindString {
-		value, err := b.operand(f, v, path)
-		if err != nil {
-			return nil, err
-		}
-		s, _ := value.(string)
-		if text.op == driver.Contains && len(s) > maxContained {
-			return nil, fault.BadInput("%s: a text to look for has at most %d bytes, this one has %d", path, maxContained, len(s))
-		}
-		return orDefault(f, target, driver.Text{Field: target, Op: text.op, Value: s, Fold: text.fold}), nil
-	}
-	op, ok := compareOps[name]
-	if name == "ne" {
-		op, ok = driver.Eq, true
-	}
-	if !ok {
-		return nil, fault.BadInput("%s: there is no condition of this name", path)
-	}
-	value, err := b.operand(f, v, path)
+	meets, err := b.scalar(c.Field, c.Target(), m, path)
 	if err != nil {
 		return nil, err
 	}
-	cond := orDefault(f, target, driver.Compare{Field: target, Op: op, Value: value})
-	if name == "ne" {
-		return driver.Not{Filter: cond}, nil
+	null := meets
+	if c.Field.Default != nil {
+		plain := *c.Field
+		plain.Default = nil // it is that of a document which is there
+		// An error would have been above.
+		null, _ = (&builder{}).scalar(&plain, c.Target(), m, path)
 	}
-	return cond, nil
-}
-
-func isNull(f *record.Field, target driver.Field, v any, path string) (driver.Filter, error) {
-	want, ok := v.(bool)
-	switch {
-	case !ok:
-		return nil, record.WrongInput(path, v, "true or false")
-	case target.Meta == driver.MetaMessage || target.Meta == driver.MetaGroup:
-		// Empty ones read as null.
-		empty := driver.Compare{Field: target, Op: driver.Eq, Value: ""}
-		if want {
-			return empty, nil
-		}
-		return driver.Not{Filter: empty}, nil
-	case target.Meta != driver.MetaNone || f.Default != nil: // never null
-		if want {
-			return driver.Or{}, nil
-		}
-		return driver.And{}, nil
-	case want:
-		return driver.Not{Filter: readable(f, target)}, nil
+	negated := Holds(null, nil, []byte("{}"))
+	if negated {
+		meets = driver.Not{Filter: meets}
 	}
-	return readable(f, target), nil
-}
-
-// A value that cannot be read counts as null. An engine holds that for values that
-// are not of a field's kind. Some kinds have more values than can be read: bounds are
-// the least and the greatest that can; nil where all can.
-func bounds(f *record.Field) (least, greatest driver.Value) {
-	switch f.Kind {
-	case record.KindInt:
-		return int64(math.MinInt32), int64(math.MaxInt32)
-	case record.KindDateTime:
-		return record.LeastInstant, record.GreatestInstant
-	default:
-		return nil, nil
+	keys, err := b.meeting(c.Of, meets, MaxSources-b.found)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// readable holds where the field has a value that is not null and can be read.
-func readable(f *record.Field, target driver.Field) driver.Filter {
-	switch least, greatest := bounds(f); {
-	case least != nil:
-		return driver.And{
-			driver.Compare{Field: target, Op: driver.Ge, Value: least},
-			driver.Compare{Field: target, Op: driver.Le, Value: greatest},
-		}
-	case f.Kind == record.KindEnum:
-		values := make([]driver.Value, len(f.Enum))
-		for i, name := range f.Enum {
-			values[i] = name
-		}
-		return driver.In{Field: target, Values: values}
-	case f.Kind == record.KindObject, f.Kind == record.KindJSON:
-		target.Kind = 0
-		if f.Kind == record.KindObject {
-			target.Kind = driver.KindObject
-		}
-		erased := driver.Field{Path: append(slices.Clone(target.Path), rawjson.ErasedMember)}
-		return driver.And{driver.Present{Field: target}, driver.Not{Filter: driver.Present{Field: erased}}}
+	if b.found += len(keys); b.found > MaxSources {
+		return nil, fault.Errorf(fault.CodeQueryTooComplex, "%s: the conditions on copied fields are about more than %d documents: ask for fewer values, or for %s by key", path, MaxSources, c.From[0])
 	}
-	return driver.Present{Field: target}
-}
-
-// bounded takes the values that cannot be read out of a comparison. Those of enums
-// need no bound: they are compared for equality with declared values only.
-func bounded(f *record.Field, target driver.Field, cond driver.Filter) driver.Filter {
-	c, ok := cond.(driver.Compare)
-	least, greatest := bounds(f)
-	if !ok || c.Op == driver.Eq || least == nil || target.Meta != driver.MetaNone {
-		return cond
+	in := c.Refers(b.t, keys)
+	if negated {
+		return driver.Not{Filter: in}, nil
 	}
-	bound := driver.Compare{Field: target, Op: driver.Le, Value: greatest}
-	if c.Op == driver.Lt || c.Op == driver.Le {
-		bound = driver.Compare{Field: target, Op: driver.Ge, Value: least}
-	}
-	return driver.And{cond, bound}
-}
-
-// orDefault adds to a condition that documents without a value that can be read meet
-// it too, if the field's default does.
-func orDefault(f *record.Field, target driver.Field, cond driver.Filter) driver.Filter {
-	known := bounded(f, target, cond)
-	if !meets(sortValue(f.DriverKind(), f, f.Default), cond) {
-		return known
-	}
-	return driver.Or{known, driver.Not{Filter: readable(f, target)}}
-}
-
-// meets reports whether a value meets a Compare, an In or a Text; nil does not.
-func meets(value driver.Value, cond driver.Filter) bool {
-	if value == nil {
-		return false
-	}
-	switch c := cond.(type) {
-	case driver.Compare:
-		return check.Relates(compareValues(c.Field.Kind, value, c.Value), c.Op)
-	case driver.In:
-		return slices.ContainsFunc(c.Values, func(v driver.Value) bool { return compareValues(c.Field.Kind, value, v) == 0 })
-	case driver.Text:
-		s, _ := value.(string)
-		want := c.Value
-		if c.Fold {
-			s, want = strings.ToLower(s), strings.ToLower(want)
-		}
-		return check.Matches(unsafe.Slice(unsafe.StringData(s), len(s)), []byte(want), c.Op) // without a copy of what may be long
-	}
-	return false
+	return in, nil
 }

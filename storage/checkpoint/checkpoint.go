@@ -1,4 +1,5 @@
-package storage
+// Package checkpoint tells whether anything was changed of what a store held.
+package checkpoint
 
 import (
 	"context"
@@ -47,9 +48,9 @@ type CollectionRoot struct {
 	Root      string `json:"root"`
 }
 
-// MakeCheckpoint makes the checkpoint of an instant, which must not be in the future. It reads
+// Make makes the checkpoint of an instant, which must not be in the future. It reads
 // the whole log, and keeps little of it. An error says where a version has no seal.
-func MakeCheckpoint(ctx context.Context, engine driver.Engine, at driver.Instant) (*Checkpoint, error) {
+func Make(ctx context.Context, engine driver.Engine, at driver.Instant) (*Checkpoint, error) {
 	stats, err := engine.Stats(ctx)
 	if err != nil {
 		return nil, err
@@ -93,9 +94,9 @@ func (c *Checkpoint) root() []byte {
 // Sign signs the checkpoint.
 func (c *Checkpoint) Sign(key ed25519.PrivateKey) { c.Signature = ed25519.Sign(key, c.root()) }
 
-// ParseCheckpoint reads a checkpoint from JSON. Given a key, it fails unless the checkpoint was
+// Parse reads a checkpoint from JSON. Given a key, it fails unless the checkpoint was
 // signed by its owner.
-func ParseCheckpoint(text []byte, key ed25519.PublicKey) (*Checkpoint, error) {
+func Parse(text []byte, key ed25519.PublicKey) (*Checkpoint, error) {
 	c := new(Checkpoint)
 	if err := json.Unmarshal(text, c); err != nil {
 		return nil, fmt.Errorf("it is not a checkpoint: %w", err)
