@@ -228,7 +228,7 @@ func groupOf(t *record.Type, v *driver.Version) *string {
 
 // draftsShown is the condition on drafts that the actor of the context may read at an
 // instant: their own and shared ones that have not expired.
-func draftsShown(t *record.Type, ctx context.Context, at driver.Instant) driver.Filter {
+func draftsShown(ctx context.Context, t *record.Type, at driver.Instant) driver.Filter {
 	field := func(i int) driver.Field {
 		f := &t.Drafts.Object().Fields[i]
 		return driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
@@ -243,8 +243,8 @@ func draftsShown(t *record.Type, ctx context.Context, at driver.Instant) driver.
 }
 
 // showsDraft is draftsShown of one draft.
-func showsDraft(t *record.Type, ctx context.Context, v *driver.Version, at driver.Instant) bool {
-	return live(v) && condition.Holds(draftsShown(t, ctx, at), v, v.Data)
+func showsDraft(ctx context.Context, t *record.Type, v *driver.Version, at driver.Instant) bool {
+	return live(v) && condition.Holds(draftsShown(ctx, t, at), v, v.Data)
 }
 
 // readDraft returns a draft as it was at an instant; nil where there is none that the actor may read.
@@ -253,7 +253,7 @@ func (s *Store) readDraft(ctx context.Context, t *record.Type, id string, at, no
 		return nil, nil
 	}
 	v, err := s.getOne(ctx, t.Drafts, driver.Ref{Key: id, At: at})
-	if err != nil || !showsDraft(t, ctx, v, now) {
+	if err != nil || !showsDraft(ctx, t, v, now) {
 		return nil, err
 	}
 	return s.newDocument(t.Drafts, v, now, now, false), nil
@@ -281,7 +281,7 @@ func (c *Collection[T]) Drafts(ctx context.Context, where map[string]any, first 
 	}
 	pg, err := c.store.Page(ctx, c.t.Drafts, &PageArgs{
 		Where: where, First: first, After: after, Last: last, Before: before,
-		OrderBy: []*OrderInput{{Field: "key", Direction: Desc}}, Only: draftsShown(c.t, ctx, op.begin),
+		OrderBy: []*OrderInput{{Field: "key", Direction: Desc}}, Only: draftsShown(ctx, c.t, op.begin),
 	})
 	if err != nil {
 		return nil, err

@@ -166,7 +166,7 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in map[string]any) (any, 
 	m.patch = nil // what was saved meanwhile is not compared with it
 	next := m.next
 	m.next = func(ctx context.Context, op *operation, cur *driver.Version) (*driver.Write, error) {
-		if !showsDraft(c.t, ctx, cur, op.begin) {
+		if !showsDraft(ctx, c.t, cur, op.begin) {
 			return nil, noDraft(c.t, id)
 		}
 		w, err := next(ctx, op, cur)
@@ -184,7 +184,7 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in map[string]any) (any, 
 		}
 		return success, nil
 	}
-	if !showsDraft(c.t, ctx, o.before, op.begin) {
+	if !showsDraft(ctx, c.t, o.before, op.begin) {
 		return nil, noDraft(c.t, id)
 	}
 	return &DraftConflict[T]{

@@ -324,7 +324,7 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 	for i, m := range approvals {
 		switch now := ended[i].before; {
 		case ended[i].conflict == nil:
-		case showsDraft(m.t, ctx, now, op.begin):
+		case showsDraft(ctx, m.t, now, op.begin):
 			return nil, m.named(otherRevision(now.Number, m.draft.Number))
 		default:
 			return nil, m.named(noDraft(m.t, m.draft.Key))

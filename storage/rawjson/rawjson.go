@@ -12,9 +12,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
-	"unicode/utf8" // End returns the index behind the value that starts at i, or -1.
+	"unicode/utf8"
 )
 
+// End returns the index behind the value that starts at i, or -1.
 func End(b []byte, i int) int {
 	if i < 0 || i >= len(b) {
 		return -1
