@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -181,23 +180,4 @@ func AsList(v any) []any {
 		return out
 	}
 	return []any{v}
-}
-
-// maxKey is the length of the longest key, in bytes.
-const maxKey = 512
-
-// KeyProblem says why no document can have the key, such as "is empty"; "" if
-// one can.
-func KeyProblem(key string) string {
-	switch {
-	case key == "":
-		return "is empty"
-	case len(key) > maxKey:
-		return "is longer than " + strconv.Itoa(maxKey) + " bytes"
-	case !utf8.ValidString(key):
-		return "is not valid UTF-8"
-	case strings.ContainsRune(key, 0):
-		return "contains a NUL character"
-	}
-	return ""
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/asof/asof/internal/scalar/literal"
+	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/rawjson"
 )
@@ -209,4 +211,191 @@ func Sample(raw []byte) string {
 		return text
 	}
 	return kind + " " + text
+}
+
+// Span is a part of a stored object; 0,0 where the field is missing.
+type Span struct{ start, end uint32 }
+
+// At returns the value that a span marks; nil where there is none.
+func (s Span) At(raw []byte) []byte {
+	if s.end == 0 {
+		return nil
+	}
+	return raw[s.start:s.end:s.end]
+}
+
+// Index finds the declared members of an object.
+func Index(t *ObjectType, raw []byte) []Span {
+	spans := make([]Span, len(t.Fields))
+	IndexInto(spans, t, raw)
+	return spans
+}
+
+// IndexInto fills an index, which is all zero, with as many places as the type
+// has fields.
+func IndexInto(spans []Span, t *ObjectType, raw []byte) {
+	next := 0 // members mostly come in the order in which they are declared
+	rawjson.Members(raw, func(name []byte, start, end int) bool {
+		i := next
+		if i >= len(t.Fields) || t.Fields[i].Stored != string(name) {
+			var ok bool
+			if i, ok = t.byStored[string(name)]; !ok {
+				if i, ok = t.byStored[rawjson.Name(name)]; !ok {
+					return true
+				}
+			}
+		}
+		spans[i] = Span{uint32(start), uint32(end)}
+		next = i + 1
+		return true
+	})
+}
+
+// Visible returns a field's stored value as users see it: nested objects in the
+// names of the GraphQL schema, without what it does not declare. Nil stays nil.
+func (f *Field) Visible(raw []byte) []byte {
+	if f.Kind != KindObject || len(raw) == 0 {
+		return raw // what was erased stays told apart until it is shown
+	}
+	return f.appendVisible(make([]byte, 0, len(raw)), raw)
+}
+
+func (f *Field) appendVisible(dst, raw []byte) []byte {
+	switch {
+	case f.Kind != KindObject, rawjson.Erased(raw):
+		return append(dst, raw...)
+	case !f.List || len(raw) == 0 || raw[0] != '[':
+		return f.Object.appendVisible(dst, raw)
+	}
+	dst = append(dst, '[')
+	first := true
+	rawjson.Elements(raw, func(start, end int) bool {
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = f.Object.appendVisible(dst, raw[start:end])
+		return true
+	})
+	return append(dst, ']')
+}
+
+// Visible returns a stored object as users see it; what is not an object is
+// returned as it is.
+func (o *ObjectType) Visible(raw []byte) []byte {
+	if len(raw) == 0 || raw[0] != '{' {
+		return raw
+	}
+	shown, _ := rawjson.HideErased(o.appendVisible(make([]byte, 0, len(raw)), raw))
+	return shown
+}
+
+func (o *ObjectType) appendVisible(dst, raw []byte) []byte {
+	if len(raw) == 0 || raw[0] != '{' {
+		return append(dst, raw...)
+	}
+	dst = append(dst, '{')
+	first := true
+	rawjson.Members(raw, func(name []byte, start, end int) bool {
+		i, ok := o.byStored[string(name)]
+		if !ok {
+			if i, ok = o.byStored[rawjson.Name(name)]; !ok {
+				return true
+			}
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		f := &o.Fields[i]
+		dst = append(rawjson.AppendString(dst, f.Name), ':')
+		dst = f.appendVisible(dst, raw[start:end])
+		return true
+	})
+	return append(dst, '}')
+}
+
+// Change is a visible change of a field.
+type Change struct {
+	diff.Change
+	Field *Field
+}
+
+// Changes yields the visible changes between two states of an object, in the order of
+// the schema, as far as they are wanted. Nil is a state without fields.
+func (o *ObjectType) Changes(old, now []byte) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		oldAt, nowAt := Index(o, old), Index(o, now)
+		for i := range o.Fields {
+			f := &o.Fields[i]
+			a, b := oldAt[i].At(old), nowAt[i].At(now)
+			if string(a) == string(b) && (a == nil) == (b == nil) {
+				continue
+			}
+			for c := range diff.Values(diff.Join("", f.Name), f.Visible(a), f.Visible(b)) {
+				if !yield(Change{c, f}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Today returns an object in the form that is declared: itself, where it is in that.
+func (o *ObjectType) Today(raw []byte) []byte {
+	if len(raw) == 0 || raw[0] != '{' {
+		return raw
+	}
+	for _, i := range o.was {
+		f := &o.Fields[i]
+		for _, name := range f.Was.Members {
+			was, to := rawjson.Find(raw, []string{name}), []string{f.Stored, name}
+			if was == nil {
+				continue
+			}
+			if !rawjson.IsNull(was) && rawjson.Find(raw, to) == nil {
+				raw = rawjson.Set(raw, to, was)
+			}
+			raw = rawjson.Set(raw, []string{name}, nil)
+		}
+		was := rawjson.Find(raw, []string{f.Stored})
+		if is := f.today(was); !bytes.Equal(is, was) {
+			raw = rawjson.Set(raw, []string{f.Stored}, is)
+		}
+	}
+	return raw
+}
+
+func (f *Field) today(raw []byte) []byte {
+	switch {
+	case rawjson.IsNull(raw), rawjson.Erased(raw):
+		return raw
+	case !f.List:
+		return f.elementToday(raw)
+	case raw[0] != '[' && f.Was.Single:
+		return append(append([]byte{'['}, f.elementToday(raw)...), ']')
+	}
+	out := make([]byte, 0, len(raw))
+	rawjson.Elements(raw, func(start, end int) bool {
+		out = append(append(out, ','), f.elementToday(raw[start:end])...)
+		return true
+	})
+	if len(out) == 0 {
+		return raw
+	}
+	out[0] = '['
+	return append(out, ']')
+}
+
+func (f *Field) elementToday(raw []byte) []byte {
+	switch {
+	case f.Kind == KindObject:
+		return f.Object.Today(raw)
+	case f.Was.Enum == nil:
+	default:
+		if was, ok := rawjson.Unquote(raw); ok && f.Was.Enum[was] != "" {
+			return rawjson.AppendString(nil, f.Was.Enum[was])
+		}
+	}
+	return raw
 }
