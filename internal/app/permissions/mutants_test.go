@@ -21,7 +21,7 @@ func mutants() []mutant {
 	const guard, watch, get = "permission.go", "watch.go", "get.go"
 	return []mutant{
 		{"a type may be read", guard, `case !w.actor.hasAny(p.t.Auth.Read):`, `case !¿ && !w.actor.hasAny(p.t.Auth.Read):`},
-		{"a draft", guard, `g.types[t.drafts.Collection] = `, `g.types[map[bool]string{false: t.drafts.Collection}[¿]] = `},
+		{"a draft", guard, `g.types[t.Drafts.Collection] = `, `g.types[map[bool]string{false: t.Drafts.Collection}[¿]] = `},
 		{"fields", guard, `if v == nil || len(w.hidden) == 0 {`, `if ¿ || v == nil || len(w.hidden) == 0 {`},
 		{"names of fields", guard, `bool { return slices.Contains(w.hidden, name)`, `bool { return !¿ && slices.Contains(w.hidden, name)`},
 		{"a deletion", guard, "\tcase v.Number <= 1:", "\tcase ¿:\n\t\treturn true, nil\n\tcase v.Number <= 1:"},
@@ -45,10 +45,10 @@ func mutants() []mutant {
 		{"a field of what was written", guard, "\t\t\tvs[i] = views[i].mask(v)", "\t\t\tif !¿ {\n\t\t\t\tvs[i] = views[i].mask(v)\n\t\t\t}"},
 		{"a write", guard, `if err := g.check(ctx, views[i], &asked[i]); err != nil {`, `if err := g.check(ctx, views[i], &asked[i]); err != nil && !¿ {`},
 		{"who writes", guard, `if slices.ContainsFunc(w.writers, `, `if !¿ && slices.ContainsFunc(w.writers, `},
-		{"what was there before a write", guard, `if w.rows != nil && !holds(w.rows, nil, old) {`, `if !¿ && w.rows != nil && !holds(w.rows, nil, old) {`},
-		{"what is there after a write", guard, `if w.rows != nil && !holds(w.rows, nil, write.Data) {`, `if !¿ && w.rows != nil && !holds(w.rows, nil, write.Data) {`},
+		{"what was there before a write", guard, `if w.rows != nil && !condition.Holds(w.rows, nil, old) {`, `if !¿ && w.rows != nil && !condition.Holds(w.rows, nil, old) {`},
+		{"what is there after a write", guard, `if w.rows != nil && !condition.Holds(w.rows, nil, write.Data) {`, `if !¿ && w.rows != nil && !condition.Holds(w.rows, nil, write.Data) {`},
 		{"a field written", guard, `case !reads || (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was):`, `case !¿ && (!reads || (is == nil) != (was == nil) || is != nil && !normal.Equal(is, was)):`},
-		{"what stays in a write", guard, "\t\t\twrite.Data = setAt(write.Data, path, was)", "\t\t\tif !¿ {\n\t\t\t\twrite.Data = setAt(write.Data, path, was)\n\t\t\t}"},
+		{"what stays in a write", guard, "\t\t\twrite.Data = rawjson.Set(write.Data, path, was)", "\t\t\tif !¿ {\n\t\t\t\twrite.Data = rawjson.Set(write.Data, path, was)\n\t\t\t}"},
 		{"what comes back in a write", guard, `if before != nil && before.Deleted && write.Op`, `if !¿ && before != nil && before.Deleted && write.Op`},
 		{"what a write is made from", "write.go", `s.guard.types[m.t.Collection] != nil || s.migrating`, `!¿ && s.guard.types[m.t.Collection] != nil || s.migrating`},
 		{"a claim that is not there", "rows.go", `a.ID != Anonymous`, `a.ID != Anonymous || ¿`},
