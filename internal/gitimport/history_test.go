@@ -377,7 +377,8 @@ func TestDamaged(t *testing.T) {
 	var h history
 	h.main(1, "put tags/a.yml", "n: 1")
 	dir := h.repository(t)
-	for object, want := range map[string]string{"HEAD:tags/a.yml": "git has no content", "HEAD^{tree}": "git: exit status"} {
+	for _, lost := range [...]struct{ object, want string }{{"HEAD:tags/a.yml", "git has no content"}, {"HEAD^{tree}", "git: exit status"}} {
+		object, want := lost.object, lost.want
 		name := git(t, dir, "", "rev-parse", object)
 		if err := os.Remove(filepath.Join(dir, "objects", name[:2], name[2:])); err != nil {
 			t.Fatal(err)
