@@ -524,3 +524,63 @@ func indexTogether(t *record.Type, docs ...*Document) {
 		}
 	}
 }
+
+// RawField returns the field's value as JSON text ready to be copied into an
+// answer: what the accessors return, without decoding it. Nil is null. It is
+// for fields of every kind but Object.
+func (o *Object) RawField(i int) ([]byte, error) {
+	f := &o.typ.Fields[i]
+	if f.List {
+		return o.rawList(i)
+	}
+	raw := o.value(i)
+	if raw == nil {
+		return nil, o.absent(i)
+	}
+	out, ok := record.RawScalar(f, raw)
+	if !ok {
+		return nil, o.mistyped(i, raw)
+	}
+	return out, nil
+}
+
+func (o *Object) rawList(i int) ([]byte, error) {
+	f := &o.typ.Fields[i]
+	same := true // every element can be copied as it is stored
+	rebuilt := []byte{'['}
+	build := func(elem []byte) error {
+		out := []byte("null")
+		if elem == nil {
+			if f.ElemNonNull || f.Kind == record.KindRef {
+				return o.nullElement(i)
+			}
+		} else {
+			var ok bool
+			if out, ok = record.RawScalar(f, elem); !ok {
+				return o.mistyped(i, elem)
+			}
+			same = same && &out[0] == &elem[0]
+		}
+		if !same {
+			rebuilt = append(append(rebuilt, out...), ',')
+		}
+		return nil
+	}
+	isList, err := o.elements(i, build)
+	if err != nil || !isList {
+		return nil, err
+	}
+	raw := o.value(i)
+	switch {
+	case raw == nil:
+		return []byte("[]"), nil
+	case same:
+		return raw, nil
+	}
+	rebuilt = rebuilt[:1] // again, now that it is known that a copy is needed
+	if _, err := o.elements(i, build); err != nil {
+		return nil, err
+	}
+	rebuilt[len(rebuilt)-1] = ']'
+	return rebuilt, nil
+}

@@ -357,3 +357,27 @@ func Set(object []byte, names []string, value []byte) []byte {
 	}
 	return append(out, '}')
 }
+
+// ListElements returns the number of elements of all lists in a value, of which an empty one
+// counts as one.
+func ListElements(value []byte) (n int) {
+	var lists []bool // which of the lists and objects around a place are lists
+	for i := 0; i < len(value); i++ {
+		switch value[i] {
+		case '"':
+			i = End(value, i) - 1
+		case '[', '{':
+			lists = append(lists, value[i] == '[')
+			if value[i] == '[' {
+				n++
+			}
+		case ',':
+			if lists[len(lists)-1] {
+				n++
+			}
+		case ']', '}':
+			lists = lists[:len(lists)-1]
+		}
+	}
+	return n
+}
