@@ -40,7 +40,7 @@ func (s *Store) attribute(ctx context.Context, t *record.Type, older, newer *dri
 	open := make([]*difference, len(changes))
 	for i, c := range changes {
 		open[i] = newDifference(c, back)
-		if name := t.Object().Field(c.Field).Stored; !slices.Contains(q.Hints.Changed, name) {
+		if name := t.Object.Field(c.Field).Stored; !slices.Contains(q.Hints.Changed, name) {
 			q.Hints.Changed = append(q.Hints.Changed, name)
 		}
 	}
@@ -49,7 +49,7 @@ func (s *Store) attribute(ctx context.Context, t *record.Type, older, newer *dri
 		if err != nil {
 			return err
 		}
-		made.of(e.version, t.Object().Changes(dataOf(e.before), dataOf(e.version)))
+		made.of(e.version, t.Object.Changes(dataOf(e.before), dataOf(e.version)))
 		if open = made.explain(open); len(open) == 0 {
 			break
 		}
@@ -90,7 +90,7 @@ func newDifference(c *FieldChange, back bool) *difference {
 	}
 	pattern, inList := appendPattern(nil, c.Path)
 	d := &difference{change: c, effect: effect{string(pattern), string(old), string(now)}, inList: inList, sets: now != nil}
-	d.element = strings.HasSuffix(d.pattern, "/*") && c.typ.Object().Field(c.Field).Kind != record.KindJSON
+	d.element = strings.HasSuffix(d.pattern, "/*") && c.typ.Object.Field(c.Field).Kind != record.KindJSON
 	return d
 }
 

@@ -112,9 +112,9 @@ func (f *trackedField) explain(v *driver.Version) {
 // newBlame calls leaf for each leaf that is to be explained, and returns its error.
 func newBlame(t *record.Type, state []byte, names []string, leaf func() error) (_ *blame, err error) {
 	b := &blame{t: t}
-	at := record.Index(t.Object(), state)
-	for i := range t.Object().Fields {
-		f := &t.Object().Fields[i]
+	at := record.Index(t.Object, state)
+	for i := range t.Object.Fields {
+		f := &t.Object.Fields[i]
 		raw := f.Visible(at[i].At(state))
 		if raw == nil || len(names) > 0 && !slices.Contains(names, f.Name) {
 			continue
@@ -134,10 +134,10 @@ func newBlame(t *record.Type, state []byte, names []string, leaf func() error) (
 func (b *blame) version(e entry) {
 	now, nowAt := e.version.Data, b.nowAt
 	if !bytes.Equal(b.now, now) || nowAt == nil {
-		nowAt = record.Index(b.t.Object(), now)
+		nowAt = record.Index(b.t.Object, now)
 	}
 	old := dataOf(e.before)
-	oldAt := record.Index(b.t.Object(), old)
+	oldAt := record.Index(b.t.Object, old)
 	for _, f := range b.fields {
 		if f.done() {
 			continue

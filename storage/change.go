@@ -136,7 +136,7 @@ func (s *Store) listChanges(ctx context.Context, t *record.Type, before, after, 
 		return nil, err
 	}
 	out := []*FieldChange{}
-	for c := range t.Object().Changes(dataOf(before), dataOf(after)) {
+	for c := range t.Object.Changes(dataOf(before), dataOf(after)) {
 		if err := s.detail(ctx, 1); err != nil {
 			return nil, err
 		}
@@ -160,7 +160,7 @@ func dataOf(v *driver.Version) []byte {
 func storedNames(t *record.Type, arg string, names []string) ([]string, error) {
 	out := make([]string, 0, len(names))
 	for _, name := range names {
-		f := t.Object().Field(name)
+		f := t.Object.Field(name)
 		if f == nil {
 			return nil, fault.BadInput("%s: %s has no field %s", arg, t.Name, fault.QuoteShort(name))
 		}

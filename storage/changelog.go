@@ -94,7 +94,7 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 			index int
 		}
 		var last []indexed // the wanted ones, and some before them: a version may have very many
-		for c := range t.Object().Changes(dataOf(e.before), dataOf(v)) {
+		for c := range t.Object.Changes(dataOf(e.before), dataOf(v)) {
 			if shown(c) {
 				if last = append(last, indexed{c, place.index}); len(last) == 2*versions {
 					last = append(last[:0], last[versions:]...)
@@ -109,7 +109,7 @@ func (l *changelog) version(e entry, reverse bool, after, until *changePlace, ve
 		}
 		return true
 	}
-	for c := range t.Object().Changes(dataOf(e.before), dataOf(v)) {
+	for c := range t.Object.Changes(dataOf(e.before), dataOf(v)) {
 		if shown(c) && !wanted(c) {
 			return false
 		}
@@ -352,7 +352,7 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 	for _, t := range types {
 		has := !named
 		for _, name := range fields {
-			if f := t.Object().Field(name); f != nil {
+			if f := t.Object.Field(name); f != nil {
 				has = true
 				if !slices.Contains(l.log.Hints.Changed, f.Stored) {
 					l.log.Hints.Changed = append(l.log.Hints.Changed, f.Stored)
@@ -372,7 +372,7 @@ func (l *changelog) where(w *ChangelogWhere) (empty bool, err error) {
 // checkFields refuses names that none of the types that are asked for has.
 func (w *ChangelogWhere) checkFields(types []*record.Type) error {
 	check := func(arg, name string) error {
-		if slices.ContainsFunc(types, func(t *record.Type) bool { return t.Object().Field(name) != nil }) {
+		if slices.ContainsFunc(types, func(t *record.Type) bool { return t.Object.Field(name) != nil }) {
 			return nil
 		}
 		switch {

@@ -170,7 +170,7 @@ func (s *Store) changesSince(ctx context.Context, t *record.Type, base, cur *dri
 		}
 		size += len(e.version.Data)
 		var last []record.Change // of the version
-		for c := range t.Object().Changes(dataOf(e.before), dataOf(e.version)) {
+		for c := range t.Object.Changes(dataOf(e.before), dataOf(e.version)) {
 			if last = append(last, c); len(last) == 2*maxSince {
 				last = append(last[:0], last[maxSince:]...)
 			}
@@ -236,12 +236,12 @@ func (o *overlap) log() *driver.LogQuery {
 // whose values are not what the patch sets. After is what the patch would make
 // of the current document.
 func (o *overlap) paths(ctx context.Context, after []byte, patch map[string]any) ([]string, error) {
-	all := record.PatchPaths(o.t.Object(), patch, "")
+	all := record.PatchPaths(o.t.Object, patch, "")
 	if o.again {
 		return append([]string{}, all...), nil
 	}
-	net := touchedBy(all, o.t.Object().Changes(dataOf(o.base), dataOf(o.cur)))
-	visibleNow, visibleAfter := o.t.Object().Visible(o.cur.Data), o.t.Object().Visible(after)
+	net := touchedBy(all, o.t.Object.Changes(dataOf(o.base), dataOf(o.cur)))
+	visibleNow, visibleAfter := o.t.Object.Visible(o.cur.Data), o.t.Object.Visible(after)
 	out := []string{}
 	var parts []string // of changed fields
 	for _, path := range all {
@@ -250,7 +250,7 @@ func (o *overlap) paths(ctx context.Context, after []byte, patch map[string]any)
 		if (a == nil) == (b == nil) && (a == nil || normal.Equal(a, b)) {
 			continue
 		}
-		f := o.t.Object().Field(names[0])
+		f := o.t.Object.Field(names[0])
 		switch {
 		case net[path]:
 			out = append(out, path)
@@ -280,7 +280,7 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 	q.Backward = true
 	for _, path := range paths {
 		names, _ := diff.Split(path)
-		if stored := o.t.Object().Field(names[0]).Stored; !slices.Contains(q.Hints.Changed, stored) {
+		if stored := o.t.Object.Field(names[0]).Stored; !slices.Contains(q.Hints.Changed, stored) {
 			q.Hints.Changed = append(q.Hints.Changed, stored)
 		}
 	}
@@ -293,7 +293,7 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 		if compared++; compared > maxCompared {
 			return append(found, paths...), nil
 		}
-		touched := touchedBy(paths, o.t.Object().Changes(dataOf(e.before), dataOf(e.version)))
+		touched := touchedBy(paths, o.t.Object.Changes(dataOf(e.before), dataOf(e.version)))
 		paths = slices.DeleteFunc(paths, func(path string) bool {
 			if touched[path] {
 				found = append(found, path)

@@ -49,7 +49,7 @@ func (s *Store) newDocument(t *record.Type, v *driver.Version, at, seen driver.I
 // page are allocated together.
 func (s *Store) fillDocument(d *Document, t *record.Type, v *driver.Version, at, seen driver.Instant, pinned bool) {
 	d.store, d.t, d.v, d.at, d.seen, d.pinned = s, t, v, at, seen, pinned
-	d.doc, d.typ, d.raw = d, t.Object(), v.Data
+	d.doc, d.typ, d.raw = d, t.Object, v.Data
 }
 
 // IsNode marks the GraphQL interface Node.
@@ -218,7 +218,7 @@ func parseID(id string) (typeName, key string, number int64, err error) {
 	if !ok {
 		return bad("a percent sign is not followed by two hexadecimal digits (a percent sign in a key is written %25)")
 	}
-	if why := record.KeyProblem(key); why != "" {
+	if why := driver.KeyProblem(key); why != "" {
 		return bad("its key " + why)
 	}
 	return typeName, key, number, nil
@@ -509,7 +509,7 @@ func (d *Document) indexNoted() []record.Span {
 // of them in one allocation. Nobody else has the documents yet.
 func indexTogether(t *record.Type, docs ...*Document) {
 	var spans []record.Span
-	fields := len(t.Object().Fields)
+	fields := len(t.Object.Fields)
 	for i, d := range docs {
 		switch {
 		case d == nil:
@@ -520,7 +520,7 @@ func indexTogether(t *record.Type, docs ...*Document) {
 				spans = make([]record.Span, (len(docs)-i)*fields)
 			}
 			d.spans, spans = spans[:fields:fields], spans[fields:]
-			record.IndexInto(d.spans, t.Object(), d.raw)
+			record.IndexInto(d.spans, t.Object, d.raw)
 		}
 	}
 }

@@ -202,7 +202,7 @@ func contentOf(t *record.Type, v *driver.Version) *driver.Version {
 		return nil
 	}
 	d := Document{v: v, t: t.Drafts}
-	d.doc, d.typ, d.raw = &d, t.Drafts.Object(), v.Data
+	d.doc, d.typ, d.raw = &d, t.Drafts.Object, v.Data
 	in := *v
 	in.Key, _ = d.String(record.DraftKey)
 	base, _ := d.Int(record.DraftBase)
@@ -230,7 +230,7 @@ func groupOf(t *record.Type, v *driver.Version) *string {
 // instant: their own and shared ones that have not expired.
 func draftsShown(ctx context.Context, t *record.Type, at driver.Instant) driver.Filter {
 	field := func(i int) driver.Field {
-		f := &t.Drafts.Object().Fields[i]
+		f := &t.Drafts.Object.Fields[i]
 		return driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
 	}
 	return driver.And{
@@ -249,7 +249,7 @@ func showsDraft(ctx context.Context, t *record.Type, v *driver.Version, at drive
 
 // readDraft returns a draft as it was at an instant; nil where there is none that the actor may read.
 func (s *Store) readDraft(ctx context.Context, t *record.Type, id string, at, now driver.Instant) (*Document, error) {
-	if record.KeyProblem(id) != "" {
+	if driver.KeyProblem(id) != "" {
 		return nil, nil
 	}
 	v, err := s.getOne(ctx, t.Drafts, driver.Ref{Key: id, At: at})

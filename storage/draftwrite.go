@@ -73,7 +73,7 @@ func checkDraft(t *record.Type, op *operation, set map[string]any) error {
 	if set["expiresAt"] == nil {
 		return nil
 	}
-	v, err := t.Drafts.Object().Fields[record.DraftExpires].Operand("input.expiresAt", set["expiresAt"])
+	v, err := t.Drafts.Object.Fields[record.DraftExpires].Operand("input.expiresAt", set["expiresAt"])
 	if at, ok := v.(driver.Instant); ok && err == nil && at <= op.begin {
 		return fault.BadInput("input.expiresAt: %s is past; name a moment in the future", at)
 	}
@@ -101,7 +101,7 @@ func (c *Collection[T]) StartDraft(ctx context.Context, in StartDraftInput) (*Dr
 	if err := checkDraft(c.t, op, set); err != nil {
 		return nil, err
 	}
-	if why := record.KeyProblem(in.Key); why != "" {
+	if why := driver.KeyProblem(in.Key); why != "" {
 		return nil, fault.BadInput("input.key: the key %s", why)
 	}
 	cur, err := s.getOne(ctx, c.t, driver.Ref{Key: in.Key, At: op.now(nil)})
@@ -154,7 +154,7 @@ func (c *Collection[T]) SaveDraft(ctx context.Context, in map[string]any) (any, 
 	switch {
 	case err != nil:
 		return nil, err
-	case record.KeyProblem(id) != "":
+	case driver.KeyProblem(id) != "":
 		return nil, noDraft(c.t, id)
 	case expected < 1:
 		return nil, fault.BadInput("input.expectedRevision: %d is not the number of a revision: they are counted from 1", expected)
@@ -276,7 +276,7 @@ func (s *Store) approval(ctx context.Context, t *record.Type, in *ApproveDraftIn
 	if message == nil {
 		message, _ = d.OptString(record.DraftTitle)
 	}
-	patch := t.Object().PatchTo(dataOf(base), content.Data)
+	patch := t.Object.PatchTo(dataOf(base), content.Data)
 	if content.Number == 0 {
 		m, err = s.creation(t, &CreateInput{Key: content.Key, Data: patch, Message: message, ClientMutationID: in.ClientMutationID})
 	} else {

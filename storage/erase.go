@@ -200,7 +200,7 @@ func (e *erasure) paths(t *record.Type, actor *Actor, paths []string) error {
 		if err != nil {
 			return err
 		}
-		switch own := t.Object().Field(names[0]); {
+		switch own := t.Object.Field(names[0]); {
 		case !actor.hasAny(own.Auth.Read) || !actor.hasAny(own.Auth.Write):
 			return forbidden("%s.%s may be written by others only: leave it out of input.paths, or use credentials that have a role for it", t.Name, own.Name)
 		case f == nil:

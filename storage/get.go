@@ -35,7 +35,7 @@ func (s *Store) Document(ctx context.Context, t *record.Type, key string, asOf *
 	if asOf != nil && version != nil {
 		return nil, fault.Errorf(fault.CodeAmbiguousVersion, "asOf and version are both given: name the state by one of them")
 	}
-	if record.KeyProblem(key) != "" {
+	if driver.KeyProblem(key) != "" {
 		return nil, nil // no document has such a key
 	}
 	if version != nil {

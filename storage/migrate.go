@@ -58,17 +58,17 @@ func migrate(engine driver.Engine, types []*record.Type, hooks map[string]Migrat
 		for i := range t.Fields {
 			m.private = m.private || t.Fields[i].Auth.Read != nil
 		}
-		if t.Object().Was() == nil && m.hook == nil {
+		if t.Object.Was() == nil && m.hook == nil {
 			continue
 		}
 		if m.hook == nil {
-			for _, i := range t.Object().Was() {
-				f := &t.Object().Fields[i]
+			for _, i := range t.Object.Was() {
+				f := &t.Object.Fields[i]
 				m.touched = append(append(m.touched, f.Stored), f.Was.Members...)
 			}
 		}
 		e.types[t.Collection] = m
-		content := t.Drafts.Object().Fields[record.DraftContent].Stored
+		content := t.Drafts.Object.Fields[record.DraftContent].Stored
 		e.types[t.Drafts.Collection] = &migrated{Type: t.Drafts, hook: m.hook, private: true, inside: content, touched: []string{content}}
 	}
 	return e, nil
@@ -121,7 +121,7 @@ func (e *migrating) today(v *driver.Version, dataless bool) (*driver.Version, er
 	switch {
 	case u.err == nil:
 	case seal.Erased(v.Seal) && m.Auth.Rows == "": // the migration need not know of what was erased, but a rule may look at what it makes
-		u.to.Data, u.err = m.Object().Today(v.Data), nil
+		u.to.Data, u.err = m.Object.Today(v.Data), nil
 	default:
 		u.err = m.unreadable(v, u.err)
 	}
@@ -175,15 +175,15 @@ func (m *migrated) changed(names []string) []string {
 	}
 	if m.touched == nil { // only the migration knows
 		names = nil
-		for i := range m.Object().Fields {
-			names = append(names, m.Object().Fields[i].Stored)
+		for i := range m.Object.Fields {
+			names = append(names, m.Object.Fields[i].Stored)
 		}
 		slices.Sort(names)
 		return names
 	}
 	to := slices.Clone(names)
-	for _, i := range m.Object().Was() {
-		f := &m.Object().Fields[i]
+	for _, i := range m.Object.Was() {
+		f := &m.Object.Fields[i]
 		for n, name := range to {
 			if slices.Contains(f.Was.Members, name) {
 				to[n] = f.Stored
@@ -223,7 +223,7 @@ func (e *migrating) rewritten(v *driver.Version) *driver.Version {
 
 // upgrade returns data in today's form.
 func (m *migrated) upgrade(data []byte, from uint32) ([]byte, error) {
-	data = m.Object().Today(data)
+	data = m.Object.Today(data)
 	if m.hook == nil {
 		return data, nil
 	}

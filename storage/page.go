@@ -489,7 +489,7 @@ func (s *Store) order(t *record.Type, orderBy []*OrderInput) ([]driver.Order, er
 				order.Field = driver.Field{Meta: metaCopied, Path: []string{o.Field}, Kind: c.Target().Kind}
 				break
 			}
-			f := t.Object().Field(o.Field)
+			f := t.Object.Field(o.Field)
 			if f == nil || !f.Sortable() {
 				return nil, fault.BadInput("orderBy[%d]: %s cannot be sorted by %s%s", i, t.Plural, fault.QuoteShort(o.Field), similarOrder(t, o.Field))
 			}

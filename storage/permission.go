@@ -51,8 +51,8 @@ func protect(engine driver.Engine, types []*record.Type) (driver.Engine, *guard,
 	g := &guard{Engine: engine, types: map[string]*protected{}}
 	for _, t := range types {
 		p := &protected{t: t, writers: [][]string{t.Auth.Read, t.Auth.Write}}
-		for i := range t.Object().Fields {
-			if f := &t.Object().Fields[i]; f.Auth.Read != nil || f.Auth.Write != nil {
+		for i := range t.Object.Fields {
+			if f := &t.Object.Fields[i]; f.Auth.Read != nil || f.Auth.Write != nil {
 				p.fields = append(p.fields, f)
 			}
 		}
@@ -64,7 +64,7 @@ func protect(engine driver.Engine, types []*record.Type) (driver.Engine, *guard,
 		if a := t.Auth; p.fields != nil || p.rule != nil || a.Read != nil || a.Write != nil || a.History != nil {
 			g.types[t.Collection] = p
 			g.types[t.Tags.Collection] = &protected{t: t.Tags, writers: p.writers}
-			author := &t.Drafts.Object().Fields[record.DraftAuthor] // a draft is its author's copy, whatever rules say of the document
+			author := &t.Drafts.Object.Fields[record.DraftAuthor] // a draft is its author's copy, whatever rules say of the document
 			g.types[t.Drafts.Collection] = &protected{
 				t: t.Drafts, needs: []string{author.Stored}, writers: p.writers,
 				rule: rule.Compare{Op: rule.Equal, A: rule.Value{Field: author.Name}, B: rule.Value{Claim: "sub"}},
@@ -181,8 +181,8 @@ func (g *guard) changed(ctx context.Context, v *driver.Version) ([]string, error
 		}
 	}
 	var all []string
-	for i := range w.t.Object().Fields {
-		if name := w.t.Object().Fields[i].Stored; !slices.Contains(w.hidden, name) {
+	for i := range w.t.Object.Fields {
+		if name := w.t.Object.Fields[i].Stored; !slices.Contains(w.hidden, name) {
 			all = append(all, name)
 		}
 	}
@@ -323,7 +323,7 @@ func (w *view) query(ctx context.Context, q *driver.Query) (*driver.Query, error
 	}
 	for _, f := range looks {
 		if len(f.Path) > 0 && slices.Contains(w.hidden, f.Path[0]) {
-			return nil, forbidden("%s.%s may be read by others only, so that it can be neither a condition nor an order: leave it out of where and orderBy", w.t.Name, w.t.Object().Fields[w.t.Object().StoredAs(f.Path[0])].Name)
+			return nil, forbidden("%s.%s may be read by others only, so that it can be neither a condition nor an order: leave it out of where and orderBy", w.t.Name, w.t.Object.Fields[w.t.Object.StoredAs(f.Path[0])].Name)
 		}
 	}
 	asked := *q

@@ -137,7 +137,7 @@ func restorePaths(t *record.Type, now, then []byte, paths []string) ([]byte, err
 // storedPath translates a path of GraphQL names. The field is that of its last
 // name, nil below a JSON value.
 func storedPath(t *record.Type, arg, path string, names []string) ([]string, *record.Field, error) {
-	o := t.Object()
+	o := t.Object
 	var f *record.Field
 	stored := make([]string, 0, len(names))
 	for i, name := range names {
@@ -172,7 +172,7 @@ func storedPath(t *record.Type, arg, path string, names []string) ([]string, *re
 // it mean something else after each change, and so is what was of another kind.
 func containers(t *record.Type, arg, path string, stored, names []string, states ...[]byte) error {
 	for _, state := range states {
-		o := t.Object()
+		o := t.Object
 		for i := range len(stored) - 1 {
 			var f *record.Field
 			if o != nil {

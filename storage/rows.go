@@ -17,7 +17,7 @@ func (p *protected) parse() error {
 		return err
 	}
 	err = rule.Check(e, func(name string) (rule.Kind, bool, bool) {
-		f := p.t.Object().Field(name)
+		f := p.t.Object.Field(name)
 		if f == nil {
 			return "", false, false
 		}
@@ -99,7 +99,7 @@ func (p *protected) condition(a *Actor, e rule.Expr, not bool) driver.Filter {
 			if name == "" {
 				continue
 			}
-			path := []string{p.t.Object().Field(name).Stored}
+			path := []string{p.t.Object.Field(name).Stored}
 			if condition.Holds(f, nil, rawjson.Set(nil, path, rawjson.AppendErased(nil, 1, 1))) {
 				f = driver.And{f, driver.Not{Filter: driver.Present{Field: driver.Field{Path: append(path, rawjson.ErasedMember)}}}}
 			}
@@ -129,7 +129,7 @@ func (p *protected) comparison(a *Actor, c rule.Compare) driver.Filter {
 		}
 		return driver.Or{}
 	}
-	f := p.t.Object().Field(of.Field)
+	f := p.t.Object.Field(of.Field)
 	field := driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
 	switch {
 	case with.Claim == "" && with.Literal == nil:

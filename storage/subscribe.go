@@ -6,7 +6,6 @@ import (
 	"github.com/asof/asof/storage/condition"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
-	"github.com/asof/asof/storage/record"
 )
 
 // Since says where a subscription begins: behind a position or behind an instant.
@@ -189,7 +188,7 @@ func (s *Store) kindOf(ctx context.Context, e *Event, f driver.Filter) (EventKin
 
 // DocumentChanged resolves a subscription to one document.
 func (c *Collection[T]) DocumentChanged(ctx context.Context, key string, since *Since) (<-chan *DocumentEvent[T], error) {
-	if why := record.KeyProblem(key); why != "" {
+	if why := driver.KeyProblem(key); why != "" {
 		return nil, fault.BadInput("key: %s is no key of a document: it %s", fault.QuoteShort(key), why)
 	}
 	return listen(ctx, c.store, WatchQuery{Types: []string{c.t.Name}, Keys: []string{key}}, since, nil, c.event)

@@ -164,7 +164,7 @@ func (c *Collection[T]) UntagVersion(ctx context.Context, in UntagVersionInput) 
 
 // tagField is a field of the tags of a type, as a condition looks at it.
 func tagField(t *record.Type, i int) driver.Field {
-	f := &t.Tags.Object().Fields[i]
+	f := &t.Tags.Object.Fields[i]
 	return driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
 }
 

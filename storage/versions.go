@@ -18,7 +18,7 @@ import (
 // where it never existed.
 func (c *Collection[T]) History(ctx context.Context, key string) (*History[T], error) {
 	op, err := c.store.operation(ctx)
-	if err != nil || record.KeyProblem(key) != "" {
+	if err != nil || driver.KeyProblem(key) != "" {
 		return nil, err
 	}
 	v, err := c.store.getOne(ctx, c.t, driver.Ref{Key: key, At: op.begin})
@@ -122,7 +122,7 @@ func visibleState(t *record.Type, v *driver.Version) []byte {
 	if !live(v) {
 		return []byte("null")
 	}
-	return t.Object().Visible(v.Data)
+	return t.Object.Visible(v.Data)
 }
 
 // compared returns the versions of a document that references name, read at once;
@@ -322,9 +322,9 @@ func (i *VersionInfo) ChangedFields(ctx context.Context) ([]string, error) {
 	for _, name := range stored {
 		changed[name] = true
 	}
-	for f := range i.typ.Object().Fields {
-		if changed[i.typ.Object().Fields[f].Stored] {
-			names = append(names, i.typ.Object().Fields[f].Name)
+	for f := range i.typ.Object.Fields {
+		if changed[i.typ.Object.Fields[f].Stored] {
+			names = append(names, i.typ.Object.Fields[f].Name)
 		}
 	}
 	return names, nil

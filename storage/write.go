@@ -185,7 +185,7 @@ func (s *Store) deletion(t *record.Type, in *DeleteInput) (*mutation, error) {
 
 // check checks what all mutations have in common.
 func (m *mutation) check() error {
-	if why := record.KeyProblem(m.key); why != "" {
+	if why := driver.KeyProblem(m.key); why != "" {
 		return fault.BadInput("input.key: the key %s", why)
 	}
 	return checkMessage(m.message)
@@ -539,7 +539,7 @@ func (s *Store) commit(ctx context.Context, op *operation, ws []driver.Write) (v
 // their defaults. They are stored, so that another default later changes
 // nothing that was written before. The same goes for new nested objects.
 func (s *Store) patched(t *record.Type, doc []byte, patch map[string]any, path string) ([]byte, error) {
-	out, err := record.Patch(t.Object(), doc, patch, path)
+	out, err := record.Patch(t.Object, doc, patch, path)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
 	"github.com/asof/asof/storage/normal"
-	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/transfer"
 )
 
@@ -76,7 +75,7 @@ func (l *loading) all(ctx context.Context, changes []mongostore.Change) error {
 
 // leftOut reports whether a change is of a document that cannot be one, and was left out by the filter.
 func (l *loading) leftOut(ch *mongostore.Change) bool {
-	return l.Filtered && !creates(ch) && record.KeyProblem(ch.Key) != ""
+	return l.Filtered && !creates(ch) && driver.KeyProblem(ch.Key) != ""
 }
 
 func (l *loading) load(ctx context.Context) error {
@@ -105,7 +104,7 @@ func (l *loading) read(ctx context.Context, changes []mongostore.Change) error {
 		if l.documents[ch.Key] != nil || l.leftOut(ch) {
 			continue
 		}
-		why := record.KeyProblem(ch.Key)
+		why := driver.KeyProblem(ch.Key)
 		if len(some) == readAtOnce || why != "" && len(some) > 0 {
 			break
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
-	"github.com/asof/asof/storage/record"
 )
 
 // Error says in which file of which commit something was wrong.
@@ -261,7 +260,7 @@ func (h *history) putAll(c *commit, f *file, collection string, entries []entry)
 		if wrong == nil {
 			text, wrong = normal.Object(text)
 		}
-		switch why := record.KeyProblem(e.key); {
+		switch why := driver.KeyProblem(e.key); {
 		case wrong != nil:
 		case why != "":
 			wrong = fmt.Errorf("the key %q %s", e.key, why)

@@ -183,7 +183,7 @@ func documentSelection(b *planning, t *record.Type, set ast.SelectionSet) *selec
 			if c := t.Copy(f.Name); c != nil {
 				return copiedField(b, f, s, t, c)
 			}
-			return storedField(b, f, s, t.Object())
+			return storedField(b, f, s, t.Object)
 		}
 	})
 }

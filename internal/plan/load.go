@@ -148,7 +148,7 @@ func (r *run) pruned(p dataloader.Place) error {
 // copiedField makes the writer of a field of the document that a reference leads to: null where
 // that does not exist.
 func copiedField(b *planning, f graphql.CollectedField, s *selection[*storage.Object], t *record.Type, c *record.Copy) writer[*storage.Object] {
-	s.need.add(t.Object().Fields[c.Ref].Stored)
+	s.need.add(t.Object.Fields[c.Ref].Stored)
 	if b.plan.refs[c.Of] == nil {
 		b.plan.refs[c.Of] = &names{}
 	}

@@ -21,8 +21,8 @@ func Filter(t *record.Type, where map[string]any, meeting func(t *record.Type, f
 	if len(where) == 0 {
 		return nil, nil
 	}
-	b := builder{t: t, root: t.Object(), meeting: meeting}
-	f, err := b.object(t.Object(), where, nil, "where", 1)
+	b := builder{t: t, root: t.Object, meeting: meeting}
+	f, err := b.object(t.Object, where, nil, "where", 1)
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,11 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 )
 
 // Engine keeps the versions of documents. Its methods may be called from any
@@ -470,4 +473,23 @@ func (n *Notes) Keep(value any) {
 	if n != nil {
 		n.value.Store(&value)
 	}
+}
+
+// maxKey is the length of the longest key, in bytes.
+const maxKey = 512
+
+// KeyProblem says why no document can have the key, such as "is empty"; "" if
+// one can.
+func KeyProblem(key string) string {
+	switch {
+	case key == "":
+		return "is empty"
+	case len(key) > maxKey:
+		return "is longer than " + strconv.Itoa(maxKey) + " bytes"
+	case !utf8.ValidString(key):
+		return "is not valid UTF-8"
+	case strings.ContainsRune(key, 0):
+		return "contains a NUL character"
+	}
+	return ""
 }

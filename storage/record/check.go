@@ -108,7 +108,7 @@ func (c *checker) document(t *Type, data []byte) error {
 	if err := t.prepare(); err != nil {
 		return err
 	}
-	if !c.object(t.object, t.object.Today(data)) {
+	if !c.object(t.Object, t.Object.Today(data)) {
 		return fmt.Errorf("a document is a JSON object, not %s", Sample(nonEmpty(data)))
 	}
 	return nil
@@ -325,7 +325,7 @@ func (t *Type) SimilarMember(path string) string {
 	if t.prepare() != nil {
 		return ""
 	}
-	o := t.object
+	o := t.Object
 	names := strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {
 		i := o.StoredAs(name)

@@ -38,7 +38,7 @@ func (t *Type) prepareCopies(types map[string]*Type) error {
 		t.copies = slices.Clone(t.Copies)
 		for i := range t.copies {
 			c := &t.copies[i]
-			if clash := t.object.Field(c.Name) != nil || slices.Contains(reserved, c.Name); clash || !c.prepare(t, types) {
+			if clash := t.Object.Field(c.Name) != nil || slices.Contains(reserved, c.Name); clash || !c.prepare(t, types) {
 				t.copiesErr = fmt.Errorf("storage: %s.%s: it cannot be copied from %q, or another field has its name", t.Name, c.Name, c.From)
 			}
 		}
@@ -50,12 +50,12 @@ func (c *Copy) prepare(t *Type, types map[string]*Type) bool {
 	if len(c.From) < 2 {
 		return false
 	}
-	ref, ok := t.object.byName[c.From[0]]
-	if !ok || t.object.Fields[ref].Kind != KindRef || t.object.Fields[ref].List {
+	ref, ok := t.Object.byName[c.From[0]]
+	if !ok || t.Object.Fields[ref].Kind != KindRef || t.Object.Fields[ref].List {
 		return false
 	}
-	c.Ref, c.Of = ref, types[t.object.Fields[ref].Ref]
-	in := c.Of.object
+	c.Ref, c.Of = ref, types[t.Object.Fields[ref].Ref]
+	in := c.Of.Object
 	for i, name := range c.From[1:] {
 		if c.Place, ok = in.byName[name]; !ok || in.Fields[c.Place].List {
 			return false
@@ -82,7 +82,7 @@ func (c *Copy) Target() driver.Field {
 
 // Reference is the reference in the documents that show the field.
 func (c *Copy) Reference(t *Type) driver.Field {
-	return driver.Field{Path: []string{t.object.Fields[c.Ref].Stored}, Kind: driver.KindString}
+	return driver.Field{Path: []string{t.Object.Fields[c.Ref].Stored}, Kind: driver.KindString}
 }
 
 // Refers is the condition that the reference is to one of some documents.

@@ -42,7 +42,7 @@ func (f *Field) encode(path string, v any) ([]byte, error) {
 	}
 	s, _ := value.(string)
 	if f.Kind == KindRef {
-		if why := KeyProblem(s); why != "" {
+		if why := driver.KeyProblem(s); why != "" {
 			return nil, fault.BadInput("%s: %s cannot be the key of a %s: it %s", path, fault.QuoteShort(s), f.Ref, why)
 		}
 	}

@@ -12,11 +12,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -34,7 +31,7 @@ type Type struct {
 	Copies     []Copy
 
 	once   sync.Once
-	object *ObjectType // the same fields, indexed; filled by prepare
+	Object *ObjectType // the same fields, indexed, with what was left out filled in; nil before a store was made of the type
 	Drafts *Type       // of its drafts; filled by prepare
 	Tags   *Type       // of its tags; filled by prepare
 	err    error
@@ -51,10 +48,6 @@ type Auth struct {
 	Erase       []string // who may erase; nil: nobody
 	Rows        string   // a rule of package rule: which documents; "": all
 }
-
-// Object is the type's fields as a store has prepared them, with what was left
-// out filled in; nil before a store was made of the type.
-func (t *Type) Object() *ObjectType { return t.object }
 
 // Copied are the type's copies as a store has prepared them.
 func (t *Type) Copied() []Copy { return t.copies }
@@ -100,7 +93,7 @@ func Prepare(types []*Type) error {
 		if err := t.prepare(); err != nil {
 			return err
 		}
-		if err := t.object.checkRefs(names, nil); err != nil {
+		if err := t.Object.checkRefs(names, nil); err != nil {
 			return err
 		}
 	}
@@ -125,7 +118,7 @@ func (t *Type) prepare() error {
 			t.err = fmt.Errorf("storage: type %s %w", t.Name, t.err)
 			return
 		}
-		if t.object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil && t.Drafts == nil {
+		if t.Object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil && t.Drafts == nil {
 			t.Drafts, t.Tags = newDraftType(t), newTagType(t)
 			t.err = cmp.Or(t.Drafts.prepare(), t.Tags.prepare())
 		}
@@ -385,25 +378,6 @@ func (f *Field) TypeName(marks bool) string {
 		name += "!"
 	}
 	return name
-}
-
-// maxKey is the length of the longest key, in bytes.
-const maxKey = 512
-
-// KeyProblem says why no document can have the key, such as "is empty"; "" if
-// one can.
-func KeyProblem(key string) string {
-	switch {
-	case key == "":
-		return "is empty"
-	case len(key) > maxKey:
-		return "is longer than " + strconv.Itoa(maxKey) + " bytes"
-	case !utf8.ValidString(key):
-		return "is not valid UTF-8"
-	case strings.ContainsRune(key, 0):
-		return "contains a NUL character"
-	}
-	return ""
 }
 
 // Keep says which versions of a type's documents are kept: a version stays while either

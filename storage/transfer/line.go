@@ -16,7 +16,6 @@ import (
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
-	"github.com/asof/asof/storage/record"
 )
 
 // The members of a line, in the order in which they are written.
@@ -147,7 +146,7 @@ func (p *lineParser) complete(v *driver.Version, op ops, seen, nulls uint) error
 	if v.Collection == "" {
 		return errors.New(`"collection" is empty`)
 	}
-	if why := record.KeyProblem(v.Key); why != "" {
+	if why := driver.KeyProblem(v.Key); why != "" {
 		return errors.New(`"id" ` + why)
 	}
 	named := (seen&^nulls)&(1<<memberOperation) != 0
