@@ -626,10 +626,7 @@ func (c *clock) open(ctx context.Context, known driver.Instant) error {
 	}
 	c.last, c.renew = known, true
 	if err = c.edit(ctx); errors.Is(err, errNotYet) {
-		err = c.edit(ctx) // the document was there, and is known now; the database's clock is not yet
-	}
-	if errors.Is(err, errNotYet) {
-		return nil
+		return nil // the document was there, and is known now
 	}
 	return err
 }
