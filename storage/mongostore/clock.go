@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +12,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -46,7 +42,7 @@ type clock struct {
 	maxSkew  time.Duration // how far times may be behind the database's clock; 0: as far as the local clock
 	causal   func(context.Context) (context.Context, func())
 	edits    rounds // of edit
-	looks    rounds // of look
+	looks    rounds // of read
 	clears   rounds // of clear
 
 	mu           sync.Mutex
@@ -57,39 +53,30 @@ type clock struct {
 	lease        grant          // the last that this server had
 	ending       string         // the name of one that is being ended, or was
 
-	state   *clockState              // the document, as it was read last, without this server in Servers
-	stable  driver.Instant           // no commit gets a time at or before it any more
-	now     driver.Instant           // the database's clock
-	heard   time.Duration            // when it said so, by elapsed
-	lead    driver.Instant           // how far times are to be after those of others, which are ahead
-	renew   bool                     // the next edit is to be made, whether or not anything has changed
-	failed  error                    // of the last edit
-	took    time.Duration            // by the last edit, at least
-	left    bool                     // this server has left
-	cleared map[string]bson.DateTime // entries, as of since, of which no transaction can be committed any more
+	state  *clockState    // the document, as it was read last, without this server in Servers
+	stable driver.Instant // no commit gets a time at or before it any more
+	now    driver.Instant // the database's clock
+	heard  time.Duration  // when it said so, by elapsed
+	lead   driver.Instant // how far times are to be after those of others, which are ahead
+	renew  bool           // the next edit is to be made, whether or not anything has changed
+	failed error          // of the last edit
+	took   time.Duration  // by the last change, at least
+	left   bool           // this server has left
+	// cleared are entries, with their time, of which no transaction can be committed any
+	// more; nil where there are no transactions.
+	cleared map[string]bson.DateTime
 }
-
-// clockState is the clock document.
-type clockState struct {
-	Last    driver.Instant           `bson:"last"`  // later entries are after it
-	Acked   driver.Instant           `bson:"acked"` // the last commit that was acknowledged with others in flight before it
-	Now     bson.DateTime            `bson:"now"`   // the database's clock at the last change
-	N       int64                    `bson:"n"`     // how many changes there were, but for those beside the lease of another server
-	Flights map[string]clockEntry    `bson:"flights"`
-	Lease   string                   `bson:"lease"`   // the entry that is one
-	Servers map[string]bson.DateTime `bson:"servers"` // when each of those on the database last said so, by its clock
-}
-
-type clockEntry struct {
-	From  driver.Instant `bson:"from"`  // no time of it is before
-	Since bson.DateTime  `bson:"since"` // the database's clock when it was made, or renewed
-	Ms    int64          `bson:"ms"`    // for how long from then on something of it may be carried out
-}
-
-const clockID = "clock"
 
 // life is how long the database may run what is sent under an entry.
 func (e clockEntry) life() time.Duration { return time.Duration(e.Ms) * time.Millisecond * 2 / 5 }
+
+// gone is the time of the database's clock from which on nothing of an entry is carried out, by any member.
+func (c *clock) gone(e clockEntry) driver.Instant {
+	return instantOf(e.Since) + driver.Instant(1000*e.Ms) + microseconds(c.timing.skew)
+}
+
+// top is the greatest time that a commit may get under an entry.
+func (c *clock) top(e clockEntry) driver.Instant { return max(c.gone(e), e.From) + 1000 }
 
 // flight is a commit, or a part of a load: waiting for its time, or on its way.
 type flight struct {
@@ -155,27 +142,33 @@ func microseconds(d time.Duration) driver.Instant { return driver.Instant(d.Micr
 func newClock(s *Store, o Options) *clock {
 	c := &clock{
 		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: o.timing, maxSkew: o.MaxSkew, causal: s.causal,
-		ended: make(chan struct{}), flightsEnded: make(chan struct{}), state: new(clockState), cleared: make(map[string]bson.DateTime),
+		ended: make(chan struct{}), flightsEnded: make(chan struct{}), state: new(clockState),
 	}
 	c.alive, c.stop = context.WithCancel(context.WithoutCancel(s.life))
 	if c.timing == (timing{}) {
 		c.timing = usual
 	}
+	if s.transactions() {
+		c.cleared = make(map[string]bson.DateTime)
+	}
 	c.edits.run = func() error { return c.edit(c.alive) }
-	c.looks.run = func() error { return c.look(c.alive) }
 	c.clears.run = func() error { return c.clear(c.alive) }
+	c.looks.run = func() error {
+		c.mu.Lock()
+		leased, own := c.leased(), c.owns(c.state.Lease)
+		c.mu.Unlock()
+		switch {
+		case !own:
+			return c.read(c.alive)
+		case !leased:
+			return c.edits.do(c.alive)
+		}
+		return nil // nobody else changes anything
+	}
 	return c
 }
 
-// The caller of the following methods, up to observe, holds the lock.
-
-// gone is the time of the database's clock from which on nothing of an entry is carried out, by any member.
-func (c *clock) gone(e clockEntry) driver.Instant {
-	return instantOf(e.Since) + driver.Instant(1000*e.Ms) + microseconds(c.timing.skew)
-}
-
-// top is the greatest time that a commit may get under an entry.
-func (c *clock) top(e clockEntry) driver.Instant { return max(c.gone(e), e.From) + 1000 }
+// The caller of the following seven holds the lock.
 
 // databaseNow is about what the database's clock says now, or less.
 func (c *clock) databaseNow() driver.Instant { return c.now + microseconds(c.elapsed()-c.heard) }
@@ -190,7 +183,7 @@ func (c *clock) present() driver.Instant {
 	return max(c.last, min(at, now+microseconds(maxAhead)))
 }
 
-// commandTime is how long an edit may take: after a slow one, twice as long.
+// commandTime is how long a change of the document may take: after a slow one, twice as long.
 func (c *clock) commandTime() time.Duration {
 	return max(c.timing.life, min(2*c.took, longestLife))
 }
@@ -231,23 +224,6 @@ func (c *clock) serve(g grant, least driver.Instant) {
 			c.last, least = max(c.last, at), at+1
 		}
 	}
-}
-
-// observe notes what the document says, unless a later state of it is known.
-func (c *clock) observe(state *clockState) {
-	if state.N < c.state.N {
-		return
-	}
-	delete(state.Servers, c.id)
-	c.state, c.last = state, max(c.last, state.Last)
-	if state.Lease != "" {
-		return // what is in flight is not in the document
-	}
-	stable := state.Last
-	for _, e := range state.Flights {
-		stable = min(stable, e.From-1)
-	}
-	c.stable = max(c.stable, stable)
 }
 
 // until makes rounds until a condition holds, which is called with the lock held and the number
@@ -371,11 +347,11 @@ func (c *clock) instant(ctx context.Context) (at driver.Instant, err error) {
 }
 
 // latest is the latest instant that is not in the future, also where another server's clock
-// is ahead of this one's; or one at or after enough.
-func (c *clock) latest(ctx context.Context, enough driver.Instant) (at driver.Instant, err error) {
+// is ahead of this one's.
+func (c *clock) latest(ctx context.Context) (at driver.Instant, err error) {
 	err = c.until(ctx, &c.looks, func(rounds int) bool {
 		at = c.present()
-		return at >= enough || rounds > 0 || c.leased()
+		return rounds > 0 || c.leased()
 	})
 	return at, err
 }
@@ -383,284 +359,26 @@ func (c *clock) latest(ctx context.Context, enough driver.Instant) (at driver.In
 // settle makes an instant one that later commits are after, and waits until none at or
 // before it can still appear. It is CodeInvalid where the instant is in the future.
 func (c *clock) settle(ctx context.Context, at driver.Instant) error {
-	present, err := c.latest(ctx, at)
-	if err == nil && at > present {
+	c.mu.Lock()
+	present := c.present()
+	c.mu.Unlock()
+	var err error
+	if at > present {
+		present, err = c.latest(ctx)
+	}
+	switch {
+	case err != nil:
+		return err
+	case at > present:
 		return invalidf("%s is in the future; the store's clock says %s", at, present)
 	}
-	if err == nil {
-		err = c.until(ctx, &c.edits, func(int) bool {
-			c.last, c.renew = max(c.last, at), true
-			return c.leased() && at <= c.top(c.lease.clockEntry) || c.state.Lease == "" && at <= c.state.Last
-		})
-	}
-	if err != nil {
+	if err := c.until(ctx, &c.edits, func(int) bool {
+		c.last, c.renew = max(c.last, at), true
+		return c.leased() && at <= c.top(c.lease.clockEntry) || c.state.Lease == "" && at <= c.state.Last
+	}); err != nil {
 		return err
 	}
 	return c.until(ctx, &c.looks, func(int) bool { return c.settled(at) })
-}
-
-// decodeClock returns what a command about the document answers; nil where it found none.
-func decodeClock(raw bson.Raw, err error) (*clockState, error) {
-	if err != nil {
-		if errors.Is(err, mongo.ErrNoDocuments) {
-			err = nil
-		}
-		return nil, err
-	}
-	state := new(clockState)
-	err = bson.Unmarshal(raw, state)
-	latest := max(state.Last, state.Acked)
-	for _, e := range state.Flights {
-		latest = max(latest, e.From)
-	}
-	if err == nil && latest > driver.LastInstant {
-		err = fmt.Errorf("it says %s, which no time can be", latest)
-	}
-	if err != nil {
-		return nil, driver.Errorf(driver.CodeUnavailable,
-			"another program wrote into the document %q of %s (%w); stop all asof servers on the database and remove the document: asof makes it anew when it starts",
-			clockID, metaName, err)
-	}
-	return state, nil
-}
-
-// read reads the document.
-func (c *clock) read(ctx context.Context) error {
-	ctx, done := c.causal(ctx)
-	defer done()
-	state, err := decodeClock(c.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Raw())
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if state == nil {
-		c.state = new(clockState) // another document begins anew
-		return errEmptied
-	}
-	c.observe(state)
-	return nil
-}
-
-// look brings what is known of the document up to date. Under a lease it is: nobody else changes anything.
-func (c *clock) look(ctx context.Context) error {
-	c.mu.Lock()
-	leased, own := c.leased(), c.owns(c.state.Lease)
-	c.mu.Unlock()
-	switch {
-	case !own:
-		return c.read(ctx)
-	case !leased:
-		return c.edits.do(ctx)
-	}
-	return nil
-}
-
-// changes are those of one update of the clock document, by operator.
-type changes map[string]bson.D
-
-func (u changes) add(operator, field string, value any) {
-	u[operator] = append(u[operator], bson.E{Key: field, Value: value})
-}
-
-// edit changes the document: it says that this server is there, and what has ended here; it evicts
-// entries of servers that are gone; and it renews, takes or ends the lease, or makes an entry for
-// the flights that wait. It returns errNotYet where another server is in the way.
-func (c *clock) edit(ctx context.Context) error {
-	ctx, done := c.causal(ctx)
-	defer done()
-	c.mu.Lock()
-	begun, lease, lead, u := c.elapsed(), c.state.Lease, c.lead, make(changes)
-	own, vacant := c.owns(lease), lease == "" && len(c.state.Servers) == 0 && !c.left
-	condition := bson.D{{Key: "_id", Value: clockID}, {Key: "lease", Value: exists(false)}}
-	if lease != "" {
-		condition[1].Value = lease
-	}
-	for entry, e := range c.state.Flights {
-		switch {
-		case c.owns(entry):
-		case c.now <= c.gone(e):
-			vacant = false
-		case c.cleared[entry] != e.Since:
-			vacant = false
-			c.clears.ask()
-		default:
-			u.add("$unset", "flights."+entry, "")
-			c.last = max(c.last, c.top(e)) // instants up to there may have been handed out
-			if entry == lease {
-				lease, c.acked = "", max(c.acked, c.top(e)) // what was acknowledged under it may be in no document
-				u.add("$unset", "lease", "")
-			}
-		}
-	}
-	from, life, waits := max(c.present(), c.last+1), c.timing.life, false
-	for _, f := range c.flights {
-		life = max(life, f.run)
-		if f.at == driver.Forever {
-			from, waits = max(from, f.after+1), true
-		}
-	}
-	entry := "" // that is made or renewed
-	switch {
-	case own && (c.left || lease == c.ending || len(c.state.Servers) > 0):
-		// Once begun, it is ended: it may have been in the document. Then it is an entry like any other.
-		c.ending, c.acked = lease, max(c.acked, c.last)
-		u.add("$unset", "lease", "")
-	case own:
-		entry, life = lease, max(life, c.commandTime())
-		c.lease.Ms = min(c.lease.Ms, msOf(life)) // meanwhile it allows no more than then
-	case lease != "": // the other server sees this one, and ends it
-	case vacant:
-		entry, life = c.id+rand.Text(), max(life, c.commandTime())
-		u.add("$set", "lease", entry)
-	case waits:
-		entry, from = c.id+rand.Text(), max(from, min(c.last+1+lead, c.databaseNow()+microseconds(maxAhead)))
-		condition = append(condition, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(from)}}})
-	case !c.renew && len(u)+len(c.idle()) == 0 && c.acked <= c.state.Acked:
-		c.mu.Unlock()
-		return nil
-	}
-	if own || vacant || lease != c.state.Lease {
-		// A lease is changed only by who knows the document as it is: a change that arrives late, after
-		// others, is not carried out.
-		condition = append(condition, bson.E{Key: "n", Value: c.state.N})
-	}
-	c.renew = false
-	if own || lease == "" { // else it is not in the way of the other server
-		u.add("$inc", "n", int64(1))
-	}
-	if entry != "" {
-		name := "flights." + entry
-		u.add("$max", name+".from", int64(from))
-		u.add("$set", name+".ms", msOf(life))
-		u.add("$currentDate", name+".since", true)
-	}
-	for _, name := range c.idle() {
-		u.add("$unset", "flights."+name, "")
-	}
-	u.add("$max", "last", int64(c.last))
-	u.add("$max", "acked", int64(c.acked))
-	for id, at := range c.state.Servers {
-		if c.gone(clockEntry{Since: at, Ms: msOf(c.timing.life)}) < c.now {
-			u.add("$unset", "servers."+id, "") // if it is not gone, it comes again
-		}
-	}
-	if c.left {
-		u.add("$unset", "servers."+c.id, "")
-	} else {
-		u.add("$currentDate", "servers."+c.id, true)
-	}
-	u.add("$currentDate", "now", true)
-	step, cancel := context.WithTimeout(ctx, c.commandTime())
-	defer cancel()
-	c.mu.Unlock()
-
-	state, err := decodeClock(c.meta.FindOneAndUpdate(step, condition, u, options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw())
-	took := c.elapsed() - begun
-	if err == nil && state == nil {
-		err = cmp.Or(c.read(ctx), errNotYet)
-	}
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.took = took; state != nil {
-		c.now, c.heard = instantOf(state.Now), c.elapsed()
-		c.observe(state)
-		if lease != "" && !own {
-			err = errNotYet
-		}
-	}
-	if c.lead, c.failed = 0, err; errors.Is(err, errNotYet) {
-		if c.failed = nil; entry != "" {
-			c.lead = max(2*lead, microseconds(c.elapsed()-begun))
-		}
-	}
-	if err != nil {
-		c.renew = true
-		return err
-	}
-	if entry != "" {
-		g := grant{clockEntry: state.Flights[entry], name: entry, begun: begun}
-		if state.Lease == entry {
-			c.lease, from = g, max(c.present(), c.last+1)
-		}
-		c.serve(g, from)
-	}
-	if own && len(c.state.Servers) > 0 || len(c.idle()) > 0 {
-		c.edits.ask()
-	}
-	return nil
-}
-
-// clear withdraws the transactions of entries that are to be evicted. It waits for those
-// that are about to be committed, and so runs beside edit.
-func (c *clock) clear(ctx context.Context) (failed error) {
-	c.mu.Lock()
-	gone, timeout := maps.Clone(c.state.Flights), c.commandTime()
-	maps.DeleteFunc(gone, func(entry string, e clockEntry) bool { return c.owns(entry) || c.now <= c.gone(e) })
-	maps.DeleteFunc(c.cleared, func(entry string, since bson.DateTime) bool { return gone[entry].Since != since })
-	maps.DeleteFunc(gone, func(entry string, e clockEntry) bool { return c.cleared[entry] == e.Since })
-	c.mu.Unlock()
-	for entry, e := range gone {
-		step, cancel := context.WithTimeout(ctx, timeout)
-		err := deleteNotes(step, c.meta, notesOf(entry))
-		cancel()
-		if err != nil {
-			failed = err // it is tried again
-			continue
-		}
-		c.mu.Lock()
-		c.cleared[entry], c.renew = e.Since, true
-		c.mu.Unlock()
-		c.edits.ask()
-	}
-	return failed
-}
-
-// open makes this server one of those on the database. known is the time of the last
-// version. Then run has to run.
-func (c *clock) open(ctx context.Context, known driver.Instant) error {
-	_, err := c.meta.InsertOne(ctx, bson.D{{Key: "_id", Value: clockID}, {Key: "last", Value: int64(known)}, {Key: "now", Value: bson.DateTime(0)}, {Key: "n", Value: int64(0)}})
-	if err != nil && !mongo.IsDuplicateKeyError(err) {
-		return err
-	}
-	c.last, c.renew = known, true
-	if err = c.edit(ctx); errors.Is(err, errNotYet) {
-		return nil // the document was there, and is known now
-	}
-	return err
-}
-
-// run edits the document from time to time, until the store is closed: the lease is renewed, or
-// taken when other servers have left, and others see that this one is there.
-func (c *clock) run() {
-	defer close(c.ended)
-	for c.alive.Err() == nil {
-		pause(c.alive, c.timing.renew)
-		c.mu.Lock()
-		c.renew = true
-		c.mu.Unlock()
-		_ = c.edits.do(c.alive) // it is tried again
-	}
-}
-
-// leave is called when nothing of this server is under way any more. What may still be
-// carried out stays in flight, until others evict it.
-func (c *clock) leave(ctx context.Context) error {
-	c.mu.Lock()
-	left := c.left
-	c.left, c.renew = true, true
-	c.mu.Unlock()
-	if left {
-		return nil
-	}
-	err := c.until(ctx, &c.edits, func(rounds int) bool { return rounds > 0 || c.state.Lease != "" && !c.owns(c.state.Lease) })
-	c.stop()
-	<-c.ended
-	if errors.Is(err, errEmptied) {
-		return nil
-	}
-	return err
 }
 
 // lifeOf is how long the database may run a write of a size in bytes; each further attempt
@@ -685,30 +403,4 @@ func (c *clock) check() error {
 		return nil
 	}
 	return wrap(c.failed, "agreeing with other servers on the time")
-}
-
-// rounds runs a function for all callers that ask before it begins. Runs do not overlap.
-type rounds struct {
-	run     func() error
-	asked   singleflight.Group
-	running sync.Mutex
-}
-
-func (r *rounds) ask() <-chan singleflight.Result {
-	return r.asked.DoChan("", func() (any, error) {
-		r.running.Lock()
-		defer r.running.Unlock()
-		r.asked.Forget("") // who asks from now on waits for another one
-		return nil, r.run()
-	})
-}
-
-// do waits for a round that begins after the call, and returns its error, or that of the context.
-func (r *rounds) do(ctx context.Context) error {
-	select {
-	case ended := <-r.ask():
-		return ended.Err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -42,7 +42,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 func (s *Store) load(ctx context.Context, vs []driver.Version) (result driver.LoadResult, arrived driver.Instant, err error) {
 	began := s.clock.elapsed()
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
-		now, err := s.clock.latest(ctx, driver.Forever)
+		now, err := s.clock.latest(ctx)
 		if err != nil {
 			return result, 0, err
 		}
