@@ -109,9 +109,9 @@ func (c *clock) advance(d time.Duration) driver.Instant {
 // commit that follows it.
 type spy struct {
 	driver.Engine
-	gets, logs, counts, queries atomic.Int64
-	beforeCommit                func()
-	commitErr                   error
+	gets, logs, counts, queries, found atomic.Int64
+	beforeCommit                       func()
+	commitErr                          error
 }
 
 func (s *spy) Get(ctx context.Context, c string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
@@ -125,8 +125,10 @@ func (s *spy) Count(ctx context.Context, q *driver.Query) (int64, error) {
 }
 
 func (s *spy) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
+	vs, err := s.Engine.Query(ctx, q)
 	s.queries.Add(1)
-	return s.Engine.Query(ctx, q)
+	s.found.Add(int64(len(vs)))
+	return vs, err
 }
 
 func (s *spy) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {

@@ -27,8 +27,9 @@ type operation struct {
 	details atomic.Int64
 	// authors are those of what was listed, as far as their names were not read.
 	authors []string
-	tags    map[documentAt]func() (map[int64][]*VersionTag, error)
-	mu      sync.Mutex // guards authors and tags
+	// tags are those of documents; nil where only those of one version were read.
+	tags map[documentAt]func() (map[int64][]*VersionTag, error)
+	mu   sync.Mutex // guards authors and tags
 }
 
 type operationKey struct{}

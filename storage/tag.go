@@ -247,7 +247,7 @@ func (i *VersionInfo) Tags(ctx context.Context) ([]*VersionTag, error) {
 	if !ok || i.v.Deleted || inDraft(i.typ, i.v) {
 		return nil, nil
 	}
-	tags, err := op.tagsOf(ctx, documentAt{i.typ, i.v.Key, i.seen})()
+	tags, err := op.tagsOf(ctx, documentAt{i.typ, i.v.Key, i.seen}, i.v.Number)()
 	return tags[i.v.Number], err
 }
 
@@ -258,26 +258,36 @@ type documentAt struct {
 	seen driver.Instant
 }
 
-// tagsOf returns the tags of a document by the numbers of its versions. They are read once, since a
-// page shows many versions of one.
-func (o *operation) tagsOf(ctx context.Context, d documentAt) func() (map[int64][]*VersionTag, error) {
+// tagsOf returns the tags of a document by the numbers of its versions, of at least one number. Those of
+// one version are read alone, since a page shows one of each of many documents; when they are asked for
+// again, all are read, once, since a page shows many versions of one.
+func (o *operation) tagsOf(ctx context.Context, d documentAt, number int64) func() (map[int64][]*VersionTag, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.tags == nil {
 		o.tags = map[documentAt]func() (map[int64][]*VersionTag, error){}
 	}
-	if o.tags[d] == nil {
-		o.tags[d] = sync.OnceValues(func() (map[int64][]*VersionTag, error) {
-			tags, err := o.store.tags(ctx, d.t, d.seen, tagIs(d.t, record.TagDocument, d.key))
-			of := map[int64][]*VersionTag{}
-			for _, tag := range tags {
-				number := tag.ref().Number
-				of[number] = append(of[number], tag)
-			}
-			return of, err
-		})
+	all, again := o.tags[d]
+	if all != nil {
+		return all
 	}
-	return o.tags[d]
+	where := []driver.Filter{tagIs(d.t, record.TagDocument, d.key)}
+	if !again {
+		where = append(where, tagIs(d.t, record.TagVersion, number))
+	}
+	read := sync.OnceValues(func() (map[int64][]*VersionTag, error) {
+		tags, err := o.store.tags(ctx, d.t, d.seen, where...)
+		of := map[int64][]*VersionTag{}
+		for _, tag := range tags {
+			number := tag.ref().Number
+			of[number] = append(of[number], tag)
+		}
+		return of, err
+	})
+	if o.tags[d] = nil; again {
+		o.tags[d] = read
+	}
+	return read
 }
 
 // State returns a document in the state that at most one of asOf, version, draft and tag names:

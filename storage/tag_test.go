@@ -86,16 +86,21 @@ func TestTags(t *testing.T) {
 		t.Errorf("a list by a tag has found by a value of another version: %v", got)
 	}
 	history := must(e.projects.History(ctx, "a"))(t)
-	queries := e.engine.queries.Load()
-	for i, want := range [][]string{{"a@2 release-2024_1.0 by ann"}, {"a@1 again by ann", "a@1 stable by ann"}} {
+	queries, found := e.engine.queries.Load(), e.engine.found.Load()
+	for n, want := range [][]string{
+		{"a@2 release-2024_1.0 by ann"}, {"a@1 again by ann", "a@1 stable by ann"}, {"a@2 release-2024_1.0 by ann"},
+	} {
 		page := must(e.projects.Versions(ctx, history.Document, nil, nil, nil, nil, nil, nil, nil, nil))(t)
-		tags, err := page.Nodes[i].VersionInfo().Tags(ctx)
+		tags, err := page.Nodes[n%2].VersionInfo().Tags(ctx)
 		if diff := cmp.Diff(want, tagsOf(t, tags, err)); diff != "" {
 			t.Error(diff)
 		}
+		if got := e.engine.found.Load() - found; got != int64(1+min(n, 1)*3) {
+			t.Errorf("%d tags were read, want those of a version, and then all", got)
+		}
 	}
-	if n := e.engine.queries.Load() - queries; n != 1 {
-		t.Errorf("the tags of two versions of a document took %d reads", n)
+	if n := e.engine.queries.Load() - queries; n != 2 {
+		t.Errorf("the tags of three versions took %d reads", n)
 	}
 	tags, err := history.Tags(ctx)
 	if diff := cmp.Diff([]string{"a@1 again by ann", "a@2 release-2024_1.0 by ann", "a@1 stable by ann"}, tagsOf(t, tags, err)); diff != "" {
