@@ -46,6 +46,9 @@ type Event interface {
 const (
 	// subscriptionBytes is what a subscription holds, about, beside its document.
 	subscriptionBytes = 32 << 10
+	// pastBytes is what it holds more, about, while it reads what was there before it began: a part
+	// of the log.
+	pastBytes = 5 << 20
 	// answeredBytes is how much of what events were answered with is kept, for other
 	// subscriptions with the same selection; and as much of stretches of them.
 	answeredBytes = 4 << 20
@@ -180,7 +183,7 @@ func (r *run) follow(ctx context.Context, cancel context.CancelFunc, send func(t
 		return
 	}
 	r.op.took = h.cfg.Now().Sub(r.op.start)
-	r.executed(0, true)
+	r.executed(0, false) // how long it took to begin says nothing of its events
 	r.op.opContext.end()
 	r.base = subscriptionBytes + int64(len(r.oc.RawQuery)) + decodedSize(mustEncode([]any{r.params.Variables, r.params.Extensions}))
 	if r.op.hold.Grow(r.base) != nil {

@@ -105,6 +105,18 @@ func tickOf(id string, n int) string {
 	return fmt.Sprintf(`{"type":"next","id":%q,"payload":{"data":{"ticks":"%d"},"extensions":{"asOf":"2026-01-02T03:04:05Z","position":"%d"}}}`, id, n, n)
 }
 
+// awaitSubscriptions returns when so many are open.
+func (s *server) awaitSubscriptions(open int) {
+	for turns := &s.handler.teller; ; runtime.Gosched() {
+		turns.mu.Lock()
+		count := turns.count
+		turns.mu.Unlock()
+		if count == open {
+			return
+		}
+	}
+}
+
 func text(n int) (any, error) { return strconv.Itoa(n), nil }
 
 // Subscriptions that differ in nothing, or only in where they begin, are executed once for each event.
@@ -254,6 +266,76 @@ func TestThePastHasABoundOfTime(t *testing.T) {
 	}
 	if len(k.told) != all {
 		t.Errorf("told %v", k.told)
+	}
+}
+
+// That a subscription began quickly does not make its events quick: those of a client that has used
+// much wait with what is slow.
+func TestEventsAreNotAsQuickAsTheBeginning(t *testing.T) {
+	var k ticks
+	var clock atomic.Int64
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		k.serve(cfg, schema, func(n int) (any, error) {
+			clock.Add(int64(1100 * time.Millisecond))
+			return text(n)
+		})
+		cfg.Now = func() time.Time { return time.Unix(0, clock.Load()) }
+		cfg.Limits.Time, cfg.Limits.Slow = 1500*time.Millisecond, 1
+		cfg.Subscribe = func(ctx context.Context) (context.Context, func(context.Context) (Watch, error)) {
+			return ctx, func(context.Context) (Watch, error) { return &following{ticks: &k, at: k.n}, nil }
+		}
+	})
+	c := s.connect(t, `{}`)
+	c.send(t, `{"type":"subscribe","id":"1","payload":{"query":"subscription {ticks}"}}`)
+	s.awaitSubscriptions(1)
+	k.tick()
+	c.want(t, tickOf("1", 1))
+	c.send(t, `{"type":"complete","id":"1"}`)
+	s.awaitSubscriptions(0)
+	c.send(t, `{"type":"subscribe","id":"2","payload":{"query":"subscription {ticks(name: \"2\")}"}}`)
+	s.awaitSubscriptions(1)
+	slow, err := s.handler.gate.Enter(t.Context(), "another", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Leave(true)
+	k.tick()
+	if got := c.receive(t); !strings.Contains(got, "--max-slow") {
+		t.Errorf("beside an operation that takes the place of those that are slow: %s", got)
+	}
+}
+
+// What was there before a subscription began is read by as many at a time as there is memory for.
+func TestThePastTakesMemory(t *testing.T) {
+	const all = 20
+	var k ticks
+	read := make(chan struct{})
+	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
+		k.serve(cfg, schema, func(n int) (any, error) {
+			<-read
+			return text(n)
+		})
+		cfg.Limits.Memory, cfg.Limits.Wait, cfg.Limits.PerSocket = 8*pastBytes+1<<20, time.Millisecond, all
+		cfg.Subscribe = func(ctx context.Context) (context.Context, func(context.Context) (Watch, error)) {
+			return ctx, func(context.Context) (Watch, error) { return &following{ticks: &k, past: 1}, nil }
+		}
+	})
+	k.tick()
+	c := s.connect(t, `{}`)
+	for i := range all {
+		c.send(t, fmt.Sprintf(`{"type":"subscribe","id":"%d","payload":{"query":"subscription {ticks(name: \"%d\")}"}}`, i, i))
+	}
+	refused := 0
+	for ; refused < all-4; refused++ { // a client may hold half of the memory, with what is not counted of each
+		if got := c.receive(t); !strings.Contains(got, "--max-memory") {
+			t.Fatalf("%s, after %d that had no room", got, refused)
+		}
+	}
+	close(read)
+	for range all - refused {
+		if got := c.receive(t); !strings.Contains(got, `"next"`) {
+			t.Error(got)
+		}
 	}
 }
 

@@ -265,10 +265,14 @@ func (s *subscription) tell(grown uint64, now func() time.Time) (seen uint64, mo
 func (s *subscription) read(now func() time.Time) (out *stretch, wrong gqlerror.List) {
 	h := s.run.h
 	out = new(stretch)
+	past := s.watch.Past()
+	if past && s.run.op.hold.GrowWait(s.ctx, pastBytes, h.cfg.Limits.Wait) != nil {
+		return out, outOfMemory().list()
+	}
 	var over time.Time
 	ctx, began := s.ctx, now()
 	spent, used := s.spent, time.Duration(0)
-	if s.watch.Past() {
+	if past {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(s.ctx, s.left())
 		defer cancel()
