@@ -60,10 +60,10 @@ func ended(ctx context.Context) error {
 func (o *Object) missing(i int) error {
 	f := &o.typ.Fields[i]
 	if o.doc.v.Deleted && o.doc.t.Keep != nil {
-		return fault.Errorf(fault.CodeHistoryPruned, "%s: what was deleted was pruned", o.doc.describe())
+		return fault.Errorf(fault.CodeHistoryPruned, "%s is a deletion, before which all was pruned", o.doc.describe())
 	}
 	if rawjson.Erased(o.stored(i)) {
-		return fault.Errorf(fault.CodeInternal, "%s: what the non-null field %s held was erased; declare @auth(erase: …) again on the type, so that it may be null", o.doc.describe(), o.fieldPath(i))
+		return fault.Errorf(fault.CodeInternal, "%s had a value of the non-null field %s that was erased; declare @auth(erase: …) again on the type, so that it may be null", o.doc.describe(), o.fieldPath(i))
 	}
 	if inDraft(o.doc.t, o.doc.v) {
 		return fault.BadInput("the draft of %s %q has no value for the required field %s yet; the draft's content tells what it holds", o.doc.t.Name, o.doc.v.Key, o.fieldPath(i))

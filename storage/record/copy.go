@@ -39,7 +39,7 @@ func (t *Type) prepareCopies(types map[string]*Type) error {
 		for i := range t.copies {
 			c := &t.copies[i]
 			if clash := t.Object.Field(c.Name) != nil || slices.Contains(reserved, c.Name); clash || !c.prepare(t, types) {
-				t.copiesErr = fmt.Errorf("storage: %s.%s: it cannot be copied from %q, or another field has its name", t.Name, c.Name, c.From)
+				t.copiesErr = fmt.Errorf("%s.%s: it cannot be copied from %q, or another field has its name", t.Name, c.Name, c.From)
 			}
 		}
 	})

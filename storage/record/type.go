@@ -65,17 +65,17 @@ func Prepare(types []*Type) error {
 	for _, t := range types {
 		switch {
 		case t == nil || t.Name == "":
-			return fmt.Errorf("storage: a type has no name")
+			return fmt.Errorf("a type has no name")
 		case names[t.Name] != nil:
-			return fmt.Errorf("storage: two types are called %s", t.Name)
+			return fmt.Errorf("two types are called %s", t.Name)
 		case t.Collection == "":
-			return fmt.Errorf("storage: type %s names no collection", t.Name)
+			return fmt.Errorf("type %s names no collection", t.Name)
 		case collections[t.Collection] != nil:
-			return fmt.Errorf("storage: types %s and %s share the collection %s", collections[t.Collection].Name, t.Name, t.Collection)
+			return fmt.Errorf("types %s and %s share the collection %s", collections[t.Collection].Name, t.Name, t.Collection)
 		}
 		for _, root := range []string{t.Singular, t.Plural} {
 			if root != "" && roots[root] != nil {
-				return fmt.Errorf("storage: types %s and %s share the root field %s", roots[root].Name, t.Name, root)
+				return fmt.Errorf("types %s and %s share the root field %s", roots[root].Name, t.Name, root)
 			}
 			roots[root] = t
 		}
@@ -83,11 +83,11 @@ func Prepare(types []*Type) error {
 	}
 	for _, t := range types {
 		if names[t.Was] != nil {
-			return fmt.Errorf("storage: type %s was called %s, and a type is called so", t.Name, t.Was)
+			return fmt.Errorf("type %s was called %s, and a type is called so", t.Name, t.Was)
 		}
 		for of, name := range map[string]string{"drafts": draftCollection(t), "tags": tagCollection(t)} {
 			if other := collections[name]; other != nil {
-				return fmt.Errorf("storage: the collection of type %s, %s, is that of the %s of type %s", other.Name, other.Collection, of, t.Name)
+				return fmt.Errorf("the collection of type %s, %s, is that of the %s of type %s", other.Name, other.Collection, of, t.Name)
 			}
 		}
 		if err := t.prepare(); err != nil {
@@ -110,12 +110,12 @@ func (t *Type) prepare() error {
 	t.once.Do(func() {
 		for _, f := range t.Fields {
 			if slices.Contains(reserved, f.Name) {
-				t.err = fmt.Errorf("storage: %s.%s: the name is reserved; use another one with @stored(as: %q)", t.Name, f.Name, f.Name)
+				t.err = fmt.Errorf("%s.%s: the name is reserved; use another one with @stored(as: %q)", t.Name, f.Name, f.Name)
 				return
 			}
 		}
 		if t.err = t.Keep.check(); t.err != nil {
-			t.err = fmt.Errorf("storage: type %s %w", t.Name, t.err)
+			t.err = fmt.Errorf("type %s %w", t.Name, t.err)
 			return
 		}
 		if t.Object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil && t.Drafts == nil {
@@ -215,7 +215,7 @@ func prepareObject(in *ObjectType, done map[*ObjectType]*ObjectType) (*ObjectTyp
 			}
 		}
 		if err := o.checkField(i, f); err != nil {
-			return nil, fmt.Errorf("storage: %s.%s: %w", o.Name, f.Name, err)
+			return nil, fmt.Errorf("%s.%s: %w", o.Name, f.Name, err)
 		}
 		o.byName[f.Name], o.byStored[f.Stored] = i, i
 		if f.Was.Single || f.Was.Members != nil || f.Was.Enum != nil || f.Object != nil && f.Object.was != nil {
@@ -233,7 +233,7 @@ func (o *ObjectType) checkRefs(types map[string]*Type, seen []*ObjectType) error
 	for i := range o.Fields {
 		f := &o.Fields[i]
 		if f.Kind == KindRef && types[f.Ref] == nil {
-			return fmt.Errorf("storage: %s.%s: there is no type %q to refer to", o.Name, f.Name, f.Ref)
+			return fmt.Errorf("%s.%s: there is no type %q to refer to", o.Name, f.Name, f.Ref)
 		}
 		if f.Kind == KindObject {
 			if err := f.Object.checkRefs(types, seen); err != nil {
