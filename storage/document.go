@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -214,37 +215,13 @@ func parseID(id string) (typeName, key string, number int64, err error) {
 		}
 		rest, number = encoded, n
 	}
-	key, ok = unescapeKey(rest)
-	if !ok {
+	if key, err = url.PathUnescape(rest); err != nil {
 		return bad("a percent sign is not followed by two hexadecimal digits (a percent sign in a key is written %25)")
 	}
 	if why := driver.KeyProblem(key); why != "" {
 		return bad("its key " + why)
 	}
 	return typeName, key, number, nil
-}
-
-func unescapeKey(s string) (string, bool) {
-	if !strings.Contains(s, "%") {
-		return s, true
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b.WriteByte(s[i])
-			continue
-		}
-		if i+3 > len(s) {
-			return "", false
-		}
-		n, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
-		if err != nil {
-			return "", false
-		}
-		b.WriteByte(byte(n))
-		i += 2
-	}
-	return b.String(), true
 }
 
 // Object is a view of a JSON object in stored form. It may be read from any
@@ -308,24 +285,27 @@ func (o *Object) absent(i int) error {
 	return o.missing(i)
 }
 
-// elements calls fn with each element of a list; nil for null. It returns false
+// elements calls fn with each element of a list; nil for null, which is an error where elements are not null. It returns false
 // in isList where the field reads as null. A missing list is an empty one, and so is one
 // that was erased and is never null.
 func (o *Object) elements(i int, fn func(raw []byte) error) (isList bool, err error) {
-	raw := o.value(i)
+	raw, f := o.value(i), &o.typ.Fields[i]
 	if raw == nil {
 		stored := o.stored(i)
-		if stored == nil || o.typ.Fields[i].NonNull && rawjson.Erased(stored) {
+		if stored == nil || f.NonNull && rawjson.Erased(stored) {
 			return true, nil
 		}
 		return false, o.absent(i)
 	}
 	ok := rawjson.Elements(raw, func(start, end int) bool {
-		elem := raw[start:end:end]
-		if rawjson.IsNull(elem) {
-			elem = nil
+		switch elem := raw[start:end:end]; {
+		case !rawjson.IsNull(elem):
+			err = fn(elem)
+		case f.ElemNonNull || f.Kind == record.KindRef:
+			err = o.nullElement(i)
+		default:
+			err = fn(nil)
 		}
-		err = fn(elem)
 		return err == nil
 	})
 	if err == nil && !ok {
@@ -345,23 +325,7 @@ func (o *Object) Object(i int) (*Object, error) {
 
 // Objects reads a list of nested objects; nil elements are null.
 func (o *Object) Objects(i int) ([]*Object, error) {
-	out := []*Object{}
-	isList, err := o.elements(i, func(raw []byte) error {
-		if raw == nil {
-			if o.typ.Fields[i].ElemNonNull {
-				return o.nullElement(i)
-			}
-			out = append(out, nil)
-			return nil
-		}
-		child, err := o.child(i, raw)
-		out = append(out, child)
-		return err
-	})
-	if err != nil || !isList {
-		return nil, err
-	}
-	return out, nil
+	return list(o, i, func(raw []byte) (*Object, error) { return o.child(i, raw) })
 }
 
 // Nested is Object for callers that look at one nested object after another:
@@ -384,10 +348,7 @@ func (o *Object) Nested(into *Object, i int) (bool, error) {
 // null.
 func (o *Object) EachNested(into *Object, i int, fn func(*Object)) (bool, error) {
 	isList, err := o.elements(i, func(raw []byte) error {
-		switch {
-		case raw == nil && o.typ.Fields[i].ElemNonNull:
-			return o.nullElement(i)
-		case len(raw) > 0 && raw[0] != '{':
+		if len(raw) > 0 && raw[0] != '{' {
 			return o.mistyped(i, raw)
 		}
 		return nil
@@ -438,9 +399,6 @@ const longList = 4 << 10
 func (o *Object) AppendRefs(dst [][]byte, i int) (keys [][]byte, null bool, err error) {
 	f := &o.typ.Fields[i]
 	read := func(raw []byte) error {
-		if raw == nil {
-			return o.nullElement(i)
-		}
 		if raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
 			dst = append(dst, raw[1:len(raw)-1])
 			return nil
@@ -550,11 +508,7 @@ func (o *Object) rawList(i int) ([]byte, error) {
 	rebuilt := []byte{'['}
 	build := func(elem []byte) error {
 		out := []byte("null")
-		if elem == nil {
-			if f.ElemNonNull || f.Kind == record.KindRef {
-				return o.nullElement(i)
-			}
-		} else {
+		if elem != nil {
 			var ok bool
 			if out, ok = record.RawScalar(f, elem); !ok {
 				return o.mistyped(i, elem)

@@ -32,18 +32,16 @@ func opt[T any](o *Object, i int, read func(*record.Field, []byte) (T, bool)) (*
 	return &v, nil
 }
 
-func list[T any](o *Object, i int, read func(*record.Field, []byte) (T, bool)) ([]T, error) {
+// list reads a list, with the zero value in place of null. It is nil where the field reads as null.
+func list[T any](o *Object, i int, read func(raw []byte) (T, error)) ([]T, error) {
 	out := []T{}
-	isList, err := o.elements(i, func(raw []byte) error {
-		if raw == nil {
-			return o.nullElement(i)
-		}
-		v, ok := read(&o.typ.Fields[i], raw)
-		if !ok {
-			return o.mistyped(i, raw)
+	isList, err := o.elements(i, func(raw []byte) (err error) {
+		var v T
+		if raw != nil {
+			v, err = read(raw)
 		}
 		out = append(out, v)
-		return nil
+		return err
 	})
 	if err != nil || !isList {
 		return nil, err
@@ -51,24 +49,21 @@ func list[T any](o *Object, i int, read func(*record.Field, []byte) (T, bool)) (
 	return out, nil
 }
 
-func optList[T any](o *Object, i int, read func(*record.Field, []byte) (T, bool)) ([]*T, error) {
-	out := []*T{}
-	isList, err := o.elements(i, func(raw []byte) error {
-		if raw == nil {
-			out = append(out, nil)
-			return nil
-		}
+func values[T any](o *Object, i int, read func(*record.Field, []byte) (T, bool)) ([]T, error) {
+	return list(o, i, func(raw []byte) (T, error) {
 		v, ok := read(&o.typ.Fields[i], raw)
 		if !ok {
-			return o.mistyped(i, raw)
+			return v, o.mistyped(i, raw)
 		}
-		out = append(out, &v)
-		return nil
+		return v, nil
 	})
-	if err != nil || !isList {
-		return nil, err
-	}
-	return out, nil
+}
+
+func optValues[T any](o *Object, i int, read func(*record.Field, []byte) (T, bool)) ([]*T, error) {
+	return values(o, i, func(f *record.Field, raw []byte) (*T, bool) {
+		v, ok := read(f, raw)
+		return &v, ok
+	})
 }
 
 // String reads a non-null String, ID, Date, Decimal, Enum or Ref.
@@ -78,10 +73,10 @@ func (o *Object) String(i int) (string, error) { return one(o, i, record.ReadTex
 func (o *Object) OptString(i int) (*string, error) { return opt(o, i, record.ReadText) }
 
 // Strings reads a list of such values; its elements are not null.
-func (o *Object) Strings(i int) ([]string, error) { return list(o, i, record.ReadText) }
+func (o *Object) Strings(i int) ([]string, error) { return values(o, i, record.ReadText) }
 
 // OptStrings reads a list of such values with nullable elements.
-func (o *Object) OptStrings(i int) ([]*string, error) { return optList(o, i, record.ReadText) }
+func (o *Object) OptStrings(i int) ([]*string, error) { return optValues(o, i, record.ReadText) }
 
 // Int reads a non-null Int.
 func (o *Object) Int(i int) (int, error) { return one(o, i, record.ReadInt) }
@@ -90,10 +85,10 @@ func (o *Object) Int(i int) (int, error) { return one(o, i, record.ReadInt) }
 func (o *Object) OptInt(i int) (*int, error) { return opt(o, i, record.ReadInt) }
 
 // Ints reads a list of Int; its elements are not null.
-func (o *Object) Ints(i int) ([]int, error) { return list(o, i, record.ReadInt) }
+func (o *Object) Ints(i int) ([]int, error) { return values(o, i, record.ReadInt) }
 
 // OptInts reads a list of nullable Int.
-func (o *Object) OptInts(i int) ([]*int, error) { return optList(o, i, record.ReadInt) }
+func (o *Object) OptInts(i int) ([]*int, error) { return optValues(o, i, record.ReadInt) }
 
 // Float reads a non-null Float.
 func (o *Object) Float(i int) (float64, error) { return one(o, i, record.ReadFloat) }
@@ -102,10 +97,10 @@ func (o *Object) Float(i int) (float64, error) { return one(o, i, record.ReadFlo
 func (o *Object) OptFloat(i int) (*float64, error) { return opt(o, i, record.ReadFloat) }
 
 // Floats reads a list of Float; its elements are not null.
-func (o *Object) Floats(i int) ([]float64, error) { return list(o, i, record.ReadFloat) }
+func (o *Object) Floats(i int) ([]float64, error) { return values(o, i, record.ReadFloat) }
 
 // OptFloats reads a list of nullable Float.
-func (o *Object) OptFloats(i int) ([]*float64, error) { return optList(o, i, record.ReadFloat) }
+func (o *Object) OptFloats(i int) ([]*float64, error) { return optValues(o, i, record.ReadFloat) }
 
 // Bool reads a non-null Boolean.
 func (o *Object) Bool(i int) (bool, error) { return one(o, i, record.ReadBool) }
@@ -114,10 +109,10 @@ func (o *Object) Bool(i int) (bool, error) { return one(o, i, record.ReadBool) }
 func (o *Object) OptBool(i int) (*bool, error) { return opt(o, i, record.ReadBool) }
 
 // Bools reads a list of Boolean; its elements are not null.
-func (o *Object) Bools(i int) ([]bool, error) { return list(o, i, record.ReadBool) }
+func (o *Object) Bools(i int) ([]bool, error) { return values(o, i, record.ReadBool) }
 
 // OptBools reads a list of nullable Boolean.
-func (o *Object) OptBools(i int) ([]*bool, error) { return optList(o, i, record.ReadBool) }
+func (o *Object) OptBools(i int) ([]*bool, error) { return optValues(o, i, record.ReadBool) }
 
 // Instant reads a non-null DateTime.
 func (o *Object) Instant(i int) (driver.Instant, error) { return one(o, i, record.ReadInstant) }
@@ -126,11 +121,11 @@ func (o *Object) Instant(i int) (driver.Instant, error) { return one(o, i, recor
 func (o *Object) OptInstant(i int) (*driver.Instant, error) { return opt(o, i, record.ReadInstant) }
 
 // Instants reads a list of DateTime; its elements are not null.
-func (o *Object) Instants(i int) ([]driver.Instant, error) { return list(o, i, record.ReadInstant) }
+func (o *Object) Instants(i int) ([]driver.Instant, error) { return values(o, i, record.ReadInstant) }
 
 // OptInstants reads a list of nullable DateTime.
 func (o *Object) OptInstants(i int) ([]*driver.Instant, error) {
-	return optList(o, i, record.ReadInstant)
+	return optValues(o, i, record.ReadInstant)
 }
 
 // JSON reads a JSON value; nil for null where the field is nullable.
@@ -144,22 +139,11 @@ func (o *Object) JSON(i int) (json.RawMessage, error) {
 
 // JSONs reads a list of JSON values; nil elements are null.
 func (o *Object) JSONs(i int) ([]json.RawMessage, error) {
-	out := []json.RawMessage{}
-	isList, err := o.elements(i, func(raw []byte) error {
-		if raw == nil && o.typ.Fields[i].ElemNonNull {
-			return o.nullElement(i)
-		}
-		out = append(out, json.RawMessage(raw))
-		return nil
-	})
-	if err != nil || !isList {
-		return nil, err
-	}
-	return out, nil
+	return list(o, i, func(raw []byte) (json.RawMessage, error) { return raw, nil })
 }
 
 // RefKey reads the key that a single reference holds; nil for null.
 func (o *Object) RefKey(i int) (*string, error) { return opt(o, i, record.ReadText) }
 
 // RefKeys reads the keys that a list of references holds.
-func (o *Object) RefKeys(i int) ([]string, error) { return list(o, i, record.ReadText) }
+func (o *Object) RefKeys(i int) ([]string, error) { return values(o, i, record.ReadText) }
