@@ -345,6 +345,22 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// A capture that begins beside a transaction has what that leaves.
+func TestBesideATransaction(t *testing.T) {
+	store, s := onSQLite(t), mongotest.NewStreams(t)
+	put := func(state string) { s.Put("a", bson.D{{Key: "state", Value: state}}, true) }
+	put("before")
+	s.Transaction(func() {
+		put("within")
+		mustFollow(t, store, s, capture.Options{}, "")
+		put("after")
+	})
+	mustFollow(t, store, s, capture.Options{}, "")
+	if versions := compare(t, store, s); versions != 2 {
+		t.Errorf("%d versions, want those before and after", versions)
+	}
+}
+
 // What lies deeper is left out, too, whatever an update says of it.
 func TestDropped(t *testing.T) {
 	store, s := onSQLite(t), mongotest.NewStreams(t)

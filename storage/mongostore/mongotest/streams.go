@@ -32,6 +32,7 @@ type Streams struct {
 	cursors map[int64]*int // the next event of each
 	losing  []bool         // see LoseCursors
 	within  bson.D         // of the transaction
+	before  bson.Timestamp // it
 	wants   map[int64]bson.D
 	served  int // events
 }
@@ -138,15 +139,17 @@ func (s *Streams) End(kind string) {
 	s.add(nil, nil, bson.D{{Key: "operationType", Value: kind}})
 }
 
-// Transaction has one time for what a function does.
+// Transaction has one time for what a function does, of which clients see nothing before its end.
 func (s *Streams) Transaction(do func()) {
 	s.mu.Lock()
+	s.before = s.clock
 	s.tick()
 	s.within = bson.D{{Key: "lsid", Value: bson.D{{Key: "id", Value: bson.Binary{Subtype: 4, Data: bytes.Repeat([]byte{7}, 16)}}}}, {Key: "txnNumber", Value: int64(s.clock.I)}}
 	s.mu.Unlock()
 	do()
 	s.mu.Lock()
 	s.within = nil
+	s.wake()
 	s.mu.Unlock()
 }
 
@@ -183,6 +186,20 @@ func (s *Streams) tick() {
 	}
 }
 
+// seen is up to when clients see what is written.
+func (s *Streams) seen() bson.Timestamp {
+	if s.within != nil {
+		return s.before
+	}
+	return s.clock
+}
+
+// wake wakes those that wait for events.
+func (s *Streams) wake() {
+	close(s.grown)
+	s.grown = make(chan struct{})
+}
+
 func (s *Streams) now(id any) bson.D {
 	states := s.states[idOf(id)]
 	if len(states) == 0 {
@@ -201,8 +218,7 @@ func (s *Streams) add(id any, document, e bson.D) {
 	}
 	e = append(e, bson.E{Key: "_id", Value: token(len(s.oplog) + 1)}, bson.E{Key: "clusterTime", Value: s.clock})
 	s.oplog = append(s.oplog, append(e, s.within...))
-	close(s.grown)
-	s.grown = make(chan struct{})
+	s.wake()
 }
 
 // token is the resume token behind so many events.
@@ -270,7 +286,7 @@ func (s *Streams) serve(ctx context.Context, conn net.Conn) {
 		}
 		reply := s.answer(ctx, c)
 		s.mu.Lock()
-		reply = append(reply, bson.E{Key: "operationTime", Value: s.clock}, bson.E{Key: "$clusterTime", Value: bson.D{{Key: "clusterTime", Value: s.clock}}})
+		reply = append(reply, bson.E{Key: "operationTime", Value: s.seen()}, bson.E{Key: "$clusterTime", Value: bson.D{{Key: "clusterTime", Value: s.seen()}}})
 		s.mu.Unlock()
 		if !has(reply, "ok") {
 			reply = append(reply, bson.E{Key: "ok", Value: 1.0})
@@ -320,8 +336,12 @@ func (s *Streams) find(c Command) bson.D {
 	_ = bson.Unmarshal(c.Body.Lookup("filter").Value, &filter)
 	found := bson.A{}
 	for _, states := range s.states {
-		if d := states[len(states)-1].Document; d != nil && matches(d, filter) {
-			found = append(found, d)
+		n := len(states)
+		for n > 0 && states[n-1].At.After(s.seen()) {
+			n--
+		}
+		if n > 0 && states[n-1].Document != nil && matches(states[n-1].Document, filter) {
+			found = append(found, states[n-1].Document)
 		}
 	}
 	slices.SortFunc(found, func(a, b any) int { return compare(member(a.(bson.D), "_id"), member(b.(bson.D), "_id")) })
@@ -329,7 +349,7 @@ func (s *Streams) find(c Command) bson.D {
 		found = found[:limit]
 	}
 	return bson.D{{Key: "cursor", Value: bson.D{
-		{Key: "id", Value: int64(0)}, {Key: "ns", Value: "shop." + c.Collection()}, {Key: "firstBatch", Value: found}, {Key: "atClusterTime", Value: s.clock},
+		{Key: "id", Value: int64(0)}, {Key: "ns", Value: "shop." + c.Collection()}, {Key: "firstBatch", Value: found}, {Key: "atClusterTime", Value: s.seen()},
 	}}}
 }
 
@@ -408,7 +428,11 @@ func (s *Streams) more(ctx context.Context, c Command) bson.D {
 func (s *Streams) batch(id int64, name string, most int) bson.D {
 	next, events := s.cursors[id], bson.A{}
 	for ; *next < len(s.oplog) && len(events) < most; *next++ {
-		if e := s.oplog[*next]; matches(e, s.wants[id]) {
+		e := s.oplog[*next]
+		if member(e, "clusterTime").(bson.Timestamp).After(s.seen()) {
+			break
+		}
+		if matches(e, s.wants[id]) {
 			events = append(events, e)
 		}
 	}
