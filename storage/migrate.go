@@ -339,15 +339,16 @@ func (e *migrating) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 
 // How many documents are read at once where all are: at first, and at most, and bytes of them.
 const (
+	first      = 4
 	few        = 32
 	chunk      = 500
-	chunkBytes = 4 << 20
+	chunkBytes = 1 << 20
 )
 
 // matching calls fn with each document that meets a query's conditions, in no order: all documents are read, whose
 // number --max-read bounds, as the engine's filters and indexes are about what is stored.
 func (e *migrating) matching(ctx context.Context, m *migrated, q *driver.Query, fn func(*driver.Version)) error {
-	asked := &driver.Query{Collection: q.Collection, At: q.At, Limit: few, Filter: m.ofEngine(q.Filter)}
+	asked := &driver.Query{Collection: q.Collection, At: q.At, Limit: first, Filter: m.ofEngine(q.Filter)}
 	for {
 		vs, err := e.Engine.Query(ctx, asked)
 		if err != nil {

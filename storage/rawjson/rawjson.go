@@ -5,12 +5,13 @@
 //   - The text is compact and valid: documents are written in normal form (see
 //     package normal). On other text the functions say that they failed, or find
 //     wrong places; they never panic and always end.
-//   - Nothing is allocated, and what is returned is part of the text given.
+//   - What is found is part of the text given; Set and Put make a new one.
 package rawjson
 
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -333,27 +334,43 @@ func Set(object []byte, names []string, value []byte) []byte {
 			return object
 		}
 	}
-	out := append(make([]byte, 0, len(object)+len(value)+len(names[0])+4), '{')
-	done := false
-	member := func(name string, raw []byte) {
+	return Put(object, Value{names[0], value})
+}
+
+// Value is a member of an object, or, with nil, that there is none.
+type Value struct {
+	Name string
+	Raw  []byte
+}
+
+// Put returns an object with members replaced, added or removed.
+func Put(object []byte, members ...Value) []byte {
+	all, size := make([]Value, 0, 16), len("{}")
+	put := func(m Value) {
+		all, size = append(all, m), size+len(m.Name)+len(m.Raw)+len(`"":,`)
+	}
+	Members(object, func(n []byte, start, end int) bool {
+		m := Value{Name(n), object[start:end]}
+		if i := slices.IndexFunc(members, func(to Value) bool { return to.Name == m.Name }); i >= 0 {
+			m.Raw = members[i].Raw
+		}
+		put(m)
+		return true
+	})
+	for _, m := range members {
+		if !slices.ContainsFunc(all, func(is Value) bool { return is.Name == m.Name }) {
+			put(m)
+		}
+	}
+	out := append(make([]byte, 0, size), '{')
+	for _, m := range all {
+		if m.Raw == nil {
+			continue
+		}
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		out = append(append(AppendString(out, name), ':'), raw...)
-	}
-	Members(object, func(n []byte, start, end int) bool {
-		name := Name(n)
-		switch {
-		case name != names[0]:
-			member(name, object[start:end])
-		case value != nil:
-			member(name, value)
-		}
-		done = done || name == names[0]
-		return true
-	})
-	if !done && value != nil {
-		member(names[0], value)
+		out = append(append(AppendString(out, m.Name), ':'), m.Raw...)
 	}
 	return append(out, '}')
 }

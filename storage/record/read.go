@@ -346,24 +346,46 @@ func (o *ObjectType) Today(raw []byte) []byte {
 	if len(raw) == 0 || raw[0] != '{' {
 		return raw
 	}
+	var changed []rawjson.Value // at once: a document may be large
+	find := func(name string) []byte {
+		for _, m := range changed {
+			if m.Name == name {
+				return m.Raw
+			}
+		}
+		return rawjson.Find(raw, []string{name})
+	}
+	set := func(name string, value []byte) {
+		for i := range changed {
+			if changed[i].Name == name {
+				changed[i].Raw = value
+				return
+			}
+		}
+		changed = append(changed, rawjson.Value{Name: name, Raw: value})
+	}
 	for _, i := range o.was {
 		f := &o.Fields[i]
+		was := find(f.Stored)
+		is := was
 		for _, name := range f.Was.Members {
-			was, to := rawjson.Find(raw, []string{name}), []string{f.Stored, name}
-			if was == nil {
+			member := find(name)
+			if member == nil {
 				continue
 			}
-			if !rawjson.IsNull(was) && rawjson.Find(raw, to) == nil {
-				raw = rawjson.Set(raw, to, was)
+			if !rawjson.IsNull(member) && rawjson.Find(is, []string{name}) == nil {
+				is = rawjson.Set(is, []string{name}, member)
 			}
-			raw = rawjson.Set(raw, []string{name}, nil)
+			set(name, nil)
 		}
-		was := rawjson.Find(raw, []string{f.Stored})
-		if is := f.today(was); !bytes.Equal(is, was) {
-			raw = rawjson.Set(raw, []string{f.Stored}, is)
+		if is = f.today(is); !bytes.Equal(is, was) {
+			set(f.Stored, is)
 		}
 	}
-	return raw
+	if changed == nil {
+		return raw
+	}
+	return rawjson.Put(raw, changed...)
 }
 
 func (f *Field) today(raw []byte) []byte {

@@ -1,0 +1,37 @@
+package record
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// A document of which many members have another form is made anew once, not for each of them: it may
+// be large.
+func TestTodayIsMadeOnce(t *testing.T) {
+	const members, size = 20, 50 << 10
+	typ := &Type{Name: "T", Collection: "t"}
+	var was, is []string
+	for i := range members {
+		f := Field{Name: fmt.Sprintf("f%d", i), Kind: KindString, List: true}
+		f.Was.Single = true
+		typ.Fields = append(typ.Fields, f)
+		text := `"` + strings.Repeat("x", size) + `"`
+		was, is = append(was, fmt.Sprintf(`"f%d":%s`, i, text)), append(is, fmt.Sprintf(`"f%d":[%s]`, i, text))
+	}
+	if err := Prepare([]*Type{typ}); err != nil {
+		t.Fatal(err)
+	}
+	raw := []byte("{" + strings.Join(was, ",") + "}")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := typ.Object.Today(raw)
+	runtime.ReadMemStats(&after)
+	if want := "{" + strings.Join(is, ",") + "}"; string(got) != want {
+		t.Errorf("%d bytes, want %d", len(got), len(want))
+	}
+	if made := after.TotalAlloc - before.TotalAlloc; made > 4*uint64(len(raw)) {
+		t.Errorf("%d bytes were allocated for a document of %d", made, len(raw))
+	}
+}
