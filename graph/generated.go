@@ -7825,7 +7825,7 @@ func (ec *executionContext) _DocumentDiff_jsonPatch(ctx context.Context, field g
 			return ec.fieldContext_DocumentDiff_jsonPatch(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.JSONPatch, nil
+			return obj.JSONPatch(), nil
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v json.RawMessage) graphql.Marshaler {
@@ -7836,7 +7836,7 @@ func (ec *executionContext) _DocumentDiff_jsonPatch(ctx context.Context, field g
 	)
 }
 func (ec *executionContext) fieldContext_DocumentDiff_jsonPatch(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("DocumentDiff", field, false, false, errors.New("field of type JSON does not have child fields"))
+	return graphql.NewScalarFieldContext("DocumentDiff", field, true, false, errors.New("field of type JSON does not have child fields"))
 }
 
 func (ec *executionContext) _DocumentVersionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *storage.VersionConnection[storage.AnyDocument]) (ret graphql.Marshaler) {

@@ -105,23 +105,36 @@ func (d *difference) part() effect {
 // effects are the changes of one version, as far as they have to do with differences.
 // Looking one up takes the same time however many there are.
 type effects struct {
-	v           *driver.Version // nil: it made no visible change
-	whole, part map[effect]*int // how many changes did this and explain nothing yet
-	at, above   map[string]*bool
+	v           *driver.Version   // nil: it made no visible change
+	whole, part map[effect]*int   // how many changes did this and explain nothing yet
+	counts      []int             // which those are
+	places      map[string]*place // patterns, and those above them
+	found       []place           // which those are
 	pattern     []byte
 }
+
+// place says whether something was changed at a pattern, and below it.
+type place struct{ at, below bool }
 
 // effect is what a change did at a pattern: it removed the old value, set the new
 // one, or did both. Each of these is a part of it.
 type effect struct{ pattern, old, now string }
 
-// newEffects makes room for what has to do with some differences.
+// newEffects makes room for what has to do with some differences. Their number may be large: what
+// is made is made at once.
 func newEffects(open []*difference) *effects {
-	made := &effects{whole: map[effect]*int{}, part: map[effect]*int{}, at: map[string]*bool{}, above: map[string]*bool{}}
+	places := 0
 	for _, d := range open {
-		made.whole[d.effect], made.part[d.part()] = new(int), new(int)
-		for p := d.pattern; p != "" && made.at[p] == nil; p = parentOf(p) {
-			made.at[p], made.above[p] = new(bool), new(bool)
+		places += strings.Count(d.pattern, "/")
+	}
+	made := &effects{
+		whole: make(map[effect]*int, len(open)), part: make(map[effect]*int, len(open)), counts: make([]int, 2*len(open)),
+		places: make(map[string]*place, places), found: make([]place, places),
+	}
+	for i, d := range open {
+		made.whole[d.effect], made.part[d.part()] = &made.counts[2*i], &made.counts[2*i+1]
+		for p := d.pattern; p != "" && made.places[p] == nil; p = parentOf(p) {
+			made.places[p] = &made.found[len(made.places)]
 		}
 	}
 	return made
@@ -129,16 +142,8 @@ func newEffects(open []*difference) *effects {
 
 // of looks at the changes of a version.
 func (made *effects) of(v *driver.Version, changes iter.Seq[record.Change]) {
-	for _, counts := range []map[effect]*int{made.whole, made.part} {
-		for _, n := range counts {
-			*n = 0
-		}
-	}
-	for _, found := range []map[string]*bool{made.at, made.above} {
-		for _, b := range found {
-			*b = false
-		}
-	}
+	clear(made.counts)
+	clear(made.found)
 	made.v = nil
 	for c := range changes {
 		made.v = v
@@ -148,12 +153,12 @@ func (made *effects) of(v *driver.Version, changes iter.Seq[record.Change]) {
 		add(made.whole[effect{string(p), string(c.Old), string(c.New)}], 1)
 		add(made.part[effect{pattern: string(p), old: string(c.Old)}], 1)
 		add(made.part[effect{pattern: string(p), now: string(c.New)}], 1)
-		if found := made.at[string(p)]; found != nil {
-			*found = true
+		if found := made.places[string(p)]; found != nil {
+			found.at = true
 		}
 		for p = p[:bytes.LastIndexByte(p, '/')]; len(p) > 0; p = p[:bytes.LastIndexByte(p, '/')] {
-			if found := made.above[string(p)]; found != nil {
-				*found = true
+			if found := made.places[string(p)]; found != nil {
+				found.below = true
 			}
 		}
 	}
@@ -199,14 +204,14 @@ func (made *effects) explain(open []*difference) (left []*difference) {
 }
 
 func (made *effects) like(pattern string) likeness {
-	if *made.at[pattern] {
+	switch found := made.places[pattern]; {
+	case found.at:
 		return alike
-	}
-	if *made.above[pattern] {
+	case found.below:
 		return near
 	}
 	for up := parentOf(pattern); up != ""; up = parentOf(up) {
-		if *made.at[up] {
+		if made.places[up].at {
 			return near
 		}
 	}

@@ -101,10 +101,12 @@ type DocumentDiff struct {
 	// Before and After are the states in GraphQL names; JSON null where the
 	// document did not exist, or was deleted.
 	Before, After json.RawMessage
-	// JSONPatch leads from Before to After (RFC 6902).
-	JSONPatch json.RawMessage
-	changes   func() ([]*FieldChange, error)
+	changes       func() ([]*FieldChange, error)
+	patch         func() json.RawMessage
 }
+
+// JSONPatch leads from Before to After (RFC 6902).
+func (d *DocumentDiff) JSONPatch() json.RawMessage { return d.patch() }
 
 // Changes are the differences, each with the version that made it: see
 // Store.attribute. In a diff that leads back in time the values are those before
@@ -129,15 +131,15 @@ func (s *Store) fieldChange(t *record.Type, c record.Change, v *driver.Version, 
 }
 
 // listChanges lists the visible changes between two states of a document, which carry the
-// version v; the list is never nil. They count as details, and are refused while they are
-// listed where that are too many.
+// version v; the list is never nil. They count as details, each four steps of a path as one more, and
+// are refused while they are listed where that are too many.
 func (s *Store) listChanges(ctx context.Context, t *record.Type, before, after, v *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
 	if err := s.detail(ctx, 0); err != nil { // nor is a list begun for one too many
 		return nil, err
 	}
 	out := []*FieldChange{}
 	for c := range t.Object.Changes(dataOf(before), dataOf(after)) {
-		if err := s.detail(ctx, 1); err != nil {
+		if err := s.detail(ctx, 1+strings.Count(c.Path, "/")/4); err != nil {
 			return nil, err
 		}
 		out = append(out, s.fieldChange(t, c, v, seen))
@@ -171,7 +173,7 @@ func storedNames(t *record.Type, arg string, names []string) ([]string, error) {
 
 // jsonPatch writes changes as a JSON Patch (RFC 6902). A document that does not
 // exist is null: it becomes an empty object first, or null at last.
-func jsonPatch(changes []*FieldChange, fromNothing, toNothing bool) []byte {
+func jsonPatch(changes []*FieldChange, fromNothing, toNothing bool) json.RawMessage {
 	out := []byte{'['}
 	op := func(name, path string, value []byte) {
 		if len(out) > 1 {

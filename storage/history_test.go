@@ -391,11 +391,11 @@ func TestDiff(t *testing.T) {
 			if string(got.Before) == "null" || string(got.After) == "null" {
 				// The library patches objects only: begin behind the step that makes one, end before the one that removes it.
 				var ops []map[string]any
-				if err := json.Unmarshal(got.JSONPatch, &ops); err != nil {
+				if err := json.Unmarshal(got.JSONPatch(), &ops); err != nil {
 					t.Fatal(err)
 				}
 				if from != to && ops[0]["path"] != "" && ops[len(ops)-1]["path"] != "" {
-					t.Errorf("%d to %d does not make or remove the document: %s", from, to, got.JSONPatch)
+					t.Errorf("%d to %d does not make or remove the document: %s", from, to, got.JSONPatch())
 				}
 				continue
 			}
@@ -430,16 +430,16 @@ func TestDiff(t *testing.T) {
 
 func checkPatch(t *testing.T, d *storage.DocumentDiff) {
 	t.Helper()
-	p, err := jsonpatch.DecodePatch(d.JSONPatch)
+	p, err := jsonpatch.DecodePatch(d.JSONPatch())
 	if err != nil {
 		t.Fatal(err)
 	}
 	out, err := p.Apply(d.Before)
 	if err != nil {
-		t.Fatalf("%s does not apply to %s: %v", d.JSONPatch, d.Before, err)
+		t.Fatalf("%s does not apply to %s: %v", d.JSONPatch(), d.Before, err)
 	}
 	if out, err = normal.Object(out); err != nil || !normal.Equal(out, d.After) {
-		t.Fatalf("%s makes %s of %s, not %s", d.JSONPatch, out, d.Before, d.After)
+		t.Fatalf("%s makes %s of %s, not %s", d.JSONPatch(), out, d.Before, d.After)
 	}
 }
 
