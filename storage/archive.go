@@ -125,11 +125,7 @@ func (a *Archive) note(ctx context.Context) (err error) {
 // ReadPlace reads how far a source was followed, by the key under which NotePlace has noted it. It
 // returns the version to be given to NotePlace; nil: there is none.
 func (s *Store) ReadPlace(ctx context.Context, key string, into any) (*driver.Version, error) {
-	vs, err := s.all.Get(ctx, ArchiveCollection, []driver.Ref{{Key: key, At: latest}}, nil)
-	if err != nil || !live(vs[0]) {
-		return nil, err
-	}
-	return vs[0], json.Unmarshal(vs[0].Data, into)
+	return readOwn(ctx, s.all, ArchiveCollection, key, into)
 }
 
 // NotePlace notes it, in place of the version before.
@@ -280,6 +276,15 @@ func (a *Archive) Verify(ctx context.Context) (differences []string, err error) 
 		roots[i].Collections = slices.DeleteFunc(roots[i].Collections, func(c checkpoint.CollectionRoot) bool { return !IsArchived(c.Name) })
 	}
 	return roots[0].Compare(roots[1]), nil
+}
+
+// readOwn reads the value that a document of a collection of asof's own holds. It returns the version; nil: there is none.
+func readOwn(ctx context.Context, engine driver.Engine, collection, key string, into any) (*driver.Version, error) {
+	vs, err := engine.Get(ctx, collection, []driver.Ref{{Key: key, At: latest}}, nil)
+	if err != nil || !live(vs[0]) {
+		return nil, err
+	}
+	return vs[0], json.Unmarshal(vs[0].Data, into)
 }
 
 // noteOwn stores a value as a document of a collection of asof's own, in place of the version

@@ -33,10 +33,8 @@ func (s *Store) attribute(ctx context.Context, t *record.Type, older, newer *dri
 		}
 		return nil
 	}
-	q := &driver.LogQuery{
-		Collections: []string{t.Collection}, Keys: []string{newer.Key},
-		FromNumber: first + 1, ToNumber: newer.Number + 1, Backward: true,
-	}
+	q := logOf(t, newer.Key, first+1, newer.Number)
+	q.Backward = true
 	open := make([]*difference, len(changes))
 	for i, c := range changes {
 		open[i] = newDifference(c, back)

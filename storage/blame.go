@@ -43,10 +43,8 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	if err != nil {
 		return nil, err
 	}
-	q := &driver.LogQuery{
-		Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}, Hints: driver.Hints{Changed: stored},
-		ToNumber: state.Number + 1, Backward: true,
-	}
+	q := logOf(d.t, d.v.Key, 0, state.Number)
+	q.Hints.Changed, q.Backward = stored, true
 	var last *driver.Version
 	if b.open > 0 {
 		for e, err := range s.entries(ctx, q, true) {

@@ -144,10 +144,8 @@ func conflictMessage(t *record.Type, key string, expected int, cur *driver.Versi
 // changesSince lists the changes after the base, up to the current version,
 // oldest first; of more than maxSince, or in more than maxSinceBytes, the newest.
 func (s *Store) changesSince(ctx context.Context, t *record.Type, base, cur *driver.Version, seen driver.Instant) ([]*FieldChange, error) {
-	q := &driver.LogQuery{
-		Collections: []string{t.Collection}, Keys: []string{cur.Key},
-		FromNumber: base.Number + 1, ToNumber: cur.Number + 1, Backward: true,
-	}
+	q := logOf(t, cur.Key, base.Number+1, cur.Number)
+	q.Backward = true
 	if err := s.detail(ctx, 0); err != nil {
 		return nil, err
 	}
@@ -226,10 +224,7 @@ func (o *overlap) since(ctx context.Context) error {
 }
 
 func (o *overlap) log() *driver.LogQuery {
-	return &driver.LogQuery{
-		Collections: []string{o.t.Collection}, Keys: []string{o.cur.Key},
-		FromNumber: o.base.Number + 1, ToNumber: o.cur.Number + 1,
-	}
+	return logOf(o.t, o.cur.Key, o.base.Number+1, o.cur.Number)
 }
 
 // paths returns the paths of the patch that were changed since the base, and

@@ -229,16 +229,13 @@ func groupOf(t *record.Type, v *driver.Version) *string {
 // draftsShown is the condition on drafts that the actor of the context may read at an
 // instant: their own and shared ones that have not expired.
 func draftsShown(ctx context.Context, t *record.Type, at driver.Instant) driver.Filter {
-	field := func(i int) driver.Field {
-		f := &t.Drafts.Object.Fields[i]
-		return driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
-	}
+	fields := t.Drafts.Object.Fields
 	return driver.And{
 		driver.Or{
-			driver.Compare{Field: field(record.DraftAuthor), Op: driver.Eq, Value: actorOf(ctx).ID},
-			driver.Compare{Field: field(record.DraftShared), Op: driver.Eq, Value: true},
+			driver.Compare{Field: fields[record.DraftAuthor].Driver(), Op: driver.Eq, Value: actorOf(ctx).ID},
+			driver.Compare{Field: fields[record.DraftShared].Driver(), Op: driver.Eq, Value: true},
 		},
-		driver.Not{Filter: driver.Compare{Field: field(record.DraftExpires), Op: driver.Le, Value: at}},
+		driver.Not{Filter: driver.Compare{Field: fields[record.DraftExpires].Driver(), Op: driver.Le, Value: at}},
 	}
 }
 

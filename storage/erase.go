@@ -192,11 +192,7 @@ func (e *erasure) paths(t *record.Type, actor *Actor, paths []string) error {
 	}
 	for i, path := range paths {
 		arg := "input.paths[" + strconv.Itoa(i) + "]"
-		names, ok := diff.Split(path)
-		if !ok || len(names) == 0 {
-			return fault.BadInput("%s: %s is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", arg, fault.QuoteShort(path))
-		}
-		stored, f, err := storedPath(t, arg, path, names)
+		names, stored, f, err := storedPath(t, arg, path)
 		if err != nil {
 			return err
 		}

@@ -29,8 +29,6 @@ func fromDriver(ctx context.Context, err error) error {
 		return &fault.Error{Code: fault.CodeUnavailable, Message: "the store cannot be reached at the moment; try again", Cause: err}
 	case code == driver.CodeInvalid:
 		return &fault.Error{Code: fault.CodeBadUserInput, Message: err.Error(), Cause: err}
-	case code == driver.CodeNotFound:
-		return &fault.Error{Code: fault.CodeNotFound, Message: err.Error(), Cause: err}
 	default:
 		return &fault.Error{Code: fault.CodeInternal, Message: "internal error", Cause: err}
 	}

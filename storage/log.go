@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/asof/asof/storage/driver"
+	"github.com/asof/asof/storage/record"
 )
 
 // moreVersions is how many times as many versions are asked for where those before
@@ -45,6 +46,11 @@ func (s *Store) readLog(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driv
 			asked.After, asked.Limit = &after, moreVersions*asked.Limit
 		}
 	}
+}
+
+// logOf is the log of a document between two numbers, both included.
+func logOf(t *record.Type, key string, first, last int64) *driver.LogQuery {
+	return &driver.LogQuery{Collections: []string{t.Collection}, Keys: []string{key}, FromNumber: first, ToNumber: last + 1}
 }
 
 // entry is a version of a log with the one before it, nil for a document's first.

@@ -151,13 +151,7 @@ func InstantOf(ctx context.Context) (driver.Instant, bool) {
 }
 
 // newID returns a UUID of version 7 (RFC 9562): unique, and in order of time.
-func newID() string {
-	id, err := uuid.NewV7()
-	if err != nil { // no randomness to be had: crypto/rand aborts the program first
-		return uuid.NewString()
-	}
-	return id.String()
-}
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // settled checks an instant that a user named and waits until reads at it are
 // repeatable.

@@ -493,7 +493,7 @@ func (s *Store) order(t *record.Type, orderBy []*OrderInput) ([]driver.Order, er
 			if f == nil || !f.Sortable() {
 				return nil, fault.BadInput("orderBy[%d]: %s cannot be sorted by %s%s", i, t.Plural, fault.QuoteShort(o.Field), similarOrder(t, o.Field))
 			}
-			order.Field = driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
+			order.Field = f.Driver()
 		}
 		same := func(o driver.Order) bool {
 			return o.Field.Meta == order.Field.Meta && slices.Equal(o.Field.Path, order.Field.Path)

@@ -111,11 +111,7 @@ func restorePaths(t *record.Type, now, then []byte, paths []string) ([]byte, err
 	}
 	for i, path := range paths {
 		arg := "input.paths[" + strconv.Itoa(i) + "]"
-		names, ok := diff.Split(path)
-		if !ok || len(names) == 0 {
-			return nil, fault.BadInput("%s: %s is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", arg, fault.QuoteShort(path))
-		}
-		stored, f, err := storedPath(t, arg, path, names)
+		names, stored, f, err := storedPath(t, arg, path)
 		if err != nil {
 			return nil, err
 		}
@@ -134,12 +130,14 @@ func restorePaths(t *record.Type, now, then []byte, paths []string) ([]byte, err
 	return now, nil
 }
 
-// storedPath translates a path of GraphQL names. The field is that of its last
+// storedPath translates a JSON Pointer of GraphQL names. The field is that of its last
 // name, nil below a JSON value.
-func storedPath(t *record.Type, arg, path string, names []string) ([]string, *record.Field, error) {
+func storedPath(t *record.Type, arg, path string) (names, stored []string, f *record.Field, err error) {
+	names, ok := diff.Split(path)
+	if !ok || len(names) == 0 {
+		return nil, nil, nil, fault.BadInput("%s: %s is not a JSON Pointer to a field; one looks like /name or /currentRelease/tag", arg, fault.QuoteShort(path))
+	}
 	o := t.Object
-	var f *record.Field
-	stored := make([]string, 0, len(names))
 	for i, name := range names {
 		if o == nil { // inside a JSON value
 			stored = append(stored, name)
@@ -147,7 +145,7 @@ func storedPath(t *record.Type, arg, path string, names []string) ([]string, *re
 			continue
 		}
 		if f = o.Field(name); f == nil {
-			return nil, nil, fault.BadInput("%s: %s has no field %s", arg, o.Name, fault.QuoteShort(name))
+			return nil, nil, nil, fault.BadInput("%s: %s has no field %s", arg, o.Name, fault.QuoteShort(name))
 		}
 		stored = append(stored, f.Stored)
 		if i == len(names)-1 {
@@ -155,16 +153,16 @@ func storedPath(t *record.Type, arg, path string, names []string) ([]string, *re
 		}
 		switch {
 		case f.List:
-			return nil, nil, fault.BadInput("%s: %s lies in a list; name the whole list, %s", arg, path, listPath(names[:i+1]))
+			return nil, nil, nil, fault.BadInput("%s: %s lies in a list; name the whole list, %s", arg, path, listPath(names[:i+1]))
 		case f.Kind == record.KindObject:
 			o = f.Object
 		case f.Kind == record.KindJSON:
 			o = nil
 		default:
-			return nil, nil, fault.BadInput("%s: %s has nothing inside", arg, listPath(names[:i+1]))
+			return nil, nil, nil, fault.BadInput("%s: %s has nothing inside", arg, listPath(names[:i+1]))
 		}
 	}
-	return stored, f, nil
+	return names, stored, f, nil
 }
 
 // containers checks what a path leads through, in both states. Inside JSON

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,10 +50,7 @@ type retention struct {
 }
 
 func (s *Store) retention(ctx context.Context, t *record.Type) (r retention, err error) {
-	vs, err := s.all.Get(ctx, RetentionCollection, []driver.Ref{{Key: t.Collection, At: latest}}, nil)
-	if err == nil && live(vs[0]) {
-		r.stored, err = vs[0], json.Unmarshal(vs[0].Data, &r)
-	}
+	r.stored, err = readOwn(ctx, s.all, RetentionCollection, t.Collection, &r)
 	return r, fromDriver(ctx, err)
 }
 
@@ -100,8 +96,13 @@ func (s *Store) beyond(ctx context.Context, t *record.Type, at driver.Instant) e
 	if err != nil || at >= horizon {
 		return err
 	}
-	e := fault.Errorf(fault.CodeHistoryPruned, "%s as of %s are not all there any more: the past of %s is complete from %s on", t.Plural, at, t.Name, horizon)
-	e.Earliest = horizon
+	return historyPruned(horizon, "%s as of %s are not all there any more: the past of %s is complete from %s on", t.Plural, at, t.Name, horizon)
+}
+
+// historyPruned is the error of asking for what is not there any more, of a past that is complete from an instant on.
+func historyPruned(earliest driver.Instant, format string, args ...any) error {
+	e := fault.Errorf(fault.CodeHistoryPruned, format, args...)
+	e.Earliest = earliest
 	return e
 }
 
@@ -111,9 +112,7 @@ func (s *Store) pruned(ctx context.Context, t *record.Type, v *driver.Version) e
 	if err != nil {
 		return err
 	}
-	e := fault.Errorf(fault.CodeHistoryPruned, "version %d of %s %q, of %s, was pruned: the document's past is complete from %s on", v.Number, t.Name, v.Key, v.RecordedAt, earliest)
-	e.Earliest = earliest
-	return e
+	return historyPruned(earliest, "version %d of %s %q, of %s, was pruned: the document's past is complete from %s on", v.Number, t.Name, v.Key, v.RecordedAt, earliest)
 }
 
 // PrunedError is the error of reading a document where of its version only number and time are
@@ -182,9 +181,7 @@ func (s *Store) complete(ctx context.Context, t *record.Type, key string, begins
 	if err != nil || begins >= earliest {
 		return err
 	}
-	e := fault.Errorf(fault.CodeHistoryPruned, "of the history of %s, what is before %s was pruned", of, earliest)
-	e.Earliest = earliest
-	return e
+	return historyPruned(earliest, "of the history of %s, what is before %s was pruned", of, earliest)
 }
 
 // Earliest is the least instant from which on the document's past is complete.
@@ -431,9 +428,6 @@ func (s *Store) note(ctx context.Context, t *record.Type, r *retention) error {
 func (s *Store) raiseHorizons(ctx context.Context, horizons map[string]driver.Instant) error {
 	for collection, to := range horizons {
 		t := s.byCollection[collection]
-		if t == nil {
-			continue
-		}
 		r, err := s.retention(ctx, t)
 		if err == nil && r.Horizon < to {
 			r.Horizon = to

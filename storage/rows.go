@@ -130,7 +130,7 @@ func (p *protected) comparison(a *Actor, c rule.Compare) driver.Filter {
 		return driver.Or{}
 	}
 	f := p.t.Object.Field(of.Field)
-	field := driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
+	field := f.Driver()
 	switch {
 	case with.Claim == "" && with.Literal == nil:
 		null, _ := condition.IsNull(f, field, true, "")

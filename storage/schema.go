@@ -77,14 +77,11 @@ func (s *Store) UseSchema(ctx context.Context, sdl string, note bool) error {
 
 // noteSchema notes something, unless it is noted already.
 func (s *Store) noteSchema(ctx context.Context, key string, note schemaNote) error {
-	vs, err := s.all.Get(ctx, SchemaCollection, []driver.Ref{{Key: key, At: latest}}, nil)
-	if err != nil {
-		return err
+	var is schemaNote
+	v, err := readOwn(ctx, s.all, SchemaCollection, key, &is)
+	if err == nil && is != note {
+		_, err = s.noteOwn(ctx, SchemaCollection, key, v, note)
 	}
-	if is, err := readSchemaNote(vs[0]); err != nil || is == note {
-		return err
-	}
-	_, err = s.noteOwn(ctx, SchemaCollection, key, vs[0], note)
 	return err
 }
 
@@ -97,11 +94,8 @@ func readSchemaNote(v *driver.Version) (note schemaNote, err error) {
 
 // isCurrent reports whether no server has opened the store with another schema since.
 func (s *schema) isCurrent(ctx context.Context, engine driver.Engine) (bool, error) {
-	vs, err := engine.Get(ctx, SchemaCollection, []driver.Ref{{Key: currentSchema, At: latest}}, nil)
-	if err != nil {
-		return false, err
-	}
-	note, err := readSchemaNote(vs[0])
+	var note schemaNote
+	_, err := readOwn(ctx, engine, SchemaCollection, currentSchema, &note)
 	return note.Schema == schemaKey(s.number), err
 }
 
@@ -153,9 +147,9 @@ func (s *Store) Rewrite(ctx context.Context, t *record.Type) (written int, err e
 // noteRewritten notes a new version even where there is one of that schema, as its time tells.
 func (s *Store) noteRewritten(ctx context.Context, t *record.Type, loaded driver.Instant) error {
 	key := rewrittenType + t.Collection
-	vs, err := s.all.Get(ctx, SchemaCollection, []driver.Ref{{Key: key, At: latest}}, nil)
+	v, err := readOwn(ctx, s.all, SchemaCollection, key, new(schemaNote))
 	if err == nil {
-		_, err = s.noteOwn(ctx, SchemaCollection, key, vs[0], schemaNote{Schema: schemaKey(s.schema.number), Loaded: loaded})
+		_, err = s.noteOwn(ctx, SchemaCollection, key, v, schemaNote{Schema: schemaKey(s.schema.number), Loaded: loaded})
 	}
 	if isConflict(err) { // another one has noted it
 		return nil

@@ -162,12 +162,6 @@ func (c *Collection[T]) UntagVersion(ctx context.Context, in UntagVersionInput) 
 	}
 }
 
-// tagField is a field of the tags of a type, as a condition looks at it.
-func tagField(t *record.Type, i int) driver.Field {
-	f := &t.Tags.Object.Fields[i]
-	return driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
-}
-
 // tag is the tag that a version of it describes.
 func (s *Store) tag(t *record.Type, v *driver.Version) *VersionTag {
 	return &VersionTag{s.newDocument(t.Tags, v, v.RecordedAt, v.RecordedAt, false)}
@@ -180,7 +174,7 @@ func (s *Store) tags(ctx context.Context, t *record.Type, at driver.Instant, whe
 
 // tagPage returns the tags that a query finds, by their names.
 func (s *Store) tagPage(ctx context.Context, t *record.Type, q *driver.Query) ([]*VersionTag, error) {
-	q.Collection, q.Order = t.Tags.Collection, []driver.Order{{Field: tagField(t, record.TagName)}}
+	q.Collection, q.Order = t.Tags.Collection, []driver.Order{{Field: t.Tags.Object.Fields[record.TagName].Driver()}}
 	vs, err := s.all.Query(ctx, q)
 	if err != nil {
 		return nil, fromDriver(ctx, err)
@@ -194,7 +188,7 @@ func (s *Store) tagPage(ctx context.Context, t *record.Type, q *driver.Query) ([
 
 // tagIs is the condition that a field of a tag is a value.
 func tagIs(t *record.Type, field int, value driver.Value) driver.Filter {
-	return driver.Compare{Field: tagField(t, field), Op: driver.Eq, Value: value}
+	return driver.Compare{Field: t.Tags.Object.Fields[field].Driver(), Op: driver.Eq, Value: value}
 }
 
 // ref is the version that the tag is on.
@@ -414,9 +408,7 @@ func (s *Store) keeps(ctx context.Context, t *record.Type, tag, v *driver.Versio
 	if err != nil || pins[driver.Ref{Key: v.Key, Number: v.Number}] {
 		return err
 	}
-	e := fault.Errorf(fault.CodeHistoryPruned, "version %d of %s %q, of %s, is not kept any more, and is about to be pruned", v.Number, t.Name, v.Key, v.RecordedAt)
-	e.Earliest = v.SupersededAt
-	return e
+	return historyPruned(v.SupersededAt, "version %d of %s %q, of %s, is not kept any more, and is about to be pruned", v.Number, t.Name, v.Key, v.RecordedAt)
 }
 
 // pinned are the versions of documents that have tags which were set before an instant, and are
@@ -426,7 +418,7 @@ func (s *Store) pinned(ctx context.Context, t *record.Type, before driver.Instan
 	if err != nil {
 		return nil, fromDriver(ctx, err)
 	}
-	tags, err := s.tags(ctx, t, now, driver.In{Field: tagField(t, record.TagDocument), Values: keys})
+	tags, err := s.tags(ctx, t, now, driver.In{Field: t.Tags.Object.Fields[record.TagDocument].Driver(), Values: keys})
 	pins := map[driver.Ref]bool{}
 	for _, tag := range tags {
 		if tag.TaggedAt() <= before {

@@ -341,6 +341,11 @@ func (f *Field) DriverKind() driver.Kind {
 	}
 }
 
+// Driver is the field of a document, at its top level, as engines know it.
+func (f *Field) Driver() driver.Field {
+	return driver.Field{Path: []string{f.Stored}, Kind: f.DriverKind()}
+}
+
 // Sortable reports whether lists can be sorted by the field.
 func (f *Field) Sortable() bool {
 	return !f.List && f.Kind != KindObject && f.Kind != KindJSON
