@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/mongostore/mongotest"
 )
 
@@ -36,7 +35,7 @@ func newCommandCounter() *commandCounter {
 func (c *commandCounter) answer(command mongotest.Command) mongotest.Answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if command.Hello() || command.Collection() == "asof.meta" && !c.fleet || command.Collection() == storage.RetentionCollection || command.Name == "endSessions" {
+	if command.Hello() || command.Collection() == "asof.meta" && !c.fleet || command.Collection() == "asof_retention" || command.Name == "endSessions" {
 		return mongotest.Pass()
 	}
 	c.sent = append(c.sent, command.Name+" "+command.Collection())

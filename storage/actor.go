@@ -18,11 +18,11 @@ import (
 // actorType is the type of what is known of actors, which no schema has: a document for each
 // ID. So versions hold no names, and a name changes in one place.
 func actorType() *record.Type {
-	return &record.Type{Name: "Actor", Collection: ActorCollection, Fields: []record.Field{{Name: actorName, Kind: record.KindString}}}
+	return &record.Type{Name: "Actor", Collection: actorCollection, Fields: []record.Field{{Name: actorName, Kind: record.KindString}}}
 }
 
-// ActorCollection is where the names of actors are.
-const ActorCollection = "asof_actors"
+// actorCollection is where the names of actors are.
+const actorCollection = "asof_actors"
 
 const (
 	actorName = "name"
@@ -104,7 +104,7 @@ func (s *Store) nameOf(ctx context.Context, op *operation, id string) (knownName
 	for i, id := range ids {
 		refs[i] = driver.Ref{Key: id, At: driver.Forever}
 	}
-	found, err := s.all.Get(ctx, ActorCollection, refs, nil)
+	found, err := s.all.Get(ctx, actorCollection, refs, nil)
 	if err != nil {
 		return knownName{}, err
 	}
@@ -157,7 +157,7 @@ func (s *Store) noteName(ctx context.Context, op *operation, a Actor) {
 // named is what stores the first name of an actor.
 func named(id, name string) *driver.Write {
 	return &driver.Write{
-		ID: newID(), Collection: ActorCollection, Key: id, Op: driver.OpCreate, Author: id, Changed: []string{actorName},
+		ID: newID(), Collection: actorCollection, Key: id, Op: driver.OpCreate, Author: id, Changed: []string{actorName},
 		Data: append(rawjson.AppendString([]byte(`{"`+actorName+`":`), name), '}'),
 	}
 }
@@ -167,7 +167,7 @@ func named(id, name string) *driver.Write {
 // actor whose name is not known.
 func (s *Store) ReplaceName(ctx context.Context, id, name string) error {
 	for {
-		vs, err := s.all.Get(ctx, ActorCollection, []driver.Ref{{Key: id, At: latest}}, nil)
+		vs, err := s.all.Get(ctx, actorCollection, []driver.Ref{{Key: id, At: latest}}, nil)
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (s *Store) ReplaceName(ctx context.Context, id, name string) error {
 			return fault.Errorf(fault.CodeNotFound, "no name of an author with the id %s is known", fault.QuoteShort(id))
 		}
 		w := named(id, name)
-		e := &erasure{Collection: ActorCollection, Key: id, Number: cur.Number + 1, Group: newGroup(cur.RecordedAt), Paths: [][]string{{actorName}}, From: 1, To: cur.Number}
+		e := &erasure{Collection: actorCollection, Key: id, Number: cur.Number + 1, Group: newGroup(cur.RecordedAt), Paths: [][]string{{actorName}}, From: 1, To: cur.Number}
 		w.Op, w.Expected, w.Group, w.Author, w.Changed = driver.OpErase, cur.Number, e.Group, "asof", normal.Changed(cur.Data, w.Data)
 		note, err := s.noteErasure(ctx, nil, e)
 		if err != nil {

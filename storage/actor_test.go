@@ -20,7 +20,7 @@ func TestNameOfAnotherServer(t *testing.T) {
 		if _, err := e.tags.Create(ctx, storage.CreateInput{Key: key, Data: map[string]any{"name": "T"}}); err != nil {
 			t.Fatal(err)
 		}
-		found, err := e.engine.Get(t.Context(), storage.ActorCollection, []driver.Ref{{Key: "ann", At: driver.Forever}}, nil)
+		found, err := e.engine.Get(t.Context(), "asof_actors", []driver.Ref{{Key: "ann", At: driver.Forever}}, nil)
 		if err != nil || found[0] == nil {
 			t.Fatal(found, err)
 		}
@@ -28,7 +28,7 @@ func TestNameOfAnotherServer(t *testing.T) {
 	}
 	write("Ann", "a")
 	_, err := driver.CommitOne(t.Context(), e.engine, &driver.Write{
-		ID: "other", Collection: storage.ActorCollection, Key: "ann", Expected: 1, Op: driver.OpUpdate, Author: "ann", Changed: []string{"name"}, Data: []byte(`{"name":"Anna"}`),
+		ID: "other", Collection: "asof_actors", Key: "ann", Expected: 1, Op: driver.OpUpdate, Author: "ann", Changed: []string{"name"}, Data: []byte(`{"name":"Anna"}`),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -19,14 +19,14 @@ import (
 	"github.com/asof/asof/storage/seal"
 )
 
-// ArchiveCollection is where a store that follows another one, or what other programs write, keeps how
+// archiveCollection is where a store that follows another one, or what other programs write, keeps how
 // far: one document for each source.
-const ArchiveCollection = "asof_archive"
+const archiveCollection = "asof_archive"
 
 const archiveKey = "source"
 
 func archiveType() *record.Type {
-	t := &record.Type{Name: ArchiveCollection, Collection: ArchiveCollection} // a schema may have a type Archive
+	t := &record.Type{Name: archiveCollection, Collection: archiveCollection} // a schema may have a type Archive
 	for _, name := range []string{"last", "hash", "loaded", "captured"} {     // see archived; captured: package capture
 		t.Fields = append(t.Fields, record.Field{Name: name, Kind: record.KindJSON})
 	}
@@ -37,7 +37,7 @@ func archiveType() *record.Type {
 // known of the store itself, which is how far it was pruned, what it is an archive of, and which schemas it
 // was opened with.
 func IsArchived(collection string) bool {
-	return collection != RetentionCollection && collection != ArchiveCollection && collection != SchemaCollection
+	return collection != retentionCollection && collection != archiveCollection && collection != schemaCollection
 }
 
 // archived is how far a source was followed.
@@ -125,13 +125,13 @@ func (a *Archive) note(ctx context.Context) (err error) {
 // ReadPlace reads how far a source was followed, by the key under which NotePlace has noted it. It
 // returns the version to be given to NotePlace; nil: there is none.
 func (s *Store) ReadPlace(ctx context.Context, key string, into any) (*driver.Version, error) {
-	return readOwn(ctx, s.all, ArchiveCollection, key, into)
+	return readOwn(ctx, s.all, archiveCollection, key, into)
 }
 
 // NotePlace notes it, in place of the version before.
 // CodeConflict: another process has noted something meanwhile.
 func (s *Store) NotePlace(ctx context.Context, key string, before *driver.Version, place any) (*driver.Version, error) {
-	return s.noteOwn(ctx, ArchiveCollection, key, before, place)
+	return s.noteOwn(ctx, archiveCollection, key, before, place)
 }
 
 // Reached is the instant up to which the archive has all of its source; 0: it is not known.

@@ -332,7 +332,7 @@ func TestArchiveGoesOn(t *testing.T) {
 		t.Errorf("of another source %d versions were added", added)
 	}
 	var position []byte
-	for v, err := range to.store.Engine().Log(t.Context(), &driver.LogQuery{Collections: []string{storage.ArchiveCollection}}) {
+	for v, err := range to.store.Engine().Log(t.Context(), &driver.LogQuery{Collections: []string{"asof_archive"}}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -272,12 +272,12 @@ func (s *Store) noteErasure(ctx context.Context, before *driver.Version, e *eras
 	if before != nil {
 		key = before.Key
 	}
-	return s.noteOwn(ctx, RetentionCollection, key, before, map[string]*erasure{"erase": e})
+	return s.noteOwn(ctx, retentionCollection, key, before, map[string]*erasure{"erase": e})
 }
 
 // erasures calls fn with what is noted at an instant. It returns the errors of all calls.
 func (s *Store) erasures(ctx context.Context, at driver.Instant, fn func(note *driver.Version, e *erasure) error) error {
-	notes, err := s.all.Query(ctx, &driver.Query{Collection: RetentionCollection, At: at})
+	notes, err := s.all.Query(ctx, &driver.Query{Collection: retentionCollection, At: at})
 	for _, note := range notes {
 		e, failed := erasureOf(note)
 		if e == nil {

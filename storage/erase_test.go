@@ -220,7 +220,7 @@ func TestErasedIsNotTold(t *testing.T) {
 	defer e.store.Notify(func() {})()
 	e.secretHistory()
 	watch := func() (begin any, ids []any, told string) {
-		w := must(e.store.Watch(t.Context(), storage.WatchQuery{Since: &since, Types: []string{"Project"}}))(t)
+		w := must(e.store.Watch(t.Context(), storage.WatchQuery{Since: &since, Collections: []string{"software"}}))(t)
 		begin = w.Place()
 		for more := true; more; {
 			more = must(w.Next(t.Context(), func(event *storage.Event) bool {
@@ -407,7 +407,7 @@ func TestEraseKilled(t *testing.T) {
 			}
 			e.clock.advance(2 * record.Grace)
 		}
-		if notes := must(e.engine.Query(t.Context(), &driver.Query{Collection: storage.RetentionCollection, At: driver.Forever}))(t); len(notes) != 0 {
+		if notes := must(e.engine.Query(t.Context(), &driver.Query{Collection: "asof_retention", At: driver.Forever}))(t); len(notes) != 0 {
 			t.Errorf("%d calls: %d notes are left", calls, len(notes))
 		}
 		var got []driver.Version

@@ -55,7 +55,7 @@ func killed(context.Context, string, *driver.Version) error { return errKilled }
 // notes is how many erasures are noted.
 func (e *env) notes() (n int) {
 	e.t.Helper()
-	for _, v := range must(e.engine.Query(e.t.Context(), &driver.Query{Collection: storage.RetentionCollection, At: driver.Forever}))(e.t) {
+	for _, v := range must(e.engine.Query(e.t.Context(), &driver.Query{Collection: "asof_retention", At: driver.Forever}))(e.t) {
 		if strings.Contains(string(v.Data), `"erase"`) {
 			n++
 		}

@@ -150,10 +150,10 @@ func TestNewRefusesMetadata(t *testing.T) {
 		t.Errorf("a type that contains itself: %v", err)
 	}
 	want := []driver.Collection{
-		{Name: storage.ActorCollection},
-		{Name: storage.ArchiveCollection},
-		{Name: storage.RetentionCollection},
-		{Name: storage.SchemaCollection},
+		{Name: "asof_actors"},
+		{Name: "asof_archive"},
+		{Name: "asof_retention"},
+		{Name: "asof_schemas"},
 		{Name: "a", Indexes: []driver.Index{{Path: []string{"x", "v"}, Kind: driver.KindInt}}},
 		{Name: "a.drafts", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}}},
 		{Name: "a.tags", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}, {Path: []string{"name"}, Kind: driver.KindString}}},

@@ -81,7 +81,7 @@ func TestWatchesOfWhatCannotBeRead(t *testing.T) {
 			gone = why // nobody knows who could read it
 		}
 		want := []string{"a ENTERED", why, "c ENTERED", gone}
-		for name, got := range map[string][]string{"live": live(), "of the past": watch(storage.WatchQuery{Since: &since}, "reader")(), "by keys": watch(storage.WatchQuery{Since: &since, Types: []string{"Project"}, Keys: []string{"a", "b", "c"}}, "reader")()} {
+		for name, got := range map[string][]string{"live": live(), "of the past": watch(storage.WatchQuery{Since: &since}, "reader")(), "by keys": watch(storage.WatchQuery{Since: &since, Collections: []string{"software"}, Keys: []string{"a", "b", "c"}}, "reader")()} {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s, rules: %t:\n%s", name, rules, diff)
 			}

@@ -404,7 +404,7 @@ func TestWatchesNeedPermission(t *testing.T) {
 	if len(firsts) != 2 || len(places) != 2 {
 		t.Errorf("the same event has %d identities, the beginning %d, and is told in two ways", len(firsts), len(places))
 	}
-	for _, err := range e.follow(storage.WithActor(t.Context(), ada), storage.WatchQuery{Types: []string{"Tag"}}) {
+	for _, err := range e.follow(storage.WithActor(t.Context(), ada), storage.WatchQuery{Collections: []string{"tags"}}) {
 		wantError(t, err, fault.CodeForbidden, "the past of Tag")
 	}
 }

@@ -19,12 +19,12 @@ func recent(at, began driver.Instant) bool {
 	return at >= began-driver.Instant((record.Grace/2).Microseconds())
 }
 
-// RetentionCollection is where is kept how far types are pruned, a document for each collection,
+// retentionCollection is where is kept how far types are pruned, a document for each collection,
 // and what is being erased.
-const RetentionCollection = "asof_retention"
+const retentionCollection = "asof_retention"
 
 func retentionType() *record.Type {
-	t := &record.Type{Name: "Retention", Collection: RetentionCollection}
+	t := &record.Type{Name: "Retention", Collection: retentionCollection}
 	for _, name := range []string{"horizon", "byTime", "byNumber", "byTag", "loaded", "keep", "erase"} { // see retention and erasure
 		t.Fields = append(t.Fields, record.Field{Name: name, Kind: record.KindJSON})
 	}
@@ -50,7 +50,7 @@ type retention struct {
 }
 
 func (s *Store) retention(ctx context.Context, t *record.Type) (r retention, err error) {
-	r.stored, err = readOwn(ctx, s.all, RetentionCollection, t.Collection, &r)
+	r.stored, err = readOwn(ctx, s.all, retentionCollection, t.Collection, &r)
 	return r, fromDriver(ctx, err)
 }
 
@@ -414,7 +414,7 @@ func (p *Pruner) prune(ctx context.Context, due map[string][]driver.Ref, now dri
 
 // note stores how far the type is pruned, if nobody else has meanwhile.
 func (s *Store) note(ctx context.Context, t *record.Type, r *retention) error {
-	v, err := s.noteOwn(ctx, RetentionCollection, t.Collection, r.stored, r)
+	v, err := s.noteOwn(ctx, retentionCollection, t.Collection, r.stored, r)
 	if isConflict(err) {
 		return &fault.Error{Code: fault.CodeUnavailable, Message: "another process prunes " + t.Name + " at the same time", Cause: err}
 	}

@@ -264,16 +264,16 @@ func TestWatchOfThePruned(t *testing.T) {
 	if n := pruneAll(t, e, false); n != 5 {
 		t.Fatalf("%d were pruned", n)
 	}
-	for _, types := range [][]string{nil, {"Project"}} {
-		for _, err := range e.follow(t.Context(), storage.WatchQuery{Types: types, Since: &first}) {
+	for _, collections := range [][]string{nil, {"software"}} {
+		for _, err := range e.follow(t.Context(), storage.WatchQuery{Collections: collections, Since: &first}) {
 			var resync *storage.ResyncError
 			if !errors.As(err, &resync) || !resync.Pruned {
-				t.Errorf("of %v: %v", types, err)
+				t.Errorf("of %v: %v", collections, err)
 			}
 			break
 		}
 	}
-	for ev, err := range e.follow(t.Context(), storage.WatchQuery{Types: []string{"Tag"}, Since: &first}) {
+	for ev, err := range e.follow(t.Context(), storage.WatchQuery{Collections: []string{"tags"}, Since: &first}) {
 		if err != nil || !ev.Begins() {
 			t.Errorf("of tags: %v", err)
 		}

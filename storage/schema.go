@@ -17,9 +17,9 @@ import (
 	"github.com/asof/asof/storage/seal"
 )
 
-// SchemaCollection is where the schemas are that documents were written under, which of them is the
+// schemaCollection is where the schemas are that documents were written under, which of them is the
 // current one, and which types were rewritten under it. It is in no export: versions say the number.
-const SchemaCollection = "asof_schemas"
+const schemaCollection = "asof_schemas"
 
 // The keys of its documents. That of a schema is its number, in hexadecimal digits.
 const (
@@ -28,7 +28,7 @@ const (
 )
 
 func schemaType() *record.Type {
-	t := &record.Type{Name: SchemaCollection, Collection: SchemaCollection}
+	t := &record.Type{Name: schemaCollection, Collection: schemaCollection}
 	for _, name := range []string{"sdl", "schema", "loaded"} { // see schemaNote
 		t.Fields = append(t.Fields, record.Field{Name: name, Kind: record.KindJSON})
 	}
@@ -78,9 +78,9 @@ func (s *Store) UseSchema(ctx context.Context, sdl string, note bool) error {
 // noteSchema notes something, unless it is noted already.
 func (s *Store) noteSchema(ctx context.Context, key string, note schemaNote) error {
 	var is schemaNote
-	v, err := readOwn(ctx, s.all, SchemaCollection, key, &is)
+	v, err := readOwn(ctx, s.all, schemaCollection, key, &is)
 	if err == nil && is != note {
-		_, err = s.noteOwn(ctx, SchemaCollection, key, v, note)
+		_, err = s.noteOwn(ctx, schemaCollection, key, v, note)
 	}
 	return err
 }
@@ -95,13 +95,13 @@ func readSchemaNote(v *driver.Version) (note schemaNote, err error) {
 // isCurrent reports whether no server has opened the store with another schema since.
 func (s *schema) isCurrent(ctx context.Context, engine driver.Engine) (bool, error) {
 	var note schemaNote
-	_, err := readOwn(ctx, engine, SchemaCollection, currentSchema, &note)
+	_, err := readOwn(ctx, engine, schemaCollection, currentSchema, &note)
 	return note.Schema == schemaKey(s.number), err
 }
 
 // rewritten reports whether all documents of a type that were current at an instant have today's form.
 func (s *schema) rewritten(ctx context.Context, engine driver.Engine, collection string, at driver.Instant) (bool, error) {
-	vs, err := engine.Get(ctx, SchemaCollection, []driver.Ref{{Key: currentSchema, At: at}, {Key: rewrittenType + collection, At: at}}, nil)
+	vs, err := engine.Get(ctx, schemaCollection, []driver.Ref{{Key: currentSchema, At: at}, {Key: rewrittenType + collection, At: at}}, nil)
 	if err != nil {
 		return false, err
 	}
@@ -147,9 +147,9 @@ func (s *Store) Rewrite(ctx context.Context, t *record.Type) (written int, err e
 // noteRewritten notes a new version even where there is one of that schema, as its time tells.
 func (s *Store) noteRewritten(ctx context.Context, t *record.Type, loaded driver.Instant) error {
 	key := rewrittenType + t.Collection
-	v, err := readOwn(ctx, s.all, SchemaCollection, key, new(schemaNote))
+	v, err := readOwn(ctx, s.all, schemaCollection, key, new(schemaNote))
 	if err == nil {
-		_, err = s.noteOwn(ctx, SchemaCollection, key, v, schemaNote{Schema: schemaKey(s.schema.number), Loaded: loaded})
+		_, err = s.noteOwn(ctx, schemaCollection, key, v, schemaNote{Schema: schemaKey(s.schema.number), Loaded: loaded})
 	}
 	if isConflict(err) { // another one has noted it
 		return nil
@@ -228,7 +228,7 @@ type KnownSchema struct {
 func (s *Store) Schemas(ctx context.Context) ([]KnownSchema, error) {
 	list := []KnownSchema{{}}
 	current := ""
-	for v, err := range s.all.Log(ctx, &driver.LogQuery{Collections: []string{SchemaCollection}}) {
+	for v, err := range s.all.Log(ctx, &driver.LogQuery{Collections: []string{schemaCollection}}) {
 		if err != nil {
 			return nil, fromDriver(ctx, err)
 		}

@@ -191,7 +191,7 @@ func (c *Collection[T]) DocumentChanged(ctx context.Context, key string, since *
 	if why := driver.KeyProblem(key); why != "" {
 		return nil, fault.BadInput("key: %s is no key of a document: it %s", fault.QuoteShort(key), why)
 	}
-	return listen(ctx, c.store, WatchQuery{Types: []string{c.t.Name}, Keys: []string{key}}, since, nil, c.event)
+	return listen(ctx, c.store, WatchQuery{Collections: []string{c.t.Collection}, Keys: []string{key}}, since, nil, c.event)
 }
 
 // DocumentsChanged resolves a subscription to the documents that satisfy a condition.
@@ -200,7 +200,7 @@ func (c *Collection[T]) DocumentsChanged(ctx context.Context, where map[string]a
 	if err != nil {
 		return nil, err
 	}
-	return listen(ctx, c.store, WatchQuery{Types: []string{c.t.Name}}, since, f, c.event)
+	return listen(ctx, c.store, WatchQuery{Collections: []string{c.t.Collection}}, since, f, c.event)
 }
 
 func (c *Collection[T]) event(e *Event) *DocumentEvent[T] { return &DocumentEvent[T]{e, c.wrap} }
@@ -221,9 +221,6 @@ func (s *Store) Changes(ctx context.Context, where *ChangelogWhere, since *Since
 	if none {
 		return nil, fault.BadInput("where: no change can meet these conditions")
 	}
-	q := WatchQuery{Keys: l.log.Keys, Hints: l.log.Hints}
-	for _, name := range l.log.Collections {
-		q.Types = append(q.Types, s.byCollection[name].Name)
-	}
+	q := WatchQuery{Collections: l.log.Collections, Keys: l.log.Keys, Hints: l.log.Hints}
 	return listen(ctx, s, q, since, nil, func(e *Event) *Event { return e })
 }

@@ -17,11 +17,11 @@ import (
 // WatchQuery says what a watch is about and where it begins: behind a position, behind
 // an instant, or, where neither is given, now.
 type WatchQuery struct {
-	Types []string     // by their GraphQL names; empty: all that the schema has
-	Keys  []string     // empty: all; needs exactly one type
-	Hints driver.Hints // conditions on versions, all of which must hold
-	After string       // the position of an event, also of a watch in another process
-	Since *driver.Instant
+	Collections []string     // of types of the schema; empty: all
+	Keys        []string     // empty: all; needs exactly one collection
+	Hints       driver.Hints // conditions on versions, all of which must hold
+	After       string       // the position of an event, also of a watch in another process
+	Since       *driver.Instant
 }
 
 // Event is a version that was committed, as a watch delivers it.
@@ -62,20 +62,26 @@ func (e *ResyncError) Error() string {
 // order of commits; a read at Now shows it already. It is used by one goroutine at a time, and
 // holds nothing that has to be given back.
 type Watch struct {
-	store       *Store
-	collections []string
-	query       WatchQuery
-	as          string // what decides what the watch may tell
-	live        bool   // it has read a round that watches share
-	place       watchPlace
-	began       driver.Instant // what was committed up to it is the past
-	stride      driver.Instant // how much of that it reads next, where it reads alone
+	store  *Store
+	query  WatchQuery // with its collections
+	as     string     // what decides what the watch may tell
+	live   bool       // it has read a round that watches share
+	place  watchPlace
+	began  driver.Instant // what was committed up to it is the past
+	stride driver.Instant // how much of that it reads next, where it reads alone
 }
 
 // Watch begins a watch.
-// Errors: BAD_USER_INPUT for an unknown type, for a position or an instant that is in the future
-// or malformed, and for both; UNAVAILABLE.
+// Errors: BAD_USER_INPUT for a position or an instant that is in the future or malformed, and for both; UNAVAILABLE.
 func (s *Store) Watch(ctx context.Context, q WatchQuery) (*Watch, error) {
+	for _, name := range q.Collections {
+		if view := s.guard.view(ctx, name); view != nil && !view.past {
+			return nil, view.noPast()
+		}
+	}
+	if len(q.Collections) == 0 {
+		q.Collections = s.collections()
+	}
 	w := &Watch{store: s, query: q, as: s.guard.fingerprint(ctx)}
 	err := w.begin(ctx, q)
 	return w, err
@@ -151,22 +157,8 @@ func (p watchPlace) isBefore(e *Event) bool {
 	return p.Compare(e.place.LogPosition) < 0
 }
 
-// begin checks the query and finds the place where the watch begins.
-func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
-	for _, name := range q.Types {
-		t := w.store.byName[name]
-		if t == nil {
-			return fault.BadInput("there is no type %s", fault.QuoteShort(name))
-		}
-		if view := w.store.guard.view(ctx, t.Collection); view != nil && !view.past {
-			return view.noPast()
-		}
-		w.collections = append(w.collections, t.Collection)
-	}
-	if len(q.Types) == 0 {
-		w.collections = w.store.collections()
-	}
-	var err error
+// begin finds the place where the watch begins.
+func (w *Watch) begin(ctx context.Context, q WatchQuery) (err error) {
 	if w.began, err = w.store.engine.Now(ctx); err != nil {
 		return fromDriver(ctx, err)
 	}
@@ -195,7 +187,7 @@ func (w *Watch) begin(ctx context.Context, q WatchQuery) error {
 
 // unbroken returns a *ResyncError where versions that come after an instant were pruned.
 func (w *Watch) unbroken(ctx context.Context, from driver.Instant) error {
-	for _, c := range w.collections {
+	for _, c := range w.query.Collections {
 		t := w.store.byCollection[c]
 		if !w.store.prunes(t) {
 			continue
@@ -264,7 +256,7 @@ func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, er
 	w.stride = max(2*w.stride, firstStride)
 	until, taken := min(now, next, from+w.stride), true
 	q := w.place.log(until)
-	q.Collections, q.Keys, q.Hints = w.collections, w.query.Keys, w.query.Hints
+	q.Collections, q.Keys, q.Hints = w.query.Collections, w.query.Keys, w.query.Hints
 	for v, err := range w.store.readLog(ctx, q) {
 		if v == nil {
 			w.stride /= 4 // it may have been too much for the time that was left
@@ -302,7 +294,7 @@ func (s *Store) watchedUntil(ctx context.Context, from driver.Instant) (driver.I
 
 // selects reports whether a version is one that the watch is about.
 func (w *Watch) selects(v *driver.Version) bool {
-	return slices.Contains(w.collections, v.Collection) && (len(w.query.Keys) == 0 || slices.Contains(w.query.Keys, v.Key)) && w.query.Hints.Hold(v)
+	return slices.Contains(w.query.Collections, v.Collection) && (len(w.query.Keys) == 0 || slices.Contains(w.query.Keys, v.Key)) && w.query.Hints.Hold(v)
 }
 
 // deliver delivers an event, and reports whether it was taken.

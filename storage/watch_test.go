@@ -115,7 +115,7 @@ func TestWatch(t *testing.T) {
 	}
 	// From now, of one type, with what is committed in the loop.
 	var got []string
-	for event, err := range e.follow(t.Context(), storage.WatchQuery{Types: []string{"Project"}}) {
+	for event, err := range e.follow(t.Context(), storage.WatchQuery{Collections: []string{"software"}}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -470,7 +470,6 @@ func TestWatchRefuses(t *testing.T) {
 		return nil
 	}
 	future := e.clock.advance(0) + driver.Instant(time.Hour.Microseconds())
-	wantError(t, first(t.Context(), storage.WatchQuery{Types: []string{"Nothing"}}), fault.CodeBadUserInput, `there is no type "Nothing"`)
 	wantError(t, first(t.Context(), storage.WatchQuery{After: "x"}), fault.CodeBadUserInput, "not the position of an event")
 	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future}), fault.CodeBadUserInput, "in the future")
 	wantError(t, first(t.Context(), storage.WatchQuery{Since: &future, After: "x"}), fault.CodeBadUserInput, "not both")
