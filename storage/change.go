@@ -32,29 +32,32 @@ type FieldChange struct {
 	NewValue json.RawMessage // nil: there is none
 	Erased   bool            // something of the values was erased, and is null in them
 
+	madeBy
 	store *Store
 	typ   *record.Type
-	v     *driver.Version
 	seen  driver.Instant
 }
+
+// madeBy is the version that made something.
+type madeBy struct{ v *driver.Version }
+
+// Version is its number.
+func (b madeBy) Version() int { return int(b.v.Number) }
+
+// ChangedAt is when it was recorded.
+func (b madeBy) ChangedAt() driver.Instant { return b.v.RecordedAt }
+
+// ChangedBy is who wrote it.
+func (b madeBy) ChangedBy() *Actor { return &Actor{ID: b.v.Author} }
+
+// Message is what the writer said about it; nil for nothing.
+func (b madeBy) Message() *string { return optional(b.v.Message) }
 
 // DocumentType is the name of the document's type.
 func (c *FieldChange) DocumentType() string { return c.typ.Name }
 
 // DocumentKey is the document's key.
 func (c *FieldChange) DocumentKey() string { return c.v.Key }
-
-// Version is the number of the version that made the change.
-func (c *FieldChange) Version() int { return int(c.v.Number) }
-
-// ChangedAt is when that version was recorded.
-func (c *FieldChange) ChangedAt() driver.Instant { return c.v.RecordedAt }
-
-// ChangedBy is who wrote it.
-func (c *FieldChange) ChangedBy() *Actor { return &Actor{ID: c.v.Author} }
-
-// Message is what the writer said about it; nil for nothing.
-func (c *FieldChange) Message() *string { return optional(c.v.Message) }
 
 // ChangeGroup is shared by what was written together; nil for none.
 func (c *FieldChange) ChangeGroup() *string { return groupOf(c.typ, c.v) }
@@ -74,25 +77,13 @@ type FieldBlame struct {
 	Field string
 	Value json.RawMessage
 
-	v          *driver.Version
+	madeBy
 	atOrBefore bool
 }
 
 // AtOrBefore says that the value is as old as the version or older: what was before that
 // was pruned.
 func (b *FieldBlame) AtOrBefore() bool { return b.atOrBefore }
-
-// Version is the number of the version that set the value.
-func (b *FieldBlame) Version() int { return int(b.v.Number) }
-
-// ChangedAt is when that version was recorded.
-func (b *FieldBlame) ChangedAt() driver.Instant { return b.v.RecordedAt }
-
-// ChangedBy is who wrote it.
-func (b *FieldBlame) ChangedBy() *Actor { return &Actor{ID: b.v.Author} }
-
-// Message is what the writer said about it; nil for nothing.
-func (b *FieldBlame) Message() *string { return optional(b.v.Message) }
 
 // DocumentDiff is the difference between two states of a document.
 type DocumentDiff struct {
@@ -126,7 +117,7 @@ func (s *Store) fieldChange(t *record.Type, c record.Change, v *driver.Version, 
 	now, more := rawjson.HideErased(c.New)
 	return &FieldChange{
 		Path: c.Path, Field: c.Field.Name, Op: changeOps[c.Op], OldValue: old, NewValue: now, Erased: some || more,
-		store: s, typ: t, v: v, seen: seen,
+		madeBy: madeBy{v}, store: s, typ: t, seen: seen,
 	}
 }
 

@@ -245,24 +245,29 @@ func (s *Store) DocumentChangelog(ctx context.Context, d *Document, fields []str
 	if err != nil {
 		return nil, err
 	}
-	stored, err := storedNames(d.t, "fields", fields)
+	l := &changelog{store: s, seen: d.seen, fields: fields}
+	empty, err := l.ofType(d.t, fields, author, from, to)
 	if err != nil {
 		return nil, err
 	}
-	l := &changelog{store: s, seen: d.seen, fields: fields, log: driver.LogQuery{
-		Collections: []string{d.t.Collection}, Keys: []string{d.v.Key}, Hints: driver.Hints{Changed: stored},
-	}}
+	if empty {
+		return emptyChanges(p), nil
+	}
+	l.log.Keys = []string{d.v.Key}
+	return l.page(ctx, op, argsHash("changelog", d.t.Name, d.v.Key, fields, author, from, to), p)
+}
+
+// ofType applies the conditions of lists of documents of a type; it returns true if nothing can meet them.
+func (l *changelog) ofType(t *record.Type, fields []string, author *string, from, to *driver.Instant) (empty bool, err error) {
+	l.log.Collections = []string{t.Collection}
+	if l.log.Hints.Changed, err = storedNames(t, "fields", fields); err != nil {
+		return false, err
+	}
 	if author != nil {
 		l.log.Hints.Authors = []string{*author}
 	}
-	empty, err := l.between("", from, to)
-	if err != nil {
-		return nil, err
-	}
-	if empty || noneOf(fields) {
-		return emptyChanges(p), nil
-	}
-	return l.page(ctx, op, argsHash("changelog", d.t.Name, d.v.Key, fields, author, from, to), p)
+	empty, err = l.between("", from, to)
+	return empty || noneOf(fields), err
 }
 
 // between bounds the list in time; it returns true if nothing can be in there.
@@ -527,9 +532,7 @@ func (g *ChangeGroup) Versions(ctx context.Context, first *int, after *string, l
 
 // list is the changes of the group's versions.
 func (g *ChangeGroup) list() *changelog {
-	l := &changelog{store: g.store, seen: g.seen, log: driver.LogQuery{From: g.from, To: g.to, Hints: driver.Hints{Groups: []string{g.last.Group}}}}
-	for _, t := range g.store.types {
-		l.log.Collections = append(l.log.Collections, t.Collection)
-	}
-	return l
+	return &changelog{store: g.store, seen: g.seen, log: driver.LogQuery{
+		Collections: g.store.collections(), From: g.from, To: g.to, Hints: driver.Hints{Groups: []string{g.last.Group}},
+	}}
 }

@@ -35,11 +35,29 @@ func Held(stats driver.Stats) (documents, drafts, versions int64) {
 
 // Draft is a draft of a document whose model is T, as one of its saves left it.
 type Draft[T AnyDocument] struct {
+	save
 	c *Collection[T]
+}
+
+func (c *Collection[T]) draft(d *Document) *Draft[T] { return &Draft[T]{save{c.t, d}, c} }
+
+// save is one save of a draft.
+type save struct {
+	t *record.Type
 	d *Document // of the type of drafts
 }
 
-func (c *Collection[T]) draft(d *Document) *Draft[T] { return &Draft[T]{c, d} }
+// Revision is the number of the save, from 1.
+func (s save) Revision() int { return s.d.Version() }
+
+// SavedAt is when it was made.
+func (s save) SavedAt() driver.Instant { return s.d.v.RecordedAt }
+
+// SavedBy is who made it.
+func (s save) SavedBy() *Actor { return &Actor{ID: s.d.v.Author} }
+
+// Content is the document in the names of the GraphQL schema, as far as it is complete.
+func (s save) Content() json.RawMessage { return visibleState(s.t, contentOf(s.t, s.d.v)) }
 
 // ID is the draft's own.
 func (d *Draft[T]) ID() string { return d.d.v.Key }
@@ -49,9 +67,6 @@ func (d *Draft[T]) DocumentKey() (string, error) { return d.d.String(record.Draf
 
 // BaseVersion is the version that the draft was started from; 0: of a new document.
 func (d *Draft[T]) BaseVersion() (int, error) { return d.d.Int(record.DraftBase) }
-
-// Revision counts the draft's saves, from 1.
-func (d *Draft[T]) Revision() int { return d.d.Version() }
 
 // Title says what the draft is about; nil for nothing.
 func (d *Draft[T]) Title() (*string, error) { return d.d.OptString(record.DraftTitle) }
@@ -77,18 +92,9 @@ func (d *Draft[T]) CreatedAt(ctx context.Context) (driver.Instant, error) {
 	return v.RecordedAt, nil
 }
 
-// SavedAt is when it was last saved.
-func (d *Draft[T]) SavedAt() driver.Instant { return d.d.v.RecordedAt }
-
-// SavedBy is who did.
-func (d *Draft[T]) SavedBy() *Actor { return &Actor{ID: d.d.v.Author} }
-
 // Document is the document as the draft has it. A required field that it lacks is an error
 // where it is read.
 func (d *Draft[T]) Document() T { return d.c.Wrap(d.c.store.documentIn(d.c.t, d.d)) }
-
-// Content is the document in the names of the GraphQL schema, as far as it is complete.
-func (d *Draft[T]) Content() json.RawMessage { return visibleState(d.c.t, contentOf(d.c.t, d.d.v)) }
 
 // ChangesFromBase are the differences from the version that the draft was started from.
 func (d *Draft[T]) ChangesFromBase(ctx context.Context) ([]*FieldChange, error) {
@@ -149,8 +155,7 @@ func draftProblems(t *record.Type, base, content *driver.Version) ([]*DraftProbl
 
 // DraftSave is one save of a draft.
 type DraftSave struct {
-	t       *record.Type
-	d       *Document // of the type of drafts
+	save
 	changes func() ([]*FieldChange, error)
 }
 
@@ -159,18 +164,6 @@ type DraftSaveConnection = VersionConnection[*DraftSave]
 
 // DraftSaveEdge is one of them.
 type DraftSaveEdge = VersionEdge[*DraftSave]
-
-// Revision is the number of the save.
-func (d *DraftSave) Revision() int { return d.d.Version() }
-
-// SavedAt is when it was made.
-func (d *DraftSave) SavedAt() driver.Instant { return d.d.v.RecordedAt }
-
-// SavedBy is who made it.
-func (d *DraftSave) SavedBy() *Actor { return &Actor{ID: d.d.v.Author} }
-
-// Content is as Draft.Content.
-func (d *DraftSave) Content() json.RawMessage { return visibleState(d.t, contentOf(d.t, d.d.v)) }
 
 // Changes are the differences from the save before; of the first one, from nothing.
 func (d *DraftSave) Changes() ([]*FieldChange, error) { return d.changes() }
@@ -188,7 +181,7 @@ func (d *Draft[T]) Saves(ctx context.Context, first *int, after *string, last *i
 			now := contentOf(t, pg.entries[i].version)
 			return s.listChanges(ctx, t, contentOf(t, pg.entries[i].before), now, now, doc.seen)
 		}
-		conn.Nodes = append(conn.Nodes, &DraftSave{t, doc, changes})
+		conn.Nodes = append(conn.Nodes, &DraftSave{save{t, doc}, changes})
 		conn.Edges = append(conn.Edges, &DraftSaveEdge{Node: conn.Nodes[i], cursor: func() string { return pg.cursorOf(i) }, changes: changes})
 	}
 	return conn, nil

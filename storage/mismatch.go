@@ -23,11 +23,7 @@ type Mismatch struct {
 // stored, in the order of times: for at most 1,000 values of each version. It keeps
 // nothing, and returns the error of the engine, or of data that is no document.
 func (s *Store) Mismatches(ctx context.Context, report func(Mismatch)) error {
-	q := &driver.LogQuery{}
-	for _, t := range s.types {
-		q.Collections = append(q.Collections, t.Collection)
-	}
-	for v, err := range s.all.Log(ctx, q) {
+	for v, err := range s.all.Log(ctx, &driver.LogQuery{Collections: s.collections()}) {
 		if err != nil {
 			return fromDriver(ctx, err)
 		}

@@ -242,11 +242,7 @@ func (s *Store) Schemas(ctx context.Context) ([]KnownSchema, error) {
 			list = append(list, KnownSchema{Number: v.Key, SDL: note.SDL, Since: v.RecordedAt})
 		}
 	}
-	q := &driver.LogQuery{Fields: []string{}}
-	for _, t := range s.types {
-		q.Collections = append(q.Collections, t.Collection)
-	}
-	for v, err := range s.all.Log(ctx, q) {
+	for v, err := range s.all.Log(ctx, &driver.LogQuery{Collections: s.collections(), Fields: []string{}}) {
 		if err != nil {
 			return nil, fromDriver(ctx, err)
 		}

@@ -122,20 +122,14 @@ func (s *Store) versionLists(ctx context.Context, t *record.Type, args *Versions
 	if err != nil {
 		return nil, err
 	}
-	c := &changelog{log: driver.LogQuery{Collections: []string{t.Collection}}}
-	if c.log.Hints.Changed, err = storedNames(t, "fields", args.Fields); err != nil {
-		return nil, err
-	}
-	if args.Author != nil {
-		c.log.Hints.Authors = []string{*args.Author}
-	}
-	empty, err := c.between("", args.From, args.To)
+	c := &changelog{}
+	empty, err := c.ofType(t, args.Fields, args.Author, args.From, args.To)
 	if err != nil {
 		return nil, err
 	}
 	prunes := s.prunes(t)
 	w := s.guard.view(ctx, t.Collection)
-	return &versionLists{store: s, op: op, t: t, args: args, p: p, log: c.log, empty: empty || noneOf(args.Fields), prunes: prunes, gaps: w != nil && w.rows != nil || prunes}, nil
+	return &versionLists{store: s, op: op, t: t, args: args, p: p, log: c.log, empty: empty, prunes: prunes, gaps: w != nil && w.rows != nil || prunes}, nil
 }
 
 // page returns the page of a document's versions, which is filled when all are

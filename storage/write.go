@@ -454,12 +454,6 @@ func (s *Store) shows(ctx context.Context, op *operation, at driver.Instant) err
 	return nil
 }
 
-// current returns a document's last version, which may be a tombstone; nil for
-// none.
-func (s *Store) current(ctx context.Context, t *record.Type, key string) (*driver.Version, error) {
-	return s.getOne(ctx, t, driver.Ref{Key: key, At: latest})
-}
-
 // base returns what a mutation is made from: the last version, and asked is true; or,
 // where ask is false, nothing for a new document, and the expected version where the
 // engine remembers it.
@@ -474,7 +468,7 @@ func (s *Store) base(ctx context.Context, m *mutation, ask bool) (v *driver.Vers
 			return v, false, fromDriver(ctx, err)
 		}
 	}
-	v, err = s.current(ctx, m.t, m.key)
+	v, err = s.getOne(ctx, m.t, driver.Ref{Key: m.key, At: latest})
 	if m.blind && isUnreadable(err) {
 		if w := s.guard.view(ctx, m.t.Collection); w == nil || w.rows == nil {
 			vs, err := s.all.Get(ctx, m.t.Collection, []driver.Ref{{Key: m.key, At: latest}}, nil)
