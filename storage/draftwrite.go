@@ -217,7 +217,7 @@ func (c *Collection[T]) DiscardDraft(ctx context.Context, in DiscardDraftInput) 
 		if d == nil {
 			return nil, noDraft(c.t, in.Draft)
 		}
-		outs, err := s.mutate(ctx, op, op.group(), s.draftEnd(c.t, d.v))
+		outs, err := s.mutate(ctx, op, op.group(), s.ending(c.t.Drafts, d.v, nil))
 		switch {
 		case err != nil:
 			return nil, Unwritten(err)
@@ -225,12 +225,6 @@ func (c *Collection[T]) DiscardDraft(ctx context.Context, in DiscardDraftInput) 
 			return &DiscardDraftSuccess{in.Draft, in.ClientMutationID}, nil
 		}
 	}
-}
-
-// draftEnd is the mutation that ends a draft at a revision.
-func (s *Store) draftEnd(t *record.Type, draft *driver.Version) *mutation {
-	m, _ := s.deletion(t.Drafts, &DeleteInput{Key: draft.Key, ExpectedVersion: int(draft.Number)})
-	return m
 }
 
 // ApproveDraft makes a version of a draft, which ends, in one commit: a *Success[T], or a

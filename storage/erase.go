@@ -101,7 +101,7 @@ func (c *Collection[T]) Erase(ctx context.Context, in EraseInput) (any, error) {
 	}
 	outs := []*outcome{o}
 	if o.conflict != nil {
-		return c.erased(ctx, m, outs, s.unwritten(ctx, op, []*mutation{m}, outs))
+		return c.result(ctx, m, outs, s.unwritten(ctx, op, []*mutation{m}, outs))
 	}
 	if view := s.guard.view(ctx, c.t.Collection); view != nil {
 		w.Collection, w.Key, w.Expected = c.t.Collection, in.Key, o.before.Number
@@ -115,7 +115,7 @@ func (c *Collection[T]) Erase(ctx context.Context, in EraseInput) (any, error) {
 	}
 	if outs, err = s.mutate(ctx, op, e.Group, m); err != nil || outs[0].conflict != nil {
 		_ = s.finishErasure(unbound{ctx}, note) // or later
-		return c.erased(ctx, m, outs, err)
+		return c.result(ctx, m, outs, err)
 	}
 	if err := s.finishErasure(unbound{ctx}, note); err != nil {
 		return nil, &fault.Error{
@@ -123,22 +123,7 @@ func (c *Collection[T]) Erase(ctx context.Context, in EraseInput) (any, error) {
 			Message: "version " + strconv.FormatInt(e.Number, 10) + " says what is erased; the versions before it could not all be rewritten yet, which the server goes on with by itself",
 		}
 	}
-	return c.erased(ctx, m, outs, nil)
-}
-
-// erased is what Erase returns.
-func (c *Collection[T]) erased(ctx context.Context, m *mutation, outs []*outcome, err error) (any, error) {
-	switch {
-	case err != nil:
-		return nil, Unwritten(err)
-	case outs[0].conflict != nil:
-		return c.conflict(outs[0].conflict), nil
-	}
-	out := success(ctx, c.store, c.t, c.wrap, outs[0], m.clientMutationID)
-	if outs[0].version.Deleted { // else it would show what was erased
-		out.Document = c.Wrap(nil)
-	}
-	return out, nil
+	return c.result(ctx, m, outs, nil)
 }
 
 // erasure checks an input, and returns what it erases, and the mutation that makes the version that

@@ -15,8 +15,7 @@ func fromDriver(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	var own *fault.Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*fault.Error](err); ok {
 		return own
 	}
 	switch code := driver.CodeOf(err); {

@@ -116,18 +116,12 @@ func (c *Collection[T]) TagVersion(ctx context.Context, in TagVersionInput) (*Ve
 	tag := outs[0].doc
 	ctx = context.WithoutCancel(ctx) // what does not stand is taken back, also where nobody waits for it
 	if err := s.keeps(ctx, t, tag.v, d.v); err != nil {
-		if _, undone := s.mutate(ctx, op, op.group(), s.tagEnd(t, tag.v, nil)); undone != nil {
+		if _, undone := s.mutate(ctx, op, op.group(), s.ending(t.Tags, tag.v, nil)); undone != nil {
 			return nil, undone
 		}
 		return nil, err
 	}
 	return &VersionTagSuccess{&VersionTag{tag}, true, in.ClientMutationID}, nil
-}
-
-// tagEnd is the mutation that removes a tag.
-func (s *Store) tagEnd(t *record.Type, tag *driver.Version, message *string) *mutation {
-	m, _ := s.deletion(t.Tags, &DeleteInput{Key: tag.Key, ExpectedVersion: int(tag.Number), Message: message})
-	return m
 }
 
 // UntagVersion removes a tag. Errors: NOT_FOUND for one that is not there, or is on a version
@@ -152,7 +146,7 @@ func (c *Collection[T]) UntagVersion(ctx context.Context, in UntagVersionInput) 
 		if len(tags) == 0 {
 			return nil, fault.Errorf(fault.CodeNotFound, "input.name: %s %s has no tag %s", c.t.Name, fault.QuoteShort(in.Key), fault.QuoteShort(in.Name))
 		}
-		outs, err := s.mutate(ctx, op, op.group(), s.tagEnd(c.t, tags[0].d.v, in.Message))
+		outs, err := s.mutate(ctx, op, op.group(), s.ending(c.t.Tags, tags[0].d.v, in.Message))
 		switch {
 		case err != nil:
 			return nil, Unwritten(err)

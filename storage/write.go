@@ -44,13 +44,22 @@ func (c *Collection[T]) alone(ctx context.Context, m *mutation, err error) (any,
 		return nil, Unwritten(err)
 	}
 	outs, err := c.store.mutateDrafts(ctx, op, op.group()+m.approval, m)
+	return c.result(ctx, m, outs, err)
+}
+
+// result is the member of the GraphQL union for the outcome of one mutation.
+func (c *Collection[T]) result(ctx context.Context, m *mutation, outs []*outcome, err error) (any, error) {
 	switch {
 	case err != nil:
 		return nil, Unwritten(err)
 	case outs[0].conflict != nil:
 		return c.conflict(outs[0].conflict), nil
 	}
-	return success(ctx, c.store, c.t, c.wrap, outs[0], m.clientMutationID), nil
+	out := success(ctx, c.store, c.t, c.wrap, outs[0], m.clientMutationID)
+	if v := outs[0].version; v.Deleted && v.Op == driver.OpErase { // else it would show what was erased
+		out.Document = c.Wrap(nil)
+	}
+	return out, nil
 }
 
 // success is what a mutation of a document returns that was not in conflict.
@@ -79,8 +88,8 @@ const unconfirmed = "the store did not confirm the write: it may or may not have
 // only a commit that was not confirmed lacks it.
 func Unwritten(err error) error {
 	const nothing = "; nothing was written"
-	var e *fault.Error
-	if !errors.As(err, &e) || e.Code != fault.CodeUnavailable || e.Message == unconfirmed || strings.HasSuffix(e.Message, nothing) {
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok || e.Code != fault.CodeUnavailable || e.Message == unconfirmed || strings.HasSuffix(e.Message, nothing) {
 		return err
 	}
 	return &fault.Error{Code: e.Code, Message: e.Message + nothing, Cause: err}
@@ -181,6 +190,12 @@ func (s *Store) deletion(t *record.Type, in *DeleteInput) (*mutation, error) {
 	}
 	err := m.checkExpected()
 	return m, err
+}
+
+// ending is the mutation that deletes a draft or a tag which was read.
+func (s *Store) ending(t *record.Type, v *driver.Version, message *string) *mutation {
+	m, _ := s.deletion(t, &DeleteInput{Key: v.Key, ExpectedVersion: int(v.Number), Message: message})
+	return m
 }
 
 // check checks what all mutations have in common.
@@ -305,7 +320,7 @@ func (s *Store) mutateDrafts(ctx context.Context, op *operation, group string, m
 	var approvals, ends []*mutation
 	for _, m := range ms {
 		if m.draft != nil {
-			approvals, ends = append(approvals, m), append(ends, s.draftEnd(m.t, m.draft))
+			approvals, ends = append(approvals, m), append(ends, s.ending(m.t.Drafts, m.draft, nil))
 		}
 	}
 	switch {
@@ -354,8 +369,8 @@ func changedElements(before *driver.Version, w *driver.Write) (n int) {
 
 // named is an error of the mutation which says which of several it is.
 func (m *mutation) named(err error) error {
-	var e *fault.Error
-	if m.path == "" || !errors.As(err, &e) || e.Code == fault.CodeUnavailable {
+	e, ok := errors.AsType[*fault.Error](err)
+	if m.path == "" || !ok || e.Code == fault.CodeUnavailable {
 		return err
 	}
 	message, ok := strings.CutPrefix(e.Message, "input")
@@ -484,8 +499,8 @@ func (s *Store) base(ctx context.Context, m *mutation, ask bool) (v *driver.Vers
 func live(v *driver.Version) bool { return v != nil && !v.Deleted }
 
 func isConflict(err error) bool {
-	var c *driver.ConflictError
-	return errors.As(err, &c)
+	_, is := errors.AsType[*driver.ConflictError](err)
+	return is
 }
 
 // commit makes versions at an instant. A lost race is returned as the engine's
