@@ -135,7 +135,7 @@ func (c *conn) lastVersion(coll *collection, key string) (id docID, last lastVer
 const (
 	firstRows  = 64
 	maxRows    = 1024
-	batchBytes = 4 << 20
+	batchBytes = 1 << 20
 )
 
 // stream reads the versions of a collection, or of one document, in the order of

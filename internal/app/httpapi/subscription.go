@@ -48,7 +48,7 @@ const (
 	subscriptionBytes = 32 << 10
 	// pastBytes is what it holds more, about, while it reads what was there before it began: a part
 	// of the log.
-	pastBytes = 5 << 20
+	pastBytes = 3 << 20
 	// answeredBytes is how much of what events were answered with is kept, for other
 	// subscriptions with the same selection; and as much of stretches of them.
 	answeredBytes = 4 << 20
