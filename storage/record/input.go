@@ -4,17 +4,265 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"github.com/asof/asof/internal/scalar/literal"
+	"github.com/asof/asof/storage/diff"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/normal"
 	"github.com/asof/asof/storage/rawjson"
 )
+
+// Patch applies a patch to an object, as Store.patched of package storage says; a nil doc stands for one that is made now. The path is for errors.
+func Patch(o *ObjectType, doc []byte, patch map[string]any, path string) ([]byte, error) {
+	for _, name := range slices.Sorted(maps.Keys(patch)) {
+		if o.Field(name) == nil {
+			return nil, fault.BadInput("%s: %s has no field %s", path, o.Name, fault.QuoteShort(name))
+		}
+	}
+	at := Index(o, doc)
+	set := make([]bool, len(o.Fields))
+	values := make([][]byte, len(o.Fields)) // nil: remove
+	for i := range o.Fields {
+		f := &o.Fields[i]
+		here := path + "." + f.Name
+		v, given := patch[f.Name]
+		if !given && doc == nil && f.NonNull && f.Default == nil && !f.List {
+			return nil, fault.BadInput("%s: the field is required: it is declared %s", here, f.TypeName(true))
+		}
+		if doc == nil && v == nil && f.Default != nil {
+			set[i], values[i] = true, f.Default
+			continue
+		}
+		if !given {
+			continue
+		}
+		if v == nil {
+			if f.NonNull && f.Default == nil {
+				return nil, fault.BadInput("%s: null cannot be stored: the field is declared %s", here, f.TypeName(true))
+			}
+			// What is null already stays as it is, and what has a default is that.
+			values[i] = f.Default
+			set[i] = (f.Default != nil || !rawjson.IsNull(at[i].At(doc))) && !(doc != nil && f.sameEffect(at[i].At(doc), f.Default))
+			continue
+		}
+		var err error
+		if values[i], err = f.patchValue(at[i].At(doc), v, here); err != nil {
+			return nil, err
+		}
+		set[i] = doc == nil || !f.sameEffect(at[i].At(doc), values[i])
+	}
+	return splice(o, doc, set, values), nil
+}
+
+// patchValue returns the stored form of a field's new value.
+func (f *Field) patchValue(old []byte, v any, path string) ([]byte, error) {
+	if raw, ok := v.(Stored); ok {
+		return raw, nil
+	}
+	switch {
+	case f.List:
+		return f.encodeList(v, path)
+	case f.Kind == KindObject:
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, WrongInput(path, v, "an object")
+		}
+		if len(old) == 0 || old[0] != '{' {
+			old = nil
+		}
+		return Patch(f.Object, old, m, path)
+	}
+	return f.encode(path, v)
+}
+
+func (f *Field) encodeList(v any, path string) ([]byte, error) {
+	out := []byte{'['}
+	for i, elem := range AsList(v) {
+		here := fmt.Sprintf("%s[%d]", path, i)
+		if i > 0 {
+			out = append(out, ',')
+		}
+		var raw []byte
+		var err error
+		switch {
+		case elem == nil && (f.ElemNonNull || f.Kind == KindRef):
+			err = fault.BadInput("%s: null cannot be an element: the field is declared %s", here, f.TypeName(true))
+		case elem == nil:
+			raw = []byte("null")
+		case f.Kind == KindObject:
+			m, ok := elem.(map[string]any)
+			if !ok {
+				return nil, WrongInput(here, elem, "an object")
+			}
+			raw, err = Patch(f.Object, nil, m, here)
+		default:
+			raw, err = f.encode(here, elem)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, raw...)
+	}
+	return append(out, ']'), nil
+}
+
+// splice writes an object with some of its fields set or removed.
+func splice(o *ObjectType, doc []byte, set []bool, values [][]byte) []byte {
+	size := len(doc) + 2
+	for i, v := range values {
+		size += len(v) + len(o.Fields[i].Stored) + 4
+	}
+	out := append(make([]byte, 0, size), '{')
+	member := func(name string, raw []byte) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(rawjson.AppendString(out, name), ':')
+		out = append(out, raw...)
+	}
+	written := make([]bool, len(o.Fields))
+	rawjson.Members(doc, func(name []byte, start, end int) bool {
+		text := rawjson.Name(name)
+		i, declared := o.byStored[text]
+		switch {
+		case !declared || !set[i]:
+			member(text, doc[start:end])
+		case values[i] != nil:
+			member(text, values[i])
+		}
+		if declared {
+			written[i] = true
+		}
+		return true
+	})
+	for i := range o.Fields {
+		if set[i] && values[i] != nil && !written[i] {
+			member(o.Fields[i].Stored, values[i])
+		}
+	}
+	return append(out, '}')
+}
+
+// PatchPaths lists the JSON Pointers of the values that a patch sets, sorted.
+func PatchPaths(o *ObjectType, patch map[string]any, path string) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(patch)) {
+		f := o.Field(name)
+		if f == nil {
+			continue
+		}
+		here := diff.Join(path, name)
+		if nested, ok := patch[name].(map[string]any); ok && f.Kind == KindObject && !f.List && len(nested) > 0 {
+			out = append(out, PatchPaths(f.Object, nested, here)...)
+			continue
+		}
+		out = append(out, here)
+	}
+	return out
+}
+
+// Stored is a value of an input in stored form.
+type Stored []byte
+
+// PatchTo returns the patch that leads from one state of an object to another. It names what
+// reads differently, and nothing else.
+func (o *ObjectType) PatchTo(from, to []byte) map[string]any {
+	patch := map[string]any{}
+	before, after := Index(o, from), Index(o, to)
+	for i := range o.Fields {
+		f := &o.Fields[i]
+		a, b := before[i].At(from), after[i].At(to)
+		switch {
+		case f.sameEffect(a, b):
+		case rawjson.IsNull(b) && f.List && f.NonNull:
+			patch[f.Name] = Stored("[]")
+		case rawjson.IsNull(b):
+			patch[f.Name] = nil
+		case f.Kind == KindObject && !f.List && len(a) > 0 && a[0] == '{' && b[0] == '{':
+			patch[f.Name] = f.Object.PatchTo(a, b)
+		default:
+			patch[f.Name] = Stored(b)
+		}
+	}
+	return patch
+}
+
+// sameEffect reports whether a field reads the same with either stored value; nil
+// is a missing one. What cannot be read is like nothing else.
+func (f *Field) sameEffect(a, b []byte) bool {
+	if a != nil && bytes.Equal(a, b) {
+		return true
+	}
+	x, ok := f.reads(a)
+	if !ok {
+		return false
+	}
+	y, ok := f.reads(b)
+	return ok && normal.Equal(x, y)
+}
+
+// reads returns what a reader sees of a stored value, in one form for all the
+// ways in which it can be stored: a missing list is empty, null and missing
+// values are defaults, and members that the type does not declare are not there.
+// It returns false for what cannot be read.
+func (f *Field) reads(raw []byte) (value []byte, ok bool) {
+	missing := raw == nil
+	if rawjson.IsNull(raw) {
+		raw = f.Default
+	}
+	switch {
+	case raw == nil && f.List && missing:
+		return []byte("[]"), true
+	case raw == nil:
+		return []byte("null"), true
+	case !f.List:
+		return f.readsOne(raw)
+	}
+	out := []byte{'['}
+	ok = true
+	isList := rawjson.Elements(raw, func(start, end int) bool {
+		elem := raw[start:end]
+		if !rawjson.IsNull(elem) {
+			elem, ok = f.readsOne(elem)
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, elem...)
+		return ok
+	})
+	return append(out, ']'), ok && isList
+}
+
+// readsOne is reads for a value that is not null, or for an element of a list.
+func (f *Field) readsOne(raw []byte) (value []byte, ok bool) {
+	if f.Kind != KindObject {
+		return RawScalar(f, raw)
+	}
+	if raw[0] != '{' {
+		return nil, false
+	}
+	at := Index(f.Object, raw)
+	out := []byte{'{'}
+	for i := range f.Object.Fields {
+		inner := &f.Object.Fields[i]
+		value, ok := inner.reads(at[i].At(raw))
+		if !ok {
+			return nil, false
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(rawjson.AppendString(out, inner.Name), ':'), value...)
+	}
+	return append(out, '}'), true
+}
 
 // encode returns the stored form of one value that is not null (of an element,
 // for a list). The path is for errors.
