@@ -28,17 +28,11 @@ const (
 // DocumentEvent is an event of documents of one type.
 type DocumentEvent[T AnyDocument] struct {
 	*Event
-	wrap func(*Document) T
+	in *Collection[T]
 }
 
 // Document is the model of the document as the version left it; the zero T when it was deleted.
-func (e *DocumentEvent[T]) Document() T {
-	if d := e.document(); d != nil {
-		return e.wrap(d)
-	}
-	var none T
-	return none
-}
+func (e *DocumentEvent[T]) Document() T { return e.in.Wrap(e.document()) }
 
 // Kind is what the version did to the list.
 func (e *Event) Kind() EventKind { return e.kind }
@@ -203,7 +197,7 @@ func (c *Collection[T]) DocumentsChanged(ctx context.Context, where map[string]a
 	return listen(ctx, c.store, WatchQuery{Collections: []string{c.t.Collection}}, since, f, c.event)
 }
 
-func (c *Collection[T]) event(e *Event) *DocumentEvent[T] { return &DocumentEvent[T]{e, c.wrap} }
+func (c *Collection[T]) event(e *Event) *DocumentEvent[T] { return &DocumentEvent[T]{e, c} }
 
 // Changes resolves a subscription to all documents.
 func (s *Store) Changes(ctx context.Context, where *ChangelogWhere, since *Since) (<-chan *Event, error) {
