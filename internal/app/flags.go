@@ -90,7 +90,7 @@ type limitFlags struct {
 	Time       time.Duration `help:"Time that an operation may take; at most 15m." default:"30s"`
 	Execution  time.Duration `help:"Processor time that a query may take, with the embedded store; --max-time bounds also what it waits for. Totals over very large histories need more." default:"750ms"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"64"`
-	Slow       int           `help:"Slow queries at a time (those whose like took over 10ms the last time, for MongoDB 100ms), so that quick ones keep their turn; more wait. 0 is the default: half of the processors, for MongoDB 16." placeholder:"N"`
+	Slow       int           `help:"Slow queries at a time (those whose like took over 10ms the last time, for MongoDB 100ms), so that quick ones keep their turn; more wait. 0 is the default: half of the processors, for MongoDB 16, or one for each 96 MB of --max-memory if these are fewer." placeholder:"N"`
 	Sockets    int           `help:"Open WebSockets; over one a client can send many operations (GraphQL over WebSocket)." default:"1000"`
 	PerSocket  int           `help:"Operations at a time on one WebSocket; more wait for a second." default:"16"`
 }

@@ -28,3 +28,12 @@ func TestMemoryLimit(t *testing.T) {
 		t.Errorf("%d bytes of 300 MB", got)
 	}
 }
+
+// Slow operations of an engine that waits for others are as many as there is memory for.
+func TestSlowOperationsFitIntoMemory(t *testing.T) {
+	for memory, want := range map[int64]int{16 << 20: 1, 128 << 20: 2, 256 << 20: 5, 4 << 30: 16} {
+		if got := distantSlow(64, memory); got != want {
+			t.Errorf("%d with %d MB, want %d", got, memory>>20, want)
+		}
+	}
+}

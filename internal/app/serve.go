@@ -207,6 +207,12 @@ func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error)
 	return s, nil
 }
 
+// distantSlow is how many slow operations are executed at a time by an engine that waits for others, as
+// far as there are 48 MB of the memory for requests for each.
+func distantSlow(concurrent int, memory int64) int {
+	return max(min(concurrent/4, int(memory/(48<<20))), 1)
+}
+
 // api serves the schema over the store.
 func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*httpapi.Handler, error) {
 	f := &m.flags.Serve
@@ -220,7 +226,7 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	if _, distant := driver.As[driver.Distant](store.Engine()); distant { // it waits for others, and does not keep processors
 		limits.SlowAfter, limits.Execution, limits.Fast, limits.PerClient, limits.PerClientWrite = 100*time.Millisecond, limits.Time, limits.Concurrent, 0, 0
 		if limits.Slow == 0 {
-			limits.Slow = limits.Concurrent / 4
+			limits.Slow = distantSlow(limits.Concurrent, limits.Memory)
 		}
 	}
 	ops := operations{store, &site.clock}

@@ -143,8 +143,9 @@ func (v *Verifier) Ready(ctx context.Context) error {
 // longestName is the greatest length of who somebody is, in bytes.
 const longestName = 200
 
-// anonymous is the author of what is written without an identity.
-const anonymous = "anonymous"
+// anonymous is the author of what is written without an identity, the others are those of what the
+// program writes itself, and captures.
+const anonymous, itself, captured = "anonymous", "asof", "capture"
 
 // CheckName refuses a name that is empty, long, begins or ends with a blank, or has characters
 // that are not seen (it must be of the FreeformClass of RFC 8264), so that no name looks like
@@ -161,6 +162,8 @@ func CheckName(name string) error {
 		return errors.New("is not UTF-8")
 	case name == anonymous:
 		return errors.New("is " + anonymous + ", as is who has no credentials; choose another name")
+	case name == itself, name == captured:
+		return errors.New("is " + name + ", as the author is of what the program writes itself; choose another name")
 	}
 	if _, err := precis.NewFreeform().String(name); err != nil {
 		return errors.New("must be text without control characters, marks that change the direction of writing, or other characters that are not seen")

@@ -146,6 +146,7 @@ func TestSecret(t *testing.T) {
 		"a text as expiry":  {token(map[string]any{"exp": "tomorrow"}), "a claim of a wrong type: exp"},
 		"a list as subject": {token(map[string]any{"sub": []string{"ada"}}), "a claim of a wrong type"},
 		"anonymous":         {token(map[string]any{"sub": "anonymous"}), "the claim sub) is anonymous, as is who has no credentials; choose another name"},
+		"the program":       {token(map[string]any{"sub": "capture"}), "the claim sub) is capture, as the author is of what the program writes itself; choose another name"},
 		"nobody":            {token(map[string]any{"sub": nil}), "the claim sub) is empty"},
 		"unseen":            {token(map[string]any{"sub": "a\u202eb"}), "not seen"},
 		"huge":              {strings.Repeat("a", 64<<10), "more than 8192 bytes"},
