@@ -51,7 +51,7 @@ async function pastBesideNow() {
 
 const conflict = `__typename
   ... on UpdateTagSuccess { tag { id version name description } }
-  ... on TagConflict { message actualVersion mergeable overlappingPaths changesSince { path oldValue newValue changedBy { id } } current { id version name } }`
+  ... on TagConflict { message actualVersion mergeable overlappingPaths changesSince { path oldValue newValue changedBy { id } } current { id version name description } }`
 const save = query(`mutation Save($input: UpdateTagInput!) { updateTag(input: $input) { ${conflict} } }`)
 
 async function edits() {

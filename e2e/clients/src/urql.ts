@@ -61,7 +61,7 @@ async function edits() {
     const mutation = gql(`mutation Save($input: UpdateTagInput!) { updateTag(input: $input) {
       __typename
       ... on UpdateTagSuccess { tag { id version name description } }
-      ... on TagConflict { actualVersion overlappingPaths changesSince { path newValue changedBy { id } } current { id version name } } } }`)
+      ... on TagConflict { actualVersion overlappingPaths changesSince { path newValue changedBy { id } } current { id version name description } } } }`)
     return (await client.mutation(mutation, { input: { key: 'urql', ...input } }).toPromise()).data.updateTag
   }
   const lost = await send({ expectedVersion: shown.data.tag.version, patch: { name: 'C', description: 'c' } })

@@ -22,7 +22,7 @@ graphql`
     updateTag(input: $input) {
       __typename
       ... on UpdateTagSuccess { tag { id version name description } }
-      ... on TagConflict { overlappingPaths changesSince { newValue changedBy { id } } current { id version name } }
+      ... on TagConflict { overlappingPaths changesSince { newValue changedBy { id } } current { id version name description } }
     }
   }
 `
