@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"go/format"
 	"os"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"strings"
@@ -35,7 +36,8 @@ func Generated() []string {
 }
 
 // Generate regenerates everything for the schema.graphqls in the working
-// directory, which gqlgen.yml configures. When it fails, all files are as before.
+// directory, which gqlgen.yml configures. When it fails, or is interrupted, all files are as before: the
+// caller has to end then.
 func Generate() (err error) {
 	cfg, err := config.LoadConfig("gqlgen.yml")
 	if err != nil {
@@ -65,6 +67,20 @@ func Generate() (err error) {
 			err = errors.Join(err, before.restore())
 		}
 	}()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	defer signal.Stop(interrupted)
+	done := make(chan error, 1)
+	go func() { done <- generate(cfg, catalogue, sdl) }()
+	select {
+	case err = <-done:
+		return err
+	case <-interrupted:
+		return errors.New("interrupted; all files are as before")
+	}
+}
+
+func generate(cfg *config.Config, catalogue *Catalogue, sdl string) error {
 	if err := writeGenerated(catalogue, sdl); err != nil {
 		return err
 	}

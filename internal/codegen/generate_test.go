@@ -4,8 +4,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -133,5 +135,41 @@ func TestGenerateFailsCleanly(t *testing.T) {
 				t.Errorf("files were changed:\n%s", firstLines(diff, 40))
 			}
 		})
+	}
+}
+
+// Who interrupts it has the files that were there.
+func TestGenerateIsInterrupted(t *testing.T) {
+	if testing.Short() || runtime.GOOS == "windows" {
+		t.Skip("loads the whole module, and sends a signal")
+	}
+	const executor = "graph/generated.go"
+	dir := codegentest.Module(t)
+	before := generated(t, dir)
+	cmd := exec.CommandContext(t.Context(), codegentest.Generator(t))
+	cmd.Dir = dir
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		if _, err := os.Stat(filepath.Join(dir, executor)); err != nil { // gqlgen removes it first
+			break
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended (%v) and had never removed %s", err, executor)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("no error")
+	}
+	if diff := cmp.Diff(before, generated(t, dir)); diff != "" {
+		t.Errorf("files were changed:\n%s", firstLines(diff, 40))
 	}
 }

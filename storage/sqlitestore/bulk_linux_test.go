@@ -5,14 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/asof/asof/storage/driver"
 )
 
 // What readers read often stays in memory after a large load, too. SQLite's caches of pages share
-// one limit, which the writer's must not use up.
+// one limit in a process, which the writer's must not use up, nor the stores of other tests.
 func TestPagesAreKeptAfterALargeLoad(t *testing.T) {
+	const alone = "ASOF_TEST_ALONE"
+	if os.Getenv(alone) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), alone+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
 	s := benchStore(t, Options{Sync: SyncOff, bulkVersions: 100, Readers: 1, VersionCache: -1})
 	vs := benchVersions(200, 200)
 	for i := range vs { // more than all caches hold
