@@ -115,7 +115,7 @@ func acquire(path string, inspect bool) (*os.File, error) {
 	case shared && err != nil:
 		return nil, driver.Errorf(driver.CodeUnavailable, "cannot find out whether a server uses the store: %w", err)
 	case err != nil:
-		return nil, driver.Errorf(driver.CodeUnavailable, "cannot write in the directory of the store: %w", err)
+		return nil, driver.Errorf(driver.CodeUnavailable, "cannot write in the directory of the store: %w; a server locks a file there, also one that only reads: make the directory writable, or serve a copy", err)
 	}
 	taken, err := lockFile(f, shared)
 	if taken {
