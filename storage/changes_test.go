@@ -61,6 +61,21 @@ func TestChangesAreRefusedWhileTheyAreListed(t *testing.T) {
 	}
 }
 
+// A change that lies deep takes more to be told of, and counts more.
+func TestDeepChangesCountMore(t *testing.T) {
+	for value, refused := range map[string]bool{`%d`: false, `{"c":{"d":{"e":{"f":{"g":%d}}}}}`: true} {
+		e := newEnv(t, storage.WithLimits(storage.Limits{Details: 3}))
+		for version := range 2 {
+			inside := fmt.Sprintf(value, version)
+			e.load("software", "a", fmt.Sprintf(`{"name":"a","commit_history":{"a":%s,"b":%s}}`, inside, inside))
+		}
+		_, err := e.store.Diff(e.begin(), e.get("a").Document, storage.VersionRef{Version: ptr(1)}, nil)
+		if (err != nil) != refused {
+			t.Errorf("two changes of %s: %v", value, err)
+		}
+	}
+}
+
 // A total of changes holds none of them, and a page those that it shows.
 func TestChangelogHoldsWhatItShows(t *testing.T) {
 	const n = 20_000
