@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func eraseKilled(t *testing.T, store string, versions int) {
 		text, _ := io.ReadAll(resp.Body)
 		return string(text)
 	}
-	until := func(t *testing.T, s *server, query, says string) {
+	until := func(s *server, query, says string) {
 		t.Helper()
 		text := ""
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
@@ -75,30 +76,27 @@ func eraseKilled(t *testing.T, store string, versions int) {
 		}
 		t.Fatalf("%s: %s", query, text)
 	}
-	started := func(t *testing.T) *server { return startServer(t, program, store, "--auth=token", "--tokens="+tokens) }
+	started := func() *server { return startServer(t, program, store, "--auth=token", "--tokens="+tokens) }
 	version := func(n int) string { return fmt.Sprintf(`{ license(key: "l", version: %d) { name } }`, n) }
-	t.Run("asked", func(t *testing.T) {
-		s := started(t)
-		answered := make(chan string, 1)
-		go func() {
-			answered <- ask(s, fmt.Sprintf(`mutation { eraseLicense(input: { key: "l", expectedVersion: %d, reason: "r", paths: ["/name"] }) { __typename } }`, versions))
-		}()
-		until(t, s, `{ license(key: "l") { version } }`, fmt.Sprint(versions+1))
-		s.kill(t)
-		t.Logf("who asked was told %q", <-answered)
-	})
-	t.Run("goes on", func(t *testing.T) {
-		s := started(t)
-		until(t, s, version(1), `"name":null`)
-		t.Logf("where it is killed again, the last one has %s", ask(s, version(versions)))
-		s.kill(t)
-	})
-	t.Run("ends", func(t *testing.T) {
-		s := started(t)
-		for _, n := range []int{versions, versions / 2, 1} {
-			until(t, s, version(n), `"name":null`)
-		}
-	})
+	asked, answered := started(), make(chan string, 1)
+	go func() {
+		answered <- ask(asked, fmt.Sprintf(`mutation { eraseLicense(input: { key: "l", expectedVersion: %d, reason: "r", paths: ["/name"] }) { __typename } }`, versions))
+	}()
+	until(asked, `{ license(key: "l") { version } }`, fmt.Sprintf(`"version":%d}`, versions+1))
+	asked.kill(t)
+	t.Logf("who asked was told %q", <-answered)
+	goesOn := started()
+	until(goesOn, version(1), `"name":null`)
+	t.Logf("where it is killed again, the last one has %s", ask(goesOn, version(versions)))
+	goesOn.kill(t)
+	ends := started()
+	for _, n := range []int{versions, versions / 2, 1} {
+		until(ends, version(n), `"name":null`)
+	}
+	if err := ends.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-ends.ended
 	run(t, program, "prune", "--store", store)
 	run(t, program, "check", "--store", store)
 	if all := run(t, program, "export", "--store", store); strings.Contains(all, "secret") || strings.Count(all, "\n") < versions {
