@@ -13,9 +13,6 @@ import (
 // other, leaves a sound store each time that holds only what is in the file;
 // completed, it is byte for byte what an undisturbed one makes, on every engine.
 func TestImportResumed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("imports the catalogue several times")
-	}
 	history := unzip(t, filepath.Join(dataDir(t), catalog().events))
 	kills := 40
 	if os.Getenv("ASOF_TEST_FULL") == "" {

@@ -54,9 +54,6 @@ func zones(program string) dataset {
 
 func TestZones(t *testing.T) {
 	dir := dataDir(t)
-	if testing.Short() {
-		t.Skip("generates and builds a server")
-	}
 	d := zones(codegentest.Build(t, zonesSDL))
 	store := "sqlite:" + filepath.Join(t.TempDir(), "zones.db")
 	said := run(t, d.program, "import", "--store", store, filepath.Join(dir, d.events))

@@ -35,9 +35,6 @@ func codeBlocks(t *testing.T, file string) []string {
 // and types with every name that Go has already, and uses it. The module's own
 // schema is not read: who has added a type to it would find it here twice.
 func TestBuiltServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("generates, compiles and starts a server")
-	}
 	root := codegentest.Root(t)
 	blocks := codeBlocks(t, filepath.Join(root, "docs", "adding-a-type.md"))
 	if len(blocks) != 4 {
@@ -158,9 +155,6 @@ func containsChange(changes []any, path string, value any) bool {
 // Only those at the root know what is generated from it; for the others the linter
 // sees to that.
 func TestOtherSchemaBreaksNoTest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("generates, compiles and tests the module once more")
-	}
 	dir := codegentest.ModuleWithTests(t)
 	var sdl strings.Builder
 	for _, name := range []string{"kinds", "nested", "refs"} {

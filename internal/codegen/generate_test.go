@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -38,9 +37,6 @@ func writeFile(t *testing.T, dir, name, content string) {
 // What is committed is what the generator makes: from nothing, again over what
 // is there, and while the resolvers do not compile.
 func TestGeneratedIsCurrent(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loads and generates the whole module")
-	}
 	root, module, generator := codegentest.Root(t), codegentest.Module(t), codegentest.Generator(t)
 	runs := []struct {
 		name    string
@@ -87,9 +83,6 @@ func firstLines(s string, n int) string {
 
 // A run that fails leaves every file as it was, and says what is wrong.
 func TestGenerateFailsCleanly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loads the whole module")
-	}
 	generator := codegentest.Generator(t)
 	tests := []struct {
 		name   string
@@ -140,9 +133,6 @@ func TestGenerateFailsCleanly(t *testing.T) {
 
 // Who interrupts it has the files that were there.
 func TestGenerateIsInterrupted(t *testing.T) {
-	if testing.Short() || runtime.GOOS == "windows" {
-		t.Skip("loads the whole module, and sends a signal")
-	}
 	const executor = "graph/generated.go"
 	dir := codegentest.Module(t)
 	before := generated(t, dir)

@@ -61,9 +61,6 @@ func copyContext(t *testing.T) string {
 // build runs the go build of the Dockerfile on what the Dockerfile copies.
 func build(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds the program once more")
-	}
 	program := filepath.Join(t.TempDir(), "asof")
 	var line string
 	for _, i := range readDockerfile(t)[0].all("RUN") {

@@ -35,9 +35,6 @@ func skewedServers(t *testing.T) []*Store {
 func TestSkewedServers(t *testing.T) {
 	t.Parallel()
 	rounds := 40
-	if testing.Short() {
-		rounds = 10
-	}
 	if v := os.Getenv("ASOF_DRIVERTEST_SCALE"); v != "" {
 		scale, err := strconv.Atoi(v)
 		if err != nil || scale < 1 {

@@ -64,9 +64,6 @@ func TestServerIsStopped(t *testing.T) {
 	_, first := look()
 	goesOn(first)
 	stops := 5
-	if testing.Short() {
-		stops = 3
-	}
 	seen := make(map[driver.Instant]string)
 	for stop := range stops {
 		signal(syscall.SIGSTOP)

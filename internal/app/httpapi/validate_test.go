@@ -143,9 +143,6 @@ func TestMergingAgreesWithGqlparser(t *testing.T) {
 	ours := newValidation(schema, &limits)
 	m := &documentMaker{Rand: rand.New(rand.NewPCG(20261122, 13)), schema: schema}
 	documents := 5_000
-	if testing.Short() {
-		documents = 1_000
-	}
 	merged, conflicting := 0, 0
 	rare := []string{
 		`{node {... on Cat {a: same} ... on Dog {a: same} a: alike}}`,

@@ -24,9 +24,6 @@ func TestMain(m *testing.M) {
 // is measured by the command: here the median has a bound that a busy machine
 // keeps, if not at once then when it is tried again.
 func TestAttacks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes a minute")
-	}
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("it needs /proc to see what the server uses")
 	}

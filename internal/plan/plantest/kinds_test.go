@@ -35,9 +35,6 @@ type Leg { minutes: Int! seen: [DateTime!]! cost: Decimal open: Boolean! kind: P
 // The comparison for a schema that has every kind of field, in a program that is
 // generated and compiled for it.
 func TestPlansSayTheSameOfEveryKind(t *testing.T) {
-	if testing.Short() {
-		t.Skip("generates and compiles a program")
-	}
 	dir := codegentest.Module(t)
 	var sdl strings.Builder
 	for _, name := range []string{"kinds", "nested", "refs"} {
