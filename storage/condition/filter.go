@@ -56,13 +56,19 @@ func (b *builder) object(o *record.ObjectType, where map[string]any, at []string
 	if depth > maxDepth {
 		return nil, fault.BadInput("%s: the filter is nested more than %d deep", path, maxDepth)
 	}
-	var all driver.And
-	for _, name := range slices.Sorted(maps.Keys(where)) {
-		v, here := where[name], path+"."+name
+	return every(where, path, func(name string, v any, here string) (driver.Filter, error) {
 		if err := b.grow(here, 1); err != nil {
 			return nil, err
 		}
-		f, err := b.entry(o, name, v, at, here, depth)
+		return b.entry(o, name, v, at, here, depth)
+	})
+}
+
+// every is what a client's object says, each member in the order of their names: all of it holds.
+func every(m map[string]any, path string, condition func(name string, v any, path string) (driver.Filter, error)) (driver.Filter, error) {
+	var all driver.And
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		f, err := condition(name, m[name], path+"."+name)
 		if err != nil {
 			return nil, err
 		}
@@ -172,31 +178,25 @@ func (b *builder) meta(name string, v any, path string) (driver.Filter, bool, er
 		f, err := b.scalar(&keyField, Key, m, path)
 		return f, true, err
 	}
-	var all driver.And
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		here := path + "." + name
+	f, err := every(m, path, func(name string, v any, here string) (driver.Filter, error) {
 		info, ok := versionInfo[name]
 		if !ok {
-			return nil, true, fault.BadInput("%s: there is no condition of this name", here)
+			return nil, fault.BadInput("%s: there is no condition of this name", here)
 		}
 		if err := b.grow(here, 1); err != nil {
-			return nil, true, err
+			return nil, err
 		}
-		conditions, err := asObject(here, m[name])
+		conditions, err := asObject(here, v)
 		if err != nil {
-			return nil, true, err
+			return nil, err
 		}
 		kind := info.field.DriverKind()
 		if info.meta == driver.MetaOp {
 			kind = driver.KindInt
 		}
-		f, err := b.scalar(&info.field, driver.Field{Meta: info.meta, Kind: kind}, conditions, here)
-		if err != nil {
-			return nil, true, err
-		}
-		all = append(all, f)
-	}
-	return all, true, nil
+		return b.scalar(&info.field, driver.Field{Meta: info.meta, Kind: kind}, conditions, here)
+	})
+	return f, true, err
 }
 
 // field is the condition on one field of a document or a nested object.
@@ -227,25 +227,15 @@ func (b *builder) field(f *record.Field, m map[string]any, at []string, path str
 
 // list is the conditions on a list, all of which hold.
 func (b *builder) list(f *record.Field, target driver.Field, m map[string]any, path string, depth int) (driver.Filter, error) {
-	var all driver.And
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		here := path + "." + name
-		var cond driver.Filter
-		var err error
+	return every(m, path, func(name string, v any, here string) (driver.Filter, error) {
 		switch {
 		case name == "isEmpty":
-			cond, err = isEmpty(target, m[name], here)
+			return isEmpty(target, v, here)
 		case f.Kind == record.KindObject:
-			cond, err = b.someObject(f, target, name, m[name], here, depth)
-		default:
-			cond, err = b.someValue(f, target, name, m[name], here)
+			return b.someObject(f, target, name, v, here, depth)
 		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, cond)
-	}
-	return all, nil
+		return b.someValue(f, target, name, v, here)
+	})
 }
 
 func isEmpty(target driver.Field, v any, path string) (driver.Filter, error) {

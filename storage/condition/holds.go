@@ -2,7 +2,6 @@ package condition
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -210,22 +209,12 @@ const maxContained = 1024
 
 // scalar is the conditions on one value; all of them hold.
 func (b *builder) scalar(f *record.Field, target driver.Field, m map[string]any, path string) (driver.Filter, error) {
-	var all driver.And
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		here := path + "." + name
+	return every(m, path, func(name string, v any, here string) (driver.Filter, error) {
 		if err := b.grow(here, 1); err != nil {
 			return nil, err
 		}
-		cond, err := b.condition(f, target, name, m[name], here)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, cond)
-	}
-	if len(all) == 1 {
-		return all[0], nil
-	}
-	return all, nil
+		return b.condition(f, target, name, v, here)
+	})
 }
 
 func (b *builder) condition(f *record.Field, target driver.Field, name string, v any, path string) (driver.Filter, error) {
