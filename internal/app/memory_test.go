@@ -1,8 +1,11 @@
 package app
 
 import (
+	"bytes"
 	"math"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 )
 
@@ -12,6 +15,14 @@ func TestMemoryLimit(t *testing.T) {
 	if got := debug.SetMemoryLimit(-1); got >= 1<<30 || got < 900<<20 {
 		t.Errorf("the collector's limit is %d", got)
 	}
+	large := bytes.Repeat([]byte("x"), 64<<20)
+	runtime.GC()
+	heap := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(heap)
+	if goal, live := heap[0].Value.Uint64()-ballast, heap[1].Value.Uint64()-ballast; goal > 2*live {
+		t.Errorf("%d bytes live, and the collector begins at %d", live, goal)
+	}
+	runtime.KeepAlive(large)
 	restore()
 	if got := debug.SetMemoryLimit(-1); got != before {
 		t.Errorf("the collector's limit is %d afterwards, was %d", got, before)
