@@ -26,11 +26,14 @@ func TestMutant(t *testing.T) {
 			return func(_ *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {
 				if engine.model == nil {
 					engine.model = newModel(clock, collections)
-					return engine.guard(engine)
+				} else {
+					engine.reopen(clock, collections)
+					if engine.open != nil {
+						engine.open(engine.model)
+					}
 				}
-				engine.reopen(clock, collections)
-				if engine.open != nil {
-					engine.open(engine.model)
+				if engine.bare {
+					return engine
 				}
 				return engine.guard(engine)
 			}

@@ -29,6 +29,7 @@ type mutant struct {
 	now       func(m *model) driver.Instant
 	rewrite   func(m *model, ctx context.Context, key string, vs []driver.Version) error
 	open      func(m *model)
+	bare      bool // nothing is refused in front of it
 }
 
 func (m *mutant) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
@@ -150,6 +151,7 @@ type mistake struct {
 // easily made.
 func mistakes() map[string]mistake {
 	return map[string]mistake{
+		"nothing is refused in front of it": {"Lifecycle/Guarded", func() *mutant { return &mutant{bare: true} }},
 		"the filter chooses the version": {"Read/TheVersionIsChosenBeforeTheFilter", func() *mutant {
 			return &mutant{query: func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
 				var found []*driver.Version

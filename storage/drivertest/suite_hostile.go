@@ -188,14 +188,9 @@ func (s *suite) testDeepDocuments(t *testing.T) {
 	f.put("deep", data)
 	f.put("lists", `{"l":`+strings.Repeat("[", depth)+strings.Repeat("]", depth)+"}")
 	path := slices.Repeat([]string{"o"}, driver.MaxDepth)
-	inside := func(path ...string) *driver.Query {
-		return &driver.Query{Collection: collection, At: driver.Forever, Filter: driver.Present{Field: field(driver.KindObject, path...)}}
-	}
-	if got := f.keys(inside(path...)); !slices.Equal(got, []string{"deep"}) {
+	if got := f.keys(&driver.Query{At: driver.Forever, Filter: driver.Present{Field: field(driver.KindObject, path...)}}); !slices.Equal(got, []string{"deep"}) {
 		t.Errorf("by a value %d levels down: %q", len(path), got)
 	}
-	_, err := f.engine.Query(f.ctx, inside(append(path, "o")...))
-	f.wantCode("a query of one level more", err, driver.CodeInvalid)
 	if got := f.get(driver.Ref{Key: "deep", Number: 1}); string(got.Data) != data {
 		t.Errorf("it reads as %s", got.Data)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,82 +15,26 @@ import (
 
 func (s *suite) lifecycleTests() []test {
 	return []test{
-		{"CancelledContexts", s.testCancelled},
+		{"Guarded", s.testGuarded},
 		{"ACancelledCommitIsWholeOrNot", s.testCancelledCommit},
-		{"Closed", s.testClosed},
 		{"ClosingFinishesWhatWasAccepted", s.testClosingUnderLoad},
 		{"CollectionsComeAndGo", s.testCollectionsChange},
 		{"StatsAndPing", s.testStats},
 	}
 }
 
-// call is one way to use each method.
-type call struct {
-	name string
-	call func(ctx context.Context) error
-}
-
-func (f *fixture) calls() []call {
-	return []call{
-		{"Now", func(ctx context.Context) error { _, err := f.engine.Now(ctx); return err }},
-		{"Settle", func(ctx context.Context) error { return f.engine.Settle(ctx, 1) }},
-		{"Get", func(ctx context.Context) error {
-			_, err := f.engine.Get(ctx, collection, []driver.Ref{{Key: "a", At: 1}, {Key: "a", Number: 1}}, nil)
-			return err
-		}},
-		{"Query", func(ctx context.Context) error {
-			_, err := f.engine.Query(ctx, &driver.Query{Collection: collection, At: driver.Forever, Filter: eq(intField("n"), int64(1))})
-			return err
-		}},
-		{"Query of the past", func(ctx context.Context) error {
-			_, err := f.engine.Query(ctx, &driver.Query{Collection: collection, At: 1})
-			return err
-		}},
-		{"Count", func(ctx context.Context) error {
-			_, err := f.engine.Count(ctx, &driver.Query{Collection: collection, At: driver.Forever})
-			return err
-		}},
-		{"Log", func(ctx context.Context) error {
-			var last error
-			for _, err := range f.engine.Log(ctx, &driver.LogQuery{}) {
-				last = err
-			}
-			return last
-		}},
-		{"Commit", func(ctx context.Context) error {
-			_, err := driver.CommitOne(ctx, f.engine, &driver.Write{
-				ID: f.id(), Collection: collection, Key: f.id(), Op: driver.OpCreate, Data: []byte(`{}`),
-			})
-			return err
-		}},
-		{"Load", func(ctx context.Context) error {
-			_, err := f.engine.Load(ctx, []driver.Version{loaded(f.id(), 1, `{}`)})
-			return err
-		}},
-		{"Loaded", func(ctx context.Context) error { _, err := f.engine.Loaded(ctx); return err }},
-		{"Stats", func(ctx context.Context) error { _, err := f.engine.Stats(ctx); return err }},
-		{"Ping", func(ctx context.Context) error { return f.engine.Ping(ctx) }},
-		{"Check", func(ctx context.Context) error { return f.engine.Check(ctx, func(string) {}) }},
-	}
-}
-
-func (s *suite) testCancelled(t *testing.T) {
+// What package check refuses for all engines, it refuses in front of this one.
+func (s *suite) testGuarded(t *testing.T) {
 	f := s.fixture(t)
-	f.put("a", `{"n":1}`)
-	cancelled, cancel := context.WithCancel(f.ctx)
-	cancel()
-	expired, cancel := context.WithDeadline(f.ctx, time.Unix(1, 0))
-	defer cancel()
-	for _, c := range f.calls() {
-		if err := c.call(f.ctx); err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		f.wantCode(c.name+", cancelled", c.call(cancelled), driver.CodeUnavailable)
-		f.wantCode(c.name+", too late", c.call(expired), driver.CodeUnavailable)
-		if err := c.call(f.ctx); err != nil {
-			t.Errorf("%s, after a cancelled call: %v", c.name, err)
+	_, err := f.engine.Get(f.ctx, "unknown", nil, nil)
+	f.wantCode("an unknown collection", err, driver.CodeInvalid)
+	for range 2 {
+		if err := f.engine.Close(); err != nil {
+			t.Errorf("Close: %v", err)
 		}
 	}
+	_, err = f.engine.Now(f.ctx)
+	f.wantCode("a call of a closed engine", err, driver.CodeUnavailable)
 }
 
 // A commit whose context ends on the way may be made or not, but it is made
@@ -117,28 +60,6 @@ func (s *suite) testCancelledCommit(t *testing.T) {
 	})
 	if got := len(f.log(&driver.LogQuery{})); got != writers {
 		t.Errorf("%d versions, want %d", got, writers)
-	}
-}
-
-func (s *suite) testClosed(t *testing.T) {
-	f := s.fixture(t)
-	f.put("a", `{"n":1}`)
-	log := f.engine.Log(f.ctx, &driver.LogQuery{})
-	if err := f.engine.Close(); err != nil {
-		t.Fatalf("Close: %v", err)
-	}
-	for _, c := range f.calls() {
-		f.wantCode(c.name+" of a closed engine", c.call(f.ctx), driver.CodeUnavailable)
-	}
-	for _, err := range log {
-		f.wantCode("a Log from before", err, driver.CodeUnavailable)
-	}
-	if err := f.engine.Close(); err != nil {
-		t.Errorf("Close again: %v", err)
-	}
-	f.reopen()
-	if got := f.get(driver.Ref{Key: "a", Number: 1}); got == nil {
-		t.Error("opened again, nothing is there")
 	}
 }
 

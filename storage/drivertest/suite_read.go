@@ -19,7 +19,6 @@ func (s *suite) readTests() []test {
 		{"TheFirstVersionIsKept", s.testFirstVersionKept},
 		{"AMissingVersionIsNil", s.testMissingVersion},
 		{"ReferencesKeepTheirOrder", s.testReferenceOrder},
-		{"UnknownCollection", s.testUnknownCollection},
 		{"EverythingThatWasWrittenIsRead", s.testRoundTrip},
 		{"NothingIsThereAtFirst", s.testEmpty},
 		{"AnyInstantMayBeAskedFor", s.testAnyInstant},
@@ -385,25 +384,6 @@ func (s *suite) testAnyInstant(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("Query at %d: version %d, want %d", test.at, got, test.want)
-		}
-	}
-}
-
-func (s *suite) testUnknownCollection(t *testing.T) {
-	f := s.fixture(t)
-	for _, name := range []string{"", "unknown", "Things", "things ", "things\x00", "sqlite_master", `things"`} {
-		_, err := f.engine.Get(f.ctx, name, []driver.Ref{{Key: "a", At: 1}}, nil)
-		f.wantCode(fmt.Sprintf("Get of %q", name), err, driver.CodeInvalid)
-		_, err = f.engine.Query(f.ctx, &driver.Query{Collection: name, At: 1})
-		f.wantCode(fmt.Sprintf("Query of %q", name), err, driver.CodeInvalid)
-		_, err = f.engine.Count(f.ctx, &driver.Query{Collection: name, At: 1})
-		f.wantCode(fmt.Sprintf("Count of %q", name), err, driver.CodeInvalid)
-		_, err = driver.CommitOne(f.ctx, f.engine, &driver.Write{ID: f.id(), Collection: name, Key: "a", Op: driver.OpCreate, Data: []byte(`{}`)})
-		f.wantCode(fmt.Sprintf("Commit to %q", name), err, driver.CodeInvalid)
-		_, err = f.engine.Load(f.ctx, []driver.Version{{Collection: name, Key: "a", RecordedAt: 1, Op: driver.OpImport, Data: []byte(`{}`)}})
-		f.wantCode(fmt.Sprintf("Load to %q", name), err, driver.CodeInvalid)
-		for _, err := range f.engine.Log(f.ctx, &driver.LogQuery{Collections: []string{collection, name}}) {
-			f.wantCode(fmt.Sprintf("Log of %q", name), err, driver.CodeInvalid)
 		}
 	}
 }

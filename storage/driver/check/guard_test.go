@@ -55,6 +55,11 @@ func (r *reached) Load(context.Context, []driver.Version) (driver.LoadResult, er
 	return driver.LoadResult{}, nil
 }
 
+func (r *reached) Rewrite(context.Context, string, string, []driver.Version) error {
+	r.calls++
+	return nil
+}
+
 func (r *reached) Close() error {
 	r.closed.Add(1)
 	return errors.New("closed")
@@ -76,7 +81,7 @@ func TestGuardRefuses(t *testing.T) {
 			}
 			if collection == "c" && data == `{}` {
 				want = ""
-				calls = 6 // with Get
+				calls = 7 // with Get
 			}
 			for name, call := range map[string]func() error{
 				"Query": func() error { _, err := g.Query(ctx, &driver.Query{Collection: collection, Limit: limit}); return err },
@@ -104,6 +109,9 @@ func TestGuardRefuses(t *testing.T) {
 						t.Errorf("Load: %v is not of the second version", err)
 					}
 					return err
+				},
+				"Rewrite": func() error {
+					return g.Rewrite(ctx, collection, "k", []driver.Version{{Number: 1, Op: driver.OpUpdate, Data: []byte(data)}})
 				},
 			} {
 				if err := call(); driver.CodeOf(err) != want {
