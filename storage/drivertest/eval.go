@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,29 +44,11 @@ func lookup(at any, path []string) any {
 // valueOf returns what a field holds, as typed says, or nil where it
 // holds nothing of the field's kind.
 func valueOf(f driver.Field, v *driver.Version, at any) any {
-	switch f.Meta {
-	case driver.MetaKey:
-		return v.Key
-	case driver.MetaNumber:
-		return v.Number
-	case driver.MetaRecordedAt:
-		return v.RecordedAt
-	case driver.MetaAuthor:
-		return v.Author
-	case driver.MetaOp:
-		return int64(v.Op)
-	case driver.MetaMessage:
-		return v.Message
-	case driver.MetaGroup:
-		return v.Group
-	default:
-		return typed(f.Kind, lookup(at, f.Path))
+	if f.Meta != driver.MetaNone {
+		return v.Meta(f.Meta)
 	}
+	return typed(f.Kind, lookup(at, f.Path))
 }
-
-// decimalPattern is the grammar of a JSON number, which decimals in strings
-// share. Its group is the exponent.
-const decimalPattern = `^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE]([+-]?[0-9]+))?$`
 
 // typed converts a decoded JSON value to what compare takes for a kind:
 // string, int64, float64, bool, driver.Instant or, for decimals, *big.Rat; objects,
@@ -114,15 +95,16 @@ func typed(kind driver.Kind, value any) any {
 	return nil
 }
 
-// decimal reads a decimal number exactly; nil where the text is none, or has
-// an exponent beyond four digits.
+// decimal reads a decimal number exactly, in the grammar of JSON's; nil where the text is
+// none, or has an exponent beyond four digits.
 func decimal(s string) any {
-	groups := regexp.MustCompile(decimalPattern).FindStringSubmatch(s)
-	if groups == nil {
+	if strings.Trim(s, "-0123456789.eE+") != "" || !json.Valid([]byte(s)) {
 		return nil
 	}
-	if exponent, err := strconv.Atoi(groups[1]); groups[1] != "" && (err != nil || exponent < -9999 || exponent > 9999) {
-		return nil
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		if exponent, err := strconv.Atoi(s[i+1:]); err != nil || exponent < -9999 || exponent > 9999 {
+			return nil
+		}
 	}
 	r, ok := new(big.Rat).SetString(s)
 	if !ok {
@@ -314,36 +296,12 @@ func logged(q *driver.LogQuery, v *driver.Version) bool {
 	oneOf := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 	behind := true
 	if q.After != nil {
-		c := comparePositions(positionOf(v), *q.After)
+		c := v.Position().Compare(*q.After)
 		behind = c > 0 && !q.Backward || c < 0 && q.Backward
 	}
 	return oneOf(q.Collections, v.Collection) && oneOf(q.Keys, v.Key) && behind &&
 		q.From <= v.RecordedAt && (q.To == 0 || v.RecordedAt < q.To) &&
 		q.FromNumber <= v.Number && (q.ToNumber == 0 || v.Number < q.ToNumber)
-}
-
-// hinted reports whether a version meets the hints.
-func hinted(h *driver.Hints, v *driver.Version) bool {
-	oneOf := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
-	changed := len(h.Changed) == 0
-	for _, name := range h.Changed {
-		changed = changed || slices.Contains(v.Changed, name)
-	}
-	return oneOf(h.Authors, v.Author) && oneOf(h.Groups, v.Group) && (len(h.Ops) == 0 || slices.Contains(h.Ops, v.Op)) && changed
-}
-
-func positionOf(v *driver.Version) driver.LogPosition {
-	return driver.LogPosition{At: v.RecordedAt, Collection: v.Collection, Key: v.Key, Number: v.Number}
-}
-
-// comparePositions orders by commit.
-func comparePositions(a, b driver.LogPosition) int {
-	return cmp.Or(
-		cmp.Compare(a.At, b.At),
-		cmp.Compare(a.Collection, b.Collection),
-		cmp.Compare(a.Key, b.Key),
-		cmp.Compare(a.Number, b.Number),
-	)
 }
 
 // checkHistory says what is wrong with all versions of one document, oldest first.

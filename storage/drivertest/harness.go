@@ -291,12 +291,7 @@ func (f *fixture) query(q *driver.Query) []*driver.Version {
 // keys is what a query finds.
 func (f *fixture) keys(q *driver.Query) []string {
 	f.Helper()
-	found := f.query(q)
-	keys := make([]string, len(found))
-	for i, v := range found {
-		keys[i] = v.Key
-	}
-	return keys
+	return keysOf(f.query(q))
 }
 
 func (f *fixture) count(q *driver.Query) int64 {
@@ -324,14 +319,14 @@ func (f *fixture) log(q *driver.LogQuery) []*driver.Version {
 				f.Fatalf("Log(%+v): %v", *q, err)
 			}
 			n, last = n+1, v
-			if hinted(&q.Hints, v) {
+			if q.Hints.Hold(v) {
 				versions = append(versions, v)
 			}
 		}
 		if q.Limit == 0 || n < asked.Limit || len(versions) == q.Limit {
 			return versions
 		}
-		p := positionOf(last)
+		p := last.Position()
 		asked.After, asked.Limit = &p, q.Limit-len(versions)
 	}
 }

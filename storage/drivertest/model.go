@@ -120,25 +120,25 @@ func versionAt(versions []*driver.Version, at driver.Instant) *driver.Version {
 }
 
 func (m *model) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	rows, err := m.match(q)
-	if err != nil {
-		return nil, err
-	}
-	rows = page(rows, q)
-	found := make([]*driver.Version, len(rows))
-	for i, r := range rows {
-		found[i] = r.version
-	}
-	return found, nil
+	found, _, err := m.find(q)
+	return found, err
 }
 
 func (m *model) Count(ctx context.Context, q *driver.Query) (int64, error) {
+	_, n, err := m.find(q)
+	return n, err
+}
+
+// find returns the page of a query, and how many documents there are without it.
+func (m *model) find(q *driver.Query) (found []*driver.Version, all int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rows, err := m.match(q)
-	return int64(len(rows)), err
+	all = int64(len(rows))
+	for _, r := range page(rows, q) {
+		found = append(found, r.version)
+	}
+	return found, all, err
 }
 
 // match chooses the version of each document first, and only then filters.
@@ -186,14 +186,14 @@ func (m *model) log(ctx context.Context, q *driver.LogQuery) ([]*driver.Version,
 	for _, documents := range m.documents {
 		for _, versions := range documents {
 			for _, v := range versions {
-				if logged(q, v) && hinted(&q.Hints, v) {
+				if logged(q, v) && q.Hints.Hold(v) {
 					found = append(found, v)
 				}
 			}
 		}
 	}
 	slices.SortFunc(found, func(a, b *driver.Version) int {
-		c := comparePositions(positionOf(a), positionOf(b))
+		c := a.Position().Compare(b.Position())
 		if q.Backward {
 			return -c
 		}

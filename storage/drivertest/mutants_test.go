@@ -536,7 +536,7 @@ func mistakes() map[string]mistake {
 				asked := *q
 				asked.Hints = driver.Hints{}
 				return &asked, func(versions []*driver.Version) []*driver.Version {
-					return slices.DeleteFunc(versions, func(v *driver.Version) bool { return !hinted(&q.Hints, v) })
+					return slices.DeleteFunc(versions, func(v *driver.Version) bool { return !q.Hints.Hold(v) })
 				}
 			}}
 		}},

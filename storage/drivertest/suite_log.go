@@ -133,7 +133,7 @@ func (s *suite) testLogPositions(t *testing.T) {
 					break
 				}
 				walked = append(walked, part...)
-				p := positionOf(part[len(part)-1])
+				p := part[len(part)-1].Position()
 				after = &p
 			}
 			if diff := cmp.Diff(names(all), names(walked)); diff != "" {

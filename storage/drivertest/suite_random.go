@@ -165,8 +165,8 @@ func (r *operations) randomCommit() {
 		r.Fatalf("Commit made version %d at %d, after %s, with Now at %d", made.Number, made.RecordedAt, describe(last), r.floor)
 	}
 	r.mirror(made)
-	r.writes[positionOf(made)] = w
-	r.recent = append(r.recent, positionOf(made))
+	r.writes[made.Position()] = w
+	r.recent = append(r.recent, made.Position())
 }
 
 // randomBatch commits several writes at once, of which some may expect another version.
@@ -203,8 +203,8 @@ func (r *operations) randomBatch() {
 	}
 	for i, v := range made {
 		r.mirror(v)
-		r.writes[positionOf(v)] = &ws[i]
-		r.recent = append(r.recent, positionOf(v))
+		r.writes[v.Position()] = &ws[i]
+		r.recent = append(r.recent, v.Position())
 	}
 }
 
