@@ -3,6 +3,7 @@ package drivertest
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -276,7 +277,7 @@ func (g *generator) metaValue(meta driver.Meta) driver.Value {
 // instant returns the time of a version, or one next to it, or any.
 func (g *generator) instant() driver.Instant {
 	if len(g.times) == 0 || g.chance(5) {
-		return pick(g, []driver.Instant{0, 1, driver.Forever, -5})
+		return pick(g, []driver.Instant{0, 1, driver.Forever, driver.Forever - 1, math.MinInt64, -5})
 	}
 	return pick(g, g.times) + driver.Instant(g.IntN(3)-1)
 }

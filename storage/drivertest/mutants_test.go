@@ -152,7 +152,7 @@ type mistake struct {
 func mistakes() map[string]mistake {
 	return map[string]mistake{
 		"nothing is refused in front of it": {"Lifecycle/Guarded", func() *mutant { return &mutant{bare: true} }},
-		"the filter chooses the version": {"Read/TheVersionIsChosenBeforeTheFilter", func() *mutant {
+		"the filter chooses the version": {"Load/BeforeTheVersionsOfOthers", func() *mutant {
 			return &mutant{query: func(m *model, ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
 				var found []*driver.Version
 				for _, versions := range m.documents[q.Collection] {
@@ -167,9 +167,9 @@ func mistakes() map[string]mistake {
 				return found, nil
 			}}
 		}},
-		"before instead of at or before": {"Read/AtOrBefore", queryWith(func(q *driver.Query) { q.At-- })},
-		"a microsecond too late":         {"Read/AtOrBefore", queryWith(func(q *driver.Query) { q.At = min(q.At, driver.Forever-1) + 1 })},
-		"a delete hides history": {"Read/ADeleteHidesNoHistory", func() *mutant {
+		"before instead of at or before": {"Load/BeforeTheVersionsOfOthers", queryWith(func(q *driver.Query) { q.At-- })},
+		"a microsecond too late":         {"Load/BeforeTheVersionsOfOthers", queryWith(func(q *driver.Query) { q.At = min(q.At, driver.Forever-1) + 1 })},
+		"a delete hides history": {"Random/Operations", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
 				vs, err := m.Get(ctx, collection, refs, nil)
 				for i, v := range vs {
@@ -180,14 +180,14 @@ func mistakes() map[string]mistake {
 				return vs, err
 			}}
 		}},
-		"order by the clock": {"Read/TheClockGoesBack", func() *mutant {
+		"order by the clock": {"Time/NowNeverGoesBack", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				m.floor = 0
 				return driver.CommitOne(ctx, m, w)
 			}}
 		}},
-		"the present shows in a pinned read": {"Read/LaterWritesStayOutOfAPinnedRead", queryWith(func(q *driver.Query) { q.At = driver.Forever })},
-		"the first version is lost": {"Read/TheFirstVersionIsKept", func() *mutant {
+		"the present shows in a pinned read": {"Load/BeforeTheVersionsOfOthers", queryWith(func(q *driver.Query) { q.At = driver.Forever })},
+		"the first version is lost": {"Read/EverythingThatWasWrittenIsRead", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
 				vs, err := m.Get(ctx, collection, refs, nil)
 				for i, v := range vs {
@@ -198,7 +198,7 @@ func mistakes() map[string]mistake {
 				return vs, err
 			}}
 		}},
-		"the last version stands in for a missing one": {"Read/AMissingVersionIsNil", func() *mutant {
+		"the last version stands in for a missing one": {"Random/Operations", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
 				vs, err := m.Get(ctx, collection, refs, nil)
 				for i, v := range vs {
@@ -209,7 +209,7 @@ func mistakes() map[string]mistake {
 				return vs, err
 			}}
 		}},
-		"only the first of the fields": {"Page/OnlySomeFields", func() *mutant {
+		"only the first of the fields": {"Random/Operations", func() *mutant {
 			return &mutant{getFields: func(m *model, ctx context.Context, collection string, refs []driver.Ref, fields []string) ([]*driver.Version, error) {
 				vs, err := m.Get(ctx, collection, refs, nil)
 				for i, v := range vs {
@@ -222,7 +222,7 @@ func mistakes() map[string]mistake {
 				return vs, err
 			}}
 		}},
-		"rows in the order of the database": {"Read/ReferencesKeepTheirOrder", func() *mutant {
+		"rows in the order of the database": {"Random/Operations", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
 				vs, err := m.Get(ctx, collection, refs, nil)
 				slices.SortStableFunc(vs, func(a, b *driver.Version) int {
@@ -500,7 +500,7 @@ func mistakes() map[string]mistake {
 				return v, err
 			}}
 		}},
-		"seals are made when they are read": {"Read/AtOrBefore", func() *mutant {
+		"seals are made when they are read": {"Read/EverythingThatWasWrittenIsRead", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
 				vs, err := m.Get(ctx, collection, refs, nil)
 				for i, v := range vs {
@@ -540,7 +540,7 @@ func mistakes() map[string]mistake {
 				}
 			}}
 		}},
-		"a log of the first of the fields": {"Log/SomeFields", func() *mutant {
+		"a log of the first of the fields": {"Random/Operations", func() *mutant {
 			return &mutant{log: func(_ *model, q *driver.LogQuery) (*driver.LogQuery, func([]*driver.Version) []*driver.Version) {
 				return q, func(versions []*driver.Version) []*driver.Version {
 					for i, v := range versions {
@@ -561,7 +561,7 @@ func mistakes() map[string]mistake {
 				}
 			}}
 		}},
-		"a position without its key": {"Page/WalkingNeitherSkipsNorRepeats", queryWith(func(q *driver.Query) {
+		"a position without its key": {"Page/BetweenAfterAndBefore", queryWith(func(q *driver.Query) {
 			if q.After != nil {
 				q.After = &driver.Position{Values: q.After.Values, Key: "\U0010ffff"}
 			}
@@ -592,7 +592,7 @@ func mistakes() map[string]mistake {
 				q.Filter = c
 			}
 		})},
-		"returned data is used again": {"Read/AtOrBefore", func() *mutant {
+		"returned data is used again": {"Read/EverythingThatWasWrittenIsRead", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				if last := m.last(w.Collection, w.Key); last != nil && len(last.Data) > 2 {
 					last.Data[1] = 'x'

@@ -261,7 +261,7 @@ func (p *pair) compareGet(refs []driver.Ref) {
 	}
 	got, err := p.engine.Get(p.ctx, collection, refs, nil)
 	if err != nil || len(got) != len(want) {
-		p.Fatalf("Get(%+v): %d versions, %v", refs, len(got), err)
+		p.Fatalf("Get of %d references: %d versions, %v", len(refs), len(got), err)
 	}
 	for i := range want {
 		if !same(got[i], want[i]) {
@@ -271,7 +271,7 @@ func (p *pair) compareGet(refs []driver.Ref) {
 	fields := p.gen.fields()
 	some, err := p.engine.Get(p.ctx, collection, refs, fields)
 	if err != nil || len(some) != len(want) {
-		p.Fatalf("Get(%+v) of %q: %d versions, %v", refs, fields, len(some), err)
+		p.Fatalf("Get of %d references and %q: %d versions, %v", len(refs), fields, len(some), err)
 	}
 	for i := range want {
 		if problem := partOf(some[i], want[i], fields); problem != "" {

@@ -141,6 +141,16 @@ func (s *suite) testManyDocumentsByIndex(t *testing.T) {
 			}
 			h.load(h.batch)
 			h.compare(s.tries(250))
+			// More references than a database may take as parameters of one statement.
+			var refs []driver.Ref
+			for _, n := range g.Perm(3000) {
+				ref := driver.Ref{Key: fmt.Sprintf("k%d", n), At: g.instant()}
+				if g.chance(40) {
+					ref.Number = 1 + int64(g.IntN(2))
+				}
+				refs = append(refs, ref)
+			}
+			h.compareGet(append(refs, refs[:100]...))
 		})
 	}
 }

@@ -15,8 +15,6 @@ import (
 func (s *suite) logTests() []test {
 	return []test{
 		{"OrderAndConditions", s.testLogConditions},
-		{"Positions", s.testLogPositions},
-		{"SomeFields", s.testLogFields},
 		{"Stopping", s.testLogStopping},
 	}
 }
@@ -115,69 +113,6 @@ func (s *suite) testLogConditions(t *testing.T) {
 	slices.Reverse(reversed)
 	if diff := cmp.Diff(reversed, names(f.log(&driver.LogQuery{Backward: true}))); diff != "" {
 		t.Errorf("backward (-want +got):\n%s", diff)
-	}
-}
-
-// Going on behind each position in turn gives what one reading gives, also
-// where several versions share a time, and where nothing is at the position.
-func (s *suite) testLogPositions(t *testing.T) {
-	f := s.logFixture(t)
-	for _, backward := range []bool{false, true} {
-		all := f.log(&driver.LogQuery{Backward: backward})
-		for size := 1; size <= 4; size++ {
-			var walked []*driver.Version
-			var after *driver.LogPosition
-			for {
-				part := f.log(&driver.LogQuery{Backward: backward, After: after, Limit: size})
-				if len(part) == 0 {
-					break
-				}
-				walked = append(walked, part...)
-				p := part[len(part)-1].Position()
-				after = &p
-			}
-			if diff := cmp.Diff(names(all), names(walked)); diff != "" {
-				t.Errorf("backward %t, in steps of %d (-want +got):\n%s", backward, size, diff)
-			}
-		}
-	}
-	for _, test := range []struct {
-		after         driver.LogPosition
-		forth, before string // the next one in each direction
-	}{
-		{driver.LogPosition{At: 30, Collection: collection, Key: "a", Number: 7}, "t/b@2", "t/a@1"},
-		{driver.LogPosition{At: 30, Collection: "p", Key: "x", Number: 1}, "t/B@1", "o/a@1"},
-		{driver.LogPosition{At: 35}, "t/b@3", "t/a@2"},
-		{driver.LogPosition{At: 1}, "t/b@1", ""},
-		{driver.LogPosition{At: driver.Forever}, "", "t/b@4"},
-	} {
-		for backward, want := range map[bool]string{false: test.forth, true: test.before} {
-			got := append(names(f.log(&driver.LogQuery{After: &test.after, Backward: backward, Limit: 1})), "")
-			if got[0] != want {
-				t.Errorf("behind %+v, backward %t: %q, want %q", test.after, backward, got[0], want)
-			}
-		}
-	}
-	// A position counts together with the bounds and conditions.
-	q := &driver.LogQuery{Hints: driver.Hints{Authors: []string{"ann", "eve"}}, After: &driver.LogPosition{At: 30, Collection: collection, Key: "b", Number: 2}, From: 30, To: 41}
-	if diff := cmp.Diff([]string{"t/é@1", "t/a@2", "t/b@3"}, names(f.log(q))); diff != "" {
-		t.Errorf("with conditions (-want +got):\n%s", diff)
-	}
-}
-
-func (s *suite) testLogFields(t *testing.T) {
-	f := s.logFixture(t)
-	whole := f.log(&driver.LogQuery{})
-	for _, fields := range [][]string{{}, {"n"}, {"missing", "n"}} {
-		some := f.log(&driver.LogQuery{Fields: fields})
-		if len(some) != len(whole) {
-			t.Fatalf("%q: %d versions, want %d", fields, len(some), len(whole))
-		}
-		for i, v := range some {
-			if problem := partOf(v, whole[i], fields); problem != "" {
-				t.Errorf("%q, version %d: %s", fields, i, problem)
-			}
-		}
 	}
 }
 

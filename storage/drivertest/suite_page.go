@@ -3,9 +3,7 @@ package drivertest
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -13,10 +11,7 @@ import (
 func (s *suite) pageTests() []test {
 	return []test{
 		{"Order", s.testOrder},
-		{"WalkingNeitherSkipsNorRepeats", s.testWalking},
-		{"WalkingWhileOthersWrite", s.testWalkingWhileWriting},
 		{"BetweenAfterAndBefore", s.testBetween},
-		{"OnlySomeFields", s.testFields},
 		{"NoMoreBytesThanWanted", s.testBytes},
 	}
 }
@@ -48,153 +43,6 @@ func (s *suite) testOrder(t *testing.T) {
 	} {
 		if got := fmt.Sprint(f.keys(&driver.Query{At: driver.Forever, Order: test.order})); got != test.want {
 			t.Errorf("order %+v: %s, want %s", test.order, got, test.want)
-		}
-	}
-}
-
-// walk reads all pages of a query in one direction and returns the keys in
-// the query's order.
-func walk(f *fixture, q driver.Query, size int, backward bool) []string {
-	f.Helper()
-	q.Limit, q.Backward = size, backward
-	var keys []string
-	for range 10_000 {
-		vs := f.query(&q)
-		if len(vs) == 0 {
-			return keys
-		}
-		if backward {
-			keys = append(keysOf(vs), keys...)
-			q.Before = positionIn(q.Order, vs[0])
-		} else {
-			keys = append(keys, keysOf(vs)...)
-			q.After = positionIn(q.Order, vs[len(vs)-1])
-		}
-	}
-	f.Fatalf("the pages have no end; the first keys are %.300q", keys)
-	return nil
-}
-
-// walkOrders are orders with many ties, nulls and values of other kinds.
-func walkOrders() [][]driver.Order {
-	n, tie, x := intField("n"), stringField("tie"), field(driver.KindFloat, "x")
-	number := driver.Field{Meta: driver.MetaNumber, Kind: driver.KindInt}
-	return [][]driver.Order{
-		nil,
-		{{Field: n}},
-		{{Field: n, Desc: true}},
-		{{Field: tie}},
-		{{Field: tie, Desc: true}, {Field: n}},
-		{{Field: tie}, {Field: n, Desc: true}, {Field: x}},
-		{{Field: x, Desc: true}, {Field: tie, Desc: true}},
-		{{Field: number, Desc: true}, {Field: n}},
-		{{Field: driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, Desc: true}},
-	}
-}
-
-func walkDocument(i int) string {
-	n := []string{"null", "1", "2", "2", `"2"`, "9007199254740993"}[i%6]
-	x := []string{"0.1", "null", "9007199254740993", "9007199254740992", "-1.5"}[i/3%5]
-	tie := []string{`"same"`, `"same"`, `"same"`, "null", `"other"`}[i/2%5]
-	if i%7 == 3 {
-		return fmt.Sprintf(`{"tie":%s,"x":%s}`, tie, x)
-	}
-	return fmt.Sprintf(`{"n":%s,"tie":%s,"x":%s,"i":%d}`, n, tie, x, i)
-}
-
-func (s *suite) testWalking(t *testing.T) {
-	f := s.fixture(t)
-	var vs []driver.Version
-	for i := range 90 {
-		vs = append(vs, loaded(fmt.Sprintf("k%03d", (i*37)%90), driver.Instant(i+1), walkDocument(i)))
-	}
-	for i := range 30 {
-		vs = append(vs, loaded(fmt.Sprintf("k%03d", i*3), driver.Instant(100+i), walkDocument(i+50)))
-	}
-	f.load(vs...)
-	for _, at := range []driver.Instant{driver.Forever, 95, 60} {
-		for _, order := range walkOrders() {
-			for _, filter := range []driver.Filter{nil, driver.Not{Filter: eq(intField("n"), int64(1))}} {
-				q := driver.Query{At: at, Order: order, Filter: filter}
-				whole := f.keys(&q)
-				for _, size := range []int{7, 1}[:s.tries(2)] {
-					for _, backward := range []bool{false, true} {
-						if got := walk(f, q, size, backward); !slices.Equal(got, whole) {
-							t.Fatalf("at %d, order %+v, pages of %d, backward %t:\n%q, want\n%q", at, order, size, backward, got, whole)
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
-// Pages that are pinned at the instant of the first are not disturbed by writes.
-func (s *suite) testWalkingWhileWriting(t *testing.T) {
-	f := s.fixture(t)
-	const documents = 40
-	for i := range documents {
-		f.put(fmt.Sprintf("k%03d", i), walkDocument(i))
-	}
-	var done atomic.Bool
-	parallel(3, func(i int) {
-		if i < 2 {
-			for n := 0; !done.Load(); n++ {
-				key := fmt.Sprintf("k%03d", (n*2+i)%(documents*2))
-				w := &driver.Write{ID: f.id(), Collection: collection, Key: key, Op: driver.OpUpdate, Data: []byte(walkDocument(n + 3))}
-				vs, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: key, At: driver.Forever}}, nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				w.Expected = numberOf(vs[0])
-				if n%5 == 4 && vs[0] != nil && !vs[0].Deleted {
-					w.Op, w.Deleted, w.Data = driver.OpDelete, true, nil
-				}
-				if _, err := driver.CommitOne(f.ctx, f.engine, w); err != nil {
-					t.Error(err)
-					return
-				}
-				f.clock.move(time.Microsecond)
-			}
-			return
-		}
-		defer done.Store(true)
-		for _, order := range walkOrders() {
-			at, err := f.engine.Now(f.ctx)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			whole, ok := f.tryWalk(driver.Query{Collection: collection, At: at, Order: order}, 0, false)
-			for _, backward := range []bool{false, true} {
-				got, pagesOK := f.tryWalk(driver.Query{Collection: collection, At: at, Order: order}, 6, backward)
-				if ok && pagesOK && !slices.Equal(got, whole) {
-					t.Errorf("order %+v, backward %t:\n%q, want\n%q", order, backward, got, whole)
-				}
-			}
-		}
-	})
-}
-
-// tryWalk is walk for goroutines that may not end the test.
-func (f *fixture) tryWalk(q driver.Query, size int, backward bool) (keys []string, ok bool) {
-	q.Limit, q.Backward = size, backward
-	for {
-		vs, err := f.engine.Query(f.ctx, &q)
-		if err != nil {
-			f.Error(err)
-			return nil, false
-		}
-		if len(vs) == 0 {
-			return keys, true
-		}
-		if backward {
-			keys = append(keysOf(vs), keys...)
-			q.Before = positionIn(q.Order, vs[0])
-		} else {
-			keys = append(keys, keysOf(vs)...)
-			q.After = positionIn(q.Order, vs[len(vs)-1])
 		}
 	}
 }
@@ -233,37 +81,6 @@ func (s *suite) testBetween(t *testing.T) {
 		}
 		if got := f.count(q); got != 10 {
 			t.Errorf("Count with a page: %d, want all 10", got)
-		}
-	}
-}
-
-func (s *suite) testFields(t *testing.T) {
-	f := s.fixture(t)
-	first := f.put("a", `{"big":"`+fmt.Sprintf("%02000d", 7)+`","n":1,"o":{"x":[1,{"y":null}]},"s":null}`)
-	f.clock.move(time.Second)
-	f.put("a", `{"n":2}`)
-	for _, fields := range [][]string{nil, {}, {"n"}, {"s", "o"}, {"missing"}, {"o", "o", "n", "s", "big"}} {
-		// The filter and the order may look at other fields.
-		got := f.query(&driver.Query{
-			At: first.RecordedAt, Fields: fields, Filter: eq(intField("n"), int64(1)), Order: []driver.Order{{Field: stringField("big")}},
-		})
-		if len(got) != 1 {
-			t.Fatalf("fields %q: %d documents", fields, len(got))
-		}
-		if fields == nil {
-			fields = []string{"big", "n", "o", "s"}
-		}
-		if problem := lacks(got[0], first, fields); problem != "" {
-			t.Error(problem)
-		}
-		vs, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: "a", At: first.RecordedAt}, {Key: "a", Number: 1}}, fields)
-		if err != nil || len(vs) != 2 || vs[0] == nil || vs[1] == nil {
-			t.Fatalf("Get of fields %q: %v, %v", fields, vs, err)
-		}
-		for _, v := range vs {
-			if problem := lacks(v, first, fields); problem != "" {
-				t.Errorf("Get: %s", problem)
-			}
 		}
 	}
 }
