@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -332,8 +333,12 @@ func (s *suite) testRegistersGivenUp(t *testing.T) { s.registers(t, 40) }
 
 func (s *suite) registers(t *testing.T, cancel int) {
 	f := s.fixture(t)
-	// A moving clock: versions and reads are at different times.
-	step := func() time.Time { f.clock.move(time.Microsecond); return f.clock.now() }
+	// A clock that moves, stands still and goes back.
+	var asked atomic.Int64
+	step := func() time.Time {
+		f.clock.move([]time.Duration{1, 0, 3, -1}[asked.Add(1)%4] * time.Microsecond)
+		return f.clock.now()
+	}
 	if err := f.engine.Close(); err != nil {
 		t.Fatal(err)
 	}

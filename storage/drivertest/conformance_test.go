@@ -11,7 +11,6 @@ import (
 // expect is what the model does.
 func TestModel(t *testing.T) {
 	Run(t, Harness{
-		UniqueTimes: true,
 		New: func(*testing.T) Opener {
 			var m *model
 			return func(_ *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {

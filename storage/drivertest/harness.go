@@ -21,9 +21,6 @@ type Harness struct {
 	// New makes a place for the data of one test and returns the function that
 	// opens it.
 	New func(t *testing.T) Opener
-	// UniqueTimes says that the times of commits strictly increase across all
-	// documents, not only within each.
-	UniqueTimes bool
 	// Parallel says that tests run beside each other, as is quicker where an engine
 	// waits for another process most of the time. Those that measure, those that are
 	// many callers themselves and those of documents of many megabytes still run alone.

@@ -20,7 +20,6 @@ func TestMutant(t *testing.T) {
 		t.Skip("run by TestSuiteNoticesMistakes, in a process of its own")
 	}
 	Run(t, Harness{
-		UniqueTimes: true,
 		New: func(*testing.T) Opener {
 			engine := m.mutant()
 			return func(_ *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {

@@ -254,7 +254,7 @@ func mistakes() map[string]mistake {
 				}
 			}}
 		}},
-		"a conflict that says nothing": {"Write/EveryExpectedVersion", func() *mutant {
+		"a conflict that says nothing": {"Write/ExactlyOneOfManyWritersWins", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				v, err := driver.CommitOne(ctx, m, w)
 				if driver.CodeOf(err) == driver.CodeConflict {
@@ -277,7 +277,7 @@ func mistakes() map[string]mistake {
 				return driver.CommitOne(ctx, m, &mixed)
 			}}
 		}},
-		"numbers begin again after a delete": {"Write/NumbersGoOnAfterADelete", func() *mutant {
+		"numbers begin again after a delete": {"Random/Operations", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				if last := m.last(w.Collection, w.Key); last != nil && last.Deleted {
 					delete(m.documents[w.Collection], w.Key)
@@ -288,13 +288,13 @@ func mistakes() map[string]mistake {
 				return driver.CommitOne(ctx, m, w)
 			}}
 		}},
-		"a repeated write is a new one": {"Write/ARepeatedWriteIsAppliedOnce", func() *mutant {
+		"a repeated write is a new one": {"Write/RepeatedAtTheSameTime", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				m.byID = make(map[string]*driver.Version)
 				return driver.CommitOne(ctx, m, w)
 			}}
 		}},
-		"identifiers are forgotten when closed": {"Write/ARepeatedWriteIsAppliedOnce", func() *mutant {
+		"identifiers are forgotten when closed": {"Random/Operations", func() *mutant {
 			return &mutant{open: func(m *model) { m.byID = make(map[string]*driver.Version) }}
 		}},
 		"the floor is forgotten when closed": {"Time/NowSurvivesReopening", func() *mutant {
@@ -310,7 +310,7 @@ func mistakes() map[string]mistake {
 				return m.now()
 			}}
 		}},
-		"now is ahead of commits": {"Time/NothingAppearsBeforeNow", func() *mutant {
+		"now is ahead of commits": {"Time/CommitsFollowNow", func() *mutant {
 			return &mutant{now: func(m *model) driver.Instant {
 				m.mu.Lock()
 				defer m.mu.Unlock()
@@ -491,7 +491,7 @@ func mistakes() map[string]mistake {
 				return m.Load(ctx, vs)
 			}}
 		}},
-		"each version is sealed as the first": {"Write/EveryExpectedVersion", func() *mutant {
+		"each version is sealed as the first": {"Load/KeepsSeals", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				v, err := driver.CommitOne(ctx, m, w)
 				if v != nil && v.Current() {
@@ -600,7 +600,7 @@ func mistakes() map[string]mistake {
 				return driver.CommitOne(ctx, m, w)
 			}}
 		}},
-		"what was acknowledged is lost when closed": {"Write/WhatIsAcknowledgedStays", func() *mutant {
+		"what was acknowledged is lost when closed": {"Lifecycle/ClosingFinishesWhatWasAccepted", func() *mutant {
 			return &mutant{open: func(m *model) {
 				for key, versions := range m.documents[collection] {
 					if len(versions) > 1 {

@@ -342,7 +342,7 @@ func (p *pair) compareEverything() {
 		p.Fatal(err)
 	}
 	got, err := p.engine.Stats(p.ctx)
-	if err != nil || got.Documents != want.Documents || got.Versions != want.Versions {
+	if err != nil || !slices.Equal(got.Collections, want.Collections) || got.Documents != want.Documents || got.Versions != want.Versions {
 		p.Fatalf("Stats: %+v, %v; want %+v", got, err, want)
 	}
 	var problems bytes.Buffer

@@ -16,7 +16,6 @@ func (s *suite) batchTests() []test {
 		{"ABatchHasOneInstant", s.testBatchOneInstant},
 		{"ARepeatedBatchIsAppliedOnce", s.testRepeatedBatch},
 		{"ABatchComparesWhatItDoesNotWrite", s.testComparedBatch},
-		{"BatchesThatCross", s.testBatchesThatCross},
 		{"BatchesThatCompareEachOther", s.testBatchesThatCompareEachOther},
 	}
 }
@@ -195,42 +194,6 @@ func (s *suite) testComparedBatch(t *testing.T) {
 	}
 	if n := len(f.log(&driver.LogQuery{})); n != len(before)+1 {
 		t.Errorf("%d versions, want %d", n, len(before)+1)
-	}
-}
-
-// Of two commits that want the same documents, in other orders, one is made, or the other.
-func (s *suite) testBatchesThatCross(t *testing.T) {
-	const writers, rounds = 8, 10
-	f := s.batching(t)
-	keys := []string{"a", "b", "c"}
-	for round := range rounds {
-		made := make([]bool, writers)
-		parallel(writers, func(i int) {
-			order := append(slices.Clone(keys[i%3:]), keys[:i%3]...)
-			ws := f.writes(order...)
-			for k := range ws {
-				ws[k].Expected, ws[k].Author = int64(round), fmt.Sprint(i)
-			}
-			_, err := f.engine.Commit(f.ctx, ws)
-			var conflict *driver.ConflictError
-			switch {
-			case err == nil:
-				made[i] = true
-			case !errors.As(err, &conflict) || len(conflict.Lost) != len(keys):
-				t.Errorf("round %d: %v, want a conflict of all", round, err)
-			}
-		})
-		by := map[string]bool{}
-		for _, v := range f.query(&driver.Query{At: driver.Forever}) {
-			by[v.Author] = true
-			if v.Number != int64(round)+1 {
-				t.Fatalf("round %d: %s is at version %d", round, v.Key, v.Number)
-			}
-		}
-		winner := slices.Index(made, true)
-		if winner < 0 || slices.Contains(made[winner+1:], true) || len(by) != 1 || !by[fmt.Sprint(winner)] {
-			t.Fatalf("round %d: made %v, by %v", round, made, by)
-		}
 	}
 }
 

@@ -1,11 +1,7 @@
 package drivertest
 
 import (
-	"errors"
 	"fmt"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,11 +12,8 @@ func (s *suite) timeTests() []test {
 	return []test{
 		{"NowNeverGoesBack", s.testNowNeverGoesBack},
 		{"NowSurvivesReopening", s.testNowSurvives},
-		{"NowCoversTheCallersOwnWrites", s.testReadYourWrites},
-		{"NothingAppearsBeforeNow", s.testNothingAppears},
 		{"Settle", s.testSettle},
 		{"CommitsFollowNow", s.testCommitsFollowNow},
-		{"ReadsAtDifferentInstantsAreApart", s.testInstantsApart},
 	}
 }
 
@@ -58,122 +51,6 @@ func (s *suite) testNowSurvives(t *testing.T) {
 	f.reopen()
 	if v := f.put("a", `{"n":3}`); v.RecordedAt <= last {
 		t.Errorf("opened again, version 3 at %s, version 2 at %s", v.RecordedAt, last)
-	}
-}
-
-func (s *suite) testReadYourWrites(t *testing.T) {
-	f := s.fixture(t)
-	parallel(8, func(i int) {
-		key := fmt.Sprintf("k%d", i)
-		for n := range int64(12) {
-			v, err := driver.CommitOne(f.ctx, f.engine, &driver.Write{
-				ID: f.id(), Collection: collection, Key: key, Expected: n, Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"n":%d}`, n),
-			})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			now, err := f.engine.Now(f.ctx)
-			if err != nil || now < v.RecordedAt {
-				t.Errorf("Now is %d (%v) after a commit at %d", now, err, v.RecordedAt)
-			}
-			got, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: key, At: now}}, nil)
-			if err != nil || numberOf(got[0]) != v.Number {
-				t.Errorf("%s: Get after the commit of version %d: %+v, %v", key, v.Number, got, err)
-			}
-			byKey := eq(driver.Field{Meta: driver.MetaKey, Kind: driver.KindString}, key)
-			found, err := f.engine.Query(f.ctx, &driver.Query{Collection: collection, At: now, Filter: byKey})
-			if err != nil || len(found) != 1 || found[0].Number != v.Number {
-				t.Errorf("%s: Query after the commit of version %d: %v, %v", key, v.Number, found, err)
-			}
-		}
-	})
-}
-
-// Readers take an instant from Now and write down all that they see there,
-// while others write and the clock jumps. Read again later, it is the same.
-func (s *suite) testNothingAppears(t *testing.T) {
-	const keys, writers, readers = 8, 4, 3
-	commits := int64(150 * s.scale)
-	f := s.fixture(t)
-	type observation struct {
-		at   driver.Instant
-		seen string
-	}
-	see := func(at driver.Instant) (string, error) {
-		vs, err := f.engine.Query(f.ctx, &driver.Query{Collection: collection, At: at})
-		if err != nil {
-			return "", err
-		}
-		n, err := f.engine.Count(f.ctx, &driver.Query{Collection: collection, At: at})
-		var seen strings.Builder
-		_, _ = fmt.Fprintf(&seen, "%d:", n)
-		for _, v := range vs {
-			_, _ = fmt.Fprintf(&seen, " %s@%d=%s", v.Key, v.Number, v.Data)
-		}
-		return seen.String(), err
-	}
-	var made, running atomic.Int64
-	running.Store(writers)
-	var mu sync.Mutex
-	var observations []observation
-	parallel(writers+readers, func(i int) {
-		if i < writers {
-			defer running.Add(-1)
-			var last [keys]int64
-			for n := 0; made.Add(1) <= commits; n++ {
-				k := n % keys
-				w := &driver.Write{
-					ID: f.id(), Collection: collection, Key: fmt.Sprintf("k%d.%d", i%2, k), Expected: last[k],
-					Op: driver.OpUpdate, Data: fmt.Appendf(nil, `{"n":%d}`, n),
-				}
-				if n%7 == 6 {
-					w.Op, w.Deleted, w.Data = driver.OpDelete, true, nil
-				}
-				v, err := driver.CommitOne(f.ctx, f.engine, w)
-				var conflict *driver.ConflictError
-				if errors.As(err, &conflict) {
-					last[k] = conflict.Lost[0].Actual
-					continue
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				last[k] = v.Number
-				f.clock.move([]time.Duration{time.Microsecond, 0, 3 * time.Microsecond, -time.Microsecond}[n%4])
-			}
-			return
-		}
-		for running.Load() > 0 {
-			at, err := f.engine.Now(f.ctx)
-			if err == nil && i%2 == 0 {
-				err = f.engine.Settle(f.ctx, at)
-			}
-			var seen string
-			if err == nil {
-				seen, err = see(at)
-			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mu.Lock()
-			observations = append(observations, observation{at, seen})
-			mu.Unlock()
-		}
-	})
-	// Many readings of a state that did not change say nothing new.
-	step := max(1, len(observations)/400)
-	for i := 0; i < len(observations); i += step {
-		o := observations[i]
-		seen, err := see(o.at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen != o.seen {
-			t.Errorf("at %d there was\n%s\nand later, at the same instant,\n%s", o.at, o.seen, seen)
-		}
 	}
 }
 
@@ -218,28 +95,4 @@ func (s *suite) testCommitsFollowNow(t *testing.T) {
 	if v := f.put("k0", `{}`); v.RecordedAt < at {
 		t.Errorf("a commit at %s, but the clock says %s", v.RecordedAt, at)
 	}
-}
-
-// Reads at different instants, made at the same time, do not mix.
-func (s *suite) testInstantsApart(t *testing.T) {
-	f := s.fixture(t)
-	var at []driver.Instant
-	for n := range int64(8) {
-		at = append(at, f.put("a", fmt.Sprintf(`{"n":%d}`, n)).RecordedAt)
-		f.clock.move(time.Second)
-	}
-	parallel(len(at), func(i int) {
-		for range 30 {
-			vs, err := f.engine.Get(f.ctx, collection, []driver.Ref{{Key: "a", At: at[i]}}, nil)
-			if err != nil || numberOf(vs[0]) != int64(i)+1 {
-				t.Errorf("Get at version %d: %+v, %v", i+1, vs, err)
-				return
-			}
-			vs, err = f.engine.Query(f.ctx, &driver.Query{Collection: collection, At: at[i], Filter: eq(intField("n"), int64(i))})
-			if err != nil || len(vs) != 1 || vs[0].Number != int64(i)+1 {
-				t.Errorf("Query at version %d: %+v, %v", i+1, vs, err)
-				return
-			}
-		}
-	})
 }

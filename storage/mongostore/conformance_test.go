@@ -13,8 +13,7 @@ import (
 func TestConformance(t *testing.T) {
 	server := newServer(t)
 	drivertest.Run(t, drivertest.Harness{
-		UniqueTimes: true,
-		Parallel:    true,
+		Parallel: true,
 		New: func(t *testing.T) drivertest.Opener {
 			uri := server.database(t)
 			return func(t *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {

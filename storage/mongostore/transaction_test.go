@@ -23,9 +23,8 @@ import (
 func TestTransactionConformance(t *testing.T) {
 	server := mongotest.NewServer(t)
 	drivertest.Run(t, drivertest.Harness{
-		UniqueTimes: true,
-		Parallel:    true,
-		Groups:      []string{"Write", "Linear", "Lifecycle"},
+		Parallel: true,
+		Groups:   []string{"Write", "Linear", "Lifecycle"},
 		New: func(t *testing.T) drivertest.Opener {
 			_, uri := mongotest.NewTransactions(t, server).Behind(t)
 			return func(t *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {

@@ -13,7 +13,6 @@ import (
 // TestConformance runs the suite that every engine passes.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
-		UniqueTimes: true,
 		New: func(t *testing.T) drivertest.Opener {
 			path := filepath.Join(t.TempDir(), "asof.db")
 			return func(t *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {

@@ -18,7 +18,6 @@ func TestEngineWithManyEpochs(t *testing.T) {
 
 func harness(opts Options) drivertest.Harness {
 	return drivertest.Harness{
-		UniqueTimes: true,
 		New: func(t *testing.T) drivertest.Opener {
 			path := filepath.Join(t.TempDir(), "asof.db")
 			return func(t *testing.T, collections []driver.Collection, clock func() time.Time) driver.Engine {
