@@ -64,7 +64,6 @@ func Run(t *testing.T, h Harness) {
 		tests []test
 		alone bool
 	}{
-		{"Read", s.readTests(), false},
 		{"Filter", s.filterTests(), false},
 		{"Page", s.pageTests(), false},
 		{"Write", append(s.writeTests(), s.batchTests()...), false},

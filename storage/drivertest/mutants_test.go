@@ -187,7 +187,7 @@ func mistakes() map[string]mistake {
 			}}
 		}},
 		"the present shows in a pinned read": {"Load/BeforeTheVersionsOfOthers", queryWith(func(q *driver.Query) { q.At = driver.Forever })},
-		"the first version is lost": {"Read/EverythingThatWasWrittenIsRead", func() *mutant {
+		"the first version is lost": {"Write/EverythingThatWasWrittenIsRead", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
 				vs, err := m.Get(ctx, collection, refs, nil)
 				for i, v := range vs {
@@ -500,7 +500,7 @@ func mistakes() map[string]mistake {
 				return v, err
 			}}
 		}},
-		"seals are made when they are read": {"Read/EverythingThatWasWrittenIsRead", func() *mutant {
+		"seals are made when they are read": {"Write/EverythingThatWasWrittenIsRead", func() *mutant {
 			return &mutant{get: func(m *model, ctx context.Context, collection string, refs []driver.Ref) ([]*driver.Version, error) {
 				vs, err := m.Get(ctx, collection, refs, nil)
 				for i, v := range vs {
@@ -592,7 +592,7 @@ func mistakes() map[string]mistake {
 				q.Filter = c
 			}
 		})},
-		"returned data is used again": {"Read/EverythingThatWasWrittenIsRead", func() *mutant {
+		"returned data is used again": {"Write/EverythingThatWasWrittenIsRead", func() *mutant {
 			return &mutant{commit: func(m *model, ctx context.Context, w *driver.Write) (*driver.Version, error) {
 				if last := m.last(w.Collection, w.Key); last != nil && len(last.Data) > 2 {
 					last.Data[1] = 'x'
