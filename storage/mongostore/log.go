@@ -137,6 +137,14 @@ func after(p place, name string, position *driver.LogPosition, backward bool) bs
 	}}}
 }
 
+// inOrder compares positions in the order of a log.
+func inOrder(q *driver.LogQuery) func(a, b driver.LogPosition) int {
+	if q.Backward {
+		return func(a, b driver.LogPosition) int { return b.Compare(a) }
+	}
+	return driver.LogPosition.Compare
+}
+
 // cutoff bounds the positions of a log with a limit n: after n versions were found,
 // in any place, no version after the last of them is needed. So current versions, which
 // an index has in the order of the log, bound the search in prev, both
@@ -155,13 +163,7 @@ func (h *cutoff) add(found ...*record) {
 	for _, r := range found {
 		h.places = append(h.places, r.Position())
 	}
-	slices.SortFunc(h.places, func(a, b driver.LogPosition) int {
-		c := a.Compare(b)
-		if h.q.Backward {
-			return -c
-		}
-		return c
-	})
+	slices.SortFunc(h.places, inOrder(h.q))
 	h.places = slices.Compact(h.places) // a version may be in two places
 	h.places = h.places[:min(len(h.places), h.q.Limit)]
 }

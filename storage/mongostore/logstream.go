@@ -13,12 +13,6 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// source is a stream of versions in the order of a log, with the next one.
-type source struct {
-	next func() (*record, error) // nil at the end
-	head *record
-}
-
 // merge joins the streams of several collections, and drops duplicates: a version may
 // be found in two places.
 func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*collection) iter.Seq2[*record, error] {
@@ -28,30 +22,28 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 			yield(nil, err)
 			return
 		}
-		var sources []*source
-		var opened []*logging
-		h := &cutoff{q: q}
+		var streams []*stream
 		defer func() {
-			for _, l := range opened {
-				l.close(ctx)
+			for _, s := range streams {
+				s.close(ctx)
 			}
 		}()
+		h := &cutoff{q: q}
 		for _, c := range collections {
-			l := &logging{c: c, q: q, begin: begin, since: begin, cutoff: h, batch: logBatch}
+			l := &logging{c: c, q: q, begin: begin, since: begin, cutoff: h, after: q.After, batch: logBatch}
 			if q.Limit > 0 {
 				l.batch = logPage
 			}
-			opened = append(opened, l)
-			more, err := l.sources(ctx)
-			if err != nil {
+			l.current = stream{l: l, field: "current"}
+			streams = append(streams, &l.current, &l.lists[0], &l.lists[1])
+			if err := l.open(ctx); err != nil {
 				yield(nil, err)
 				return
 			}
-			sources = append(sources, more...)
 		}
 		var last driver.LogPosition
 		for {
-			from := first(sources, q.Backward)
+			from := first(streams, inOrder(q))
 			if from == nil {
 				return
 			}
@@ -61,7 +53,7 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 					return // before the next version is requested
 				}
 			}
-			if from.head, err = from.next(); err != nil {
+			if err := from.next(ctx); err != nil {
 				yield(nil, err)
 				return
 			}
@@ -69,13 +61,10 @@ func (s *Store) merge(ctx context.Context, q *driver.LogQuery, collections []*co
 	}
 }
 
-// first returns the source that has the next version; nil at the end.
-func first(sources []*source, backward bool) (first *source) {
-	for _, s := range sources {
-		if s.head == nil {
-			continue
-		}
-		if first == nil || (s.head.Position().Compare(first.head.Position()) < 0) != backward {
+// first returns the stream that has the next version; nil at the end.
+func first(streams []*stream, order func(a, b driver.LogPosition) int) (first *stream) {
+	for _, s := range streams {
+		if s.head != nil && (first == nil || order(s.head.Position(), first.head.Position()) < 0) {
 			first = s
 		}
 	}
@@ -91,22 +80,14 @@ type logging struct {
 	// again. They have the versions that were superseded by then.
 	since   driver.Instant
 	cutoff  *cutoff
-	lists   []*source // the streams of prev and overflow
-	cursors []*mongo.Cursor
-	part    []*record // versions that were current at begin, in order
-	ended   bool      // no versions follow the part
-	after   *driver.LogPosition
-	batch   int32 // how many versions are asked for at once, after those that were read last
+	current stream                   // of versions that were current at begin, which are read in parts
+	lists   [len(superseding)]stream // of those that were superseded
+	ended   bool                     // no versions follow the part of current
+	after   *driver.LogPosition      // where that ends
+	batch   int32                    // how many versions are asked for at once, after those that were read last
 }
 
-func (l *logging) close(ctx context.Context) {
-	for _, cursor := range l.cursors {
-		closeCursor(ctx, cursor)
-	}
-	l.cursors = nil
-}
-
-// sources opens the streams, in the direction in which versions move: those that were
+// open opens the streams, in the direction in which versions move: those that were
 // current, prev, overflow. The database sorts before it answers, so that a stream
 // does not change, and needs no snapshot, which servers keep for some minutes only,
 // however slowly it is read. Without a snapshot, the scan still finds every version
@@ -119,71 +100,39 @@ func (l *logging) close(ctx context.Context) {
 //
 // With a limit, each place is read only up to the cutoff that follows from the ones
 // before.
-func (l *logging) sources(ctx context.Context) ([]*source, error) {
-	l.after = l.q.After
-	current := &source{next: func() (*record, error) { return l.nextCurrent(ctx) }}
-	var err error
-	if current.head, err = current.next(); err != nil {
-		return nil, err
+func (l *logging) open(ctx context.Context) error {
+	if err := l.current.next(ctx); err != nil {
+		return err
 	}
-	if current.head != nil {
-		l.cutoff.add(current.head)
-		l.cutoff.add(l.part...)
-	}
-	if err := l.openLists(ctx, l.q); err != nil {
-		return nil, err
-	}
-	return append([]*source{current}, l.lists...), nil
+	return l.openLists(ctx, *l.q)
 }
 
 // superseding are the lists of superseded versions, in the direction in which versions
 // move.
 var superseding = [...]string{"prev", "vs"}
 
-// openLists opens the streams of prev and overflow for a query, and closes those that
-// were open.
-func (l *logging) openLists(ctx context.Context, q *driver.LogQuery) error {
-	l.close(ctx)
+// openLists opens the streams of prev and overflow for a query, also once more. With a limit, a
+// part of each is read at once.
+func (l *logging) openLists(ctx context.Context, q driver.LogQuery) error {
 	for i, field := range superseding {
-		s, err := l.open(ctx, field, q)
-		if err == nil {
-			s.head, err = s.next()
-		}
+		s := &l.lists[i]
+		s.close(ctx)
+		cursor, err := l.aggregate(ctx, field, l.superseded(field, &q))
 		if err != nil {
 			return err
 		}
-		if i < len(l.lists) {
-			*l.lists[i] = *s
-		} else {
-			l.lists = append(l.lists, s)
+		*s = stream{l: l, field: field, q: q, cursor: cursor}
+		if q.Limit > 0 {
+			if s.ahead, _, err = s.part(ctx, q.Limit); err != nil {
+				return err
+			}
+			l.cutoff.add(s.ahead...)
+		}
+		if err := s.next(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// open opens the stream of the superseded versions in a list. With a limit, its first part is
-// read at once.
-func (l *logging) open(ctx context.Context, field string, q *driver.LogQuery) (*source, error) {
-	cursor, err := l.aggregate(ctx, field, l.superseded(field, q))
-	if err != nil {
-		return nil, err
-	}
-	l.cursors = append(l.cursors, cursor)
-	stream := &versionStream{l: l, field: field, q: *q, cursor: cursor}
-	var ahead []*record
-	if l.q.Limit > 0 {
-		if ahead, _, err = stream.part(ctx, l.q.Limit); err != nil {
-			return nil, err
-		}
-		l.cutoff.add(ahead...)
-	}
-	return &source{next: func() (r *record, _ error) {
-		if len(ahead) > 0 {
-			r, ahead = ahead[0], ahead[1:]
-			return r, nil
-		}
-		return stream.next(ctx)
-	}}, nil
 }
 
 // How much of one place is in memory at a time: so many versions, or so many bytes; and how
@@ -195,17 +144,25 @@ const (
 	logPage  = 24
 )
 
-// versionStream is the versions in one place, sorted by the database. Servers
+// stream is the versions in one place in the order of a log, sorted by the database. Servers
 // close cursors that are not read for ten minutes, as when an export reads another stream
 // for so long. Then the stream continues after its last version, with both lists
 // opened again: versions that commits have moved from prev to the overflow meanwhile are
 // not in the earlier cursor on the overflow.
-type versionStream struct {
+type stream struct {
 	l        *logging
 	field    string
-	q        driver.LogQuery
-	cursor   *mongo.Cursor
-	n, bytes int // of what was read
+	head     *record         // the next version; nil at the end
+	ahead    []*record       // those that follow it, and were read
+	cursor   *mongo.Cursor   // on those that follow them; nil for current, and where nothing is open
+	q        driver.LogQuery // what it was opened for, after the last version that was read
+	n, bytes int             // of what was read
+}
+
+func (s *stream) close(ctx context.Context) {
+	if s.cursor != nil {
+		closeCursor(ctx, s.cursor)
+	}
 }
 
 func (l *logging) aggregate(ctx context.Context, field string, pipeline bson.A) (*mongo.Cursor, error) {
@@ -213,26 +170,26 @@ func (l *logging) aggregate(ctx context.Context, field string, pipeline bson.A) 
 }
 
 // read returns the next version that the cursor has; nil at its end.
-func (v *versionStream) read(ctx context.Context) (*record, error) {
-	if !v.cursor.Next(ctx) {
-		return nil, v.cursor.Err()
+func (s *stream) read(ctx context.Context) (*record, error) {
+	if !s.cursor.Next(ctx) {
+		return nil, s.cursor.Err()
 	}
-	r, err := v.l.read(v.cursor.Current, v.field)
+	r, err := s.l.read(s.cursor.Current, s.field)
 	if err != nil {
 		return nil, err
 	}
 	last := r.Position()
-	v.q.After = &last
-	v.n, v.bytes = v.n+1, v.bytes+r.Size()+headOverhead
-	v.l.batch = int32(min(v.n*logBytes/v.bytes+1, logPart))
-	v.cursor.SetBatchSize(v.l.batch)
+	s.q.After = &last
+	s.n, s.bytes = s.n+1, s.bytes+r.Size()+headOverhead
+	s.l.batch = int32(min(s.n*logBytes/s.bytes+1, logPart))
+	s.cursor.SetBatchSize(s.l.batch)
 	return r, nil
 }
 
 // part reads so many versions, or fewer that are large, and reports whether there may be more.
-func (v *versionStream) part(ctx context.Context, limit int) (found []*record, more bool, err error) {
+func (s *stream) part(ctx context.Context, limit int) (found []*record, more bool, err error) {
 	for !more {
-		r, err := v.read(ctx)
+		r, err := s.read(ctx)
 		switch {
 		case isCursorGone(err) && len(found) > 0:
 			return found, true, nil
@@ -240,21 +197,31 @@ func (v *versionStream) part(ctx context.Context, limit int) (found []*record, m
 			return found, false, err
 		}
 		found = append(found, r)
-		more = len(found) == limit || v.bytes > logBytes
+		more = len(found) == limit || s.bytes > logBytes
 	}
 	return found, true, nil
 }
 
-func (v *versionStream) next(ctx context.Context) (*record, error) {
-	r, err := v.read(ctx)
-	if !isCursorGone(err) || v.n == 0 {
-		return r, err
+// next goes on to the next version.
+func (s *stream) next(ctx context.Context) (err error) {
+	if len(s.ahead) == 0 && s == &s.l.current && !s.l.ended {
+		if err := s.l.readPart(ctx); err != nil {
+			return err
+		}
 	}
-	// All versions before the last one of this stream were yielded, also of the other list.
-	if err := v.l.openLists(ctx, &v.q); err != nil {
-		return nil, err
+	switch {
+	case len(s.ahead) > 0:
+		s.head, s.ahead = s.ahead[0], s.ahead[1:]
+	case s.cursor == nil:
+		s.head = nil
+	default:
+		s.head, err = s.read(ctx)
 	}
-	return v.l.lists[slices.Index(superseding[:], v.field)].head, nil
+	if isCursorGone(err) && s.n > 0 {
+		// All versions before the last one of this stream were yielded, also of the other list.
+		return s.l.openLists(ctx, s.q)
+	}
+	return err
 }
 
 // isCursorGone reports whether the server has closed a cursor (CursorNotFound,
@@ -299,18 +266,8 @@ func (l *logging) fields(list string) bson.D {
 	return fields
 }
 
-func (l *logging) sort(p place) bson.D {
-	return p.sortBy([]driver.Order{{Field: driver.Field{Meta: driver.MetaRecordedAt, Kind: driver.KindInstant}}}, false)
-}
-
 func (l *logging) order(p place) bson.D {
-	spec := l.sort(p)
-	if l.q.Backward {
-		for i := range spec {
-			spec[i].Value = int32(-1)
-		}
-	}
-	return spec
+	return p.sortBy([]driver.Order{{Field: driver.Field{Meta: driver.MetaRecordedAt, Kind: driver.KindInstant}}}, l.q.Backward)
 }
 
 // superseded is a pipeline over the versions in a list that were superseded before the
@@ -350,23 +307,7 @@ func (l *logging) unwound(list string, q *driver.LogQuery, inside bson.D, limit 
 	return append(stages, bson.D{{Key: "$project", Value: unwoundFields(list, l.fields(list))}})
 }
 
-// nextCurrent returns the next of the versions that were current when the log
-// began.
-func (l *logging) nextCurrent(ctx context.Context) (*record, error) {
-	if len(l.part) == 0 && !l.ended {
-		if err := l.readPart(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if len(l.part) == 0 {
-		return nil, nil
-	}
-	r := l.part[0]
-	l.part = l.part[1:]
-	return r, nil
-}
-
-// readPart reads the next of them from the three places where they may be now, one
+// readPart reads the next versions that were current when the log began, from the three places where they may be now, one
 // after the other, a part of each, up to where one of the parts ends.
 //
 // A load on a document that had versions, after the streams were opened, supersedes
@@ -379,7 +320,7 @@ func (l *logging) readPart(ctx context.Context) error {
 	}
 	q := *l.q
 	q.After = l.after
-	opened, late := l.lists != nil, false
+	opened, late := l.lists[0].cursor != nil, false
 	read := func(ctx context.Context) error {
 		var err error
 		late, err = l.findPart(ctx, &q, limit, opened)
@@ -392,7 +333,7 @@ func (l *logging) readPart(ctx context.Context) error {
 			err = l.c.store.inSnapshot(ctx, read)
 		}
 		if err == nil {
-			err = l.openLists(ctx, &q)
+			err = l.openLists(ctx, q)
 		}
 	}
 	return err
@@ -401,12 +342,7 @@ func (l *logging) readPart(ctx context.Context) error {
 // findPart reads the part from the three places. It stops early if versions were loaded
 // that the open streams do not have.
 func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, opened bool) (late bool, err error) {
-	order := func(a, b driver.LogPosition) int {
-		if l.q.Backward {
-			return b.Compare(a)
-		}
-		return a.Compare(b)
-	}
+	order := inOrder(q)
 	var found []*record
 	var end *driver.LogPosition // from there on a place may have more than was read of it
 	take := func(field string, cursor *mongo.Cursor, err error) error {
@@ -414,10 +350,10 @@ func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, o
 			return err
 		}
 		defer closeCursor(ctx, cursor)
-		stream := &versionStream{l: l, field: field, cursor: cursor}
-		part, more, err := stream.part(ctx, limit)
+		s := &stream{l: l, field: field, cursor: cursor}
+		part, more, err := s.part(ctx, limit)
 		found = append(found, part...)
-		if last := stream.q.After; more && (end == nil || order(*last, *end) < 0) {
+		if last := s.q.After; more && (end == nil || order(*last, *end) < 0) {
 			end = last
 		}
 		return err
@@ -453,7 +389,8 @@ func (l *logging) findPart(ctx context.Context, q *driver.LogQuery, limit int, o
 	}
 	found = slices.DeleteFunc(found, func(r *record) bool { return end != nil && order(r.Position(), *end) > 0 })
 	slices.SortFunc(found, func(a, b *record) int { return order(a.Position(), b.Position()) })
-	l.part = slices.CompactFunc(found, func(a, b *record) bool { return a.Position() == b.Position() })
+	l.current.ahead = slices.CompactFunc(found, func(a, b *record) bool { return a.Position() == b.Position() })
+	l.cutoff.add(l.current.ahead...)
 	l.after, l.ended = end, end == nil
 	return false, nil
 }
