@@ -221,6 +221,8 @@ func (s *side) killMongoOnce(ctx context.Context, v variant, sent int64, fill, u
 	if err != nil {
 		return false, err
 	}
+	updating, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var writes atomic.Int64
 	var dead atomic.Bool
 	proxy.Set(func(c mongotest.Command) mongotest.Answer {
@@ -228,6 +230,7 @@ func (s *side) killMongoOnce(ctx context.Context, v variant, sent int64, fill, u
 		case "insert", "update", "delete", "findAndModify":
 			if writes.Add(1) > sent {
 				dead.Store(true)
+				cancel()
 			}
 		}
 		if dead.Load() {
@@ -235,9 +238,7 @@ func (s *side) killMongoOnce(ctx context.Context, v variant, sent int64, fill, u
 		}
 		return mongotest.Pass()
 	})
-	updating, cancel := context.WithTimeout(ctx, time.Second)
 	err = update(updating, l)
-	cancel()
 	whole = !dead.Swap(true)
 	if whole && err != nil {
 		return false, err
