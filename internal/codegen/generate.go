@@ -36,8 +36,7 @@ func Generated() []string {
 }
 
 // Generate regenerates everything for the schema.graphqls in the working
-// directory, which gqlgen.yml configures. When it fails, or is interrupted, all files are as before: the
-// caller has to end then.
+// directory, which gqlgen.yml configures. When it fails, or is interrupted, all files are as before.
 func Generate() (err error) {
 	cfg, err := config.LoadConfig("gqlgen.yml")
 	if err != nil {
@@ -70,14 +69,11 @@ func Generate() (err error) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt)
 	defer signal.Stop(interrupted)
-	done := make(chan error, 1)
-	go func() { done <- generate(cfg, catalogue, sdl) }()
-	select {
-	case err = <-done:
-		return err
-	case <-interrupted:
-		return errors.New("interrupted; all files are as before")
+	err = generate(cfg, catalogue, sdl)
+	if len(interrupted) > 0 { // gqlgen cannot be stopped: what it wrote later would replace what was put back
+		err = errors.New("interrupted; all files are as before")
 	}
+	return err
 }
 
 func generate(cfg *config.Config, catalogue *Catalogue, sdl string) error {
