@@ -184,7 +184,7 @@ func TestImportExportCheck(t *testing.T) {
 	const lines = `{"collection":"tags","id":"a","at":"2025-01-01T00:00:00Z","by":"ada","message":"first","op":"put","data":{"name":"A","description":""}}
 {"collection":"tags","id":"a","at":"2025-01-02T00:00:00Z","by":"ben","op":"delete"}
 `
-	if status, out, errs := run(t, lines, "import", "-", store("one.db")); status != 0 || !strings.Contains(out, "2") {
+	if status, out, errs := run(t, lines, "import", "-", store("one.db")); status != 0 || !strings.Contains(out, "2 versions added") {
 		t.Fatalf("import: status %d: %s%s", status, out, errs)
 	}
 	status, out, errs := run(t, "", "export", store("one.db"))

@@ -44,7 +44,7 @@ func TestTokenInBrowser(t *testing.T) {
 		t.Errorf("who wrote: %s", answer)
 	}
 	for _, problem := range b.Problems() {
-		if !strings.Contains(problem, "401") {
+		if !strings.Contains(problem, "a status of 401") {
 			t.Errorf("the page complains: %s", problem)
 		}
 	}
