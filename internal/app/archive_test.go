@@ -92,7 +92,9 @@ func TestServeWithAnArchive(t *testing.T) {
 	other := serve(t, "--store", to)
 	p := serve(t, "--store", from, "--archive", to)
 	create(p, "a")
-	p.until(t, "asof_archive_lag_versions NaN")
+	for !strings.Contains(p.stderr.String(), "following waits") {
+		p.until(t, "asof_archive_lag_versions NaN")
+	}
 	if status := other.stop(); status != 0 {
 		t.Fatal(other.stderr)
 	}

@@ -45,7 +45,7 @@ func TestCapture(t *testing.T) {
 		return bson.D{{Key: "name", Value: name}, {Key: "description", Value: ""}, {Key: "editor", Value: "ann"}}
 	}
 	proxy := mongotest.NewProxy(t, s.Addr())
-	from, err := proxy.URI(s.URI() + "&serverSelectionTimeoutMS=200")
+	from, err := proxy.URI(s.URI() + "&serverSelectionTimeoutMS=1000")
 	if err != nil {
 		t.Fatal(err)
 	}
