@@ -403,7 +403,28 @@ func (s *Store) prepare(ctx context.Context, op *operation, m *mutation, ask, la
 	if err == nil && w == nil && !asked {
 		return s.prepare(ctx, op, m, true, last) // nothing is committed, so nothing compares
 	}
+	if err == nil && w != nil {
+		err = m.keepsImmutable(cur, w)
+	}
 	return o, w, err
+}
+
+// keepsImmutable returns BAD_USER_INPUT where a write would change an immutable field that has a
+// value. What was erased is none, and erasing and deleting are no changes of that kind.
+func (m *mutation) keepsImmutable(cur *driver.Version, w *driver.Write) error {
+	if !live(cur) || w.Deleted || w.Op == driver.OpErase {
+		return nil
+	}
+	for i := range m.t.Object.Fields {
+		f := &m.t.Object.Fields[i]
+		if !f.Immutable || !slices.Contains(w.Changed, f.Stored) {
+			continue
+		}
+		if had := rawjson.Find(cur.Data, []string{f.Stored}); !rawjson.IsNull(had) && !rawjson.Erased(had) {
+			return fault.BadInput("input: %s.%s is immutable, and %s %q has a value of it, which cannot be changed; leave it out, or delete the document and create it anew", m.t.Name, f.Name, m.t.Name, m.key)
+		}
+	}
+	return nil
 }
 
 // unwritten completes the outcomes of mutations of which nothing is written: those

@@ -74,6 +74,9 @@ func fieldSentences(f *Field) []string {
 			parts = append(parts, fmt.Sprintf("The key of a document of type %s.", f.TypeName()))
 		}
 	}
+	if f.Immutable {
+		parts = append(parts, "A value cannot be changed while the document exists.")
+	}
 	if f.Default != "" {
 		parts = append(parts, fmt.Sprintf("Default: %s.", f.Default))
 	}

@@ -33,10 +33,11 @@ func directiveSpecs() map[string]directiveSpec {
 		"versioned": {on: onType, args: []directiveArg{
 			{name: "collection", kinds: text}, {name: "plural", kinds: text}, {name: "keep"},
 		}},
-		"ref":    {on: onField},
-		"copy":   {on: "a field of a @versioned type", args: []directiveArg{{name: "from", kinds: text, required: true}}},
-		"index":  {on: onField},
-		"stored": {on: onField, args: []directiveArg{{name: "as", kinds: text, required: true}}},
+		"ref":       {on: onField},
+		"copy":      {on: "a field of a @versioned type", args: []directiveArg{{name: "from", kinds: text, required: true}}},
+		"index":     {on: onField},
+		"immutable": {on: "a field of a @versioned type"},
+		"stored":    {on: onField, args: []directiveArg{{name: "as", kinds: text, required: true}}},
 		"was": {on: "a @versioned type, a field or an enum value", args: []directiveArg{
 			{name: "name", kinds: text}, {name: "single"}, {name: "members"},
 		}},
@@ -63,7 +64,7 @@ func (r *reader) directives(list ast.DirectiveList, place string, allowed ...str
 		spec, known := specs[d.Name]
 		switch {
 		case !known:
-			r.problems.add(d.Position, "unknown directive @%s; the directives are @versioned, @ref, @copy, @stored, @index, @default, @was, @auth and @deprecated", d.Name)
+			r.problems.add(d.Position, "unknown directive @%s; the directives are @versioned, @ref, @copy, @stored, @index, @immutable, @default, @was, @auth and @deprecated", d.Name)
 			continue
 		case !slices.Contains(allowed, d.Name):
 			r.problems.add(d.Position, "@%s cannot stand on %s; it belongs on %s", d.Name, place, spec.on)
@@ -86,7 +87,7 @@ func (r *reader) directiveArgs(d *ast.Directive, spec directiveSpec) map[string]
 		i := slices.IndexFunc(spec.args, func(s directiveArg) bool { return s.name == a.Name })
 		switch {
 		case d.Name == "copy" && a.Name == "keep":
-			r.problems.add(a.Position, "@copy(keep: %s): no copy is kept; the field is read where it is, so that it is never old and nothing has to refresh it: leave keep out; for the value at the time of writing, declare a field without @copy, and write it with the document", a.Value)
+			r.problems.add(a.Position, "@copy(keep: %s): no copy is kept; the field is read where it is, so that it is never old and nothing has to refresh it: leave keep out; for the value at the time of writing, declare a field with @immutable and without @copy, and write it with the document", a.Value)
 			continue
 		case i < 0:
 			r.problems.add(a.Position, "@%s has no argument %q; %s", d.Name, a.Name, argumentNames(spec))
@@ -165,6 +166,9 @@ directive @stored(
 
 "Filtering and ordering by the field is fast in large collections."
 directive @index on FIELD_DEFINITION
+
+"A value of the field cannot be changed while the document exists; it can be given when the document is created, or later where there is none."
+directive @immutable on FIELD_DEFINITION
 
 """
 Who may read and write the documents of a type, or a field of them; everybody, where nothing is said. What somebody may not

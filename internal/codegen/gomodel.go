@@ -99,6 +99,7 @@ func (f *Field) Metadata() string {
 	flag("NonNull", f.NonNull)
 	flag("ElemNonNull", f.ElemNonNull)
 	flag("Indexed", f.Indexed)
+	flag("Immutable", f.Immutable)
 	flag("Erasable", f.Erasable)
 	switch f.Kind {
 	case kindRef:

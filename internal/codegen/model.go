@@ -102,6 +102,7 @@ type Field struct {
 	NonNull     bool // of the field, or of the list
 	ElemNonNull bool // of the list's elements
 	Indexed     bool
+	Immutable   bool
 	Ref         *Document
 	Object      *Object
 	Enum        *Enum

@@ -217,7 +217,7 @@ func (r *reader) fieldsOf(def *ast.Definition, d *Document) []*Field {
 
 // field reads one field; nil where its type is not usable at all.
 func (r *reader) field(def *ast.Definition, fd *ast.FieldDefinition, nested bool) *Field {
-	dirs := r.directives(fd.Directives, onField, "ref", "stored", "was", "index", "default", "deprecated", "auth")
+	dirs := r.directives(fd.Directives, onField, "ref", "stored", "was", "index", "immutable", "default", "deprecated", "auth")
 	f := &Field{
 		Name: fd.Name, Stored: fd.Name, Description: fd.Description, NonNull: fd.Type.NonNull,
 		Deprecated: deprecated(dirs), typ: fd.Type, pos: fd.Position,
@@ -233,6 +233,9 @@ func (r *reader) field(def *ast.Definition, fd *ast.FieldDefinition, nested bool
 		f.Stored = f.Was.Name
 	}
 	_, f.Indexed = dirs["index"]
+	if _, f.Immutable = dirs["immutable"]; f.Immutable && nested {
+		r.problems.add(fd.Position, "%s.%s: @immutable is only possible on fields of @versioned types; write it to the field that holds %s", def.Name, fd.Name, def.Name)
+	}
 	if len(fd.Arguments) > 0 {
 		r.problems.add(fd.Position, "%s.%s: fields of documents take no arguments", def.Name, fd.Name)
 	}

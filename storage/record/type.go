@@ -164,6 +164,7 @@ type Field struct {
 	// of a list of references are always nullable in GraphQL; their keys are not.
 	ElemNonNull bool
 	Indexed     bool
+	Immutable   bool        // of a document's own field: a value stays while the document exists
 	Ref         string      // the name of the type that a Ref points at
 	Keys        string      // the field of the GraphQL schema that shows a Ref's stored keys
 	Object      *ObjectType // of an Object
