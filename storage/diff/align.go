@@ -65,7 +65,7 @@ func intern(old, now [][]byte) (a, b []int32) {
 			composite := e[0] == '{' || e[0] == '['
 			key := unsafe.String(unsafe.SliceData(e), len(e)) // lists are not changed while they are compared
 			if composite {
-				text = appendCanonical(text[:0], e)
+				text = appendCanonical(text[:0], e, 0)
 				key = unsafe.String(unsafe.SliceData(text), len(text))
 			}
 			n, ok := numbers[key]
@@ -83,20 +83,23 @@ func intern(old, now [][]byte) (a, b []int32) {
 	return number(old), number(now)
 }
 
-// appendCanonical writes a value with its members in order.
-func appendCanonical(dst, v []byte) []byte {
-	switch v[0] {
-	case '{':
+// appendCanonical writes a value with its members in order, so that two are the same text where
+// normal.Equal says so.
+func appendCanonical(dst, v []byte, depth int) []byte {
+	switch {
+	case depth > normal.MaxNesting:
+		return strconv.AppendUint(dst, normal.Hash(v), 16)
+	case v[0] == '{':
 		dst = append(dst, '{')
 		for _, m := range Members(v) {
 			dst = append(strconv.AppendQuote(dst, m.Name), ':')
-			dst = append(appendCanonical(dst, m.Value), ',')
+			dst = append(appendCanonical(dst, m.Value, depth+1), ',')
 		}
 		return append(dst, '}')
-	case '[':
+	case v[0] == '[':
 		dst = append(dst, '[')
 		for _, e := range Elements(v) {
-			dst = append(appendCanonical(dst, e), ',')
+			dst = append(appendCanonical(dst, e, depth+1), ',')
 		}
 		return append(dst, ']')
 	}

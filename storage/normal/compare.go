@@ -20,9 +20,15 @@ func appendMembers(list []member, object []byte) []member {
 	return list
 }
 
-// Equal reports whether two values in normal form are the same but for the
-// order of members.
-func Equal(a, b []byte) bool {
+// MaxNesting is how deep values may lie in others to be compared themselves, and not by a Hash. At
+// each depth all that lies deeper is passed over to find where it ends, so that the work would grow
+// with the depth times the size.
+const MaxNesting = 32
+
+// Equal reports whether two values in normal form are the same but for the order of members.
+func Equal(a, b []byte) bool { return equal(a, b, 0) }
+
+func equal(a, b []byte, depth int) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
@@ -30,14 +36,17 @@ func Equal(a, b []byte) bool {
 	if len(a) != len(b) || len(a) == 0 || a[0] != b[0] {
 		return false
 	}
+	if depth > MaxNesting {
+		return Hash(a) == Hash(b)
+	}
 	switch a[0] {
 	case '{':
-		return equalObjects(a, b)
+		return equalObjects(a, b, depth)
 	case '[':
 		next := 1 // in b
 		same := rawjson.Elements(a, func(start, end int) bool {
 			stop := rawjson.End(b, next)
-			same := stop >= 0 && Equal(a[start:end], b[next:stop])
+			same := stop >= 0 && equal(a[start:end], b[next:stop], depth+1)
 			next = stop + 1
 			return same
 		})
@@ -46,7 +55,51 @@ func Equal(a, b []byte) bool {
 	return false
 }
 
-func equalObjects(a, b []byte) bool {
+// Hash is a hash of a value in normal form, which all that are equal to it have in this process. It
+// reads the value once.
+func Hash(v []byte) uint64 {
+	h, _ := hashAt(v, 0)
+	return h
+}
+
+// hashAt is Hash of the value that begins at v[i], and where that ends. Where there is none, as in
+// damaged text, it is the end of the text.
+func hashAt(v []byte, i int) (hash uint64, end int) {
+	text := func(i int) (uint64, int) {
+		end := rawjson.End(v, i)
+		if end < 0 {
+			return 0, len(v)
+		}
+		return maphash.Bytes(hashSeed, v[i:end]), end
+	}
+	if i >= len(v) || v[i] != '{' && v[i] != '[' {
+		return text(i)
+	}
+	part := struct {
+		kind          byte
+		before, value uint64 // before: the name, or the hash of the elements before
+	}{kind: v[i]}
+	sum := uint64(0)
+	for i++; i < len(v) && v[i] != '}' && v[i] != ']'; {
+		if v[i] == ',' {
+			i++
+		}
+		if part.before = sum; part.kind == '{' {
+			part.before, i = text(i)
+			i++ // the colon
+		}
+		part.value, i = hashAt(v, i)
+		if h := maphash.Comparable(hashSeed, part); part.kind == '{' {
+			sum += h // in any order
+		} else {
+			sum = h
+		}
+	}
+	part.before, part.value = 0, sum
+	return maphash.Comparable(hashSeed, part), i + 1
+}
+
+func equalObjects(a, b []byte, depth int) bool {
 	var roomA, roomB [usual]member
 	ma, mb := roomA[:0], roomB[:0]
 	if len(a) > longObject {
@@ -63,7 +116,7 @@ func equalObjects(a, b []byte) bool {
 	sortMembers(ma)
 	sortMembers(mb)
 	for i := range ma {
-		if !bytes.Equal(ma[i].name, mb[i].name) || !Equal(ma[i].value, mb[i].value) {
+		if !bytes.Equal(ma[i].name, mb[i].name) || !equal(ma[i].value, mb[i].value, depth+1) {
 			return false
 		}
 	}

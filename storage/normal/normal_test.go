@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -121,6 +122,48 @@ func TestEqualAndChanged(t *testing.T) {
 				t.Error("Equal and Changed disagree")
 			}
 		})
+	}
+}
+
+// The work does not grow with the depth times the size: what lies deep is looked at as text.
+func TestEqualOfDeepValues(t *testing.T) {
+	nested := func(depth int, inner string) []byte {
+		return []byte(strings.Repeat(`{"a":`, depth) + inner + strings.Repeat("}", depth))
+	}
+	const value = `{"x":[1,{"p":{},"q":[]}],"y":2}`
+	for other, equal := range map[string]bool{
+		value:                             true,
+		`{"y":2,"x":[1,{"q":[],"p":{}}]}`: true,
+		`{"y":2,"x":[{"q":[],"p":{}},1]}`: false,
+		`{"x":2,"y":[1,{"p":{},"q":[]}]}`: false,
+		`{"x":[1,{"p":[],"q":{}}],"y":2}`: false,
+		`{"x":[1,{"p":{},"q":2}],"y":[]}`: false,
+	} {
+		for _, depth := range []int{0, normal.MaxNesting, normal.MaxNesting + 1, 100} {
+			if normal.Equal(nested(depth, value), nested(depth, other)) != equal {
+				t.Errorf("%s and %s, %d deep: not %v", value, other, depth, equal)
+			}
+		}
+	}
+	for _, damaged := range []string{`{`, `[`, `{"a`, `{"a"`, `{"a":`, `[1`, `[1,`, `["`, `{"a":[{`, ``, `}`, `,`, `[,,]`} {
+		normal.Hash([]byte(damaged)) // ends
+	}
+	// The time of 480 levels is about that of 40, and not twelve times as long.
+	fastest := func(depth int) time.Duration {
+		list := "[" + strings.Repeat(`{"":{"":{"":0}}},`, 20_000)
+		a, b := nested(depth, list+"1]"), nested(depth, list+"2]")
+		least := time.Hour
+		for range 5 {
+			began := time.Now()
+			if normal.Equal(a, b) {
+				t.Fatal("equal")
+			}
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
+	if shallow, deep := fastest(40), fastest(480); deep > 4*shallow {
+		t.Errorf("40 levels take %v, 480 take %v", shallow, deep)
 	}
 }
 
