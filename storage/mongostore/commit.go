@@ -135,7 +135,7 @@ func (t *committing) attempt(life context.Context, timeout time.Duration, blind 
 		return nil, err
 	}
 	clock.end(f)
-	if errors.Is(err, errLate) {
+	if mongo.IsTimeout(err) { // also errLate: the next attempt may take longer
 		t.rounds++
 	}
 	if err != nil || !made {

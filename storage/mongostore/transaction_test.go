@@ -235,6 +235,24 @@ func TestCutTransaction(t *testing.T) {
 	}
 }
 
+// A transaction whose updates take longer than the first attempt may last gets longer with each.
+func TestSlowTransaction(t *testing.T) {
+	t.Parallel()
+	ctx := bounded(t)
+	tx := mongotest.NewTransactions(t, mongotest.NewServer(t))
+	proxy, uri := tx.Behind(t)
+	s := newServerOf(t, uri, Options{})
+	slow := 3 * s.clock.lifeOf(0, 0)
+	proxy.Set(func(c mongotest.Command) mongotest.Answer {
+		if of("update")(c) {
+			pause(ctx, slow)
+		}
+		return tx.Answer(proxy, c)
+	})
+	vs, err := s.Commit(ctx, batch("slow", 0))
+	wantBatch(t, vs, err, 1)
+}
+
 // A commit of several documents takes four commands, and one more to make documents, whatever
 // their number. All of a transaction is part of it, and nothing else is.
 func TestTransactionCommands(t *testing.T) {
