@@ -213,8 +213,7 @@ var syncs = map[string]sqlitestore.Sync{
 	"off":    sqlitestore.SyncOff,
 }
 
-// maxSkew is how far the clocks of this machine and of the MongoDB server may
-// be apart.
+// maxSkew is how far times may be from those of the MongoDB server's clock.
 const maxSkew = 500 * time.Millisecond
 
 // checkMongo refuses a --store and a --mongodb-embed that are written wrongly.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +14,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -31,27 +35,26 @@ import (
 // Local clocks are followed within a bound of the database's, and decide nothing else but
 // when to ask it.
 type clock struct {
-	meta     *mongo.Collection
-	id       string // of this server; the names of its entries begin with it
-	alive    context.Context
-	stop     context.CancelFunc
-	ended    chan struct{}
-	wallTime func() time.Time
-	elapsed  func() time.Duration // never goes back
-	timing   timing
-	maxSkew  time.Duration // how far times may be behind the database's clock; 0: as far as the local clock
-	causal   func(context.Context) (context.Context, func())
-	edits    rounds // of edit
-	looks    rounds // of read
-	clears   rounds // of clear
+	meta      *mongo.Collection
+	id        string // of this server; the names of its entries begin with it
+	alive     context.Context
+	stop      context.CancelFunc
+	ended     chan struct{}
+	wallTime  func() time.Time
+	elapsed   func() time.Duration // never goes back
+	timing    timing
+	maxSkew   time.Duration // how far times may be behind the database's clock; 0: as far as the local clock
+	causal    func(context.Context) (context.Context, func())
+	edits     rounds // of edit
+	looks     rounds // of look
+	evictions rounds // of evict
 
 	mu           sync.Mutex
 	flightsEnded chan struct{}  // closed, and replaced, when flights have ended
 	last         driver.Instant // the greatest instant handed out here, or known to be; the document's last is raised to it
 	acked        driver.Instant // the last commit that was acknowledged while others were in flight before it
 	flights      []*flight      // of this server
-	lease        grant          // the last that this server had
-	ending       string         // the name of one that is being ended, or was
+	lease        grant          // the last that this server had; none from when it is to end
 
 	state  *clockState    // the document, as it was read last, without this server in Servers
 	stable driver.Instant // no commit gets a time at or before it any more
@@ -62,10 +65,26 @@ type clock struct {
 	failed error          // of the last edit
 	took   time.Duration  // by the last change, at least
 	left   bool           // this server has left
-	// cleared are entries, with their time, of which no transaction can be committed any
-	// more; nil where there are no transactions.
-	cleared map[string]bson.DateTime
 }
+
+// clockState is the clock document.
+type clockState struct {
+	Last    driver.Instant           `bson:"last"`  // later entries are after it
+	Acked   driver.Instant           `bson:"acked"` // the last commit that was acknowledged with others in flight before it
+	Now     bson.DateTime            `bson:"now"`   // the database's clock at the last change
+	N       int64                    `bson:"n"`     // how many changes there were, but for those beside the lease of another server
+	Flights map[string]clockEntry    `bson:"flights"`
+	Lease   string                   `bson:"lease"`   // the entry that is one
+	Servers map[string]bson.DateTime `bson:"servers"` // when each of those on the database last said so, by its clock
+}
+
+type clockEntry struct {
+	From  driver.Instant `bson:"from"`  // no time of it is before
+	Since bson.DateTime  `bson:"since"` // the database's clock when it was made, or renewed
+	Ms    int64          `bson:"ms"`    // for how long from then on something of it may be carried out
+}
+
+const clockID = "clock"
 
 // life is how long the database may run what is sent under an entry.
 func (e clockEntry) life() time.Duration { return time.Duration(e.Ms) * time.Millisecond * 2 / 5 }
@@ -141,34 +160,17 @@ func microseconds(d time.Duration) driver.Instant { return driver.Instant(d.Micr
 
 func newClock(s *Store, o Options) *clock {
 	c := &clock{
-		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: o.timing, maxSkew: o.MaxSkew, causal: s.causal,
+		meta: s.meta, id: rand.Text(), wallTime: o.Clock, elapsed: o.elapsed, timing: cmp.Or(o.timing, usual), maxSkew: o.MaxSkew, causal: s.causal,
 		ended: make(chan struct{}), flightsEnded: make(chan struct{}), state: new(clockState),
 	}
 	c.alive, c.stop = context.WithCancel(context.WithoutCancel(s.life))
-	if c.timing == (timing{}) {
-		c.timing = usual
-	}
-	if s.transactions() {
-		c.cleared = make(map[string]bson.DateTime)
-	}
 	c.edits.run = func() error { return c.edit(c.alive) }
-	c.clears.run = func() error { return c.clear(c.alive) }
-	c.looks.run = func() error {
-		c.mu.Lock()
-		leased, own := c.leased(), c.owns(c.state.Lease)
-		c.mu.Unlock()
-		switch {
-		case !own:
-			return c.read(c.alive)
-		case !leased:
-			return c.edits.do(c.alive)
-		}
-		return nil // nobody else changes anything
-	}
+	c.looks.run = func() error { return c.look(c.alive) }
+	c.evictions.run = func() error { return c.evict(c.alive) }
 	return c
 }
 
-// The caller of the following seven holds the lock.
+// The caller of the following eight holds the lock.
 
 // databaseNow is about what the database's clock says now, or less.
 func (c *clock) databaseNow() driver.Instant { return c.now + microseconds(c.elapsed()-c.heard) }
@@ -193,8 +195,7 @@ func (c *clock) owns(entry string) bool { return strings.HasPrefix(entry, c.id) 
 
 // leased reports whether this server has a lease for sure.
 func (c *clock) leased() bool {
-	lease := c.state.Lease
-	return lease != "" && c.lease.name == lease && c.ending != lease && c.elapsed()-c.lease.begun < sendable(c.lease.life())
+	return c.lease.name != "" && c.lease.name == c.state.Lease && c.elapsed()-c.lease.begun < sendable(c.lease.life())
 }
 
 // settled reports whether no commit with a time at or before an instant can still appear.
@@ -208,8 +209,8 @@ func (c *clock) settled(at driver.Instant) bool {
 // idle returns the entries of this server in which nothing is in flight any more, but for the lease.
 func (c *clock) idle() (entries []string) {
 	for entry := range c.state.Flights {
-		ends := c.owns(entry) && (entry != c.state.Lease || entry == c.ending)
-		if ends && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
+		ends := entry != c.state.Lease || entry != c.lease.name
+		if ends && c.owns(entry) && !slices.ContainsFunc(c.flights, func(f *flight) bool { return f.entry == entry }) {
 			entries = append(entries, entry)
 		}
 	}
@@ -226,20 +227,36 @@ func (c *clock) serve(g grant, least driver.Instant) {
 	}
 }
 
+// observe notes what the document says, unless a later state of it is known.
+func (c *clock) observe(state *clockState) {
+	if state.N < c.state.N {
+		return
+	}
+	delete(state.Servers, c.id)
+	c.state, c.last = state, max(c.last, state.Last)
+	if state.Lease != "" {
+		return // what is in flight is not in the document
+	}
+	stable := state.Last
+	for _, e := range state.Flights {
+		stable = min(stable, e.From-1)
+	}
+	c.stable = max(c.stable, stable)
+}
+
 // until makes rounds until a condition holds, which is called with the lock held and the number
 // of rounds that did not fail. It fails when the context ends, or a round fails for a reason that
 // another attempt meets again.
 func (c *clock) until(ctx context.Context, r *rounds, condition func(rounds int) bool) error {
 	var reason error
-	made := 0
-	for n, wait := 0, firstWait; ; n, wait = n+1, min(2*wait, lastWait) {
+	for made, wait := 0, time.Duration(0); ; wait = min(2*wait+firstWait, lastWait) {
 		c.mu.Lock()
 		flightsEnded, failed, holds := c.flightsEnded, c.failed, condition(made)
 		c.mu.Unlock()
 		if holds {
 			return nil
 		}
-		if n > 0 {
+		if wait > 0 {
 			select {
 			case <-time.After(wait):
 			case <-flightsEnded:
@@ -249,9 +266,9 @@ func (c *clock) until(ctx context.Context, r *rounds, condition func(rounds int)
 		err := r.do(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return driver.Errorf(driver.CodeUnavailable, "%v: the time was up: %w", wrap(cmp.Or(reason, failed, errNotYet), "agreeing with other servers on the time"), ctx.Err())
+			return driver.Errorf(driver.CodeUnavailable, "%v: the time was up: %w", disagreement(cmp.Or(reason, failed, errNotYet)), ctx.Err())
 		case err != nil && !passes(err) && !errors.Is(err, errNotYet):
-			return wrap(err, "agreeing with other servers on the time")
+			return disagreement(err)
 		case err == nil:
 			made++
 		}
@@ -299,10 +316,6 @@ func (c *clock) awaitEnd(ctx context.Context, flights []*flight) error {
 	for _, f := range flights {
 		end = max(end, instantOf(f.until)+microseconds(f.run+c.timing.skew))
 	}
-	c.mu.Lock()
-	left := time.Duration(end-c.databaseNow()) * time.Microsecond
-	c.mu.Unlock()
-	pause(ctx, left)
 	return c.until(ctx, &c.edits, func(int) bool {
 		c.renew = true
 		return c.now > end
@@ -347,11 +360,11 @@ func (c *clock) instant(ctx context.Context) (at driver.Instant, err error) {
 }
 
 // latest is the latest instant that is not in the future, also where another server's clock
-// is ahead of this one's.
-func (c *clock) latest(ctx context.Context) (at driver.Instant, err error) {
+// is ahead of this one's; or an earlier one that is enough.
+func (c *clock) latest(ctx context.Context, enough driver.Instant) (at driver.Instant, err error) {
 	err = c.until(ctx, &c.looks, func(rounds int) bool {
 		at = c.present()
-		return rounds > 0 || c.leased()
+		return at >= enough || rounds > 0 || c.leased()
 	})
 	return at, err
 }
@@ -359,23 +372,17 @@ func (c *clock) latest(ctx context.Context) (at driver.Instant, err error) {
 // settle makes an instant one that later commits are after, and waits until none at or
 // before it can still appear. It is CodeInvalid where the instant is in the future.
 func (c *clock) settle(ctx context.Context, at driver.Instant) error {
-	c.mu.Lock()
-	present := c.present()
-	c.mu.Unlock()
-	var err error
-	if at > present {
-		present, err = c.latest(ctx)
+	present, err := c.latest(ctx, at)
+	if err == nil && at > present {
+		err = invalidf("%s is in the future; the store's clock says %s", at, present)
 	}
-	switch {
-	case err != nil:
-		return err
-	case at > present:
-		return invalidf("%s is in the future; the store's clock says %s", at, present)
+	if err == nil {
+		err = c.until(ctx, &c.edits, func(int) bool {
+			c.last, c.renew = max(c.last, at), true
+			return c.leased() && at <= c.top(c.lease.clockEntry) || c.state.Lease == "" && at <= c.state.Last
+		})
 	}
-	if err := c.until(ctx, &c.edits, func(int) bool {
-		c.last, c.renew = max(c.last, at), true
-		return c.leased() && at <= c.top(c.lease.clockEntry) || c.state.Lease == "" && at <= c.state.Last
-	}); err != nil {
+	if err != nil {
 		return err
 	}
 	return c.until(ctx, &c.looks, func(int) bool { return c.settled(at) })
@@ -399,8 +406,308 @@ const (
 func (c *clock) check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed == nil || c.leased() {
+	if c.leased() {
 		return nil
 	}
-	return wrap(c.failed, "agreeing with other servers on the time")
+	return disagreement(c.failed)
+}
+
+func disagreement(err error) error { return wrap(err, "agreeing with other servers on the time") }
+
+// decodeClock returns what a command about the document answers; nil where it found none.
+func decodeClock(raw bson.Raw, err error) (*clockState, error) {
+	if err != nil {
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			err = nil
+		}
+		return nil, err
+	}
+	state := new(clockState)
+	err = bson.Unmarshal(raw, state)
+	latest := max(state.Last, state.Acked)
+	for _, e := range state.Flights {
+		latest = max(latest, e.From)
+	}
+	if err == nil && latest > driver.LastInstant {
+		err = fmt.Errorf("it says %s, which no time can be", latest)
+	}
+	if err != nil {
+		return nil, driver.Errorf(driver.CodeUnavailable,
+			"another program wrote into the document %q of %s (%w); stop all asof servers on the database and remove the document: asof makes it anew when it starts",
+			clockID, metaName, err)
+	}
+	return state, nil
+}
+
+// changes are those of one update of the clock document, by operator.
+type changes map[string]bson.D
+
+func (u changes) add(operator, field string, value any) {
+	u[operator] = append(u[operator], bson.E{Key: field, Value: value})
+}
+
+// change changes the document where a condition holds, and returns what it says then. It
+// returns errNotYet, and has read it, where the condition does not hold. It ends after
+// commandTime.
+func (c *clock) change(ctx context.Context, condition bson.D, u changes) (*clockState, error) {
+	ctx, done := c.causal(ctx)
+	defer done()
+	c.mu.Lock()
+	step, cancel := context.WithTimeout(ctx, c.commandTime())
+	defer cancel()
+	c.mu.Unlock()
+	u.add("$currentDate", "now", true)
+	began := c.elapsed()
+	state, err := decodeClock(c.meta.FindOneAndUpdate(step, append(condition, bson.E{Key: "_id", Value: clockID}), u, options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw())
+	c.mu.Lock()
+	if c.took = c.elapsed() - began; state != nil {
+		c.now, c.heard = instantOf(state.Now), c.elapsed()
+		c.observe(state)
+	}
+	c.mu.Unlock()
+	if err == nil && state == nil {
+		err = cmp.Or(c.read(ctx), errNotYet)
+	}
+	return state, err
+}
+
+// read reads the document.
+func (c *clock) read(ctx context.Context) error {
+	ctx, done := c.causal(ctx)
+	defer done()
+	state, err := decodeClock(c.meta.FindOne(ctx, bson.D{{Key: "_id", Value: clockID}}).Raw())
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state == nil {
+		c.state = new(clockState) // another document begins anew
+		return errEmptied
+	}
+	c.observe(state)
+	return nil
+}
+
+// look brings what is known of the document up to date. Under a lease it is: nobody else changes anything.
+func (c *clock) look(ctx context.Context) error {
+	c.mu.Lock()
+	leased, own := c.leased(), c.owns(c.state.Lease)
+	c.mu.Unlock()
+	switch {
+	case leased:
+		return nil
+	case own:
+		return c.edits.do(ctx)
+	}
+	return c.read(ctx)
+}
+
+// edit changes the document: it says that this server is there, and what has ended here; and it renews,
+// takes or ends the lease, or makes an entry for the flights that wait. It returns errNotYet where
+// another server is in the way.
+func (c *clock) edit(ctx context.Context) error {
+	c.mu.Lock()
+	begun, lease, lead, u := c.elapsed(), c.state.Lease, c.lead, make(changes)
+	own, vacant := c.owns(lease), lease == "" && len(c.state.Servers) == 0 && !c.left
+	for entry, e := range c.state.Flights {
+		if !c.owns(entry) {
+			if vacant = false; c.now > c.gone(e) {
+				c.evictions.ask()
+			}
+		}
+	}
+	from, life, first, waits := max(c.present(), c.last+1), c.timing.life, driver.Forever, false
+	for _, f := range c.flights {
+		life = max(life, f.run)
+		if f.at == driver.Forever {
+			from, waits = max(from, f.after+1), true
+		} else if f.entry == lease {
+			first = min(first, f.at)
+		}
+	}
+	if !c.renew && !waits && len(c.idle()) == 0 && c.acked <= c.state.Acked && (!own || c.leased()) {
+		c.mu.Unlock()
+		return nil // there is nothing to say
+	}
+	entry, condition := "", bson.D{{Key: "lease", Value: exists(false)}}
+	switch {
+	case own && (c.left || c.lease.name != lease || len(c.state.Servers) > 0):
+		c.lease = grant{} // once begun, it is ended: it may have been in the document
+		u.add("$unset", "lease", "")
+		if first < driver.Forever { // it goes on as an entry like any other
+			u.add("$set", "flights."+lease+".from", int64(first))
+		}
+	case own:
+		entry, life = lease, max(life, c.commandTime())
+		c.lease.Ms = min(c.lease.Ms, msOf(life)) // meanwhile it allows no more than then
+	case lease != "": // the other server sees this one, and ends it
+		condition[0].Value = lease
+	case vacant:
+		entry, life = c.id+rand.Text(), max(life, c.commandTime())
+		u.add("$set", "lease", entry)
+	case waits:
+		entry, from = c.id+rand.Text(), max(from, min(c.last+1+lead, c.databaseNow()+microseconds(maxAhead)))
+		condition = append(condition, bson.E{Key: "last", Value: bson.D{{Key: "$lt", Value: int64(from)}}})
+	}
+	if own || vacant {
+		// A lease is changed only by who knows the document as it is: a change that arrives late,
+		// after others, is not carried out.
+		condition = bson.D{{Key: "n", Value: c.state.N}}
+	}
+	c.renew = false
+	if own || lease == "" { // else it is not in the way of the other server
+		u.add("$inc", "n", int64(1))
+	}
+	if entry != "" {
+		name := "flights." + entry
+		u.add("$max", name+".from", int64(from))
+		u.add("$set", name+".ms", msOf(life))
+		u.add("$currentDate", name+".since", true)
+	}
+	for _, name := range c.idle() {
+		u.add("$unset", "flights."+name, "")
+	}
+	u.add("$max", "last", int64(c.last))
+	u.add("$max", "acked", int64(c.acked))
+	for id, at := range c.state.Servers {
+		if c.gone(clockEntry{Since: at, Ms: msOf(c.timing.life)}) < c.now {
+			u.add("$unset", "servers."+id, "") // if it is not gone, it comes again
+		}
+	}
+	if c.left {
+		u.add("$unset", "servers."+c.id, "")
+	} else {
+		u.add("$currentDate", "servers."+c.id, true)
+	}
+	c.mu.Unlock()
+
+	state, err := c.change(ctx, condition, u)
+	if err == nil && lease != "" && !own {
+		err = errNotYet
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lead, c.failed = 0, err; errors.Is(err, errNotYet) {
+		if c.failed = nil; entry != "" {
+			c.lead = max(2*lead, microseconds(c.elapsed()-begun))
+		}
+	}
+	if err != nil {
+		c.renew = true
+		return err
+	}
+	if entry != "" {
+		g := grant{clockEntry: state.Flights[entry], name: entry, begun: begun}
+		if state.Lease == entry {
+			c.lease, from = g, max(c.present(), c.last+1)
+		}
+		c.serve(g, from)
+	}
+	if own && len(c.state.Servers) > 0 || len(c.idle()) > 0 {
+		c.renew = true
+		c.edits.ask()
+	}
+	return nil
+}
+
+// evict removes the entries of servers that are gone. First it withdraws their transactions, which
+// waits for those that are about to be committed; so it runs beside edit.
+func (c *clock) evict(ctx context.Context) (failed error) {
+	c.mu.Lock()
+	gone, lease, timeout := maps.Clone(c.state.Flights), c.state.Lease, c.commandTime()
+	maps.DeleteFunc(gone, func(entry string, e clockEntry) bool { return c.owns(entry) || c.now <= c.gone(e) })
+	c.mu.Unlock()
+	for entry, e := range gone {
+		step, cancel := context.WithTimeout(ctx, timeout)
+		err := deleteNotes(step, c.meta, notesOf(entry))
+		cancel()
+		if err == nil {
+			top, u := int64(c.top(e)), make(changes)
+			// Some servers keep a time more exactly than they tell it.
+			condition := bson.D{{Key: "flights." + entry + ".since", Value: bson.D{{Key: "$lt", Value: e.Since + 1}}}}
+			u.add("$inc", "n", int64(1))
+			u.add("$unset", "flights."+entry, "")
+			u.add("$max", "last", top) // instants up to there may have been handed out
+			if entry == lease {
+				condition = append(condition, bson.E{Key: "lease", Value: lease})
+				u.add("$unset", "lease", "")
+				u.add("$max", "acked", top) // what was acknowledged under it may be in no document
+			}
+			_, err = c.change(ctx, condition, u)
+		}
+		failed = cmp.Or(failed, err) // the next edit asks again
+	}
+	return failed
+}
+
+// open makes this server one of those on the database. known is the time of the last
+// version. Then run has to run.
+func (c *clock) open(ctx context.Context, known driver.Instant) error {
+	_, err := c.meta.InsertOne(ctx, bson.D{{Key: "_id", Value: clockID}, {Key: "last", Value: int64(known)}, {Key: "now", Value: bson.DateTime(0)}, {Key: "n", Value: int64(0)}})
+	if err != nil && !mongo.IsDuplicateKeyError(err) {
+		return err
+	}
+	c.last, c.renew = known, true
+	if err = c.read(ctx); err == nil {
+		err = c.edit(ctx)
+	}
+	if errors.Is(err, errNotYet) {
+		return nil
+	}
+	return err
+}
+
+// run edits the document from time to time, until the store is closed: the lease is renewed, or
+// taken when other servers have left, and others see that this one is there.
+func (c *clock) run() {
+	defer close(c.ended)
+	for c.alive.Err() == nil {
+		pause(c.alive, c.timing.renew)
+		c.mu.Lock()
+		c.renew = true
+		c.mu.Unlock()
+		_ = c.edits.do(c.alive) // it is tried again
+	}
+}
+
+// leave is called when nothing of this server is under way any more. What may still be
+// carried out stays in flight until others evict it, and so does all, where they are not told.
+func (c *clock) leave(ctx context.Context) {
+	c.mu.Lock()
+	left := c.left
+	c.left, c.renew = true, true
+	c.mu.Unlock()
+	if !left {
+		_ = c.until(ctx, &c.edits, func(rounds int) bool { return rounds > 0 || c.state.Lease != "" && !c.owns(c.state.Lease) })
+	}
+	c.stop()
+	<-c.ended
+}
+
+// rounds runs a function for all callers that ask before it begins. Runs do not overlap.
+type rounds struct {
+	run     func() error
+	asked   singleflight.Group
+	running sync.Mutex
+}
+
+func (r *rounds) ask() <-chan singleflight.Result {
+	return r.asked.DoChan("", func() (any, error) {
+		r.running.Lock()
+		defer r.running.Unlock()
+		r.asked.Forget("") // who asks from now on waits for the next one
+		return nil, r.run()
+	})
+}
+
+// do waits for a round that begins after the call, and returns its error, or that of the context.
+func (r *rounds) do(ctx context.Context) error {
+	select {
+	case ended := <-r.ask():
+		return ended.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

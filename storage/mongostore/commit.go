@@ -37,47 +37,23 @@ func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 	for i := range ws {
 		id.WriteString(ws[i].Collection + " " + ws[i].ID + "\n")
 	}
-	o := &outcome{done: make(chan struct{})}
-	if running, there := s.writes.LoadOrStore(id.String(), o); there {
-		o = running.(*outcome)
-	} else {
-		t := &committing{s: s}
-		for _, w := range ws { // the caller may return and change them before the outcome
-			w.Data, w.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
-			t.parts = append(t.parts, &part{c: s.collections[w.Collection], w: &w})
-		}
-		s.running.Go(func() {
-			ctx, done := s.causal(s.life)
-			if o.versions, o.err = t.run(ctx); o.err == nil {
-				ctx, cancel := context.WithTimeout(ctx, s.timeout)
-				o.err = s.clock.acknowledge(ctx, t.at)
-				cancel()
-			}
-			done()
-			if o.versions == nil && len(t.uncertain) == 0 {
-				o.err = refused(wrap(o.err, "committing"))
-			}
-			s.writes.Delete(id.String())
-			close(o.done)
-		})
+	t := &committing{s: s}
+	for _, w := range ws { // the caller may return and change them before the outcome
+		w.Data, w.Changed = bytes.Clone(w.Data), slices.Clone(w.Changed)
+		t.parts = append(t.parts, &part{c: s.collections[w.Collection], w: &w})
 	}
+	ended := s.writes.DoChan(id.String(), func() (any, error) { return t.commit() })
 	select {
-	case <-o.done:
-		if o.err != nil {
-			return nil, wrap(o.err, "committing")
+	case outcome := <-ended:
+		if outcome.Err != nil {
+			return nil, wrap(outcome.Err, "committing")
 		}
-		return o.versions, nil
+		return outcome.Val.([]*driver.Version), nil
 	case <-ctx.Done():
+		s.running.Go(func() { <-ended })
 		return nil, driver.Errorf(driver.CodeUnavailable,
 			"the request ended before the outcome of the write was known; the same write, with the same ID, tells: %w", ctx.Err())
 	}
-}
-
-// outcome is the outcome of a commit; it is read when done is closed.
-type outcome struct {
-	done     chan struct{}
-	versions []*driver.Version
-	err      error
 }
 
 // committing is one call of Commit.
@@ -88,6 +64,22 @@ type committing struct {
 
 	uncertain []*flight // of attempts that may still be carried out
 	rounds    int       // how often resolve has waited until they could not, or all came too late
+}
+
+// commit returns the outcome when it is certain, and may be acknowledged.
+func (t *committing) commit() ([]*driver.Version, error) {
+	ctx, done := t.s.causal(t.s.life)
+	defer done()
+	vs, err := t.run(ctx)
+	if err == nil {
+		acknowledging, cancel := context.WithTimeout(ctx, t.s.timeout)
+		defer cancel()
+		err = t.s.clock.acknowledge(acknowledging, t.at)
+	}
+	if vs == nil && len(t.uncertain) == 0 {
+		err = refused(wrap(err, "committing"))
+	}
+	return vs, err
 }
 
 // part is one write of a commit.

@@ -3,7 +3,6 @@ package mongostore
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore/mongotest"
 )
@@ -145,23 +145,25 @@ func TestUpdateOfWhatWasRead(t *testing.T) {
 
 func TestHeadsAreBounded(t *testing.T) {
 	const room = 4
-	h := newHeads(1)
-	h.put(documentKey{"tools", "0"}, &head{record: record{Version: driver.Version{Key: "0", Data: make([]byte, 100)}}})
-	if h.known.Len() != 0 {
+	c := &collection{name: "tools", store: &Store{heads: heads{Cache: lru.New[documentKey, *head](1)}}}
+	h := func(key string, number int64, bytes int) *head {
+		return &head{record: record{Version: driver.Version{Key: key, Number: number, Data: make([]byte, bytes), Seal: []byte("sealed")}}}
+	}
+	c.remember("0", h("0", 1, 100))
+	if c.store.heads.Len() != 0 {
 		t.Error("a head is kept that has no room")
 	}
 	bound := room * (headOverhead + 356)
-	h = newHeads(bound)
+	c.store.heads.Cache = lru.New[documentKey, *head](bound)
 	put := func(key string, number int64, bytes int) {
-		r := record{Version: driver.Version{Key: key, Number: number, Data: make([]byte, bytes)}}
-		h.put(documentKey{"tools", key}, &head{record: r})
-		if size := h.known.Bytes(); size > bound {
+		c.remember(key, h(key, number, bytes))
+		if size := c.store.heads.Bytes(); size > bound {
 			t.Fatalf("after %s, version %d: %d bytes, at most %d", key, number, size, bound)
 		}
 	}
 	knows := func(key string, number int64, want bool) {
 		t.Helper()
-		if got := h.get(documentKey{"tools", key}, number) != nil; got != want {
+		if got := c.cached(key, number) != nil; got != want {
 			t.Errorf("%s, version %d: it is known: %t, want %t", key, number, got, want)
 		}
 	}
@@ -182,10 +184,10 @@ func TestHeadsAreBounded(t *testing.T) {
 	put("large", 1, bound-headOverhead-256-len("large"))
 	knows("7", 3, false)
 	knows("large", 1, true)
-	h.drop(documentKey{"tools", "large"})
+	c.forget("large")
 	knows("large", 1, false)
-	if h.known.Bytes() != 0 {
-		t.Errorf("%d bytes are counted of nothing", h.known.Bytes())
+	if c.store.heads.Bytes() != 0 {
+		t.Errorf("%d bytes are counted of nothing", c.store.heads.Bytes())
 	}
 }
 
@@ -318,7 +320,7 @@ func TestLostConnections(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	proxy, uri, _ := mongotest.NewServer(t).Behind(t)
-	client, _, err := connect(uri, new(net.Dialer)) // as the program does
+	client, _, err := connect(uri) // as the program does
 	if err != nil {
 		t.Fatal(err)
 	}

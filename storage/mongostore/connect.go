@@ -27,11 +27,11 @@ import (
 // CodeInvalid; CodeUnavailable when the hosts cannot be looked up. They do not
 // show a password.
 func CheckURI(uri string) error {
-	client, _, err := connect(uri, nowhere{})
-	if err != nil {
-		return err
+	o, _, err := clientOptions(uri)
+	if err == nil && o.Validate() != nil {
+		err = uriError(o.Validate())
 	}
-	return client.Disconnect(context.Background())
+	return err
 }
 
 // Name is what may be shown of a URI: where the servers are, and the database. The
@@ -49,17 +49,24 @@ func Name(uri string) string {
 // error of the URI is returned before any server is contacted. The client does not retry
 // writes, since a retry without a connection returns the pool's error and hides the
 // outcome of the first attempt. This package repeats writes itself.
-func connect(uri string, d options.ContextDialer) (client *mongo.Client, database string, err error) {
+func connect(uri string) (client *mongo.Client, database string, err error) {
+	o, database, err := clientOptions(uri)
+	if err != nil {
+		return nil, "", err
+	}
+	if client, err = mongo.Connect(o); err != nil {
+		return nil, "", uriError(err)
+	}
+	return client, database, nil
+}
+
+func clientOptions(uri string) (o *options.ClientOptions, database string, err error) {
 	parsed, err := parseURI(uri)
 	if err != nil {
 		return nil, "", err
 	}
-	client, err = mongo.Connect(options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).SetDialer(d).ApplyURI(uri).
-		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(durable()).SetRetryWrites(false))
-	if err != nil {
-		return nil, "", uriError(err)
-	}
-	return client, parsed.Database, nil
+	return options.Client().SetAppName("asof").SetServerSelectionTimeout(openTimeout).ApplyURI(uri).
+		SetReadPreference(readpref.Primary()).SetReadConcern(readconcern.Majority()).SetWriteConcern(durable()).SetRetryWrites(false), parsed.Database, nil
 }
 
 func parseURI(uri string) (*connstring.ConnString, error) {
@@ -81,26 +88,11 @@ func parseURI(uri string) (*connstring.ConnString, error) {
 		// The driver ignores them, such as tlss=true.
 		return nil, invalidf("the MongoDB URI has the option %s, which the driver does not know; correct or remove it", slices.Min(slices.Collect(maps.Keys(parsed.UnknownOptions))))
 	}
-	// The driver ignores unknown values of these, too.
-	if level := parsed.ReadConcernLevel; level != "" && !slices.Contains(readConcerns[:], level) {
-		return nil, invalidf("the MongoDB URI has an unknown readConcernLevel; there are %s, and asof reads with majority, whatever it says", strings.Join(readConcerns[:], ", "))
-	}
-	for _, name := range parsed.Compressors {
-		if !slices.Contains(compressors[:], name) {
-			return nil, invalidf("the MongoDB URI has an unknown one of compressors; there are %s", strings.Join(compressors[:], ", "))
-		}
-	}
 	return parsed, nil
 }
 
 // maxDatabaseName is how long the name of a database may be, in bytes.
 const maxDatabaseName = 63
-
-// The values of the options readConcernLevel and compressors.
-var (
-	readConcerns = [...]string{"available", "linearizable", "local", "majority", "snapshot"}
-	compressors  = [...]string{"snappy", "zlib", "zstd"}
-)
 
 // repeated matches quoted parts of a URI in the driver's errors, which may be of a
 // password; after "for" they are names of options.
@@ -120,25 +112,16 @@ func uriError(err error) error {
 	}))
 }
 
-// nowhere is a dialer that always fails, to check a URI without a server.
-type nowhere struct{}
-
-// DialContext implements options.ContextDialer.
-func (nowhere) DialContext(context.Context, string, string) (net.Conn, error) {
-	return nil, errors.New("only the URI is looked at")
-}
-
 // Distant implements driver.Distant.
 func (*Store) Distant() {}
 
 // hello is a server's description of itself.
 type hello struct {
-	SetName   string        `bson:"setName"`
-	Message   string        `bson:"msg"`
-	Me        string        `bson:"me"`
-	Primary   bool          `bson:"isWritablePrimary"`
-	Master    bool          `bson:"ismaster"` // its former name
-	LocalTime bson.DateTime `bson:"localTime"`
+	SetName string `bson:"setName"`
+	Message string `bson:"msg"`
+	Me      string `bson:"me"`
+	Primary bool   `bson:"isWritablePrimary"`
+	Master  bool   `bson:"ismaster"` // its former name
 
 	MaxWireVersion int32 `bson:"maxWireVersion"`
 	SessionTimeout int64 `bson:"logicalSessionTimeoutMinutes"`
@@ -152,11 +135,9 @@ func (h *hello) replicated() bool { return h.SetName != "" || h.Message == "isdb
 // has the operations of another server (afterClusterTime).
 func (h *hello) sessions() bool { return h.replicated() && h.SessionTimeout > 0 }
 
-// hello returns the server's description. It fails with CodeUnavailable if the server
+// describe returns a server's description. It fails with CodeUnavailable if the server
 // takes no writes: a client of a whole replica set asks the primary only, so this
 // server was named alone.
-func (s *Store) hello(ctx context.Context) (*hello, error) { return describe(ctx, s.db) }
-
 func describe(ctx context.Context, db *mongo.Database) (*hello, error) {
 	var h hello
 	err := db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
@@ -178,12 +159,12 @@ func describe(ctx context.Context, db *mongo.Database) (*hello, error) {
 // reached, takes no writes, has lost the store's description, or does not let this
 // user read it.
 func (s *Store) ping(ctx context.Context) error {
-	if _, err := s.hello(ctx); err != nil {
+	if _, err := describe(ctx, s.db); err != nil {
 		return err
 	}
 	err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: storeID}}, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Err()
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		return driver.Errorf(driver.CodeUnavailable, "the database was emptied while asof ran (%s.%s is gone); restore it, or start asof again for an empty store", s.db.Name(), metaName)
+		return errEmptied
 	}
 	return err
 }

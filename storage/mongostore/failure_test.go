@@ -39,6 +39,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"mongodb://localhost/as%20of", `the database "as of"`, driver.CodeInvalid},
 		{"mongodb://localhost/" + strings.Repeat("a", 64), "at most 63 bytes", driver.CodeInvalid},
 		{"mongodb://localhost/asof?retryWrites=true&tlss=true", "has the option tlss, which", driver.CodeInvalid},
+		{"mongodb://localhost/asof?minPoolSize=200", "minPoolSize", driver.CodeInvalid}, // more than there may be by default
 		{"mongodb://127.0.0.1:1/" + strings.Repeat("a", 63) + "?retryWrites=true&w=majority&appName=asof&authSource=admin", "cannot be reached", driver.CodeUnavailable},
 		{"mongodb://127.0.0.1:1/asof", "cannot be reached", driver.CodeUnavailable},
 		{"mongodb://" + silent.Addr().String() + "/asof", "cannot be reached", driver.CodeUnavailable},
@@ -60,13 +61,22 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// A server whose clock is wrong takes the times of the database's, about.
 func TestClocksApart(t *testing.T) {
 	server := newServer(t)
-	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
+	for _, skew := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		clock := func() time.Time { return time.Now().Add(skew) }
-		_, err := mongostore.Open(t.Context(), server.database(t), mongostore.Options{Clock: clock, MaxSkew: time.Second})
-		if driver.CodeOf(err) != driver.CodeUnavailable || !strings.Contains(err.Error(), "clocks are too far apart") {
-			t.Errorf("%v apart: %v", skew, err)
+		began := time.Now()
+		s, err := mongostore.Open(t.Context(), server.database(t), mongostore.Options{Clock: clock, MaxSkew: time.Second, Collections: []driver.Collection{{Name: "things"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := driver.CommitOne(t.Context(), s, thing("a"))
+		if err != nil || v.RecordedAt.Time().Before(began.Add(-time.Minute)) || v.RecordedAt.Time().After(time.Now().Add(time.Minute)) {
+			t.Errorf("%v apart: %v, %v", skew, v, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -132,26 +132,22 @@ func (p place) value(path []string) string {
 	return p.search + strings.Join(names, "."+readingObject+".")
 }
 
+// metaFields are the fields of a version that have what every one carries, but for the key.
+var metaFields = [...]string{
+	driver.MetaNumber: "v", driver.MetaRecordedAt: "at", driver.MetaAuthor: "by", driver.MetaOp: "op",
+	driver.MetaMessage: "msg", driver.MetaGroup: "grp",
+}
+
 // field is where a field's value of its kind is.
 func (p place) field(f driver.Field) string {
 	switch f.Meta {
+	case driver.MetaNone:
+		return join(p.inside(f.Path), readings[f.Kind])
 	case driver.MetaKey:
 		return p.key
-	case driver.MetaNumber:
-		return p.prefix + "v"
-	case driver.MetaRecordedAt:
-		return p.prefix + "at"
-	case driver.MetaAuthor:
-		return p.prefix + "by"
-	case driver.MetaOp:
-		return p.prefix + "op"
-	case driver.MetaMessage:
-		return p.prefix + "msg"
-	case driver.MetaGroup:
-		return p.prefix + "grp"
-	case driver.MetaNone:
+	default:
+		return p.prefix + metaFields[f.Meta]
 	}
-	return join(p.inside(f.Path), reading(f.Kind))
 }
 
 // inside is value for a place that may be an element of a list, where the
@@ -467,7 +463,7 @@ func compareRows(order []driver.Order, a, b row) int {
 // compareValues orders two values of one kind; nil is before all.
 func compareValues(a, b any) int {
 	switch {
-	case a == nil && b == nil:
+	case a == b:
 		return 0
 	case a == nil:
 		return -1
@@ -476,19 +472,14 @@ func compareValues(a, b any) int {
 	}
 	switch a := a.(type) {
 	case string:
-		return cmp.Compare(a, b.(string))
+		return strings.Compare(a, b.(string))
 	case int64:
 		return cmp.Compare(a, b.(int64))
-	case bool:
-		b := b.(bool)
-		switch {
-		case a == b:
-			return 0
-		case a:
-			return 1
-		}
 	}
-	return -1
+	if a == false {
+		return -1
+	}
+	return 1
 }
 
 // lookup follows a path of member names; lists are never entered. The result

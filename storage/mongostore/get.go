@@ -44,9 +44,7 @@ func (c *collection) get(ctx context.Context, refs []driver.Ref) ([]*record, err
 		}
 		byKey[ref.Key] = append(byKey[ref.Key], i)
 	}
-	for len(keys) > 0 {
-		part := keys[:min(len(keys), maxKeys)]
-		keys = keys[len(part):]
+	for part := range slices.Chunk(keys, maxKeys) {
 		if err := g.current(ctx, part, byKey); err != nil {
 			return nil, err
 		}
@@ -102,8 +100,7 @@ func in(values bson.A) any {
 // direction in which versions move.
 func (g *getting) past(ctx context.Context) error {
 	for _, list := range []string{"prev", "vs"} {
-		for from := 0; from < len(g.open); from += maxKeys {
-			part := g.open[from:min(len(g.open), from+maxKeys)]
+		for part := range slices.Chunk(g.open, maxKeys) {
 			source, pipeline := g.c.main, g.pipeline(part, list)
 			if list == "vs" {
 				source = g.c.history
@@ -113,13 +110,7 @@ func (g *getting) past(ctx context.Context) error {
 				return err
 			}
 		}
-		var open []int
-		for _, i := range g.open {
-			if g.found[i] == nil {
-				open = append(open, i)
-			}
-		}
-		g.open = open
+		g.open = slices.DeleteFunc(g.open, func(i int) bool { return g.found[i] != nil })
 	}
 	return nil
 }

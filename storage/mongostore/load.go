@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -42,7 +41,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 func (s *Store) load(ctx context.Context, vs []driver.Version) (result driver.LoadResult, arrived driver.Instant, err error) {
 	began := s.clock.elapsed()
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
-		now, err := s.clock.latest(ctx)
+		now, err := s.clock.latest(ctx, driver.Forever)
 		if err != nil {
 			return result, 0, err
 		}
@@ -78,10 +77,10 @@ func (l *loading) plan(ctx context.Context, vs []driver.Version) (result driver.
 	for i := range vs {
 		added, err := l.add(ctx, &vs[i])
 		switch {
-		case err != nil && driver.CodeOf(err) == driver.CodeInternal && !isRefusal(err), driver.CodeOf(err) == driver.CodeUnavailable:
-			return result, 0, wrap(err, "reading what is there")
-		case err != nil:
+		case driver.CodeOf(err) == driver.CodeInvalid:
 			return result, 0, &driver.LoadError{Index: i, Err: err}
+		case err != nil:
+			return result, 0, wrap(err, "reading what is there")
 		case added:
 			result.Added++
 		default:
@@ -102,16 +101,6 @@ func (l *loading) arrived() driver.Instant {
 		}
 	}
 	return last
-}
-
-// refusal is what is wrong with a version.
-type refusal struct{ error }
-
-func refuse(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
-
-func isRefusal(err error) bool {
-	_, ok := err.(refusal) //nolint:errorlint // never wrapped
-	return ok
 }
 
 // documentKey names a document of any collection.
@@ -153,22 +142,18 @@ func (l *loading) read(ctx context.Context, vs []driver.Version) error {
 	}
 	for c, list := range keys {
 		for part := range slices.Chunk(list, maxKeys) {
-			if err := l.readHeads(ctx, c, part); err != nil {
+			heads, err := c.readHeads(ctx, part)
+			if err != nil {
 				return err
+			}
+			for key, h := range heads {
+				if h.Number > 0 {
+					l.documents[documentKey{c.name, key}].head = h
+				}
 			}
 		}
 	}
 	return nil
-}
-
-func (l *loading) readHeads(ctx context.Context, c *collection, keys []string) error {
-	heads, err := c.readHeads(ctx, keys)
-	for key, h := range heads {
-		if h.Number > 0 {
-			l.documents[documentKey{c.name, key}].head = h
-		}
-	}
-	return err
 }
 
 // add plans one version. It reports false where the version is there already.
@@ -181,11 +166,11 @@ func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
 		case err != nil:
 			return false, err
 		case there == nil:
-			return false, refuse("%s %q: %s is not after the last version, of %s", v.Collection, v.Key, v.RecordedAt, last.RecordedAt)
+			return false, invalidf("%s %q: %s is not after the last version, of %s", v.Collection, v.Key, v.RecordedAt, last.RecordedAt)
 		case v.Number != 0 && v.Number != there.Number:
-			return false, refuse("%s %q: the version of %s is number %d, not %d", v.Collection, v.Key, v.RecordedAt, there.Number, v.Number)
+			return false, invalidf("%s %q: the version of %s is number %d, not %d", v.Collection, v.Key, v.RecordedAt, there.Number, v.Number)
 		case !sameContent(&there.Version, v):
-			return false, refuse("%s %q: another version of %s is there already", v.Collection, v.Key, v.RecordedAt)
+			return false, invalidf("%s %q: another version of %s is there already", v.Collection, v.Key, v.RecordedAt)
 		}
 		return false, nil
 	}
@@ -195,19 +180,19 @@ func (l *loading) add(ctx context.Context, v *driver.Version) (bool, error) {
 	}
 	switch {
 	case v.RecordedAt > l.now:
-		return false, refuse("%s %q: %s is in the future", v.Collection, v.Key, v.RecordedAt)
+		return false, invalidf("%s %q: %s is in the future", v.Collection, v.Key, v.RecordedAt)
 	case v.Number != 0 && v.Number != number:
-		return false, refuse("%s %q: number %d does not follow number %d", v.Collection, v.Key, v.Number, number-1)
+		return false, invalidf("%s %q: number %d does not follow number %d", v.Collection, v.Key, v.Number, number-1)
 	}
 	r := &record{Version: *v}
 	r.Number, r.SupersededAt = number, driver.Forever
 	sealed, err := seal.Follow(before, &r.Version)
 	if err != nil {
-		return false, refuse("%s %q: version %d %w", v.Collection, v.Key, number, err)
+		return false, invalidf("%s %q: version %d %w", v.Collection, v.Key, number, err)
 	}
 	r.Seal = sealed
 	if tooLarge(r) {
-		return false, refuse("%s %q: the version of %s %s", v.Collection, v.Key, v.RecordedAt, isTooLargeText)
+		return false, invalidf("%s %q: the version of %s %s", v.Collection, v.Key, v.RecordedAt, isTooLargeText)
 	}
 	d.added = append(d.added, r)
 	return true, nil

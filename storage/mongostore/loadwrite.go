@@ -277,52 +277,33 @@ func (g *loadGroup) readPrev(ctx context.Context) error {
 	})
 }
 
-// overflow writes what is in prev, and moves, into runs. Each run of a document is written after
-// the one before, those of many documents together, so that who commits meanwhile, and moves the
-// same versions, goes on behind them: no version is in two runs.
+// overflow writes what is in prev, and moves, into a run for each document, many in one command.
+// Who commits meanwhile, and moves the same versions, goes on behind that run; so does this, where
+// other runs of a document are there already: no version is in two.
 func (g *loadGroup) overflow(ctx context.Context) error {
-	rest := make(map[*loadPart][][]superseded)
+	write := &bulk{store: g.c.store, target: g.c.history}
+	var moving []*loadPart
 	for _, p := range g.parts {
-		if p.moves {
-			rest[p] = p.c.bounds.beside(len(p.current)).runs(p.prev)
+		if len(p.prev) > 0 {
+			moving = append(moving, p)
+			if err := write.add(ctx, mongo.NewInsertOneModel().SetDocument(runOf(p.key, p.prev)), sizeOf(p.prev)); err != nil {
+				return err
+			}
 		}
 	}
-	for len(rest) > 0 {
-		write := &bulk{store: g.c.store, target: g.c.history}
-		var round []*loadPart
-		for _, p := range g.parts {
-			runs := rest[p]
-			if len(runs) == 0 {
-				continue
-			}
-			round = append(round, p)
-			if err := write.add(ctx, mongo.NewInsertOneModel().SetDocument(runOf(p.key, runs[0])), sizeOf(runs[0])); err != nil {
-				return err
-			}
-			if rest[p] = runs[1:]; len(runs) == 1 {
-				delete(rest, p)
-			}
-		}
-		if err := write.flush(ctx); err != nil {
+	if err := write.flush(ctx); err != nil {
+		return err
+	}
+	for _, i := range write.there {
+		p := moving[i]
+		step, cancel := g.c.store.step(ctx)
+		_, err := g.c.overflow(step, g.c.bounds.beside(len(p.current)), p.key, p.prev, len(p.prev))
+		cancel()
+		if err != nil {
 			return err
-		}
-		for _, i := range write.there { // other runs of the document
-			p := round[i]
-			delete(rest, p)
-			if err := g.follow(ctx, p); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
-}
-
-// follow is overflow for a document of which other runs are there.
-func (g *loadGroup) follow(ctx context.Context, p *loadPart) error {
-	ctx, cancel := g.c.store.step(ctx)
-	defer cancel()
-	_, err := g.c.overflow(ctx, g.c.bounds.beside(len(p.current)), p.key, p.prev, len(p.prev))
-	return err
 }
 
 // maxBulkBytes is what one command of a load sends at most, unless one write is larger.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -57,9 +58,7 @@ func (s *Store) log(ctx context.Context, q *driver.LogQuery, yield func(*driver.
 func (s *Store) logged(q *driver.LogQuery) []*collection {
 	names := slices.Clone(q.Collections)
 	if len(names) == 0 {
-		for name := range s.collections {
-			names = append(names, name)
-		}
+		names = slices.Collect(maps.Keys(s.collections))
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -277,32 +276,16 @@ func (c *collection) newest(ctx context.Context, q *driver.LogQuery) ([]*record,
 // runs reads the runs before a version that can have versions of the log.
 func (c *collection) runs(ctx context.Context, q *driver.LogQuery, before int64, give func([]*record) bool) (bool, error) {
 	key, l := q.Keys[0], &logging{c: c, q: q}
-	filter := bson.D{{Key: "k", Value: encodeString(key)}, {Key: "n", Value: bson.D{{Key: "$lt", Value: before}}}}
-	var more bson.A
-	and := func(field, op string, value int64) {
-		more = append(more, bson.D{{Key: field, Value: bson.D{{Key: op, Value: value}}}})
-	}
-	if q.FromNumber > 1 {
-		and("last", "$gte", q.FromNumber)
-	}
+	end := before
 	if q.ToNumber != 0 {
-		and("n", "$lt", q.ToNumber)
+		end = min(end, q.ToNumber)
 	}
-	if q.From != 0 {
-		and("to", "$gt", int64(q.From))
+	filter := bson.D{
+		{Key: "k", Value: encodeString(key)},
+		{Key: "n", Value: bson.D{{Key: "$lt", Value: end}}},
+		{Key: "last", Value: bson.D{{Key: "$gte", Value: q.FromNumber}}},
 	}
-	if q.To != 0 {
-		and("from", "$lt", int64(q.To))
-	}
-	if q.After != nil && q.Backward {
-		and("from", "$lte", int64(q.After.At))
-	}
-	if q.After != nil && !q.Backward {
-		and("to", "$gte", int64(q.After.At))
-	}
-	if more != nil {
-		filter = append(filter, bson.E{Key: "$and", Value: more})
-	}
+	filter = append(filter, runsOf((&cutoff{q: q}).bounded(q))...)
 	direction := 1
 	if q.Backward {
 		direction = -1

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
+	"github.com/asof/asof/internal/lru"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/driver/check"
 )
@@ -47,8 +47,8 @@ type Options struct {
 	// Timeout ends calls whose context has no deadline. Default 30 s. Open takes
 	// longer if it has to create indexes, or a server that was killed left a transaction.
 	Timeout time.Duration
-	// MaxSkew is how far Clock and the server's clock may be apart. Open fails with
-	// CodeUnavailable if they are further apart; 0 means that they are not compared.
+	// MaxSkew is how far times may be behind the server's clock, whatever Clock says; 0 means
+	// as far as that. They are never further ahead of it than half a second.
 	MaxSkew time.Duration
 	// Existing: Open fails with CodeNotFound if there is no store, and creates none.
 	Existing bool
@@ -84,7 +84,7 @@ func (s *Store) guarded() driver.Engine {
 }
 
 func openURI(ctx context.Context, uri string, o Options) (*Store, error) {
-	client, database, err := connect(uri, new(net.Dialer))
+	client, database, err := connect(uri)
 	if err != nil {
 		return nil, err
 	}
@@ -121,36 +121,26 @@ func open(ctx context.Context, client *mongo.Client, database string, o Options)
 	db := client.Database(database)
 	s := &Store{
 		client: client, db: db, meta: db.Collection(metaName), logger: o.Logger, timeout: o.Timeout,
-		heads: newHeads(headBytes), collections: make(map[string]*collection),
+		heads: heads{Cache: lru.New[documentKey, *head](headBytes)}, collections: make(map[string]*collection),
 	}
 	s.life, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if err := s.prepare(ctx, o); err != nil {
+	var last driver.Instant // of any version
+	err := retryConnection(ctx, func() (err error) {
+		last, err = s.prepare(ctx, o)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
-	// Creating indexes of a large collection has no timeout.
-	for _, declared := range o.Collections {
-		if err := retryConnection(ctx, func() error { return s.collections[declared.Name].declare(ctx, declared.Indexes) }); err != nil {
-			return nil, wrap(err, "making the indexes of "+declared.Name)
-		}
-	}
-	opening := ctx
-	ctx, cancel := s.step(ctx)
-	defer cancel()
-	var floor driver.Instant
-	for _, c := range s.collections {
-		if err := retryConnection(ctx, func() error {
-			last, err := c.lastCommit(ctx)
-			floor = max(floor, last)
-			return err
-		}); err != nil {
-			return nil, wrap(err, "reading "+c.name)
-		}
-	}
 	s.clock = newClock(s, o)
-	err := retryConnection(ctx, func() error { return s.clock.open(ctx, floor) })
+	err = retryConnection(ctx, func() error {
+		step, cancel := s.step(ctx)
+		defer cancel()
+		return s.clock.open(step, last)
+	})
 	if err == nil {
 		go s.clock.run()
-		err = s.share(opening)
+		err = s.share(ctx)
 	}
 	if err != nil {
 		s.stop()
@@ -180,20 +170,35 @@ func (s *Store) share(ctx context.Context) error {
 	}
 }
 
-// prepare checks the server and the database, and reads the collections.
-func (s *Store) prepare(ctx context.Context, o Options) error {
-	ctx, cancel := s.step(ctx)
+// prepare checks the server and the database, makes what is missing, and returns the time of the last version.
+func (s *Store) prepare(ctx context.Context, o Options) (last driver.Instant, err error) {
+	step, cancel := s.step(ctx)
 	defer cancel()
-	if err := retryConnection(ctx, func() error { return s.checkServer(ctx, o) }); err != nil {
-		return err
+	if err := s.checkServer(step); err != nil {
+		return 0, err
 	}
-	return retryConnection(ctx, func() error {
-		known, err := s.register(ctx, o)
-		for _, name := range known {
-			s.collections[name] = s.newCollection(name, o.Bounds[name])
+	known, err := s.register(step, o)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range known {
+		s.collections[name] = s.newCollection(name, o.Bounds[name])
+	}
+	for _, declared := range o.Collections {
+		if err := s.collections[declared.Name].declare(ctx, declared.Indexes); err != nil {
+			return 0, wrap(err, "making the indexes of "+declared.Name)
 		}
-		return err
-	})
+	}
+	reading, cancel := s.step(ctx)
+	defer cancel()
+	for _, c := range s.collections {
+		at, err := c.lastCommit(reading)
+		if err != nil {
+			return 0, wrap(err, "reading "+c.name)
+		}
+		last = max(last, at)
+	}
+	return last, nil
 }
 
 // retryConnection repeats an idempotent function a few times if the connection broke. The
@@ -232,11 +237,9 @@ func (s *Store) newCollection(name string, b Bounds) *collection {
 	}
 }
 
-// checkServer reads what the server supports, and compares the clocks.
-func (s *Store) checkServer(ctx context.Context, o Options) error {
-	before := o.Clock()
-	hello, err := s.hello(ctx)
-	after := o.Clock()
+// checkServer reads what the server supports.
+func (s *Store) checkServer(ctx context.Context) error {
+	hello, err := describe(ctx, s.db)
 	if err != nil {
 		return wrap(err, "connecting to MongoDB")
 	}
@@ -244,10 +247,7 @@ func (s *Store) checkServer(ctx context.Context, o Options) error {
 		s.logger.Warn("the MongoDB server is not a replica set: what is acknowledged survives a crash of the server, but not the loss of its disk")
 	}
 	s.majorities, s.snapshots, s.progress.kept = hello.replicated(), hello.snapshots(), hello.sessions()
-	if o.MaxSkew == 0 || hello.LocalTime == 0 {
-		return nil
-	}
-	return compareClocks(before, hello.LocalTime.Time(), after, o.MaxSkew)
+	return nil
 }
 
 // storedStore is the description of the store in asof.meta.
@@ -347,20 +347,9 @@ func (c *collection) lastCommit(ctx context.Context) (driver.Instant, error) {
 	return driver.Instant(last.Current.At), err
 }
 
-// compareClocks returns an error if this machine's clock, which was read before and
-// after the database's, differs from it by more than a bound.
-func compareClocks(before, server, after time.Time, bound time.Duration) error {
-	if early, late := before.Sub(server), server.Sub(after); early <= bound && late <= bound {
-		return nil
-	}
-	return driver.Errorf(driver.CodeUnavailable,
-		"the clocks are too far apart: this machine's says %s, that of the MongoDB server %s, and the bound is %v; synchronize them (NTP)",
-		before.UTC().Format(time.RFC3339Nano), server.UTC().Format(time.RFC3339Nano), bound)
-}
-
 // declare creates the indexes of a collection. Indexes that are no longer declared are
-// kept: other servers may still run with the schema that declares them. While it runs,
-// it logs its progress once per timeout.
+// kept: other servers may still run with the schema that declares them. Of a large collection it
+// takes long, so that it has no timeout, and logs its progress once per timeout.
 func (c *collection) declare(ctx context.Context, declared []driver.Index) error {
 	ended := make(chan struct{})
 	defer close(ended)
@@ -419,10 +408,11 @@ func (c *collection) indexes(declared []driver.Index) (main, history []mongo.Ind
 			continue
 		}
 		name := func(list string) string {
+			path := at(list).value(d.Path)
 			if d.List {
-				return at(list).value(d.Path) + "." + readingList + "." + reading(d.Kind)
+				path += "." + readingList
 			}
-			return at(list).value(d.Path) + "." + reading(d.Kind)
+			return path + "." + readings[d.Kind]
 		}
 		main = append(main, index(name("current"), "_id"), index(name("prev")))
 		if !d.List {

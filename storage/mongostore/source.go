@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -74,7 +73,7 @@ func OpenSource(ctx context.Context, uri, collection, filter string) (*Source, e
 			return nil, err
 		}
 	}
-	client, database, err := connect(uri, new(net.Dialer))
+	client, database, err := connect(uri)
 	if err != nil {
 		return nil, err
 	}

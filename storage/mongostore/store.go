@@ -16,6 +16,7 @@ import (
 	wire "go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/auth"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/asof/asof/storage/driver"
 )
@@ -33,14 +34,14 @@ type Store struct {
 	// snapshots: the server can answer several commands from one snapshot.
 	snapshots bool
 	progress  progress
-	heads     *heads
-	writes    sync.Map // *outcome of writes in flight, by collection and ID
+	heads     heads
+	writes    singleflight.Group // commits in flight, by collections and IDs
 	// collections has every collection that is or was declared.
 	collections map[string]*collection
 	// life ends when the store cancels the writes that are still running.
 	life    context.Context
 	stop    context.CancelFunc
-	running sync.WaitGroup // writes, also those whose callers have returned
+	running sync.WaitGroup // commits whose callers have returned
 }
 
 // collection is a collection of documents with that of their runs.
@@ -161,8 +162,8 @@ func (s *Store) Stats(ctx context.Context) (driver.Stats, error) {
 // closeTimeout is how long Close waits for writes whose callers have returned.
 const closeTimeout = 10 * time.Second
 
-// Close implements driver.Engine. It stores the latest instant that was handed out, so
-// that the next server hands out later ones.
+// Close implements driver.Engine. It tells other servers that this one has left, if it can: else
+// they notice after a while.
 func (s *Store) Close() error {
 	finished := make(chan struct{})
 	go func() { s.running.Wait(); close(finished) }()
@@ -175,7 +176,8 @@ func (s *Store) Close() error {
 	s.stop()
 	leaving, cancel := context.WithTimeout(ctx, closingTimeout)
 	defer cancel()
-	return errors.Join(wrap(s.clock.leave(leaving), "closing the store"), wrap(s.client.Disconnect(ctx), "closing the store"))
+	s.clock.leave(leaving)
+	return wrap(s.client.Disconnect(ctx), "closing the store")
 }
 
 // duplicateKey is the code of MongoDB's error for a value that a unique index

@@ -14,27 +14,10 @@ import (
 	"github.com/asof/asof/storage/driver"
 )
 
-// reading is the name, in the search form of a value, of how it reads as a kind.
-func reading(kind driver.Kind) string {
-	switch kind {
-	case driver.KindString:
-		return "s"
-	case driver.KindInt:
-		return "i"
-	case driver.KindFloat:
-		return "f"
-	case driver.KindBool:
-		return "b"
-	case driver.KindInstant:
-		return "t"
-	case driver.KindDate:
-		return "d"
-	case driver.KindDecimal:
-		return "m"
-	case driver.KindObject:
-		return readingObject
-	}
-	return ""
+// readings are the names, in the search form of a value, of how it reads as a kind.
+var readings = [...]string{
+	driver.KindString: "s", driver.KindInt: "i", driver.KindFloat: "f", driver.KindBool: "b",
+	driver.KindInstant: "t", driver.KindDate: "d", driver.KindDecimal: "m", driver.KindObject: readingObject,
 }
 
 // The other members of a search form.

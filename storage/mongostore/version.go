@@ -246,9 +246,9 @@ func appendReadings(dst []byte, read func(driver.Kind, string) any, s string, ki
 	for _, kind := range kinds {
 		switch x := read(kind, s).(type) {
 		case int64:
-			dst = bsoncore.AppendInt64Element(dst, reading(kind), x)
+			dst = bsoncore.AppendInt64Element(dst, readings[kind], x)
 		case string:
-			dst = bsoncore.AppendStringElement(dst, reading(kind), x)
+			dst = bsoncore.AppendStringElement(dst, readings[kind], x)
 		}
 	}
 	return dst
@@ -303,8 +303,8 @@ type head struct {
 // a document that was just read takes one round trip. They may be out of date: then the
 // condition of the update does not hold.
 type heads struct {
-	mu    sync.Mutex // held for look-ups and changes only
-	known *lru.Cache[documentKey, *head]
+	sync.Mutex
+	*lru.Cache[documentKey, *head]
 }
 
 // Bounds of the cache, in bytes. It has room for several documents of any size that
@@ -314,51 +314,34 @@ const (
 	headOverhead = 512 // of one head, beside its texts
 )
 
-func newHeads(bound int) *heads {
-	return &heads{known: lru.New[documentKey, *head](bound)}
-}
-
-// memory is about how many bytes a head takes.
-func (h *head) memory() int { return headOverhead + len(h.Key) + len(h.Message) + len(h.Data) }
-
-func (h *heads) get(d documentKey, number int64) *head {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if known, ok := h.known.Get(d); ok && known.Number == number {
+// cached returns a document's head if it is cached and has the number.
+func (c *collection) cached(key string, number int64) *head {
+	cache := &c.store.heads
+	cache.Lock()
+	defer cache.Unlock()
+	if known, ok := cache.Get(documentKey{c.name, key}); ok && known.Number == number {
 		return known
 	}
 	return nil
 }
 
-// put caches a head, unless a later one is cached.
-func (h *heads) put(d documentKey, known *head) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if before, ok := h.known.Peek(d); ok && before.Number > known.Number {
-		return
-	}
-	h.known.Add(d, known, known.memory())
-}
-
-func (h *heads) drop(d documentKey) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.known.Remove(d)
-}
-
-// cached returns a document's head if it is cached and has the number.
-func (c *collection) cached(key string, number int64) *head {
-	return c.store.heads.get(documentKey{c.name, key}, number)
-}
-
-// remember caches a head that the next version can follow on: one that is sealed.
+// remember caches a head that the next version can follow on, which is one that is sealed,
+// unless a later one is cached.
 func (c *collection) remember(key string, known *head) {
-	if known.Seal != nil {
-		c.store.heads.put(documentKey{c.name, key}, known)
+	cache, d := &c.store.heads, documentKey{c.name, key}
+	cache.Lock()
+	defer cache.Unlock()
+	if before, ok := cache.Peek(d); known.Seal != nil && (!ok || before.Number <= known.Number) {
+		cache.Add(d, known, headOverhead+len(known.Key)+len(known.Message)+len(known.Data))
 	}
 }
 
-func (c *collection) forget(key string) { c.store.heads.drop(documentKey{c.name, key}) }
+func (c *collection) forget(key string) {
+	cache := &c.store.heads
+	cache.Lock()
+	defer cache.Unlock()
+	cache.Remove(documentKey{c.name, key})
+}
 
 // headFields is the projection that decodeHead needs.
 func headFields() bson.D {
