@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,31 +37,34 @@ type line struct {
 	Data       json.RawMessage `json:"data"`
 }
 
-// openEvents opens an import file, decompressing by its name.
-func openEvents(path string) (io.Reader, func(), error) {
+// eachLine reads an import file, which is compressed where its name says so.
+func eachLine(path string, do func(line) error) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	closeFile := func() { _ = f.Close() }
-	switch {
-	case strings.HasSuffix(path, ".gz"):
-		r, err := gzip.NewReader(f)
-		if err != nil {
-			closeFile()
-			return nil, nil, err
-		}
-		return r, closeFile, nil
-	case strings.HasSuffix(path, ".zst"):
+	defer func() { _ = f.Close() }() // it was only read
+	in := io.Reader(f)
+	if strings.HasSuffix(path, ".zst") {
 		r, err := zstd.NewReader(f)
 		if err != nil {
-			closeFile()
-			return nil, nil, err
+			return err
 		}
-		return r, func() { r.Close(); closeFile() }, nil
-	default:
-		return f, closeFile, nil
+		defer r.Close()
+		in = r
 	}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<26)
+	for lines.Scan() {
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			return err
+		}
+		if err := do(l); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
 }
 
 // openBare opens a SQLite file, and makes what is missing of its tables. Commits are
@@ -82,54 +84,26 @@ const bareTables = `
 	CREATE TABLE IF NOT EXISTS lines(id INTEGER PRIMARY KEY, collection TEXT, key TEXT, at TEXT, data BLOB);
 	CREATE TABLE IF NOT EXISTS current(key TEXT PRIMARY KEY, data BLOB);`
 
-// nextLine reads a line, also a last one that no newline ends. It is valid until
-// the next one is read.
-func nextLine(r *bufio.Reader) ([]byte, error) {
-	text, err := r.ReadSlice('\n')
-	if err == io.EOF && len(text) > 0 {
-		err = nil
-	}
-	return text, err
-}
-
 // bareImport decompresses, parses and inserts every line in one table, a
 // thousand a transaction.
-func bareImport(events, db string) (int, error) {
-	in, done, err := openEvents(events)
-	if err != nil {
-		return 0, err
-	}
-	defer done()
+func bareImport(events, db string) (n int, err error) {
 	conn, err := openBare(db, bareTables)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() { err = errors.Join(err, conn.Close()) }()
 	insert, err := conn.Prepare(`INSERT INTO lines(collection, key, at, data) VALUES(?, ?, ?, ?)`)
 	if err != nil {
 		return 0, err
 	}
-	lines := bufio.NewReaderSize(in, 1<<20)
-	n := 0
-	for {
-		text, err := nextLine(lines)
-		if errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return n, err
-		}
-		var l line
-		if err := json.Unmarshal(text, &l); err != nil {
-			return n, err
-		}
-		if n%1000 == 0 {
-			if n > 0 {
-				if err := sqlitex.ExecuteTransient(conn, "COMMIT", nil); err != nil {
-					return n, err
-				}
-			}
-			if err := sqlitex.ExecuteTransient(conn, "BEGIN IMMEDIATE", nil); err != nil {
-				return n, err
+	script := func(text string) error { return sqlitex.ExecuteTransient(conn, text, nil) }
+	if err := script("BEGIN IMMEDIATE"); err != nil {
+		return 0, err
+	}
+	err = eachLine(events, func(l line) error {
+		if n++; n%1000 == 0 {
+			if err := errors.Join(script("COMMIT"), script("BEGIN IMMEDIATE")); err != nil {
+				return err
 			}
 		}
 		insert.BindText(1, l.Collection)
@@ -137,17 +111,14 @@ func bareImport(events, db string) (int, error) {
 		insert.BindText(3, l.At)
 		insert.BindBytes(4, l.Data)
 		if _, err := insert.Step(); err != nil {
-			return n, err
+			return err
 		}
-		if err := insert.Reset(); err != nil {
-			return n, err
-		}
-		n++
+		return insert.Reset()
+	})
+	if err != nil {
+		return n, err
 	}
-	if n == 0 {
-		return 0, nil
-	}
-	return n, sqlitex.ExecuteTransient(conn, "COMMIT", nil)
+	return n, script("COMMIT")
 }
 
 // bareCommits commits batches of size document updates (one row replaced, one
@@ -196,31 +167,17 @@ func bareCommits(dir string, size int, data []byte, length time.Duration) (float
 // event file and returns the time of one scan for a text in the descriptions,
 // the median of 21, and how many documents it finds.
 func bareScan(events, dir, text string) (took time.Duration, found int, err error) {
-	in, done, err := openEvents(events)
+	last := map[string][]byte{}
+	err = eachLine(events, func(l line) error {
+		if l.Collection == "software" && l.Op == "delete" {
+			delete(last, l.ID)
+		} else if l.Collection == "software" {
+			last[l.ID] = l.Data
+		}
+		return nil
+	})
 	if err != nil {
 		return 0, 0, err
-	}
-	defer done()
-	last := map[string][]byte{}
-	lines := bufio.NewReaderSize(in, 1<<20)
-	for {
-		event, err := nextLine(lines)
-		if errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return 0, 0, err
-		}
-		var l line
-		if err := json.Unmarshal(event, &l); err != nil {
-			return 0, 0, err
-		}
-		if l.Collection == "software" {
-			if l.Op == "delete" {
-				delete(last, l.ID)
-			} else {
-				last[l.ID] = append([]byte(nil), l.Data...)
-			}
-		}
 	}
 	conn, err := openBare(filepath.Join(dir, "bare-scan-"+filepath.Base(events)+".db"), bareTables)
 	if err != nil {

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -97,9 +95,7 @@ func compareCopies(ctx context.Context, args []string, out io.Writer) error {
 			results = append(results, r)
 		}
 	}
-	report := json.NewEncoder(out)
-	report.SetIndent("", "  ")
-	return report.Encode(map[string]any{"go": runtime.Version(), "cpus": runtime.NumCPU(), "results": results})
+	return report(out, map[string]any{"results": results})
 }
 
 // copies is a store of documents with, or without, copies of their sources' values.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // An answer that is not what was asked for is no measurement.
@@ -192,15 +193,12 @@ func TestBareLoops(t *testing.T) {
 {"collection":"software","id":"c","at":"2024-01-05T00:00:00Z","op":"delete"}
 {"collection":"tags","id":"d","at":"2024-01-06T00:00:00Z","op":"put","data":{"description":"music"}}
 {"collection":"software","id":"e","at":"2024-01-07T00:00:00Z","op":"put","data":{"description":"the music"}}`
-	var zipped bytes.Buffer
-	z := gzip.NewWriter(&zipped)
-	if _, err := z.Write([]byte(lines + "\n")); err != nil {
+	writer, err := zstd.NewWriter(nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{"events.ndjson": []byte(lines), "events.ndjson.gz": zipped.Bytes()} {
+	zipped := writer.EncodeAll([]byte(lines+"\n"), nil)
+	for name, content := range map[string][]byte{"events.ndjson": []byte(lines), "events.ndjson.zst": zipped} {
 		dir := t.TempDir()
 		events := filepath.Join(dir, name)
 		if err := os.WriteFile(events, content, 0o600); err != nil {

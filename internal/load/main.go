@@ -4,7 +4,6 @@
 //	go run ./internal/load                 # an invented catalogue of 60,000 versions
 //	go run ./internal/load -import FILE    # also import FILE, against the bare loop
 //	go run ./internal/load -mongodb URI    # instead: the engines, and a bare loop on that server
-//	go run ./internal/load -against OTHER  # instead: reads of this build against another's
 //	go run ./internal/load layouts         # instead: ways to store versions, side by side
 //	go run ./internal/load copies          # instead: ways to sort and filter by fields of other documents
 //	go run ./internal/load hostile         # instead: attacks (package hostile)
@@ -51,7 +50,6 @@ type config struct {
 	length     time.Duration
 	importFile string
 	mongodb    string
-	against    string
 }
 
 // result is one line of the report.
@@ -97,7 +95,6 @@ func main() {
 	flag.DurationVar(&c.length, "length", 2*time.Second, "of one scenario in one round")
 	flag.StringVar(&c.importFile, "import", "", "an export file to import against the bare loop (default: the invented catalogue)")
 	flag.StringVar(&c.mongodb, "mongodb", "", "compare the engine with a bare loop on the MongoDB server at this URI, and measure nothing else")
-	flag.StringVar(&c.against, "against", "", "compare point reads and pages with those of this other build of the program, and measure nothing else")
 	flag.Parse()
 	if c.rounds < 1 || c.length <= 0 {
 		exit(errors.New("-rounds and -length have to be more than 0"))
@@ -140,9 +137,6 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 	asof := filepath.Join(dir, "asof")
 	if built, err := exec.CommandContext(ctx, "go", "build", "-o", asof, "github.com/asof/asof/internal/fixture").CombinedOutput(); err != nil {
 		return fmt.Errorf("building the server: %w\n%s", err, built)
-	}
-	if c.against != "" {
-		return against(ctx, c, dir, asof, c.against, out)
 	}
 	events := filepath.Join(dir, "catalogue.ndjson")
 	when, err := writeDatasetFile(events, projects, perProject, fixedLengths, 1)
@@ -190,12 +184,17 @@ func measure(ctx context.Context, c config, out io.Writer) error {
 	}
 	results = append(results, writes...)
 	results = append(results, result{Name: "server's peak memory", PeakMiB: servers["asof"].Usage().Peak >> 20})
-	report := json.NewEncoder(out)
-	report.SetIndent("", "  ")
-	return report.Encode(map[string]any{
-		"go": runtime.Version(), "cpus": runtime.NumCPU(), "clients": readers, "writers": writers,
-		"rounds": c.rounds, "seconds": c.length.Seconds(), "projects": projects, "versionsEach": perProject, "results": results,
+	return report(out, map[string]any{
+		"clients": readers, "writers": writers, "rounds": c.rounds, "seconds": c.length.Seconds(), "projects": projects, "versionsEach": perProject, "results": results,
 	})
+}
+
+// report prints what was measured, and on what.
+func report(out io.Writer, measured map[string]any) error {
+	measured["go"], measured["cpus"] = runtime.Version(), runtime.NumCPU()
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(measured)
 }
 
 // serving is the command that serves an embedded store.
@@ -291,66 +290,4 @@ func spread(values []float64) (least, most, middle float64) {
 func median[T cmp.Ordered](values []T) T {
 	slices.Sort(values)
 	return values[len(values)/2]
-}
-
-// against measures reads of this build against those of another, on copies of one
-// store, in turn: throughput, and the CPU time of the server for each request,
-// which says more where the clients need the same cores.
-func against(ctx context.Context, c config, dir, asof, other string, out io.Writer) error {
-	events := filepath.Join(dir, "catalogue.ndjson")
-	when, err := writeDatasetFile(events, projects, perProject, map[string]int{"ten": fixedLengths["ten"]}, 1)
-	if err != nil {
-		return err
-	}
-	servers := map[string]*process.Server{}
-	for name, binary := range map[string]string{"this": asof, "other": other} {
-		db := filepath.Join(dir, name+".db")
-		if _, _, err := run(ctx, binary, "import", "--sync", "off", "--store", "sqlite:"+db, events); err != nil {
-			return err
-		}
-		command := serving(binary, db)
-		if servers[name], err = process.Start(ctx, os.Stderr, command[0], command[1:]...); err != nil {
-			return err
-		}
-		defer servers[name].Stop() //nolint:gocritic // there are two
-	}
-	var list []scenario
-	for _, s := range scenarios(readers, when) {
-		switch s.Name {
-		case "point", "page of 50", "page of 50 as of", "page of 50 with tags and licenses", "page by tag":
-			list = append(list, s)
-		}
-	}
-	var results []result
-	ratios, costs := map[string][]float64{}, map[string][]float64{}
-	for round := range c.rounds {
-		for _, s := range list {
-			names := []string{"this", "other"}
-			if round%2 == 1 {
-				names[0], names[1] = names[1], names[0]
-			}
-			rate, cost := map[string]float64{}, map[string]float64{}
-			for _, name := range names {
-				before := servers[name].Usage().CPU
-				m, err := drive(servers[name].URL, s.Clients, c.length)
-				if err != nil {
-					return fmt.Errorf("%s, %s: %w", s.Name, name, err)
-				}
-				rate[name] = m.PerSecond
-				cost[name] = float64(servers[name].Usage().CPU-before) / float64(time.Microsecond) / float64(m.Requests)
-			}
-			ratios[s.Name] = append(ratios[s.Name], rate["this"]/rate["other"])
-			costs[s.Name] = append(costs[s.Name], cost["other"]/cost["this"])
-		}
-	}
-	for _, s := range list {
-		for kind, values := range map[string][]float64{"throughput": ratios[s.Name], "requests for each second of CPU": costs[s.Name]} {
-			r := result{Name: s.Name + ", " + kind, Against: other, Target: "at least 0.97"}
-			r.Least, r.Most, r.Ratio = spread(values)
-			results = append(results, r)
-		}
-	}
-	report := json.NewEncoder(out)
-	report.SetIndent("", "  ")
-	return report.Encode(results)
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	mathrand "math/rand/v2"
-	"runtime"
 	"slices"
 	"syscall"
 	"time"
@@ -75,11 +74,7 @@ func compareMongo(ctx context.Context, c config, uri string, out io.Writer) (err
 	if err != nil {
 		return err
 	}
-	report := json.NewEncoder(out)
-	report.SetIndent("", "  ")
-	return report.Encode(map[string]any{
-		"go": runtime.Version(), "cpus": runtime.NumCPU(), "rounds": c.rounds, "seconds": c.length.Seconds(), "results": results,
-	})
+	return report(out, map[string]any{"rounds": c.rounds, "seconds": c.length.Seconds(), "results": results})
 }
 
 // dropTimeout bounds how long the database is dropped.

@@ -8,7 +8,6 @@
 //	go run ./internal/load hostile -import FILE           # also on an imported catalogue
 //	go run ./internal/load hostile -run 'bodies|scans'    # some of them
 //	go run ./internal/load hostile -binary asof           # of another build
-//	go run ./internal/load hostile -search                # which requests cost most
 //
 // Each attack has a server of its own, on a copy of a store. Everything stays on
 // loopback, and every attack is bounded in time.
@@ -37,13 +36,11 @@ import (
 
 // Config is what is measured, and how.
 type Config struct {
-	Binary  string        // the program; "": it is built
-	Dir     string        // where the stores are made, and left; "": a temporary directory
-	Import  string        // a catalogue in the import format; "": what needs one is left out
-	Memory  int64         // the server's budget, in bytes
-	Ceiling int64         // a server that takes more memory than this is killed
-	Length  time.Duration // of the attack in a round, and of the time before it
-	Rounds  int
+	Binary string        // the program; "": it is built
+	Import string        // a catalogue in the import format; "": what needs one is left out
+	Memory int64         // the server's budget, in bytes; one that takes eight times as much is killed
+	Length time.Duration // of the attack in a round, and of the time before it
+	Rounds int
 	// Quantile of the normal client's latencies is compared; its ratios may be Slack
 	// times the limit. Short rounds on a busy machine have few requests, of which some
 	// are slow for other reasons.
@@ -67,14 +64,11 @@ func Main(self, args []string, out io.Writer) error {
 	c := Config{Self: self, Quantile: .99, Slack: 1}
 	set := flag.NewFlagSet("hostile", flag.ContinueOnError)
 	set.StringVar(&c.Binary, "binary", "", "the program to attack (default: it is built)")
-	set.StringVar(&c.Dir, "dir", "", "make the stores here and leave them, or use those that are here (default: a temporary directory)")
 	set.StringVar(&c.Import, "import", "", "an export of a catalogue with the schema of this repository; attacks that need one are left out without")
 	set.Int64Var(&c.Memory, "memory", 512, "the server's --max-memory, in MiB")
-	set.Int64Var(&c.Ceiling, "ceiling", 6<<10, "kill a server that takes more memory, in MiB")
 	set.DurationVar(&c.Length, "length", 5*time.Second, "of one attack in one round, and of the time before it")
 	set.IntVar(&c.Rounds, "rounds", 3, "rounds")
-	only := set.String("run", "", "only attacks, or with -search requests, whose name this regular expression finds")
-	search := set.Bool("search", false, "instead: send requests up to the limits one at a time, and print what each costs the server")
+	only := set.String("run", "", "only attacks whose name this regular expression finds")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -83,7 +77,7 @@ func Main(self, args []string, out io.Writer) error {
 		return fmt.Errorf("-run: %w", err)
 	}
 	c.Only = wanted.MatchString
-	c.Memory, c.Ceiling = c.Memory<<20, c.Ceiling<<20
+	c.Memory <<= 20
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	b, err := newBench(ctx, c)
@@ -91,9 +85,6 @@ func Main(self, args []string, out io.Writer) error {
 		return err
 	}
 	defer b.close()
-	if *search {
-		return b.search(ctx, out)
-	}
 	results, err := b.attack(ctx, attacks(), out)
 	for _, r := range results {
 		if len(r.Broken) > 0 {
@@ -107,20 +98,17 @@ func Main(self, args []string, out io.Writer) error {
 type bench struct {
 	Config
 
-	temporary string // to be removed; "": nothing
+	dir string // of the stores; it is temporary
 }
 
 func newBench(ctx context.Context, c Config) (*bench, error) {
 	b := &bench{Config: c}
 	var err error
-	if b.temporary, err = os.MkdirTemp(c.Dir, "hostile-"); err != nil {
+	if b.dir, err = os.MkdirTemp("", "hostile-"); err != nil {
 		return nil, err
 	}
-	if b.Dir == "" {
-		b.Dir = b.temporary
-	}
 	if b.Binary == "" {
-		b.Binary = filepath.Join(b.temporary, "asof")
+		b.Binary = filepath.Join(b.dir, "asof")
 		if built, err := exec.CommandContext(ctx, "go", "build", "-o", b.Binary, "github.com/asof/asof/internal/fixture").CombinedOutput(); err != nil {
 			b.close()
 			return nil, fmt.Errorf("building the server: %w\n%s", err, built)
@@ -129,11 +117,11 @@ func newBench(ctx context.Context, c Config) (*bench, error) {
 	return b, nil
 }
 
-func (b *bench) close() { _ = os.RemoveAll(b.temporary) }
+func (b *bench) close() { _ = os.RemoveAll(b.dir) }
 
 // copyOf is a store of its own with this data.
 func (b *bench) copyOf(ctx context.Context, data string) (string, error) {
-	path, err := store(ctx, b.Binary, b.Dir, data, b.Import)
+	path, err := b.store(ctx, data)
 	if err != nil {
 		return "", err
 	}
@@ -142,7 +130,7 @@ func (b *bench) copyOf(ctx context.Context, data string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = from.Close() }()
-	to, err := os.CreateTemp(b.temporary, data+"-*.db")
+	to, err := os.CreateTemp(b.dir, data+"-*.db")
 	if err != nil {
 		return "", err
 	}
@@ -274,12 +262,27 @@ func (b *bench) try(ctx context.Context, a attack) (*Result, error) {
 	return r, nil
 }
 
+// settle waits until the server does nothing, which its CPU time shows over a
+// while, or until the time is over, and returns how long that took.
+func settle(s *process.Server, most time.Duration) time.Duration {
+	const while, little = 300 * time.Millisecond, 20 * time.Millisecond
+	began := time.Now()
+	for time.Since(began) < most && s.Alive() {
+		before := s.Usage().CPU
+		time.Sleep(while)
+		if s.Usage().CPU-before <= little {
+			break
+		}
+	}
+	return time.Since(began)
+}
+
 // watch kills a server that takes too much memory.
 func (b *bench) watch(ctx context.Context, s *process.Server, r *Result) {
 	for ctx.Err() == nil && s.Alive() {
 		u := s.Usage()
 		r.used.Store(max(int64(u.CPU), r.used.Load()))
-		if u.RSS > b.Ceiling {
+		if u.RSS > 8*b.Memory {
 			r.Peak = u.RSS
 			r.overgrown.Store(true)
 			s.Kill()

@@ -100,21 +100,14 @@ func (s *Server) Kill() {
 // has ended, it is zero.
 type Usage struct {
 	RSS  int64         // resident memory, in bytes
-	Peak int64         // the most of it so far, or since ResetPeak
+	Peak int64         // the most of it so far
 	CPU  time.Duration // of all threads, in user and system mode, in steps of 10 ms
 }
 
 // Usage is what the server uses now.
-func (s *Server) Usage() Usage { return usageOf(strconv.Itoa(s.cmd.Process.Pid)) }
-
-// ResetPeak lets the peak begin at what is used now.
-func (s *Server) ResetPeak() error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.cmd.Process.Pid), []byte("5"), 0)
-}
-
-// usageOf is what the process of this number uses, or, for "self", this one.
-func usageOf(pid string) Usage {
+func (s *Server) Usage() Usage {
 	var u Usage
+	pid := strconv.Itoa(s.cmd.Process.Pid)
 	status, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
 		return u
