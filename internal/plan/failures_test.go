@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/executor"
 
 	"github.com/asof/asof/storage/driver"
@@ -69,36 +68,6 @@ func TestReferencesInTheFuture(t *testing.T) {
 		null: tag(key: "y", version: 1) { key relatedTags(asOf: $t) { key } } }`, "", "")
 	if !strings.HasPrefix(got, `{"some":null,"none":null,"null":{"key":"y","relatedTags":null}}`) || strings.Count(got, "AS_OF_IN_FUTURE") != 3 {
 		t.Error(got)
-	}
-}
-
-// Interceptors of root fields see planned operations, and may change what they
-// answer.
-func TestRootFieldInterceptors(t *testing.T) {
-	const query = `{ a: project(key: "a") { name } b: tag(key: "nobody") { name } tags(first: 1) { nodes { key } } }`
-	tests := map[string]graphql.RootFieldMiddleware{
-		"look on": func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
-			if graphql.GetRootFieldContext(ctx).Object == "" || graphql.GetFieldContext(ctx).Object != "Query" {
-				t.Error("no context")
-			}
-			return next(ctx)
-		},
-		"replace": func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
-			next(ctx)
-			return graphql.MarshalString("else")
-		},
-		"wrap": func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
-			return graphql.Array{next(ctx), graphql.True}
-		},
-		"refuse": func(context.Context, graphql.RootResolver) graphql.Marshaler { return graphql.Null },
-	}
-	for name, around := range tests {
-		t.Run(name, func(t *testing.T) {
-			p := newPair(t, catalogue()...)
-			p.slow.AroundRootFields(around)
-			p.fast.AroundRootFields(around)
-			p.compare(query, "", "")
-		})
 	}
 }
 

@@ -19,8 +19,8 @@
 //
 //   - The answer is the wrapped schema's, byte for byte: data, errors and their
 //     order within a root field, null where a non-null field has no value. Only
-//     what is refused while it is executed, as it follows too many references or
-//     its time is over, may be refused elsewhere.
+//     what is refused while it is executed, as it follows too many references, is too
+//     long or its time is over, may be refused elsewhere.
 //   - What versions and instants mean is decided in package storage; nothing here
 //     compares times.
 //   - An operation is planned whole or not at all, and that is decided before
@@ -34,8 +34,8 @@
 //   - The memory of the plans that are kept is bounded, by an estimate. No request waits
 //     for the compiler of another: what several need at once may be compiled more than
 //     once, and is kept once.
-//   - Fields have no contexts: interceptors of operations, responses and root
-//     fields see planned operations, those of fields would not: there are none.
+//   - Fields have no contexts: interceptors of operations and responses see planned
+//     operations, those of fields would not: there are none.
 package plan
 
 import (
@@ -62,8 +62,7 @@ type Config struct {
 	Observe func(ctx context.Context, why string)
 	// MaxAnswer bounds the memory that an answer takes, in bytes. Longer data
 	// is cut and no valid JSON, but still longer: the caller has to refuse such an
-	// answer by its length. What interceptors of root fields return for a value
-	// that was cut is ignored.
+	// answer by its length. What a null removes again counts.
 	MaxAnswer int
 	// MaxErrors is how many errors of an answer are told with their places. What follows is reported
 	// too, for who counts it.
@@ -136,7 +135,6 @@ type execution struct {
 	answered bool
 	// What most executions need once is allocated with them.
 	query    graphql.FieldContext
-	first    rootCall
 	few      [4]any
 	given    givenArgs
 	response graphql.Response
@@ -299,16 +297,13 @@ type fieldArgs struct {
 	field graphql.CollectedField
 	read  func(g *givenArgs) any
 	fixed any // nil: they depend on variables
-	// constants are the values of those that do not.
-	constants map[string]any
 }
 
 // argsOf returns the arguments of a field. Read turns them into one value, never nil.
-func argsOf(f graphql.CollectedField, read func(g *givenArgs) any) (fieldArgs, error) {
-	args := fieldArgs{field: f, read: read, constants: map[string]any{}}
-	value, err := args.with(&givenArgs{compiling: true}, nil)
+func argsOf(f graphql.CollectedField, read func(g *givenArgs) any) (args fieldArgs, err error) {
+	args = fieldArgs{field: f, read: read}
 	if !slices.ContainsFunc(f.Arguments, func(a *ast.Argument) bool { return hasVariable(a.Value) }) {
-		args.fixed = value
+		args.fixed, err = args.value(&givenArgs{}, nil)
 	}
 	return args, err
 }
@@ -319,11 +314,7 @@ func (f *fieldArgs) value(g *givenArgs, variables map[string]any) (any, error) {
 	if f.fixed != nil {
 		return f.fixed, nil
 	}
-	return f.with(g, variables)
-}
-
-func (f *fieldArgs) with(g *givenArgs, variables map[string]any) (any, error) {
-	g.field, g.variables, g.constants = f.field, variables, f.constants
+	*g = givenArgs{field: f.field, variables: variables}
 	value := f.read(g)
 	if g.err != nil {
 		return nil, fmt.Errorf("%s: %w", f.field.Name, errUnreadable)
@@ -347,8 +338,6 @@ func hasVariable(v *ast.Value) bool {
 type givenArgs struct {
 	field     graphql.CollectedField
 	variables map[string]any
-	constants map[string]any
-	compiling bool // constants are read, and nothing else
 	err       error
 }
 
@@ -377,23 +366,10 @@ func (g *givenArgs) fail(err error) {
 	}
 }
 
-// argument reads an argument once, if it is constant, and otherwise for each
-// request.
-func argument[T any](g *givenArgs, name string, convert func(v any, ok bool) (T, error)) (value T) {
-	if known, ok := g.constants[name].(T); ok {
-		return known
-	}
-	a := g.field.Arguments.ForName(name)
-	constant := a == nil || !hasVariable(a.Value)
-	if g.compiling && !constant {
-		return value
-	}
-	v, ok := g.value(name)
-	value, err := convert(v, ok)
+// argument reads an argument.
+func argument[T any](g *givenArgs, name string, convert func(v any, ok bool) (T, error)) T {
+	value, err := convert(g.value(name))
 	g.fail(err)
-	if g.compiling {
-		g.constants[name] = value
-	}
 	return value
 }
 

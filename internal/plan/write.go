@@ -1,10 +1,8 @@
 package plan
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strconv"
 
@@ -21,11 +19,10 @@ import (
 // run is one execution of a plan, by one goroutine.
 type run struct {
 	*execution
-	ctx     context.Context // of the root field that is being answered
-	out     []byte          // the answer's data, as far as it is written (see bound)
+	ctx     context.Context // of the operation
+	out     []byte          // the answer's data, as far as it is written
 	late    error           // why no more of it is written
 	counted int             // bytes of it that memory was taken for
-	excess  int             // bytes that were dropped
 	failed  int             // errors that were reported
 	path    []step          // to what is being written
 	// queues hold what was read and is not written yet.
@@ -61,9 +58,9 @@ func (x *execution) answer(ctx context.Context) []byte {
 	}
 	out := r.out
 	switch {
-	case errors.Is(r.late, errLong): // also where some was taken away again
+	case errors.Is(r.late, errLong): // also where null has taken some away again
 		out = out[:min(len(out), r.of.MaxAnswer+1)]
-		out = append(out, make([]byte, max(r.of.MaxAnswer+1-len(out), 0))...)
+		out = append(out, make([]byte, r.of.MaxAnswer+1-len(out))...)
 	case r.late != nil:
 		r.oc.Error(ctx, r.late)
 	}
@@ -96,9 +93,9 @@ func (r *run) release() {
 func rootField(b *planning, f graphql.CollectedField, _ *selection[struct{}]) writer[struct{}] {
 	switch f.Name {
 	case "node":
-		return intercepted(nodeRoot(b, f))
+		return guarded(nodeRoot(b, f))
 	case "nodes":
-		return intercepted(nodesRoot(b, f))
+		return guarded(nodesRoot(b, f))
 	}
 	for _, t := range b.store.Types() {
 		switch f.Name {
@@ -106,87 +103,23 @@ func rootField(b *planning, f graphql.CollectedField, _ *selection[struct{}]) wr
 			if f.Arguments.ForName("draft") != nil || f.Arguments.ForName("tag") != nil {
 				return nil
 			}
-			return intercepted(documentRoot(b, f, t))
+			return guarded(documentRoot(b, f, t))
 		case t.Plural:
 			if f.Arguments.ForName("tag") != nil {
 				return nil
 			}
-			return intercepted(pageRoot(b, f, t))
+			return guarded(pageRoot(b, f, t))
 		}
 	}
 	return nil
 }
 
-// intercepted has a root field written within the interceptors of root fields.
-func intercepted(write writer[struct{}]) writer[struct{}] {
-	return func(r *run, at *place, _ struct{}) bool { return r.root(at, write) }
-}
-
-// root answers a root field within the interceptors of root fields. An interceptor
-// may answer null for any field, also for a non-null one.
-func (r *run) root(at *place, write writer[struct{}]) bool {
-	outer := r.ctx
-	call := &r.first
-	if call.r != nil {
-		call = new(rootCall)
+// guarded has a root field answered with null and an error where writing it panics.
+func guarded(write writer[struct{}]) writer[struct{}] {
+	return func(r *run, at *place, _ struct{}) (ok bool) {
+		defer r.recovered(at, len(r.path), len(r.out), &ok)
+		return write(r, at, struct{}{})
 	}
-	*call = rootCall{
-		r: r, at: at, write: write, start: len(r.out),
-		field: graphql.RootFieldContext{Object: at.field.Name, Field: at.field},
-	}
-	shown := r.oc.RootResolverMiddleware(graphql.WithRootFieldContext(outer, &call.field), call.next)
-	r.ctx = outer
-	switch {
-	case shown == graphql.Marshaler(call):
-		return true
-	case call.invalid:
-		r.back(call.start)
-		return false
-	case shown == nil:
-		shown = graphql.Null
-	}
-	if len(r.out) > r.of.MaxAnswer {
-		return true // whatever is made of it, a part of it is not there
-	}
-	var text bytes.Buffer // what it answers may contain what was written
-	shown.MarshalGQL(&text)
-	r.back(call.start)
-	r.out = append(r.out, text.Bytes()...)
-	return true
-}
-
-// rootCall is the call of one root field. It is also its value, which is in its
-// place already.
-type rootCall struct {
-	r          *run
-	at         *place
-	write      writer[struct{}]
-	field      graphql.RootFieldContext
-	start, end int
-	invalid    bool // null, where that is not allowed
-}
-
-// next is called by the last interceptor.
-func (c *rootCall) next(ctx context.Context) graphql.Marshaler {
-	c.r.ctx = ctx
-	if !c.written() {
-		c.invalid = c.at.field.Definition.Type.NonNull
-		return graphql.Null
-	}
-	c.end = len(c.r.out)
-	return c
-}
-
-// MarshalGQL writes the value once more, for interceptors that wrap it.
-func (c *rootCall) MarshalGQL(w io.Writer) {
-	kept := len(c.r.out) // less than c.end, where it is too long
-	_, _ = w.Write(c.r.out[min(c.start, kept):min(c.end, kept)])
-}
-
-// written writes the value, and turns panics into errors.
-func (c *rootCall) written() (ok bool) {
-	defer c.r.recovered(c.at, len(c.r.path), len(c.r.out), &ok)
-	return c.write(c.r, c.at, struct{}{})
 }
 
 // show reads what the selections below the found object need, and writes the object;
@@ -490,39 +423,28 @@ const mostReused = 4 << 10
 // writtenPerLook is after how many bytes memory is taken for them.
 const writtenPerLook = 64 << 10
 
-// An answer's data may be longer than is allowed (MaxAnswer). One byte more than that is
-// kept. Writing goes on for up to mostExcess bytes, which are dropped: a non-null field
-// without a value may still remove an object, and the answer is sent if what remains is
-// short enough. Recorded places in the data are exact within the allowed length; beyond it
-// they only say that they are beyond it.
-const mostExcess = 1 << 20
-
-// errLong ends the writing of an answer that is too long. It is no error of the answer: the
-// sender refuses the answer by its length.
+// errLong ends the writing of an answer that is longer than MaxAnswer. It is no error of the answer:
+// the sender refuses the answer by its length.
 var errLong = errors.New("the answer is too long")
 
-// bound drops data beyond the allowed length, and ends the writing of an answer that is much
-// too long or for which there is no memory. It is called after each field, so that at most
-// one field is held in excess.
+// bound ends the writing of an answer that is too long or for which there is no memory. It is
+// called after each field, so that at most one field is held in excess.
 func (r *run) bound() {
 	switch excess := len(r.out) - r.of.MaxAnswer; {
 	case r.late != nil:
-	case excess > 1:
-		r.out = r.out[:r.of.MaxAnswer+1]
-		if r.excess += excess; r.excess > mostExcess {
-			r.late = errLong
-		}
+	case excess > 0:
+		r.late = errLong
 	case len(r.out)-r.counted >= writtenPerLook:
 		r.late = r.of.Memory(r.ctx, len(r.out)-r.counted)
 		r.counted = len(r.out)
 		if cap(r.out)-len(r.out) < writtenPerLook { // it doubles: growing by a quarter, as append does, leaves five times as much behind
-			r.out = slices.Grow(r.out, max(min(len(r.out), -excess), 0))
+			r.out = slices.Grow(r.out, min(len(r.out), -excess))
 		}
 	}
 }
 
 // back takes away what was written since the data was n bytes long.
-func (r *run) back(n int) { r.out = r.out[:min(n, len(r.out))] }
+func (r *run) back(n int) { r.out = r.out[:n] }
 
 // fail reports the error of a field, with the path to it and where it stands in
 // the request. It ends the writing of an answer whose time is up: what fails has
