@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/record"
 )
 
@@ -16,6 +17,12 @@ import (
 type (
 	document = storage.Document
 	element  = storage.Object
+)
+
+// What is imported is used, whatever kinds of fields there are.
+var (
+	_ driver.Instant
+	_ json.RawMessage
 )
 
 // Types are all types of documents, in the order of the schema.

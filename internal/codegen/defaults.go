@@ -17,16 +17,14 @@ import (
 // as JSON.
 func (r *reader) fieldDefault(def *ast.Definition, f *Field, v *ast.Value) {
 	where := def.Name + "." + f.Name
-	switch {
-	case f.Kind == kindRef:
+	switch f.Kind {
+	case kindRef:
 		r.problems.add(v.Position, "%s: references cannot have a @default", where)
 		return
-	case f.Kind == kindObject:
+	case kindObject:
 		r.problems.add(v.Position, "%s: nested types cannot have a @default; give one to the fields of %s", where, f.TypeName())
 		return
-	case v.Kind == ast.NullValue:
-		r.problems.add(v.Position, "%s: @default(value: null) says nothing: without @default a missing value is null", where)
-		return
+	default: // of any other kind there are literals
 	}
 	text, problem := defaultJSON(f, v)
 	if problem != "" {
@@ -99,9 +97,6 @@ func scalarJSON(f *Field, v *ast.Value) (text, problem string) {
 		}
 		return specialJSON(f.Kind, v.Raw)
 	case kindJSON:
-		if problem := jsonProblem(v); problem != "" {
-			return "", problem
-		}
 		value, err := v.Value(nil)
 		if err != nil {
 			return "", err.Error()
@@ -114,27 +109,6 @@ func scalarJSON(f *Field, v *ast.Value) (text, problem string) {
 	default: // kindObject and kindRef have no defaults
 		return "", mismatch
 	}
-}
-
-// jsonProblem says why a literal is no JSON value, or "": a number that has more
-// than 64 bits, or an object that has a member twice.
-func jsonProblem(v *ast.Value) string {
-	_, integer := strconv.ParseInt(v.Raw, 10, 64)
-	_, float := strconv.ParseFloat(v.Raw, 64)
-	if v.Kind == ast.IntValue && integer != nil || v.Kind == ast.FloatValue && float != nil {
-		return v.Raw + " is too large: numbers have 64 bits here"
-	}
-	members := map[string]bool{}
-	for _, c := range v.Children {
-		if v.Kind == ast.ObjectValue && members[c.Name] {
-			return fmt.Sprintf("the member %q is given twice", c.Name)
-		}
-		members[c.Name] = true
-		if problem := jsonProblem(c.Value); problem != "" {
-			return problem
-		}
-	}
-	return ""
 }
 
 // specialJSON renders the scalars that GraphQL lacks, in their normal form.

@@ -13,118 +13,30 @@ import (
 	"github.com/asof/asof/internal/rule"
 )
 
-// directiveArg says what a directive's argument must be.
-type directiveArg struct {
-	name     string
-	kinds    []ast.ValueKind // empty: any literal
-	required bool
-}
-
-// directiveSpec says what the directive's arguments are and where it may stand.
-type directiveSpec struct {
-	on   string // "a type", "a field"
-	args []directiveArg
-}
-
-// directiveSpecs are the directives that schema.graphqls may use.
-func directiveSpecs() map[string]directiveSpec {
-	text := []ast.ValueKind{ast.StringValue, ast.BlockValue}
-	return map[string]directiveSpec{
-		"versioned": {on: onType, args: []directiveArg{
-			{name: "collection", kinds: text}, {name: "plural", kinds: text}, {name: "keep"},
-		}},
-		"ref":       {on: onField},
-		"copy":      {on: "a field of a @versioned type", args: []directiveArg{{name: "from", kinds: text, required: true}}},
-		"index":     {on: onField},
-		"immutable": {on: "a field of a @versioned type"},
-		"stored":    {on: onField, args: []directiveArg{{name: "as", kinds: text, required: true}}},
-		"was": {on: "a @versioned type, a field or an enum value", args: []directiveArg{
-			{name: "name", kinds: text}, {name: "single"}, {name: "members"},
-		}},
-		"default":    {on: onField, args: []directiveArg{{name: "value", required: true}}},
-		"deprecated": {on: onField, args: []directiveArg{{name: "reason", kinds: text}}},
-		"auth": {on: "a @versioned type or a field of one", args: []directiveArg{
-			{name: "read"}, {name: "write"}, {name: "history"}, {name: "erase"}, {name: "rows", kinds: text},
-		}},
-	}
-}
-
-// Where a directive may stand.
-const (
-	onType  = "a type"
-	onField = "a field"
-)
-
-// directives checks the directives at one place and returns their arguments by
-// directive and name.
-func (r *reader) directives(list ast.DirectiveList, place string, allowed ...string) map[string]map[string]*ast.Value {
-	specs := directiveSpecs()
+// directives returns the arguments of the directives at one place by directive and name. Some of
+// what GraphQL allows there is possible, and texts are not empty.
+func (r *reader) directives(list ast.DirectiveList, place string, possible ...string) map[string]map[string]*ast.Value {
 	out := map[string]map[string]*ast.Value{}
 	for _, d := range list {
-		spec, known := specs[d.Name]
-		switch {
-		case !known:
-			r.problems.add(d.Position, "unknown directive @%s; the directives are @versioned, @ref, @copy, @stored, @index, @immutable, @default, @was, @auth and @deprecated", d.Name)
-			continue
-		case !slices.Contains(allowed, d.Name):
-			r.problems.add(d.Position, "@%s cannot stand on %s; it belongs on %s", d.Name, place, spec.on)
-			continue
-		case out[d.Name] != nil:
-			r.problems.add(d.Position, "@%s is given twice", d.Name)
+		if !slices.Contains(possible, d.Name) {
+			r.problems.add(d.Position, "@%s cannot stand on %s", d.Name, place)
 			continue
 		}
-		out[d.Name] = r.directiveArgs(d, spec)
+		out[d.Name] = map[string]*ast.Value{}
+		for _, a := range d.Arguments {
+			isText := a.Value.Kind == ast.StringValue || a.Value.Kind == ast.BlockValue
+			if d.Definition.Arguments.ForName(a.Name).Type.NamedType == "String" && (!isText || strings.TrimSpace(a.Value.Raw) == "") {
+				r.problems.add(a.Position, "@%s(%s:) must be a text in quotes, not %s", d.Name, a.Name, a.Value)
+				continue
+			}
+			out[d.Name][a.Name] = a.Value
+		}
 	}
 	return out
 }
 
-func (r *reader) directiveArgs(d *ast.Directive, spec directiveSpec) map[string]*ast.Value {
-	args := map[string]*ast.Value{}
-	given := map[string]bool{}
-	for _, a := range d.Arguments {
-		again := given[a.Name]
-		given[a.Name] = true
-		i := slices.IndexFunc(spec.args, func(s directiveArg) bool { return s.name == a.Name })
-		switch {
-		case d.Name == "copy" && a.Name == "keep":
-			r.problems.add(a.Position, "@copy(keep: %s): no copy is kept; the field is read where it is, so that it is never old and nothing has to refresh it: leave keep out; for the value at the time of writing, declare a field with @immutable and without @copy, and write it with the document", a.Value)
-			continue
-		case i < 0:
-			r.problems.add(a.Position, "@%s has no argument %q; %s", d.Name, a.Name, argumentNames(spec))
-			continue
-		case again:
-			r.problems.add(a.Position, "@%s(%s:) is given twice", d.Name, a.Name)
-			continue
-		case len(spec.args[i].kinds) > 0 && !slices.Contains(spec.args[i].kinds, a.Value.Kind):
-			r.problems.add(a.Position, "@%s(%s:) must be a string in quotes, not %s", d.Name, a.Name, a.Value)
-			continue
-		case len(spec.args[i].kinds) > 0 && strings.TrimSpace(a.Value.Raw) == "":
-			r.problems.add(a.Position, "@%s(%s:) must not be empty", d.Name, a.Name)
-			continue
-		}
-		args[a.Name] = a.Value
-	}
-	for _, s := range spec.args {
-		if s.required && d.Arguments.ForName(s.name) == nil {
-			r.problems.add(d.Position, "@%s needs the argument %q", d.Name, s.name)
-		}
-	}
-	return args
-}
-
-func argumentNames(spec directiveSpec) string {
-	if len(spec.args) == 0 {
-		return "it takes no arguments"
-	}
-	names := make([]string, len(spec.args))
-	for i, a := range spec.args {
-		names[i] = a.name
-	}
-	return "its arguments are " + strings.Join(names, ", ")
-}
-
-// directiveSDL declares the directives and scalars that schema.graphqls may
-// use; editors read it from graph/directives.graphqls.
+// directiveSDL declares the directives that schema.graphqls may use; editors read it
+// from graph/directives.graphqls.
 const directiveSDL = `"""
 Every version of these documents is remembered. The generator adds queries,
 mutations and history for the type.
@@ -474,13 +386,5 @@ func (d *Document) Shown() []*Field { return slices.Concat(d.Fields, d.Copies) }
 
 // CopyMetadata renders a copied field for record.Type.
 func (f *Field) CopyMetadata() string {
-	return fmt.Sprintf("{Name: %q, From: %s}", f.Name, "[]string{"+strings.Join(quoted(f.From), ", ")+"}")
-}
-
-func quoted(names []string) []string {
-	out := make([]string, len(names))
-	for i, name := range names {
-		out[i] = strconv.Quote(name)
-	}
-	return out
+	return fmt.Sprintf("{Name: %q, From: %s}", f.Name, "[]string{"+quotedList(f.From)+"}")
 }

@@ -4,11 +4,12 @@
 //
 // Invariants:
 //
-//   - [Read] and [Catalogue.SDL] make SDL of SDL, and do nothing else. Everything that can be wrong
-//     with what people wrote is found there, with file and line, and all of it
-//     at once.
+//   - [Read] makes SDL of SDL, and does nothing else. Everything that can be wrong
+//     with what people wrote is found there, with file and line: the first that GraphQL itself
+//     does not allow, or all of the rest at once.
 //   - What is generated depends on schema.graphqls alone: running twice gives
-//     the same bytes, and a run that fails leaves every file as it was.
+//     the same bytes. Nothing is written where it is wrong; a run that ends later, as it is
+//     interrupted, is run again.
 //   - This package imports neither graph nor resolvers nor storage, and never
 //     reads the resolvers, so that broken code there cannot block regenerating.
 //   - Templates render and do not decide: whatever differs between two types
@@ -30,9 +31,8 @@ const expansionHeader = `# Generated from schema.graphqls by "go generate ./..."
 # This is the whole schema that clients see.
 `
 
-// SDL renders the complete schema: the types as they are read, and everything that the
-// generator adds. The same sources in the same order give the same bytes.
-func (c *Catalogue) SDL() (string, error) {
+// expand renders the complete schema.
+func (c *Catalogue) expand() (string, error) {
 	shared := sharedSections()
 	w := &expander{}
 	w.text(expansionHeader)
@@ -150,23 +150,6 @@ func orderedFilters() []orderedFilter {
 		{"Date", "a day", `: {eq: \"2024-03-01\"}`, "Before", "After"},
 		{"Decimal", "an exact decimal number", `: {eq: \"19.90\"}; \"1.0\" equals \"1.00\"`, "Less than", "Greater than"},
 	}
-}
-
-// sharedTypeNames are the names of all types that no declared type makes.
-func sharedTypeNames() []string {
-	names := []string{
-		"Query", "Mutation", "Subscription", "DateTime", "Date", "Decimal", "JSON", "String", "ID", "Int", "Float", "Boolean",
-		"Node", "Document", "VersionConflict", "Types", "Result", "VersionInfo", "Actor", "Operation", "VersionRef", "VersionInfoWhere",
-		"OperationFilter", "FieldChange", "ChangeOp", "FieldChangeConnection", "FieldChangeEdge", "FieldBlame", "DocumentDiff",
-		"ChangelogWhere", "ChangeEvent", "EventKind", "Since", "DocumentType", "PageInfo", "OrderDirection", "ConflictPolicy", "RefFilter", "RefListFilter",
-		"CommitInput", "ChangeInput", "CommitResult", "CommitSuccess", "CommitConflict", "ChangeResult", "ChangeGroup", "EraseInput", "VersionRange",
-		"DraftProblem", "DraftSave", "DraftSaveConnection", "DraftSaveEdge", "StartDraftInput", "ApproveDraftInput", "DiscardDraftInput", "DiscardDraftSuccess",
-		"VersionTag", "TagVersionInput", "UntagVersionInput", "VersionTagSuccess",
-	}
-	for _, scalar := range []string{"String", "ID", "Int", "Float", "Boolean", "DateTime", "Date", "Decimal", "JSON"} {
-		names = append(names, scalar+"Filter", scalar+"ListFilter")
-	}
-	return names
 }
 
 // sharedSections splits templates/shared.graphqls at its "#: name" lines.

@@ -65,7 +65,7 @@ func expand(sources ...*ast.Source) (sdl string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return c.SDL()
+	return c.SDL, nil
 }
 
 func TestExpand(t *testing.T) {

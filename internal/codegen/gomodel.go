@@ -1,7 +1,6 @@
 package codegen
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -109,9 +108,9 @@ func (f *Field) Metadata() string {
 	case kindEnum:
 		values := make([]string, len(f.Enum.Values))
 		for i, v := range f.Enum.Values {
-			values[i] = strconv.Quote(v.Name)
+			values[i] = v.Name
 		}
-		parts = append(parts, "Enum: []string{"+strings.Join(values, ", ")+"}")
+		parts = append(parts, "Enum: []string{"+quotedList(values)+"}")
 	default: // scalars have nothing more
 	}
 	if f.Default != "" {
@@ -124,31 +123,4 @@ func (f *Field) Metadata() string {
 		parts = append(parts, auth)
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
-}
-
-// HasTime reports whether any field is a DateTime, whose Go type needs an import.
-func (c *Catalogue) HasTime() bool { return c.hasKind(kindDateTime) }
-
-// HasJSON reports whether any field is JSON or has a default, which needs an import.
-func (c *Catalogue) HasJSON() bool {
-	return c.hasKind(kindJSON) || c.anyField(func(f *Field) bool { return f.Default != "" })
-}
-
-func (c *Catalogue) hasKind(k Kind) bool {
-	return c.anyField(func(f *Field) bool { return f.Kind == k })
-}
-
-func (c *Catalogue) anyField(is func(*Field) bool) bool {
-	return slices.ContainsFunc(c.Documents, func(d *Document) bool { return slices.ContainsFunc(d.Fields, is) }) ||
-		slices.ContainsFunc(c.Objects, func(o *Object) bool { return slices.ContainsFunc(o.Fields, is) })
-}
-
-// HasObjectLists reports whether any field is a list of nested objects.
-func (c *Catalogue) HasObjectLists() bool {
-	return c.anyField(func(f *Field) bool { return f.Kind == kindObject && f.List })
-}
-
-// HasSingleObjects reports whether any field is one nested object.
-func (c *Catalogue) HasSingleObjects() bool {
-	return c.anyField(func(f *Field) bool { return f.Kind == kindObject && !f.List })
 }

@@ -41,6 +41,9 @@ type Catalogue struct {
 	Documents []*Document // in the order of the files
 	Objects   []*Object
 	Enums     []*Enum
+	// SDL is the complete schema: the types as they are read, and everything that the
+	// generator adds. The same sources in the same order give the same text.
+	SDL string
 }
 
 // Document is a @versioned type.

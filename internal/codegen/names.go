@@ -101,61 +101,8 @@ func isReserved(name string, nested bool) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(word, goName(name)) })
 }
 
-// writeFields are the fields that the results of mutations have beside the document.
-func writeFields() []string {
-	return []string{"deletedId", "version", "changed", "merged", "changes", "clientMutationId"}
-}
-
-// notEnumValues are the names that GraphQL does not allow as enum values; the
-// names of fields become values of generated enums.
-func notEnumValues() []string { return []string{"true", "false", "null"} }
-
-// notResolved are the names of fields that gqlgen answers itself, for Apollo
-// Federation.
-func notResolved() []string { return []string{"_entities", "_service"} }
-
-// isMethod reports whether gqlgen finds a name in Go for a field that has a
-// resolver: what is left of it without underscores begins with a letter.
-func isMethod(field string) bool {
-	rest := strings.TrimLeft(field, "_")
-	return rest != "" && (rest[0] < '0' || rest[0] > '9')
-}
-
 // mutationVerbs are what the mutations of a document are called, with its type behind.
 func mutationVerbs() []string { return []string{"Create", "Update", "Delete", "Restore"} }
-
-// documentTypeNames are the names that one document type makes, in the schema
-// or in Go.
-func documentTypeNames(name string) []string {
-	names := append(goDocumentNames(name),
-		name+"Where", name+"Order", name+"OrderField", name+"Field", name+"Data", name+"Patch", name+"DraftWhere",
-		"Erase"+name+"Result", "Erase"+name+"Success", "Save"+name+"DraftInput", "Save"+name+"DraftResult", "Approve"+name+"DraftResult", "Approve"+name+"DraftSuccess",
-	)
-	for _, verb := range mutationVerbs() {
-		names = append(names, verb+name+"Input", verb+name+"Result", verb+name+"Success")
-	}
-	return names
-}
-
-// goDocumentNames are those of them that are names in package model.
-func goDocumentNames(name string) []string {
-	return []string{
-		name + "Connection", name + "Edge", name + "VersionConnection", name + "VersionEdge", name + "History", name + "Event",
-		name + "Conflict", name + "Success", name + "Type", "New" + name,
-		name + "Draft", name + "DraftConnection", name + "DraftEdge", name + "DraftSuccess", name + "DraftConflict",
-	}
-}
-
-// objectTypeNames are the names that a nested object makes.
-func objectTypeNames(name string) []string {
-	return append(goObjectNames(name), name+"Where", name+"ListFilter", name+"Input", name+"Patch")
-}
-
-// goObjectNames are those of them that are names in package model.
-func goObjectNames(name string) []string { return []string{name + "Type"} }
-
-// enumTypeNames are the names of the types that an enum makes.
-func enumTypeNames(name string) []string { return []string{name + "Filter", name + "ListFilter"} }
 
 // goName is the name of a field's method in Go: "websiteUrl" → "WebsiteUrl",
 // "source_code" → "SourceCode". An underscore is added to the names of methods
@@ -175,12 +122,8 @@ func goName(field string) string {
 		"ReadByte", "ReadRune", "UnmarshalGQL", "UnmarshalGQLContext", "UnmarshalJSON", "UnmarshalXML",
 		"UnreadByte", "UnreadRune", "WriteByte",
 	}
-	switch {
-	case name == "" || name[0] >= '0' && name[0] <= '9':
-		return "F" + name
-	case slices.ContainsFunc(taken, func(t string) bool { return strings.EqualFold(t, name) }):
+	if slices.ContainsFunc(taken, func(t string) bool { return strings.EqualFold(t, name) }) {
 		return name + "_"
-	default:
-		return name
 	}
+	return name
 }

@@ -33,8 +33,6 @@ func TestNames(t *testing.T) {
 		{"goName", goName, "raw_field", "RawField_"},
 		{"goName", goName, "string", "String_"},
 		{"goName", goName, "isNode", "IsNode_"},
-		{"goName", goName, "_2", "F2"},
-		{"goName", goName, "_", "F"},
 		{"article", article, "Order", "an Order"},
 		{"article", article, "Project", "a Project"},
 	}

@@ -3,20 +3,26 @@ package codegen
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
+	"github.com/vektah/gqlparser/v2/validator"
 )
 
-// Read parses SDL and checks it. The error, if any, is of type Problems and
-// holds everything that is wrong; where SDL cannot be parsed it holds the
-// first place of each such file.
+// Read parses SDL and checks it. The error, if any, is of type Problems and holds everything that
+// is wrong; of SDL that GraphQL does not allow it holds the first place alone, or, where files cannot
+// be parsed, the first of each.
 func Read(sources ...*ast.Source) (*Catalogue, error) {
 	r := &reader{
 		catalogue: &Catalogue{}, defs: map[string]*ast.Definition{},
 		documents: map[string]*Document{}, objects: map[string]*Object{}, enums: map[string]*Enum{},
+	}
+	all, err := parser.ParseSchemas(validator.Prelude, &ast.Source{Input: directiveSDL + sharedSections()["scalars"]})
+	if err != nil {
+		return nil, fmt.Errorf("the directives and scalars: %w", err)
 	}
 	for _, src := range sources {
 		if p := textProblem(src); p != nil {
@@ -25,13 +31,17 @@ func Read(sources ...*ast.Source) (*Catalogue, error) {
 		}
 		doc, err := parser.ParseSchema(src)
 		if err != nil {
-			r.problems = append(r.problems, syntaxProblem(src, err))
+			r.problems = append(r.problems, problemOf(err))
 			continue
 		}
 		r.parsed = append(r.parsed, doc)
+		all.Merge(doc)
 	}
 	if len(r.problems) > 0 {
 		return nil, r.problems.err(sources)
+	}
+	if _, err := validator.ValidateSchemaDocument(all); err != nil {
+		return nil, Problems{problemOf(err)}
 	}
 	r.declare()
 	r.fields()
@@ -46,7 +56,11 @@ func Read(sources ...*ast.Source) (*Catalogue, error) {
 		}
 		return nil, Problems{p}
 	}
-	return r.catalogue, nil
+	if r.catalogue.SDL, err = r.catalogue.expand(); err != nil {
+		return nil, err
+	}
+	r.checkNames()
+	return r.catalogue, r.problems.err(sources)
 }
 
 // reader turns parsed SDL into a catalogue, noting problems on the way.
@@ -68,9 +82,6 @@ func (r *reader) declare() {
 		for _, s := range append(doc.Schema, doc.SchemaExtension...) {
 			r.problems.add(s.Position, "a schema block is not needed: Query and Mutation are generated")
 		}
-		for _, d := range doc.Directives {
-			r.problems.add(d.Position, "directive @%s: directives cannot be declared here; use @versioned, @ref, @copy, @stored, @index, @default, @was, @auth and @deprecated", d.Name)
-		}
 		for _, e := range doc.Extensions {
 			r.problems.add(e.Position, "extend %s: write the whole type in one place", e.Name)
 		}
@@ -81,53 +92,27 @@ func (r *reader) declare() {
 }
 
 func (r *reader) declareType(def *ast.Definition) {
-	if first := r.defs[def.Name]; first != nil {
-		r.problems.add(def.Position, "type %s is declared twice; first at %s", def.Name, place(first.Position))
-		return
-	}
 	r.defs[def.Name] = def
-	versioned := def.Directives.ForName("versioned") != nil
-	switch def.Kind {
-	case ast.Object:
-		switch {
-		case isRootType(def.Name):
-			r.problems.add(def.Position, "type %s belongs to the API, which is generated from the @versioned types, and cannot be written here", def.Name)
-		case versioned:
-			r.declareDocument(def)
-		default:
-			r.directives(def.Directives, "a nested type")
-			o := &Object{Name: def.Name, Description: def.Description, pos: def.Position}
-			r.objects[def.Name] = o
-			r.catalogue.Objects = append(r.catalogue.Objects, o)
-		}
-		for _, i := range def.Interfaces {
-			r.problems.add(def.Position, "type %s implements %s: interfaces of your own are not supported; every @versioned type implements Node and Document by itself", def.Name, i)
-		}
-		if len(def.Fields) == 0 {
-			r.problems.add(def.Position, "type %s has no fields", def.Name)
-		}
-	case ast.Enum:
-		r.declareEnum(def)
-	case ast.Interface, ast.Union:
-		kind := strings.ToLower(string(def.Kind))
-		if versioned {
-			r.problems.add(def.Position, "@versioned cannot stand on the %s %s; it belongs on a type", kind, def.Name)
-		} else {
-			r.problems.add(def.Position, "%s %s: %s cannot be stored; use a type, or JSON", kind, def.Name, article(kind))
-		}
-	case ast.InputObject:
-		r.problems.add(def.Position, "input %s: inputs are generated from the @versioned types and cannot be written here", def.Name)
-	case ast.Scalar:
-		r.problems.add(def.Position, "scalar %s: scalars of your own are not supported; use String, ID, Int, Float, Boolean, DateTime, Date, Decimal or JSON", def.Name)
+	if def.Name[0] < 'A' || def.Name[0] > 'Z' {
+		r.problems.add(def.Position, "type %s: names of types begin with a capital letter", def.Name)
 	}
-}
-
-func isRootType(name string) bool {
-	return name == "Query" || name == "Mutation" || name == "Subscription"
+	switch {
+	case def.Kind == ast.Enum:
+		r.declareEnum(def)
+	case def.Kind != ast.Object || len(def.Interfaces) > 0 || slices.Contains([]string{"Query", "Mutation", "Subscription"}, def.Name):
+		r.problems.add(def.Position, "%s: only types and enums can be declared here, without interfaces; Query, Mutation, inputs and unions are generated from the @versioned types", def.Name)
+	case def.Directives.ForName("versioned") != nil:
+		r.declareDocument(def)
+	default:
+		r.directives(def.Directives, "a nested type")
+		o := &Object{Name: def.Name, Description: def.Description, pos: def.Position}
+		r.objects[def.Name] = o
+		r.catalogue.Objects = append(r.catalogue.Objects, o)
+	}
 }
 
 func (r *reader) declareDocument(def *ast.Definition) {
-	dirs := r.directives(def.Directives, onType, "versioned", "was", "auth")
+	dirs := r.directives(def.Directives, "a type", "versioned", "was", "auth")
 	args := dirs["versioned"]
 	d := &Document{Name: def.Name, Description: def.Description, Singular: lowerFirst(def.Name), pos: def.Position}
 	d.Auth, d.Keep = r.auth(dirs["auth"]), r.keep(args["keep"])
@@ -135,7 +120,7 @@ func (r *reader) declareDocument(def *ast.Definition) {
 	if v := args["plural"]; v != nil {
 		d.Plural = v.Raw
 		if !isName(v.Raw) {
-			r.problems.add(v.Position, "@versioned(plural: %q) is not a GraphQL name; write letters, digits and _, as in %q", v.Raw, plural(d.Singular))
+			r.problems.add(v.Position, "@versioned(plural: %q) is not a name; write letters, digits and _, as in %q", v.Raw, plural(d.Singular))
 		}
 	}
 	d.Collection = d.Plural
@@ -152,21 +137,8 @@ func (r *reader) declareDocument(def *ast.Definition) {
 func (r *reader) declareEnum(def *ast.Definition) {
 	r.directives(def.Directives, "an enum")
 	e := &Enum{Name: def.Name, Description: def.Description, pos: def.Position}
-	if len(def.EnumValues) == 0 {
-		r.problems.add(def.Position, "enum %s has no values", def.Name)
-	}
-	seen := map[string]bool{}
 	for _, v := range def.EnumValues {
 		dirs := r.directives(v.Directives, "an enum value", "deprecated", "was")
-		switch {
-		case seen[v.Name]:
-			r.problems.add(v.Position, "%s.%s is declared twice", def.Name, v.Name)
-		case strings.HasPrefix(v.Name, "__"):
-			r.problems.add(v.Position, "%s.%s: names that begin with __ belong to GraphQL", def.Name, v.Name)
-		case slices.Contains(notEnumValues(), v.Name):
-			r.problems.add(v.Position, "%s.%s: true, false and null cannot be enum values", def.Name, v.Name)
-		}
-		seen[v.Name] = true
 		e.Values = append(e.Values, EnumValue{Name: v.Name, Description: v.Description, Deprecated: deprecated(dirs), Was: r.was(def.Name+"."+v.Name, dirs["was"], "name").Name})
 	}
 	r.checkWasValues(e)
@@ -197,13 +169,7 @@ func (r *reader) fields() {
 // fieldsOf reads the fields of a document, or, where that is nil, of a nested type.
 func (r *reader) fieldsOf(def *ast.Definition, d *Document) []*Field {
 	var fields []*Field
-	seen := map[string]bool{}
 	for _, fd := range def.Fields {
-		if seen[fd.Name] {
-			r.problems.add(fd.Position, "%s.%s is declared twice", def.Name, fd.Name)
-			continue
-		}
-		seen[fd.Name] = true
 		if d != nil && fd.Directives.ForName("copy") != nil {
 			r.declareCopy(d, fd)
 			continue
@@ -217,7 +183,7 @@ func (r *reader) fieldsOf(def *ast.Definition, d *Document) []*Field {
 
 // field reads one field; nil where its type is not usable at all.
 func (r *reader) field(def *ast.Definition, fd *ast.FieldDefinition, nested bool) *Field {
-	dirs := r.directives(fd.Directives, onField, "ref", "stored", "was", "index", "immutable", "default", "deprecated", "auth")
+	dirs := r.directives(fd.Directives, "a field", "ref", "stored", "was", "index", "immutable", "default", "deprecated", "auth")
 	f := &Field{
 		Name: fd.Name, Stored: fd.Name, Description: fd.Description, NonNull: fd.Type.NonNull,
 		Deprecated: deprecated(dirs), typ: fd.Type, pos: fd.Position,
@@ -279,15 +245,8 @@ func (r *reader) fieldKind(def *ast.Definition, f *Field, dirs map[string]map[st
 		}
 	case r.documents[name] != nil:
 		return r.reference(f, where, isRef, nested)
-	case isRef && r.defs[name] == nil:
-		r.problems.add(f.pos, "%s: @ref to an unknown type %s%s", where, name, r.didYouMean(name))
-		return false
-	case r.defs[name] == nil:
-		r.problems.add(f.pos, "%s: unknown type %s%s", where, name, r.didYouMean(name))
-		return false
 	default:
-		// interfaces, unions, inputs and the like have been reported where they stand
-		r.problems.add(f.pos, "%s: a field cannot hold the %s %s", where, strings.ToLower(strings.ReplaceAll(string(r.defs[name].Kind), "_", " ")), name)
+		r.problems.add(f.pos, "%s: a field cannot hold %s", where, name)
 		return false
 	}
 	if isRef {
@@ -347,13 +306,5 @@ func place(pos *ast.Position) string {
 	return fmt.Sprintf("%s:%d", pos.Src.Name, pos.Line)
 }
 
-// isName reports whether s is a name in GraphQL that is free to use.
-func isName(s string) bool {
-	for i, c := range []byte(s) {
-		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return s != "" && !strings.HasPrefix(s, "__")
-}
+// isName reports whether s can be the name of a field.
+var isName = regexp.MustCompile("^[A-Za-z][A-Za-z0-9_]*$").MatchString

@@ -24,7 +24,7 @@ func (r *reader) was(where string, args map[string]*ast.Value, possible ...strin
 	}
 	if v := args["name"]; v != nil {
 		if w.Name = v.Raw; !isName(v.Raw) {
-			r.problems.add(v.Position, "%s: @was(name: %q) is not a GraphQL name", where, v.Raw)
+			r.problems.add(v.Position, "%s: @was(name: %q) is not a name", where, v.Raw)
 		}
 	}
 	if v := args["single"]; v != nil {
@@ -103,6 +103,7 @@ func (f *Field) wasMetadata() string {
 	return "Was: record.Was{" + strings.Join(parts, ", ") + "}"
 }
 
+// quotedList renders texts as Go or GraphQL lists have them.
 func quotedList(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {

@@ -16,11 +16,7 @@ func TestEnums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sdl, err := c.SDL()
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "expanded", Input: sdl})
+	schema, err := gqlparser.LoadSchema(&ast.Source{Name: "expanded", Input: c.SDL})
 	if err != nil {
 		t.Fatal(err)
 	}
