@@ -118,7 +118,7 @@ func example(schema *ast.Schema, types []*record.Type) *web.Tab {
   }
 }
 `, first.Plural, strings.Join(exampleFields(schema, first), " "))
-	return &web.Tab{Name: "first-look", Title: "First look", Query: about + query, Variables: json.RawMessage(`{"asOf": null}`)}
+	return &web.Tab{Name: "first-look", Query: about + query, Variables: json.RawMessage(`{"asOf": null}`)}
 }
 
 // exampleFields are fields of a type that need neither arguments nor fields.

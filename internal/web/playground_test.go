@@ -121,7 +121,7 @@ func (b visitor) checkRequests(t *testing.T, host string) {
 			continue
 		}
 		page += r.Bytes
-		if r.Encoding != "gzip" {
+		if r.Encoding != "gzip" && r.Path != "/" { // the page has 800 bytes
 			t.Errorf("%s is not compressed", r.Path)
 		}
 	}

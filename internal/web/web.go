@@ -6,7 +6,9 @@
 //   - no page asks another host for anything; the Content-Security-Policy that
 //     every answer carries makes the browser hold that;
 //   - files below assets/ have a hash of their content in the name and never
-//     change: browsers keep them for ever. All others are asked for again by ETag;
+//     change: browsers keep them for ever. All others are asked for each time;
+//   - files are sent as they are stored, compressed by gzip, which every browser
+//     reads, and the page as it is;
 //   - the built files use relative URLs only, so the pages work below any path.
 //
 // To build the Playground anew (Node 20.19 or later):
@@ -15,16 +17,21 @@
 package web
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"io/fs"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -54,66 +61,121 @@ type Options struct {
 	NoIntrospection bool
 }
 
-// exampleMark is where the built page keeps the query in place of the ready ones.
-const exampleMark = `name="asof-example" content=""`
+// Where the built page keeps the query in place of the ready ones, and whether to ask for the schema.
+const (
+	exampleMark       = `name="asof-example" content=""`
+	introspectionMark = `name="asof-introspection" content="on"`
+)
 
-// introspectionMark is where the built page keeps whether to ask for the schema.
-const introspectionMark = `name="asof-introspection" content="on"`
+// page is the one page, which is also served as "".
+const page = "index.html"
 
 // Handler serves the Playground at "/" and its files below it. Mount it at the
 // root, or below another path by http.StripPrefix.
 //
 // Anything else than GET and HEAD is answered 405, an unknown path 404.
-// It panics if the embedded files are broken, which is a fault of the build and
+// It panics if the embedded page is broken, which is a fault of the build and
 // shows in any test that calls it.
 func Handler(opts Options) http.Handler {
-	files, err := load(distFS())
+	plain, err := unzipped(page)
 	if err != nil {
 		panic("web: embedded playground: " + err.Error())
 	}
+	p := &playground{page: plain, demo: plain}
 	if opts.NoIntrospection {
-		if err := files.replace(introspectionMark, `name="asof-introspection" content="off"`); err != nil {
-			panic("web: embedded playground: " + err.Error())
+		p.demo = replaced(p.demo, introspectionMark, `name="asof-introspection" content="off"`)
+		p.page = p.demo
+	}
+	if opts.Example != nil {
+		content, err := json.Marshal(map[string]any{"query": opts.Example.Query, "variables": opts.Example.Variables})
+		if err != nil {
+			panic("web: the example: " + err.Error())
 		}
+		p.page, p.isDemo = replaced(p.demo, exampleMark, `name="asof-example" content="`+html.EscapeString(string(content))+`"`), opts.IsDemo
 	}
-	if opts.Example != nil { // the last: the page as it is until here is the demo's
-		files.demo, files.isDemo = files.byPath[page], opts.IsDemo
-		if err := files.setExample(opts.Example); err != nil {
-			panic("web: embedded playground: " + err.Error())
+	return p
+}
+
+// replaced is the page with a text in the place of a mark.
+func replaced(text []byte, mark, by string) []byte {
+	if !bytes.Contains(text, []byte(mark)) {
+		panic("web: the embedded page has no " + mark)
+	}
+	return bytes.Replace(text, []byte(mark), []byte(by), 1)
+}
+
+// playground serves the page and the files.
+type playground struct {
+	page   []byte
+	demo   []byte                     // with the ready queries, where isDemo
+	isDemo func(context.Context) bool // nil: never
+}
+
+//go:embed playground/dist
+var dist embed.FS
+
+// open opens a built file, which is compressed.
+func open(name string) (fs.File, error) { return dist.Open("playground/dist/" + name + ".gz") }
+
+func unzipped(name string) ([]byte, error) {
+	f, err := open(name)
+	if err != nil {
+		return nil, err
+	}
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
+}
+
+// contentTypes are those of the kinds of files that the Playground is made of. The
+// table is our own because mime.TypeByExtension depends on the machine.
+var contentTypes = map[string]string{
+	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".ttf": "font/ttf", ".txt": "text/plain; charset=utf-8",
+}
+
+// ServeHTTP answers GET and HEAD.
+func (p *playground) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD are served here; GraphQL is at /graphql", http.StatusMethodNotAllowed)
+		return
+	}
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Content-Security-Policy", ContentSecurityPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	if name == "" || name == page {
+		text := p.page
+		if p.isDemo != nil && p.isDemo(r.Context()) {
+			text = p.demo
 		}
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		http.ServeContent(w, r, page, time.Time{}, bytes.NewReader(text))
+		return
 	}
-	return files
-}
-
-func (s *fileSet) setExample(tab *Tab) error {
-	content, err := json.Marshal(map[string]any{"query": tab.Query, "variables": tab.Variables})
+	f, err := open(name)
 	if err != nil {
-		return err
+		http.NotFound(w, r)
+		return
 	}
-	return s.replace(exampleMark, `name="asof-example" content="`+html.EscapeString(string(content))+`"`)
-}
-
-// replace puts a text in the page in the place of a mark.
-func (s *fileSet) replace(mark, text string) error {
-	plain, err := s.byPath[page].plain()
-	if err != nil {
-		return err
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	content, ok := f.(io.ReadSeeker)
+	if err != nil || !ok {
+		http.NotFound(w, r)
+		return
 	}
-	if !strings.Contains(string(plain), mark) {
-		return fmt.Errorf("%s has no %s", page, mark)
+	if strings.HasPrefix(name, "assets/") {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
-	s.byPath[page], err = newFile(page, []byte(strings.Replace(string(plain), mark, text, 1)))
-	return err
-}
-
-// allowed answers methods that a page does not have.
-func allowed(w http.ResponseWriter, r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return true
-	}
-	w.Header().Set("Allow", "GET, HEAD")
-	http.Error(w, "only GET and HEAD are served here; GraphQL is at /graphql", http.StatusMethodNotAllowed)
-	return false
+	h.Set("Content-Type", contentTypes[path.Ext(name)])
+	h.Set("Content-Encoding", "gzip")
+	h.Set("Content-Length", strconv.FormatInt(info.Size(), 10)) // else it is not there beside Content-Encoding
+	http.ServeContent(w, r, "", time.Time{}, content)
 }
 
 //go:embed playground/src/tabs/*.graphql playground/src/tabs/*.json
@@ -122,8 +184,6 @@ var tabFiles embed.FS
 // A Tab is one of the ready queries of the Playground.
 type Tab struct {
 	Name      string          // of the file: "02-as-of"
-	Title     string          // "As of an instant"
-	About     string          // what it shows, one or two sentences
 	Query     string          // the file as it is, comment included
 	Variables json.RawMessage // an object, or nil
 }
@@ -165,18 +225,6 @@ func readTab(file string) (Tab, error) {
 	if err != nil {
 		return Tab{}, err
 	}
-	var comment []string
-	for line := range strings.Lines(string(query)) {
-		text, ok := strings.CutPrefix(line, "#")
-		if !ok {
-			break
-		}
-		comment = append(comment, strings.TrimSpace(text))
-	}
-	title, about, ok := strings.Cut(strings.Join(comment, " "), ": ")
-	if !ok || len(comment) < 2 {
-		return Tab{}, errors.New(`the comment at the top has to say "# Title: what it shows" in two lines`)
-	}
 	base := strings.TrimSuffix(file, ".graphql")
 	variables, err := tabFiles.ReadFile(base + ".json")
 	switch {
@@ -186,5 +234,5 @@ func readTab(file string) (Tab, error) {
 	case !json.Valid(variables):
 		return Tab{}, fmt.Errorf("the variables in %s.json are not JSON", base)
 	}
-	return Tab{Name: path.Base(base), Title: title, About: about, Query: string(query), Variables: variables}, nil
+	return Tab{Name: path.Base(base), Query: string(query), Variables: variables}, nil
 }
