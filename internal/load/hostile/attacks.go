@@ -41,7 +41,7 @@ func attacks() []attack {
 		{name: "documents by POST", sends: "16 connections: 8 KB documents whose fields all conflict", data: demoData, short: true, run: posting(16, conflicting)},
 		{name: "documents by POST, 64 KB", sends: "16 connections: the same of 64 KB", data: demoData, run: posting(16, func(a *attacker) request { return operation(conflictsOf(a, 9000), nil) })},
 		{name: "random documents", sends: "16 connections: up to 64 KB of nested fragments, aliases, arguments, variables and directives", data: demoData, short: true, run: posting(16, randomDocument)},
-		{name: "documents from another site", sends: "16 connections: a document by GET, as a page of another site sends it", data: demoData, short: true, refused: true, run: posting(16, foreign)},
+		{name: "documents from another site", sends: "16 connections: a document by GET, as a page of another site sends it", data: demoData, refused: true, run: posting(16, foreign)},
 		{name: "documents by persisted query", sends: "16 connections: the hash of an 8 KB document that is not valid", data: demoData, run: persisted(16, func(a *attacker) string { return conflictsOf(a, 999) })},
 		{name: "documents by WebSocket", sends: "16 WebSockets: the documents as messages", data: demoData, run: func(ctx context.Context, a *attacker) {
 			a.sockets(ctx, 16, 0, true, func(ctx context.Context, s *socket) {
@@ -56,7 +56,7 @@ func attacks() []attack {
 				return operation(fmt.Sprintf("{%s}", strings.Repeat(fmt.Sprintf("namesOfNothingThatThereIsInTheSchema%d ", a.next()), 990)), nil)
 			})
 		}},
-		{name: "names of 100 KB", sends: "16 connections: operations named with 100,000 letters, by a hash of 132 bytes", data: demoData, short: true, run: persisted(16, func(a *attacker) string {
+		{name: "names of 100 KB", sends: "16 connections: operations named with 100,000 letters, by a hash of 132 bytes", data: demoData, run: persisted(16, func(a *attacker) string {
 			return fmt.Sprintf("query %s%d{__typename}", strings.Repeat("n", 100_000), a.next())
 		})},
 	}
@@ -453,7 +453,7 @@ func floods() []attack {
 			return q
 		})},
 		{name: "forged cursors, ids and instants", sends: "64 connections: values that the server did not make", data: demoData, short: true, run: posting(64, forged)},
-		{name: "races", sends: "64 connections: changes of one document", data: demoData, short: true, run: posting(64, func(a *attacker) request {
+		{name: "races", sends: "64 connections: changes of one document", data: demoData, run: posting(64, func(a *attacker) request {
 			n := a.next()
 			if n%50 == 1 {
 				return operation(`mutation{createTag(input:{key:"race",data:{name:"r",description:""}}){__typename}}`, nil)
