@@ -138,7 +138,7 @@ func testCopiesAreLikeOwnFields(t *testing.T) {
 			license()
 		}
 		at := e.clock.advance(1000)
-		own := newEnvOf(t, ownTypes(), nil)
+		own, stored := newEnvOf(t, ownTypes(), nil), map[string]object{}
 		for key, p := range projects {
 			copied := object{"stars": p["stars"], "lic": p["lic"]}
 			if ref, ok := p["lic"].(string); ok && licenses[ref] != nil {
@@ -152,6 +152,7 @@ func testCopiesAreLikeOwnFields(t *testing.T) {
 				}
 			}
 			own.load("software", key, asText(t, copied))
+			stored[key] = copied
 		}
 		now := own.clock.advance(1000)
 		for range 4 {
@@ -163,6 +164,12 @@ func testCopiesAreLikeOwnFields(t *testing.T) {
 				l.where = object{pick("and", "or").(string): []any{l.where, condition(), object{"not": condition()}}}
 			}
 			want := l.keys(own.begin(), t, own, now, 500, false)
+			if by := l.orderBy; len(by) > 0 && by[0].Field != "stars" && by[0].Field != "key" { // what has no value is last in either order
+				slices.SortStableFunc(want, func(a, b string) int {
+					none := func(key string) int { return map[bool]int{true: 1}[stored[key][by[0].Field] == nil] }
+					return none(a) - none(b)
+				})
+			}
 			if n := len(want); n > 2 { // between two cursors
 				from := random.IntN(n - 1)
 				to := from + 1 + random.IntN(n-from-1)
@@ -230,8 +237,8 @@ func TestCopiesOfWhatMayNotBeRead(t *testing.T) {
 		{list(e.by("eve", nil, "staff"), null, ""), "c"},
 		{list(e.by("bob", nil), secret, ""), ""},
 		{list(e.by("eve", nil, "staff"), secret, ""), "b"},
-		{list(e.by("bob", nil), nil, "licenseName"), "bca"},
-		{list(e.by("eve", nil, "staff"), nil, "licenseName"), "cab"},
+		{list(e.by("bob", nil), nil, "licenseName"), "abc"},
+		{list(e.by("eve", nil, "staff"), nil, "licenseName"), "abc"},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %s, want %s", c.got, c.want)
@@ -310,7 +317,8 @@ func testCopiesOfManyDocuments(t *testing.T) {
 		{object{"licenseName": object{"gte": "00000"}}, "key", storage.Asc, "more than 10000 documents"},
 		{object{"or": []any{object{"licenseName": object{"lt": "06000"}}, object{"licenseName": object{"gt": "05000"}}}}, "key", storage.Asc, "more than 10000 documents"},
 		{nil, "licenseName", storage.Desc, ""},
-		{nil, "licenseName", storage.Asc, "there are more than 10000 licenses"},
+		{nil, "licenseName", storage.Asc, ""},
+		{object{"stars": object{"gt": 5}}, "licenseName", storage.Asc, "there are more than 10000 licenses"},
 		{nil, "kind", storage.Desc, "in one place are more than 10000 licenses"},
 	} {
 		n, err := page(c.where, c.order, c.to)
@@ -346,10 +354,10 @@ func TestCopiesOfEarlierForms(t *testing.T) {
 	e.clock.advance(time.Microsecond)
 	for _, c := range []struct{ got, want string }{
 		{e.ascending("fee", nil, nil), "of-z of-y of-x "},
-		{e.ascending("kind", nil, nil), "of-z of-x of-y "},
+		{e.ascending("kind", nil, nil), "of-x of-y of-z "},
 		{e.ascending("key", nil, object{"kind": object{"eq": "FREE"}}), "of-x "},
 		{e.ascending("key", nil, object{"fee": object{"lt": "3"}}), "of-y of-z "},
-		{e.ascending("licenseName", nil, nil), "of-x of-y of-z "},
+		{e.ascending("licenseName", nil, nil), "of-z of-x of-y "},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %s, want %s", c.got, c.want)
@@ -357,7 +365,7 @@ func TestCopiesOfEarlierForms(t *testing.T) {
 	}
 	must(e.tags.Erase(e.by("eve", nil, "privacy"), storage.EraseInput{Key: "x", ExpectedVersion: 1, Reason: "r", Paths: []string{"/terms/fee", "/kind"}}))(t)
 	for _, at := range []*driver.Instant{nil, &before} {
-		if got := e.ascending("fee", at, nil) + e.ascending("kind", at, nil) + e.ascending("key", at, object{"kind": object{"isNull": true}}); got != "of-x of-z of-y "+"of-x of-z of-y "+"of-x of-z " {
+		if got := e.ascending("fee", at, nil) + e.ascending("kind", at, nil) + e.ascending("key", at, object{"kind": object{"isNull": true}}); got != "of-z of-y of-x "+"of-y of-x of-z "+"of-x of-z " {
 			t.Errorf("after the erasure: %s", got)
 		}
 	}
@@ -375,10 +383,10 @@ func TestCopiesFromTheSameType(t *testing.T) {
 		want string
 	}{
 		{map[string]string{"a": `{"name":"2","parent":"a"}`, "b": `{"name":"1","parent":"a"}`, "c": `{"parent":"b"}`}, "cab"},
-		{map[string]string{"b": `{"name":"3","parent":"c"}`}, "bac"},
+		{map[string]string{"b": `{"name":"3","parent":"c"}`}, "acb"},
 		{map[string]string{"c": `{"name":"4","parent":"b"}`}, "acb"},
 		{map[string]string{"a": ""}, "cb"},
-		{map[string]string{"d": `{"name":"d","parent":"a"}`}, "dcb"},
+		{map[string]string{"d": `{"name":"d","parent":"a"}`}, "cbd"},
 	} {
 		w.commit("software", c.docs)
 		if got := e.ascending("parentName", nil, nil); got != c.want {

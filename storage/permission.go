@@ -407,12 +407,6 @@ func (g *guard) maySeePast(ctx context.Context, t *record.Type) bool {
 	return w == nil || w.past
 }
 
-// seesAll reports whether the context's actor may read all documents of a type, in the past too.
-func (g *guard) seesAll(ctx context.Context, t *record.Type) bool {
-	w := g.view(ctx, t.Collection)
-	return w == nil || w.past && w.rows == nil && len(w.hidden) == 0
-}
-
 // mayPage reports whether the context's actor may read the past of a type, and of those that
 // it copies from.
 func (g *guard) mayPage(ctx context.Context, t *record.Type) bool {

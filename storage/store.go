@@ -49,7 +49,6 @@ type Store struct {
 	limits       Limits
 	log          *slog.Logger
 	pruning      sync.Map // the collections of types that keep all, and have pruned
-	emptyRefs    sync.Map // *emptyRefs by *Copy
 	loaded       loadCache
 	feed         feed
 	names        actorNames

@@ -60,6 +60,9 @@ func orderDescription(f *Field, indent string) string {
 	if f.Default != "" {
 		parts = append(parts, "A version that it is not stored in is sorted as by null: first, last with DESC.")
 	}
+	if f.From != nil {
+		parts = append(parts, "Documents without it are last, also with DESC.")
+	}
 	return description(strings.Join(parts, " "), indent)
 }
 
