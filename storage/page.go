@@ -454,6 +454,9 @@ func cursorValue(kind driver.Kind, v any) (driver.Value, bool) {
 	case driver.KindDecimal:
 		s, ok := v.(string)
 		return s, ok && literal.IsDecimal(s)
+	case driver.KindDate:
+		s, ok := v.(string)
+		return s, ok && literal.IsDate(s)
 	default:
 		s, ok := v.(string)
 		return s, ok

@@ -31,8 +31,9 @@ import (
 // number of goroutines.
 //
 // What all engines refuse alike (calls after Close, contexts that have ended, unknown
-// collections, malformed arguments) is refused in front of them, by check.Guard, which
-// an engine's Open puts there. Its own methods get none of it.
+// collections, what no version could hold) is refused in front of them, by check.Guard, which
+// an engine's Open puts there. Its own methods get none of it. What is asked of them is
+// well-formed: package storage makes it of what clients ask, and looks at that.
 //
 // Every method returns CodeUnavailable when the database cannot be reached or
 // the context has ended, and CodeInternal for what should not happen (corrupt
@@ -63,10 +64,7 @@ type Engine interface {
 	// Query returns the live documents of a collection as they were at an
 	// instant. The version of each document is chosen first; then filter,
 	// order and page apply to those versions.
-	// CodeInvalid: unknown collection, malformed query (a negative Limit, a
-	// Position with another number of values than Order, a Field without path
-	// or kind, or deeper than MaxDepth, a Value that is not of its field's kind, a nil
-	// Filter inside another, Text on another kind than strings).
+	// CodeInvalid: unknown collection, or a filter that the database does not take.
 	Query(ctx context.Context, q *Query) ([]*Version, error)
 
 	// Count returns how many documents Query would return without its page
@@ -77,8 +75,7 @@ type Engine interface {
 	// (RecordedAt, Collection, Key, Number), or the reverse of that. The loop may
 	// take its time, and may call the engine. Iteration ends after the first
 	// error.
-	// CodeInvalid: unknown collection, Keys without exactly one collection, a
-	// negative Limit.
+	// CodeInvalid: unknown collection.
 	Log(ctx context.Context, q *LogQuery) iter.Seq2[*Version, error]
 
 	// Commit makes one new version for each write, all of them or none, if of each
@@ -89,12 +86,11 @@ type Engine interface {
 	// committed before return those versions again, whatever is current now; an ID may be
 	// forgotten a day after.
 	// CodeConflict (as *ConflictError, which names every write that lost): another
-	// version is current; nothing was written. CodeInvalid: none that makes a version, more of them
-	// than MaxWrites or than the engine takes (see Batcher), data of more than
-	// MaxCommitBytes in several, a document or an ID twice, IDs of which only some
-	// were committed before, unknown collection, malformed write (no ID or one of
-	// more than 36 bytes, a Key that is empty or not UTF-8, an unknown Op, a negative
-	// Expected, Data that is not an object, or is there though Deleted is set).
+	// version is current; nothing was written. CodeInvalid: IDs of which only some
+	// were committed before, unknown collection, what no version could hold (a Key that is empty
+	// or not UTF-8, an unknown Op, Data that is not an object, or is there though Deleted is set).
+	// At least one makes a version, there are no more than the engine takes (see Batcher)
+	// and no more bytes than MaxCommitBytes, and no document and no ID is there twice.
 	Commit(ctx context.Context, ws []Write) ([]*Version, error)
 
 	// Load adds versions that were recorded elsewhere, with their own times,

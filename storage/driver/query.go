@@ -57,10 +57,6 @@ type Field struct {
 	Kind Kind
 }
 
-// MaxDepth is how many names a path may have, with those of the lists that it is in and one
-// for each of these lists.
-const MaxDepth = 32
-
 // Meta names the values that every version carries.
 type Meta uint8
 

@@ -19,21 +19,16 @@ import (
 const closeTimeout = 20 * time.Second
 
 // Guard puts in front of an engine what all engines refuse alike: calls after Close,
-// contexts that have ended, collections other than the given ones, and malformed
-// arguments. The engine behind it gets none of these. Its Close is called once, when no
-// other call runs any more, or after closeTimeout.
+// contexts that have ended, collections other than the given ones, and what no version could
+// hold. The engine behind it gets none of these. Its Close is called once, when no other call runs any more, or after
+// closeTimeout.
 func Guard(engine driver.Engine, collections []string) driver.Engine {
-	g := &guard{engine: engine, known: collections, writes: driver.MaxWrites, idle: make(chan struct{}, 1)}
-	if b, ok := driver.As[driver.Batcher](engine); ok {
-		g.writes = b.MaxWrites()
-	}
-	return g
+	return &guard{engine: engine, known: collections, idle: make(chan struct{}, 1)}
 }
 
 type guard struct {
 	engine driver.Engine
 	known  []string      // few, so that looking through them is the quickest
-	writes int           // that one commit may have
 	calls  atomic.Int64  // that run, plus closing after Close
 	idle   chan struct{} // gets a value when the last call has ended after Close
 }
@@ -103,19 +98,12 @@ func (g *guard) Get(ctx context.Context, collection string, refs []driver.Ref, f
 	return call(ctx, g, g.collection(collection), func() ([]*driver.Version, error) { return g.engine.Get(ctx, collection, refs, fields) })
 }
 
-func (g *guard) query(q *driver.Query) error {
-	if err := g.collection(q.Collection); err != nil {
-		return err
-	}
-	return query(q)
-}
-
 func (g *guard) Query(ctx context.Context, q *driver.Query) ([]*driver.Version, error) {
-	return call(ctx, g, g.query(q), func() ([]*driver.Version, error) { return g.engine.Query(ctx, q) })
+	return call(ctx, g, g.collection(q.Collection), func() ([]*driver.Version, error) { return g.engine.Query(ctx, q) })
 }
 
 func (g *guard) Count(ctx context.Context, q *driver.Query) (int64, error) {
-	return call(ctx, g, g.query(q), func() (int64, error) { return g.engine.Count(ctx, q) })
+	return call(ctx, g, g.collection(q.Collection), func() (int64, error) { return g.engine.Count(ctx, q) })
 }
 
 func (g *guard) Log(ctx context.Context, q *driver.LogQuery) iter.Seq2[*driver.Version, error] {
@@ -132,7 +120,7 @@ func (g *guard) log(q *driver.LogQuery) error {
 			return err
 		}
 	}
-	return log(q)
+	return nil
 }
 
 func (g *guard) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Version, error) {
@@ -141,15 +129,14 @@ func (g *guard) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 
 func (g *guard) commit(ws []driver.Write) error {
 	for i := range ws {
-		if err := g.collection(ws[i].Collection); err != nil {
+		w := &ws[i]
+		err := g.collection(w.Collection)
+		if err == nil && !w.Compare {
+			err = content(w.Collection, w.Key, w.Op, w.Deleted, w.Data)
+		}
+		if err != nil {
 			return err
 		}
-		if err := write(&ws[i]); err != nil {
-			return err
-		}
-	}
-	if len(ws) != 1 || ws[0].Compare {
-		return together(ws, g.writes)
 	}
 	return nil
 }
@@ -161,9 +148,13 @@ func (g *guard) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 // loaded returns why versions are refused.
 func (g *guard) loaded(vs []driver.Version) error {
 	for i := range vs {
-		err := g.collection(vs[i].Collection)
+		v := &vs[i]
+		err := g.collection(v.Collection)
+		if err == nil && v.RecordedAt <= 0 {
+			err = invalidf("%s %q: the time %s is not after 1970-01-01", v.Collection, v.Key, v.RecordedAt)
+		}
 		if err == nil {
-			err = loaded(&vs[i])
+			err = content(v.Collection, v.Key, v.Op, v.Deleted, v.Data)
 		}
 		if err != nil {
 			return &driver.LoadError{Index: i, Err: err}
@@ -174,8 +165,8 @@ func (g *guard) loaded(vs []driver.Version) error {
 
 func (g *guard) Rewrite(ctx context.Context, collection, key string, vs []driver.Version) error {
 	err := g.collection(collection)
-	if err == nil {
-		err = rewritten(collection, key, vs)
+	for i := 0; err == nil && i < len(vs); i++ {
+		err = content(collection, key, vs[i].Op, vs[i].Deleted, vs[i].Data)
 	}
 	return g.do(ctx, err, func() error {
 		if len(vs) == 0 {
@@ -220,114 +211,27 @@ func (g *guard) Close() error {
 	return g.engine.Close()
 }
 
-// maxWriteID is the length of the longest ID of a write, in bytes.
-const maxWriteID = 36
-
-// write refuses a malformed write, see driver.Engine.Commit. The collection
-// must be known.
-func write(w *driver.Write) error {
-	switch {
-	case w.ID == "" || len(w.ID) > maxWriteID:
-		return invalidf("a write needs an ID of 1 to %d bytes, got %d", maxWriteID, len(w.ID))
-	case w.Expected < 0:
-		return invalidf("%s %q: the expected version is %d; version numbers start at 1, and 0 means that it must not exist", w.Collection, w.Key, w.Expected)
-	}
-	if w.Compare {
-		return key(w.Collection, w.Key)
-	}
-	if w.Op == driver.OpPruned {
-		return invalidf("%s %q: a write cannot make a pruned version", w.Collection, w.Key)
-	}
-	return content(w.Collection, w.Key, w.Op, w.Deleted, w.Data)
+func invalidf(format string, args ...any) error {
+	return driver.Errorf(driver.CodeInvalid, format, args...)
 }
 
-// together refuses writes that cannot be committed at once, of which each is well-formed.
-func together(ws []driver.Write, most int) error {
-	switch {
-	case !slices.ContainsFunc(ws, func(w driver.Write) bool { return !w.Compare }):
-		return invalidf("a commit makes no version")
-	case len(ws) > most:
-		return invalidf("a commit has %d writes; this store takes at most %d at once", len(ws), most)
-	}
-	type document struct{ collection, key string }
-	documents, ids := make(map[document]bool, len(ws)), make(map[string]bool, len(ws))
-	bytes := 0
-	for i := range ws {
-		w := &ws[i]
-		d := document{w.Collection, w.Key}
-		switch {
-		case documents[d]:
-			return invalidf("a commit has two writes of %s %q; make one of them", w.Collection, w.Key)
-		case ids[w.ID]:
-			return invalidf("a commit has two writes with the ID %q", w.ID)
-		}
-		documents[d], ids[w.ID] = true, true
-		bytes += len(w.Data)
-	}
-	if bytes > driver.MaxCommitBytes {
-		return invalidf("the writes of a commit have %d bytes of data; at most %d are possible at once", bytes, driver.MaxCommitBytes)
-	}
-	return nil
-}
-
-// loaded refuses a malformed version, see driver.Engine.Load. The collection
-// must be known.
-func loaded(v *driver.Version) error {
-	switch {
-	case v.RecordedAt <= 0:
-		return invalidf("%s %q: the time %s is not after 1970-01-01", v.Collection, v.Key, v.RecordedAt)
-	case v.Number < 0:
-		return invalidf("%s %q: version numbers start at 1, got %d", v.Collection, v.Key, v.Number)
-	}
-	return content(v.Collection, v.Key, v.Op, v.Deleted, v.Data)
-}
-
-// rewritten refuses malformed versions, see driver.Engine.Rewrite. The collection must be
-// known.
-func rewritten(collection, k string, vs []driver.Version) error {
-	numbers := make(map[int64]bool, len(vs))
-	for i := range vs {
-		v := &vs[i]
-		switch {
-		case v.Number < 1:
-			return invalidf("%s %q: version numbers start at 1, got %d", collection, k, v.Number)
-		case numbers[v.Number]:
-			return invalidf("%s %q: version %d is rewritten twice at once", collection, k, v.Number)
-		}
-		numbers[v.Number] = true
-		if err := content(collection, k, v.Op, v.Deleted, v.Data); err != nil {
-			return err
-		}
-	}
-	return key(collection, k)
-}
-
-func key(collection, key string) error {
+// content refuses what no version could hold.
+func content(collection, key string, op driver.Op, deleted bool, data []byte) error {
 	switch {
 	case key == "":
 		return invalidf("a version of %s has no key", collection)
 	case !utf8.ValidString(key):
 		return invalidf("%s: the key %q is not valid UTF-8", collection, key)
-	}
-	return nil
-}
-
-// content refuses what no version could hold.
-func content(collection, k string, op driver.Op, deleted bool, data []byte) error {
-	if err := key(collection, k); err != nil {
-		return err
-	}
-	switch {
 	case op < driver.OpCreate || op > driver.OpErase:
-		return invalidf("%s %q: unknown operation %d", collection, k, op)
+		return invalidf("%s %q: unknown operation %d", collection, key, op)
 	case op == driver.OpPruned && !deleted:
-		return invalidf("%s %q: a pruned version has no data", collection, k)
+		return invalidf("%s %q: a pruned version has no data", collection, key)
 	case deleted && data != nil:
-		return invalidf("%s %q: a tombstone has no data", collection, k)
+		return invalidf("%s %q: a tombstone has no data", collection, key)
 	case !deleted && (len(data) < 2 || data[0] != '{' || !gjson.ValidBytes(data)):
-		return invalidf("%s %q: the data is not a JSON object", collection, k)
+		return invalidf("%s %q: the data is not a JSON object", collection, key)
 	case !utf8.Valid(data):
-		return invalidf("%s %q: the data is not valid UTF-8", collection, k)
+		return invalidf("%s %q: the data is not valid UTF-8", collection, key)
 	}
 	return nil
 }

@@ -75,19 +75,12 @@ func TestGuardRefuses(t *testing.T) {
 	calls := 0
 	for _, collection := range []string{"c", "d"} {
 		for _, data := range []string{`{}`, `[]`} {
-			want, limit := driver.CodeInvalid, 0
-			if data == `[]` {
-				limit = -1
-			}
-			if collection == "c" && data == `{}` {
-				want = ""
-				calls = 7 // with Get
-			}
+			calls = 10 // those of c, and of it with no object where nothing is written
 			for name, call := range map[string]func() error{
-				"Query": func() error { _, err := g.Query(ctx, &driver.Query{Collection: collection, Limit: limit}); return err },
-				"Count": func() error { _, err := g.Count(ctx, &driver.Query{Collection: collection, Limit: limit}); return err },
+				"Query": func() error { _, err := g.Query(ctx, &driver.Query{Collection: collection}); return err },
+				"Count": func() error { _, err := g.Count(ctx, &driver.Query{Collection: collection}); return err },
 				"Log": func() (last error) {
-					for _, err := range g.Log(ctx, &driver.LogQuery{Collections: []string{"c", collection}, Limit: limit}) {
+					for _, err := range g.Log(ctx, &driver.LogQuery{Collections: []string{"c", collection}}) {
 						last = err
 					}
 					return last
@@ -113,7 +106,18 @@ func TestGuardRefuses(t *testing.T) {
 				"Rewrite": func() error {
 					return g.Rewrite(ctx, collection, "k", []driver.Version{{Number: 1, Op: driver.OpUpdate, Data: []byte(data)}})
 				},
+				"Load of 1970": func() error {
+					_, err := g.Load(ctx, []driver.Version{{Collection: collection, Key: "k", Op: driver.OpImport, Data: []byte(data)}})
+					if driver.CodeOf(err) == driver.CodeInvalid {
+						return nil
+					}
+					return errors.New("it is not refused")
+				},
 			} {
+				want, reads := driver.CodeInvalid, name == "Query" || name == "Count" || name == "Log"
+				if collection == "c" && (data == `{}` || reads) || name == "Load of 1970" {
+					want = ""
+				}
 				if err := call(); driver.CodeOf(err) != want {
 					t.Errorf("%s of %s, %s: %v, want the code %q", name, collection, data, err, want)
 				}
