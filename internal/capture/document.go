@@ -234,15 +234,21 @@ func (c *Capture) apply(d *document, ch *mongostore.Change) (err error) {
 		}
 		for i := range ch.Edits {
 			e := &ch.Edits[i]
-			if c.drops(d.value, e) {
+			if slices.Contains(c.Drop, e.Path[0]) {
 				continue
 			}
 			name, err := c.name(e.Path[0])
 			if err != nil {
 				return err
 			}
-			if _, err := edit(d.value, append([]string{name}, e.Path[1:]...), e); err != nil {
+			if _, err := edit(d.value, append([]string{name}, e.Path[1:]...), e); err != nil && !(len(c.Drop) > 0 && errors.Is(err, errNothing)) {
 				return fmt.Errorf("%s cannot be changed as it was: %w", strings.Join(e.Path, "."), err)
+			}
+		}
+		for _, path := range c.Drop { // what is inside of others is made by an edit, and is gone with it
+			if outer, inner, deep := strings.Cut(path, "."); deep {
+				name, _ := c.name(outer)
+				remove(d.value[name], strings.Split(inner, "."))
 			}
 		}
 	}
@@ -299,39 +305,6 @@ func remove(value any, path []string) {
 	}
 }
 
-// drops reports whether what is edited in a document is left out, and removes what is from the new value.
-func (c *Capture) drops(document map[string]any, e *mongostore.Edit) bool {
-	name, _ := c.name(e.Path[0])
-	before := map[string]any{e.Path[0]: document[name]}
-	for _, path := range c.Drop {
-		if dropped(before, e.Path, strings.Split(path, "."), e.Value) {
-			return true
-		}
-	}
-	return false
-}
-
-// dropped reports whether what lies at a path in a value is left out, and otherwise removes from the new
-// value there what is. Only the value tells whether a number is an index of a list, or the name of a member.
-func dropped(in any, path, drop []string, to any) bool {
-	if len(path) == 0 {
-		remove(to, drop)
-		return false
-	}
-	if list, ok := in.([]any); ok {
-		var element any
-		if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 && i < len(list) {
-			element = list[i]
-		}
-		return dropped(element, path[1:], drop, to)
-	}
-	if path[0] != drop[0] {
-		return false
-	}
-	members, _ := in.(map[string]any)
-	return len(drop) == 1 || dropped(members[path[0]], path[1:], drop[1:], to)
-}
-
 // author returns who changed a document, as that says.
 func (c *Capture) author(value map[string]any) string {
 	if c.AuthorField == "" {
@@ -349,6 +322,9 @@ func (c *Capture) author(value map[string]any) string {
 // maxPadding is how many elements may be missing before one that is set, as MongoDB has it.
 const maxPadding = 1_500_000
 
+// errNothing is of a list that is cut and is not there: it was left out, or changes are missing.
+var errNothing = errors.New("there is no list")
+
 // edit returns a value in which something at a path was changed.
 func edit(in any, path []string, e *mongostore.Edit) (any, error) {
 	if len(path) == 0 {
@@ -357,6 +333,9 @@ func edit(in any, path []string, e *mongostore.Edit) (any, error) {
 		}
 		if list, ok := in.([]any); ok && e.Size >= 0 && e.Size <= len(list) {
 			return list[:e.Size], nil
+		}
+		if in == nil {
+			return nil, errNothing
 		}
 		return nil, fmt.Errorf("it is no list of %d elements or more", e.Size)
 	}
