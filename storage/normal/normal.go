@@ -45,18 +45,28 @@ const usual = 32
 
 // Object returns the normal form of a JSON object. Errors are *SyntaxError.
 func Object(data []byte) ([]byte, error) {
-	var s Scratch
+	s := Scratch{out: make([]byte, 0, len(data))}
 	return s.Object(data)
 }
 
 // Scratch is memory that is used again for one document after the other. Its
 // zero value is ready. It is not safe for concurrent use.
-type Scratch struct{ names [][]byte }
+type Scratch struct {
+	out   []byte
+	names [][]byte
+}
 
-// Object is as the function of that name; the result has memory of its own.
+// maxScratch is how many bytes are kept for the next document.
+const maxScratch = 1 << 20
+
+// Object is as the function of that name; the result is good until the next call.
 func (s *Scratch) Object(data []byte) ([]byte, error) {
-	p := parser{in: data, out: make([]byte, 0, len(data)), names: s.room()}
-	defer func() { s.names = p.names }()
+	p := parser{in: data, out: s.out[:0], names: s.room()}
+	defer func() {
+		if s.names = p.names; cap(p.out) <= maxScratch {
+			s.out = p.out
+		}
+	}()
 	p.space()
 	if p.i < len(data) && data[p.i] != '{' {
 		return nil, &SyntaxError{p.i, "a document is a JSON object"}
@@ -362,20 +372,6 @@ var plain = func() (t [256]bool) {
 	}
 	return t
 }()
-
-// IsPlain reports whether a text in quotes is a string of JSON that stands for
-// itself: valid UTF-8 without quotes, backslashes and control characters.
-func IsPlain(text []byte) bool {
-	ascii := true
-	for _, c := range text {
-		if c >= utf8.RuneSelf {
-			ascii = false
-		} else if !plain[c] {
-			return false
-		}
-	}
-	return ascii || utf8.Valid(text)
-}
 
 // str copies a string that needs no change, which nearly all do.
 func (p *parser) str() {

@@ -148,8 +148,8 @@ func TestImportMigrates(t *testing.T) {
 func TestImportErrors(t *testing.T) {
 	good := put("a", first, `{"name":"one"}`) + put("a", second, `{"name":"two"}`)
 	tests := []struct{ name, bad, want string }{
-		{"not JSON", "oops\n", "line 3: is not valid JSON at byte 1"},
-		{"blank lines count", "\n\r\n \t\n[]\n", "line 6: is a list"},
+		{"not JSON", "oops\n", "line 3: is not one JSON object, at byte 1"},
+		{"blank lines count", "\n\r\n \t\n[]\n", "line 6: is not one JSON object"},
 		{"unknown collection", `{"collection":"thing","id":"a","at":"2024-01-03T00:00:00Z","by":"ann","op":"delete"}` + "\n", `line 3: unknown collection "thing"; the schema has boxes, boxes.drafts, boxes.tags, things, things.drafts, things.tags; declare it there, or import with --skip-unknown`},
 		{"not later", put("a", second, `{"name":"other"}`), `line 3: `},
 		{"earlier", put("a", "2024-01-01T12:00:00Z", `{"name":"other"}`), `line 3: `},

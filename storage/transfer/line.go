@@ -3,14 +3,11 @@ package transfer
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/driver"
@@ -47,100 +44,68 @@ const required = 1<<memberCollection | 1<<memberID | 1<<memberAt | 1<<memberBy |
 
 // lineParser turns lines into versions. It is not safe for concurrent use.
 type lineParser struct {
-	dec     *jsontext.Decoder
-	buf     bytes.Buffer
 	intern  map[string]string
 	scratch normal.Scratch
 }
 
-func newLineParser() *lineParser {
-	return &lineParser{dec: jsontext.NewDecoder(new(bytes.Buffer)), intern: make(map[string]string)}
-}
+func newLineParser() *lineParser { return &lineParser{intern: make(map[string]string)} }
 
 // parse reads one line, without its newline. The version has no number; its
 // data is in normal form, does not share memory with the line and was not
 // compared with a schema. The error does not name the line.
-func (p *lineParser) parse(line []byte) (driver.Version, error) {
-	if v, ok := p.usual(line); ok {
-		return v, nil
-	}
-	return p.strict(line)
-}
-
-// strict is parse for lines that are written in any way, and tells what is
-// wrong with one.
-func (p *lineParser) strict(line []byte) (driver.Version, error) {
-	var v driver.Version
+func (p *lineParser) parse(line []byte) (v driver.Version, err error) {
 	if bytes.HasPrefix(line, []byte("\xef\xbb\xbf")) {
 		return v, errors.New("starts with a byte order mark; save the file as UTF-8 without one")
 	}
-	p.buf = *bytes.NewBuffer(line)
-	p.dec.Reset(&p.buf)
-	tok, err := p.dec.ReadToken()
-	if err != nil {
-		return v, p.syntax(err, line)
+	text, err := p.scratch.Object(line)
+	if wrong, ok := errors.AsType[*normal.SyntaxError](err); ok {
+		return v, fmt.Errorf("is not one JSON object, at byte %d: %s", wrong.Offset+1, wrong.Message)
 	}
-	if tok.Kind() != '{' {
-		return v, fmt.Errorf("is %s; each line must be one JSON object", describe(tok.Kind()))
-	}
-	var seen, nulls uint
+	var given uint // members that are there and not null
 	var op ops
-	for p.dec.PeekKind() != '}' {
-		member, err := p.member(line)
-		if err != nil {
-			return v, err
-		}
-		seen |= 1 << member
-		raw, err := p.dec.ReadValue()
-		if err != nil {
-			return v, p.syntax(err, line)
-		}
-		if raw.Kind() == 'n' {
-			nulls |= 1 << member
-			continue
-		}
-		if member == memberData {
-			if raw.Kind() != '{' {
-				return v, fmt.Errorf(`"data" must be an object, not %s`, describe(raw.Kind()))
+	rawjson.Members(text, func(name []byte, start, end int) bool {
+		member, value := memberOf(name), text[start:end]
+		switch {
+		case member < 0:
+			err = fmt.Errorf("unknown member %q; a line has %s", rawjson.Name(name), strings.Join(memberNames[:], ", "))
+		case rawjson.IsNull(value):
+		case member == memberData && value[0] != '{':
+			err = fmt.Errorf(`"data" must be an object, not %s`, excerpt(value))
+		case member == memberData:
+			v.Data = bytes.Clone(value)
+		case member == memberChanged:
+			if v.Changed = changedNames(value); v.Changed == nil {
+				err = errors.New(`"changed" must be a sorted list of names`)
 			}
-			if v.Data, err = p.scratch.Object(raw); err != nil {
-				return v, fmt.Errorf(`"data": %w`, err)
-			}
-			continue
+		case value[0] != '"':
+			err = fmt.Errorf("%q must be a string, not %s", memberNames[member], excerpt(value))
+		default:
+			err = set(&v, &op, member, p.keep(value, member))
 		}
-		if member == memberChanged {
-			if err := json.Unmarshal(raw, &v.Changed); err != nil || !slices.IsSorted(v.Changed) {
-				return v, errors.New(`"changed" must be a sorted list of names`)
-			}
-			continue
+		if member >= 0 && !rawjson.IsNull(value) {
+			given |= 1 << member
 		}
-		text, err := p.text(raw, member)
-		if err != nil {
-			return v, err
-		}
-		if err := set(&v, &op, member, text); err != nil {
-			return v, err
-		}
+		return err == nil
+	})
+	if err != nil {
+		return v, err
 	}
-	if _, err := p.dec.ReadToken(); err != nil {
-		return v, p.syntax(err, line)
+	return v, complete(&v, op, given)
+}
+
+// changedNames reads a sorted list of names; nil for what is none.
+func changedNames(list []byte) (names []string) {
+	if json.Unmarshal(list, &names) != nil || !slices.IsSorted(names) {
+		return nil
 	}
-	if rest := bytes.TrimLeft(line[p.dec.InputOffset():], " \t\r"); len(rest) > 0 {
-		return v, fmt.Errorf("has more after the object, at byte %d: %s", len(line)-len(rest)+1, excerpt(rest))
-	}
-	err = p.complete(&v, op, seen, nulls)
-	return v, err
+	return names
 }
 
 // complete checks what only the whole line can tell.
-func (p *lineParser) complete(v *driver.Version, op ops, seen, nulls uint) error {
-	for m := range memberCount {
-		switch bit := uint(1) << m; {
-		case required&bit == 0:
-		case seen&bit == 0:
-			return fmt.Errorf("has no %q", memberNames[m])
-		case nulls&bit != 0:
-			return fmt.Errorf("%q must be a string, not null", memberNames[m])
+func complete(v *driver.Version, op ops, given uint) error {
+	for m, name := range memberNames {
+		if bit := uint(1) << m; required&bit != 0 && given&bit == 0 {
+			return fmt.Errorf("has no %q", name)
 		}
 	}
 	if v.Collection == "" {
@@ -149,7 +114,7 @@ func (p *lineParser) complete(v *driver.Version, op ops, seen, nulls uint) error
 	if why := driver.KeyProblem(v.Key); why != "" {
 		return errors.New(`"id" ` + why)
 	}
-	named := (seen&^nulls)&(1<<memberOperation) != 0
+	named := given&(1<<memberOperation) != 0
 	switch op.op {
 	case "put":
 		if v.Op = operations[op.operation]; !named {
@@ -158,10 +123,8 @@ func (p *lineParser) complete(v *driver.Version, op ops, seen, nulls uint) error
 		switch {
 		case v.Op == 0 || v.Op == driver.OpDelete:
 			return fmt.Errorf(`"operation" of a put must be CREATE, UPDATE, RESTORE, IMPORT or ERASE, or left out, not %s`, excerpt([]byte(op.operation)))
-		case seen&(1<<memberData) == 0:
-			return errors.New(`has no "data"; a put carries the document as it was after it`)
-		case nulls&(1<<memberData) != 0:
-			return errors.New(`"data" must be an object, not null; to delete the document, write "op":"delete"`)
+		case v.Data == nil:
+			return errors.New(`has no "data"; a put carries the document as it was after it; to delete the document, write "op":"delete"`)
 		}
 	case "delete":
 		v.Op, v.Deleted = driver.OpDelete, true
@@ -185,72 +148,21 @@ func (p *lineParser) complete(v *driver.Version, op ops, seen, nulls uint) error
 	return nil
 }
 
-// member reads the next member name.
-func (p *lineParser) member(line []byte) (int, error) {
-	tok, err := p.dec.ReadToken()
-	if err != nil {
-		return 0, p.syntax(err, line)
-	}
-	name := tok.String()
-	if m := memberOf([]byte(name)); m >= 0 {
-		return m, nil
-	}
-	return 0, fmt.Errorf("unknown member %q; a line has %s", name, strings.Join(memberNames[:], ", "))
-}
-
-// text returns the string that raw stands for.
-func (p *lineParser) text(raw jsontext.Value, member int) (string, error) {
-	if raw.Kind() != '"' {
-		return "", fmt.Errorf("%q must be a string, not %s", memberNames[member], describe(raw.Kind()))
-	}
-	body := raw[1 : len(raw)-1]
-	if bytes.IndexByte(body, '\\') >= 0 {
-		unquoted, err := jsontext.AppendUnquote(nil, raw)
-		if err != nil {
-			return "", fmt.Errorf("%q: %w", memberNames[member], err)
-		}
-		body = unquoted
-	}
-	return p.keep(body, member), nil
-}
-
-// keep returns a text in memory of its own. What comes back in every other line,
-// such as names of authors, is kept once.
-func (p *lineParser) keep(body []byte, member int) string {
-	if member == memberAt || member == memberSeal {
-		return string(body)
-	}
-	if s, ok := p.intern[string(body)]; ok {
+// keep returns the text of a JSON string, in memory of its own. What comes back in every
+// other line, such as names of authors, is kept once.
+func (p *lineParser) keep(quoted []byte, member int) string {
+	if s, ok := p.intern[string(quoted)]; ok {
 		return s
 	}
 	const maxInterned, maxInternedBytes = 4096, 256
-	s := string(body)
-	if len(s) <= maxInternedBytes {
+	s, _ := rawjson.Unquote(quoted)
+	if len(s) <= maxInternedBytes && member != memberAt && member != memberSeal {
 		if len(p.intern) >= maxInterned {
 			clear(p.intern)
 		}
-		p.intern[s] = s
+		p.intern[string(quoted)] = s
 	}
 	return s
-}
-
-// syntax says in a sentence what the decoder found.
-func (p *lineParser) syntax(err error, line []byte) error {
-	var se *jsontext.SyntacticError
-	switch {
-	case errors.As(err, &se) && errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return fmt.Errorf("is not valid JSON: it ends in the middle of a value, at byte %d", len(line))
-	case errors.As(err, &se) && errors.Is(err, jsontext.ErrDuplicateName):
-		where := se.JSONPointer.Parent()
-		if where == "" {
-			return fmt.Errorf("has the member %q twice", se.JSONPointer.LastToken())
-		}
-		return fmt.Errorf("has the member %q twice in %s", se.JSONPointer.LastToken(), where)
-	case errors.As(err, &se):
-		return fmt.Errorf("is not valid JSON at byte %d: %w", se.ByteOffset+1, se.Err)
-	default:
-		return fmt.Errorf("is not valid JSON: %w", err)
-	}
 }
 
 // parseInstant reads an RFC 3339 time. What is finer than a microsecond is cut.
@@ -262,26 +174,6 @@ func parseInstant(s string) (driver.Instant, error) {
 	return driver.InstantOf(t), nil
 }
 
-// describe names a kind of JSON value.
-func describe(k jsontext.Kind) string {
-	switch k {
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "a boolean"
-	case '"':
-		return "a string"
-	case '0':
-		return "a number"
-	case '{':
-		return "an object"
-	case '[':
-		return "a list"
-	default:
-		return "nothing"
-	}
-}
-
 // excerpt quotes the beginning of what was given.
 func excerpt(b []byte) string {
 	const most = 40
@@ -289,49 +181,6 @@ func excerpt(b []byte) string {
 		return fmt.Sprintf("%q…", b[:most])
 	}
 	return fmt.Sprintf("%q", b)
-}
-
-// usual reads a line that is written as programs write lines: compact, each
-// member at most once, no nulls, and strings outside of the document that are
-// plain. It reports false for every other line, also for wrong ones: those are
-// for the strict parser, which tells what is wrong. What usual accepts, the
-// strict parser reads in the same way.
-func (p *lineParser) usual(line []byte) (v driver.Version, ok bool) {
-	if len(line) < 2 || line[0] != '{' {
-		return v, false
-	}
-	var seen uint
-	var op ops
-	for i := 1; ; {
-		name, start, end := rawjson.Member(line, i)
-		if end < 0 {
-			return v, false
-		}
-		member := memberOf(name)
-		if member < 0 || seen&(1<<member) != 0 {
-			return v, false
-		}
-		seen |= 1 << member
-		value := line[start:end]
-		if member == memberData {
-			data, err := p.scratch.Object(value)
-			if err != nil {
-				return v, false
-			}
-			v.Data = data
-		} else if text, plain := p.plain(value, member); !plain || set(&v, &op, member, text) != nil {
-			return v, false
-		}
-		switch line[end] {
-		case ',':
-			i = end + 1
-			continue
-		case '}':
-			return v, end == len(line)-1 && p.complete(&v, op, seen, 0) == nil
-		default:
-			return v, false
-		}
-	}
 }
 
 // memberOf returns which member has a name; -1: none.
@@ -372,16 +221,4 @@ func set(v *driver.Version, op *ops, member int, text string) (err error) {
 		}
 	}
 	return err
-}
-
-// plain returns a string without escapes.
-func (p *lineParser) plain(raw []byte, member int) (string, bool) {
-	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
-		return "", false
-	}
-	body := raw[1 : len(raw)-1]
-	if !normal.IsPlain(body) {
-		return "", false
-	}
-	return p.keep(body, member), true
 }
