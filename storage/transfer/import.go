@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
@@ -57,8 +56,7 @@ const firstVersions = 8192
 // It stops at the first line that it cannot keep: the error is then, or wraps,
 // a *LineError. The report says in any case what was kept, and the store holds
 // exactly that; importing the same data again skips it. After an error or the
-// end of ctx, a Read of r that is under way is not waited for; but compressed data
-// is read to its end where something was kept, which tells whether it is damaged.
+// end of ctx, a Read of r that is under way is not waited for.
 func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportOptions) (ImportReport, error) {
 	opts = opts.withDefaults()
 	stats, err := store.Engine().Stats(ctx)
@@ -80,17 +78,11 @@ func Import(ctx context.Context, store *storage.Store, r io.Reader, opts ImportO
 	}
 	jobs := parseAhead(ctx, src, opts, store)
 	err = l.run(ctx, jobs)
-	_, wrong := errors.AsType[*LineError](err)
-	if wrong && src.compressed && l.report.Added > 0 && !errors.Is(err, ErrCorrupt) && isDamaged(l.readOn(ctx, jobs)) {
-		err = fmt.Errorf("%w; %w", err, ErrCorrupt) // of which that line is the first that was noticed
-	}
 	l.report.Stopped = err != nil
-	l.report.Suspect = l.report.Added > 0 && isDamaged(err)
+	l.report.Suspect = l.report.Added > 0 && errors.Is(err, ErrCorrupt) && !errors.Is(err, errFollowed)
+	l.report.Unchecked = err != nil && src.compressed
 	return l.report, err
 }
-
-// isDamaged reports whether an error says that decompressed data may be wrong.
-func isDamaged(err error) bool { return errors.Is(err, ErrCorrupt) && !errors.Is(err, errFollowed) }
 
 // tighten keeps the heap near to what is in use, until the function that it
 // returns is called. The window of compressed data, which can be 128 MB, is in

@@ -23,7 +23,6 @@ type loader struct {
 	raw    *counter
 	report ImportReport
 	held   bool  // there were versions in the store
-	end    error // of the stream, see chunk; nil: it goes on
 
 	next   *batch       // gathers
 	most   int          // versions that it may have
@@ -73,7 +72,6 @@ func (l *loader) run(ctx context.Context, jobs <-chan *job) error {
 			switch {
 			case ok:
 				<-j.done
-				l.end = j.end
 				if err := l.add(ctx, j); err != nil {
 					return err
 				}
@@ -83,25 +81,6 @@ func (l *loader) run(ctx context.Context, jobs <-chan *job) error {
 			}
 		}
 	}
-}
-
-// readOn reads the rest of the stream, and says why nothing follows on it; nil
-// where the context ends before.
-func (l *loader) readOn(ctx context.Context, jobs <-chan *job) error {
-	for l.end == nil {
-		select {
-		case <-ctx.Done():
-			return nil
-		case j, ok := <-jobs:
-			if !ok {
-				return nil
-			}
-			<-j.done
-			l.end = j.end
-			j.release()
-		}
-	}
-	return l.end
 }
 
 // add takes what a job holds. It returns the job's error when what precedes it

@@ -30,6 +30,8 @@ type ImportReport struct {
 	// Suspect says that the compressed data is damaged: its checksum is at its
 	// end, and so what was added before that was known may be wrong.
 	Suspect bool
+	// Unchecked says that the import stopped before the checksum of compressed data.
+	Unchecked bool
 
 	index map[remark]int // into Remarks
 }
@@ -109,6 +111,8 @@ func (r *ImportReport) Print(w io.Writer) error {
 	switch {
 	case r.Suspect:
 		p.line("the import stopped; what it added is kept, and may be wrong, as damage is noticed late: go back to a copy of the store, or to an empty one, before you import again")
+	case r.Unchecked && r.Added > 0:
+		p.line("the import stopped before the checksum of the compressed file; what it added is kept, and importing again skips it, unless gzip -t or zstd -t says that the file is damaged: then go back to a copy of the store")
 	case r.Stopped:
 		p.line("the import stopped; what it added is kept, and importing again skips it")
 	}
