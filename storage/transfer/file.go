@@ -26,7 +26,6 @@ package transfer
 import (
 	"bufio"
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -66,10 +65,17 @@ func CreateFile(path string) (*File, error) {
 	case err == nil && !info.Mode().IsRegular():
 		f.file, err = os.OpenFile(f.path, os.O_WRONLY, 0)
 	case err == nil || errors.Is(err, fs.ErrNotExist):
-		f.temp = filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+"."+rand.Text()[:10]+".part")
-		f.file, err = createLike(f.temp, info)
+		if f.file, err = os.CreateTemp(filepath.Dir(f.path), "."+filepath.Base(f.path)+".*.part"); err == nil {
+			f.temp = f.file.Name()
+		}
+		if err == nil && info != nil {
+			err = permitLike(f.file, info)
+		}
 	}
 	if err != nil {
+		if f.file != nil {
+			err = errors.Join(err, f.Close())
+		}
 		return nil, fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	f.out = bufio.NewWriterSize(f.file, 256<<10)
@@ -80,27 +86,13 @@ func CreateFile(path string) (*File, error) {
 	return f, nil
 }
 
-// createLike makes a file with the permissions of the one that it will replace;
-// nil: there is none, and only the owner may read it, as with the store.
-func createLike(path string, old fs.FileInfo) (*os.File, error) {
-	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if old == nil {
-		return os.OpenFile(path, flags, 0o600)
+// permitLike gives a file the permissions of the one that it will replace. Where there is none, only the owner may
+// read it, as with the store. Where all files have the same, as on disks without owners, nobody may set them.
+func permitLike(f *os.File, old fs.FileInfo) error {
+	if is, err := f.Stat(); err != nil || is.Mode().Perm() == old.Mode().Perm() {
+		return err
 	}
-	f, err := os.OpenFile(path, flags, old.Mode().Perm())
-	if err != nil {
-		return nil, err
-	}
-	// The process's mask may have taken some away. Where all files have the same,
-	// as on disks without owners, nobody may set them.
-	info, err := f.Stat()
-	if err == nil && info.Mode().Perm() != old.Mode().Perm() {
-		err = f.Chmod(old.Mode().Perm())
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close(), os.Remove(path))
-	}
-	return f, nil
+	return f.Chmod(old.Mode().Perm())
 }
 
 // compressor returns what compresses for a file of that name, nil if nothing does.

@@ -22,7 +22,7 @@ type loader struct {
 	opts   ImportOptions
 	raw    *counter
 	report ImportReport
-	held   bool  // there were versions in the store
+	held   bool // there were versions in the store
 
 	next   *batch       // gathers
 	most   int          // versions that it may have
