@@ -11,6 +11,9 @@ import (
 // member is one member of an object in normal form; the name as written.
 type member struct{ name, value []byte }
 
+// usual is how many members there is room for without an allocation.
+const usual = 32
+
 // appendMembers adds the members of an object to a list.
 func appendMembers(list []member, object []byte) []member {
 	rawjson.Members(object, func(name []byte, start, end int) bool {

@@ -22,8 +22,10 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"unicode/utf16"
+	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/asof/asof/internal/scalar/literal"
 	"github.com/asof/asof/storage/rawjson"
@@ -34,285 +36,65 @@ const MaxDepth = 500
 
 // SyntaxError says why a text is not a document, and where.
 type SyntaxError struct {
-	Offset  int // in bytes
+	Offset  int // in bytes; of what is too deep, without the white space before it
 	Message string
 }
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Message) }
 
-// usual is how many members there is room for without an allocation.
-const usual = 32
-
 // Object returns the normal form of a JSON object. Errors are *SyntaxError.
 func Object(data []byte) ([]byte, error) {
-	s := Scratch{out: make([]byte, 0, len(data))}
-	return s.Object(data)
-}
-
-// Scratch is memory that is used again for one document after the other. Its
-// zero value is ready. It is not safe for concurrent use.
-type Scratch struct {
-	out   []byte
-	names [][]byte
-}
-
-// maxScratch is how many bytes are kept for the next document.
-const maxScratch = 1 << 20
-
-// Object is as the function of that name; the result is good until the next call.
-func (s *Scratch) Object(data []byte) ([]byte, error) {
-	p := parser{in: data, out: s.out[:0], names: s.room()}
-	defer func() {
-		if s.names = p.names; cap(p.out) <= maxScratch {
-			s.out = p.out
-		}
-	}()
-	p.space()
-	if p.i < len(data) && data[p.i] != '{' {
-		return nil, &SyntaxError{p.i, "a document is a JSON object"}
+	out, err := Value(data)
+	if err == nil && out[0] != '{' {
+		return nil, &SyntaxError{0, "a document is a JSON object"}
 	}
-	return p.run()
-}
-
-func (s *Scratch) room() [][]byte {
-	if s.names == nil {
-		return make([][]byte, 0, usual)
-	}
-	return s.names[:0]
+	return out, err
 }
 
 // Value returns the normal form of any JSON value. Errors are *SyntaxError.
 func Value(data []byte) ([]byte, error) {
-	var s Scratch
-	p := parser{in: data, out: make([]byte, 0, len(data)), names: s.room()}
-	return p.run()
+	out, err := jsontext.AppendFormat(make([]byte, 0, len(data)), data)
+	if wrong, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		message := strings.TrimPrefix(wrong.Err.Error(), "jsontext: ")
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			message = fmt.Sprintf("the member %q is there twice", wrong.JSONPointer.LastToken())
+		}
+		return nil, &SyntaxError{int(wrong.ByteOffset), message}
+	}
+	if err != nil {
+		return nil, &SyntaxError{0, err.Error()}
+	}
+	return numbers(out)
 }
 
-type parser struct {
-	in  []byte
-	i   int
-	out []byte
-	err *SyntaxError
-	// names are those of the objects that are being read, innermost last.
-	names [][]byte
-}
-
-func (p *parser) run() ([]byte, error) {
-	p.space()
-	if p.value(0); p.err == nil {
-		p.space()
-		if p.i < len(p.in) {
-			p.fail("text after the end of the value")
-		}
-	}
-	if p.err != nil {
-		return nil, p.err
-	}
-	return p.out, nil
-}
-
-func (p *parser) fail(format string, args ...any) {
-	if p.err == nil {
-		p.err = &SyntaxError{p.i, fmt.Sprintf(format, args...)}
-	}
-}
-
-func (p *parser) space() {
-	for p.i < len(p.in) {
-		switch p.in[p.i] {
-		case ' ', '\t', '\n', '\r':
-			p.i++
-		default:
-			return
-		}
-	}
-}
-
-// unexpected describes what stands where something else should.
-func (p *parser) unexpected(want string) {
-	if p.i >= len(p.in) {
-		p.fail("the text ends where %s should be", want)
-		return
-	}
-	r, _ := utf8.DecodeRune(p.in[p.i:])
-	p.fail("%q stands where %s should be", r, want)
-}
-
-func (p *parser) value(depth int) {
-	if p.i >= len(p.in) {
-		p.unexpected("a value")
-		return
-	}
-	switch c := p.in[p.i]; {
-	case c == '"':
-		p.str()
-	case c == '{':
-		p.object(depth + 1)
-	case c == '[':
-		p.array(depth + 1)
-	case c == '-' || c >= '0' && c <= '9':
-		p.number()
-	case c == 't':
-		p.literal("true")
-	case c == 'f':
-		p.literal("false")
-	case c == 'n':
-		p.literal("null")
-	default:
-		p.unexpected("a value")
-	}
-}
-
-func (p *parser) literal(word string) {
-	if len(p.in)-p.i < len(word) || string(p.in[p.i:p.i+len(word)]) != word {
-		p.unexpected("a value")
-		return
-	}
-	p.i += len(word)
-	p.out = append(p.out, word...)
-}
-
-func (p *parser) array(depth int) {
-	if depth > MaxDepth {
-		p.fail("nested more than %d deep", MaxDepth)
-		return
-	}
-	p.i++
-	p.out = append(p.out, '[')
-	if p.space(); p.takes(']') {
-		return
-	}
-	for p.err == nil {
-		p.space()
-		if p.value(depth); p.err != nil {
-			return
-		}
-		if p.space(); p.takes(',') {
-			continue
-		}
-		if p.takes(']') {
-			return
-		}
-		p.unexpected("a comma or the end of the array")
-	}
-}
-
-// takes copies the character c, if it is the next, and reports whether it was.
-func (p *parser) takes(c byte) bool {
-	if p.i >= len(p.in) || p.in[p.i] != c {
-		return false
-	}
-	p.i++
-	p.out = append(p.out, c)
-	return true
-}
-
-func (p *parser) object(depth int) {
-	if depth > MaxDepth {
-		p.fail("nested more than %d deep", MaxDepth)
-		return
-	}
-	outer := len(p.names)
-	defer func() { p.names = p.names[:outer] }()
-	set := nameSet{}
-	p.i++
-	p.out = append(p.out, '{')
-	if p.space(); p.takes('}') {
-		return
-	}
-	for p.err == nil {
-		p.space()
-		if p.i >= len(p.in) || p.in[p.i] != '"' {
-			p.unexpected("a member name in quotes")
-			return
-		}
-		at, start := p.i, len(p.out)
-		if p.str(); p.err != nil {
-			return
-		}
-		name := p.out[start+1 : len(p.out)-1]
-		if !set.add(p.names[outer:], name) {
-			p.i = at
-			p.fail("the member %q is there twice", rawjson.Name(name))
-			return
-		}
-		p.names = append(p.names, name)
-		p.space()
-		if !p.takes(':') {
-			p.unexpected("a colon")
-			return
-		}
-		p.space()
-		if p.value(depth); p.err != nil {
-			return
-		}
-		if p.space(); p.takes(',') {
-			continue
-		}
-		if p.takes('}') {
-			return
-		}
-		p.unexpected("a comma or the end of the object")
-	}
-}
-
-// nameSet finds duplicates among the names of one object. Names in ascending
-// order, and few names, need no map.
-type nameSet struct {
-	greatest []byte
-	all      map[string]struct{}
-}
-
-// add returns false if the name is among those seen before.
-func (s *nameSet) add(seen [][]byte, name []byte) bool {
-	const few = 24
-	if len(seen) == 0 || string(name) > string(s.greatest) {
-		s.greatest = name
-		if s.all != nil {
-			s.all[string(name)] = struct{}{}
-		}
-		return true
-	}
-	if len(seen) <= few {
-		for _, other := range seen {
-			if string(other) == string(name) {
-				return false
+// numbers returns a compact text with its numbers in normal form, as most of them are.
+func numbers(in []byte) ([]byte, error) {
+	var out []byte
+	copied, depth := 0, 0
+	for i := 0; i < len(in); i++ {
+		switch c := in[i]; {
+		case c == '"':
+			i = rawjson.End(in, i) - 1
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return nil, &SyntaxError{i, fmt.Sprintf("nested more than %d deep", MaxDepth)}
 			}
+		case c == '}' || c == ']':
+			depth--
+		case c == '-' || '0' <= c && c <= '9':
+			end := rawjson.End(in, i)
+			const safe = 18 // int64 holds all integers of 18 digits
+			if text := in[i:end]; len(text) > safe || bytes.ContainsAny(text, ".eE") || string(text) == "-0" {
+				out = appendNumber(append(out, in[copied:i]...), text)
+				copied = end
+			}
+			i = end - 1
 		}
-		return true
 	}
-	if s.all == nil {
-		s.all = make(map[string]struct{}, 2*len(seen))
-		for _, other := range seen {
-			s.all[string(other)] = struct{}{}
-		}
+	if copied == 0 {
+		return in, nil
 	}
-	if _, double := s.all[string(name)]; double {
-		return false
-	}
-	s.all[string(name)] = struct{}{}
-	return true
-}
-
-// number reads a number and appends its normal form.
-func (p *parser) number() {
-	n, integer, err := literal.Scan(p.in[p.i:])
-	start := p.i
-	switch p.i += n; {
-	case errors.Is(err, literal.ErrZero):
-		p.fail("%v", err)
-		return
-	case err != nil:
-		p.unexpected("a digit")
-		return
-	}
-	text := p.in[start:p.i]
-	const safe = 18 // int64 holds all integers of 18 digits
-	if integer && n <= safe && string(text) != "-0" {
-		p.out = append(p.out, text...)
-		return
-	}
-	p.out = appendNumber(p.out, text)
+	return append(out, in[copied:]...), nil
 }
 
 // appendNumber appends the normal form of a number.
@@ -365,129 +147,16 @@ func integer(d literal.Number) (int64, bool) {
 	return n, err == nil
 }
 
-// plain marks the ASCII characters that a string may hold as they are.
-var plain = func() (t [256]bool) {
-	for c := ' '; c < utf8.RuneSelf; c++ {
-		t[c] = c != '"' && c != '\\'
-	}
-	return t
-}()
-
-// str copies a string that needs no change, which nearly all do.
-func (p *parser) str() {
-	start := p.i
+// IsPlain reports whether a text in quotes is a string of JSON that stands for
+// itself: valid UTF-8 without quotes, backslashes and control characters.
+func IsPlain(text []byte) bool {
 	ascii := true
-	for i := p.i + 1; i < len(p.in); i++ {
-		c := p.in[i]
-		if plain[c] {
-			continue
-		}
-		switch {
-		case c == '"':
-			p.i = i + 1
-			if !ascii && !utf8.Valid(p.in[start:p.i]) {
-				p.i = start
-				p.fail("the string is not valid UTF-8")
-				return
-			}
-			p.out = append(p.out, p.in[start:p.i]...)
-			return
-		case c == '\\':
-			p.escaped(start)
-			return
-		case c < ' ':
-			p.i = i
-			p.fail("a control character stands in a string; write it as \\u%04x", c)
-			return
-		case c >= utf8.RuneSelf:
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
 			ascii = false
+		} else if c < ' ' || c == '"' || c == '\\' {
+			return false
 		}
 	}
-	p.i = len(p.in)
-	p.unexpected("the end of a string")
-}
-
-// escaped decodes a string that has escapes and writes it again with those that
-// it needs.
-func (p *parser) escaped(start int) {
-	var text []byte
-	for i := start + 1; i < len(p.in); {
-		c := p.in[i]
-		switch {
-		case c == '"':
-			p.i = i + 1
-			if !utf8.Valid(text) {
-				p.i = start
-				p.fail("the string is not valid UTF-8")
-				return
-			}
-			p.out = rawjson.AppendString(p.out, string(text))
-			return
-		case c < ' ':
-			p.i = i
-			p.fail("a control character stands in a string; write it as \\u%04x", c)
-			return
-		case c != '\\':
-			text = append(text, c)
-			i++
-			continue
-		}
-		n := 0
-		if text, n = p.escape(text, i); p.err != nil {
-			return
-		}
-		i += n
-	}
-	p.i = len(p.in)
-	p.unexpected("the end of a string")
-}
-
-var simpleEscapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
-
-// escape appends what the escape at i stands for, and returns its length.
-func (p *parser) escape(text []byte, i int) ([]byte, int) {
-	p.i = i
-	if i+1 >= len(p.in) {
-		p.fail("the text ends inside a string")
-		return text, 0
-	}
-	if c := simpleEscapes[p.in[i+1]]; c != 0 {
-		return append(text, c), 2
-	}
-	r, ok := p.hex4(i)
-	if !ok {
-		p.fail("an escape in a string is not one that JSON has")
-		return text, 0
-	}
-	if !utf16.IsSurrogate(r) {
-		return utf8.AppendRune(text, r), 6
-	}
-	low, ok := p.hex4(i + 6)
-	if pair := utf16.DecodeRune(r, low); ok && pair != utf8.RuneError {
-		return utf8.AppendRune(text, pair), 12
-	}
-	p.fail("half of a surrogate pair stands alone in a string")
-	return text, 0
-}
-
-// hex4 reads \uXXXX at i.
-func (p *parser) hex4(i int) (rune, bool) {
-	if i+6 > len(p.in) || p.in[i] != '\\' || p.in[i+1] != 'u' {
-		return 0, false
-	}
-	var r rune
-	for _, c := range p.in[i+2 : i+6] {
-		r <<= 4
-		switch {
-		case c >= '0' && c <= '9':
-			r |= rune(c - '0')
-		case c >= 'a' && c <= 'f':
-			r |= rune(c - 'a' + 10)
-		case c >= 'A' && c <= 'F':
-			r |= rune(c - 'A' + 10)
-		default:
-			return 0, false
-		}
-	}
-	return r, true
+	return ascii || utf8.Valid(text)
 }

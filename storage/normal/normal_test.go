@@ -57,26 +57,26 @@ func TestObjectRefuses(t *testing.T) {
 		return b.String() + dup + `}`
 	}
 	tests := []struct{ name, in, want string }{
-		{"nothing", ``, "byte 0: the text ends where a value should be"},
+		{"nothing", ``, "byte 0: unexpected EOF"},
 		{"not an object", `[1]`, "byte 0: a document is a JSON object"},
-		{"cut off", `{"a":1`, "byte 6: the text ends where a comma or the end of the object should be"},
-		{"cut off in a string", `{"a":"b`, "byte 7: the text ends where the end of a string should be"},
-		{"more behind", `{} {}`, "byte 3: text after the end of the value"},
-		{"trailing comma", `{"a":[1,]}`, `byte 8: ']' stands where a value should be`},
+		{"cut off", `{"a":1`, "byte 6: unexpected EOF"},
+		{"cut off in a string", `{"a":"b`, "byte 7: unexpected EOF"},
+		{"more behind", `{} {}`, "byte 3: invalid character '{' after top-level value"},
+		{"trailing comma", `{"a":[1,]}`, "byte 8: invalid character ']' at start of value"},
 		{"duplicate", `{"a":1,"b":2,"a":3}`, `byte 13: the member "a" is there twice`},
 		{"duplicate through an escape", `{"a":1,"\u0061":3}`, `byte 7: the member "a" is there twice`},
 		{"duplicate among many", many(60, `"mxx":2`), `is there twice`},
 		{"nested duplicate", `{"o":[{"a":1,"a":1}]}`, `byte 13: the member "a" is there twice`},
-		{"invalid UTF-8", "{\"a\":\"\xff\"}", "byte 5: the string is not valid UTF-8"},
-		{"invalid UTF-8 with an escape", "{\"a\":\"\\n\xff\"}", "byte 5: the string is not valid UTF-8"},
-		{"control character", "{\"a\":\"\n\"}", `byte 6: a control character stands in a string; write it as \u000a`},
-		{"lone surrogate", `{"a":"\ud800x"}`, "half of a surrogate pair"},
-		{"swapped surrogates", `{"a":"\ude00\ud83d"}`, "half of a surrogate pair"},
-		{"unknown escape", `{"a":"\x"}`, "an escape in a string is not one that JSON has"},
-		{"leading zero", `{"a":01}`, "byte 5: a number begins with a zero"},
-		{"no digit", `{"a":-}`, `byte 6: '}' stands where a digit should be`},
-		{"no exponent", `{"a":1e}`, "a digit should be"},
-		{"not JSON", `{"a":NaN}`, "byte 5: 'N' stands where a value should be"},
+		{"invalid UTF-8", "{\"a\":\"\xff\"}", "byte 6: invalid UTF-8"},
+		{"invalid UTF-8 with an escape", "{\"a\":\"\\n\xff\"}", "byte 8: invalid UTF-8"},
+		{"control character", "{\"a\":\"\n\"}", "byte 6: invalid character"},
+		{"lone surrogate", `{"a":"\ud800x"}`, "invalid surrogate pair"},
+		{"swapped surrogates", `{"a":"\ude00\ud83d"}`, "invalid surrogate pair"},
+		{"unknown escape", `{"a":"\x"}`, "byte 6: invalid escape sequence"},
+		{"leading zero", `{"a":01}`, "byte 6: invalid character '1'"},
+		{"no digit", `{"a":-}`, "byte 6: invalid character '}' in number"},
+		{"no exponent", `{"a":1e}`, "byte 7: invalid character '}' in number"},
+		{"not JSON", `{"a":NaN}`, "byte 5: invalid character 'N'"},
 		{"too deep", `{"a":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`, "nested more than 500 deep"},
 	}
 	for _, tt := range tests {
@@ -234,22 +234,6 @@ func TestChangedInAnyOrder(t *testing.T) {
 		slices.Reverse(before)
 		if got := normal.Changed(is, was); !slices.Equal(got, want) {
 			t.Fatalf("%s and %s differ in %q, the other way round in %q", was, is, want, got)
-		}
-	}
-}
-
-func TestScratchIsUsedAgain(t *testing.T) {
-	var s normal.Scratch
-	for _, tt := range []struct{ in, want string }{
-		{`{"a":1, "b":{"a":2}}`, `{"a":1,"b":{"a":2}}`},
-		{`{"a":1,"a":2}`, ""},
-		{`{"b":{"c":1,"a":2},"a":3}`, `{"b":{"c":1,"a":2},"a":3}`},
-		{`[]`, ""},
-		{`{}`, `{}`},
-	} {
-		got, err := s.Object([]byte(tt.in))
-		if string(got) != tt.want || (err == nil) != (tt.want != "") {
-			t.Errorf("%s became %q, %v", tt.in, got, err)
 		}
 	}
 }

@@ -44,8 +44,7 @@ const required = 1<<memberCollection | 1<<memberID | 1<<memberAt | 1<<memberBy |
 
 // lineParser turns lines into versions. It is not safe for concurrent use.
 type lineParser struct {
-	intern  map[string]string
-	scratch normal.Scratch
+	intern map[string]string
 }
 
 func newLineParser() *lineParser { return &lineParser{intern: make(map[string]string)} }
@@ -57,7 +56,7 @@ func (p *lineParser) parse(line []byte) (v driver.Version, err error) {
 	if bytes.HasPrefix(line, []byte("\xef\xbb\xbf")) {
 		return v, errors.New("starts with a byte order mark; save the file as UTF-8 without one")
 	}
-	text, err := p.scratch.Object(line)
+	text, err := normal.Object(line)
 	if wrong, ok := errors.AsType[*normal.SyntaxError](err); ok {
 		return v, fmt.Errorf("is not one JSON object, at byte %d: %s", wrong.Offset+1, wrong.Message)
 	}
