@@ -119,42 +119,14 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestNewRefusesMetadata(t *testing.T) {
-	field := func(f record.Field) []*record.Type {
-		return []*record.Type{{Name: "A", Collection: "a", Fields: []record.Field{f}}}
-	}
-	for want, types := range map[string][]*record.Type{
-		"has no name":            {{Collection: "a"}},
-		"two types are called A": {{Name: "A", Collection: "a"}, {Name: "A", Collection: "b"}},
-		"names no collection":    {{Name: "A"}},
-		"share the collection":   {{Name: "A", Collection: "a"}, {Name: "B", Collection: "a"}},
-		"share the root field":   {{Name: "A", Collection: "a", Plural: "as"}, {Name: "B", Collection: "b", Plural: "as"}},
-		"the name is reserved":   field(record.Field{Name: "versions", Kind: record.KindInt}),
-		"unknown kind":           field(record.Field{Name: "x"}),
-		"no type \"B\" to refer": field(record.Field{Name: "x", Kind: record.KindRef, Ref: "B"}),
-		"an enum needs values":   field(record.Field{Name: "x", Kind: record.KindEnum}),
-		"an object needs a type": field(record.Field{Name: "x", Kind: record.KindObject}),
-		"the default does not":   field(record.Field{Name: "x", Kind: record.KindInt, Default: []byte(`"a"`)}),
-		"is not a JSON value":    field(record.Field{Name: "x", Kind: record.KindInt, Default: []byte(`{`)}),
-		"it is stored as \"x\"":  {{Name: "A", Collection: "a", Fields: []record.Field{{Name: "x", Kind: record.KindInt}, {Name: "y", Stored: "x", Kind: record.KindInt}}}},
-		"the name is used twice": {{Name: "A", Collection: "a", Fields: []record.Field{{Name: "x", Kind: record.KindInt}, {Name: "x", Stored: "y", Kind: record.KindInt}}}},
-	} {
-		if _, err := storage.New(nil, types); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
-	}
-	node := &record.ObjectType{Name: "Node", Fields: []record.Field{{Name: "v", Kind: record.KindInt, Indexed: true}, {Name: "next", Kind: record.KindObject}}}
-	node.Fields[1].Object = node
-	types := field(record.Field{Name: "x", Kind: record.KindObject, Object: node})
-	if _, err := storage.New(nil, types); err != nil {
-		t.Errorf("a type that contains itself: %v", err)
-	}
+func TestCollectionsOf(t *testing.T) {
+	types := []*record.Type{{Name: "A", Collection: "a", Fields: []record.Field{{Name: "x", Stored: "y", Kind: record.KindInt, List: true, Indexed: true}, {Name: "z", Kind: record.KindInt}}}}
 	want := []driver.Collection{
 		{Name: "asof_actors"},
 		{Name: "asof_archive"},
 		{Name: "asof_retention"},
 		{Name: "asof_schemas"},
-		{Name: "a", Indexes: []driver.Index{{Path: []string{"x", "v"}, Kind: driver.KindInt}}},
+		{Name: "a", Indexes: []driver.Index{{Path: []string{"y"}, Kind: driver.KindInt, List: true}}},
 		{Name: "a.drafts", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}}},
 		{Name: "a.tags", Indexes: []driver.Index{{Path: []string{"documentKey"}, Kind: driver.KindString}, {Path: []string{"name"}, Kind: driver.KindString}}},
 	}

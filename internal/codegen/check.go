@@ -24,6 +24,9 @@ func (r *reader) check() {
 		if other := collections[d.Collection]; other != nil {
 			r.problems.add(d.pos, "type %s is stored in the collection %q, and so is %s (%s); every type needs its own", d.Name, d.Collection, other.Name, place(other.pos))
 		}
+		if strings.HasSuffix(d.Collection, ".drafts") || strings.HasSuffix(d.Collection, ".tags") || strings.HasPrefix(d.Collection, "asof_") {
+			r.problems.add(d.pos, "type %s: a collection of the name %q would be one of drafts, of tags, or of the store's own notes; choose another one with @versioned(collection:)", d.Name, d.Collection)
+		}
 		if other := was[d.Was]; d.Was != "" && (r.defs[d.Was] != nil || other != nil) {
 			r.problems.add(d.pos, "type %s: @was(name: %q) is the name of another type, or was, which ids name by it", d.Name, d.Was)
 		}

@@ -21,7 +21,7 @@ const maxMismatches = 1000
 // and a *MismatchError for the first value that is not as the type declares it;
 // it looks no further.
 func (t *Type) Validate(data []byte) (undeclared []string, err error) {
-	c := checker{required: true, exact: true, most: 1}
+	c := checker{exact: true, most: 1}
 	if err := c.document(t, data); err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (t *Type) Validate(data []byte) (undeclared []string, err error) {
 // behind each mismatch, and returns at most 1,000 of them. The error is that of
 // data that is no document.
 func (t *Type) ValidateAll(data []byte) (undeclared []string, mismatches []*MismatchError, err error) {
-	c := checker{required: true, exact: true, most: maxMismatches}
+	c := checker{exact: true, most: maxMismatches}
 	if err := c.document(t, data); err != nil {
 		return nil, nil, err
 	}
@@ -45,7 +45,7 @@ func (t *Type) ValidateAll(data []byte) (undeclared []string, mismatches []*Mism
 // Unreadable returns what reading a document in normal form would fail at, up to
 // 1,000 values. The error is that of data that is no document.
 func (t *Type) Unreadable(data []byte) ([]*MismatchError, error) {
-	c := checker{required: true, most: maxMismatches}
+	c := checker{most: maxMismatches}
 	err := c.document(t, data)
 	return c.mismatches, err
 }
@@ -53,11 +53,11 @@ func (t *Type) Unreadable(data []byte) ([]*MismatchError, error) {
 // NewMismatches returns what cannot be read in data, and could be in what was there before, which
 // may be nil. Paths are in the names of the schema.
 func (t *Type) NewMismatches(was, data []byte) ([]*MismatchError, error) {
-	c := checker{required: true, schema: true, most: maxMismatches}
+	c := checker{schema: true, most: maxMismatches}
 	if err := c.document(t, data); err != nil || len(c.mismatches) == 0 || was == nil {
 		return c.mismatches, err
 	}
-	before := checker{required: true, schema: true, most: maxMismatches}
+	before := checker{schema: true, most: maxMismatches}
 	err := before.document(t, was)
 	return slices.DeleteFunc(c.mismatches, func(m *MismatchError) bool {
 		return slices.ContainsFunc(before.mismatches, func(n *MismatchError) bool { return n.Path == m.Path })
@@ -91,8 +91,6 @@ func nonEmpty(b []byte) []byte {
 // checker walks a value and compares it with its declaration. The path is kept
 // as a list of frames, and written out only for a mismatch.
 type checker struct {
-	strict     bool // nulls must be allowed, members declared
-	required   bool // what cannot be read as null or empty must be there
 	exact      bool // moments and days must be written as they are accepted now
 	schema     bool // paths are in the names of the GraphQL schema
 	most       int  // mismatches, after which it stops
@@ -100,21 +98,18 @@ type checker struct {
 	undeclared []string
 	told       map[string]bool // what undeclared has
 	mismatches []*MismatchError
-	err        error // of a strict checker
 }
 
 // document checks a whole document. The error is about what is no document.
 func (c *checker) document(t *Type, data []byte) error {
-	if err := t.prepare(); err != nil {
-		return err
-	}
+	t.prepare()
 	if !c.object(t.Object, t.Object.Today(data)) {
 		return fmt.Errorf("a document is a JSON object, not %s", Sample(nonEmpty(data)))
 	}
 	return nil
 }
 
-func (c *checker) stopped() bool { return c.err != nil || len(c.mismatches) >= c.most }
+func (c *checker) stopped() bool { return len(c.mismatches) >= c.most }
 
 type step struct {
 	name  string
@@ -174,10 +169,10 @@ func (c *checker) object(o *ObjectType, raw []byte) bool {
 		c.path = c.path[:len(c.path)-1]
 		return !c.stopped()
 	})
-	switch {
-	case c.stopped():
+	if c.stopped() {
 		return true
-	case ok && c.required:
+	}
+	if ok {
 		c.complete(o, seen)
 	}
 	return ok
@@ -209,10 +204,6 @@ func (c *checker) missing(expected, found string) {
 }
 
 func (c *checker) unknown(name string) {
-	if c.strict {
-		c.err = fmt.Errorf("there is no field %q", c.undeclaredPath(name))
-		return
-	}
 	path := c.undeclaredPath(name)
 	if !c.told[path] {
 		if c.told == nil {
@@ -228,10 +219,7 @@ func (c *checker) field(f *Field, raw []byte) {
 		return
 	}
 	if rawjson.IsNull(raw) {
-		switch {
-		case c.strict && f.NonNull:
-			c.wrong(f.TypeName(true), raw)
-		case c.required && f.NonNull && f.Default == nil:
+		if f.NonNull && f.Default == nil {
 			c.missing(f.TypeName(true), "null")
 		}
 		return
@@ -248,9 +236,7 @@ func (c *checker) field(f *Field, raw []byte) {
 		switch null := rawjson.IsNull(raw[start:end]); {
 		case !null:
 			c.value(f, raw[start:end])
-		case c.strict && f.ElemNonNull:
-			c.wrong(f.expected(), raw[start:end])
-		case c.required && (f.ElemNonNull || f.Kind == KindRef):
+		case f.ElemNonNull || f.Kind == KindRef:
 			c.missing(f.expected(), "null")
 		}
 		return !c.stopped()
@@ -322,9 +308,7 @@ func (f *Field) expected() string {
 // member's, or that differs in a letter or two. The path is one that Validate
 // returned. It returns "" where there is none.
 func (t *Type) SimilarMember(path string) string {
-	if t.prepare() != nil {
-		return ""
-	}
+	t.prepare()
 	o := t.Object
 	names := strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/asof/asof/storage/driver"
@@ -33,43 +32,24 @@ func (t *Type) Copy(name string) *Copy {
 }
 
 // prepareCopies finds what the copied fields are copied from, once.
-func (t *Type) prepareCopies(types map[string]*Type) error {
+func (t *Type) prepareCopies(types map[string]*Type) {
 	t.copiesOnce.Do(func() {
 		t.copies = slices.Clone(t.Copies)
 		for i := range t.copies {
 			c := &t.copies[i]
-			if clash := t.Object.Field(c.Name) != nil || slices.Contains(reserved, c.Name); clash || !c.prepare(t, types) {
-				t.copiesErr = fmt.Errorf("%s.%s: it cannot be copied from %q, or another field has its name", t.Name, c.Name, c.From)
+			c.Ref = t.Object.byName[c.From[0]]
+			c.Of = types[t.Object.Fields[c.Ref].Ref]
+			in := c.Of.Object
+			for _, name := range c.From[1:] {
+				if c.Field != nil {
+					c.In, in = append(c.In, c.Place), c.Field.Object
+				}
+				c.Place = in.byName[name]
+				c.Field = &in.Fields[c.Place]
+				c.Stored = append(c.Stored, c.Field.Stored)
 			}
 		}
 	})
-	return t.copiesErr
-}
-
-func (c *Copy) prepare(t *Type, types map[string]*Type) bool {
-	if len(c.From) < 2 {
-		return false
-	}
-	ref, ok := t.Object.byName[c.From[0]]
-	if !ok || t.Object.Fields[ref].Kind != KindRef || t.Object.Fields[ref].List {
-		return false
-	}
-	c.Ref, c.Of = ref, types[t.Object.Fields[ref].Ref]
-	in := c.Of.Object
-	for i, name := range c.From[1:] {
-		if c.Place, ok = in.byName[name]; !ok || in.Fields[c.Place].List {
-			return false
-		}
-		c.Field = &in.Fields[c.Place]
-		c.Stored = append(c.Stored, c.Field.Stored)
-		if i < len(c.From)-2 {
-			if c.Field.Kind != KindObject {
-				return false
-			}
-			c.In, in = append(c.In, c.Place), c.Field.Object
-		}
-	}
-	return c.Field.Sortable() && c.Field.Kind != KindRef
 }
 
 // Member is the stored name of the member of the source that holds the field.

@@ -10,7 +10,6 @@ package record
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -34,11 +33,9 @@ type Type struct {
 	Object *ObjectType // the same fields, indexed, with what was left out filled in; nil before a store was made of the type
 	Drafts *Type       // of its drafts; filled by prepare
 	Tags   *Type       // of its tags; filled by prepare
-	err    error
 
 	copiesOnce sync.Once
 	copies     []Copy // as they are prepared
-	copiesErr  error
 }
 
 // Auth says who may do what. Nil lists of roles let in everybody, empty ones nobody.
@@ -52,84 +49,40 @@ type Auth struct {
 // Copied are the type's copies as a store has prepared them.
 func (t *Type) Copied() []Copy { return t.copies }
 
-// reserved are the names that every document has; a type's own fields cannot
-// be called so.
-var reserved = []string{
-	"id", "key", "version", "versionInfo", "versions", "changelog", "blame", "diff", "recordedAt", "and", "or", "not",
+// Prepare indexes types, and finds what they refer to in each other. They are the generator's, which has checked that
+// they do not contradict themselves. It may be called more than once, and concurrently, with the same types.
+func Prepare(types []*Type) {
+	byName := map[string]*Type{}
+	for _, t := range types {
+		byName[t.Name] = t
+		t.prepare()
+	}
+	for _, t := range types {
+		t.prepareCopies(byName)
+	}
 }
 
-// Prepare checks the metadata and indexes it. It may be called more than
-// once, and concurrently, with the same types.
-func Prepare(types []*Type) error {
-	names, collections, roots := map[string]*Type{}, map[string]*Type{}, map[string]*Type{}
-	for _, t := range types {
-		switch {
-		case t == nil || t.Name == "":
-			return fmt.Errorf("a type has no name")
-		case names[t.Name] != nil:
-			return fmt.Errorf("two types are called %s", t.Name)
-		case t.Collection == "":
-			return fmt.Errorf("type %s names no collection", t.Name)
-		case collections[t.Collection] != nil:
-			return fmt.Errorf("types %s and %s share the collection %s", collections[t.Collection].Name, t.Name, t.Collection)
-		}
-		for _, root := range []string{t.Singular, t.Plural} {
-			if root != "" && roots[root] != nil {
-				return fmt.Errorf("types %s and %s share the root field %s", roots[root].Name, t.Name, root)
-			}
-			roots[root] = t
-		}
-		names[t.Name], collections[t.Collection] = t, t
-	}
-	for _, t := range types {
-		if names[t.Was] != nil {
-			return fmt.Errorf("type %s was called %s, and a type is called so", t.Name, t.Was)
-		}
-		for of, name := range map[string]string{"drafts": draftCollection(t), "tags": tagCollection(t)} {
-			if other := collections[name]; other != nil {
-				return fmt.Errorf("the collection of type %s, %s, is that of the %s of type %s", other.Name, other.Collection, of, t.Name)
-			}
-		}
-		if err := t.prepare(); err != nil {
-			return err
-		}
-		if err := t.Object.checkRefs(names, nil); err != nil {
-			return err
-		}
-	}
-	for _, t := range types {
-		if err := t.prepareCopies(names); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// prepare checks the type by itself and indexes its fields, once.
-func (t *Type) prepare() error {
+// prepare indexes the type's fields, once.
+func (t *Type) prepare() {
 	t.once.Do(func() {
-		for _, f := range t.Fields {
-			if slices.Contains(reserved, f.Name) {
-				t.err = fmt.Errorf("%s.%s: the name is reserved; use another one with @stored(as: %q)", t.Name, f.Name, f.Name)
-				return
-			}
-		}
-		if t.err = t.Keep.check(); t.err != nil {
-			t.err = fmt.Errorf("type %s %w", t.Name, t.err)
-			return
-		}
-		if t.Object, t.err = prepareObject(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{}); t.err == nil && t.Drafts == nil {
+		if t.Object = indexed(t.Name, t.Fields); t.Drafts == nil {
 			t.Drafts, t.Tags = newDraftType(t), newTagType(t)
-			t.err = cmp.Or(t.Drafts.prepare(), t.Tags.prepare())
+			t.Drafts.prepare()
+			t.Tags.prepare()
 		}
 	})
-	return t.err
 }
 
 // Collections are those of the type, of its drafts and of its tags.
 func (t *Type) Collections() (out []driver.Collection) {
 	for _, kept := range []*Type{t, newDraftType(t), newTagType(t)} {
-		out = append(out, driver.Collection{Name: kept.Collection, Indexes: indexesOf(kept.Fields, nil, nil, nil)})
+		c := driver.Collection{Name: kept.Collection}
+		for _, f := range kept.Fields {
+			if f.Indexed {
+				c.Indexes = append(c.Indexes, driver.Index{Path: []string{cmp.Or(f.Stored, f.Name)}, Kind: f.DriverKind(), List: f.List})
+			}
+		}
+		out = append(out, c)
 	}
 	return out
 }
@@ -196,93 +149,21 @@ type ObjectType struct {
 	was              []int          // the fields that were in another form, or hold something that was
 }
 
-// prepareObject returns an indexed copy of the type. Types may contain
-// themselves, so done holds the copies made so far.
-func prepareObject(in *ObjectType, done map[*ObjectType]*ObjectType) (*ObjectType, error) {
-	if o := done[in]; o != nil {
-		return o, nil
-	}
-	o := &ObjectType{Name: in.Name, Fields: slices.Clone(in.Fields), byName: map[string]int{}, byStored: map[string]int{}}
-	done[in] = o
+// indexed returns an object type with an index of its fields, and of those of the objects in it.
+func indexed(name string, fields []Field) *ObjectType {
+	o := &ObjectType{Name: name, Fields: slices.Clone(fields), byName: map[string]int{}, byStored: map[string]int{}}
 	for i := range o.Fields {
 		f := &o.Fields[i]
-		if f.Stored == "" {
-			f.Stored = f.Name
-		}
-		if f.Kind == KindObject && f.Object != nil {
-			var err error
-			if f.Object, err = prepareObject(f.Object, done); err != nil {
-				return nil, err
-			}
-		}
-		if err := o.checkField(i, f); err != nil {
-			return nil, fmt.Errorf("%s.%s: %w", o.Name, f.Name, err)
+		f.Stored = cmp.Or(f.Stored, f.Name)
+		if f.Object != nil {
+			f.Object = indexed(f.Object.Name, f.Object.Fields)
 		}
 		o.byName[f.Name], o.byStored[f.Stored] = i, i
 		if f.Was.Single || f.Was.Members != nil || f.Was.Enum != nil || f.Object != nil && f.Object.was != nil {
 			o.was = append(o.was, i)
 		}
 	}
-	return o, nil
-}
-
-func (o *ObjectType) checkRefs(types map[string]*Type, seen []*ObjectType) error {
-	if slices.Contains(seen, o) {
-		return nil
-	}
-	seen = append(seen, o)
-	for i := range o.Fields {
-		f := &o.Fields[i]
-		if f.Kind == KindRef && types[f.Ref] == nil {
-			return fmt.Errorf("%s.%s: there is no type %q to refer to", o.Name, f.Name, f.Ref)
-		}
-		if f.Kind == KindObject {
-			if err := f.Object.checkRefs(types, seen); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (o *ObjectType) checkField(i int, f *Field) error {
-	if f.Name == "" {
-		return fmt.Errorf("field %d has no name", i)
-	}
-	if _, double := o.byName[f.Name]; double {
-		return fmt.Errorf("the name is used twice")
-	}
-	if j, double := o.byStored[f.Stored]; double {
-		return fmt.Errorf("it is stored as %q, and so is %s", f.Stored, o.Fields[j].Name)
-	}
-	switch f.Kind {
-	case KindString, KindID, KindInt, KindFloat, KindBoolean, KindDateTime, KindDate, KindDecimal, KindJSON, KindRef:
-	case KindEnum:
-		if len(f.Enum) == 0 {
-			return fmt.Errorf("an enum needs values")
-		}
-	case KindObject:
-		if f.Object == nil {
-			return fmt.Errorf("an object needs a type")
-		}
-	default:
-		return fmt.Errorf("unknown kind %d", f.Kind)
-	}
-	if f.Default == nil {
-		return nil
-	}
-	if !json.Valid(f.Default) || string(f.Default) == "null" {
-		return fmt.Errorf("the default %s is not a JSON value other than null", f.Default)
-	}
-	c := checker{strict: true, exact: true, most: 1}
-	c.field(f, f.Default)
-	if len(c.mismatches) > 0 {
-		return fmt.Errorf("the default does not fit: %w", c.mismatches[0])
-	}
-	if c.err != nil {
-		return fmt.Errorf("the default does not fit: %w", c.err)
-	}
-	return nil
+	return o
 }
 
 // Field returns the field with a GraphQL name, nil if there is none.
@@ -303,24 +184,6 @@ func (o *ObjectType) StoredAs(name string) int {
 
 // Was are the places of the fields that were in another form, or hold something that was.
 func (o *ObjectType) Was() []int { return o.was }
-
-func indexesOf(fields []Field, path []string, seen []*ObjectType, out []driver.Index) []driver.Index {
-	for i := range fields {
-		f := &fields[i]
-		stored := f.Stored
-		if stored == "" {
-			stored = f.Name
-		}
-		at := append(slices.Clone(path), stored)
-		switch {
-		case f.Kind == KindObject && !f.List && f.Object != nil && !slices.Contains(seen, f.Object):
-			out = indexesOf(f.Object.Fields, at, append(slices.Clone(seen), f.Object), out)
-		case f.Indexed && f.Kind != KindObject && f.Kind != KindJSON:
-			out = append(out, driver.Index{Path: at, Kind: f.DriverKind(), List: f.List})
-		}
-	}
-	return out
-}
 
 // DriverKind is how values of the field compare.
 func (f *Field) DriverKind() driver.Kind {
@@ -399,18 +262,6 @@ type Keep struct {
 	For      Period // those that were current within it; zero: not by time
 }
 
-// check refuses a Keep that keeps nothing, or makes no sense.
-func (k *Keep) check() error {
-	if k == nil {
-		return nil
-	}
-	p := k.For
-	if k.Versions < 0 || min(p.Years, p.Months, p.Days, int(p.Time)) < 0 || *k == (Keep{}) {
-		return fmt.Errorf("keeps %d versions and those of %+v: at least one version, or some time, must be kept", k.Versions, p)
-	}
-	return nil
-}
-
 // Lets reports whether nothing keeps a version, of a document with a last one.
 func (k *Keep) Lets(v, last *driver.Version, now driver.Instant) bool {
 	return v.Number < last.Number && v.SupersededAt <= GraceBefore(now) &&
@@ -466,7 +317,7 @@ func newDraftType(t *Type) *Type {
 		DraftShared:  {Name: "shared", Kind: KindBoolean, Default: json.RawMessage("false")},
 		DraftTitle:   {Name: "title", Kind: KindString},
 		DraftExpires: {Name: "expiresAt", Kind: KindDateTime},
-		DraftContent: {Name: "document", Kind: KindObject, Object: incomplete(&ObjectType{Name: t.Name, Fields: t.Fields}, map[*ObjectType]*ObjectType{})},
+		DraftContent: {Name: "document", Kind: KindObject, Object: incomplete(&ObjectType{Name: t.Name, Fields: t.Fields})},
 	}}
 	d.Drafts, d.Tags = d, d // it has none of its own
 	return d
@@ -478,17 +329,14 @@ func draftCollection(t *Type) string { return t.Collection + DraftSuffix }
 // DraftSuffix ends the names of the collections of drafts.
 const DraftSuffix = ".drafts"
 
-// incomplete returns a type without required fields. Types may contain themselves, so done
-// holds those that were made so far.
-func incomplete(o *ObjectType, done map[*ObjectType]*ObjectType) *ObjectType {
-	if o == nil || done[o] != nil {
-		return done[o]
-	}
+// incomplete returns a type without required fields.
+func incomplete(o *ObjectType) *ObjectType {
 	out := &ObjectType{Name: o.Name, Fields: slices.Clone(o.Fields)}
-	done[o] = out
 	for i := range out.Fields {
 		f := &out.Fields[i]
-		f.NonNull, f.Indexed, f.Object = false, false, incomplete(f.Object, done)
+		if f.NonNull, f.Indexed = false, false; f.Object != nil {
+			f.Object = incomplete(f.Object)
+		}
 	}
 	return out
 }
