@@ -43,7 +43,7 @@ func (s *Store) attribute(ctx context.Context, t *record.Type, older, newer *dri
 		}
 	}
 	all, made := open, newEffects(open)
-	for e, err := range s.entries(ctx, q, true) {
+	for e, err := range s.entries(ctx, q) {
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (s *Store) Blame(ctx context.Context, d *Document, fields []string) ([]*Fie
 	q.Hints.Changed, q.Backward = stored, true
 	var last *driver.Version
 	if b.open > 0 {
-		for e, err := range s.entries(ctx, q, true) {
+		for e, err := range s.entries(ctx, q) {
 			if err != nil {
 				return nil, err
 			}

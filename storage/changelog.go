@@ -37,11 +37,7 @@ type changePlace struct {
 // the others.
 func (l *changelog) each(ctx context.Context, reverse bool, after, until *changePlace, versions int, yield func(changePlace, record.Change, entry) bool) error {
 	q := l.log
-	q.Limit = versions
-	q.Backward = !reverse
-	if q.To == 0 || q.To > l.seen+1 {
-		q.To = l.seen + 1
-	}
+	q.To, q.Limit, q.Backward = l.end(), versions, !reverse
 	if after != nil {
 		// The version of the place is read again: more of its changes may follow.
 		from := after.LogPosition
@@ -55,7 +51,7 @@ func (l *changelog) each(ctx context.Context, reverse bool, after, until *change
 	for {
 		n := 0
 		var last driver.LogPosition
-		for e, err := range l.store.entries(ctx, &q, true) {
+		for e, err := range l.store.entries(ctx, &q) {
 			if err != nil {
 				return err
 			}
@@ -129,11 +125,14 @@ func (p changePlace) follows(q changePlace, reverse bool) bool {
 // page reads a page of the list, with one range read where each version shows a
 // change. The hash is that of the arguments.
 func (l *changelog) page(ctx context.Context, op *operation, hash string, p paging) (*FieldChangeConnection, error) {
-	items, info, count, err := l.items(ctx, op, hash, p)
+	items, more, count, err := l.items(ctx, op, hash, p)
 	if err != nil {
 		return nil, err
 	}
-	conn := &FieldChangeConnection{Edges: make([]*FieldChangeEdge, len(items)), Nodes: make([]*FieldChange, len(items)), PageInfo: info, count: count}
+	conn := &FieldChangeConnection{Edges: make([]*FieldChangeEdge, len(items)), Nodes: make([]*FieldChange, len(items)), PageInfo: p.info(more), count: count}
+	if n := len(items); n > 0 {
+		conn.PageInfo.start, conn.PageInfo.end = items[0].cursor, items[n-1].cursor
+	}
 	for i, it := range items {
 		conn.Nodes[i] = l.store.fieldChange(it.t, it.Change, it.version, l.seen)
 		conn.Edges[i] = &FieldChangeEdge{Node: conn.Nodes[i], cursor: it.cursor}
@@ -149,19 +148,18 @@ type changeItem struct {
 	cursor func() string
 }
 
-// items reads a page.
-func (l *changelog) items(ctx context.Context, op *operation, hash string, p paging) ([]changeItem, *PageInfo, counter, error) {
+// items reads a page, and says whether the list goes on behind it.
+func (l *changelog) items(ctx context.Context, op *operation, hash string, p paging) (items []changeItem, more bool, count counter, err error) {
 	from, to, err := l.places(op, hash, p)
-	if err != nil {
-		return nil, nil, nil, err
+	if err == nil {
+		err = l.store.settled(ctx, op, l.seen)
 	}
-	if err := l.store.settled(ctx, op, l.seen); err != nil {
-		return nil, nil, nil, err
+	if err != nil {
+		return nil, false, nil, err
 	}
 	if p.backward {
 		from, to = to, from
 	}
-	var items []changeItem
 	// Each version has a change or more, the one of the place and one behind the page too.
 	err = l.each(ctx, p.backward, from, to, p.limit+2, func(at changePlace, c record.Change, e entry) bool {
 		items = append(items, changeItem{l.store.byCollection[e.version.Collection], c, e, func() string {
@@ -173,25 +171,51 @@ func (l *changelog) items(ctx context.Context, op *operation, hash string, p pag
 		err = l.complete(ctx, p, from)
 	}
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, false, nil, err
 	}
 	if p.backward {
 		slices.Reverse(items)
 	}
-	items, more := trim(p, items)
-	info := p.info(more)
-	if n := len(items); n > 0 {
-		info.start, info.end = items[0].cursor, items[n-1].cursor
+	if items, more = trim(p, items); !more && from == nil && to == nil {
+		return items, more, known(len(items)), nil
 	}
-	whole := !more && from == nil && to == nil
-	return items, info, func(ctx context.Context) (int, error) {
-		if whole {
-			return len(items), nil
-		}
-		n := 0
-		err := l.each(ctx, false, nil, nil, 0, func(changePlace, record.Change, entry) bool { n++; return true })
+	return items, more, l.count, nil
+}
+
+// count counts the whole list.
+func (l *changelog) count(ctx context.Context) (n int, err error) {
+	if !l.whole {
+		err = l.each(ctx, false, nil, nil, 0, func(changePlace, record.Change, entry) bool { n++; return true })
 		return n, err
-	}, nil
+	}
+	q := l.log
+	q.Fields, q.To = []string{}, l.end()
+	t := l.store.byCollection[q.Collections[0]]
+	if w := l.store.guard.view(ctx, t.Collection); len(q.Keys) == 1 && !q.Hints.Any() && !l.store.prunes(t) && (w == nil || w.rows == nil) {
+		// Numbers have no gaps.
+		vs, err := l.store.engine.Get(ctx, t.Collection, []driver.Ref{{Key: q.Keys[0], At: q.To - 1}, {Key: q.Keys[0], At: q.From - 1}}, q.Fields)
+		for i, v := range vs {
+			if v != nil {
+				n += [...]int{1, -1}[i] * int(v.Number)
+			}
+		}
+		return n, fromDriver(ctx, err)
+	}
+	for _, err := range l.store.readLog(ctx, &q) {
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// end is the instant that the list ends before.
+func (l *changelog) end() driver.Instant {
+	if l.log.To == 0 {
+		return l.seen + 1
+	}
+	return min(l.log.To, l.seen+1)
 }
 
 // complete refuses a page that is asked for what was pruned: from an instant on, or behind
@@ -458,11 +482,9 @@ func (s *Store) ChangeGroup(ctx context.Context, id string) (*ChangeGroup, error
 
 // find looks for its newest version.
 func (g *ChangeGroup) find(ctx context.Context) (bool, error) {
-	q := g.list().log
-	q.Backward, q.Limit, q.Fields = true, 1, []string{}
-	if q.To == 0 || q.To > g.seen+1 {
-		q.To = g.seen + 1
-	}
+	l := g.list()
+	q := l.log
+	q.To, q.Backward, q.Limit, q.Fields = l.end(), true, 1, []string{}
 	if q.From >= q.To {
 		return false, nil
 	}
@@ -510,24 +532,11 @@ func (g *ChangeGroup) Versions(ctx context.Context, first *int, after *string, l
 	if err != nil {
 		return nil, err
 	}
-	s, l := g.store, g.list()
-	l.whole = true
-	items, info, count, err := l.items(ctx, op, argsHash("changeGroup.versions", g.last.Group), p)
+	pg, err := g.list().versions(ctx, op, argsHash("changeGroup.versions", g.last.Group), p)
 	if err != nil {
 		return nil, err
 	}
-	conn := &DocumentVersionConnection{Edges: make([]*DocumentVersionEdge, len(items)), Nodes: make([]AnyDocument, len(items)), PageInfo: info, count: count}
-	for i, it := range items {
-		d := s.newDocument(it.t, it.version, it.version.RecordedAt, l.seen, true)
-		if it.version.Deleted && it.before != nil {
-			d.raw = it.before.Data
-		}
-		conn.Nodes[i] = s.wrapAny(d)
-		conn.Edges[i] = &DocumentVersionEdge{Node: conn.Nodes[i], cursor: it.cursor, changes: func() ([]*FieldChange, error) {
-			return s.listChanges(ctx, it.t, it.before, it.version, it.version, l.seen)
-		}}
-	}
-	return conn, nil
+	return versionConnection(ctx, g.store, pg, g.store.wrapAny), nil
 }
 
 // list is the changes of the group's versions.

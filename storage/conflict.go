@@ -155,7 +155,7 @@ func (s *Store) changesSince(ctx context.Context, t *record.Type, base, cur *dri
 	defer done()
 	out := []*FieldChange{}
 	size := 0
-	for e, err := range s.entries(ctx, q, true) {
+	for e, err := range s.entries(ctx, q) {
 		if err == nil && s.spent(ctx, 1) {
 			err = fault.Errorf(fault.CodeUnavailable, "what changed since takes longer to compare than this server allows (--max-execution): ask for the changelog")
 		}
@@ -280,7 +280,7 @@ func (o *overlap) parts(ctx context.Context, paths []string) ([]string, error) {
 	}
 	var found []string
 	compared := 0
-	for e, err := range o.store.entries(ctx, q, true) {
+	for e, err := range o.store.entries(ctx, q) {
 		if err != nil {
 			return nil, err
 		}

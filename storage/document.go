@@ -28,17 +28,13 @@ type Document struct {
 	// which anything about the document may be known.
 	at, seen driver.Instant
 	pinned   bool // the past was asked for: the id names the version
-	batch    *Batch
+	batch    *batch
 	failed   error // why nothing can be read of it, see GetKeys
 }
 
-// Batch is what was read together: the documents of a page or of a list of
-// references. Loaders load the references of all of them at once.
-type Batch struct {
-	// Docs is complete before the first of its documents is handed out; some
-	// may be nil.
-	Docs []*Document
-}
+// batch is what was read together: the documents of a page or of a list of
+// references, some of which may be nil. It is complete before the first of its documents is handed out.
+type batch struct{ docs []*Document }
 
 func (s *Store) newDocument(t *record.Type, v *driver.Version, at, seen driver.Instant, pinned bool) *Document {
 	d := &Document{}
@@ -99,10 +95,6 @@ func (d *Document) At() driver.Instant { return d.at }
 // and of those that it refers to name their versions.
 func (d *Document) Pinned() bool { return d.pinned }
 
-// Siblings are the documents that were read together with this one, itself
-// among them; nil for one that was read alone.
-func (d *Document) Siblings() *Batch { return d.batch }
-
 // Base returns the document itself, through any model that embeds it.
 func (d *Document) Base() *Document { return d }
 
@@ -115,7 +107,7 @@ func inDraft(t *record.Type, v *driver.Version) bool { return v.Collection != t.
 
 // inBatch makes documents siblings.
 func inBatch(docs []*Document) {
-	b := &Batch{Docs: docs}
+	b := &batch{docs}
 	for _, d := range docs {
 		if d != nil {
 			d.batch = b
@@ -130,51 +122,33 @@ const latest = driver.Instant(math.MaxInt64 - 1)
 func (o *Object) Of() *Document { return o.doc }
 
 // EachRef calls fn with every key that the same field holds in the documents
-// that were read together with this one, and in all the objects at the same
-// place in them, until it returns false. Values that are not keys are left out: reading the field
-// reports them.
-func (o *Object) EachRef(field int, fn func(d *Document, key string) (more bool)) {
-	docs := []*Document{o.doc}
-	if o.doc.batch != nil {
-		docs = o.doc.batch.Docs
+// that were read together with this one, until it returns false. Values that are not keys are left out: reading the
+// field reports them.
+func (d *Document) EachRef(field int, fn func(of *Document, key string) (more bool)) {
+	docs := []*Document{d}
+	if d.batch != nil {
+		docs = d.batch.docs
 	}
-	more := true
-	for _, d := range docs {
-		if more && d != nil && d.t == o.doc.t {
-			d.eachRef(o.chain, field, func(key string) { more = more && fn(d, key) })
+	for _, of := range docs {
+		if of == nil || of.t != d.t {
+			continue
 		}
-	}
-}
-
-// eachRef follows a chain of fields into nested objects.
-func (o *Object) eachRef(chain []int, field int, fn func(key string)) {
-	list := func(i int, each func(raw []byte)) {
-		raw := o.value(i)
-		if raw == nil {
-			return
-		}
-		if !o.typ.Fields[i].List {
-			each(raw)
-			return
-		}
-		rawjson.Elements(raw, func(start, end int) bool {
-			each(raw[start:end:end])
-			return true
-		})
-	}
-	if len(chain) == 0 {
-		list(field, func(raw []byte) {
+		more := true
+		each := func(raw []byte) bool {
 			if key, ok := rawjson.Unquote(raw); ok {
-				fn(key)
+				more = fn(of, key)
 			}
-		})
-		return
-	}
-	list(chain[0], func(raw []byte) {
-		if child, err := o.child(chain[0], raw); err == nil {
-			child.eachRef(chain[1:], field, fn)
+			return more
 		}
-	})
+		if raw := of.value(field); !of.typ.Fields[field].List {
+			each(raw)
+		} else {
+			rawjson.Elements(raw, func(start, end int) bool { return each(raw[start:end]) })
+		}
+		if !more {
+			return
+		}
+	}
 }
 
 // encodeID makes a global id: Type:key, or Type:key@number for a version. In

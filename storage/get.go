@@ -39,7 +39,12 @@ func (s *Store) Document(ctx context.Context, t *record.Type, key string, asOf *
 		return nil, nil // no document has such a key
 	}
 	if version != nil {
-		return s.getVersion(ctx, op, t, key, *version, fields, false)
+		now := op.now(nil)
+		v, err := s.numbered(ctx, now, t, key, *version, fields)
+		if err != nil || v == nil || v.Deleted {
+			return nil, err
+		}
+		return indexed(s.newDocument(t, v, v.RecordedAt, now, true), fields), nil
 	}
 	at := op.begin
 	if asOf != nil {
@@ -63,61 +68,28 @@ func indexed(d *Document, fields []string) *Document {
 	return d
 }
 
-// getVersion returns a document in one of its versions. A deletion is nil, unless
-// deletions are asked for: then it shows the state that was deleted.
-func (s *Store) getVersion(ctx context.Context, op *operation, t *record.Type, key string, number int, fields []string, deletions bool) (*Document, error) {
-	now := op.now(nil)
-	v, err := s.numbered(ctx, now, t, key, number, fields)
-	if err != nil || v == nil || v.Deleted && !deletions {
-		return nil, err
-	}
-	d := s.newDocument(t, v, v.RecordedAt, now, true)
-	if v.Deleted {
-		was, err := s.getFields(ctx, t, driver.Ref{Key: key, Number: v.Number - 1}, fields)
-		if err != nil || was == nil || was.Deleted {
-			return nil, err
-		}
-		d.raw = was.Data
-	}
-	return indexed(d, fields), nil
-}
-
 // numbered returns a version by its number; nil for an unknown key. A version
 // that was recorded after now is not there yet. Now is later than the beginning
 // of the operation where that has written something itself.
 func (s *Store) numbered(ctx context.Context, now driver.Instant, t *record.Type, key string, number int, fields []string) (*driver.Version, error) {
-	if err := checkNumber(number); err != nil {
-		return nil, err
-	}
-	v, err := s.getFields(ctx, t, driver.Ref{Key: key, Number: int64(number)}, fields)
-	if err != nil {
-		return nil, err
-	}
-	return s.there(ctx, now, t, key, int64(number), v)
-}
-
-func checkNumber(number int) error {
 	if number < 1 {
-		return fault.BadInput("version %d: versions are counted from 1", number)
+		return nil, fault.BadInput("version %d: versions are counted from 1", number)
 	}
-	return nil
+	ref := driver.Ref{Key: key, Number: int64(number)}
+	v, err := s.getFields(ctx, t, ref, fields)
+	if err != nil || v != nil && v.RecordedAt <= now {
+		return v, err
+	}
+	return nil, s.noVersion(ctx, now, t, ref)
 }
 
-// there returns what was found for a number, nil for nothing, where it was there
-// at an instant; nil for an unknown key.
-func (s *Store) there(ctx context.Context, now driver.Instant, t *record.Type, key string, number int64, v *driver.Version) (*driver.Version, error) {
-	if v != nil && v.RecordedAt <= now {
-		return v, nil
-	}
-	last, err := s.getFields(ctx, t, driver.Ref{Key: key, At: now}, []string{})
+// noVersion is the error of a number that no version had at an instant; nil for an unknown key.
+func (s *Store) noVersion(ctx context.Context, now driver.Instant, t *record.Type, ref driver.Ref) error {
+	last, err := s.getFields(ctx, t, driver.Ref{Key: ref.Key, At: now}, []string{})
 	if err != nil || last == nil {
-		return nil, err
+		return err
 	}
-	return nil, noVersion(t, key, number, last)
-}
-
-func noVersion(t *record.Type, key string, number int64, last *driver.Version) error {
-	return fault.Errorf(fault.CodeVersionNotFound, "%s %q has no version %d: its versions are 1 to %d", t.Name, key, number, last.Number)
+	return fault.Errorf(fault.CodeVersionNotFound, "%s %q has no version %d: its versions are 1 to %d", t.Name, ref.Key, ref.Number, last.Number)
 }
 
 // getOne reads one version; nil where there is none.
@@ -192,11 +164,18 @@ func (s *Store) CheckInstant(ctx context.Context, at driver.Instant) error {
 // nil where it does not exist. The id of a deletion, which lists of versions
 // have, names what they show: the state that was deleted.
 func (s *Store) Node(ctx context.Context, id string) (Node, error) {
-	d, err := s.DocumentByID(ctx, id, everything)
-	if err != nil || d == nil {
-		return nil, err
+	return only(s.Nodes(ctx, []string{id}))
+}
+
+// only returns the one element of a list, or what is wrong with it.
+func only[T any](list []T, bad []ElementError, err error) (one T, _ error) {
+	switch {
+	case err != nil:
+		return one, err
+	case len(bad) > 0:
+		return one, bad[0].Err
 	}
-	return s.wrapAny(d), nil
+	return list[0], nil
 }
 
 // everything asks for all fields of documents of any type.
@@ -205,30 +184,18 @@ func everything(*record.Type) []string { return nil }
 // DocumentByID is Node without a model. Fields says which stored names the
 // caller will look at in documents of a type; nil: all.
 func (s *Store) DocumentByID(ctx context.Context, id string, fields func(*record.Type) []string) (*Document, error) {
-	t, key, number, err := s.resolveID(id)
-	if err != nil {
-		return nil, err
-	}
-	if number == 0 {
-		return s.Document(ctx, t, key, nil, nil, fields(t))
-	}
-	op, err := s.operation(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.getVersion(ctx, op, t, key, int(number), fields(t), true)
+	return only(s.DocumentsByID(ctx, []string{id}, fields))
 }
 
-func (s *Store) resolveID(id string) (*record.Type, string, int64, error) {
+func (s *Store) resolveID(id string) (t *record.Type, ref driver.Ref, err error) {
 	name, key, number, err := parseID(id)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, ref, err
 	}
-	t := s.byName[name]
-	if t == nil {
-		return nil, "", 0, fault.BadInput("id %s names the type %s, which does not exist", fault.QuoteShort(id), fault.QuoteShort(name))
+	if t = s.byName[name]; t == nil {
+		return nil, ref, fault.BadInput("id %s names the type %s, which does not exist", fault.QuoteShort(id), fault.QuoteShort(name))
 	}
-	return t, key, number, nil
+	return t, driver.Ref{Key: key, Number: number}, nil
 }
 
 // ElementError is what is wrong with one element of a list, which is null then.
@@ -255,12 +222,6 @@ func (s *Store) Nodes(ctx context.Context, ids []string) ([]Node, []ElementError
 	return out, bad, nil
 }
 
-// byID are those of the ids given to DocumentsByID that name a type.
-type byID struct {
-	refs   []driver.Ref
-	places []int // of the ids
-}
-
 // DocumentsByID is Nodes without models. Fields is that of DocumentByID.
 func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*record.Type) []string) (docs []*Document, bad []ElementError, err error) {
 	if len(ids) > s.limits.PageMax {
@@ -271,113 +232,64 @@ func (s *Store) DocumentsByID(ctx context.Context, ids []string, fields func(*re
 		return nil, nil, err
 	}
 	now := op.now(nil)
-	asked := map[*record.Type]*byID{}
+	refs, places := map[*record.Type][]driver.Ref{}, map[*record.Type][]int{}
 	for i, id := range ids {
-		t, key, number, err := s.resolveID(id)
+		t, ref, err := s.resolveID(id)
 		if err != nil {
 			bad = append(bad, ElementError{i, err})
 			continue
 		}
-		ref := driver.Ref{Key: key, Number: number}
-		if number == 0 {
+		if ref.Number == 0 {
 			ref.At = now
 		}
-		if asked[t] == nil {
-			asked[t] = new(byID)
-		}
-		asked[t].refs, asked[t].places = append(asked[t].refs, ref), append(asked[t].places, i)
+		refs[t], places[t] = append(refs[t], ref), append(places[t], i)
 	}
 	docs = make([]*Document, len(ids))
 	for _, t := range s.types {
-		if asked[t] == nil {
+		if refs[t] == nil {
 			continue
 		}
-		missing, err := s.fillByID(ctx, t, now, asked[t], fields(t), docs)
+		vs, failed, err := s.getEach(ctx, t.Collection, refs[t], fields(t))
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fromDriver(ctx, err)
 		}
-		bad = append(bad, missing...)
+		found := make([]*Document, len(vs))
+		for i, v := range vs {
+			place, err := places[t][i], fromDriver(ctx, failed[i])
+			if err == nil {
+				found[i], err = s.byID(ctx, t, refs[t][i], now, v, fields(t))
+			}
+			if docs[place] = found[i]; err != nil {
+				bad = append(bad, ElementError{place, err})
+			}
+		}
+		inBatch(found)
 	}
 	slices.SortFunc(bad, func(a, b ElementError) int { return a.Index - b.Index })
 	return docs, bad, nil
 }
 
-// fillByID reads the documents of a type into their places, and returns the
-// errors of those without the version that is asked for.
-func (s *Store) fillByID(ctx context.Context, t *record.Type, now driver.Instant, asked *byID, fields []string, out []*Document) ([]ElementError, error) {
-	vs, failed, err := s.getEach(ctx, t.Collection, asked.refs, fields)
-	if err != nil {
-		return nil, fromDriver(ctx, err)
-	}
-	was, err := s.deletedStates(ctx, t, vs, asked.refs, fields)
-	if err != nil {
-		return nil, err
-	}
-	docs := make([]*Document, len(vs))
-	var bad []ElementError
-	var missing byID // places in asked
-	for i, v := range vs {
-		ref := asked.refs[i]
-		switch {
-		case failed[i] != nil:
-			bad = append(bad, ElementError{asked.places[i], fromDriver(ctx, failed[i])})
-		case ref.Number > 0 && (v == nil || v.RecordedAt > now):
-			missing.refs = append(missing.refs, driver.Ref{Key: ref.Key, At: now})
-			missing.places = append(missing.places, i)
-		case v != nil && v.Op == driver.OpPruned:
-			bad = append(bad, ElementError{asked.places[i], s.pruned(ctx, t, v)})
-		case v == nil || v.Deleted && was[i] == nil:
-		case ref.Number > 0:
-			docs[i] = s.newDocument(t, v, v.RecordedAt, now, true)
-			if v.Deleted {
-				docs[i].raw = was[i].Data
-			}
-		default:
-			docs[i] = s.newDocument(t, v, now, now, false)
-		}
-		out[asked.places[i]] = docs[i]
-	}
-	inBatch(docs)
-	if missing.refs == nil {
-		return bad, nil
-	}
-	// An unknown key is null, a version that never was an error.
-	lasts, err := s.engine.Get(ctx, t.Collection, missing.refs, []string{})
-	if err != nil {
-		return nil, fromDriver(ctx, err)
-	}
-	for n, last := range lasts {
-		if i := missing.places[n]; last != nil {
-			bad = append(bad, ElementError{asked.places[i], noVersion(t, asked.refs[i].Key, asked.refs[i].Number, last)})
-		}
-	}
-	return bad, nil
-}
-
-// deletedStates returns, in the places of those versions that are deletions and
-// that were asked for by number, the ones before them: one read for all.
-func (s *Store) deletedStates(ctx context.Context, t *record.Type, vs []*driver.Version, refs []driver.Ref, fields []string) (map[int]*driver.Version, error) {
-	var before []driver.Ref
-	var places []int
-	for i, v := range vs {
-		if v != nil && v.Deleted && refs[i].Number > 0 {
-			before, places = append(before, driver.Ref{Key: v.Key, Number: v.Number - 1}), append(places, i)
-		}
-	}
-	if before == nil {
+// byID returns the document that an id shows, of which v was read.
+func (s *Store) byID(ctx context.Context, t *record.Type, ref driver.Ref, now driver.Instant, v *driver.Version, fields []string) (*Document, error) {
+	switch {
+	case ref.Number > 0 && (v == nil || v.RecordedAt > now):
+		return nil, s.noVersion(ctx, now, t, ref)
+	case v != nil && v.Op == driver.OpPruned:
+		return nil, s.pruned(ctx, t, v)
+	case ref.Number == 0 && live(v):
+		return s.newDocument(t, v, now, now, false), nil
+	case ref.Number == 0:
 		return nil, nil
 	}
-	found, err := s.engine.Get(ctx, t.Collection, before, fields)
-	if err != nil {
-		return nil, fromDriver(ctx, err)
-	}
-	was := make(map[int]*driver.Version, len(found))
-	for n, v := range found {
-		if v != nil && !v.Deleted {
-			was[places[n]] = v
+	d := s.newDocument(t, v, v.RecordedAt, now, true)
+	if v.Deleted {
+		was, err := s.getFields(ctx, t, driver.Ref{Key: v.Key, Number: v.Number - 1}, fields)
+		if err != nil || !live(was) {
+			return nil, err
 		}
+		d.raw = was.Data
 	}
-	return was, nil
+	return d, nil
 }
 
 // VerifyReads returns an engine of which one in so many reads is verified: 1 is each. The versions

@@ -60,33 +60,26 @@ type entry struct{ version, before *driver.Version }
 // changed.
 func (e entry) begins() bool { return e.before != nil && e.before.Op == driver.OpPruned }
 
-// How many entries are read before the versions before them are, at first and at
-// most, and after how many bytes.
+// How many versions are read before those before them are, at first and at most, and after how many bytes.
 const (
 	firstEntries = 2
 	mostEntries  = 128
 	entryBytes   = 4 << 20
 )
 
-// entries is readLog with the version before each, unless none is wanted: from the
-// log where it is there, and else read by number, those of many entries at once.
-func (s *Store) entries(ctx context.Context, q *driver.LogQuery, before bool) iter.Seq2[entry, error] {
+// entries is readLog with the version before each: the one beside it in the log, where that is the one, and else
+// one that is read by number, those of many entries at once.
+func (s *Store) entries(ctx context.Context, q *driver.LogQuery) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
-		asked := *q
-		if before && len(q.Keys) == 1 && !q.Hints.Any() { // neighbours: one more is read
-			asked.FromNumber = max(0, q.FromNumber-1)
-			if q.Limit > 0 && (q.Backward || q.FromNumber > 1) {
-				asked.Limit++
-			}
-		}
-		var waiting []entry
-		var previous *driver.Version // the last one before those
-		flush := func(n int) bool {
-			if err := s.fillBefore(ctx, q, previous, waiting, n); err != nil {
+		var read []*driver.Version
+		previous := 0 // of read: it was yielded, and may be before the next one
+		flush := func(end int) bool {
+			list, err := s.withBefore(ctx, q, read, previous, end)
+			if err != nil {
 				yield(entry{}, err)
 				return false
 			}
-			for _, e := range waiting[:n] {
+			for _, e := range list {
 				if err := ended(ctx); err != nil { // what is made of each takes time
 					yield(entry{}, err)
 					return false
@@ -94,99 +87,66 @@ func (s *Store) entries(ctx context.Context, q *driver.LogQuery, before bool) it
 				if !yield(e, nil) {
 					return false
 				}
-				previous = e.version
 			}
-			waiting = append(waiting[:0], waiting[n:]...)
+			previous = min(1, end)
+			read = append(read[:0], read[end-previous:]...)
 			return true
 		}
-		most, size, n := firstEntries, 0, 0
+		most, size := firstEntries, 0
 		if q.Limit > 0 {
-			most = min(asked.Limit, mostEntries)
+			most = min(q.Limit, mostEntries)
 		}
-		for v, err := range s.readLog(ctx, &asked) {
+		for v, err := range s.readLog(ctx, q) {
 			if err != nil {
 				yield(entry{}, err)
 				return
 			}
-			if v.Number < q.FromNumber && !q.Backward {
-				previous = v
+			read = append(read, v)
+			if size += v.Size(); len(read)-previous < most && size < entryBytes {
 				continue
 			}
-			if !before {
-				if !yield(entry{version: v}, nil) {
-					return
-				}
-				continue
+			end := len(read)
+			if end-previous > 1 && q.Backward && len(q.Keys) == 1 {
+				end-- // what is before the last one probably comes next
 			}
-			waiting = append(waiting, entry{version: v})
-			if n++; v.Number < q.FromNumber || q.Limit > 0 && n > q.Limit {
-				flush(len(waiting) - 1) // the last one is only what is before another
-				return
-			}
-			if size += v.Size(); len(waiting) < most && size < entryBytes {
-				continue
-			}
-			ready := len(waiting)
-			if ready > 1 && q.Backward && len(q.Keys) == 1 {
-				ready-- // what is before the last one probably comes next
-			}
-			if !flush(ready) {
+			if !flush(end) {
 				return
 			}
 			most, size = min(2*most, mostEntries), 0
 		}
-		flush(len(waiting))
+		flush(len(read))
 	}
 }
 
-// fillBefore fills in what is before the first n of some entries of a log.
-func (s *Store) fillBefore(ctx context.Context, q *driver.LogQuery, previous *driver.Version, list []entry, n int) error {
-	isBefore := func(p, v *driver.Version) bool {
-		return p != nil && p.Number == v.Number-1 && p.Key == v.Key && p.Collection == v.Collection
-	}
-	var known map[driver.LogPosition]*driver.Version // the time is left out
-	if len(q.Keys) != 1 && n > 1 {
-		known = make(map[driver.LogPosition]*driver.Version, len(list))
-		for _, e := range list {
-			known[driver.LogPosition{Collection: e.version.Collection, Key: e.version.Key, Number: e.version.Number}] = e.version
-		}
-	}
-	refs := map[string][]driver.Ref{}
-	places := map[string][]int{}
-	near := previous
-	for i := range list[:n] {
-		v := list[i].version
+// withBefore returns versions of a log, from one place to another, with those before them.
+func (s *Store) withBefore(ctx context.Context, q *driver.LogQuery, read []*driver.Version, from, to int) ([]entry, error) {
+	list := make([]entry, 0, to-from)
+	refs, places := map[string][]driver.Ref{}, map[string][]int{}
+	for i := from; i < to; i++ {
+		v, beside := read[i], i-1
 		if q.Backward {
-			near = nil
-			if i+1 < len(list) {
-				near = list[i+1].version
-			}
+			beside = i + 1
 		}
-		switch {
-		case v.Number == 1:
-		case isBefore(near, v):
-			list[i].before = near
-		default:
-			if p := known[driver.LogPosition{Collection: v.Collection, Key: v.Key, Number: v.Number - 1}]; p != nil {
-				list[i].before = p
-				break
-			}
+		e := entry{version: v}
+		if 0 <= beside && beside < len(read) && read[beside].Collection == v.Collection && read[beside].Key == v.Key && read[beside].Number == v.Number-1 {
+			e.before = read[beside]
+		} else if v.Number > 1 {
 			refs[v.Collection] = append(refs[v.Collection], driver.Ref{Key: v.Key, Number: v.Number - 1})
-			places[v.Collection] = append(places[v.Collection], i)
+			places[v.Collection] = append(places[v.Collection], len(list))
 		}
-		near = v
+		list = append(list, e)
 	}
 	for collection, rs := range refs {
 		vs, err := s.engine.Get(ctx, collection, rs, q.Fields)
 		if err != nil {
-			return fromDriver(ctx, err)
+			return nil, fromDriver(ctx, err)
 		}
 		for i, v := range vs {
 			if v == nil {
-				return fromDriver(ctx, driver.Errorf(driver.CodeInternal, "%s %q: version %d is missing in the middle of its history", collection, rs[i].Key, rs[i].Number))
+				return nil, fromDriver(ctx, driver.Errorf(driver.CodeInternal, "%s %q: version %d is missing in the middle of its history", collection, rs[i].Key, rs[i].Number))
 			}
 			list[places[collection][i]].before = v
 		}
 	}
-	return nil
+	return list, nil
 }

@@ -137,14 +137,14 @@ type Page struct {
 	Docs                         []*Document
 	HasNextPage, HasPreviousPage bool
 	count                        counter
-	cursor                       func(dst []byte, d *Document) []byte
+	cursor                       func(dst []byte, place int) []byte
 }
 
 // TotalCount counts the whole list, at the instant of its pages.
 func (p *Page) TotalCount(ctx context.Context) (int, error) { return p.count(ctx) }
 
 // AppendCursor appends the cursor of the document at a place of the page.
-func (p *Page) AppendCursor(dst []byte, place int) []byte { return p.cursor(dst, p.Docs[place]) }
+func (p *Page) AppendCursor(dst []byte, place int) []byte { return p.cursor(dst, place) }
 
 func (p *Page) cursorOf(place int) string { return string(p.AppendCursor(nil, place)) }
 
@@ -254,8 +254,8 @@ func (s *Store) Page(ctx context.Context, t *record.Type, args *PageArgs) (*Page
 	if len(args.Fields) > 0 {
 		indexTogether(t, pg.Docs...)
 	}
-	pg.cursor = func(dst []byte, d *Document) []byte {
-		pos := position(d, q.Order)
+	pg.cursor = func(dst []byte, place int) []byte {
+		pos := position(pg.Docs[place], q.Order)
 		if sorted != nil {
 			pos.Values[0] = sorted.values[pos.Key]
 		}
@@ -305,11 +305,9 @@ func positionAt(place []driver.Value) *driver.Position {
 // values of certain kinds.
 const cursorVersion = 1
 
-// The kinds of the values of places: a document's in a list, a version's in a history, a version's
-// and a change's in the log.
+// The kinds of the values of places: a document's in a list, a version's and a change's in the log.
 var (
 	keyKinds    = []driver.Kind{driver.KindString}
-	numberKinds = []driver.Kind{driver.KindInt}
 	logKinds    = []driver.Kind{driver.KindInstant, driver.KindString, driver.KindString, driver.KindInt}
 	changeKinds = append(slices.Clip(logKinds), driver.KindInt)
 )

@@ -34,6 +34,9 @@ func (s *Store) restored(ctx context.Context, op *operation, t *record.Type, in 
 	if err != nil {
 		return nil, err
 	}
+	if target == nil {
+		return nil, fault.Errorf(fault.CodeVersionNotFound, "input.to: %s %q did not exist at %s", t.Name, in.Key, *in.To.AsOf)
+	}
 	if target.Deleted {
 		return nil, fault.BadInput("input.to: %s %q did not exist in version %d, which is a deletion; to delete it again, use delete%s", t.Name, in.Key, target.Number, t.Name)
 	}

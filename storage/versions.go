@@ -38,37 +38,13 @@ func (c *Collection[T]) History(ctx context.Context, key string) (*History[T], e
 func (c *Collection[T]) Versions(ctx context.Context, d *Document, from, to *driver.Instant, author *string, fields []string,
 	first *int, after *string, last *int, before *string,
 ) (*VersionConnection[T], error) {
-	s := c.store
-	args := &VersionsArgs{
+	pg, err := c.store.Versions(ctx, d, &VersionsArgs{
 		From: from, To: to, Author: author, Fields: fields, First: first, After: after, Last: last, Before: before,
-	}
-	read := s.Versions
-	if l, ok := ctx.Value(VersionLoaderKey{}).(VersionLoader); ok {
-		read = l.Versions
-	}
-	pg, err := read(ctx, d, args)
+	})
 	if err != nil {
 		return nil, err
 	}
-	conn := &VersionConnection[T]{Edges: []*VersionEdge[T]{}, Nodes: []T{}, PageInfo: pg.info(), count: pg.count}
-	for i, doc := range pg.Docs {
-		e := pg.entries[i]
-		conn.Nodes = append(conn.Nodes, c.wrap(doc))
-		conn.Edges = append(conn.Edges, &VersionEdge[T]{
-			Node:   conn.Nodes[i],
-			cursor: func() string { return pg.cursorOf(i) },
-			changes: func() ([]*FieldChange, error) {
-				if err := ended(ctx); err != nil {
-					return nil, err
-				}
-				if e.begins() {
-					return nil, s.pruned(ctx, d.t, e.before)
-				}
-				return s.listChanges(ctx, d.t, e.before, e.version, e.version, doc.seen)
-			},
-		})
-	}
-	return conn, nil
+	return versionConnection(ctx, c.store, pg, c.wrap), nil
 }
 
 // Diff returns the difference between two versions of a document; to is the one
@@ -81,7 +57,11 @@ func (s *Store) Diff(ctx context.Context, d *Document, from VersionRef, to *Vers
 	if err != nil {
 		return nil, err
 	}
-	before, after, err := s.compared(ctx, op, d, from, to)
+	before, err := s.compared(ctx, op, d, "from", &from)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.compared(ctx, op, d, "to", to)
 	if err != nil {
 		return nil, err
 	}
@@ -126,84 +106,25 @@ func visibleState(t *record.Type, v *driver.Version) []byte {
 	return t.Object.Visible(v.Data)
 }
 
-// compared returns the versions of a document that references name, read at once;
-// the one that was read where to is not given, nil for a moment before its first
-// version. What is wrong with from is said before what is wrong with to.
-func (s *Store) compared(ctx context.Context, op *operation, d *Document, from VersionRef, to *VersionRef) (before, after *driver.Version, err error) {
-	first, err := s.refFrom(ctx, op, d, "from", from)
-	if err != nil {
-		return nil, nil, err
-	}
-	refs := []driver.Ref{first}
-	var wrong error
-	if to != nil {
-		var second driver.Ref
-		if second, wrong = s.refFrom(ctx, op, d, "to", *to); wrong == nil {
-			refs = append(refs, second)
-		}
-	}
-	vs, err := s.engine.Get(ctx, d.t.Collection, refs, nil)
-	if err != nil {
-		return nil, nil, fromDriver(ctx, err)
-	}
-	for i, ref := range refs {
-		if vs[i] != nil && vs[i].Op == driver.OpPruned {
-			return nil, nil, s.pruned(ctx, d.t, vs[i])
-		}
-		if ref.Number == 0 {
-			continue
-		}
-		if vs[i], err = s.there(ctx, d.seen, d.t, d.v.Key, ref.Number, vs[i]); err != nil {
-			return nil, nil, err
-		}
-		if vs[i] == nil {
-			return nil, nil, fault.Errorf(fault.CodeNotFound, "%s: there is no %s %q", [...]string{"from", "to"}[i], d.t.Name, d.v.Key)
-		}
-	}
-	if to == nil {
-		return vs[0], d.v, nil
-	}
-	if wrong != nil {
-		return nil, nil, wrong
-	}
-	return vs[0], vs[1], nil
-}
-
-// refFrom checks what can be checked of a reference to a version of a document
-// before anything is read.
-func (s *Store) refFrom(ctx context.Context, op *operation, d *Document, arg string, ref VersionRef) (driver.Ref, error) {
-	at := driver.Ref{Key: d.v.Key}
+// compared returns the version of a document that a reference names; the one that was read where none is given.
+func (s *Store) compared(ctx context.Context, op *operation, d *Document, arg string, ref *VersionRef) (*driver.Version, error) {
 	switch {
-	case ref.Version != nil && ref.AsOf != nil:
-		return at, bothGiven(arg)
-	case ref.Version != nil:
-		at.Number = int64(*ref.Version)
-		return at, checkNumber(*ref.Version)
-	case ref.AsOf == nil:
-		return at, noneGiven(arg)
-	case *ref.AsOf > d.seen:
-		return at, fault.Errorf(fault.CodeAsOfInFuture, "%s: asOf %s is after %s, at which the document was read; to compare with later states, read the document at a later moment",
+	case ref == nil:
+		return d.v, nil
+	case ref.Version == nil && ref.AsOf != nil && *ref.AsOf > d.seen:
+		return nil, fault.Errorf(fault.CodeAsOfInFuture, "%s: asOf %s is after %s, at which the document was read; to compare with later states, read the document at a later moment",
 			arg, *ref.AsOf, d.seen)
 	}
-	at.At = *ref.AsOf
-	return at, s.settled(ctx, op, at.At)
+	return s.referred(ctx, op, d.seen, d.t, d.v.Key, arg, *ref)
 }
 
-func bothGiven(arg string) error {
-	return fault.Errorf(fault.CodeAmbiguousVersion, "%s: version and asOf are both given: name the state by one of them", arg)
-}
-
-func noneGiven(arg string) error {
-	return fault.BadInput("%s: name a version by its number (version) or by an instant (asOf)", arg)
-}
-
-// referred returns the version that a reference names, which may be a tombstone.
-// Numbers that are not there at the instant now are none. The document was there
+// referred returns the version that a reference names, which may be a tombstone; nil for an instant before the first
+// one. Numbers that are not there at the instant now are none. The document was there
 // when it was read: it is NOT_FOUND where the database was emptied since.
 func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant, t *record.Type, key, arg string, ref VersionRef) (*driver.Version, error) {
 	switch {
 	case ref.Version != nil && ref.AsOf != nil:
-		return nil, bothGiven(arg)
+		return nil, fault.Errorf(fault.CodeAmbiguousVersion, "%s: version and asOf are both given: name the state by one of them", arg)
 	case ref.Version != nil:
 		v, err := s.numbered(ctx, now, t, key, *ref.Version, nil)
 		if err == nil && v == nil {
@@ -211,23 +132,12 @@ func (s *Store) referred(ctx context.Context, op *operation, now driver.Instant,
 		}
 		return v, err
 	case ref.AsOf == nil:
-		return nil, noneGiven(arg)
+		return nil, fault.BadInput("%s: name a version by its number (version) or by an instant (asOf)", arg)
 	}
 	if err := s.settled(ctx, op, *ref.AsOf); err != nil {
 		return nil, err
 	}
-	v, err := s.getOne(ctx, t, driver.Ref{Key: key, At: *ref.AsOf})
-	if err != nil || v != nil {
-		return v, err
-	}
-	first, err := s.getOne(ctx, t, driver.Ref{Key: key, Number: 1})
-	if err != nil {
-		return nil, err
-	}
-	if first == nil {
-		return nil, fault.Errorf(fault.CodeNotFound, "%s: there is no %s %q", arg, t.Name, key)
-	}
-	return nil, fault.Errorf(fault.CodeVersionNotFound, "%s: %s %q did not exist at %s: its first version was recorded at %s", arg, t.Name, key, *ref.AsOf, first.RecordedAt)
+	return s.getOne(ctx, t, driver.Ref{Key: key, At: *ref.AsOf})
 }
 
 // VersionInfo describes a version as it was seen from an instant: what happened

@@ -265,37 +265,26 @@ func versions(b *planning, f graphql.CollectedField, s *selection[*storage.Objec
 	}
 }
 
-// loadVersions reads a page of the versions of each document, in one call of the
-// store.
+// loadVersions reads a page of the versions of each document.
 func (r *run) loadVersions(id, given int, inner *selection[*storage.Page], objects []*storage.Object) {
 	if r.loader.Follow(len(objects)) != nil {
 		return
 	}
-	docs := make([]*storage.Document, len(objects))
-	for i, o := range objects {
-		docs[i] = o.Of()
-	}
 	args, _ := r.args[given].(*storage.VersionsArgs)
 	projected := *args
 	projected.Members = inner.need
-	var found []storage.VersionsOf
-	_, err := r.call(func() error {
-		found = r.of.store.VersionsTogether(r.ctx, docs, &projected)
-		return nil
-	})
 	q := &r.queues[id]
 	var pages []*storage.Page
-	for i := range docs {
-		v := visit{err: err}
-		switch {
-		case err != nil:
-			err = errElsewhere()
-		case found[i].Err != nil:
-			v.err = found[i].Err
-		default:
-			v.page = &found[i].Page.Page
-			pages = append(pages, v.page)
-		}
+	for _, o := range objects {
+		var v visit
+		_, v.err = r.call(func() error {
+			found, err := r.of.store.Versions(r.ctx, o.Of(), &projected)
+			if err == nil {
+				v.page = &found.Page
+				pages = append(pages, v.page)
+			}
+			return err
+		})
 		q.visits = append(q.visits, v)
 	}
 	inner.load(r, pages)
