@@ -199,7 +199,7 @@ func (l *changelog) count(ctx context.Context) (n int, err error) {
 				n += [...]int{1, -1}[i] * int(v.Number)
 			}
 		}
-		return n, fromDriver(ctx, err)
+		return max(0, n), fromDriver(ctx, err)
 	}
 	for _, err := range l.store.readLog(ctx, &q) {
 		if err != nil {
@@ -222,8 +222,14 @@ func (l *changelog) end() driver.Instant {
 // a place.
 func (l *changelog) complete(ctx context.Context, p paging, place *changePlace) error {
 	begins := l.log.From
-	if place != nil && !p.backward && (begins == 0 || place.At < begins) {
-		begins = place.At
+	if place != nil && !p.backward {
+		behind := place.At
+		if l.whole && len(l.log.Keys) == 1 { // what is behind a version of a document is before it
+			behind--
+		}
+		if begins == 0 || behind < begins {
+			begins = behind
+		}
 	}
 	if begins == 0 {
 		return nil

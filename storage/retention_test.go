@@ -229,6 +229,10 @@ func (e *env) compareHistory(t *testing.T, twin *env, key string, complete drive
 	if _, err = e.store.Versions(ctx, got.Document, &storage.VersionsArgs{From: &before}); earliestOf(t, err) != complete {
 		t.Errorf("versions from before: %v", err)
 	}
+	oldest := string(list.AppendCursor(nil, len(list.Docs)-1))
+	if _, err = e.store.Versions(ctx, got.Document, &storage.VersionsArgs{After: &oldest}); earliestOf(t, err) != complete {
+		t.Errorf("versions behind the oldest that is left: %v", err)
+	}
 	if _, err = e.store.Diff(ctx, got.Document, storage.VersionRef{AsOf: &before}, nil); earliestOf(t, err) != complete {
 		t.Errorf("a difference with before: %v", err)
 	}
