@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -37,9 +38,6 @@ const (
 	// muchUsed is how much execution a client may have used, so that what is not known
 	// of it still counts as short.
 	muchUsed = time.Second
-	// unknownUse is what an operation in the fast lane that is not known counts as used
-	// until it has ended.
-	unknownUse = 250 * time.Millisecond
 )
 
 // Config says how many operations are executed at a time.
@@ -145,13 +143,12 @@ func (g *Gate) shelf(c *client) times { return g.shelves[c.key%shelves] }
 // Place is a place among the operations that are executed. Its methods are called by
 // one goroutine at a time.
 type Place struct {
-	gate    *Gate
-	client  *client
-	lane    int
-	began   time.Time     // when the place was taken
-	used    time.Duration // in the lanes before
-	charged time.Duration
-	key     uint64 // of the operation; 0: not known yet
+	gate   *Gate
+	client *client
+	lane   int
+	began  time.Time     // when the place was taken
+	used   time.Duration // in the lanes before
+	key    uint64        // of the operation; 0: not known yet
 }
 
 // Enter waits for a place for a client's request, whose operation is not known yet; long if
@@ -234,13 +231,8 @@ func (p *Place) Operation(ctx context.Context, name, text string, mayBeLong, wri
 	if !known {
 		took, known = g.times.Get(p.key)
 	}
-	if !known {
-		if used := p.client.usedAt(g.cfg.Now()); mayBeLong && !writes || used > float64(muchUsed) {
-			took = long
-		} else if !writes {
-			p.charged = unknownUse
-			p.client.used += float64(unknownUse)
-		}
+	if !known && (mayBeLong && !writes || p.client.usedAt(g.cfg.Now()) > float64(muchUsed)) {
+		took = long
 	}
 	g.mu.Unlock()
 	if took >= long || p.lane == slow {
@@ -272,8 +264,7 @@ func (p *Place) release() time.Duration {
 	now := p.gate.cfg.Now()
 	took := now.Sub(p.began)
 	p.used += took
-	p.client.used = max(p.client.usedAt(now)+float64(took-p.charged), 0)
-	p.charged = 0
+	p.client.used = p.client.usedAt(now) + float64(took)
 	p.gate.vacate(p.client, p.lane, now)
 	return took
 }
@@ -363,22 +354,10 @@ func (c *client) usedAt(now time.Time) float64 {
 // evictAt is the number of clients from which on idle ones are evicted.
 const evictAt = 10_000
 
-// evictIdle evicts clients without operations that have used next to nothing, where there are
-// many clients; then all without operations, if these were too few.
+// evictIdle evicts clients without operations where there are many clients.
 func (g *Gate) evictIdle() {
-	if len(g.clients) < evictAt {
-		return
-	}
-	now := g.cfg.Now()
-	for _, bound := range [...]float64{float64(time.Millisecond), math.Inf(1)} {
-		for name, c := range g.clients {
-			if c.refs == 0 && c.usedAt(now) < bound {
-				delete(g.clients, name)
-			}
-		}
-		if len(g.clients) < evictAt/2 {
-			return
-		}
+	if len(g.clients) >= evictAt {
+		maps.DeleteFunc(g.clients, func(_ string, c *client) bool { return c.refs == 0 })
 	}
 }
 

@@ -148,29 +148,6 @@ func TestMuchUse(t *testing.T) {
 	})
 }
 
-// Operations that are not known count while they are executed.
-func TestUnknownOperationsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate(100, 100)
-		lanes := [2]int{}
-		var places []*Place
-		for i := range 20 {
-			p := enter(t, g, "a", fmt.Sprintf("{x%d}", i), false)
-			lanes[p.lane]++
-			places = append(places, p)
-		}
-		if lanes[fast] > 5 {
-			t.Errorf("%d operations of one client that are not known were begun as fast ones", lanes[fast])
-		}
-		for _, p := range places {
-			p.Leave(true)
-		}
-		if used := g.clients["a"].used; used != 0 {
-			t.Errorf("operations that took no time left a use of %v", used)
-		}
-	})
-}
-
 // A place goes to the client that has used the least.
 func TestPlacesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
