@@ -128,16 +128,14 @@ type archiving struct {
 	now            func() time.Time
 	logger         *slog.Logger
 	versions       prometheus.Counter
-	archive        atomic.Pointer[storage.Archive]     // the last one; nil: none yet
-	counts         atomic.Pointer[[2]*engineCollector] // of both stores; nil: they are closed
+	archive        atomic.Pointer[storage.Archive] // the last one; nil: none yet
 }
 
 func (m *Main) newArchiving(registry *prometheus.Registry, from *storage.Store, source, target *Main) *archiving {
 	g := &archiving{from: from, source: source, target: target, now: m.Now, logger: m.logger()}
 	g.versions = prometheus.NewCounter(prometheus.CounterOpts{Name: "asof_archived_versions_total", Help: "Versions that were added to the archive."})
 	registry.MustRegister(g.versions,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "asof_archive_lag_seconds", Help: "For how long the archive may lack what was committed."}, g.lagSeconds),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "asof_archive_lag_versions", Help: "Versions that the archive lacks."}, g.lagVersions))
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "asof_archive_lag_seconds", Help: "For how long the archive may lack what was committed."}, g.lagSeconds))
 	return g
 }
 
@@ -155,26 +153,6 @@ func lagOf(reached driver.Instant, now func() time.Time) float64 {
 		return math.NaN()
 	}
 	return now().Sub(reached.Time()).Seconds()
-}
-
-func (g *archiving) lagVersions() float64 {
-	counts := g.counts.Load()
-	if counts == nil {
-		return math.NaN()
-	}
-	var versions [2]int64
-	for i, of := range counts {
-		stats := of.ask()
-		if stats == nil {
-			return math.NaN()
-		}
-		for _, c := range stats.Collections {
-			if storage.IsArchived(c.Name) {
-				versions[i] += c.Versions
-			}
-		}
-	}
-	return float64(max(versions[0]-versions[1], 0))
 }
 
 // archivePause is how long archiving waits after a commit, for more that is loaded with it: so writers
@@ -258,8 +236,6 @@ func (g *archiving) follow(ctx context.Context, caughtUp func(_ *storage.Archive
 	}
 	g.opened = true
 	g.archive.Store(a)
-	g.counts.Store(&[2]*engineCollector{{engine: from.Engine(), now: g.now, logger: g.logger}, {engine: to.Engine(), now: g.now, logger: g.logger}})
-	defer g.counts.Store(nil)
 	grown := make(chan struct{}, 1)
 	defer from.Notify(func() {
 		select {

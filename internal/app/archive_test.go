@@ -93,12 +93,12 @@ func TestServeWithAnArchive(t *testing.T) {
 	p := serve(t, "--store", from, "--archive", to)
 	create(p, "a")
 	for !strings.Contains(p.stderr.String(), "following waits") {
-		p.until(t, "asof_archive_lag_versions NaN")
+		p.until(t, "asof_archive_lag_seconds NaN")
 	}
 	if status := other.stop(); status != 0 {
 		t.Fatal(other.stderr)
 	}
-	p.until(t, "asof_archive_lag_versions 0")
+	p.until(t, "asof_archived_versions_total 1")
 	create(p, "b")
 	p.until(t, "asof_archived_versions_total 2")
 	p.until(t, `asof_archive_lag_seconds [0-9.e-]+`)

@@ -156,19 +156,10 @@ func isEmpty(path string) bool {
 // beside it while it is open.
 func (m *Main) isStore(name string) bool {
 	path, ok := strings.CutPrefix(m.flags.Store, "sqlite:")
-	if !ok {
-		return false
-	}
 	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return false
-	}
-	switch rest, beside := strings.CutPrefix(filepath.Base(name), filepath.Base(path)); {
-	case beside && slices.Contains([]string{"-wal", "-shm", ".lock"}, rest):
-		return isSameFile(filepath.Dir(name), filepath.Dir(path))
-	default:
-		return isSameFile(name, path)
-	}
+	return ok && err == nil && slices.ContainsFunc([]string{"", "-wal", "-shm", ".lock"}, func(suffix string) bool {
+		return filepath.Clean(name) == path+suffix || isSameFile(name, path+suffix)
+	})
 }
 
 func isSameFile(name, other string) bool {
@@ -178,33 +169,6 @@ func isSameFile(name, other string) bool {
 	}
 	two, err := os.Stat(other)
 	return err == nil && os.SameFile(one, two)
-}
-
-// newFile is the file that opening the store will make; "" where it is there, or
-// is not in a file.
-func (m *Main) newFile() string {
-	path, ok := strings.CutPrefix(m.flags.Store, "sqlite:")
-	if !ok {
-		return ""
-	}
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
-	return path
-}
-
-// removeStore removes the files of a store that is closed; "": none.
-func removeStore(path string) error {
-	if path == "" {
-		return nil
-	}
-	var errs []error
-	for _, suffix := range [...]string{"", "-wal", "-shm", ".lock"} {
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 var syncs = map[string]sqlitestore.Sync{
@@ -299,45 +263,33 @@ const (
 )
 
 // embedBounds reads the values of --mongodb-embed, each VERSIONS[:SIZE] for all
-// types or TYPE=VERSIONS[:SIZE] for one: bounds of the history that stays inside
+// types or TYPE=VERSIONS[:SIZE] for one, which goes before: bounds of the history that stays inside
 // a document, by collection.
 func embedBounds(values []string, types []*record.Type) (map[string]mongostore.Bounds, error) {
 	bounds := make(map[string]mongostore.Bounds)
-	own := make(map[string]bool) // collections with a value for their type
-	general := false
-	for _, value := range values {
-		refuse := func(format string, args ...any) error {
-			return usageError{fmt.Errorf("--mongodb-embed %s: "+format, append([]any{value}, args...)...)}
-		}
-		name, text, named := strings.Cut(value, "=")
-		if !named {
-			text = value
-		}
-		b, err := parseBounds(text)
-		if err != nil {
-			return nil, refuse("%w", err)
-		}
-		var names []string
-		found := false
-		for _, t := range types {
-			names = append(names, t.Name)
-			if named && t.Name != name || !named && own[t.Collection] {
+	for _, single := range [...]bool{false, true} {
+		for _, value := range values {
+			name, text, named := strings.Cut(value, "=")
+			if named != single {
 				continue
 			}
-			if named && own[t.Collection] {
-				return nil, refuse("%s has bounds already", name)
+			if !named {
+				text = value
 			}
-			own[t.Collection] = named
-			bounds[t.Collection] = b
-			found = true
+			b, err := parseBounds(text)
+			if err != nil {
+				return nil, usageError{fmt.Errorf("--mongodb-embed %s: %w", value, err)}
+			}
+			found := !named
+			for _, t := range types {
+				if !named || t.Name == name {
+					bounds[t.Collection], found = b, true
+				}
+			}
+			if !found {
+				return nil, usageError{fmt.Errorf("--mongodb-embed %s: there is no type %q", value, name)}
+			}
 		}
-		switch {
-		case named && !found:
-			return nil, refuse("there is no type %q; the types are %s", name, strings.Join(names, ", "))
-		case !named && general:
-			return nil, refuse("bounds for all types were given before")
-		}
-		general = general || !named
 	}
 	return bounds, nil
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,22 +13,16 @@ func TestUnknownVariables(t *testing.T) {
 	known := []string{"ASOF_ADDR", "ASOF_CORS_ORIGIN", "ASOF_MAX_DEPTH", "ASOF_MAX_PAGE", "ASOF_STORE"}
 	for _, c := range []struct {
 		environment string
-		want        []unknownVariable
+		want        string
 	}{
-		{"", nil},
-		{"PATH=/bin ASOF_ADDR=:1 ASOF_STORE= ASOF_TESTDATA=/data ASOF_TEST_MONGODB_URI=x ASOFADDR=1 XASOF_ADRR=1", nil},
-		{"ASOF_ADRR=:1", []unknownVariable{{"ASOF_ADRR", "ASOF_ADDR"}}},
-		{"ASOF_STOR=a=b ASOF_ADDRESS=:1", []unknownVariable{{"ASOF_ADDRESS", "ASOF_ADDR"}, {"ASOF_STOR", "ASOF_STORE"}}},
-		{"ASOF_CORSORIGIN=x", []unknownVariable{{"ASOF_CORSORIGIN", "ASOF_CORS_ORIGIN"}}},
-		{"ASOF_CORS_ORIGINS=x", []unknownVariable{{"ASOF_CORS_ORIGINS", "ASOF_CORS_ORIGIN"}}},
-		{"ASOF_MAX_DEPHT=1", []unknownVariable{{"ASOF_MAX_DEPHT", "ASOF_MAX_DEPTH"}}},
-		{"ASOF_=1", []unknownVariable{{"ASOF_", ""}}},
-		{"ASOF_QUITE_ANOTHER=1", []unknownVariable{{"ASOF_QUITE_ANOTHER", ""}}},
-		{"ASOF_PORT=1", []unknownVariable{{"ASOF_PORT", ""}}},
+		{"", "[]"},
+		{"PATH=/bin ASOF_ADDR=:1 ASOF_STORE= ASOF_TESTDATA=/data ASOF_TEST_MONGODB_URI=x ASOFADDR=1 XASOF_ADRR=1", "[]"},
+		{"ASOF_ADRR=:1", "[ASOF_ADRR]"},
+		{"ASOF_STOR=a=b ASOF_ADDRESS=:1", "[ASOF_ADDRESS ASOF_STOR]"},
+		{"ASOF_=1", "[ASOF_]"},
 	} {
-		got := unknownVariables(strings.Fields(c.environment), known)
-		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(unknownVariable{})); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", c.environment, diff)
+		if got := fmt.Sprint(unknownVariables(strings.Fields(c.environment), known)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.environment, got, c.want)
 		}
 	}
 }
@@ -46,7 +41,7 @@ func TestMisspeltVariableIsTold(t *testing.T) {
 	} {
 		status, _, stderr := run(t, "", args...)
 		if status == 2 || strings.Count(stderr, "has no effect") != 1 || strings.Contains(stderr, "secret") ||
-			!strings.Contains(stderr, "ASOF_MAX_DEPHT") || !strings.Contains(stderr, "ASOF_MAX_DEPTH") {
+			!strings.Contains(stderr, "ASOF_MAX_DEPHT") {
 			t.Errorf("%v: status %d:\n%s", args, status, stderr)
 		}
 	}

@@ -44,8 +44,8 @@ func TestHealth(t *testing.T) {
 		{"not ready", []string{"--addr", unready.Listener.Addr().String()}, 1, "is not ready: the store cannot be reached (status 503)"},
 		{"alive though not ready", []string{"--addr", unready.Listener.Addr().String(), "--alive"}, 0, "ok"},
 		{"nobody there", []string{"--addr", closed.Addr().String()}, 1, "no server answers at " + closed.Addr().String()},
-		{"no address", []string{"--addr", "nonsense"}, 2, "want the HOST:PORT"},
-		{"any port", []string{"--addr", "127.0.0.1:0"}, 2, "want the HOST:PORT"},
+		{"every address of IPv6", []string{"--addr", "[::]:1"}, 1, "no server answers at [::]:1"},
+		{"any port", []string{"--addr", "127.0.0.1:0"}, 1, "no server answers at 127.0.0.1:0"},
 		{"a path", []string{"--addr", "127.0.0.1 x:80"}, 2, "want HOST:PORT"},
 		{"no time", []string{"--addr", u.Host, "--timeout", "0s"}, 2, "--timeout must be positive"},
 	} {
@@ -68,20 +68,5 @@ func TestHealthReadsTheServersVariable(t *testing.T) {
 	t.Setenv("ASOF_ADDR", "0.0.0.0:"+u.Port())
 	if status, stdout, stderr := run(t, "", "health"); status != 0 || stdout != "ready\n" {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
-	}
-}
-
-func TestReachable(t *testing.T) {
-	for addr, want := range map[string]string{
-		"127.0.0.1:8080":   "127.0.0.1:8080",
-		":8080":            "127.0.0.1:8080",
-		"0.0.0.0:8080":     "127.0.0.1:8080",
-		"[::]:8080":        "[::1]:8080",
-		"192.0.2.1:8080":   "192.0.2.1:8080",
-		"db.internal:8080": "db.internal:8080",
-	} {
-		if got, err := reachable(addr); err != nil || got != want {
-			t.Errorf("%s: %q, %v, want %q", addr, got, err, want)
-		}
 	}
 }

@@ -34,8 +34,6 @@ func (m *Main) importFile(ctx context.Context) (err error) {
 			err = errors.Join(err, in.Close())
 		}
 	}()
-	made, discard := m.newFile(), ""
-	defer func() { err = errors.Join(err, removeStore(discard)) }()
 	store, err := m.openStore(ctx)
 	if err != nil {
 		return err
@@ -62,9 +60,6 @@ func (m *Main) importFile(ctx context.Context) (err error) {
 	}
 	if printed := report.Print(m.Stdout); err == nil {
 		err = printed
-	}
-	if err != nil && report.Added == 0 {
-		discard = made
 	}
 	if err != nil && ctx.Err() != nil {
 		return interruptedError{fmt.Sprintf("interrupted after %s; run it again to continue", plural(report.Added+report.Skipped, "version"))}

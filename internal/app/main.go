@@ -14,7 +14,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -29,7 +28,6 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/alecthomas/kong"
-	"github.com/vektah/gqlparser/v2/validator/core"
 
 	"github.com/asof/asof/internal/app/auth"
 	"github.com/asof/asof/storage"
@@ -51,8 +49,8 @@ type Main struct {
 	verifier *auth.Verifier // nil: nobody is verified
 	// checkpointKey signs checkpoints of a server; nil: it makes none.
 	checkpointKey ed25519.PrivateKey
-	command       string // what ParseFlags found
-	unknown       []unknownVariable
+	command       string   // what ParseFlags found
+	unknown       []string // variables that no flag reads
 }
 
 // The exit status of the program.
@@ -154,10 +152,20 @@ func (m *Main) run(ctx context.Context) error {
 	without := func(command func() error) func(context.Context) error {
 		return func(context.Context) error { return command() }
 	}
+	within := func(command func(context.Context, *storage.Store) error) func(context.Context) error {
+		return func(ctx context.Context) (err error) {
+			store, err := m.openStore(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, store.Engine().Close()) }()
+			return command(ctx, store)
+		}
+	}
 	command := map[string]func(context.Context) error{
 		"serve": m.serve, "import": m.importFile, "export": m.exportFile, "archive": m.archive, "capture": m.capture,
-		"check": m.check, "checkpoint": m.checkpoint, "verify": m.verify, "prune": m.prune, "erase": m.erase,
-		"schema diff": m.schemaDiff, "schema diff <old>": m.schemaDiff, "schema list": m.schemaList, "schema apply": m.schemaApply,
+		"check": m.check, "checkpoint": m.checkpoint, "verify": m.verify, "prune": within(m.prune), "erase": within(m.erase),
+		"schema diff": within(m.schemaDiff), "schema diff <number>": within(m.schemaDiff), "schema list": within(m.schemaList), "schema apply": within(m.schemaApply),
 		"token add <name>": without(m.token), "token list": without(m.token), "token revoke <name>": without(m.token),
 		"client-config <client>": without(m.clientConfig), "health": m.health,
 	}[m.command]
@@ -241,47 +249,23 @@ func ignoreEmpty(node *kong.Node) {
 	}
 }
 
-// unknownVariable is a variable that no flag reads.
-type unknownVariable struct {
-	name    string
-	nearest string // what may have been meant; "": nothing is near
-}
-
-// unknownVariables finds, in an environment (NAME=value each), the variables
-// that look like the program's and are not among the known ones.
-func unknownVariables(environment, known []string) []unknownVariable {
-	var found []unknownVariable
+// unknownVariables finds, in an environment (NAME=value each), the names of variables that look
+// like the program's and are not among the known ones.
+func unknownVariables(environment, known []string) (found []string) {
 	for _, entry := range environment {
 		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, testVariablePrefix) || slices.Contains(known, name) {
-			continue
+		if strings.HasPrefix(name, variablePrefix) && !strings.HasPrefix(name, testVariablePrefix) && !slices.Contains(known, name) {
+			found = append(found, name)
 		}
-		found = append(found, unknownVariable{name, nearest(name, known)})
 	}
-	slices.SortFunc(found, func(a, b unknownVariable) int { return cmp.Compare(a.name, b.name) })
+	slices.Sort(found)
 	return found
 }
 
 // warnUnknown logs which variables have no effect, without their values, which may be secrets.
-func warnUnknown(ctx context.Context, logger *slog.Logger, unknown []unknownVariable) {
-	for _, v := range unknown {
-		if v.nearest == "" {
-			logger.WarnContext(ctx, "a variable of the environment has no effect: no flag has that name (see asof --help for the flags; --cors-origin is ASOF_CORS_ORIGIN)",
-				"variable", v.name)
-			continue
-		}
-		logger.WarnContext(ctx, "a variable of the environment has no effect: no flag has that name", "variable", v.name, "nearest", v.nearest)
+func warnUnknown(ctx context.Context, logger *slog.Logger, unknown []string) {
+	for _, name := range unknown {
+		logger.WarnContext(ctx, "a variable of the environment has no effect: no flag has that name (see asof --help for the flags; --cors-origin is ASOF_CORS_ORIGIN)",
+			"variable", name)
 	}
-}
-
-// nearest returns the name that a misspelt one may be meant to be; "" for none.
-func nearest(name string, known []string) string {
-	words := make([]string, len(known))
-	for i, k := range known {
-		words[i] = strings.TrimPrefix(k, variablePrefix)
-	}
-	if near := core.SuggestionList(strings.TrimPrefix(name, variablePrefix), words); len(near) > 0 {
-		return variablePrefix + near[0]
-	}
-	return ""
 }

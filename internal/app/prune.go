@@ -21,12 +21,7 @@ type pruneFlags struct {
 
 // prune prunes all versions that the schema does not keep, finishes what was being erased, and has the
 // engine give the space back.
-func (m *Main) prune(ctx context.Context) (err error) {
-	store, err := m.openStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Engine().Close()) }()
+func (m *Main) prune(ctx context.Context, store *storage.Store) (err error) {
 	none, dry := true, m.flags.Prune.DryRun
 	if !dry { // and prune what can be, where it fails
 		defer func(failed error) { err = errors.Join(failed, err) }(store.FinishErasures(ctx))
@@ -179,17 +174,17 @@ type eraseFlags struct {
 	Name   string `required:"" placeholder:"NEW" help:"What the author is called from now on, in all of the past, too."`
 }
 
+// Validate refuses no name.
+func (f eraseFlags) Validate() error {
+	if f.Author != "" && f.Name == "" {
+		return errors.New("--name: an author without a name has an empty line in every list; give another one")
+	}
+	return nil
+}
+
 // erase replaces the name of an author, and has the engine give the space of the others back.
-func (m *Main) erase(ctx context.Context) (err error) {
+func (m *Main) erase(ctx context.Context, store *storage.Store) error {
 	f := &m.flags.Erase
-	if f.Name == "" {
-		return usageError{errors.New("--name: an author without a name has an empty line in every list; give another one")}
-	}
-	store, err := m.openStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Engine().Close()) }()
 	if err := store.ReplaceName(ctx, f.Author, f.Name); err != nil {
 		return err
 	}
