@@ -28,7 +28,7 @@ func BenchmarkWriteBesideSubscribers(b *testing.B) {
 	for _, transport := range []string{"SSE", "WebSocket"} {
 		for _, n := range []int{1, 1000} {
 			b.Run(fmt.Sprint(transport, "/", n), func(b *testing.B) {
-				s := startServer(b, program, "sqlite:"+filepath.Join(b.TempDir(), "live.db"), "--log-level", "warn", "--max-sockets", "5000", "--max-memory", "8GB")
+				s := startServer(b, program, "sqlite:"+filepath.Join(b.TempDir(), "live.db"), "--log-level", "warn", "--max-memory", "8GB")
 				write(s, "end", nil)
 				told := followElsewhere(b, s, transport, n)
 				var took []time.Duration
@@ -58,7 +58,7 @@ func BenchmarkIdleSubscribers(b *testing.B) {
 	for _, transport := range []string{"SSE", "WebSocket"} {
 		b.Run(transport, func(b *testing.B) {
 			for b.Loop() {
-				s := startServer(b, program, "sqlite:"+filepath.Join(b.TempDir(), "live.db"), "--log-level", "warn", "--max-sockets", "20000", "--max-memory", "8GB")
+				s := startServer(b, program, "sqlite:"+filepath.Join(b.TempDir(), "live.db"), "--log-level", "warn", "--max-memory", "8GB")
 				write(s, "end", nil)
 				subscribeRaw(b, s.url, transport)
 				before := s.figures(b)

@@ -86,9 +86,6 @@ func (e *Event) Changes(ctx context.Context) ([]*FieldChange, error) {
 	return e.store.listChanges(ctx, e.t, before, e.v, e.v, e.v.RecordedAt)
 }
 
-// ID is equal for the same event of any watches that may tell the same of it; it can be compared.
-func (e *Event) ID() any { return eventID{e.place.LogPosition, e.as, e.store.feed.erased.Load()} }
-
 // Context returns a context in which the root field of a subscription tells the event, and an
 // operation reads at its instant.
 func (e *Event) Context(ctx context.Context) context.Context {

@@ -31,14 +31,7 @@ type Event struct {
 	v     *driver.Version
 	place watchPlace
 	kind  EventKind
-	as    string // the watch's
-	err   error  // why the version cannot be read: it is all that may be told
-}
-
-type eventID struct {
-	driver.LogPosition
-	as     string
-	erased uint64 // the feed's
+	err   error // why the version cannot be read: it is all that may be told
 }
 
 // Position is the place behind this event; opaque, and good for as long as the store is.
@@ -234,7 +227,7 @@ func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, er
 				continue
 			}
 			if w.as != "" {
-				e = w.store.event(v, w.as, fromDriver(ctx, err))
+				e = w.store.event(v, fromDriver(ctx, err))
 			}
 			if !w.deliver(e, take) {
 				return true, nil
@@ -262,7 +255,7 @@ func (w *Watch) Next(ctx context.Context, take func(*Event) bool) (more bool, er
 			w.stride /= 4 // it may have been too much for the time that was left
 			return false, err
 		}
-		if taken = w.deliver(w.store.event(v, w.as, err), take); !taken {
+		if taken = w.deliver(w.store.event(v, err), take); !taken {
 			break
 		}
 	}
@@ -306,10 +299,10 @@ func (w *Watch) deliver(e *Event, take func(*Event) bool) bool {
 	return taken
 }
 
-// event is the event of a version as it may be told to some, or of the error of reading it.
-func (s *Store) event(v *driver.Version, as string, err error) *Event {
+// event is the event of a version, or of the error of reading it.
+func (s *Store) event(v *driver.Version, err error) *Event {
 	place := watchPlace{v.Position()}
-	return &Event{store: s, t: s.byCollection[v.Collection], v: v, place: place, as: as, err: err}
+	return &Event{store: s, t: s.byCollection[v.Collection], v: v, place: place, err: err}
 }
 
 // feed is what the watches of a store share: being told that the log has grown, and the rounds
@@ -534,7 +527,7 @@ func (r *watchRound) fill(ctx context.Context, s *Store) {
 			r.to, r.more = r.events[n-1].v.RecordedAt, true
 			return
 		}
-		r.events = append(r.events, s.event(v, "", err))
+		r.events = append(r.events, s.event(v, err))
 		r.bytes += v.Size()
 	}
 	r.to = until

@@ -7,9 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/validator/rules"
 
 	"github.com/asof/asof/internal/demo"
 	"github.com/asof/asof/internal/web"
@@ -19,7 +17,7 @@ import (
 )
 
 // greeting returns where the server listens, and a first query.
-func (m *Main) greeting(ctx context.Context, addr string, engine driver.Engine, stats driver.Stats, schema *ast.Schema) (string, error) {
+func (m *Main) greeting(ctx context.Context, addr string, engine driver.Engine, stats driver.Stats) (string, error) {
 	base := "http://" + addr
 	text := fmt.Sprintf("asof serves %s (%s, %s)\n\n  Playground  %s/\n  GraphQL     %s/graphql\n",
 		m.storeName(), held(stats), heldVersions(stats), base, base)
@@ -34,25 +32,13 @@ func (m *Main) greeting(ctx context.Context, addr string, engine driver.Engine, 
 		if err != nil {
 			return "", err
 		}
-		switch query := firstQuery(base); {
-		case there && answers(schema, query):
-			text += query
-		case !there:
+		if there {
+			text += firstQuery(base)
+		} else {
 			text += "\nThe store has documents of its own, so --demo left it as it is. For the demo, name another one with --store.\n"
 		}
 	}
 	return text, nil
-}
-
-// answers reports whether the schema has all that a text's query asks for.
-func answers(schema *ast.Schema, text string) bool {
-	_, rest, _ := strings.Cut(text, "'query=")
-	document, _, ok := strings.Cut(rest, "'")
-	if !ok {
-		return false
-	}
-	_, err := gqlparser.LoadQueryWithRules(schema, document, rules.NewDefaultRules())
-	return err == nil
 }
 
 // firstQuery returns a query for a document in the past and now, and for who changed it.

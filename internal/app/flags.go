@@ -58,7 +58,7 @@ type serveFlags struct {
 	ReadOnly        bool          `help:"Refuse all mutations, as for an archive, which nobody else may write to."`
 	PruneRate       int           `help:"How many versions are pruned a second at most, of types that do not keep all. 0: none by this server." default:"1000" placeholder:"N"`
 	CheckpointKey   string        `help:"A file with an Ed25519 key (PEM). GET /checkpoint then answers with a checkpoint of the store, signed with it, a new one each hour." placeholder:"FILE"`
-	CachePast       time.Duration `help:"How long HTTP caches may keep answers of which all is asked for as of an instant, or by version. Imports into the past, erased values and another schema change such answers. 0: caches ask each time whether they have changed." default:"8760h"`
+	CachePast       time.Duration `help:"How long HTTP caches may keep answers of which all is asked for as of an instant. Imports into the past, erased values and another schema change such answers. 0: caches ask each time whether they have changed." default:"8760h"`
 	VersionCache    size          `help:"Memory for versions that were read, of the embedded store. The process grows by some three times as much." default:"8MB" placeholder:"SIZE"`
 	Verify          string        `help:"Which reads verify the hashes of what they return: off, sampled (one in a thousand) or always (which reads everything twice)." enum:"off,sampled,always" default:"sampled"`
 	SlowOperation   time.Duration `help:"Log operations that take this long as warnings." default:"1s"`
@@ -79,9 +79,6 @@ type limitFlags struct {
 	Query      size          `help:"Size of a GraphQL document." default:"100KB" placeholder:"SIZE"`
 	Tokens     int           `help:"Tokens of a document." default:"10000"`
 	Depth      int           `help:"Levels of nested fields." default:"15"`
-	Fields     int           `help:"Fields in a document." default:"1000"`
-	Aliases    int           `help:"Aliases in a document." default:"100"`
-	RootFields int           `help:"Fields at the root of an operation." default:"50"`
 	Page       int           `help:"Documents on a page (first and last)." default:"500"`
 	Cost       int           `help:"Fields that an answer may hold, pages counted in full; blame, diffs and changelogs count for more." default:"50000"`
 	Document   size          `help:"Size of a document that is written through the API; at most 8MB." default:"1MB" placeholder:"SIZE"`
@@ -92,15 +89,14 @@ type limitFlags struct {
 	Execution  time.Duration `help:"Processor time that a query may take, with the embedded store; --max-time bounds also what it waits for. Totals over very large histories need more." default:"750ms"`
 	Concurrent int           `help:"Operations at a time; more wait for a second." default:"64"`
 	Slow       int           `help:"Slow queries at a time (those whose like took over 10ms the last time, for MongoDB 100ms), so that quick ones keep their turn; more wait. 0 is the default: half of the processors, for MongoDB 16, or one for each 96 MB of --max-memory if these are fewer." placeholder:"N"`
-	Sockets    int           `help:"Open WebSockets; over one a client can send many operations (GraphQL over WebSocket)." default:"1000"`
-	PerSocket  int           `help:"Operations at a time on one WebSocket; more wait for a second." default:"16"`
 }
 
 func (f limitFlags) limits() httpapi.Limits {
 	return httpapi.Limits{
-		Body: int64(f.Body), Query: int(f.Query), Tokens: f.Tokens, Depth: f.Depth, Fields: f.Fields,
-		Aliases: f.Aliases, RootFields: f.RootFields, PageSize: f.Page, Cost: f.Cost, Read: int64(f.Read), Answer: int(f.Answer), Time: f.Time, Execution: f.Execution,
-		Concurrent: f.Concurrent, Slow: f.Slow, Memory: requestMemory(f.memory()), WebSockets: f.Sockets, PerSocket: f.PerSocket,
+		Body: int64(f.Body), Query: int(f.Query), Tokens: f.Tokens, Depth: f.Depth,
+		PageSize: f.Page, Cost: f.Cost, Read: int64(f.Read), Answer: int(f.Answer), Time: f.Time, Execution: f.Execution,
+		Concurrent: f.Concurrent, Slow: f.Slow, Memory: requestMemory(f.memory()),
+		SlowAfter: 10 * time.Millisecond, Wait: time.Second, Grace: 10 * time.Second, Rate: 256 << 10,
 	}
 }
 
@@ -222,8 +218,7 @@ func positive(digits string) (int64, error) {
 // Validate refuses limits that nothing could pass.
 func (f limitFlags) Validate() error {
 	for name, n := range map[string]int{
-		"tokens": f.Tokens, "depth": f.Depth, "fields": f.Fields, "aliases": f.Aliases, "root-fields": f.RootFields,
-		"page": f.Page, "cost": f.Cost, "concurrent": f.Concurrent, "sockets": f.Sockets, "per-socket": f.PerSocket, "time": int(f.Time), "execution": int(f.Execution),
+		"tokens": f.Tokens, "depth": f.Depth, "page": f.Page, "cost": f.Cost, "concurrent": f.Concurrent, "time": int(f.Time), "execution": int(f.Execution),
 	} {
 		if n <= 0 {
 			return fmt.Errorf("--max-%s must be positive", name)

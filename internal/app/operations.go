@@ -1,17 +1,13 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"iter"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/asof/asof/dataloader"
@@ -22,16 +18,10 @@ import (
 )
 
 // operations ties GraphQL operations to the store.
-type operations struct {
-	store *storage.Store
-	clock *clockWarning
-}
+type operations struct{ store *storage.Store }
 
 func (o operations) Begin(ctx context.Context) (context.Context, error) {
 	begun, err := o.store.Begin(ctx)
-	if at, ok := storage.InstantOf(begun); ok {
-		o.clock.observe(ctx, at)
-	}
 	if err != nil && isMutation(ctx) {
 		return ctx, storage.Unwritten(err)
 	}
@@ -80,35 +70,6 @@ func (o operations) Instant(ctx context.Context) string {
 		return ""
 	}
 	return at.String()
-}
-
-// maxAhead is how far the store's clock may be ahead of this machine's without a warning.
-const maxAhead = time.Second
-
-// clockWarning warns when the store's clock is ahead of this machine's: the database's clock
-// is, or a clock was wrong when the store was last written, since commits get times after those
-// that it has. It warns once, until the clocks agree again.
-type clockWarning struct {
-	now    func() time.Time
-	logger *slog.Logger
-	warned atomic.Bool
-	// fine is an instant that was not too far ahead, in microseconds: until the store's clock
-	// is beyond it, this machine's clock need not be read.
-	fine atomic.Int64
-}
-
-// observe compares the store's present instant with this machine's clock.
-func (c *clockWarning) observe(ctx context.Context, present driver.Instant) {
-	if int64(present) <= c.fine.Load() && !c.warned.Load() {
-		return
-	}
-	now := c.now()
-	c.fine.Store(int64(driver.InstantOf(now.Add(maxAhead))))
-	by := present.Time().Sub(now)
-	if is := by > maxAhead; is != c.warned.Load() && c.warned.CompareAndSwap(!is, is) && is {
-		c.logger.WarnContext(ctx, "the store's clock is ahead of this machine's, and versions get its times; look which of the two is wrong, and what asof check says",
-			"store", present, "machine", driver.InstantOf(now), "ahead", by)
-	}
 }
 
 // weight is what a field costs beside what it returns, in fields: it reads
@@ -276,41 +237,23 @@ func count(ctx context.Context, beside int, versions ...*driver.Version) (size i
 }
 
 // pinned reports whether an answer's data stays as it is, whatever is written later: each root
-// field names an instant, or a version. What is not certain to stay counts as what does not.
-func pinned(oc *graphql.OperationContext, data []byte) bool {
-	byInstant, byNumber := 0, 0
+// field names an instant, and none asks for the name of an actor, which has no versions.
+func pinned(oc *graphql.OperationContext) bool {
+	byInstant := false
 	for _, field := range graphql.CollectFields(oc, oc.Operation.SelectionSet, []string{"Query"}) {
-		given := func(name string) bool {
-			argument := field.Arguments.ForName(name)
-			if argument == nil {
-				return false
-			}
-			value, err := argument.Value.Value(oc.Variables)
-			return err == nil && value != nil
+		if field.Name == "__typename" {
+			continue
 		}
-		switch {
-		case given("asOf"):
-			byInstant++
-		case given("version"):
-			byNumber++
-		case field.Name != "__typename":
+		argument := field.Arguments.ForName("asOf")
+		if argument == nil {
 			return false
 		}
+		if value, err := argument.Value.Value(oc.Variables); err != nil || value == nil {
+			return false
+		}
+		byInstant = true
 	}
-	return byInstant+byNumber > 0 && !selects(oc.Doc, isReplaced) && (byNumber == 0 || !selects(oc.Doc, tellsLater) && !hasNull(data))
-}
-
-// isReplaced reports whether a field has no versions: the name of an actor.
-func isReplaced(field *ast.Field) bool {
-	return field.Name == "name" && field.ObjectDefinition.Name == "Actor"
-}
-
-// tellsLater reports whether a field shows, of a version that is read by its number, what was
-// written after it.
-func tellsLater(field *ast.Field) bool {
-	result := field.Definition.Type.Name()
-	return field.Name == "supersededAt" || field.Name == "isCurrent" || result == "VersionTag" ||
-		strings.HasSuffix(result, "VersionConnection") || result == "FieldChangeConnection" || result == "DocumentDiff"
+	return byInstant && !selects(oc.Doc, func(f *ast.Field) bool { return f.Name == "name" && f.ObjectDefinition.Name == "Actor" })
 }
 
 // selects reports whether a field of a document, in any of its operations, is such a one.
@@ -330,20 +273,6 @@ func selects(doc *ast.QueryDocument, such func(*ast.Field) bool) bool {
 	}
 	return slices.ContainsFunc(doc.Operations, func(o *ast.OperationDefinition) bool { return in(o.SelectionSet) }) ||
 		slices.ContainsFunc(doc.Fragments, func(f *ast.FragmentDefinition) bool { return in(f.SelectionSet) })
-}
-
-// hasNull reports whether a root field is null: a version of a document that there is not yet.
-func hasNull(data []byte) bool {
-	from := jsontext.NewDecoder(bytes.NewReader(data))
-	if _, err := from.ReadToken(); err != nil { // the object's beginning
-		return true
-	}
-	for from.PeekKind() == '"' {
-		if from.SkipValue() != nil || from.PeekKind() == 'n' || from.SkipValue() != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // logger writes to standard error.

@@ -1,19 +1,13 @@
 package app
 
 import (
-	"context"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/asof/asof/internal/fixture/graph/model"
 	"github.com/asof/asof/internal/fixture/resolvers"
-	"github.com/asof/asof/storage"
-	"github.com/asof/asof/storage/driver"
-	"github.com/asof/asof/storage/drivertest"
 )
 
 const saysAhead = "the store's clock is ahead of this machine's"
@@ -39,39 +33,5 @@ func TestStoreAheadOfTheClock(t *testing.T) {
 	p.stop()
 	if log := p.stderr.String(); strings.Contains(log, saysAhead) {
 		t.Errorf("log: %s", log)
-	}
-}
-
-// fastClock is an engine whose clock is ahead by a duration.
-type fastClock struct {
-	driver.Engine
-	by atomic.Int64
-}
-
-func (h *fastClock) Now(ctx context.Context) (driver.Instant, error) {
-	now, err := h.Engine.Now(ctx)
-	return now + driver.Instant(time.Duration(h.by.Load())/time.Microsecond), err
-}
-
-// A clock that gets ahead later is warned of once, and once more when it does so again.
-func TestClockGetsAhead(t *testing.T) {
-	engine := &fastClock{Engine: drivertest.NewModel(time.Now, storage.CollectionsOf(model.Types))}
-	var errs safeBuffer
-	m := Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: &errs, Stderr: &errs, Now: time.Now}
-	handler, err := m.Handler(engine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, step := range []struct {
-		by   time.Duration
-		said int
-	}{{0, 0}, {time.Hour, 1}, {time.Hour, 1}, {0, 1}, {time.Hour, 2}} {
-		engine.by.Store(int64(step.by))
-		r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/graphql", strings.NewReader(`{"query":"{tag(key:\"a\"){name}}"}`))
-		r.Header.Set("Content-Type", "application/json")
-		handler.ServeHTTP(httptest.NewRecorder(), r)
-		if said := strings.Count(errs.String(), saysAhead); said != step.said {
-			t.Errorf("step %d: said %d times, want %d:\n%s", i, said, step.said, errs.String())
-		}
 	}
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -125,13 +126,25 @@ func (m *Main) openSite(ctx context.Context, addr string, logger *slog.Logger) (
 	if err != nil {
 		return nil, "", err
 	}
-	soon, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	if now, err := engine.Now(soon); err == nil { // else operations find out
-		site.clock.observe(ctx, now)
-	}
-	greeting, err = m.greeting(ctx, addr, engine, stats, site.schema)
+	m.warnAhead(ctx, logger, engine)
+	greeting, err = m.greeting(ctx, addr, engine, stats)
 	return site, greeting, err
+}
+
+// maxAhead is how far the store's clock may be ahead of this machine's without a warning.
+const maxAhead = time.Second
+
+// warnAhead warns when the store's clock is ahead of this machine's: the database's clock is, or
+// a clock was wrong when the store was last written, since commits get times after those that it
+// has.
+func (m *Main) warnAhead(ctx context.Context, logger *slog.Logger, engine driver.Engine) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	present, err := engine.Now(ctx) // where that fails, operations find out
+	if by := present.Time().Sub(m.Now()); err == nil && by > maxAhead {
+		logger.WarnContext(ctx, "the store's clock is ahead of this machine's, and versions get its times; look which of the two is wrong, and what asof check says",
+			"store", present, "machine", driver.InstantOf(m.Now()), "ahead", by)
+	}
 }
 
 func (m *Main) listen(ctx context.Context) (net.Listener, error) {
@@ -186,7 +199,6 @@ func (f *serveFlags) check() error {
 // newSite puts together everything that is served.
 func (m *Main) newSite(store *storage.Store, logger *slog.Logger) (*site, error) {
 	s := &site{
-		clock:    clockWarning{now: m.Now, logger: logger},
 		store:    store,
 		engine:   store.Engine(),
 		metrics:  newRegistry(store.Engine(), m.Now, logger),
@@ -221,15 +233,15 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	if f.Executor == "plan" {
 		schema = plan.New(schema, store, plan.Config{Observe: httpapi.NotePlan, MaxAnswer: int(f.Limits.Answer), MaxErrors: httpapi.MostErrors, Memory: httpapi.CountAnswer})
 	}
-	limits := f.Limits.limits()
-	limits.Fast, limits.PerClient, limits.PerClientWrite = min(limits.Concurrent, 2*runtime.GOMAXPROCS(0)), max(runtime.GOMAXPROCS(0)-1, 1), 2*runtime.GOMAXPROCS(0)
+	limits, processors := f.Limits.limits(), runtime.GOMAXPROCS(0)
+	limits.Fast, limits.PerClient, limits.PerClientWrite = min(limits.Concurrent, 2*processors), max(processors-1, 1), 2*processors
+	slow := max(processors/2, 1)
 	if _, distant := driver.As[driver.Distant](store.Engine()); distant { // it waits for others, and does not keep processors
 		limits.SlowAfter, limits.Execution, limits.Fast, limits.PerClient, limits.PerClientWrite = 100*time.Millisecond, limits.Time, limits.Concurrent, 0, 0
-		if limits.Slow == 0 {
-			limits.Slow = distantSlow(limits.Concurrent, limits.Memory)
-		}
+		slow = distantSlow(limits.Concurrent, limits.Memory)
 	}
-	ops := operations{store, &site.clock}
+	limits.Slow = cmp.Or(limits.Slow, slow)
+	ops := operations{store}
 	api, err := httpapi.New(httpapi.Config{
 		Schema:        schema,
 		Operations:    ops,

@@ -8,10 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -39,14 +36,13 @@ type site struct {
 	noSchema bool        // clients may not ask for it
 	store    *storage.Store
 	engine   driver.Engine
-	clock    clockWarning
 	metrics  *prometheus.Registry
 	origins  []string
 	anyHost  bool           // the Host header may name any host
 	verifier *auth.Verifier // nil: nobody is verified
 	logger   *slog.Logger
 	shutting atomic.Bool
-	unready  atomic.Value // string: the reason, as logged; empty: it is ready
+	unready  atomic.Bool // the store could not be reached, as the log says
 
 	signs      bool // it makes checkpoints
 	checkpoint atomic.Pointer[[]byte]
@@ -59,11 +55,9 @@ func (s *site) assemble(types []*record.Type) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/graphql", s.redirectBrowsers(s.noteOrigins(crossOrigin(s.origins, api))))
-	mux.Handle("GET /graphiql", http.RedirectHandler("./", http.StatusFound))
+	mux.Handle("/graphql", crossOrigin(s.origins, api))
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("HEAD /metrics", s.verified(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))) // nothing is gathered for it
 	mux.Handle("GET /metrics", s.verified(s.api.Placed(promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))))
 	if s.signs {
 		mux.Handle("GET /checkpoint", s.verified(http.HandlerFunc(s.lastCheckpoint)))
@@ -193,7 +187,7 @@ func healthz(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "
 
 // readyz answers whether requests can be answered: the store can be reached, and
 // the server is not shutting down. Why it cannot be reached is in the log, once
-// until it can or the reason is another one.
+// until it can.
 func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.shutting.Load() {
 		plain(w, http.StatusServiceUnavailable, "shutting down")
@@ -203,7 +197,7 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := s.engine.Ping(ctx); err != nil {
 		// A client that has left says nothing about the store.
-		if reason := reasonOf(err); r.Context().Err() == nil && s.unready.Swap(reason) != reason {
+		if r.Context().Err() == nil && !s.unready.Swap(true) {
 			s.logger.Warn("not ready: the store cannot be reached", "error", err)
 		}
 		plain(w, http.StatusServiceUnavailable, "the store cannot be reached")
@@ -213,24 +207,10 @@ func (s *site) readyz(w http.ResponseWriter, r *http.Request) {
 		plain(w, http.StatusServiceUnavailable, "the keys of the tokens' issuer cannot be fetched")
 		return
 	}
-	if before := s.unready.Swap(""); before != nil && before != "" {
+	if s.unready.Swap(false) {
 		s.logger.Info("ready again: the store can be reached")
 	}
 	plain(w, http.StatusOK, "ready")
-}
-
-// reasonOf returns the message of an error without parts that differ each time, such as how
-// long it took: the words of what caused it, or else what follows a colon.
-func reasonOf(err error) string {
-	e, ok := errors.AsType[*driver.Error](err)
-	if !ok || e.Cause == nil {
-		reason, _, _ := strings.Cut(err.Error(), ": ")
-		return reason
-	}
-	if said := strings.TrimSuffix(e.Message, e.Cause.Error()); said != "" {
-		return said
-	}
-	return reasonOf(e.Cause)
 }
 
 const readyTimeout = 2 * time.Second
@@ -276,52 +256,6 @@ func (s *startup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.opening.ServeHTTP(w, r)
-}
-
-// redirectBrowsers shows a link to the Playground where a browser opens the API as a page.
-func (s *site) redirectBrowsers(api http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || r.URL.RawQuery != "" || r.Header["Upgrade"] != nil ||
-			!strings.Contains(r.Header.Get("Accept"), "text/html") {
-			api.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write([]byte("<!doctype html><title>asof</title>" +
-			"<p>Programs send GraphQL here. People find the <a href=\"./\">Playground</a> one step up.\n"))
-	})
-}
-
-// maxOrigins bounds how many origins are named in the log.
-const maxOrigins = 20
-
-// noteOrigins logs each origin whose pages are refused by their browser once: the browser
-// shows nothing that leads to the flag.
-func (s *site) noteOrigins(api http.Handler) http.Handler {
-	var mu sync.Mutex
-	seen := make(map[string]bool, maxOrigins)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if origin := r.Header.Get("Origin"); origin != "" && !slices.Contains(s.origins, origin) && !sameOrigin(origin, r.Host) {
-			mu.Lock()
-			first := !seen[origin] && len(seen) < maxOrigins
-			if first {
-				seen[origin] = true
-			}
-			mu.Unlock()
-			if first {
-				s.logger.WarnContext(r.Context(), "a browser keeps the answers from pages of this origin; to allow it, start with --cors-origin", "origin", origin)
-			}
-		}
-		api.ServeHTTP(w, r)
-	})
-}
-
-// sameOrigin reports whether a page was loaded from the host that it asks.
-func sameOrigin(origin, host string) bool {
-	u, err := url.Parse(origin)
-	return err == nil && strings.EqualFold(u.Host, host)
 }
 
 // clientAddress names clients by their address: that which the connection comes from, or

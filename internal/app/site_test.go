@@ -188,34 +188,6 @@ func TestCrossOrigin(t *testing.T) {
 	}
 }
 
-func TestRefusedOriginIsLoggedOnce(t *testing.T) {
-	p := serve(t, "--cors-origin=http://localhost:3000")
-	for _, origin := range []string{"http://localhost:5173", "http://localhost:3000", p.url, "http://localhost:5173"} {
-		p.query(t, `{__typename}`, "Origin", origin)
-	}
-	p.stop()
-	log := p.stderr.String()
-	if strings.Count(log, "--cors-origin") != 1 || !strings.Contains(log, "origin=http://localhost:5173") {
-		t.Errorf("log: %s", log)
-	}
-}
-
-func TestBrowserFindsThePlayground(t *testing.T) {
-	p := serve(t)
-	if got := p.do(t, "GET", "/graphql", "", "Accept", "text/html,*/*;q=0.8"); got.status != 400 || !strings.Contains(got.body, `href="./"`) {
-		t.Errorf("/graphql for a browser: status %d: %s", got.status, got.body)
-	}
-	if got := p.do(t, "GET", "/graphql", ""); !strings.Contains(got.body, `no \"query\"`) {
-		t.Errorf("/graphql for a program: status %d: %s", got.status, got.body)
-	}
-	if got := p.do(t, "GET", "/graphql?query={__typename}", "", "Accept", "text/html"); !strings.Contains(got.body, `"__typename":"Query"`) {
-		t.Errorf("a query in a link: %s", got.body)
-	}
-	if got := p.do(t, "GET", "/graphiql", ""); got.status != 200 || !strings.Contains(got.body, "<html") {
-		t.Errorf("/graphiql: status %d", got.status)
-	}
-}
-
 func TestArgumentErrorsHaveLocations(t *testing.T) {
 	p := serve(t)
 	got := p.query(t, `{tags(first: 1) {totalCount} tag(key: "a", asOf: "2025-03-01") {name}}`).body

@@ -35,7 +35,6 @@ var moreErrors = fmt.Sprintf("more failed than the %d errors that this server li
 // what is shown of its changes. It is for schemas that keep what an answer is made of
 // until it is complete, and look at nothing else meanwhile.
 func BoundAnswers(inner graphql.ExecutableSchema, limits Limits) graphql.ExecutableSchema {
-	limits = limits.withDefaults()
 	return boundedSchema{inner, limits.Answer, max(resolvedPerCost*int64(limits.Cost), wholeSchema(inner.Schema()))}
 }
 
@@ -303,7 +302,7 @@ func (w *boundedWriter) WriteString(p string) (int, error) {
 // already.
 func (x *exchange) cacheable(oc *graphql.OperationContext, response *graphql.Response) bool {
 	header, policy := x.w.Header(), "no-cache"
-	stays := x.h.cfg.CachePast > 0 && x.h.cfg.Pinned(oc, response.Data)
+	stays := x.h.cfg.CachePast > 0 && x.h.cfg.Pinned(oc)
 	if stays {
 		policy = "max-age=" + strconv.Itoa(int(x.h.cfg.CachePast.Seconds())) + ", immutable"
 	}

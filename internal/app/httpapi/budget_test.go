@@ -179,26 +179,6 @@ func TestAnswersTakeMemory(t *testing.T) {
 	s.query(t, `{hello}`).wantError(t, http.StatusServiceUnavailable, CodeUnavailable, "--max-memory")
 }
 
-// A client does not have more than half of the WebSockets.
-func TestWebSocketsAreShared(t *testing.T) {
-	s := newServer(t, func(cfg *Config, _ *fakeSchema) {
-		cfg.Limits.WebSockets = 4
-		cfg.Client = byHeader
-	})
-	open := func(client string) int {
-		_, response, err := s.dial(t, subprotocol, http.Header{"X-Client": {client}})
-		if response == nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		return response.StatusCode
-	}
-	got := []int{open("a"), open("a"), open("a"), open("b"), open("b"), open("c")}
-	if want := []int{101, 101, 503, 101, 503, 101}; fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("statuses %v, want %v", got, want)
-	}
-}
-
 // Operations that may take long, and those that are large, do not keep out others.
 func TestSlowOperationsKeepNobodyOut(t *testing.T) {
 	large := `{"extensions":{"a":[{}` + strings.Repeat(",{}", 1000) + `]},`

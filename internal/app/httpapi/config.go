@@ -22,12 +22,9 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
-	"reflect"
-	"runtime"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -70,7 +67,7 @@ type Config struct {
 	Trusted map[string]string
 	// Pinned reports whether the data of an answer without errors stays as it is, whatever is
 	// written later.
-	Pinned func(oc *graphql.OperationContext, data []byte) bool
+	Pinned func(oc *graphql.OperationContext) bool
 	// CachePast is how long caches may keep what is pinned; 0: as long as what is not.
 	CachePast time.Duration
 	// Logger gets what clients sent as they sent it, and is expected to Clip it.
@@ -114,15 +111,12 @@ type Operations interface {
 	Instant(ctx context.Context) string
 }
 
-// Limits bound what one request may cost. Zero values mean the defaults.
+// Limits bound what one request may cost.
 type Limits struct {
 	Body           int64         // bytes of a request's body, and of a WebSocket message
 	Query          int           // bytes of a GraphQL document
 	Tokens         int           // lexical tokens of a document
 	Depth          int           // nesting of selection sets
-	Fields         int           // fields in a document, those of fragments counted once
-	Aliases        int           // aliased fields in a document
-	RootFields     int           // fields at the root of an operation
 	PageSize       int           // first and last
 	Cost           int           // fields that an answer may hold, pages counted in full
 	Read           int64         // bytes of documents and versions that an operation reads from the store
@@ -130,7 +124,7 @@ type Limits struct {
 	Time           time.Duration // from the request's arrival to its answer
 	Execution      time.Duration // of processor time that a query takes
 	Concurrent     int           // operations at a time
-	Fast           int           // of these, that read and are expected to be over within SlowAfter; 0: all
+	Fast           int           // of these, that read and are expected to be over within SlowAfter
 	PerClient      int           // of these, that read, of one client while another one is active; 0: any number
 	PerClientWrite int           // of these, that write, of one client while another one is active; 0: any number
 	Slow           int           // of these, that are not expected to be over within SlowAfter, at a time
@@ -139,46 +133,4 @@ type Limits struct {
 	Grace          time.Duration // to send a request or take an answer, beside what its size allows
 	Rate           int           // bytes a second: how much longer than Grace a size may take
 	Memory         int64         // bytes that all requests hold together, as far as they are counted
-	WebSockets     int           // open connections
-	PerSocket      int           // operations at a time on one of them
-}
-
-// defaultLimits are generous for people and tight for floods.
-func defaultLimits() Limits {
-	return Limits{
-		Body:       1 << 20,
-		Query:      100 << 10,
-		Tokens:     10_000,
-		Depth:      15,
-		Fields:     1_000,
-		Aliases:    100,
-		RootFields: 50,
-		PageSize:   500,
-		Cost:       50_000,
-		Read:       32 << 20,
-		Answer:     8 << 20,
-		Time:       30 * time.Second,
-		Execution:  750 * time.Millisecond,
-		Concurrent: 64,
-		Slow:       max(runtime.GOMAXPROCS(0)/2, 1),
-		SlowAfter:  10 * time.Millisecond,
-		Wait:       time.Second,
-		Grace:      10 * time.Second,
-		Rate:       256 << 10,
-		Memory:     1 << 30,
-		WebSockets: 1_000,
-		PerSocket:  16,
-	}
-}
-
-// withDefaults replaces zero values by the defaults.
-func (l Limits) withDefaults() Limits {
-	own, defaults := reflect.ValueOf(&l).Elem(), reflect.ValueOf(defaultLimits())
-	for i := range own.NumField() {
-		if own.Field(i).IsZero() {
-			own.Field(i).Set(defaults.Field(i))
-		}
-	}
-	l.Fast = cmp.Or(l.Fast, l.Concurrent)
-	return l
 }

@@ -11,12 +11,11 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -30,12 +29,11 @@ import (
 	"github.com/asof/asof/internal/lru"
 )
 
-// What the caches of documents hold at most. What is parsed takes about tokenBytes for
-// each token, at most, and its text.
+// What the cache of documents holds at most. What is parsed takes about tokenBytes for each
+// token, at most, and its text.
 const (
-	documentBytes  = 12 << 20
-	tokenBytes     = 300
-	persistedBytes = 8 << 20
+	documentBytes = 20 << 20
+	tokenBytes    = 300
 )
 
 // documents reads the documents of requests, each of which is parsed once, and keeps
@@ -43,18 +41,18 @@ const (
 type documents struct {
 	limits     *Limits
 	validation *validation
-	hints      bool // errors may name what the schema has
-	known      *cache[*document]
-	persisted  *cache[string]       // the texts of valid documents, by their hash
+	hints      bool                 // errors may name what the schema has
 	trusted    map[string]*document // by id; nil: any document is executed
+
+	mu    sync.Mutex
+	known *lru.Cache[string, *document] // by text, and by hash where a client has sent that
 }
 
 // document is a valid document.
 type document struct {
-	text    string
-	parsed  *ast.QueryDocument
-	tokens  int
-	weighed atomic.Pointer[weighed] // the last of its operations
+	text   string
+	parsed *ast.QueryDocument
+	tokens int
 }
 
 func newDocuments(cfg *Config) *documents {
@@ -62,8 +60,24 @@ func newDocuments(cfg *Config) *documents {
 		limits:     &cfg.Limits,
 		validation: newValidation(cfg.Schema.Schema(), &cfg.Limits),
 		hints:      cfg.Introspection,
-		known:      newCache(documentBytes, func(text string, d *document) int { return len(text) + tokenBytes*d.tokens }),
-		persisted:  newCache(persistedBytes, func(hash, text string) int { return len(hash) + len(text) }),
+		known:      lru.New[string, *document](documentBytes),
+	}
+}
+
+// get returns the document that was kept under a text or a hash; nil: none is.
+func (d *documents) get(key string) *document {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	doc, _ := d.known.Get(key)
+	return doc
+}
+
+// keep keeps a document, unless it would fill more than a quarter of the cache.
+func (d *documents) keep(key string, doc *document) {
+	if size := len(doc.text) + tokenBytes*doc.tokens; size <= documentBytes/4 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.known.Add(key, doc, size)
 	}
 }
 
@@ -73,9 +87,8 @@ func (d *documents) find(op *operation, params *graphql.RawParams) bool {
 	if d.trusted != nil {
 		return true
 	}
-	doc, ok := d.known.Get(params.Query)
-	op.document = doc
-	return ok
+	op.document = d.get(params.Query)
+	return op.document != nil
 }
 
 // of makes the document of a request that of its operation, and replaces a hash by its text.
@@ -86,7 +99,12 @@ func (d *documents) of(ctx context.Context, op *operation, params *graphql.RawPa
 	case d.trusted != nil:
 		return d.findTrusted(op, params, hash)
 	case params.Query == "":
-		hash, refused = "", d.findPersisted(params, hash)
+		if op.document = d.get(hash); op.document == nil {
+			// Clients look for these words, and send the query as well.
+			return gqlerror.List{refuse(codeNotPersisted, "PersistedQueryNotFound")}
+		}
+		params.Query = op.document.text
+		return nil
 	case hash != "" && hash != hashOf(params.Query):
 		refused = refuse(codeBadInput, `extensions.persistedQuery.sha256Hash does not match "query": `+
 			"send the SHA-256 of exactly the text that is sent, in lower-case hexadecimal")
@@ -100,10 +118,10 @@ func (d *documents) of(ctx context.Context, op *operation, params *graphql.RawPa
 			return list
 		}
 		op.document = doc
-		d.known.Add(params.Query, doc)
+		d.keep(params.Query, doc)
 	}
 	if hash != "" {
-		d.persisted.Add(hash, params.Query)
+		d.keep(hash, op.document)
 	}
 	return nil
 }
@@ -115,9 +133,6 @@ func (d *documents) read(ctx context.Context, text string) (*document, gqlerror.
 		return nil, gqlerror.List{refuse(codeTooComplex, "the query has %d bytes; at most %d are allowed (--max-query): send values as variables, or several operations", len(text), d.limits.Query)}
 	}
 	doc, tokens, longest, refused := parse(text, d.limits.Tokens)
-	if refused == nil {
-		refused = checkShape(doc, d.limits)
-	}
 	if refused != nil {
 		return nil, gqlerror.List{refused}
 	}
@@ -156,50 +171,10 @@ func persistedHash(op *operation, params *graphql.RawParams) (string, *gqlerror.
 	return hash, nil
 }
 
-// findPersisted gives a request the document that was sent before with its hash.
-func (d *documents) findPersisted(params *graphql.RawParams, hash string) *gqlerror.Error {
-	text, ok := d.persisted.Get(hash)
-	if !ok {
-		// Clients look for these words, and send the query as well.
-		return refuse(codeNotPersisted, "PersistedQueryNotFound")
-	}
-	params.Query = text
-	return nil
-}
-
 // hashOf is how clients name a document.
 func hashOf(query string) string {
 	sum := sha256.Sum256([]byte(query))
 	return hex.EncodeToString(sum[:])
-}
-
-// cache keeps texts, and what was made of them, for all requests.
-type cache[T any] struct {
-	mu   sync.Mutex
-	kept *lru.Cache[string, T]
-	size func(key string, value T) int
-	most int // bytes of one entry
-}
-
-// newCache returns a cache of at most a number of bytes, as size counts them.
-func newCache[T any](bytes int, size func(key string, value T) int) *cache[T] {
-	return &cache[T]{kept: lru.New[string, T](bytes), size: size, most: bytes / 4}
-}
-
-// Get returns the value that was added under a key, unless it was evicted.
-func (c *cache[T]) Get(key string) (T, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.kept.Get(key)
-}
-
-// Add keeps a value unless it would fill more than a quarter of the cache.
-func (c *cache[T]) Add(key string, value T) {
-	if size := c.size(key, value); size <= c.most {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.kept.Add(key, value, size)
-	}
 }
 
 // parse parses a document of at most a number of tokens. It returns their number, and the
@@ -247,7 +222,7 @@ func readTokens(source *ast.Source, most int) (tokens, longest int, refused *gql
 			if text == nil {
 				text = []rune(source.Input)
 			}
-			refused = halfPair(string(text[token.Pos.Start:token.Pos.End]), &token.Pos)
+			refused = halfPair(string(text[token.Pos.Start:token.Pos.End]))
 		default:
 		}
 		if refused != nil {
@@ -284,37 +259,17 @@ func hugeNumber(token lexer.Token) *gqlerror.Error {
 		"write it in quotes (ID, Decimal) or send it in a variable", shorten(token.Value))
 }
 
-// halfPair refuses a string, as it is written, with an escape for half of a surrogate
-// pair, which the lexer replaces by U+FFFD, and moves the position there.
-func halfPair(written string, at *ast.Position) *gqlerror.Error {
-	for i := 0; i < len(written); i++ {
-		if written[i] != '\\' {
-			continue
-		}
-		switch unit := escaped(written[i:]); {
-		case !utf16.IsSurrogate(unit): // another escape; \u{…} is never half a pair
-			i++
-		case utf16.DecodeRune(unit, escaped(written[i+6:])) == utf8.RuneError:
-			at.Column += utf8.RuneCountInString(written[1:i]) // it is after the quote
-			return refuse(codeBadInput, `a string has half of a surrogate pair, %s, which is no character; `+
-				`write both halves, or the character itself`, written[i:i+6])
-		default:
-			i += 11
-		}
-	}
-	return nil
-}
+// unlikeJSON matches what a string of GraphQL may have and one of JSON may not, and a backslash
+// that escapes another one.
+var unlikeJSON = regexp.MustCompile(`\\\\|\\u\{[0-9A-Fa-f]+\}|\t`)
 
-// escaped returns the code unit of the \uXXXX that a text begins with; 0 for none.
-func escaped(text string) rune {
-	if len(text) < 6 || text[:2] != `\u` {
-		return 0
+// halfPair refuses a string, as it is written, with an escape for half of a surrogate pair, which
+// the lexer replaces by U+FFFD.
+func halfPair(written string) *gqlerror.Error {
+	if jsontext.Value(unlikeJSON.ReplaceAllString(written, "x")).IsValid() {
+		return nil
 	}
-	unit, err := strconv.ParseUint(text[2:6], 16, 16)
-	if err != nil {
-		return 0
-	}
-	return rune(unit)
+	return refuse(codeBadInput, "a string has half of a surrogate pair, which is no character; write both halves, or the character itself: %s", shorten(written))
 }
 
 // variableError adds the place to gqlparser's error about a variable's value, which has it as a

@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -175,17 +178,27 @@ func newHandler(t testing.TB, change func(*Config, *fakeSchema)) *server {
 		Present:       presentPlainly,
 		Recover:       graphql.DefaultRecover,
 		Weight:        noWeight,
-		Pinned:        func(*graphql.OperationContext, []byte) bool { return false },
+		Pinned:        func(*graphql.OperationContext) bool { return false },
 		CPU:           func() time.Duration { return 0 },
+		Limits:        defaultLimits(),
 	}
 	if change != nil {
 		change(&cfg, s.schema)
 	}
+	cfg.Limits = cfg.Limits.withDefaults()
 	var err error
 	if s.handler, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// awaitSockets returns when no WebSocket is open.
+func (s *server) awaitSockets() {
+	for !s.handler.open.TryAcquire(math.MaxInt64) {
+		time.Sleep(time.Millisecond)
+	}
+	s.handler.open.Release(math.MaxInt64)
 }
 
 // answer is what came back over HTTP.
@@ -281,4 +294,41 @@ func presentPlainly(ctx context.Context, err error) *gqlerror.Error {
 	shown := gqlerror.WrapPath(graphql.GetPath(ctx), err)
 	shown.Extensions = map[string]any{"code": codeInternal}
 	return shown
+}
+
+// defaultLimits are those of the program.
+func defaultLimits() Limits {
+	return Limits{
+		Body:       1 << 20,
+		Query:      100 << 10,
+		Tokens:     10_000,
+		Depth:      15,
+		PageSize:   500,
+		Cost:       50_000,
+		Read:       32 << 20,
+		Answer:     8 << 20,
+		Time:       30 * time.Second,
+		Execution:  750 * time.Millisecond,
+		Concurrent: 64,
+		Slow:       max(runtime.GOMAXPROCS(0)/2, 1),
+		SlowAfter:  10 * time.Millisecond,
+		Wait:       time.Second,
+		Grace:      10 * time.Second,
+		Rate:       256 << 10,
+		Memory:     1 << 30,
+	}
+}
+
+// withDefaults replaces zero values by the defaults.
+func (l Limits) withDefaults() Limits {
+	own, defaults := reflect.ValueOf(&l).Elem(), reflect.ValueOf(defaultLimits())
+	for i := range own.NumField() {
+		if own.Field(i).IsZero() {
+			own.Field(i).Set(defaults.Field(i))
+		}
+	}
+	if l.Fast == 0 {
+		l.Fast = l.Concurrent
+	}
+	return l
 }

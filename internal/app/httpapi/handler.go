@@ -33,7 +33,6 @@ type Handler struct {
 	metrics *metrics
 	gate    *admission.Gate
 	memory  *admission.Budget
-	sockets *admission.Budget
 	rates   messageRates
 	// running counts operations from their beginning until their answers are sent.
 	running    *semaphore.Weighted
@@ -49,7 +48,7 @@ type Handler struct {
 	// stopping ends when subscriptions are to end.
 	stopping context.Context
 	stop     context.CancelFunc
-	answered answered
+	told     stretches
 	teller   teller
 }
 
@@ -60,12 +59,10 @@ func New(cfg Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Limits = cfg.Limits.withDefaults()
 	h := &Handler{
-		cfg:     cfg,
-		memory:  admission.NewBudget(cfg.Limits.Memory, freeMemory),
-		sockets: admission.NewBudget(int64(cfg.Limits.WebSockets), 0),
-		rates:   messageRates{limiters: map[string]*sharedLimiter{}},
+		cfg:    cfg,
+		memory: admission.NewBudget(cfg.Limits.Memory, freeMemory),
+		rates:  messageRates{limiters: map[string]*sharedLimiter{}},
 		gate: admission.NewGate(admission.Config{
 			Fast: cfg.Limits.Fast, PerClient: cfg.Limits.PerClient, PerClientWrite: cfg.Limits.PerClientWrite, Slow: cfg.Limits.Slow, Write: cfg.Limits.Concurrent, Long: cfg.Limits.SlowAfter,
 			Wait: cfg.Limits.Wait, WaitSlow: cfg.Limits.Time / 3, Now: cfg.Now,
@@ -75,7 +72,7 @@ func New(cfg Config) (*Handler, error) {
 		socketInit: initTimeout,
 		origins:    origins,
 		ids:        newRequestIDs(),
-		answered:   answered{kept: lru.New[answeredKey, *eventAnswer](answeredBytes), stretches: lru.New[stretchKey, *stretch](answeredBytes)},
+		told:       stretches{kept: lru.New[stretchKey, *stretch](toldBytes)},
 		teller:     teller{notify: cfg.Notify, now: cfg.Now, free: max(runtime.GOMAXPROCS(0)/2, 1), ready: map[string][]*subscription{}},
 	}
 	h.processor.now = cfg.CPU
@@ -222,8 +219,8 @@ const (
 	refusedOrigin   Refusal = "origin"       // of a WebSocket or a GET
 	refusedEncoding Refusal = "content-encoding"
 	refusedMethod   Refusal = "method"
-	refusedUpgrade  Refusal = "upgrade"    // no WebSocket that is spoken here
-	refusedSockets  Refusal = "websockets" // too many are open
+	refusedUpgrade  Refusal = "upgrade"  // no WebSocket that is spoken here
+	refusedEnding   Refusal = "shutdown" // a WebSocket, as the server stops
 )
 
 // Refuse answers a request that is not read with one error, and logs and counts it.
@@ -347,40 +344,25 @@ func (h *Handler) mayGet(r *http.Request) bool {
 		!strings.Contains(agent, "Mozilla/") && !strings.Contains(agent, "AppleCoreMedia")
 }
 
-// Of each open connection, these bytes count, and headerFactor for each byte of a header
-// beyond freeHeader until its request was handled, also as a stream or a WebSocket. A header has
-// at most mostLines: each takes as much processor time and memory as some hundred bytes.
 const (
-	connectionBytes = 16 << 10
-	headerFactor    = 4
-	freeHeader      = 4 << 10
-	mostLines       = 100
+	// connectionBytes is what an open connection counts for: buffers, and a header of 16 KB.
+	connectionBytes = 48 << 10
+	// mostLines is how many lines a header may have: each takes as much processor time and memory
+	// as some hundred bytes.
+	mostLines = 100
 )
 
 // BoundConnections returns a listener for a server, of which open connections may take so
 // many bytes, half of them those of one client, which the function names by its address.
-// Others get the answer that there are too many, and are closed. The server's Handler is set before.
+// Others get the answer that there are too many, and are closed.
 func BoundConnections(server *http.Server, l net.Listener, bytes int64, client func(address string) string) net.Listener {
-	next := server.Handler
 	server.ConnState = func(c net.Conn, state http.ConnState) {
-		if c, ok := c.(*boundConn); ok && state == http.StateHijacked {
-			c.taken.Store(true)
+		if c, ok := c.(*boundConn); ok && state == http.StateIdle {
+			c.lines, c.blank = 0, false // another request may come, and nothing is read now
 		}
 	}
-	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		return context.WithValue(ctx, connectionKey{}, c)
-	}
-	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(connectionKey{}).(*boundConn); ok {
-			c.handle(func() { next.ServeHTTP(w, r) })
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 	return &boundListener{l, admission.NewBudget(bytes, 0), client}
 }
-
-type connectionKey struct{}
 
 type boundListener struct {
 	net.Listener
@@ -412,49 +394,18 @@ const tooManyConnections = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\
 type boundConn struct {
 	net.Conn
 
-	place  *admission.Hold
-	taken  atomic.Bool  // it is no more HTTP's: a WebSocket's
-	header atomic.Int64 // bytes that came since a request was handled; far below 0 while one is
-	closed atomic.Bool
-	lines  int  // of the header, so far; used by Read alone
-	blank  bool // its last line has nothing so far
+	place *admission.Hold
+	lines int  // of the header, so far; less than 0 behind it
+	blank bool // its last line has nothing so far
 }
 
-// handle handles a request, whose body is counted elsewhere.
-func (c *boundConn) handle(request func()) {
-	long := c.header.Swap(math.MinInt64/2) > freeHeader
-	request()
-	if c.taken.Load() {
-		return
-	}
-	if long {
-		c.place.Set(connectionBytes)
-		if c.closed.Load() { // meanwhile
-			c.place.Set(0)
-		}
-	}
-	c.header.Store(0)
-}
-
-// Read reads, and ends the connection where its header takes more than there is, or has too
-// many lines.
+// Read reads, and ends the connection where its header has too many lines.
 func (c *boundConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	came := c.header.Add(int64(n))
-	refused := ""
-	if more := min(int64(n), came-freeHeader); more > 0 && c.place.Grow(more*headerFactor) != nil {
-		refused = tooManyConnections
-	}
-	if came == int64(n) {
-		c.lines, c.blank = 0, false
-	}
-	if came > 0 && c.hasManyLines(p[:n]) {
-		refused = tooManyLines
-	}
-	if refused == "" {
+	if !c.hasManyLines(p[:n]) {
 		return n, err
 	}
-	_, _ = c.Write([]byte(refused))
+	_, _ = c.Write([]byte(tooManyLines))
 	_ = c.Close() // an error of one Read may be passed over
 	return 0, io.EOF
 }
@@ -464,7 +415,9 @@ func (c *boundConn) Read(p []byte) (int, error) {
 func (c *boundConn) hasManyLines(text []byte) bool {
 	for _, b := range text {
 		switch {
-		case c.lines < 0 || c.lines > mostLines || b == '\r':
+		case c.lines < 0:
+			return false // the body
+		case c.lines > mostLines || b == '\r':
 		case b != '\n':
 			c.blank = false
 		case c.blank:
@@ -479,7 +432,6 @@ func (c *boundConn) hasManyLines(text []byte) bool {
 
 // Close closes the connection, which counts no more.
 func (c *boundConn) Close() error {
-	c.closed.Store(true)
 	c.place.Set(0)
 	return c.Conn.Close()
 }

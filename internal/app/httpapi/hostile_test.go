@@ -23,7 +23,7 @@ const testTimeout = 5 * time.Minute
 func newHostileServer(t testing.TB) *server {
 	t.Helper()
 	return newServer(t, func(cfg *Config, fake *fakeSchema) {
-		cfg.Limits = Limits{Body: 4 << 10, PerSocket: 4, Concurrent: 8, Wait: 50 * time.Millisecond}
+		cfg.Limits = Limits{Body: 4 << 10, Concurrent: 8, Wait: 50 * time.Millisecond}
 		cfg.Recover = func(context.Context, any) error { return errors.New("internal error") }
 		fake.fields["block"] = func(ctx context.Context) (any, error) {
 			<-ctx.Done()
@@ -58,6 +58,7 @@ func (s *server) upgrade(t testing.TB, with string) (net.Conn, *bufio.Reader) {
 // Messages that come with the request are read, also where they are longer than the buffers.
 func TestMessagesWithTheRequest(t *testing.T) {
 	s := newServer(t, nil)
+	const socketBuffer = 4 << 10
 	for _, length := range []int{1, socketBuffer, 3 * socketBuffer, 20 * socketBuffer} {
 		ping := fmt.Sprintf(`{"type":"ping","payload":{"a":"%s"}}`, strings.Repeat("x", length))
 		conn, r := s.upgrade(t, string(messages(ping, initMessage)))
@@ -86,7 +87,8 @@ func (s *server) survives(t testing.TB, sent []byte) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	for s.handler.sockets.Held() > 0 || s.handler.memory.Held() > 0 || s.handler.gate.InFlight() > 0 {
+	s.awaitSockets()
+	for s.handler.memory.Held() > 0 || s.handler.gate.InFlight() > 0 {
 		if runtime.Gosched(); ctx.Err() != nil {
 			t.Fatalf("the connection or an operation is still counted; sent: %q", sent)
 		}

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"errors"
 	"math"
 	"strconv"
 
@@ -10,63 +8,6 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
-
-// checkShape refuses a document by what can be seen before it is validated.
-func checkShape(doc *ast.QueryDocument, limits *Limits) *gqlerror.Error {
-	w := shapeWalk{limits: limits}
-	for _, fragment := range doc.Fragments {
-		w.selections(fragment.SelectionSet, 1)
-	}
-	for _, operation := range doc.Operations {
-		w.selections(operation.SelectionSet, 1)
-	}
-	return w.err
-}
-
-// shapeWalk visits every field of a document once.
-type shapeWalk struct {
-	limits          *Limits
-	fields, aliases int
-	err             *gqlerror.Error
-}
-
-func (w *shapeWalk) selections(set ast.SelectionSet, depth int) {
-	if depth > w.limits.Depth+introspectionDepth {
-		w.fail("the query nests more than %d levels deep (%d are allowed outside of introspection), the limit of this server (--max-depth): ask for the rest in another operation", w.limits.Depth+introspectionDepth, w.limits.Depth)
-	}
-	for _, selection := range set {
-		if w.err != nil {
-			return
-		}
-		switch s := selection.(type) {
-		case *ast.Field:
-			w.fields++
-			if s.Alias != s.Name {
-				w.aliases++
-			}
-			if w.fields > w.limits.Fields {
-				w.fail("the query has more than %d fields, the limit of this server (--max-fields): send several operations", w.limits.Fields)
-			}
-			if w.aliases > w.limits.Aliases {
-				w.fail("the query has more than %d aliases, the limit of this server (--max-aliases): send several operations", w.limits.Aliases)
-			}
-			w.selections(s.SelectionSet, depth+1)
-		case *ast.InlineFragment:
-			w.selections(s.SelectionSet, depth+1)
-		}
-	}
-}
-
-func (w *shapeWalk) fail(format string, args ...any) {
-	if w.err == nil {
-		w.err = refuse(codeTooComplex, format, args...)
-	}
-}
-
-// introspectionDepth is how much deeper than other queries introspection may
-// nest (ofType within ofType); the depth of everything else is checked again
-// when the types are known.
-const introspectionDepth = 20
 
 const (
 	defaultPage = 20 // documents on a page when neither first nor last is given
@@ -76,30 +17,26 @@ const (
 )
 
 // checkCost refuses an operation by what its answer may become, given the variables: depth,
-// root fields, page sizes, and cost, which is the number of fields in the largest answer that
-// is expected. A page counts its fields as often as first or last say, a list of identifiers
-// as often as it is long, what a mutation returns of a list in its input at least that often,
-// and any other list of objects listFactor times. A field that means work beyond what it returns has a weight, which counts like fields. Introspection counts its
-// fields once; gqlparser's validation bounds its nesting.
+// page sizes, and cost, which is the number of fields in the largest answer that is expected. A
+// page counts its fields as often as first or last say, a list of identifiers as often as it is
+// long, what a mutation returns of a list in its input at least that often, and any other list of
+// objects listFactor times. A field that means work beyond what it returns has a weight, which
+// counts like fields. Introspection counts its fields once; gqlparser's validation bounds its
+// nesting.
 func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqlerror.Error {
-	w := costWalk{limits: e.limits, weights: e.weights, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
+	w := costWalk{limits: &e.Limits, weights: e.weights, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
 	total := w.set(oc.Operation.SelectionSet, listFactor)
-	total.cost = plus(total.cost, total.once)
-	op.expected = expected{pages: w.lists, mayBeLong: w.lists || total.cost > quickCost}
-	limits := e.limits
+	cost := plus(total.cost, total.once)
+	op.expected = expected{pages: w.lists, mayBeLong: w.lists || cost > quickCost}
+	limits := &e.Limits
 	switch {
 	case w.err != nil:
 		return w.err
-	case total.roots > limits.RootFields:
-		return refuse(codeTooComplex, "the operation has %s root fields; at most %d are allowed (--max-root-fields): send several operations", roughly(total.roots), limits.RootFields)
 	case total.depth > limits.Depth:
 		return refuse(codeTooComplex, "the operation nests %d levels deep; at most %d are allowed (--max-depth): ask for the rest in another operation", total.depth, limits.Depth)
-	case total.cost > limits.Cost:
+	case cost > limits.Cost:
 		return refuse(codeTooComplex, "the operation may return %s fields; at most %d are allowed (--max-cost; what reads and compares versions counts for several): ask for smaller pages or fewer nested lists",
-			roughly(total.cost), limits.Cost)
-	}
-	if !w.varies {
-		op.document.weighed.Store(&weighed{oc.Operation, op.expected})
+			roughly(cost), limits.Cost)
 	}
 	return nil
 }
@@ -110,18 +47,11 @@ type expected struct {
 	mayBeLong bool // it lists documents or reads histories
 }
 
-// weighed is what is expected of an operation of a document, whatever its variables are.
-type weighed struct {
-	operation *ast.OperationDefinition
-	expected  expected
-}
-
 // extent is how large a selection set is.
 type extent struct {
 	cost  int // saturates at math.MaxInt
 	once  int // the weights of the leaves at its own level: a page has them once
 	depth int
-	roots int // fields at its own level; saturates too
 }
 
 type costWalk struct {
@@ -131,7 +61,6 @@ type costWalk struct {
 	fragments map[fragmentUse]extent
 	lists     bool            // there are pages
 	schema    bool            // the fields below ask for the schema
-	varies    bool            // other variables may make it larger, or refuse it
 	err       *gqlerror.Error // the first
 
 	noIntrospection bool
@@ -163,7 +92,6 @@ func (w *costWalk) set(set ast.SelectionSet, elements int) extent {
 		total.cost = plus(total.cost, e.cost)
 		total.once = plus(total.once, e.once)
 		total.depth = max(total.depth, e.depth)
-		total.roots = plus(total.roots, e.roots)
 	}
 	return total
 }
@@ -183,7 +111,7 @@ func (w *costWalk) spread(fragment *ast.FragmentDefinition, elements int) extent
 
 func (w *costWalk) field(f *ast.Field, elements int) extent {
 	if len(f.SelectionSet) == 0 {
-		return extent{cost: 1, once: w.weights[f.Definition], depth: 1, roots: 1}
+		return extent{cost: 1, once: w.weights[f.Definition], depth: 1}
 	}
 	if f.Name == "__schema" || f.Name == "__type" {
 		if w.noIntrospection {
@@ -192,12 +120,22 @@ func (w *costWalk) field(f *ast.Field, elements int) extent {
 		w.schema = true
 		inner := w.set(f.SelectionSet, listFactor)
 		w.schema = false
-		return extent{cost: inner.cost, depth: 1, roots: 1}
+		return extent{cost: inner.cost, depth: 1}
 	}
-	times, isPage := w.times(f, elements)
-	below := 1
-	if !isPage {
-		below = max(listFactor, w.longest(f, true))
+	times, below := 1, 1
+	isPage := f.Definition.Arguments.ForName("first") != nil
+	if isPage {
+		times = w.page(f)
+	} else {
+		list, inside := w.longest(f)
+		below = max(listFactor, inside)
+		switch {
+		case f.Definition.Type.Elem == nil || w.schema:
+		case list > 0 && elements > 1:
+			times = list
+		default:
+			times = elements
+		}
 	}
 	inner := w.set(f.SelectionSet, below)
 	cost := product(times, inner.cost)
@@ -206,7 +144,7 @@ func (w *costWalk) field(f *ast.Field, elements int) extent {
 	} else {
 		cost = plus(cost, product(times, inner.once))
 	}
-	return extent{cost: plus(plus(1, w.weights[f.Definition]), cost), depth: inner.depth + 1, roots: 1}
+	return extent{cost: plus(plus(1, w.weights[f.Definition]), cost), depth: inner.depth + 1}
 }
 
 // checkConditions refuses @skip and @include with a variable that is null: a document may use
@@ -217,11 +155,7 @@ func (w *costWalk) checkConditions(directives ast.DirectiveList) {
 			continue
 		}
 		condition := d.Arguments.ForName("if").Value
-		if condition.Kind != ast.Variable {
-			continue
-		}
-		w.varies = true
-		if value, given := w.variables[condition.Raw]; given && value == nil {
+		if value, given := w.variables[condition.Raw]; given && value == nil && condition.Kind == ast.Variable {
 			w.fail(refuse(codeBadInput, "variable %q cannot be null: it is a condition of @%s", "$"+condition.Raw, d.Name), d.Position)
 		}
 	}
@@ -248,114 +182,53 @@ func weightsOf(schema *ast.Schema, weight func(parent, field, result string) int
 	return weights
 }
 
-// times is how often the fields below a field are expected in the answer, where lists have so
-// many elements, and whether that already counts the lists directly below it.
-func (w *costWalk) times(f *ast.Field, elements int) (int, bool) {
-	if f.Definition.Arguments.ForName("first") != nil {
-		w.lists = true
-		size, given := 0, false
-		for _, name := range [...]string{"first", "last"} {
-			n, text, ok := w.integer(f, name)
-			if !ok {
-				continue
-			}
-			given = true
-			size = max(size, n)
-			if n > w.limits.PageSize {
-				err := refuse(codeBadInput, "%s: %s is more than the largest page of this server, %d (--max-page); ask for less and follow pageInfo", name, shorten(text), w.limits.PageSize)
-				err.Path = ast.Path{ast.PathName(f.Alias)}
-				w.fail(err, f.Position)
-			}
-		}
-		if !given {
-			size = defaultPage
-		}
-		return max(size, 1), true
-	}
-	if f.Definition.Type.Elem == nil || w.schema {
-		return 1, false
-	}
-	if longest := w.longest(f, false); longest > 0 && elements > 1 {
-		return longest, false
-	}
-	return elements, false
-}
-
-// longest is how many elements the longest list has that is an argument of a field, or with
-// inside a member of one.
-func (w *costWalk) longest(f *ast.Field, inside bool) (longest int) {
-	for _, argument := range f.Arguments {
-		value := argument.Value
-		if !inside {
-			longest = max(longest, w.length(value))
+// page is how many elements a page has at most.
+func (w *costWalk) page(f *ast.Field) int {
+	w.lists = true
+	size, given := 0, false
+	for _, name := range [...]string{"first", "last"} {
+		n, ok := w.value(f.Arguments.ForName(name)).(int64)
+		if !ok {
 			continue
 		}
-		for _, member := range value.Children {
-			longest = max(longest, w.length(member.Value))
-		}
-		given, _ := w.compound(value).(map[string]any)
-		for _, member := range given {
-			list, _ := member.([]any)
-			longest = max(longest, len(list))
+		given, size = true, max(size, int(min(n, math.MaxInt32)))
+		if n > int64(w.limits.PageSize) {
+			err := refuse(codeBadInput, "%s: %d is more than the largest page of this server, %d (--max-page); ask for less and follow pageInfo", name, n, w.limits.PageSize)
+			err.Path = ast.Path{ast.PathName(f.Alias)}
+			w.fail(err, f.Position)
 		}
 	}
-	return longest
+	if !given {
+		size = defaultPage
+	}
+	return max(size, 1)
 }
 
-// integer is the value of an argument, within 32 bits, and as it was given; false
-// where it has none, or null.
-func (w *costWalk) integer(f *ast.Field, name string) (n int, text string, ok bool) {
-	argument := f.Arguments.ForName(name)
+// value is the value of an argument; nil where it has none.
+func (w *costWalk) value(argument *ast.Argument) any {
 	if argument == nil {
-		return 0, "", false
-	}
-	switch argument.Value.Kind {
-	case ast.IntValue:
-		text = argument.Value.Raw
-	case ast.Variable:
-		w.varies = true
-		switch v := w.variables[argument.Value.Raw].(type) {
-		case int64:
-			return saturate(v), strconv.FormatInt(v, 10), true
-		case int:
-			return saturate(int64(v)), strconv.Itoa(v), true
-		case json.Number:
-			text = v.String()
-		default:
-			return 0, "", false
-		}
-	default:
-		return 0, "", false
-	}
-	value, err := strconv.ParseInt(text, 10, 64) // out of range: the nearest
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0, "", false
-	}
-	return saturate(value), text, true
-}
-
-// length is how many elements a list value has; 0 for other values.
-func (w *costWalk) length(v *ast.Value) int {
-	switch v.Kind {
-	case ast.ListValue:
-		return len(v.Children)
-	case ast.Variable:
-		list, _ := w.compound(v).([]any)
-		return len(list)
-	default:
-		return 0
-	}
-}
-
-// compound is the value of a variable whose type is that of lists or of input objects; nil for
-// any other value.
-func (w *costWalk) compound(v *ast.Value) any {
-	of := v.VariableDefinition
-	if v.Kind != ast.Variable || of != nil && of.Type.Elem == nil && of.Definition.IsLeafType() {
 		return nil
 	}
-	w.varies = true
-	return w.variables[v.Raw]
+	value, _ := argument.Value.Value(w.variables) // numbers that are too large were refused
+	return value
+}
+
+// longest is how many elements the longest list has that is an argument of a field, and the
+// longest that is a member of one.
+func (w *costWalk) longest(f *ast.Field) (list, inside int) {
+	for _, argument := range f.Arguments {
+		switch value := w.value(argument).(type) {
+		case []any:
+			list = max(list, len(value))
+		case map[string]any:
+			for _, member := range value {
+				if member, ok := member.([]any); ok {
+					inside = max(inside, len(member))
+				}
+			}
+		}
+	}
+	return list, inside
 }
 
 func plus(a, b int) int {
@@ -371,10 +244,6 @@ func product(a, b int) int {
 		return math.MaxInt
 	}
 	return a * b
-}
-
-func saturate(n int64) int {
-	return int(max(min(n, math.MaxInt32), math.MinInt32))
 }
 
 // roughly prints a number that may have been cut off.

@@ -272,7 +272,7 @@ func newMetrics(to prometheus.Registerer, gate *admission.Gate, memory *admissio
 		}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "asof_requests_refused_total",
-			Help: "Requests that were refused before they were read, by what was wrong: host, origin, content-type, content-encoding, method, upgrade, websockets.",
+			Help: "Requests that were refused before they were read, by what was wrong: host, origin, content-type, content-encoding, method, upgrade, shutdown.",
 		}, []string{"reason"}),
 		subscriptions: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "asof_subscriptions",

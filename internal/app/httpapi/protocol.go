@@ -172,31 +172,51 @@ type taken struct {
 	conn *socketConn
 }
 
-// socketBuffer is the size of a WebSocket's two buffers: most messages are shorter, and larger
-// parts of others pass them by.
-const socketBuffer = 1 << 10
-
-// Hijack is http.Hijacker's, with smaller buffers.
+// Hijack is http.Hijacker's.
 func (t *taken) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffers, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
-	t.conn = &socketConn{Conn: conn}
-	came := buffers.Reader.Buffered() // with the request
-	all := io.MultiReader(io.LimitReader(buffers.Reader, int64(came)), t.conn)
-	read, write := bufio.NewReaderSize(all, max(came, socketBuffer)), bufio.NewWriterSize(t.conn, socketBuffer)
-	_, err = read.Peek(came) // who is given it takes only what is in its buffer for what came
-	return t.conn, bufio.NewReadWriter(read, write), err
+	t.conn = &socketConn{Conn: conn, left: lastBytes}
+	buffers.Writer.Reset(t.conn) // who is given it has only the reader reset
+	return t.conn, buffers, nil
 }
+
+const (
+	// lastWords is how long a client may take to hear why its WebSocket is closed.
+	lastWords = 500 * time.Millisecond
+	// lastBytes is how much of what it sends meanwhile is taken from the connection. As
+	// long as there is more, the system tells the client that the connection was reset,
+	// instead of what it was sent.
+	lastBytes = 2 << 20
+)
 
 // socketConn is the connection under a WebSocket.
 type socketConn struct {
 	net.Conn
 
 	ending atomic.Bool
+	left   int         // of lastBytes; used by Read alone
 	more   atomic.Bool // what is written is kept for the next Write
 	kept   []byte      // used by Write alone
+}
+
+// end lets the library read on for a while, until the client closes the connection, too.
+func (c *socketConn) end() {
+	_ = c.SetReadDeadline(deadline(lastWords))
+	c.ending.Store(true)
+}
+
+// Read reads, and little once the connection is ending.
+func (c *socketConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.ending.Load() {
+		if c.left -= n; c.left < 0 {
+			return 0, io.EOF
+		}
+	}
+	return n, err
 }
 
 // Write writes with what was kept, or keeps it. The library calls it for one frame at a time.
@@ -212,33 +232,4 @@ func (c *socketConn) Write(p []byte) (int, error) {
 	c.kept = nil
 	n, err := c.Conn.Write(text)
 	return max(n-len(text)+len(p), 0), err
-}
-
-const (
-	// lastWords is how long a client may take to hear why its WebSocket is closed.
-	lastWords = 500 * time.Millisecond
-	// lastBytes is how much of what it sends meanwhile is taken from the connection. As
-	// long as there is more, the system tells the client that the connection was reset,
-	// instead of what it was sent.
-	lastBytes = 2 << 20
-)
-
-// end makes the next Read the last.
-func (c *socketConn) end() {
-	_ = c.SetReadDeadline(deadline(lastWords))
-	c.ending.Store(true)
-}
-
-// Read reads. When the connection is ending and the reason was sent, it discards what the
-// client sends until that closes, too. The library would read on for five seconds,
-// each byte by itself.
-func (c *socketConn) Read(p []byte) (int, error) {
-	if !c.ending.Load() {
-		return c.Conn.Read(p)
-	}
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
-	_, _ = io.CopyN(io.Discard, c.Conn, lastBytes)
-	return 0, io.EOF
 }

@@ -113,13 +113,13 @@ func TestWebSocketBeforeTheBeginning(t *testing.T) {
 
 // An error is the last message of its operation; whatever is wrong.
 func TestWebSocketErrorsEndOperations(t *testing.T) {
-	s := newServer(t, func(cfg *Config, _ *fakeSchema) { cfg.Limits.Aliases = 1 })
+	s := newServer(t, func(cfg *Config, _ *fakeSchema) { cfg.Limits.PageSize = 1 })
 	c := s.connect(t, `{}`)
 	for name, payload := range map[string]string{
 		"syntax":         `{"query":"{"}`,
 		"validation":     `{"query":"{nothing}"}`,
 		"variables":      `{"query":"query ($n: String) {hello(name: $n)}","variables":{"n":{}}}`,
-		"limit":          `{"query":"{a: hello b: hello}"}`,
+		"limit":          `{"query":"{items(first: 2) {nodes {id}}}"}`,
 		"operation name": `{"query":"query A {hello} query B {hello}"}`,
 		"no query":       `{}`,
 		"not persisted":  `{"extensions":{"persistedQuery":{"version":1,"sha256Hash":"x"}}}`,

@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -258,14 +254,11 @@ func decodedSize(text []byte) int64 {
 // executor reads operations, checks them against the limits, and executes them by a schema.
 // gqlgen's own executor parses by itself, and its extensions wrap what is called directly here.
 type executor struct {
-	schema     graphql.ExecutableSchema
-	limits     *Limits
-	weights    map[*ast.FieldDefinition]int // see Config.Weight
-	operations Operations
-	documents  *documents
-	present    graphql.ErrorPresenterFunc
-	recover    graphql.RecoverFunc
-	redactor   redactor // where introspection is off
+	*Config
+
+	weights   map[*ast.FieldDefinition]int // see Config.Weight
+	documents *documents
+	present   graphql.ErrorPresenterFunc
 	// recycle takes the memory of an answer's data that a plan has written and that is not
 	// used any more; nil: there are no plans.
 	recycle func(data []byte)
@@ -275,18 +268,7 @@ type executor struct {
 type recycler interface{ Recycle(data []byte) }
 
 func newExecutor(cfg *Config, present graphql.ErrorPresenterFunc) *executor {
-	e := &executor{
-		schema:     cfg.Schema,
-		limits:     &cfg.Limits,
-		weights:    weightsOf(cfg.Schema.Schema(), cfg.Weight),
-		operations: cfg.Operations,
-		documents:  newDocuments(cfg),
-		recover:    cfg.Recover,
-	}
-	if !cfg.Introspection {
-		e.redactor = newRedactor(cfg.Schema.Schema())
-	}
-	e.present = e.redactor.presenter(present)
+	e := &executor{Config: cfg, weights: weightsOf(cfg.Schema.Schema(), cfg.Weight), documents: newDocuments(cfg), present: present}
 	if r, ok := cfg.Schema.(recycler); ok {
 		e.recycle = r.Recycle
 	}
@@ -301,7 +283,7 @@ func (e *executor) read(ctx context.Context, op *operation, params *graphql.RawP
 		op.name, op.kind = oc.Operation.Name, string(oc.Operation.Operation)
 	}
 	if list != nil {
-		return nil, e.finishErrors(list, params)
+		return nil, finishErrors(list)
 	}
 	return oc, nil
 }
@@ -322,8 +304,8 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 		Headers:                params.Headers,
 		Doc:                    op.document.parsed,
 		Operation:              op.document.parsed.Operations.ForName(params.OperationName),
-		DisableIntrospection:   e.redactor.names != nil,
-		RecoverFunc:            e.recover,
+		DisableIntrospection:   !e.Introspection,
+		RecoverFunc:            e.Recover,
 		ResolverMiddleware:     func(ctx context.Context, next graphql.Resolver) (any, error) { return next(ctx) },
 		RootResolverMiddleware: func(ctx context.Context, next graphql.RootResolver) graphql.Marshaler { return next(ctx) },
 	}
@@ -331,32 +313,23 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 		return nil, gqlerror.List{unknownOperation(oc.Doc, params.OperationName)}
 	}
 	var err error
-	oc.Variables, err = validator.VariableValues(e.schema.Schema(), oc.Operation, params.Variables)
+	oc.Variables, err = validator.VariableValues(e.Schema.Schema(), oc.Operation, params.Variables)
 	if wrong, ok := errors.AsType[*gqlerror.Error](err); ok {
 		return oc, gqlerror.List{variableError(oc.Operation, wrong)}
 	}
 	for _, v := range oc.Operation.VariableDefinitions {
-		if way := wrongOneOf(e.schema.Schema(), v.Type, params.Variables[v.Variable], ast.Path{ast.PathName("$" + v.Variable)}); way != nil {
+		if way := wrongOneOf(e.Schema.Schema(), v.Type, params.Variables[v.Variable], ast.Path{ast.PathName("$" + v.Variable)}); way != nil {
 			return oc, gqlerror.List{refuse(codeBadInput, "variable %q: of an input that takes one of several fields exactly one must be given, and not be null", way.String())}
 		}
 	}
-	if known := op.document.weighed.Load(); known != nil && known.operation == oc.Operation {
-		op.expected = known.expected
-	} else if err := e.checkCost(op, oc); err != nil {
+	if err := e.checkCost(op, oc); err != nil {
 		return oc, gqlerror.List{err}
 	}
 	return oc, nil
 }
 
-// finishErrors returns each of the errors of a request once, with a code, clipped, and without
-// what the client is not to know.
-func (e *executor) finishErrors(list gqlerror.List, params *graphql.RawParams) gqlerror.List {
-	sent := params.Query
-	if e.redactor.names != nil {
-		if variables, err := json.Marshal(params.Variables); err == nil { // they were JSON
-			sent += string(variables)
-		}
-	}
+// finishErrors returns each of the errors of a request once, with a code, and clipped.
+func finishErrors(list gqlerror.List) gqlerror.List {
 	type said struct {
 		message string
 		at      gqlerror.Location
@@ -371,7 +344,7 @@ func (e *executor) finishErrors(list gqlerror.List, params *graphql.RawParams) g
 		if codeOf(err) == "" { // gqlparser's
 			err.Extensions = map[string]any{"code": codeBadInput}
 		}
-		err.Message = Clip(e.redactor.redact(err.Message, sent))
+		err.Message = Clip(err.Message)
 		this := said{message: err.Message}
 		if len(err.Locations) > 0 {
 			this.at = err.Locations[0]
@@ -397,15 +370,15 @@ func (e *executor) execute(ctx context.Context, op *operation, oc *graphql.Opera
 	op.executor = executorGqlgen // unless NotePlan is called
 	ctx = graphql.WithOperationContext(ctx, oc)
 	response := &graphql.Response{}
-	begun, err := e.operations.Begin(ctx)
+	begun, err := e.Operations.Begin(ctx)
 	switch {
 	case err != nil:
 		response.Errors = gqlerror.List{e.present(ctx, err)}
 	case ctx.Err() != nil:
 		response.Errors = gqlerror.List{timeoutError(ctx, nil)}
 	default:
-		ctx = graphql.WithResponseContext(begun, e.present, e.recover)
-		next := e.schema.Exec(ctx)
+		ctx = graphql.WithResponseContext(begun, e.present, e.Recover)
+		next := e.Schema.Exec(ctx)
 		if oc.Operation.Operation != ast.Subscription || len(graphql.GetErrors(ctx)) == 0 { // else there is nothing to call
 			if answer := next(ctx); answer != nil {
 				response = answer
@@ -413,8 +386,8 @@ func (e *executor) execute(ctx context.Context, op *operation, oc *graphql.Opera
 		}
 		response.Errors = append(response.Errors, graphql.GetErrors(ctx)...)
 		response.Extensions = graphql.GetExtensions(ctx)
-		boundAnswer(op, oc, response, e.limits.Answer)
-		op.instant = e.operations.Instant(ctx)
+		boundAnswer(op, oc, response, e.Limits.Answer)
+		op.instant = e.Operations.Instant(ctx)
 	}
 	if oc.Operation.Operation != ast.Mutation && contextEnded(ctx, op, response.Errors) {
 		response.Data, response.Errors = nil, gqlerror.List{timeoutError(ctx, response.Errors)}
@@ -449,81 +422,4 @@ func timeoutError(ctx context.Context, list gqlerror.List) *gqlerror.Error {
 		}
 	}
 	return refuse(CodeUnavailable, "%s", message)
-}
-
-// redactor removes from errors the names of the schema that the client has not sent, on a
-// server without introspection.
-type redactor struct {
-	names   map[string]bool // nil: nothing is removed
-	pattern *regexp.Regexp  // a name, with a character before it that marks it as one
-}
-
-// newRedactor returns the redactor of a schema.
-func newRedactor(schema *ast.Schema) redactor {
-	r := redactor{map[string]bool{}, regexp.MustCompile(`["\[.@]?[_A-Za-z][_0-9A-Za-z]*`)}
-	for _, def := range schema.Types {
-		if def.BuiltIn {
-			continue
-		}
-		r.names[def.Name] = true
-		for _, value := range def.EnumValues {
-			r.names[value.Name] = true
-		}
-		for _, field := range def.Fields {
-			r.names[field.Name] = true
-			for _, argument := range field.Arguments {
-				r.names[argument.Name] = true
-			}
-		}
-	}
-	return r
-}
-
-// redact returns a message without the names that the client has not sent. A word in
-// lower case is a name if it is in quotes, after a dot, or in a list.
-func (r redactor) redact(message, sent string) string {
-	if r.names == nil {
-		return message
-	}
-	const most = 4_000 // bytes; of longer messages less is shown, with whole names
-	if len(message) > most {
-		message = message[:most/2] + "…" + message[len(message)-most/2:]
-	}
-	return r.pattern.ReplaceAllStringFunc(message, func(found string) string {
-		name := strings.TrimLeft(found, `"[.@`)
-		if !r.names[name] || name == found && name == strings.ToLower(name) || hasWord(sent, name) {
-			return found
-		}
-		return strings.TrimSuffix(found, name) + "…"
-	})
-}
-
-// presenter returns a presenter of errors that redacts what fields say of a request that is refused.
-func (r redactor) presenter(present graphql.ErrorPresenterFunc) graphql.ErrorPresenterFunc {
-	if r.names == nil {
-		return present
-	}
-	return func(ctx context.Context, err error) *gqlerror.Error {
-		shown := present(ctx, err)
-		if shown != nil && slices.Contains([]string{codeBadInput, codeTooComplex, CodeForbidden}, codeOf(shown)) && graphql.GetFieldContext(ctx) != nil {
-			shown.Message = r.redact(shown.Message, graphql.GetOperationContext(ctx).RawQuery)
-		}
-		return shown
-	}
-}
-
-// hasWord reports whether a text has a name that is not a part of another.
-func hasWord(text, name string) bool {
-	letter := func(at int) bool {
-		return at >= 0 && at < len(text) && (text[at] == '_' || text[at] >= '0' && text[at] <= '9' || text[at]|0x20 >= 'a' && text[at]|0x20 <= 'z')
-	}
-	for at := 0; ; at++ {
-		next := strings.Index(text[at:], name)
-		if next < 0 {
-			return false
-		}
-		if at += next; !letter(at-1) && !letter(at+len(name)) {
-			return true
-		}
-	}
 }

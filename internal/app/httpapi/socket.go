@@ -33,6 +33,9 @@ const (
 	// messageSize is the size of a message, in bytes, that counts as one more: longer ones
 	// take longer to read.
 	messageSize = 16 << 10
+	// perSocket is how many operations at a time are executed, or wait for it, on one connection,
+	// which is not read on beyond that. Subscriptions that wait for events are not among them.
+	perSocket = 16
 )
 
 // messageRates has a limiter for each client with WebSockets.
@@ -105,28 +108,16 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 		h.Refuse(w, r, why, p.status, p.code, p.message)
 		return
 	}
-	client := h.cfg.Client(r)
-	open := h.sockets.Hold(client)
 	if !h.open.TryAcquire(1) {
-		h.Refuse(w, r, refusedSockets, http.StatusServiceUnavailable, CodeUnavailable, "the server is shutting down")
+		h.Refuse(w, r, refusedEnding, http.StatusServiceUnavailable, CodeUnavailable, "the server is shutting down")
 		return
 	}
 	served := false
-	leave := func() {
-		open.Set(0)
-		h.open.Release(1)
-	}
 	defer func() {
 		if !served {
-			leave()
+			h.open.Release(1)
 		}
 	}()
-	if h.waitForMemory(r.Context(), open, 1) != nil {
-		w.Header().Set("Retry-After", "10")
-		h.Refuse(w, r, refusedSockets, http.StatusServiceUnavailable, CodeUnavailable,
-			"too many WebSockets are open, of all clients or of this one (--max-sockets); try again in a moment")
-		return
-	}
 	taken := &taken{ResponseWriter: w}
 	conn, err := websocket.Accept(taken, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
@@ -137,10 +128,11 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	}
 	conn.SetReadLimit(h.cfg.Limits.Body)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // the request ends here
+	client := h.cfg.Client(r)
 	limiter, done := h.rates.of(client)
 	s := &socket{
 		rate: limiter, h: h, conn: conn, under: taken.conn, request: op.request, client: client, ctx: ctx, cancel: cancel,
-		places:  semaphore.NewWeighted(int64(h.cfg.Limits.PerSocket)),
+		places:  semaphore.NewWeighted(perSocket),
 		sending: semaphore.NewWeighted(1),
 		running: map[string]*socketOperation{},
 	}
@@ -149,7 +141,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, op *operat
 	h.metrics.webSockets.Inc()
 	served = true
 	go func() {
-		defer leave()
+		defer h.open.Release(1)
 		defer h.metrics.webSockets.Dec()
 		defer done()
 		defer func() {
@@ -368,22 +360,23 @@ func (s *socket) subscribe(m message, hold *admission.Hold) error {
 	}
 	if !s.h.acquire(ctx, s.places) {
 		o.refuse(&problem{http.StatusServiceUnavailable, CodeUnavailable, fmt.Sprintf(
-			"this connection has %d operations running, the most that it may have (--max-per-socket); wait until one of them is complete", s.h.cfg.Limits.PerSocket)})
+			"this connection has %d operations running, the most that it may have; wait until one of them is complete", perSocket)})
 		o.end(ctx)
 		return nil
 	}
 	s.ended.Add(1)
 	go func() {
-		if !o.execute(ctx, m.Payload) {
+		goesOn := o.execute(ctx, m.Payload)
+		s.places.Release(1)
+		if !goesOn {
 			o.leave(ctx)
 		}
 	}()
 	return nil
 }
 
-// leave is end for an operation that has a place.
+// leave is end for an operation that was begun.
 func (o *socketOperation) leave(ctx context.Context) {
-	o.places.Release(1)
 	o.end(ctx)
 	o.ended.Done()
 }

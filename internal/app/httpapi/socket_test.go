@@ -31,22 +31,29 @@ func blocking(schema *fakeSchema) (begun, ended chan bool) {
 	return begun, ended
 }
 
-// One connection cannot take all places; others get theirs.
+// One connection cannot take all places; others get theirs. Subscriptions that wait for events take
+// none.
 func TestWebSocketOperationsLimit(t *testing.T) {
 	var begun, ended chan bool
+	var k ticks
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
-		cfg.Limits.Concurrent, cfg.Limits.PerSocket = 3, 2
+		k.serve(cfg, schema, text)
+		cfg.Limits.Concurrent = perSocket + 1
 		cfg.Limits.Wait = 10 * time.Millisecond
 		begun, ended = blocking(schema)
 	})
 	c := s.connect(t, `{}`)
-	for i := range 2 {
+	for i := range perSocket + 1 {
+		c.send(t, fmt.Sprintf(`{"type":"subscribe","id":"s%d","payload":{"query":"subscription {ticks}"}}`, i))
+		s.awaitSubscriptions(i + 1)
+	}
+	for i := range perSocket {
 		c.send(t, fmt.Sprintf(`{"type":"subscribe","id":"%d","payload":{"query":"{block}"}}`, i))
 		<-begun
 	}
-	c.send(t, `{"type":"subscribe","id":"third","payload":{"query":"{hello}"}}`)
-	if got := c.receive(t); !strings.Contains(got, CodeUnavailable) || !strings.Contains(got, "this connection has 2 operations running") {
-		t.Errorf("a third operation: %s", got)
+	c.send(t, `{"type":"subscribe","id":"another","payload":{"query":"{hello}"}}`)
+	if got := c.receive(t); !strings.Contains(got, CodeUnavailable) || !strings.Contains(got, "this connection has 16 operations running") {
+		t.Errorf("one more operation: %s", got)
 	}
 	other := s.connect(t, `{}`)
 	other.send(t, `{"type":"subscribe","id":"1","payload":{"query":"{hello}"}}`)
@@ -167,9 +174,7 @@ func (s *server) over(t *testing.T, here, there net.Conn, init string) (c *clien
 	c.want(t, `{"type":"connection_ack"}`)
 	return c, func() {
 		_, _ = here.Close(), server.Close()
-		for s.handler.sockets.Held() > 0 {
-			time.Sleep(time.Millisecond) // of the bubble
-		}
+		s.awaitSockets()
 	}
 }
 

@@ -35,8 +35,6 @@ type Watch interface {
 
 // Event is an event of a subscription.
 type Event interface {
-	// ID is equal for the same event of any subscriptions; it can be compared.
-	ID() any
 	// Position is where to go on behind the event.
 	Position() string
 	// Context returns the context that the subscription is executed in to tell the event.
@@ -49,9 +47,9 @@ const (
 	// pastBytes is what it holds more, about, while it reads what was there before it began: a part
 	// of the log.
 	pastBytes = 3 << 20
-	// answeredBytes is how much of what events were answered with is kept, for other
-	// subscriptions with the same selection; and as much of stretches of them.
-	answeredBytes = 4 << 20
+	// toldBytes is how much of what subscriptions were told is kept, for others with the same
+	// selection.
+	toldBytes = 8 << 20
 	// beginning is the type of the argument that says where a subscription begins: it
 	// changes nothing of what an event is told with.
 	beginning = "Since"
@@ -71,23 +69,17 @@ func selectionOf(oc *graphql.OperationContext) selection {
 	return sha256.Sum256(slices.Concat(mustEncode([]string{oc.RawQuery, oc.OperationName}), mustEncode(variables)))
 }
 
-// answered are the answers to events that subscriptions share.
-type answered struct {
-	mu        sync.Mutex
-	kept      *lru.Cache[answeredKey, *eventAnswer]
-	stretches *lru.Cache[stretchKey, *stretch]
-}
-
-// stretch is what subscriptions with the same selection are told from the same place on: most are
-// where others were, and need not look at each event.
+// stretch is what subscriptions with the same selection are told from the same place on: one of
+// them reads and answers the events, and the others, of which most are where it was, follow it.
 type stretch struct {
 	answers [][]byte
 	size    int    // of all answers, in bytes
-	end     any    // the place behind it
+	end     any    // the place behind it; nil: there is nothing to follow
 	cut     bool   // by the end of a turn
 	more    bool   // there may be more at once
 	grown   uint64 // teller.grown when it was begun
 
+	done   chan struct{} // what is above is known once it is closed
 	once   sync.Once
 	events []byte
 }
@@ -108,55 +100,35 @@ func (s *stretch) asEvents() []byte {
 	return s.events
 }
 
-// from returns the stretch that begins at a place; nil: none is kept.
-func (a *answered) from(key stretchKey) *stretch {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s, _ := a.stretches.Get(key)
-	return s
+// stretches are what subscriptions were told lately, and are being told.
+type stretches struct {
+	mu   sync.Mutex
+	kept *lru.Cache[stretchKey, *stretch]
 }
 
-// keep keeps a stretch.
-func (a *answered) keep(key stretchKey, s *stretch) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.stretches.Add(key, s, 2*s.size) // the events, too
-}
-
-type answeredKey struct {
-	selection selection
-	event     any // its ID
-}
-
-// eventAnswer is the answer to an event. What follows done is known once that is closed.
-type eventAnswer struct {
-	done chan struct{}
-	text []byte // nil: the event is not for these subscriptions
-	err  gqlerror.List
-}
-
-// of returns the answer to an event, and whether it is the caller's to make.
-func (a *answered) of(key answeredKey) (answer *eventAnswer, mine bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	answer, ok := a.kept.Get(key)
+// from returns the stretch that begins at a place, and whether it is the caller's to read.
+func (t *stretches) from(key stretchKey) (s *stretch, mine bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, ok := t.kept.Get(key)
 	if !ok {
-		answer = &eventAnswer{done: make(chan struct{})}
-		a.kept.Add(key, answer, 0)
+		s = &stretch{done: make(chan struct{})}
+		t.kept.Add(key, s, 0)
 	}
-	return answer, !ok
+	return s, !ok
 }
 
-// made notes that the answer is known; one with an error is not kept.
-func (a *answered) made(key answeredKey, answer *eventAnswer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if answer.err == nil {
-		a.kept.Resize(key, len(answer.text))
+// read notes that a stretch was read. Where there is nothing to follow it is not kept.
+func (t *stretches) read(key stretchKey, s *stretch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.end == nil || s.end == key.begin {
+		s.end = nil
+		t.kept.Remove(key)
 	} else {
-		a.kept.Remove(key)
+		t.kept.Resize(key, 2*s.size) // the events, too
 	}
-	close(answer.done)
+	close(s.done)
 }
 
 // subscribes reports whether the operation is a subscription that is to be followed.
@@ -207,42 +179,17 @@ func (r *run) follow(ctx context.Context, cancel context.CancelFunc, send func(t
 	h.teller.add(s)
 }
 
-// answerTo returns the answer to an event, which the first of the subscriptions with the same
-// selection makes, with the time of execution that is left to it. Each of them holds its bytes
-// until they are sent: who takes them slowly keeps them. It returns how long it was executed.
-func (r *run) answerTo(ctx context.Context, key answeredKey, event Event, left time.Duration) (*eventAnswer, time.Duration) {
-	for {
-		answer, mine := r.h.answered.of(key)
-		if mine {
-			return answer, r.makeAnswer(ctx, key, answer, event, left)
-		}
-		select {
-		case <-answer.done:
-		case <-ctx.Done():
-			return &eventAnswer{}, 0
-		}
-		switch {
-		case answer.err != nil: // it may be about the other
-		case r.op.hold.GrowWait(ctx, int64(len(answer.text)), r.h.cfg.Limits.Wait) != nil:
-			return &eventAnswer{err: outOfMemory().list()}, 0
-		default:
-			return answer, 0
-		}
-	}
-}
-
-// makeAnswer executes the operation in the event's context, also where the client leaves meanwhile:
-// others may wait. What fails because the server is busy, or its store away, is no answer
-// but an error. It returns how long it was executed: all that was left where that was too little.
-func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnswer, event Event, left time.Duration) (took time.Duration) {
+// answerTo executes the operation in the context of an event, with the time of execution that is
+// left, and returns the answer; nil: the event is not for the subscription. Its bytes are held
+// until they are sent. What fails because the server is busy, or its store away, is an error. It
+// also returns how long it was executed: all that was left where that was too little.
+func (r *run) answerTo(ctx context.Context, event Event, left time.Duration) (text []byte, took time.Duration, wrong gqlerror.List) {
 	h := r.h
-	answer.err = gqlerror.List{refuse(codeInternal, "internal error")} // where it panics
-	defer h.answered.made(key, answer)
 	op := &operation{
 		start: h.cfg.Now(), transport: r.op.transport, request: r.op.request, actor: r.op.actor,
 		limits: r.op.limits, client: r.op.client, event: true, left: left, hold: h.memory.Hold(r.op.client),
 	}
-	ctx = event.Context(context.WithoutCancel(ctx))
+	ctx = event.Context(ctx)
 	defer func() {
 		op.hold.Set(0)
 		h.finish(ctx, op)
@@ -251,8 +198,7 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 	one, p := h.begin(ctx, op, nil, &params, func() *problem { return nil })
 	if p != nil {
 		op.errors = p.list()
-		answer.err = op.errors
-		return 0
+		return nil, 0, op.errors
 	}
 	defer one.end()
 	place := one.place
@@ -261,12 +207,10 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 		took = max(took, left)
 	}
 	if one.refused != nil || slices.ContainsFunc(response.Errors, func(err *gqlerror.Error) bool { return codeOf(err) == CodeUnavailable }) {
-		answer.err = response.Errors
-		return took
+		return nil, took, response.Errors
 	}
-	answer.err = nil
 	if response.Data == nil && len(response.Errors) == 0 {
-		return took
+		return nil, took, nil
 	}
 	if len(response.Errors) > 0 && (response.Data == nil || rootFailed(one.oc, response.Data)) {
 		response.Data = []byte("null")
@@ -276,13 +220,13 @@ func (r *run) makeAnswer(ctx context.Context, key answeredKey, answer *eventAnsw
 	}
 	response.Extensions["position"] = event.Position()
 	var buf bytes.Buffer
-	text := encode(&buf, response, response.Data != nil, op.instant)
-	answer.text = slices.Concat(text.before, text.data, text.after)
+	parts := encode(&buf, response, response.Data != nil, op.instant)
+	text = slices.Concat(parts.before, parts.data, parts.after)
 	op.hold.Set(0)
-	if r.op.hold.Grow(int64(len(answer.text))) != nil { // to wait with it would be to hold it
-		answer.text, answer.err = nil, outOfMemory().list()
+	if r.op.hold.Grow(int64(len(text))) != nil { // to wait with it would be to hold it
+		return nil, took, outOfMemory().list()
 	}
-	return took
+	return text, took, nil
 }
 
 // rootFailed reports whether the root field of a subscription is null and must not be: gqlgen

@@ -225,13 +225,21 @@ func (s *subscription) tell(grown uint64, now func() time.Time) (seen uint64, mo
 	answers := false
 	for size, cut := 0, true; cut && wrong == nil && size < mostTold; {
 		key := stretchKey{s.same, s.watch.Place()}
-		next := h.answered.from(key)
-		switch {
-		case next == nil:
-			next, wrong = s.read(now)
-			if next.grown, cut = grown, false; next.end != nil && next.end != key.begin {
-				h.answered.keep(key, next)
+		next, mine := h.told.from(key)
+		if !mine {
+			select {
+			case <-next.done:
+			case <-s.ctx.Done():
+				return grown, false, nil
 			}
+		}
+		switch {
+		case mine:
+			next.grown, wrong = grown, s.share(key, next, now)
+			cut = false
+		case next.end == nil: // it may be about the other
+			next = &stretch{grown: grown}
+			cut, wrong = false, s.read(next, now)
 		case s.run.op.hold.GrowWait(s.ctx, int64(next.size), h.cfg.Limits.Wait) != nil:
 			next, wrong = &stretch{}, outOfMemory().list()
 		default:
@@ -260,14 +268,19 @@ func (s *subscription) tell(grown uint64, now func() time.Time) (seen uint64, mo
 	return seen, more, wrong
 }
 
+// share is read of a stretch that others wait for.
+func (s *subscription) share(key stretchKey, out *stretch, now func() time.Time) gqlerror.List {
+	defer s.run.h.told.read(key, out)
+	return s.read(out, now)
+}
+
 // read reads events and answers them, for as long as a turn. Where that fails, the subscription
 // ends, or there is no event, the stretch has no end.
-func (s *subscription) read(now func() time.Time) (out *stretch, wrong gqlerror.List) {
+func (s *subscription) read(out *stretch, now func() time.Time) (wrong gqlerror.List) {
 	h := s.run.h
-	out = new(stretch)
 	past := s.watch.Past()
 	if past && s.run.op.hold.GrowWait(s.ctx, pastBytes, h.cfg.Limits.Wait) != nil {
-		return out, outOfMemory().list()
+		return outOfMemory().list()
 	}
 	var over time.Time
 	ctx, began := s.ctx, now()
@@ -289,15 +302,15 @@ func (s *subscription) read(now func() time.Time) (out *stretch, wrong gqlerror.
 			return false
 		}
 		left := s.left()
-		answer, took := s.run.answerTo(s.ctx, answeredKey{s.same, event.ID()}, event, left)
-		if s.spent += took; took >= left && answer.err != nil { // it was stopped
+		text, took, failed := s.run.answerTo(s.ctx, event, left)
+		if s.spent += took; took >= left && failed != nil { // it was stopped
 			used = 0
 		}
 		began = now()
-		if answer.text != nil {
-			out.answers, out.size = append(out.answers, answer.text), out.size+len(answer.text)
+		if text != nil {
+			out.answers, out.size = append(out.answers, text), out.size+len(text)
 		}
-		wrong = answer.err
+		wrong = failed
 		return wrong == nil && s.ctx.Err() == nil
 	})
 	if s.spent += now().Sub(began); used > 0 { // other processes may have had the processors
@@ -313,7 +326,7 @@ func (s *subscription) read(now func() time.Time) (out *stretch, wrong gqlerror.
 	default:
 		wrong = gqlerror.List{h.exec.present(s.ctx, err)}
 	}
-	return out, wrong
+	return wrong
 }
 
 // left is how long more the subscription may be executed: two thirds of a query's time for all that

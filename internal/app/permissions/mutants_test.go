@@ -58,7 +58,6 @@ func mutants() []mutant {
 		{"the past in events", guard, `case w != nil && (!w.past || w.nothing()):`, `case w != nil && (!w.past && !¿ || w.nothing()):`},
 		{"what was seen before it was erased", guard, `if v.Op == driver.OpErase { // what`, `if v.Op == driver.OpErase && !¿ { // what`},
 		{"a deletion of what is erased", guard, `if v.Op == driver.OpErase { // as`, `if v.Op == driver.OpErase && !¿ { // as`},
-		{"who is told of an event", "subscribe.go", `eventID{e.place.LogPosition, e.as, `, `eventID{e.place.LogPosition, map[bool]string{false: e.as}[¿], `},
 		{"who follows whom", watch, `watchState{w.place, w.live, w.as, `, `watchState{w.place, w.live, map[bool]string{false: w.as}[¿], `},
 		{"the past in a page", "page.go", `q.At < op.begin && !s.guard.mayPage(ctx, t) {`, `q.At < op.begin && !¿ && !s.guard.mayPage(ctx, t) {`},
 		{"what was deleted, by id", get, `was == nil || was.Deleted {`, `was == nil || was.Deleted && !¿ {`},

@@ -134,7 +134,7 @@ func newWorld(t *testing.T, engine driver.Engine, executor string, seed uint64) 
 		t.Fatal(err)
 	}
 	m := &app.Main{Types: model.Types, Schema: resolvers.NewSchema, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now}
-	handler, err := m.Handler(engine, "--auth=jwt", "--anonymous-read", "--jwt-secret-file="+file, "--executor="+executor, "--log-level=error", "--max-fields=5000", "--max-cost=5000000")
+	handler, err := m.Handler(engine, "--auth=jwt", "--anonymous-read", "--jwt-secret-file="+file, "--executor="+executor, "--log-level=error", "--max-cost=5000000")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func (m mutant) serve(engine driver.Engine) (http.Handler, error) {
 		Client:   func(*http.Request) string { return "" },
 		Identify: func(r *http.Request) (httpapi.Identity, error) { return httpapi.Identity{Context: r.Context()}, nil },
 		Weight:   func(_, _, _ string) int { return 0 },
-		Pinned:   func(*graphql.OperationContext, []byte) bool { return false },
+		Pinned:   func(*graphql.OperationContext) bool { return false },
 		CPU:      func() time.Duration { return 0 },
 		Metrics:  prometheus.NewRegistry(),
 		Logger:   logger, Now: func() time.Time { return beginning.Time() },
