@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +101,44 @@ func TestCostOfCommits(t *testing.T) {
 		}
 		if got := p.do(t, "POST", "/graphql", string(body), "Content-Type", "application/json"); fmt.Sprint(got.codes(t)) != want {
 			t.Errorf("%d changes: %.500s", n, got.body)
+		}
+	}
+}
+
+// Values of variables, and their defaults, are read wherever they are used.
+func TestVariablesUsedOften(t *testing.T) {
+	p := serve(t)
+	times := func(n int, text string) string { return strings.Repeat(text, n) }
+	where := `{or: [` + times(97, `{not: {not: {not: {}}}}`) + `]}`
+	ask := func(query string, variables map[string]any) reply {
+		body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.do(t, "POST", "/graphql", string(body), "Content-Type", "application/json")
+	}
+	list := make([]any, 2000)
+	for i := range list {
+		list[i] = []any{}
+	}
+	const create = `{createProject(input: {key: "a", data: {name: "A", description: "", commitHistory: [%s]}}) {__typename}}`
+	for query, variables := range map[string]map[string]any{
+		`query ($k: TagWhere = ` + where + `) {tags(where: {or: [` + times(2400, "$k ") + `]}) {totalCount}}`:                                                nil,
+		`query ($k: TagWhere = ` + where + `) {` + times(45, "...F ") + `} fragment F on Query {tags(where: {or: [` + times(60, "$k ") + `]}) {totalCount}}`: nil,
+		`mutation ($k: JSON!) ` + fmt.Sprintf(create, times(4800, "$k ")):                                                                                    {"k": list},
+		`mutation ($k: JSON!) ` + fmt.Sprintf(create, times(2400, "$k ")):                                                                                    {"k": times(50_000, "x")},
+		`query ($f: [TagField!]) {tags {nodes {a: versions(fields: $f) {nodes {key}} b: versions(fields: $f) {nodes {key}}}}}`:                               {"f": slices.Repeat([]any{"name"}, 9000)},
+	} {
+		if got := ask(query, variables); fmt.Sprint(got.codes(t)) != "[QUERY_TOO_COMPLEX]" || !strings.Contains(got.body, "each as often as it is used") {
+			t.Errorf("%.100s: %.500s", query, got.body)
+		}
+	}
+	for query, variables := range map[string]map[string]any{
+		`query ($k: TagWhere = ` + where + `) {a: tags(where: $k) {totalCount} b: tags(where: $k, first: 2) {nodes {key}}}`: nil,
+		`mutation ($k: JSON!) ` + fmt.Sprintf(create, "$k"):                                                                 {"k": times(900_000, "x")},
+	} {
+		if got := ask(query, variables); len(got.codes(t)) != 0 {
+			t.Errorf("%.100s: %.500s", query, got.body)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"encoding/json"
+	"errors"
 	"math"
 	"strconv"
 
@@ -22,7 +24,8 @@ const (
 // long, what a mutation returns of a list in its input at least that often, and any other list of
 // objects listFactor times. A field that means work beyond what it returns has a weight, which
 // counts like fields. Introspection counts its fields once; gqlparser's validation bounds its
-// nesting.
+// nesting. Values of variables are read again wherever they are used: what they take there, beyond
+// once, counts for what the operation keeps.
 func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqlerror.Error {
 	w := costWalk{limits: &e.Limits, weights: e.weights, variables: oc.Variables, noIntrospection: oc.DisableIntrospection}
 	total := w.set(oc.Operation.SelectionSet, listFactor)
@@ -38,7 +41,15 @@ func (e *executor) checkCost(op *operation, oc *graphql.OperationContext) *gqler
 		return refuse(codeTooComplex, "the operation may return %s fields; at most %d are allowed (--max-cost; what reads and compares versions counts for several): ask for smaller pages or fewer nested lists",
 			roughly(cost), limits.Cost)
 	}
-	return nil
+	again := total.values
+	for _, size := range w.sizes {
+		again -= size
+	}
+	if again <= 0 {
+		return nil
+	}
+	refused, _ := errors.AsType[*gqlerror.Error](op.keep(int64(again), int64(again)))
+	return refused
 }
 
 // expected is what is expected of an operation before it is executed.
@@ -52,12 +63,15 @@ type extent struct {
 	cost  int // saturates at math.MaxInt
 	once  int // the weights of the leaves at its own level: a page has them once
 	depth int
+	// values is about how many bytes the values of variables take, as often as they are read.
+	values int
 }
 
 type costWalk struct {
 	limits    *Limits
 	weights   map[*ast.FieldDefinition]int
 	variables map[string]any
+	sizes     map[string]int // of the values of variables that are used
 	fragments map[fragmentUse]extent
 	lists     bool            // there are pages
 	schema    bool            // the fields below ask for the schema
@@ -92,6 +106,7 @@ func (w *costWalk) set(set ast.SelectionSet, elements int) extent {
 		total.cost = plus(total.cost, e.cost)
 		total.once = plus(total.once, e.once)
 		total.depth = max(total.depth, e.depth)
+		total.values = plus(total.values, e.values)
 	}
 	return total
 }
@@ -110,8 +125,12 @@ func (w *costWalk) spread(fragment *ast.FragmentDefinition, elements int) extent
 }
 
 func (w *costWalk) field(f *ast.Field, elements int) extent {
+	values := 0
+	for _, argument := range f.Arguments {
+		values = plus(values, w.used(argument.Value))
+	}
 	if len(f.SelectionSet) == 0 {
-		return extent{cost: 1, once: w.weights[f.Definition], depth: 1}
+		return extent{cost: 1, once: w.weights[f.Definition], depth: 1, values: values}
 	}
 	if f.Name == "__schema" || f.Name == "__type" {
 		if w.noIntrospection {
@@ -144,7 +163,48 @@ func (w *costWalk) field(f *ast.Field, elements int) extent {
 	} else {
 		cost = plus(cost, product(times, inner.once))
 	}
-	return extent{cost: plus(plus(1, w.weights[f.Definition]), cost), depth: inner.depth + 1}
+	return extent{
+		cost: plus(plus(1, w.weights[f.Definition]), cost), depth: inner.depth + 1, values: plus(values, product(times, inner.values)),
+	}
+}
+
+// used is about how many bytes the values of the variables in a value take, each as often as it
+// stands there.
+func (w *costWalk) used(v *ast.Value) (bytes int) {
+	if v.Kind != ast.Variable {
+		for _, part := range v.Children {
+			bytes = plus(bytes, w.used(part.Value))
+		}
+		return bytes
+	}
+	if _, known := w.sizes[v.Raw]; !known {
+		if w.sizes == nil {
+			w.sizes = map[string]int{}
+		}
+		w.sizes[v.Raw] = sizeOf(w.variables[v.Raw])
+	}
+	return w.sizes[v.Raw]
+}
+
+// sizeOf is about how many bytes a value takes when it is read: a text is copied twice.
+func sizeOf(value any) int {
+	size := otherBytes
+	switch v := value.(type) {
+	case map[string]any:
+		size = objectBytes
+		for name, member := range v {
+			size += len(name) + sizeOf(member)
+		}
+	case []any:
+		for _, element := range v {
+			size += sizeOf(element)
+		}
+	case string:
+		size += 3 * len(v)
+	case json.Number:
+		size += 3 * len(v)
+	}
+	return size
 }
 
 // checkConditions refuses @skip and @include with a variable that is null: a document may use

@@ -214,7 +214,7 @@ func (o *operation) keep(bytes, held int64) error {
 }
 
 func (o *operation) tooMuch() *gqlerror.Error {
-	return refuse(codeTooComplex, "the operation has more than %d bytes of documents, fields and answer in memory, the limit of this server (half of --max-read, and --max-answer): "+
+	return refuse(codeTooComplex, "the operation has more than %d bytes of documents, fields, answer and values of variables (each as often as it is used) in memory, the limit of this server (half of --max-read, and --max-answer): "+
 		"ask for fewer documents or fields at a time; of a long list of references ask for the keys, and then for some of the documents (nodes)", o.limits.kept())
 }
 
@@ -246,10 +246,14 @@ func boundAnswer(op *operation, oc *graphql.OperationContext, response *graphql.
 // decodedSize estimates the bytes that a JSON text takes when it is decoded: a map takes
 // some 350 with its first members, whatever they are, and any other value some 60.
 func decodedSize(text []byte) int64 {
-	const object, other = 350, 64
 	count := func(c string) int64 { return int64(bytes.Count(text, []byte(c))) }
-	return int64(len(text)) + object*count("{") + other*(count("[")+count(",")+count(":"))
+	return int64(len(text)) + objectBytes*count("{") + otherBytes*(count("[")+count(",")+count(":"))
 }
+
+const (
+	objectBytes = 350
+	otherBytes  = 64
+)
 
 // executor reads operations, checks them against the limits, and executes them by a schema.
 // gqlgen's own executor parses by itself, and its extensions wrap what is called directly here.
