@@ -100,6 +100,10 @@ func (m mutant) serve(engine driver.Engine) (http.Handler, error) {
 		CPU:      func() time.Duration { return 0 },
 		Metrics:  prometheus.NewRegistry(),
 		Logger:   logger, Now: func() time.Time { return beginning.Time() },
+		Limits: httpapi.Limits{
+			Body: 1 << 20, Query: 1 << 20, Tokens: 10_000, Depth: 15, PageSize: 500, Cost: 50_000, Read: 32 << 20, Answer: 8 << 20, Memory: 1 << 30,
+			Time: time.Minute, Execution: time.Minute, SlowAfter: time.Second, Wait: time.Minute, Grace: time.Minute, Rate: 1 << 20, Concurrent: 64, Fast: 64, Slow: 64,
+		},
 	})
 	if err != nil || m.body == nil {
 		return h, err
