@@ -162,10 +162,14 @@ func (b *budget) observe(events *core.Events) {
 }
 
 // value takes the steps of converting and printing a value, as the rules do with every
-// value and with the values in it, and returns about how long its text is.
+// value and with the values in it, and returns about how long its text is. In the place of a
+// variable they convert its default.
 func (b *budget) value(v *ast.Value) (length int) {
 	if b.spend(1); v.Kind == ast.ObjectValue {
 		b.spend(2) // for a map
+	}
+	if v.Kind == ast.Variable && v.VariableDefinition != nil && v.VariableDefinition.DefaultValue != nil {
+		b.value(v.VariableDefinition.DefaultValue)
 	}
 	length = len(v.Raw)
 	for _, child := range v.Children {
