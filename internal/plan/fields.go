@@ -9,6 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/asof/asof/storage"
+	"github.com/asof/asof/storage/fault"
 	"github.com/asof/asof/storage/record"
 )
 
@@ -265,6 +266,9 @@ func versions(b *planning, f graphql.CollectedField, s *selection[*storage.Objec
 	}
 }
 
+// pageBytes is about what a page of versions takes, beside the versions.
+const pageBytes = 1 << 10
+
 // loadVersions reads a page of the versions of each document.
 func (r *run) loadVersions(id, given int, inner *selection[*storage.Page], objects []*storage.Object) {
 	if r.loader.Follow(len(objects)) != nil {
@@ -274,8 +278,17 @@ func (r *run) loadVersions(id, given int, inner *selection[*storage.Page], objec
 	projected := *args
 	projected.Members = inner.need
 	q := &r.queues[id]
+	if r.late == nil {
+		r.late = r.of.Memory(r.ctx, len(objects)*pageBytes)
+	}
 	var pages []*storage.Page
 	for _, o := range objects {
+		if over := r.ctx.Err(); r.late == nil && over != nil {
+			r.late = fault.Ended(over)
+		}
+		if r.late != nil {
+			return // nothing is written then
+		}
 		var v visit
 		_, v.err = r.call(func() error {
 			found, err := r.of.store.Versions(r.ctx, o.Of(), &projected)
