@@ -23,7 +23,7 @@ func TestPagesAreKeptAfterALargeLoad(t *testing.T) {
 		}
 		return
 	}
-	s := benchStore(t, Options{Sync: SyncOff, bulkVersions: 100, Readers: 1, VersionCache: -1})
+	s := benchStore(t, Options{Sync: SyncOff, bulkVersions: 100, readers: 1, VersionCache: -1})
 	vs := benchVersions(200, 200)
 	for i := range vs { // more than all caches hold
 		vs[i].Data = fmt.Appendf(nil, `{"text":%q}`, bytes.Repeat([]byte("x"), 100<<10))
@@ -31,7 +31,7 @@ func TestPagesAreKeptAfterALargeLoad(t *testing.T) {
 	if _, err := s.Load(t.Context(), vs); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.indexed(t.Context()), s.writer.exec("PRAGMA wal_checkpoint(TRUNCATE)")); err != nil {
+	if err := errors.Join(s.writer.submit(&request{ctx: t.Context(), run: s.writer.endBulk}), s.writer.exec("PRAGMA wal_checkpoint(TRUNCATE)")); err != nil {
 		t.Fatal(err)
 	}
 	const times = 100

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -98,7 +99,7 @@ func (k *checker) document(s *sqlite.Stmt) error {
 	if !row.Deleted {
 		k.present++
 	}
-	h, err := k.prepare(sqlDocumentLog, doc.version(0), (doc + 1).version(0))
+	h, err := k.prepare(`SELECT `+versionColumns+` FROM versions v WHERE v.id >= ?1 AND v.id < ?2 ORDER BY v.id`, doc.version(0), (doc + 1).version(0))
 	if err != nil {
 		return err
 	}
@@ -200,7 +201,7 @@ func (k *checker) counters() error {
 		return err
 	}
 	id := k.coll.id
-	if err := firstError(
+	if err := cmp.Or(
 		count("documents", k.documents, `SELECT sequence FROM collections WHERE id = ?1`, id),
 		count("live documents", k.present, `SELECT live FROM collections WHERE id = ?1`, id),
 		count("versions", k.versions, `SELECT versions FROM collections WHERE id = ?1`, id),
@@ -213,29 +214,19 @@ func (k *checker) counters() error {
 		return err
 	}
 	for i, ix := range k.coll.indexes {
-		if err := firstError(
+		if err := cmp.Or(
 			count(fmt.Sprintf("entries of the index on %v", ix.decl.Path), k.live[i], `SELECT count(*) FROM entries WHERE idx = ?1`, ix.id),
 			count(fmt.Sprintf("entries counted of the index on %v", ix.decl.Path), k.live[i], `SELECT live FROM indexes WHERE id = ?1`, ix.id),
 		); err != nil {
 			return err
 		}
 		for _, p := range k.epochs[i] {
-			if err := firstError(
+			if err := cmp.Or(
 				count(fmt.Sprintf("past entries of the index on %v", ix.decl.Path), p.base+p.closed, `SELECT count(*) FROM past WHERE epoch = ?1`, p.id),
 				count(fmt.Sprintf("past entries counted of the index on %v", ix.decl.Path), p.base+p.closed, `SELECT base + closed FROM epochs WHERE id = ?1`, p.id),
 			); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// firstError returns the first error.
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
 		}
 	}
 	return nil

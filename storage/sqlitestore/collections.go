@@ -15,9 +15,6 @@ import (
 func (s *Store) declare(ctx context.Context) error {
 	w := s.writer
 	for _, decl := range s.opts.Collections {
-		if decl.Name == "" {
-			return invalidf("a collection has no name")
-		}
 		if _, err := w.integer(`INSERT INTO collections(name) VALUES(?1) ON CONFLICT DO NOTHING`, decl.Name); err != nil {
 			return err
 		}
@@ -39,14 +36,11 @@ func (s *Store) declareIndexes(ctx context.Context, coll *collection, decls []dr
 	wanted := map[*index]bool{}
 	var missing []driver.Index
 	for _, decl := range decls {
-		if len(decl.Path) == 0 || decl.Kind < driver.KindString || decl.Kind > driver.KindDecimal {
-			return invalidf("collection %s declares an index on path %v of kind %d", coll.name, decl.Path, decl.Kind)
-		}
 		if ix := coll.index(decl.Path, decl.Kind, decl.List); ix != nil {
 			wanted[ix] = true
-			continue
+		} else {
+			missing = append(missing, decl)
 		}
-		missing = append(missing, decl)
 	}
 	for _, ix := range coll.indexes {
 		if wanted[ix] {
@@ -64,10 +58,7 @@ func (s *Store) declareIndexes(ctx context.Context, coll *collection, decls []dr
 			}
 		}
 	}
-	for i, decl := range missing {
-		if slicesContainsIndex(missing[:i], decl) {
-			continue
-		}
+	for _, decl := range missing {
 		if coll.sequence > 0 { // there is something to build
 			s.log.InfoContext(ctx, "building an index", "collection", coll.name, "path", decl.Path)
 		}
@@ -76,14 +67,6 @@ func (s *Store) declareIndexes(ctx context.Context, coll *collection, decls []dr
 		}
 	}
 	return nil
-}
-
-func slicesContainsIndex(list []driver.Index, ix driver.Index) bool {
-	c := collection{}
-	for _, decl := range list {
-		c.indexes = append(c.indexes, &index{decl: decl})
-	}
-	return c.index(ix.Path, ix.Kind, ix.List) != nil
 }
 
 // readDeclarations reads the collections and indexes of the file.
@@ -178,10 +161,7 @@ func (s *Store) buildIndex(ctx context.Context, coll *collection, decl driver.In
 		return err
 	}
 	ix := &index{id: w.LastInsertRowID(), decl: decl}
-	if _, err := w.integer(`INSERT INTO epochs(idx, start) VALUES(?1, ?2)`, ix.id, beginning); err != nil {
-		return err
-	}
-	if ix.epochs, err = w.readEpochs(ix.id); err != nil {
+	if err := w.newEpoch(ix, beginning); err != nil {
 		return err
 	}
 	return s.fillIndex(ctx, coll, ix)

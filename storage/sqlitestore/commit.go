@@ -2,12 +2,12 @@ package sqlitestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 
 	"github.com/google/uuid"
-	"zombiezen.com/go/sqlite"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/seal"
@@ -25,56 +25,43 @@ func (s *Store) Commit(ctx context.Context, ws []driver.Write) ([]*driver.Versio
 	return r.versions, nil
 }
 
-// commitBatch commits requests together. If that fails, they are committed one by
-// one, so that a request that fails for a reason of its own does not fail the others.
-func (w *writer) commitBatch(batch []*request) {
-	err := w.tryBatch(batch)
-	if err != nil && len(batch) > 1 && !isOutage(err) {
-		var before uncommitted
-		certain := errors.As(err, &before)
-		for i, r := range batch {
-			if err := w.tryBatch(batch[i : i+1]); err != nil {
-				if r.err = wrap(err, "writing"); !certain {
-					r.err = unsure(r.err)
-				}
-			}
-			close(r.ready)
+// handle handles requests of one kind in one transaction. If nothing of that is in the database,
+// and another one may succeed, each has its own, so that a request that fails for a reason of its
+// own does not fail the others.
+func (w *writer) handle(batch []*request) {
+	commits := batch[0].rewrite == nil
+	try := w.tryRewrite
+	if commits {
+		try = w.tryCommit
+	}
+	err := wrap(try(batch), "writing")
+	if len(batch) > 1 && errors.As(err, new(uncommitted)) && driver.CodeOf(err) != driver.CodeUnavailable {
+		for i := range batch {
+			w.handle(batch[i : i+1])
 		}
 		return
 	}
-	if err == nil {
+	if commits && err == nil {
 		w.commits.Add(1)
 		w.writes.Add(int64(len(batch)))
 	}
 	for _, r := range batch {
 		if err != nil {
-			r.versions, r.err = nil, wrap(err, "writing")
+			r.versions, r.err = nil, err
 		}
 		close(r.ready)
 	}
 }
 
-// isOutage reports whether an error is a failure of the disk, which no single write
-// caused.
-func isOutage(err error) bool {
-	switch sqlite.ErrCode(err).ToPrimary() {
-	case sqlite.ResultFull, sqlite.ResultIOErr, sqlite.ResultReadOnly, sqlite.ResultCantOpen, sqlite.ResultCorrupt, sqlite.ResultNotADB:
-		return true
-	default:
-		return false
-	}
-}
-
-// tryBatch commits requests in one transaction. A refused request, such as one with a
+// tryCommit commits requests in one transaction. A refused request, such as one with a
 // conflict, has its error in its result and does not fail the transaction.
-func (w *writer) tryBatch(batch []*request) error {
-	if w.store.bulk.Load() {
-		if err := w.endBulk(); err != nil {
-			return uncommitted{err}
-		}
+func (w *writer) tryCommit(batch []*request) error {
+	if err := w.endBulk(); err != nil {
+		return uncommitted{err}
 	}
 	w.store.clock.Begin()
-	err := w.transaction(func() error {
+	defer w.store.clock.End()
+	return w.transaction(func() error {
 		for _, r := range batch {
 			if err := w.apply(r); err != nil {
 				return err
@@ -82,8 +69,6 @@ func (w *writer) tryBatch(batch []*request) error {
 		}
 		return nil
 	})
-	w.store.clock.End()
-	return err
 }
 
 // apply writes the versions of a request, or none and sets its error.
@@ -131,7 +116,7 @@ func (w *writer) apply(r *request) error {
 			}
 		}
 		if several {
-			return firstError(w.exec("ROLLBACK TO several"), w.exec("RELEASE several"))
+			return cmp.Or(w.exec("ROLLBACK TO several"), w.exec("RELEASE several"))
 		}
 		return nil
 	}
@@ -156,7 +141,7 @@ func (w *writer) repeated(r *request, ids [][]byte) (bool, error) {
 			continue
 		}
 		made++
-		before, err := w.attempt(id)
+		before, err := w.integer(`SELECT version FROM writes WHERE id = ?1`, id)
 		if err != nil {
 			return false, err
 		}
@@ -215,7 +200,7 @@ func (w *writer) writeOne(in *driver.Write, at driver.Instant, id []byte) (*stat
 		w.forgetNew(st)
 		return st, nil, err
 	}
-	if err := w.writeVersions(st, v.Number, []*driver.Version{v}, [][]byte{v.Seal}); err != nil {
+	if err := w.writeVersion(st, v, v.Number, v.Seal); err != nil {
 		return nil, nil, err
 	}
 	_, err = w.integer(`INSERT INTO writes(id, version) VALUES(?1, ?2)`, id, st.id.version(v.Number))
@@ -250,11 +235,6 @@ func attemptID(id string) []byte {
 	return append([]byte{'='}, id...)
 }
 
-// attempt returns the row of the version that an attempt created; 0 if none.
-func (w *writer) attempt(id []byte) (int64, error) {
-	return w.integer(`SELECT version FROM writes WHERE id = ?1`, id)
-}
-
 // versionOf returns a version that was committed before.
 func (w *writer) versionOf(id int64) (*driver.Version, error) {
 	coll := w.store.byID[int64(docOfVersion(id))>>sequenceBits]
@@ -283,13 +263,6 @@ type state struct {
 	touched bool      // it is in pending.touched
 	// rewritten is the number of the last version that was, in the running transaction; 0: none.
 	rewritten int64
-
-	// unwritten are the versions that Load added and flushDocuments will write; written
-	// is the number in the document's row until then. The versions are the caller's:
-	// their numbers may be 0, and are the ones after written.
-	unwritten []*driver.Version
-	seals     [][]byte // of unwritten
-	written   int64
 }
 
 // entry is one value that an index holds for a document, since an instant.
@@ -385,26 +358,19 @@ func (w *writer) writeDocument(st *state, v *driver.Version, number, before int6
 	return w.Changes() == 1, nil
 }
 
-// writeVersions adds rows to the history: versions of one document, with numbers
-// from first on, and their seals.
-func (w *writer) writeVersions(st *state, first int64, vs []*driver.Version, seals [][]byte) error {
+// writeVersion adds a version's row to the history.
+func (w *writer) writeVersion(st *state, v *driver.Version, number int64, seal []byte) error {
 	s, err := w.Prepare(sqlInsertVersion)
 	if err != nil {
 		return err
 	}
-	// A statement that is reset keeps its bound values.
+	w.bindVersion(s, v, seal)
+	s.BindInt64(1, st.id.version(number))
 	s.BindInt64(2, int64(st.id))
 	s.BindInt64(10, st.coll.id)
 	s.BindText(11, st.key)
-	for i, v := range vs {
-		w.bindVersion(s, v, seals[i])
-		s.BindInt64(1, st.id.version(first+int64(i)))
-		_, err = s.Step()
-		if err := finish(s, err); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err = s.Step()
+	return finish(s, err)
 }
 
 // stateCache keeps the states of documents between transactions, so that a

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -166,26 +165,4 @@ func isOpen(path string) bool {
 		}
 	}
 	return false
-}
-
-// checkHeader returns an error for a file that is no SQLite database. It runs before SQLite
-// opens the file: closing it later would drop SQLite's locks.
-func checkHeader(path string) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return driver.Errorf(driver.CodeUnavailable, "cannot read the file: %w", err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	const magic = "SQLite format 3\x00"
-	header := make([]byte, len(magic))
-	switch n, err := io.ReadFull(f, header); {
-	case n == 0:
-		return nil // empty: a new store
-	case err != nil, string(header) != magic:
-		return invalidf("the file is not a database of asof, or its beginning is damaged; name another file, or restore this one from a backup")
-	}
-	return nil
 }

@@ -24,7 +24,7 @@ const (
 	// superseded if it is of the same document.
 	sqlVersionByID = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= ?1 ORDER BY v.id LIMIT 2`
 	sqlVersionAt   = `SELECT ` + versionColumns + ` FROM versions v WHERE v.id >= (
-			SELECT w.id FROM versions w INDEXED BY versions_at WHERE w.document = ?1 AND w.at <= ?2 ORDER BY w.at DESC LIMIT 1
+			SELECT w.id FROM versions w WHERE w.document = ?1 AND w.at <= ?2 ORDER BY w.at DESC LIMIT 1
 		) ORDER BY v.id LIMIT 2`
 )
 
@@ -63,7 +63,7 @@ func (s *Store) Get(ctx context.Context, collection string, refs []driver.Ref, f
 	if s.getCached(coll, refs, out) {
 		return out, nil
 	}
-	err := s.reading(ctx, func(c *conn) (err error) {
+	err := s.read(ctx, func(c *conn) (err error) {
 		for i, ref := range refs {
 			if i%64 == 63 && ctx.Err() != nil {
 				return ctx.Err()
@@ -98,13 +98,13 @@ func (s *Store) getCached(coll *collection, refs []driver.Ref, out []*driver.Ver
 // get reads one version from the cache or from the file.
 func (c *conn) get(coll *collection, ref driver.Ref, fields []string) (*driver.Version, error) {
 	k := documentKey{coll.id, ref.Key}
-	known, id := c.cached.find(k, ref, c.count)
+	known, id := c.store.cached.find(k, ref, c.count)
 	if known != nil {
 		return known, nil
 	}
 	v, id, err := c.lookUp(coll, ref, fields, id)
 	if err == nil && v != nil && c.whole {
-		c.cached.add(k, id, v, c.count)
+		c.store.cached.add(k, id, v, c.count)
 	}
 	return v, err
 }
@@ -139,7 +139,7 @@ func (c *conn) lookUp(coll *collection, ref driver.Ref, fields []string, id docI
 		v, err := c.version(s, coll.name, true, fields)
 		return v, doc, finish(s, err)
 	}
-	c.cached.seen(documentKey{coll.id, ref.Key}, doc, at)
+	c.store.cached.seen(documentKey{coll.id, ref.Key}, doc, at)
 	var v *driver.Version
 	switch {
 	case ref.Number == 0:
@@ -152,9 +152,9 @@ func (c *conn) lookUp(coll *collection, ref driver.Ref, fields []string, id docI
 }
 
 // versionAt reads a document's version as of an instant from the history; nil if
-// there was none. It fails with errBulk if the index does not exist.
+// there was none.
 func (c *conn) versionAt(coll *collection, doc docID, at driver.Instant, fields []string) (*driver.Version, error) {
-	s, err := c.prepareIndexed(sqlVersionAt)
+	s, err := c.Prepare(sqlVersionAt)
 	if err != nil {
 		return nil, err
 	}

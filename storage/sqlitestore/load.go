@@ -38,7 +38,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 		now := s.clock.Present()
 		begin := true
 		load := func() error {
-			result = driver.LoadResult{}
+			result, w.added = driver.LoadResult{}, w.added[:0]
 			if begin {
 				if err := w.beginBulk(len(vs)); err != nil {
 					return err
@@ -63,7 +63,7 @@ func (s *Store) Load(ctx context.Context, vs []driver.Version) (driver.LoadResul
 					result.Skipped++
 				}
 			}
-			if err := w.flushDocuments(); err != nil || result.Added == 0 {
+			if err := w.flushAdded(); err != nil || result.Added == 0 {
 				return err
 			}
 			if instant == 0 { // as late as possible: until the load is committed, Now does not advance
@@ -124,11 +124,8 @@ func (w *writer) load(coll *collection, in *driver.Version, now driver.Instant) 
 			return false, err
 		}
 	}
-	if len(st.unwritten) == 0 {
-		st.written = st.number
-	}
-	st.unwritten, st.seals = append(st.unwritten, in), append(st.seals, sealed)
 	st.seal = sealed
+	w.added = append(w.added, loadedVersion{st, in, numbered.Number, sealed})
 	w.setCurrent(st, numbered.Number, in)
 	return true, nil
 }
@@ -136,12 +133,18 @@ func (w *writer) load(coll *collection, in *driver.Version, now driver.Instant) 
 // sameAsStored returns nil if a version that is not after the document's last is in
 // the store with the same content, else an error.
 func (w *writer) sameAsStored(st *state, in *driver.Version) error {
-	there, err := w.loadedAt(st, in.RecordedAt)
+	if w.store.bulk.Load() {
+		return errBulk
+	}
+	if err := w.flushAdded(); err != nil {
+		return err
+	}
+	there, err := w.versionAt(st.coll, st.id, in.RecordedAt, nil)
 	if err != nil {
 		return err
 	}
 	switch {
-	case there == nil:
+	case there == nil || there.RecordedAt != in.RecordedAt:
 		return invalidf("%s %q: %s is not after the last version, %d of %s", in.Collection, in.Key, in.RecordedAt, st.number, st.at)
 	case (in.Number == 0 || in.Number == there.Number) && seal.Same(there, in):
 		return nil
@@ -153,48 +156,44 @@ func (w *writer) sameAsStored(st *state, in *driver.Version) error {
 	return nil
 }
 
-// loadedAt returns the version that a document got at an instant, also if it is not
-// written yet; nil if there is none.
-func (w *writer) loadedAt(st *state, at driver.Instant) (*driver.Version, error) {
-	for i, u := range st.unwritten {
-		if u.RecordedAt == at {
-			v := *u
-			v.Number = st.written + 1 + int64(i)
-			return &v, nil
-		}
-	}
-	if st.id == 0 {
-		return nil, nil
-	}
-	v, err := w.versionAt(st.coll, st.id, at, nil)
-	if v != nil && v.RecordedAt != at {
-		v = nil
-	}
-	return v, err
+// loadedVersion is a version that Load added. It is the caller's: its own number may be 0.
+type loadedVersion struct {
+	st      *state
+	version *driver.Version
+	number  int64
+	seal    []byte
 }
 
-// flushDocuments writes the versions that Load added and the rows of their documents.
-func (w *writer) flushDocuments() error {
-	slices.SortFunc(w.pending.touched, func(a, b *state) int { return cmp.Compare(a.id, b.id) })
-	for _, st := range w.pending.touched {
-		if len(st.unwritten) == 0 {
-			continue
+// flushAdded writes the versions that Load added and the rows of their documents.
+func (w *writer) flushAdded() error {
+	all, before := w.added, int64(0)
+	slices.SortFunc(all, func(a, b loadedVersion) int { return cmp.Compare(a.st.id.version(a.number), b.st.id.version(b.number)) })
+	for i, a := range all {
+		if i == 0 || all[i-1].st != a.st {
+			before = a.number - 1
 		}
-		if err := w.writeVersions(st, st.written+1, st.unwritten, st.seals); err != nil {
+		if err := w.writeVersion(a.st, a.version, a.number, a.seal); err != nil {
 			return err
 		}
-		won, err := w.writeDocument(st, st.unwritten[len(st.unwritten)-1], st.number, st.written, st.seal)
+		if i+1 < len(all) && all[i+1].st == a.st {
+			continue
+		}
+		won, err := w.writeDocument(a.st, a.version, a.number, before, a.seal)
 		if err != nil {
 			return err
 		}
 		if !won {
-			return internalf("%s %q is not at version %d, which the store's own writer wrote; is another program writing to the file?", st.coll.name, st.key, st.written)
+			return internalf("%s %q is not at version %d, which the store's own writer wrote; is another program writing to the file?", a.st.coll.name, a.st.key, before)
 		}
-		clear(st.unwritten)
-		st.unwritten, st.seals, st.stored = st.unwritten[:0], st.seals[:0], true
+		a.st.stored = true
 	}
+	clear(all)
+	w.added = all[:0]
 	return nil
 }
+
+// errBulk is the error of a load that needs the indexes of versions where they do not exist.
+var errBulk = errors.New("the indexes of a large load are yet to be made")
 
 // A large load into an empty store runs without the two indexes of table versions.
 // They are created when they are first needed: by a read of the past, the log or a

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/driver/check"
@@ -61,7 +59,7 @@ func (l *looks) ended(bytes int) bool {
 	return l.err != nil
 }
 
-// meta holds the values that a version carries, as far as fields ask for them.
+// meta holds the values that a version carries, if fields ask for some.
 type meta struct {
 	key                    []byte
 	number, at, op         int64
@@ -75,7 +73,7 @@ type matcher struct {
 	cond  condition // nil: everything matches
 	paths *paths
 	slots int
-	meta  uint16 // bit set of driver.Meta
+	meta  bool // some field is a value that versions carry
 }
 
 func newMatcher() *matcher { return &matcher{paths: newPaths()} }
@@ -89,9 +87,6 @@ func (m *matcher) slot(path []string) int {
 	return slot
 }
 
-// needs reports whether some field asks for a value that versions carry.
-func (m *matcher) needs(meta driver.Meta) bool { return m.meta>>meta&1 == 1 }
-
 // operand is a field, ready to be read.
 type operand struct {
 	meta driver.Meta
@@ -104,7 +99,7 @@ func (m *matcher) operand(f driver.Field) operand {
 	if f.Meta == driver.MetaNone {
 		return operand{slot: m.slot(f.Path), kind: f.Kind}
 	}
-	m.meta |= 1 << f.Meta
+	m.meta = true
 	return operand{meta: f.Meta, kind: check.MetaKind(f.Meta)}
 }
 
@@ -180,30 +175,12 @@ func (o operand) text(s *scope, fold bool) (_ []byte, ok bool) {
 	if !d.done {
 		d.done = true
 		if fold {
-			d.text = appendLower(d.text[:0], unquoted(raw))
+			d.text = append(d.text[:0], strings.ToLower(unquoted(raw))...)
 		} else {
-			d.text = appendUnquoted(d.text[:0], raw)
+			d.text = append(d.text[:0], unquoted(raw)...)
 		}
 	}
 	return d.text, true
-}
-
-// appendLower appends strings.ToLower of a valid text.
-func appendLower(dst []byte, text string) []byte {
-	for i := 0; i < len(text); {
-		c, size := rune(text[i]), 1
-		if c >= utf8.RuneSelf {
-			c, size = utf8.DecodeRuneInString(text[i:])
-			dst = utf8.AppendRune(dst, unicode.ToLower(c))
-		} else {
-			if 'A' <= c && c <= 'Z' {
-				c += 'a' - 'A'
-			}
-			dst = append(dst, byte(c))
-		}
-		i += size
-	}
-	return dst
 }
 
 type (

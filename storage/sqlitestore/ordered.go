@@ -122,14 +122,17 @@ func (w *orderedWalk) take(cur *cursor) error {
 		if err != nil || !more {
 			return err
 		}
-		if more, err = w.document(w.ix, cur.entry.doc, unsafeString(cur.entry.key), w.visit); err != nil || !more {
+		if more, err = w.examine(cur.entry.doc, unsafeString(cur.entry.key), w.visit); err != nil || !more {
 			return err
 		}
-		if w.rows > w.scanLimit {
-			w.overLimit = true
-			return nil
-		}
 	}
+}
+
+// examine calls f with the document of an entry, and reports whether the walk goes on.
+func (w *orderedWalk) examine(doc docID, key string, f visit) (bool, error) {
+	more, err := w.document(w.ix, doc, key, f)
+	w.overLimit = more && w.rows > w.scanLimit
+	return more && !w.overLimit, err
 }
 
 // groups takes the entries of one value after the other.
@@ -220,13 +223,8 @@ func (w *orderedWalk) sorted(members []pair) error {
 			return strings.Compare(a.key, b.key)
 		})
 		for _, m := range members {
-			more, err := w.document(w.ix, m.doc, m.key, w.visit)
-			if err != nil || !more {
+			if more, err := w.examine(m.doc, m.key, w.visit); err != nil || !more {
 				return err
-			}
-			if w.rows > w.scanLimit {
-				w.overLimit = true
-				return nil
 			}
 		}
 		return nil
@@ -236,12 +234,8 @@ func (w *orderedWalk) sorted(members []pair) error {
 		t.limit = w.q.Limit - len(w.out)
 	}
 	for _, m := range members {
-		if _, err := w.document(w.ix, m.doc, m.key, w.collect(t)); err != nil {
+		if more, err := w.examine(m.doc, m.key, w.collect(t)); err != nil || !more {
 			return err
-		}
-		if w.rows > w.scanLimit {
-			w.overLimit = true
-			return nil
 		}
 	}
 	return t.read(w.filler)

@@ -37,23 +37,6 @@ func (s *Store) Count(ctx context.Context, q *driver.Query) (int64, error) {
 	return n, wrap(err, "counting "+q.Collection)
 }
 
-// read calls f with a connection that sees one snapshot.
-func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
-	if err := s.indexed(ctx); err != nil {
-		return err
-	}
-	c, err := s.readers.get(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.readers.release(c)
-	err = f(c)
-	if isBulk(err) {
-		return driver.Errorf(driver.CodeUnavailable, "a large load into the empty store has just begun; ask again")
-	}
-	return err
-}
-
 // sortBytes is how many bytes of a value a sort keeps in memory.
 const sortBytes = 512
 
@@ -75,14 +58,13 @@ type run struct {
 	access        []access // ranges of indexes that the filter allows
 	keysOf        *index   // its entries tell all that is asked: no document is read
 
-	c       *conn
-	at      driver.Instant
-	last    driver.Instant // the latest version of the collection
-	still   bool           // it keeps its snapshot
-	live    bool           // nothing was committed after the instant: the query reads the current state
-	size    int64          // live documents now, for estimates
-	rows    int64          // rows examined
-	entries int64          // steps along indexes
+	c     *conn
+	at    driver.Instant
+	last  driver.Instant // the latest version of the collection
+	still bool           // it keeps its snapshot
+	live  bool           // nothing was committed after the instant: the query reads the current state
+	size  int64          // live documents now, for estimates
+	rows  int64          // rows examined
 }
 
 type order struct {
@@ -93,13 +75,12 @@ type order struct {
 
 // candidate is a document that may be part of the page, with its position in the order.
 type candidate struct {
-	values  [][]byte // encoded, one for each order
-	cut     []bool   // the values that are only the beginning; nil: none
-	number  int64    // of its version
-	key     string
-	doc     docID
-	version int64           // the row of its version; 0: the document's current one
-	kept    *driver.Version // its version, if it is cached
+	values [][]byte // encoded, one for each order
+	cut    []bool   // the values that are only the beginning; nil: none
+	number int64    // of its version
+	key    string
+	doc    docID
+	kept   *driver.Version // its version, where no document has to be read for it
 }
 
 func (s *Store) newRun(ctx context.Context, q *driver.Query) *run {
@@ -177,7 +158,7 @@ func (r *run) begin() error {
 // isAsked reports whether the end of the snapshot is requested (see pool), and may be
 // granted. A newer snapshot gives the same answer, since the query's instant is the
 // same and later commits are after it, unless past versions were loaded meanwhile.
-func (r *run) isAsked() bool { return (r.c.isAsked() || r.c.restless) && !r.still }
+func (r *run) isAsked() bool { return (r.c.isAsked() || r.c.store.opts.restless) && !r.still }
 
 // renew takes a new snapshot. All statements must be reset. If the caller follows an
 // index and versions were loaded meanwhile, it fails with errLoaded.
@@ -235,20 +216,13 @@ func (r *run) whole(c *candidate, i int, into *scope) []byte {
 	if !c.isCut(i) || r.scope.looks.err != nil {
 		return c.values[i]
 	}
-	s, err := r.c.prepare(`SELECT data FROM versions WHERE id = ?1`, c.doc.version(c.number))
-	if err != nil {
-		r.scope.looks.err = err
-		return nil
-	}
-	row, err := s.Step()
-	if row {
+	if err := r.c.readRest(c.doc.version(c.number), func(s *sqlite.Stmt) {
 		data := r.c.raw(s, 0)
 		into.slots = slices.Grow(into.slots[:0], r.m.slots)[:r.m.slots]
 		into.enter(data, r.m.paths)
 		into.buf = r.orders[i].append(into.buf[:0], into)
 		r.scope.looks.ended(len(data))
-	}
-	if err = finish(s, err); err != nil {
+	}); err != nil {
 		r.scope.looks.err = err
 	}
 	return into.buf
@@ -302,29 +276,11 @@ func (r *run) load(at row) {
 	if r.m.slots > 0 {
 		r.scope.enter(r.c.raw(s, colData), r.m.paths)
 	}
-	if r.m.meta == 0 {
-		return
-	}
-	if r.m.needs(driver.MetaKey) {
-		r.meta.key = r.c.raw(s, colKey)
-	}
-	if r.m.needs(driver.MetaNumber) {
-		r.meta.number = s.ColumnInt64(colNumber)
-	}
-	if r.m.needs(driver.MetaRecordedAt) {
-		r.meta.at = s.ColumnInt64(colAt)
-	}
-	if r.m.needs(driver.MetaOp) {
-		r.meta.op = s.ColumnInt64(colOp)
-	}
-	if r.m.needs(driver.MetaAuthor) {
-		r.meta.author = r.c.raw(s, colAuthor)
-	}
-	if r.m.needs(driver.MetaMessage) {
-		r.meta.message = r.c.raw(s, colMessage)
-	}
-	if r.m.needs(driver.MetaGroup) {
-		r.meta.group = r.c.raw(s, colGroup)
+	if r.m.meta {
+		r.meta = meta{
+			key: r.c.raw(s, colKey), number: s.ColumnInt64(colNumber), at: s.ColumnInt64(colAt), op: s.ColumnInt64(colOp),
+			author: r.c.raw(s, colAuthor), message: r.c.raw(s, colMessage), group: r.c.raw(s, colGroup),
+		}
 	}
 }
 
@@ -332,7 +288,7 @@ func (r *run) loadKept(v *driver.Version) {
 	if r.m.slots > 0 {
 		r.scope.enter(v.Data, r.m.paths)
 	}
-	if r.m.meta != 0 {
+	if r.m.meta {
 		r.meta = meta{
 			key: unsafeBytes(v.Key), number: v.Number, at: int64(v.RecordedAt), op: int64(v.Op),
 			author: unsafeBytes(v.Author), message: unsafeBytes(v.Message), group: unsafeBytes(v.Group),
@@ -384,7 +340,7 @@ func (r *run) materialize(at row, doc docID) (*driver.Version, error) {
 // keep adds a version of the page to the cache.
 func (r *run) keep(v *driver.Version, doc docID) {
 	if r.c.whole {
-		r.c.cached.add(documentKey{r.coll.id, v.Key}, doc, v, r.c.count)
+		r.c.store.cached.add(documentKey{r.coll.id, v.Key}, doc, v, r.c.count)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -20,20 +19,13 @@ import (
 // lists of changed names) are allocated once. One goroutine uses it at a time.
 type conn struct {
 	*sqlite.Conn
+	store   *Store
 	strings map[string]string
 	lists   map[string][]string
 	column  sliceWriter
-	bulk    *bulk
-	small   int  // see smallDocument
-	whole   bool // the last document that was read was read in full
-
-	cached *versionCache
-	count  int64 // of the snapshot, or of the last one; see versionCache
-
-	asks  *atomic.Int64 // see pool
-	asked int64         // when the snapshot was taken
-
-	restless bool // for tests
+	whole   bool  // the last document that was read was read in full
+	count   int64 // of the snapshot, or of the last one; see versionCache
+	asked   int64 // of pool.asks when the snapshot was taken
 }
 
 // Limits of a connection's strings: their number, after which all are dropped, and
@@ -45,10 +37,7 @@ const (
 )
 
 func newConn(c *sqlite.Conn, s *Store) *conn {
-	return &conn{
-		Conn: c, strings: map[string]string{}, lists: map[string][]string{}, bulk: &s.bulk, small: s.opts.smallDocument, restless: s.opts.restless,
-		cached: s.cached, count: unsettled, asks: &s.asks,
-	}
+	return &conn{Conn: c, store: s, strings: map[string]string{}, lists: map[string][]string{}, count: unsettled}
 }
 
 // sliceWriter is an io.Writer that keeps the slice that it is given. With
@@ -88,13 +77,13 @@ const smallDocument = 4096
 // named; nil: all of them.
 func (c *conn) members(s *sqlite.Stmt, col int, fields []string) []byte {
 	n := s.ColumnLen(col)
-	c.whole = n == 0 || fields == nil || len(fields) > 0 && n < c.small
+	c.whole = n == 0 || fields == nil || len(fields) > 0 && n < c.store.opts.smallDocument
 	switch {
 	case n == 0:
 		return nil
 	case fields != nil && len(fields) == 0:
 		return []byte("{}")
-	case fields == nil || n < c.small:
+	case fields == nil || n < c.store.opts.smallDocument:
 		return c.bytes(s, col)
 	}
 	var found []string
@@ -184,12 +173,12 @@ func (c *conn) version(s *sqlite.Stmt, collection string, data bool, fields []st
 	return v, nil
 }
 
-// next returns the column colNext of a version's row as an instant.
-func next(s *sqlite.Stmt) driver.Instant {
-	if at := s.ColumnInt64(colNext); at != 0 || !s.ColumnIsNull(colNext) {
-		return driver.Instant(at)
+// instantOr returns a column with an instant; where that is null, another one.
+func instantOr(s *sqlite.Stmt, col int, none driver.Instant) driver.Instant {
+	if s.ColumnIsNull(col) {
+		return none
 	}
-	return driver.Forever
+	return driver.Instant(s.ColumnInt64(col))
 }
 
 // exec runs a statement that returns no rows.
@@ -272,11 +261,11 @@ type pool struct {
 	mu   sync.Mutex
 	free []*conn
 	size int
-	asks *atomic.Int64 // how often the end of snapshots was requested
+	asks atomic.Int64 // how often the end of snapshots was requested
 }
 
-func newPool(size int, asks *atomic.Int64) *pool {
-	return &pool{tokens: make(chan struct{}, size), gone: make(chan struct{}), asks: asks}
+func newPool(size int) *pool {
+	return &pool{tokens: make(chan struct{}, size), gone: make(chan struct{})}
 }
 
 // add gives the pool a connection.
@@ -325,21 +314,21 @@ func (p *pool) acquire() (*conn, error) {
 // isLatest reports whether the connection has a snapshot of everything committed,
 // and no commit is in flight.
 func (c *conn) isLatest() bool {
-	return !c.AutocommitEnabled() && c.count != unsettled && c.count == c.cached.count.Load()
+	return !c.AutocommitEnabled() && c.count != unsettled && c.count == c.store.cached.count.Load()
 }
 
 // takeSnapshot begins a read transaction. SQLite takes the snapshot when the first row
 // is read.
 func (c *conn) takeSnapshot() error {
-	count := c.cached.current()
-	c.count, c.asked = unsettled, c.asks.Load()
+	count := c.store.cached.current()
+	c.count, c.asked = unsettled, c.store.readers.asks.Load()
 	if err := c.exec("BEGIN"); err != nil || count == unsettled {
 		return err
 	}
 	if _, err := c.integer("SELECT last FROM clock"); err != nil {
 		return err
 	}
-	if c.cached.count.Load() == count {
+	if c.store.cached.count.Load() == count {
 		c.count = count
 	}
 	return nil
@@ -368,7 +357,7 @@ func (p *pool) ask() {
 }
 
 // isAsked reports whether the end of the connection's snapshot was requested.
-func (c *conn) isAsked() bool { return c.asked != c.asks.Load() }
+func (c *conn) isAsked() bool { return c.asked != c.store.readers.asks.Load() }
 
 func (p *pool) pop() *conn {
 	p.mu.Lock()
@@ -418,47 +407,18 @@ func (c *conn) rows(s *sqlite.Stmt, f func(s *sqlite.Stmt) error) error {
 	return finish(s, err)
 }
 
-// prepareIndexed prepares a statement that needs the indexes of versions.
-func (c *conn) prepareIndexed(query string) (*sqlite.Stmt, error) {
-	if c.bulk.Load() {
-		return nil, errBulk
-	}
-	return c.Prepare(query)
-}
-
-// reading calls f with a connection, and once more if f failed with errBulk.
-func (s *Store) reading(ctx context.Context, f func(c *conn) error) error {
-	once := func() error {
-		c, err := s.readers.get(ctx)
-		if err != nil {
+// read calls f with a connection that sees one snapshot. After a large load it first has
+// the indexes of versions made.
+func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
+	if s.bulk.Load() {
+		if err := s.writer.submit(&request{ctx: ctx, run: s.writer.endBulk}); err != nil {
 			return err
 		}
-		defer s.readers.release(c)
-		return f(c)
 	}
-	err := once()
-	if isBulk(err) {
-		if err = s.indexed(ctx); err == nil {
-			err = once()
-		}
+	c, err := s.readers.get(ctx)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// indexed creates the indexes of versions if they do not exist.
-func (s *Store) indexed(ctx context.Context) error {
-	if !s.bulk.Load() {
-		return nil
-	}
-	return s.writer.submit(&request{ctx: ctx, run: s.writer.endBulk})
-}
-
-// errBulk is the error of a statement that needs the indexes of versions when they
-// do not exist. The caller releases its connection, calls indexed, and tries again.
-var errBulk = errors.New("the indexes of a large load are yet to be made")
-
-// isBulk reports whether an error is errBulk, or SQLite's because the statement's
-// snapshot has no such index.
-func isBulk(err error) bool {
-	return errors.Is(err, errBulk) || err != nil && strings.Contains(err.Error(), "no such index: versions_")
+	defer s.readers.release(c)
+	return f(c)
 }

@@ -191,7 +191,7 @@ func TestWriterRecovers(t *testing.T) {
 // A read that panics leaves its connection as good as before.
 func TestReadThatPanics(t *testing.T) {
 	s := openThings(t, filepath.Join(t.TempDir(), "asof.db"))
-	for range 3 * s.opts.Readers {
+	for range 3 * s.opts.readers {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -201,7 +201,7 @@ func TestReadThatPanics(t *testing.T) {
 			_ = s.read(t.Context(), func(*conn) error { panic("in a read") })
 		}()
 	}
-	for range 3 * s.opts.Readers {
+	for range 3 * s.opts.readers {
 		if _, err := s.Query(t.Context(), &driver.Query{Collection: "things", At: driver.Forever}); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestReadThatPanics(t *testing.T) {
 // A read that panics in the middle of a statement does not hold on to what it saw:
 // neither its connection nor others are given what is of before a later write.
 func TestReadThatPanicsInAStatement(t *testing.T) {
-	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	s := benchStore(t, Options{Sync: SyncOff, readers: 1})
 	commit := func(key string, expected int64) {
 		t.Helper()
 		w := &driver.Write{
@@ -248,7 +248,7 @@ func TestReadThatPanicsInAStatement(t *testing.T) {
 // A connection keeps its snapshot while nothing is committed, but not when a
 // checkpoint has asked for it.
 func TestSnapshotsAreKeptAndLetGo(t *testing.T) {
-	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	s := benchStore(t, Options{Sync: SyncOff, readers: 1})
 	read := func(meanwhile func()) (open bool) {
 		c, err := s.readers.get(t.Context())
 		if err != nil {

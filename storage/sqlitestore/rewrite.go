@@ -19,30 +19,23 @@ func (s *Store) Rewrite(ctx context.Context, collection, key string, vs []driver
 	if err := s.checkWritable(); err != nil {
 		return err
 	}
-	return wrap(s.writer.submit(&request{ctx: ctx, rewrite: func() error { return s.writer.rewrite(s.byName[collection], key, vs) }}), "rewriting versions")
+	return s.writer.submit(&request{ctx: ctx, rewrite: func() error { return s.writer.rewrite(s.byName[collection], key, vs) }})
 }
 
-// rewriteBatch handles calls of Rewrite in one transaction, or, where one of them fails, each in its own.
-func (w *writer) rewriteBatch(batch []*request) {
-	err := w.exec("PRAGMA secure_delete = ON")
-	if err == nil {
-		err = w.transaction(func() error {
-			for _, r := range batch {
-				if err := r.rewrite(); err != nil {
-					return err
-				}
+// tryRewrite handles calls of Rewrite in one transaction.
+func (w *writer) tryRewrite(batch []*request) error {
+	if err := w.exec("PRAGMA secure_delete = ON"); err != nil {
+		return uncommitted{err}
+	}
+	err := w.transaction(func() error {
+		for _, r := range batch {
+			if err := r.rewrite(); err != nil {
+				return err
 			}
-			return nil
-		})
-		err = firstError(err, w.exec("PRAGMA secure_delete = OFF"))
-	}
-	for _, r := range batch {
-		if err != nil && len(batch) > 1 {
-			w.rewriteBatch([]*request{r})
-		} else {
-			r.finish(err)
 		}
-	}
+		return nil
+	})
+	return cmp.Or(err, w.exec("PRAGMA secure_delete = OFF"))
 }
 
 // Compact implements driver.Compacter.
@@ -52,7 +45,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	}
 	return wrap(s.writer.submit(&request{ctx: ctx, run: func() error {
 		s.readers.ask()
-		return firstError(s.writer.exec("VACUUM"), s.writer.exec("PRAGMA wal_checkpoint(TRUNCATE)"))
+		return cmp.Or(s.writer.exec("VACUUM"), s.writer.exec("PRAGMA wal_checkpoint(TRUNCATE)"))
 	}}), "giving space back")
 }
 
@@ -74,7 +67,7 @@ func (w *writer) rewrite(coll *collection, key string, vs []driver.Version) erro
 		v := &vs[i]
 		was, err := w.versionByID(coll, st.id.version(v.Number), nil)
 		if err != nil || was == nil {
-			return firstError(err, internalf("%s %q: version %d is missing", coll.name, key, v.Number))
+			return cmp.Or(err, internalf("%s %q: version %d is missing", coll.name, key, v.Number))
 		}
 		if v.Seal != nil && !bytes.Equal(v.Seal, was.Seal) {
 			continue

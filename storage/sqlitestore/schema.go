@@ -140,7 +140,8 @@ const (
 
 const (
 	documentColumns = `d.id, d.number, d.at, d.op, d.deleted, d.author, d.message, d.grp, d.changed, d.key, d.seal, d.data`
-	versionColumns  = `v.id, v.id & 67108863, v.at, v.op, v.deleted, v.author, v.message, v.grp, v.changed, v.key, v.seal, v.data`
+	versionColumns  = versionHead + `, v.data`
+	versionHead     = `v.id, v.id & 67108863, v.at, v.op, v.deleted, v.author, v.message, v.grp, v.changed, v.key, v.seal`
 	versionNext     = `(SELECT n.at FROM versions n WHERE n.id = v.id + 1)`
 )
 
@@ -177,13 +178,9 @@ func (c *conn) createSchema() error {
 	if err != nil || version != 0 {
 		return err
 	}
-	queries := append(splitStatements(schema), versionIndexes[:]...)
-	for _, query := range append(queries, pragma("application_id", applicationID), pragma("user_version", formatVersion)) {
-		if err := sqlitex.ExecuteTransient(c.Conn, query, nil); err != nil {
-			return err
-		}
-	}
-	return nil
+	script := append([]string{schema}, versionIndexes[:]...)
+	script = append(script, pragma("application_id", applicationID), pragma("user_version", formatVersion))
+	return sqlitex.ExecuteScript(c.Conn, strings.Join(script, ";\n"), nil)
 }
 
 // readLoaded reads the instant of the last load.
@@ -196,15 +193,3 @@ func (s *Store) readLoaded() error {
 }
 
 func pragma(name string, value int) string { return fmt.Sprintf("PRAGMA %s = %d", name, value) }
-
-// splitStatements splits a script at its semicolons: it must have no triggers and
-// no semicolons in literals.
-func splitStatements(script string) []string {
-	var out []string
-	for part := range strings.SplitSeq(script, ";") {
-		if part = strings.TrimSpace(part); part != "" {
-			out = append(out, part)
-		}
-	}
-	return out
-}

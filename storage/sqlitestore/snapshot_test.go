@@ -115,7 +115,7 @@ func TestReadsDuringACommit(t *testing.T) {
 	for kept := range 2 {
 		var during func()
 		s, err := open(t.Context(), filepath.Join(t.TempDir(), "asof.db"), Options{
-			Collections: benchDeclared(), Sync: SyncOff, Readers: 2,
+			Collections: benchDeclared(), Sync: SyncOff, readers: 2,
 			afterCommit: func() error {
 				if during != nil {
 					during()

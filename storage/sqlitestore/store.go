@@ -71,8 +71,6 @@ type Options struct {
 	// is the monotonic clock, see clock.Options; nil is the system's.
 	Clock   func() time.Time
 	Elapsed func() time.Duration
-	// Readers is how many reads run at once; 0 is two for each CPU, at least four.
-	Readers int
 	// Logger receives errors that no call can return, such as a failed checkpoint;
 	// nil drops them.
 	Logger *slog.Logger
@@ -91,10 +89,11 @@ type Options struct {
 	// while there are not enough such times for all of them.
 	Repair bool
 
-	// For tests: an error after each COMMIT, the size at which the disk is full in
-	// pages (0: no limit), other values of the constants epochSlack, bulkVersions,
-	// smallDocument, sortBytes, idleTime and softLog, and whether queries renew
-	// their snapshot at each row.
+	// For tests: how many reads run at once, instead of two for each CPU; an error
+	// after each COMMIT; the size at which the disk is full in pages (0: no limit);
+	// other values of the constants epochSlack, bulkVersions, smallDocument, sortBytes,
+	// idleTime and softLog; and whether queries renew their snapshot at each row.
+	readers       int
 	afterCommit   func() error
 	maxPages      int
 	epochSlack    int64
@@ -123,7 +122,6 @@ type Store struct {
 	lease       *lease
 	writer      *writer
 	readers     *pool
-	asks        atomic.Int64 // see pool
 	checkpoints *checkpointer
 	bulk        bulk
 	cached      *versionCache
@@ -133,8 +131,8 @@ type Store struct {
 }
 
 // Open opens the store in a file, or creates one. One process at a time can
-// have it open. Errors: CodeInvalid when the file is not a store, is of
-// another format, or an index is declared wrongly; CodeUnavailable when it is in
+// have it open. Errors: CodeInvalid when the file is not a store, or is of
+// another format; CodeUnavailable when it is in
 // use, or cannot be read or written; CodeInternal when it is damaged.
 func Open(ctx context.Context, path string, opts Options) (driver.Engine, error) {
 	s, err := open(ctx, path, opts)
@@ -152,9 +150,7 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if opts.Clock == nil {
 		opts.Clock = time.Now //nolint:forbidigo // the default of the clock that is handed in
 	}
-	if opts.Readers <= 0 {
-		opts.Readers = max(4, 2*runtime.GOMAXPROCS(0))
-	}
+	opts.readers = cmp.Or(opts.readers, max(4, 2*runtime.GOMAXPROCS(0)))
 	opts.epochSlack = cmp.Or(opts.epochSlack, epochSlack)
 	opts.sortBytes = cmp.Or(opts.sortBytes, sortBytes)
 	opts.smallDocument = cmp.Or(opts.smallDocument, smallDocument)
@@ -171,6 +167,9 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 			if opts.Inspect && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCantOpen && isOpen(s.path) {
 				err = driver.Errorf(driver.CodeUnavailable, "the store was not closed, and what %s-wal holds can only be read where files can be made beside it; "+
 					"copy both into another directory: %w", path, err)
+			}
+			if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultNotADB {
+				err = invalidf("the file is not a database of asof, or its beginning is damaged; name another file, or restore this one from a backup: %w", err)
 			}
 			err = wrap(err, "opening the store "+path)
 			if !strings.Contains(err.Error(), filepath.Base(path)) { // the error may name another path to the file
@@ -192,9 +191,6 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 		return nil, err
 	}
 	s.frozen = opts.Inspect && !isOpen(s.path)
-	if err := checkHeader(s.path); err != nil {
-		return nil, err
-	}
 	c, err := s.connect()
 	if err != nil {
 		return nil, err
@@ -203,8 +199,8 @@ func open(ctx context.Context, path string, opts Options) (_ *Store, err error) 
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
-	s.readers = newPool(opts.Readers, &s.asks)
-	for range opts.Readers {
+	s.readers = newPool(opts.readers)
+	for range opts.readers {
 		c, err := s.connect()
 		if err != nil {
 			return nil, err
@@ -455,15 +451,6 @@ func explain(err error) driver.Error {
 		e.Refused = "the store takes no writes now: " + why
 	}
 	return e
-}
-
-// unsure removes the statement that nothing was written from the error of a write
-// that was also part of an earlier transaction, whose outcome is unknown.
-func unsure(err error) error {
-	if driver.RefusalOf(err) == "" {
-		return err
-	}
-	return driver.Errorf(driver.CodeOf(err), "%s", err)
 }
 
 func invalidf(format string, args ...any) error {

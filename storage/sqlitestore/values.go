@@ -100,7 +100,7 @@ func appendStored(dst []byte, raw []byte, kind driver.Kind) []byte {
 	switch kind {
 	case driver.KindString:
 		if raw[0] == '"' {
-			dst, ok = appendUnquoted(dst, raw), true
+			dst, ok = append(dst, unquoted(raw)...), true
 		}
 	case driver.KindInt:
 		if isNumber(raw) {
@@ -233,14 +233,6 @@ func appendDecimal(dst []byte, text string) (_ []byte, ok bool) {
 // isNumber reports whether a JSON value is a number, by its first byte.
 func isNumber(raw []byte) bool {
 	return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'
-}
-
-// appendUnquoted decodes a JSON string.
-func appendUnquoted(dst, raw []byte) []byte {
-	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
-		return append(dst, inner...)
-	}
-	return append(dst, gjson.ParseBytes(raw).Str...)
 }
 
 // unquoted decodes a JSON string; the result may share memory with it.

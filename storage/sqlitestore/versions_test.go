@@ -33,7 +33,7 @@ func keptCount(s *Store, key string) int {
 // What is kept answers without the file, at every instant at which it was
 // current, by number too; the next commit drops the last version and no other.
 func TestVersionsAreKeptUntilTheyChange(t *testing.T) {
-	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	s := benchStore(t, Options{Sync: SyncOff, readers: 1})
 	key := benchKey(1)
 	for n := range 4 {
 		w := &driver.Write{
@@ -207,7 +207,7 @@ func TestVersionCacheCountsAll(t *testing.T) {
 
 // A connection remembers lists that recur, and no long ones.
 func TestLongListsAreNotRemembered(t *testing.T) {
-	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	s := benchStore(t, Options{Sync: SyncOff, readers: 1})
 	lists := [][]string{{"stars", "tags"}, strings.Split(strings.Repeat("a name of some length,", 300)+"end", ",")}
 	var refs []driver.Ref
 	for i, list := range lists {
@@ -237,7 +237,7 @@ func TestLongListsAreNotRemembered(t *testing.T) {
 // different times: between them, a page has some of them.
 func TestPagesAreOneStateDuringLoads(t *testing.T) {
 	const docs, loads = 12, 300
-	s := benchStore(t, Options{Sync: SyncOff, VersionCache: 64 << 10, Readers: 2})
+	s := benchStore(t, Options{Sync: SyncOff, VersionCache: 64 << 10, readers: 2})
 	load := func(n int) error {
 		var vs []driver.Version
 		for d := range docs {
@@ -287,7 +287,7 @@ func TestPagesAreOneStateDuringLoads(t *testing.T) {
 // A snapshot during whose taking something was committed is not known to be of
 // before or after.
 func TestSnapshotTakenDuringACommit(t *testing.T) {
-	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	s := benchStore(t, Options{Sync: SyncOff, readers: 1})
 	c, err := s.connect()
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +352,7 @@ func TestLongHistoryLeavesRoom(t *testing.T) {
 // is not known, and it would be given to those who ask for the current one.
 func TestVersionReadInPartIsNotKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "asof.db")
-	opts := Options{Collections: benchDeclared(), Sync: SyncOff, Readers: 1}
+	opts := Options{Collections: benchDeclared(), Sync: SyncOff, readers: 1}
 	s, err := open(t.Context(), path, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -401,7 +401,7 @@ func TestVersionReadInPartIsNotKept(t *testing.T) {
 // Where a transaction cannot be committed, what was kept is read again, and is
 // kept again from then on.
 func TestVersionsAreKeptAfterAFailedCommit(t *testing.T) {
-	s := benchStore(t, Options{Sync: SyncOff, Readers: 1})
+	s := benchStore(t, Options{Sync: SyncOff, readers: 1})
 	commit := func(id string, expected int64) error {
 		w := &driver.Write{
 			ID: id, Collection: benchCollection, Key: "a", Expected: expected, Op: driver.OpUpdate, Data: []byte(`{}`),

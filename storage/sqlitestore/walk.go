@@ -32,7 +32,7 @@ func (r *run) document(ix *index, doc docID, key string, f visit) (bool, error) 
 		r.rows++
 		return f(row{kept: &driver.Version{Collection: r.coll.name, Key: strings.Clone(key)}}, doc)
 	}
-	if kept, _ := r.c.cached.find(documentKey{r.coll.id, key}, driver.Ref{At: r.at}, r.c.count); kept != nil && !kept.Deleted {
+	if kept, _ := r.c.store.cached.find(documentKey{r.coll.id, key}, driver.Ref{At: r.at}, r.c.count); kept != nil && !kept.Deleted {
 		if !r.matches(row{kept: kept}) {
 			return true, nil
 		}
@@ -184,7 +184,7 @@ func (r *run) atInstant(s *sqlite.Stmt) (*sqlite.Stmt, error) {
 // inHistory returns a statement on the row of the history that was current at the
 // query's instant; nil if the document did not exist then.
 func (r *run) inHistory(doc docID) (*sqlite.Stmt, error) {
-	h, err := r.c.prepareIndexed(sqlVersionAt)
+	h, err := r.c.Prepare(sqlVersionAt)
 	if err != nil {
 		return nil, err
 	}
@@ -262,12 +262,7 @@ func (r *run) collect(t *top) visit {
 	var c candidate
 	return func(at row, doc docID) (bool, error) {
 		r.place(&c, at)
-		c.doc, c.version = doc, 0
-		if at.kept == nil {
-			if id := at.s.ColumnInt64(colID); id != int64(doc) {
-				c.version = id
-			}
-		}
+		c.doc = doc
 		t.add(&c)
 		return true, nil
 	}
@@ -356,36 +351,9 @@ func (r *run) version(c *candidate) (*driver.Version, error) {
 	if c.kept != nil {
 		return c.kept, nil
 	}
-	var v *driver.Version
-	var err error
-	if c.version != 0 {
-		v, err = r.c.versionByID(r.coll, c.version, r.q.Fields)
-	} else {
-		v, err = r.c.documentByID(r.coll, c.doc, r.q.Fields)
-		if err == nil && v != nil && v.RecordedAt > r.at { // in a newer snapshot
-			v, err = r.c.versionAt(r.coll, c.doc, r.at, r.q.Fields)
-		}
-	}
+	v, err := r.c.get(r.coll, driver.Ref{Key: c.key, At: r.at}, r.q.Fields)
 	if err == nil && v == nil {
 		err = internalf("%s: document %d has vanished", r.coll.name, c.doc)
 	}
-	if err == nil {
-		r.keep(v, c.doc)
-	}
 	return v, err
-}
-
-// documentByID reads a document's current version; nil where there is none.
-func (c *conn) documentByID(coll *collection, doc docID, fields []string) (*driver.Version, error) {
-	s, err := c.Prepare(sqlDocumentByID)
-	if err != nil {
-		return nil, err
-	}
-	s.BindInt64(1, int64(doc))
-	row, err := s.Step()
-	if err != nil || !row {
-		return nil, finish(s, err)
-	}
-	v, err := c.version(s, coll.name, true, fields)
-	return v, finish(s, err)
 }

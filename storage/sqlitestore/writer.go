@@ -27,7 +27,8 @@ type writer struct {
 	done   chan struct{} // closed when the goroutine has ended
 
 	cache   stateCache
-	pending pending // index changes of the running transaction
+	pending pending         // index changes of the running transaction
+	added   []loadedVersion // by Load, see flushAdded
 	values  valueBuffer
 	// For Stats.
 	writes, commits atomic.Int64
@@ -159,11 +160,7 @@ func (w *writer) take(queue []*request) int {
 	}
 	if len(batch) > 0 {
 		w.entries = 0
-		if batch[0].rewrite != nil {
-			w.rewriteBatch(batch)
-		} else {
-			w.commitBatch(batch)
-		}
+		w.handle(batch)
 		// A document may have thousands of entries, each on a page of its own.
 		w.store.checkpoints.wrote(int64(writes) + w.entries/pagesOfWrite)
 		w.store.checkpoints.finish(w.conn)
@@ -318,7 +315,6 @@ type checkpointer struct {
 	wake  chan struct{}
 	quit  chan struct{}
 	done  chan struct{}
-	once  sync.Once
 	pages atomic.Int64 // estimate of those written since the last checkpoint
 
 	mu    sync.Mutex  // held by a checkpoint
@@ -400,7 +396,7 @@ func (p *checkpointer) run(c *conn, mode string) (pages, moved int64) {
 }
 
 func (p *checkpointer) stop() {
-	p.once.Do(func() { close(p.quit) })
+	close(p.quit)
 	<-p.done
 	if err := p.conn.Close(); err != nil {
 		p.store.log.Error("closing the checkpoint connection", "error", err)
