@@ -50,7 +50,7 @@ func TestUsage(t *testing.T) {
 		{"serve --cors-origin=http://localhost:5173/", 2, "write http://localhost:5173\n"},
 		{"serve --store=mongodb://localhost", 2, "names no database"},
 		{"serve --store=mongodb://", 2, "URI is not valid"},
-		{"serve --store=mongodb://localhost/asof?minPoolSize=200", 2, "URI is not valid: minPoolSize"},
+		{"serve --store=mongodb://localhost/asof?minPoolSize=5&maxPoolSize=2", 2, "URI is not valid: minPoolSize"},
 		{"check --store=mongodb://localhost/asof?tlsCAFile=/nope", 2, "URI is not valid: open /nope"},
 		{"check --store=mongodb://127.0.0.1:1/asof?serverSelectionTimeoutMS=100", 1, "cannot be reached"},
 		{"serve --store=asof.db", 2, "write --store sqlite:asof.db"},
