@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/asof/asof/storage/driver"
 )
 
@@ -46,6 +48,25 @@ func (s *Store) Versions(ctx context.Context, d *Document, args *VersionsArgs) (
 	}
 	return l.versions(ctx, op, hash, p)
 }
+
+// Together calls a function for the numbers below n, at most sixteen at a time where each call waits
+// for a distant database.
+func (s *Store) Together(n int, f func(i int)) {
+	if !s.distant {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var calls errgroup.Group
+	calls.SetLimit(callsAtATime)
+	for i := range n {
+		calls.Go(func() error { f(i); return nil })
+	}
+	_ = calls.Wait() // none fails
+}
+
+const callsAtATime = 16
 
 // versions reads a page of the versions themselves.
 func (l *changelog) versions(ctx context.Context, op *operation, hash string, p paging) (*VersionPage, error) {

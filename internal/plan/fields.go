@@ -281,25 +281,33 @@ func (r *run) loadVersions(id, given int, inner *selection[*storage.Page], objec
 	if r.late == nil {
 		r.late = r.of.Memory(r.ctx, len(objects)*pageBytes)
 	}
-	var pages []*storage.Page
-	for _, o := range objects {
-		if over := r.ctx.Err(); r.late == nil && over != nil {
-			r.late = fault.Ended(over)
+	if r.late != nil {
+		return // nothing is written then
+	}
+	visits, pages := make([]visit, len(objects)), make([]*storage.Page, 0, len(objects))
+	r.of.store.Together(len(objects), func(i int) {
+		v := &visits[i]
+		if v.err = r.ctx.Err(); v.err != nil {
+			return
 		}
-		if r.late != nil {
-			return // nothing is written then
-		}
-		var v visit
 		_, v.err = r.call(func() error {
-			found, err := r.of.store.Versions(r.ctx, o.Of(), &projected)
+			found, err := r.of.store.Versions(r.ctx, objects[i].Of(), &projected)
 			if err == nil {
 				v.page = &found.Page
-				pages = append(pages, v.page)
 			}
 			return err
 		})
-		q.visits = append(q.visits, v)
+	})
+	if over := r.ctx.Err(); over != nil {
+		r.late = fault.Ended(over)
+		return
 	}
+	for _, v := range visits {
+		if v.page != nil {
+			pages = append(pages, v.page)
+		}
+	}
+	q.visits = append(q.visits, visits...)
 	inner.load(r, pages)
 }
 
