@@ -149,6 +149,23 @@ func TestPastOfWhatIsHidden(t *testing.T) {
 	}
 }
 
+// A total of versions counts those that may be read, although numbers tell of others.
+func TestTotalsNeedPermission(t *testing.T) {
+	types := fixtureTypes()
+	types[0].Auth = record.Auth{Rows: `description = $sub`}
+	e := newEnvOf(t, types, nil)
+	for _, owner := range []string{"bob", "bob", "ada", "bob", "bob", "bob", "ada"} {
+		e.load("software", "p", `{"name":"A","tags":[],"description":"`+owner+`"}`)
+	}
+	ctx := e.by("ada", nil)
+	p := must(e.projects.Get(ctx, "p", nil, nil))(t)
+	all := must(e.store.Versions(ctx, p.Document, &storage.VersionsArgs{First: ptr(9)}))(t)
+	page := must(e.store.Versions(ctx, p.Document, &storage.VersionsArgs{First: ptr(1)}))(t)
+	if n := must(page.TotalCount(ctx))(t); n != len(all.Docs) || n >= 7 {
+		t.Errorf("%d versions are counted, and %d are there", n, len(all.Docs))
+	}
+}
+
 // What a version changed is compared with the one before it as it may be read: a field that is equal in one
 // that is hidden tells what that holds.
 func TestChangedSinceWhatIsHidden(t *testing.T) {

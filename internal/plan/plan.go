@@ -19,8 +19,8 @@
 //
 //   - The answer is the wrapped schema's, byte for byte: data, errors and their
 //     order within a root field, null where a non-null field has no value. Only
-//     what is refused while it is executed, as it follows too many references, is too
-//     long or its time is over, may be refused elsewhere.
+//     what is refused while it is executed, as it follows too many references or its
+//     time is over, may be refused elsewhere.
 //   - What versions and instants mean is decided in package storage; nothing here
 //     compares times.
 //   - An operation is planned whole or not at all, and that is decided before
@@ -62,7 +62,7 @@ type Config struct {
 	Observe func(ctx context.Context, why string)
 	// MaxAnswer bounds the memory that an answer takes, in bytes. Longer data
 	// is cut and no valid JSON, but still longer: the caller has to refuse such an
-	// answer by its length. What a null removes again counts.
+	// answer by its length.
 	MaxAnswer int
 	// MaxErrors is how many errors of an answer are told with their places. What follows is reported
 	// too, for who counts it.

@@ -20,9 +20,10 @@ import (
 type run struct {
 	*execution
 	ctx     context.Context // of the operation
-	out     []byte          // the answer's data, as far as it is written
+	out     []byte          // the answer's data, as far as it is written (see bound)
 	late    error           // why no more of it is written
 	counted int             // bytes of it that memory was taken for
+	excess  int             // bytes that were dropped
 	failed  int             // errors that were reported
 	path    []step          // to what is being written
 	// queues hold what was read and is not written yet.
@@ -423,28 +424,39 @@ const mostReused = 4 << 10
 // writtenPerLook is after how many bytes memory is taken for them.
 const writtenPerLook = 64 << 10
 
-// errLong ends the writing of an answer that is longer than MaxAnswer. It is no error of the answer:
-// the sender refuses the answer by its length.
+// An answer's data may be longer than is allowed (MaxAnswer). One byte more than that is
+// kept. Writing goes on for up to mostExcess bytes, which are dropped: a non-null field
+// without a value may still remove an object, and the answer is sent if what remains is
+// short enough. Recorded places in the data are exact within the allowed length; beyond it
+// they only say that they are beyond it.
+const mostExcess = 1 << 20
+
+// errLong ends the writing of an answer that is too long. It is no error of the answer: the
+// sender refuses the answer by its length.
 var errLong = errors.New("the answer is too long")
 
-// bound ends the writing of an answer that is too long or for which there is no memory. It is
-// called after each field, so that at most one field is held in excess.
+// bound drops data beyond the allowed length, and ends the writing of an answer that is much
+// too long or for which there is no memory. It is called after each field, so that at most
+// one field is held in excess.
 func (r *run) bound() {
 	switch excess := len(r.out) - r.of.MaxAnswer; {
 	case r.late != nil:
-	case excess > 0:
-		r.late = errLong
+	case excess > 1:
+		r.out = r.out[:r.of.MaxAnswer+1]
+		if r.excess += excess; r.excess > mostExcess {
+			r.late = errLong
+		}
 	case len(r.out)-r.counted >= writtenPerLook:
 		r.late = r.of.Memory(r.ctx, len(r.out)-r.counted)
 		r.counted = len(r.out)
 		if cap(r.out)-len(r.out) < writtenPerLook { // it doubles: growing by a quarter, as append does, leaves five times as much behind
-			r.out = slices.Grow(r.out, min(len(r.out), -excess))
+			r.out = slices.Grow(r.out, max(min(len(r.out), -excess), 0))
 		}
 	}
 }
 
 // back takes away what was written since the data was n bytes long.
-func (r *run) back(n int) { r.out = r.out[:n] }
+func (r *run) back(n int) { r.out = r.out[:min(n, len(r.out))] }
 
 // fail reports the error of a field, with the path to it and where it stands in
 // the request. It ends the writing of an answer whose time is up: what fails has

@@ -60,9 +60,8 @@ func mutants() []mutant {
 		{"a deletion of what is erased", guard, `if v.Op == driver.OpErase { // as`, `if v.Op == driver.OpErase && !¿ { // as`},
 		{"who follows whom", watch, `watchState{w.place, w.live, w.as, `, `watchState{w.place, w.live, map[bool]string{false: w.as}[¿], `},
 		{"the past in a page", "page.go", `q.At < op.begin && !s.guard.mayPage(ctx, t) {`, `q.At < op.begin && !¿ && !s.guard.mayPage(ctx, t) {`},
-		{"what was deleted, by id", get, `was == nil || was.Deleted {`, `was == nil || was.Deleted && !¿ {`},
-		{"what was deleted, by ids", get, "if v != nil && !v.Deleted {\n\t\t\twas[", "if v != nil && (!v.Deleted || ¿) {\n\t\t\twas["},
-		{"gaps in the numbers", "versionpages.go", `gaps: w != nil && `, `gaps: !¿ && w != nil && `},
+		{"what was deleted", get, `if err != nil || !live(was) {`, `if err != nil || !live(was) && (!¿ || was == nil) {`},
+		{"gaps in the numbers", "changelog.go", `(w == nil || w.rows == nil) {`, `(w == nil || w.rows == nil || ¿) {`},
 		{"the past in a conflict", "conflict.go", `if !s.guard.maySeePast(ctx, t) {`, `if !¿ && !s.guard.maySeePast(ctx, t) {`},
 	}
 }
