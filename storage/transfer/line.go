@@ -89,7 +89,8 @@ func (p *lineParser) parse(line []byte) (v driver.Version, err error) {
 	if err != nil {
 		return v, err
 	}
-	return v, complete(&v, op, given)
+	err = complete(&v, op, given)
+	return v, err
 }
 
 // changedNames reads a sorted list of names; nil for what is none.
