@@ -79,16 +79,17 @@ func (c *loaderContext) Value(key any) any {
 // Refs returns the documents that a list of references in d points at, with the
 // zero T for each one that does not exist, and for each one that was pruned, with the error.
 func Refs[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T], d *storage.Document, field int, asOf *driver.Instant) (found []T, bad []storage.ElementError, err error) {
-	places, null, err := load(ctx, coll.Store(), coll.Type(), d, field, asOf)
-	if err != nil || null {
+	docs, err := load(ctx, coll.Store(), coll.Type(), d, field, asOf)
+	if err != nil || docs == nil {
 		return nil, nil, err
 	}
-	found = make([]T, len(places))
-	for i, p := range places {
-		if err := p.Pruned(ctx); err != nil {
+	found = make([]T, len(docs))
+	for i, d := range docs {
+		if err := storage.PrunedError(ctx, d); err != nil {
 			bad = append(bad, storage.ElementError{Index: i, Err: err})
+			continue
 		}
-		found[i] = coll.Wrap(p.Document())
+		found[i] = coll.Wrap(d)
 	}
 	return found, bad, nil
 }
@@ -102,11 +103,14 @@ func Ref[T storage.AnyDocument](ctx context.Context, coll *storage.Collection[T]
 
 // single returns the document that a single reference points at; nil where there is none.
 func single(ctx context.Context, store *storage.Store, t *record.Type, d *storage.Document, field int, asOf *driver.Instant) (*storage.Document, error) {
-	places, null, err := load(ctx, store, t, d, field, asOf)
-	if err != nil || null {
+	docs, err := load(ctx, store, t, d, field, asOf)
+	if err != nil || docs == nil {
 		return nil, err
 	}
-	return places[0].Document(), places[0].Pruned(ctx)
+	if err := storage.PrunedError(ctx, docs[0]); err != nil {
+		return nil, err
+	}
+	return docs[0], nil
 }
 
 // Copy returns what a copied field of d reads as, as read reads it where it is copied from; nil
@@ -124,33 +128,34 @@ func Copy[V any](ctx context.Context, store *storage.Store, d *storage.Document,
 	return read(o, field)
 }
 
-// load returns where the documents are that a field refers to, or that it is null. Where they are still to be read,
-// it reads those with them that the siblings of d refer to.
-func load(ctx context.Context, store *storage.Store, t *record.Type, d *storage.Document, field int, asOf *driver.Instant) (places []Place, null bool, err error) {
+// load returns the documents that a field refers to, nil for each one that does not exist; nil where the field is
+// null. Where they are still to be read, it reads those with them that the siblings of d refer to.
+func load(ctx context.Context, store *storage.Store, t *record.Type, d *storage.Document, field int, asOf *driver.Instant) ([]*storage.Document, error) {
 	l, ok := ctx.Value(loaderKey{}).(*loader)
 	if !ok {
 		l = &loader{store: store} // nothing is shared between calls
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, false, storage.Unanswered(ctx, err)
+		return nil, storage.Unanswered(ctx, err)
 	}
 	if asOf != nil {
 		if err := store.CheckInstant(ctx, *asOf); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refused != nil { // the keys need not be looked at
-		return nil, false, l.refused
+		return nil, l.refused
 	}
 	keys, null, err := d.AppendRefs(nil, field)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
+	var places []Place
 	if err := l.levels.Follow(max(len(keys), 1)); err != nil { // empty references count, too
 		l.refused = err
-		return nil, false, err
+		return nil, err
 	}
 	want := func(of *storage.Document, keys ...[]byte) error {
 		at, pinned := of.At(), of.Pinned()
@@ -161,7 +166,7 @@ func load(ctx context.Context, store *storage.Store, t *record.Type, d *storage.
 		return err
 	}
 	if l.refused = want(d, keys...); l.refused != nil {
-		return nil, false, l.refused
+		return nil, l.refused
 	}
 	own := len(places)
 	if slices.ContainsFunc(places, Place.Wanted) {
@@ -176,10 +181,17 @@ func load(ctx context.Context, store *storage.Store, t *record.Type, d *storage.
 			if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.CodeQueryTooComplex {
 				l.refused = err
 			}
-			return nil, false, err
+			return nil, err
 		}
 	}
-	return places[:own], null, nil
+	if null {
+		return nil, nil
+	}
+	found := make([]*storage.Document, own)
+	for i, p := range places[:own] { // while nobody else fills what they are in
+		found[i] = p.in.docs[p.n]
+	}
+	return found, nil
 }
 
 // Levels is a loader for one goroutine that follows references level by level: the

@@ -235,8 +235,8 @@ func (s *subscription) tell(grown uint64, now func() time.Time) (seen uint64, mo
 		}
 		switch {
 		case mine:
-			next.grown, wrong = grown, s.share(key, next, now)
-			cut = false
+			next.grown, cut = grown, false // before others see it
+			wrong = s.share(key, next, now)
 		case next.end == nil: // it may be about the other
 			next = &stretch{grown: grown}
 			cut, wrong = false, s.read(next, now)
