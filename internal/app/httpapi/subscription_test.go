@@ -306,7 +306,7 @@ func TestEventsAreNotAsQuickAsTheBeginning(t *testing.T) {
 
 // What was there before a subscription began is read by as many at a time as there is memory for.
 func TestThePastTakesMemory(t *testing.T) {
-	const all = 20
+	const all = 16
 	var k ticks
 	read := make(chan struct{})
 	s := newServer(t, func(cfg *Config, schema *fakeSchema) {
@@ -441,9 +441,9 @@ func TestEventsTakeMemory(t *testing.T) {
 				query = fmt.Sprintf(`subscription {ticks(name: \"%d\")}`, i)
 			}
 			c.send(t, fmt.Sprintf(`{"type":"subscribe","id":"%d","payload":{"query":"%s"}}`, i, query))
-		}
-		for s.handler.memory.Held() < 20*(subscriptionBytes-freeMemory) {
-			runtime.Gosched()
+			for s.handler.memory.Held() < int64(i+1)*(subscriptionBytes-freeMemory) { // few begin at a time
+				runtime.Gosched()
+			}
 		}
 		k.tick()
 		for open := 20.0; open == 20; runtime.Gosched() { // until one has ended: nobody reads
