@@ -266,7 +266,7 @@ var unlikeJSON = regexp.MustCompile(`\\\\|\\u\{[0-9A-Fa-f]+\}|\t`)
 // halfPair refuses a string, as it is written, with an escape for half of a surrogate pair, which
 // the lexer replaces by U+FFFD.
 func halfPair(written string) *gqlerror.Error {
-	if jsontext.Value(unlikeJSON.ReplaceAllString(written, "x")).IsValid() {
+	if !strings.Contains(written, `\u`) || jsontext.Value(unlikeJSON.ReplaceAllString(written, "x")).IsValid() {
 		return nil
 	}
 	return refuse(codeBadInput, "a string has half of a surrogate pair, which is no character; write both halves, or the character itself: %s", shorten(written))
