@@ -48,7 +48,7 @@ func (s *Store) Versions(ctx context.Context, d *Document, args *VersionsArgs) (
 	}
 	pg, err := l.versions(ctx, op, hash, p)
 	if w := s.guard.view(ctx, d.t.Collection); err == nil && args.From == nil && args.To == nil && !l.log.Hints.Any() &&
-		d.v.SupersededAt > d.seen && !s.prunes(d.t) && (w == nil || w.rows == nil) {
+		d.v.RecordedAt <= l.seen && d.v.SupersededAt > l.seen && !s.prunes(d.t) && (w == nil || w.rows == nil) {
 		pg.count = known(int(d.v.Number)) // the last one is here, and numbers have no gaps
 	}
 	return pg, err

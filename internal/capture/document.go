@@ -241,7 +241,7 @@ func (c *Capture) apply(d *document, ch *mongostore.Change) (err error) {
 			if err != nil {
 				return err
 			}
-			if _, err := edit(d.value, append([]string{name}, e.Path[1:]...), e); err != nil && !(len(c.Drop) > 0 && errors.Is(err, errNothing)) {
+			if _, err := edit(d.value, append([]string{name}, e.Path[1:]...), e); err != nil && !(errors.Is(err, errNothing) && c.left(e)) {
 				return fmt.Errorf("%s cannot be changed as it was: %w", strings.Join(e.Path, "."), err)
 			}
 		}
@@ -321,6 +321,21 @@ func (c *Capture) author(value map[string]any) string {
 
 // maxPadding is how many elements may be missing before one that is set, as MongoDB has it.
 const maxPadding = 1_500_000
+
+// left reports whether what leads to an edit is left out; a number may be a place in a list.
+func (c *Capture) left(e *mongostore.Edit) bool {
+	return slices.ContainsFunc(c.Drop, func(drop string) bool {
+		names := strings.Split(drop, ".")
+		for _, at := range e.Path {
+			if len(names) > 0 && at == names[0] {
+				names = names[1:]
+			} else if _, err := strconv.Atoi(at); err != nil {
+				break
+			}
+		}
+		return len(names) == 0
+	})
+}
 
 // errNothing is of a list that is cut and is not there: it was left out, or changes are missing.
 var errNothing = errors.New("there is no list")

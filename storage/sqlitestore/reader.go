@@ -419,6 +419,10 @@ func (s *Store) read(ctx context.Context, f func(c *conn) error) error {
 	if err != nil {
 		return err
 	}
+	if s.bulk.Load() { // a large load has begun meanwhile
+		s.readers.release(c)
+		return s.read(ctx, f)
+	}
 	defer s.readers.release(c)
 	return f(c)
 }
