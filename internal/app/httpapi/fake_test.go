@@ -195,9 +195,7 @@ func newHandler(t testing.TB, change func(*Config, *fakeSchema)) *server {
 
 // awaitSockets returns when no WebSocket is open.
 func (s *server) awaitSockets() {
-	for !s.handler.open.TryAcquire(math.MaxInt64) {
-		time.Sleep(time.Millisecond)
-	}
+	_ = s.handler.open.Acquire(context.Background(), math.MaxInt64)
 	s.handler.open.Release(math.MaxInt64)
 }
 
