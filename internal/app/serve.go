@@ -79,10 +79,12 @@ func (m *Main) serve(ctx context.Context) (err error) {
 		return err
 	}
 	// One thread more than the places are for: while a slow operation and the collector run on
-	// two, Go would look for the next request only when one of these has run for some 10 ms.
-	processors := runtime.GOMAXPROCS(0)
-	runtime.GOMAXPROCS(processors + 1)
-	defer runtime.GOMAXPROCS(processors)
+	// two, Go would look for the next request only when one of these has run for some 10 ms. Not
+	// where a container has less time than there are processors: it would be stopped sooner.
+	if processors := runtime.GOMAXPROCS(0); processors == runtime.NumCPU() {
+		runtime.GOMAXPROCS(processors + 1)
+		defer runtime.GOMAXPROCS(processors)
+	}
 	defer func() { err = errors.Join(err, site.engine.Close()) }()
 	if pruning := newPruning(site.store, m.flags.Serve.PruneRate, m.Now, site.metrics, logger); !m.flags.Serve.ReadOnly {
 		defer pruning.start(ctx)()
