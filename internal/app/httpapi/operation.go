@@ -312,9 +312,10 @@ func (m *metrics) observe(op *operation, took time.Duration) {
 // timer until Done is called: most operations are over soon, and only ask Err.
 type opContext struct {
 	context.Context // the parent
-	op              *operation
-	now             func() time.Time
-	until           time.Time
+
+	op    *operation
+	now   func() time.Time
+	until time.Time
 
 	// What follows is of execution, see execute.
 	executing  time.Time
@@ -322,9 +323,10 @@ type opContext struct {
 	cpu        func() time.Duration
 	finishes   bool
 
-	starting sync.Mutex            // the timer
-	timer    atomic.Pointer[timer] // nil: Done was not called
-	ended    atomic.Pointer[error] // why it has ended; nil: it has not
+	mu    sync.Mutex
+	ended error           // why it has ended; nil: it has not
+	timed context.Context // that ends as this one, for who waits; nil: nobody does
+	stop  func()          // ends timed
 }
 
 // processor reads the processor time of the process, now and then.
@@ -376,12 +378,6 @@ func Spent(ctx context.Context, share float64) bool {
 	return c.cpuExceeded(c.now(), time.Duration(share*float64(c.most)))
 }
 
-// timer is a context that ends as an opContext.
-type timer struct {
-	context.Context
-	cancel context.CancelFunc
-}
-
 // newOpContext makes an operation's context, which ends at a time, or with end.
 func newOpContext(ctx context.Context, op *operation, now func() time.Time, until time.Time) *opContext {
 	c := &op.opContext
@@ -389,80 +385,63 @@ func newOpContext(ctx context.Context, op *operation, now func() time.Time, unti
 	return c
 }
 
+// waited returns the context for who waits, with its timer.
+func (c *opContext) waited() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timed == nil {
+		c.timed, c.stop = context.WithTimeout(c.Context, c.until.Sub(c.now()))
+		if c.ended != nil {
+			c.stop()
+		}
+	}
+	return c.timed
+}
+
+// Done is closed when the context ends.
+func (c *opContext) Done() <-chan struct{} { return c.waited().Done() }
+
 // Deadline returns when the time is over, by the system's clock, which callers compare with.
-func (c *opContext) Deadline() (time.Time, bool) { return c.running().Deadline() }
+func (c *opContext) Deadline() (time.Time, bool) { return c.waited().Deadline() }
 
 // Value returns the operation, or what the other context has.
 func (c *opContext) Value(key any) any {
 	if key == (operationKey{}) {
 		return c.op
 	}
-	if running := c.timer.Load(); running != nil { // derived contexts look for the one that ends
-		return running.Value(key)
+	c.mu.Lock()
+	in := c.Context
+	if c.timed != nil { // derived contexts look for the one that ends
+		in = c.timed
 	}
-	return c.Context.Value(key)
-}
-
-// Done is closed when the context ends.
-func (c *opContext) Done() <-chan struct{} { return c.running().Done() }
-
-// running starts the timer, unless it runs.
-func (c *opContext) running() *timer {
-	if running := c.timer.Load(); running != nil {
-		return running
-	}
-	c.starting.Lock()
-	defer c.starting.Unlock()
-	running := c.timer.Load()
-	if running == nil {
-		ctx, cancel := context.WithTimeout(c.Context, c.until.Sub(c.now()))
-		running = &timer{ctx, cancel}
-		c.timer.Store(running)
-		if c.ended.Load() != nil {
-			cancel()
-		}
-	}
-	return running
+	c.mu.Unlock()
+	return in.Value(key)
 }
 
 // Err returns why the context has ended; nil: it has not.
-func (c *opContext) Err() error {
-	if ended := c.ended.Load(); ended != nil {
-		return *ended
-	}
-	running, now := c.timer.Load(), c.now()
-	var err error
-	switch {
-	case running != nil:
-		err = running.Err()
-	case !now.Before(c.until):
-		err = context.DeadlineExceeded
-	default:
-		err = c.Context.Err()
-	}
-	if err == nil && !c.finishes && c.cpuExceeded(now, c.most) {
-		err = context.DeadlineExceeded
-	}
-	if err == nil {
-		return nil
-	}
-	ended := err // its address escapes
-	return c.endWith(&ended)
-}
+func (c *opContext) Err() error { return c.err(nil) }
 
 // end ends the context, if it has not ended.
-func (c *opContext) end() {
-	if c.Err() == nil {
-		_ = c.endWith(&context.Canceled)
-	}
-}
+func (c *opContext) end() { _ = c.err(context.Canceled) }
 
-// endWith ends the context, unless something else did, also for those that wait, and
-// returns why it has ended.
-func (c *opContext) endWith(err *error) error {
-	c.ended.CompareAndSwap(nil, err)
-	if running := c.timer.Swap(nil); running != nil {
-		running.cancel()
+// err is Err of a context that ends now with an error, unless that is nil.
+func (c *opContext) err(end error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended != nil {
+		return c.ended
 	}
-	return *c.ended.Load()
+	now := c.now()
+	switch late := !now.Before(c.until); {
+	case c.timed != nil && c.timed.Err() != nil:
+		c.ended = c.timed.Err()
+	case c.timed == nil && late, !c.finishes && c.cpuExceeded(now, c.most):
+		c.ended = context.DeadlineExceeded
+	default:
+		c.ended = cmp.Or(c.Context.Err(), end)
+	}
+	if c.ended != nil && c.timed != nil {
+		c.stop()
+	}
+	return c.ended
 }
