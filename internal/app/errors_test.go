@@ -186,6 +186,31 @@ func TestEveryErrorHasACode(t *testing.T) {
 	}
 }
 
+// What an input has that takes one of several fields is looked at where it is used, also in variables.
+func TestInputsOfOneFieldInVariables(t *testing.T) {
+	e := newEnv(t)
+	if _, errs := e.do(`mutation ($data: TagData!) { createTag(input: {key: "x", data: $data}) { __typename } }`, map[string]any{"data": map[string]any{"name": "X", "description": ""}}); errs != nil {
+		t.Fatal(errs)
+	}
+	const diff, commit = `query ($v: VersionRef!) { tag(key: "x") { diff(from: $v) { jsonPatch } } }`, `mutation ($v: ChangeInput!) { commit(input: {changes: [$v]}) { __typename } }`
+	type object = map[string]any
+	for _, tt := range []struct {
+		query string
+		v     object
+		want  string
+	}{
+		{diff, object{"version": 1, "asOf": "2026-01-01T00:00:00Z"}, "AMBIGUOUS_VERSION"},
+		{diff, object{}, "BAD_USER_INPUT"},
+		{diff, object{"version": nil}, "BAD_USER_INPUT"},
+		{commit, object{}, "BAD_USER_INPUT"},
+		{commit, object{"deleteTag": object{"key": "x", "expectedVersion": 1}, "createTag": object{"key": "y", "data": object{"name": "Y", "description": ""}}}, "BAD_USER_INPUT"},
+	} {
+		if _, errs := e.do(tt.query, object{"v": tt.v}); len(errs) != 1 || !strings.HasPrefix(errs[0], tt.want) {
+			t.Errorf("%s %v: %q, want %q", tt.query, tt.v, errs, tt.want)
+		}
+	}
+}
+
 func TestCausesAreLoggedAndNotShown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		engine broken

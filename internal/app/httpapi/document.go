@@ -298,46 +298,6 @@ func variableError(operation *ast.OperationDefinition, err *gqlerror.Error) *gql
 	return &said
 }
 
-// wrongOneOf returns the way, which is continued, into a client's value to an input object of a
-// type with @oneOf that has another number of fields than one, or to its null; nil where there
-// is none. gqlparser looks at those in documents only.
-func wrongOneOf(schema *ast.Schema, typ *ast.Type, value any, way ast.Path) ast.Path {
-	switch v := value.(type) {
-	case []any:
-		for i, element := range v {
-			if typ.Elem == nil {
-				break
-			}
-			if wrong := wrongOneOf(schema, typ.Elem, element, append(way, ast.PathIndex(i))); wrong != nil {
-				return wrong
-			}
-		}
-	case map[string]any:
-		def := schema.Types[typ.Name()]
-		if def == nil || def.Kind != ast.InputObject {
-			break
-		}
-		one := def.Directives.ForName("oneOf") != nil
-		for _, field := range def.Fields {
-			inner, given := v[field.Name]
-			if !given {
-				continue
-			}
-			at := append(way, ast.PathName(field.Name))
-			if one && (inner == nil || len(v) != 1) {
-				return at
-			}
-			if wrong := wrongOneOf(schema, field.Type, inner, at); wrong != nil {
-				return wrong
-			}
-		}
-		if len(v) == 0 && one {
-			return way
-		}
-	}
-	return nil
-}
-
 // shorten keeps the first hundred characters of a text that has more of them.
 func shorten(text string) string {
 	most := 100

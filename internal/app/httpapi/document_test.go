@@ -323,65 +323,6 @@ func TestVariableErrors(t *testing.T) {
 	}
 }
 
-// Inputs that take one of several fields take exactly one in variables, too.
-func TestVariablesOfOneField(t *testing.T) {
-	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
-		type Query { a(ref: Ref, refs: [[Ref]], in: In): Int }
-		input Ref @oneOf { version: Int asOf: String in: In }
-		input In { ref: Ref n: Int }
-		directive @oneOf on INPUT_OBJECT`})
-	type object = map[string]any
-	for typ, cases := range map[string][]struct {
-		value any
-		want  string
-	}{
-		"Ref": {
-			{nil, ""},
-			{object{"version": 1}, ""},
-			{object{"in": object{}}, ""},
-			{object{}, "$v"},
-			{object{"version": nil}, "$v.version"},
-			{object{"version": 1, "asOf": nil}, "$v.version"},
-			{object{"version": 1, "asOf": "x"}, "$v.version"},
-			{object{"in": object{"ref": object{"asOf": nil}}}, "$v.in.ref.asOf"},
-		},
-		"[[Ref]]": {
-			{[]any{[]any{object{"version": 1}, nil}, object{"asOf": "x"}}, ""},
-			{[]any{object{"version": 1}, []any{object{"asOf": nil}}}, "$v[1][0].asOf"},
-			{object{}, "$v"},
-			{[]any{[]any{[]any{object{}}}}, ""}, // refused for its type
-		},
-		"In": {{object{"n": nil, "ref": nil}, ""}, {object{"n": 1, "ref": object{}}, "$v.ref"}},
-	} {
-		query := gqlparser.MustLoadQueryWithRules(schema, "query ($v: "+typ+") { a("+map[string]string{"Ref": "ref", "[[Ref]]": "refs", "In": "in"}[typ]+": $v) }", nil)
-		for _, c := range cases {
-			if got := wrongOneOf(schema, query.Operations[0].VariableDefinitions[0].Type, c.value, ast.Path{ast.PathName("$v")}).String(); got != c.want {
-				t.Errorf("%s %v: %q, want %q", typ, c.value, got, c.want)
-			}
-		}
-	}
-}
-
-// What looks for inputs of one field takes no more for a value that is deeply nested.
-func TestVariablesOfOneFieldDeep(t *testing.T) {
-	schema := gqlparser.MustLoadSchema(&ast.Source{Input: `
-		type Query { a(where: Where): Int }
-		input Where { a: Int b: Int c: Int d: Int not: Where }`})
-	var value any = map[string]any{}
-	for range 8_000 {
-		value = map[string]any{"not": value}
-	}
-	c := measure("", func() gqlerror.List {
-		if way := wrongOneOf(schema, ast.NamedType("Where", nil), value, nil); way != nil {
-			t.Errorf("wrong: %.100s", way)
-		}
-		return nil
-	})
-	if c.bytes > mostBytes {
-		t.Errorf("%v", c)
-	}
-}
-
 func TestReadTrusted(t *testing.T) {
 	for text, want := range map[string]map[string]string{
 		`{"0a1b":"query A {hello}","c":"{hello}"}`:    {"0a1b": "query A {hello}", "c": "{hello}"},

@@ -321,11 +321,6 @@ func (e *executor) parse(ctx context.Context, op *operation, params *graphql.Raw
 	if wrong, ok := errors.AsType[*gqlerror.Error](err); ok {
 		return oc, gqlerror.List{variableError(oc.Operation, wrong)}
 	}
-	for _, v := range oc.Operation.VariableDefinitions {
-		if way := wrongOneOf(e.Schema.Schema(), v.Type, params.Variables[v.Variable], ast.Path{ast.PathName("$" + v.Variable)}); way != nil {
-			return oc, gqlerror.List{refuse(codeBadInput, "variable %q: of an input that takes one of several fields exactly one must be given, and not be null", way.String())}
-		}
-	}
 	if err := e.checkCost(op, oc); err != nil {
 		return oc, gqlerror.List{err}
 	}

@@ -195,34 +195,19 @@ type merging struct {
 
 func (m *merging) document(doc *ast.QueryDocument) {
 	for _, operation := range doc.Operations {
-		m.merge([]*ast.Field{{SelectionSet: operation.SelectionSet}}, true, true)
+		root := []*ast.Field{{SelectionSet: operation.SelectionSet}}
+		m.merge(root, m.sameMeaning)
+		m.merge(root, m.sameShape)
 	}
 }
 
-// merge checks what is selected of fields together: whether it has one shape in the
-// answer, and whether it has one meaning.
-func (m *merging) merge(fields []*ast.Field, shape, meaning bool) {
+// merge checks what is selected of fields together: the fields of each response name by a
+// function, which divides them, and then what is selected of each part.
+func (m *merging) merge(fields []*ast.Field, check func([]*ast.Field) [][]*ast.Field) {
 	for _, same := range m.collect(fields) {
 		m.path = append(m.path, same.name)
-		overlapping := [][]*ast.Field{same.fields}
-		if meaning {
-			overlapping = m.overlapping(same.fields)
-			for _, group := range overlapping {
-				m.sameMeaning(group)
-			}
-		}
-		if shape {
-			m.sameShape(same.fields)
-		}
-		if len(overlapping) == 1 {
-			m.merge(same.fields, shape, meaning)
-		} else {
-			if shape {
-				m.merge(same.fields, true, false)
-			}
-			for _, group := range overlapping {
-				m.merge(group, false, true)
-			}
+		for _, part := range check(same.fields) {
+			m.merge(part, check)
 		}
 		m.path = m.path[:len(m.path)-1]
 	}
@@ -309,17 +294,21 @@ func (m *merging) overlapping(fields []*ast.Field) [][]*ast.Field {
 	return groups
 }
 
-// sameMeaning checks that all fields are one, with the same arguments.
-func (m *merging) sameMeaning(fields []*ast.Field) {
-	first := fields[0]
-	for _, f := range fields[1:] {
-		switch {
-		case f.Name != first.Name:
-			m.conflict(f, `"%s" and "%s" are different fields`, first.Name, f.Name)
-		case !m.sameArguments(first.Arguments, f.Arguments):
-			m.conflict(f, "they have differing arguments")
+// sameMeaning checks that fields that can be those of one object are one, with the same arguments.
+func (m *merging) sameMeaning(fields []*ast.Field) [][]*ast.Field {
+	groups := m.overlapping(fields)
+	for _, group := range groups {
+		first := group[0]
+		for _, f := range group[1:] {
+			switch {
+			case f.Name != first.Name:
+				m.conflict(f, `"%s" and "%s" are different fields`, first.Name, f.Name)
+			case !m.sameArguments(first.Arguments, f.Arguments):
+				m.conflict(f, "they have differing arguments")
+			}
 		}
 	}
+	return groups
 }
 
 func (m *merging) sameArguments(a, b ast.ArgumentList) bool {
@@ -356,13 +345,14 @@ func (m *merging) sameValue(a, b *ast.Value) bool {
 }
 
 // sameShape checks that the values of all fields look alike in the answer.
-func (m *merging) sameShape(fields []*ast.Field) {
+func (m *merging) sameShape(fields []*ast.Field) [][]*ast.Field {
 	first := fields[0].Definition.Type
 	for _, f := range fields[1:] {
 		if !m.alike(first, f.Definition.Type) {
 			m.conflict(f, `they return conflicting types "%s" and "%s"`, first, f.Definition.Type)
 		}
 	}
+	return [][]*ast.Field{fields}
 }
 
 // alike reports whether two types are lists of the same depth and as often null, of
