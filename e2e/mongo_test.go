@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -70,56 +68,6 @@ func TestExportsAreTheSame(t *testing.T) {
 		}
 		if len(data) == 0 || !bytes.Equal(data, first) {
 			t.Errorf("export %d has %d bytes that are not those of the first export, of %d bytes", i+1, len(data), len(first))
-		}
-	}
-}
-
-// --mongodb-embed says how much history stays inside the documents of a type, and
-// may be another one at each start: all versions are there whatever it was.
-func TestBoundsOfTypes(t *testing.T) {
-	server := mongotest.NewServer(t)
-	uri, database := server.Database(t)
-	file := filepath.Join(t.TempDir(), "history.ndjson")
-	var want bytes.Buffer
-	grow := func(from int) {
-		for i := from; i < from+10; i++ {
-			for _, collection := range []string{"platforms", "tags"} {
-				fmt.Fprintf(&want, `{"collection":%q,"id":"a","at":"2024-01-01T00:00:%02dZ","by":"ada","op":"put","data":{"name":"n%d","description":""}}`+"\n", collection, i, i)
-			}
-		}
-		if err := os.WriteFile(file, want.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	inside := func(collection string) int64 {
-		var document struct {
-			N int64 `bson:"n"`
-		}
-		if err := server.Client.Database(database).Collection(collection).FindOne(t.Context(), bson.D{{Key: "_id", Value: "a"}}).Decode(&document); err != nil {
-			t.Fatal(err)
-		}
-		return document.N
-	}
-	for i, c := range []struct {
-		args            []string
-		variable        string
-		platforms, tags int64 // the most that may be inside
-	}{
-		{[]string{"--mongodb-embed", "Tag=4"}, "", 9, 4},
-		{[]string{"--mongodb-embed", "Tag=8", "--mongodb-embed", "3:1KB"}, "", 3, 8},
-		{nil, "Platform=5,Tag=2", 5, 2},
-	} {
-		grow(10 * i)
-		t.Setenv("ASOF_MONGODB_EMBED", c.variable)
-		run(t, program, append([]string{"import", "--store", uri, file}, c.args...)...)
-		for collection, most := range map[string]int64{"platforms": c.platforms, "tags": c.tags} {
-			if n := inside(collection); n > most || n == 0 || i == 0 && collection == "platforms" && n != most {
-				t.Errorf("%v %s: %d versions of %s are inside the document, at most %d may be", c.args, c.variable, n, collection, most)
-			}
-		}
-		got := regexp.MustCompile(`,"seal":"[^"]*"`).ReplaceAllString(export(t, uri), "") // the file has none
-		if got != want.String() {
-			t.Errorf("%v %s: the export has %d bytes, want %d", c.args, c.variable, len(got), want.Len())
 		}
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/mongostore"
-	"github.com/asof/asof/storage/record"
 	"github.com/asof/asof/storage/sqlitestore"
 )
 
@@ -180,23 +179,18 @@ var syncs = map[string]sqlitestore.Sync{
 // maxSkew is how far times may be from those of the MongoDB server's clock.
 const maxSkew = 500 * time.Millisecond
 
-// checkMongo refuses a --store and a --mongodb-embed that are written wrongly.
+// checkMongo refuses a --store that is written wrongly.
 func (m *Main) checkMongo() error {
 	if err := mongostore.CheckURI(m.flags.Store); driver.CodeOf(err) == driver.CodeInvalid {
 		return usageError{err}
 	}
-	_, err := embedBounds(m.flags.MongoDBEmbed, m.Types)
-	return err
+	return nil
 }
 
 // openMongo opens the store in a database of MongoDB. Commands that only read do
 // not make one.
 func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error) {
 	if err := m.checkMongo(); err != nil {
-		return nil, err
-	}
-	bounds, err := embedBounds(m.flags.MongoDBEmbed, m.Types)
-	if err != nil {
 		return nil, err
 	}
 	if m.flags.Check.Repair {
@@ -207,7 +201,6 @@ func (m *Main) openMongo(ctx context.Context, uri string) (driver.Engine, error)
 		Clock:       m.Now,
 		Logger:      m.logger(),
 		MaxSkew:     maxSkew,
-		Bounds:      bounds,
 		Existing:    !m.makesStore(),
 	})
 	switch {
@@ -253,62 +246,6 @@ func withoutSecrets(err error) string {
 		}
 	}
 	return string(text)
-}
-
-// Bounds of what --mongodb-embed takes. MongoDB refuses documents of 16 MB, and
-// a document's current version is beside its history.
-const (
-	maxEmbedVersions = 10_000
-	maxEmbedBytes    = 8 << 20
-)
-
-// embedBounds reads the values of --mongodb-embed, each VERSIONS[:SIZE] for all
-// types or TYPE=VERSIONS[:SIZE] for one, which goes before: bounds of the history that stays inside
-// a document, by collection.
-func embedBounds(values []string, types []*record.Type) (map[string]mongostore.Bounds, error) {
-	bounds := make(map[string]mongostore.Bounds)
-	for _, single := range [...]bool{false, true} {
-		for _, value := range values {
-			name, text, named := strings.Cut(value, "=")
-			if named != single {
-				continue
-			}
-			if !named {
-				text = value
-			}
-			b, err := parseBounds(text)
-			if err != nil {
-				return nil, usageError{fmt.Errorf("--mongodb-embed %s: %w", value, err)}
-			}
-			found := !named
-			for _, t := range types {
-				if !named || t.Name == name {
-					bounds[t.Collection], found = b, true
-				}
-			}
-			if !found {
-				return nil, usageError{fmt.Errorf("--mongodb-embed %s: there is no type %q", value, name)}
-			}
-		}
-	}
-	return bounds, nil
-}
-
-func parseBounds(text string) (mongostore.Bounds, error) {
-	versions, bytes, sized := strings.Cut(text, ":")
-	n, err := positive(versions)
-	if err != nil || n > maxEmbedVersions {
-		return mongostore.Bounds{}, fmt.Errorf("want VERSIONS or VERSIONS:SIZE, such as 64:64KB, with 1 to %d versions", maxEmbedVersions)
-	}
-	b := mongostore.Bounds{Versions: int(n)}
-	if sized {
-		var s size
-		if err := s.UnmarshalText([]byte(bytes)); err != nil || s > maxEmbedBytes {
-			return mongostore.Bounds{}, fmt.Errorf("want a size such as 64KB after the colon, at most %dMB", maxEmbedBytes>>20)
-		}
-		b.Bytes = int(s)
-	}
-	return b, nil
 }
 
 // newRegistry measures the process and what the engine holds.

@@ -23,11 +23,10 @@ import (
 type flags struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 
-	Store        string   `help:"Where the documents are: sqlite:PATH, or mongodb://…" default:"sqlite:./asof.db" placeholder:"URL"`
-	Sync         string   `help:"When a write is acknowledged: full (it survives a loss of power), normal (it survives a killed process) or off (for tests and imports)." enum:"full,normal,off" default:"full"`
-	MongoDBEmbed []string `name:"mongodb-embed" help:"MongoDB: how much history stays inside a document before the older part moves out, for all types or for one; may be repeated. Default: 64:32KB." placeholder:"[TYPE=]VERSIONS[:SIZE]"`
-	LogFormat    string   `help:"How the log is written: text or json." enum:"text,json" default:"text"`
-	LogLevel     string   `help:"The least important lines of the log: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
+	Store     string `help:"Where the documents are: sqlite:PATH, or mongodb://…" default:"sqlite:./asof.db" placeholder:"URL"`
+	Sync      string `help:"When a write is acknowledged: full (it survives a loss of power), normal (it survives a killed process) or off (for tests and imports)." enum:"full,normal,off" default:"full"`
+	LogFormat string `help:"How the log is written: text or json." enum:"text,json" default:"text"`
+	LogLevel  string `help:"The least important lines of the log: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 
 	Serve   serveFlags   `cmd:"" help:"Serve the GraphQL API and the Playground."`
 	Import  importFlags  `cmd:"" help:"Add the versions in a file (NDJSON, also .gz or .zst), or a git repository, to the store. It can be repeated: what is there is skipped."`

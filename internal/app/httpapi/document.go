@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -296,6 +297,32 @@ func variableError(operation *ast.OperationDefinition, err *gqlerror.Error) *gql
 	said.Locations = []gqlerror.Location{{Line: variable.Position.Line, Column: variable.Position.Column}}
 	said.Message = fmt.Sprintf("variable %q%s of type %q: %s", "$"+name, append(ast.Path{ast.PathName("")}, err.Path[2:]...), variable.Type, wrong)
 	return &said
+}
+
+// plainLists makes every list in the values of variables a []any, and returns the value.
+// Validating them leaves others where one value stands for a list.
+func plainLists(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = plainLists(member)
+		}
+	case []any:
+		for i := range v {
+			v[i] = plainLists(v[i])
+		}
+	default:
+		list := reflect.ValueOf(value)
+		if list.Kind() != reflect.Slice {
+			break
+		}
+		plain := make([]any, list.Len())
+		for i := range plain {
+			plain[i] = plainLists(list.Index(i).Interface())
+		}
+		return plain
+	}
+	return value
 }
 
 // shorten keeps the first hundred characters of a text that has more of them.

@@ -323,6 +323,22 @@ func TestVariableErrors(t *testing.T) {
 	}
 }
 
+func TestPlainLists(t *testing.T) {
+	value := map[string]any{
+		"null": nil, "number": json.Number("1"), "list": []any{"a", []string{"b"}},
+		"typed":  []string{"a", "b"},
+		"nested": map[string]any{"keep": true, "maps": []map[string]any{{"ids": []json.Number{"1"}}}},
+	}
+	want := map[string]any{
+		"null": nil, "number": json.Number("1"), "list": []any{"a", []any{"b"}},
+		"typed":  []any{"a", "b"},
+		"nested": map[string]any{"keep": true, "maps": []any{map[string]any{"ids": []any{json.Number("1")}}}},
+	}
+	if diff := cmp.Diff(want, plainLists(value)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestReadTrusted(t *testing.T) {
 	for text, want := range map[string]map[string]string{
 		`{"0a1b":"query A {hello}","c":"{hello}"}`:    {"0a1b": "query A {hello}", "c": "{hello}"},
