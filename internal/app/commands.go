@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,11 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/asof/asof/internal/gitimport"
 	"github.com/asof/asof/storage"
 	"github.com/asof/asof/storage/driver"
 	"github.com/asof/asof/storage/transfer"
@@ -272,4 +275,228 @@ func (m *Main) health(ctx context.Context) error {
 	}
 	_, err = fmt.Fprintln(m.Stdout, said)
 	return err
+}
+
+// importFile adds the versions in a file, or in the history of a git repository, to the store.
+func (m *Main) importFile(ctx context.Context) (err error) {
+	f := &m.flags.Import
+	if (f.File == "") == (f.Git == "") {
+		return usageError{errors.New("import needs <file>, or --git and --map, and not both")}
+	}
+	var in io.ReadCloser
+	var length int64
+	var repository *gitimport.Repository
+	if f.Git == "" {
+		in, length, err = m.open(f.File)
+	} else {
+		repository, err = openRepository(ctx, f)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if in != nil {
+			err = errors.Join(err, in.Close())
+		}
+	}()
+	store, err := m.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	var lines *gitimport.Lines
+	if repository != nil {
+		if err := repository.Continues(ctx, store); err != nil {
+			return fmt.Errorf("import of %s: %w", f.Git, errors.Join(err, store.Engine().Close()))
+		}
+		lines = repository.Lines(ctx, f.Lenient)
+		in = lines
+	}
+	options := transfer.ImportOptions{Name: f.File, Lenient: f.Lenient, SkipUnknown: f.SkipUnknown}
+	progress, clear := m.meter("imported", length)
+	options.Progress = progress
+	report, err := transfer.Import(ctx, store, in, options)
+	clear()
+	// What is reported is durable: the last batches are when the store is closed.
+	if closed := store.Engine().Close(); closed != nil {
+		return errors.Join(err, closed)
+	}
+	if lines != nil {
+		err = m.printLeftOut(lines, err)
+	}
+	if printed := report.Print(m.Stdout); err == nil {
+		err = printed
+	}
+	if err != nil && ctx.Err() != nil {
+		return interruptedError{fmt.Sprintf("interrupted after %s; run it again to continue", plural(report.Added+report.Skipped, "version"))}
+	}
+	if err != nil {
+		return fmt.Errorf("import of %s: %w", cmp.Or(f.Git, called(f.File)), err)
+	}
+	return nil
+}
+
+// openRepository opens what --git and --map name.
+func openRepository(ctx context.Context, f *importFlags) (*gitimport.Repository, error) {
+	text, err := os.ReadFile(f.Map)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--map: %w", err)}
+	}
+	rules, err := gitimport.ReadMap(f.Map, text)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--map %s: %w", f.Map, err)}
+	}
+	repository, err := gitimport.Open(ctx, f.Git, rules)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--git %s: %w", f.Git, err)}
+	}
+	return repository, nil
+}
+
+// printLeftOut ends the reading of a repository. It says which files were left out, and
+// returns the import's error with the commit and file that it is about.
+func (m *Main) printLeftOut(lines *gitimport.Lines, err error) error {
+	closed := lines.Close()
+	times, first := lines.LeftOut()
+	if times > 0 {
+		_, printed := fmt.Fprintf(m.Stdout, "%s that hold no document left out\n", plural(times, "change")+" of files")
+		closed = errors.Join(closed, printed)
+	}
+	for _, left := range first {
+		_, printed := fmt.Fprintf(m.Stdout, "  %v\n", left)
+		closed = errors.Join(closed, printed)
+	}
+	if wrong, ok := errors.AsType[*gitimport.Error](err); ok {
+		return wrong
+	}
+	if refused, ok := errors.AsType[*transfer.LineError](err); ok {
+		return lines.Origin(refused.Line, refused.Err)
+	}
+	return errors.Join(err, closed)
+}
+
+type schemaFlags struct {
+	Diff  schemaDiffFlags  `cmd:"" help:"Say what has changed since a schema that the store was opened with, and which stored versions cannot be read any more."`
+	List  struct{}         `cmd:"" help:"List the schemas that the store was opened with, by their numbers, and how many versions were written under each."`
+	Apply schemaApplyFlags `cmd:"" help:"Bring documents into the form of today's schema."`
+}
+
+type schemaDiffFlags struct {
+	Number string `arg:"" optional:"" help:"The number of an earlier schema. Default: the one that the store was last opened with."`
+}
+
+type schemaApplyFlags struct {
+	Rewrite bool `help:"Write the documents that have another form than today's (@was, migrations) in that, as new versions. What does not fit the schema in any form stays: asof check says what. It can be stopped and repeated." required:""`
+}
+
+// schemaDiff compares a schema that the store was opened with with today's, and today's with what
+// is stored.
+func (m *Main) schemaDiff(ctx context.Context, store *storage.Store) error {
+	old, err := m.knownSDL(ctx, store, m.flags.Schema.Diff.Number)
+	if err != nil {
+		return err
+	}
+	for _, line := range changedSchema(old, m.SDL) {
+		if _, err := fmt.Fprintln(m.Stdout, line); err != nil {
+			return err
+		}
+	}
+	unfit, err := m.printMismatches(ctx, store)
+	if unfit > 0 && err == nil {
+		err = fmt.Errorf("%s does not fit the schema in %s", m.storeName(), plural(unfit, "field"))
+	}
+	return err
+}
+
+// changedSchema returns what one schema says of types, fields and values and another does not,
+// a line each, which begins with - or +, in the order of their names.
+func changedSchema(before, after string) (lines []string) {
+	was, is := declared(before), declared(after)
+	for _, line := range was {
+		if !slices.Contains(is, line) {
+			lines = append(lines, "- "+line)
+		}
+	}
+	for _, line := range is {
+		if !slices.Contains(was, line) {
+			lines = append(lines, "+ "+line)
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b string) int { return strings.Compare(a[2:], b[2:]) })
+	return lines
+}
+
+// declared returns what a schema, as codegen writes it, says of each type, field and value, with
+// the names of their types.
+func declared(sdl string) (lines []string) {
+	of := ""
+	for line := range strings.Lines(sdl) {
+		switch line = strings.TrimRight(line, "{ \n"); {
+		case strings.HasPrefix(line, " "):
+			lines = append(lines, of+"."+strings.TrimSpace(line))
+		case line != "}":
+			lines, of = append(lines, line), strings.Fields(line)[1]
+		}
+	}
+	return lines
+}
+
+// knownSDL returns a schema that the store was opened with; number "": the last one.
+func (m *Main) knownSDL(ctx context.Context, store *storage.Store, number string) (string, error) {
+	known, err := store.Schemas(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, k := range known {
+		if k.SDL != "" && (k.Number == number || number == "" && k.Current) {
+			return k.SDL, nil
+		}
+	}
+	if number == "" {
+		return "", usageError{fmt.Errorf("no server has opened %s with a schema yet: asof check says what does not fit this one", m.storeName())}
+	}
+	return "", usageError{fmt.Errorf("%s was not opened with a schema of the number %s; asof schema list has those that it was", m.storeName(), number)}
+}
+
+// schemaList lists the schemas that the store was opened with.
+func (m *Main) schemaList(ctx context.Context, store *storage.Store) error {
+	known, err := store.Schemas(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range known {
+		text := k.Number + "  not opened with it"
+		switch {
+		case k.Number == "":
+			text = "unknown " + " imported, or written before schemas had numbers"
+		case k.SDL != "":
+			text = fmt.Sprintf("%s  since %s", k.Number, k.Since)
+		}
+		if k.Current {
+			text += ", the last one"
+		}
+		if k.Number == fmt.Sprintf("%08x", storage.SchemaNumber(m.SDL)) {
+			text += ", this program's"
+		}
+		if _, err := fmt.Fprintf(m.Stdout, "%s: %s\n", text, plural(k.Versions, "version")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// schemaApply rewrites documents in today's form.
+func (m *Main) schemaApply(ctx context.Context, store *storage.Store) error {
+	for _, t := range store.Types() {
+		n, err := store.Rewrite(ctx, t)
+		if err != nil && ctx.Err() != nil {
+			return interruptedError{fmt.Sprintf("interrupted after %s of %s; the same command goes on", plural(int64(n), "document"), t.Name)}
+		}
+		if err != nil {
+			return fmt.Errorf("rewriting %s: %w", t.Name, err)
+		}
+		if _, err := fmt.Fprintf(m.Stdout, "%s: rewrote %s\n", t.Name, plural(int64(n), "document")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
