@@ -22,6 +22,9 @@ func (r *reader) directives(list ast.DirectiveList, place string, possible ...st
 			r.problems.add(d.Position, "@%s cannot stand on %s", d.Name, place)
 			continue
 		}
+		if out[d.Name] != nil { // else the last one would count, and what the first one forbids be allowed
+			r.problems.add(d.Position, "@%s is there twice; write its arguments into one", d.Name)
+		}
 		out[d.Name] = map[string]*ast.Value{}
 		for _, a := range d.Arguments {
 			isText := a.Value.Kind == ast.StringValue || a.Value.Kind == ast.BlockValue
