@@ -191,25 +191,13 @@ type interruptedError struct{ text string }
 
 func (e interruptedError) Error() string { return e.text }
 
-// version is that of the module, and of the source it was built from.
+// version is that of the module, with the source that it was built from, and of Go.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "(unknown version)"
 	}
-	text := info.Main.Version
-	if text == "" || text == "(devel)" {
-		text = "development version"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			text += " " + s.Value[:12]
-		}
-		if s.Key == "vcs.modified" && s.Value == "true" {
-			text += " with changes"
-		}
-	}
-	return text + " (" + info.GoVersion + ")"
+	return info.Main.Version + " (" + info.GoVersion + ")"
 }
 
 // Variables of the environment that are the program's begin so, except those

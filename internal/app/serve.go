@@ -285,13 +285,11 @@ func (m *Main) api(store *storage.Store, site *site, logger *slog.Logger) (*http
 	return api, err
 }
 
-// background runs functions until the returned one is called, which waits for their ends.
-func background(ctx context.Context, runs ...func(context.Context)) (stop func()) {
+// background runs a function until the returned one is called, which waits for its end.
+func background(ctx context.Context, run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	for _, run := range runs {
-		running.Go(func() { run(ctx) })
-	}
+	running.Go(func() { run(ctx) })
 	return func() {
 		cancel()
 		running.Wait()

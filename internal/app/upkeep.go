@@ -109,10 +109,10 @@ func newPruning(store *storage.Store, rate int, now func() time.Time, registry *
 
 // start begins to prune, and returns what ends that and waits for the end.
 func (p *pruning) start(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
+	return background(ctx, func(ctx context.Context) {
 		p.finish(ctx) // before anything is pruned
+		var running sync.WaitGroup
+		defer running.Wait()
 		for _, t := range p.store.Types() {
 			if t.Keep != nil && p.rate > 0 {
 				running.Go(func() { p.run(ctx, t) })
@@ -122,10 +122,6 @@ func (p *pruning) start(ctx context.Context) (stop func()) {
 			p.finish(ctx)
 		}
 	})
-	return func() {
-		cancel()
-		running.Wait()
-	}
 }
 
 // finish finishes erasures. Most are finished by who asked for them.
